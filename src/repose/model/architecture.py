@@ -1,0 +1,149 @@
+"""The axes and sizes of a Transformer, with the rules that say which of them go together.
+
+One skeleton, a few axes: each paper changes one *place* of the same encoder-decoder, so each place is a
+field with named values, and a model is a value of this small frozen dataclass. The mathematics of each
+value stands where it is computed, in the file named after the axis.
+"""
+
+from typing import Annotated, Literal
+
+from pydantic import ConfigDict, Field
+from pydantic.dataclasses import dataclass
+
+from repose.errors import ConfigError
+
+Positions = Literal["interleaved", "halves", "printed", "learned", "none"]
+Combine = Literal["add", "concat"]
+EmbeddingScale = Literal["sqrt", "inverse_sqrt", "none"]
+TokenNormKind = Literal["none", "sentence", "prefix", "vocabulary"]
+TokenNormSite = Literal["tokens", "after_concat", "every_layer"]
+Values = Literal["hidden", "tokens"]
+Norm = Literal["post", "pre"]
+Initialisation = Literal["xavier", "keras", "kaiming"]
+TieEmbeddings = Literal["all", "output", "none"]
+
+Count = Annotated[int, Field(ge=1)]
+Probability = Annotated[float, Field(ge=0.0, lt=1.0)]
+Positive = Annotated[float, Field(gt=0.0)]
+
+
+@dataclass(frozen=True, kw_only=True, config=ConfigDict(extra="forbid", use_attribute_docstrings=True))
+class Architecture:
+    """An encoder-decoder Transformer. The defaults are Vaswani et al. (2017), base.
+
+    Raises ConfigError, when it is made, for a combination of values that makes no sense.
+    """
+
+    positions: Positions = "interleaved"
+    """Positional encoding: Vaswani's interleaved sinusoids, the tutorial's halves, eq. 3 as printed, learned, none."""
+    combine: Combine = "add"
+    """How token embeddings and positions meet: their sum, or side by side."""
+    embedding_scale: EmbeddingScale = "sqrt"
+    """Factor on token embeddings: sqrt(d_token), 1/sqrt(d_token) (eq. 28 as printed), or none."""
+    encoder_token_norm: TokenNormKind = "none"
+    """Normalisation of the source token embeddings' columns: over the sentence, its prefix, or the vocabulary."""
+    decoder_token_norm: TokenNormKind = "none"
+    """The same for the target; `sentence` looks ahead and cannot translate."""
+    token_norm_site: TokenNormSite = "tokens"
+    """Where token norm applies: to the tokens, to the concatenation, or to every layer's token half."""
+    values: Values = "hidden"
+    """What attention's values are made of: the layer's hidden states, or the normalised token embeddings."""
+    norm: Norm = "post"
+    """Layer norm after the residual sum (Vaswani) or before the sublayer (Pre-LN, with a final norm per stack)."""
+    residual_weight: Positive = 1.0
+    """k of the weighted residual connection F(x) + kx."""
+    initialisation: Initialisation = "xavier"
+    """How initial values are drawn: Xavier, as the TF tutorial's Keras layers really draw, or Kaiming."""
+    tie_embeddings: TieEmbeddings = "all"
+    """Which of the two embedding tables and the output projection are one matrix."""
+
+    d_token: Count = 512
+    """Width of a token embedding (m in the papers). d_model is this, or twice this with `concat`."""
+    num_heads: Count = 8
+    """Attention heads."""
+    head_dim: Count = 64
+    """Width of a head's queries, keys and values (r and q in the papers)."""
+    d_ff: Count = 2048
+    """Hidden width of the feed-forward layers."""
+    num_encoder_layers: Count = 6
+    """Encoder layers."""
+    num_decoder_layers: Count = 6
+    """Decoder layers."""
+    max_length: Count = 1024
+    """Longest sequence in tokens, START and END included; longer input is an error."""
+
+    dropout: Probability = 0.1
+    """Dropout on the embeddings' sum (or concatenation) and on the feed-forward layer's output."""
+    attention_dropout: Probability = 0.0
+    """Dropout on the attention weights."""
+    attention_output_dropout: Probability = 0.1
+    """Dropout on the attention sublayer's output, before the residual sum."""
+    attention_bias: bool = False
+    """Whether the query, key, value and output projections of attention have biases."""
+    output_bias: bool = False
+    """Whether the projection to the target vocabulary has a bias."""
+    norm_eps: Positive = 1e-5
+    """Epsilon of layer normalization."""
+    token_norm_eps: Positive = 1e-6
+    """Epsilon of token normalization."""
+
+    def __post_init__(self) -> None:
+        for problem in _problems(self):
+            raise ConfigError(problem)
+
+    @property
+    def d_model(self) -> int:
+        """Width of the residual stream."""
+        return 2 * self.d_token if self.combine == "concat" else self.d_token
+
+    @property
+    def d_value(self) -> int:
+        """Width of what attention's value projections read."""
+        return self.d_token if self.values == "tokens" else self.d_model
+
+    @property
+    def looks_ahead(self) -> bool:
+        """Whether a target position can see later target tokens: true of `sentence` in the decoder, and of it alone."""
+        return self.decoder_token_norm == "sentence"
+
+
+def _problems(a: Architecture) -> list[str]:
+    """Sentences about combinations that make no sense; the one place that refuses them."""
+    kinds = {a.encoder_token_norm, a.decoder_token_norm} - {"none"}
+    checks = [
+        (
+            a.combine == "concat" and a.tie_embeddings != "none",
+            f"tie_embeddings = {a.tie_embeddings!r} needs d_token = d_model, which combine = 'concat' doubles: "
+            "set tie_embeddings = 'none' or combine = 'add'",
+        ),
+        (
+            a.combine == "concat" and a.positions == "none",
+            "combine = 'concat' has nothing to set beside the tokens when positions = 'none': "
+            "choose another positions value or combine = 'add'",
+        ),
+        (
+            a.norm == "pre" and a.residual_weight != 1.0,
+            f"residual_weight = {a.residual_weight} with norm = 'pre' multiplies the residual stream at every sublayer "
+            "without bound: set residual_weight = 1.0 or norm = 'post'",
+        ),
+        (
+            a.token_norm_site != "tokens" and a.combine != "concat",
+            f"token_norm_site = {a.token_norm_site!r} speaks of the token half of a concatenation: "
+            "set combine = 'concat' or token_norm_site = 'tokens'",
+        ),
+        (
+            a.token_norm_site != "tokens" and "vocabulary" in kinds,
+            f"token_norm_site = {a.token_norm_site!r} normalises no rows of the embedding table, so 'vocabulary' "
+            "statistics do not apply: use 'sentence' or 'prefix', or token_norm_site = 'tokens'",
+        ),
+        (
+            a.token_norm_site != "tokens" and not kinds,
+            f"token_norm_site = {a.token_norm_site!r} has nothing to place while both token norms are 'none': "
+            "set encoder_token_norm or decoder_token_norm, or token_norm_site = 'tokens'",
+        ),
+        (
+            a.positions in ("interleaved", "halves", "printed") and a.d_token % 2 == 1,
+            f"positions = {a.positions!r} pairs sines with cosines and needs an even d_token, not {a.d_token}",
+        ),
+    ]
+    return [sentence for applies, sentence in checks if applies]

@@ -1,0 +1,96 @@
+"""From token ids to the first layer's input: the axes `combine` and `embedding_scale`, and where token norm enters."""
+
+import math
+from typing import NamedTuple
+
+import torch
+from jaxtyping import Float, Int
+from torch import Tensor, nn
+
+from repose.model.architecture import Combine, EmbeddingScale, Positions, TokenNormKind, TokenNormSite, Values
+from repose.model.cache import Cache
+from repose.model.packing import Packing
+from repose.model.positions import PositionalEncoding
+from repose.model.token_norm import TokenNorm
+
+
+class Embedded(NamedTuple):
+    """What a stack starts from."""
+
+    hidden: Float[Tensor, "N D"]
+    """Input of the first layer, after dropout."""
+    values: Float[Tensor, "N M"] | None
+    """Token embeddings that every attention takes its values from; None where values are hidden states."""
+
+
+def scale_factor(scale: EmbeddingScale, width: int) -> float:
+    """sqrt: Vaswani et al. 3.4. inverse_sqrt: arXiv 2410.04731 eq. 28 as printed (its code multiplied)."""
+    match scale:
+        case "sqrt":
+            return math.sqrt(width)
+        case "inverse_sqrt":
+            return 1 / math.sqrt(width)
+        case "none":
+            return 1.0
+
+
+class Embedding(nn.Module):
+    """Token embeddings, scaled, normalised and combined with positions.
+
+        E = scale * table[ids];  E' = TN(E)
+        add:     hidden = E' + P          concat:  hidden = [E' | P]     (eq. 10-11; TN over both for `after_concat`)
+        values = E'  (before positions and dropout)
+
+    With `every_layer` this is the first layer's normalisation; the stacks do the later ones.
+    Differs from the paper: Fig. 1's caption puts concatenation before normalisation; eq. 8-11 decide.
+    """
+
+    def __init__(
+        self,
+        vocab_size: int,
+        *,
+        d_token: int,
+        max_length: int,
+        positions: Positions,
+        combine: Combine,
+        scale: EmbeddingScale,
+        token_norm: TokenNormKind,
+        token_norm_site: TokenNormSite,
+        token_norm_eps: float,
+        values: Values,
+        dropout: float,
+    ) -> None:
+        super().__init__()
+        # No padding_idx: as in Keras, the row of padding is drawn and kept like any other. It is never read.
+        self.tokens = nn.Embedding(vocab_size, d_token)
+        self.positions = PositionalEncoding(positions, max_length=max_length, width=d_token)
+        self.token_norm = TokenNorm(token_norm, eps=token_norm_eps)
+        self.dropout = nn.Dropout(dropout)
+        self.scale = scale_factor(scale, d_token)
+        self.combine = combine
+        self.site = token_norm_site
+        self.values = values
+
+    def forward(self, ids: Int[Tensor, "B L"], packing: Packing, cache: Cache | None = None) -> Embedded:
+        """Real tokens only, in the packing's order; positions continue from the cache's length."""
+        offset = 0 if cache is None else cache.length
+        tokens = self.tokens(packing.pack(ids)) * self.scale
+        positions = self.positions(packing.columns + offset, ids.shape[1] + offset)
+        if self.site == "after_concat":
+            assert positions is not None, "checked by Architecture"
+            hidden = self.token_norm(torch.cat([tokens, positions], dim=1), packing, cache=cache)
+            tokens = hidden[:, : tokens.shape[1]]
+        else:
+            table = self.tokens.weight * self.scale if self.token_norm.kind == "vocabulary" else None
+            tokens = self.token_norm(tokens, packing, table=table, cache=cache)
+            hidden = self._combine(tokens, positions)
+        return Embedded(self.dropout(hidden), tokens if self.values == "tokens" else None)
+
+    def _combine(self, tokens: Tensor, positions: Tensor | None) -> Tensor:
+        if positions is None:
+            return tokens
+        match self.combine:
+            case "add":
+                return tokens + positions
+            case "concat":
+                return torch.cat([tokens, positions], dim=1)

@@ -1,0 +1,89 @@
+"""How initial values are drawn: the axis `initialisation`.
+
+| scheme  | embedding tables      | attention's projections              | other matrices  | biases        |
+|---------|-----------------------|--------------------------------------|-----------------|---------------|
+| xavier  | N(0, 1/sqrt(width))   | Glorot uniform                       | Glorot uniform  | 0             |
+| keras   | U(-0.05, 0.05)        | Glorot uniform, fans of a 3-D kernel | Glorot uniform  | 0             |
+| kaiming | Kaiming uniform       | Kaiming uniform                      | Kaiming uniform | nn.Linear's   |
+
+xavier: Vaswani et al. give none; this is the field's habit.
+keras: what the TF tutorial's layers really draw: before Keras 3.15 a MultiHeadAttention kernel (D, H, C) counts as a
+    convolution's, which makes its values 1.3 to 4.8 times smaller than Glorot's.
+kaiming: as in the code presumed behind arXiv 2310.10930, embedding tables included.
+Norms start as the identity.
+"""
+
+import math
+
+from torch import Tensor, nn
+
+from repose.model.architecture import Initialisation
+from repose.model.attention import Attention
+from repose.model.positions import PositionalEncoding
+
+
+def initialise(model: nn.Module, scheme: Initialisation) -> None:
+    """Draws every matrix and bias of `model` from torch's global generator, in the order of its modules."""
+    in_attention: set[nn.Module] = set()
+    for module in model.modules():
+        if isinstance(module, Attention):
+            _attention(module, scheme)
+            in_attention.update(module.children())
+        elif isinstance(module, nn.Linear) and module not in in_attention:
+            _linear(module, scheme)
+        elif isinstance(module, PositionalEncoding) and module.kind == "learned":
+            _table(module.table, scheme)
+    # Tables last: a tied output projection is an embedding table, and drawn as one.
+    for module in model.modules():
+        if isinstance(module, nn.Embedding):
+            _table(module.weight, scheme)
+
+
+def keras_limits(attention: Attention) -> dict[str, float]:
+    """Half-width of the uniform distribution of each projection, as Keras' `glorot_uniform` computes it.
+
+    A kernel of shape (..., a, b) has fans a·r and b·r, r the product of the leading dimensions: query, key and value
+    kernels are (width in, H, C), the output kernel (H, C, D).
+    """
+    heads, width = attention.num_heads, attention.head_dim
+    shapes = {
+        name: (layer.in_features, heads, width)
+        for name, layer in (("query", attention.query), ("key", attention.key), ("value", attention.value))
+    }
+    shapes["output"] = (heads, width, attention.output.out_features)
+    return {name: math.sqrt(6 / (leading * (a + b))) for name, (leading, a, b) in shapes.items()}
+
+
+def _attention(attention: Attention, scheme: Initialisation) -> None:
+    limits = keras_limits(attention)
+    for name, layer in attention.named_children():
+        assert isinstance(layer, nn.Linear)
+        if scheme == "keras":
+            nn.init.uniform_(layer.weight, -limits[name], limits[name])
+            _zero(layer.bias)
+        else:
+            _linear(layer, scheme)
+
+
+def _linear(layer: nn.Linear, scheme: Initialisation) -> None:
+    match scheme:
+        case "xavier" | "keras":
+            nn.init.xavier_uniform_(layer.weight)
+            _zero(layer.bias)
+        case "kaiming":
+            nn.init.kaiming_uniform_(layer.weight)
+
+
+def _table(table: Tensor, scheme: Initialisation) -> None:
+    match scheme:
+        case "xavier":
+            nn.init.normal_(table, std=1 / math.sqrt(table.shape[1]))
+        case "keras":
+            nn.init.uniform_(table, -0.05, 0.05)
+        case "kaiming":
+            nn.init.kaiming_uniform_(table)
+
+
+def _zero(bias: Tensor | None) -> None:
+    if bias is not None:
+        nn.init.zeros_(bias)

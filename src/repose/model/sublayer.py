@@ -1,0 +1,34 @@
+"""What stands around every sublayer: dropout, the residual and layer norm. The axes `norm` and `residual_weight`."""
+
+from collections.abc import Callable
+
+from jaxtyping import Float
+from torch import Tensor, nn
+
+from repose.model.architecture import Norm
+
+
+class Sublayer(nn.Module):
+    """The residual connection around a sublayer F, with its norm.
+
+    post: LN(k x + dropout(F(x)))     Vaswani et al. 3.1 (k = 1); arXiv 2310.10930 (k = 4)
+    pre:  x + dropout(F(LN(x)))       Xiong et al. 2020; the stack ends in a norm of its own
+    """
+
+    def __init__(self, d_model: int, *, norm: Norm, residual_weight: float, dropout: float, eps: float) -> None:
+        super().__init__()
+        self.norm = nn.LayerNorm(d_model, eps=eps)
+        self.dropout = nn.Dropout(dropout)
+        self.placement = norm
+        self.residual_weight = residual_weight
+
+    def forward(
+        self, x: Float[Tensor, "N D"], sublayer: Callable[[Float[Tensor, "N D"]], Float[Tensor, "N D"]]
+    ) -> Float[Tensor, "N D"]:
+        """Applies `sublayer` to x, inside the connection."""
+        match self.placement:
+            case "post":
+                residual = x if self.residual_weight == 1.0 else self.residual_weight * x
+                return self.norm(residual + self.dropout(sublayer(x)))
+            case "pre":
+                return x + self.dropout(sublayer(self.norm(x)))

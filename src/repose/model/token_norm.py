@@ -1,0 +1,103 @@
+"""Token normalization: the columns of token embeddings brought to zero mean and unit variance.
+
+arXiv 2410.04731, eq. 4-9: TN(X)_ij = (X_ij - mean_j) / sqrt(var_j), biased variance. The paper leaves open over which
+tokens the statistics run, what padding does, and what happens to a single token (0/0): here padding never counts,
+an epsilon is added to the variance, and the axes `encoder_token_norm` and `decoder_token_norm` name the tokens.
+"""
+
+import torch
+from jaxtyping import Bool, Float
+from torch import Tensor, nn
+
+from repose.model.architecture import TokenNormKind
+from repose.model.cache import Cache
+from repose.model.packing import Packing
+
+
+class TokenNorm(nn.Module):
+    """Normalises columns over the tokens that `kind` names. Has no parameters.
+
+    none: as it is.
+    sentence: over the sentence's real tokens (eq. 5). In a decoder it sees the future: position t is fed
+        statistics of tokens after t.
+    prefix: over tokens 1..t for position t, by Welford's recurrence: causal, the closest to eq. 5 that can decode.
+    vocabulary: over the rows of the embedding table, padding's excepted (the arXiv text's wording: "each column in the
+        token embedding matrix"): causal, and a constant once training is over.
+    """
+
+    def __init__(self, kind: TokenNormKind, *, eps: float) -> None:
+        super().__init__()
+        self.kind = kind
+        self.eps = eps
+
+    def forward(
+        self,
+        x: Float[Tensor, "N M"],
+        packing: Packing,
+        *,
+        table: Float[Tensor, "V M"] | None = None,
+        cache: Cache | None = None,
+    ) -> Float[Tensor, "N M"]:
+        """`table` is the embedding table, scaled like x, for `vocabulary`; `cache` continues an earlier prefix."""
+        match self.kind:
+            case "none":
+                return x
+            case "vocabulary":
+                mean, var = self._vocabulary_statistics(table, cache)
+                return (x - mean) * (var + self.eps).rsqrt()
+            case "sentence":
+                padded = packing.pad(x)
+                mean, var = sentence_statistics(padded, packing.mask)
+            case "prefix":
+                padded = packing.pad(x)
+                mean, var = self._prefix_statistics(padded, packing.mask, cache)
+        return packing.pack((padded - mean) * (var + self.eps).rsqrt())
+
+    def _vocabulary_statistics(self, table: Tensor | None, cache: Cache | None) -> tuple[Tensor, Tensor]:
+        known = cache.get_constants(self) if cache is not None else None
+        if known is None:
+            assert table is not None, "vocabulary statistics are of an embedding table"
+            var, mean = torch.var_mean(table[1:], dim=0, correction=0)
+            known = (mean, var)
+            if cache is not None:
+                cache.put_constants(self, *known)
+        return known[0], known[1]
+
+    def _prefix_statistics(self, x: Tensor, real: Tensor, cache: Cache | None) -> tuple[Tensor, Tensor]:
+        state = cache.get(self) if cache is not None else None
+        if state is None:
+            state = (x.new_zeros(x.shape[0], 1, 1), *(x.new_zeros(x.shape[0], 1, x.shape[2]) for _ in range(2)))
+        count, mean, m2 = welford(x, real, (state[0], state[1], state[2]))
+        if cache is not None:
+            cache.put(self, count[:, -1:], mean[:, -1:], m2[:, -1:])
+        return mean, m2 / count.clamp(min=1)
+
+
+def sentence_statistics(
+    x: Float[Tensor, "B L M"], real: Bool[Tensor, "B L"]
+) -> tuple[Float[Tensor, "B 1 M"], Float[Tensor, "B 1 M"]]:
+    """Mean and biased variance of each column over each sentence's real tokens; x is zero at the padding."""
+    weight = real[:, :, None]
+    count = weight.sum(1, keepdim=True).clamp(min=1)
+    mean = x.sum(1, keepdim=True) / count
+    var = ((x - mean) * weight).square().sum(1, keepdim=True) / count
+    return mean, var
+
+
+def welford(
+    x: Float[Tensor, "B L M"],
+    real: Bool[Tensor, "B L"],
+    state: tuple[Float[Tensor, "B 1 1"], Float[Tensor, "B 1 M"], Float[Tensor, "B 1 M"]],
+) -> tuple[Float[Tensor, "B L 1"], Float[Tensor, "B L M"], Float[Tensor, "B L M"]]:
+    """Running count, mean and sum of squared deviations M2 after each position, continuing from `state`.
+
+    M2_t = M2_{t-1} + (x_t - mean_{t-1})(x_t - mean_t): a sum of non-negative terms, so that it does not cancel as a
+    difference of sums of squares would. Positions that are not real leave the state as it was.
+    """
+    count0, mean0, m20 = state
+    weight = real[:, :, None].to(x.dtype)
+    count = count0 + weight.cumsum(1)
+    mean = (mean0 * count0 + (x * weight).cumsum(1)) / count.clamp(min=1)
+    before = torch.cat([mean0, mean[:, :-1]], dim=1)
+    m2 = m20 + ((x - before) * (x - mean) * weight).cumsum(1)
+    return count, mean, m2

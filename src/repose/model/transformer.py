@@ -1,0 +1,232 @@
+"""The skeleton: two stacks and an output projection, put together from an Architecture."""
+
+from typing import NamedTuple
+
+import torch
+from jaxtyping import Bool, Float, Int
+from torch import Tensor, nn
+
+from repose.errors import ConfigError
+from repose.model.architecture import Architecture, TokenNormKind
+from repose.model.attention import record
+from repose.model.cache import Cache
+from repose.model.embedding import Embedding
+from repose.model.initialisation import initialise
+from repose.model.layers import DecoderLayer, EncoderLayer, LayerSizes, Memory
+from repose.model.masks import causal_mask, key_mask
+from repose.model.packing import Packing
+from repose.model.token_norm import TokenNorm
+
+PAD = 0
+
+
+class AttentionMaps(NamedTuple):
+    """Attention weights per layer, each (B, H, Q, K), rows of padding zero or meaningless."""
+
+    encoder: list[Tensor]
+    decoder: list[Tensor]
+    cross: list[Tensor]
+
+
+class Stack(nn.Module):
+    """What encoder and decoder share: an embedding, later layers' token norm, and a last norm with `norm = pre`."""
+
+    def __init__(self, a: Architecture, vocab_size: int, token_norm: TokenNormKind, num_layers: int) -> None:
+        super().__init__()
+        self.embedding = Embedding(
+            vocab_size,
+            d_token=a.d_token,
+            max_length=a.max_length,
+            positions=a.positions,
+            combine=a.combine,
+            scale=a.embedding_scale,
+            token_norm=token_norm,
+            token_norm_site=a.token_norm_site,
+            token_norm_eps=a.token_norm_eps,
+            values=a.values,
+            dropout=a.dropout,
+        )
+        self.d_token = a.d_token
+        later = token_norm if a.token_norm_site == "every_layer" else "none"
+        self.layer_token_norms = nn.ModuleList(TokenNorm(later, eps=a.token_norm_eps) for _ in range(num_layers - 1))
+        self.final_norm = nn.LayerNorm(a.d_model, eps=a.norm_eps) if a.norm == "pre" else nn.Identity()
+
+    def between_layers(self, index: int, x: Tensor, packing: Packing, cache: Cache | None = None) -> Tensor:
+        """The input of layer `index` > 0: with `every_layer`, its token half normalised, its position half as it is."""
+        token_norm: TokenNorm = self.layer_token_norms[index - 1]  # type: ignore[assignment]
+        if token_norm.kind == "none":
+            return x
+        tokens = token_norm(x[:, : self.d_token], packing, cache=cache)
+        return torch.cat([tokens, x[:, self.d_token :]], dim=1)
+
+
+class Encoder(Stack):
+    """Source ids to memory."""
+
+    def __init__(self, a: Architecture, vocab_size: int) -> None:
+        super().__init__(a, vocab_size, a.encoder_token_norm, a.num_encoder_layers)
+        self.layers = nn.ModuleList(EncoderLayer(_sizes(a)) for _ in range(a.num_encoder_layers))
+
+    def forward(self, src: Int[Tensor, "B S"]) -> Memory:
+        packing = Packing(src != PAD)
+        mask = key_mask(packing.mask)
+        x, values = self.embedding(src, packing)
+        for index, layer in enumerate(self.layers):
+            if index > 0:
+                x = self.between_layers(index, x, packing)
+            x = layer(x, values, packing, mask)
+        x = self.final_norm(x)
+        return Memory(x, x if values is None else values, packing)
+
+
+class Decoder(Stack):
+    """Target ids and memory to the hidden states that predict each next token."""
+
+    def __init__(self, a: Architecture, vocab_size: int) -> None:
+        super().__init__(a, vocab_size, a.decoder_token_norm, a.num_decoder_layers)
+        self.layers = nn.ModuleList(DecoderLayer(_sizes(a)) for _ in range(a.num_decoder_layers))
+
+    def forward(
+        self,
+        tgt: Int[Tensor, "B T"],
+        memory: Memory | None,
+        memory_mask: Bool[Tensor, "B S"],
+        cache: Cache | None = None,
+    ) -> Float[Tensor, "N D"]:
+        """Rows of the real target tokens. With a cache, `tgt` continues what the cache holds and has no padding."""
+        packing = Packing(tgt != PAD)
+        assert cache is None or packing.is_full, "padding cannot be decoded"
+        past = 0 if cache is None else cache.length
+        mask = causal_mask(tgt.shape[1], past + tgt.shape[1], tgt.device)[None, None]
+        if not packing.is_full:
+            mask = mask & key_mask(packing.mask)
+        x, values = self.embedding(tgt, packing, cache)
+        for index, layer in enumerate(self.layers):
+            if index > 0:
+                x = self.between_layers(index, x, packing, cache)
+            x = layer(x, values, packing, mask, memory, key_mask(memory_mask), cache)
+        if cache is not None:
+            cache.length += tgt.shape[1]
+        return self.final_norm(x)
+
+
+class Transformer(nn.Module):
+    """An encoder-decoder Transformer (Vaswani et al. 2017, section 3), varied in the places that `Architecture` names.
+
+    Target position t predicts token t + 1. Computes on real tokens only: see `packing`.
+    """
+
+    def __init__(self, architecture: Architecture, *, src_vocab_size: int, tgt_vocab_size: int) -> None:
+        super().__init__()
+        a = architecture
+        if a.tie_embeddings == "all" and src_vocab_size != tgt_vocab_size:
+            raise ConfigError(
+                f"tie_embeddings = 'all' needs one vocabulary for both sides, not {src_vocab_size} and "
+                f"{tgt_vocab_size} tokens: train a shared tokenizer, or set tie_embeddings = 'output' or 'none'"
+            )
+        self.architecture = a
+        self.src_vocab_size = src_vocab_size
+        self.tgt_vocab_size = tgt_vocab_size
+        self.encoder = Encoder(a, src_vocab_size)
+        self.decoder = Decoder(a, tgt_vocab_size)
+        self.output = nn.Linear(a.d_model, tgt_vocab_size, bias=a.output_bias)
+        if a.tie_embeddings in ("all", "output"):
+            self.output.weight = self.decoder.embedding.tokens.weight
+        if a.tie_embeddings == "all":
+            self.encoder.embedding.tokens.weight = self.decoder.embedding.tokens.weight
+
+    def forward(self, src: Int[Tensor, "B S"], tgt: Int[Tensor, "B T"]) -> Float[Tensor, "B T V"]:
+        """Logits of the token after each target token, fp32, given source and decoder input; zeros at padding.
+
+        Raises DataError for a sequence longer than `max_length`.
+        """
+        return Packing(tgt != PAD).pad(self.output(self.hidden(src, tgt))).float()
+
+    def hidden(self, src: Int[Tensor, "B S"], tgt: Int[Tensor, "B T"]) -> Float[Tensor, "N D"]:
+        """Decoder output at the real target tokens, in row-major order of `tgt != 0`: what `output` projects."""
+        memory = self.encode(src)
+        return self.decoder(tgt, memory, memory.packing.mask)
+
+    def encode(self, src: Int[Tensor, "B S"]) -> Memory:
+        """The source, read once."""
+        return self.encoder(src)
+
+    def start(self, memory: Memory) -> "DecodingState":
+        """State for decoding token by token from START, one row per sentence."""
+        return DecodingState(memory, keeps_tokens=self.architecture.looks_ahead)
+
+    def step(self, tokens: Int[Tensor, " R"], state: "DecodingState") -> Float[Tensor, "R V"]:
+        """Log-probabilities, in nats, of what follows one more token per row; advances the state.
+
+        An architecture that looks ahead has no valid cache (each new token changes all earlier rows): it decodes by
+        recomputing the whole prefix, which costs a factor that grows with the length.
+        """
+        if state.tokens is None:
+            x = self.decoder(tokens[:, None], state.memory, state.memory_mask, state.cache)
+            state.memory = None  # from here on the cache holds its keys and values
+        else:
+            assert state.memory is not None
+            state.tokens = torch.cat([state.tokens, tokens[:, None]], dim=1)
+            hidden = self.decoder(state.tokens, state.memory, state.memory_mask)
+            x = hidden.unflatten(0, tuple(state.tokens.shape))[:, -1]
+        return self.output(x).float().log_softmax(dim=1)
+
+    def attention(self, src: Int[Tensor, "B S"], tgt: Int[Tensor, "B T"]) -> AttentionMaps:
+        """Attention weights of a forward pass over source and decoder input."""
+        with record(self) as recorded:
+            self.hidden(src, tgt)
+        maps = {name: calls[0] for name, calls in recorded.items()}
+        kinds = ("encoder", "self_attention"), ("decoder", "self_attention"), ("decoder", "cross_attention")
+        return AttentionMaps(
+            *(
+                [m for name, m in maps.items() if name.startswith(stack) and name.endswith(kind)]
+                for stack, kind in kinds
+            )
+        )
+
+
+class DecodingState:
+    """Where decoding of a batch stands: the cache, or the tokens so far where no cache is valid."""
+
+    def __init__(self, memory: Memory, *, keeps_tokens: bool) -> None:
+        self.memory: Memory | None = memory
+        self.memory_mask = memory.packing.mask
+        self.cache = Cache()
+        self.tokens = (
+            memory.packing.mask.new_empty(len(self.memory_mask), 0, dtype=torch.long) if keeps_tokens else None
+        )
+
+    def select(self, rows: Int[Tensor, " R"]) -> None:
+        """Makes row i what row `rows[i]` was."""
+        self.memory_mask = self.memory_mask[rows]
+        self.cache.select(rows)
+        if self.memory is not None:
+            self.memory = self.memory.select(rows)
+        if self.tokens is not None:
+            self.tokens = self.tokens[rows]
+
+
+def _sizes(a: Architecture) -> LayerSizes:
+    return LayerSizes(
+        d_model=a.d_model,
+        d_value=a.d_value,
+        num_heads=a.num_heads,
+        head_dim=a.head_dim,
+        d_ff=a.d_ff,
+        norm=a.norm,
+        residual_weight=a.residual_weight,
+        norm_eps=a.norm_eps,
+        attention_bias=a.attention_bias,
+        dropout=a.dropout,
+        attention_dropout=a.attention_dropout,
+        attention_output_dropout=a.attention_output_dropout,
+    )
+
+
+def build(architecture: Architecture, *, src_vocab_size: int, tgt_vocab_size: int, seed: int = 0) -> Transformer:
+    """A freshly initialised model; the same seed gives the same weights. Leaves the global random state alone."""
+    with torch.random.fork_rng(devices=[]):
+        torch.manual_seed(seed)
+        model = Transformer(architecture, src_vocab_size=src_vocab_size, tgt_vocab_size=tgt_vocab_size)
+        initialise(model, architecture.initialisation)
+    return model
