@@ -15,7 +15,7 @@ class Attention(nn.Module):
     """MultiHead(Q, K, V) = [head_1 .. head_H] W^O, head_k = softmax(Q W_k^Q (K W_k^K)^T / sqrt(C)) V W_k^V.
 
     Vaswani et al. 3.2.2. Queries and keys are d_model wide; values may be narrower (arXiv 2410.04731 eq. 12-19:
-    the token embeddings). The scale is 1/sqrt(head_dim); eq. 12 prints 1/sqrt(m), which is the same number at the paper's sizes.
+    the token embeddings). The scale is 1/sqrt(head_dim); eq. 12 prints 1/sqrt(m), the same number at the paper's sizes.
     Additive attention (Vaswani et al. 3.2.1) is left out: they found it slower and no better once scores are scaled.
     """
 

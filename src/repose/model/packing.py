@@ -31,20 +31,16 @@ class Packing:
     def pack(self, padded: Tensor) -> Tensor:
         """(B, L, ...) -> (N, ...)."""
         flat = padded.flatten(0, 1)
-        return flat if self.is_full else _Pack.apply(flat, self.rows)
+        return flat if self.is_full else _pack(flat, self.rows)
 
     def pad(self, packed: Tensor) -> Tensor:
         """(N, ...) -> (B, L, ...), zeros at the padding."""
-        flat = packed if self.is_full else _Pad.apply(packed, self.rows, self.mask.numel())
+        flat = packed if self.is_full else _pad(packed, self.rows, self.mask.numel())
         return flat.unflatten(0, self.mask.shape)
 
 
 # Each is the other's gradient. Autograd's own gradient of indexing adds into zeros row by row, because rows
 # could repeat; these rows never do, so a plain copy will do.
-
-
-def _scatter(packed: Tensor, rows: Tensor, num_rows: int) -> Tensor:
-    return packed.new_zeros(num_rows, *packed.shape[1:]).index_copy_(0, rows, packed)
 
 
 class _Pack(torch.autograd.Function):
@@ -57,16 +53,24 @@ class _Pack(torch.autograd.Function):
     @staticmethod
     def backward(ctx: Any, grad: Tensor) -> tuple[Tensor, None]:
         (rows,) = ctx.saved_tensors
-        return _Pad.apply(grad, rows, ctx.num_rows), None
+        return _pad(grad, rows, ctx.num_rows), None
 
 
 class _Pad(torch.autograd.Function):
     @staticmethod
     def forward(ctx: Any, packed: Tensor, rows: Tensor, num_rows: int) -> Tensor:
         ctx.save_for_backward(rows)
-        return _scatter(packed, rows, num_rows)
+        return packed.new_zeros(num_rows, *packed.shape[1:]).index_copy_(0, rows, packed)
 
     @staticmethod
     def backward(ctx: Any, grad: Tensor) -> tuple[Tensor, None, None]:
         (rows,) = ctx.saved_tensors
-        return _Pack.apply(grad, rows), None, None
+        return _pack(grad, rows), None, None
+
+
+def _pack(flat: Tensor, rows: Tensor) -> Tensor:
+    return _Pack.apply(flat, rows)  # type: ignore[no-untyped-call]
+
+
+def _pad(packed: Tensor, rows: Tensor, num_rows: int) -> Tensor:
+    return _Pad.apply(packed, rows, num_rows)  # type: ignore[no-untyped-call]
