@@ -1,0 +1,97 @@
+"""Which axis values go together, and what the presets are."""
+
+import dataclasses
+
+import pytest
+from pydantic import ValidationError
+
+from repose.errors import ConfigError
+from repose.model.architecture import Architecture
+from repose.model.presets import PRESETS, difference, preset
+
+
+@pytest.mark.parametrize(
+    ("settings", "sentence"),
+    [
+        ({"combine": "concat"}, "tie_embeddings"),
+        ({"combine": "concat", "tie_embeddings": "output"}, "tie_embeddings"),
+        ({"combine": "concat", "tie_embeddings": "none", "positions": "none"}, "nothing to set beside"),
+        ({"norm": "pre", "residual_weight": 4.0}, "without bound"),
+        ({"token_norm_site": "after_concat", "encoder_token_norm": "sentence"}, "token half"),
+        (
+            {
+                "token_norm_site": "every_layer",
+                "encoder_token_norm": "vocabulary",
+                "combine": "concat",
+                "tie_embeddings": "none",
+            },
+            "rows of the embedding table",
+        ),
+        ({"token_norm_site": "after_concat", "combine": "concat", "tie_embeddings": "none"}, "nothing to place"),
+        ({"d_token": 15}, "even d_token"),
+    ],
+)
+def test_senseless_combinations_are_refused_in_a_sentence(settings: dict[str, object], sentence: str) -> None:
+    with pytest.raises(ValidationError, match=sentence):
+        Architecture(**settings)  # type: ignore[arg-type]
+
+
+@pytest.mark.parametrize("settings", [{"positions": "rotary"}, {"d_token": 0}, {"dropout": 1.0}, {"unknown": 1}])
+def test_unknown_values_are_refused(settings: dict[str, object]) -> None:
+    with pytest.raises(ValidationError):
+        Architecture(**settings)  # type: ignore[arg-type]
+
+
+def test_d_model_is_derived() -> None:
+    assert preset("reinforced").d_model == 128
+    assert preset("reinforced").d_token == preset("reinforced").d_value == 64
+    assert preset("ablation-none").d_model == preset("ablation-none").d_value == 128
+
+
+def test_only_sentence_norm_in_the_decoder_looks_ahead() -> None:
+    ahead = {name for name, p in PRESETS.items() if p.architecture.looks_ahead}
+    assert ahead == {"reinforced-lookahead", "reinforced-printed"}
+
+
+def test_presets_are_what_their_papers_say() -> None:
+    base = preset("vaswani-base")
+    assert (base.num_encoder_layers, base.d_model, base.d_ff, base.num_heads, base.head_dim) == (6, 512, 2048, 8, 64)
+    big = difference(preset("vaswani-big"))
+    assert {name: value for name, (_, value) in big.items()} == {
+        "d_token": 1024,
+        "d_ff": 4096,
+        "num_heads": 16,
+        "dropout": 0.3,
+        "attention_output_dropout": 0.3,
+    }
+    assert set(difference(preset("reinforced-printed"), preset("reinforced-lookahead"))) == {"positions"}
+    assert set(difference(preset("baseline-printed"), preset("baseline"))) == {"positions", "embedding_scale"}
+
+
+def test_ablations_are_the_three_changes_alone_in_pairs_and_together() -> None:
+    def changes(architecture: Architecture) -> set[str]:
+        flags = {
+            "concat": architecture.combine == "concat",
+            "norm": architecture.encoder_token_norm == architecture.decoder_token_norm == "vocabulary",
+            "values": architecture.values == "tokens",
+        }
+        return {name for name, on in flags.items() if on}
+
+    for name, p in PRESETS.items():
+        if name.startswith("ablation-"):
+            named = set(name.removeprefix("ablation-").split("-")) - {"none"}
+            assert changes(p.architecture) == named, name
+            assert (p.architecture.d_model, p.architecture.num_encoder_layers, p.architecture.d_ff) == (128, 2, 256)
+    assert changes(preset("reinforced")) == {"concat", "norm", "values"}
+    all_but_sizes = difference(preset("reinforced"), preset("ablation-concat-norm"))
+    assert set(all_but_sizes) == {"values"}
+
+
+def test_an_unknown_preset_is_answered_with_the_nearest() -> None:
+    with pytest.raises(ConfigError, match="did you mean 'reinforced'"):
+        preset("reinforcd")
+
+
+def test_an_architecture_cannot_be_changed_in_place() -> None:
+    with pytest.raises(dataclasses.FrozenInstanceError):
+        preset("reinforced").d_token = 1  # type: ignore[misc]

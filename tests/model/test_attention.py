@@ -1,0 +1,104 @@
+"""Attention, masks and the residual connection against transcriptions of their equations."""
+
+import math
+
+import pytest
+import torch
+from torch import Tensor, nn
+
+from repose.model.architecture import Norm
+from repose.model.attention import Attention, attention_weights, record
+from repose.model.masks import causal_mask, key_mask
+from repose.model.packing import Packing
+from repose.model.sublayer import Sublayer
+
+
+def small(d_value: int = 6, dropout: float = 0.0) -> Attention:
+    return Attention(d_model=6, d_value=d_value, num_heads=2, head_dim=3, bias=True, dropout=dropout).eval()
+
+
+def transcription(attention: Attention, x: Tensor, values: Tensor, allowed: list[list[bool]]) -> Tensor:
+    """Vaswani et al. 3.2, one head, query and key at a time, for one sentence."""
+    heads = []
+    for k in range(2):
+        part = slice(3 * k, 3 * k + 3)
+        q = x @ attention.query.weight[part].T + attention.query.bias[part]
+        key = x @ attention.key.weight[part].T + attention.key.bias[part]
+        v = values @ attention.value.weight[part].T + attention.value.bias[part]
+        rows = []
+        for i in range(len(x)):
+            weights = [math.exp(q[i] @ key[j] / math.sqrt(3)) if allowed[i][j] else 0.0 for j in range(len(x))]
+            rows.append(sum((w / sum(weights) * v[j] for j, w in enumerate(weights)), torch.zeros(3)))
+        heads.append(torch.stack(rows))
+    return torch.cat(heads, dim=1) @ attention.output.weight.T + attention.output.bias
+
+
+@pytest.mark.parametrize("causal", [False, True])
+@pytest.mark.parametrize("d_value", [6, 4])
+def test_multi_head_attention(causal: bool, d_value: int) -> None:
+    attention = small(d_value)
+    x = torch.randn(5, 6)
+    values = x if d_value == 6 else torch.randn(5, d_value)
+    packing = Packing(torch.ones(1, 5, dtype=torch.bool))
+    mask = causal_mask(5, 5, x.device)[None, None] if causal else key_mask(packing.mask)
+    with torch.no_grad():
+        out = attention(x, packing, *attention.project(x, values, packing), mask)
+        wanted = transcription(attention, x, values, [[j <= i or not causal for j in range(5)] for i in range(5)])
+    torch.testing.assert_close(out, wanted, atol=1e-5, rtol=0)
+
+
+def test_causal_mask_of_new_queries() -> None:
+    assert causal_mask(2, 4, torch.device("cpu")).tolist() == [[True, True, True, False], [True] * 4]
+
+
+@pytest.mark.parametrize("dropout", [0.0, 0.5])
+def test_a_query_without_keys_gets_zeros_never_nan(dropout: float) -> None:
+    attention = small(dropout=dropout).train(dropout > 0)
+    packing, nothing = Packing(torch.ones(1, 2, dtype=torch.bool)), torch.zeros(1, 1, 1, 2, dtype=torch.bool)
+    x = torch.randn(2, 6, requires_grad=True)
+    out = attention(x, packing, *attention.project(x, x, packing), nothing)
+    out.sum().backward()
+    torch.testing.assert_close(out, attention.output.bias.expand(2, 6))
+    assert x.grad is not None
+    assert x.grad.isfinite().all()
+
+
+def test_recorded_weights_are_those_that_were_used() -> None:
+    attention = small()
+    with torch.no_grad():
+        attention.output.weight.copy_(torch.eye(6))
+        attention.output.bias.zero_()
+    x, packing = torch.randn(4, 6), Packing(torch.ones(1, 4, dtype=torch.bool))
+    keys, values = attention.project(x, x, packing)
+    mask = causal_mask(4, 4, x.device)[None, None]
+    with record(attention) as recorded:
+        out = attention(x, packing, keys, values, mask)
+    (weights,) = recorded[""]
+    torch.testing.assert_close((weights @ values).transpose(1, 2).flatten(2)[0], out, atol=1e-6, rtol=0)
+    assert attention.recorded is None
+    assert attention_weights(x[None, None, :, :3], x[None, None, :, :3], mask & False).sum() == 0
+
+
+@pytest.mark.parametrize("norm", ["post", "pre"])
+@pytest.mark.parametrize("k", [1.0, 4.0])
+def test_residual_connection(norm: Norm, k: float) -> None:
+    sublayer = Sublayer(6, norm=norm, residual_weight=k, dropout=0.0, eps=1e-5)
+    f, x = nn.Linear(6, 6), torch.randn(3, 6)
+
+    def layer_norm(y: Tensor) -> Tensor:
+        return (y - y.mean(1, keepdim=True)) / (y.var(1, correction=0, keepdim=True) + 1e-5).sqrt()
+
+    wanted = layer_norm(k * x + f(x)) if norm == "post" else x + f(layer_norm(x))
+    torch.testing.assert_close(sublayer(x, f), wanted, atol=1e-5, rtol=0)
+
+
+def test_a_weighted_residual_shrinks_the_sublayers_gradient() -> None:
+    """Under Post-LN the norm divides by k: arXiv 2310.10930 claims a greater gradient."""
+    f, x = nn.Linear(64, 64), torch.randn(200, 64)
+    target = torch.randn(200, 64)
+    gradients = []
+    for k in (1.0, 4.0):
+        sublayer = Sublayer(64, norm="post", residual_weight=k, dropout=0.0, eps=1e-5)
+        (gradient,) = torch.autograd.grad((sublayer(x, f) * target).sum(), [f.weight])
+        gradients.append(gradient.norm().item())
+    assert gradients[1] < gradients[0] / 2.5

@@ -1,0 +1,36 @@
+"""Packing: there and back, its gradient, and packed computation equal to padded."""
+
+import pytest
+import torch
+
+from repose.model.packing import Packing
+
+MASKS = {
+    "right": [[1, 1, 1, 0], [1, 0, 0, 0], [1, 1, 0, 0]],
+    "left and holes": [[0, 1, 0, 1], [0, 0, 0, 1], [1, 0, 1, 1]],
+    "full": [[1, 1], [1, 1]],
+    "empty row": [[0, 0], [1, 1]],
+}
+
+
+@pytest.fixture(params=MASKS.values(), ids=MASKS.keys())
+def packing(request: pytest.FixtureRequest) -> Packing:
+    return Packing(torch.tensor(request.param, dtype=torch.bool))
+
+
+def test_there_and_back(packing: Packing) -> None:
+    x = torch.randn(*packing.mask.shape, 3)
+    assert torch.equal(packing.pad(packing.pack(x)), x * packing.mask[:, :, None])
+    assert torch.equal(packing.pack(x), x[packing.mask])
+
+
+def test_columns_are_positions_in_the_sentence(packing: Packing) -> None:
+    assert torch.equal(packing.columns, packing.mask.nonzero()[:, 1])
+
+
+def test_gradients(packing: Packing) -> None:
+    x = torch.randn(*packing.mask.shape, 2, dtype=torch.float64, requires_grad=True)
+    rows = torch.randn(int(packing.mask.sum()), 2, dtype=torch.float64, requires_grad=True)
+    assert torch.autograd.gradcheck(packing.pack, (x,))
+    assert torch.autograd.gradcheck(packing.pad, (rows,))
+    assert torch.autograd.gradgradcheck(packing.pad, (rows,))

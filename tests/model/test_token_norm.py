@@ -1,0 +1,122 @@
+"""Token normalization against loop transcriptions of eq. 4-9, and the traps around it."""
+
+import pytest
+import torch
+from torch import Tensor
+
+from repose.model.architecture import TokenNormKind
+from repose.model.cache import Cache
+from repose.model.packing import Packing
+from repose.model.token_norm import TokenNorm, welford
+
+EPS = 1e-6
+LENGTHS = (5, 1, 3)
+
+
+@pytest.fixture
+def packing() -> Packing:
+    return Packing(torch.arange(6)[None] < torch.tensor(LENGTHS)[:, None])
+
+
+@pytest.fixture
+def x(packing: Packing) -> Tensor:
+    return torch.randn(len(packing.rows), 4, generator=torch.Generator().manual_seed(0)) * 3 + 5
+
+
+def columns_normalised(rows: Tensor) -> Tensor:
+    """Eq. 5-7 for one sentence, one column and row at a time."""
+    out = torch.empty_like(rows)
+    n = len(rows)
+    for j in range(rows.shape[1]):
+        mean = sum(rows[i, j] for i in range(n)) / n
+        var = sum((rows[i, j] - mean) ** 2 for i in range(n)) / n
+        for i in range(n):
+            out[i, j] = (rows[i, j] - mean) / (var + EPS) ** 0.5
+    return out
+
+
+def test_sentence_is_equation_5_over_real_tokens(x: Tensor, packing: Packing) -> None:
+    out = TokenNorm("sentence", eps=EPS)(x, packing)
+    wanted = torch.cat([columns_normalised(sentence) for sentence in x.split(LENGTHS)])
+    torch.testing.assert_close(out, wanted, atol=1e-5, rtol=0)
+
+
+def test_prefix_is_equation_5_over_each_prefix(x: Tensor, packing: Packing) -> None:
+    out = TokenNorm("prefix", eps=EPS)(x, packing)
+    wanted = [columns_normalised(s[: t + 1])[t] for s in x.split(LENGTHS) for t in range(len(s))]
+    torch.testing.assert_close(out, torch.stack(wanted), atol=2e-5, rtol=0)
+
+
+def test_prefix_is_zero_at_one_token_and_a_sign_at_two(x: Tensor, packing: Packing) -> None:
+    out = TokenNorm("prefix", eps=EPS)(x, packing)
+    assert out[0].abs().max() < 1e-4
+    torch.testing.assert_close(out[1].abs(), torch.ones(4), atol=1e-4, rtol=0)
+
+
+def test_prefix_continues_from_a_cache() -> None:
+    norm, cache = TokenNorm("prefix", eps=EPS), Cache()
+    x = torch.randn(2, 6, 4) + 5
+    full = Packing(torch.ones(2, 6, dtype=torch.bool))
+    wanted = norm(full.pack(x), full).unflatten(0, (2, 6))
+    out = [
+        norm(x[:, a:b].flatten(0, 1), Packing(torch.ones(2, b - a, dtype=torch.bool)), cache=cache).unflatten(
+            0, (2, b - a)
+        )
+        for a, b in ((0, 1), (1, 2), (2, 5), (5, 6))
+    ]
+    torch.testing.assert_close(torch.cat(out, dim=1), wanted, atol=1e-5, rtol=0)
+
+
+def test_welford_does_not_cancel() -> None:
+    """A mean 1,000 times the deviation: the difference of sums of squares loses all digits in fp32, this does not."""
+    x = torch.randn(1, 200, 3, dtype=torch.float64) + 1000
+    _, _, m2 = welford(
+        x.float(),
+        torch.ones(1, 200, dtype=torch.bool),
+        (torch.zeros(1, 1, 1), torch.zeros(1, 1, 3), torch.zeros(1, 1, 3)),
+    )
+    wanted = x[0].var(dim=0, correction=0)
+    torch.testing.assert_close((m2[0, -1] / 200).double(), wanted, rtol=1e-2, atol=0)
+    naive = x.float().square().mean(dim=1) - x.float().mean(dim=1).square()
+    assert (naive[0].double() - wanted).abs().max() > 10 * ((m2[0, -1] / 200).double() - wanted).abs().max()
+
+
+def test_vocabulary_statistics_leave_out_padding(packing: Packing) -> None:
+    table = torch.randn(9, 4) * 2 + 1
+    ids = torch.tensor([3, 1, 8, 1, 2, 5, 4, 4, 6])
+    out = TokenNorm("vocabulary", eps=EPS)(table[ids], packing, table=table)
+    wanted = (table[ids] - table[1:].mean(0)) / (table[1:].var(0, correction=0) + EPS).sqrt()
+    torch.testing.assert_close(out, wanted)
+    table[0] = 1e6
+    again = TokenNorm("vocabulary", eps=EPS)(table[ids], packing, table=table)
+    torch.testing.assert_close(again, wanted)
+
+
+@pytest.mark.parametrize("kind", ["sentence", "prefix"])
+def test_a_single_token_is_finite_with_a_finite_gradient(kind: TokenNormKind) -> None:
+    x = torch.randn(1, 4, requires_grad=True)
+    out = TokenNorm(kind, eps=EPS)(x, Packing(torch.ones(1, 1, dtype=torch.bool)))
+    out.sum().backward()
+    assert torch.equal(out, torch.zeros_like(out))
+    assert x.grad is not None
+    assert x.grad.isfinite().all()
+
+
+@pytest.mark.parametrize("kind", ["sentence", "prefix"])
+def test_padding_does_not_count(kind: TokenNormKind, x: Tensor, packing: Packing) -> None:
+    norm = TokenNorm(kind, eps=EPS)
+    together = norm(x, packing).split(LENGTHS)
+    for sentence, out in zip(x.split(LENGTHS), together, strict=True):
+        alone = norm(sentence, Packing(torch.ones(1, len(sentence), dtype=torch.bool)))
+        torch.testing.assert_close(out, alone, atol=1e-6, rtol=0)
+
+
+@pytest.mark.parametrize("kind", ["sentence", "prefix"])
+def test_gradient(kind: TokenNormKind, packing: Packing) -> None:
+    x = torch.randn(len(packing.rows), 2, dtype=torch.float64, requires_grad=True)
+    norm = TokenNorm(kind, eps=1e-2)
+    assert torch.autograd.gradcheck(lambda y: norm(y, packing), (x,))
+
+
+def test_it_has_no_parameters() -> None:
+    assert not list(TokenNorm("sentence", eps=EPS).parameters())

@@ -1,0 +1,344 @@
+"""The whole model: published counts, parity with torch's, and the invariants over every combination of axes."""
+
+import dataclasses
+import math
+import random
+from collections.abc import Iterator, Sequence
+from itertools import combinations, product
+from typing import Any, get_args
+
+import pytest
+import torch
+from pydantic import ValidationError
+from torch import Tensor, nn
+
+from repose.audit import audit
+from repose.errors import ConfigError, DataError
+from repose.model import architecture as axes
+from repose.model.architecture import Architecture
+from repose.model.attention import Attention
+from repose.model.initialisation import keras_limits
+from repose.model.presets import PRESETS, preset
+from repose.model.transformer import Transformer, build
+
+TINY = {"d_token": 8, "num_heads": 2, "head_dim": 4, "d_ff": 16, "num_encoder_layers": 2, "num_decoder_layers": 3}
+VOCAB = 20
+
+AXES: dict[str, Sequence[Any]] = {
+    "positions": get_args(axes.Positions),
+    "combine": get_args(axes.Combine),
+    "embedding_scale": get_args(axes.EmbeddingScale),
+    "encoder_token_norm": get_args(axes.TokenNormKind),
+    "decoder_token_norm": get_args(axes.TokenNormKind),
+    "token_norm_site": get_args(axes.TokenNormSite),
+    "values": get_args(axes.Values),
+    "norm": get_args(axes.Norm),
+    "residual_weight": (1.0, 4.0),
+    "initialisation": get_args(axes.Initialisation),
+    "tie_embeddings": get_args(axes.TieEmbeddings),
+    "attention_bias": (True, False),
+    "output_bias": (True, False),
+    "attention_dropout": (0.0, 0.2),
+    "attention_output_dropout": (0.0, 0.2),
+}
+
+
+def tiny(architecture: Architecture) -> Architecture:
+    return dataclasses.replace(architecture, **TINY, max_length=32)
+
+
+def make(architecture: Architecture, seed: int = 0) -> Transformer:
+    return build(architecture, src_vocab_size=VOCAB, tgt_vocab_size=VOCAB, seed=seed)
+
+
+def draw(fixed: dict[str, Any], rng: random.Random) -> Architecture | None:
+    """Random values of all axes but the fixed ones; None where a rule refuses them."""
+    try:
+        return tiny(Architecture(**({name: rng.choice(values) for name, values in AXES.items()} | fixed)))
+    except ValidationError:
+        return None
+
+
+def covering(strength: int) -> Iterator[Architecture]:
+    """Architectures among which every sensible combination of `strength` axis values occurs. Greedy, seeded."""
+    rng = random.Random(0)
+    groups = list(combinations(AXES, strength))
+
+    def combinations_in(a: Architecture) -> set[tuple[tuple[str, Any], ...]]:
+        return {tuple((name, getattr(a, name)) for name in group) for group in groups}
+
+    uncovered = {  # a dict for its order: the array must be the same in every process
+        tuple(zip(group, values, strict=True)): None
+        for group in groups
+        for values in product(*(AXES[name] for name in group))
+    }
+    while uncovered:
+        wanted = next(iter(uncovered))
+        drawn = [a for a in (draw(dict(wanted), rng) for _ in range(200)) if a is not None][:30]
+        if not drawn:  # no rule lets these values stand together
+            del uncovered[wanted]
+            continue
+        best = max(drawn, key=lambda a: len(combinations_in(a) & uncovered.keys()))
+        for found in combinations_in(best):
+            uncovered.pop(found, None)
+        yield best
+
+
+def check_invariants(architecture: Architecture) -> None:
+    """Finite, causal, padding-invariant, cached = full, with finite gradients for every parameter."""
+    model = make(architecture)
+    report = audit(model, length=7)
+    failed = [check for check in report.checks if not check.passed]
+    assert report.padding_invariant, failed
+    assert report.causal == (not architecture.looks_ahead), failed
+    assert report.cached_equals_full == (not architecture.looks_ahead), failed
+    src, tgt = batch()
+    model.train()
+    logits = model(src, tgt)
+    assert logits.isfinite().all()
+    nn.functional.cross_entropy(logits[tgt != 0], tgt[tgt != 0]).backward()  # type: ignore[no-untyped-call]
+    for name, parameter in model.named_parameters():
+        assert parameter.grad is not None, name
+        assert parameter.grad.isfinite().all(), name
+
+
+def batch() -> tuple[Tensor, Tensor]:
+    src = torch.tensor([[2, 5, 6, 7, 8, 3], [2, 9, 3, 0, 0, 0], [2, 4, 4, 11, 3, 0]])
+    tgt = torch.tensor([[2, 8, 9, 4, 5], [2, 6, 0, 0, 0], [2, 7, 7, 12, 0]])
+    return src, tgt
+
+
+PAIRWISE = list(covering(2))
+
+
+def test_the_covering_array_covers() -> None:
+    seen = {(f, getattr(a, f), g, getattr(a, g)) for a in PAIRWISE for f in AXES for g in AXES if f < g}
+    assert ("encoder_token_norm", "prefix", "token_norm_site", "every_layer") in seen
+    assert ("norm", "pre", "values", "tokens") in seen
+    assert ("decoder_token_norm", "prefix", "token_norm_site", "after_concat") in seen
+    assert ("combine", "concat", "decoder_token_norm", "sentence") in seen
+    assert 20 < len(PAIRWISE) < 100
+
+
+@pytest.mark.parametrize("architecture", PAIRWISE, ids=range(len(PAIRWISE)))
+def test_invariants_over_the_pairwise_covering_array(architecture: Architecture) -> None:
+    check_invariants(architecture)
+
+
+@pytest.mark.slow
+def test_invariants_over_the_three_wise_covering_array() -> None:
+    for architecture in covering(3):
+        check_invariants(architecture)
+
+
+@pytest.mark.parametrize("name", PRESETS)
+def test_invariants_of_every_preset(name: str) -> None:
+    check_invariants(tiny(preset(name)))
+
+
+@pytest.mark.parametrize("name", [name for name, p in PRESETS.items() if p.published_parameters])
+def test_published_parameter_counts(name: str) -> None:
+    with torch.device("meta"):
+        model = Transformer(preset(name), src_vocab_size=7765, tgt_vocab_size=7010)
+    count = sum(p.numel() for p in model.parameters())
+    assert count == PRESETS[name].published_parameters
+    if name.startswith("reinforced"):
+        parts = {part: sum(p.numel() for p in m.parameters()) for part, m in model.named_modules()}
+        assert parts["encoder.embedding"] + parts["decoder.embedding"] == 945_600
+        assert parts["encoder.layers"] == 364_032
+        assert parts["decoder.layers"] == 595_712
+        assert parts["output"] == 904_290
+
+
+def torch_transformer(norm: axes.Norm, eps: float) -> nn.Transformer:
+    sizes: dict[str, Any] = {"d_model": 8, "nhead": 2, "dim_feedforward": 16, "layer_norm_eps": eps}
+    sizes |= {"norm_first": norm == "pre", "batch_first": True}
+    # torch ends its stacks in a norm also after Post-LN layers, unless they are made by hand
+    final = [nn.LayerNorm(8, eps=eps) if norm == "pre" else None for _ in range(2)]
+    encoder = nn.TransformerEncoder(nn.TransformerEncoderLayer(**sizes), 2, final[0], enable_nested_tensor=False)
+    decoder = nn.TransformerDecoder(nn.TransformerDecoderLayer(**sizes), 2, final[1])
+    return nn.Transformer(8, 2, custom_encoder=encoder, custom_decoder=decoder, batch_first=True).eval()
+
+
+@pytest.mark.parametrize("norm", ["post", "pre"])
+def test_parity_with_torch_nn_transformer(norm: axes.Norm) -> None:
+    """With the same weights, the layers of torch.nn.Transformer give the same output."""
+    a = dataclasses.replace(tiny(Architecture()), norm=norm, attention_bias=True, num_decoder_layers=2)
+    model = make(a).eval()
+    theirs = torch_transformer(norm, a.norm_eps)
+
+    def copy_attention(target: nn.MultiheadAttention, source: Attention) -> None:
+        parts = (source.query, source.key, source.value)
+        target.in_proj_weight.copy_(torch.cat([part.weight for part in parts]))
+        target.in_proj_bias.copy_(torch.cat([part.bias for part in parts]))
+        target.out_proj.load_state_dict(source.output.state_dict())
+
+    with torch.no_grad():
+        for parameter in model.parameters():  # biases and norms away from 0 and 1
+            parameter.add_(torch.randn(parameter.shape) * 0.1)
+        stacks = ((model.encoder, theirs.encoder), (model.decoder, theirs.decoder))
+        for ours, other in stacks:
+            for mine, layer in zip(ours.layers, other.layers, strict=True):
+                copy_attention(layer.self_attn, mine.self_attention)
+                names = ["self_attention_sublayer", "feed_forward_sublayer"]
+                if ours is model.decoder:
+                    copy_attention(layer.multihead_attn, mine.cross_attention)
+                    names.insert(1, "cross_attention_sublayer")
+                for index, name in enumerate(names, start=1):
+                    getattr(layer, f"norm{index}").load_state_dict(getattr(mine, name).norm.state_dict())
+                layer.linear1.load_state_dict(mine.feed_forward.inner.state_dict())
+                layer.linear2.load_state_dict(mine.feed_forward.outer.state_dict())
+            if norm == "pre":
+                other.norm.load_state_dict(ours.final_norm.state_dict())
+        src, tgt = batch()
+        positions = [model.encoder.embedding.positions.table[: x.shape[1]] for x in (src, tgt)]
+        x = model.encoder.embedding.tokens(src) * math.sqrt(8) + positions[0]
+        y = model.decoder.embedding.tokens(tgt) * math.sqrt(8) + positions[1]
+        future = torch.ones(tgt.shape[1], tgt.shape[1], dtype=torch.bool).triu(1)
+        hidden = theirs(
+            x,
+            y,
+            tgt_mask=future,
+            src_key_padding_mask=src == 0,
+            tgt_key_padding_mask=tgt == 0,
+            memory_key_padding_mask=src == 0,
+        )
+        wanted = model.output(hidden)
+        torch.testing.assert_close(model(src, tgt)[tgt != 0], wanted[tgt != 0], atol=1e-5, rtol=0)
+
+
+@pytest.mark.parametrize("stack", ["encoder", "decoder"])
+def test_values_are_the_same_undropped_tokens_in_every_layer(stack: str) -> None:
+    """In training mode too: dropout falls on the concatenation, not on the values (PAPERS: literal reading)."""
+    model = make(tiny(preset("reinforced"))).train()
+    seen: list[Tensor] = []
+    for name, module in model.named_modules():
+        if name.startswith(stack) and name.endswith("self_attention.value"):
+            module.register_forward_hook(lambda _m, inputs, _o: seen.append(inputs[0]))
+    src, tgt = batch()
+    model(src, tgt)
+    assert len(seen) == len(getattr(model, stack).layers)
+    assert all(torch.equal(values, seen[0]) for values in seen)
+    table = getattr(model, stack).embedding.tokens.weight * math.sqrt(8)
+    ids = src[src != 0] if stack == "encoder" else tgt[tgt != 0]
+    wanted = (table[ids] - table[1:].mean(0)) / (table[1:].var(0, correction=0) + 1e-6).sqrt()
+    torch.testing.assert_close(seen[0], wanted)
+
+
+def test_cross_attention_reads_the_source_tokens_as_values() -> None:
+    model = make(tiny(preset("reinforced"))).eval()
+    memory = model.encode(batch()[0])
+    assert memory.values.shape[1] == 8
+    assert memory.hidden.shape[1] == 16
+    hidden = make(tiny(preset("ablation-none"))).eval().encode(batch()[0])
+    assert hidden.values is hidden.hidden
+
+
+def test_every_layer_normalises_each_layers_token_half() -> None:
+    a = tiny(
+        dataclasses.replace(preset("reinforced-sentence"), token_norm_site="every_layer", decoder_token_norm="none")
+    )
+    model = make(a).eval()
+    inputs: list[Tensor] = []
+    for layer in model.encoder.layers:
+        layer.register_forward_pre_hook(lambda _m, args: inputs.append(args[0]))
+    src = batch()[0][:1]
+    model.encode(src)
+    for x in inputs:
+        torch.testing.assert_close(x[:, :8].mean(0), torch.zeros(8), atol=1e-5, rtol=0)
+        torch.testing.assert_close(x[:, :8].std(0, correction=0), torch.ones(8), atol=1e-2, rtol=0)
+    assert x[:, 8:].std(0, correction=0).sub(1).abs().max() > 0.1
+
+
+def test_decoding_one_token_is_finite() -> None:
+    for name in ("reinforced-prefix", "reinforced-lookahead"):
+        model = make(tiny(preset(name))).eval()
+        state = model.start(model.encode(torch.tensor([[3]])))
+        assert model.step(torch.tensor([2]), state).isfinite().all()
+
+
+@pytest.mark.parametrize("name", ["reinforced", "reinforced-prefix", "reinforced-lookahead", "vaswani-base"])
+def test_selecting_rows_reorders_everything_that_is_kept(name: str) -> None:
+    model = make(tiny(preset(name))).eval()
+    src, tgt = batch()
+    tgt = torch.where(tgt == 0, 5, tgt)
+    rows = torch.tensor([2, 0, 0])
+    with torch.no_grad():
+        state = model.start(model.encode(src))
+        for t in range(3):
+            model.step(tgt[:, t], state)
+        state.select(rows)
+        out = model.step(tgt[rows, 3], state)
+        wanted = model.start(model.encode(src[rows]))
+        for t in range(4):
+            expected = model.step(tgt[rows, t], wanted)
+    torch.testing.assert_close(out, expected, atol=1e-5, rtol=0)
+
+
+def test_a_source_without_tokens_is_finite() -> None:
+    model = make(tiny(preset("baseline"))).eval()
+    assert model(torch.zeros(1, 3, dtype=torch.long), torch.tensor([[2, 5]])).isfinite().all()
+
+
+def test_keras_initial_limits_are_the_tutorials() -> None:
+    def limits(name: str) -> dict[str, float]:
+        with torch.device("meta"):
+            model = Transformer(preset(name), src_vocab_size=10, tgt_vocab_size=10)
+        return keras_limits(model.encoder.layers[0].self_attention)
+
+    reinforced, baseline = limits("reinforced"), limits("baseline")
+    assert reinforced == pytest.approx({"query": 0.0263, "key": 0.0263, "value": 0.0371, "output": 0.0884}, abs=5e-5)
+    assert baseline == pytest.approx({"query": 0.0186, "key": 0.0186, "value": 0.0186, "output": 0.0541}, abs=5e-5)
+
+
+@pytest.mark.parametrize("scheme", get_args(axes.Initialisation))
+def test_initial_values(scheme: axes.Initialisation) -> None:
+    a = dataclasses.replace(preset("baseline"), initialisation=scheme, num_encoder_layers=1, num_decoder_layers=1)
+    model = build(a, src_vocab_size=500, tgt_vocab_size=500)
+    table, inner = model.encoder.embedding.tokens.weight, model.encoder.layers[0].feed_forward.inner
+    query = model.encoder.layers[0].self_attention.query
+    wanted = {  # standard deviations; a uniform's is its limit over sqrt(3)
+        "xavier": (128**-0.5, math.sqrt(6 / (128 + 512) / 3), math.sqrt(6 / (128 + 1024) / 3)),
+        "keras": (0.05 / math.sqrt(3), math.sqrt(6 / (128 + 512) / 3), 0.018566 / math.sqrt(3)),
+        "kaiming": (math.sqrt(2 / 128), math.sqrt(2 / 128), math.sqrt(2 / 128)),
+    }[scheme]
+    found = (table.std().item(), inner.weight.std().item(), query.weight.std().item())
+    assert found == pytest.approx(wanted, rel=0.02)
+    assert (inner.bias == 0).all() == (scheme != "kaiming")
+    assert (model.encoder.layers[0].feed_forward_sublayer.norm.weight == 1).all()
+
+
+def test_building_is_deterministic_and_leaves_the_random_state_alone() -> None:
+    before = torch.get_rng_state()
+    first, second, other = (
+        make(tiny(preset("reinforced"))),
+        make(tiny(preset("reinforced"))),
+        make(tiny(preset("reinforced")), seed=1),
+    )
+    assert torch.equal(before, torch.get_rng_state())
+    assert all(torch.equal(a, b) for a, b in zip(first.parameters(), second.parameters(), strict=True))
+    assert not torch.equal(first.output.weight, other.output.weight)
+
+
+def test_tied_tables_are_one_parameter() -> None:
+    model = make(tiny(Architecture()))
+    assert model.output.weight is model.decoder.embedding.tokens.weight is model.encoder.embedding.tokens.weight
+    with pytest.raises(ConfigError, match="20 and 30"):
+        build(tiny(Architecture()), src_vocab_size=20, tgt_vocab_size=30)
+
+
+def test_longer_than_max_length_is_an_error() -> None:
+    with pytest.raises(DataError, match="33 tokens"):
+        make(tiny(preset("reinforced")))(torch.full((1, 33), 5), torch.tensor([[2]]))
+
+
+def test_attention_maps_are_distributions_over_what_may_be_seen() -> None:
+    model = make(tiny(preset("reinforced"))).eval()
+    src, tgt = batch()
+    maps = model.attention(src, tgt)
+    assert (len(maps.encoder), len(maps.decoder), len(maps.cross)) == (2, 3, 3)
+    for weights in maps.decoder:
+        torch.testing.assert_close(weights.sum(3), torch.ones(3, 2, 5))
+        assert weights.triu(1).abs().max() == 0
+    for weights in maps.cross:
+        assert weights[1, :, :, 3:].abs().max() == 0
