@@ -1,1 +1,63 @@
-__all__: list[str] = []
+"""Train, compare, explain and serve small encoder-decoder Transformers for translation.
+
+    import repose
+
+    model = repose.build("reinforced", src_vocab_size=7765, tgt_vocab_size=7010)
+    translator = repose.load("runs/mine")
+    translator.translate(["Um homem lê o jornal."])[0].text
+
+Importing this loads no torch: that happens when a name below is first used.
+"""
+
+import importlib
+from typing import TYPE_CHECKING, Any
+
+from repose._version import __version__
+
+if TYPE_CHECKING:
+    from repose.api import build, presets
+    from repose.auditing import AuditReport, audit
+    from repose.config import Experiment
+    from repose.decoding.translator import Translation, Translator, load
+    from repose.errors import ReposeError
+    from repose.model.architecture import Architecture
+    from repose.model.transformer import Transformer
+
+__all__ = [
+    "Architecture",
+    "AuditReport",
+    "Experiment",
+    "ReposeError",
+    "Transformer",
+    "Translation",
+    "Translator",
+    "__version__",
+    "audit",
+    "build",
+    "load",
+    "presets",
+]
+
+_HOMES = {
+    "Architecture": "repose.model.architecture",
+    "AuditReport": "repose.auditing",
+    "Experiment": "repose.config",
+    "ReposeError": "repose.errors",
+    "Transformer": "repose.model.transformer",
+    "Translation": "repose.decoding.translator",
+    "Translator": "repose.decoding.translator",
+    "audit": "repose.auditing",
+    "build": "repose.api",
+    "load": "repose.decoding.translator",
+    "presets": "repose.api",
+}
+
+
+def __getattr__(name: str) -> Any:
+    if name not in _HOMES:
+        raise AttributeError(f"module 'repose' has no attribute {name!r}")
+    return getattr(importlib.import_module(_HOMES[name]), name)
+
+
+def __dir__() -> list[str]:
+    return sorted(__all__)

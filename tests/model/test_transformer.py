@@ -12,7 +12,7 @@ import torch
 from pydantic import ValidationError
 from torch import Tensor, nn
 
-from repose.audit import audit
+from repose.auditing import audit
 from repose.errors import ConfigError, DataError
 from repose.model import architecture as axes
 from repose.model.architecture import Architecture

@@ -1,0 +1,22 @@
+"""The short forms of `import repose`: architectures by name, and models from them."""
+
+from repose.model.architecture import Architecture
+from repose.model.presets import PRESETS, preset
+from repose.model.transformer import Transformer
+from repose.model.transformer import build as build_architecture
+
+
+def presets() -> dict[str, Architecture]:
+    """Every published architecture by name; `dataclasses.replace` changes single axes."""
+    return {name: p.architecture for name, p in PRESETS.items()}
+
+
+def build(architecture: str | Architecture, *, src_vocab_size: int, tgt_vocab_size: int, seed: int = 0) -> Transformer:
+    """A freshly initialised `torch.nn.Module` from a preset's name or an Architecture.
+
+    `model(src, tgt)` takes int64 ids (B, S) and decoder input (B, T), 0 padding, 1 unknown, 2 start, 3 end, and gives
+    logits (B, T, V) in fp32. Raises ConfigError for an unknown preset or vocabularies that cannot be tied.
+    """
+    if isinstance(architecture, str):
+        architecture = preset(architecture)
+    return build_architecture(architecture, src_vocab_size=src_vocab_size, tgt_vocab_size=tgt_vocab_size, seed=seed)

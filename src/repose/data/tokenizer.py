@@ -1,0 +1,335 @@
+"""Tokenizers: text to token ids and back, as Hugging Face `tokenizers` objects kept in a tokenizer.json.
+
+Four kinds, each trained here from lines of text:
+
+- `wordpiece`: as in the papers: words, cut into a first piece and ## pieces; a word that cannot be built from pieces, or
+  is longer than 100 characters, is [UNK] as a whole. Hugging Face's learner: docs/decisions/001-wordpiece-learner.md.
+- `wordlevel`: words and runs of punctuation that occur at least `min_frequency` times; any other is [UNK].
+- `bpe`, `unigram`: over the 256 bytes and without normalizer: decode(encode(x)) == x, and [UNK] never occurs.
+
+Text never yields [PAD], [START] or [END], whatever it contains: a literal "[END]" is cut up like any other word.
+
+Importing this module sets TOKENIZERS_PARALLELISM=false unless the variable is set already: the library's threads do not
+survive a fork (it prints a warning, and may hang). A large corpus is encoded by several processes instead.
+"""
+
+import hashlib
+import json
+import os
+from collections.abc import Iterable, Iterator, Sequence
+from functools import cached_property
+from itertools import islice
+from pathlib import Path
+from typing import Any, Literal, get_args
+
+import tokenizers
+from tokenizers import decoders, models, normalizers, pre_tokenizers, processors, trainers
+
+from repose.errors import ConfigError, DataError, unknown
+
+os.environ.setdefault("TOKENIZERS_PARALLELISM", "false")
+
+Kind = Literal["wordpiece", "wordlevel", "bpe", "unigram"]
+PAD, UNK, START, END = 0, 1, 2, 3
+SPECIAL_TOKENS = ("[PAD]", "[UNK]", "[START]", "[END]")  # index = id
+
+_BYTES = sorted(pre_tokenizers.ByteLevel.alphabet())  # the library's 256 printable stand-ins for the 256 bytes
+_KINDS: dict[str, Kind] = {"WordPiece": "wordpiece", "WordLevel": "wordlevel", "BPE": "bpe", "Unigram": "unigram"}
+_CONTINUATION = "##"
+_MAX_CHARS_PER_WORD = 100  # WordPiece: longer words are [UNK]
+_MAX_PIECE_BYTES = 48  # Unigram: SentencePiece's 16 characters, of up to three bytes
+_LINES_PER_FEED = 1000
+
+
+class Tokenizer:
+    """A tokenizer whose ids 0 to 3 are [PAD] [UNK] [START] [END]; immutable, and picklable through its JSON.
+
+    `json` is the content of its tokenizer.json, which alone decides every property. `name` is what errors call that file.
+    """
+
+    def __init__(self, text: str, *, name: str = "tokenizer.json") -> None:
+        """From the content of a tokenizer.json; raises DataError when it is none, or has other tokens at ids 0 to 3."""
+        self.json = text
+        self._backend = _backend(text, name)
+        self._spec: dict[str, Any] = json.loads(self._backend.to_str())  # with the defaults that `text` may leave out
+        self.kind: Kind = _KINDS[self._spec["model"]["type"]]
+        self.vocab_size: int = 1 + max(self._backend.get_vocab().values())  # what was found, at most what was asked for
+        self._encode_batch = getattr(self._backend, "encode_batch_fast", self._backend.encode_batch)
+
+    @classmethod
+    def train(
+        cls,
+        lines: Iterable[str],
+        *,
+        kind: Kind,
+        vocab_size: int,
+        lowercase: bool = False,
+        strip_accents: bool = False,
+        min_frequency: int = 1,
+    ) -> "Tokenizer":
+        """Learn a vocabulary of at most `vocab_size` tokens; text that allows no more yields fewer.
+
+        `strip_accents` removes nonspacing marks (category Mn) after canonical decomposition (ż→z, й→и, but not ł) and
+        composes what is left; `lowercase` comes after it. `min_frequency` counts words for `wordlevel`, pairs of pieces
+        for `bpe` and `wordpiece`; `unigram` has none. `wordpiece` holds all lines in memory, the others stream them.
+        The same lines give the same tokenizer, except for `unigram`, whose learner adds floats in random order.
+
+        Raises ConfigError for settings that cannot be met, DataError for lines without text or with lone surrogates.
+        """
+        if kind not in get_args(Kind):
+            raise ConfigError(unknown("tokenizer kind", kind, get_args(Kind)))
+        if min_frequency < 1:
+            raise ConfigError(f"min_frequency is {min_frequency}: it must be at least 1")
+        if kind == "unigram" and min_frequency != 1:
+            raise ConfigError("a unigram tokenizer knows no min_frequency: leave it at 1, or use bpe")
+        if kind != "wordpiece":  # whose alphabet the text decides
+            _check_vocab_size(vocab_size, kind, alphabet_size=0 if kind == "wordlevel" else len(_BYTES))
+        backend = _untrained(kind, lowercase=lowercase, strip_accents=strip_accents)
+        if kind == "wordpiece":
+            _train_wordpiece(backend, list(lines), vocab_size, min_frequency)
+        else:
+            _feed(backend, lines, _trainer(kind, vocab_size, min_frequency, SPECIAL_TOKENS))
+        if backend.get_vocab_size() == len(SPECIAL_TOKENS):
+            raise ConfigError(f"no word is left at min_frequency {min_frequency}: lower it or add training text")
+        special_ids = [("[START]", START), ("[END]", END)]
+        backend.post_processor = processors.TemplateProcessing(single="[START] $A [END]", special_tokens=special_ids)
+        trained = cls(_without_extra_tokens(backend.to_str(pretty=True)))
+        assert trained.lossless == (kind in ("bpe", "unigram") and not lowercase and not strip_accents)
+        return trained
+
+    @classmethod
+    def load(cls, path: Path) -> "Tokenizer":
+        """Read a tokenizer.json; raises DataError when it is missing, damaged or without our special tokens."""
+        try:
+            return cls(path.read_text(encoding="utf-8"), name=str(path))
+        except UnicodeDecodeError as error:
+            raise DataError(f"{path} is damaged: it is not UTF-8 text, so train or copy the tokenizer again") from error
+        except OSError as error:
+            raise DataError(f"no tokenizer can be read from {path}: {error.strerror}") from error
+
+    def save(self, path: Path) -> None:
+        """Write tokenizer.json, whole or not at all; the same bytes as were loaded."""
+        unfinished = path.with_name(path.name + ".tmp")
+        try:
+            unfinished.write_text(self.json, encoding="utf-8", newline="\n")
+            unfinished.replace(path)
+        except OSError as error:
+            raise DataError(f"the tokenizer cannot be written to {path}: {error.strerror}") from error
+
+    @cached_property
+    def digest(self) -> str:
+        """SHA-256 (hex) of the JSON with sorted keys and without layout: the tokenizer's identity."""
+        canonical = json.dumps(json.loads(self.json), sort_keys=True, separators=(",", ":"))
+        return hashlib.sha256(canonical.encode("ascii")).hexdigest()
+
+    @cached_property
+    def lowercase(self) -> bool:
+        """Whether text is lower-cased."""
+        return any(n["type"] == "Lowercase" or bool(n.get("lowercase")) for n in _normalizers(self._spec))
+
+    @cached_property
+    def strip_accents(self) -> bool:
+        """Whether accents are stripped (BERT's normalizer, if not told, strips them exactly when it lower-cases)."""
+        return any(
+            n["type"] == "StripAccents"
+            or n.get("strip_accents")
+            or (n.get("strip_accents") is None and n.get("lowercase"))
+            for n in _normalizers(self._spec)
+        )
+
+    @cached_property
+    def lossless(self) -> bool:
+        """Whether decode(encode(x)) == x for every valid Unicode x; False for any construction not known to be so."""
+        model = self._spec["model"]
+        splitter, decoder = self._spec["pre_tokenizer"] or {}, self._spec["decoder"] or {}
+        return (
+            self.kind in ("bpe", "unigram")
+            and not _normalizers(self._spec)
+            and splitter.get("type") == decoder.get("type") == "ByteLevel"
+            and not splitter["add_prefix_space"]
+            and splitter["use_regex"]  # it keeps brackets apart from letters, so that no text can spell "[END]"
+            and not model.get("continuing_subword_prefix")
+            and not model.get("end_of_word_suffix")
+            and all((self._backend.token_to_id(byte) or 0) > END for byte in _BYTES)
+            and all(token["special"] for token in self._spec["added_tokens"])
+        )
+
+    def encode(self, text: str) -> list[int]:
+        """Ids of one text between START and END; raises DataError for a lone surrogate."""
+        return self.encode_batch([text])[0]
+
+    def encode_batch(self, texts: Sequence[str]) -> list[list[int]]:
+        """Ids of each text between START and END; raises DataError for a lone surrogate."""
+        try:
+            encodings = self._encode_batch(list(texts), add_special_tokens=False)
+        except Exception as error:  # the library raises bare ones
+            raise _refusal(texts, error) from error
+        # A vocabulary trained elsewhere may hold "[END]" as a word that text can spell: it is unknown, never the end.
+        return [
+            [START, *(token if token > END or token == UNK else UNK for token in encoding.ids), END]
+            for encoding in encodings
+        ]
+
+    def decode(self, ids: Sequence[int]) -> str:
+        """Text of ids: [PAD], [START] and [END] are dropped, [UNK] stays visible.
+
+        Inverts `encode` only where `lossless`; bytes that are no UTF-8, as a model may emit, become U+FFFD. WordPiece and
+        WordLevel put one space between words and punctuation marks ("Hi , you !") and undo no contraction.
+        """
+        kept = [i for i in self._checked(ids) if i not in (PAD, START, END)]
+        return str(self._backend.decode(kept, skip_special_tokens=False))  # which would drop [UNK] too
+
+    def tokens(self, ids: Sequence[int]) -> list[str]:
+        """Vocabulary entry of each id, special ones included; bytes appear as the stand-ins of the JSON (Ġ: space)."""
+        return [self._backend.id_to_token(i) or "[UNK]" for i in self._checked(ids)]
+
+    def round_trip(self, text: str) -> str:
+        """decode(encode(text)): what a perfect model's output would look like."""
+        return self.decode(self.encode(text))
+
+    def _checked(self, ids: Sequence[int]) -> list[int]:
+        # The library skips ids that it does not know, which would hide that a model and a tokenizer do not belong together.
+        checked = [int(i) for i in ids]
+        if checked and not (0 <= min(checked) and max(checked) < self.vocab_size):
+            foreign = next(i for i in checked if not 0 <= i < self.vocab_size)
+            raise DataError(f"id {foreign} is not in this tokenizer of {self.vocab_size} tokens: use the model's own")
+        return checked
+
+    def __reduce__(self) -> tuple[type["Tokenizer"], tuple[str]]:
+        return Tokenizer, (self.json,)
+
+    def __repr__(self) -> str:
+        return f"<Tokenizer {self.kind}, {self.vocab_size} tokens, {self.digest[:12]}>"
+
+
+def _backend(text: str, name: str) -> Any:
+    """The library's object for a tokenizer.json, with what our `encode` relies on."""
+    try:
+        backend = tokenizers.Tokenizer.from_str(text)
+    except Exception as error:  # the library raises bare ones
+        raise DataError(f"{name} is damaged or no tokenizer.json: {error}") from error
+    vocabulary = backend.get_vocab()
+    if any(vocabulary.get(token) != i for i, token in enumerate(SPECIAL_TOKENS)):
+        raise DataError(
+            f"{name} cannot be used: it needs {', '.join(SPECIAL_TOKENS)} as the tokens with ids 0, 1, 2, 3"
+        )
+    backend.encode_special_tokens = True  # special tokens spelled out in a text are text; not kept in the JSON
+    backend.no_truncation()
+    backend.no_padding()
+    return backend
+
+
+def _untrained(kind: Kind, *, lowercase: bool, strip_accents: bool) -> Any:
+    """The pipeline around an empty model."""
+    match kind:
+        case "wordpiece":
+            model = models.WordPiece(unk_token="[UNK]", max_input_chars_per_word=_MAX_CHARS_PER_WORD)
+            splitter = pre_tokenizers.BertPreTokenizer()
+            # cleanup would delete spaces before punctuation and turn "do not" into "don't".
+            decoder = decoders.WordPiece(prefix=_CONTINUATION, cleanup=False)
+        case "wordlevel":
+            model, splitter, decoder = models.WordLevel(unk_token="[UNK]"), pre_tokenizers.Whitespace(), None
+        case "bpe" | "unigram":
+            model = models.BPE() if kind == "bpe" else models.Unigram()
+            splitter, decoder = pre_tokenizers.ByteLevel(add_prefix_space=False), decoders.ByteLevel()
+    backend = tokenizers.Tokenizer(model)
+    backend.pre_tokenizer = splitter
+    if decoder is not None:  # WordLevel: the library joins words by spaces
+        backend.decoder = decoder
+    steps = []
+    if kind == "wordpiece" or strip_accents:
+        # BERT's normalizer strips exactly Mn; the library's StripAccents would take spacing vowel signs (Mc) too.
+        words = kind == "wordpiece"
+        steps.append(
+            normalizers.BertNormalizer(
+                clean_text=words, handle_chinese_chars=words, strip_accents=strip_accents, lowercase=False
+            )
+        )
+    if strip_accents:
+        steps.append(normalizers.NFC())  # otherwise Hangul would stay in letters
+    if lowercase:
+        steps.append(normalizers.Lowercase())
+    if steps:
+        backend.normalizer = normalizers.Sequence(steps)
+    return backend
+
+
+def _trainer(kind: Kind, vocab_size: int, min_frequency: int, special_tokens: Sequence[str]) -> Any:
+    common = {"vocab_size": vocab_size, "special_tokens": list(special_tokens), "show_progress": False}
+    match kind:
+        case "wordpiece":
+            return trainers.WordPieceTrainer(**common, min_frequency=min_frequency)
+        case "wordlevel":
+            return trainers.WordLevelTrainer(**common, min_frequency=min_frequency)
+        case "bpe":
+            return trainers.BpeTrainer(**common, min_frequency=min_frequency, initial_alphabet=_BYTES)
+        case "unigram":
+            longest = _MAX_PIECE_BYTES
+            return trainers.UnigramTrainer(
+                **common, unk_token="[UNK]", initial_alphabet=_BYTES, max_piece_length=longest
+            )
+
+
+def _train_wordpiece(backend: Any, lines: Sequence[str], vocab_size: int, min_frequency: int) -> None:
+    """Learn the alphabet, then the pieces.
+
+    The library numbers ##-characters as its hash map happens to give them, and breaks ties by number: two trainings
+    differ. So the alphabet is learned alone, sorted, and handed back as if it were special tokens, which come first.
+    """
+    _feed(backend, lines, _trainer("wordpiece", 0, min_frequency, SPECIAL_TOKENS))
+    alphabet = sorted(set(backend.get_vocab()) - set(SPECIAL_TOKENS))
+    _check_vocab_size(vocab_size, "wordpiece", alphabet_size=len(alphabet))
+    _feed(backend, lines, _trainer("wordpiece", vocab_size, min_frequency, (*SPECIAL_TOKENS, *alphabet)))
+
+
+def _without_extra_tokens(text: str) -> str:
+    """The JSON with none but our four marked as special."""
+    spec = json.loads(text)
+    spec["added_tokens"] = [token for token in spec["added_tokens"] if token["content"] in SPECIAL_TOKENS]
+    return json.dumps(spec, indent=1, ensure_ascii=False)
+
+
+def _check_vocab_size(vocab_size: int, kind: Kind, *, alphabet_size: int) -> None:
+    minimum = alphabet_size + len(SPECIAL_TOKENS) + 1
+    if vocab_size < minimum:
+        parts = f"{alphabet_size} of its alphabet, {len(SPECIAL_TOKENS)} special ones and one more"
+        raise ConfigError(
+            f"vocab_size is {vocab_size}: a {kind} tokenizer of this text needs at least {minimum} ({parts})"
+        )
+
+
+def _feed(backend: Any, lines: Iterable[str], trainer: Any) -> None:
+    """Train on lines; raises DataError when none holds text."""
+    has_text = False
+
+    def feeds() -> Iterator[list[str]]:
+        nonlocal has_text
+        rest = iter(lines)
+        while feed := list(islice(rest, _LINES_PER_FEED)):
+            has_text = has_text or any(line.strip() for line in feed)
+            yield feed
+
+    try:
+        backend.train_from_iterator(feeds(), trainer)
+    except UnicodeEncodeError as error:
+        raise DataError("a training line holds a lone surrogate, which is no text: decode the file as UTF-8") from error
+    if not has_text:
+        raise DataError("the tokenizer has no text to train on: every line is empty")
+
+
+def _normalizers(spec: dict[str, Any]) -> list[dict[str, Any]]:
+    """The normalizer's steps in order, nested sequences flattened."""
+
+    def flat(step: dict[str, Any] | None) -> list[dict[str, Any]]:
+        if step is None:
+            return []
+        return [inner for part in step["normalizers"] for inner in flat(part)] if "normalizers" in step else [step]
+
+    return flat(spec["normalizer"])
+
+
+def _refusal(texts: Sequence[str], error: Exception) -> DataError:
+    for text in texts:
+        if any("\ud800" <= char <= "\udfff" for char in text):
+            return DataError(f"{text[:40]!r} holds a lone surrogate, which is no text: decode the input as UTF-8")
+    return DataError(f"a text cannot be encoded: {error}")

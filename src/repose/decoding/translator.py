@@ -1,0 +1,211 @@
+"""Text in, text out: a model with its tokenizers, translating and scoring sentences."""
+
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+import torch
+from torch import Tensor
+
+from repose.data.tokenizer import END, PAD, START, Tokenizer
+from repose.decoding import search
+from repose.errors import ConfigError, DataError
+from repose.model.transformer import DecodingState, Transformer
+from repose.model_dir import load as load_model
+
+BEAM_SIZE, LENGTH_PENALTY, MAX_EXTRA_TOKENS, BATCH_SIZE = 4, 0.6, 50, 64  # where a model directory says nothing
+
+
+@dataclass(frozen=True)
+class Hypothesis:
+    """One translation of a sentence."""
+
+    text: str
+    tokens: tuple[str, ...]
+    """Target tokens, without START and END."""
+    score: float
+    """Sum of log-probabilities in nats, END's included where it was reached: what `Translator.score` gives."""
+    normalised: float
+    """Score over the length penalty: what hypotheses are ranked by."""
+    finished: bool
+    """Whether END was reached within the length limit."""
+
+
+@dataclass(frozen=True)
+class Translation:
+    """What became of one sentence."""
+
+    text: str
+    """The best hypothesis. Empty for a blank sentence."""
+    score: float
+    """Its score, in nats."""
+    hypotheses: tuple[Hypothesis, ...]
+    """The best ones, best first; none for a blank sentence."""
+    src_tokens: tuple[str, ...]
+    """Source tokens as the model read them, START and END included."""
+    truncated: bool
+    """Whether the source was cut at the model's longest length."""
+    attention: Tensor | None = None
+    """Cross-attention of the best hypothesis where asked for: (layers, heads, target tokens + 1, source tokens);
+    row t is where the model looked when it wrote token t, the last row when it wrote END."""
+
+
+class Translator:
+    """Translates with one model; `repose.load` makes one from a directory.
+
+    Searches greedily (`beam_size` 1) or with a beam; decoding settings not given are those the model was saved with.
+    Translations do not depend on which sentences are translated together.
+    """
+
+    def __init__(
+        self,
+        model: Transformer,
+        src_tokenizer: Tokenizer,
+        tgt_tokenizer: Tokenizer,
+        *,
+        beam_size: int = BEAM_SIZE,
+        length_penalty: float = LENGTH_PENALTY,
+        max_extra_tokens: int = MAX_EXTRA_TOKENS,
+        batch_size: int = BATCH_SIZE,
+        config: dict[str, Any] | None = None,
+    ) -> None:
+        self.model = model.eval()
+        self.src_tokenizer, self.tgt_tokenizer = src_tokenizer, tgt_tokenizer
+        self.beam_size, self.length_penalty = beam_size, length_penalty
+        self.max_extra_tokens, self.batch_size = max_extra_tokens, batch_size
+        self.config = config or {}
+        """config.json of the model directory, if it came from one: run id, versions, languages."""
+
+    @property
+    def device(self) -> torch.device:
+        """Where the model is."""
+        return next(self.model.parameters()).device
+
+    def translate(
+        self,
+        texts: Sequence[str],
+        *,
+        beam_size: int | None = None,
+        num_hypotheses: int = 1,
+        length_penalty: float | None = None,
+        attention: bool = False,
+    ) -> list[Translation]:
+        """One translation for each text, in order. A blank text is translated as an empty one.
+
+        `num_hypotheses`: how many of the beam to return, at most `beam_size`. A hypothesis has at most
+        `max_extra_tokens` tokens more than its source, and no more than the model's max_length.
+        Raises ConfigError for settings out of range.
+        """
+        if isinstance(texts, str):
+            raise ConfigError("translate takes a list of sentences: write translate([text]) for one")
+        beam_size = self.beam_size if beam_size is None else beam_size
+        alpha = self.length_penalty if length_penalty is None else length_penalty
+        limit = self.model.architecture.max_length
+        encoded = self.src_tokenizer.encode_batch(list(texts))
+        sources = [_cut(ids, limit) for ids in encoded]
+        blank = [not text.strip() for text in texts]
+        found: dict[int, list[search.Hypothesis]] = {}
+        for batch in self._batches([i for i in range(len(texts)) if not blank[i]], [len(ids) for ids in sources]):
+            src = _pad([sources[i] for i in batch]).to(self.device)
+            lengths = (src != PAD).sum(1)
+            max_lengths = (lengths + self.max_extra_tokens).clamp(max=limit)
+            results = self._search(src, max_lengths, beam_size, alpha, num_hypotheses)
+            found |= dict(zip(batch, results, strict=True))
+        return [
+            self._translation(sources[i], found.get(i, []), truncated=len(ids) > limit, attention=attention)
+            for i, ids in enumerate(encoded)
+        ]
+
+    def score(self, sources: Sequence[str], targets: Sequence[str]) -> list[float]:
+        """Log-probability in nats of each target given its source, END included (a forced decode).
+
+        Raises DataError where the counts differ or a sentence is longer than the model's max_length.
+        """
+        tokens = [self.tgt_tokenizer.encode(target) for target in targets]
+        return [row.sum().item() for row in self.token_scores(sources, tokens)]
+
+    @torch.no_grad()
+    def token_scores(self, sources: Sequence[str], targets: Sequence[Sequence[int]]) -> list[Tensor]:
+        """Log-probability in nats of each token after START, for targets given as ids from START to END."""
+        if len(sources) != len(targets):
+            raise DataError(f"there are {len(sources)} sources and {len(targets)} targets: give one target per source")
+        src = self.src_tokenizer.encode_batch(list(sources))
+        scores: dict[int, Tensor] = {}
+        for batch in self._batches(
+            list(range(len(src))), [max(len(s), len(t)) for s, t in zip(src, targets, strict=True)]
+        ):
+            ids = _pad([src[i] for i in batch]).to(self.device)
+            tgt = _pad([targets[i] for i in batch]).to(self.device)
+            log_probs = self.model(ids, tgt[:, :-1]).log_softmax(dim=2)
+            chosen = log_probs.gather(2, tgt[:, 1:, None]).squeeze(2).cpu()
+            scores |= {i: chosen[row, : len(targets[i]) - 1] for row, i in enumerate(batch)}
+        return [scores[i] for i in range(len(src))]
+
+    @torch.no_grad()
+    def _search(
+        self, src: Tensor, max_lengths: Tensor, beam_size: int, alpha: float, num_hypotheses: int
+    ) -> list[list[search.Hypothesis]]:
+        state: DecodingState = self.model.start(self.model.encode(src))
+        return search.beam_search(
+            self.model.step, state, max_lengths, beam_size=beam_size, alpha=alpha, num_hypotheses=num_hypotheses
+        )
+
+    def _translation(
+        self, source: list[int], found: list[search.Hypothesis], *, truncated: bool, attention: bool
+    ) -> Translation:
+        hypotheses = tuple(
+            Hypothesis(
+                self.tgt_tokenizer.decode(h.tokens),
+                tuple(self.tgt_tokenizer.tokens(h.tokens)),
+                h.score,
+                h.normalised,
+                h.finished,
+            )
+            for h in found
+        )
+        return Translation(
+            text=hypotheses[0].text if hypotheses else "",
+            score=hypotheses[0].score if hypotheses else 0.0,
+            hypotheses=hypotheses,
+            src_tokens=tuple(self.src_tokenizer.tokens(source)),
+            truncated=truncated,
+            attention=self._attention(source, found[0].tokens) if attention and found else None,
+        )
+
+    @torch.no_grad()
+    def _attention(self, source: list[int], tokens: Sequence[int]) -> Tensor:
+        src, tgt = (torch.tensor([ids], device=self.device) for ids in (source, [START, *tokens]))
+        return torch.cat(self.model.attention(src, tgt).cross).cpu()
+
+    def _batches(self, indices: list[int], lengths: Sequence[int]) -> Iterator[list[int]]:
+        """Sentences of like length together, so that little is padded and a batch ends at about the same step."""
+        ordered = sorted(indices, key=lambda i: -lengths[i])
+        for start in range(0, len(ordered), self.batch_size):
+            yield ordered[start : start + self.batch_size]
+
+
+def load(folder: str | Path, device: str = "cpu") -> Translator:
+    """A translator from a run directory or a model directory; executes nothing that is in it.
+
+    Raises CheckpointError for a missing or damaged directory, DeviceError for an unknown device.
+    """
+    loaded = load_model(Path(folder), device)
+    decoding = {
+        name: value
+        for name, value in loaded.config.get("decoding", {}).items()
+        if name in ("beam_size", "length_penalty", "max_extra_tokens", "batch_size")
+    }
+    return Translator(loaded.model, loaded.src_tokenizer, loaded.tgt_tokenizer, config=loaded.config, **decoding)
+
+
+def _cut(ids: list[int], limit: int) -> list[int]:
+    """At most `limit` tokens, START and END kept."""
+    return ids if len(ids) <= limit else [*ids[: limit - 1], END]
+
+
+def _pad(rows: Sequence[Sequence[int]]) -> Tensor:
+    padded = torch.full((len(rows), max(map(len, rows))), PAD)
+    for row, ids in enumerate(rows):
+        padded[row, : len(ids)] = torch.tensor(ids)
+    return padded

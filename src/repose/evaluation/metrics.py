@@ -1,0 +1,126 @@
+"""Corpus BLEU (Papineni et al. 2002) and chrF (Popović 2015) by sacreBLEU (Post 2018), each with its signature.
+
+Values are percentages, 0 to 100. References are the raw text of the corpus unless the name of a score says otherwise;
+then its signature says so too, in a last field that sacreBLEU itself does not write.
+"""
+
+import unicodedata
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass, replace
+
+from sacrebleu.metrics.bleu import BLEU
+from sacrebleu.metrics.chrf import CHRF
+
+from repose.errors import ConfigError, DataError
+
+_INSTALL = {"ja-mecab": "'sacrebleu[ja]'", "ko-mecab": "'sacrebleu[ko]'"}  # all others that need something: spm
+
+
+@dataclass(frozen=True)
+class Score:
+    """One figure with what is needed to compare it."""
+
+    name: str
+    """`bleu` or `chrf`, and what differs from scoring raw text (`bleu_tok_none`, `chrf_round_trip`)."""
+    value: float
+    """In percent."""
+    signature: str
+    """sacreBLEU's, such as `nrefs:1|case:mixed|eff:no|tok:13a|smooth:exp|version:2.6.0`."""
+
+
+def bleu(
+    hypotheses: Sequence[str], references: Sequence[str], *, lowercase: bool = False, tokenize: str = "13a"
+) -> Score:
+    """Corpus BLEU with sacreBLEU's exponential smoothing, one reference for each hypothesis.
+
+    `tokenize` is one of sacreBLEU's tokenizers: `13a`, `intl`, `none` for text that is tokenised already, `char`, `zh`
+    for Chinese, and, with what sacreBLEU needs for them installed, `ja-mecab`, `ko-mecab` and `flores200`.
+    Raises ConfigError for a tokenizer that is unknown or not installed, DataError if the counts differ or are zero.
+    """
+    _check(hypotheses, references)
+    if tokenize not in BLEU.TOKENIZERS:
+        raise ConfigError(f"tokenize is '{tokenize}', but must be one of {', '.join(sorted(BLEU.TOKENIZERS))}.")
+    try:
+        # `force` silences advice to detokenize: pretokenized corpora are scored both ways.
+        metric = BLEU(lowercase=lowercase, tokenize=tokenize, force=True)
+    except (ImportError, RuntimeError, OSError) as error:
+        needed = _INSTALL.get(tokenize, "sentencepiece")
+        raise ConfigError(
+            f"sacreBLEU cannot load its tokenizer '{tokenize}': pip install {needed}, or choose another such as 'char'."
+        ) from error
+    value = metric.corpus_score(list(hypotheses), [list(references)]).score
+    return Score("bleu", float(value), str(metric.get_signature()))
+
+
+def chrf(hypotheses: Sequence[str], references: Sequence[str], *, lowercase: bool = False) -> Score:
+    """Corpus chrF2 (character n-grams up to 6, no word n-grams, beta 2, spaces left out), one reference each.
+
+    Raises DataError if the counts differ or are zero.
+    """
+    _check(hypotheses, references)
+    metric = CHRF(lowercase=lowercase)
+    value = metric.corpus_score(list(hypotheses), [list(references)]).score
+    return Score("chrf", float(value), str(metric.get_signature()))
+
+
+def corpus_scores(
+    hypotheses: Sequence[str],
+    references: Sequence[str],
+    *,
+    lowercase: bool,
+    pretokenized: bool,
+    round_trip: Callable[[str], str] | None,
+    strip_accents: bool,
+    tokenize: str = "13a",
+) -> dict[str, Score]:
+    """All scores of one decoded corpus by name: `bleu` and `chrf` against raw references, and beside them
+
+    - `bleu_tok_none` if the corpus's text is tokenised already (`pretokenized`);
+    - `bleu_round_trip`, `chrf_round_trip` against references after `round_trip` (encode, then decode), which is given
+      for a tokenizer that does not invert, as its output cannot equal the raw text;
+    - `bleu_no_accents` with combining marks taken from both sides, if the tokenizer strips accents.
+
+    `lowercase`: the tokenizer lower-cases, so all scores ignore case (`case:lc`). `tokenize`: as for `bleu`.
+    Raises as `bleu` does.
+    """
+    scores = [
+        bleu(hypotheses, references, lowercase=lowercase, tokenize=tokenize),
+        chrf(hypotheses, references, lowercase=lowercase),
+    ]
+    if pretokenized:
+        score = bleu(hypotheses, references, lowercase=lowercase, tokenize="none")
+        scores.append(replace(score, name="bleu_tok_none"))
+    if round_trip is not None:
+        passed = [round_trip(reference) for reference in references]
+        score = bleu(hypotheses, passed, lowercase=lowercase, tokenize=tokenize)
+        scores.append(_marked(score, "round_trip", "refs:round_trip"))
+        scores.append(_marked(chrf(hypotheses, passed, lowercase=lowercase), "round_trip", "refs:round_trip"))
+    if strip_accents:
+        bare = [[without_accents(line) for line in side] for side in (hypotheses, references)]
+        score = bleu(*bare, lowercase=lowercase, tokenize=tokenize)
+        scores.append(_marked(score, "no_accents", "accents:no"))
+    return {score.name: score for score in scores}
+
+
+def without_accents(text: str) -> str:
+    """`text` without combining marks (Unicode Mn after NFD), as tokenizers strip them, composed again (NFC).
+
+    Composed, because NFD also takes Hangul syllables apart, which no tokenizer's accent stripping means.
+    """
+    decomposed = unicodedata.normalize("NFD", text)
+    bare = "".join(character for character in decomposed if unicodedata.category(character) != "Mn")
+    return unicodedata.normalize("NFC", bare)
+
+
+def _marked(score: Score, difference: str, field: str) -> Score:
+    """`score` with the difference in its name and in its signature."""
+    return replace(score, name=f"{score.name}_{difference}", signature=f"{score.signature}|{field}")
+
+
+def _check(hypotheses: Sequence[str], references: Sequence[str]) -> None:
+    if len(hypotheses) != len(references):
+        raise DataError(
+            f"There are {len(hypotheses)} hypotheses but {len(references)} references: score one for each line."
+        )
+    if not hypotheses:
+        raise DataError("There is nothing to score: 0 hypotheses and 0 references; give at least one line of each.")

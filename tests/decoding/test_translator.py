@@ -1,0 +1,152 @@
+"""The translator with a small model that has learnt to reverse its input, and with untrained ones."""
+
+import dataclasses
+import itertools
+import random
+
+import pytest
+import torch
+from torch.nn import functional
+
+from repose.data.tokenizer import Tokenizer
+from repose.decoding.translator import Translator
+from repose.errors import ConfigError, DataError
+from repose.model.presets import PRESETS, preset
+from repose.model.transformer import Transformer, build
+
+WORDS = ["ka", "lo", "mi", "nu", "pe", "ra", "so", "ti"]
+TINY = {"d_token": 16, "num_heads": 2, "head_dim": 16, "d_ff": 32, "num_encoder_layers": 1, "num_decoder_layers": 1}
+
+
+@pytest.fixture(scope="module")
+def tokenizer() -> Tokenizer:
+    return Tokenizer.train([" ".join(WORDS)] * 3, kind="wordlevel", vocab_size=50)
+
+
+def tiny(name: str) -> Transformer:
+    architecture = dataclasses.replace(preset(name), **TINY, max_length=24, dropout=0.0, attention_dropout=0.0)
+    architecture = dataclasses.replace(architecture, attention_output_dropout=0.0, initialisation="xavier")
+    return build(architecture, src_vocab_size=12, tgt_vocab_size=12)
+
+
+def sentences(count: int, seed: int = 0) -> list[str]:
+    rng = random.Random(seed)
+    return [" ".join(rng.choices(WORDS, k=rng.randint(1, 5))) for _ in range(count)]
+
+
+def reverse(text: str) -> str:
+    return " ".join(reversed(text.split()))
+
+
+def learn_to_reverse(model: Transformer, tokenizer: Tokenizer, updates: int) -> None:
+    optimizer = torch.optim.Adam(model.parameters(), lr=4e-3)
+    for update in range(updates):
+        src = sentences(64, seed=update)
+        ids, tgt = (
+            torch.nn.utils.rnn.pad_sequence([torch.tensor(tokenizer.encode(s)) for s in side], batch_first=True)
+            for side in (src, [reverse(s) for s in src])
+        )
+        labels = tgt[:, 1:][tgt[:, :-1] != 0]
+        loss = functional.cross_entropy(model.output(model.hidden(ids, tgt[:, :-1])), labels, ignore_index=0)
+        optimizer.zero_grad()
+        loss.backward()  # type: ignore[no-untyped-call]
+        optimizer.step()
+
+
+@pytest.fixture(scope="module")
+def reversing(tokenizer: Tokenizer) -> Translator:
+    model = tiny("reinforced").train()
+    learn_to_reverse(model, tokenizer, 300)
+    return Translator(model, tokenizer, tokenizer)
+
+
+def test_it_translates(reversing: Translator) -> None:
+    src = sentences(40, seed=10_000)
+    right = [t.text == reverse(s) for s, t in zip(src, reversing.translate(src), strict=True)]
+    assert sum(right) >= 36
+
+
+@pytest.mark.parametrize("name", PRESETS)
+def test_scores_are_those_of_a_forced_decode(name: str, tokenizer: Tokenizer) -> None:
+    """Of every preset that can decode; one that looks ahead gives other probabilities step by step."""
+    translator = Translator(tiny(name), tokenizer, tokenizer, max_extra_tokens=2)
+    src = sentences(6)
+    for translation in translator.translate(src, beam_size=3, num_hypotheses=2):
+        for hypothesis in translation.hypotheses:
+            assert hypothesis.normalised == pytest.approx(
+                hypothesis.score / ((5 + len(hypothesis.tokens) + hypothesis.finished) / 6) ** 0.6
+            )
+    translations = translator.translate(src, beam_size=3)
+    finished = [(s, t) for s, t in zip(src, translations, strict=True) if t.hypotheses[0].finished]
+    if finished and not translator.model.architecture.looks_ahead:
+        forced = translator.score([s for s, _ in finished], [t.text for _, t in finished])
+        assert forced == pytest.approx([t.score for _, t in finished], abs=1e-4)
+
+
+def test_score_sums_over_all_targets_to_one(tokenizer: Tokenizer) -> None:
+    """Every target of up to one token, and everything longer: the probabilities of the first add up below one."""
+    translator = Translator(tiny("baseline"), tokenizer, tokenizer)
+    targets = [[2, *ys, 3] for n in range(2) for ys in itertools.product(range(12), repeat=n)]
+    scores = translator.token_scores(["ka lo"] * len(targets), targets)
+    assert 0 < sum(row.sum().exp().item() for row in scores) < 1
+    firsts = {t[1]: row[0].exp().item() for t, row in zip(targets, scores, strict=True)}
+    assert sum(firsts.values()) == pytest.approx(1, abs=1e-5)
+
+
+@pytest.mark.parametrize("beam_size", [1, 4])
+def test_a_batch_translates_as_each_sentence_alone(reversing: Translator, beam_size: int) -> None:
+    src = sentences(20, seed=5)
+    together = reversing.translate(src, beam_size=beam_size)
+    for text, translation in zip(src, together, strict=True):
+        (alone,) = reversing.translate([text], beam_size=beam_size)
+        assert alone.text == translation.text
+        assert alone.score == pytest.approx(translation.score, abs=1e-4)
+
+
+def test_hypotheses_are_ranked_and_differ(reversing: Translator) -> None:
+    for translation in reversing.translate(sentences(10, seed=3), beam_size=4, num_hypotheses=4):
+        ranks = [h.normalised for h in translation.hypotheses]
+        assert ranks == sorted(ranks, reverse=True)
+        assert len({h.tokens for h in translation.hypotheses}) == len(ranks)
+
+
+def test_blank_sentences_stay_blank(reversing: Translator) -> None:
+    texts = [t.text for t in reversing.translate(["", "ka lo", "   "])]
+    assert texts == ["", "lo ka", ""]
+    assert reversing.translate([]) == []
+
+
+def test_over_long_sources_are_cut_and_say_so(reversing: Translator) -> None:
+    long, short = reversing.translate(["ka " * 100, "ka"])
+    assert (long.truncated, short.truncated) == (True, False)
+    assert len(long.src_tokens) == 24
+    assert long.src_tokens[-1] == "[END]"
+
+
+def test_attention_says_where_the_model_looked(reversing: Translator) -> None:
+    (translation,) = reversing.translate(["ka lo mi"], attention=True)
+    assert translation.attention is not None
+    assert translation.attention.shape == (1, 2, len(translation.hypotheses[0].tokens) + 1, 5)
+    torch.testing.assert_close(translation.attention.sum(3), torch.ones(1, 2, 4))
+    assert reversing.translate(["ka"])[0].attention is None
+
+
+def test_wrong_use_is_a_sentence(reversing: Translator) -> None:
+    with pytest.raises(ConfigError, match="list of sentences"):
+        reversing.translate("ka")
+    with pytest.raises(ConfigError, match="num_hypotheses"):
+        reversing.translate(["ka"], beam_size=2, num_hypotheses=3)
+    with pytest.raises(DataError, match="2 sources and 1 targets"):
+        reversing.score(["ka", "lo"], ["ka"])
+    with pytest.raises(DataError, match="max_length"):
+        reversing.score(["ka"], ["ka " * 100])
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("name", [name for name in PRESETS if not PRESETS[name].architecture.looks_ahead])
+def test_every_causal_preset_learns_to_reverse(name: str, tokenizer: Tokenizer) -> None:
+    model = tiny(name).train()
+    learn_to_reverse(model, tokenizer, 400)
+    src = sentences(40, seed=10_000)
+    translations = Translator(model, tokenizer, tokenizer).translate(src)
+    assert sum(t.text == reverse(s) for s, t in zip(src, translations, strict=True)) >= 30
