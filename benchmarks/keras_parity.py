@@ -1,0 +1,300 @@
+"""Parity with Keras: the same weights give the same logits as the TensorFlow tutorial's layers.
+
+Builds `baseline` and `reinforced-lookahead` twice, once as this project's model and once from Keras' own layers in the
+order of the TensorFlow text tutorial "Neural machine translation with a Transformer and Keras" (the second with the
+changes of Hsiao and Dutta 2024, eqs. 4 to 19); copies every weight across; and compares logits over the real target
+positions of random padded batches. Controls spring one trap each on the Keras side and must differ, so that agreement
+means something. Also reads off how far Keras' initial values reach. See `docs/keras-parity.md`.
+
+    python benchmarks/keras_parity.py --out results/keras-parity.json
+
+Exit codes: 0 parity and equal parameter counts, 1 not so, 2 TensorFlow or Keras is missing.
+"""
+
+import argparse
+import dataclasses
+import json
+import math
+import os
+import platform
+import sys
+from pathlib import Path
+from typing import Any, Literal
+
+import numpy as np
+import torch
+
+from repose.model.architecture import Architecture
+from repose.model.presets import PRESETS
+from repose.model.transformer import Transformer, build
+
+os.environ |= {"KERAS_BACKEND": "tensorflow", "CUDA_VISIBLE_DEVICES": "-1"}
+os.environ |= {"TF_ENABLE_ONEDNN_OPTS": "0", "TF_CPP_MIN_LOG_LEVEL": "3"}
+try:
+    import keras
+    import tensorflow as tf
+except ImportError as error:
+    print(f"this benchmark needs TensorFlow with Keras 3: pip install tensorflow-cpu ({error})", file=sys.stderr)
+    raise SystemExit(2) from None
+
+TOLERANCE = 1e-5
+"""Largest difference between logits, absolute, that counts as equal in float32."""
+SRC_VOCAB, TGT_VOCAB = 7_765, 7_010
+NAMES = ("baseline", "reinforced-lookahead")
+START, END = 2, 3
+
+Padding = Literal["masked", "propagated", "attended"]
+"""Keras' padding masks: handed to every attention, left to Keras' own propagation from the embedding, or absent."""
+
+
+class Input(keras.layers.Layer):
+    """Ids (B, L) to the stream (B, L, D) and the values (B, L, M), both with Keras' padding mask where asked for.
+
+    Scaled embeddings plus positions, the values being the stream; or, with `combine = concat`, embeddings normalised
+    over each sentence's real tokens beside the positions, the values being the normalised embeddings.
+    """
+
+    def __init__(self, vocab_size: int, sizes: Architecture, padding: Padding) -> None:
+        super().__init__()
+        self.sizes = sizes
+        self.padding = padding
+        self.tokens = keras.layers.Embedding(vocab_size, sizes.d_token)
+
+    def call(self, ids: tf.Tensor) -> tuple[tf.Tensor, tf.Tensor]:
+        scaled = self.tokens(ids) * math.sqrt(self.sizes.d_token)
+        positions = sines_then_cosines(ids.shape[1], self.sizes.d_token)[None]
+        if self.sizes.combine == "add":
+            stream = scaled + positions
+            return stream, stream
+        values = self._normalise(scaled, tf.cast(ids != 0, scaled.dtype)[..., None])
+        return tf.concat([values, tf.repeat(positions, ids.shape[0], axis=0)], axis=-1), values
+
+    def _normalise(self, x: tf.Tensor, real: tf.Tensor) -> tf.Tensor:
+        """Columns of zero mean and unit (biased) variance over the sentence: TN of eqs. 4 to 7."""
+        n = tf.reduce_sum(real, axis=1, keepdims=True)
+        centred = x - tf.reduce_sum(x * real, axis=1, keepdims=True) / n
+        variance = tf.reduce_sum(tf.square(centred) * real, axis=1, keepdims=True) / n
+        return centred / tf.sqrt(variance + self.sizes.token_norm_eps)
+
+    def compute_mask(self, ids: tf.Tensor, previous: Any = None) -> tuple[Any, Any]:  # noqa: ARG002 (Keras passes it)
+        mask = ids != 0 if self.padding == "propagated" else None
+        return mask, mask
+
+
+def sines_then_cosines(length: int, width: int) -> tf.Tensor:
+    """Positions (L, M): sines of position / 10000^(k / (M/2)) for k = 0..M/2-1, then their cosines."""
+    half = width // 2
+    angles = np.outer(np.arange(length), 10_000.0 ** -(np.arange(half) / half))
+    return tf.constant(np.hstack([np.sin(angles), np.cos(angles)]), dtype=tf.float32)
+
+
+class KerasTransformer:
+    """The tutorial's Transformer in inference mode. `parts` names each Keras layer as this project names its own."""
+
+    def __init__(self, sizes: Architecture, padding: Padding = "masked") -> None:
+        self.sizes = sizes
+        self.padding = padding
+        self.parts: dict[str, keras.layers.Layer] = {
+            "encoder.embedding": Input(SRC_VOCAB, sizes, padding),
+            "decoder.embedding": Input(TGT_VOCAB, sizes, padding),
+            "output": keras.layers.Dense(TGT_VOCAB),
+        }
+        for i in range(sizes.num_encoder_layers):
+            self._add_layer(f"encoder.layers.{i}", ("self_attention",))
+        for i in range(sizes.num_decoder_layers):
+            self._add_layer(f"decoder.layers.{i}", ("self_attention", "cross_attention"))
+        self(np.full((1, 2), START), np.full((1, 2), START))  # Keras makes its weights at the first call
+
+    def _add_layer(self, prefix: str, attentions: tuple[str, ...]) -> None:
+        sizes = self.sizes
+        for attention in attentions:
+            self.parts[f"{prefix}.{attention}"] = keras.layers.MultiHeadAttention(
+                num_heads=sizes.num_heads, key_dim=sizes.head_dim, dropout=sizes.attention_dropout
+            )
+        self.parts[f"{prefix}.feed_forward.inner"] = keras.layers.Dense(sizes.d_ff, activation="relu")
+        self.parts[f"{prefix}.feed_forward.outer"] = keras.layers.Dense(sizes.d_model)
+        for name in (*attentions, "feed_forward"):
+            self.parts[f"{prefix}.{name}_sublayer.norm"] = keras.layers.LayerNormalization(epsilon=sizes.norm_eps)
+
+    def _attend(
+        self, name: str, x: tf.Tensor, keys: tf.Tensor, values: tf.Tensor, ids: tf.Tensor, *, causal: bool = False
+    ) -> tf.Tensor:
+        mask = (ids != 0)[:, None, :] if self.padding == "masked" else None  # of keys; padded queries are never read
+        mixed = self.parts[name](
+            query=x, key=keys, value=values, attention_mask=mask, use_causal_mask=causal, training=False
+        )
+        return self._join(name, x, mixed)
+
+    def _feed_forward(self, name: str, x: tf.Tensor) -> tf.Tensor:
+        return self._join(name, x, self.parts[f"{name}.outer"](self.parts[f"{name}.inner"](x)))
+
+    def _join(self, name: str, x: tf.Tensor, y: tf.Tensor) -> tf.Tensor:
+        return self.parts[f"{name}_sublayer.norm"](keras.layers.Add()([x, y]))
+
+    def __call__(self, src_ids: np.ndarray, tgt_ids: np.ndarray) -> np.ndarray:
+        """Logits (B, T, V) for ids (B, S) and (B, T), padded on the right with 0."""
+        src, tgt = tf.constant(src_ids), tf.constant(tgt_ids)
+        tokens = self.sizes.values == "tokens"
+        x, src_values = self.parts["encoder.embedding"](src)
+        for i in range(self.sizes.num_encoder_layers):
+            layer = f"encoder.layers.{i}"
+            x = self._attend(f"{layer}.self_attention", x, x, src_values if tokens else x, src)
+            x = self._feed_forward(f"{layer}.feed_forward", x)
+        y, tgt_values = self.parts["decoder.embedding"](tgt)
+        for i in range(self.sizes.num_decoder_layers):
+            layer = f"decoder.layers.{i}"
+            y = self._attend(f"{layer}.self_attention", y, y, tgt_values if tokens else y, tgt, causal=True)
+            y = self._attend(f"{layer}.cross_attention", y, x, src_values if tokens else x, src)
+            y = self._feed_forward(f"{layer}.feed_forward", y)
+        return self.parts["output"](y).numpy()
+
+    def weights(self) -> dict[str, Any]:
+        """Every Keras variable by the name of its counterpart here."""
+        tails = {"kernel": "weight", "embeddings": "tokens.weight", "gamma": "weight", "beta": "bias", "bias": "bias"}
+        projections = {"query": "query.", "key": "key.", "value": "value.", "attention_output": "output."}
+        found = {}
+        for name, part in self.parts.items():
+            for variable in part.weights:
+                *_, owner, kind = variable.path.split("/")
+                found[f"{name}.{projections.get(owner, '')}{tails[kind]}"] = variable
+        return found
+
+
+def copy_weights(ours: Transformer, theirs: KerasTransformer) -> None:
+    """Copies every parameter into Keras. Raises ValueError where one has no counterpart.
+
+    A Keras kernel is our matrix transposed, then cut into heads; embeddings and vectors keep their order.
+    """
+    source, target = dict(ours.named_parameters()), theirs.weights()
+    if unmatched := source.keys() ^ target.keys():
+        raise ValueError(f"parameters without a counterpart: {', '.join(sorted(unmatched))}")
+    for name, variable in target.items():
+        array = source[name].detach().numpy()
+        is_kernel = array.ndim == 2 and not name.endswith("tokens.weight")
+        variable.assign((array.T if is_kernel else array).reshape(variable.shape))
+
+
+def scatter(model: Transformer) -> None:
+    """Moves biases and layer norms off their initial zeros and ones, so that a swapped one would be seen."""
+    generator = torch.Generator().manual_seed(1)
+    with torch.no_grad():
+        for parameter in model.parameters():
+            if parameter.ndim == 1:
+                parameter += 0.1 * torch.randn(parameter.shape, generator=generator)
+
+
+def batches(count: int, rows: int) -> list[tuple[np.ndarray, np.ndarray]]:
+    """Random ids with START and END, of unequal lengths, padded on the right with 0; one row fills the batch."""
+    rng = np.random.default_rng(0)
+
+    def side(vocab_size: int, longest: int, shortest: int) -> np.ndarray:
+        ids = rng.integers(4, vocab_size, size=(rows, longest))
+        for row, length in enumerate([longest, shortest, *rng.integers(shortest, longest, size=rows - 2)]):
+            ids[row, length - 1 :] = [END, *[0] * (longest - length)]
+        ids[:, 0] = START
+        return ids
+
+    return [(side(SRC_VOCAB, 12 + 10 * i, 3), side(TGT_VOCAB, 10 + 10 * i, 1)) for i in range(count)]
+
+
+def largest_difference(ours: Transformer, theirs: KerasTransformer) -> float:
+    """Largest |Δ| of logits over the real target positions of the batches, after copying the weights."""
+    copy_weights(ours, theirs)
+    gaps = []
+    for src, tgt in batches(count=3, rows=6):
+        with torch.no_grad():
+            logits = ours(torch.from_numpy(src), torch.from_numpy(tgt)).numpy()
+        gaps.append(np.abs(logits - theirs(src, tgt))[tgt != 0].max())
+    return float(max(gaps))
+
+
+def initial_limits(sizes: Architecture, theirs: KerasTransformer, ours: Transformer) -> dict[str, dict[str, float]]:
+    """How far fresh attention kernels reach, by kind, beside the two uniform limits that they may follow.
+
+    `as_convolution` takes the 3-D kernel for a convolution's, as Keras before 3.15 did; `glorot` is Glorot's own.
+    """
+    heads, width = sizes.num_heads, sizes.head_dim
+    limits = {}
+    for kind in ("query", "key", "value", "output"):
+        inner = sizes.d_value if kind == "value" else sizes.d_model
+        fans = heads * (width + inner) if kind == "output" else inner * (heads + width)
+        suffix = f"_attention.{kind}.weight"
+        drawn = [np.abs(v.numpy()).max() for name, v in theirs.weights().items() if name.endswith(suffix)]
+        drawn_here = [p.detach().abs().max() for name, p in ours.named_parameters() if name.endswith(suffix)]
+        limits[kind] = {
+            "keras": float(max(drawn)),
+            "repose": float(max(drawn_here)),
+            "as_convolution": math.sqrt(6 / fans),
+            "glorot": math.sqrt(6 / (inner + heads * width)),
+        }
+    return limits
+
+
+def compare(name: str) -> dict[str, Any]:
+    """Parity, parameter counts, controls and initial limits of one preset."""
+    sizes = PRESETS[name].architecture
+    ours = build(sizes, src_vocab_size=SRC_VOCAB, tgt_vocab_size=TGT_VOCAB, seed=0).eval()
+    keras.utils.set_random_seed(0)
+    theirs = KerasTransformer(sizes)
+    limits = initial_limits(sizes, theirs, ours)
+    scatter(ours)
+    counts = {
+        "repose": sum(parameter.numel() for parameter in ours.parameters()),
+        "keras": sum(math.prod(variable.shape) for variable in theirs.weights().values()),
+        "published": PRESETS[name].published_parameters,
+    }
+    difference = largest_difference(ours, theirs)
+    variants = {
+        "norm_eps = 1e-6": KerasTransformer(dataclasses.replace(sizes, norm_eps=1e-6)),
+        "padding attended": KerasTransformer(sizes, padding="attended"),
+        "masks propagated by Keras": KerasTransformer(sizes, padding="propagated"),
+    }
+    gaps = {variant: largest_difference(ours, model) for variant, model in variants.items()}
+    propagated = gaps.pop("masks propagated by Keras")
+    return {
+        "parameters": counts,
+        "max_abs_difference": difference,
+        "controls": gaps,
+        "masks_propagated_by_keras": propagated,
+        "initial_limits": limits,
+        "passed": difference <= TOLERANCE < min(gaps.values()) and len(set(counts.values())) == 1,
+    }
+
+
+def show(name: str, result: dict[str, Any]) -> None:
+    """One preset's outcome as text."""
+    print(f"{name}: {'equal' if result['passed'] else 'NOT EQUAL'}")
+    print(f"  max |Δ logit| {result['max_abs_difference']:.2e}, tolerance {TOLERANCE:.0e}")
+    print("  parameters   ", ", ".join(f"{where} {count:,}" for where, count in result["parameters"].items()))
+    for control, gap in result["controls"].items():
+        print(f"  control, must differ: {control}: max |Δ logit| {gap:.2e}")
+    print(f"  masks left to Keras' own propagation: max |Δ logit| {result['masks_propagated_by_keras']:.2e}")
+    for kind, limit in result["initial_limits"].items():
+        print(f"  initial {kind:6}", "  ".join(f"{label} {value:.4f}" for label, value in limit.items()))
+
+
+def main() -> int:
+    """Runs the comparison for both presets and returns the exit code."""
+    parser = argparse.ArgumentParser(description="Logits of this project's models against Keras' own layers.")
+    parser.add_argument("--out", type=Path, help="write the result as JSON")
+    args = parser.parse_args()
+    results = {name: compare(name) for name in NAMES}
+    for name, result in results.items():
+        show(name, result)
+    passed = all(result["passed"] for result in results.values())
+    record = {
+        "benchmark": "keras_parity",
+        "machine": {"system": platform.platform(), "architecture": platform.machine(), "cpus": os.cpu_count()},
+        "versions": {module.__name__: module.__version__ for module in (torch, tf, keras)},
+        "vocabularies": [SRC_VOCAB, TGT_VOCAB],
+        "tolerance": TOLERANCE,
+        "passed": passed,
+        "presets": results,
+    }
+    if args.out:
+        args.out.write_text(json.dumps(record, indent=2) + "\n", encoding="utf-8")
+    return 0 if passed else 1
+
+
+if __name__ == "__main__":
+    sys.exit(main())
