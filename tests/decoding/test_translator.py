@@ -87,10 +87,11 @@ def test_score_sums_over_all_targets_to_one(tokenizer: Tokenizer) -> None:
     """Every target of up to one token, and everything longer: the probabilities of the first add up below one."""
     translator = Translator(tiny("baseline"), tokenizer, tokenizer)
     targets = [[2, *ys, 3] for n in range(2) for ys in itertools.product(range(12), repeat=n)]
-    scores = translator.token_scores(["ka lo"] * len(targets), targets)
-    assert 0 < sum(row.sum().exp().item() for row in scores) < 1
-    firsts = {t[1]: row[0].exp().item() for t, row in zip(targets, scores, strict=True)}
+    forced = translator.force(["ka lo"] * len(targets), targets)
+    assert 0 < sum(f.log_probs.sum().exp().item() for f in forced) < 1
+    firsts = {t[1]: f.log_probs[0].exp().item() for t, f in zip(targets, forced, strict=True)}
     assert sum(firsts.values()) == pytest.approx(1, abs=1e-5)
+    assert {f.predictions[0] for f in forced} == {max(firsts, key=lambda token: firsts[token])}
 
 
 @pytest.mark.parametrize("beam_size", [1, 4])

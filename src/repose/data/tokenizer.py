@@ -2,8 +2,8 @@
 
 Four kinds, each trained here from lines of text:
 
-- `wordpiece`: as in the papers: words, cut into a first piece and ## pieces; a word that cannot be built from pieces, or
-  is longer than 100 characters, is [UNK] as a whole. Hugging Face's learner: docs/decisions/001-wordpiece-learner.md.
+- `wordpiece`: as in the papers: words, cut into a first piece and ## pieces; a word that cannot be built from pieces,
+  or is longer than 100 characters, is [UNK] as a whole. Its learner: docs/decisions/001-wordpiece-learner.md.
 - `wordlevel`: words and runs of punctuation that occur at least `min_frequency` times; any other is [UNK].
 - `bpe`, `unigram`: over the 256 bytes and without normalizer: decode(encode(x)) == x, and [UNK] never occurs.
 
@@ -16,9 +16,10 @@ survive a fork (it prints a warning, and may hang). A large corpus is encoded by
 import hashlib
 import json
 import os
+import re
 from collections.abc import Iterable, Iterator, Sequence
 from functools import cached_property
-from itertools import islice
+from itertools import islice, pairwise
 from pathlib import Path
 from typing import Any, Literal, get_args
 
@@ -39,19 +40,22 @@ _CONTINUATION = "##"
 _MAX_CHARS_PER_WORD = 100  # WordPiece: longer words are [UNK]
 _MAX_PIECE_BYTES = 48  # Unigram: SentencePiece's 16 characters, of up to three bytes
 _LINES_PER_FEED = 1000
+_RUN_CHARS = 256
+_LONG_RUN = re.compile(rf"\S{{{_RUN_CHARS}}}|\s{{{_RUN_CHARS}}}")
 
 
 class Tokenizer:
     """A tokenizer whose ids 0 to 3 are [PAD] [UNK] [START] [END]; immutable, and picklable through its JSON.
 
-    `json` is the content of its tokenizer.json, which alone decides every property. `name` is what errors call that file.
+    `json` is the content of its tokenizer.json, which alone decides every property.
     """
 
     def __init__(self, text: str, *, name: str = "tokenizer.json") -> None:
-        """From the content of a tokenizer.json; raises DataError when it is none, or has other tokens at ids 0 to 3."""
+        """From the content of the file that errors call `name`; raises DataError as `load` does."""
         self.json = text
         self._backend = _backend(text, name)
         self._spec: dict[str, Any] = json.loads(self._backend.to_str())  # with the defaults that `text` may leave out
+        self._steps = _steps(self._spec["normalizer"])
         self.kind: Kind = _KINDS[self._spec["model"]["type"]]
         self.vocab_size: int = 1 + max(self._backend.get_vocab().values())  # what was found, at most what was asked for
         self._encode_batch = getattr(self._backend, "encode_batch_fast", self._backend.encode_batch)
@@ -84,11 +88,17 @@ class Tokenizer:
             raise ConfigError("a unigram tokenizer knows no min_frequency: leave it at 1, or use bpe")
         if kind != "wordpiece":  # whose alphabet the text decides
             _check_vocab_size(vocab_size, kind, alphabet_size=0 if kind == "wordlevel" else len(_BYTES))
-        backend = _untrained(kind, lowercase=lowercase, strip_accents=strip_accents)
+        first: tuple[str, ...] = SPECIAL_TOKENS
         if kind == "wordpiece":
-            _train_wordpiece(backend, list(lines), vocab_size, min_frequency)
-        else:
-            _feed(backend, lines, _trainer(kind, vocab_size, min_frequency, SPECIAL_TOKENS))
+            # The library numbers ##-characters as its hash map happens to give them, and breaks ties by number: two
+            # trainings differ. So the alphabet is learned alone, sorted, and handed back like special tokens.
+            lines = list(lines)
+            backend = _untrained(kind, lowercase=lowercase, strip_accents=strip_accents)
+            _feed(backend, lines, _trainer(kind, 0, min_frequency, SPECIAL_TOKENS))
+            first += tuple(sorted(set(backend.get_vocab()) - set(SPECIAL_TOKENS)))
+            _check_vocab_size(vocab_size, kind, alphabet_size=len(first) - len(SPECIAL_TOKENS))
+        backend = _untrained(kind, lowercase=lowercase, strip_accents=strip_accents)
+        _feed(backend, lines, _trainer(kind, vocab_size, min_frequency, first))
         if backend.get_vocab_size() == len(SPECIAL_TOKENS):
             raise ConfigError(f"no word is left at min_frequency {min_frequency}: lower it or add training text")
         special_ids = [("[START]", START), ("[END]", END)]
@@ -125,17 +135,17 @@ class Tokenizer:
     @cached_property
     def lowercase(self) -> bool:
         """Whether text is lower-cased."""
-        return any(n["type"] == "Lowercase" or bool(n.get("lowercase")) for n in _normalizers(self._spec))
+        return any(step["type"] == "Lowercase" or bool(step.get("lowercase")) for step in self._steps)
 
     @cached_property
     def strip_accents(self) -> bool:
         """Whether accents are stripped (BERT's normalizer, if not told, strips them exactly when it lower-cases)."""
-        return any(
-            n["type"] == "StripAccents"
-            or n.get("strip_accents")
-            or (n.get("strip_accents") is None and n.get("lowercase"))
-            for n in _normalizers(self._spec)
-        )
+
+        def strips(step: dict[str, Any]) -> bool:
+            told = step.get("strip_accents")
+            return step["type"] == "StripAccents" or bool(step.get("lowercase") if told is None else told)
+
+        return any(strips(step) for step in self._steps)
 
     @cached_property
     def lossless(self) -> bool:
@@ -144,7 +154,7 @@ class Tokenizer:
         splitter, decoder = self._spec["pre_tokenizer"] or {}, self._spec["decoder"] or {}
         return (
             self.kind in ("bpe", "unigram")
-            and not _normalizers(self._spec)
+            and not self._steps
             and splitter.get("type") == decoder.get("type") == "ByteLevel"
             and not splitter["add_prefix_space"]
             and splitter["use_regex"]  # it keeps brackets apart from letters, so that no text can spell "[END]"
@@ -173,8 +183,8 @@ class Tokenizer:
     def decode(self, ids: Sequence[int]) -> str:
         """Text of ids: [PAD], [START] and [END] are dropped, [UNK] stays visible.
 
-        Inverts `encode` only where `lossless`; bytes that are no UTF-8, as a model may emit, become U+FFFD. WordPiece and
-        WordLevel put one space between words and punctuation marks ("Hi , you !") and undo no contraction.
+        Inverts `encode` only where `lossless`; bytes that are no UTF-8, as a model may emit, become U+FFFD. WordPiece
+        and WordLevel put one space between words and punctuation marks ("Hi , you !") and undo no contraction.
         """
         kept = [i for i in self._checked(ids) if i not in (PAD, START, END)]
         return str(self._backend.decode(kept, skip_special_tokens=False))  # which would drop [UNK] too
@@ -188,10 +198,10 @@ class Tokenizer:
         return self.decode(self.encode(text))
 
     def _checked(self, ids: Sequence[int]) -> list[int]:
-        # The library skips ids that it does not know, which would hide that a model and a tokenizer do not belong together.
+        # The library skips ids that it does not know, which would hide that model and tokenizer do not belong together.
         checked = [int(i) for i in ids]
-        if checked and not (0 <= min(checked) and max(checked) < self.vocab_size):
-            foreign = next(i for i in checked if not 0 <= i < self.vocab_size)
+        foreign = next((i for i in checked if not 0 <= i < self.vocab_size), None)
+        if foreign is not None:
             raise DataError(f"id {foreign} is not in this tokenizer of {self.vocab_size} tokens: use the model's own")
         return checked
 
@@ -210,9 +220,7 @@ def _backend(text: str, name: str) -> Any:
         raise DataError(f"{name} is damaged or no tokenizer.json: {error}") from error
     vocabulary = backend.get_vocab()
     if any(vocabulary.get(token) != i for i, token in enumerate(SPECIAL_TOKENS)):
-        raise DataError(
-            f"{name} cannot be used: it needs {', '.join(SPECIAL_TOKENS)} as the tokens with ids 0, 1, 2, 3"
-        )
+        raise DataError(f"{name} cannot be used: it needs {', '.join(SPECIAL_TOKENS)} as its ids 0, 1, 2, 3")
     backend.encode_special_tokens = True  # special tokens spelled out in a text are text; not kept in the JSON
     backend.no_truncation()
     backend.no_padding()
@@ -221,6 +229,9 @@ def _backend(text: str, name: str) -> Any:
 
 def _untrained(kind: Kind, *, lowercase: bool, strip_accents: bool) -> Any:
     """The pipeline around an empty model."""
+    model: Any
+    splitter: Any = pre_tokenizers.ByteLevel(add_prefix_space=False)
+    decoder: Any = decoders.ByteLevel()
     match kind:
         case "wordpiece":
             model = models.WordPiece(unk_token="[UNK]", max_input_chars_per_word=_MAX_CHARS_PER_WORD)
@@ -229,22 +240,18 @@ def _untrained(kind: Kind, *, lowercase: bool, strip_accents: bool) -> Any:
             decoder = decoders.WordPiece(prefix=_CONTINUATION, cleanup=False)
         case "wordlevel":
             model, splitter, decoder = models.WordLevel(unk_token="[UNK]"), pre_tokenizers.Whitespace(), None
-        case "bpe" | "unigram":
-            model = models.BPE() if kind == "bpe" else models.Unigram()
-            splitter, decoder = pre_tokenizers.ByteLevel(add_prefix_space=False), decoders.ByteLevel()
-    backend = tokenizers.Tokenizer(model)
+        case "bpe":
+            model = models.BPE()
+        case "unigram":
+            model = models.Unigram()
+    backend: Any = tokenizers.Tokenizer(model)
     backend.pre_tokenizer = splitter
-    if decoder is not None:  # WordLevel: the library joins words by spaces
+    if decoder is not None:  # without one, the library joins words by spaces
         backend.decoder = decoder
-    steps = []
-    if kind == "wordpiece" or strip_accents:
-        # BERT's normalizer strips exactly Mn; the library's StripAccents would take spacing vowel signs (Mc) too.
-        words = kind == "wordpiece"
-        steps.append(
-            normalizers.BertNormalizer(
-                clean_text=words, handle_chinese_chars=words, strip_accents=strip_accents, lowercase=False
-            )
-        )
+    words = kind == "wordpiece"  # clean control characters away, and make each Chinese character a word
+    # BERT's normalizer strips exactly Mn; the library's StripAccents would take spacing vowel signs (Mc) too.
+    bert = normalizers.BertNormalizer(words, words, strip_accents=strip_accents, lowercase=False)
+    steps: list[Any] = [bert] if words or strip_accents else []
     if strip_accents:
         steps.append(normalizers.NFC())  # otherwise Hangul would stay in letters
     if lowercase:
@@ -255,7 +262,7 @@ def _untrained(kind: Kind, *, lowercase: bool, strip_accents: bool) -> Any:
 
 
 def _trainer(kind: Kind, vocab_size: int, min_frequency: int, special_tokens: Sequence[str]) -> Any:
-    common = {"vocab_size": vocab_size, "special_tokens": list(special_tokens), "show_progress": False}
+    common: dict[str, Any] = {"vocab_size": vocab_size, "special_tokens": list(special_tokens), "show_progress": False}
     match kind:
         case "wordpiece":
             return trainers.WordPieceTrainer(**common, min_frequency=min_frequency)
@@ -264,22 +271,8 @@ def _trainer(kind: Kind, vocab_size: int, min_frequency: int, special_tokens: Se
         case "bpe":
             return trainers.BpeTrainer(**common, min_frequency=min_frequency, initial_alphabet=_BYTES)
         case "unigram":
-            longest = _MAX_PIECE_BYTES
-            return trainers.UnigramTrainer(
-                **common, unk_token="[UNK]", initial_alphabet=_BYTES, max_piece_length=longest
-            )
-
-
-def _train_wordpiece(backend: Any, lines: Sequence[str], vocab_size: int, min_frequency: int) -> None:
-    """Learn the alphabet, then the pieces.
-
-    The library numbers ##-characters as its hash map happens to give them, and breaks ties by number: two trainings
-    differ. So the alphabet is learned alone, sorted, and handed back as if it were special tokens, which come first.
-    """
-    _feed(backend, lines, _trainer("wordpiece", 0, min_frequency, SPECIAL_TOKENS))
-    alphabet = sorted(set(backend.get_vocab()) - set(SPECIAL_TOKENS))
-    _check_vocab_size(vocab_size, "wordpiece", alphabet_size=len(alphabet))
-    _feed(backend, lines, _trainer("wordpiece", vocab_size, min_frequency, (*SPECIAL_TOKENS, *alphabet)))
+            pieces: dict[str, Any] = {"initial_alphabet": _BYTES, "max_piece_length": _MAX_PIECE_BYTES}
+            return trainers.UnigramTrainer(**common, **pieces, unk_token="[UNK]")
 
 
 def _without_extra_tokens(text: str) -> str:
@@ -292,10 +285,8 @@ def _without_extra_tokens(text: str) -> str:
 def _check_vocab_size(vocab_size: int, kind: Kind, *, alphabet_size: int) -> None:
     minimum = alphabet_size + len(SPECIAL_TOKENS) + 1
     if vocab_size < minimum:
-        parts = f"{alphabet_size} of its alphabet, {len(SPECIAL_TOKENS)} special ones and one more"
-        raise ConfigError(
-            f"vocab_size is {vocab_size}: a {kind} tokenizer of this text needs at least {minimum} ({parts})"
-        )
+        parts = f"alphabet {alphabet_size}, special tokens {len(SPECIAL_TOKENS)}, and one more"
+        raise ConfigError(f"vocab_size is {vocab_size}, but {kind} needs at least {minimum} for this text: {parts}")
 
 
 def _feed(backend: Any, lines: Iterable[str], trainer: Any) -> None:
@@ -307,7 +298,7 @@ def _feed(backend: Any, lines: Iterable[str], trainer: Any) -> None:
         rest = iter(lines)
         while feed := list(islice(rest, _LINES_PER_FEED)):
             has_text = has_text or any(line.strip() for line in feed)
-            yield feed
+            yield [piece for line in feed for piece in _cut(line)]
 
     try:
         backend.train_from_iterator(feeds(), trainer)
@@ -317,15 +308,19 @@ def _feed(backend: Any, lines: Iterable[str], trainer: Any) -> None:
         raise DataError("the tokenizer has no text to train on: every line is empty")
 
 
-def _normalizers(spec: dict[str, Any]) -> list[dict[str, Any]]:
-    """The normalizer's steps in order, nested sequences flattened."""
+def _cut(line: str) -> list[str]:
+    """The line, cut inside runs without a word boundary that are too long: learning takes quadratic time in them."""
+    ends = [run.end() for run in _LONG_RUN.finditer(line)] if len(line) >= _RUN_CHARS else []
+    return [line[start:end] for start, end in pairwise([0, *ends, len(line)])]
 
-    def flat(step: dict[str, Any] | None) -> list[dict[str, Any]]:
-        if step is None:
-            return []
-        return [inner for part in step["normalizers"] for inner in flat(part)] if "normalizers" in step else [step]
 
-    return flat(spec["normalizer"])
+def _steps(normalizer: dict[str, Any] | None) -> list[dict[str, Any]]:
+    """A normalizer's steps in order, nested sequences flattened."""
+    if normalizer is None:
+        return []
+    if normalizer["type"] != "Sequence":
+        return [normalizer]
+    return [step for part in normalizer["normalizers"] for step in _steps(part)]
 
 
 def _refusal(texts: Sequence[str], error: Exception) -> DataError:

@@ -3,7 +3,7 @@
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any
+from typing import Any, NamedTuple
 
 import torch
 from torch import Tensor
@@ -49,6 +49,15 @@ class Translation:
     attention: Tensor | None = None
     """Cross-attention of the best hypothesis where asked for: (layers, heads, target tokens + 1, source tokens);
     row t is where the model looked when it wrote token t, the last row when it wrote END."""
+
+
+class Forced(NamedTuple):
+    """What a model says of one given target."""
+
+    log_probs: Tensor
+    """Log-probability in nats of each token after START, given the ones before it: (T,)."""
+    predictions: tuple[int, ...]
+    """The most probable token at each of those places."""
 
 
 class Translator:
@@ -120,27 +129,33 @@ class Translator:
     def score(self, sources: Sequence[str], targets: Sequence[str]) -> list[float]:
         """Log-probability in nats of each target given its source, END included (a forced decode).
 
-        Raises DataError where the counts differ or a sentence is longer than the model's max_length.
+        Raises DataError where the counts differ or a target is longer than the model's max_length.
         """
         tokens = [self.tgt_tokenizer.encode(target) for target in targets]
-        return [row.sum().item() for row in self.token_scores(sources, tokens)]
+        return [forced.log_probs.sum().item() for forced in self.force(sources, tokens)]
 
     @torch.no_grad()
-    def token_scores(self, sources: Sequence[str], targets: Sequence[Sequence[int]]) -> list[Tensor]:
-        """Log-probability in nats of each token after START, for targets given as ids from START to END."""
+    def force(self, sources: Sequence[str], targets: Sequence[Sequence[int]]) -> list[Forced]:
+        """What the model says of given targets, each ids from START to END: teacher forcing.
+
+        A source longer than the model's max_length is cut as `translate` cuts it; a target that long is a DataError.
+        """
         if len(sources) != len(targets):
             raise DataError(f"there are {len(sources)} sources and {len(targets)} targets: give one target per source")
-        src = self.src_tokenizer.encode_batch(list(sources))
-        scores: dict[int, Tensor] = {}
-        for batch in self._batches(
-            list(range(len(src))), [max(len(s), len(t)) for s, t in zip(src, targets, strict=True)]
-        ):
+        limit = self.model.architecture.max_length
+        src = [_cut(ids, limit) for ids in self.src_tokenizer.encode_batch(list(sources))]
+        lengths = [max(len(s), len(t)) for s, t in zip(src, targets, strict=True)]
+        forced: dict[int, Forced] = {}
+        for batch in self._batches(list(range(len(src))), lengths):
             ids = _pad([src[i] for i in batch]).to(self.device)
             tgt = _pad([targets[i] for i in batch]).to(self.device)
             log_probs = self.model(ids, tgt[:, :-1]).log_softmax(dim=2)
             chosen = log_probs.gather(2, tgt[:, 1:, None]).squeeze(2).cpu()
-            scores |= {i: chosen[row, : len(targets[i]) - 1] for row, i in enumerate(batch)}
-        return [scores[i] for i in range(len(src))]
+            best = log_probs.argmax(2).cpu()
+            for row, i in enumerate(batch):
+                length = len(targets[i]) - 1
+                forced[i] = Forced(chosen[row, :length], tuple(best[row, :length].tolist()))
+        return [forced[i] for i in range(len(src))]
 
     @torch.no_grad()
     def _search(

@@ -31,7 +31,8 @@ Positive = Annotated[float, Field(gt=0.0)]
 class Architecture:
     """An encoder-decoder Transformer. The defaults are Vaswani et al. (2017), base.
 
-    Raises ConfigError, when it is made, for a combination of values that makes no sense.
+    Raises pydantic.ValidationError (a ValueError), when it is made, for an unknown value or field, and with one sentence
+    for a combination of values that makes no sense.
     """
 
     positions: Positions = "interleaved"

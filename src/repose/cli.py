@@ -1,0 +1,332 @@
+"""The command line: one verb per job. Each loads what it needs and calls one function; none computes anything itself.
+
+Exit codes: 0 done, 1 failed, 2 wrong usage or configuration, 3 stopped early and resumable.
+Results go to stdout, all else to stderr.
+"""
+
+import json
+import os
+import sys
+from pathlib import Path
+from typing import Annotated, Any
+
+import typer
+
+from repose._version import __version__
+from repose.errors import ConfigError, ReposeError
+
+app = typer.Typer(
+    no_args_is_help=True,
+    pretty_exceptions_enable=False,
+    context_settings={"help_option_names": ["-h", "--help"]},
+    help="Train, compare, explain and serve small encoder-decoder Transformers for translation.",
+)
+
+Files = Annotated[
+    list[Path] | None,
+    typer.Argument(help="Aligned source and target files; or one TSV, JSONL or Parquet file; or an experiment's TOML."),
+]
+Config = Annotated[str | None, typer.Option("--config", "-c", help="An experiment file, or the name of a shipped one.")]
+PresetName = Annotated[
+    str | None, typer.Option("--preset", "-p", help="A published architecture: see `repose presets`.")
+]
+Overrides = Annotated[
+    list[str] | None, typer.Option("--set", "-s", metavar="SECTION.FIELD=VALUE", help="Change one setting; repeatable.")
+]
+Device = Annotated[str, typer.Option(help="auto, cpu, cuda, cuda:1, mps.")]
+ModelDir = Annotated[Path, typer.Argument(help="A run or model directory.")]
+
+
+def main() -> None:
+    """Runs the command line; errors that a user can mend are one sentence."""
+    try:
+        app()
+    except ReposeError as error:
+        print(f"repose: {error}", file=sys.stderr)
+        sys.exit(2 if isinstance(error, ConfigError) else 1)
+    except BrokenPipeError:  # a reader such as `head` has enough
+        os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
+        sys.exit(1)
+    except KeyboardInterrupt:
+        sys.exit(130)
+    except (OSError, MemoryError) as error:
+        print(f"repose: {error or 'out of memory'}", file=sys.stderr)
+        sys.exit(1)
+
+
+def _say(sentence: str) -> None:
+    print(sentence, file=sys.stderr, flush=True)
+
+
+def _loaded(files: list[Path] | None, config: str | None, preset: str | None, overrides: list[str] | None) -> Any:
+    """The experiment that the arguments describe; the default recipe where none is named."""
+    from repose.config_file import load
+
+    settings = list(overrides or [])
+    if files and files[0].suffix == ".toml":
+        if len(files) > 1 or config is not None:
+            raise ConfigError("give one experiment file: either as the argument or with --config")
+        config = str(files[0])
+    elif files:
+        settings.insert(0, f"corpus.train={json.dumps([str(path) for path in files])}")
+    return load(config or "default", preset=preset, overrides=settings)
+
+
+@app.callback(invoke_without_command=True)
+def _version(version: Annotated[bool, typer.Option("--version", help="Show the version and exit.")] = False) -> None:
+    if version:
+        print(__version__)
+        raise typer.Exit
+
+
+@app.command()
+def train(
+    out: Annotated[Path, typer.Option("--out", "-o", help="Run directory; the same command resumes it.")],
+    files: Files = None,
+    config: Config = None,
+    preset: PresetName = None,
+    overrides: Overrides = None,
+    print_config: Annotated[bool, typer.Option(help="Show every setting and where it came from, and exit.")] = False,
+    device: Device = "auto",
+    workers: Annotated[
+        int | None, typer.Option(help="Processes that share each batch (default: per GPU or core).")
+    ] = None,
+    stop_after: Annotated[int | None, typer.Option(help="Stop, resumable, after this many updates.")] = None,
+    tensorboard: Annotated[bool, typer.Option(help="Also write TensorBoard events (extra `tensorboard`).")] = False,
+) -> None:
+    """Train a model on a parallel corpus and evaluate it; rerun to resume."""
+    loaded = _loaded(files, config, preset, overrides)
+    if print_config:
+        from repose.config_toml import format_config
+
+        print(format_config(loaded))
+        return
+    from repose.experiments.runs import run
+
+    result = run(
+        loaded.experiment,
+        out,
+        device=device,
+        workers=workers,
+        stop_after=stop_after,
+        tensorboard=tensorboard,
+        say=_say,
+    )
+    if result.outcome.status == "stopped":
+        _say(f"stopped after {result.outcome.update} updates ({result.outcome.reason}): the same command goes on")
+        raise typer.Exit(3)
+    from repose.tables import run_table
+
+    run_table(out, result)
+
+
+@app.command()
+def init(
+    files: Files = None,
+    config: Config = None,
+    preset: PresetName = None,
+    overrides: Overrides = None,
+    out: Annotated[Path, typer.Option("--out", "-o", help="Where to write the experiment file.")] = Path("repose.toml"),
+) -> None:
+    """Write a commented experiment file to begin from."""
+    from repose.config_toml import commented_toml
+
+    text = commented_toml(_loaded(files, config, preset, overrides), folder=out.absolute().parent)
+    if out.exists():
+        raise ConfigError(f"{out} exists already: remove it, or name another file with --out")
+    out.write_text(text, encoding="utf-8")
+    _say(f"wrote {out}: edit it, then run `repose train {out} --out runs/mine`")
+
+
+@app.command()
+def fetch(
+    name: Annotated[
+        str | None, typer.Argument(help="Name of a published corpus; without it, all names are listed.")
+    ] = None,
+    source: Annotated[Path | None, typer.Option("--from", help="An archive or folder obtained otherwise.")] = None,
+) -> None:
+    """Fetch a published corpus into the cache (REPOSE_HOME), checked."""
+    from repose.data import corpora
+
+    if name is None:
+        for known in corpora.names():
+            info = corpora.describe(known)
+            print(f"{known}\t{', '.join('-'.join(pair) for pair in info.pairs)}\t{info.licence}")
+        return
+    from repose.tables import download_progress
+
+    with download_progress() as progress:
+        folder = corpora.fetch(name, source=source, progress=progress)
+    print(folder)
+
+
+@app.command()
+def prepare(
+    files: Files = None,
+    config: Config = None,
+    preset: PresetName = None,
+    overrides: Overrides = None,
+    out: Annotated[Path | None, typer.Option("--out", "-o", help="Folder (default: in the cache).")] = None,
+    workers: Annotated[int | None, typer.Option(help="Tokenising processes (default: one per core).")] = None,
+) -> None:
+    """Read, split and tokenise a corpus, as `train` does first; says what was dropped."""
+    from repose.experiments.corpus_data import prepare_corpus
+    from repose.training.distributed import available_cores
+
+    loaded = _loaded(files, config, preset, overrides)
+    data = prepare_corpus(loaded.experiment, folder=out, workers=workers or available_cores())
+    for sentence in data.report:
+        _say(sentence)
+    print(data.folder)
+
+
+@app.command()
+def translate(
+    model: ModelDir,
+    file: Annotated[Path | None, typer.Argument(help="Sentences, one per line (default: stdin).")] = None,
+    beam_size: Annotated[
+        int | None, typer.Option("--beam-size", "-b", help="1 is greedy (default: the model's).")
+    ] = None,
+    num_hypotheses: Annotated[int, typer.Option("--num-hypotheses", "-n", help="As `line ||| text ||| score`.")] = 1,
+    scores: Annotated[bool, typer.Option(help="Put the log-probability in nats before each line, and a tab.")] = False,
+    device: Device = "cpu",
+) -> None:
+    """Translate lines: as many out as in, in order, flushed when the input pauses."""
+    from repose.decoding.stream import StreamCounts, translate_lines
+    from repose.decoding.translator import load
+
+    translator, counts = load(model, device), StreamCounts()
+    source = sys.stdin.buffer if file is None else file.open("rb")
+    for translation in translate_lines(translator, source, counts, beam_size=beam_size, num_hypotheses=num_hypotheses):
+        if num_hypotheses > 1:
+            for hypothesis in translation.hypotheses:
+                print(f"{counts.lines - 1} ||| {_line(hypothesis.text)} ||| {hypothesis.score:.4f}")
+        else:
+            print(f"{translation.score:.4f}\t" * scores + _line(translation.text))
+        sys.stdout.flush()
+    if counts.truncated:
+        _say(f"{counts.truncated} of {counts.lines} lines were longer than the model reads, and were cut")
+    if counts.invalid:
+        _say(f"{counts.invalid} of {counts.lines} lines were not UTF-8: their invalid bytes were replaced")
+
+
+def _line(text: str) -> str:
+    return " ".join(text.splitlines())
+
+
+@app.command()
+def score(
+    model: ModelDir,
+    src: Annotated[Path, typer.Argument(help="Sources, one per line.")],
+    tgt: Annotated[Path, typer.Argument(help="Targets, one per line.")],
+    device: Device = "cpu",
+) -> None:
+    """Print the log-probability in nats of each target given its source."""
+    from repose.data.readers import read_pairs
+    from repose.decoding.translator import load
+
+    pairs = list(read_pairs([src, tgt]))
+    scores = load(model, device).score([a for a, _ in pairs], [b for _, b in pairs])
+    for value in scores:
+        print(f"{value:.4f}")
+
+
+@app.command()
+def evaluate(
+    model: ModelDir,
+    files: Annotated[
+        list[Path] | None, typer.Argument(help="Source and reference files (default: the run's own test set).")
+    ] = None,
+    split: Annotated[str, typer.Option(help="Which of the run's sets, or what to call the files.")] = "test",
+    beam_size: Annotated[
+        list[int] | None, typer.Option("--beam-size", "-b", help="Repeatable (default: 1 and 4).")
+    ] = None,
+    out: Annotated[Path | None, typer.Option("--out", "-o", help="Folder for scores and hypotheses.")] = None,
+    tokenize: Annotated[str, typer.Option(help="sacreBLEU's tokenizer of the target language.")] = "13a",
+    device: Device = "cpu",
+) -> None:
+    """Translate a test set freely and score it; teacher-forced figures stand beside it under tf_ names."""
+    from repose.experiments.runs import evaluate_model
+    from repose.tables import evaluation_table
+
+    evaluation_table(
+        evaluate_model(
+            model,
+            files,
+            split=split,
+            beam_sizes=beam_size or [1, 4],
+            out=out,
+            tokenize=tokenize,
+            device=device,
+        )
+    )
+
+
+@app.command()
+def audit(
+    model: Annotated[str, typer.Argument(help="A preset, or a run or model directory.")],
+    seed: Annotated[int, typer.Option(help="Seed of the tokens tried.")] = 0,
+) -> None:
+    """Check causality, padding and cache by trying; exit 1 where a check fails."""
+    from repose.auditing import audit as run_audit
+    from repose.model.presets import PRESETS
+    from repose.tables import audit_table
+
+    if model in PRESETS and not Path(model).exists():
+        from repose.api import build
+
+        tried = build(model, src_vocab_size=200, tgt_vocab_size=200, seed=seed)
+    elif Path(model).exists():
+        from repose.decoding.translator import load
+
+        tried = load(model).model
+    else:
+        from repose.errors import unknown
+
+        raise ConfigError(unknown("preset or directory", model, list(PRESETS)))
+    report = run_audit(tried, seed=seed)
+    audit_table(report)
+    if not report.passed:
+        raise typer.Exit(1)
+
+
+@app.command()
+def presets() -> None:
+    """List the published architectures, with what differs from Vaswani's."""
+    from repose.tables import presets_table
+
+    presets_table()
+
+
+@app.command()
+def describe(
+    preset: Annotated[str, typer.Argument(help="A published architecture.")],
+    src_vocab: Annotated[int, typer.Option(help="Source vocabulary, in tokens.")] = 7765,
+    tgt_vocab: Annotated[int, typer.Option(help="Target vocabulary, in tokens.")] = 7010,
+    length: Annotated[int, typer.Option(help="Sentence length, in tokens, for the operations.")] = 16,
+) -> None:
+    """Count an architecture's parameters, operations and memory."""
+    from repose.tables import describe_table
+
+    describe_table(preset, src_vocab, tgt_vocab, length)
+
+
+@app.command()
+def demo(
+    out: Annotated[Path, typer.Option("--out", "-o", help="Run directory.")] = Path("runs/demo"),
+    device: Device = "auto",
+) -> None:
+    """Train on the embedded phrasebook for about three minutes, evaluate, and translate a few sentences."""
+    from repose.config_file import load
+    from repose.experiments.runs import run
+    from repose.tables import demo_table
+
+    loaded = load("demo")
+    result = run(loaded.experiment, out, device=device, say=_say)
+    if result.outcome.status == "stopped":
+        raise typer.Exit(3)
+    demo_table(out, result)
+
+
+if __name__ == "__main__":
+    main()

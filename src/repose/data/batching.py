@@ -1,0 +1,195 @@
+"""Which sentence pairs form which batch: a pure function of (seed, epoch).
+
+The batches made here are *global*: the same for any number of workers and any accumulation. `share` then divides one
+global batch among ranks and accumulation parts. Nothing of the size of the corpus is held in memory: the order of an
+epoch is a keyed pseudo-random permutation that is computed where it is needed, and for the `tokens` policy sentences
+are sorted by length inside windows of `WINDOW` pairs. Only 64-bit integer arithmetic and BLAKE2 are used, no random
+generator whose stream could change with a library's version.
+"""
+
+import hashlib
+from collections.abc import Iterator
+from typing import Any, Literal
+
+import numpy as np
+from numpy.typing import NDArray
+
+from repose.errors import ConfigError, unknown
+
+IntArray = NDArray[np.integer[Any]]
+
+WINDOW = 1 << 16
+"""Pairs that are sorted by length together by the `tokens` policy."""
+
+_ROUNDS = 8
+_SMALL = 1 << 10  # fewer elements are sorted: quicker, and a Feistel network on few bits does not look random
+_MIX_1 = np.uint64(0xBF58476D1CE4E5B9)
+_MIX_2 = np.uint64(0x94D049BB133111EB)
+
+
+def _mix(x: NDArray[np.uint64]) -> NDArray[np.uint64]:
+    """The finaliser of SplitMix64 (Steele, Lea and Flood 2014): each input bit moves about half of the output bits."""
+    x = (x ^ (x >> np.uint64(30))) * _MIX_1
+    x = (x ^ (x >> np.uint64(27))) * _MIX_2
+    return x ^ (x >> np.uint64(31))
+
+
+class Permutation:
+    """A pseudo-random bijection of [0, size) in constant memory.
+
+    Up to `_SMALL` elements are sorted by a keyed hash. Above: a Feistel network of `_ROUNDS` rounds over the smallest
+    sufficient number of bits (halves differ by at most one bit and take turns), with cycle walking: a value outside
+    [0, size) is permuted again until it falls inside (Black and Rogaway 2002, "Ciphers with arbitrary finite domains").
+    At most half of the values lie outside, so one is permuted fewer than two times on average.
+    """
+
+    def __init__(self, size: int, key: str) -> None:
+        """`size` ≥ 0 elements; another `key` gives an independent permutation."""
+        assert size >= 0
+        self.size = size
+        bits = (size - 1).bit_length()
+        self._low_bits, self._high_bits = bits // 2, bits - bits // 2
+        digest = hashlib.blake2b(key.encode(), digest_size=8 * _ROUNDS).digest()
+        self._keys = np.frombuffer(digest, dtype="<u8").astype(np.uint64)
+        self._sorted: NDArray[np.int64] | None = None
+        if size <= _SMALL:
+            hashes = _mix(_mix(np.arange(size, dtype=np.uint64) + self._keys[0]) ^ self._keys[1])
+            self._sorted = np.argsort(hashes, kind="stable").astype(np.int64)
+
+    def __call__(self, positions: IntArray) -> NDArray[np.int64]:
+        """The elements at these positions; `positions` (N,) in [0, size), result int64 (N,)."""
+        if self._sorted is not None:
+            return self._sorted[positions]
+        x = self._network(positions.astype(np.uint64))
+        outside = np.flatnonzero(x >= self.size)
+        while outside.size:
+            x[outside] = self._network(x[outside])
+            outside = outside[x[outside] >= self.size]
+        return x.astype(np.int64)
+
+    def _network(self, x: NDArray[np.uint64]) -> NDArray[np.uint64]:
+        low_bits = np.uint64(self._low_bits)
+        low_mask = np.uint64((1 << self._low_bits) - 1)
+        high_mask = np.uint64((1 << self._high_bits) - 1)
+        low, high = x & low_mask, x >> low_bits
+        for round_, key in enumerate(self._keys):
+            # The top bits of the mixed word: its lowest bits are its weakest.
+            if round_ % 2 == 0:
+                high = high ^ ((_mix(low + key) >> np.uint64(20)) & high_mask)
+            else:
+                low = low ^ ((_mix(high + key) >> np.uint64(20)) & low_mask)
+        return (high << low_bits) | low
+
+
+class Batches:
+    """The global batches of each epoch, as arrays of pair indices (int64).
+
+    Policies:
+    - `sentences`: `batch_size` pairs drawn at random without replacement; the last, smaller batch is kept (as the
+      papers' `shuffle().batch(64)`, but over the whole corpus, not a buffer of 20,000).
+    - `tokens`: pairs of like length together. The shuffled corpus is cut into windows of `WINDOW` pairs; each window
+      is sorted by target length, then source length (ties stay shuffled), cut greedily into batches of at most
+      `batch_size` target tokens, and its batches are shuffled. A pair longer than the budget is a batch of its own.
+
+    Every pair occurs exactly once in an epoch.
+    """
+
+    def __init__(
+        self,
+        tgt_lengths: IntArray,
+        policy: Literal["sentences", "tokens"],
+        batch_size: int,
+        seed: int,
+        *,
+        src_lengths: IntArray | None = None,
+    ) -> None:
+        """`tgt_lengths` (N,): labels of each pair, END included (`PairDataset.tgt_lengths`).
+
+        `batch_size` is in sentences or in target tokens, by policy. `src_lengths` (N,), where given, lets pairs of
+        like source length meet too. Raises `ConfigError` for an unknown policy or a batch size below 1.
+        """
+        if policy not in ("sentences", "tokens"):
+            raise ConfigError(unknown("batching policy", policy, ("sentences", "tokens")))
+        if batch_size < 1:
+            raise ConfigError(
+                f"batch_size is {batch_size}, but a batch needs at least 1: set training.batch_size higher"
+            )
+        assert src_lengths is None or src_lengths.shape == tgt_lengths.shape
+        self.policy = policy
+        self.batch_size = batch_size
+        self.seed = seed
+        self._tgt_lengths = tgt_lengths
+        self._src_lengths = src_lengths
+        self._size = len(tgt_lengths)
+
+    def epoch(self, epoch: int, start: int = 0) -> Iterator[NDArray[np.int64]]:
+        """The batches of one epoch from number `start` on, in order; those before it cost next to nothing."""
+        assert start >= 0
+        return self._sentences(epoch, start) if self.policy == "sentences" else self._tokens(epoch, start)
+
+    def num_batches(self, epoch: int) -> int:
+        """How many batches `epoch(epoch)` yields; with `tokens` counted in one pass over the lengths."""
+        if self.policy == "sentences":
+            return -(-self._size // self.batch_size)
+        return sum(len(self._window(epoch, first)[1]) - 1 for first in range(0, self._size, WINDOW))
+
+    def _key(self, epoch: int, stream: str) -> str:
+        return f"repose batches 1/{self.seed}/{epoch}/{stream}"
+
+    def _sentences(self, epoch: int, start: int) -> Iterator[NDArray[np.int64]]:
+        order = Permutation(self._size, self._key(epoch, "pairs"))
+        for first in range(start * self.batch_size, self._size, self.batch_size):
+            yield order(np.arange(first, min(first + self.batch_size, self._size)))
+
+    def _tokens(self, epoch: int, start: int) -> Iterator[NDArray[np.int64]]:
+        for first in range(0, self._size, WINDOW):
+            indices, cuts = self._window(epoch, first)
+            number = len(cuts) - 1
+            if start >= number:
+                start -= number
+                continue
+            for batch in Permutation(number, self._key(epoch, f"window {first}"))(np.arange(start, number)):
+                yield indices[cuts[batch] : cuts[batch + 1]]
+            start = 0
+
+    def _window(self, epoch: int, first: int) -> tuple[NDArray[np.int64], list[int]]:
+        """One window's pairs, sorted by length, and where to cut them (K + 1 cuts for K batches)."""
+        order = Permutation(self._size, self._key(epoch, "pairs"))
+        indices = order(np.arange(first, min(first + WINDOW, self._size)))
+        lengths = np.asarray(self._tgt_lengths[indices], dtype=np.int64)
+        if self._src_lengths is None:
+            by_length = np.argsort(lengths, kind="stable")
+        else:
+            by_length = np.lexsort((self._src_lengths[indices], lengths))
+        ends = np.cumsum(lengths[by_length])
+        cuts = [0]
+        while cuts[-1] < len(ends):
+            used = int(ends[cuts[-1] - 1]) if cuts[-1] else 0
+            fitting = int(np.searchsorted(ends, used + self.batch_size, side="right"))
+            cuts.append(max(fitting, cuts[-1] + 1))
+        return indices[by_length], cuts
+
+
+def share(
+    indices: NDArray[np.int64], lengths: IntArray, *, rank: int, world_size: int, part: int, num_parts: int
+) -> NDArray[np.int64]:
+    """What of a global batch this rank computes in this accumulation part.
+
+    `lengths` (B,) are the lengths, in tokens, of the pairs `indices` (B,) themselves, for instance
+    `dataset.tgt_lengths[indices]`. The batch, sorted by falling length, is dealt out in a snake (1 2 3 3 2 1 …) over
+    `world_size` × `num_parts` shares, so that they carry nearly the same number of tokens. The shares of one batch are
+    disjoint and together the batch; a share of a batch smaller than the number of shares may be empty.
+    """
+    assert indices.shape == lengths.shape, "lengths are those of the batch's own pairs, not of the whole dataset"
+    assert 0 <= rank < world_size
+    assert 0 <= part < num_parts
+    num_shares = world_size * num_parts
+    if num_shares == 1:
+        return indices
+    by_length = np.argsort(-lengths.astype(np.int64), kind="stable")
+    turn, place = np.divmod(np.arange(len(indices)), num_shares)
+    dealt_to = np.where(turn % 2 == 0, place, num_shares - 1 - place)
+    mine: NDArray[np.intp] = by_length[dealt_to == part * world_size + rank]
+    mine.sort()
+    shared: NDArray[np.int64] = indices[mine]
+    return shared

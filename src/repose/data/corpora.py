@@ -1,0 +1,158 @@
+"""Published corpora by name: fetched once, checked, and kept in a cache as plain text.
+
+A corpus lies in `<home>/corpora/<name>/` as `<split>.<language>`: uncompressed UTF-8, one sentence per line, the
+languages of a split aligned line by line. The splits are called train, valid and test, except that the test sets of
+Multi30k keep their published names. `corpus.json` beside them says where each text came from, under which licence, its
+size, number of lines and SHA-256, and how many pairs were dropped because a side was empty. The folder appears whole or
+not at all. `<home>/downloads` keeps an archive that several corpora share, and downloads that were interrupted.
+"""
+
+from __future__ import annotations
+
+import errno
+import json
+import os
+import shutil
+import sys
+import time
+from collections.abc import Iterator
+from contextlib import contextmanager
+from pathlib import Path
+from typing import TextIO
+
+from repose.data import corpus_texts
+from repose.data.catalogue import CorpusInfo, SplitInfo, TextInfo, describe, names
+from repose.data.corpus_build import FORMAT_VERSION, MANIFEST, CorpusBuilder
+from repose.data.download import TIMEOUT, Progress
+from repose.errors import DataError
+
+if sys.platform == "win32":
+    import msvcrt
+else:
+    import fcntl
+
+__all__ = ["CorpusInfo", "SplitInfo", "TextInfo", "cache_home", "describe", "fetch", "fetch_corpus", "locate", "names"]
+
+_LOCK_POLL = 0.2  # seconds
+
+
+def cache_home() -> Path:
+    """`$REPOSE_HOME`, else `repose` in the user's cache folder (XDG Base Directory specification)."""
+    if home := os.environ.get("REPOSE_HOME"):
+        return Path(home).expanduser().absolute()
+    # The specification has relative values ignored.
+    cache = Path(os.environ.get("XDG_CACHE_HOME", ""))
+    return (cache if cache.is_absolute() else Path.home() / ".cache") / "repose"
+
+
+def locate(name: str, *, home: Path | None = None) -> Path:
+    """The folder of a fetched corpus; DataError that says how to fetch it where it is not there or not whole."""
+    info = describe(name)
+    folder = _folder(info, home or cache_home())
+    if not _is_whole(info, folder):
+        raise DataError(f"corpus {name} is not in {folder}: run `repose fetch {name}`")
+    return folder
+
+
+def fetch(name: str, *, home: Path | None = None, source: Path | None = None, progress: Progress | None = None) -> Path:
+    """Fetch the corpus called `name` and return its folder; see `fetch_corpus`."""
+    return fetch_corpus(describe(name), home=home, source=source, progress=progress)
+
+
+def fetch_corpus(
+    info: CorpusInfo,
+    *,
+    home: Path | None = None,
+    source: Path | None = None,
+    progress: Progress | None = None,
+    timeout: float = TIMEOUT,
+) -> Path:
+    """Fetch a corpus from its mirrors, or from `source`, an archive or a folder obtained otherwise; its folder.
+
+    The same checks apply to both. A corpus that is there already is left as it is. `progress` is told file name, bytes
+    so far and bytes in all (None: unknown); `timeout`, in seconds, bounds the wait for a connection and for the next
+    bytes of it. Raises DataError, with what to do instead, where the corpus cannot be had.
+    """
+    home = home or cache_home()
+    folder = _folder(info, home)
+    try:
+        with _lock(home / "locks" / f"{info.source}.lock", progress):
+            if not _is_whole(info, folder):
+                _install(info, home, source, progress, timeout)
+    except OSError as error:
+        raise DataError(
+            f"fetching {info.name} failed at {error.filename or home} ({error.strerror or error}): "
+            "see that there is room and permission, or set REPOSE_HOME to another folder"
+        ) from error
+    return folder
+
+
+def _install(info: CorpusInfo, home: Path, source: Path | None, progress: Progress | None, timeout: float) -> None:
+    """Build the corpus in a folder of its own, then move that into place. The caller holds the source's lock."""
+    folder = _folder(info, home)
+    downloads = home / "downloads" / info.source
+    # Beside the corpora, so that moving is renaming; what a killed process left there goes first.
+    scratch = home / "corpora" / ".staging" / info.source
+    shutil.rmtree(scratch, ignore_errors=True)
+    staging = scratch / "new"
+    staging.mkdir(parents=True)
+    try:
+        builder = CorpusBuilder(info, staging, scratch)
+        if source is None:
+            builder.download_from_mirrors(downloads, progress, timeout)
+        else:
+            builder.import_from(source)
+        builder.write_manifest()
+        folder.parent.mkdir(parents=True, exist_ok=True)
+        if folder.exists():
+            folder.replace(scratch / "old")
+        staging.replace(folder)
+    finally:
+        shutil.rmtree(scratch, ignore_errors=True)
+    if info.archive is None:
+        shutil.rmtree(downloads, ignore_errors=True)
+
+
+def _folder(info: CorpusInfo, home: Path) -> Path:
+    return home / "corpora" / info.name
+
+
+def _is_whole(info: CorpusInfo, folder: Path) -> bool:
+    """Whether the folder holds every text of the corpus at the size that its manifest gives."""
+    try:
+        manifest = json.loads((folder / MANIFEST).read_text(encoding="utf-8"))
+        if manifest["format_version"] != FORMAT_VERSION or manifest["name"] != info.name:
+            return False
+        return all(
+            (folder / name).stat().st_size == manifest["files"][name]["bytes"]
+            for name in (corpus_texts.file_name(split, text) for split, text in corpus_texts.texts_of(info))
+        )
+    except (OSError, ValueError, LookupError, TypeError):
+        return False
+
+
+@contextmanager
+def _lock(path: Path, progress: Progress | None) -> Iterator[None]:
+    """Hold an advisory lock of the operating system, which dies with its process; wait while another holds it."""
+    path.parent.mkdir(parents=True, exist_ok=True)
+    with path.open("a", encoding="utf-8") as file:
+        if not _try_lock(file):
+            if progress is not None:
+                progress(f"waiting for another process that fetches {path.stem}", 0, None)
+            while not _try_lock(file):
+                time.sleep(_LOCK_POLL)
+        yield
+
+
+def _try_lock(file: TextIO) -> bool:
+    """Whether the lock was free and is held now; closing the file frees it."""
+    try:
+        if sys.platform == "win32":
+            msvcrt.locking(file.fileno(), msvcrt.LK_NBLCK, 1)
+        else:
+            fcntl.flock(file, fcntl.LOCK_EX | fcntl.LOCK_NB)
+    except OSError as error:
+        # Some network file systems know no locks. There two fetches may disturb each other, but what they put into
+        # place is checked and whole all the same.
+        return error.errno in (errno.ENOSYS, errno.ENOLCK, errno.EOPNOTSUPP)
+    return True

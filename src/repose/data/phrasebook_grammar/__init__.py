@@ -1,0 +1,63 @@
+"""The phrasebook's grammar: draws Portuguese-English sentence pairs, mixing its templates by weight.
+
+`lexicon` and `inflection` hold the words, `phrases` and `clauses` what is made of them, `speaker` and `drawing`
+draw it, and the other modules are templates: functions that draw one sentence, or two that use the same words
+in another order with another meaning, or none where what was drawn makes no sense.
+"""
+
+import random
+from bisect import bisect_right
+from collections.abc import Iterator
+from itertools import accumulate
+
+from repose.data.phrasebook_grammar import being, comparisons, compounds, questions, relatives, statements
+from repose.data.phrasebook_grammar.clauses import Sentence
+from repose.data.phrasebook_grammar.lexicon import load
+from repose.data.phrasebook_grammar.speaker import Speaker
+
+MIN_WORDS, MAX_WORDS = 4, 14
+"""Length of a sentence in words, on either side."""
+
+_WEIGHTED = (
+    (22, statements.plain),
+    (7, statements.negation),
+    (4, statements.frequency),
+    (7, questions.yes_no),
+    (5, questions.who),
+    (5, questions.what),
+    (6, questions.where_when_why),
+    (2, questions.cost),
+    (8, statements.clitic),
+    (8, statements.modal),
+    (6, statements.passive),
+    (7, being.copula),
+    (3, being.job),
+    (4, being.located),
+    (4, being.there_is),
+    (5, comparisons.comparison),
+    (4, comparisons.contrast),
+    (2, comparisons.superlative),
+    (6, relatives.relative_person),
+    (6, relatives.relative_thing),
+    (4, compounds.while_),
+    (4, compounds.and_),
+    (4, compounds.before_after),
+    (4, compounds.because),
+    (5, compounds.reported),
+    (3, compounds.childhood),
+    (6, compounds.story),
+    (2, comparisons.counted),
+    (3, comparisons.date),
+)
+
+
+def sentences(seed: int) -> Iterator[Sentence]:
+    """Endless sentence pairs, the same for the same seed; a pair may come again."""
+    speaker = Speaker(load(), random.Random(seed))
+    bounds = list(accumulate(weight for weight, _ in _WEIGHTED))
+    while True:
+        _, template = _WEIGHTED[bisect_right(bounds, speaker.share() * bounds[-1])]
+        speaker.start()
+        for sentence in template(speaker):
+            if all(MIN_WORDS <= len(side.split()) <= MAX_WORDS for side in (sentence.pt, sentence.en)):
+                yield sentence

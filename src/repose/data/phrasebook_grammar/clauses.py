@@ -1,0 +1,140 @@
+"""Clauses of the phrasebook, rendered as statements and questions in both languages."""
+
+from dataclasses import dataclass, replace
+
+from repose.data.phrasebook_grammar.inflection import PortugueseVerb
+from repose.data.phrasebook_grammar.lexicon import Frame
+from repose.data.phrasebook_grammar.phrases import NounPhrase, Phrase, Predicate, negated, predicate
+
+Combination = tuple[str, str]
+
+
+@dataclass(frozen=True)
+class Sentence:
+    """A sentence pair and the word combinations (verb and object, noun and adjective …) that it holds."""
+
+    pt: str
+    en: str
+    combinations: tuple[Combination, ...]
+
+
+@dataclass(frozen=True)
+class Clause:
+    """Who does what to whom, for whom, where, when."""
+
+    frame: Frame
+    tense: str
+    subject: NounPhrase
+    object: NounPhrase | None = None
+    recipient: NounPhrase | None = None
+    tail: tuple[Phrase, ...] = ()
+    time: Phrase | None = None
+
+    @property
+    def predicate(self) -> Predicate:
+        """The verb, conjugated."""
+        return predicate(self.frame.pt, self.frame.en, self.tense, self.subject)
+
+    @property
+    def combinations(self) -> tuple[Combination, ...]:
+        """The combinations in the whole clause."""
+        found = self.subject.combinations + self.rest.combinations
+        return found + (self.time.combinations if self.time else ())
+
+    @property
+    def rest(self) -> Phrase:
+        """All that follows the verb, but the time."""
+        pt, en = [], []
+        found: tuple[Combination, ...] = ()
+        verb = self.frame.pt.infinitive
+        if self.object is not None:
+            pt.append(self.object.after(self.frame.prep))
+            en.append(f"the {self.object.en}" if self.frame.article else self.object.en)
+            found += ((verb, self.object.noun), *self.object.combinations)
+        if self.recipient is not None:
+            pt.append(self.recipient.after("para"))
+            en.append(f"{self.frame.recipient} {self.recipient.en}")
+            found += ((verb, self.recipient.noun), *self.recipient.combinations)
+        for phrase in self.tail:
+            pt.append(phrase.pt)
+            en.append(phrase.en)
+            found += phrase.combinations
+        return Phrase(" ".join(pt), " ".join(en), found)
+
+
+def join(*parts: str) -> str:
+    """Words with one space between them; empty parts vanish."""
+    return " ".join(part for part in parts if part)
+
+
+def finish(pt: str, en: str, mark: str, combinations: tuple[Combination, ...]) -> Sentence:
+    """A sentence with its capital letter and its last mark."""
+    return Sentence(pt[0].upper() + pt[1:] + mark, en[0].upper() + en[1:] + mark, combinations)
+
+
+def verb_phrase(clause: Clause, *, negative: bool = False, often: Phrase | None = None) -> Phrase:
+    """The clause without its subject and its time."""
+    p, rest = clause.predicate, clause.rest
+    pt = join("não" if negative else "", often.pt if often else "", p.pt_aux, p.pt_main, rest.pt)
+    en = join(often.en if often else "", negated(p) if negative else p.plain, rest.en)
+    return Phrase(pt, en, rest.combinations)
+
+
+def assertion(clause: Clause, *, negative: bool = False, often: Phrase | None = None) -> Phrase:
+    """The clause as a statement, without capital and mark."""
+    verb, time = verb_phrase(clause, negative=negative, often=often), clause.time
+    return Phrase(
+        join(clause.subject.pt, verb.pt, time.pt if time else ""),
+        join(clause.subject.en, verb.en, time.en if time else ""),
+        clause.combinations,
+    )
+
+
+def statement(clause: Clause, *, negative: bool = False, often: Phrase | None = None) -> Sentence:
+    """The clause as a sentence."""
+    said = assertion(clause, negative=negative, often=often)
+    return finish(said.pt, said.en, ".", said.combinations)
+
+
+def fronted(clause: Clause) -> Sentence:
+    """The clause with its time first: "Ontem, …", "Yesterday, …"."""
+    assert clause.time is not None
+    said = assertion(replace(clause, time=None))
+    pt, en = f"{clause.time.pt}, {said.pt}", f"{clause.time.en}, {said.en}"
+    return finish(pt, en, ".", clause.combinations)
+
+
+def question(clause: Clause, pt: str = "", en: str = "", combinations: tuple[Combination, ...] = ()) -> Sentence:
+    """A question; `pt` and `en` are what comes first ("Quem", "Who"), nothing for yes or no."""
+    p, rest, time = clause.predicate, clause.rest, clause.time
+    return finish(
+        join(pt, clause.subject.pt, p.pt_aux, p.pt_main, rest.pt, time.pt if time else ""),
+        join(en, p.aux, clause.subject.en, p.bare, rest.en, time.en if time else ""),
+        "?",
+        clause.combinations + combinations,
+    )
+
+
+def ambiguous(verb: PortugueseVerb, tense: str, subject: NounPhrase) -> bool:
+    """Whether only a time tells present from past ("nós compramos")."""
+    return tense in ("present", "preterite") and verb.present[subject.person] == verb.preterite[subject.person]
+
+
+def exchangeable(a: NounPhrase, b: NounPhrase) -> bool:
+    """Whether two phrases can change places without changing the form of a verb."""
+    return bool(a.noun and b.noun) and a.person == b.person and a.en_person == b.en_person
+
+
+def mirrored(clause: Clause) -> Clause | None:
+    """The clause with subject and object (or receiver) exchanged, where that makes sense: the same words,
+    another meaning."""
+    subject, frame = clause.subject, clause.frame
+    other = clause.recipient or clause.object
+    if other is None or not exchangeable(subject, other):
+        return None
+    if clause.recipient is not None:
+        fits = "human" in subject.kinds
+        return replace(clause, subject=other, recipient=subject) if fits else None
+    if not (other.kinds & frame.subject and subject.kinds & frame.object):
+        return None
+    return replace(clause, subject=other, object=subject)

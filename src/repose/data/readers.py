@@ -1,0 +1,274 @@
+"""Sentence pairs from files: two aligned text files, or one TSV, JSONL or Parquet file.
+
+Text is passed on as it is, untrimmed, in constant memory. What cannot be a sentence pair is dropped and counted by
+reason; what shows that a file is not what it should be (misaligned, damaged, another encoding) is a `DataError`.
+"""
+
+import json
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass, field
+from itertools import zip_longest
+from pathlib import Path
+from typing import TypeAlias
+
+from repose.data.text_files import LineReader, check_file
+from repose.errors import DataError
+
+MAX_CHARACTERS = 20_000
+"""Longer sentences are dropped: they are damage, and would hold up everything after."""
+
+_LINE_BYTES = 4 * MAX_CHARACTERS  # a character has up to four bytes in UTF-8
+_RECORD_BYTES = 1 << 22
+_ROWS_PER_BATCH = 4096
+
+_TOO_LONG = f"longer than {MAX_CHARACTERS:,} characters"
+_SUFFIXES = {".tsv": "tsv", ".tab": "tsv", ".jsonl": "jsonl", ".ndjson": "jsonl", ".parquet": "parquet"}
+
+_Row: TypeAlias = tuple[str, str] | str
+"""A pair, or the reason why there is none."""
+
+
+@dataclass
+class Counts:
+    """What became of the pairs of a corpus; filled while it is read."""
+
+    kept: int = 0
+    dropped: dict[str, int] = field(default_factory=dict)
+    """Pairs left out, by reason."""
+    notes: dict[str, int] = field(default_factory=dict)
+    """How often something was seen that is worth knowing, though nothing was left out for it."""
+
+    @property
+    def read(self) -> int:
+        """All pairs seen."""
+        return self.kept + sum(self.dropped.values())
+
+    def drop(self, reason: str) -> None:
+        """Count a dropped pair."""
+        self.dropped[reason] = self.dropped.get(reason, 0) + 1
+
+    def note(self, what: str, times: int = 1) -> None:
+        """Count an observation; `times` may be 0."""
+        if times:
+            self.notes[what] = self.notes.get(what, 0) + times
+
+    def reset(self) -> None:
+        """Begin again at nothing."""
+        self.kept = 0
+        self.dropped.clear()
+        self.notes.clear()
+
+
+class PairReader:
+    """The sentence pairs of a corpus, iterable any number of times; each pass reads the files anew."""
+
+    def __init__(self, files: Sequence[Path], *, src_field: str, tgt_field: str, counts: Counts) -> None:
+        self.files = tuple(files)
+        self.counts = counts
+        """Of the latest pass."""
+        self._fields = (src_field, tgt_field)
+        self._format = _format(self.files)
+        for path in self.files:
+            check_file(path)
+        if self._format == "parquet":
+            _import_parquet()
+
+    def __iter__(self) -> Iterator[tuple[str, str]]:
+        self.counts.reset()
+        for row in self._rows():
+            if not isinstance(row, str):
+                row = _usable(*row)
+            if isinstance(row, str):
+                self.counts.drop(row)
+                continue
+            self.counts.kept += 1
+            if row[0] == row[1]:
+                self.counts.note("source and target are the same")
+            yield row
+        names = " and ".join(str(path) for path in self.files)
+        if self.counts.read == 0:
+            raise DataError(f"there is nothing in {names}: check that the right file was named")
+        if self.counts.kept == 0:
+            reasons = ", ".join(f"{reason}: {number:,}" for reason, number in self.counts.dropped.items())
+            raise DataError(
+                f"none of the {self.counts.read:,} pairs in {names} can be used ({reasons}): check the files"
+            )
+
+    def _rows(self) -> Iterator[_Row]:
+        match self._format:
+            case "text":
+                return _aligned(self.files[0], self.files[1], self.counts)
+            case "tsv":
+                return _tsv(self.files[0], self.counts)
+            case "jsonl":
+                return _jsonl(self.files[0], self._fields, self.counts)
+            case _:
+                return _parquet(self.files[0], self._fields)
+
+
+def read_pairs(
+    files: Sequence[Path], *, src_field: str = "src", tgt_field: str = "tgt", counts: Counts | None = None
+) -> PairReader:
+    """The pairs (source, target) of two aligned text files, or of one TSV, JSONL or Parquet file, by extension.
+
+    Text, TSV and JSONL may be packed (.gz, .xz). A TSV file has two columns, source and target, and no quoting;
+    `src_field` and `tgt_field` are the names in JSONL and Parquet. `counts` is set by each pass over the pairs. Raises
+    `DataError` here for files that are missing or of an unknown kind, and while reading, at the place, for what is
+    wrong inside; that two files have different numbers of lines shows at their end.
+    """
+    counts = Counts() if counts is None else counts
+    return PairReader(files, src_field=src_field, tgt_field=tgt_field, counts=counts)
+
+
+def _format(files: Sequence[Path]) -> str:
+    kinds = []
+    for path in files:
+        packed = path.suffix.lower() in (".gz", ".xz")
+        kind = _SUFFIXES.get(Path(path.stem if packed else path.name).suffix.lower(), "text")
+        if kind == "parquet" and packed:
+            raise DataError(f"{path} is a packed Parquet file, which cannot be read: unpack it (Parquet packs itself)")
+        kinds.append(kind)
+    match kinds:
+        case [("tsv" | "jsonl" | "parquet") as kind]:
+            return kind
+        case ["text"]:
+            raise DataError(
+                f"{files[0]} alone cannot be a corpus: name two aligned text files, or one that ends in .tsv, .jsonl "
+                "or .parquet"
+            )
+        case [("text" | "tsv"), ("text" | "tsv")]:
+            return "text"
+        case [_, _]:
+            raise DataError(
+                f"{files[0]} and {files[1]} cannot be aligned text files: name one JSONL or Parquet file alone"
+            )
+        case _:
+            raise DataError(f"a corpus is one file or two aligned ones, not {len(files)}: name one or two")
+
+
+def _usable(src: str, tgt: str) -> _Row:
+    if len(src) > MAX_CHARACTERS or len(tgt) > MAX_CHARACTERS:
+        return _TOO_LONG
+    if "\0" in src or "\0" in tgt:
+        return "NUL character"
+    if "\n" in src or "\n" in tgt:  # in JSONL and Parquet; hypotheses and references are files of lines
+        return "line break inside"
+    match not src or src.isspace(), not tgt or tgt.isspace():
+        case True, True:
+            return "both sides empty"
+        case True, False:
+            return "source empty"
+        case False, True:
+            return "target empty"
+    return src, tgt
+
+
+def _note_lines(reader: LineReader, counts: Counts) -> None:
+    counts.note("byte-order mark removed from a file", int(reader.had_bom))
+    counts.note("carriage return removed from a line end", reader.num_carriage_returns)
+
+
+def _aligned(src_file: Path, tgt_file: Path, counts: Counts) -> Iterator[_Row]:
+    readers = LineReader(src_file, _LINE_BYTES), LineReader(tgt_file, _LINE_BYTES)
+    for src, tgt in zip_longest(*readers):
+        # When one file has ended the rest of the other is read only to be counted.
+        if src is not None and tgt is not None:
+            yield _TOO_LONG if src.text is None or tgt.text is None else (src.text, tgt.text)
+    src_lines, tgt_lines = (reader.num_lines for reader in readers)
+    if src_lines != tgt_lines:
+        raise DataError(
+            f"{src_file} has {src_lines:,} lines and {tgt_file} has {tgt_lines:,}: line n of one must be the "
+            "translation of line n of the other"
+        )
+    for reader in readers:
+        _note_lines(reader, counts)
+
+
+def _tsv(path: Path, counts: Counts) -> Iterator[_Row]:
+    reader = LineReader(path, 2 * _LINE_BYTES + 1)
+    for line in reader:
+        if line.text is None:
+            yield _TOO_LONG
+            continue
+        columns = line.text.split("\t")
+        if len(columns) == 2:
+            yield columns[0], columns[1]
+        elif line.text == "":
+            yield "blank line"
+        else:
+            raise DataError(
+                f"{path}, line {line.number}: {len(columns)} tab-separated columns instead of 2 (source and target): "
+                "cut out the two columns"
+            )
+    _note_lines(reader, counts)
+
+
+def _jsonl(path: Path, fields: tuple[str, str], counts: Counts) -> Iterator[_Row]:
+    reader = LineReader(path, _RECORD_BYTES)
+    for line in reader:
+        if line.text is None:
+            yield f"record longer than {_RECORD_BYTES:,} bytes"
+        elif not line.text.strip():
+            yield "blank line"
+        else:
+            yield _record(line.text, fields, f"{path}, line {line.number}")
+    _note_lines(reader, counts)
+
+
+def _record(text: str, fields: tuple[str, str], place: str) -> _Row:
+    try:
+        record = json.loads(text)
+    except (ValueError, RecursionError) as error:
+        raise DataError(f"{place}: not JSON ({error}): each line must be one JSON object") from error
+    if not isinstance(record, dict):
+        raise DataError(f"{place}: not a JSON object: each line must be like {{{fields[0]!r}: …, {fields[1]!r}: …}}")
+    sides = []
+    for name in fields:
+        if name not in record:
+            raise DataError(f"{place}: {_no_field(name, list(record))}")
+        value = "" if record[name] is None else record[name]
+        if not isinstance(value, str):
+            raise DataError(
+                f"{place}: the field {name!r} holds no text but {json.dumps(value)[:40]}: name a text field"
+            )
+        try:
+            value.encode()
+        except UnicodeEncodeError as error:
+            raise DataError(f"{place}: the field {name!r} holds half a surrogate pair: repair its encoding") from error
+        sides.append(value)
+    return sides[0], sides[1]
+
+
+def _no_field(name: str, known: Sequence[str]) -> str:
+    present = ", ".join(repr(other[:40]) for other in known[:20]) or "none"
+    return f"there is no field {name!r} (present: {present}): set src_field and tgt_field"
+
+
+def _import_parquet() -> None:
+    try:
+        import pyarrow.parquet  # noqa: F401
+    except ImportError as error:
+        raise DataError("to read Parquet files pyarrow is needed: pip install 'repose-nmt[parquet]'") from error
+
+
+def _parquet(path: Path, fields: tuple[str, str]) -> Iterator[_Row]:
+    import pyarrow as pa
+    from pyarrow.parquet import ParquetFile
+
+    try:
+        with ParquetFile(path) as file:
+            schema = file.schema_arrow
+            for name in fields:
+                if name not in schema.names:
+                    raise DataError(f"{path}: {_no_field(name, schema.names)}")
+                kind = schema.field(name).type
+                kind = kind.value_type if pa.types.is_dictionary(kind) else kind
+                if not (pa.types.is_string(kind) or pa.types.is_large_string(kind)):
+                    raise DataError(f"{path}: the field {name!r} holds no text but {kind}: name a text field")
+            for batch in file.iter_batches(batch_size=_ROWS_PER_BATCH, columns=list(fields)):
+                columns = (batch.column(name).to_pylist() for name in fields)
+                for src, tgt in zip(*columns, strict=True):
+                    yield src or "", tgt or ""
+    except (pa.ArrowException, OSError, UnicodeDecodeError) as error:
+        reason = str(error).splitlines()[0][:200] if str(error) else type(error).__name__
+        raise DataError(f"{path} is damaged or no Parquet file ({reason}): get it again") from error

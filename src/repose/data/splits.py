@@ -1,0 +1,179 @@
+"""Hold validation and test pairs out of a corpus, so that none of their sentences is trained on."""
+
+import hashlib
+from array import array
+from collections.abc import Iterable, Iterator
+from dataclasses import dataclass
+from itertools import islice
+
+import numpy as np
+from numpy.typing import NDArray
+
+from repose.errors import DataError
+
+Pair = tuple[str, str]
+
+
+@dataclass(frozen=True)
+class SplitCounts:
+    """What became of the pairs of a corpus that was split; read = train + valid + test + duplicates."""
+
+    read: int
+    train: int
+    valid: int
+    test: int
+    duplicates: int
+    """Repetitions of held-out pairs, left out of every split."""
+    not_eligible: int
+    """Different pairs that could only be trained on, since another has the same source or the same target."""
+
+
+@dataclass(frozen=True)
+class Splits:
+    """A corpus in three parts that share no source sentence and no target sentence."""
+
+    train: "TrainPairs"
+    valid: list[Pair]
+    test: list[Pair]
+    counts: SplitCounts
+
+
+class TrainPairs:
+    """The pairs of a corpus but for some, in its order; iterable as often as the corpus is."""
+
+    def __init__(self, pairs: Iterable[Pair], length: int, left_out: NDArray[np.int64]) -> None:
+        """`left_out`: sorted positions."""
+        self._pairs = pairs
+        self._length = length
+        self._left_out = left_out
+
+    def __len__(self) -> int:
+        """Number of pairs."""
+        return self._length
+
+    def __iter__(self) -> Iterator[Pair]:
+        remaining = iter(self._pairs)
+        begin = 0
+        for position in self._left_out.tolist():
+            yield from islice(remaining, position - begin)
+            next(remaining, None)
+            begin = position + 1
+        yield from remaining
+
+
+def hold_out(pairs: Iterable[Pair], *, num_valid: int, num_test: int, seed: int) -> Splits:
+    """Hold `num_valid` and `num_test` pairs out of `pairs`, drawn by a hash of (seed, text).
+
+    Only a pair whose source occurs with no other target, and whose target with no other source, can be held out; its
+    repetitions are left out of training. Sentences count as the same when they differ in case and spacing only. Which
+    pairs are drawn depends on the set of pairs, not on their order, and the validation pairs do not depend on
+    `num_test`. Sixteen bytes a pair are kept in memory while splitting, and a small multiple of it for a moment;
+    `pairs` is read twice and then for each pass over `train`: an iterator is read into a list first. Raises
+    `DataError` when too few pairs can be held out or none would be left to train on.
+    """
+    if num_valid < 0 or num_test < 0:
+        raise DataError(f"cannot hold out {num_valid} and {num_test} pairs: give numbers that are not negative")
+    if isinstance(pairs, Iterator):
+        pairs = list(pairs)
+    src, tgt = _hashes(pairs)
+    both = _mix(_mix(src) + tgt)
+    distinct = _first_positions(both)
+    eligible = distinct[~_shared(src[distinct]) & ~_shared(tgt[distinct])]
+    wanted = num_valid + num_test
+    _check_enough(len(src), len(distinct), len(eligible), wanted)
+    drawn = eligible[np.argsort(_mix(both[eligible] ^ _seed_key(seed)), kind="stable")[:wanted]]
+    left_out = np.flatnonzero(np.isin(both, both[drawn]))
+    if len(left_out) == len(src):
+        raise DataError(
+            f"holding out {wanted:,} of {len(distinct):,} different sentence pairs leaves none to train on: "
+            "hold out fewer"
+        )
+    found = _collect(pairs, np.sort(drawn))
+    valid, test = (sorted(part.tolist()) for part in (drawn[:num_valid], drawn[num_valid:]))
+    counts = SplitCounts(
+        read=len(src),
+        train=len(src) - len(left_out),
+        valid=num_valid,
+        test=num_test,
+        duplicates=len(left_out) - wanted,
+        not_eligible=len(distinct) - len(eligible),
+    )
+    return Splits(
+        train=TrainPairs(pairs, counts.train, left_out),
+        valid=[found[position] for position in valid],
+        test=[found[position] for position in test],
+        counts=counts,
+    )
+
+
+def _check_enough(num_pairs: int, num_distinct: int, num_eligible: int, wanted: int) -> None:
+    if num_pairs == 0:
+        raise DataError("there are no sentence pairs to split: check the corpus files")
+    if wanted and num_distinct == 1:
+        raise DataError(
+            f"all {num_pairs:,} sentence pairs are the same, so none can be held out: name validation and test files"
+        )
+    if num_eligible < wanted:
+        raise DataError(
+            f"{wanted:,} pairs cannot be held out of {num_pairs:,}, since only {num_eligible:,} different ones share "
+            "neither source nor target with another: hold out fewer or name validation and test files"
+        )
+
+
+def _hashes(pairs: Iterable[Pair]) -> tuple[NDArray[np.uint64], NDArray[np.uint64]]:
+    """A 64-bit hash of every sentence; a collision only makes two sentences count as the same."""
+    src_hashes, tgt_hashes = array("Q"), array("Q")
+    for src, tgt in pairs:
+        src_hashes.append(_hash(src))
+        tgt_hashes.append(_hash(tgt))
+    return np.frombuffer(src_hashes, dtype=np.uint64), np.frombuffer(tgt_hashes, dtype=np.uint64)
+
+
+def _hash(sentence: str) -> int:
+    same = " ".join(sentence.casefold().split())
+    return int.from_bytes(hashlib.blake2b(same.encode(), digest_size=8).digest(), "little")
+
+
+def _seed_key(seed: int) -> np.uint64:
+    return np.uint64(_hash(f"repose splits 1/{seed}"))
+
+
+def _mix(x: NDArray[np.uint64]) -> NDArray[np.uint64]:
+    """The finaliser of SplitMix64: a bijection that scatters neighbouring values."""
+    x = (x ^ (x >> np.uint64(30))) * np.uint64(0xBF58476D1CE4E5B9)
+    x = (x ^ (x >> np.uint64(27))) * np.uint64(0x94D049BB133111EB)
+    return x ^ (x >> np.uint64(31))
+
+
+def _first_positions(values: NDArray[np.uint64]) -> NDArray[np.int64]:
+    """Where each different value occurs first."""
+    order = np.argsort(values, kind="stable")
+    ordered = values[order]
+    is_first = np.ones(len(values), dtype=bool)
+    is_first[1:] = ordered[1:] != ordered[:-1]
+    return order[is_first]
+
+
+def _shared(values: NDArray[np.uint64]) -> NDArray[np.bool_]:
+    """Which values occur more than once."""
+    order = np.argsort(values, kind="stable")
+    ordered = values[order]
+    equal = ordered[1:] == ordered[:-1]
+    result = np.zeros(len(values), dtype=bool)
+    result[order[1:][equal]] = True
+    result[order[:-1][equal]] = True
+    return result
+
+
+def _collect(pairs: Iterable[Pair], positions: NDArray[np.int64]) -> dict[int, Pair]:
+    """The pairs at sorted positions."""
+    found: dict[int, Pair] = {}
+    iterator = iter(pairs)
+    begin = 0
+    for position in positions.tolist():
+        pair = next(islice(iterator, position - begin, None), None)
+        if pair is None:
+            raise DataError("the corpus changed while it was split: start again")
+        found[position] = pair
+        begin = position + 1
+    return found

@@ -1,0 +1,21 @@
+"""Where a model runs: the devices of this machine, by name."""
+
+from typing import TYPE_CHECKING
+
+from repose.errors import DeviceError, unknown
+
+if TYPE_CHECKING:
+    import torch
+
+
+def find_device(name: str) -> "torch.device":
+    """The device of that name: cpu, cuda, cuda:1, mps. Raises DeviceError where this machine has none."""
+    import torch
+
+    kind, colon, index = name.partition(":")
+    if kind not in ("cpu", "cuda", "mps") or (colon and not (index.isascii() and index.isdecimal())):
+        raise DeviceError(unknown("device", name, ["cpu", "cuda", "mps"]))
+    counts = {"cpu": 1, "cuda": torch.cuda.device_count(), "mps": int(torch.backends.mps.is_available())}
+    if int(index or 0) >= counts[kind]:
+        raise DeviceError(f"device {name!r} is not available, this machine has {counts[kind]} of its kind: use cpu")
+    return torch.device(name)

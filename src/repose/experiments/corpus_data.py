@@ -1,0 +1,311 @@
+"""From a corpus, however it is named, to what a training reads: split texts, tokenizers and token ids.
+
+Everything lies in one folder, `<cache>/prepared/<key>`, whose key is a digest of the corpus's bytes and of the settings
+that shape the data. Runs of the same corpus and settings share it; a finished one is reused at once.
+
+    text/train.src, train.tgt, valid.src, ...   the sentence pairs as read, one per line
+    tokenizer.src.json, tokenizer.tgt.json
+    train/, valid/                              token ids (`repose.data.dataset`)
+    report.json                                 what was read, dropped, split off and cut, by reason; written last
+"""
+
+import hashlib
+import json
+from collections.abc import Callable, Iterable, Iterator
+from dataclasses import asdict, dataclass
+from itertools import chain
+from pathlib import Path
+
+from repose.config import CorpusConfig, Experiment, TokenizerConfig
+from repose.data import corpora, phrasebook
+from repose.data.file_lock import locked
+from repose.data.prepare import prepare
+from repose.data.prepared_folder import PreparedCounts, read_meta
+from repose.data.readers import Counts, read_pairs
+from repose.data.splits import hold_out
+from repose.data.tokenizer import Tokenizer
+from repose.errors import ConfigError, DataError
+
+Pair = tuple[str, str]
+Say = Callable[[str], None]
+SPLITS = ("train", "valid", "test")
+HELD_OUT_SHARE, MOST_HELD_OUT = 0.05, 500  # of the pairs, where the corpus has no valid or test set of its own
+PHRASEBOOK = "phrasebook"
+SPLIT_SEED = 0
+"""Not the training's seed: trials over seeds are measured on the same sentences."""
+
+
+@dataclass(frozen=True)
+class CorpusData:
+    """A prepared corpus."""
+
+    folder: Path
+    report: tuple[str, ...]
+    """Sentences that say what became of the pairs."""
+
+    @property
+    def train(self) -> Path:
+        """Token ids of the training pairs."""
+        return self.folder / "train"
+
+    @property
+    def valid(self) -> Path:
+        """Token ids of the validation pairs."""
+        return self.folder / "valid"
+
+    def tokenizer_path(self, side: str) -> Path:
+        """The tokenizer of "src" or "tgt"."""
+        return self.folder / f"tokenizer.{side}.json"
+
+    @property
+    def digests(self) -> dict[str, str]:
+        """What the data is, as it enters a run's id."""
+        ids = {split: read_meta(self.folder / split).digest for split in ("train", "valid")}
+        tokenizers = {side: Tokenizer.load(self.tokenizer_path(side)).digest for side in ("src", "tgt")}
+        return {**ids, **tokenizers}
+
+    def has_text(self, split: str) -> bool:
+        """Whether the corpus has that split."""
+        return (self.folder / "text" / f"{split}.src").exists()
+
+    def text(self, split: str) -> tuple[list[str], list[str]]:
+        """Sources and references of a split, as read. Raises DataError where the corpus has no such split."""
+        if not self.has_text(split):
+            known = ", ".join(name for name in SPLITS if self.has_text(name))
+            raise DataError(f"this corpus has no {split} set: choose one of {known}")
+        src, tgt = (
+            (self.folder / "text" / f"{split}.{side}").read_text(encoding="utf-8").split("\n")[:-1]
+            for side in ("src", "tgt")
+        )
+        return src, tgt
+
+
+def prepare_corpus(
+    experiment: Experiment, *, folder: Path | None = None, workers: int = 1, say: Say = lambda _: None
+) -> CorpusData:
+    """Reads, splits, tokenises; in `folder`, or in the cache under the data's key. `workers` processes tokenise.
+
+    Raises DataError and ConfigError for a corpus or settings that cannot be used.
+    """
+    key = _key(experiment)
+    folder = folder or corpora.cache_home() / "prepared" / key
+    folder.parent.mkdir(parents=True, exist_ok=True)
+    with locked(folder.with_name(f".{folder.name}.lock")):
+        finished = _finished(folder, key)
+        if finished is not None:
+            return finished
+        if folder.exists() and any(folder.iterdir()) and not (folder / "text").is_dir():
+            raise DataError(f"{folder} holds other files: name an empty or new folder")
+        (folder / "text").mkdir(parents=True, exist_ok=True)
+        (folder / "report.json").unlink(missing_ok=True)
+        report = list(_write_texts(experiment.corpus, folder / "text"))
+        report += _train_tokenizers(experiment.tokenizer, folder)
+        report += _prepare_ids(experiment, folder, workers)
+        for sentence in report:
+            say(sentence)
+        (folder / "report.json").write_text(json.dumps({"key": key, "report": report}, indent=2, ensure_ascii=False))
+    return CorpusData(folder, tuple(report))
+
+
+def _finished(folder: Path, key: str) -> CorpusData | None:
+    try:
+        found = json.loads((folder / "report.json").read_text(encoding="utf-8"))
+    except (OSError, ValueError):
+        return None
+    return CorpusData(folder, tuple(found["report"])) if found.get("key") == key else None
+
+
+def _key(experiment: Experiment) -> str:
+    """Digest of the corpus's bytes and of every setting that shapes the data."""
+    corpus, training = experiment.corpus, experiment.training
+    files = {split: [_digest(path) for path in paths] for split, paths in _files(corpus).items()}
+    tokenizer = asdict(experiment.tokenizer)
+    for name in ("src_file", "tgt_file"):
+        if tokenizer[name] is not None:
+            tokenizer[name] = _digest(Path(tokenizer[name]))
+    settings = {
+        "corpus": files or corpus.name,
+        "fields": [corpus.src_field, corpus.tgt_field],
+        "held_out": [corpus.held_out_valid, corpus.held_out_test, SPLIT_SEED],
+        "tokenizer": tokenizer,
+        "limits": [training.max_src_tokens, training.max_tgt_tokens, training.long_pairs],
+    }
+    return hashlib.sha256(json.dumps(settings, sort_keys=True).encode()).hexdigest()[:16]
+
+
+def _digest(path: Path) -> str:
+    try:
+        with path.open("rb") as file:
+            return hashlib.file_digest(file, "sha256").hexdigest()
+    except OSError as error:
+        raise DataError(f"{path} cannot be read ({error.strerror}): check the path") from error
+
+
+def _files(corpus: CorpusConfig) -> dict[str, list[Path]]:
+    """The files of each split; empty for the phrasebook, which is generated."""
+    if corpus.name is None:
+        if not corpus.train:
+            raise ConfigError(
+                "there is no corpus: give source and target files, or set corpus.name or corpus.train in the config"
+            )
+        return {split: [Path(p) for p in getattr(corpus, split)] for split in SPLITS if getattr(corpus, split)}
+    if corpus.name == PHRASEBOOK:
+        return {}
+    folder, languages = corpora.locate(corpus.name), languages_of(corpus)
+    found = {}
+    for split in SPLITS:
+        own = getattr(corpus, split)
+        names = [split, *(s.name for s in corpora.describe(corpus.name).splits if s.name.startswith(split))]
+        published = ([folder / f"{name}.{language}" for language in languages] for name in names)
+        paths = [Path(p) for p in own] or next((p for p in published if all(path.exists() for path in p)), [])
+        if paths:
+            found[split] = paths
+    if "train" not in found:
+        raise DataError(
+            f"corpus {corpus.name} has no pair {languages[0]}-{languages[1]}: set corpus.src_lang and tgt_lang"
+        )
+    return found
+
+
+def languages_of(corpus: CorpusConfig) -> tuple[str, str]:
+    """Source and target language: as set, or the first pair that a named corpus is used for."""
+    if corpus.src_lang != "und" and corpus.tgt_lang != "und":
+        return corpus.src_lang, corpus.tgt_lang
+    if corpus.name == PHRASEBOOK:
+        return "pt", "en"
+    if corpus.name is not None:
+        return corpora.describe(corpus.name).pairs[0]
+    return corpus.src_lang, corpus.tgt_lang
+
+
+def is_pretokenized(corpus: CorpusConfig) -> bool:
+    """Whether the text is tokenised already, by the config or by the catalogue."""
+    named = corpus.name is not None and corpus.name != PHRASEBOOK
+    return corpus.pretokenized or (named and corpora.describe(str(corpus.name)).tokenised)
+
+
+def _write_texts(corpus: CorpusConfig, folder: Path) -> Iterator[str]:
+    """The text of every split; yields sentences about what was dropped and split off."""
+    for stale in folder.glob("*"):
+        stale.unlink()
+    if corpus.name == PHRASEBOOK:
+        made = phrasebook.splits()
+        for split in SPLITS:
+            _write_pairs(folder, split, getattr(made, split))
+        yield f"phrasebook: {len(made.train):,} training, {len(made.valid):,} validation, {len(made.test):,} test pairs"
+        return
+    files = _files(corpus)
+    for split, paths in files.items():
+        counts = Counts()
+        read = read_pairs(paths, src_field=corpus.src_field, tgt_field=corpus.tgt_field, counts=counts)
+        _write_pairs(folder, split, read)
+        yield f"{split}: {_describe_read(counts)}"
+    if "valid" not in files:
+        yield _hold_out(corpus, folder)
+
+
+def _hold_out(corpus: CorpusConfig, folder: Path) -> str:
+    pairs = TextPairs(folder, "train")
+    usual = min(MOST_HELD_OUT, max(1, int(sum(1 for _ in pairs) * HELD_OUT_SHARE)))
+    has_test = (folder / "test.src").exists()
+    result = hold_out(
+        pairs,
+        num_valid=corpus.held_out_valid or usual,
+        num_test=0 if has_test else corpus.held_out_test or usual,
+        seed=SPLIT_SEED,
+    )
+    for split in SPLITS:
+        held: Iterable[Pair] = getattr(result, split)
+        if split != "test" or not has_test:
+            _write_pairs(folder, f"{split}.new", held)
+    for path in folder.glob("*.new.*"):
+        path.replace(folder / path.name.replace(".new", ""))
+    counts = result.counts
+    sentence = (
+        f"held out: {counts.valid:,} validation and {counts.test:,} test pairs, {counts.train:,} left to train on"
+    )
+    return sentence + (f", {counts.duplicates:,} repetitions dropped" if counts.duplicates else "")
+
+
+class TextPairs:
+    """The pairs of a split in a text folder, read anew at each iteration."""
+
+    def __init__(self, folder: Path, split: str) -> None:
+        self.paths = [folder / f"{split}.{side}" for side in ("src", "tgt")]
+
+    def __iter__(self) -> Iterator[Pair]:
+        src, tgt = (path.open(encoding="utf-8", newline="\n") for path in self.paths)
+        with src, tgt:
+            for a, b in zip(src, tgt, strict=True):
+                yield a.removesuffix("\n"), b.removesuffix("\n")
+
+
+def _write_pairs(folder: Path, split: str, pairs: Iterable[Pair]) -> None:
+    src, tgt = ((folder / f"{split}.{side}").open("w", encoding="utf-8", newline="\n") for side in ("src", "tgt"))
+    with src, tgt:
+        for a, b in pairs:
+            src.write(a + "\n")
+            tgt.write(b + "\n")
+
+
+def _train_tokenizers(config: TokenizerConfig, folder: Path) -> Iterator[str]:
+    """Both tokenizers, trained on the training text or taken from ready files."""
+    paths = {side: folder / f"tokenizer.{side}.json" for side in ("src", "tgt")}
+    if config.src_file is not None and config.tgt_file is not None:
+        for side, file in (("src", config.src_file), ("tgt", config.tgt_file)):
+            Tokenizer.load(Path(file)).save(paths[side])
+        return
+    pairs = TextPairs(folder / "text", "train")
+    sides: dict[str, Iterable[str]] = {"src": (a for a, _ in pairs), "tgt": (b for _, b in pairs)}
+    if config.sharing == "shared":
+        sides = {"src": chain(sides["src"], sides["tgt"])}
+    for side, lines in sides.items():
+        trained = Tokenizer.train(
+            lines,
+            kind=config.kind,
+            vocab_size=config.vocab_size,
+            lowercase=config.lowercase,
+            strip_accents=config.strip_accents,
+            min_frequency=config.min_frequency,
+        )
+        for target in paths if config.sharing == "shared" else [side]:
+            trained.save(paths[target])
+    sizes = {side: Tokenizer.load(path).vocab_size for side, path in paths.items()}
+    yield f"tokenizers: {config.kind}, {sizes['src']:,} source and {sizes['tgt']:,} target tokens" + (
+        f" (the text allows no more than these of the {config.vocab_size:,} asked for)"
+        if max(sizes.values()) < config.vocab_size
+        else ""
+    )
+
+
+def _prepare_ids(experiment: Experiment, folder: Path, workers: int) -> Iterator[str]:
+    src, tgt = (Tokenizer.load(folder / f"tokenizer.{side}.json") for side in ("src", "tgt"))
+    training = experiment.training
+    for split in ("train", "valid"):
+        report = prepare(
+            TextPairs(folder / "text", split),
+            src,
+            tgt,
+            folder / split,
+            max_src_tokens=training.max_src_tokens,
+            max_tgt_tokens=training.max_tgt_tokens,
+            long_pairs=training.long_pairs,
+            workers=workers,
+        )
+        yield f"{split}: {_describe(report.counts)}"
+
+
+def _describe_read(counts: Counts) -> str:
+    parts = [f"{counts.kept:,} of {counts.read:,} pairs read"]
+    parts += [f"{number:,} dropped ({reason})" for reason, number in counts.dropped.items()]
+    parts += [f"{number:,} × {what}" for what, number in counts.notes.items()]
+    return ", ".join(parts)
+
+
+def _describe(counts: PreparedCounts) -> str:
+    parts = [f"{counts.kept:,} pairs of {counts.src_tokens:,} source and {counts.tgt_tokens:,} target tokens"]
+    parts += [f"{number:,} dropped ({reason})" for reason, number in counts.dropped.items()]
+    parts += [f"{number:,} cut ({reason})" for reason, number in counts.truncated.items()]
+    if counts.src_unknown or counts.tgt_unknown:
+        parts.append(f"{counts.src_unknown:,} source and {counts.tgt_unknown:,} target tokens unknown")
+    return ", ".join(parts)

@@ -1,0 +1,230 @@
+"""One run: corpus, training and evaluation, in one directory that says what it is.
+
+config.json       experiment, run id, digests and versions
+metrics.jsonl, train.log, state/     `repose.training`
+model/            what is handed on
+scores.test.json, hypotheses/        `repose.experiments.evaluate`
+"""
+
+import json
+import platform
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+import numpy
+import tokenizers
+import torch
+
+from repose import model_dir
+from repose._version import __version__
+from repose.config import Experiment, run_id
+from repose.config_file import from_json, to_json
+from repose.data.readers import read_pairs
+from repose.data.tokenizer import Tokenizer
+from repose.decoding.translator import Translator, load
+from repose.errors import CheckpointError
+from repose.evaluation.metrics import bleu
+from repose.experiments.corpus_data import CorpusData, is_pretokenized, languages_of, prepare_corpus
+from repose.experiments.evaluate import evaluate, write
+from repose.model.transformer import Transformer
+from repose.training.distributed import available_cores
+from repose.training.job import Outcome, TrainingJob
+from repose.training.progress import ProgressKind
+from repose.training.run import train
+
+MAX_VALID_SENTENCES = 1000
+"""Validation sentences that are translated for BLEU during training."""
+
+
+@dataclass(frozen=True)
+class RunResult:
+    """How a run stands."""
+
+    outcome: Outcome
+    run_id: str
+    scores: dict[str, Any] | None
+    """Content of scores.test.json (of the validation set where there is no test set); None while not done."""
+
+
+def run(
+    experiment: Experiment,
+    folder: Path,
+    *,
+    device: str = "auto",
+    workers: int | None = None,
+    stop_after: int | None = None,
+    progress: ProgressKind = "auto",
+    tensorboard: bool = False,
+    say: Callable[[str], None] = lambda _: None,
+) -> RunResult:
+    """Prepares, trains and evaluates in `folder`, going on from whatever is there; a finished run is not repeated.
+
+    Raises CheckpointError where `folder` holds another run, and what preparing and training raise.
+    """
+    data = prepare_corpus(experiment, workers=available_cores(), say=say)
+    digests = data.digests
+    if experiment.training.init_from is not None:
+        digests["init_from"] = model_dir.read_config(Path(experiment.training.init_from))["sha256"][model_dir.WEIGHTS]
+    identity = run_id(experiment, digests)
+    _claim(folder, experiment, identity, digests, data)
+    outcome = train(
+        _job(experiment, data, identity),
+        folder,
+        device=device,
+        workers=workers,
+        stop_after=stop_after,
+        progress=progress,
+        tensorboard=tensorboard,
+        evaluate=_ValidationBleu(data) if experiment.training.bleu_every_epochs else None,
+    )
+    scores = _evaluated(experiment, data, folder, device) if outcome.status == "done" else None
+    return RunResult(outcome, identity, scores)
+
+
+def read_run(folder: Path) -> tuple[Experiment, dict[str, Any]]:
+    """The experiment and the whole config.json of a run directory. Raises CheckpointError where there is none."""
+    path = folder / "config.json"
+    try:
+        config = json.loads(path.read_text(encoding="utf-8"))
+        experiment = from_json(json.dumps(config["experiment"]), str(path))
+    except FileNotFoundError as error:
+        raise CheckpointError(f"{folder} is no run directory: it has no config.json") from error
+    except (OSError, ValueError, KeyError, TypeError) as error:
+        raise CheckpointError(f"{path} is damaged or no run's: restore it, or choose another directory") from error
+    return experiment, config
+
+
+def _claim(folder: Path, experiment: Experiment, identity: str, digests: Mapping[str, str], data: CorpusData) -> None:
+    """Writes config.json, or makes sure that the one there is of this run."""
+    path = folder / "config.json"
+    if path.exists():
+        _, config = read_run(folder)
+        if config.get("run_id") != identity:
+            raise CheckpointError(
+                f"{folder} holds run {config.get('run_id')}, these settings and data make run {identity}: "
+                "choose another --out, or the settings of that run"
+            )
+        return
+    config = {
+        "run_id": identity,
+        "experiment": json.loads(to_json(experiment)),
+        "digests": dict(digests),
+        "data": data.folder.name,
+        "report": list(data.report),
+        "versions": {
+            "repose": __version__,
+            "torch": torch.__version__,
+            "tokenizers": tokenizers.__version__,
+            "numpy": numpy.__version__,
+            "python": platform.python_version(),
+        },
+    }
+    try:
+        folder.mkdir(parents=True, exist_ok=True)
+        path.write_text(json.dumps(config, indent=2, ensure_ascii=False) + "\n", encoding="utf-8")
+    except OSError as error:
+        raise CheckpointError(f"{folder} cannot be written ({error.strerror}): choose another --out") from error
+
+
+def _job(experiment: Experiment, data: CorpusData, identity: str) -> TrainingJob:
+    src_lang, tgt_lang = languages_of(experiment.corpus)
+    decoding = {
+        name: getattr(experiment.decoding, name)
+        for name in ("beam_size", "length_penalty", "max_extra_tokens", "batch_size")
+    }
+    card = (
+        f"# {src_lang} → {tgt_lang}, run {identity}\n\n"
+        f"A translation model trained with repose {__version__}. Use it with `repose translate` or `repose.load`.\n\n"
+        + "".join(f"- {sentence}\n" for sentence in data.report)
+    )
+    return TrainingJob(
+        architecture=experiment.architecture,
+        training=experiment.training,
+        decoding=experiment.decoding,
+        train_data=data.train,
+        valid_data=data.valid,
+        src_tokenizer=data.tokenizer_path("src"),
+        tgt_tokenizer=data.tokenizer_path("tgt"),
+        run_id=identity,
+        card=card,
+        model_extra={"run_id": identity, "src_lang": src_lang, "tgt_lang": tgt_lang, "decoding": decoding},
+    )
+
+
+def evaluate_model(
+    folder: Path,
+    files: Sequence[Path] | None,
+    *,
+    split: str,
+    beam_sizes: Sequence[int],
+    out: Path | None = None,
+    tokenize: str = "13a",
+    device: str = "cpu",
+) -> dict[str, Any]:
+    """Scores of a run or model directory on two aligned `files`, or on a set of the run's own corpus.
+
+    Written to `out`, if given, as `repose.experiments.evaluate.write` does. Raises DataError and CheckpointError.
+    """
+    translator = load(folder, device)
+    if files:
+        pairs = list(read_pairs(files))
+        src, references = [a for a, _ in pairs], [b for _, b in pairs]
+        pretokenized = False
+    else:
+        experiment, _ = read_run(folder)
+        src, references = prepare_corpus(experiment).text(split)
+        pretokenized = is_pretokenized(experiment.corpus)
+    evaluation = evaluate(
+        translator, src, references, beam_sizes=beam_sizes, pretokenized=pretokenized, tokenize=tokenize
+    )
+    about = _about(translator, split)
+    if out is not None:
+        write(evaluation, out, split, about)
+    return about | evaluation.to_json()
+
+
+def _about(translator: Translator, split: str) -> dict[str, Any]:
+    """What is shown with every score: which run, on what, decoded how."""
+    decoding = {"length_penalty": translator.length_penalty, "max_extra_tokens": translator.max_extra_tokens}
+    return {
+        "run_id": translator.config.get("run_id"),
+        "split": split,
+        "looks_ahead": translator.model.architecture.looks_ahead,
+        "decoding": decoding,
+    }
+
+
+@dataclass(frozen=True)
+class _ValidationBleu:
+    """Greedy BLEU of (the first sentences of) the validation set, for the training loop."""
+
+    data: CorpusData
+
+    def __call__(self, model: Transformer, job: TrainingJob) -> dict[str, float]:
+        src, references = (side[:MAX_VALID_SENTENCES] for side in self.data.text("valid"))
+        tokenizers = (Tokenizer.load(path) for path in (job.src_tokenizer, job.tgt_tokenizer))
+        training = model.training
+        translator = Translator(model, *tokenizers)
+        try:
+            hypotheses = [t.text for t in translator.translate(src, beam_size=1)]
+        finally:
+            model.train(training)
+        return {"bleu": bleu(hypotheses, references, lowercase=translator.tgt_tokenizer.lowercase).value}
+
+
+def _evaluated(experiment: Experiment, data: CorpusData, folder: Path, device: str) -> dict[str, Any]:
+    """Scores of the finished model, computed once."""
+    split = "test" if data.has_text("test") else "valid"
+    path = folder / f"scores.{split}.json"
+    if not path.exists():
+        translator = load(folder, "cpu" if device == "auto" else device)
+        evaluation = evaluate(
+            translator,
+            *data.text(split),
+            beam_sizes=(1, experiment.decoding.beam_size),
+            pretokenized=is_pretokenized(experiment.corpus),
+        )
+        write(evaluation, folder, split, _about(translator, split))
+    return dict(json.loads(path.read_text(encoding="utf-8")))

@@ -1,0 +1,154 @@
+"""What the command line shows: tables on stdout, progress of downloads on stderr."""
+
+import json
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+from rich.console import Console
+from rich.progress import BarColumn, DownloadColumn, Progress, TextColumn, TransferSpeedColumn
+from rich.table import Table
+
+from repose.model.presets import PRESETS, difference, preset
+from repose.model_dir import LOOKS_AHEAD
+
+if TYPE_CHECKING:
+    from repose.auditing import AuditReport
+    from repose.experiments.runs import RunResult
+
+NUM_SAMPLES = 5
+
+
+def _console() -> Console:
+    console = Console(highlight=False, soft_wrap=False)
+    if not console.is_terminal:  # a file or pipe has no width: do not fold what a program will read
+        console = Console(highlight=False, width=160)
+    return console
+
+
+def presets_table() -> None:
+    """Every preset: what it is, what differs from Vaswani's base model, where it comes from."""
+    table = Table("preset", "differs from vaswani-base in", "source")
+    for name, p in PRESETS.items():
+        changed = ", ".join(f"{field} {value}" for field, (_, value) in difference(p.architecture).items())
+        table.add_row(name, f"{p.summary}\n[dim]{changed or 'nothing'}[/dim]", p.citation)
+        table.add_section()
+    _console().print(table)
+
+
+def describe_table(name: str, src_vocab_size: int, tgt_vocab_size: int, length: int) -> None:
+    """Parameters by part, operations and memory of a preset. Raises ConfigError where it is unknown."""
+    from repose.describe import describe
+
+    architecture = preset(name)
+    d = describe(architecture, src_vocab_size=src_vocab_size, tgt_vocab_size=tgt_vocab_size, length=length)
+    table = Table("part", "parameters", title=f"{name}: {PRESETS[name].summary}", title_justify="left")
+    table.columns[1].justify = "right"
+    for part, count in d.parts.items():
+        table.add_row(part, f"{count:,}")
+    table.add_section()
+    table.add_row("total", f"{d.total:,}")
+    published = PRESETS[name].published_parameters
+    if published is not None:
+        table.add_row("published (at vocabularies 7,765 and 7,010)", f"{published:,}")
+    console = _console()
+    console.print(table)
+    console.print(f"vocabularies        {src_vocab_size:,} source, {tgt_vocab_size:,} target tokens")
+    console.print(
+        f"training            {d.training_flops / 1e6:,.1f} MFLOP per target token, at {length} tokens a sentence"
+    )
+    console.print(f"forward             {d.forward_flops / 1e6:,.1f} MFLOP per target token")
+    console.print(f"weights             {d.weights_bytes / 2**20:,.1f} MiB in fp32")
+    console.print(
+        f"weights + training  {d.training_bytes / 2**20:,.1f} MiB with gradients and Adam's moments, less activations"
+    )
+    if architecture.looks_ahead:
+        console.print(f"warning             {LOOKS_AHEAD}")
+
+
+def audit_table(report: "AuditReport") -> None:
+    """What was tried, and by how much the logits moved."""
+    table = Table("check", "tried", "moved by", "")
+    for check in report.checks:
+        table.add_row(check.name, check.tried, f"{check.moved:.1e}", "passed" if check.passed else "FAILED")
+    console = _console()
+    console.print(table)
+    if report.looks_ahead:
+        console.print(LOOKS_AHEAD)
+
+
+def evaluation_table(scores: dict[str, Any]) -> None:
+    """Figures of one evaluation, each with its signature."""
+    table = Table("score", "value", "signature")
+    table.columns[1].justify = "right"
+    for decoding, found in scores["decoded"].items():
+        for name, score in found.items():
+            if name != "unfinished":
+                table.add_row(f"{decoding} {name}", f"{score['value']:.2f}", score["signature"])
+        table.add_section()
+    for name, value in scores["teacher_forced"].items():
+        unit = {"tf_loss": "nats per target token", "tf_bleu": "argmax given the reference's prefix; no translation"}
+        table.add_row(
+            name, f"{value:.4f}" if name != "tf_bleu" else f"{value:.2f}", unit.get(name, "share of target tokens")
+        )
+    console = _console()
+    console.print(table)
+    run_id, split = scores.get("run_id"), scores.get("split")
+    console.print(f"run {run_id}, {split}: {scores['num_sentences']:,} sentences")
+    if scores.get("looks_ahead"):
+        console.print(LOOKS_AHEAD)
+
+
+def run_table(folder: Path, result: "RunResult") -> None:
+    """What a finished run has come to."""
+    assert result.scores is not None, "a finished run has scores"
+    console = _console()
+    metrics = [json.loads(line) for line in (folder / "metrics.jsonl").read_text(encoding="utf-8").splitlines()]
+    parameters, seconds = _parameters(folder), _seconds(metrics)
+    console.print(f"finished: {result.outcome.reason}, {result.outcome.update:,} updates")
+    console.print(f"{parameters:,} parameters, {seconds:,.0f} seconds of training, model in {folder / 'model'}")
+    evaluation_table(result.scores)
+
+
+def demo_table(folder: Path, result: "RunResult") -> None:
+    """The same, with a few held-out sentences and their translations."""
+    from repose.experiments.corpus_data import prepare_corpus
+    from repose.experiments.runs import read_run
+
+    run_table(folder, result)
+    experiment, _ = read_run(folder)
+    src, references = prepare_corpus(experiment).text("test")
+    beam = f"beam{experiment.decoding.beam_size}"
+    hypotheses = (folder / "hypotheses" / f"test.{beam}.txt").read_text(encoding="utf-8").splitlines()
+    table = Table("held-out sentence", "translation", "reference", show_lines=True)
+    for row in range(0, len(src), max(1, len(src) // NUM_SAMPLES)):
+        table.add_row(src[row], hypotheses[row], references[row])
+    console = _console()
+    console.print(table)
+    console.print(f"translate your own: echo 'O gato viu o cachorro.' | repose translate {folder}")
+
+
+def _parameters(folder: Path) -> int:
+    from repose.decoding.translator import load
+
+    return sum(p.numel() for p in load(folder).model.parameters())
+
+
+def _seconds(metrics: list[dict[str, Any]]) -> float:
+    return float(max((record.get("wall", {}).get("seconds", 0.0) for record in metrics), default=0.0))
+
+
+@contextmanager
+def download_progress() -> Iterator[Callable[[str, int, int | None], None]]:
+    """A live line per download, on stderr."""
+    columns = (TextColumn("{task.description}"), BarColumn(), DownloadColumn(), TransferSpeedColumn())
+    with Progress(*columns, console=Console(stderr=True)) as progress:
+        tasks: dict[str, Any] = {}
+
+        def update(what: str, done: int, total: int | None) -> None:
+            if what not in tasks:
+                tasks[what] = progress.add_task(what, total=total)
+            progress.update(tasks[what], completed=done, total=total)
+
+        yield update

@@ -1,0 +1,249 @@
+"""Workers: processes that share each batch out, one per GPU or per core, started here or by an outer launcher."""
+
+import contextlib
+import os
+import re
+import threading
+import time
+from collections.abc import Callable, Iterator, Mapping
+from dataclasses import dataclass
+from datetime import timedelta
+from typing import Any
+
+import torch
+import torch.distributed as dist
+from torch import Tensor, multiprocessing
+from torch.multiprocessing.spawn import ProcessContext, ProcessException
+
+from repose.device import find_device
+from repose.errors import ConfigError, ReposeError
+
+TIMEOUT = timedelta(hours=2)
+"""How long a worker waits for the others; translating a validation set on one of them takes long."""
+MIN_TOKENS_PER_WORKER = 256
+"""Target tokens of a batch below which another worker costs more in exchange than it brings."""
+
+
+@dataclass(frozen=True)
+class World:
+    """This process among the workers of a training."""
+
+    rank: int
+    size: int
+    device: torch.device
+
+    def add(self, tensor: Tensor) -> Tensor:
+        """Sum a tensor over all workers, in place; also a barrier."""
+        if self.size > 1:
+            dist.all_reduce(tensor)
+        return tensor
+
+    def share_error(self, error: Exception | None) -> None:
+        """Raise on every worker what the first one met, so that none waits for the others."""
+        if self.size > 1:
+            sentences: list[tuple[type, str] | None] = [None if error is None else (type(error), str(error))]
+            dist.broadcast_object_list(sentences)
+            if error is None and sentences[0] is not None:
+                kind, sentence = sentences[0]
+                raise kind(sentence)
+        if error is not None:
+            raise error
+
+
+@dataclass(frozen=True)
+class Outer:
+    """Where an outer launcher, torchrun or SLURM's srun, has put this process."""
+
+    rank: int
+    size: int
+    local_rank: int
+    address: str
+    port: int
+
+
+def outer_launcher(environment: Mapping[str, str] = os.environ) -> Outer | None:
+    """The place that the environment names, if it names one: torchrun's variables, or those of a SLURM job step.
+
+    A SLURM batch script is a job step of its own in which srun has not run: its tasks are not ours to join.
+    """
+    e = environment
+    if {"RANK", "WORLD_SIZE", "MASTER_ADDR", "MASTER_PORT"} <= e.keys():
+        rank = int(e["RANK"])
+        return Outer(
+            rank, int(e["WORLD_SIZE"]), int(e.get("LOCAL_RANK", rank)), e["MASTER_ADDR"], int(e["MASTER_PORT"])
+        )
+    if int(e.get("SLURM_STEP_NUM_TASKS", 1)) > 1:
+        address = e.get("MASTER_ADDR") or _first_host(e["SLURM_STEP_NODELIST"])
+        port = int(e.get("MASTER_PORT") or 20_000 + int(e["SLURM_JOB_ID"]) % 20_000)
+        size = int(e["SLURM_STEP_NUM_TASKS"])
+        return Outer(int(e["SLURM_PROCID"]), size, int(e["SLURM_LOCALID"]), address, port)
+    return None
+
+
+def _first_host(nodes: str) -> str:
+    """The first of SLURM's node list: "n7", "n7,n9" or "n[07-09,12]"."""
+    prefix, first = re.match(r"([^\[,]+)(?:\[(\w+))?", nodes).groups()  # type: ignore[union-attr]
+    return prefix + (first or "")
+
+
+def choose_device(name: str) -> torch.device:
+    """`auto`: CUDA where there is one, else the CPU. Raises DeviceError for what this machine does not have."""
+    if name == "auto":
+        return torch.device("cuda" if torch.cuda.is_available() else "cpu")
+    return find_device(name)
+
+
+def choose_workers(device: torch.device, requested: int | None, tokens_per_batch: int) -> int:
+    """One worker per GPU; on a CPU one per core, as far as a batch gives each enough to do. `cuda:1` means one."""
+    if requested is not None and requested < 1:
+        raise ConfigError(f"workers = {requested}, but a training needs at least one: give 1 or more")
+    if device.type == "cpu":
+        return requested or max(1, min(available_cores(), tokens_per_batch // MIN_TOKENS_PER_WORKER))
+    available = torch.cuda.device_count() if device.type == "cuda" and device.index is None else 1
+    if requested is not None and requested > available:
+        raise ConfigError(
+            f"workers = {requested}, but there are {available} devices for them: give at most {available}"
+        )
+    return requested or available
+
+
+def available_cores() -> int:
+    """Cores that this process may use."""
+    return len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else os.cpu_count() or 1
+
+
+def _device_of(device: torch.device, local_rank: int) -> torch.device:
+    if device.type == "cuda" and device.index is None:
+        device = torch.device("cuda", local_rank % torch.cuda.device_count())
+        torch.cuda.set_device(device)
+    return device
+
+
+def _backend(device: torch.device) -> str:
+    return "nccl" if device.type == "cuda" else "gloo"
+
+
+@contextlib.contextmanager
+def joined(outer: Outer, device: torch.device) -> Iterator[World]:
+    """This process as a worker of an outer launcher's job."""
+    if outer.size == 1:
+        yield World(0, 1, _device_of(device, outer.local_rank))
+        return
+    device = _device_of(device, outer.local_rank)
+    url = f"tcp://{outer.address}:{outer.port}"
+    if "TORCHELASTIC_RUN_ID" in os.environ:
+        url = "env://"  # the launcher's store is there already
+    dist.init_process_group(_backend(device), init_method=url, rank=outer.rank, world_size=outer.size, timeout=TIMEOUT)
+    try:
+        yield World(outer.rank, outer.size, device)
+    except RuntimeError as error:
+        raise _lost(error) from error
+    finally:
+        dist.destroy_process_group()
+
+
+def _lost(error: RuntimeError) -> ReposeError:
+    first = str(error).strip().splitlines()[0]
+    return ReposeError(f"a worker was lost or failed ({first}): run the same command again, training then resumes")
+
+
+@contextlib.contextmanager
+def started(
+    size: int, device: torch.device, threads: int, follow: Callable[..., None], arguments: tuple[Any, ...]
+) -> Iterator[World]:
+    """This process as the first of `size` workers; the others are started, and call `follow(world, *arguments)`.
+
+    They end with this block, however it ends, and with this process, even if it is killed. Raises ReposeError when
+    one of them dies.
+    """
+    if size == 1:
+        with _threads(threads):
+            yield World(0, 1, _device_of(device, 0))
+        return
+    store = dist.TCPStore("127.0.0.1", 0, size, is_master=True, wait_for_workers=False, timeout=TIMEOUT)
+    place = (size, str(device), threads, store.port, os.getpid(), follow, arguments)
+    context = multiprocessing.start_processes(
+        _follow, place, nprocs=size - 1, join=False, daemon=True, start_method="spawn"
+    )
+    assert isinstance(context, ProcessContext)
+    try:
+        while not store.check([f"ready {rank}" for rank in range(1, size)]):
+            context.join(timeout=0.05)  # raises if one has died
+        device = _device_of(device, 0)
+        dist.init_process_group(_backend(device), store=store, rank=0, world_size=size, timeout=TIMEOUT)
+        try:
+            with _threads(threads):
+                yield World(0, size, device)
+        finally:
+            dist.destroy_process_group()
+    except ProcessException as error:
+        raise _death(context, error) from error
+    except RuntimeError as error:
+        if (culprit := _dead_worker(context)) is not None:
+            raise _death(context, culprit) from error
+        raise
+    finally:
+        for process in context.processes:
+            process.kill()
+            process.join()
+
+
+def _follow(
+    index: int,
+    size: int,
+    device_name: str,
+    threads: int,
+    port: int,
+    parent: int,
+    follow: Callable[..., None],
+    arguments: tuple[Any, ...],
+) -> None:
+    """The main function of a started worker, of rank index + 1."""
+    threading.Thread(target=_die_with, args=(parent,), daemon=True).start()
+    torch.set_num_threads(threads)
+    rank = index + 1
+    device = _device_of(torch.device(device_name), rank)
+    store = dist.TCPStore("127.0.0.1", port, size, is_master=False, timeout=TIMEOUT)
+    store.set(f"ready {rank}", "")
+    dist.init_process_group(_backend(device), store=store, rank=rank, world_size=size, timeout=TIMEOUT)
+    follow(World(rank, size, device), *arguments)
+    dist.destroy_process_group()
+
+
+def _die_with(parent: int) -> None:
+    """A parent that was killed cannot tell its workers to end."""
+    while os.getppid() == parent:
+        time.sleep(1.0)
+    os._exit(1)
+
+
+@contextlib.contextmanager
+def _threads(number: int) -> Iterator[None]:
+    before = torch.get_num_threads()
+    torch.set_num_threads(number)
+    try:
+        yield
+    finally:
+        torch.set_num_threads(before)
+
+
+def _dead_worker(context: ProcessContext, seconds: float = 3.0) -> ProcessException | None:
+    """What a worker died of, if one did: its death breaks the connection before its exit code is there."""
+    deadline = time.monotonic() + seconds
+    try:
+        while time.monotonic() < deadline:
+            context.join(timeout=0.1)
+    except ProcessException as error:
+        return error
+    return None
+
+
+def _death(context: ProcessContext, error: ProcessException) -> ReposeError:
+    for process in context.processes:
+        if process.exitcode is not None and process.exitcode < 0:
+            return ReposeError(
+                f"a worker was killed by signal {-process.exitcode} (out of memory?): "
+                "run the same command again, training then resumes"
+            )
+    last_line = str(error).strip().splitlines()[-1]
+    return ReposeError(f"a worker failed: {last_line.removeprefix('repose.errors.')}")

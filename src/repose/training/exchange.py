@@ -1,0 +1,88 @@
+"""How workers add their gradients up. Each worker holds all of the weights and all of Adam's moments."""
+
+import os
+from typing import Protocol
+
+import torch
+import torch.distributed as dist
+from torch import Tensor
+
+from repose.training.distributed import World
+
+
+class Exchange(Protocol):
+    """The flat gradient of one worker, and that of all."""
+
+    local: Tensor
+    """What backward passes add to."""
+    gradient: Tensor
+    """The sum over workers, after `sum`; may be `local` itself."""
+
+    def sum(self) -> None:
+        """Sum the workers' gradients."""
+
+
+def make_exchange(world: World, size: int) -> Exchange:
+    """The fastest way for these workers to sum `size` elements."""
+    if world.size > 1 and world.local and world.device.type == "cpu" and hasattr(os, "memfd_create"):
+        return SharedMemory(world, size)
+    return AllReduce(world, size)
+
+
+class AllReduce:
+    """One all-reduce of torch's process group; nothing at all for a single worker.
+
+    DistributedDataParallel would overlap it with the backward pass. But it lays its buckets out anew after the first
+    backward pass, and with them the order in which three workers or more sum: a resumed run would differ in its last
+    bits from an uninterrupted one.
+    """
+
+    def __init__(self, world: World, size: int) -> None:
+        self._world = world
+        self.local = self.gradient = torch.zeros(size, device=world.device)
+
+    def sum(self) -> None:
+        """Sum the workers' gradients, in place."""
+        self._world.add(self.gradient)
+
+
+class SharedMemory:
+    """Workers of one machine write their gradients to memory that all of them see, and each sums one slice.
+
+    A quarter of the time of gloo's all-reduce, which sends everything through a socket. The memory has no name in a
+    file system: it needs no room in /dev/shm, which containers keep small, and is gone with its last process.
+    """
+
+    def __init__(self, world: World, size: int) -> None:
+        self._slots = _shared(world, (world.size + 1) * size).view(world.size + 1, size)
+        self._slice = slice(world.rank * size // world.size, (world.rank + 1) * size // world.size)
+        self.local, self.gradient = self._slots[world.rank], self._slots[world.size]
+
+    def sum(self) -> None:
+        """Sum the workers' gradients, in the order of their ranks.
+
+        No third barrier is needed: a worker touches `gradient` again when all have come to the next `sum`.
+        """
+        dist.barrier()
+        first, second, *others = (slot[self._slice] for slot in self._slots[:-1])
+        mine = torch.add(first, second, out=self.gradient[self._slice])
+        for other in others:
+            mine += other
+        dist.barrier()
+
+
+def _shared(world: World, size: int) -> Tensor:
+    """Zeros that all workers of this machine share. The first one makes them; /proc leads the others there."""
+    place: list[str | None] = [None]
+    descriptor = None
+    if world.rank == 0:
+        descriptor = os.memfd_create("gradients")
+        os.ftruncate(descriptor, 4 * size)
+        place = [f"/proc/{os.getpid()}/fd/{descriptor}"]
+    dist.broadcast_object_list(place)
+    assert place[0] is not None
+    tensor = torch.from_file(place[0], shared=True, size=size, dtype=torch.float32)
+    dist.barrier()
+    if descriptor is not None:
+        os.close(descriptor)
+    return tensor

@@ -1,0 +1,84 @@
+"""What each update computes on: this worker's share of each global batch, as tensors."""
+
+from collections.abc import Iterator
+from typing import NamedTuple
+
+import numpy as np
+import torch
+from numpy.typing import NDArray
+from torch import Tensor
+
+from repose.data.batching import Batches, share
+from repose.data.dataset import PairDataset
+
+
+class Part(NamedTuple):
+    """What a worker computes in one forward and backward pass."""
+
+    src: Tensor
+    """(B, S) token ids."""
+    tgt: Tensor
+    """(B, T) decoder input."""
+    labels: Tensor
+    """(N,) the token after each real token of `tgt`, in row-major order."""
+
+
+class Update(NamedTuple):
+    """One global batch."""
+
+    parts: tuple[Part | None, ...]
+    """This worker's share in each accumulation part; None where it is empty."""
+    sentences: int
+    """Of the global batch."""
+    tokens: int
+    """Target tokens of the global batch."""
+    last: bool
+    """Whether it ends the epoch."""
+
+
+def make_part(dataset: PairDataset, indices: NDArray[np.int64], device: torch.device) -> Part:
+    """These pairs as tensors; labels lose their padding on the way."""
+    batch = dataset.batch(indices)
+    labels = batch.labels[batch.tgt != 0]
+    src, tgt, packed = (torch.from_numpy(array) for array in (batch.src, batch.tgt, labels))
+    if device.type == "cpu":
+        return Part(src, tgt, packed)
+    return Part(*(tensor.pin_memory().to(device, non_blocking=True) for tensor in (src, tgt, packed)))
+
+
+class Feed:
+    """The updates of an epoch as one worker sees them."""
+
+    def __init__(
+        self,
+        dataset: PairDataset,
+        batches: Batches,
+        *,
+        rank: int,
+        world_size: int,
+        num_parts: int,
+        device: torch.device,
+    ) -> None:
+        self.dataset, self.batches = dataset, batches
+        self.rank, self.world_size, self.num_parts = rank, world_size, num_parts
+        self.device = device
+
+    def epoch(self, epoch: int, start: int) -> Iterator[Update]:
+        """The updates of one epoch, from batch `start` on."""
+        following: NDArray[np.int64] | None = None
+        for indices in self.batches.epoch(epoch, start):
+            if following is not None:
+                yield self._update(following, last=False)
+            following = indices
+        if following is not None:
+            yield self._update(following, last=True)
+
+    def _update(self, indices: NDArray[np.int64], *, last: bool) -> Update:
+        lengths = np.asarray(self.dataset.tgt_lengths[indices])
+        parts: list[Part | None] = []
+        for part in range(self.num_parts):
+            mine = share(
+                indices, lengths, rank=self.rank, world_size=self.world_size, part=part, num_parts=self.num_parts
+            )
+            parts.append(make_part(self.dataset, mine, self.device) if len(mine) else None)
+        return Update(tuple(parts), len(indices), int(lengths.sum()), last)

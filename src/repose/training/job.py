@@ -1,0 +1,44 @@
+"""What a training is given, and what it comes to."""
+
+import dataclasses
+from collections.abc import Mapping
+from pathlib import Path
+from typing import Literal
+
+from repose.config import DecodingConfig, TrainingConfig
+from repose.model.architecture import Architecture
+
+
+@dataclasses.dataclass(frozen=True, kw_only=True)
+class TrainingJob:
+    """One training: architecture and recipe, the prepared data, and the name its numbers go by. Picklable."""
+
+    architecture: Architecture
+    training: TrainingConfig
+    decoding: DecodingConfig
+    train_data: Path
+    """Folder of the prepared training pairs (`repose.data.dataset`)."""
+    valid_data: Path
+    """Folder of the prepared validation pairs."""
+    src_tokenizer: Path
+    tgt_tokenizer: Path
+    run_id: str
+    """Digest of what can move the numbers (`repose.config.run_id`); a checkpoint of another run is refused."""
+    card: str = ""
+    """Text of the model card that is written beside the weights."""
+    model_extra: Mapping[str, object] = dataclasses.field(default_factory=dict)
+    """What else the model directory's config.json shall say."""
+
+
+@dataclasses.dataclass(frozen=True)
+class Outcome:
+    """How a training ended, or where it stands."""
+
+    status: Literal["done", "stopped"]
+    """`stopped`: the same command resumes it."""
+    reason: str
+    """A few words: which limit was reached, or what asked it to stop."""
+    update: int
+    """Optimizer steps taken."""
+    metrics: Mapping[str, float]
+    """The last validation's figures (`tf_loss`, `tf_loss_keras`, `tf_accuracy`, ...); empty before the first."""

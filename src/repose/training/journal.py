@@ -1,0 +1,105 @@
+"""metrics.jsonl, train.log and the terminal: everything that a training tells."""
+
+import json
+import os
+import time
+from collections.abc import Mapping
+from pathlib import Path
+from typing import IO, Any
+
+from repose.errors import CheckpointError, ConfigError
+from repose.training.progress import Display
+
+Record = Mapping[str, Any]
+
+
+class Journal:
+    """Records of a training in `metrics.jsonl`, and the same as text in `train.log` and on the terminal.
+
+    A record is one JSON object per line: `kind` ("train", "epoch" or "valid"), `update`, `epoch`, figures, and under
+    `wall` what depends on the clock, so that the rest of two files can be compared.
+    """
+
+    def __init__(self, run_dir: Path, keep_bytes: int, display: Display, *, tensorboard: bool) -> None:
+        """Continue the files of a run directory; of metrics.jsonl the first `keep_bytes` count."""
+        self._display = display
+        self._metrics: IO[bytes] = (run_dir / "metrics.jsonl").open("ab")
+        self._metrics.truncate(keep_bytes)
+        self._metrics.seek(0, os.SEEK_END)
+        self._log = (run_dir / "train.log").open("a", encoding="utf-8")
+        self._board = _board(run_dir / "tensorboard") if tensorboard else None
+
+    def record(self, record: Record) -> None:
+        """Add a record."""
+        self._write(lambda: self._metrics.write(json.dumps(record).encode() + b"\n"))
+        self._to_log(describe(record))
+        self._display.record(record, describe(record))
+        if self._board is not None:
+            for name, value in record.items():
+                if isinstance(value, int | float) and name != "update":
+                    self._board.add_scalar(f"{record['kind']}/{name}", value, record["update"])
+
+    def note(self, text: str) -> None:
+        """Say something that is no figure."""
+        self._to_log(text)
+        self._display.note(text)
+
+    def advance(self, update: int, total: int | None) -> None:
+        """Tell that an update is done, of so many if that is known. Cheap."""
+        self._display.advance(update, total)
+
+    def sync(self) -> int:
+        """Have the records on disk; the length of metrics.jsonl in bytes."""
+        self._write(self._metrics.flush)
+        self._write(lambda: os.fsync(self._metrics.fileno()))
+        return self._metrics.tell()
+
+    def close(self) -> None:
+        """Close files and display."""
+        self._display.close()
+        self._metrics.close()
+        self._log.close()
+        if self._board is not None:
+            self._board.close()
+
+    def _to_log(self, text: str) -> None:
+        self._write(lambda: self._log.write(f"{time.strftime('%Y-%m-%d %H:%M:%S')} {text}\n"))
+        self._write(self._log.flush)
+
+    def _write(self, write: Any) -> None:
+        try:
+            write()
+        except OSError as error:
+            raise CheckpointError(
+                f"the run directory cannot be written ({error.strerror}): free disk space and run the same command "
+                "again, training then goes on from the last checkpoint"
+            ) from error
+
+
+def describe(record: Record) -> str:
+    """A record as a line of text."""
+    parts = [f"{_name(name)} {_number(value)}" for name, value in record.items() if name not in _HEAD]
+    wall = record.get("wall", {})
+    speed = f", {wall['tokens_per_second']:,.0f} tokens/s" if "tokens_per_second" in wall else ""
+    return f"{record['kind']:5} epoch {record['epoch']} update {record['update']}: {', '.join(parts)}{speed}"
+
+
+_HEAD = ("kind", "update", "epoch", "wall")
+
+
+def _name(name: str) -> str:
+    return name.replace("_", " ")
+
+
+def _number(value: Any) -> str:
+    return f"{value:.4g}" if isinstance(value, float) else f"{value}"
+
+
+def _board(folder: Path) -> Any:
+    try:
+        from torch.utils.tensorboard import SummaryWriter
+    except ImportError as error:
+        raise ConfigError(
+            "TensorBoard is not installed: install repose-nmt[tensorboard], or train without it"
+        ) from error
+    return SummaryWriter(str(folder))

@@ -1,0 +1,100 @@
+"""A model that learns: the gradient of a global batch, clipping, and Adam's step."""
+
+import hashlib
+
+import torch
+from torch import Tensor
+
+from repose.config import TrainingConfig
+from repose.model.transformer import Transformer
+from repose.training.distributed import World
+from repose.training.exchange import make_exchange
+from repose.training.feed import Update
+from repose.training.flat import FlatParameters
+from repose.training.loss import cross_entropy
+
+
+def dropout_seed(seed: int, update: int, part: int, rank: int) -> int:
+    """The random seed of one forward pass: 63 bits of BLAKE2b of the four numbers.
+
+    So no random state needs to be saved: an update's masks depend on where it stands, not on what ran before it.
+    """
+    digest = hashlib.blake2b(f"repose dropout 1/{seed}/{update}/{part}/{rank}".encode(), digest_size=8).digest()
+    return int.from_bytes(digest, "little") >> 1
+
+
+class Learner:
+    """One worker's model with its flat weights, gradient and Adam (Kingma and Ba 2015)."""
+
+    def __init__(self, model: Transformer, config: TrainingConfig, world: World) -> None:
+        """Takes the model over: its parameters become views of one flat tensor."""
+        self.model, self.config, self.world = model.to(world.device).train(), config, world
+        self._flat = FlatParameters(model)
+        self._exchange = make_exchange(world, self._flat.size)
+        self._weights = torch.nn.Parameter(torch.zeros(self._flat.size, device=world.device))
+        self._weights.grad = self._exchange.gradient
+        self._flat.write(self._weights.data)
+        self._flat.use(self._weights.data, self._exchange.local)
+        kind = torch.optim.Adam if config.weight_decay_kind == "l2" else torch.optim.AdamW
+        self._adam = kind(
+            [self._weights],
+            betas=(config.adam_beta1, config.adam_beta2),
+            eps=config.adam_eps,
+            weight_decay=config.weight_decay,
+            fused=True,
+        )
+        self._moments = {name: torch.zeros_like(self._weights.data) for name in ("exp_avg", "exp_avg_sq")}
+        self._adam.state[self._weights] = {"step": torch.zeros((), device=world.device), **self._moments}
+        self.norm = torch.zeros((), device=world.device)
+        """Norm of the last gradient, before clipping."""
+        self.sums = torch.zeros(5, dtype=torch.float64, device=world.device)
+        """Sums over this worker's tokens: loss, nll, correct; and loss and nll with a batch's mean · its sentences."""
+
+    def set_steps(self, update: int) -> None:
+        """Tell Adam how many steps were taken before."""
+        self._adam.state[self._weights]["step"].fill_(float(update))
+
+    def backward(self, update: Update, number: int) -> None:
+        """The gradient of the mean loss per target token of global batch `number`, summed over workers and clipped.
+
+        The loss is divided by the target tokens of the whole global batch, on every worker and in every part, so
+        that neither their number nor the accumulation changes the gradient.
+        """
+        kind, config = self.world.device.type, self.config
+        self._exchange.local.zero_()
+        for index, part in enumerate(update.parts):
+            if part is None:
+                continue
+            torch.manual_seed(dropout_seed(config.seed, number, index, self.world.rank))
+            with torch.autocast(kind, torch.bfloat16, enabled=config.precision == "bf16"):
+                hidden, output = self.model.hidden(part.src, part.tgt), self.model.output
+                sums = cross_entropy(
+                    hidden, output.weight, output.bias, part.labels, label_smoothing=config.label_smoothing
+                )
+            (sums.loss / update.tokens).backward()  # type: ignore[no-untyped-call]
+            loss, weight = sums.loss.detach(), update.sentences / update.tokens
+            self.sums += torch.stack([loss, sums.nll, sums.correct, loss * weight, sums.nll * weight])
+        self._exchange.sum()
+        gradient = self._exchange.gradient
+        self.norm = torch.linalg.vector_norm(gradient)
+        if config.clip_norm is not None and self.world.owns(gradient, self._exchange.local):
+            gradient *= (config.clip_norm / (self.norm + 1e-6)).clamp(max=1.0)
+
+    def step(self, learning_rate: float) -> None:
+        """Adam's step along the last gradient."""
+        self._adam.param_groups[0]["lr"] = learning_rate
+        self._adam.step()
+
+    def model_tensors(self) -> dict[str, Tensor]:
+        """The model's parameters, tied ones once, and the buffers that a model file keeps, by a checkpoint's names."""
+        parameters = self._flat.views(self._weights.data)
+        all_names = {name for name, _ in self.model.named_parameters(remove_duplicate=False)}
+        buffers = {name: tensor for name, tensor in self.model.state_dict().items() if name not in all_names}
+        return {f"model.{name}": tensor for name, tensor in {**parameters, **buffers}.items()}
+
+    def tensors(self) -> dict[str, Tensor]:
+        """Everything that a checkpoint holds: those, and Adam's moments of each parameter."""
+        tensors = self.model_tensors()
+        for moment, flat in self._moments.items():
+            tensors |= {f"adam.{moment}.{name}": view for name, view in self._flat.views(flat).items()}
+        return tensors

@@ -1,0 +1,157 @@
+"""Masked cross-entropy in nats, computed in chunks of rows so that no tensor of all logits ever exists.
+
+The decoder's output at the real target tokens comes as packed rows (N, D); padding has no row and so no part in the
+loss. The logits of the reinforced model are more than a third of its work and by far its largest tensor, so each
+chunk's logits are turned into probabilities, into the loss and into the gradients of the hidden rows, the projection
+and its bias while they are in the processor's cache, and then overwritten by the next chunk's. The same buffer serves
+every chunk: freshly mapped memory costs more than the softmax.
+"""
+
+from collections.abc import Iterator
+from typing import Any, NamedTuple
+
+import torch
+from jaxtyping import Bool, Float, Int
+from torch import Tensor
+from torch.autograd.function import once_differentiable
+
+CPU_LOGITS = 1 << 21
+"""Most logits at a time on a CPU: 8 MiB of fp32, which stays in the cache (64 to 256 rows measure alike)."""
+ACCELERATOR_LOGITS = 1 << 26
+"""Most logits at a time elsewhere: few large products, 256 MiB of fp32."""
+
+
+class TokenSums(NamedTuple):
+    """Sums over the target tokens of a batch, as scalar tensors."""
+
+    loss: Tensor
+    """What is minimised: the label-smoothed cross-entropy, in nats."""
+    nll: Tensor
+    """The cross-entropy without smoothing, in nats; no gradient."""
+    correct: Tensor
+    """Tokens whose label is the single most probable token (a tie is a miss); no gradient."""
+
+
+def cross_entropy(
+    hidden: Float[Tensor, "N D"],
+    weight: Float[Tensor, "V D"],
+    bias: Float[Tensor, "V"] | None,
+    labels: Int[Tensor, "N"],
+    *,
+    label_smoothing: float = 0.0,
+) -> TokenSums:
+    """Sums over tokens of the loss of softmax(hidden weightᵀ + bias) against `labels`.
+
+    With smoothing e the loss of a token is -(1 - e) log p(label) - e / V · Σ_v log p(v) (Szegedy et al. 2016,
+    section 7; Vaswani et al. 2017, section 5.4), torch's own `label_smoothing`. Under autocast the matrix products
+    are computed in its dtype and everything else in fp32. The gradient is computed along with the loss, so a backward
+    pass costs two multiplications by a scalar.
+    """
+    loss, nll, correct = _CrossEntropy.apply(hidden, weight, bias, labels, label_smoothing)
+    return TokenSums(loss, nll, correct)
+
+
+@torch.no_grad()
+def token_losses(
+    hidden: Float[Tensor, "N D"],
+    weight: Float[Tensor, "V D"],
+    bias: Float[Tensor, "V"] | None,
+    labels: Int[Tensor, "N"],
+) -> tuple[Float[Tensor, "N"], Bool[Tensor, "N"]]:
+    """Each token's negative log-likelihood in nats, and whether its label is the single most probable token."""
+    chunks = [(nll, correct) for _, _, nll, correct, _ in _chunks(hidden, weight, bias, labels, smoothed=False)]
+    if not chunks:
+        return hidden.new_zeros(0), torch.zeros(0, dtype=torch.bool, device=hidden.device)
+    return torch.cat([nll for nll, _ in chunks]), torch.cat([correct for _, correct in chunks])
+
+
+class _Chunk(NamedTuple):
+    rows: slice
+    error: Tensor
+    """p - onehot(label), (rows, V): the gradient of nll with respect to the logits. A view of the shared buffer."""
+    nll: Tensor
+    correct: Tensor
+    uniform: Tensor | None
+    """Cross-entropy against the uniform distribution, (rows,), where it is asked for."""
+
+
+def _chunks(hidden: Tensor, weight: Tensor, bias: Tensor | None, labels: Tensor, *, smoothed: bool) -> Iterator[_Chunk]:
+    """Each chunk of rows with its probabilities; a chunk's `error` is valid until the next one is asked for."""
+    num_rows, num_classes = len(labels), len(weight)
+    limit = CPU_LOGITS if hidden.device.type == "cpu" else ACCELERATOR_LOGITS
+    num_chunks = -(-num_rows * num_classes // limit)
+    step = -(-num_rows // num_chunks) if num_chunks else 1
+    wide = torch.promote_types(hidden.dtype, torch.float32)
+    buffer = hidden.new_empty((min(step, num_rows), num_classes), dtype=wide)
+    for start in range(0, num_rows, step):
+        rows = slice(start, min(start + step, num_rows))
+        label, logits = labels[rows, None], buffer[: rows.stop - start]
+        if hidden.dtype == wide:
+            _project(hidden[rows], weight, bias, out=logits)
+        else:
+            logits.copy_(_project(hidden[rows], weight, bias, out=None))
+        of_label, top = logits.gather(1, label), logits.amax(1, keepdim=True)
+        mean = logits.mean(1, keepdim=True) if smoothed else None
+        torch.softmax(logits, 1, out=logits)
+        p_label = logits.gather(1, label)
+        error = logits.scatter_add_(1, label, logits.new_full((), -1.0).expand_as(label))
+        p_others = error.amax(1, keepdim=True)
+        # max p = exp(top - log Z), so that log Z needs no second pass over the exponentials.
+        log_z = top - torch.maximum(p_label, p_others).log()
+        uniform = (log_z - mean).squeeze(1) if mean is not None else None
+        yield _Chunk(rows, error, (log_z - of_label).squeeze(1), (p_label > p_others).squeeze(1), uniform)
+
+
+def _project(hidden: Tensor, weight: Tensor, bias: Tensor | None, *, out: Tensor | None) -> Tensor:
+    return torch.mm(hidden, weight.t(), out=out) if bias is None else torch.addmm(bias, hidden, weight.t(), out=out)
+
+
+class _CrossEntropy(torch.autograd.Function):
+    """The loss and its gradients in one pass over the chunks."""
+
+    @staticmethod
+    def forward(
+        ctx: Any, hidden: Tensor, weight: Tensor, bias: Tensor | None, labels: Tensor, label_smoothing: float
+    ) -> tuple[Tensor, Tensor, Tensor]:
+        kind = hidden.device.type
+        narrow = torch.get_autocast_dtype(kind) if torch.is_autocast_enabled(kind) else weight.dtype
+        with torch.autocast(kind, enabled=False):
+            rows = hidden.to(narrow)
+            matrix = weight.to(narrow)
+            offset = None if bias is None else bias.to(narrow)
+            grad_rows = torch.empty_like(hidden) if ctx.needs_input_grad[0] else None
+            grad_weight = torch.zeros_like(weight) if ctx.needs_input_grad[1] else None
+            grad_bias = torch.zeros_like(bias) if bias is not None and ctx.needs_input_grad[2] else None
+            # Sums in double precision: one worker and n workers then report the same loss.
+            sums = torch.zeros(3, dtype=torch.float64, device=hidden.device)
+            for chunk in _chunks(rows, matrix, offset, labels, smoothed=label_smoothing > 0):
+                error, loss = chunk.error, chunk.nll
+                if chunk.uniform is not None:
+                    loss = torch.lerp(chunk.nll, chunk.uniform, label_smoothing)
+                    error.sub_(label_smoothing / len(weight))
+                    label = labels[chunk.rows, None]
+                    error.scatter_add_(1, label, error.new_full((), label_smoothing).expand_as(label))
+                sums += torch.stack(
+                    [loss.sum(dtype=torch.float64), chunk.nll.sum(dtype=torch.float64), chunk.correct.sum()]
+                )
+                if grad_bias is not None:
+                    grad_bias.add_(error.sum(0))
+                error = error.to(narrow)
+                if grad_rows is not None:
+                    grad_rows[chunk.rows] = error @ matrix
+                if grad_weight is not None and grad_weight.dtype == narrow:
+                    grad_weight.addmm_(error.t(), rows[chunk.rows])
+                elif grad_weight is not None:
+                    grad_weight.add_(error.t() @ rows[chunk.rows])
+        ctx.save_for_backward(grad_rows, grad_weight, grad_bias)
+        loss, nll, correct = sums.unbind()
+        nll, correct = nll.clone(), correct.clone()
+        ctx.mark_non_differentiable(nll, correct)
+        return loss.clone(), nll, correct
+
+    @staticmethod
+    @once_differentiable
+    def backward(ctx: Any, grad_loss: Tensor, *_: Tensor) -> tuple[Tensor | None, ...]:
+        # New tensors, so that a second backward through a retained graph finds the saved ones as they were.
+        gradients = (None if saved is None else saved * grad_loss.to(saved.dtype) for saved in ctx.saved_tensors)
+        return (*gradients, None, None)

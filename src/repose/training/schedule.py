@@ -1,0 +1,92 @@
+"""Learning rates as pure functions of the update's index, and the little state of the plateau schedule.
+
+The index s of an update starts at 0, as Keras' `iterations` does in the papers' code: a schedule that rises from zero
+makes its first update with learning rate 0.
+"""
+
+import dataclasses
+from collections.abc import Sequence
+
+from repose.config import TrainingConfig
+
+
+@dataclasses.dataclass(frozen=True)
+class Plateau:
+    """What the validations so far say about the loss: for the plateau schedule and for early stopping."""
+
+    best: float | None = None
+    """Lowest validation loss, nats per token."""
+    waiting: int = 0
+    """Validations since then, or since the last drop."""
+    drops: int = 0
+    """How often the patience ran out."""
+
+    def after(self, loss: float, *, patience: int) -> "Plateau":
+        """The state after a validation with this loss.
+
+        `patience` validations in a row without a lower loss count as a drop, and the wait begins anew. (torch's
+        `ReduceLROnPlateau` waits one validation more, and wants an improvement of 0.01 %.)
+        """
+        if self.best is None or loss < self.best:
+            return dataclasses.replace(self, best=loss, waiting=0)
+        if self.waiting + 1 < patience:
+            return dataclasses.replace(self, waiting=self.waiting + 1)
+        return dataclasses.replace(self, waiting=0, drops=self.drops + 1)
+
+
+@dataclasses.dataclass(frozen=True)
+class Schedule:
+    """The learning rate of each update.
+
+    - `noam`: factor · width^-0.5 · min(s^-0.5, s · warmup^-1.5) (Vaswani et al. 2017, section 5.3; 2410.04731,
+      eq. 25 of the OpenReview text, eq. 15 of the arXiv one), the peak factor · (width · warmup)^-0.5 at s = warmup;
+    - `inverse_sqrt`: peak · min(s / warmup, (warmup / s)^0.5);
+    - `constant`: peak · min(s / warmup, 1);
+    - `plateau`: as `constant`, times factor^drops.
+
+    Without warm-up the first two fall from s = 1 on, and update 0 has the rate of update 1.
+    """
+
+    kind: str
+    learning_rate: float
+    """The factor of `noam`, the peak of the others."""
+    warmup: int
+    """Updates over which the rate rises."""
+    width: int
+    """m of eq. 25; `noam` only."""
+    plateau_factor: float
+
+    def __call__(self, update: int, drops: int = 0) -> float:
+        """The learning rate of update s = 0, 1, …; `drops` as counted by `Plateau`."""
+        rise = min(1.0, update / self.warmup) if self.warmup else 1.0
+        fall = (max(self.warmup, 1) / max(update, self.warmup, 1)) ** 0.5
+        match self.kind:
+            case "noam":
+                return self.learning_rate * (self.width * max(self.warmup, 1)) ** -0.5 * rise * fall
+            case "inverse_sqrt":
+                return self.learning_rate * rise * fall
+            case "constant":
+                return self.learning_rate * rise
+            case "plateau":
+                return self.learning_rate * rise * self.plateau_factor**drops
+        raise AssertionError(self.kind)
+
+
+def make_schedule(config: TrainingConfig, *, d_token: int, batches_per_epoch: int) -> Schedule:
+    """The schedule of a training; `warmup_share` counts from the updates of all epochs, each as long as the first."""
+    warmup = config.warmup_updates
+    if config.warmup_share is not None:
+        epochs = None if config.epochs is None else config.epochs * batches_per_epoch
+        warmup = round(config.warmup_share * least([epochs, config.updates]))
+    return Schedule(
+        kind=config.schedule,
+        learning_rate=config.learning_rate,
+        warmup=warmup,
+        width=config.schedule_width or d_token,
+        plateau_factor=config.plateau_factor,
+    )
+
+
+def least(limits: Sequence[int | None]) -> int:
+    """The smallest limit that is set; at least one is."""
+    return min(limit for limit in limits if limit is not None)

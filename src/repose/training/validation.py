@@ -1,0 +1,72 @@
+"""Teacher-forced figures of a validation set: each token predicted from the reference's earlier ones, dropout off."""
+
+from collections.abc import Callable, Iterator
+
+import numpy as np
+import torch
+from numpy.typing import NDArray
+from torch import Tensor
+
+from repose.data.dataset import PairDataset
+from repose.model.transformer import Transformer
+from repose.training.feed import make_part
+from repose.training.loss import token_losses
+
+TOKENS_AT_A_TIME = 4096
+"""Most positions of a batch, padding included, on the longer side: bounds the memory."""
+
+
+@torch.no_grad()
+def validate(
+    model: Transformer,
+    dataset: PairDataset,
+    *,
+    keras_batch: int,
+    device: torch.device,
+    rank: int,
+    world_size: int,
+    add: Callable[[Tensor], Tensor],
+) -> dict[str, float]:
+    """`tf_loss` (nats per target token), `tf_loss_keras` and `tf_accuracy` over the whole set, in fp32.
+
+    Workers take batches in turn and `add` sums a tensor over them: every worker returns the same figures, and the
+    number of workers does not change a bit of them. `tf_loss_keras` is what Keras reports for batches of `keras_batch`
+    sentences in the set's order: their mean losses, weighted by their sentences.
+    """
+    was_training = model.training
+    model.eval()
+    sums = torch.zeros(2, len(dataset), dtype=torch.float64, device=device)
+    for number, indices in enumerate(_by_length(dataset)):
+        if number % world_size != rank:
+            continue
+        part = make_part(dataset, indices, device)
+        nll, correct = token_losses(
+            model.hidden(part.src, part.tgt), model.output.weight, model.output.bias, part.labels
+        )
+        lengths = torch.from_numpy(np.asarray(dataset.tgt_lengths[indices], dtype=np.int64)).to(device)
+        sentences = torch.from_numpy(indices).to(device).repeat_interleave(lengths)
+        sums.index_add_(1, sentences, torch.stack([nll, correct.to(nll.dtype)]).double())
+    model.train(was_training)
+    nll_of, correct_of = add(sums).cpu().numpy()
+    tokens_of = np.asarray(dataset.tgt_lengths, dtype=np.int64)
+    starts = np.arange(0, len(dataset), keras_batch)
+    batch_means = np.add.reduceat(nll_of, starts) / np.add.reduceat(tokens_of, starts)
+    batch_sizes = np.diff(np.append(starts, len(dataset)))
+    return {
+        "tf_loss": float(nll_of.sum() / tokens_of.sum()),
+        "tf_loss_keras": float((batch_means * batch_sizes).sum() / len(dataset)),
+        "tf_accuracy": float(correct_of.sum() / tokens_of.sum()),
+    }
+
+
+def _by_length(dataset: PairDataset) -> Iterator[NDArray[np.int64]]:
+    """Pairs of like length together, `TOKENS_AT_A_TIME` positions at most, longest first: a set too large for the
+    memory fails at once."""
+    src, tgt = np.asarray(dataset.src_lengths), np.asarray(dataset.tgt_lengths)
+    longer = np.maximum(src, tgt)
+    order = np.lexsort((tgt, longer))[::-1]
+    start = 0
+    while start < len(order):
+        size = max(1, TOKENS_AT_A_TIME // int(longer[order[start]]))
+        yield order[start : start + size].astype(np.int64)
+        start += size
