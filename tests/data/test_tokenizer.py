@@ -105,6 +105,9 @@ def test_a_foreign_vocabulary_that_holds_the_word_end_gives_unk() -> None:
     )
     backend.pre_tokenizer = pre_tokenizers.WhitespaceSplit()
     assert Tokenizer(backend.to_str()).encode("ship [END] [PAD] boat") == [START, 4, UNK, UNK, UNK, END]
+    backend.model.unk_token = "<unk>"
+    with pytest.raises(DataError, match="cannot encode a text"):
+        Tokenizer(backend.to_str()).encode("boat")
 
 
 @pytest.mark.parametrize("kind", KINDS)
@@ -215,8 +218,10 @@ def test_lossless_is_not_claimed_of_a_changed_construction(trained: dict[Kind, T
         case "no byte":
             spec["model"]["vocab"] = [[p if p != "ÿ" else "ÿÿ", score] for p, score in spec["model"]["vocab"]]
         case "added token":
-            spec["added_tokens"].append({**spec["added_tokens"][3], "id": 4, "content": "ship", "special": False})
-            spec["model"]["vocab"][4][0] = "ship"
+            spec["added_tokens"].append(
+                {**spec["added_tokens"][3], "id": len(spec["model"]["vocab"]), "content": "ship", "special": False}
+            )
+            spec["model"]["vocab"].append(["ship", -9.0])
         case "no decoder":
             spec["decoder"] = None
     assert Tokenizer(json.dumps(spec)).lossless is False
@@ -275,7 +280,7 @@ def test_bad_settings_are_refused() -> None:
 
 @pytest.mark.parametrize("kind", KINDS)
 def test_lone_surrogates_are_refused(trained: dict[Kind, Tokenizer], kind: Kind) -> None:
-    with pytest.raises(DataError, match="lone surrogate"):
+    with pytest.raises(DataError, match=r"'broken \\ud800' holds a lone surrogate"):
         Tokenizer.train(["fine", "broken \ud800"], kind=kind, vocab_size=300)
     with pytest.raises(DataError, match=r"'broken \\ud800' holds a lone surrogate"):
         trained[kind].encode_batch(["fine", "broken \ud800"])
@@ -343,6 +348,7 @@ from repose.data.tokenizer import Tokenizer
 lines = ["the ships count on him"] * 3000
 tokenizer = Tokenizer.train(lines, kind="bpe", vocab_size=270)
 tokenizer.encode_batch(lines)
+assert os.environ["TOKENIZERS_PARALLELISM"] == "false"
 child = os.fork()
 ids = tokenizer.encode_batch(lines)
 if not child:

@@ -102,7 +102,7 @@ HOSTILE = {
     "parent": (member("../x.en"), "leaves"),
     "parent-inside": (member("data/../../x.en"), "leaves"),
     "parent-and-back": (member("data/../x.en"), "leaves"),
-    "absolute": (member("/tmp/x.en"), "leaves"),
+    "absolute": (member("/etc/x.en"), "leaves"),
     "drive": (member("C:/x.en"), "leaves"),
     "backslash": (member("..\\x.en"), "leaves"),
     "symlink": (member("x.en", kind=tarfile.SYMTYPE, link="/etc/passwd"), "a link"),
@@ -145,9 +145,9 @@ def test_a_forged_size_is_neither_believed_nor_waited_for(tmp_path: Path, kind: 
 def test_a_stream_at_its_end_is_not_read_for_ever() -> None:
     stream = unpack._Bounded(io.BytesIO(b"abc"), limit=10)
     assert stream.read(5) == b"abc"
+    reads = iter(lambda: stream.read(5), None)
     with pytest.raises(EOFError):
-        for _ in range(20):
-            assert stream.read(5) == b""
+        next(chunk for chunk in reads if chunk)
 
 
 def test_an_archive_may_not_unpack_to_more_than_allowed(tmp_path: Path) -> None:

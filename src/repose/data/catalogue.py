@@ -100,9 +100,10 @@ def describe(name: str) -> CorpusInfo:
     corpora = _catalogue()
     if name in corpora:
         return corpora[name]
+    wanted = name.lower()
     last_parts = {known.rpartition("/")[2]: known for known in corpora}
-    close = difflib.get_close_matches(name.lower(), corpora, n=1) or [
-        last_parts[part] for part in difflib.get_close_matches(name.lower(), last_parts, n=1)
+    close = difflib.get_close_matches(wanted, corpora, n=1) or [
+        last_parts[part] for part in difflib.get_close_matches(wanted, last_parts, n=1)
     ]
     hint = f"did you mean '{close[0]}'?" if close else f"the known ones are {', '.join(names())}"
     raise DataError(f"there is no published corpus called '{name}': {hint}")

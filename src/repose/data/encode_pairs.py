@@ -2,12 +2,13 @@
 
 import os
 import signal
+import threading
 from collections import Counter, deque
 from collections.abc import Iterable, Iterator, Sequence
 from concurrent.futures import Future, ProcessPoolExecutor
 from concurrent.futures.process import BrokenProcessPool
 from itertools import chain, islice
-from multiprocessing import get_context
+from multiprocessing import get_context, parent_process
 from typing import Any, NamedTuple, Protocol
 
 import numpy as np
@@ -123,6 +124,15 @@ def _start_worker(tokenizers: tuple[Encoder, Encoder], settings: Settings) -> No
     signal.signal(signal.SIGINT, signal.SIG_IGN)  # Ctrl-C ends the parent, and the pool with it
     os.environ["TOKENIZERS_PARALLELISM"] = "false"  # the processes are the parallelism
     _worker = (tokenizers, settings)
+    threading.Thread(target=_end_with_parent, daemon=True).start()
+
+
+def _end_with_parent() -> None:
+    """Without it the workers of a parent that was killed wait for work for ever."""
+    parent = parent_process()
+    assert parent is not None
+    parent.join()
+    os._exit(1)
 
 
 def _encode_in_worker(pairs: Sequence[Pair]) -> Encoded:

@@ -10,38 +10,27 @@ Four kinds, each trained here from lines of text:
 Text never yields [PAD], [START] or [END], whatever it contains: a literal "[END]" is cut up like any other word.
 
 Importing this module sets TOKENIZERS_PARALLELISM=false unless the variable is set already: the library's threads do not
-survive a fork (it prints a warning, and may hang). A large corpus is encoded by several processes instead.
+survive a fork (its versions before 0.22 print a warning then). A large corpus is encoded by several processes.
 """
 
 import hashlib
 import json
 import os
-import re
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Iterable, Sequence
 from functools import cached_property
-from itertools import islice, pairwise
 from pathlib import Path
-from typing import Any, Literal, get_args
+from typing import Any
 
 import tokenizers
-from tokenizers import decoders, models, normalizers, pre_tokenizers, processors, trainers
 
-from repose.errors import ConfigError, DataError, unknown
+from repose.data.tokenizer_training import BYTES, END, PAD, SPECIAL_TOKENS, START, UNK, Kind, check_unicode, learn
+from repose.errors import DataError
+
+__all__ = ["END", "PAD", "SPECIAL_TOKENS", "START", "UNK", "Kind", "Tokenizer"]
 
 os.environ.setdefault("TOKENIZERS_PARALLELISM", "false")
 
-Kind = Literal["wordpiece", "wordlevel", "bpe", "unigram"]
-PAD, UNK, START, END = 0, 1, 2, 3
-SPECIAL_TOKENS = ("[PAD]", "[UNK]", "[START]", "[END]")  # index = id
-
-_BYTES = sorted(pre_tokenizers.ByteLevel.alphabet())  # the library's 256 printable stand-ins for the 256 bytes
 _KINDS: dict[str, Kind] = {"WordPiece": "wordpiece", "WordLevel": "wordlevel", "BPE": "bpe", "Unigram": "unigram"}
-_CONTINUATION = "##"
-_MAX_CHARS_PER_WORD = 100  # WordPiece: longer words are [UNK]
-_MAX_PIECE_BYTES = 48  # Unigram: SentencePiece's 16 characters, of up to three bytes
-_LINES_PER_FEED = 1000
-_RUN_CHARS = 256
-_LONG_RUN = re.compile(rf"\S{{{_RUN_CHARS}}}|\s{{{_RUN_CHARS}}}")
 
 
 class Tokenizer:
@@ -76,34 +65,21 @@ class Tokenizer:
         `strip_accents` removes nonspacing marks (category Mn) after canonical decomposition (ż→z, й→и, but not ł) and
         composes what is left; `lowercase` comes after it. `min_frequency` counts words for `wordlevel`, pairs of pieces
         for `bpe` and `wordpiece`; `unigram` has none. `wordpiece` holds all lines in memory, the others stream them.
-        The same lines give the same tokenizer, except for `unigram`, whose learner adds floats in random order.
+        The same lines give the same tokenizer, except for `unigram`: its learner adds floats in random order, so that
+        scores differ in their last digits, and once in a while a piece does.
 
         Raises ConfigError for settings that cannot be met, DataError for lines without text or with lone surrogates.
         """
-        if kind not in get_args(Kind):
-            raise ConfigError(unknown("tokenizer kind", kind, get_args(Kind)))
-        if min_frequency < 1:
-            raise ConfigError(f"min_frequency is {min_frequency}: it must be at least 1")
-        if kind == "unigram" and min_frequency != 1:
-            raise ConfigError("a unigram tokenizer knows no min_frequency: leave it at 1, or use bpe")
-        if kind != "wordpiece":  # whose alphabet the text decides
-            _check_vocab_size(vocab_size, kind, alphabet_size=0 if kind == "wordlevel" else len(_BYTES))
-        first: tuple[str, ...] = SPECIAL_TOKENS
-        if kind == "wordpiece":
-            # The library numbers ##-characters as its hash map happens to give them, and breaks ties by number: two
-            # trainings differ. So the alphabet is learned alone, sorted, and handed back like special tokens.
-            lines = list(lines)
-            backend = _untrained(kind, lowercase=lowercase, strip_accents=strip_accents)
-            _feed(backend, lines, _trainer(kind, 0, min_frequency, SPECIAL_TOKENS))
-            first += tuple(sorted(set(backend.get_vocab()) - set(SPECIAL_TOKENS)))
-            _check_vocab_size(vocab_size, kind, alphabet_size=len(first) - len(SPECIAL_TOKENS))
-        backend = _untrained(kind, lowercase=lowercase, strip_accents=strip_accents)
-        _feed(backend, lines, _trainer(kind, vocab_size, min_frequency, first))
-        if backend.get_vocab_size() == len(SPECIAL_TOKENS):
-            raise ConfigError(f"no word is left at min_frequency {min_frequency}: lower it or add training text")
-        special_ids = [("[START]", START), ("[END]", END)]
-        backend.post_processor = processors.TemplateProcessing(single="[START] $A [END]", special_tokens=special_ids)
-        trained = cls(_without_extra_tokens(backend.to_str(pretty=True)))
+        trained = cls(
+            learn(
+                lines,
+                kind=kind,
+                vocab_size=vocab_size,
+                lowercase=lowercase,
+                strip_accents=strip_accents,
+                min_frequency=min_frequency,
+            )
+        )
         assert trained.lossless == (kind in ("bpe", "unigram") and not lowercase and not strip_accents)
         return trained
 
@@ -160,7 +136,7 @@ class Tokenizer:
             and splitter["use_regex"]  # it keeps brackets apart from letters, so that no text can spell "[END]"
             and not model.get("continuing_subword_prefix")
             and not model.get("end_of_word_suffix")
-            and all((self._backend.token_to_id(byte) or 0) > END for byte in _BYTES)
+            and all((self._backend.token_to_id(byte) or 0) > END for byte in BYTES)
             and all(token["special"] for token in self._spec["added_tokens"])
         )
 
@@ -170,10 +146,11 @@ class Tokenizer:
 
     def encode_batch(self, texts: Sequence[str]) -> list[list[int]]:
         """Ids of each text between START and END; raises DataError for a lone surrogate."""
+        check_unicode(texts)
         try:
             encodings = self._encode_batch(list(texts), add_special_tokens=False)
-        except Exception as error:  # the library raises bare ones
-            raise _refusal(texts, error) from error
+        except Exception as error:  # the library raises bare ones, for vocabularies made elsewhere
+            raise DataError(f"this tokenizer cannot encode a text, so train another: {error}") from error
         # A vocabulary trained elsewhere may hold "[END]" as a word that text can spell: it is unknown, never the end.
         return [
             [START, *(token if token > END or token == UNK else UNK for token in encoding.ids), END]
@@ -227,93 +204,6 @@ def _backend(text: str, name: str) -> Any:
     return backend
 
 
-def _untrained(kind: Kind, *, lowercase: bool, strip_accents: bool) -> Any:
-    """The pipeline around an empty model."""
-    model: Any
-    splitter: Any = pre_tokenizers.ByteLevel(add_prefix_space=False)
-    decoder: Any = decoders.ByteLevel()
-    match kind:
-        case "wordpiece":
-            model = models.WordPiece(unk_token="[UNK]", max_input_chars_per_word=_MAX_CHARS_PER_WORD)
-            splitter = pre_tokenizers.BertPreTokenizer()
-            # cleanup would delete spaces before punctuation and turn "do not" into "don't".
-            decoder = decoders.WordPiece(prefix=_CONTINUATION, cleanup=False)
-        case "wordlevel":
-            model, splitter, decoder = models.WordLevel(unk_token="[UNK]"), pre_tokenizers.Whitespace(), None
-        case "bpe":
-            model = models.BPE()
-        case "unigram":
-            model = models.Unigram()
-    backend: Any = tokenizers.Tokenizer(model)
-    backend.pre_tokenizer = splitter
-    if decoder is not None:  # without one, the library joins words by spaces
-        backend.decoder = decoder
-    words = kind == "wordpiece"  # clean control characters away, and make each Chinese character a word
-    # BERT's normalizer strips exactly Mn; the library's StripAccents would take spacing vowel signs (Mc) too.
-    bert = normalizers.BertNormalizer(words, words, strip_accents=strip_accents, lowercase=False)
-    steps: list[Any] = [bert] if words or strip_accents else []
-    if strip_accents:
-        steps.append(normalizers.NFC())  # otherwise Hangul would stay in letters
-    if lowercase:
-        steps.append(normalizers.Lowercase())
-    if steps:
-        backend.normalizer = normalizers.Sequence(steps)
-    return backend
-
-
-def _trainer(kind: Kind, vocab_size: int, min_frequency: int, special_tokens: Sequence[str]) -> Any:
-    common: dict[str, Any] = {"vocab_size": vocab_size, "special_tokens": list(special_tokens), "show_progress": False}
-    match kind:
-        case "wordpiece":
-            return trainers.WordPieceTrainer(**common, min_frequency=min_frequency)
-        case "wordlevel":
-            return trainers.WordLevelTrainer(**common, min_frequency=min_frequency)
-        case "bpe":
-            return trainers.BpeTrainer(**common, min_frequency=min_frequency, initial_alphabet=_BYTES)
-        case "unigram":
-            pieces: dict[str, Any] = {"initial_alphabet": _BYTES, "max_piece_length": _MAX_PIECE_BYTES}
-            return trainers.UnigramTrainer(**common, **pieces, unk_token="[UNK]")
-
-
-def _without_extra_tokens(text: str) -> str:
-    """The JSON with none but our four marked as special."""
-    spec = json.loads(text)
-    spec["added_tokens"] = [token for token in spec["added_tokens"] if token["content"] in SPECIAL_TOKENS]
-    return json.dumps(spec, indent=1, ensure_ascii=False)
-
-
-def _check_vocab_size(vocab_size: int, kind: Kind, *, alphabet_size: int) -> None:
-    minimum = alphabet_size + len(SPECIAL_TOKENS) + 1
-    if vocab_size < minimum:
-        parts = f"alphabet {alphabet_size}, special tokens {len(SPECIAL_TOKENS)}, and one more"
-        raise ConfigError(f"vocab_size is {vocab_size}, but {kind} needs at least {minimum} for this text: {parts}")
-
-
-def _feed(backend: Any, lines: Iterable[str], trainer: Any) -> None:
-    """Train on lines; raises DataError when none holds text."""
-    has_text = False
-
-    def feeds() -> Iterator[list[str]]:
-        nonlocal has_text
-        rest = iter(lines)
-        while feed := list(islice(rest, _LINES_PER_FEED)):
-            has_text = has_text or any(line.strip() for line in feed)
-            yield [piece for line in feed for piece in _cut(line)]
-
-    try:
-        backend.train_from_iterator(feeds(), trainer)
-    except UnicodeEncodeError as error:
-        raise DataError("a training line holds a lone surrogate, which is no text: decode the file as UTF-8") from error
-    if not has_text:
-        raise DataError("the tokenizer has no text to train on: every line is empty")
-
-
-def _cut(line: str) -> list[str]:
-    """The line, cut inside runs without a word boundary that are too long: learning takes quadratic time in them."""
-    ends = [run.end() for run in _LONG_RUN.finditer(line)] if len(line) >= _RUN_CHARS else []
-    return [line[start:end] for start, end in pairwise([0, *ends, len(line)])]
-
-
 def _steps(normalizer: dict[str, Any] | None) -> list[dict[str, Any]]:
     """A normalizer's steps in order, nested sequences flattened."""
     if normalizer is None:
@@ -321,10 +211,3 @@ def _steps(normalizer: dict[str, Any] | None) -> list[dict[str, Any]]:
     if normalizer["type"] != "Sequence":
         return [normalizer]
     return [step for part in normalizer["normalizers"] for step in _steps(part)]
-
-
-def _refusal(texts: Sequence[str], error: Exception) -> DataError:
-    for text in texts:
-        if any("\ud800" <= char <= "\udfff" for char in text):
-            return DataError(f"{text[:40]!r} holds a lone surrogate, which is no text: decode the input as UTF-8")
-    return DataError(f"a text cannot be encoded: {error}")

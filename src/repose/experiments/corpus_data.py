@@ -23,6 +23,7 @@ from repose.data.prepare import prepare
 from repose.data.prepared_folder import PreparedCounts, read_meta
 from repose.data.readers import Counts, read_pairs
 from repose.data.splits import hold_out
+from repose.data.text_pairs import TextPairs, write_pairs
 from repose.data.tokenizer import Tokenizer
 from repose.errors import ConfigError, DataError
 
@@ -91,19 +92,21 @@ def prepare_corpus(
     folder = folder or corpora.cache_home() / "prepared" / key
     folder.parent.mkdir(parents=True, exist_ok=True)
     with locked(folder.with_name(f".{folder.name}.lock")):
-        finished = _finished(folder, key)
-        if finished is not None:
-            return finished
-        if folder.exists() and any(folder.iterdir()) and not (folder / "text").is_dir():
-            raise DataError(f"{folder} holds other files: name an empty or new folder")
-        (folder / "text").mkdir(parents=True, exist_ok=True)
-        (folder / "report.json").unlink(missing_ok=True)
-        report = list(_write_texts(experiment.corpus, folder / "text"))
-        report += _train_tokenizers(experiment.tokenizer, folder)
-        report += _prepare_ids(experiment, folder, workers)
-        for sentence in report:
-            say(sentence)
-        (folder / "report.json").write_text(json.dumps({"key": key, "report": report}, indent=2, ensure_ascii=False))
+        data = _finished(folder, key) or _build(experiment, folder, key, workers)
+    for sentence in data.report:
+        say(sentence)
+    return data
+
+
+def _build(experiment: Experiment, folder: Path, key: str, workers: int) -> CorpusData:
+    if folder.exists() and any(folder.iterdir()) and not (folder / "text").is_dir():
+        raise DataError(f"{folder} holds other files: name an empty or new folder")
+    (folder / "text").mkdir(parents=True, exist_ok=True)
+    (folder / "report.json").unlink(missing_ok=True)
+    report = list(_write_texts(experiment.corpus, folder / "text"))
+    report += _train_tokenizers(experiment.tokenizer, folder)
+    report += _prepare_ids(experiment, folder, workers)
+    (folder / "report.json").write_text(json.dumps({"key": key, "report": report}, indent=2, ensure_ascii=False))
     return CorpusData(folder, tuple(report))
 
 
@@ -191,14 +194,14 @@ def _write_texts(corpus: CorpusConfig, folder: Path) -> Iterator[str]:
     if corpus.name == PHRASEBOOK:
         made = phrasebook.splits()
         for split in SPLITS:
-            _write_pairs(folder, split, getattr(made, split))
+            write_pairs(folder, split, getattr(made, split))
         yield f"phrasebook: {len(made.train):,} training, {len(made.valid):,} validation, {len(made.test):,} test pairs"
         return
     files = _files(corpus)
     for split, paths in files.items():
         counts = Counts()
         read = read_pairs(paths, src_field=corpus.src_field, tgt_field=corpus.tgt_field, counts=counts)
-        _write_pairs(folder, split, read)
+        write_pairs(folder, split, read)
         yield f"{split}: {_describe_read(counts)}"
     if "valid" not in files:
         yield _hold_out(corpus, folder)
@@ -217,7 +220,7 @@ def _hold_out(corpus: CorpusConfig, folder: Path) -> str:
     for split in SPLITS:
         held: Iterable[Pair] = getattr(result, split)
         if split != "test" or not has_test:
-            _write_pairs(folder, f"{split}.new", held)
+            write_pairs(folder, f"{split}.new", held)
     for path in folder.glob("*.new.*"):
         path.replace(folder / path.name.replace(".new", ""))
     counts = result.counts
@@ -225,27 +228,6 @@ def _hold_out(corpus: CorpusConfig, folder: Path) -> str:
         f"held out: {counts.valid:,} validation and {counts.test:,} test pairs, {counts.train:,} left to train on"
     )
     return sentence + (f", {counts.duplicates:,} repetitions dropped" if counts.duplicates else "")
-
-
-class TextPairs:
-    """The pairs of a split in a text folder, read anew at each iteration."""
-
-    def __init__(self, folder: Path, split: str) -> None:
-        self.paths = [folder / f"{split}.{side}" for side in ("src", "tgt")]
-
-    def __iter__(self) -> Iterator[Pair]:
-        src, tgt = (path.open(encoding="utf-8", newline="\n") for path in self.paths)
-        with src, tgt:
-            for a, b in zip(src, tgt, strict=True):
-                yield a.removesuffix("\n"), b.removesuffix("\n")
-
-
-def _write_pairs(folder: Path, split: str, pairs: Iterable[Pair]) -> None:
-    src, tgt = ((folder / f"{split}.{side}").open("w", encoding="utf-8", newline="\n") for side in ("src", "tgt"))
-    with src, tgt:
-        for a, b in pairs:
-            src.write(a + "\n")
-            tgt.write(b + "\n")
 
 
 def _train_tokenizers(config: TokenizerConfig, folder: Path) -> Iterator[str]:

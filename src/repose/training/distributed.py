@@ -12,11 +12,12 @@ from typing import Any
 
 import torch
 import torch.distributed as dist
-from torch import Tensor, multiprocessing
-from torch.multiprocessing.spawn import ProcessContext, ProcessException
+from torch import Tensor
+from torch.distributed import TCPStore  # type: ignore[attr-defined]
+from torch.multiprocessing.spawn import ProcessContext, ProcessException, start_processes
 
 from repose.device import find_device
-from repose.errors import ConfigError, ReposeError
+from repose.errors import ConfigError, DeviceError, ReposeError
 
 TIMEOUT = timedelta(hours=2)
 """How long a worker waits for the others; translating a validation set on one of them takes long."""
@@ -31,6 +32,8 @@ class World:
     rank: int
     size: int
     device: torch.device
+    local: bool = True
+    """Whether all of them are on this machine, started by its first."""
 
     def add(self, tensor: Tensor) -> Tensor:
         """Sum a tensor over all workers, in place; also a barrier."""
@@ -90,21 +93,31 @@ def choose_device(name: str) -> torch.device:
     """`auto`: CUDA where there is one, else the CPU. Raises DeviceError for what this machine does not have."""
     if name == "auto":
         return torch.device("cuda" if torch.cuda.is_available() else "cpu")
-    return find_device(name)
+    device = find_device(name)
+    if device.type == "mps":  # it has no double precision, in which losses are summed
+        raise DeviceError("training does not run on mps: use cpu or cuda")
+    return device
 
 
-def choose_workers(device: torch.device, requested: int | None, tokens_per_batch: int) -> int:
-    """One worker per GPU; on a CPU one per core, as far as a batch gives each enough to do. `cuda:1` means one."""
+def choose_workers(device: torch.device, *, requested: int | None, recorded: int | None, tokens_per_batch: int) -> int:
+    """As many workers as asked for, or as the run had so far; else one per GPU or, on a CPU, one per core as far as a
+    batch gives each enough to do. `cuda:1` means one. Raises ConfigError for a number that cannot be had."""
     if requested is not None and requested < 1:
         raise ConfigError(f"workers = {requested}, but a training needs at least one: give 1 or more")
     if device.type == "cpu":
-        return requested or max(1, min(available_cores(), tokens_per_batch // MIN_TOKENS_PER_WORKER))
-    available = torch.cuda.device_count() if device.type == "cuda" and device.index is None else 1
+        useful = max(1, min(available_cores(), tokens_per_batch // MIN_TOKENS_PER_WORKER))
+        return requested or recorded or useful
+    available = torch.cuda.device_count() if device.index is None else 1
     if requested is not None and requested > available:
         raise ConfigError(
-            f"workers = {requested}, but there are {available} devices for them: give at most {available}"
+            f"workers = {requested}, but device {device} means {available} of them: give at most {available}"
         )
-    return requested or available
+    return requested or min(recorded or available, available)
+
+
+def threads_for(workers: int) -> int:
+    """Threads of each worker on a CPU: cores shared out, and no more than this process was told to use."""
+    return max(1, min(torch.get_num_threads(), available_cores() // workers))
 
 
 def available_cores() -> int:
@@ -135,7 +148,7 @@ def joined(outer: Outer, device: torch.device) -> Iterator[World]:
         url = "env://"  # the launcher's store is there already
     dist.init_process_group(_backend(device), init_method=url, rank=outer.rank, world_size=outer.size, timeout=TIMEOUT)
     try:
-        yield World(outer.rank, outer.size, device)
+        yield World(outer.rank, outer.size, device, local=False)
     except RuntimeError as error:
         raise _lost(error) from error
     finally:
@@ -160,12 +173,11 @@ def started(
         with _threads(threads):
             yield World(0, 1, _device_of(device, 0))
         return
-    store = dist.TCPStore("127.0.0.1", 0, size, is_master=True, wait_for_workers=False, timeout=TIMEOUT)
+    store = TCPStore("127.0.0.1", 0, size, is_master=True, wait_for_workers=False, timeout=TIMEOUT)
     place = (size, str(device), threads, store.port, os.getpid(), follow, arguments)
-    context = multiprocessing.start_processes(
+    context: ProcessContext = start_processes(
         _follow, place, nprocs=size - 1, join=False, daemon=True, start_method="spawn"
     )
-    assert isinstance(context, ProcessContext)
     try:
         while not store.check([f"ready {rank}" for rank in range(1, size)]):
             context.join(timeout=0.05)  # raises if one has died
@@ -203,7 +215,7 @@ def _follow(
     torch.set_num_threads(threads)
     rank = index + 1
     device = _device_of(torch.device(device_name), rank)
-    store = dist.TCPStore("127.0.0.1", port, size, is_master=False, timeout=TIMEOUT)
+    store = TCPStore("127.0.0.1", port, size, is_master=False, timeout=TIMEOUT)
     store.set(f"ready {rank}", "")
     dist.init_process_group(_backend(device), store=store, rank=rank, world_size=size, timeout=TIMEOUT)
     follow(World(rank, size, device), *arguments)

@@ -21,6 +21,9 @@ class Exchange(Protocol):
     def sum(self) -> None:
         """Sum the workers' gradients."""
 
+    def scale(self, factor: Tensor) -> None:
+        """Multiply the sum, by a number that is the same on all workers."""
+
 
 def make_exchange(world: World, size: int) -> Exchange:
     """The fastest way for these workers to sum `size` elements."""
@@ -45,6 +48,10 @@ class AllReduce:
         """Sum the workers' gradients, in place."""
         self._world.add(self.gradient)
 
+    def scale(self, factor: Tensor) -> None:
+        """Multiply the sum."""
+        self.gradient *= factor
+
 
 class SharedMemory:
     """Workers of one machine write their gradients to memory that all of them see, and each sums one slice.
@@ -68,6 +75,12 @@ class SharedMemory:
         mine = torch.add(first, second, out=self.gradient[self._slice])
         for other in others:
             mine += other
+        dist.barrier()
+
+    def scale(self, factor: Tensor) -> None:
+        """Multiply the sum: each worker its slice, when all have read what they made the factor from."""
+        dist.barrier()
+        self.gradient[self._slice] *= factor
         dist.barrier()
 
 

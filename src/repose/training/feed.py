@@ -10,6 +10,7 @@ from torch import Tensor
 
 from repose.data.batching import Batches, share
 from repose.data.dataset import PairDataset
+from repose.training.distributed import World
 
 
 class Part(NamedTuple):
@@ -49,24 +50,13 @@ def make_part(dataset: PairDataset, indices: NDArray[np.int64], device: torch.de
 class Feed:
     """The updates of an epoch as one worker sees them."""
 
-    def __init__(
-        self,
-        dataset: PairDataset,
-        batches: Batches,
-        *,
-        rank: int,
-        world_size: int,
-        num_parts: int,
-        device: torch.device,
-    ) -> None:
-        self.dataset, self.batches = dataset, batches
-        self.rank, self.world_size, self.num_parts = rank, world_size, num_parts
-        self.device = device
+    def __init__(self, dataset: PairDataset, batches: Batches, *, world: World, num_parts: int) -> None:
+        self._dataset, self._batches, self._world, self._num_parts = dataset, batches, world, num_parts
 
     def epoch(self, epoch: int, start: int) -> Iterator[Update]:
         """The updates of one epoch, from batch `start` on."""
         following: NDArray[np.int64] | None = None
-        for indices in self.batches.epoch(epoch, start):
+        for indices in self._batches.epoch(epoch, start):
             if following is not None:
                 yield self._update(following, last=False)
             following = indices
@@ -74,11 +64,11 @@ class Feed:
             yield self._update(following, last=True)
 
     def _update(self, indices: NDArray[np.int64], *, last: bool) -> Update:
-        lengths = np.asarray(self.dataset.tgt_lengths[indices])
-        parts: list[Part | None] = []
-        for part in range(self.num_parts):
-            mine = share(
-                indices, lengths, rank=self.rank, world_size=self.world_size, part=part, num_parts=self.num_parts
-            )
-            parts.append(make_part(self.dataset, mine, self.device) if len(mine) else None)
+        lengths = self._dataset.tgt_lengths[indices]
+        rank, size, num_parts = self._world.rank, self._world.size, self._num_parts
+        shares = (
+            share(indices, lengths, rank=rank, world_size=size, part=part, num_parts=num_parts)
+            for part in range(num_parts)
+        )
+        parts = (make_part(self._dataset, mine, self._world.device) if len(mine) else None for mine in shares)
         return Update(tuple(parts), len(indices), int(lengths.sum()), last)

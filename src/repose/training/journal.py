@@ -100,6 +100,6 @@ def _board(folder: Path) -> Any:
         from torch.utils.tensorboard import SummaryWriter
     except ImportError as error:
         raise ConfigError(
-            "TensorBoard is not installed: install repose-nmt[tensorboard], or train without it"
+            "TensorBoard is not installed: install repose-nmt[tensorboard] or train without it"
         ) from error
     return SummaryWriter(str(folder))

@@ -71,14 +71,13 @@ class Learner:
                 sums = cross_entropy(
                     hidden, output.weight, output.bias, part.labels, label_smoothing=config.label_smoothing
                 )
-            (sums.loss / update.tokens).backward()  # type: ignore[no-untyped-call]
+            (sums.loss / update.tokens).backward()
             loss, weight = sums.loss.detach(), update.sentences / update.tokens
             self.sums += torch.stack([loss, sums.nll, sums.correct, loss * weight, sums.nll * weight])
         self._exchange.sum()
-        gradient = self._exchange.gradient
-        self.norm = torch.linalg.vector_norm(gradient)
-        if config.clip_norm is not None and self.world.owns(gradient, self._exchange.local):
-            gradient *= (config.clip_norm / (self.norm + 1e-6)).clamp(max=1.0)
+        self.norm = torch.linalg.vector_norm(self._exchange.gradient)
+        if config.clip_norm is not None:
+            self._exchange.scale((config.clip_norm / (self.norm + 1e-6)).clamp(max=1.0))
 
     def step(self, learning_rate: float) -> None:
         """Adam's step along the last gradient."""

@@ -47,7 +47,7 @@ def cross_entropy(
     are computed in its dtype and everything else in fp32. The gradient is computed along with the loss, so a backward
     pass costs two multiplications by a scalar.
     """
-    loss, nll, correct = _CrossEntropy.apply(hidden, weight, bias, labels, label_smoothing)
+    loss, nll, correct = _CrossEntropy.apply(hidden, weight, bias, labels, label_smoothing)  # type: ignore[no-untyped-call]
     return TokenSums(loss, nll, correct)
 
 

@@ -5,7 +5,7 @@ makes its first update with learning rate 0.
 """
 
 import dataclasses
-from collections.abc import Sequence
+import math
 
 from repose.config import TrainingConfig
 
@@ -59,25 +59,25 @@ class Schedule:
     def __call__(self, update: int, drops: int = 0) -> float:
         """The learning rate of update s = 0, 1, …; `drops` as counted by `Plateau`."""
         rise = min(1.0, update / self.warmup) if self.warmup else 1.0
-        fall = (max(self.warmup, 1) / max(update, self.warmup, 1)) ** 0.5
+        fall = math.sqrt(max(self.warmup, 1) / max(update, self.warmup, 1))
         match self.kind:
             case "noam":
-                return self.learning_rate * (self.width * max(self.warmup, 1)) ** -0.5 * rise * fall
+                return self.learning_rate * rise * fall / math.sqrt(self.width * max(self.warmup, 1))
             case "inverse_sqrt":
                 return self.learning_rate * rise * fall
             case "constant":
                 return self.learning_rate * rise
             case "plateau":
-                return self.learning_rate * rise * self.plateau_factor**drops
+                return self.learning_rate * rise * math.pow(self.plateau_factor, drops)
         raise AssertionError(self.kind)
 
 
-def make_schedule(config: TrainingConfig, *, d_token: int, batches_per_epoch: int) -> Schedule:
-    """The schedule of a training; `warmup_share` counts from the updates of all epochs, each as long as the first."""
+def make_schedule(config: TrainingConfig, *, d_token: int, total_updates: int | None) -> Schedule:
+    """The schedule of a training; `warmup_share` is a share of `total_updates`."""
     warmup = config.warmup_updates
     if config.warmup_share is not None:
-        epochs = None if config.epochs is None else config.epochs * batches_per_epoch
-        warmup = round(config.warmup_share * least([epochs, config.updates]))
+        assert total_updates is not None, "TrainingConfig refuses a share of the unknown"
+        warmup = round(config.warmup_share * total_updates)
     return Schedule(
         kind=config.schedule,
         learning_rate=config.learning_rate,
@@ -85,8 +85,3 @@ def make_schedule(config: TrainingConfig, *, d_token: int, batches_per_epoch: in
         width=config.schedule_width or d_token,
         plateau_factor=config.plateau_factor,
     )
-
-
-def least(limits: Sequence[int | None]) -> int:
-    """The smallest limit that is set; at least one is."""
-    return min(limit for limit in limits if limit is not None)

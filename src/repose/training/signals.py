@@ -31,7 +31,7 @@ class StopSignals:
         for number, handler in self._before.items():
             signal.signal(number, handler)
 
-    def _handle(self, number: int, frame: FrameType | None) -> None:
+    def _handle(self, number: int, _frame: FrameType | None) -> None:
         if number == signal.SIGINT and self.received == "SIGINT":
             raise KeyboardInterrupt
         if self.received is None:

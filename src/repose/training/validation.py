@@ -1,14 +1,14 @@
 """Teacher-forced figures of a validation set: each token predicted from the reference's earlier ones, dropout off."""
 
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
 
 import numpy as np
 import torch
 from numpy.typing import NDArray
-from torch import Tensor
 
 from repose.data.dataset import PairDataset
 from repose.model.transformer import Transformer
+from repose.training.distributed import World
 from repose.training.feed import make_part
 from repose.training.loss import token_losses
 
@@ -17,37 +17,28 @@ TOKENS_AT_A_TIME = 4096
 
 
 @torch.no_grad()
-def validate(
-    model: Transformer,
-    dataset: PairDataset,
-    *,
-    keras_batch: int,
-    device: torch.device,
-    rank: int,
-    world_size: int,
-    add: Callable[[Tensor], Tensor],
-) -> dict[str, float]:
+def validate(model: Transformer, dataset: PairDataset, *, keras_batch: int, world: World) -> dict[str, float]:
     """`tf_loss` (nats per target token), `tf_loss_keras` and `tf_accuracy` over the whole set, in fp32.
 
-    Workers take batches in turn and `add` sums a tensor over them: every worker returns the same figures, and the
-    number of workers does not change a bit of them. `tf_loss_keras` is what Keras reports for batches of `keras_batch`
+    Workers take batches in turn. Every worker returns the same figures, and their number does not change a bit of
+    them. `tf_loss_keras` is what Keras reports for batches of `keras_batch`
     sentences in the set's order: their mean losses, weighted by their sentences.
     """
     was_training = model.training
     model.eval()
-    sums = torch.zeros(2, len(dataset), dtype=torch.float64, device=device)
+    sums = torch.zeros(2, len(dataset), dtype=torch.float64, device=world.device)
     for number, indices in enumerate(_by_length(dataset)):
-        if number % world_size != rank:
+        if number % world.size != world.rank:
             continue
-        part = make_part(dataset, indices, device)
+        part = make_part(dataset, indices, world.device)
         nll, correct = token_losses(
             model.hidden(part.src, part.tgt), model.output.weight, model.output.bias, part.labels
         )
-        lengths = torch.from_numpy(np.asarray(dataset.tgt_lengths[indices], dtype=np.int64)).to(device)
-        sentences = torch.from_numpy(indices).to(device).repeat_interleave(lengths)
+        lengths = torch.from_numpy(np.asarray(dataset.tgt_lengths[indices], dtype=np.int64)).to(world.device)
+        sentences = torch.from_numpy(indices).to(world.device).repeat_interleave(lengths)
         sums.index_add_(1, sentences, torch.stack([nll, correct.to(nll.dtype)]).double())
     model.train(was_training)
-    nll_of, correct_of = add(sums).cpu().numpy()
+    nll_of, correct_of = world.add(sums).cpu().numpy()
     tokens_of = np.asarray(dataset.tgt_lengths, dtype=np.int64)
     starts = np.arange(0, len(dataset), keras_batch)
     batch_means = np.add.reduceat(nll_of, starts) / np.add.reduceat(tokens_of, starts)

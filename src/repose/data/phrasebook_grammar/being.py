@@ -95,7 +95,7 @@ def there_is(speaker: Speaker) -> list[Sentence]:
         (
             ("portable dish", "surface store mala mochila caixa room"),
             ("fruit vegetable", "surface mochila caixa cozinha"),
-            ("pet", "room park"),
+            ("gato cachorro coelho", "room park"),
             ("tree flower", "park"),
         )
     )

@@ -17,7 +17,7 @@ from repose.data.phrasebook_grammar.speaker import Speaker
 _STORIES = {
     # verb: adjectives that make one do it ("so"), adjectives that speak against it ("but")
     "comprar": (("bonito", "barato", "novo", "interessante"), ("caro", "velho", "pequeno")),
-    "vender": (("velho", "pesado"), ("bonito", "novo", "rápido")),
+    "vender": (("velho",), ("bonito", "novo", "rápido")),
     "ler": (("interessante", "importante", "famoso"), ("longo",)),
     "lavar": (("sujo",), ()),
     "comer": (("delicioso", "fresco"), ()),

@@ -97,7 +97,11 @@ def simple_clause(speaker: Speaker, tense: str) -> Clause:
     """A short clause about a person."""
     frames = tuple(f for f in speaker.frames(tense=tense) if "human" in f.subject and not f.long and not f.recipient)
     clause = draw_clause(speaker, frames, tenses=(tense,), style="known", timed=0.0)
-    while clause.subject.noun == "" or ambiguous(clause.frame.pt, tense, clause.subject):
+    while (
+        not clause.subject.noun
+        or "human" not in clause.subject.kinds
+        or ambiguous(clause.frame.pt, tense, clause.subject)
+    ):
         clause = draw_clause(speaker, frames, tenses=(tense,), style="known", timed=0.0)
     return replace(clause, time=None)
 

@@ -1,0 +1,32 @@
+# Each target sets itself up; a second run starts at once. Needs python3 (3.11 or newer) and make.
+PYTHON ?= python3
+BIN := .venv/bin
+READY := .venv/ready
+
+.PHONY: demo test check slow bench clean
+
+demo: $(READY)  ## train a small model on the embedded corpus and translate with it
+	$(BIN)/repose demo --out runs/demo
+
+test: $(READY)  ## the whole default test suite
+	$(BIN)/python -m pytest -n 2
+
+check: $(READY)  ## style and types
+	$(BIN)/ruff check .
+	$(BIN)/ruff format --check .
+	$(BIN)/mypy
+
+slow: $(READY)  ## trainings of minutes
+	$(BIN)/python -m pytest -m slow
+
+bench: $(READY)  ## what can be measured without another toolkit
+	$(BIN)/python benchmarks/keras_parity.py
+
+clean:
+	rm -rf .venv build src/*.egg-info
+
+$(READY): pyproject.toml constraints.txt
+	$(PYTHON) -m venv .venv
+	$(BIN)/python -m pip install --quiet --disable-pip-version-check --constraint constraints.txt \
+		--editable '.[all,dev]'
+	touch $@

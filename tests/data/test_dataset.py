@@ -1,0 +1,529 @@
+"""Prepared datasets: what is stored, what is reused, and what is left when something goes wrong."""
+
+import errno
+import json
+import os
+import signal
+import subprocess
+import sys
+import tracemalloc
+from dataclasses import dataclass, replace
+from pathlib import Path
+
+import numpy as np
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from repose.data import encode_pairs
+from repose.data import prepare as prepare_module
+from repose.data.dataset import PairDataset, PreparedCounts, prepare
+from repose.data.prepare import _Column
+from repose.data.prepared_folder import FILES
+from repose.data.readers import read_pairs
+from repose.data.tokenizer import Tokenizer
+from repose.errors import ConfigError, DataError
+
+START, END = 2, 3
+
+
+@dataclass
+class Letters:
+    """A tokenizer for tests: a letter is its number in the alphabet + 3 (a = 4), anything else is [UNK]."""
+
+    vocab_size: int = 30
+    digest: str = "letters"
+    calls: int = 0
+
+    def encode_batch(self, texts):
+        self.calls += 1
+        return [[START, *(ord(c) - 93 if "a" <= c <= "z" else 1 for c in text if c != "-"), END] for text in texts]
+
+
+@pytest.fixture
+def build(tmp_path):
+    """Prepares pairs with small limits; what is named replaces a setting."""
+
+    def call(pairs, folder="d", src=None, tgt=None, max_src_tokens=8, max_tgt_tokens=8, long_pairs="drop", workers=0):
+        return prepare(
+            pairs,
+            src or Letters(),
+            tgt or Letters(),
+            tmp_path / folder,
+            max_src_tokens=max_src_tokens,
+            max_tgt_tokens=max_tgt_tokens,
+            long_pairs=long_pairs,
+            workers=workers,
+        )
+
+    return call
+
+
+def stored(folder: Path) -> list[tuple[list[int], list[int], list[int]]]:
+    """(source, decoder input, labels) of each pair, from batches of one."""
+    dataset = PairDataset.open(folder)
+    batches = [dataset.batch(np.array([index])) for index in range(len(dataset))]
+    return [tuple(part[0].tolist() for part in batch) for batch in batches]
+
+
+def contents(folder: Path) -> dict[str, bytes]:
+    return {path.name: path.read_bytes() for path in folder.iterdir()}
+
+
+def leftovers(folder: Path) -> list[str]:
+    """What lies around beside prepared folders and locks."""
+    return [path.name for path in folder.iterdir() if path.name.startswith(".") and not path.name.endswith(".lock")]
+
+
+# --- what is stored
+
+
+def test_a_pair_is_source_decoder_input_and_labels(build, tmp_path):
+    build([("ab", "c"), ("d", "efg")])
+    assert stored(tmp_path / "d") == [
+        ([START, 4, 5, END], [START, 6], [6, END]),
+        ([START, 7, END], [START, 8, 9, 10], [8, 9, 10, END]),
+    ]
+    dataset = PairDataset.open(tmp_path / "d")
+    assert len(dataset) == 2
+    assert dataset.src_lengths.tolist() == [4, 3]
+    assert dataset.tgt_lengths.tolist() == [2, 4]
+    batch = dataset.batch(np.array([1, 0]))
+    assert batch.src.tolist() == [[START, 7, END, 0], [START, 4, 5, END]]
+    assert batch.tgt.tolist() == [[START, 8, 9, 10], [START, 6, 0, 0]]
+    assert batch.labels.tolist() == [[8, 9, 10, END], [6, END, 0, 0]]
+    assert {part.dtype for part in batch} == {np.dtype(np.int64)}
+    assert [part.shape for part in dataset.batch(np.array([], dtype=np.int64))] == [(0, 0)] * 3
+
+
+sentence = st.text("abcxyz", min_size=1, max_size=12)
+
+
+@given(
+    st.lists(st.tuples(sentence, sentence), min_size=1, max_size=20),
+    st.integers(2, 10),
+    st.integers(1, 10),
+    st.sampled_from(["drop", "truncate"]),
+    st.sampled_from([30, 1 << 16, (1 << 16) + 1]),
+    st.data(),
+)
+@settings(max_examples=60, deadline=None)
+def test_stored_is_what_the_tokenizers_say(
+    tmp_path_factory, pairs, max_src_tokens, max_tgt_tokens, long_pairs, vocab_size, data
+):
+    """Against a plain transcription of the length rule."""
+    folder = tmp_path_factory.mktemp("prepared") / "d"
+    letters = Letters(vocab_size)
+    expected = []
+    for pair in pairs:
+        src, tgt = letters.encode_batch(pair)
+        if long_pairs == "truncate" or (len(src) <= max_src_tokens and len(tgt) <= max_tgt_tokens + 1):
+            tgt = tgt[: max_tgt_tokens + 1]
+            expected.append((src[:max_src_tokens], tgt[:-1], tgt[1:]))
+    limits = {"max_src_tokens": max_src_tokens, "max_tgt_tokens": max_tgt_tokens, "long_pairs": long_pairs}
+    if not expected:
+        with pytest.raises(DataError, match="none of the"):
+            prepare(pairs, letters, letters, folder, workers=0, **limits)
+        return
+    prepare(pairs, letters, letters, folder, workers=0, **limits)
+    assert stored(folder) == expected
+    dataset = PairDataset.open(folder)
+    assert dataset.src_lengths.tolist() == [len(src) for src, _, _ in expected]
+    assert dataset.tgt_lengths.tolist() == [len(labels) for _, _, labels in expected]
+    assert dataset.counts.src_tokens == dataset.src_lengths.sum()
+    assert dataset.counts.tgt_tokens == dataset.tgt_lengths.sum()
+    indices = np.array(data.draw(st.lists(st.integers(0, len(expected) - 1), max_size=8)), dtype=np.int64)
+    for number, part in enumerate(dataset.batch(indices)):
+        rows = [expected[index][number] for index in indices]
+        longest = max(map(len, rows), default=0)
+        assert part.tolist() == [row + [0] * (longest - len(row)) for row in rows]
+
+
+def test_a_long_source_loses_its_end_and_a_long_target_its_last_label(build, tmp_path):
+    report = build([("abcdef", "abcdef"), ("ab", "abcd")], max_src_tokens=4, max_tgt_tokens=4, long_pairs="truncate")
+    assert stored(tmp_path / "d") == [
+        ([START, 4, 5, 6], [START, 4, 5, 6], [4, 5, 6, 7]),
+        ([START, 4, 5, END], [START, 4, 5, 6], [4, 5, 6, 7]),
+    ]
+    assert report.counts.truncated == {"source longer than 4 tokens": 1, "target longer than 4 tokens": 2}
+
+
+@pytest.mark.parametrize("long_pairs", ["drop", "truncate"])
+def test_a_pair_of_exactly_the_limits_is_whole(build, tmp_path, long_pairs):
+    report = build([("ab", "abc")], max_src_tokens=4, max_tgt_tokens=4, long_pairs=long_pairs)
+    assert stored(tmp_path / "d") == [([START, 4, 5, END], [START, 4, 5, 6], [4, 5, 6, END])]
+    assert report.counts.truncated == report.counts.dropped == {}
+
+
+def test_everything_left_out_is_counted(build, monkeypatch):
+    monkeypatch.setattr(prepare_module, "_CHUNK", 2)
+    pairs = [
+        ("ab", "c?"),
+        ("-", "b"),
+        ("a", "--"),
+        ("abcdefghi", "a"),
+        ("a", "abcdefghi"),
+        ("abcdefghi",) * 2,
+        ("?!", "b"),
+    ]
+    expected = PreparedCounts(
+        read=7,
+        kept=2,
+        dropped={
+            "source longer than 8 tokens": 2,
+            "source without tokens": 1,
+            "target longer than 8 tokens": 1,
+            "target without tokens": 1,
+        },
+        truncated={},
+        src_tokens=8,
+        tgt_tokens=5,
+        src_unknown=2,
+        tgt_unknown=1,
+    )
+    report = build(pairs)
+    assert report.counts == expected
+    assert PairDataset.open(report.folder).counts == expected
+    assert PairDataset.open(report.folder).digest == report.digest
+
+
+@pytest.mark.parametrize(("vocab_size", "id_bytes"), [(30, 2), (65_536, 2), (65_537, 4), (300_000, 4)])
+def test_ids_take_no_more_room_than_the_vocabulary_needs(build, tmp_path, vocab_size, id_bytes):
+    class Last(Letters):
+        def encode_batch(self, texts):
+            return [[START, self.vocab_size - 1, END] for _ in texts]
+
+    build([("a", "b")] * 5, src=Last(vocab_size))
+    assert (tmp_path / "d" / "src.ids").stat().st_size == 5 * 3 * id_bytes
+    assert (tmp_path / "d" / "tgt.ids").stat().st_size == 5 * 3 * 2
+    assert stored(tmp_path / "d")[4][0] == [START, vocab_size - 1, END]
+
+
+def test_workers_and_chunks_do_not_change_the_result(build, tmp_path, monkeypatch):
+    pairs = [(f"eins {n} zwei", f"one {n} two") for n in range(700)]
+    tokenizers = {
+        "src": Tokenizer.train([src for src, _ in pairs], kind="wordlevel", vocab_size=500),
+        "tgt": Tokenizer.train([tgt for _, tgt in pairs], kind="bpe", vocab_size=300),
+    }
+    build(pairs, "plain", **tokenizers)
+    monkeypatch.setattr(prepare_module, "_CHUNK", 64)
+    build(pairs, "chunks", **tokenizers)
+    report = build(pairs, "workers", **tokenizers, workers=2)
+    assert contents(tmp_path / "plain") == contents(tmp_path / "chunks") == contents(tmp_path / "workers")
+    assert not report.reused
+    text = " ".join(tokenizers["src"].tokens(stored(report.folder)[699][0]))
+    assert "eins" in text
+    assert "zwei" in text
+
+
+def test_memory_does_not_grow_with_the_corpus(build):
+    class Pairs:
+        def __iter__(self):
+            return (("abcdef", "fedcba") for _ in range(40_000))
+
+    tracemalloc.start()
+    try:
+        report = build(Pairs())
+        _, peak = tracemalloc.get_traced_memory()
+    finally:
+        tracemalloc.stop()
+    assert report.counts.kept == 40_000
+    assert peak < 6 << 20  # the pairs as lists of ids would take 13 MiB
+
+
+# --- reuse
+
+
+def test_the_same_again_is_reused_at_once(build, tmp_path):
+    pairs = [("ab", "c"), ("d", "efg")]
+    first = build(pairs)
+    before = {path.name: path.stat().st_mtime_ns for path in (tmp_path / "d").iterdir()}
+    letters = Letters()
+    again = build(list(pairs), src=letters, tgt=letters, workers=3)
+    assert again == replace(first, reused=True)
+    assert letters.calls == 0
+    assert before == {path.name: path.stat().st_mtime_ns for path in (tmp_path / "d").iterdir()}
+    assert set(before) == set(FILES)
+    assert not leftovers(tmp_path)
+
+
+@pytest.mark.parametrize(
+    "change",
+    [
+        {"pairs": [("ab", "c"), ("d", "efh")]},
+        {"pairs": [("d", "efg"), ("ab", "c")]},
+        {"pairs": [("abc", ""), ("d", "efg"), ("ab", "c")]},
+        {"src": Letters(digest="others")},
+        {"tgt": Letters(digest="others")},
+        {"max_src_tokens": 9},
+        {"max_tgt_tokens": 9},
+        {"long_pairs": "truncate"},
+    ],
+)
+def test_whatever_can_change_the_ids_makes_it_anew(build, tmp_path, change):
+    build([("ab", "c"), ("d", "efg")])
+    settings = {"pairs": [("ab", "c"), ("d", "efg")], **change}
+    report = build(**settings)
+    assert not report.reused
+    assert build(**settings).reused
+    assert not leftovers(tmp_path)
+
+
+def test_pairs_that_are_cut_at_another_place_are_another_text(build):
+    build([("ab", "c"), ("d", "e")])
+    assert not build([("a", "bc"), ("d", "e")]).reused
+    build([("a b", "c")])
+    assert not build([("a", "b c")]).reused
+    build([("a", "b"), ("c", "d")])
+    assert not build([("a", "b1 1 cd")]).reused
+
+
+def test_an_iterator_is_read_once_and_gives_the_same(build, tmp_path):
+    pairs = [("ab", "c"), ("d", "efg")]
+    build(pairs, "list")
+    for _ in range(2):
+        assert not build(iter(pairs), "iterator").reused
+        assert contents(tmp_path / "list") == contents(tmp_path / "iterator")
+
+
+def test_a_corpus_from_files_is_reused(build, tmp_path):
+    (tmp_path / "a.tsv").write_text("ab\tc\n\td\nd\tefg\n", encoding="utf-8")
+    pairs = read_pairs([tmp_path / "a.tsv"])
+    assert not build(pairs).reused
+    assert build(pairs).reused
+    assert pairs.counts.kept == 2
+
+
+def test_the_digest_says_what_is_stored(build):
+    pairs = [("ab", "c"), ("d", "efg")]
+    digest = build(pairs).digest
+    assert build([*pairs, ("-", "x")], "dropped").digest == digest
+    assert build(pairs, "other tokenizer, same ids", src=Letters(digest="x")).digest == digest
+    assert build(pairs[::-1], "order").digest != digest
+    assert build([("ab", "c"), ("d", "efh")], "one letter").digest != digest
+    assert build([("abd", "c"), ("d", "efg")], "one more").digest != digest
+
+
+# --- damage
+
+
+@pytest.mark.parametrize("name", FILES)
+@pytest.mark.parametrize("damage", ["missing", "short", "long", "empty"])
+def test_a_damaged_folder_is_refused_and_made_anew(build, tmp_path, name, damage):
+    pairs = [("ab", "c"), ("d", "efg")]
+    build(pairs)
+    before = contents(tmp_path / "d")
+    path = tmp_path / "d" / name
+    content = before[name]
+    if damage == "missing":
+        path.unlink()
+    else:
+        path.write_bytes({"short": content[:-3], "long": content + b"\0}", "empty": b""}[damage])
+    with pytest.raises(DataError, match="prepare it again"):
+        PairDataset.open(tmp_path / "d")
+    assert not build(pairs).reused
+    assert contents(tmp_path / "d") == before
+
+
+def test_changed_bytes_are_found_when_asked_for_and_before_reuse(build, tmp_path):
+    pairs = [("ab", "c"), ("d", "efg")]
+    build(pairs)
+    PairDataset.open(tmp_path / "d").verify()
+    before = contents(tmp_path / "d")
+    (tmp_path / "d" / "src.ids").write_bytes(before["src.ids"][::-1])
+    with pytest.raises(DataError, match="was changed"):
+        PairDataset.open(tmp_path / "d").verify()
+    assert not build(pairs).reused
+    assert contents(tmp_path / "d") == before
+
+
+def test_offsets_of_another_dataset_are_refused(build, tmp_path):
+    build([("ab", "c"), ("d", "efg")])
+    (tmp_path / "d" / "tgt.offsets").write_bytes(np.array([0, 3, 9], dtype="<i8").tobytes())
+    with pytest.raises(DataError, match=r"tgt\.offsets does not fit"):
+        PairDataset.open(tmp_path / "d")
+
+
+@pytest.mark.parametrize(
+    ("change", "sentence"),
+    [
+        ({"format_version": 99}, "has format 99"),
+        ({"counts": {}}, "cannot be understood"),
+        ({"settings": None}, "cannot be understood"),
+        ({"src_vocab_size": "many"}, "cannot be understood"),
+        ({"more": 1}, "cannot be understood"),
+    ],
+)
+def test_a_meta_file_of_another_kind_is_refused(build, tmp_path, change, sentence):
+    build([("ab", "c")])
+    path = tmp_path / "d" / "meta.json"
+    path.write_text(json.dumps(json.loads(path.read_text(encoding="utf-8")) | change), encoding="utf-8")
+    with pytest.raises(DataError, match=sentence):
+        PairDataset.open(tmp_path / "d")
+
+
+@pytest.mark.parametrize("text", ["[]", "3", "{", "\0", "nul"])
+def test_a_meta_file_that_is_no_object_is_refused(build, tmp_path, text):
+    build([("ab", "c")])
+    (tmp_path / "d" / "meta.json").write_text(text, encoding="utf-8")
+    with pytest.raises(DataError, match="cannot be understood"):
+        PairDataset.open(tmp_path / "d")
+
+
+def test_no_folder_at_all(tmp_path):
+    with pytest.raises(DataError, match="is not a prepared dataset"):
+        PairDataset.open(tmp_path / "missing")
+
+
+def test_other_people_s_folders_and_files_are_left_alone(build, tmp_path):
+    (tmp_path / "thesis").mkdir()
+    (tmp_path / "thesis" / "chapter.tex").write_text("precious", encoding="utf-8")
+    (tmp_path / "file").write_text("precious", encoding="utf-8")
+    for name in ("thesis", "file", "file/below"):
+        with pytest.raises(DataError, match="name another folder"):
+            build([("a", "b")], name)
+    assert (tmp_path / "thesis" / "chapter.tex").read_text(encoding="utf-8") == "precious"
+    (tmp_path / "empty").mkdir()
+    build([("a", "b")], "empty")
+    assert stored(tmp_path / "empty")
+
+
+# --- failures
+
+
+@pytest.mark.parametrize(
+    ("pairs", "sentence"),
+    [([], "no sentence pairs"), ([("-", "a")] * 3, r"none of the 3 .*source without tokens: 3")],
+)
+def test_nothing_to_store(build, tmp_path, pairs, sentence):
+    with pytest.raises(DataError, match=sentence):
+        build(pairs)
+    assert not (tmp_path / "d").exists()
+    assert not leftovers(tmp_path)
+
+
+@pytest.mark.parametrize(
+    "setting", [{"max_src_tokens": 1}, {"max_tgt_tokens": 0}, {"long_pairs": "cut"}, {"workers": -1}]
+)
+def test_settings_that_make_no_sense(build, setting):
+    with pytest.raises(ConfigError):
+        build([("a", "b")], **setting)
+
+
+def test_a_full_disk_leaves_nothing_half_written_and_what_was_there(build, tmp_path, monkeypatch):
+    monkeypatch.setattr(prepare_module, "_CHUNK", 2)
+    build([("ab", "c")])
+    before = contents(tmp_path / "d")
+    write = _Column.write
+
+    def full_after_some(self, encoded):
+        if self._end > 10:
+            raise OSError(errno.ENOSPC, os.strerror(errno.ENOSPC))
+        write(self, encoded)
+
+    with monkeypatch.context() as patch:
+        patch.setattr(_Column, "write", full_after_some)
+        for folder in ("d", "new"):
+            with pytest.raises(DataError, match=r"No space left on device.*make room"):
+                build([("abc", "abc")] * 20, folder)
+    assert contents(tmp_path / "d") == before
+    assert not (tmp_path / "new").exists()
+    assert not leftovers(tmp_path)
+
+
+def test_an_error_in_the_corpus_leaves_nothing(build, tmp_path):
+    (tmp_path / "a.tsv").write_text("ab\tc\n" * 3 + "no tab\n", encoding="utf-8")
+    with pytest.raises(DataError, match="line 4"):
+        build(read_pairs([tmp_path / "a.tsv"]))
+    assert not (tmp_path / "d").exists()
+    assert not leftovers(tmp_path)
+
+
+def test_a_dying_worker_is_a_sentence(build, tmp_path, monkeypatch):
+    monkeypatch.setattr(prepare_module, "_CHUNK", 2)
+    monkeypatch.setattr(encode_pairs, "_start_worker", os._exit)  # each worker ends as it starts
+    monkeypatch.setattr(encode_pairs, "_encode_in_worker", print)
+    with pytest.raises(DataError, match="fewer workers"):
+        build([("a", "b")] * 20, workers=1)
+    assert not (tmp_path / "d").exists()
+
+
+SLOW_RUN = """
+import sys, time
+from pathlib import Path
+from repose.data.dataset import prepare
+
+class Slow:
+    vocab_size, digest = 30, "slow"
+    def encode_batch(self, texts):
+        return [[2, 4, 3] for _ in texts]
+
+def pairs():
+    yield from [("a", "b")] * 10_000
+    print("half", flush=True)
+    time.sleep(100)
+
+prepare(pairs(), Slow(), Slow(), Path(sys.argv[1]), max_src_tokens=8, max_tgt_tokens=8, long_pairs="drop", workers=0)
+"""
+
+
+@pytest.mark.skipif(not hasattr(signal, "SIGKILL"), reason="needs SIGKILL")
+def test_a_killed_run_leaves_nothing_that_counts_as_finished(build, tmp_path):
+    run = subprocess.Popen([sys.executable, "-c", SLOW_RUN, str(tmp_path / "d")], stdout=subprocess.PIPE, text=True)
+    with run:
+        assert run.stdout.readline() == "half\n"
+        run.kill()
+    assert leftovers(tmp_path) == [".d.partial"]
+    assert not (tmp_path / "d").exists()
+    with pytest.raises(DataError, match="is not a prepared dataset"):
+        PairDataset.open(tmp_path / "d")
+    with pytest.raises(DataError):  # its meta.json, written last, is not there either
+        PairDataset.open(tmp_path / ".d.partial")
+    report = build([("ab", "c")])
+    assert not report.reused
+    assert stored(tmp_path / "d")
+    assert not leftovers(tmp_path)
+
+
+RUN_WITH_WORKERS = """
+import sys
+from pathlib import Path
+from repose.data.dataset import prepare
+from repose.data.tokenizer import Tokenizer
+
+def pairs():
+    for number in range(1_000_000):
+        if number == 40_000:
+            print("running", flush=True)
+        yield "a", "b"
+
+if __name__ == "__main__":
+    tokenizer = Tokenizer.train(["a b"], kind="wordlevel", vocab_size=9)
+    limits = {"max_src_tokens": 8, "max_tgt_tokens": 8, "long_pairs": "drop"}
+    prepare(pairs(), tokenizer, tokenizer, Path(sys.argv[1]), workers=2, **limits)
+"""
+
+
+@pytest.mark.skipif(not hasattr(signal, "SIGKILL"), reason="needs SIGKILL")
+def test_workers_end_with_the_run_that_was_killed(tmp_path):
+    arguments = [sys.executable, "-c", RUN_WITH_WORKERS, str(tmp_path / "d")]
+    with subprocess.Popen(arguments, stdout=subprocess.PIPE, stderr=subprocess.DEVNULL, text=True) as run:
+        assert run.stdout.readline() == "running\n"
+        run.kill()
+        assert run.stdout.read() == ""  # comes when the last process that holds the pipe has ended
+    assert not (tmp_path / "d").exists()
+
+
+@pytest.mark.skipif(sys.platform == "win32", reason="nothing is locked on Windows")
+def test_a_second_run_waits_for_the_first(build, tmp_path):
+    program = SLOW_RUN.replace("time.sleep(100)", "time.sleep(0.7)")
+    arguments = [sys.executable, "-c", program, str(tmp_path / "d")]
+    with subprocess.Popen(arguments, stdout=subprocess.PIPE, text=True) as first:
+        assert first.stdout.readline() == "half\n"
+
+        class Slow(Letters):
+            pass
+
+        report = build([("a", "b")] * 10_000, src=Slow(digest="slow"), tgt=Slow(digest="slow"))
+    assert first.returncode == 0
+    assert report.reused

@@ -1,0 +1,370 @@
+"""Readers: every kind of file, and what hostile files do."""
+
+import builtins
+import gzip
+import json
+import lzma
+import os
+import re
+import tracemalloc
+
+import pyarrow as pa
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+from pyarrow.parquet import write_table
+
+from repose.data import readers
+from repose.data.readers import MAX_CHARACTERS, Counts, read_pairs
+from repose.errors import DataError
+
+PAIRS = [("ein kleiner Hund", "a small dog"), ("zwei Vögel", "two birds"), ("Regen", "rain")]
+
+
+@pytest.fixture
+def corpus(tmp_path):
+    """Writes two aligned files of bytes and returns their paths."""
+
+    def write(src: bytes, tgt: bytes):
+        (tmp_path / "a.src").write_bytes(src)
+        (tmp_path / "a.tgt").write_bytes(tgt)
+        return [tmp_path / "a.src", tmp_path / "a.tgt"]
+
+    return write
+
+
+def lines(*texts: str) -> bytes:
+    return "".join(f"{text}\n" for text in texts).encode()
+
+
+def side(number: int) -> bytes:
+    return lines(*(pair[number] for pair in PAIRS))
+
+
+def read(files, **fields) -> tuple[list[tuple[str, str]], Counts]:
+    counts = Counts()
+    return list(read_pairs(files, counts=counts, **fields)), counts
+
+
+def fails(files, *sentence_parts: str, **fields) -> None:
+    """Reading raises one sentence with these parts."""
+    with pytest.raises(DataError) as caught:
+        read(files, **fields)
+    for part in sentence_parts:
+        assert part in str(caught.value)
+    assert "\n" not in str(caught.value)
+
+
+# --- kinds of files
+
+
+@pytest.mark.parametrize("packed", ["", ".gz", ".xz", ".GZ"])
+@pytest.mark.parametrize("kind", ["text", "tsv", "jsonl"])
+def test_all_kinds_give_the_same_pairs(tmp_path, kind, packed):
+    contents = {
+        "text": {"a.de": side(0), "a.en": side(1)},
+        "tsv": {"a.tsv": lines(*("\t".join(pair) for pair in PAIRS))},
+        "jsonl": {"a.jsonl": lines(*(json.dumps({"src": src, "id": 1, "tgt": tgt}) for src, tgt in PAIRS))},
+    }[kind]
+    pack = {"": bytes, ".gz": gzip.compress, ".xz": lzma.compress}[packed.lower()]
+    files = []
+    for name, content in contents.items():
+        files.append(tmp_path / (name + packed))
+        files[-1].write_bytes(pack(content))
+    pairs, counts = read(files)
+    assert pairs == PAIRS
+    assert counts == Counts(kept=3)
+
+
+def test_parquet(tmp_path):
+    srcs, tgts = (list(column) for column in zip(*PAIRS, strict=True))
+    table = pa.table(
+        {
+            "id": [1, 2, 3, 4],
+            "de": pa.array([*srcs, None], pa.large_string()),
+            "en": pa.array([*tgts, "x"]).dictionary_encode(),
+        }
+    )
+    write_table(table, tmp_path / "a.parquet")
+    pairs, counts = read([tmp_path / "a.parquet"], src_field="de", tgt_field="en")
+    assert pairs == PAIRS
+    assert counts.dropped == {"source empty": 1}
+    fails([tmp_path / "a.parquet"], "no field 'src'", "'id', 'de', 'en'")
+    fails([tmp_path / "a.parquet"], "'id' holds no text but int64", src_field="id", tgt_field="en")
+    (tmp_path / "b.parquet").write_bytes(b"PAR1 but not really")
+    fails([tmp_path / "b.parquet"], "damaged or no Parquet file")
+
+
+def test_parquet_without_pyarrow_names_the_extra(tmp_path, monkeypatch):
+    (tmp_path / "a.parquet").write_bytes(b"")
+    real_import = builtins.__import__
+
+    def without_pyarrow(name, *rest):
+        if name.startswith("pyarrow"):
+            raise ImportError(name)
+        return real_import(name, *rest)
+
+    monkeypatch.setattr(builtins, "__import__", without_pyarrow)
+    with pytest.raises(DataError, match=re.escape("pip install 'repose-nmt[parquet]'")):
+        read_pairs([tmp_path / "a.parquet"])
+
+
+def test_each_pass_reads_and_counts_anew(corpus):
+    counts = Counts()
+    pairs = read_pairs(corpus(side(0) + b"\n", side(1) + b"x\n"), counts=counts)
+    assert list(pairs) == list(pairs) == PAIRS
+    assert counts == pairs.counts == Counts(kept=3, dropped={"source empty": 1})
+    assert counts.read == 4
+
+
+@pytest.mark.parametrize(
+    ("names", "sentence"),
+    [
+        (["a.txt"], "alone cannot be a corpus"),
+        (["a.csv"], "alone cannot be a corpus"),
+        ([], "not 0"),
+        (["a.de", "a.en", "a.fr"], "not 3"),
+        (["a.jsonl", "a.en"], "cannot be aligned text files"),
+        (["a.parquet.gz"], "packed Parquet"),
+    ],
+)
+def test_files_that_are_no_corpus_are_refused(tmp_path, names, sentence):
+    with pytest.raises(DataError, match=sentence):
+        read_pairs([tmp_path / name for name in names])
+
+
+# --- lines
+
+
+def test_lines_end_at_line_feeds_only(corpus):
+    src = "form\x0cfeed\nnext\x85line\nseparators\u2028\u2029\x1c\x1d\x1e\x0b\nlone\rreturn\nlast\r\r\n"
+    pairs, counts = read(corpus(src.encode(), lines("1", "2", "3", "4", "5")))
+    assert [src for src, _ in pairs] == [
+        "form\x0cfeed",
+        "next\x85line",
+        "separators\u2028\u2029\x1c\x1d\x1e\x0b",
+        "lone\rreturn",
+        "last\r",
+    ]
+    assert counts == Counts(kept=5, notes={"carriage return removed from a line end": 1})
+
+
+def test_windows_files(corpus):
+    """Byte-order marks and CRLF, also where the last line has no end."""
+    pairs, counts = read(corpus(b"\xef\xbb\xbfeins\r\nzwei\r\n", b"\xef\xbb\xbfone\r\ntwo"))
+    assert pairs == [("eins", "one"), ("zwei", "two")]
+    assert counts.notes == {
+        "byte-order mark removed from a file": 2,
+        "carriage return removed from a line end": 3,
+    }
+
+
+def test_a_byte_order_mark_inside_is_text(corpus):
+    pairs, _ = read(corpus(lines("a", "\ufeffb"), lines("c", "d")))
+    assert pairs[1][0] == "\ufeffb"
+
+
+def test_spaces_are_kept(corpus):
+    assert read(corpus(b"  a \xc2\xa0\n", b"\tb  c\n"))[0] == [("  a \u00a0", "\tb  c")]
+
+
+@given(st.lists(st.tuples(st.text(max_size=9), st.text(max_size=9)), max_size=12))
+@settings(max_examples=100, deadline=None)
+def test_any_text_comes_back(tmp_path_factory, pairs):
+    """Whatever is not blank, and holds no NUL or line feed, is read as it was written."""
+    pairs = [*((src.replace("\n", ""), tgt.replace("\n", "")) for src, tgt in pairs), ("end", "end")]
+    folder = tmp_path_factory.mktemp("any")
+    files = [folder / "a", folder / "b"]
+    for number, file in enumerate(files):
+        # "\r\n" ends protect a "\r" that ends the text itself; the mark protects one that begins it
+        file.write_bytes(b"\xef\xbb\xbf" + "".join(f"{pair[number]}\r\n" for pair in pairs).encode())
+    found, counts = read(files)
+    usable = [pair for pair in pairs if all(text.strip() and "\0" not in text for text in pair)]
+    assert found == usable
+    assert counts.read == len(pairs)
+
+
+# --- pairs that are dropped
+
+
+def test_what_cannot_be_a_pair_is_dropped_and_counted(corpus):
+    long = "x" * (MAX_CHARACTERS + 1)
+    src = lines("good", "", " \u3000\t", "fine", "nul \0", "ok", long, "ok", "ä" * MAX_CHARACTERS, "same")
+    tgt = lines("gut", "x", " ", "", "ok", "\0", "ok", long, "𝄞" * MAX_CHARACTERS, "same")
+    pairs, counts = read(corpus(src, tgt))
+    assert pairs == [("good", "gut"), ("ä" * MAX_CHARACTERS, "𝄞" * MAX_CHARACTERS), ("same", "same")]
+    assert counts == Counts(
+        kept=3,
+        dropped={
+            "source empty": 1,
+            "both sides empty": 1,
+            "target empty": 1,
+            "NUL character": 2,
+            "longer than 20,000 characters": 2,
+        },
+        notes={"source and target are the same": 1},
+    )
+
+
+@pytest.mark.parametrize("end", [b"\n", b"\r\n", b""])
+def test_the_bound_on_bytes_does_not_move_lines(corpus, end):
+    """Lines just around the reader's byte bound, with every kind of line end."""
+    for size in range(4 * MAX_CHARACTERS - 2, 4 * MAX_CHARACTERS + 5):
+        src = b"first\n" + b"x" * size + end
+        assert read(corpus(src, b"1\n2"))[1].dropped == {"longer than 20,000 characters": 1}
+        if end:
+            pairs, _ = read(corpus(src + b"third\n", b"1\n2\n3\n"))
+            assert pairs == [("first", "1"), ("third", "3")]
+
+
+def test_a_line_of_fifty_million_characters_is_not_held_in_memory(corpus):
+    files = corpus(b"a\n" + b"x" * 50_000_000 + b"\nb\n", b"1\n2\n3\n")
+    tracemalloc.start()
+    try:
+        pairs, counts = read(files)
+        _, peak = tracemalloc.get_traced_memory()
+    finally:
+        tracemalloc.stop()
+    assert pairs == [("a", "1"), ("b", "3")]
+    assert counts.dropped == {"longer than 20,000 characters": 1}
+    assert peak < 8 << 20
+
+
+def test_memory_does_not_grow_with_the_corpus(corpus):
+    files = corpus(lines(*(f"Satz {number}" for number in range(30_000))), lines(*(f"{n}" for n in range(30_000))))
+    tracemalloc.start()
+    try:
+        number = sum(1 for _ in read_pairs(files))
+        _, peak = tracemalloc.get_traced_memory()
+    finally:
+        tracemalloc.stop()
+    assert number == 30_000
+    assert peak < 3 << 20  # as a list of pairs it would be above 5 MiB
+
+
+# --- errors
+
+
+@pytest.mark.parametrize(("num_src", "num_tgt"), [(3, 2), (2, 3), (0, 3), (1500, 1)])
+def test_different_numbers_of_lines(corpus, num_src, num_tgt):
+    files = corpus(b"a\n" * num_src, b"b\n" * num_tgt)
+    fails(files, f"a.src has {num_src:,} lines", f"a.tgt has {num_tgt:,}")
+
+
+@pytest.mark.parametrize("end", ["\n", "\r\n", ""])
+def test_the_longest_sentence_that_is_kept(corpus, end):
+    pairs, _ = read(corpus(("first\n" + "𝄞" * MAX_CHARACTERS + end).encode(), b"1\n2"))
+    assert pairs[1:] == [("𝄞" * MAX_CHARACTERS, "2")]
+
+
+def test_a_carriage_return_without_line_feed_at_the_end_is_text(corpus):
+    assert read(corpus(b"a\r", b"b"))[0] == [("a\r", "b")]
+
+
+def test_a_missing_last_line_end_is_no_difference(corpus):
+    assert read(corpus(b"a\nb", b"c\nd\n"))[0] == [("a", "c"), ("b", "d")]
+
+
+@pytest.mark.parametrize("content", [b"", b"\xef\xbb\xbf"])
+def test_empty_files(corpus, tmp_path, content):
+    fails(corpus(content, content), "nothing in", "a.src")
+    for name in ("a.tsv", "a.jsonl"):
+        (tmp_path / name).write_bytes(content)
+        fails([tmp_path / name], "nothing in", name)
+
+
+def test_everything_dropped(corpus):
+    fails(corpus(b"\n\0\n", b"a\nb\n"), "none of the 2 pairs", "source empty: 1", "NUL character: 1")
+
+
+@pytest.mark.parametrize("bad", [b"caf\xe9", b"\xed\xa0\x80", b"\xff\xfea\0", b"\xc3", b"\xc0\x80"])
+def test_other_encodings(corpus, bad):
+    fails(corpus(b"ok\nok\n" + bad + b"\n", b"1\n2\n3\n"), "a.src, line 3", "not UTF-8", "position")
+    fails(corpus(b"1\n2\n", b"ok\n" + bad), "a.tgt, line 2")
+
+
+def test_missing_files_and_folders(corpus, tmp_path):
+    files = corpus(b"a\n", b"b\n")
+    with pytest.raises(DataError, match=r"there is no file .*missing"):
+        read_pairs([files[0], tmp_path / "missing"])
+    with pytest.raises(DataError, match="is a folder"):
+        read_pairs([tmp_path, files[1]])
+
+
+@pytest.mark.skipif(not hasattr(os, "mkfifo"), reason="needs named pipes")
+def test_a_pipe_is_refused_and_not_waited_for(corpus, tmp_path):
+    os.mkfifo(tmp_path / "pipe")
+    with pytest.raises(DataError, match="not a regular file"):
+        read_pairs([tmp_path / "pipe", corpus(b"", b"b\n")[1]])
+
+
+@pytest.mark.skipif(not hasattr(os, "geteuid") or os.geteuid() == 0, reason="root may read everything")
+def test_a_file_without_permission(corpus):
+    files = corpus(b"a\n", b"b\n")
+    files[0].chmod(0)
+    with pytest.raises(DataError, match="permissions"):
+        read_pairs(files)
+
+
+@pytest.mark.parametrize(("suffix", "pack"), [(".gz", gzip.compress), (".xz", lzma.compress)])
+def test_damaged_packed_files(tmp_path, corpus, suffix, pack):
+    other = corpus(b"", side(1))[1]
+    file = tmp_path / f"a{suffix}"
+    packed = pack(os.urandom(3000).hex().encode())
+    for content in (b"not packed at all", packed[:-9], packed[:500], packed[:300] + b"?????" + packed[305:]):
+        file.write_bytes(content)
+        fails([file, other], f"a{suffix} is damaged or not what its name says")
+
+
+@pytest.mark.parametrize("line", ["only one", "a\tb\tc", " "])
+def test_tsv_with_other_than_two_columns(tmp_path, line):
+    (tmp_path / "a.tsv").write_text(f"a\tb\n{line}\n", encoding="utf-8")
+    fails([tmp_path / "a.tsv"], "a.tsv, line 2", f"{line.count(chr(9)) + 1} tab-separated columns")
+
+
+def test_tsv_quotes_are_text_and_blank_lines_are_counted(tmp_path):
+    (tmp_path / "a.tsv").write_text('"a\tb"\n\nc\t\n', encoding="utf-8")
+    pairs, counts = read([tmp_path / "a.tsv"])
+    assert pairs == [('"a', 'b"')]
+    assert counts.dropped == {"blank line": 1, "target empty": 1}
+
+
+@pytest.mark.parametrize(
+    ("line", "sentence"),
+    [
+        ('{"src": "a"}', "no field 'tgt' (present: 'src')"),
+        ('{"de": "a", "en": "b"}', "no field 'src' (present: 'de', 'en')"),
+        ("{}", "present: none"),
+        ('{"src": "a", "tgt": "b"', "not JSON"),
+        ("[" * 100_000, "not JSON"),
+        ("1" * 10_000, "not JSON"),
+        ('["a", "b"]', "not a JSON object"),
+        ('{"src": "a", "tgt": ["b"]}', "'tgt' holds no text"),
+        ('{"src": 3, "tgt": "b"}', "'src' holds no text but 3"),
+        ('{"src": "a", "tgt": "\\ud800"}', "half a surrogate pair"),
+    ],
+)
+def test_jsonl_errors_name_the_line(tmp_path, line, sentence):
+    (tmp_path / "a.jsonl").write_text(f'{{"src": "a", "tgt": "b"}}\n{line}\n', encoding="utf-8")
+    fails([tmp_path / "a.jsonl"], "a.jsonl, line 2", sentence)
+
+
+def test_jsonl_values_that_are_dropped(tmp_path, monkeypatch):
+    monkeypatch.setattr(readers, "_RECORD_BYTES", 100)
+    records = [
+        {"src": None, "tgt": "b"},
+        {"src": "a\nb", "tgt": "c"},
+        {"src": "a\u2028\rb", "tgt": "c"},
+        {"src": "a", "tgt": "\0"},
+        {"src": "a", "tgt": "b", "more": "x" * 100},
+    ]
+    (tmp_path / "a.jsonl").write_text("\n\n".join(map(json.dumps, records)), encoding="utf-8")
+    pairs, counts = read([tmp_path / "a.jsonl"])
+    assert pairs == [("a\u2028\rb", "c")]
+    assert counts.dropped == {
+        "source empty": 1,
+        "blank line": 4,
+        "line break inside": 1,
+        "NUL character": 1,
+        "record longer than 100 bytes": 1,
+    }

@@ -1,0 +1,251 @@
+"""Several workers: the same numbers as one, and an end for all of them whatever happens to one."""
+
+import os
+import pickle
+import signal
+import subprocess
+import sys
+import time
+from pathlib import Path
+from typing import Any
+
+import pytest
+import torch
+
+from repose.errors import ConfigError, ReposeError
+from repose.training import distributed
+from repose.training.distributed import Outer, choose_workers, outer_launcher
+
+CPU = torch.device("cpu")
+SCRIPT = """
+import pickle, sys
+from pathlib import Path
+from repose.errors import ReposeError
+from repose.training.run import train
+
+if __name__ == "__main__":
+    job, run_dir, workers = pickle.loads(Path(sys.argv[1]).read_bytes())
+    try:
+        print(train(job, run_dir, device="cpu", workers=workers, progress="none").status)
+    except ReposeError as error:
+        sys.exit(str(error))
+"""
+
+
+class Child:
+    """A training in another process."""
+
+    def __init__(self, job: Any, run_dir: Path, workers: int) -> None:
+        run_dir.mkdir(exist_ok=True)
+        (run_dir / "script.py").write_text(SCRIPT)
+        (run_dir / "job").write_bytes(pickle.dumps((job, run_dir, workers)))
+        self.metrics = run_dir / "metrics.jsonl"
+        self.checkpoint = run_dir / "state" / "last.safetensors"
+        self.process = subprocess.Popen(
+            [sys.executable, run_dir / "script.py", run_dir / "job"],
+            stdout=subprocess.PIPE,
+            stderr=subprocess.PIPE,
+            text=True,
+            env={**os.environ, "OMP_NUM_THREADS": "1"},
+        )
+
+    def wait_for(self, path: Path) -> None:
+        """Until the training has written something there."""
+        deadline = time.monotonic() + 120
+        while not (path.exists() and path.stat().st_size):
+            assert self.process.poll() is None, self.process.communicate()
+            assert time.monotonic() < deadline
+            time.sleep(0.005)
+
+    def workers(self) -> list[int]:
+        """Process ids of the workers that it started."""
+        pid = self.process.pid
+        children = [int(child) for child in Path(f"/proc/{pid}/task/{pid}/children").read_text().split()]
+        return [child for child in children if b"spawn_main" in Path(f"/proc/{child}/cmdline").read_bytes()]
+
+    def end(self) -> tuple[int, str, str]:
+        """Exit code, stdout and stderr."""
+        out, err = self.process.communicate(timeout=120)
+        return self.process.returncode, out.strip(), err.strip()
+
+
+def gone(pid: int, seconds: float = 20.0) -> bool:
+    deadline = time.monotonic() + seconds
+    while time.monotonic() < deadline:
+        stat = Path(f"/proc/{pid}/stat")
+        if not stat.exists() or stat.read_text().rsplit(")", 1)[1].split()[0] == "Z":
+            return True
+        time.sleep(0.05)
+    return False
+
+
+@pytest.fixture(scope="module")
+def pair(lab: Any, tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """What two workers come to, without dropout; the last batch of an epoch has three sentences for four shares."""
+    run_dir = tmp_path_factory.mktemp("pair")
+    assert lab.go(two_worker_job(lab), run_dir, workers=2).update == 15
+    return run_dir
+
+
+def two_worker_job(lab: Any, **training: Any) -> Any:
+    # With Adam's usual epsilon its first steps follow the sign of a gradient, however small: rounding would show.
+    return lab.job(lab.still, adam_eps=0.1, accumulation=2, clip_norm=0.5, save_every_minutes=1e-9, **training)
+
+
+def test_two_workers_equal_one(lab: Any, pair: Path, tmp_path: Path) -> None:
+    lab.go(two_worker_job(lab), tmp_path, workers=1)
+    one, two = lab.checkpoint(tmp_path), lab.checkpoint(pair)
+    for name in one:
+        torch.testing.assert_close(two[name], one[name], rtol=1e-4, atol=1e-6)
+    for mine, theirs in zip(lab.records(tmp_path), lab.records(pair), strict=True):
+        assert mine.pop("kind") == theirs.pop("kind")
+        assert mine == pytest.approx(theirs, rel=1e-5)
+
+
+def test_two_workers_resume_as_two(lab: Any, pair: Path, tmp_path: Path) -> None:
+    child = Child(two_worker_job(lab), tmp_path, workers=2)
+    child.wait_for(child.checkpoint)
+    child.process.terminate()
+    code, out, err = child.end()
+    assert (code, out) == (0, "stopped"), err
+    assert lab.go(two_worker_job(lab), tmp_path, workers=None).status == "done"
+    assert (tmp_path / "train.log").read_text().count("2 workers of 1 thread on cpu") == 2
+    lab.assert_same_run(pair, tmp_path)
+
+
+def test_a_killed_worker_ends_the_run(lab: Any, tmp_path: Path) -> None:
+    child = Child(lab.job(epochs=10_000), tmp_path, workers=2)
+    child.wait_for(child.metrics)
+    (worker,) = child.workers()
+    os.kill(worker, signal.SIGKILL)
+    code, out, err = child.end()
+    assert (code, out) == (1, "")
+    assert err == (
+        "a worker was killed by signal 9 (out of memory?): run the same command again, training then resumes"
+    )
+
+
+def test_workers_do_not_outlive_a_killed_parent(lab: Any, tmp_path: Path) -> None:
+    child = Child(lab.job(epochs=10_000), tmp_path, workers=2)
+    child.wait_for(child.metrics)
+    (worker,) = child.workers()
+    child.process.kill()
+    child.end()
+    assert gone(worker)
+
+
+def fail(world: distributed.World) -> None:
+    raise ReposeError(f"worker {world.rank} has its reasons")
+
+
+def test_a_failing_worker_is_heard() -> None:
+    with (
+        pytest.raises(ReposeError, match=r"^a worker failed: .*worker 1 has its reasons$"),
+        distributed.started(2, CPU, 1, fail, ()) as world,
+    ):
+        world.add(torch.ones(1))
+
+
+def meet(world: distributed.World) -> None:
+    world.share_error(None)
+
+
+def test_an_error_of_the_first_worker_reaches_all() -> None:
+    with (
+        pytest.raises(ReposeError, match=r"^mine$"),
+        distributed.started(2, CPU, 1, meet, ()) as world,
+    ):
+        world.share_error(ReposeError("mine"))
+
+
+def kill_often(lab: Any, whole: Path, run_dir: Path, kills: int, job: Any) -> None:
+    """Kill a training that writes checkpoints all the time, again and again; it must not show."""
+    draw = torch.Generator().manual_seed(int(time.time()))
+    for _ in range(kills):
+        child = Child(job, run_dir, workers=1)
+        before = child.checkpoint.stat().st_mtime_ns if child.checkpoint.exists() else 0
+        child.wait_for(child.checkpoint)
+        while child.checkpoint.stat().st_mtime_ns == before and child.process.poll() is None:
+            time.sleep(0.001)
+        time.sleep(0.3 * torch.rand((), generator=draw).item())
+        child.process.kill()
+        child.end()
+    assert lab.go(job, run_dir).status == "done"
+    lab.assert_same_run(whole, run_dir)
+
+
+def killed_job(lab: Any, epochs: int) -> Any:
+    return lab.job(epochs=epochs, save_every_minutes=1e-9, keep="best", average_checkpoints=3, validate_every_updates=3)
+
+
+def test_kills_leave_no_trace(lab: Any, tmp_path: Path) -> None:
+    job = killed_job(lab, epochs=8)
+    lab.go(job, tmp_path / "whole")
+    kill_often(lab, tmp_path / "whole", tmp_path / "killed", 2, job)
+
+
+@pytest.mark.slow
+def test_many_kills_leave_no_trace(lab: Any, tmp_path: Path) -> None:
+    job = killed_job(lab, epochs=200)
+    lab.go(job, tmp_path / "whole")
+    kill_often(lab, tmp_path / "whole", tmp_path / "killed", 30, job)
+
+
+def test_torchrun_is_joined() -> None:
+    environment = {"RANK": "3", "WORLD_SIZE": "4", "LOCAL_RANK": "1", "MASTER_ADDR": "n1", "MASTER_PORT": "29500"}
+    assert outer_launcher(environment) == Outer(3, 4, 1, "n1", 29500)
+    assert outer_launcher({"RANK": "3", "WORLD_SIZE": "4"}) is None
+    assert outer_launcher({}) is None
+
+
+@pytest.mark.parametrize(
+    ("nodes", "first"), [("n7", "n7"), ("n7,n9", "n7"), ("gpu-[07-09,12],x1", "gpu-07"), ("a[3,5]", "a3")]
+)
+def test_slurm_step_is_joined(nodes: str, first: str) -> None:
+    step = {
+        "SLURM_JOB_ID": "70123",
+        "SLURM_PROCID": "2",
+        "SLURM_LOCALID": "0",
+        "SLURM_NTASKS": "4",
+        "SLURM_STEP_NODELIST": nodes,
+    }
+    assert outer_launcher(step) is None  # a batch script: srun has not run
+    step["SLURM_STEP_NUM_TASKS"] = "4"
+    assert outer_launcher(step) == Outer(2, 4, 0, first, 30_123)
+    assert outer_launcher({**step, "MASTER_ADDR": "here", "MASTER_PORT": "7"}) == Outer(2, 4, 0, "here", 7)
+
+
+def test_choice_of_workers(monkeypatch: pytest.MonkeyPatch) -> None:
+    def choose(requested: int | None, recorded: int | None, tokens: int = 10**6, device: str = "cpu") -> int:
+        place = torch.device(device)
+        return choose_workers(place, requested=requested, recorded=recorded, tokens_per_batch=tokens)
+
+    monkeypatch.setattr(distributed, "available_cores", lambda: 8)
+    assert choose(None, None) == 8
+    assert choose(None, None, tokens=1000) == 3
+    assert choose(None, None, tokens=10) == 1
+    assert choose(None, 2) == 2
+    assert choose(5, 2) == 5
+    monkeypatch.setattr(torch.cuda, "device_count", lambda: 4)
+    assert choose(None, None, device="cuda") == 4
+    assert choose(None, 8, device="cuda") == 4
+    assert choose(None, None, device="cuda:2") == 1
+    with pytest.raises(ConfigError, match="give at most 1"):
+        choose(2, None, device="cuda:2")
+    monkeypatch.setattr(torch, "get_num_threads", lambda: 8)
+    assert [distributed.threads_for(workers) for workers in (1, 2, 3, 9)] == [8, 4, 2, 1]
+
+
+@pytest.mark.slow
+def test_joins_torchrun(lab: Any, pair: Path, tmp_path: Path) -> None:
+    """Two processes that a launcher starts, which this package did not."""
+    job = two_worker_job(lab)
+    (tmp_path / "script.py").write_text(SCRIPT)
+    (tmp_path / "job").write_bytes(pickle.dumps((job, tmp_path, None)))
+    launcher = [sys.executable, "-m", "torch.distributed.run", "--standalone", "--nproc-per-node=2"]
+    done = subprocess.run(
+        [*launcher, tmp_path / "script.py", tmp_path / "job"], capture_output=True, text=True, timeout=200
+    )
+    assert done.stdout.split() == ["done", "done"], done.stderr
+    for name, tensor in lab.checkpoint(pair).items():
+        torch.testing.assert_close(lab.checkpoint(tmp_path)[name], tensor, rtol=1e-4, atol=1e-6)

@@ -1,0 +1,129 @@
+import dataclasses
+from typing import Any
+
+import numpy as np
+import pytest
+import torch
+from torch.nn import functional as F
+
+from repose.config import TrainingConfig
+from repose.data.dataset import PairDataset
+from repose.model.presets import PRESETS
+from repose.model.transformer import Transformer, build
+from repose.training.distributed import World
+from repose.training.feed import Update, make_part
+from repose.training.learner import Learner, dropout_seed
+
+ALONE = World(0, 1, torch.device("cpu"))
+
+
+def learner(lab: Any, *, architecture: Any = None, **training: Any) -> Learner:
+    model = build(architecture or lab.still, src_vocab_size=12, tgt_vocab_size=12, seed=5)
+    return Learner(model, TrainingConfig(**training), ALONE)
+
+
+def update(lab: Any, *parts: list[int]) -> Update:
+    """A global batch of these pairs, in as many parts."""
+    data = PairDataset.open(lab.train)
+    indices = [index for part in parts for index in part]
+    made = tuple(make_part(data, np.array(part), ALONE.device) if part else None for part in parts)
+    return Update(made, len(indices), int(data.tgt_lengths[indices].sum()), last=False)
+
+
+def gradients(model: Transformer) -> dict[str, torch.Tensor]:
+    return {name: parameter.grad.clone() for name, parameter in model.named_parameters()}
+
+
+@pytest.mark.parametrize("tie", ["none", "output", "all"])
+@pytest.mark.parametrize("smoothing", [0.0, 0.1])
+def test_gradient_is_that_of_the_mean_loss_per_token(lab: Any, tie: str, smoothing: float) -> None:
+    small = {"num_heads": 2, "head_dim": 4, "d_ff": 16, "num_encoder_layers": 1, "num_decoder_layers": 1}
+    still = {"dropout": 0.0, "attention_output_dropout": 0.0}
+    architecture = dataclasses.replace(
+        PRESETS["vaswani-base"].architecture, d_token=8, tie_embeddings=tie, **small, **still
+    )
+    ours = learner(lab, architecture=architecture, label_smoothing=smoothing)
+    plain = build(architecture, src_vocab_size=12, tgt_vocab_size=12, seed=5)
+    batch = PairDataset.open(lab.train).batch(np.arange(6))
+    src, tgt, labels = map(torch.from_numpy, batch)
+    F.cross_entropy(
+        plain(src, tgt).flatten(0, 1), labels.flatten(), ignore_index=0, label_smoothing=smoothing
+    ).backward()
+    ours.backward(update(lab, list(range(6))), 0)
+    for name, wanted in gradients(plain).items():
+        torch.testing.assert_close(gradients(ours.model)[name], wanted, rtol=1e-4, atol=1e-6)
+
+
+@pytest.mark.parametrize("parts", [[[0, 1], [2, 3], [4, 5]], [[5, 0, 3], [], [1, 2, 4]]])
+def test_accumulation_does_not_change_the_gradient(lab: Any, parts: list[list[int]]) -> None:
+    whole, split = learner(lab), learner(lab)
+    whole.backward(update(lab, list(range(6))), 0)
+    split.backward(update(lab, *parts), 0)
+    for name, wanted in gradients(whole.model).items():
+        torch.testing.assert_close(gradients(split.model)[name], wanted, rtol=1e-4, atol=1e-6)
+    torch.testing.assert_close(split.sums, whole.sums, rtol=1e-6, atol=0.0)
+
+
+def test_parameters_are_updated_in_place_of_the_model(lab: Any) -> None:
+    """The flat step is torch's Adam on the model's own parameters."""
+    ours, plain = learner(lab, adam_eps=1e-3), build(lab.still, src_vocab_size=12, tgt_vocab_size=12, seed=5)
+    adam = torch.optim.Adam(plain.parameters(), lr=0.01, betas=(0.9, 0.98), eps=1e-3, fused=True)
+    for number in range(3):
+        ours.backward(update(lab, [number, number + 1]), number)
+        for name, parameter in plain.named_parameters():
+            parameter.grad = gradients(ours.model)[name]
+        ours.step(0.01)
+        adam.step()
+    for name, parameter in plain.named_parameters():
+        torch.testing.assert_close(dict(ours.model.named_parameters())[name], parameter, rtol=1e-6, atol=1e-7)
+
+
+@pytest.mark.parametrize(("kind", "factor"), [("decoupled", 1 - 0.1 * 0.5), ("l2", None)])
+def test_weight_decay(lab: Any, kind: str, factor: float | None) -> None:
+    ours = learner(lab, weight_decay=0.5, weight_decay_kind=kind)
+    before = {name: parameter.detach().clone() for name, parameter in ours.model.named_parameters()}
+    ours.step(0.1)  # no gradient yet: decay alone
+    for name, parameter in ours.model.named_parameters():
+        # L2 enters Adam as a gradient, whose size Adam normalises away: every weight moves by the learning rate.
+        wanted = before[name] * factor if factor else before[name] - 0.1 * before[name].sign()
+        torch.testing.assert_close(parameter.detach(), wanted, rtol=1e-4, atol=1e-5)
+
+
+def test_clipping(lab: Any) -> None:
+    free, clipped = learner(lab), learner(lab, clip_norm=0.01)
+    for each in (free, clipped):
+        each.backward(update(lab, [0, 1, 2]), 0)
+    assert float(free.norm) == float(clipped.norm) > 0.01  # what is told is the norm before clipping
+    for name, gradient in gradients(free.model).items():
+        wanted = gradient * (0.01 / float(free.norm))
+        torch.testing.assert_close(gradients(clipped.model)[name], wanted, rtol=1e-3, atol=1e-8)
+
+
+def test_dropout_depends_on_where_an_update_stands(lab: Any) -> None:
+    """And on nothing that ran before it."""
+
+    def loss(number: int, *, noise: int = 0) -> float:
+        dropping = learner(lab, architecture=lab.tiny)
+        torch.rand(noise)
+        dropping.backward(update(lab, [0, 1, 2, 3]), number)
+        return float(dropping.sums[0])
+
+    assert loss(7) == loss(7, noise=3)
+    assert loss(7) != loss(8)
+
+
+def test_dropout_seeds_differ() -> None:
+    seeds = {dropout_seed(s, u, p, r) for s in range(4) for u in range(20) for p in range(3) for r in range(3)}
+    assert len(seeds) == 4 * 20 * 3 * 3
+    assert all(0 <= seed < 2**63 for seed in seeds)
+    assert len({seed % 2**32 for seed in seeds}) == len(seeds)  # the Mersenne twister takes 32 bits
+
+
+def test_bf16_trains_fp32_weights(lab: Any) -> None:
+    exact, rough = learner(lab), learner(lab, precision="bf16")
+    for each in (exact, rough):
+        each.backward(update(lab, list(range(12))), 0)
+    assert float(exact.sums[0]) != float(rough.sums[0])
+    assert float(rough.sums[0]) == pytest.approx(float(exact.sums[0]), rel=1e-2)
+    assert float(rough.norm) == pytest.approx(float(exact.norm), rel=0.05)
+    assert {tensor.dtype for tensor in rough.tensors().values()} == {torch.float32}

@@ -1,0 +1,340 @@
+"""Trainings from beginning to end: stopped, resumed, killed, finished."""
+
+import dataclasses
+import json
+import math
+import os
+import signal
+import threading
+from pathlib import Path
+from typing import Any
+
+import pytest
+import torch
+from safetensors.torch import load_file, save_file
+
+from repose import model_dir
+from repose.errors import BusyError, CheckpointError, ConfigError, DeviceError, ReposeError
+from repose.training import keeper, loop
+from repose.training.checkpoint import FORMAT, read_state
+from repose.training.run import train
+from repose.training.state import State
+
+
+@pytest.fixture(autouse=True)
+def _short_windows(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(loop, "RECORD_EVERY", 4)
+
+
+def test_learns_and_leaves_a_model(lab: Any, tmp_path: Path) -> None:
+    job = dataclasses.replace(lab.job(epochs=12, learning_rate=8.0), card="A card.", model_extra={"languages": "xx-yy"})
+    outcome = lab.go(job, tmp_path)
+    assert (outcome.status, outcome.update, outcome.reason) == ("done", 60, "12 epochs")
+    epochs, valid = lab.records(tmp_path, "epoch"), lab.records(tmp_path, "valid")
+    assert [record["update"] for record in epochs] == [record["update"] for record in valid] == list(range(5, 61, 5))
+    assert [record["epoch"] for record in epochs] == list(range(1, 13))
+    assert valid[-1]["tf_loss"] < 0.9 * valid[0]["tf_loss"]
+    assert outcome.metrics["tf_loss"] == valid[-1]["tf_loss"]
+    loaded = model_dir.load(tmp_path / "model")
+    assert loaded.config["run_id"] == job.run_id
+    assert loaded.config["languages"] == "xx-yy"
+    assert loaded.config["validation"] == dict(outcome.metrics)
+    assert "A card." in (tmp_path / "model" / "README.md").read_text()
+    final = lab.checkpoint(tmp_path)
+    for name, tensor in lab.model(tmp_path).items():
+        assert torch.equal(tensor, final[f"model.{name}"])
+
+
+def test_training_figures(lab: Any, tmp_path: Path) -> None:
+    """An epoch's figures are means over its windows' tokens; the learning rate is that of the last update."""
+    lab.go(lab.job(epochs=1, warmup_updates=4, learning_rate=0.5), tmp_path)
+    window, epoch = lab.records(tmp_path, "train", "epoch")
+    assert (window["update"], epoch["update"]) == (4, 5)
+    assert window["learning_rate"] == pytest.approx(0.5 * 8**-0.5 * 3 * 4**-1.5)
+    assert epoch["learning_rate"] == pytest.approx(0.5 * 8**-0.5 * 4**-0.5)
+    assert 0 < window["tokens"] < epoch["tokens"]
+    assert epoch["loss"] == epoch["nll"] != epoch["loss_keras"]
+    assert math.log(12) * 0.8 < epoch["loss"] < math.log(12) * 1.5
+    assert 0 <= epoch["tf_accuracy"] < 1
+
+
+def test_smoothing_reports_both_losses(lab: Any, tmp_path: Path) -> None:
+    lab.go(lab.job(epochs=1, label_smoothing=0.2), tmp_path)
+    (epoch,) = lab.records(tmp_path, "epoch")
+    assert epoch["loss"] != epoch["nll"]
+
+
+@pytest.fixture(scope="module")
+def whole(lab: Any, tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """A run of 15 updates that nothing interrupts."""
+    run_dir = tmp_path_factory.mktemp("whole")
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(loop, "RECORD_EVERY", 4)
+        assert lab.go(lab.job(), run_dir).update == 15
+    return run_dir
+
+
+@pytest.mark.parametrize("stops", [[1, 1, 1], [4], [5, 5], [7, 1, 6], [14], [15]])
+def test_resuming_changes_no_bit(lab: Any, whole: Path, tmp_path: Path, stops: list[int]) -> None:
+    for number, stop_after in enumerate(stops):
+        outcome = lab.go(lab.job(), tmp_path, stop_after=stop_after)
+        assert outcome.update == sum(stops[: number + 1])
+        assert outcome.status == ("done" if outcome.update == 15 else "stopped")
+        torch.rand(number)
+    assert lab.go(lab.job(), tmp_path, workers=None).status == "done"
+    lab.assert_same_run(whole, tmp_path)
+
+
+@pytest.mark.parametrize("batching", [{"batching": "tokens", "batch_size": 40}, {"accumulation": 3, "clip_norm": 0.5}])
+def test_resuming_other_recipes(lab: Any, tmp_path: Path, batching: dict[str, Any]) -> None:
+    job = lab.job(epochs=None, updates=17, validate_every_updates=4, precision="bf16", **batching)
+    lab.go(job, tmp_path / "whole")
+    for _ in range(4):
+        lab.go(job, tmp_path / "pieces", stop_after=5)
+    lab.assert_same_run(tmp_path / "whole", tmp_path / "pieces")
+    assert [record["update"] for record in lab.records(tmp_path / "whole", "valid")] == [4, 8, 12, 16, 17]
+
+
+def test_records_after_the_checkpoint_are_dropped(lab: Any, whole: Path, tmp_path: Path) -> None:
+    """As if the process had been killed some time after its last checkpoint, in the middle of a line."""
+    lab.go(lab.job(), tmp_path, stop_after=6)
+    with (tmp_path / "metrics.jsonl").open("a") as file:
+        file.write('{"kind": "train", "update": 8, "wall": {"seconds": 1}}\n{"kind": "tra')
+    lab.go(lab.job(), tmp_path)
+    lab.assert_same_run(whole, tmp_path)
+
+
+def test_finished_run_answers_at_once(lab: Any, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    first = lab.go(lab.job(), tmp_path)
+    monkeypatch.setattr(loop, "Trainer", None)
+    written = (tmp_path / "metrics.jsonl").stat().st_mtime_ns
+    assert lab.go(lab.job(), tmp_path) == first
+    assert (tmp_path / "metrics.jsonl").stat().st_mtime_ns == written
+
+
+@pytest.mark.parametrize("name", ["SIGTERM", "SIGINT", "SIGUSR1"])
+def test_signals_stop_after_the_update(
+    lab: Any, whole: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, name: str
+) -> None:
+    handlers = {number: signal.getsignal(number) for number in (signal.SIGTERM, signal.SIGINT, signal.SIGUSR1)}
+    step = loop.Learner.backward
+
+    def interrupted(self: Any, update: Any, number: int) -> None:
+        if number == 6:
+            os.kill(os.getpid(), getattr(signal, name))
+        step(self, update, number)
+
+    with monkeypatch.context() as patch:
+        patch.setattr(loop.Learner, "backward", interrupted)
+        outcome = lab.go(lab.job(), tmp_path)
+    assert (outcome.status, outcome.reason, outcome.update) == ("stopped", name, 7)
+    assert {number: signal.getsignal(number) for number in handlers} == handlers
+    lab.go(lab.job(), tmp_path)
+    lab.assert_same_run(whole, tmp_path)
+
+
+def test_trains_outside_the_main_thread(lab: Any, whole: Path, tmp_path: Path) -> None:
+    thread = threading.Thread(target=lab.go, args=(lab.job(), tmp_path))
+    thread.start()
+    thread.join()
+    lab.assert_same_run(whole, tmp_path)
+
+
+def test_busy_run_directory(lab: Any, tmp_path: Path) -> None:
+    def second(*_: Any) -> dict[str, float]:
+        with pytest.raises(BusyError, match=f"process {os.getpid()} is training in"):
+            lab.go(lab.job(), tmp_path)
+        return {"refused": 1.0}
+
+    outcome = lab.go(lab.job(epochs=1, bleu_every_epochs=1), tmp_path, evaluate=second)
+    assert outcome.metrics["refused"] == 1.0
+
+
+def test_further_figures_of_the_validation_set(lab: Any, tmp_path: Path) -> None:
+    def bleu(model: Any, job: Any) -> dict[str, float]:
+        assert job.run_id == lab.job().run_id
+        assert not model.training
+        assert not torch.is_grad_enabled()
+        return {"bleu": 12.5}
+
+    outcome = lab.go(lab.job(epochs=3, bleu_every_epochs=2), tmp_path, evaluate=bleu)
+    assert ["bleu" in record for record in lab.records(tmp_path, "valid")] == [False, True, False]
+    assert "bleu" not in outcome.metrics
+
+
+def test_diverging_stops_and_keeps_the_last_checkpoint(lab: Any, tmp_path: Path) -> None:
+    job = lab.job(learning_rate=1e30, warmup_updates=10)
+    lab.go(job, tmp_path, stop_after=1)  # whose learning rate is 0
+    before = (tmp_path / "state" / "last.safetensors").read_bytes()
+    with pytest.raises(ReposeError, match=r"no longer a finite number.*learning_rate.*warmup_updates.*clip_norm"):
+        lab.go(job, tmp_path)
+    assert (tmp_path / "state" / "last.safetensors").read_bytes() == before
+    assert all(tensor.isfinite().all() for tensor in lab.checkpoint(tmp_path).values())
+
+
+def test_early_stopping(lab: Any, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    losses = iter([3.0, 2.0, 2.5, 2.0, 1.0])
+    monkeypatch.setattr(loop, "validate", lambda *_, **__: {"tf_loss": next(losses)})
+    outcome = lab.go(lab.job(epochs=9, patience=2), tmp_path)
+    assert (outcome.status, outcome.update) == ("done", 20)
+    assert outcome.reason == "no better validation loss in 2 validations"
+
+
+def test_early_stopping_counts_over_resumes(lab: Any, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    losses = iter([3.0, 2.0, 2.5, 2.0, 1.0])
+    monkeypatch.setattr(loop, "validate", lambda *_, **__: {"tf_loss": next(losses)})
+    for _ in range(3):
+        outcome = lab.go(lab.job(epochs=9, patience=2), tmp_path, stop_after=7)
+    assert (outcome.status, outcome.update) == ("done", 20)
+
+
+def test_plateau_lowers_the_learning_rate(lab: Any, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    losses = iter([3.0, 4.0, 4.0, 2.0])
+    monkeypatch.setattr(loop, "validate", lambda *_, **__: {"tf_loss": next(losses)})
+    recipe = {"schedule": "plateau", "learning_rate": 0.01, "plateau_patience": 1, "plateau_factor": 0.1}
+    for _ in range(4):
+        lab.go(lab.job(epochs=4, warmup_updates=5, **recipe), tmp_path, stop_after=6)
+    # The first validation is at the warm-up's end, and does not count; the second is the best so far.
+    rates = [record["learning_rate"] for record in lab.records(tmp_path, "epoch")]
+    assert rates == pytest.approx([0.008, 0.01, 0.01, 0.001])
+
+
+def edit_state(run_dir: Path, **changes: Any) -> State:
+    """Change what a checkpoint says; returns what it said."""
+    path = run_dir / "state" / "last.safetensors"
+    state = read_state(path, "0123456789ab")
+    changed = dataclasses.replace(state, **changes)
+    save_file(load_file(path), path, {"format": FORMAT, "state": changed.to_json()})
+    return state
+
+
+def test_max_hours_is_summed_over_resumes(lab: Any, tmp_path: Path) -> None:
+    job = lab.job(epochs=None, max_hours=1.0)
+    lab.go(job, tmp_path, stop_after=7)
+    assert 0 < edit_state(tmp_path, seconds=3600.5).seconds < 3600
+    outcome = lab.go(job, tmp_path)
+    assert (outcome.status, outcome.reason, outcome.update) == ("done", "1 hours", 7)
+    assert [record["update"] for record in lab.records(tmp_path, "valid")] == [5, 7]
+    assert lab.go(job, tmp_path) == outcome
+
+
+def test_another_number_of_workers_is_said(lab: Any, tmp_path: Path) -> None:
+    lab.go(lab.job(), tmp_path, stop_after=7)
+    edit_state(tmp_path, workers=2)
+    assert lab.go(lab.job(), tmp_path, workers=1).status == "done"
+    log = (tmp_path / "train.log").read_text()
+    assert "going on with 1 worker instead of 2: figures may differ by rounding from here on" in log
+
+
+def weights_by_update(lab: Any, job: Any, folder: Path, updates: list[int]) -> list[dict[str, torch.Tensor]]:
+    found = []
+    for update in updates:
+        lab.go(job, folder, stop_after=update - (updates[len(found) - 1] if found else 0))
+        found.append(lab.checkpoint(folder))
+    return found
+
+
+@pytest.mark.parametrize(("keep", "kept"), [("last", [10, 15]), ("best", [5, 10])])
+def test_model_is_the_average_of_validations(
+    lab: Any, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, keep: str, kept: list[int]
+) -> None:
+    plain = weights_by_update(lab, lab.job(), tmp_path / "plain", kept)
+    losses = iter([1.0, 2.0, 3.0])
+    monkeypatch.setattr(loop, "validate", lambda *_, **__: {"tf_loss": next(losses)})
+    job = lab.job(keep=keep, average_checkpoints=2)
+    for _ in range(3):
+        lab.go(job, tmp_path / "run", stop_after=6)
+    mean = {name: (one.double() + plain[1][name].double()) / 2 for name, one in plain[0].items()}
+    for name, tensor in lab.model(tmp_path / "run").items():
+        torch.testing.assert_close(tensor.double(), mean[f"model.{name}"], rtol=1e-7, atol=1e-9)
+    snapshots = sorted(path.name for path in (tmp_path / "run" / "state").glob("weights-*"))
+    assert snapshots == [f"weights-{update:08d}.safetensors" for update in kept]
+    assert model_dir.read_config(tmp_path / "run")["updates"] == kept
+
+
+def test_averaging_does_not_disturb_the_training(lab: Any, whole: Path, tmp_path: Path) -> None:
+    lab.go(lab.job(average_checkpoints=2), tmp_path)
+    for name, tensor in lab.checkpoint(whole).items():
+        assert torch.equal(lab.checkpoint(tmp_path)[name], tensor), name
+
+
+def test_checkpoint_of_another_run(lab: Any, tmp_path: Path) -> None:
+    lab.go(lab.job(), tmp_path, stop_after=1)
+    with pytest.raises(CheckpointError, match="belongs to run 0123456789ab, not to fedcba987654"):
+        lab.go(lab.job(run_id="fedcba987654"), tmp_path)
+    wider = dataclasses.replace(lab.tiny, d_ff=24)
+    with pytest.raises(CheckpointError, match="another architecture"):
+        lab.go(lab.job(wider), tmp_path)
+
+
+@pytest.mark.parametrize("damage", ["cut", "noise", "empty", "foreign"])
+def test_damaged_checkpoint(lab: Any, tmp_path: Path, damage: str) -> None:
+    lab.go(lab.job(), tmp_path, stop_after=1)
+    path = tmp_path / "state" / "last.safetensors"
+    content = path.read_bytes()
+    damaged = {"cut": content[: len(content) // 2], "noise": b"\x99" * 100, "empty": b""}
+    if damage == "foreign":
+        save_file({"x": torch.zeros(1)}, path)
+    else:
+        path.write_bytes(damaged[damage])
+    with pytest.raises(CheckpointError) as caught:
+        lab.go(lab.job(), tmp_path)
+    assert str(path) in str(caught.value)
+
+
+def test_full_disk_stops_with_a_sentence(lab: Any, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    lab.go(lab.job(), tmp_path, stop_after=3)
+    before = (tmp_path / "state" / "last.safetensors").read_bytes()
+
+    def full(_tensors: Any, path: Path, _metadata: Any) -> None:
+        path.write_bytes(b"the beginning of a file")
+        raise OSError(28, "No space left on device")
+
+    with monkeypatch.context() as patch:
+        patch.setattr(keeper.checkpoint, "save_file", full)
+        with pytest.raises(CheckpointError, match=r"cannot be written \(No space left on device\).*free disk space"):
+            lab.go(lab.job(), tmp_path, stop_after=1)
+    assert (tmp_path / "state" / "last.safetensors").read_bytes() == before
+    assert not list((tmp_path / "state").glob("*.tmp"))
+
+
+def test_fine_tuning_starts_from_a_model(lab: Any, tmp_path: Path) -> None:
+    lab.go(lab.job(), tmp_path / "first")
+    job = lab.job(epochs=1, init_from=str(tmp_path / "first" / "model"))
+    lab.go(job, tmp_path / "second", stop_after=1)  # whose learning rate is 0
+    start = lab.checkpoint(tmp_path / "second")
+    for name, tensor in lab.model(tmp_path / "first").items():
+        assert torch.equal(start[f"model.{name}"], tensor)
+    wider = dataclasses.replace(lab.tiny, d_ff=24)
+    with pytest.raises(CheckpointError, match="another architecture"):
+        lab.go(lab.job(wider, init_from=str(tmp_path / "first")), tmp_path / "third")
+    mixed = dataclasses.replace(job, src_tokenizer=job.tgt_tokenizer)
+    with pytest.raises(CheckpointError, match="other tokenizers"):
+        lab.go(mixed, tmp_path / "fourth")
+
+
+def test_devices_and_workers_that_are_not_there(lab: Any, tmp_path: Path) -> None:
+    with pytest.raises(DeviceError):
+        train(lab.job(), tmp_path, device="tpu", progress="none")
+    with pytest.raises(DeviceError):
+        train(lab.job(), tmp_path, device="cuda:99", progress="none")
+    with pytest.raises(ConfigError, match="workers = 0"):
+        train(lab.job(), tmp_path, device="cpu", workers=0, progress="none")
+
+
+def test_progress_goes_to_stderr_and_the_log(lab: Any, tmp_path: Path, capfd: pytest.CaptureFixture[str]) -> None:
+    for progress in ("lines", "live"):
+        train(lab.job(epochs=1), tmp_path / progress, device="cpu", workers=1, progress=progress)
+        out, err = capfd.readouterr()
+        assert out == ""
+        assert "tf loss" in err
+        assert "done at update 5 (1 epochs)" in err
+        log = (tmp_path / progress / "train.log").read_text()
+        assert "starting run 0123456789ab at update 0, 1 worker of 1 thread on cpu" in log
+        assert "valid epoch 1 update 5: tf loss" in log
+
+
+def test_records_are_one_json_object_per_line(lab: Any, tmp_path: Path) -> None:
+    lab.go(lab.job(), tmp_path)
+    for line in (tmp_path / "metrics.jsonl").read_text().splitlines():
+        assert list(json.loads(line))[:3] == ["kind", "update", "epoch"]

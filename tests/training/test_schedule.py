@@ -1,0 +1,65 @@
+import math
+
+import pytest
+
+from repose.config import TrainingConfig
+from repose.training.schedule import Plateau, Schedule, make_schedule
+
+
+def schedule(kind: str, rate: float = 1e-3, warmup: int = 100) -> Schedule:
+    return Schedule(kind=kind, learning_rate=rate, warmup=warmup, width=64, plateau_factor=0.5)
+
+
+def test_noam_is_equation_25() -> None:
+    rate = schedule("noam", rate=1.0, warmup=4000)
+    assert rate(0) == 0.0
+    for s in (1, 2, 1000, 3999, 4000, 4001, 100_000):
+        expected = 64**-0.5 * min(s**-0.5, s * 4000**-1.5)
+        assert rate(s) == pytest.approx(expected, rel=1e-12)
+    assert rate(1) == pytest.approx(4.941e-7, rel=1e-3)
+    assert rate(4000) == pytest.approx(1.976e-3, rel=1e-3)  # the papers' peak at width 64
+    assert max(map(rate, range(10_000))) == rate(4000)
+
+
+def test_inverse_sqrt_rises_to_its_peak_and_falls() -> None:
+    rate = schedule("inverse_sqrt")
+    assert [rate(s) for s in (0, 50, 100, 400)] == pytest.approx([0.0, 5e-4, 1e-3, 5e-4])
+
+
+def test_constant_stays_at_its_peak() -> None:
+    rate = schedule("constant")
+    assert [rate(s) for s in (0, 50, 100, 10**6)] == pytest.approx([0.0, 5e-4, 1e-3, 1e-3])
+
+
+def test_plateau_drops_by_its_factor() -> None:
+    rate = schedule("plateau")
+    assert [rate(200, drops) for drops in (0, 1, 3)] == pytest.approx([1e-3, 5e-4, 1.25e-4])
+
+
+@pytest.mark.parametrize("kind", ["noam", "inverse_sqrt", "constant", "plateau"])
+def test_without_warmup_no_update_is_lost(kind: str) -> None:
+    rate = schedule(kind, warmup=0)
+    assert math.isfinite(rate(0))
+    assert rate(0) == rate(1) > 0
+
+
+def test_plateau_waits_for_its_patience() -> None:
+    plateau = Plateau()
+    drops = []
+    for loss in (3.0, 2.0, 2.0, 2.5, 2.0, 2.1, 1.9, 1.95, 1.96):
+        plateau = plateau.after(loss, patience=2)
+        drops.append(plateau.drops)
+    assert drops == [0, 0, 0, 1, 1, 2, 2, 2, 3]
+    assert plateau.best == 1.9
+
+
+def test_warmup_may_be_a_share_of_all_updates() -> None:
+    config = TrainingConfig(warmup_share=0.25)
+    assert make_schedule(config, d_token=64, total_updates=8100).warmup == 2025
+    assert make_schedule(TrainingConfig(), d_token=64, total_updates=8100).warmup == 4000
+
+
+def test_width_is_d_token_unless_it_is_set() -> None:
+    assert make_schedule(TrainingConfig(), d_token=64, total_updates=1)(4000) == pytest.approx(1.976e-3, rel=1e-3)
+    wider = make_schedule(TrainingConfig(schedule_width=128), d_token=64, total_updates=1)
+    assert wider(4000) == pytest.approx(1.398e-3, rel=1e-3)

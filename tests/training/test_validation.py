@@ -1,0 +1,68 @@
+from typing import Any
+
+import numpy as np
+import pytest
+import torch
+from torch.nn import functional as F
+
+from repose.data.dataset import PairDataset
+from repose.model.transformer import build
+from repose.training import validation
+from repose.training.distributed import World
+from repose.training.validation import validate
+
+ALONE = World(0, 1, torch.device("cpu"))
+
+
+class OneOfTwo(World):
+    """The first of two workers; the second one's sums come from outside."""
+
+    def add(self, tensor: torch.Tensor) -> torch.Tensor:
+        SUMS.append(tensor.clone())
+        return tensor
+
+
+SUMS: list[torch.Tensor] = []
+
+
+def test_figures_are_those_of_each_sentence_alone(lab: Any, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(validation, "TOKENS_AT_A_TIME", 40)
+    data = PairDataset.open(lab.valid)
+    model = build(lab.tiny, src_vocab_size=12, tgt_vocab_size=12, seed=1).train()
+    figures = validate(model, data, keras_batch=10, world=ALONE)
+    assert model.training
+    model.eval()
+    losses, hits = [], []
+    for index in range(len(data)):
+        src, tgt, labels = map(torch.from_numpy, data.batch(np.array([index])))
+        logits = model(src, tgt)[0]
+        losses.append(F.cross_entropy(logits, labels[0], reduction="none").detach().double())
+        hits.append((logits.argmax(1) == labels[0]).double())
+    assert figures["tf_loss"] == pytest.approx(float(torch.cat(losses).mean()), rel=1e-6)
+    assert figures["tf_accuracy"] == pytest.approx(float(torch.cat(hits).mean()), rel=1e-12)
+    # 23 sentences: two batches of 10, and one of 3 that weighs less.
+    means = [float(torch.cat(losses[start : start + 10]).mean()) for start in (0, 10, 20)]
+    assert figures["tf_loss_keras"] == pytest.approx(np.average(means, weights=[10, 10, 3]), rel=1e-6)
+
+
+def test_workers_share_the_set(lab: Any, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(validation, "TOKENS_AT_A_TIME", 40)
+    data = PairDataset.open(lab.valid)
+    model = build(lab.tiny, src_vocab_size=12, tgt_vocab_size=12, seed=1)
+    SUMS.clear()
+    for rank, size in ((0, 1), (0, 2), (1, 2)):
+        validate(model, data, keras_batch=10, world=OneOfTwo(rank, size, torch.device("cpu")))
+    whole, first, second = SUMS
+    assert torch.equal(first + second, whole)
+    assert torch.equal((first > 0) & (second > 0), torch.zeros_like(whole, dtype=torch.bool))
+    assert (first[0] > 0).sum() == pytest.approx(len(data) / 2, abs=5)
+
+
+def test_no_batch_is_larger_than_the_budget(lab: Any, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(validation, "TOKENS_AT_A_TIME", 30)
+    data = PairDataset.open(lab.valid)
+    batches = list(validation._by_length(data))
+    assert sorted(np.concatenate(batches)) == list(range(len(data)))
+    for indices in batches:
+        longest = max(data.src_lengths[indices].max(), data.tgt_lengths[indices].max())
+        assert longest * len(indices) <= 30
