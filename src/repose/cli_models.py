@@ -32,14 +32,16 @@ def translate(
     from repose.decoding.translator import load
 
     translator, counts = load(model, device), StreamCounts()
-    source = sys.stdin.buffer if file is None else file.open("rb")
-    for translation in translate_lines(translator, source, counts, beam_size=beam_size, num_hypotheses=num_hypotheses):
-        if num_hypotheses > 1:
-            for hypothesis in translation.hypotheses:
-                print(f"{counts.lines - 1} ||| {_line(hypothesis.text)} ||| {hypothesis.score:.4f}")
-        else:
-            print(f"{translation.score:.4f}\t" * scores + _line(translation.text))
-        sys.stdout.flush()
+    with sys.stdin.buffer if file is None else file.open("rb") as source:
+        for translation in translate_lines(
+            translator, source, counts, beam_size=beam_size, num_hypotheses=num_hypotheses
+        ):
+            if num_hypotheses > 1:
+                for hypothesis in translation.hypotheses:
+                    print(f"{counts.lines - 1} ||| {_line(hypothesis.text)} ||| {hypothesis.score:.4f}")
+            else:
+                print(f"{translation.score:.4f}\t" * scores + _line(translation.text))
+            sys.stdout.flush()
     if counts.truncated:
         say(f"{counts.truncated} of {counts.lines} lines were longer than the model reads, and were cut")
     if counts.invalid:

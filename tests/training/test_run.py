@@ -5,9 +5,11 @@ import json
 import math
 import os
 import signal
+import sys
 import threading
+import types
 from pathlib import Path
-from typing import Any
+from typing import Any, ClassVar
 
 import pytest
 import torch
@@ -170,6 +172,7 @@ def test_diverging_stops_and_keeps_the_last_checkpoint(lab: Any, tmp_path: Path)
         lab.go(job, tmp_path)
     assert (tmp_path / "state" / "last.safetensors").read_bytes() == before
     assert all(tensor.isfinite().all() for tensor in lab.checkpoint(tmp_path).values())
+    assert "failed: the " in (tmp_path / "train.log").read_text().splitlines()[-1]
 
 
 def test_early_stopping(lab: Any, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -338,3 +341,30 @@ def test_records_are_one_json_object_per_line(lab: Any, tmp_path: Path) -> None:
     lab.go(lab.job(), tmp_path)
     for line in (tmp_path / "metrics.jsonl").read_text().splitlines():
         assert list(json.loads(line))[:3] == ["kind", "update", "epoch"]
+
+
+class Board:
+    """Stands in for TensorBoard, which need not be installed."""
+
+    scalars: ClassVar[list[tuple[str, float, int]]] = []
+
+    def __init__(self, folder: str) -> None:
+        assert Path(folder).name == "tensorboard"
+
+    def add_scalar(self, name: str, value: float, update: int) -> None:
+        self.scalars.append((name, value, update))
+
+    def close(self) -> None:
+        self.scalars.append(("closed", 0.0, 0))
+
+
+def test_tensorboard(lab: Any, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    module = types.ModuleType("torch.utils.tensorboard")
+    module.SummaryWriter = Board
+    monkeypatch.setitem(sys.modules, "torch.utils.tensorboard", module)
+    outcome = lab.go(lab.job(epochs=1), tmp_path, tensorboard=True)
+    assert ("valid/tf_loss", outcome.metrics["tf_loss"], 5) in Board.scalars
+    assert Board.scalars[-1][0] == "closed"
+    monkeypatch.setitem(sys.modules, "torch.utils.tensorboard", None)
+    with pytest.raises(ConfigError, match=r"install repose-nmt\[tensorboard\]"):
+        lab.go(lab.job(epochs=1), tmp_path / "without", tensorboard=True)

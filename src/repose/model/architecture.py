@@ -31,8 +31,8 @@ Positive = Annotated[float, Field(gt=0.0)]
 class Architecture:
     """An encoder-decoder Transformer. The defaults are Vaswani et al. (2017), base.
 
-    Raises pydantic.ValidationError (a ValueError), when it is made, for an unknown value or field, and with one sentence
-    for a combination of values that makes no sense.
+    Making one raises pydantic.ValidationError (a ValueError) for an unknown value or field, and with one sentence for a
+    combination of values that makes no sense.
     """
 
     positions: Positions = "interleaved"

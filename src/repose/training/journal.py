@@ -1,10 +1,12 @@
 """metrics.jsonl, train.log and the terminal: everything that a training tells."""
 
+import contextlib
 import json
 import os
 import time
 from collections.abc import Mapping
 from pathlib import Path
+from types import TracebackType
 from typing import IO, Any
 
 from repose.errors import CheckpointError, ConfigError
@@ -22,12 +24,12 @@ class Journal:
 
     def __init__(self, run_dir: Path, keep_bytes: int, display: Display, *, tensorboard: bool) -> None:
         """Continue the files of a run directory; of metrics.jsonl the first `keep_bytes` count."""
+        self._board = _board(run_dir / "tensorboard") if tensorboard else None
         self._display = display
         self._metrics: IO[bytes] = (run_dir / "metrics.jsonl").open("ab")
         self._metrics.truncate(keep_bytes)
         self._metrics.seek(0, os.SEEK_END)
         self._log = (run_dir / "train.log").open("a", encoding="utf-8")
-        self._board = _board(run_dir / "tensorboard") if tensorboard else None
 
     def record(self, record: Record) -> None:
         """Add a record."""
@@ -54,9 +56,17 @@ class Journal:
         self._write(lambda: os.fsync(self._metrics.fileno()))
         return self._metrics.tell()
 
-    def close(self) -> None:
-        """Close files and display."""
+    def __enter__(self) -> "Journal":
+        return self
+
+    def __exit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, traceback: TracebackType | None
+    ) -> None:
+        """Close files and display; the log keeps what a training failed of."""
         self._display.close()
+        if error is not None:
+            with contextlib.suppress(CheckpointError):
+                self._to_log(f"failed: {error or type(error).__name__}")
         self._metrics.close()
         self._log.close()
         if self._board is not None:

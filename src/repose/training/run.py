@@ -1,5 +1,6 @@
 """Training as one call: lock the run directory, begin or resume, start the workers, and train."""
 
+import contextlib
 import dataclasses
 from pathlib import Path
 
@@ -22,6 +23,7 @@ from repose.training.loop import Evaluate, Trainer
 from repose.training.progress import ProgressKind, make_display
 from repose.training.signals import StopSignals
 from repose.training.state import State
+from repose.training.tuning import tuned
 
 
 @dataclasses.dataclass(frozen=True, kw_only=True)
@@ -119,29 +121,28 @@ def _work(
     if state.status == "done":
         return Outcome("done", state.reason, state.update, state.validation)
     job, folder = options.job, options.run_dir / "state"
-    learner = Learner(_initial_model(job), job.training, world)
-    if (folder / "last.safetensors").exists():
-        checkpoint.load(folder / "last.safetensors", learner.tensors())
-        learner.set_steps(state.update)
-    if world.rank > 0:
-        return Trainer(job, learner, state, signals, reports=None, stop_after=options.stop_after, evaluate=None).run()
-    checkpoint.prune(folder, [update for update, _ in state.kept])
-    display = make_display(options.progress)
-    journal = Journal(options.run_dir, state.metrics_bytes, display, tensorboard=options.tensorboard)
-    try:
-        threads = f" of {_count(state.threads, 'thread')}" if world.device.type == "cpu" else ""
-        how = f"{_count(world.size, 'worker')}{threads} on {world.device.type}"
-        journal.note(f"{'resuming' if state.update else 'starting'} run {job.run_id} at update {state.update}, {how}")
-        if note is not None:
-            journal.note(note)
-        keeper = Keeper(job, options.run_dir, learner, state, journal)
-        reports = (journal, keeper)
+    with tuned(), contextlib.ExitStack() as stack:
+        learner = Learner(_initial_model(job), job.training, world)
+        if (folder / "last.safetensors").exists():
+            checkpoint.load(folder / "last.safetensors", learner.tensors())
+            learner.set_steps(state.update)
+        reports = None
+        if world.rank == 0:
+            checkpoint.prune(folder, [update for update, _ in state.kept])
+            display = make_display(options.progress)
+            journal = Journal(options.run_dir, state.metrics_bytes, display, tensorboard=options.tensorboard)
+            stack.enter_context(journal)
+            threads = f" of {_count(state.threads, 'thread')}" if world.device.type == "cpu" else ""
+            where = f"{_count(world.size, 'worker')}{threads} on {world.device.type}"
+            verb = "resuming" if state.update else "starting"
+            journal.note(f"{verb} run {job.run_id} at update {state.update}, {where}")
+            if note is not None:
+                journal.note(note)
+            reports = (journal, Keeper(job, options.run_dir, learner, state, journal))
         trainer = Trainer(
             job, learner, state, signals, reports=reports, stop_after=options.stop_after, evaluate=evaluate
         )
         return trainer.run()
-    finally:
-        journal.close()
 
 
 def _initial_model(job: TrainingJob) -> Transformer:

@@ -77,7 +77,7 @@ def located(speaker: Speaker) -> list[Sentence]:
         past = speaker.chance(0.4)
         be = be_predicate("estar", "imperfect" if past else "present", a, speaker.lexicon)
         verb = (be.pt_main, be.aux)
-    if a.noun == b.noun:
+    if a.same_head(b):
         return []
 
     def say(x: NounPhrase, y: NounPhrase) -> Sentence:
@@ -94,7 +94,7 @@ def there_is(speaker: Speaker) -> list[Sentence]:
     things, spots = speaker.pick(
         (
             ("portable dish", "surface store mala mochila caixa room"),
-            ("fruit vegetable", "surface mochila caixa cozinha"),
+            ("fruit vegetable", "mesa mochila caixa cozinha"),
             ("gato cachorro coelho", "room park"),
             ("tree flower", "park"),
         )

@@ -15,7 +15,7 @@ def pair(speaker: Speaker) -> tuple[NounPhrase, NounPhrase, Adjective] | None:
     adjective = speaker.pick(tuple(a for a in predicates(speaker) if a.comparative))
     kind = frozenset({speaker.pick(sorted(adjective.kinds))})
     a, b = (described(speaker, speaker.noun(kind)) for _ in range(2))
-    if a.noun == b.noun or a.en == b.en:
+    if a.same_head(b):
         return None
     return a, b, adjective
 
@@ -80,8 +80,11 @@ def superlative(speaker: Speaker) -> list[Sentence]:
     head = speaker.phrase(noun, "the", adjective=None)
     much = adjective.comparative
     best = f"most {adjective.en}" if much.startswith("more ") else f"{much[:-1]}st"
-    where = speaker.pick((("da cidade", "in the city"), ("do hospital", "at the hospital"), ("da escola", "at school")))
-    where = where if noun.kinds & {"relational"} else ("da cidade", "in the city")
+    where = ("da cidade", "in the city")
+    if noun.en in ("doctor", "nurse"):
+        where = ("do hospital", "at the hospital")
+    elif noun.en in ("teacher", "student"):
+        where = ("da escola", "at school")
     found = (*subject.combinations, (noun.pt, adjective.pt))
     agreed = adjective.agree(noun.gender, False)
     return [

@@ -50,8 +50,8 @@ def and_(speaker: Speaker) -> list[Sentence]:
 
 
 def _two(a: Clause, b: Clause, pt: str, en: str) -> list[Sentence]:
-    nouns = {c.object.noun for c in (a, b) if c.object}
-    if nouns & {a.subject.noun, b.subject.noun}:
+    objects = [c.object for c in (a, b) if c.object]
+    if any(x.same_head(y) for x in objects for y in (a.subject, b.subject)):
         return []
 
     def say(x: Clause, y: Clause) -> Sentence:

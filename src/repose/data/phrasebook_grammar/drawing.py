@@ -47,7 +47,7 @@ def complete(speaker: Speaker, clause: Clause, style: str) -> Clause:
         tail.append(speaker.destination(verb, frame.to))
     if frame.skill and tense == "present" and speaker.chance(0.5):
         tail.append(speaker.pick((Phrase("bem", "well"), Phrase("muito bem", "very well"))))
-    elif frame.company and subject.pt not in ("eu", "nós") and speaker.chance(0.25):
+    elif frame.company and "human" in subject.kinds and subject.pt not in ("eu", "nós") and speaker.chance(0.25):
         tail.append(company(speaker, subject))
     if frame.place_needed or (frame.place and clause.recipient is None and speaker.chance(0.3)):
         tail.append(speaker.place(verb, frame.place, frame.prep or "em"))
@@ -80,7 +80,7 @@ def draw_object(speaker: Speaker, frame: Frame, tense: str, subject: NounPhrase,
 def other_human(speaker: Speaker, subject: NounPhrase) -> NounPhrase:
     """Somebody who is not the subject."""
     other = speaker.human(indefinite=True)
-    while other.noun == subject.noun:
+    while other.same_head(subject):
         other = speaker.human(indefinite=True)
     return other
 

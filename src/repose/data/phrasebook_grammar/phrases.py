@@ -49,6 +49,10 @@ class NounPhrase:
         """The whole phrase in Portuguese."""
         return f"{self.det} {self.rest}".strip()
 
+    def same_head(self, other: "NounPhrase") -> bool:
+        """Whether both are headed by one noun, in either language ("a vizinha" and "o vizinho" are neighbors)."""
+        return self.noun == other.noun or self.en.split()[-1] == other.en.split()[-1]
+
     def after(self, prep: str) -> str:
         """The phrase in Portuguese after a preposition: de + o = do, em + a = na, a + as = às, por + o = pelo."""
         if not prep:

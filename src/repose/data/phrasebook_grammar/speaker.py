@@ -204,7 +204,7 @@ class Speaker:
             det = "the"
         elif draw < 0.5:
             det = self.pick(("this", "that"))
-        elif draw < 0.65 and "portion" not in noun.kinds:
+        elif draw < 0.65 and not noun.kinds & {"portion", "transport"}:
             det = self.possessor(noun, owner)
         elif not plural:
             det = "the" if style == "known" else "a"
