@@ -36,6 +36,7 @@ ALLOWED: dict[str, set[str]] = {
         "config",
         "config_file",
         "training",
+        "device",
     },
     "tables": {"data", "model", "model_dir", "decoding", "auditing", "describe", "experiments"},
 }

@@ -30,9 +30,10 @@ def translate(
     """Translate lines: as many out as in, in order, flushed when the input pauses."""
     from repose.decoding.stream import StreamCounts, translate_lines
     from repose.decoding.translator import load
+    from repose.device import one_thread
 
     translator, counts = load(model, device), StreamCounts()
-    with sys.stdin.buffer if file is None else file.open("rb") as source:
+    with one_thread(), sys.stdin.buffer if file is None else file.open("rb") as source:
         for translation in translate_lines(
             translator, source, counts, beam_size=beam_size, num_hypotheses=num_hypotheses
         ):
@@ -61,9 +62,11 @@ def score(
     """Print the log-probability in nats of each target given its source."""
     from repose.data.readers import read_pairs
     from repose.decoding.translator import load
+    from repose.device import one_thread
 
     pairs = list(read_pairs([src, tgt]))
-    scores = load(model, device).score([a for a, _ in pairs], [b for _, b in pairs])
+    with one_thread():
+        scores = load(model, device).score([a for a, _ in pairs], [b for _, b in pairs])
     for value in scores:
         print(f"{value:.4f}")
 

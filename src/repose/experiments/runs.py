@@ -24,6 +24,7 @@ from repose.config_file import from_json, to_json
 from repose.data.readers import read_pairs
 from repose.data.tokenizer import Tokenizer
 from repose.decoding.translator import Translator, load
+from repose.device import one_thread
 from repose.errors import CheckpointError
 from repose.evaluation.metrics import bleu
 from repose.experiments.corpus_data import CorpusData, is_pretokenized, languages_of, prepare_corpus
@@ -176,9 +177,10 @@ def evaluate_model(
         experiment, _ = read_run(folder)
         src, references = prepare_corpus(experiment).text(split)
         pretokenized = is_pretokenized(experiment.corpus)
-    evaluation = evaluate(
-        translator, src, references, beam_sizes=beam_sizes, pretokenized=pretokenized, tokenize=tokenize
-    )
+    with one_thread():
+        evaluation = evaluate(
+            translator, src, references, beam_sizes=beam_sizes, pretokenized=pretokenized, tokenize=tokenize
+        )
     about = _about(translator, split)
     if out is not None:
         write(evaluation, out, split, about)
@@ -220,11 +222,12 @@ def _evaluated(experiment: Experiment, data: CorpusData, folder: Path, device: s
     path = folder / f"scores.{split}.json"
     if not path.exists():
         translator = load(folder, "cpu" if device == "auto" else device)
-        evaluation = evaluate(
-            translator,
-            *data.text(split),
-            beam_sizes=(1, experiment.decoding.beam_size),
-            pretokenized=is_pretokenized(experiment.corpus),
-        )
+        with one_thread():
+            evaluation = evaluate(
+                translator,
+                *data.text(split),
+                beam_sizes=(1, experiment.decoding.beam_size),
+                pretokenized=is_pretokenized(experiment.corpus),
+            )
         write(evaluation, folder, split, _about(translator, split))
     return dict(json.loads(path.read_text(encoding="utf-8")))

@@ -81,8 +81,7 @@ class Embedding(nn.Module):
             hidden = self.token_norm(torch.cat([tokens, positions], dim=1), packing, cache=cache)
             tokens = hidden[:, : tokens.shape[1]]
         else:
-            table = self.tokens.weight * self.scale if self.token_norm.kind == "vocabulary" else None
-            tokens = self.token_norm(tokens, packing, table=table, cache=cache)
+            tokens = self.token_norm(tokens, packing, table=self.tokens.weight, scale=self.scale, cache=cache)
             hidden = self._combine(tokens, positions)
         return Embedded(self.dropout(hidden), tokens if self.values == "tokens" else None)
 

@@ -36,14 +36,15 @@ class TokenNorm(nn.Module):
         packing: Packing,
         *,
         table: Float[Tensor, "V M"] | None = None,
+        scale: float = 1.0,
         cache: Cache | None = None,
     ) -> Float[Tensor, "N M"]:
-        """`table` is the embedding table, scaled like x, for `vocabulary`; `cache` continues an earlier prefix."""
+        """For `vocabulary`, x are rows of `scale` times the embedding table; `cache` continues an earlier prefix."""
         match self.kind:
             case "none":
                 return x
             case "vocabulary":
-                mean, var = self._vocabulary_statistics(table, cache)
+                mean, var = self._vocabulary_statistics(table, scale, cache)
                 return (x - mean) * (var + self.eps).rsqrt()
             case "sentence":
                 padded = packing.pad(x)
@@ -53,12 +54,12 @@ class TokenNorm(nn.Module):
                 mean, var = self._prefix_statistics(padded, packing.mask, cache)
         return packing.pack((padded - mean) * (var + self.eps).rsqrt())
 
-    def _vocabulary_statistics(self, table: Tensor | None, cache: Cache | None) -> tuple[Tensor, Tensor]:
+    def _vocabulary_statistics(self, table: Tensor | None, scale: float, cache: Cache | None) -> tuple[Tensor, Tensor]:
         known = cache.get_constants(self) if cache is not None else None
         if known is None:
             assert table is not None, "vocabulary statistics are of an embedding table"
             var, mean = torch.var_mean(table[1:], dim=0, correction=0)
-            known = (mean, var)
+            known = (mean * scale, var * scale**2)
             if cache is not None:
                 cache.put_constants(self, *known)
         return known[0], known[1]
