@@ -3,7 +3,7 @@ PYTHON ?= python3
 BIN := .venv/bin
 READY := .venv/ready
 
-.PHONY: demo test check slow bench clean
+.PHONY: demo test check slow clean
 
 demo: $(READY)  ## train a small model on the embedded corpus and translate with it
 	$(BIN)/repose demo --out runs/demo
@@ -18,9 +18,6 @@ check: $(READY)  ## style and types
 
 slow: $(READY)  ## trainings of minutes
 	$(BIN)/python -m pytest -m slow
-
-bench: $(READY)  ## what can be measured without another toolkit
-	$(BIN)/python benchmarks/keras_parity.py
 
 clean:
 	rm -rf .venv build src/*.egg-info

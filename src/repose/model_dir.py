@@ -120,6 +120,12 @@ def read_config(folder: Path) -> dict[str, Any]:
     return _read_config(_locate(folder))
 
 
+def tokenizer_paths(folder: Path) -> tuple[Path, Path]:
+    """The tokenizer files (source, target) of a model directory, or of a run directory's model."""
+    found = _locate(folder)
+    return found / SRC_TOKENIZER, found / TGT_TOKENIZER
+
+
 def _config(model: "Transformer", contents: Mapping[str, bytes], extra: Mapping[str, object]) -> dict[str, object]:
     """config.json of a model and its other files."""
     import torch

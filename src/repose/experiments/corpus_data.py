@@ -12,10 +12,11 @@ that shape the data. Runs of the same corpus and settings share it; a finished o
 import hashlib
 import json
 from collections.abc import Callable, Iterable, Iterator
-from dataclasses import asdict, dataclass
+from dataclasses import asdict, dataclass, replace
 from itertools import chain
 from pathlib import Path
 
+from repose import model_dir
 from repose.config import CorpusConfig, Experiment, TokenizerConfig
 from repose.data import corpora, phrasebook
 from repose.data.file_lock import locked
@@ -88,6 +89,7 @@ def prepare_corpus(
 
     Raises DataError and ConfigError for a corpus or settings that cannot be used.
     """
+    experiment = _with_ready_tokenizers(experiment)
     key = _key(experiment)
     folder = folder or corpora.cache_home() / "prepared" / key
     folder.parent.mkdir(parents=True, exist_ok=True)
@@ -96,6 +98,15 @@ def prepare_corpus(
     for sentence in data.report:
         say(sentence)
     return data
+
+
+def _with_ready_tokenizers(experiment: Experiment) -> Experiment:
+    """A training that starts from a model takes its tokenizers too, unless others are named."""
+    start = experiment.training.init_from
+    if start is None or experiment.tokenizer.src_file is not None:
+        return experiment
+    src, tgt = model_dir.tokenizer_paths(Path(start))
+    return replace(experiment, tokenizer=TokenizerConfig(src_file=str(src), tgt_file=str(tgt)))
 
 
 def _build(experiment: Experiment, folder: Path, key: str, workers: int) -> CorpusData:

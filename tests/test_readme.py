@@ -1,0 +1,80 @@
+"""The README's commands and its Python run as they stand, on a small corpus, one epoch instead of many."""
+
+import os
+import re
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+
+from repose.data import phrasebook
+
+README = Path(__file__).parent.parent / "README.md"
+ROOT = README.parent
+
+
+def blocks(language: str) -> list[str]:
+    return re.findall(rf"```{language}\n(.*?)```", README.read_text(encoding="utf-8"), re.DOTALL)
+
+
+def commands() -> list[str]:
+    lines = "".join(blocks("sh")).replace("\\\n", " ").splitlines()
+    return [line.split("  #")[0].strip() for line in lines if "repose " in line]
+
+
+@pytest.fixture(scope="module")
+def folder(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    folder = tmp_path_factory.mktemp("readme")
+    phrasebook.write(folder, phrasebook.splits(num_train=300, num_valid=10, num_test=10))
+    for side in ("pt", "en"):
+        (folder / f"train.{side}").rename(folder / f"corpus.{side}")
+    return folder
+
+
+def run(command: str, folder: Path) -> subprocess.CompletedProcess[str]:
+    """In a shell, with `repose` first on the path."""
+    if " train " in f" {command}" and "--print-config" not in command:
+        # One epoch; and what needs a download shows its configuration only.
+        command += " --print-config" if "multi30k" in command else " --set training.epochs=1"
+    environment = {
+        **os.environ,
+        "PATH": f"{Path(sys.executable).parent}{os.pathsep}{os.environ['PATH']}",
+        "REPOSE_HOME": str(folder / "home"),
+    }
+    return subprocess.run(command, shell=True, cwd=folder, env=environment, capture_output=True, text=True, check=False)
+
+
+def test_the_commands_run(folder: Path) -> None:
+    found = commands()
+    assert len(found) >= 10
+    for command in found:
+        if command == "repose fetch multi30k":  # needs the network: repose.data's tests fetch from a local server
+            continue
+        done = run(command, folder)
+        wanted = 1 if "lookahead" in command else 0
+        assert done.returncode == wanted, f"{command}\n{done.stdout}\n{done.stderr}"
+    assert run("echo 'Ele lê.' | repose translate runs/mine", folder).stdout.count("\n") == 1
+
+
+def test_the_python_runs(folder: Path) -> None:
+    if not (folder / "runs" / "mine").exists():
+        run(next(command for command in commands() if "repose train corpus.pt" in command), folder)
+    (code,) = blocks("python")
+    done = subprocess.run([sys.executable, "-c", code], cwd=folder, capture_output=True, text=True, check=False)
+    assert done.returncode == 0, done.stderr
+
+
+def test_the_make_targets_exist() -> None:
+    makefile = (ROOT / "Makefile").read_text(encoding="utf-8")
+    named = set(re.findall(r"^make ((?:\w+ ?)+)", "\n".join(blocks("sh")), re.MULTILINE))
+    targets = {target for names in named for target in names.split()}
+    assert {"demo", "test"} <= targets
+    assert all(f"\n{target}:" in makefile for target in targets)
+    assert "make test" in (ROOT / ".ci" / "run").read_text(encoding="utf-8")
+
+
+def test_named_files_exist() -> None:
+    text = README.read_text(encoding="utf-8")
+    for path in re.findall(r"(?:docs|results)/[\w./-]+\w", text):
+        assert (ROOT / path).exists(), path
