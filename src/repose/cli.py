@@ -40,6 +40,8 @@ Device = Annotated[str, typer.Option(help="auto, cpu, cuda, cuda:1, mps.")]
 
 def main() -> None:
     """Runs the command line; errors that a user can mend are one sentence."""
+    # Threads that wait by spinning collapse as soon as anything else runs on the machine. Read when torch is loaded.
+    os.environ.setdefault("OMP_WAIT_POLICY", "passive")
     try:
         app()
     except ReposeError as error:

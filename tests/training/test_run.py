@@ -330,11 +330,11 @@ def test_progress_goes_to_stderr_and_the_log(lab: Any, tmp_path: Path, capfd: py
         train(lab.job(epochs=1), tmp_path / progress, device="cpu", workers=1, progress=progress)
         out, err = capfd.readouterr()
         assert out == ""
-        assert "tf loss" in err
+        assert "validation: tf_loss" in err
         assert "done at update 5 (1 epochs)" in err
         log = (tmp_path / progress / "train.log").read_text()
         assert "starting run 0123456789ab at update 0, 1 worker of 1 thread on cpu" in log
-        assert "valid epoch 1 update 5: tf loss" in log
+        assert "epoch 1, update 5, validation: tf_loss" in log
 
 
 def test_records_are_one_json_object_per_line(lab: Any, tmp_path: Path) -> None:

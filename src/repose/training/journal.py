@@ -87,22 +87,23 @@ class Journal:
 
 
 def describe(record: Record) -> str:
-    """A record as a line of text."""
-    parts = [f"{_name(name)} {_number(value)}" for name, value in record.items() if name not in _HEAD]
+    """A record as a line of text: what one watches, the rest is in metrics.jsonl."""
+    what = {"train": "training", "epoch": "mean of the epoch", "valid": "validation"}[record["kind"]]
+    shown = [f"{label} {record[name]:{form}}" for name, label, form in _SHOWN if name in record]
     wall = record.get("wall", {})
-    speed = f", {wall['tokens_per_second']:,.0f} tokens/s" if "tokens_per_second" in wall else ""
-    return f"{record['kind']:5} epoch {record['epoch']} update {record['update']}: {', '.join(parts)}{speed}"
+    if "tokens_per_second" in wall:
+        shown.append(f"{wall['tokens_per_second']:,.0f} tokens/s")
+    return f"epoch {record['epoch']}, update {record['update']:,}, {what}: {', '.join(shown)}"
 
 
-_HEAD = ("kind", "update", "epoch", "wall")
-
-
-def _name(name: str) -> str:
-    return name.replace("_", " ")
-
-
-def _number(value: Any) -> str:
-    return f"{value:.4g}" if isinstance(value, float) else f"{value}"
+_SHOWN = (
+    ("loss", "loss", ".3f"),
+    ("nll", "nll", ".3f"),
+    ("tf_loss", "tf_loss", ".3f"),
+    ("tf_accuracy", "tf_accuracy", ".1%"),
+    ("bleu", "BLEU", ".1f"),
+    ("learning_rate", "learning rate", ".2e"),
+)
 
 
 def _board(folder: Path) -> Any:
