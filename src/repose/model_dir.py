@@ -38,13 +38,8 @@ if TYPE_CHECKING:
     from repose.model.transformer import Transformer
 
 FORMAT_VERSION = 1
-CONFIG, WEIGHTS, SRC_TOKENIZER, TGT_TOKENIZER, CARD = (
-    "config.json",
-    "model.safetensors",
-    "tokenizer.src.json",
-    "tokenizer.tgt.json",
-    "README.md",
-)
+CONFIG, WEIGHTS, CARD = "config.json", "model.safetensors", "README.md"
+SRC_TOKENIZER, TGT_TOKENIZER = "tokenizer.src.json", "tokenizer.tgt.json"
 LOOKS_AHEAD = (
     "This model's decoder normalises over the whole target sentence and so sees tokens that it is to predict: "
     "its teacher-forced loss and accuracy are no measure of translation, and it cannot translate."

@@ -63,6 +63,15 @@ class PreparedCounts:
     """Stored source tokens that are [UNK]."""
     tgt_unknown: int
 
+    def describe(self) -> str:
+        """One line of text."""
+        parts = [f"{self.kept:,} pairs of {self.src_tokens:,} source and {self.tgt_tokens:,} target tokens"]
+        parts += [f"{number:,} dropped ({reason})" for reason, number in self.dropped.items()]
+        parts += [f"{number:,} cut ({reason})" for reason, number in self.truncated.items()]
+        if self.src_unknown or self.tgt_unknown:
+            parts.append(f"{self.src_unknown:,} source and {self.tgt_unknown:,} target tokens unknown")
+        return ", ".join(parts)
+
 
 @dataclass(frozen=True)
 class Meta:

@@ -52,6 +52,13 @@ class Counts:
         if times:
             self.notes[what] = self.notes.get(what, 0) + times
 
+    def describe(self) -> str:
+        """One line of text."""
+        parts = [f"{self.kept:,} of {self.read:,} pairs read"]
+        parts += [f"{number:,} dropped ({reason})" for reason, number in self.dropped.items()]
+        parts += [f"{number:,} × {what}" for what, number in self.notes.items()]
+        return ", ".join(parts)
+
     def reset(self) -> None:
         """Begin again at nothing."""
         self.kept = 0

@@ -21,7 +21,7 @@ from repose.config import CorpusConfig, Experiment, TokenizerConfig
 from repose.data import corpora, phrasebook
 from repose.data.file_lock import locked
 from repose.data.prepare import prepare
-from repose.data.prepared_folder import PreparedCounts, read_meta
+from repose.data.prepared_folder import read_meta
 from repose.data.readers import Counts, read_pairs
 from repose.data.splits import hold_out
 from repose.data.text_pairs import TextPairs, write_pairs
@@ -213,7 +213,7 @@ def _write_texts(corpus: CorpusConfig, folder: Path) -> Iterator[str]:
         counts = Counts()
         read = read_pairs(paths, src_field=corpus.src_field, tgt_field=corpus.tgt_field, counts=counts)
         write_pairs(folder, split, read)
-        yield f"{split}: {_describe_read(counts)}"
+        yield f"{split}: {counts.describe()}"
     if "valid" not in files:
         yield _hold_out(corpus, folder)
 
@@ -285,20 +285,4 @@ def _prepare_ids(experiment: Experiment, folder: Path, workers: int) -> Iterator
             long_pairs=training.long_pairs,
             workers=workers,
         )
-        yield f"{split}: {_describe(report.counts)}"
-
-
-def _describe_read(counts: Counts) -> str:
-    parts = [f"{counts.kept:,} of {counts.read:,} pairs read"]
-    parts += [f"{number:,} dropped ({reason})" for reason, number in counts.dropped.items()]
-    parts += [f"{number:,} × {what}" for what, number in counts.notes.items()]
-    return ", ".join(parts)
-
-
-def _describe(counts: PreparedCounts) -> str:
-    parts = [f"{counts.kept:,} pairs of {counts.src_tokens:,} source and {counts.tgt_tokens:,} target tokens"]
-    parts += [f"{number:,} dropped ({reason})" for reason, number in counts.dropped.items()]
-    parts += [f"{number:,} cut ({reason})" for reason, number in counts.truncated.items()]
-    if counts.src_unknown or counts.tgt_unknown:
-        parts.append(f"{counts.src_unknown:,} source and {counts.tgt_unknown:,} target tokens unknown")
-    return ", ".join(parts)
+        yield f"{split}: {report.counts.describe()}"
