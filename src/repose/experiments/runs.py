@@ -29,6 +29,7 @@ from repose.errors import CheckpointError
 from repose.evaluation.metrics import bleu
 from repose.experiments.corpus_data import CorpusData, is_pretokenized, languages_of, prepare_corpus
 from repose.experiments.evaluate import evaluate, write
+from repose.model.presets import difference
 from repose.model.transformer import Transformer
 from repose.training.distributed import available_cores
 from repose.training.job import Outcome, TrainingJob
@@ -135,11 +136,6 @@ def _job(experiment: Experiment, data: CorpusData, identity: str) -> TrainingJob
         name: getattr(experiment.decoding, name)
         for name in ("beam_size", "length_penalty", "max_extra_tokens", "batch_size")
     }
-    card = (
-        f"# {src_lang} → {tgt_lang}, run {identity}\n\n"
-        f"A translation model trained with repose {__version__}. Use it with `repose translate` or `repose.load`.\n\n"
-        + "".join(f"- {sentence}\n" for sentence in data.report)
-    )
     return TrainingJob(
         architecture=experiment.architecture,
         training=experiment.training,
@@ -149,8 +145,27 @@ def _job(experiment: Experiment, data: CorpusData, identity: str) -> TrainingJob
         src_tokenizer=data.tokenizer_path("src"),
         tgt_tokenizer=data.tokenizer_path("tgt"),
         run_id=identity,
-        card=card,
+        card=_card(experiment, data, identity),
         model_extra={"run_id": identity, "src_lang": src_lang, "tgt_lang": tgt_lang, "decoding": decoding},
+    )
+
+
+def _card(experiment: Experiment, data: CorpusData, identity: str) -> str:
+    """The model card: what the model is, what it was trained on, and how to use it."""
+    src_lang, tgt_lang = languages_of(experiment.corpus)
+    a, training = experiment.architecture, experiment.training
+    changed = "".join(f"| `{name}` | {old} | {new} |\n" for name, (old, new) in difference(a).items())
+    report = "".join(f"- {sentence}\n" for sentence in data.report)
+    return (
+        f"# {src_lang} → {tgt_lang}, run {identity}\n\n"
+        f"A translation model trained with repose {__version__}: d_model {a.d_model}, {a.num_encoder_layers} + "
+        f"{a.num_decoder_layers} layers, {a.num_heads} heads of {a.head_dim}, d_ff {a.d_ff}.\n\n"
+        "```\necho 'A sentence.' | repose translate THIS_FOLDER\n```\n\n"
+        f"## Data\n\n{report}\n"
+        f"## Training\n\nSeed {training.seed}, {training.schedule} schedule, label smoothing {training.label_smoothing:g}; "
+        f"the {training.keep} weights are kept. Validation figures and versions are in config.json, teacher-forced ones "
+        "under names that begin with tf_.\n\n"
+        "## Differences from Vaswani et al. (2017), base\n\n| setting | there | here |\n|---|---|---|\n" + changed
     )
 
 
