@@ -162,9 +162,9 @@ def _card(experiment: Experiment, data: CorpusData, identity: str) -> str:
         f"{a.num_decoder_layers} layers, {a.num_heads} heads of {a.head_dim}, d_ff {a.d_ff}.\n\n"
         "```\necho 'A sentence.' | repose translate THIS_FOLDER\n```\n\n"
         f"## Data\n\n{report}\n"
-        f"## Training\n\nSeed {training.seed}, {training.schedule} schedule, label smoothing {training.label_smoothing:g}; "
-        f"the {training.keep} weights are kept. Validation figures and versions are in config.json, teacher-forced ones "
-        "under names that begin with tf_.\n\n"
+        f"## Training\n\nSeed {training.seed}, {training.schedule} schedule, label smoothing "
+        f"{training.label_smoothing:g}; the {training.keep} weights are kept. Validation figures and versions are in "
+        "config.json, teacher-forced ones under names that begin with tf_.\n\n"
         "## Differences from Vaswani et al. (2017), base\n\n| setting | there | here |\n|---|---|---|\n" + changed
     )
 
