@@ -114,9 +114,10 @@ def train(
     if result.outcome.status == "stopped":
         say(f"stopped after {result.outcome.update} updates ({result.outcome.reason}): the same command goes on")
         raise typer.Exit(3)
-    from repose.tables import run_table
+    if result.scores is not None:
+        from repose.tables import run_table
 
-    run_table(out, result)
+        run_table(out, result)
 
 
 @app.command()

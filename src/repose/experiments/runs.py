@@ -7,6 +7,7 @@ scores.test.json, hypotheses/        `repose.experiments.evaluate`
 """
 
 import json
+import os
 import platform
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
@@ -31,7 +32,7 @@ from repose.experiments.corpus_data import CorpusData, is_pretokenized, language
 from repose.experiments.evaluate import evaluate, write
 from repose.model.presets import difference
 from repose.model.transformer import Transformer
-from repose.training.distributed import available_cores
+from repose.training.distributed import available_cores, outer_launcher
 from repose.training.job import Outcome, TrainingJob
 from repose.training.progress import ProgressKind
 from repose.training.run import train
@@ -47,7 +48,12 @@ class RunResult:
     outcome: Outcome
     run_id: str
     scores: dict[str, Any] | None
-    """Content of scores.test.json (of the validation set where there is no test set); None while not done."""
+    """Content of scores.test.json (of the validation set where there is no test set); None while not done, and on all
+    workers of an outer launcher but the first."""
+
+
+def _silence(_: str) -> None:
+    """Says nothing."""
 
 
 def run(
@@ -59,13 +65,15 @@ def run(
     stop_after: int | None = None,
     progress: ProgressKind = "auto",
     tensorboard: bool = False,
-    say: Callable[[str], None] = lambda _: None,
+    say: Callable[[str], None] = _silence,
 ) -> RunResult:
     """Prepares, trains and evaluates in `folder`, going on from whatever is there; a finished run is not repeated.
 
     Raises CheckpointError where `folder` holds another run, and what preparing and training raise.
     """
-    data = prepare_corpus(experiment, workers=available_cores(), say=say)
+    outer = outer_launcher()
+    is_first = outer is None or outer.rank == 0  # under torchrun or SLURM every process comes here
+    data = prepare_corpus(experiment, workers=available_cores(), say=say if is_first else _silence)
     digests = data.digests
     if experiment.training.init_from is not None:
         digests["init_from"] = model_dir.read_config(Path(experiment.training.init_from))["sha256"][model_dir.WEIGHTS]
@@ -81,7 +89,7 @@ def run(
         tensorboard=tensorboard,
         evaluate=_ValidationBleu(data) if experiment.training.bleu_every_epochs else None,
     )
-    scores = _evaluated(experiment, data, folder, device) if outcome.status == "done" else None
+    scores = _evaluated(experiment, data, folder, device) if is_first and outcome.status == "done" else None
     return RunResult(outcome, identity, scores)
 
 
@@ -125,7 +133,9 @@ def _claim(folder: Path, experiment: Experiment, identity: str, digests: Mapping
     }
     try:
         folder.mkdir(parents=True, exist_ok=True)
-        path.write_text(json.dumps(config, indent=2, ensure_ascii=False) + "\n", encoding="utf-8")
+        unfinished = path.with_name(f"{path.name}.{os.getpid()}")
+        unfinished.write_text(json.dumps(config, indent=2, ensure_ascii=False) + "\n", encoding="utf-8")
+        unfinished.replace(path)
     except OSError as error:
         raise CheckpointError(f"{folder} cannot be written ({error.strerror}): choose another --out") from error
 
