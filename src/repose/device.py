@@ -28,7 +28,7 @@ def one_thread() -> Iterator[None]:
     """Within, torch's CPU work uses one thread.
 
     A decoding step is many small operations; at each, several threads wait for one another by spinning, and as soon as
-    anything else runs on the machine they wait for threads that are not running: twenty times slower, measured.
+    anything else runs on the machine they wait for threads that are not running (`results/decoding-threads.json`).
     """
     import torch
 

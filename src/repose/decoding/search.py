@@ -34,7 +34,7 @@ from torch import Tensor
 from repose.errors import ConfigError, ReposeError
 
 PAD, START, END = 0, 2, 3
-_CHUNK = 64  # columns reduced together before top-k, which alone is 2-4 times slower on a CPU
+_CHUNK = 64  # columns reduced together before top-k, which alone is slower on a CPU
 
 
 class State(Protocol):

@@ -15,8 +15,8 @@ def tuned() -> Iterator[None]:
     """Keep freed memory, and flush denormal numbers to zero in this thread while entered.
 
     Every step frees and takes again the same large tensors; glibc would give their pages back to the system and get
-    them anew, zeroed, each time (3 to 5 % of a step). Adam's moments of tokens that are not seen fall without end,
-    and many processors compute a hundred times slower on numbers below 1e-38.
+    them anew, zeroed, each time. Adam's moments of tokens that are not seen fall without end,
+    and many processors are much slower on numbers below 1e-38.
     """
     with contextlib.suppress(AttributeError, OSError, TypeError):  # another C library
         libc = ctypes.CDLL(None)
