@@ -17,6 +17,7 @@ from itertools import chain
 from pathlib import Path
 
 from repose import model_dir
+from repose._version import __version__
 from repose.config import CorpusConfig, Experiment, TokenizerConfig
 from repose.data import corpora, phrasebook
 from repose.data.file_lock import locked
@@ -138,7 +139,7 @@ def _key(experiment: Experiment) -> str:
         if tokenizer[name] is not None:
             tokenizer[name] = _digest(Path(tokenizer[name]))
     settings = {
-        "corpus": files or corpus.name,
+        "corpus": files or f"{corpus.name} {__version__}",  # what is generated may change with the package
         "fields": [corpus.src_field, corpus.tgt_field],
         "held_out": [corpus.held_out_valid, corpus.held_out_test, SPLIT_SEED],
         "tokenizer": tokenizer,
