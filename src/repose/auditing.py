@@ -120,7 +120,7 @@ def _gradient(model: Transformer, src: Tensor, tgt: Tensor, *, training: bool) -
     moved = 0.0
     for t in range(length - 1):
         # A weighted sum: the plain sum of logits after a norm can have a vanishing gradient.
-        weights = torch.linspace(-1, 1, logits.shape[2], device=logits.device)
+        weights = torch.linspace(-1, 1, logits.shape[2]).to(logits)
         (gradient,) = torch.autograd.grad((logits[:, t] @ weights).sum(), embedded[0], retain_graph=True)
         moved = max(moved, _distance(gradient.unflatten(0, (batch, length))[:, t + 1 :], torch.zeros(())))
     mode = "training" if training else "evaluation"

@@ -19,7 +19,7 @@ from repose.errors import ConfigError
 from repose.model.architecture import Architecture, Count, Positive, Probability
 from repose.model.presets import preset
 
-NUMERICS_VERSION = 1
+NUMERICS_VERSION = 2
 """Raised by one whenever the same settings begin to give other numbers (see the CHANGELOG's "Numerics")."""
 
 DEFAULT_PRESET = "reinforced"

@@ -8,6 +8,7 @@ from torch.nn.attention import SDPBackend, sdpa_kernel
 from torch.utils.flop_counter import FlopCounterMode
 
 from repose.model.architecture import Architecture
+from repose.model.linear import FLOPS
 from repose.model.transformer import Transformer
 
 BYTES_PER_PARAMETER = 16
@@ -82,8 +83,8 @@ def _flops(a: Architecture, src_vocab_size: int, tgt_vocab_size: int, length: in
     model = Transformer(a, src_vocab_size=src_vocab_size, tgt_vocab_size=tgt_vocab_size).eval()
     src, tgt = torch.ones(2, batch_size, length, dtype=torch.long)
     with sdpa_kernel(SDPBackend.MATH):
-        with FlopCounterMode(display=False) as forward:
+        with FlopCounterMode(display=False, custom_mapping=FLOPS) as forward:
             loss = model(src, tgt).sum()
-        with FlopCounterMode(display=False) as backward:
+        with FlopCounterMode(display=False, custom_mapping=FLOPS) as backward:
             loss.backward()
     return forward.get_total_flops(), forward.get_total_flops() + backward.get_total_flops()

@@ -7,8 +7,8 @@ import torch
 from torch import Tensor, nn
 
 from repose.model.architecture import Norm
-from repose.model.attention import Attention, attention_weights, record
-from repose.model.masks import causal_mask, key_mask
+from repose.model.attention import Attention, record
+from repose.model.blocks import Blocks
 from repose.model.packing import Packing
 from repose.model.sublayer import Sublayer
 
@@ -40,27 +40,23 @@ def test_multi_head_attention(causal: bool, d_value: int) -> None:
     x = torch.randn(5, 6)
     values = x if d_value == 6 else torch.randn(5, d_value)
     packing = Packing(torch.ones(1, 5, dtype=torch.bool))
-    mask = causal_mask(5, 5, x.device)[None, None] if causal else key_mask(packing.mask)
     with torch.no_grad():
-        out = attention(x, packing, *attention.project(x, values, packing), mask)
+        out = attention(x, x, values, Blocks(packing, packing, num_heads=2, causal=causal))
         wanted = transcription(attention, x, values, [[j <= i or not causal for j in range(5)] for i in range(5)])
     torch.testing.assert_close(out, wanted, atol=1e-5, rtol=0)
-
-
-def test_causal_mask_of_new_queries() -> None:
-    assert causal_mask(2, 4, torch.device("cpu")).tolist() == [[True, True, True, False], [True] * 4]
 
 
 @pytest.mark.parametrize("dropout", [0.0, 0.5])
 def test_a_query_without_keys_gets_zeros_never_nan(dropout: float) -> None:
     attention = small(dropout=dropout).train(dropout > 0)
-    packing, nothing = Packing(torch.ones(1, 2, dtype=torch.bool)), torch.zeros(1, 1, 1, 2, dtype=torch.bool)
-    x = torch.randn(2, 6, requires_grad=True)
-    out = attention(x, packing, *attention.project(x, x, packing), nothing)
+    packing, nothing = Packing(torch.ones(1, 2, dtype=torch.bool)), Packing(torch.zeros(1, 2, dtype=torch.bool))
+    x, y = torch.randn(2, 6, requires_grad=True), torch.randn(32, 6, requires_grad=True)
+    out = attention(x, y, y, Blocks(packing, nothing, num_heads=2))
     out.sum().backward()
     torch.testing.assert_close(out, attention.output.bias.expand(2, 6))
-    assert x.grad is not None
-    assert x.grad.isfinite().all()
+    for z in (x, y):
+        assert z.grad is not None
+        assert z.grad.isfinite().all()
 
 
 def test_recorded_weights_are_those_that_were_used() -> None:
@@ -68,15 +64,19 @@ def test_recorded_weights_are_those_that_were_used() -> None:
     with torch.no_grad():
         attention.output.weight.copy_(torch.eye(6))
         attention.output.bias.zero_()
-    x, packing = torch.randn(4, 6), Packing(torch.ones(1, 4, dtype=torch.bool))
-    keys, values = attention.project(x, x, packing)
-    mask = causal_mask(4, 4, x.device)[None, None]
+    mask = torch.tensor([[True, True, False, False], [True, True, True, True]])  # two blocks
+    packing = Packing(mask)
+    x = torch.randn(32, 6)
     with record(attention) as recorded:
-        out = attention(x, packing, keys, values, mask)
+        out = attention(x, x, x, Blocks(packing, packing, num_heads=2, causal=True))
     (weights,) = recorded[""]
-    torch.testing.assert_close((weights @ values).transpose(1, 2).flatten(2)[0], out, atol=1e-6, rtol=0)
+    assert weights.shape == (2, 2, 4, 4)
+    values = packing.pad(attention.value(x)).unflatten(2, (2, 3)).transpose(1, 2)
+    heads = (weights @ values).transpose(1, 2).flatten(2)
+    torch.testing.assert_close(heads[mask], packing.real(out), atol=1e-6, rtol=0)
+    assert weights[0, :, :, 2:].sum() == 0
+    assert weights[1, :, 0, 1:].sum() == 0
     assert attention.recorded is None
-    assert attention_weights(x[None, None, :, :3], x[None, None, :, :3], mask & False).sum() == 0
 
 
 @pytest.mark.parametrize("norm", ["post", "pre"])

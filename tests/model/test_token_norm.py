@@ -20,7 +20,7 @@ def packing() -> Packing:
 
 @pytest.fixture
 def x(packing: Packing) -> Tensor:
-    return torch.randn(len(packing.rows), 4, generator=torch.Generator().manual_seed(0)) * 3 + 5
+    return packing.pack(torch.randn(*packing.mask.shape, 4, generator=torch.Generator().manual_seed(0)) * 3 + 5)
 
 
 def columns_normalised(rows: Tensor) -> Tensor:
@@ -36,14 +36,14 @@ def columns_normalised(rows: Tensor) -> Tensor:
 
 
 def test_sentence_is_equation_5_over_real_tokens(x: Tensor, packing: Packing) -> None:
-    out = TokenNorm("sentence", eps=EPS)(x, packing)
-    wanted = torch.cat([columns_normalised(sentence) for sentence in x.split(LENGTHS)])
+    out = packing.real(TokenNorm("sentence", eps=EPS)(x, packing))
+    wanted = torch.cat([columns_normalised(sentence) for sentence in packing.real(x).split(LENGTHS)])
     torch.testing.assert_close(out, wanted, atol=1e-5, rtol=0)
 
 
 def test_prefix_is_equation_5_over_each_prefix(x: Tensor, packing: Packing) -> None:
-    out = TokenNorm("prefix", eps=EPS)(x, packing)
-    wanted = [columns_normalised(s[: t + 1])[t] for s in x.split(LENGTHS) for t in range(len(s))]
+    out = packing.real(TokenNorm("prefix", eps=EPS)(x, packing))
+    wanted = [columns_normalised(s[: t + 1])[t] for s in packing.real(x).split(LENGTHS) for t in range(len(s))]
     torch.testing.assert_close(out, torch.stack(wanted), atol=2e-5, rtol=0)
 
 
@@ -54,7 +54,7 @@ def test_prefix_is_zero_at_one_token_and_a_sign_at_two(x: Tensor, packing: Packi
 
 
 def test_prefix_continues_from_a_cache() -> None:
-    norm, cache = TokenNorm("prefix", eps=EPS), Cache()
+    norm, cache = TokenNorm("prefix", eps=EPS), Cache(torch.ones(2, 1, dtype=torch.bool))
     x = torch.randn(2, 6, 4) + 5
     full = Packing(torch.ones(2, 6, dtype=torch.bool))
     wanted = norm(full.pack(x), full).unflatten(0, (2, 6))
@@ -105,15 +105,15 @@ def test_a_single_token_is_finite_with_a_finite_gradient(kind: TokenNormKind) ->
 @pytest.mark.parametrize("kind", ["sentence", "prefix"])
 def test_padding_does_not_count(kind: TokenNormKind, x: Tensor, packing: Packing) -> None:
     norm = TokenNorm(kind, eps=EPS)
-    together = norm(x, packing).split(LENGTHS)
-    for sentence, out in zip(x.split(LENGTHS), together, strict=True):
+    together = packing.real(norm(x, packing)).split(LENGTHS)
+    for sentence, out in zip(packing.real(x).split(LENGTHS), together, strict=True):
         alone = norm(sentence, Packing(torch.ones(1, len(sentence), dtype=torch.bool)))
         torch.testing.assert_close(out, alone, atol=1e-6, rtol=0)
 
 
 @pytest.mark.parametrize("kind", ["sentence", "prefix"])
 def test_gradient(kind: TokenNormKind, packing: Packing) -> None:
-    x = torch.randn(len(packing.rows), 2, dtype=torch.float64, requires_grad=True)
+    x = packing.pack(torch.randn(*packing.mask.shape, 2, dtype=torch.float64)).requires_grad_()
     norm = TokenNorm(kind, eps=1e-2)
     assert torch.autograd.gradcheck(lambda y: norm(y, packing), (x,))
 

@@ -8,7 +8,11 @@ import torch.nn.functional as F
 from jaxtyping import Bool, Float
 from torch import Tensor, nn
 
-from repose.model.packing import Packing
+from repose.model.blocks import Block, Blocks
+from repose.model.cache import Cache
+from repose.model.dropout import Dropout
+from repose.model.linear import Linear
+from repose.model.memory import Memory
 
 
 class Attention(nn.Module):
@@ -29,44 +33,90 @@ class Attention(nn.Module):
         width = num_heads * head_dim
         self.num_heads = num_heads
         self.head_dim = head_dim
-        self.dropout = dropout
-        self.query = nn.Linear(d_model, width, bias=bias)
-        self.key = nn.Linear(d_model, width, bias=bias)
-        self.value = nn.Linear(d_value, width, bias=bias)
-        self.output = nn.Linear(width, d_model, bias=bias)
-
-    def project(
-        self, keys_from: Float[Tensor, "N D"], values_from: Float[Tensor, "N M"], packing: Packing
-    ) -> tuple[Float[Tensor, "B H K C"], Float[Tensor, "B H K C"]]:
-        """Keys and values of the packed tokens, padded."""
-        return self._heads(self.key(keys_from), packing), self._heads(self.value(values_from), packing)
+        self.dropout = Dropout(dropout)
+        self.query = Linear(d_model, width, bias=bias)
+        self.key = Linear(d_model, width, bias=bias)
+        self.value = Linear(d_value, width, bias=bias)
+        self.output = Linear(width, d_model, bias=bias)
 
     def forward(
         self,
-        queries_from: Float[Tensor, "N D"],
-        packing: Packing,
-        keys: Float[Tensor, "B H K C"],
-        values: Float[Tensor, "B H K C"],
-        mask: Bool[Tensor, "#B 1 #Q K"],
-    ) -> Float[Tensor, "N D"]:
-        """Attends; `packing` is the queries'. A query without keys gets zeros (then the output bias), never NaN."""
-        queries = self._heads(self.query(queries_from), packing)
-        dropout = self.dropout if self.training else 0.0
-        heads = F.scaled_dot_product_attention(queries, keys, values, attn_mask=mask, dropout_p=dropout)
+        queries_from: Float[Tensor, "R D"],
+        keys_from: Float[Tensor, "S D"],
+        values_from: Float[Tensor, "S M"],
+        blocks: Blocks,
+    ) -> Float[Tensor, "R D"]:
+        """Attends within whole sentences. A query without keys gets zeros (then the output bias), never NaN."""
+        queries = blocks.split_queries(self.query(queries_from))
+        keys = blocks.split_keys(self.key(keys_from))
+        values = blocks.split_keys(self.value(values_from))
         if self.recorded is not None:
-            self.recorded.append(attention_weights(queries, keys, mask).detach())
-        return self.output(packing.pack(heads.transpose(1, 2)).flatten(1))
+            pairs = zip(queries, keys, blocks.blocks, strict=True)
+            self.recorded.append(blocks.padded([_weights(q, k, block).detach() for q, k, block in pairs]))
+        heads = [self._attend(*x) for x in zip(queries, keys, values, blocks.blocks, strict=True)]
+        return self.output(blocks.join_queries(heads))
 
-    def _heads(self, packed: Tensor, packing: Packing) -> Tensor:
-        return packing.pad(packed).unflatten(2, (self.num_heads, self.head_dim)).transpose(1, 2)
+    def step(
+        self, queries_from: Float[Tensor, "R D"], values_from: Float[Tensor, "R M"], cache: Cache
+    ) -> Float[Tensor, "R D"]:
+        """Self-attention of one more token per row to itself and the row's tokens so far, which `cache` keeps."""
+        key, value = (self._heads(x) for x in (self.key(queries_from), self.value(values_from)))
+        keys, values = cache.extend(self, key, value)
+        query = self._heads(self.query(queries_from))[:, :, None]
+        return self.output(_attend_plainly(query, keys, values, None).flatten(1))
+
+    def step_across(
+        self, queries_from: Float[Tensor, "R D"], memory: Memory | None, cache: Cache
+    ) -> Float[Tensor, "R D"]:
+        """Cross-attention of one token per row. `memory` may be None once the cache has its keys and values."""
+        known = cache.get_memory(self)
+        if known is None:
+            assert memory is not None, "the first step of a cache needs the memory"
+            projected = self.key(memory.hidden), self.value(memory.values)
+            known = tuple(self._heads(memory.packing.pad(x)).transpose(1, 2).contiguous() for x in projected)
+            cache.put_memory(self, *known)
+        queries = cache.beams.gather(self.query(queries_from), self.num_heads)
+        return self.output(cache.beams.scatter(_attend_plainly(queries, known[0], known[1], cache.src_mask)))
+
+    def _heads(self, x: Float[Tensor, "*N HC"]) -> Float[Tensor, "*N H C"]:
+        return x.unflatten(-1, (self.num_heads, self.head_dim))
+
+    def _attend(self, queries: Tensor, keys: Tensor, values: Tensor, block: Block) -> Tensor:
+        kind = queries.device.type
+        if kind != "cpu":
+            dropout = self.dropout.p if self.training else 0.0
+            bias = block.bias.to(queries.dtype)
+            heads = F.scaled_dot_product_attention(queries, keys, values, attn_mask=bias, dropout_p=dropout)
+            return heads if block.answered is None else heads * block.answered
+        with torch.autocast(kind, enabled=False):  # small products, which bf16 makes no faster
+            queries, keys, values = (x.to(torch.promote_types(x.dtype, torch.float32)) for x in (queries, keys, values))
+            return self.dropout(_weights(queries, keys, block)) @ values
 
 
-def attention_weights(
-    queries: Float[Tensor, "B H Q C"], keys: Float[Tensor, "B H K C"], mask: Bool[Tensor, "#B 1 #Q K"]
-) -> Float[Tensor, "B H Q K"]:
+def _weights(queries: Float[Tensor, "n q c"], keys: Float[Tensor, "n k c"], block: Block) -> Float[Tensor, "n q k"]:
     """softmax(Q K^T / sqrt(C)) over the keys that each query may attend to; zeros where there is none."""
-    scores = queries @ keys.transpose(2, 3) / queries.shape[3] ** 0.5
-    return scores.masked_fill(~mask, -torch.inf).softmax(dim=3).nan_to_num(0.0)
+    scores = torch.baddbmm(block.bias.to(queries.dtype), queries, keys.transpose(1, 2), alpha=queries.shape[2] ** -0.5)
+    weights = scores.softmax(dim=2)
+    return weights if block.answered is None else weights * block.answered
+
+
+def _attend_plainly(
+    queries: Float[Tensor, "N H Q C"],
+    keys: Float[Tensor, "N H K C"],
+    values: Float[Tensor, "N H K C"],
+    mask: Bool[Tensor, "N K"] | None,
+) -> Float[Tensor, "N H Q C"]:
+    """Attention of few queries to the keys that `mask` allows, without dropout or gradient; zeros where there is none.
+
+    By plain products: with one query or a few, torch's fused attention takes several times as long on a CPU.
+    """
+    flat = (x.flatten(0, 1) for x in (queries * queries.shape[3] ** -0.5, keys, values))
+    q, k, v = flat
+    scores = torch.bmm(q, k.transpose(1, 2))
+    if mask is not None:
+        scores.view(*queries.shape[:3], -1).masked_fill_(~mask[:, None, None], torch.finfo(scores.dtype).min)
+    heads = torch.bmm(scores.softmax(dim=2), v).unflatten(0, queries.shape[:2])
+    return heads if mask is None else heads * mask.any(1)[:, None, None, None]
 
 
 @contextmanager

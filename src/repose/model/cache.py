@@ -1,20 +1,77 @@
 """What a decoder keeps from one step to the next, in slots per component."""
 
-from jaxtyping import Int
+from functools import cached_property
+
+import torch
+from jaxtyping import Bool, Float, Int
 from torch import Tensor, nn
+
+GROWTH = 8
+"""Steps by which the room for keys and values grows at a time."""
+FEWEST = 0.75
+"""Share of the sentences still decoded below which what is kept of the others is thrown away."""
+
+
+class Beams:
+    """Rows of a decoding side by side by sentence: (R, H·C) there, (N, H, W, C) here, W the most rows of a sentence.
+
+    All rows of a sentence read the same memory; so keys and values are kept once per sentence, not once per row.
+    """
+
+    def __init__(self, sentences: Int[Tensor, " R"], num_sentences: int) -> None:
+        self.sentences, self.num_sentences = sentences, num_sentences
+        """Sentence of each row."""
+
+    @cached_property
+    def _is_plain(self) -> bool:
+        rows = torch.arange(self.num_sentences, device=self.sentences.device)
+        return len(self.sentences) == self.num_sentences and bool((self.sentences == rows).all())
+
+    @cached_property
+    def _cells(self) -> tuple[Int[Tensor, " R"], int]:
+        """Each row's place n · W + w, and W."""
+        ordered, order = self.sentences.sort(stable=True)
+        counts = torch.bincount(ordered, minlength=self.num_sentences)
+        width = int(counts.max())
+        rank = torch.arange(len(ordered), device=ordered.device) - (counts.cumsum(0) - counts)[ordered]
+        cells = torch.empty_like(order)
+        cells[order] = ordered * width + rank
+        return cells, width
+
+    def gather(self, rows: Float[Tensor, "R HC"], num_heads: int) -> Float[Tensor, "N H W C"]:
+        """Places without a row hold something finite."""
+        heads = rows.unflatten(1, (num_heads, -1))
+        if self._is_plain:
+            return heads[:, :, None]
+        cells, width = self._cells
+        row_of_cell = cells.new_zeros(self.num_sentences * width)
+        row_of_cell[cells] = torch.arange(len(cells), device=cells.device)
+        return heads[row_of_cell].unflatten(0, (-1, width)).transpose(1, 2)
+
+    def scatter(self, grid: Float[Tensor, "N H W C"]) -> Float[Tensor, "R HC"]:
+        """The inverse of `gather`."""
+        if self._is_plain:
+            return grid.flatten(1)
+        return grid.transpose(1, 2).flatten(0, 1)[self._cells[0]].flatten(1)
 
 
 class Cache:
     """Tensors that decoding keeps between steps, each under the component that owns them.
 
-    A slot holds one or more tensors whose first dimension is the batch: keys and values of an attention, running
-    statistics of a token norm. All are reordered together, so beam search cannot forget one.
+    What is kept per row (keys and values of self-attention, running statistics of a token norm) is reordered together,
+    so beam search cannot forget one. What is kept per sentence (keys and values of the memory) never moves.
     """
 
-    def __init__(self) -> None:
+    def __init__(self, src_mask: Bool[Tensor, "N S"]) -> None:
         self.length = 0
         """Target tokens consumed so far, the same for every row."""
+        self.src_mask = src_mask
+        """Real source tokens of each sentence."""
+        self.beams = Beams(torch.arange(len(src_mask), device=src_mask.device), len(src_mask))
+        """Which row is of which sentence."""
         self._slots: dict[nn.Module, tuple[Tensor, ...]] = {}
+        self._histories: dict[nn.Module, tuple[Tensor, ...]] = {}
+        self._memory: dict[nn.Module, tuple[Tensor, ...]] = {}
         self._constants: dict[nn.Module, tuple[Tensor, ...]] = {}
 
     def get(self, component: nn.Module) -> tuple[Tensor, ...] | None:
@@ -22,8 +79,28 @@ class Cache:
         return self._slots.get(component)
 
     def put(self, component: nn.Module, *tensors: Tensor) -> None:
-        """Replaces the component's slot; each tensor is (B, ...)."""
+        """Replaces the component's slot; each tensor is (R, ...)."""
         self._slots[component] = tensors
+
+    def extend(self, component: nn.Module, *new: Float[Tensor, "R H C"]) -> tuple[Tensor, ...]:
+        """Appends what belongs to the token being read; returns all so far, each (R, H, length + 1, C)."""
+        known = self._histories.get(component)
+        if known is None or known[0].shape[2] == self.length:
+            grown = tuple(x.new_empty(*x.shape[:2], self.length + GROWTH, x.shape[2]) for x in new)
+            for buffer, old in zip(grown, known or (), strict=known is not None):
+                buffer[:, :, : self.length] = old
+            known = self._histories[component] = grown
+        for buffer, x in zip(known, new, strict=True):
+            buffer[:, :, self.length] = x
+        return tuple(buffer[:, :, : self.length + 1] for buffer in known)
+
+    def get_memory(self, component: nn.Module) -> tuple[Tensor, ...] | None:
+        """What the component made of the memory, per sentence; None where it has not yet."""
+        return self._memory.get(component)
+
+    def put_memory(self, component: nn.Module, *tensors: Tensor) -> None:
+        """Keeps what a component made of the memory; each tensor is (N, ...)."""
+        self._memory[component] = tensors
 
     def get_constants(self, component: nn.Module) -> tuple[Tensor, ...] | None:
         """What the component keeps that is the same for every row."""
@@ -34,6 +111,14 @@ class Cache:
         self._constants[component] = tensors
 
     def select(self, rows: Int[Tensor, " R"]) -> None:
-        """Makes row i what row `rows[i]` was: reorders, repeats or drops rows of every slot, in place."""
-        for component, tensors in self._slots.items():
-            self._slots[component] = tuple(tensor.index_select(0, rows) for tensor in tensors)
+        """Makes row i what row `rows[i]` was: reorders, repeats or drops rows of everything kept per row."""
+        for kept in (self._slots, self._histories):
+            for component, tensors in kept.items():
+                kept[component] = tuple(tensor.index_select(0, rows) for tensor in tensors)
+        self.beams = Beams(self.beams.sentences[rows], self.beams.num_sentences)
+        live, sentences = self.beams.sentences.unique(return_inverse=True)
+        if self._memory and len(live) <= FEWEST * self.beams.num_sentences:
+            self.src_mask = self.src_mask[live]
+            for component, tensors in self._memory.items():
+                self._memory[component] = tuple(tensor.index_select(0, live) for tensor in tensors)
+            self.beams = Beams(sentences, len(live))

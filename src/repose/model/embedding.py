@@ -9,6 +9,7 @@ from torch import Tensor, nn
 
 from repose.model.architecture import Combine, EmbeddingScale, Positions, TokenNormKind, TokenNormSite, Values
 from repose.model.cache import Cache
+from repose.model.dropout import Dropout
 from repose.model.packing import Packing
 from repose.model.positions import PositionalEncoding
 from repose.model.token_norm import TokenNorm
@@ -17,9 +18,9 @@ from repose.model.token_norm import TokenNorm
 class Embedded(NamedTuple):
     """What a stack starts from."""
 
-    hidden: Float[Tensor, "N D"]
+    hidden: Float[Tensor, "R D"]
     """Input of the first layer, after dropout."""
-    values: Float[Tensor, "N M"] | None
+    values: Float[Tensor, "R M"] | None
     """Token embeddings that every attention takes its values from; None where values are hidden states."""
 
 
@@ -65,7 +66,7 @@ class Embedding(nn.Module):
         self.tokens = nn.Embedding(vocab_size, d_token)
         self.positions = PositionalEncoding(positions, max_length=max_length, width=d_token)
         self.token_norm = TokenNorm(token_norm, eps=token_norm_eps)
-        self.dropout = nn.Dropout(dropout)
+        self.dropout = Dropout(dropout)
         self.scale = scale_factor(scale, d_token)
         self.combine = combine
         self.site = token_norm_site

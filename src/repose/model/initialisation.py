@@ -55,11 +55,10 @@ def keras_limits(attention: Attention) -> dict[str, float]:
 
 
 def _attention(attention: Attention, scheme: Initialisation) -> None:
-    limits = keras_limits(attention)
-    for name, layer in attention.named_children():
-        assert isinstance(layer, nn.Linear)
+    for name, limit in keras_limits(attention).items():
+        layer = getattr(attention, name)
         if scheme == "keras":
-            nn.init.uniform_(layer.weight, -limits[name], limits[name])
+            nn.init.uniform_(layer.weight, -limit, limit)
             _zero(layer.bias)
         else:
             _linear(layer, scheme)

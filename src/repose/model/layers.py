@@ -16,36 +16,22 @@ Drawn as `norm = post`; with `pre` the norm stands at the head of each branch. V
 input, or with `values = tokens` the same token embeddings in every layer (cross-attention: the source's).
 """
 
+from collections.abc import Callable
 from dataclasses import dataclass
 
-import torch
 import torch.nn.functional as F
-from jaxtyping import Bool, Float
+from jaxtyping import Float
 from torch import Tensor, nn
 
 from repose.model.architecture import Norm
 from repose.model.attention import Attention
+from repose.model.blocks import Blocks
 from repose.model.cache import Cache
-from repose.model.packing import Packing
+from repose.model.linear import Linear
+from repose.model.memory import Memory
 from repose.model.sublayer import Sublayer
 
-
-@dataclass(frozen=True)
-class Memory:
-    """What the encoder hands to the decoder: packed rows of real source tokens."""
-
-    hidden: Float[Tensor, "N D"]
-    """Output of the last encoder layer: the keys of cross-attention."""
-    values: Float[Tensor, "N M"]
-    """What cross-attention takes its values from: `hidden`, or the normalised source token embeddings."""
-    packing: Packing
-    """Where the rows belong; its mask (B, S) is True at real source tokens."""
-
-    def select(self, rows: Tensor) -> "Memory":
-        """The memory of the sentences `rows`, which may repeat."""
-        packing = Packing(self.packing.mask[rows])
-        hidden, values = (packing.pack(self.packing.pad(x)[rows]) for x in (self.hidden, self.values))
-        return Memory(hidden, values, packing)
+Branch = Callable[[Tensor], Tensor]
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -91,10 +77,10 @@ class FeedForward(nn.Module):
 
     def __init__(self, d_model: int, d_ff: int) -> None:
         super().__init__()
-        self.inner = nn.Linear(d_model, d_ff)
-        self.outer = nn.Linear(d_ff, d_model)
+        self.inner = Linear(d_model, d_ff)
+        self.outer = Linear(d_ff, d_model)
 
-    def forward(self, x: Float[Tensor, "N D"]) -> Float[Tensor, "N D"]:
+    def forward(self, x: Float[Tensor, "R D"]) -> Float[Tensor, "R D"]:
         return self.outer(F.relu(self.inner(x)))
 
 
@@ -109,17 +95,12 @@ class EncoderLayer(nn.Module):
         self.feed_forward_sublayer = sizes.sublayer(sizes.dropout)
 
     def forward(
-        self,
-        x: Float[Tensor, "N D"],
-        values: Float[Tensor, "N M"] | None,
-        packing: Packing,
-        mask: Bool[Tensor, "B 1 1 S"],
-    ) -> Float[Tensor, "N D"]:
+        self, x: Float[Tensor, "R D"], values: Float[Tensor, "R M"] | None, blocks: Blocks
+    ) -> Float[Tensor, "R D"]:
         """One layer; `values` None means the layer's own input."""
 
         def attend(y: Tensor) -> Tensor:
-            keys, projected = self.self_attention.project(y, y if values is None else values, packing)
-            return self.self_attention(y, packing, keys, projected, mask)
+            return self.self_attention(y, y, y if values is None else values, blocks)
 
         x = self.self_attention_sublayer(x, attend)
         return self.feed_forward_sublayer(x, self.feed_forward)
@@ -139,45 +120,36 @@ class DecoderLayer(nn.Module):
 
     def forward(
         self,
-        x: Float[Tensor, "N D"],
-        values: Float[Tensor, "N M"] | None,
-        packing: Packing,
-        mask: Bool[Tensor, "#B 1 T K"],
-        memory: Memory | None,
-        memory_mask: Bool[Tensor, "B 1 1 S"],
-        cache: Cache | None = None,
-    ) -> Float[Tensor, "N D"]:
-        """One layer. With a cache, x are new tokens only, and `memory` may be None once its keys are in the cache."""
+        x: Float[Tensor, "R D"],
+        values: Float[Tensor, "R M"] | None,
+        memory: Memory,
+        itself: Blocks,
+        across: Blocks,
+    ) -> Float[Tensor, "R D"]:
+        """One layer over whole targets; `values` None means the layer's own input."""
 
         def attend(y: Tensor) -> Tensor:
-            keys, projected = self.self_attention.project(y, y if values is None else values, packing)
-            if cache is not None:
-                keys, projected = extend(cache, self.self_attention, keys, projected)
-            return self.self_attention(y, packing, keys, projected, mask)
+            return self.self_attention(y, y, y if values is None else values, itself)
 
         def attend_to_memory(y: Tensor) -> Tensor:
-            keys, projected = self._memory(memory, cache)
-            return self.cross_attention(y, packing, keys, projected, memory_mask)
+            return self.cross_attention(y, memory.hidden, memory.values, across)
 
+        return self._sublayers(x, attend, attend_to_memory)
+
+    def step(
+        self, x: Float[Tensor, "R D"], values: Float[Tensor, "R M"] | None, memory: Memory | None, cache: Cache
+    ) -> Float[Tensor, "R D"]:
+        """One layer over one more token per row; `memory` may be None once the cache has its keys and values."""
+
+        def attend(y: Tensor) -> Tensor:
+            return self.self_attention.step(y, y if values is None else values, cache)
+
+        def attend_to_memory(y: Tensor) -> Tensor:
+            return self.cross_attention.step_across(y, memory, cache)
+
+        return self._sublayers(x, attend, attend_to_memory)
+
+    def _sublayers(self, x: Tensor, attend: Branch, attend_to_memory: Branch) -> Tensor:
         x = self.self_attention_sublayer(x, attend)
         x = self.cross_attention_sublayer(x, attend_to_memory)
         return self.feed_forward_sublayer(x, self.feed_forward)
-
-    def _memory(self, memory: Memory | None, cache: Cache | None) -> tuple[Tensor, Tensor]:
-        """Keys and values of the memory: projected once per decoding, or once per call without a cache."""
-        known = None if cache is None else cache.get(self.cross_attention)
-        if known is None:
-            assert memory is not None, "the first step of a cache needs the memory"
-            known = self.cross_attention.project(memory.hidden, memory.values, memory.packing)
-            if cache is not None:
-                cache.put(self.cross_attention, *known)
-        return known[0], known[1]
-
-
-def extend(cache: Cache, attention: Attention, keys: Tensor, values: Tensor) -> tuple[Tensor, Tensor]:
-    """Appends new keys and values (B, H, Q, C) to the cache; returns all of them."""
-    past = cache.get(attention)
-    if past is not None:
-        keys, values = (torch.cat([old, new], dim=2) for old, new in zip(past, (keys, values), strict=True))
-    cache.put(attention, keys, values)
-    return keys, values

@@ -1,76 +1,99 @@
 """Real tokens as rows: everything but the attention product is computed on them alone, never on padding.
 
 A padded batch (B, L) of a random draw of sentences is half padding. Projections, feed-forward layers, norms,
-logits and loss act on each token by itself, so they run on the N real tokens as one (N, width) matrix; only the
-attention product needs sentences side by side, and is padded just around it.
+logits and loss act on each token by itself, so they run on the N real tokens as one (R, width) matrix; only the
+attention product needs sentences side by side (`blocks.py`).
 """
 
-from typing import Any
+from functools import cached_property
+from typing import Any, NamedTuple
 
 import torch
 from jaxtyping import Bool, Int
 from torch import Tensor
 
+ROWS = 32
+"""Rows come in multiples of this where there is padding. Matrix libraries compile and keep a kernel for each shape;
+with any number of rows they would compile at almost every step, which costs more than the product."""
+
+
+class Places(NamedTuple):
+    """Where each row of a new tensor comes from."""
+
+    rows: Int[Tensor, " R"]
+    """Rows of the old tensor."""
+    holes: Int[Tensor, " E"]
+    """Rows of the new one that are zero instead."""
+
+    def move(self, x: Tensor, back: "Places") -> Tensor:
+        """(S, ...) -> (R, ...); `back` leads every row that is no hole to its origin, and so is the gradient."""
+        return _Move.apply(x, self, back)  # type: ignore[no-untyped-call]
+
 
 class Packing:
     """Which positions of a padded batch are real tokens, and the way there and back.
 
-    `pad(pack(x))` is x with zeros at the padding; `pack(pad(rows))` is rows.
+    A packed tensor has R >= `num_tokens` rows: the real tokens in row-major order, and a few spare ones at the end.
+    What is computed on spare rows reaches nothing: no result, no statistic, no gradient.
     """
 
     def __init__(self, mask: Bool[Tensor, "B L"]) -> None:
         self.mask = mask
-        self.rows: Int[Tensor, " N"] = mask.flatten().nonzero().squeeze(1)
-        self.is_full = self.rows.numel() == mask.numel()
+        self._cells = mask.flatten().nonzero().squeeze(1)
+        self.num_tokens = self._cells.numel()
+        self.is_full = self.num_tokens == mask.numel()
+        """No padding: packing is a change of shape, and there are no spare rows."""
+
+    @cached_property
+    def row_of_cell(self) -> Int[Tensor, "B L"]:
+        """Row of each real position; padding has some row, too."""
+        return (self.mask.flatten().cumsum(0) - 1).clamp_(min=0).view_as(self.mask)
+
+    @cached_property
+    def _pack(self) -> Places:
+        num_rows = self.num_tokens if self.is_full else max(ROWS, -(-self.num_tokens // ROWS) * ROWS)
+        spare = torch.arange(self.num_tokens, num_rows, device=self.mask.device)
+        return Places(torch.cat([self._cells, torch.zeros_like(spare)]), spare)
+
+    @cached_property
+    def _pad(self) -> Places:
+        return Places(self.row_of_cell.flatten(), (~self.mask.flatten()).nonzero().squeeze(1))
 
     @property
-    def columns(self) -> Int[Tensor, " N"]:
-        """Position in its sentence (from 0) of each packed row."""
-        return self.rows % self.mask.shape[1]
+    def columns(self) -> Int[Tensor, " R"]:
+        """Position in its sentence (from 0) of each row; 0 for spare rows."""
+        return self._pack.rows % self.mask.shape[1]
+
+    @property
+    def spare(self) -> Int[Tensor, " E"]:
+        """The spare rows."""
+        return self._pack.holes
 
     def pack(self, padded: Tensor) -> Tensor:
-        """(B, L, ...) -> (N, ...)."""
+        """(B, L, ...) -> (R, ...), zeros in spare rows."""
         flat = padded.flatten(0, 1)
-        return flat if self.is_full else _pack(flat, self.rows)
+        return flat if self.is_full else self._pack.move(flat, self._pad)
 
     def pad(self, packed: Tensor) -> Tensor:
-        """(N, ...) -> (B, L, ...), zeros at the padding."""
-        flat = packed if self.is_full else _pad(packed, self.rows, self.mask.numel())
+        """(R, ...) -> (B, L, ...), zeros at the padding."""
+        flat = packed if self.is_full else self._pad.move(packed, self._pack)
         return flat.unflatten(0, self.mask.shape)
 
+    def real(self, packed: Tensor) -> Tensor:
+        """(R, ...) -> (N, ...): without the spare rows."""
+        return packed[: self.num_tokens]
 
-# Each is the other's gradient. Autograd's own gradient of indexing adds into zeros row by row, because rows
-# could repeat; these rows never do, so a plain copy will do.
 
-
-class _Pack(torch.autograd.Function):
-    @staticmethod
-    def forward(ctx: Any, flat: Tensor, rows: Tensor) -> Tensor:
-        ctx.save_for_backward(rows)
-        ctx.num_rows = flat.shape[0]
-        return flat.index_select(0, rows)
+class _Move(torch.autograd.Function):
+    """Copies rows. Autograd's own gradient of indexing adds into zeros row by row, because rows could repeat; these
+    never do, so the gradient is a copy too."""
 
     @staticmethod
-    def backward(ctx: Any, grad: Tensor) -> tuple[Tensor, None]:
-        (rows,) = ctx.saved_tensors
-        return _pad(grad, rows, ctx.num_rows), None
-
-
-class _Pad(torch.autograd.Function):
-    @staticmethod
-    def forward(ctx: Any, packed: Tensor, rows: Tensor, num_rows: int) -> Tensor:
-        ctx.save_for_backward(rows)
-        return packed.new_zeros(num_rows, *packed.shape[1:]).index_copy_(0, rows, packed)
+    def forward(ctx: Any, x: Tensor, there: Places, back: Places) -> Tensor:
+        ctx.there, ctx.back = there, back
+        moved = x.index_select(0, there.rows)
+        return moved.index_fill_(0, there.holes, 0) if there.holes.numel() else moved
 
     @staticmethod
     def backward(ctx: Any, grad: Tensor) -> tuple[Tensor, None, None]:
-        (rows,) = ctx.saved_tensors
-        return _pack(grad, rows), None, None
-
-
-def _pack(flat: Tensor, rows: Tensor) -> Tensor:
-    return _Pack.apply(flat, rows)  # type: ignore[no-untyped-call]
-
-
-def _pad(packed: Tensor, rows: Tensor, num_rows: int) -> Tensor:
-    return _Pad.apply(packed, rows, num_rows)  # type: ignore[no-untyped-call]
+        return ctx.back.move(grad, ctx.there), None, None

@@ -56,7 +56,7 @@ class PositionalEncoding(nn.Module):
             case _:
                 self.register_buffer("table", sinusoids(kind, max_length, width), persistent=False)
 
-    def forward(self, positions: Int[Tensor, " N"], length: int) -> Float[Tensor, "N M"] | None:
+    def forward(self, positions: Int[Tensor, " R"], length: int) -> Float[Tensor, "R M"] | None:
         """Encodings of tokens at these positions (from 0), all below `length`; None for `none`.
 
         Raises DataError where `length` exceeds the table's.

@@ -6,6 +6,7 @@ from jaxtyping import Float
 from torch import Tensor, nn
 
 from repose.model.architecture import Norm
+from repose.model.dropout import Dropout
 
 
 class Sublayer(nn.Module):
@@ -18,13 +19,13 @@ class Sublayer(nn.Module):
     def __init__(self, d_model: int, *, norm: Norm, residual_weight: float, dropout: float, eps: float) -> None:
         super().__init__()
         self.norm = nn.LayerNorm(d_model, eps=eps)
-        self.dropout = nn.Dropout(dropout)
+        self.dropout = Dropout(dropout)
         self.placement = norm
         self.residual_weight = residual_weight
 
     def forward(
-        self, x: Float[Tensor, "N D"], sublayer: Callable[[Float[Tensor, "N D"]], Float[Tensor, "N D"]]
-    ) -> Float[Tensor, "N D"]:
+        self, x: Float[Tensor, "R D"], sublayer: Callable[[Float[Tensor, "R D"]], Float[Tensor, "R D"]]
+    ) -> Float[Tensor, "R D"]:
         """Applies `sublayer` to x, inside the connection."""
         match self.placement:
             case "post":

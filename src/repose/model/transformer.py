@@ -3,17 +3,19 @@
 from typing import NamedTuple
 
 import torch
-from jaxtyping import Bool, Float, Int
+from jaxtyping import Float, Int
 from torch import Tensor, nn
 
 from repose.errors import ConfigError
 from repose.model.architecture import Architecture, TokenNormKind
 from repose.model.attention import record
+from repose.model.blocks import Blocks
 from repose.model.cache import Cache
 from repose.model.embedding import Embedding
 from repose.model.initialisation import initialise
-from repose.model.layers import DecoderLayer, EncoderLayer, LayerSizes, Memory
-from repose.model.masks import causal_mask, key_mask
+from repose.model.layers import DecoderLayer, EncoderLayer, LayerSizes
+from repose.model.linear import Linear
+from repose.model.memory import Memory
 from repose.model.packing import Packing
 from repose.model.token_norm import TokenNorm
 
@@ -46,7 +48,7 @@ class Stack(nn.Module):
             values=a.values,
             dropout=a.dropout,
         )
-        self.d_token = a.d_token
+        self.d_token, self.num_heads = a.d_token, a.num_heads
         later = token_norm if a.token_norm_site == "every_layer" else "none"
         self.layer_token_norms = nn.ModuleList(TokenNorm(later, eps=a.token_norm_eps) for _ in range(num_layers - 1))
         self.final_norm = nn.LayerNorm(a.d_model, eps=a.norm_eps) if a.norm == "pre" else nn.Identity()
@@ -69,12 +71,12 @@ class Encoder(Stack):
 
     def forward(self, src: Int[Tensor, "B S"]) -> Memory:
         packing = Packing(src != PAD)
-        mask = key_mask(packing.mask)
+        blocks = Blocks(packing, packing, num_heads=self.num_heads)
         x, values = self.embedding(src, packing)
         for index, layer in enumerate(self.layers):
             if index > 0:
                 x = self.between_layers(index, x, packing)
-            x = layer(x, values, packing, mask)
+            x = layer(x, values, blocks)
         x = self.final_norm(x)
         return Memory(x, x if values is None else values, packing)
 
@@ -86,27 +88,27 @@ class Decoder(Stack):
         super().__init__(a, vocab_size, a.decoder_token_norm, a.num_decoder_layers)
         self.layers = nn.ModuleList(DecoderLayer(_sizes(a)) for _ in range(a.num_decoder_layers))
 
-    def forward(
-        self,
-        tgt: Int[Tensor, "B T"],
-        memory: Memory | None,
-        memory_mask: Bool[Tensor, "B S"],
-        cache: Cache | None = None,
-    ) -> Float[Tensor, "N D"]:
-        """Rows of the real target tokens. With a cache, `tgt` continues what the cache holds and has no padding."""
+    def forward(self, tgt: Int[Tensor, "B T"], memory: Memory) -> tuple[Float[Tensor, "R D"], Packing]:
+        """Packed rows of whole targets."""
         packing = Packing(tgt != PAD)
-        assert cache is None or packing.is_full, "padding cannot be decoded"
-        past = 0 if cache is None else cache.length
-        mask = causal_mask(tgt.shape[1], past + tgt.shape[1], tgt.device)[None, None]
-        if not packing.is_full:
-            mask = mask & key_mask(packing.mask)
-        x, values = self.embedding(tgt, packing, cache)
+        itself = Blocks(packing, packing, num_heads=self.num_heads, causal=True)
+        across = Blocks(packing, memory.packing, num_heads=self.num_heads)
+        x, values = self.embedding(tgt, packing)
+        for index, layer in enumerate(self.layers):
+            if index > 0:
+                x = self.between_layers(index, x, packing)
+            x = layer(x, values, memory, itself, across)
+        return self.final_norm(x), packing
+
+    def step(self, tokens: Int[Tensor, " R"], memory: Memory | None, cache: Cache) -> Float[Tensor, "R D"]:
+        """Rows of one more target token each, after those that the cache holds."""
+        packing = Packing(torch.ones_like(tokens[:, None], dtype=torch.bool))
+        x, values = self.embedding(tokens[:, None], packing, cache)
         for index, layer in enumerate(self.layers):
             if index > 0:
                 x = self.between_layers(index, x, packing, cache)
-            x = layer(x, values, packing, mask, memory, key_mask(memory_mask), cache)
-        if cache is not None:
-            cache.length += tgt.shape[1]
+            x = layer.step(x, values, memory, cache)  # type: ignore[operator]
+        cache.length += 1
         return self.final_norm(x)
 
 
@@ -129,7 +131,7 @@ class Transformer(nn.Module):
         self.tgt_vocab_size = tgt_vocab_size
         self.encoder = Encoder(a, src_vocab_size)
         self.decoder = Decoder(a, tgt_vocab_size)
-        self.output = nn.Linear(a.d_model, tgt_vocab_size, bias=a.output_bias)
+        self.output = Linear(a.d_model, tgt_vocab_size, bias=a.output_bias)
         if a.tie_embeddings in ("all", "output"):
             self.output.weight = self.decoder.embedding.tokens.weight
         if a.tie_embeddings == "all":
@@ -140,12 +142,14 @@ class Transformer(nn.Module):
 
         Raises DataError for a sequence longer than `max_length`.
         """
-        return Packing(tgt != PAD).pad(self.output(self.hidden(src, tgt))).float()
+        rows, packing = self.decoder(tgt, self.encode(src))
+        logits = packing.pad(self.output(rows))
+        return logits.to(torch.promote_types(logits.dtype, torch.float32))
 
     def hidden(self, src: Int[Tensor, "B S"], tgt: Int[Tensor, "B T"]) -> Float[Tensor, "N D"]:
         """Decoder output at the real target tokens, in row-major order of `tgt != 0`: what `output` projects."""
-        memory = self.encode(src)
-        return self.decoder(tgt, memory, memory.packing.mask)
+        rows, packing = self.decoder(tgt, self.encode(src))
+        return packing.real(rows)
 
     def encode(self, src: Int[Tensor, "B S"]) -> Memory:
         """The source, read once."""
@@ -162,13 +166,13 @@ class Transformer(nn.Module):
         recomputing the whole prefix, which costs a factor that grows with the length.
         """
         if state.tokens is None:
-            x = self.decoder(tokens[:, None], state.memory, state.memory_mask, state.cache)
+            x = self.decoder.step(tokens, state.memory, state.cache)
             state.memory = None  # from here on the cache holds its keys and values
         else:
             assert state.memory is not None
             state.tokens = torch.cat([state.tokens, tokens[:, None]], dim=1)
-            hidden = self.decoder(state.tokens, state.memory, state.memory_mask)
-            x = hidden.unflatten(0, tuple(state.tokens.shape))[:, -1]
+            rows, packing = self.decoder(state.tokens, state.memory)
+            x = packing.pad(rows)[:, -1]
         return self.output(x).float().log_softmax(dim=1)
 
     def attention(self, src: Int[Tensor, "B S"], tgt: Int[Tensor, "B T"]) -> AttentionMaps:
@@ -190,20 +194,17 @@ class DecodingState:
 
     def __init__(self, memory: Memory, *, keeps_tokens: bool) -> None:
         self.memory: Memory | None = memory
-        self.memory_mask = memory.packing.mask
-        self.cache = Cache()
+        self.cache = Cache(memory.packing.mask)
         self.tokens = (
-            memory.packing.mask.new_empty(len(self.memory_mask), 0, dtype=torch.long) if keeps_tokens else None
+            memory.packing.mask.new_empty(len(memory.packing.mask), 0, dtype=torch.long) if keeps_tokens else None
         )
 
     def select(self, rows: Int[Tensor, " R"]) -> None:
         """Makes row i what row `rows[i]` was."""
-        self.memory_mask = self.memory_mask[rows]
         self.cache.select(rows)
-        if self.memory is not None:
-            self.memory = self.memory.select(rows)
         if self.tokens is not None:
-            self.tokens = self.tokens[rows]
+            assert self.memory is not None
+            self.tokens, self.memory = self.tokens[rows], self.memory.select(rows)
 
 
 def _sizes(a: Architecture) -> LayerSizes:

@@ -3,8 +3,7 @@
 The decoder's output at the real target tokens comes as packed rows (N, D); padding has no row and so no part in the
 loss. The logits of the reinforced model are more than a third of its work and by far its largest tensor, so each
 chunk's logits are turned into probabilities, into the loss and into the gradients of the hidden rows, the projection
-and its bias while they are in the processor's cache, and then overwritten by the next chunk's. The same buffer serves
-every chunk: freshly mapped memory costs more than the softmax.
+and its bias while they are in the processor's cache.
 """
 
 from collections.abc import Iterator
@@ -14,6 +13,9 @@ import torch
 from jaxtyping import Bool, Float, Int
 from torch import Tensor
 from torch.autograd.function import once_differentiable
+
+from repose.model.linear import matmul_nt
+from repose.model.packing import ROWS
 
 CPU_LOGITS = 1 << 21
 """Most logits at a time on a CPU: 8 MiB of fp32, which stays in the cache (64 to 256 rows measure alike)."""
@@ -59,7 +61,7 @@ def token_losses(
     labels: Int[Tensor, "N"],
 ) -> tuple[Float[Tensor, "N"], Bool[Tensor, "N"]]:
     """Each token's negative log-likelihood in nats, and whether its label is the single most probable token."""
-    chunks = [(nll, correct) for _, _, nll, correct, _ in _chunks(hidden, weight, bias, labels, smoothed=False)]
+    chunks = [(nll, correct) for _, _, _, nll, correct, _ in _chunks(hidden, weight, bias, labels, smoothed=False)]
     if not chunks:
         return hidden.new_zeros(0), torch.zeros(0, dtype=torch.bool, device=hidden.device)
     return torch.cat([nll for nll, _ in chunks]), torch.cat([correct for _, correct in chunks])
@@ -67,8 +69,10 @@ def token_losses(
 
 class _Chunk(NamedTuple):
     rows: slice
+    hidden: Tensor
+    """These rows, and zeros."""
     error: Tensor
-    """p - onehot(label), (rows, V): the gradient of nll with respect to the logits. A view of the shared buffer."""
+    """p - onehot(label), (as many, V): the gradient of nll with respect to the logits; zeros in the rows of zeros."""
     nll: Tensor
     correct: Tensor
     uniform: Tensor | None
@@ -76,20 +80,16 @@ class _Chunk(NamedTuple):
 
 
 def _chunks(hidden: Tensor, weight: Tensor, bias: Tensor | None, labels: Tensor, *, smoothed: bool) -> Iterator[_Chunk]:
-    """Each chunk of rows with its probabilities; a chunk's `error` is valid until the next one is asked for."""
+    """Each chunk of rows with its probabilities. A chunk has a multiple of `ROWS` rows, the last ones zero."""
     num_rows, num_classes = len(labels), len(weight)
     limit = CPU_LOGITS if hidden.device.type == "cpu" else ACCELERATOR_LOGITS
     num_chunks = -(-num_rows * num_classes // limit)
-    step = -(-num_rows // num_chunks) if num_chunks else 1
-    wide = torch.promote_types(hidden.dtype, torch.float32)
-    buffer = hidden.new_empty((min(step, num_rows), num_classes), dtype=wide)
-    for start in range(0, num_rows, step):
+    step = -(-num_rows // (max(num_chunks, 1) * ROWS)) * ROWS
+    for start in range(0, num_rows, step or 1):
         rows = slice(start, min(start + step, num_rows))
-        label, logits = labels[rows, None], buffer[: rows.stop - start]
-        if hidden.dtype == wide:
-            _project(hidden[rows], weight, bias, out=logits)
-        else:
-            logits.copy_(_project(hidden[rows], weight, bias, out=None))
+        part, label = _filled(hidden[rows]), _filled(labels[rows])[:, None]
+        logits = matmul_nt(part, weight, bias)
+        logits = logits.to(torch.promote_types(logits.dtype, torch.float32))
         of_label, top = logits.gather(1, label), logits.amax(1, keepdim=True)
         mean = logits.mean(1, keepdim=True) if smoothed else None
         torch.softmax(logits, 1, out=logits)
@@ -98,12 +98,17 @@ def _chunks(hidden: Tensor, weight: Tensor, bias: Tensor | None, labels: Tensor,
         p_others = error.amax(1, keepdim=True)
         # max p = exp(top - log Z), so that log Z needs no second pass over the exponentials.
         log_z = top - torch.maximum(p_label, p_others).log()
-        uniform = (log_z - mean).squeeze(1) if mean is not None else None
-        yield _Chunk(rows, error, (log_z - of_label).squeeze(1), (p_label > p_others).squeeze(1), uniform)
+        nll, correct = (log_z - of_label).squeeze(1), (p_label > p_others).squeeze(1)
+        uniform = None if mean is None else (log_z - mean).squeeze(1)
+        number = rows.stop - start
+        error[number:] = 0
+        yield _Chunk(rows, part, error, nll[:number], correct[:number], None if uniform is None else uniform[:number])
 
 
-def _project(hidden: Tensor, weight: Tensor, bias: Tensor | None, *, out: Tensor | None) -> Tensor:
-    return torch.mm(hidden, weight.t(), out=out) if bias is None else torch.addmm(bias, hidden, weight.t(), out=out)
+def _filled(x: Tensor) -> Tensor:
+    """With rows of zeros at its end, up to a multiple of `ROWS` rows."""
+    missing = -len(x) % ROWS
+    return torch.cat([x, x.new_zeros(missing, *x.shape[1:])]) if missing else x
 
 
 class _CrossEntropy(torch.autograd.Function):
@@ -116,21 +121,21 @@ class _CrossEntropy(torch.autograd.Function):
         kind = hidden.device.type
         narrow = torch.get_autocast_dtype(kind) if torch.is_autocast_enabled(kind) else weight.dtype
         with torch.autocast(kind, enabled=False):
-            rows = hidden.to(narrow)
             matrix = weight.to(narrow)
             offset = None if bias is None else bias.to(narrow)
             grad_rows = torch.empty_like(hidden) if ctx.needs_input_grad[0] else None
-            grad_weight = torch.zeros_like(weight) if ctx.needs_input_grad[1] else None
+            # Transposed, as the matrix libraries make it faster.
+            grad_weight = weight.new_zeros(weight.shape[::-1]) if ctx.needs_input_grad[1] else None
             grad_bias = torch.zeros_like(bias) if bias is not None and ctx.needs_input_grad[2] else None
             # Sums in double precision: one worker and n workers then report the same loss.
             sums = torch.zeros(3, dtype=torch.float64, device=hidden.device)
-            for chunk in _chunks(rows, matrix, offset, labels, smoothed=label_smoothing > 0):
-                error, loss = chunk.error, chunk.nll
+            for chunk in _chunks(hidden.to(narrow), matrix, offset, labels, smoothed=label_smoothing > 0):
+                error, loss, number = chunk.error, chunk.nll, len(chunk.nll)
                 if chunk.uniform is not None:
                     loss = torch.lerp(chunk.nll, chunk.uniform, label_smoothing)
-                    error.sub_(label_smoothing / len(weight))
-                    label = labels[chunk.rows, None]
-                    error.scatter_add_(1, label, error.new_full((), label_smoothing).expand_as(label))
+                    real, label = error[:number], labels[chunk.rows, None]
+                    real.sub_(label_smoothing / len(weight))
+                    real.scatter_add_(1, label, error.new_full((), label_smoothing).expand_as(label))
                 sums += torch.stack(
                     [loss.sum(dtype=torch.float64), chunk.nll.sum(dtype=torch.float64), chunk.correct.sum()]
                 )
@@ -138,11 +143,11 @@ class _CrossEntropy(torch.autograd.Function):
                     grad_bias.add_(error.sum(0))
                 error = error.to(narrow)
                 if grad_rows is not None:
-                    grad_rows[chunk.rows] = error @ matrix
-                if grad_weight is not None and grad_weight.dtype == narrow:
-                    grad_weight.addmm_(error.t(), rows[chunk.rows])
-                elif grad_weight is not None:
-                    grad_weight.add_(error.t() @ rows[chunk.rows])
+                    grad_rows[chunk.rows] = matmul_nt(error, matrix.t())[:number]
+                if grad_weight is not None:
+                    grad_weight.add_(matmul_nt(chunk.hidden.t(), error.t()))
+            if grad_weight is not None:
+                grad_weight = grad_weight.t().contiguous()
         ctx.save_for_backward(grad_rows, grad_weight, grad_bias)
         loss, nll, correct = sums.unbind()
         nll, correct = nll.clone(), correct.clone()

@@ -1,0 +1,75 @@
+"""Linear layers through the faster of torch's two matrix libraries.
+
+On a CPU torch multiplies fp32 matrices with MKL, which uses AVX2 on processors that are not Intel's. oneDNN, which
+torch ships too and uses for bf16, takes AVX-512 where the processor has it: on a Zen 5 core 2.2 times the speed
+(`docs/speed.md`). Same products, summed in another order.
+"""
+
+import functools
+import platform
+from pathlib import Path
+from typing import Any
+
+import torch
+import torch.nn.functional as F
+from jaxtyping import Float
+from torch import Tensor, nn
+from torch.autograd.function import once_differentiable
+
+
+class Linear(nn.Linear):
+    """x Wᵀ + b, as `torch.nn.Linear`."""
+
+    def forward(self, x: Float[Tensor, "*N D_in"]) -> Float[Tensor, "*N D_out"]:
+        if not _is_for_onednn(x, self.weight) or torch.is_autocast_enabled("cpu"):
+            return F.linear(x, self.weight, self.bias)
+        return _Linear.apply(x, self.weight, self.bias)  # type: ignore[no-untyped-call]
+
+
+def matmul_nt(a: Float[Tensor, "N K"], b: Float[Tensor, "M K"], bias: Tensor | None = None) -> Float[Tensor, "N M"]:
+    """a bᵀ + bias; no gradient. Either matrix may be a transposed view."""
+    if _is_for_onednn(a, b):
+        return torch.ops.mkldnn._linear_pointwise(a, b, bias, "none", [], "")
+    return torch.mm(a, b.t()) if bias is None else torch.addmm(bias, a, b.t())
+
+
+def _flops(a: torch.Size, b: torch.Size, *_: Any, **__: Any) -> int:
+    return 2 * a.numel() * b[0]
+
+
+FLOPS: dict[Any, Any] = {torch.ops.mkldnn._linear_pointwise: _flops} if torch.backends.mkldnn.is_available() else {}
+"""What torch.utils.flop_counter does not know of these products (`custom_mapping`)."""
+
+
+class _Linear(torch.autograd.Function):
+    @staticmethod
+    def forward(ctx: Any, x: Tensor, weight: Tensor, bias: Tensor | None) -> Tensor:
+        ctx.save_for_backward(x, weight)
+        return matmul_nt(x, weight, bias)
+
+    @staticmethod
+    @once_differentiable
+    def backward(ctx: Any, grad: Tensor) -> tuple[Tensor | None, Tensor | None, Tensor | None]:
+        x, weight = ctx.saved_tensors
+        grad = grad.contiguous()
+        return (
+            matmul_nt(grad, weight.t()) if ctx.needs_input_grad[0] else None,
+            matmul_nt(grad.t(), x.t()) if ctx.needs_input_grad[1] else None,
+            grad.sum(0) if ctx.needs_input_grad[2] else None,
+        )
+
+
+def _is_for_onednn(a: Tensor, b: Tensor) -> bool:
+    plain = a.dtype == b.dtype == torch.float32 and a.device.type == "cpu" and a.dim() == 2 and a.numel() > 0
+    return plain and onednn_is_faster()
+
+
+@functools.cache
+def onednn_is_faster() -> bool:
+    """Whether this is a processor with AVX-512 that MKL gives AVX2: any maker's but Intel."""
+    if torch.backends.cpu.get_cpu_capability() != "AVX512" or not hasattr(torch.ops.mkldnn, "_linear_pointwise"):
+        return False
+    try:
+        return "GenuineIntel" not in Path("/proc/cpuinfo").read_text(encoding="utf-8", errors="replace")
+    except OSError:
+        return "Intel" not in platform.processor()
