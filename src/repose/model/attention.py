@@ -5,14 +5,14 @@ from contextlib import contextmanager
 
 import torch
 import torch.nn.functional as F
-from jaxtyping import Bool, Float
+from jaxtyping import Float
 from torch import Tensor, nn
 
 from repose.model.blocks import Block, Blocks
 from repose.model.cache import Cache
 from repose.model.dropout import Dropout
 from repose.model.linear import Linear
-from repose.model.memory import Memory
+from repose.model.stepping import Stepper
 
 
 class Attention(nn.Module):
@@ -56,30 +56,9 @@ class Attention(nn.Module):
         heads = [self._attend(*x) for x in zip(queries, keys, values, blocks.blocks, strict=True)]
         return self.output(blocks.join_queries(heads))
 
-    def step(
-        self, queries_from: Float[Tensor, "R D"], values_from: Float[Tensor, "R M"], cache: Cache
-    ) -> Float[Tensor, "R D"]:
-        """Self-attention of one more token per row to itself and the row's tokens so far, which `cache` keeps."""
-        key, value = (self._heads(x) for x in (self.key(queries_from), self.value(values_from)))
-        keys, values = cache.extend(self, key, value)
-        query = self._heads(self.query(queries_from))[:, :, None]
-        return self.output(_attend_plainly(query, keys, values, None).flatten(1))
-
-    def step_across(
-        self, queries_from: Float[Tensor, "R D"], memory: Memory | None, cache: Cache
-    ) -> Float[Tensor, "R D"]:
-        """Cross-attention of one token per row. `memory` may be None once the cache has its keys and values."""
-        known = cache.get_memory(self)
-        if known is None:
-            assert memory is not None, "the first step of a cache needs the memory"
-            projected = self.key(memory.hidden), self.value(memory.values)
-            known = tuple(self._heads(memory.packing.pad(x)).transpose(1, 2).contiguous() for x in projected)
-            cache.put_memory(self, *known)
-        queries = cache.beams.gather(self.query(queries_from), self.num_heads)
-        return self.output(cache.beams.scatter(_attend_plainly(queries, known[0], known[1], cache.src_mask)))
-
-    def _heads(self, x: Float[Tensor, "*N HC"]) -> Float[Tensor, "*N H C"]:
-        return x.unflatten(-1, (self.num_heads, self.head_dim))
+    def stepper(self, cache: Cache) -> Stepper:
+        """This attention as decoding with `cache` uses it."""
+        return cache.once(self, lambda: Stepper(self.query, self.key, self.value, self.output, self.num_heads))
 
     def _attend(self, queries: Tensor, keys: Tensor, values: Tensor, block: Block) -> Tensor:
         kind = queries.device.type
@@ -98,25 +77,6 @@ def _weights(queries: Float[Tensor, "n q c"], keys: Float[Tensor, "n k c"], bloc
     scores = torch.baddbmm(block.bias.to(queries.dtype), queries, keys.transpose(1, 2), alpha=queries.shape[2] ** -0.5)
     weights = scores.softmax(dim=2)
     return weights if block.answered is None else weights * block.answered
-
-
-def _attend_plainly(
-    queries: Float[Tensor, "N H Q C"],
-    keys: Float[Tensor, "N H K C"],
-    values: Float[Tensor, "N H K C"],
-    mask: Bool[Tensor, "N K"] | None,
-) -> Float[Tensor, "N H Q C"]:
-    """Attention of few queries to the keys that `mask` allows, without dropout or gradient; zeros where there is none.
-
-    By plain products: with one query or a few, torch's fused attention takes several times as long on a CPU.
-    """
-    flat = (x.flatten(0, 1) for x in (queries * queries.shape[3] ** -0.5, keys, values))
-    q, k, v = flat
-    scores = torch.bmm(q, k.transpose(1, 2))
-    if mask is not None:
-        scores.view(*queries.shape[:3], -1).masked_fill_(~mask[:, None, None], torch.finfo(scores.dtype).min)
-    heads = torch.bmm(scores.softmax(dim=2), v).unflatten(0, queries.shape[:2])
-    return heads if mask is None else heads * mask.any(1)[:, None, None, None]
 
 
 @contextmanager

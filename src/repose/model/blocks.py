@@ -14,7 +14,7 @@ from torch import Tensor
 
 from repose.model.packing import Packing, Places
 
-SHORTEST = 0.75
+SHORTEST = 0.8
 """A sentence shorter than this share of its block's longest begins a new block."""
 
 

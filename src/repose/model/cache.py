@@ -1,6 +1,8 @@
 """What a decoder keeps from one step to the next, in slots per component."""
 
+from collections.abc import Callable
 from functools import cached_property
+from typing import TypeVar, cast
 
 import torch
 from jaxtyping import Bool, Float, Int
@@ -12,8 +14,11 @@ FEWEST = 0.75
 """Share of the sentences still decoded below which what is kept of the others is thrown away."""
 
 
+T = TypeVar("T")
+
+
 class Beams:
-    """Rows of a decoding side by side by sentence: (R, H·C) there, (N, H, W, C) here, W the most rows of a sentence.
+    """Rows of a decoding side by side by sentence: (R, X) there, (N, W, X) here, W the most rows of a sentence.
 
     All rows of a sentence read the same memory; so keys and values are kept once per sentence, not once per row.
     """
@@ -38,21 +43,19 @@ class Beams:
         cells[order] = ordered * width + rank
         return cells, width
 
-    def gather(self, rows: Float[Tensor, "R HC"], num_heads: int) -> Float[Tensor, "N H W C"]:
+    def gather(self, rows: Float[Tensor, "R X"]) -> Float[Tensor, "N W X"]:
         """Places without a row hold something finite."""
-        heads = rows.unflatten(1, (num_heads, -1))
         if self._is_plain:
-            return heads[:, :, None]
+            return rows[:, None]
         cells, width = self._cells
         row_of_cell = cells.new_zeros(self.num_sentences * width)
         row_of_cell[cells] = torch.arange(len(cells), device=cells.device)
-        return heads[row_of_cell].unflatten(0, (-1, width)).transpose(1, 2)
+        return rows.index_select(0, row_of_cell).unflatten(0, (-1, width))
 
-    def scatter(self, grid: Float[Tensor, "N H W C"]) -> Float[Tensor, "R HC"]:
+    def scatter(self, grid: Float[Tensor, "N W X"]) -> Float[Tensor, "R X"]:
         """The inverse of `gather`."""
-        if self._is_plain:
-            return grid.flatten(1)
-        return grid.transpose(1, 2).flatten(0, 1)[self._cells[0]].flatten(1)
+        flat = grid.flatten(0, 1)
+        return flat if self._is_plain else flat.index_select(0, self._cells[0])
 
 
 class Cache:
@@ -65,14 +68,19 @@ class Cache:
     def __init__(self, src_mask: Bool[Tensor, "N S"]) -> None:
         self.length = 0
         """Target tokens consumed so far, the same for every row."""
-        self.src_mask = src_mask
-        """Real source tokens of each sentence."""
+        self.src_bias: Float[Tensor, "N 1 1 S"] | None = None
+        """Added to the scores of source tokens: 0 for real ones, and so low for padding that nothing is left of it."""
+        if not bool(src_mask.all()):
+            low = torch.finfo(torch.float32).min / 2
+            self.src_bias = torch.zeros(src_mask.shape, device=src_mask.device).masked_fill_(~src_mask, low)[
+                :, None, None
+            ]
         self.beams = Beams(torch.arange(len(src_mask), device=src_mask.device), len(src_mask))
         """Which row is of which sentence."""
-        self._slots: dict[nn.Module, tuple[Tensor, ...]] = {}
-        self._histories: dict[nn.Module, tuple[Tensor, ...]] = {}
-        self._memory: dict[nn.Module, tuple[Tensor, ...]] = {}
-        self._constants: dict[nn.Module, tuple[Tensor, ...]] = {}
+        self._slots: dict[object, tuple[Tensor, ...]] = {}
+        self._histories: dict[object, tuple[Tensor, ...]] = {}
+        self._memory: dict[object, tuple[Tensor, ...]] = {}
+        self._constants: dict[nn.Module, object] = {}
 
     def get(self, component: nn.Module) -> tuple[Tensor, ...] | None:
         """What the component put last, in the order of today's rows; None where it put nothing yet."""
@@ -82,43 +90,42 @@ class Cache:
         """Replaces the component's slot; each tensor is (R, ...)."""
         self._slots[component] = tensors
 
-    def extend(self, component: nn.Module, *new: Float[Tensor, "R H C"]) -> tuple[Tensor, ...]:
-        """Appends what belongs to the token being read; returns all so far, each (R, H, length + 1, C)."""
-        known = self._histories.get(component)
+    def extend(self, owner: object, *new: Float[Tensor, "R G _"]) -> tuple[Tensor, ...]:
+        """Appends what belongs to the token being read; returns all so far, each (R, G, length + 1, c)."""
+        known = self._histories.get(owner)
         if known is None or known[0].shape[2] == self.length:
             grown = tuple(x.new_empty(*x.shape[:2], self.length + GROWTH, x.shape[2]) for x in new)
             for buffer, old in zip(grown, known or (), strict=known is not None):
                 buffer[:, :, : self.length] = old
-            known = self._histories[component] = grown
+            known = self._histories[owner] = grown
         for buffer, x in zip(known, new, strict=True):
             buffer[:, :, self.length] = x
         return tuple(buffer[:, :, : self.length + 1] for buffer in known)
 
-    def get_memory(self, component: nn.Module) -> tuple[Tensor, ...] | None:
-        """What the component made of the memory, per sentence; None where it has not yet."""
-        return self._memory.get(component)
+    def get_memory(self, owner: object) -> tuple[Tensor, ...] | None:
+        """What is kept of the memory under this name, per sentence; None where nothing is yet."""
+        return self._memory.get(owner)
 
-    def put_memory(self, component: nn.Module, *tensors: Tensor) -> None:
-        """Keeps what a component made of the memory; each tensor is (N, ...)."""
-        self._memory[component] = tensors
+    def put_memory(self, owner: object, *tensors: Tensor) -> tuple[Tensor, ...]:
+        """Keeps something of the memory; each tensor is (N, ...)."""
+        self._memory[owner] = tensors
+        return tensors
 
-    def get_constants(self, component: nn.Module) -> tuple[Tensor, ...] | None:
-        """What the component keeps that is the same for every row."""
-        return self._constants.get(component)
-
-    def put_constants(self, component: nn.Module, *tensors: Tensor) -> None:
-        """Keeps tensors that no reordering touches, such as statistics of the embedding table."""
-        self._constants[component] = tensors
+    def once(self, component: nn.Module, make: Callable[[], T]) -> T:
+        """What the component keeps that no reordering touches, such as statistics of the embedding table."""
+        if component not in self._constants:
+            self._constants[component] = make()
+        return cast(T, self._constants[component])
 
     def select(self, rows: Int[Tensor, " R"]) -> None:
         """Makes row i what row `rows[i]` was: reorders, repeats or drops rows of everything kept per row."""
         for kept in (self._slots, self._histories):
-            for component, tensors in kept.items():
-                kept[component] = tuple(tensor.index_select(0, rows) for tensor in tensors)
+            for owner, tensors in kept.items():
+                kept[owner] = tuple(tensor.index_select(0, rows) for tensor in tensors)
         self.beams = Beams(self.beams.sentences[rows], self.beams.num_sentences)
         live, sentences = self.beams.sentences.unique(return_inverse=True)
         if self._memory and len(live) <= FEWEST * self.beams.num_sentences:
-            self.src_mask = self.src_mask[live]
-            for component, tensors in self._memory.items():
-                self._memory[component] = tuple(tensor.index_select(0, live) for tensor in tensors)
+            self.src_bias = None if self.src_bias is None else self.src_bias[live]
+            for owner, tensors in self._memory.items():
+                self._memory[owner] = tuple(tensor.index_select(0, live) for tensor in tensors)
             self.beams = Beams(sentences, len(live))

@@ -142,10 +142,10 @@ class DecoderLayer(nn.Module):
         """One layer over one more token per row; `memory` may be None once the cache has its keys and values."""
 
         def attend(y: Tensor) -> Tensor:
-            return self.self_attention.step(y, y if values is None else values, cache)
+            return self.self_attention.stepper(cache).itself(y, values, cache)
 
         def attend_to_memory(y: Tensor) -> Tensor:
-            return self.cross_attention.step_across(y, memory, cache)
+            return self.cross_attention.stepper(cache).across(y, memory, cache)
 
         return self._sublayers(x, attend, attend_to_memory)
 

@@ -21,9 +21,16 @@ class Linear(nn.Linear):
     """x Wᵀ + b, as `torch.nn.Linear`."""
 
     def forward(self, x: Float[Tensor, "*N D_in"]) -> Float[Tensor, "*N D_out"]:
-        if not _is_for_onednn(x, self.weight) or torch.is_autocast_enabled("cpu"):
-            return F.linear(x, self.weight, self.bias)
-        return _Linear.apply(x, self.weight, self.bias)  # type: ignore[no-untyped-call]
+        return linear(x, self.weight, self.bias)
+
+
+def linear(x: Float[Tensor, "*N D_in"], weight: Float[Tensor, "D_out D_in"], bias: Tensor | None = None) -> Tensor:
+    """x weightᵀ + bias: (*N, D_out)."""
+    if not _is_for_onednn(x, weight) or torch.is_autocast_enabled("cpu"):
+        return F.linear(x, weight, bias)
+    if not torch.is_grad_enabled():
+        return matmul_nt(x, weight, bias)
+    return _Linear.apply(x, weight, bias)  # type: ignore[no-untyped-call]
 
 
 def matmul_nt(a: Float[Tensor, "N K"], b: Float[Tensor, "M K"], bias: Tensor | None = None) -> Float[Tensor, "N M"]:

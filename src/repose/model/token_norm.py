@@ -55,15 +55,10 @@ class TokenNorm(nn.Module):
         return packing.pack((padded - mean) * (var + self.eps).rsqrt())
 
     def _vocabulary_statistics(self, table: Tensor | None, scale: float, cache: Cache | None) -> tuple[Tensor, Tensor]:
-        known = cache.get_constants(self) if cache is not None else None
-        if known is None:
-            assert table is not None, "vocabulary statistics are of an embedding table"
-            mean = table[1:].mean(0)
-            var = (table[1:] - mean).square().mean(0)  # torch.var_mean takes many times as long over rows
-            known = (mean * scale, var * scale**2)
-            if cache is not None:
-                cache.put_constants(self, *known)
-        return known[0], known[1]
+        assert table is not None, "vocabulary statistics are of an embedding table"
+        if cache is None:
+            return vocabulary_statistics(table, scale)
+        return cache.once(self, lambda: vocabulary_statistics(table, scale))
 
     def _prefix_statistics(self, x: Tensor, real: Tensor, cache: Cache | None) -> tuple[Tensor, Tensor]:
         state = cache.get(self) if cache is not None else None
@@ -73,6 +68,13 @@ class TokenNorm(nn.Module):
         if cache is not None:
             cache.put(self, count[:, -1:], mean[:, -1:], m2[:, -1:])
         return mean, m2 / count.clamp(min=1)
+
+
+def vocabulary_statistics(table: Float[Tensor, "V M"], scale: float) -> tuple[Float[Tensor, " M"], Float[Tensor, " M"]]:
+    """Mean and biased variance of each column over the table's rows but padding's, times `scale`."""
+    mean = table[1:].mean(0)
+    var = (table[1:] - mean).square().mean(0)  # torch.var_mean takes many times as long over rows
+    return mean * scale, var * scale**2
 
 
 def sentence_statistics(

@@ -23,7 +23,7 @@ from repose.training.loop import Evaluate, Trainer
 from repose.training.progress import ProgressKind, make_display
 from repose.training.signals import StopSignals
 from repose.training.state import State
-from repose.training.tuning import tuned
+from repose.tuning import tuned
 
 
 @dataclasses.dataclass(frozen=True, kw_only=True)

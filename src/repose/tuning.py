@@ -1,4 +1,4 @@
-"""What a training process asks of the C library and of the processor, so that no user needs to set variables."""
+"""What training and translating ask of the C library and of the processor, so that no user needs to set variables."""
 
 import contextlib
 import ctypes

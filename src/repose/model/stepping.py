@@ -1,0 +1,121 @@
+"""Attention of one more token per row, for decoding.
+
+What a token is to later ones is kept in the cache, in one of two forms of the same mathematics:
+
+    apart     keys K_h = W_h^K y and values V_h = W_h^V e of every head h: H·C + H·C numbers a token
+    together  y and e themselves, once for all heads: D numbers a token, or D + M
+
+For scores are (W_h^Q x + b_h^Q) · (W_h^K y + b_h^K) = (A_h x + a_h) · y + (what is the same for every y, which softmax
+does not see), with A_h = W_h^Kᵀ W_h^Q and a_h = W_h^Kᵀ b_h^Q; and outputs are sum_h W_h^O (W_h^V sum_j p_hj e_j + b_h^V)
+= sum_h O_h (sum_j p_hj e_j) + W^O b^V, with O_h = W_h^O W_h^V. A_h and O_h are made once. Where heads are wide, as in
+arXiv 2410.04731 and the tutorial it follows (C = D/2 and C = D), `together` takes fewer operations, and up to 16 times
+less memory, which is what decoding waits for. Where they are narrow it would take more, and heads are kept apart.
+"""
+
+import torch
+from jaxtyping import Float
+from torch import Tensor, nn
+
+from repose.model.cache import Cache
+from repose.model.linear import linear
+from repose.model.memory import Memory
+
+
+class Affine:
+    """x Wᵀ + b with given tensors."""
+
+    def __init__(self, weight: Float[Tensor, "D_out D_in"], bias: Float[Tensor, " D_out"] | None) -> None:
+        self.weight, self.bias = weight, bias
+
+    def __call__(self, x: Float[Tensor, "R D_in"]) -> Float[Tensor, "R D_out"]:
+        return linear(x, self.weight, self.bias)
+
+
+class Stepper:
+    """The projections of one attention as decoding uses them; the scale 1/sqrt(C) is in the queries'.
+
+    Shapes: G = H groups of heads that share keys for `apart`, 1 for `together`; a row has H/G queries of each.
+    """
+
+    def __init__(self, query: nn.Linear, key: nn.Linear, value: nn.Linear, output: nn.Linear, num_heads: int) -> None:
+        d_model, d_value, head_dim = query.in_features, value.in_features, query.out_features // num_heads
+        self.together = d_model * (d_model + d_value) <= head_dim * (3 * d_model + d_value)
+        self.num_heads, self.num_groups = num_heads, 1 if self.together else num_heads
+        scale = head_dim**-0.5
+        w_q, w_k, w_v = (x.weight.unflatten(0, (num_heads, head_dim)) for x in (query, key, value))
+        bias_q = None if query.bias is None else query.bias * scale
+        self.key, self.value = Affine(key.weight, key.bias), Affine(value.weight, value.bias)
+        self.query, self.output = Affine(query.weight * scale, bias_q), Affine(output.weight, output.bias)
+        if self.together:
+            a = torch.einsum("hcy,hcx->hyx", w_k, w_q * scale).flatten(0, 1)
+            b = None if bias_q is None else torch.einsum("hcy,hc->hy", w_k, bias_q.view(num_heads, head_dim)).flatten()
+            w_o = output.weight.unflatten(1, (num_heads, head_dim))
+            o = torch.einsum("dhc,hce->dhe", w_o, w_v).flatten(1)
+            self.query, self.output = Affine(a, b), Affine(o, _plus(output, value))
+        elif d_model == d_value:
+            joined = [self.query, self.key, self.value]
+            biases = [x.bias for x in joined if x.bias is not None]
+            self._all = Affine(torch.cat([x.weight for x in joined]), torch.cat(biases) if biases else None)
+
+    def itself(
+        self, x: Float[Tensor, "R D"], values_from: Float[Tensor, "R M"] | None, cache: Cache
+    ) -> Float[Tensor, "R D"]:
+        """Attention to itself and the row's tokens so far; `values_from` None means x."""
+        values_from = x if values_from is None else values_from
+        if self.together:
+            query, key, value = self.query(x), x, values_from
+        elif values_from is x:
+            query, key, value = self._all(x).chunk(3, dim=1)
+        else:
+            query, key, value = self.query(x), self.key(x), self.value(values_from)
+        same = self.together and value is key
+        kept = cache.extend(self, *(self._groups(y) for y in ((key,) if same else (key, value))))
+        return self.output(self._attend(query[:, None], kept[0], kept[-1], None).flatten(1))
+
+    def across(self, x: Float[Tensor, "R D"], memory: Memory | None, cache: Cache) -> Float[Tensor, "R D"]:
+        """Attention to the memory, which may be None once the cache has what is kept of it."""
+        owner = Memory if self.together else self  # what is kept together is the same for every layer
+        kept = cache.get_memory(owner)
+        if kept is None:
+            assert memory is not None, "the first step of a cache needs the memory"
+            kept = cache.put_memory(owner, *self._of_memory(memory))
+        queries = cache.beams.gather(self.query(x))
+        return self.output(cache.beams.scatter(self._attend(queries, kept[0], kept[-1], cache.src_bias)))
+
+    def _of_memory(self, memory: Memory) -> list[Float[Tensor, "N G S c"]]:
+        keys, values = memory.hidden, memory.values
+        if self.together:
+            kept = [keys] if values is keys else [keys, values]
+        else:
+            kept = [self.key(keys), self.value(values)]
+        return [self._groups(memory.packing.pad(x)).transpose(1, 2).contiguous() for x in kept]
+
+    def _groups(self, x: Float[Tensor, "*N Gc"]) -> Float[Tensor, "*N G c"]:
+        return x.unflatten(-1, (self.num_groups, -1))
+
+    def _attend(
+        self,
+        queries: Float[Tensor, "N W Hc"],
+        keys: Float[Tensor, "N G K c"],
+        values: Float[Tensor, "N G K e"],
+        bias: Float[Tensor, "N 1 1 K"] | None,
+    ) -> Float[Tensor, "N W He"]:
+        """W rows a sentence attend to what it keeps; `bias` is very low at what is not to be attended to.
+
+        By plain products: with few queries torch's fused attention takes several times as long on a CPU.
+        """
+        shape = (len(queries), queries.shape[1], self.num_groups, self.num_heads // self.num_groups)
+        q = queries.view(*shape, -1).transpose(1, 2).flatten(2, 3)  # (N, G, W * H / G, c)
+        scores = torch.bmm(q.flatten(0, 1), keys.flatten(0, 1).transpose(1, 2))
+        if bias is not None:
+            scores.view(*q.shape[:3], -1).add_(bias)
+        heads = torch.bmm(scores.softmax(dim=2), values.flatten(0, 1))
+        return heads.view(shape[0], shape[2], shape[1], shape[3], -1).transpose(1, 2).flatten(2)
+
+
+def _plus(output: nn.Linear, value: nn.Linear) -> Tensor | None:
+    """The bias of output after value: weights of attention sum to one."""
+    if value.bias is None:
+        return output.bias
+    through = output.weight @ value.bias
+    return through if output.bias is None else through + output.bias
