@@ -14,17 +14,8 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from torch import Tensor
 
-from repose.decoding.search import (
-    END,
-    PAD,
-    START,
-    Hypothesis,
-    _best_tokens,
-    _topk,
-    beam_search,
-    greedy,
-    length_penalty,
-)
+from repose.decoding.best_tokens import PAD, _topk, best_token, best_tokens
+from repose.decoding.search import END, START, Hypothesis, beam_search, greedy, length_penalty
 from repose.errors import ConfigError, ReposeError
 
 A, B = 4, 5
@@ -347,9 +338,10 @@ def test_best_tokens_are_those_of_a_stable_sort(vocabulary: int, levels: int, dt
     for width in (1, 4, 9):
         log_probs = (-torch.randint(levels, (17, vocabulary), generator=generator) / levels).to(dtype)
         log_probs[5, 3:] = -INF
-        values, tokens = _best_tokens(log_probs, width)
+        values, tokens = best_tokens(log_probs, width)
         assert values.dtype == torch.float64
         assert torch.equal(values.isinf(), (tokens == PAD) | (tokens == START) | ((values == -INF) & (tokens >= 3)))
+        one, which = best_token(log_probs)
         for row in range(17):
             allowed = log_probs[row].double()
             allowed[[PAD, START]] = -INF
@@ -359,6 +351,8 @@ def test_best_tokens_are_those_of_a_stable_sort(vocabulary: int, levels: int, dt
             order = order[values[row, order] > -INF].sort().values
             assert tokens[row, order].tolist() == best
             assert values[row, order].tolist() == allowed[best].tolist()
+            assert one[row].item() == allowed.max().item()
+            assert one[row] == -INF or which[row].item() == int(allowed.sort(descending=True, stable=True).indices[0])
 
 
 @pytest.mark.parametrize("width", [1, 5, 15])

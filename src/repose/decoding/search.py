@@ -31,10 +31,10 @@ from typing import Protocol, TypeAlias, TypeVar, overload
 import torch
 from torch import Tensor
 
-from repose.errors import ConfigError, ReposeError
+from repose.decoding.best_tokens import best_token, best_tokens
+from repose.errors import ConfigError
 
-PAD, START, END = 0, 2, 3
-_CHUNK = 64  # columns reduced together before top-k, which alone is slower on a CPU
+START, END = 2, 3
 
 
 class State(Protocol):
@@ -80,31 +80,31 @@ def greedy(step: Step[S], state: S, max_lengths: Tensor, *, alpha: float = 0.6) 
     Raises ConfigError for values out of range.
     """
     limits = _checked_limits(max_lengths, alpha)
-    num_sentences = len(limits)
-    sentences = torch.arange(num_sentences)  # the sentence of each row
-    scores = torch.zeros(num_sentences, dtype=torch.float64)
-    finished = torch.zeros(num_sentences, dtype=torch.bool)
-    tokens = torch.full((num_sentences,), START)
-    written: list[list[int]] = [[] for _ in range(num_sentences)]
+    totals = torch.zeros(len(limits), dtype=torch.float64)
+    finished = torch.zeros(len(limits), dtype=torch.bool)
+    written: list[list[int]] = [[] for _ in limits]
+    # Of each row: its sentence, the longest it may get, its score, and its last token.
+    sentences, longest, scores = torch.arange(len(limits)), limits, totals.clone()
+    tokens = torch.full_like(limits, START)
     length = 0
     while len(sentences):
         length += 1
-        values, candidates = _best_tokens(step(tokens.to(max_lengths.device), state), 1)
-        best, place = values.max(1)  # the first of equals: candidates are in the order of their ids
-        tokens = candidates.gather(1, place[:, None])[:, 0]
+        best, tokens = best_token(step(tokens.to(max_lengths.device), state))
         possible = best > -math.inf
-        scores[sentences[possible]] += best[possible]
-        ended = possible & (tokens == END)
-        finished[sentences[ended]] = True
-        going = possible & ~ended
-        for sentence, token in zip(sentences[going].tolist(), tokens[going].tolist(), strict=True):
-            written[sentence].append(token)
-        rows = (going & (length < limits[sentences])).nonzero()[:, 0]
-        _select(state, rows, len(sentences), max_lengths.device)
-        sentences, tokens = sentences[rows], tokens[rows]
+        going = possible & (tokens != END)
+        scores = scores + best.masked_fill_(~possible, 0.0)
+        for sentence, token, goes in zip(sentences.tolist(), tokens.tolist(), going.tolist(), strict=True):
+            if goes:
+                written[sentence].append(token)
+        kept = going & (longest > length)
+        if not bool(kept.all()):
+            totals[sentences], finished[sentences] = scores, possible & ~going
+            rows = kept.nonzero()[:, 0]
+            _select(state, rows, len(sentences), max_lengths.device)
+            sentences, longest, scores, tokens = (x[rows] for x in (sentences, longest, scores, tokens))
     return [
         Hypothesis(tuple(y), score, end, score / length_penalty(len(y) + end, alpha))
-        for y, score, end in zip(written, scores.tolist(), finished.tolist(), strict=True)
+        for y, score, end in zip(written, totals.tolist(), finished.tolist(), strict=True)
     ]
 
 
@@ -137,7 +137,7 @@ def beam_search(
     while (num_rows := len(tokens)) > 0:
         log_probs = step(tokens.to(max_lengths.device), state)
         # A row's own `beam_size` + 1 best hold all that it can give: one END, and `beam_size` that live on.
-        rows, tokens = beams.advance(*_best_tokens(log_probs, beam_size + 1))
+        rows, tokens = beams.advance(*best_tokens(log_probs, beam_size + 1))
         _select(state, rows, num_rows, max_lengths.device)
     return beams.results()
 
@@ -254,46 +254,3 @@ def _select(state: State, rows: Tensor, num_rows: int, device: torch.device) -> 
     """Reorder the state, unless all rows stay where they are or none is left."""
     if len(rows) and not (len(rows) == num_rows and torch.equal(rows, torch.arange(num_rows))):
         state.select(rows.to(device))
-
-
-def _best_tokens(log_probs: Tensor, width: int) -> tuple[Tensor, Tensor]:
-    """At least the `width` best tokens of each row that may be chosen (fewer in a smaller vocabulary).
-
-    (R, V) -> log-probabilities float64 and ids (R, W), on the CPU, in the order of the ids; PAD and START, which take
-    two places more, are −inf. Which of equal tokens are taken is fixed: those with the lower ids.
-    """
-    width = min(width + 2, log_probs.shape[1])
-    values, tokens = (found.cpu() for found in _topk(log_probs, min(width + 1, log_probs.shape[1])))
-    if bool(values.isnan().any()):
-        raise ReposeError(
-            "The model gave NaN as a log-probability: its training may have diverged; try an earlier checkpoint."
-        )
-    tied = (values[:, width - 1] == values[:, -1]) & (values[:, -1] > -math.inf)
-    values = values[:, :width]
-    if values.shape[1] < tokens.shape[1] and bool(tied.any()):
-        # top-k took any of the tokens that equal its last: put the lowest ids in their places, in order
-        last = values[tied, -1:]
-        equal = log_probs[tied.to(log_probs.device)] == last.to(log_probs)
-        ids = torch.arange(log_probs.shape[1], device=log_probs.device)
-        lowest = torch.where(equal, ids, len(ids)).topk(width, largest=False, sorted=True).values.cpu()
-        num_better = (values[tied] > last).sum(1, keepdim=True)
-        place = torch.arange(width) - num_better
-        tokens[tied, :width] = torch.where(place < 0, tokens[tied, :width], lowest.gather(1, place.clamp_min(0)))
-    tokens, order = tokens[:, :width].sort(1)
-    values = values.gather(1, order).double()
-    return values.masked_fill_((tokens == PAD) | (tokens == START), -math.inf), tokens
-
-
-def _topk(log_probs: Tensor, width: int) -> tuple[Tensor, Tensor]:
-    """Values and ids of `torch.topk`: the `width` best of a row lie in the `width` chunks with the best maxima."""
-    num_rows, num_columns = log_probs.shape
-    num_chunks = num_columns // _CHUNK
-    if num_chunks < 2 * width:
-        return log_probs.topk(width)
-    maxima = log_probs[:, : num_chunks * _CHUNK].view(num_rows, num_chunks, _CHUNK).amax(2)
-    chunks = maxima.topk(width, sorted=False).indices
-    inside = (chunks[:, :, None] * _CHUNK + torch.arange(_CHUNK, device=chunks.device)).flatten(1)
-    rest = torch.arange(num_chunks * _CHUNK, num_columns, device=chunks.device).expand(num_rows, -1)
-    columns = torch.cat([inside, rest], 1)
-    values, place = log_probs.gather(1, columns).topk(width)
-    return values, columns.gather(1, place)

@@ -5,11 +5,11 @@ What a token is to later ones is kept in the cache, in one of two forms of the s
     apart     keys K_h = W_h^K y and values V_h = W_h^V e of every head h: H·C + H·C numbers a token
     together  y and e themselves, once for all heads: D numbers a token, or D + M
 
-For scores are (W_h^Q x + b_h^Q) · (W_h^K y + b_h^K) = (A_h x + a_h) · y + (what is the same for every y, which softmax
-does not see), with A_h = W_h^Kᵀ W_h^Q and a_h = W_h^Kᵀ b_h^Q; and outputs are sum_h W_h^O (W_h^V sum_j p_hj e_j + b_h^V)
-= sum_h O_h (sum_j p_hj e_j) + W^O b^V, with O_h = W_h^O W_h^V. A_h and O_h are made once. Where heads are wide, as in
-arXiv 2410.04731 and the tutorial it follows (C = D/2 and C = D), `together` takes fewer operations, and up to 16 times
-less memory, which is what decoding waits for. Where they are narrow it would take more, and heads are kept apart.
+For a score is (W_h^Q x + b_h^Q) · (W_h^K y + b_h^K) = (A_h x + a_h) · y + (what is the same for every y, and so nothing
+to softmax) with A_h = W_h^Kᵀ W_h^Q, a_h = W_h^Kᵀ b_h^Q; and the output is sum_h W_h^O (W_h^V sum_j p_hj e_j + b_h^V) =
+sum_h O_h (sum_j p_hj e_j) + W^O b^V with O_h = W_h^O W_h^V. A_h and O_h are made once. Where heads are wide, as in
+arXiv 2410.04731 and the tutorial that it follows (C = D/2 and C = D), `together` takes fewer operations and up to 16
+times less memory, which is what decoding waits for. Where they are narrow it would take more: heads are kept apart.
 """
 
 import torch
@@ -83,11 +83,9 @@ class Stepper:
         return self.output(cache.beams.scatter(self._attend(queries, kept[0], kept[-1], cache.src_bias)))
 
     def _of_memory(self, memory: Memory) -> list[Float[Tensor, "N G S c"]]:
-        keys, values = memory.hidden, memory.values
-        if self.together:
-            kept = [keys] if values is keys else [keys, values]
-        else:
-            kept = [self.key(keys), self.value(values)]
+        kept = [memory.hidden] if memory.values is memory.hidden else [memory.hidden, memory.values]
+        if not self.together:
+            kept = [self.key(kept[0]), self.value(kept[-1])]
         return [self._groups(memory.packing.pad(x)).transpose(1, 2).contiguous() for x in kept]
 
     def _groups(self, x: Float[Tensor, "*N Gc"]) -> Float[Tensor, "*N G c"]:
