@@ -65,7 +65,8 @@ class Cache:
     so beam search cannot forget one. What is kept per sentence (keys and values of the memory) never moves.
     """
 
-    def __init__(self, src_mask: Bool[Tensor, "N S"]) -> None:
+    def __init__(self, src_mask: Bool[Tensor, "N S"], constants: dict[nn.Module, object] | None = None) -> None:
+        """`constants`: those of an earlier decoding with the same weights, to be used again and added to."""
         self.length = 0
         """Target tokens consumed so far, the same for every row."""
         self.src_bias: Float[Tensor, "N 1 1 S"] | None = None
@@ -80,7 +81,7 @@ class Cache:
         self._slots: dict[object, tuple[Tensor, ...]] = {}
         self._histories: dict[object, tuple[Tensor, ...]] = {}
         self._memory: dict[object, tuple[Tensor, ...]] = {}
-        self._constants: dict[nn.Module, object] = {}
+        self._constants = {} if constants is None else constants
 
     def get(self, component: nn.Module) -> tuple[Tensor, ...] | None:
         """What the component put last, in the order of today's rows; None where it put nothing yet."""

@@ -7,6 +7,7 @@ torch ships too and uses for bf16, takes AVX-512 where the processor has it: on 
 
 import functools
 import platform
+import warnings
 from pathlib import Path
 from typing import Any
 
@@ -16,12 +17,64 @@ from jaxtyping import Float
 from torch import Tensor, nn
 from torch.autograd.function import once_differentiable
 
+from repose.errors import ConfigError
+
 
 class Linear(nn.Linear):
-    """x Wᵀ + b, as `torch.nn.Linear`."""
+    """x Wᵀ + b, as `torch.nn.Linear`; for translating it may be made to multiply in int8."""
+
+    int8: "Int8 | None" = None
 
     def forward(self, x: Float[Tensor, "*N D_in"]) -> Float[Tensor, "*N D_out"]:
-        return linear(x, self.weight, self.bias)
+        return linear(x, self.weight, self.bias) if self.int8 is None else self.int8(x)
+
+
+class Affine:
+    """x Wᵀ + b with given tensors, in int8 where the layers that they come from are."""
+
+    def __init__(self, weight: Float[Tensor, "D_out D_in"], bias: Tensor | None, like: Linear) -> None:
+        self.weight, self.bias = weight, bias
+        self._int8 = None if like.int8 is None else Int8(weight, bias)
+
+    def __call__(self, x: Float[Tensor, "R D_in"]) -> Float[Tensor, "R D_out"]:
+        return linear(x, self.weight, self.bias) if self._int8 is None else self._int8(x)
+
+
+class Int8:
+    """x Wᵀ + b on a CPU with 8-bit integers: one scale for each row of W, one for all of x, found at each call.
+
+    Sums are 32-bit integers, the result fp32. For inference only.
+    """
+
+    def __init__(self, weight: Float[Tensor, "D_out D_in"], bias: Tensor | None) -> None:
+        scales = weight.detach().abs().amax(1).double().clamp_(min=1e-12) / 127
+        zeros = torch.zeros(len(weight), dtype=torch.long)
+        with warnings.catch_warnings():
+            # torch says that such tensors will go; what is to come has no dynamic product on a CPU yet.
+            warnings.simplefilter("ignore", UserWarning)
+            quantized = torch.quantize_per_channel(weight.detach().contiguous(), scales, zeros, 0, torch.qint8)
+        before = torch.backends.quantized.engine
+        torch.backends.quantized.engine = "onednn"
+        try:
+            self._packed = torch.ops.quantized.linear_prepack(quantized, bias if bias is None else bias.detach())
+        finally:
+            torch.backends.quantized.engine = before
+
+    def __call__(self, x: Float[Tensor, "*N D_in"]) -> Float[Tensor, "*N D_out"]:
+        # One bit less for x where the processor adds products in 16 bits, which would overflow.
+        return torch.ops.quantized.linear_dynamic(x.contiguous(), self._packed, not torch.cpu._is_vnni_supported())
+
+
+def quantize(model: nn.Module) -> None:
+    """From here on `model` multiplies by its weights in int8, and can no longer be trained. It must be on a CPU.
+
+    Embeddings, norms, softmax and the attention product stay in fp32.
+    """
+    if "onednn" not in torch.backends.quantized.supported_engines:
+        raise ConfigError("this build of torch has no oneDNN, which int8 needs: use precision = 'fp32'")
+    for module in model.modules():
+        if isinstance(module, Linear):
+            module.int8 = Int8(module.weight, module.bias)
 
 
 def linear(x: Float[Tensor, "*N D_in"], weight: Float[Tensor, "D_out D_in"], bias: Tensor | None = None) -> Tensor:

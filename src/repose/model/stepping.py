@@ -14,21 +14,11 @@ times less memory, which is what decoding waits for. Where they are narrow it wo
 
 import torch
 from jaxtyping import Float
-from torch import Tensor, nn
+from torch import Tensor
 
 from repose.model.cache import Cache
-from repose.model.linear import linear
+from repose.model.linear import Affine, Linear
 from repose.model.memory import Memory
-
-
-class Affine:
-    """x Wᵀ + b with given tensors."""
-
-    def __init__(self, weight: Float[Tensor, "D_out D_in"], bias: Float[Tensor, " D_out"] | None) -> None:
-        self.weight, self.bias = weight, bias
-
-    def __call__(self, x: Float[Tensor, "R D_in"]) -> Float[Tensor, "R D_out"]:
-        return linear(x, self.weight, self.bias)
 
 
 class Stepper:
@@ -37,25 +27,24 @@ class Stepper:
     Shapes: G = H groups of heads that share keys for `apart`, 1 for `together`; a row has H/G queries of each.
     """
 
-    def __init__(self, query: nn.Linear, key: nn.Linear, value: nn.Linear, output: nn.Linear, num_heads: int) -> None:
+    def __init__(self, query: Linear, key: Linear, value: Linear, output: Linear, num_heads: int) -> None:
         d_model, d_value, head_dim = query.in_features, value.in_features, query.out_features // num_heads
         self.together = d_model * (d_model + d_value) <= head_dim * (3 * d_model + d_value)
         self.num_heads, self.num_groups = num_heads, 1 if self.together else num_heads
-        scale = head_dim**-0.5
-        w_q, w_k, w_v = (x.weight.unflatten(0, (num_heads, head_dim)) for x in (query, key, value))
-        bias_q = None if query.bias is None else query.bias * scale
-        self.key, self.value = Affine(key.weight, key.bias), Affine(value.weight, value.bias)
-        self.query, self.output = Affine(query.weight * scale, bias_q), Affine(output.weight, output.bias)
+        self.key, self.value = key, value
+        w_q, b_q = query.weight * head_dim**-0.5, None if query.bias is None else query.bias * head_dim**-0.5
         if self.together:
-            a = torch.einsum("hcy,hcx->hyx", w_k, w_q * scale).flatten(0, 1)
-            b = None if bias_q is None else torch.einsum("hcy,hc->hy", w_k, bias_q.view(num_heads, head_dim)).flatten()
+            w_k, w_v = (x.weight.unflatten(0, (num_heads, head_dim)) for x in (key, value))
             w_o = output.weight.unflatten(1, (num_heads, head_dim))
+            a = torch.einsum("hcy,hcx->hyx", w_k, w_q.unflatten(0, (num_heads, head_dim))).flatten(0, 1)
+            b = None if b_q is None else torch.einsum("hcy,hc->hy", w_k, b_q.view(num_heads, head_dim)).flatten()
             o = torch.einsum("dhc,hce->dhe", w_o, w_v).flatten(1)
-            self.query, self.output = Affine(a, b), Affine(o, _plus(output, value))
-        elif d_model == d_value:
-            joined = [self.query, self.key, self.value]
-            biases = [x.bias for x in joined if x.bias is not None]
-            self._all = Affine(torch.cat([x.weight for x in joined]), torch.cat(biases) if biases else None)
+            self.query, self.output = Affine(a, b, query), Affine(o, _plus(output, value), output)
+        else:
+            self.query, self.output = Affine(w_q, b_q, query), Affine(output.weight, output.bias, output)
+            if d_model == d_value:
+                bias = None if b_q is None else torch.cat([b_q, key.bias, value.bias])
+                self._all = Affine(torch.cat([w_q, key.weight, value.weight]), bias, query)
 
     def itself(
         self, x: Float[Tensor, "R D"], values_from: Float[Tensor, "R M"] | None, cache: Cache
@@ -111,7 +100,7 @@ class Stepper:
         return heads.view(shape[0], shape[2], shape[1], shape[3], -1).transpose(1, 2).flatten(2)
 
 
-def _plus(output: nn.Linear, value: nn.Linear) -> Tensor | None:
+def _plus(output: Linear, value: Linear) -> Tensor | None:
     """The bias of output after value: weights of attention sum to one."""
     if value.bias is None:
         return output.bias

@@ -155,9 +155,13 @@ class Transformer(nn.Module):
         """The source, read once."""
         return self.encoder(src)
 
-    def start(self, memory: Memory) -> "DecodingState":
-        """State for decoding token by token from START, one row per sentence."""
-        return DecodingState(memory, keeps_tokens=self.architecture.looks_ahead)
+    def start(self, memory: Memory, constants: dict[nn.Module, object] | None = None) -> "DecodingState":
+        """State for decoding token by token from START, one row per sentence.
+
+        `constants`: a dict that is handed to each decoding as long as the weights stay as they are: what is derived
+        from them is then made once.
+        """
+        return DecodingState(memory, constants, keeps_tokens=self.architecture.looks_ahead)
 
     def step(self, tokens: Int[Tensor, " R"], state: "DecodingState") -> Float[Tensor, "R V"]:
         """Log-probabilities, in nats, of what follows one more token per row; advances the state.
@@ -192,9 +196,9 @@ class Transformer(nn.Module):
 class DecodingState:
     """Where decoding of a batch stands: the cache, or the tokens so far where no cache is valid."""
 
-    def __init__(self, memory: Memory, *, keeps_tokens: bool) -> None:
+    def __init__(self, memory: Memory, constants: dict[nn.Module, object] | None, *, keeps_tokens: bool) -> None:
         self.memory: Memory | None = memory
-        self.cache = Cache(memory.packing.mask)
+        self.cache = Cache(memory.packing.mask, constants)
         self.tokens = (
             memory.packing.mask.new_empty(len(memory.packing.mask), 0, dtype=torch.long) if keeps_tokens else None
         )
