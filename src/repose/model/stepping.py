@@ -87,10 +87,7 @@ class Stepper:
         values: Float[Tensor, "N G K e"],
         bias: Float[Tensor, "N 1 1 K"] | None,
     ) -> Float[Tensor, "N W He"]:
-        """W rows a sentence attend to what it keeps; `bias` is very low at what is not to be attended to.
-
-        By plain products: with few queries torch's fused attention takes several times as long on a CPU.
-        """
+        """W rows a sentence attend to what it keeps; `bias` is very low at what is not to be attended to."""
         shape = (len(queries), queries.shape[1], self.num_groups, self.num_heads // self.num_groups)
         q = queries.view(*shape, -1).transpose(1, 2).flatten(2, 3)  # (N, G, W * H / G, c)
         scores = torch.bmm(q.flatten(0, 1), keys.flatten(0, 1).transpose(1, 2))

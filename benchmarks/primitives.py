@@ -1,0 +1,133 @@
+"""The small measurements behind `docs/speed.md`: one way of doing a thing beside another, in turn, on one thread.
+
+python benchmarks/primitives.py --out primitives.json
+"""
+
+import argparse
+import statistics
+import sys
+import time
+from collections.abc import Callable, Iterator
+from itertools import count
+from pathlib import Path
+from typing import NamedTuple
+
+import torch
+import torch.nn.functional as F
+from torch import Tensor
+
+from interleave import machine, table, write
+from repose.decoding.best_tokens import best_tokens
+from repose.model.dropout import Dropout
+from repose.model.linear import Int8, matmul_nt, onednn_is_faster
+from repose.tuning import tuned
+
+ROWS, WIDTH, HEADS, VOCAB = 480, 128, 8, 7010  # rows of half a batch of 64; the papers' width, heads and target words
+
+
+class Pair(NamedTuple):
+    """Two ways to the same result."""
+
+    what: str
+    ours: Callable[[], object]
+    other: Callable[[], object]
+    other_name: str
+
+
+def pairs() -> Iterator[Pair]:
+    """What is measured."""
+    x, y = torch.randn(ROWS, WIDTH), torch.randn(2 * WIDTH, WIDTH)
+    yield Pair("product 480x128x256, fp32", lambda: matmul_nt(x, y), lambda: torch.mm(x, y.t()), "torch.mm")
+    few, words = torch.randn(64, WIDTH), torch.randn(VOCAB, WIDTH)
+    yield Pair("product 64x128x7010, fp32", lambda: matmul_nt(few, words), lambda: torch.mm(few, words.t()), "torch.mm")
+    int8 = Int8(words, None)
+    yield Pair("product 64x128x7010", lambda: int8(few), lambda: matmul_nt(few, words), "fp32 instead of int8")
+    half, halves = words.bfloat16(), few.bfloat16()
+    yield Pair("product 64x128x7010", lambda: halves @ half.t(), lambda: matmul_nt(few, words), "fp32 instead of bf16")
+    sizes = count(500)
+
+    def new_shape() -> Tensor:
+        return matmul_nt(torch.empty(next(sizes), WIDTH), y)
+
+    yield Pair("product of about 500x128x256", lambda: matmul_nt(x, y), new_shape, "a shape that is new each time")
+    scores = torch.randn(4 * 32, 30, 30)
+    ours, theirs = Dropout(0.1), torch.nn.Dropout(0.1)
+    yield Pair("dropout of 115,200 numbers", lambda: ours(scores), lambda: theirs(scores), "torch.nn.Dropout")
+    embeddings = torch.randn(7765, 64)
+
+    def two_passes() -> Tensor:
+        return (embeddings - embeddings.mean(0)).square().mean(0)
+
+    variance = "variance of the columns of 7765x64"
+    yield Pair(variance, two_passes, lambda: torch.var_mean(embeddings, dim=0, correction=0), "torch.var_mean")
+    for beams, keys in ((1, 14), (4, 14)):
+        q, k, v = (torch.randn(64, HEADS, length, WIDTH) for length in (beams, keys, keys))
+
+        def products(q: Tensor = q, k: Tensor = k, v: Tensor = v) -> Tensor:
+            weights = torch.bmm(q.flatten(0, 1), k.flatten(0, 1).transpose(1, 2)).softmax(2)
+            return torch.bmm(weights, v.flatten(0, 1))
+
+        def fused(q: Tensor = q, k: Tensor = k, v: Tensor = v) -> Tensor:
+            return F.scaled_dot_product_attention(q, k, v)
+
+        yield Pair(f"attention of {beams} queries to {keys} keys", products, fused, "torch's fused attention")
+    real = (torch.rand(32 * 30).argsort() < ROWS).nonzero()[:, 0]
+    packed, cells = (
+        torch.randn(ROWS, WIDTH),
+        torch.zeros(32 * 30, dtype=torch.long).index_copy(0, real, torch.arange(ROWS)),
+    )
+
+    def scatter() -> Tensor:
+        return packed.new_zeros(32 * 30, WIDTH).index_copy_(0, real, packed)
+
+    yield Pair("padding 480 rows to 960", lambda: packed.index_select(0, cells), scatter, "zeros and index_copy")
+    log_probs = torch.randn(256, VOCAB)
+    yield Pair("5 best of 256x7010", lambda: best_tokens(log_probs, 5), lambda: log_probs.topk(7), "torch.topk alone")
+
+
+def seconds(run: Callable[[], object], repeats: int) -> float:
+    """Of one call, the mean over `repeats`."""
+    began = time.perf_counter()
+    for _ in range(repeats):
+        run()
+    return (time.perf_counter() - began) / repeats
+
+
+def main() -> int:
+    """Measures and shows."""
+    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser.add_argument("--rounds", type=int, default=15)
+    parser.add_argument("--repeats", type=int, default=10)
+    parser.add_argument("--out", type=Path, help="write the result as JSON")
+    args = parser.parse_args()
+    torch.set_num_threads(1)
+    found = []
+    with tuned(), torch.no_grad():
+        for pair in pairs():
+            times: dict[str, list[float]] = {"ours": [], "other": []}
+            for number in range(args.rounds + 1):  # the first one warms up
+                for name, run in (("ours", pair.ours), ("other", pair.other)):
+                    time_taken = 1e6 * seconds(run, args.repeats)
+                    if number:
+                        times[name].append(time_taken)
+            ours, other = (statistics.median(times[name]) for name in ("ours", "other"))
+            found.append({"what": pair.what, "instead_of": pair.other_name, "ours_us": ours, "other_us": other})
+    rows = [
+        [
+            x["what"],
+            x["instead_of"],
+            f"{x['ours_us']:,.0f}",
+            f"{x['other_us']:,.0f}",
+            f"{x['other_us'] / x['ours_us']:.1f}",
+        ]
+        for x in found
+    ]
+    print(table(["what", "instead of", "µs", "µs instead", "ratio"], rows))
+    facts = {"torch": torch.__version__, "onednn_for_fp32": onednn_is_faster()}
+    settings = {"rounds": args.rounds, "repeats": args.repeats}
+    write(args.out, {"benchmark": "primitives", "machine": machine(), **facts, "settings": settings, "pairs": found})
+    return 0
+
+
+if __name__ == "__main__":
+    sys.exit(main())
