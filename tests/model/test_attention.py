@@ -7,7 +7,7 @@ import torch
 from torch import Tensor, nn
 
 from repose.model.architecture import Norm
-from repose.model.attention import Attention, record
+from repose.model.attention import Attention, fused, record
 from repose.model.blocks import Blocks
 from repose.model.packing import Packing
 from repose.model.sublayer import Sublayer
@@ -57,6 +57,25 @@ def test_a_query_without_keys_gets_zeros_never_nan(dropout: float) -> None:
     for z in (x, y):
         assert z.grad is not None
         assert z.grad.isfinite().all()
+
+
+@pytest.mark.parametrize("causal", [False, True])
+def test_fused_attention_is_the_same(causal: bool) -> None:
+    """What runs on accelerators, tried here."""
+    attention = small()
+    queries = Packing(torch.tensor([[True] * 5, [True, True, True, False, False]]))
+    keys = queries if causal else Packing(torch.tensor([[False] * 3, [True, True, False]]))
+    blocks = Blocks(queries, keys, num_heads=2, causal=causal)
+    x, y = (torch.randn(32, 6, requires_grad=True) for _ in range(2))
+    for q, k, block in zip(blocks.split_queries(x), blocks.split_keys(y), blocks.blocks, strict=True):
+        wanted, out = attention._attend(q, k, k, block), fused(q, k, k, block, 2, 0.0)
+        torch.testing.assert_close(out, wanted)
+        for a, b in zip(
+            torch.autograd.grad(out.sum(), (q, k), retain_graph=True),
+            torch.autograd.grad(wanted.sum(), (q, k), retain_graph=True),
+            strict=True,
+        ):
+            torch.testing.assert_close(a, b)
 
 
 def test_recorded_weights_are_those_that_were_used() -> None:

@@ -63,13 +63,24 @@ class Attention(nn.Module):
     def _attend(self, queries: Tensor, keys: Tensor, values: Tensor, block: Block) -> Tensor:
         kind = queries.device.type
         if kind != "cpu":
-            dropout = self.dropout.p if self.training else 0.0
-            bias = block.bias.to(queries.dtype)
-            heads = F.scaled_dot_product_attention(queries, keys, values, attn_mask=bias, dropout_p=dropout)
-            return heads if block.answered is None else heads * block.answered
+            return fused(queries, keys, values, block, self.num_heads, self.dropout.p if self.training else 0.0)
         with torch.autocast(kind, enabled=False):  # small products, which bf16 makes no faster
             queries, keys, values = (x.to(torch.promote_types(x.dtype, torch.float32)) for x in (queries, keys, values))
             return self.dropout(_weights(queries, keys, block)) @ values
+
+
+def fused(
+    queries: Float[Tensor, "bh q c"],
+    keys: Float[Tensor, "bh k c"],
+    values: Float[Tensor, "bh k c"],
+    block: Block,
+    num_heads: int,
+    dropout: float,
+) -> Float[Tensor, "bh q c"]:
+    """The block's attention by torch's fused kernels, for accelerators: they want four dimensions and one dtype."""
+    q, k, v, bias = (x.unflatten(0, (-1, num_heads)) for x in (queries, keys, values, block.bias.to(queries.dtype)))
+    heads = F.scaled_dot_product_attention(q, k, v, attn_mask=bias, dropout_p=dropout).flatten(0, 1)
+    return heads if block.answered is None else heads * block.answered.to(heads.dtype)
 
 
 def _weights(queries: Float[Tensor, "n q c"], keys: Float[Tensor, "n k c"], block: Block) -> Float[Tensor, "n q k"]:
