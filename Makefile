@@ -2,8 +2,9 @@
 PYTHON ?= python3
 BIN := .venv/bin
 READY := .venv/ready
+PEERS := benchmarks/peers/requirements
 
-.PHONY: demo test check slow clean
+.PHONY: demo test check slow bench-peers clean
 
 demo: $(READY)  ## train a small model on the embedded corpus and translate with it
 	$(BIN)/repose demo --out runs/demo
@@ -18,6 +19,13 @@ check: $(READY)  ## style and types
 
 slow: $(READY)  ## trainings of minutes
 	$(BIN)/python -m pytest -m slow
+
+bench-peers: $(READY) $(patsubst $(PEERS)/%.txt,.venv-peers/%/ready,$(wildcard $(PEERS)/*.txt))  ## what benchmarks/ compares with
+
+.venv-peers/%/ready: $(PEERS)/%.txt constraints.txt
+	$(PYTHON) -m venv $(@D)
+	$(@D)/bin/python -m pip install --quiet --disable-pip-version-check --constraint constraints.txt --requirement $<
+	touch $@
 
 clean:
 	rm -rf .venv build src/*.egg-info

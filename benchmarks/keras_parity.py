@@ -19,7 +19,7 @@ import os
 import platform
 import sys
 from pathlib import Path
-from typing import Any, Literal
+from typing import Any
 
 import numpy as np
 import torch
@@ -33,6 +33,8 @@ os.environ |= {"TF_ENABLE_ONEDNN_OPTS": "0", "TF_CPP_MIN_LOG_LEVEL": "3"}
 try:
     import keras
     import tensorflow as tf
+
+    from peers.keras_model import KerasTransformer
 except ImportError as error:
     print(f"this benchmark needs TensorFlow with Keras 3: pip install tensorflow-cpu ({error})", file=sys.stderr)
     raise SystemExit(2) from None
@@ -42,122 +44,6 @@ TOLERANCE = 1e-5
 SRC_VOCAB, TGT_VOCAB = 7_765, 7_010
 NAMES = ("baseline", "reinforced-lookahead")
 START, END = 2, 3
-
-Padding = Literal["masked", "propagated", "attended"]
-"""Keras' padding masks: handed to every attention, left to Keras' own propagation from the embedding, or absent."""
-
-
-class Input(keras.layers.Layer):
-    """Ids (B, L) to the stream (B, L, D) and the values (B, L, M), both with Keras' padding mask where asked for.
-
-    Scaled embeddings plus positions, the values being the stream; or, with `combine = concat`, embeddings normalised
-    over each sentence's real tokens beside the positions, the values being the normalised embeddings.
-    """
-
-    def __init__(self, vocab_size: int, sizes: Architecture, padding: Padding) -> None:
-        super().__init__()
-        self.sizes = sizes
-        self.padding = padding
-        self.tokens = keras.layers.Embedding(vocab_size, sizes.d_token)
-
-    def call(self, ids: tf.Tensor) -> tuple[tf.Tensor, tf.Tensor]:
-        scaled = self.tokens(ids) * math.sqrt(self.sizes.d_token)
-        positions = sines_then_cosines(ids.shape[1], self.sizes.d_token)[None]
-        if self.sizes.combine == "add":
-            stream = scaled + positions
-            return stream, stream
-        values = self._normalise(scaled, tf.cast(ids != 0, scaled.dtype)[..., None])
-        return tf.concat([values, tf.repeat(positions, ids.shape[0], axis=0)], axis=-1), values
-
-    def _normalise(self, x: tf.Tensor, real: tf.Tensor) -> tf.Tensor:
-        """Columns of zero mean and unit (biased) variance over the sentence: TN of eqs. 4 to 7."""
-        n = tf.reduce_sum(real, axis=1, keepdims=True)
-        centred = x - tf.reduce_sum(x * real, axis=1, keepdims=True) / n
-        variance = tf.reduce_sum(tf.square(centred) * real, axis=1, keepdims=True) / n
-        return centred / tf.sqrt(variance + self.sizes.token_norm_eps)
-
-    def compute_mask(self, ids: tf.Tensor, previous: Any = None) -> tuple[Any, Any]:  # noqa: ARG002 (Keras passes it)
-        mask = ids != 0 if self.padding == "propagated" else None
-        return mask, mask
-
-
-def sines_then_cosines(length: int, width: int) -> tf.Tensor:
-    """Positions (L, M): sines of position / 10000^(k / (M/2)) for k = 0..M/2-1, then their cosines."""
-    half = width // 2
-    angles = np.outer(np.arange(length), 10_000.0 ** -(np.arange(half) / half))
-    return tf.constant(np.hstack([np.sin(angles), np.cos(angles)]), dtype=tf.float32)
-
-
-class KerasTransformer:
-    """The tutorial's Transformer in inference mode. `parts` names each Keras layer as this project names its own."""
-
-    def __init__(self, sizes: Architecture, padding: Padding = "masked") -> None:
-        self.sizes = sizes
-        self.padding = padding
-        self.parts: dict[str, keras.layers.Layer] = {
-            "encoder.embedding": Input(SRC_VOCAB, sizes, padding),
-            "decoder.embedding": Input(TGT_VOCAB, sizes, padding),
-            "output": keras.layers.Dense(TGT_VOCAB),
-        }
-        for i in range(sizes.num_encoder_layers):
-            self._add_layer(f"encoder.layers.{i}", ("self_attention",))
-        for i in range(sizes.num_decoder_layers):
-            self._add_layer(f"decoder.layers.{i}", ("self_attention", "cross_attention"))
-        self(np.full((1, 2), START), np.full((1, 2), START))  # Keras makes its weights at the first call
-
-    def _add_layer(self, prefix: str, attentions: tuple[str, ...]) -> None:
-        sizes = self.sizes
-        for attention in attentions:
-            self.parts[f"{prefix}.{attention}"] = keras.layers.MultiHeadAttention(
-                num_heads=sizes.num_heads, key_dim=sizes.head_dim, dropout=sizes.attention_dropout
-            )
-        self.parts[f"{prefix}.feed_forward.inner"] = keras.layers.Dense(sizes.d_ff, activation="relu")
-        self.parts[f"{prefix}.feed_forward.outer"] = keras.layers.Dense(sizes.d_model)
-        for name in (*attentions, "feed_forward"):
-            self.parts[f"{prefix}.{name}_sublayer.norm"] = keras.layers.LayerNormalization(epsilon=sizes.norm_eps)
-
-    def _attend(
-        self, name: str, x: tf.Tensor, keys: tf.Tensor, values: tf.Tensor, ids: tf.Tensor, *, causal: bool = False
-    ) -> tf.Tensor:
-        mask = (ids != 0)[:, None, :] if self.padding == "masked" else None  # of keys; padded queries are never read
-        mixed = self.parts[name](
-            query=x, key=keys, value=values, attention_mask=mask, use_causal_mask=causal, training=False
-        )
-        return self._join(name, x, mixed)
-
-    def _feed_forward(self, name: str, x: tf.Tensor) -> tf.Tensor:
-        return self._join(name, x, self.parts[f"{name}.outer"](self.parts[f"{name}.inner"](x)))
-
-    def _join(self, name: str, x: tf.Tensor, y: tf.Tensor) -> tf.Tensor:
-        return self.parts[f"{name}_sublayer.norm"](keras.layers.Add()([x, y]))
-
-    def __call__(self, src_ids: np.ndarray, tgt_ids: np.ndarray) -> np.ndarray:
-        """Logits (B, T, V) for ids (B, S) and (B, T), padded on the right with 0."""
-        src, tgt = tf.constant(src_ids), tf.constant(tgt_ids)
-        tokens = self.sizes.values == "tokens"
-        x, src_values = self.parts["encoder.embedding"](src)
-        for i in range(self.sizes.num_encoder_layers):
-            layer = f"encoder.layers.{i}"
-            x = self._attend(f"{layer}.self_attention", x, x, src_values if tokens else x, src)
-            x = self._feed_forward(f"{layer}.feed_forward", x)
-        y, tgt_values = self.parts["decoder.embedding"](tgt)
-        for i in range(self.sizes.num_decoder_layers):
-            layer = f"decoder.layers.{i}"
-            y = self._attend(f"{layer}.self_attention", y, y, tgt_values if tokens else y, tgt, causal=True)
-            y = self._attend(f"{layer}.cross_attention", y, x, src_values if tokens else x, src)
-            y = self._feed_forward(f"{layer}.feed_forward", y)
-        return self.parts["output"](y).numpy()
-
-    def weights(self) -> dict[str, Any]:
-        """Every Keras variable by the name of its counterpart here."""
-        tails = {"kernel": "weight", "embeddings": "tokens.weight", "gamma": "weight", "beta": "bias", "bias": "bias"}
-        projections = {"query": "query.", "key": "key.", "value": "value.", "attention_output": "output."}
-        found = {}
-        for name, part in self.parts.items():
-            for variable in part.weights:
-                *_, owner, kind = variable.path.split("/")
-                found[f"{name}.{projections.get(owner, '')}{tails[kind]}"] = variable
-        return found
 
 
 def copy_weights(ours: Transformer, theirs: KerasTransformer) -> None:
@@ -204,7 +90,7 @@ def largest_difference(ours: Transformer, theirs: KerasTransformer) -> float:
     for src, tgt in batches(count=3, rows=6):
         with torch.no_grad():
             logits = ours(torch.from_numpy(src), torch.from_numpy(tgt)).numpy()
-        gaps.append(np.abs(logits - theirs(src, tgt))[tgt != 0].max())
+        gaps.append(np.abs(logits - theirs(tf.constant(src), tf.constant(tgt)).numpy())[tgt != 0].max())
     return float(max(gaps))
 
 
@@ -235,7 +121,7 @@ def compare(name: str) -> dict[str, Any]:
     sizes = PRESETS[name].architecture
     ours = build(sizes, src_vocab_size=SRC_VOCAB, tgt_vocab_size=TGT_VOCAB, seed=0).eval()
     keras.utils.set_random_seed(0)
-    theirs = KerasTransformer(sizes)
+    theirs = KerasTransformer(sizes, SRC_VOCAB, TGT_VOCAB)
     limits = initial_limits(sizes, theirs, ours)
     scatter(ours)
     counts = {
@@ -245,9 +131,9 @@ def compare(name: str) -> dict[str, Any]:
     }
     difference = largest_difference(ours, theirs)
     variants = {
-        "norm_eps = 1e-6": KerasTransformer(dataclasses.replace(sizes, norm_eps=1e-6)),
-        "padding attended": KerasTransformer(sizes, padding="attended"),
-        "masks propagated by Keras": KerasTransformer(sizes, padding="propagated"),
+        "norm_eps = 1e-6": KerasTransformer(dataclasses.replace(sizes, norm_eps=1e-6), SRC_VOCAB, TGT_VOCAB),
+        "padding attended": KerasTransformer(sizes, SRC_VOCAB, TGT_VOCAB, padding="attended"),
+        "masks propagated by Keras": KerasTransformer(sizes, SRC_VOCAB, TGT_VOCAB, padding="propagated"),
     }
     gaps = {variant: largest_difference(ours, model) for variant, model in variants.items()}
     propagated = gaps.pop("masks propagated by Keras")

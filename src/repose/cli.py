@@ -170,8 +170,8 @@ def prepare(
     workers: Annotated[int | None, typer.Option(help="Tokenising processes (default: one per core).")] = None,
 ) -> None:
     """Read, split and tokenise a corpus, as `train` does first; says what was dropped."""
+    from repose.device import available_cores
     from repose.experiments.corpus_data import prepare_corpus
-    from repose.training.distributed import available_cores
 
     loaded = _loaded(files, config, preset, overrides)
     data = prepare_corpus(loaded.experiment, folder=out, workers=workers or available_cores())

@@ -9,6 +9,8 @@ import typer
 from repose.errors import ConfigError, unknown
 
 Device = Annotated[str, typer.Option(help="cpu, cuda, cuda:1, mps.")]
+Workers = Annotated[int | None, typer.Option(help="Processes that translate (default: one per core; one on a GPU).")]
+Precision = Annotated[str, typer.Option(help="fp32, or int8: faster on a CPU, a few sentences come out otherwise.")]
 ModelDir = Annotated[Path, typer.Argument(help="A run or model directory.")]
 
 
@@ -26,14 +28,18 @@ def translate(
     num_hypotheses: Annotated[int, typer.Option("--num-hypotheses", "-n", help="As `line ||| text ||| score`.")] = 1,
     scores: Annotated[bool, typer.Option(help="Put the log-probability in nats before each line, and a tab.")] = False,
     device: Device = "cpu",
+    workers: Workers = None,
+    precision: Precision = "fp32",
 ) -> None:
     """Translate lines: as many out as in, in order, flushed when the input pauses."""
     from repose.decoding.stream import StreamCounts, translate_lines
     from repose.decoding.translator import load
-    from repose.device import one_thread
 
-    translator, counts = load(model, device), StreamCounts()
-    with one_thread(), sys.stdin.buffer if file is None else file.open("rb") as source:
+    counts = StreamCounts()
+    with (
+        load(model, device, workers, precision) as translator,
+        sys.stdin.buffer if file is None else file.open("rb") as source,
+    ):
         for translation in translate_lines(
             translator, source, counts, beam_size=beam_size, num_hypotheses=num_hypotheses
         ):
@@ -83,6 +89,8 @@ def evaluate(
     out: Annotated[Path | None, typer.Option("--out", "-o", help="Folder for scores and hypotheses.")] = None,
     tokenize: Annotated[str, typer.Option(help="sacreBLEU's tokenizer of the target language.")] = "13a",
     device: Device = "cpu",
+    workers: Workers = None,
+    precision: Precision = "fp32",
 ) -> None:
     """Translate a test set freely and score it; teacher-forced figures stand beside it under tf_ names."""
     from repose.experiments.runs import evaluate_model
@@ -97,6 +105,8 @@ def evaluate(
             out=out,
             tokenize=tokenize,
             device=device,
+            workers=workers,
+            precision=precision,
         )
     )
 

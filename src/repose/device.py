@@ -1,5 +1,7 @@
-"""Where a model runs: the devices of this machine, by name."""
+"""Where a model runs: the devices of this machine, by name, and its cores."""
 
+import os
+import time
 from collections.abc import Iterator
 from contextlib import contextmanager
 from typing import TYPE_CHECKING
@@ -21,6 +23,18 @@ def find_device(name: str) -> "torch.device":
     if int(index or 0) >= counts[kind]:
         raise DeviceError(f"device {name!r} is not available, this machine has {counts[kind]} of its kind: use cpu")
     return torch.device(name)
+
+
+def available_cores() -> int:
+    """Cores that this process may use."""
+    return len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else os.cpu_count() or 1
+
+
+def end_with(parent: int) -> None:
+    """End this process when that parent has ended: one that was killed cannot tell its workers. For a thread."""
+    while os.getppid() == parent:
+        time.sleep(1.0)
+    os._exit(1)
 
 
 @contextmanager

@@ -9,7 +9,7 @@ from typing import BinaryIO
 from repose.decoding.translator import Translation, Translator
 
 WINDOW = 1024
-"""Lines that are read ahead and translated together at most."""
+"""Lines for each process that are read ahead and translated together at most."""
 PAUSE = 0.05
 """Seconds without a further line after which what was read is translated."""
 
@@ -32,7 +32,8 @@ def translate_lines(
 
     Raises what `Translator.translate` raises, and OSError where reading fails.
     """
-    for window in _windows(_read(source)):
+    size = WINDOW * translator.workers
+    for window in _windows(_read(source, size), size):
         lines = [_decode(line, counts) for line in window]
         for translation in translator.translate(lines, beam_size=beam_size, num_hypotheses=num_hypotheses):
             counts.lines += 1
@@ -49,9 +50,9 @@ def _decode(line: bytes, counts: StreamCounts) -> str:
         return text.decode(errors="replace")
 
 
-def _read(source: BinaryIO) -> "queue.Queue[bytes | Exception | None]":
+def _read(source: BinaryIO, size: int) -> "queue.Queue[bytes | Exception | None]":
     """Lines as a thread reads them; None at the end."""
-    lines: queue.Queue[bytes | Exception | None] = queue.Queue(WINDOW)
+    lines: queue.Queue[bytes | Exception | None] = queue.Queue(size)
 
     def read() -> None:
         try:
@@ -65,7 +66,7 @@ def _read(source: BinaryIO) -> "queue.Queue[bytes | Exception | None]":
     return lines
 
 
-def _windows(lines: "queue.Queue[bytes | Exception | None]") -> Iterator[list[bytes]]:
+def _windows(lines: "queue.Queue[bytes | Exception | None]", size: int) -> Iterator[list[bytes]]:
     """Windows that end when they are full, when the input pauses, or at its end."""
     window: list[bytes] = []
     while True:
@@ -82,6 +83,6 @@ def _windows(lines: "queue.Queue[bytes | Exception | None]") -> Iterator[list[by
                 yield window
             return
         window.append(line)
-        if len(window) == WINDOW:
+        if len(window) == size:
             yield window
             window = []

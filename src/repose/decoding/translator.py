@@ -2,18 +2,24 @@
 
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
+from itertools import chain
 from pathlib import Path
-from typing import Any, NamedTuple
+from typing import Any, Literal, NamedTuple, Self, TypeAlias, get_args
 
 import torch
 from torch import Tensor
 
-from repose.data.tokenizer import END, PAD, START, Tokenizer
+from repose.data.tokenizer import END, START, Tokenizer
 from repose.decoding import search
-from repose.errors import ConfigError, DataError
-from repose.model.transformer import DecodingState, Transformer
+from repose.decoding.pool import Pool
+from repose.decoding.worker import Batch, pad
+from repose.device import available_cores
+from repose.errors import ConfigError, DataError, unknown
+from repose.model.linear import is_quantized, quantize
+from repose.model.transformer import Transformer
 from repose.model_dir import load as load_model
 
+Precision: TypeAlias = Literal["fp32", "int8"]
 BEAM_SIZE, LENGTH_PENALTY, MAX_EXTRA_TOKENS, BATCH_SIZE = 4, 0.6, 50, 64  # where a model directory says nothing
 
 
@@ -64,7 +70,10 @@ class Translator:
     """Translates with one model; `repose.load` makes one from a directory.
 
     Searches greedily (`beam_size` 1) or with a beam; decoding settings not given are those the model was saved with.
-    Translations do not depend on which sentences are translated together.
+    Translations do not depend on which sentences are translated together, nor on the number of processes: `workers`,
+    which are at most so many, this one included; by default one per core on a CPU, and one on any other device. They
+    are started by a `translate` that is worth it and end with `close`, with a `with` block, and with this object.
+    Raises ConfigError for fewer than one worker, or more than one away from the CPU.
     """
 
     def __init__(
@@ -77,6 +86,7 @@ class Translator:
         length_penalty: float = LENGTH_PENALTY,
         max_extra_tokens: int = MAX_EXTRA_TOKENS,
         batch_size: int = BATCH_SIZE,
+        workers: int | None = None,
         config: dict[str, Any] | None = None,
     ) -> None:
         self.model = model.eval()
@@ -85,6 +95,27 @@ class Translator:
         self.max_extra_tokens, self.batch_size = max_extra_tokens, batch_size
         self.config = config or {}
         """config.json of the model directory, if it came from one: run id, versions, languages."""
+        self._pool = Pool(_num_workers(workers, self.device))
+
+    def __enter__(self) -> Self:
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        self.close()
+
+    def close(self) -> None:
+        """End the other processes, if there are any. A later `translate` starts them anew."""
+        self._pool.close()
+
+    @property
+    def workers(self) -> int:
+        """Processes that translate, at most, this one included."""
+        return self._pool.processes
+
+    @property
+    def precision(self) -> Precision:
+        """Of the products with weights."""
+        return "int8" if is_quantized(self.model) else "fp32"
 
     @property
     def device(self) -> torch.device:
@@ -114,13 +145,21 @@ class Translator:
         encoded = self.src_tokenizer.encode_batch(list(texts))
         sources = [_cut(ids, limit) for ids in encoded]
         blank = [not text.strip() for text in texts]
-        found: dict[int, list[search.Hypothesis]] = {}
-        for batch in self._batches([i for i in range(len(texts)) if not blank[i]], [len(ids) for ids in sources]):
-            src = _pad([sources[i] for i in batch]).to(self.device)
-            lengths = (src != PAD).sum(1)
-            max_lengths = (lengths + self.max_extra_tokens).clamp(max=limit)
-            results = self._search(src, max_lengths, beam_size, alpha, num_hypotheses)
-            found |= dict(zip(batch, results, strict=True))
+        batches = list(self._batches([i for i in range(len(texts)) if not blank[i]], [len(ids) for ids in sources]))
+        searched = self._pool.search(
+            self.model,
+            [
+                Batch(
+                    sources=[sources[i] for i in batch],
+                    max_lengths=[min(len(sources[i]) + self.max_extra_tokens, limit) for i in batch],
+                    beam_size=beam_size,
+                    alpha=alpha,
+                    num_hypotheses=num_hypotheses,
+                )
+                for batch in batches
+            ],
+        )
+        found = dict(zip(chain.from_iterable(batches), chain.from_iterable(searched), strict=True))
         return [
             self._translation(sources[i], found.get(i, []), truncated=len(ids) > limit, attention=attention)
             for i, ids in enumerate(encoded)
@@ -147,8 +186,8 @@ class Translator:
         lengths = [max(len(s), len(t)) for s, t in zip(src, targets, strict=True)]
         forced: dict[int, Forced] = {}
         for batch in self._batches(list(range(len(src))), lengths):
-            ids = _pad([src[i] for i in batch]).to(self.device)
-            tgt = _pad([targets[i] for i in batch]).to(self.device)
+            ids = pad([src[i] for i in batch]).to(self.device)
+            tgt = pad([targets[i] for i in batch]).to(self.device)
             log_probs = self.model(ids, tgt[:, :-1]).log_softmax(dim=2)
             chosen = log_probs.gather(2, tgt[:, 1:, None]).squeeze(2).cpu()
             best = log_probs.argmax(2).cpu()
@@ -156,15 +195,6 @@ class Translator:
                 length = len(targets[i]) - 1
                 forced[i] = Forced(chosen[row, :length], tuple(best[row, :length].tolist()))
         return [forced[i] for i in range(len(src))]
-
-    @torch.no_grad()
-    def _search(
-        self, src: Tensor, max_lengths: Tensor, beam_size: int, alpha: float, num_hypotheses: int
-    ) -> list[list[search.Hypothesis]]:
-        state: DecodingState = self.model.start(self.model.encode(src))
-        return search.beam_search(
-            self.model.step, state, max_lengths, beam_size=beam_size, alpha=alpha, num_hypotheses=num_hypotheses
-        )
 
     def _translation(
         self, source: list[int], found: list[search.Hypothesis], *, truncated: bool, attention: bool
@@ -200,27 +230,40 @@ class Translator:
             yield ordered[start : start + self.batch_size]
 
 
-def load(folder: str | Path, device: str = "cpu") -> Translator:
+def load(folder: str | Path, device: str = "cpu", workers: int | None = None, precision: str = "fp32") -> Translator:
     """A translator from a run directory or a model directory; executes nothing that is in it.
 
-    Raises CheckpointError for a missing or damaged directory, DeviceError for an unknown device.
+    `workers`: processes. `precision` int8 is faster on a CPU, and translates a few sentences otherwise.
+    Raises CheckpointError for a missing or damaged directory, DeviceError for an unknown device, ConfigError for a
+    precision that there is not.
     """
+    if precision not in get_args(Precision):
+        raise ConfigError(unknown("precision", precision, get_args(Precision)))
+    if precision == "int8" and device != "cpu":
+        raise ConfigError(f"precision = 'int8' is for the CPU: leave precision out on {device}")
     loaded = load_model(Path(folder), device)
+    if precision == "int8":
+        quantize(loaded.model)
     decoding = {
         name: value
         for name, value in loaded.config.get("decoding", {}).items()
         if name in ("beam_size", "length_penalty", "max_extra_tokens", "batch_size")
     }
-    return Translator(loaded.model, loaded.src_tokenizer, loaded.tgt_tokenizer, config=loaded.config, **decoding)
+    return Translator(
+        loaded.model, loaded.src_tokenizer, loaded.tgt_tokenizer, workers=workers, config=loaded.config, **decoding
+    )
+
+
+def _num_workers(requested: int | None, device: torch.device) -> int:
+    if requested is None:
+        return available_cores() if device.type == "cpu" else 1
+    if requested < 1:
+        raise ConfigError(f"workers = {requested}, but translating needs at least one: give 1 or more")
+    if requested > 1 and device.type != "cpu":
+        raise ConfigError(f"workers = {requested}, but only a CPU is shared by several: leave workers out on {device}")
+    return requested
 
 
 def _cut(ids: list[int], limit: int) -> list[int]:
     """At most `limit` tokens, START and END kept."""
     return ids if len(ids) <= limit else [*ids[: limit - 1], END]
-
-
-def _pad(rows: Sequence[Sequence[int]]) -> Tensor:
-    padded = torch.full((len(rows), max(map(len, rows))), PAD)
-    for row, ids in enumerate(rows):
-        padded[row, : len(ids)] = torch.tensor(ids)
-    return padded

@@ -25,14 +25,14 @@ from repose.config_file import from_json, to_json
 from repose.data.readers import read_pairs
 from repose.data.tokenizer import Tokenizer
 from repose.decoding.translator import Translator, load
-from repose.device import one_thread
+from repose.device import available_cores, one_thread
 from repose.errors import CheckpointError
 from repose.evaluation.metrics import bleu
 from repose.experiments.corpus_data import CorpusData, is_pretokenized, languages_of, prepare_corpus
 from repose.experiments.evaluate import evaluate, write
 from repose.model.presets import difference
 from repose.model.transformer import Transformer
-from repose.training.distributed import available_cores, outer_launcher
+from repose.training.distributed import outer_launcher
 from repose.training.job import Outcome, TrainingJob
 from repose.training.progress import ProgressKind
 from repose.training.run import train
@@ -188,12 +188,15 @@ def evaluate_model(
     out: Path | None = None,
     tokenize: str = "13a",
     device: str = "cpu",
+    workers: int | None = None,
+    precision: str = "fp32",
 ) -> dict[str, Any]:
     """Scores of a run or model directory on two aligned `files`, or on a set of the run's own corpus.
 
+    `workers` and `precision` as for `repose.load`.
     Written to `out`, if given, as `repose.experiments.evaluate.write` does. Raises DataError and CheckpointError.
     """
-    translator = load(folder, device)
+    translator = load(folder, device, workers, precision)
     if files:
         pairs = list(read_pairs(files))
         src, references = [a for a, _ in pairs], [b for _, b in pairs]
@@ -202,7 +205,7 @@ def evaluate_model(
         experiment, _ = read_run(folder)
         src, references = prepare_corpus(experiment).text(split)
         pretokenized = is_pretokenized(experiment.corpus)
-    with one_thread():
+    with translator, one_thread():
         evaluation = evaluate(
             translator, src, references, beam_sizes=beam_sizes, pretokenized=pretokenized, tokenize=tokenize
         )
@@ -214,7 +217,12 @@ def evaluate_model(
 
 def _about(translator: Translator, split: str) -> dict[str, Any]:
     """What is shown with every score: which run, on what, decoded how."""
-    decoding = {"length_penalty": translator.length_penalty, "max_extra_tokens": translator.max_extra_tokens}
+    decoding: dict[str, Any] = {
+        "length_penalty": translator.length_penalty,
+        "max_extra_tokens": translator.max_extra_tokens,
+    }
+    if translator.precision != "fp32":
+        decoding["precision"] = translator.precision
     return {
         "run_id": translator.config.get("run_id"),
         "split": split,
@@ -233,7 +241,7 @@ class _ValidationBleu:
         src, references = (side[:MAX_VALID_SENTENCES] for side in self.data.text("valid"))
         tokenizers = (Tokenizer.load(path) for path in (job.src_tokenizer, job.tgt_tokenizer))
         training = model.training
-        translator = Translator(model, *tokenizers)
+        translator = Translator(model, *tokenizers, workers=1)  # the others wait, and have the cores
         try:
             hypotheses = [t.text for t in translator.translate(src, beam_size=1)]
         finally:
@@ -247,7 +255,7 @@ def _evaluated(experiment: Experiment, data: CorpusData, folder: Path, device: s
     path = folder / f"scores.{split}.json"
     if not path.exists():
         translator = load(folder, "cpu" if device == "auto" else device)
-        with one_thread():
+        with translator, one_thread():
             evaluation = evaluate(
                 translator,
                 *data.text(split),

@@ -2,7 +2,7 @@
 
 from collections.abc import Callable
 from functools import cached_property
-from typing import TypeVar, cast
+from typing import TypeAlias, TypeVar, cast
 
 import torch
 from jaxtyping import Bool, Float, Int
@@ -15,6 +15,8 @@ FEWEST = 0.75
 
 
 T = TypeVar("T")
+Constants: TypeAlias = dict[nn.Module, object]
+"""What components derive from their weights, by component."""
 
 
 class Beams:
@@ -65,7 +67,7 @@ class Cache:
     so beam search cannot forget one. What is kept per sentence (keys and values of the memory) never moves.
     """
 
-    def __init__(self, src_mask: Bool[Tensor, "N S"], constants: dict[nn.Module, object] | None = None) -> None:
+    def __init__(self, src_mask: Bool[Tensor, "N S"], constants: Constants | None = None) -> None:
         """`constants`: those of an earlier decoding with the same weights, to be used again and added to."""
         self.length = 0
         """Target tokens consumed so far, the same for every row."""

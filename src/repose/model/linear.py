@@ -77,6 +77,11 @@ def quantize(model: nn.Module) -> None:
             module.int8 = Int8(module.weight, module.bias)
 
 
+def is_quantized(model: nn.Module) -> bool:
+    """Whether `quantize` was called."""
+    return any(isinstance(module, Linear) and module.int8 is not None for module in model.modules())
+
+
 def linear(x: Float[Tensor, "*N D_in"], weight: Float[Tensor, "D_out D_in"], bias: Tensor | None = None) -> Tensor:
     """x weightᵀ + bias: (*N, D_out)."""
     if not _is_for_onednn(x, weight) or torch.is_autocast_enabled("cpu"):

@@ -10,7 +10,7 @@ from repose.errors import ConfigError
 from repose.model.architecture import Architecture, TokenNormKind
 from repose.model.attention import record
 from repose.model.blocks import Blocks
-from repose.model.cache import Cache
+from repose.model.cache import Cache, Constants
 from repose.model.embedding import Embedding
 from repose.model.initialisation import initialise
 from repose.model.layers import DecoderLayer, EncoderLayer, LayerSizes
@@ -155,7 +155,7 @@ class Transformer(nn.Module):
         """The source, read once."""
         return self.encoder(src)
 
-    def start(self, memory: Memory, constants: dict[nn.Module, object] | None = None) -> "DecodingState":
+    def start(self, memory: Memory, constants: Constants | None = None) -> "DecodingState":
         """State for decoding token by token from START, one row per sentence.
 
         `constants`: a dict that is handed to each decoding as long as the weights stay as they are: what is derived
@@ -196,7 +196,7 @@ class Transformer(nn.Module):
 class DecodingState:
     """Where decoding of a batch stands: the cache, or the tokens so far where no cache is valid."""
 
-    def __init__(self, memory: Memory, constants: dict[nn.Module, object] | None, *, keeps_tokens: bool) -> None:
+    def __init__(self, memory: Memory, constants: Constants | None, *, keeps_tokens: bool) -> None:
         self.memory: Memory | None = memory
         self.cache = Cache(memory.packing.mask, constants)
         self.tokens = (

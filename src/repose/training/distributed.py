@@ -16,7 +16,7 @@ from torch import Tensor
 from torch.distributed import TCPStore  # type: ignore[attr-defined]
 from torch.multiprocessing.spawn import ProcessContext, ProcessException, start_processes
 
-from repose.device import find_device
+from repose.device import available_cores, end_with, find_device
 from repose.errors import ConfigError, DeviceError, ReposeError
 
 TIMEOUT = timedelta(hours=2)
@@ -120,11 +120,6 @@ def threads_for(workers: int) -> int:
     return max(1, min(torch.get_num_threads(), available_cores() // workers))
 
 
-def available_cores() -> int:
-    """Cores that this process may use."""
-    return len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else os.cpu_count() or 1
-
-
 def _device_of(device: torch.device, local_rank: int) -> torch.device:
     if device.type == "cuda" and device.index is None:
         device = torch.device("cuda", local_rank % torch.cuda.device_count())
@@ -211,7 +206,7 @@ def _follow(
     arguments: tuple[Any, ...],
 ) -> None:
     """The main function of a started worker, of rank index + 1."""
-    threading.Thread(target=_die_with, args=(parent,), daemon=True).start()
+    threading.Thread(target=end_with, args=(parent,), daemon=True).start()
     torch.set_num_threads(threads)
     rank = index + 1
     device = _device_of(torch.device(device_name), rank)
@@ -220,13 +215,6 @@ def _follow(
     dist.init_process_group(_backend(device), store=store, rank=rank, world_size=size, timeout=TIMEOUT)
     follow(World(rank, size, device), *arguments)
     dist.destroy_process_group()
-
-
-def _die_with(parent: int) -> None:
-    """A parent that was killed cannot tell its workers to end."""
-    while os.getppid() == parent:
-        time.sleep(1.0)
-    os._exit(1)
 
 
 @contextlib.contextmanager

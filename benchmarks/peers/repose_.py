@@ -1,0 +1,196 @@
+"""This project. Training goes through its own workers, feed, learner and settings, as `repose train` does.
+
+Batches are dealt out to the workers and put together by the project's own feed. `reinforced` is the preset of that
+name, which normalises token columns over the vocabulary.
+"""
+
+import dataclasses
+import os
+
+os.environ.setdefault("OMP_WAIT_POLICY", "passive")  # as the command line does; read when torch is loaded
+
+import numpy as np
+import torch
+import torch.distributed as dist
+from protocol import ADAM_BETAS, ADAM_EPS, END, LEARNING_RATE, NEW_TOKENS, Options, Workload, parse, serve
+
+from repose._version import __version__
+from repose.config import TrainingConfig
+from repose.data.batching import Batches
+from repose.data.dataset import PairDataset
+from repose.decoding.pool import Pool
+from repose.decoding.translator import LENGTH_PENALTY
+from repose.decoding.worker import Batch
+from repose.model.linear import quantize
+from repose.model.presets import preset
+from repose.model.transformer import Transformer, build
+from repose.training import distributed
+from repose.training.distributed import World
+from repose.training.feed import Feed
+from repose.training.learner import Learner
+from repose.tuning import tuned
+
+RECIPES = {"random64": ("sentences", 64), "tokens1600": ("tokens", 1600)}
+"""The settings `training.batching` and `training.batch_size` of each list of batches; workload.py has the same."""
+MAX_PROCESSES = 64
+VERSIONS = {"repose": __version__, "torch": torch.__version__}
+
+
+def make_model(options: Options, workload: Workload) -> Transformer:
+    """The preset, at the exact sizes or with head_dim = d_model / num_heads; random weights."""
+    architecture = dataclasses.replace(preset(options.model), head_dim=options.sizes.head_dim)
+    return build(architecture, src_vocab_size=workload.src_vocab_size, tgt_vocab_size=workload.tgt_vocab_size)
+
+
+def count_parameters(model: Transformer) -> int:
+    """All of them, tied ones once."""
+    return sum(parameter.numel() for parameter in model.parameters())
+
+
+class Training:
+    """One worker. The first is told what to do by the benchmark and tells the others."""
+
+    def __init__(self, world: World, options: Options) -> None:
+        self.world = world
+        self.workload = Workload(options)
+        batching, batch_size = RECIPES[options.batches]
+        config = TrainingConfig(
+            batching=batching,  # type: ignore[arg-type]
+            batch_size=batch_size,
+            schedule="constant",
+            learning_rate=LEARNING_RATE,
+            adam_beta1=ADAM_BETAS[0],
+            adam_beta2=ADAM_BETAS[1],
+            adam_eps=ADAM_EPS,
+            precision=options.precision,  # type: ignore[arg-type]
+        )
+        model = make_model(options, self.workload)
+        self.parameters = count_parameters(model)
+        self.learner = Learner(model, config, world)
+        data = PairDataset.open(options.workload / "prepared")
+        batches = Batches(data.tgt_lengths, config.batching, batch_size, config.seed, src_lengths=data.src_lengths)
+        self._check(batches)
+        self.feed = Feed(data, batches, world=world, num_parts=1)
+        self.updates = self.feed.epoch(0, 0)
+        self.position = 0  # of the batch that `updates` gives next
+        self.update = 0
+
+    def run(self, numbers: list[int]) -> int:
+        """Have all workers do these batches, which follow each other."""
+        self._tell(numbers[0], len(numbers))
+        return self._compute(numbers[0], len(numbers))
+
+    def follow(self) -> None:
+        """Do what the first worker says, until it says to end."""
+        order = torch.zeros(2, dtype=torch.long, device=self.world.device)
+        while True:
+            dist.broadcast(order, 0)
+            first, count = order.tolist()
+            if count == 0:
+                return
+            self._compute(first, count)
+
+    def end(self) -> None:
+        """Let the others end."""
+        self._tell(0, 0)
+
+    def _tell(self, first: int, count: int) -> None:
+        if self.world.size > 1:
+            dist.broadcast(torch.tensor([first, count], device=self.world.device), 0)
+
+    def _compute(self, first: int, count: int) -> int:
+        if first != self.position:
+            self.updates = self.feed.epoch(0, first)
+        tokens = 0
+        for _ in range(count):
+            update = next(self.updates)
+            self.learner.backward(update, self.update)
+            if self.world.device.type == "cpu":
+                self._look()
+            self.learner.step(LEARNING_RATE)
+            self.update += 1
+            tokens += update.tokens
+            if update.last:
+                self.updates = self.feed.epoch(0, 0)
+        self.position = (first + count) % self.workload.num_batches
+        self._look()
+        return tokens
+
+    def _look(self) -> None:
+        """Workers add up their losses, as the training loop does after each update (on a GPU, after ten)."""
+        self.world.add(self.learner.sums).tolist()
+        self.learner.sums.zero_()
+
+    def _check(self, batches: Batches) -> None:
+        """Raises SystemExit where another version has made the workload."""
+        pairs = zip(batches.epoch(0), self.workload.train_batches, strict=True)
+        if not all(np.array_equal(ours, theirs) for ours, theirs in pairs):
+            raise SystemExit("repose makes other batches than this workload has: delete its folder and make it again")
+
+
+def train(world: World, options: Options) -> None:
+    """A worker from its start to its end."""
+    with tuned():
+        training = Training(world, options)
+        if world.rank > 0:
+            training.follow()
+            return
+        facts = {"parameters": training.parameters, "versions": VERSIONS}
+        serve(options, training.workload.num_batches, training.run, name="repose", **facts)
+        training.end()
+
+
+class Decoding:
+    """Translates ids to ids, sentences of like length together, in a pool of processes, as `Translator` does."""
+
+    def __init__(self, options: Options, workload: Workload) -> None:
+        self.options, self.workload = options, workload
+        self.model = make_model(options, workload).to(options.device).eval()
+        with torch.no_grad():
+            self.model.output.bias[END] = -1e9  # every output runs to its limit
+        if options.precision == "int8":
+            quantize(self.model)
+        self.pool = Pool(options.processes)
+        self.pool.start(self.model)
+
+    def run(self, numbers: list[int]) -> int:
+        """Translate these batches, sorted by length over all of them, the longest sentences first."""
+        options = self.options
+        sentences = [ids.tolist() for n in numbers for ids in self.workload.decode_batches[n]]
+        sentences.sort(key=len, reverse=True)
+        size = max(map(len, self.workload.decode_batches))
+        parts = [sentences[start : start + size] for start in range(0, len(sentences), size)]
+        batches = [Batch(part, [NEW_TOKENS] * len(part), options.beam, LENGTH_PENALTY) for part in parts]
+        found = self.pool.search(self.model, batches)
+        written = [hypotheses[0].tokens for batch in found for hypotheses in batch]
+        assert all(len(tokens) == NEW_TOKENS for tokens in written), "END was forbidden"
+        return len(written)
+
+
+def decode(options: Options) -> None:
+    """The first process of decoding."""
+    if options.precision == "bf16":
+        raise SystemExit("there is no decoding in bf16, which was no faster: take fp32 or int8")
+    if options.device != "cpu" and (options.processes > 1 or options.precision != "fp32"):
+        raise SystemExit("on a GPU one process decodes, in fp32")
+    if options.threads > 1:
+        raise SystemExit("decoding has one thread in each process: leave --threads at 1")
+    workload = Workload(options)
+    decoding = Decoding(options, workload)
+    facts = {"parameters": count_parameters(decoding.model), "versions": VERSIONS}
+    serve(options, workload.num_batches, decoding.run, name="repose", **facts)
+
+
+def main() -> None:
+    """Trains or decodes."""
+    options = parse(__doc__, max_processes=MAX_PROCESSES, devices=("cpu", "cuda"), precisions=("fp32", "bf16", "int8"))
+    if options.task == "decode":
+        decode(options)
+        return
+    device = torch.device(options.device)
+    with distributed.started(options.processes, device, options.threads, train, (options,)) as world:
+        train(world, options)
+
+
+if __name__ == "__main__":
+    main()

@@ -1,0 +1,149 @@
+"""Wall time until a program is there: a fresh process each time, all of them in turn, medians.
+
+`repose --help` and `import repose` must not load torch, which is checked by the interpreter's own list of imports.
+Peers are imported where their environments are installed (`make bench-peers`).
+
+    python benchmarks/startup.py --out results/startup.json
+"""
+
+import argparse
+import os
+import re
+import statistics
+import subprocess
+import sys
+import time
+from pathlib import Path
+from typing import NamedTuple
+
+from interleave import NOT_INSTALLED, Result, record, table, write
+
+ENVIRONMENTS = Path(__file__).resolve().parent.parent / ".venv-peers"
+GOAL = 0.3
+"""Seconds that the first two may take."""
+PYTHON = sys.executable
+EMPTY = "python -c pass"
+PEERS = {
+    "import ctranslate2": ("ctranslate2", "ctranslate2"),
+    "import tensorflow": ("keras", "tensorflow-cpu"),
+    "from transformers import MarianMTModel, Trainer": ("marian", "transformers"),
+}
+"""What a user of a peer imports (`transformers` loads nothing before it is named), the environment that has it, and
+the package whose version counts."""
+
+
+class Program(NamedTuple):
+    """What is started."""
+
+    command: list[str]
+    package: str
+    """Whose version is recorded."""
+    may_load_torch: bool = True
+
+
+def programs() -> dict[str, Program]:
+    """By what a user would type."""
+    found = {
+        "repose --help": Program([str(Path(PYTHON).with_name("repose")), "--help"], "repose-nmt", may_load_torch=False),
+        'python -c "import repose"': Program([PYTHON, "-c", "import repose"], "repose-nmt", may_load_torch=False),
+        EMPTY: Program([PYTHON, "-c", "pass"], "repose-nmt"),
+        'python -c "import torch"': Program([PYTHON, "-c", "import torch"], "torch"),
+    }
+    for statement, (environment, package) in PEERS.items():
+        python = str(ENVIRONMENTS / environment / "bin" / "python")
+        found[f'python -c "{statement}"'] = Program([python, "-c", statement], package)
+    return found
+
+
+def imported(report: str) -> set[str]:
+    """Modules that an interpreter names on stderr with PYTHONPROFILEIMPORTTIME: "import time: us | us | name"."""
+    return set(re.findall(r"^import time:[\s\d]+\|[\s\d]+\|\s*(\S+)$", report, flags=re.MULTILINE))
+
+
+def start(program: Program, variables: dict[str, str] | None = None) -> subprocess.CompletedProcess[str]:
+    """Run it to its end. Raises CalledProcessError where it fails, FileNotFoundError where it is not there."""
+    environment = {**os.environ, **(variables or {})}
+    return subprocess.run(program.command, capture_output=True, text=True, check=True, env=environment)
+
+
+def version(program: Program) -> str:
+    """Of its package, in the environment that it runs in."""
+    python = Path(program.command[0]).with_name("python")
+    script = f"import importlib.metadata; print(importlib.metadata.version({program.package!r}))"
+    return start(Program([str(python), "-c", script], program.package)).stdout.strip()
+
+
+def measure(rounds: int) -> tuple[dict[str, Result], list[str]]:
+    """Starts per second of each program, by round; and those that loaded torch though they must not.
+
+    The first round, in which files enter the system's cache and bytecode is written, does not count.
+    """
+    results = {name: Result() for name in programs()}
+    offenders = []
+    present = {}
+    for name, program in programs().items():
+        try:
+            report = start(program, {"PYTHONPROFILEIMPORTTIME": "1"}).stderr
+        except FileNotFoundError:
+            results[name].problem = NOT_INSTALLED
+            continue
+        except subprocess.CalledProcessError as error:
+            results[name].problem = error.stderr.strip().splitlines()[-1]
+            continue
+        present[name] = program
+        results[name].ready = {"versions": {program.package: version(program)}}
+        if not program.may_load_torch and "torch" in imported(report):
+            offenders.append(name)
+    names = list(present)
+    for number in range(rounds):
+        turn = number % len(names)
+        for name in names[turn:] + names[:turn]:
+            began = time.perf_counter()
+            start(present[name])
+            results[name].rates.append(1 / (time.perf_counter() - began))
+    return results, offenders
+
+
+def seconds(result: Result) -> list[float]:
+    """Of each round."""
+    return [1 / rate for rate in result.rates]
+
+
+def show(results: dict[str, Result], offenders: list[str]) -> None:
+    """Results as text."""
+    rows = []
+    for name, result in results.items():
+        if result.rates:
+            taken = seconds(result)
+            rows.append([name, *(f"{value:.3f}" for value in (statistics.median(taken), min(taken), max(taken)))])
+        else:
+            rows.append([name, result.problem, "", ""])
+    print(table(["start-up (seconds)", "median", "min", "max"], rows))
+    print(f"torch is loaded by: {', '.join(offenders)}" if offenders else "repose loads no torch before it is needed")
+
+
+def main() -> int:
+    """Measures, prints a table, writes the record; the exit code is 1 if torch was loaded too early."""
+    parser = argparse.ArgumentParser(description="Time until a program is there.")
+    parser.add_argument("--rounds", type=int, default=15)
+    parser.add_argument("--out", type=Path, help="write the result as JSON")
+    args = parser.parse_args()
+    results, offenders = measure(args.rounds)
+    show(results, offenders)
+    median = {name: statistics.median(seconds(result)) for name, result in results.items() if result.rates}
+    content = record(
+        "startup",
+        workload={},
+        settings={"rounds": args.rounds, "rates": "starts per second"},
+        results=results,
+        ratios={f"{name} / {EMPTY}": value / median[EMPTY] for name, value in median.items()},
+        seconds=median,
+        goal_seconds=GOAL,
+        loads_torch_too_early=offenders,
+    )
+    write(args.out, content)
+    return 1 if offenders else 0
+
+
+if __name__ == "__main__":
+    sys.exit(main())

@@ -1,0 +1,212 @@
+"""The same data for every contestant: token ids and batches in one folder, which needs only numpy to read.
+
+    python benchmarks/workload.py                                  # from the embedded phrasebook
+    python benchmarks/workload.py --train train.de.gz train.en.gz  # from two aligned files, or one that holds pairs
+
+    workload.json   src_vocab_size, tgt_vocab_size, corpus, pairs, src_tokens, tgt_tokens (labels, END counted)
+    pairs.npz       int32: src, src_offsets, tgt, tgt_offsets: ids [START … END], one sentence after the other;
+                    random64, random64_offsets, tokens1600, tokens1600_offsets: the pairs of each batch of an epoch
+    decode.npz      int32: src, src_offsets: 1,000 sources to be translated
+    prepared/       the same pairs as `repose` keeps them for a training
+
+Vocabularies are those of the papers, 7,765 and 7,010: a text that yields fewer tokens leaves the last ones unused. The
+folder lies in repose's cache and is made once for each corpus.
+"""
+
+import argparse
+import hashlib
+import json
+import shutil
+import sys
+from collections.abc import Callable, Iterable, Sequence
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+
+from repose._version import __version__
+from repose.data import corpora, phrasebook
+from repose.data.batching import Batches
+from repose.data.dataset import PairDataset
+from repose.data.encode_pairs import Encoder, Pair
+from repose.data.prepare import prepare
+from repose.data.prepared_folder import id_bytes
+from repose.data.readers import read_pairs
+from repose.data.tokenizer import END, START, Tokenizer
+
+SRC_VOCAB_SIZE, TGT_VOCAB_SIZE = 7_765, 7_010
+MAX_TOKENS = 128
+"""Of a source with START and END, and of a target's labels (the papers' limit)."""
+PAPER_PAIRS = 51_785
+"""Training pairs of the papers' pt→en corpus (arXiv 2410.04731, section 3.1)."""
+POLICIES = {"random64": ("sentences", 64), "tokens1600": ("tokens", 1600)}
+"""Names of the lists of batches, each with the arguments of `repose.data.batching.Batches`; its seed is 0."""
+NUM_DECODED = 1000
+_FORMAT = 1
+_PHRASEBOOK = "phrasebook"
+
+
+class RandomIds:
+    """A tokenizer for text that is token ids already, such as "17 4 300"."""
+
+    def __init__(self, vocab_size: int) -> None:
+        self.vocab_size = vocab_size
+        self.digest = f"ids below {vocab_size}"
+
+    def encode_batch(self, texts: Sequence[str]) -> list[list[int]]:
+        """[START … END] of each text."""
+        return [[START, *map(int, text.split()), END] for text in texts]
+
+
+def add_arguments(parser: argparse.ArgumentParser) -> None:
+    """What names a corpus on a benchmark's command line."""
+    group = parser.add_mutually_exclusive_group()
+    group.add_argument("--corpus", default=_PHRASEBOOK, help="phrasebook, or one that `repose fetch` knows")
+    group.add_argument("--train", type=Path, nargs="+", metavar="FILE", help="two aligned files, or one that has pairs")
+    parser.add_argument("--corpus-name", help="what records shall call the files (default: the name of their folder)")
+
+
+def from_arguments(args: argparse.Namespace) -> Path:
+    """The workload's folder for such a command line."""
+    if args.train is not None:
+        return make(args.train, args.corpus_name)
+    if args.corpus == _PHRASEBOOK:
+        return make_phrasebook()
+    folder = corpora.locate(args.corpus)
+    languages = corpora.describe(args.corpus).pairs[0]
+    return make([folder / f"train.{language}" for language in languages], args.corpus)
+
+
+def facts(folder: Path) -> dict[str, Any]:
+    """workload.json."""
+    return json.loads((folder / "workload.json").read_text(encoding="utf-8"))
+
+
+def make(files: Sequence[Path], name: str | None = None) -> Path:
+    """The workload of a corpus in one file or two aligned ones, called `name`."""
+    name = name or files[0].resolve().parent.name
+    return _cached(_digest(files), name, lambda folder: _from_text(read_pairs(files), folder))
+
+
+def make_phrasebook(pairs: int = 20_000) -> Path:
+    """The workload of so many embedded pairs."""
+    key = f"{_PHRASEBOOK} {__version__} {pairs}"
+    return _cached(key, _PHRASEBOOK, lambda folder: _from_text(phrasebook.generate(pairs), folder))
+
+
+def make_paper_epoch(files: Sequence[Path], pairs: int = PAPER_PAIRS) -> Path:
+    """Random ids in as many pairs as the papers' pt→en corpus has, as long as the pairs of these files.
+
+    `files` are sources and targets in turn, such as valid.pt valid.en test.pt test.en. Pairs of lengths are drawn with
+    replacement from all of them, tokenised by tokenizers trained on them, and capped at `MAX_TOKENS`.
+    """
+    name = f"random ids, lengths of {files[0].resolve().parent.name}"
+
+    def build(folder: Path) -> Path:
+        texts = [pair for i in range(0, len(files), 2) for pair in read_pairs(files[i : i + 2])]
+        lengths = np.array([[*map(len, pair)] for pair in zip(*(_encode(side) for side in _sides(texts)), strict=True)])
+        rng = np.random.default_rng(0)
+        drawn = np.minimum(lengths, [MAX_TOKENS, MAX_TOKENS + 1])[rng.integers(len(lengths), size=pairs)]
+        sizes = (SRC_VOCAB_SIZE, TGT_VOCAB_SIZE)
+
+        def sentence(length: int, vocab_size: int) -> str:
+            return " ".join(map(str, rng.integers(END + 1, vocab_size, size=length - 2)))
+
+        made = [(sentence(s, sizes[0]), sentence(t, sizes[1])) for s, t in drawn]
+        return _prepare(made, (RandomIds(sizes[0]), RandomIds(sizes[1])), folder)
+
+    return _cached(f"{_digest(files)} {pairs} random pairs", name, build)
+
+
+def _sides(pairs: Iterable[Pair]) -> list[tuple[list[str], int]]:
+    """The texts of each side with the size of its vocabulary."""
+    src, tgt = zip(*pairs, strict=True)
+    return [(list(src), SRC_VOCAB_SIZE), (list(tgt), TGT_VOCAB_SIZE)]
+
+
+def _tokenizer(side: tuple[list[str], int]) -> Tokenizer:
+    """As in the papers' recipe (`reinforced-paper.toml`)."""
+    lines, vocab_size = side
+    return Tokenizer.train(lines, kind="wordpiece", vocab_size=vocab_size, lowercase=True, strip_accents=True)
+
+
+def _encode(side: tuple[list[str], int]) -> list[list[int]]:
+    return _tokenizer(side).encode_batch(side[0])
+
+
+def _from_text(pairs: Iterable[Pair], folder: Path) -> Path:
+    pairs = list(pairs)
+    src, tgt = map(_tokenizer, _sides(pairs))
+    return _prepare(pairs, (src, tgt), folder)
+
+
+def _prepare(pairs: Sequence[Pair], encoders: tuple[Encoder, Encoder], folder: Path) -> Path:
+    limits = {"max_src_tokens": MAX_TOKENS, "max_tgt_tokens": MAX_TOKENS, "long_pairs": "truncate"}
+    return prepare(pairs, *encoders, folder / "prepared", **limits, workers=0).folder
+
+
+def _cached(key: str, name: str, build: Callable[[Path], Path]) -> Path:
+    """The folder of that key; made by `build`, which prepares the pairs, and `_write`, if it is not there."""
+    digest = hashlib.sha256(f"{_FORMAT} {key} {name}".encode()).hexdigest()[:16]
+    folder = corpora.cache_home() / "benchmarks" / digest
+    if not (folder / "workload.json").exists():
+        print(f"making the workload of {name}", file=sys.stderr)
+        shutil.rmtree(folder, ignore_errors=True)  # left by a run that was stopped
+        folder.mkdir(parents=True)
+        _write(folder, name, PairDataset.open(build(folder)))
+    return folder
+
+
+def _write(folder: Path, name: str, data: PairDataset) -> None:
+    pairs = len(data)
+    sides = {side: _ids(data, side) for side in ("src", "tgt")}
+    arrays = {side: ids for side, (ids, _) in sides.items()}
+    arrays |= {f"{side}_offsets": offsets for side, (_, offsets) in sides.items()}
+    for policy, (kind, size) in POLICIES.items():
+        batches = Batches(data.tgt_lengths, kind, size, 0, src_lengths=data.src_lengths)  # type: ignore[arg-type]
+        arrays[policy], arrays[f"{policy}_offsets"] = joined(list(batches.epoch(0)))
+    np.savez(folder / "pairs.npz", **arrays)
+    chosen = np.resize(np.random.default_rng(0).permutation(pairs), NUM_DECODED)
+    ids, offsets = sides["src"]
+    src, src_offsets = joined([ids[offsets[i] : offsets[i + 1]] for i in chosen])
+    np.savez(folder / "decode.npz", src=src, src_offsets=src_offsets)
+    content = {
+        "src_vocab_size": SRC_VOCAB_SIZE,
+        "tgt_vocab_size": TGT_VOCAB_SIZE,
+        "corpus": name,
+        "pairs": pairs,
+        "src_tokens": data.counts.src_tokens,
+        "tgt_tokens": data.counts.tgt_tokens,
+    }
+    (folder / "workload.json").write_text(json.dumps(content, indent=2) + "\n", encoding="utf-8")  # last: all is there
+
+
+def _ids(data: PairDataset, side: str) -> tuple[np.ndarray, np.ndarray]:
+    """All ids of a side, and where each sentence begins (pairs + 1), int32, from a prepared folder's files."""
+    size = SRC_VOCAB_SIZE if side == "src" else TGT_VOCAB_SIZE
+    ids = np.fromfile(data.folder / f"{side}.ids", dtype=f"<u{id_bytes(size)}")
+    return ids.astype(np.int32), np.fromfile(data.folder / f"{side}.offsets", dtype="<i8").astype(np.int32)
+
+
+def joined(rows: Sequence[np.ndarray]) -> tuple[np.ndarray, np.ndarray]:
+    """Rows one after the other, and where each begins (rows + 1), int32."""
+    offsets = np.cumsum([0, *map(len, rows)])
+    return np.concatenate(rows).astype(np.int32), offsets.astype(np.int32)
+
+
+def _digest(files: Iterable[Path]) -> str:
+    return " ".join(hashlib.sha256(path.read_bytes()).hexdigest() for path in files)
+
+
+def main() -> None:
+    """Makes a workload and prints its folder."""
+    parser = argparse.ArgumentParser(description="The data of the benchmarks.")
+    add_arguments(parser)
+    folder = from_arguments(parser.parse_args())
+    for fact, value in facts(folder).items():
+        print(f"{fact}: {value}", file=sys.stderr)
+    print(folder)
+
+
+if __name__ == "__main__":
+    main()

@@ -1,0 +1,236 @@
+"""Batches searched by several processes: this one, and workers that are started once there is much to do.
+
+A search is many small operations, which threads do not speed up; a process of one thread for each core does. A worker
+takes about two seconds to come; this process searches meanwhile, and never waits for one that has taken no batch.
+"""
+
+import contextlib
+import os
+import sys
+import threading
+import time
+import weakref
+from collections.abc import Callable, Iterator, Sequence
+
+from torch import Tensor
+
+from repose.decoding.worker import Batch, Blueprint, Found, Worker
+from repose.device import one_thread
+from repose.model.cache import Constants
+from repose.model.linear import is_quantized
+from repose.model.transformer import Transformer
+from repose.tuning import tuned
+
+WORTH_SECONDS = 4.0
+"""Workers are started when searching here has taken or would take so long: twice what they need to come."""
+
+
+class Pool:
+    """Searches batches in at most `processes` processes, this one included.
+
+    Workers are started when they are worth it and kept for later calls; they end with `close`, with this object, and
+    with this process, even if it is killed. What is found is what one process finds.
+    """
+
+    def __init__(self, processes: int) -> None:
+        self.processes = processes
+        self._known: list[tuple[int, int]] = []  # the weights that the constants are derived from
+        self._constants: Constants = {}
+        self._seconds = 0.0  # of searching here so far, in calls that workers can share
+        self._renew()
+
+    def __reduce__(self) -> tuple[type["Pool"], tuple[int]]:
+        return Pool, (self.processes,)  # a copy starts workers of its own
+
+    def search(self, model: Transformer, batches: Sequence[Batch]) -> list[Found]:
+        """What each batch's search finds. The first ones are begun first: put the largest there.
+
+        Raises what a search raises, and ReposeError where a worker dies.
+        """
+        if (versions := _versions(model)) != self._known:
+            self._known, self._constants = versions, {}
+        with one_thread(), tuned():
+            if len(batches) > 1 and self._can_share(model):
+                return self._share(model, batches)
+            return [batch.search(model, self._constants) for batch in batches]
+
+    def start(self, model: Transformer) -> None:
+        """Start all workers now and wait until they are ready, for measurements. Raises ReposeError where one dies."""
+        if self._can_share(model):
+            crew = self._crew_for(model)
+            with crew.opened(_Call([])) as call:
+                crew.start(self.processes - 1, model)
+                crew.wait(call, lambda: all(worker.ready for worker in crew.workers))
+
+    def close(self) -> None:
+        """End the workers. A later search may start others."""
+        self._crew.close()
+
+    def _renew(self) -> None:
+        self._crew = _Crew()
+        weakref.finalize(self, self._crew.close)
+
+    def _can_share(self, model: Transformer) -> bool:
+        """Workers build a `Transformer`, on the CPU. A frozen application would start itself as a worker."""
+        on_cpu = next(model.parameters()).device.type == "cpu"
+        return self.processes > 1 and on_cpu and type(model) is Transformer and not hasattr(sys, "frozen")
+
+    def _crew_for(self, model: Transformer) -> "_Crew":
+        """The living workers, if they have these weights."""
+        if not self._crew.is_of_this_process():
+            self._renew()
+        self._crew.tidy(model)
+        return self._crew
+
+    def _share(self, model: Transformer, batches: Sequence[Batch]) -> list[Found]:
+        crew = self._crew_for(model)
+        seconds, num_tokens = 0.0, 0  # of what this call has searched here
+        with crew.opened(_Call(batches)) as call:
+            while (index := crew.take(call)) is not None:
+                before = time.monotonic()
+                call.found[index] = batches[index].search(model, self._constants)
+                took = time.monotonic() - before
+                self._seconds += took
+                seconds, num_tokens = seconds + took, num_tokens + batches[index].num_tokens
+                if self._seconds + seconds * call.num_tokens_left / num_tokens > WORTH_SECONDS:
+                    crew.start(min(self.processes - 1, len(batches) - call.num_taken), model)
+            crew.wait(call, lambda: len(call.found) == len(batches))
+        return [call.found[index] for index in range(len(batches))]
+
+
+class _Call:
+    """The batches of one search, taken by whoever is free."""
+
+    def __init__(self, batches: Sequence[Batch]) -> None:
+        self.batches = batches
+        self.num_taken = 0
+        self.num_tokens_left = sum(batch.num_tokens for batch in batches)
+        self.found: dict[int, Found] = {}
+        self.error: Exception | None = None
+        """The first that a worker has met."""
+
+    def take(self) -> int | None:
+        """The index of the next batch, if there is one and nothing has failed."""
+        if self.error is not None or self.num_taken == len(self.batches):
+            return None
+        self.num_tokens_left -= self.batches[self.num_taken].num_tokens
+        self.num_taken += 1
+        return self.num_taken - 1
+
+
+class _Crew:
+    """Workers with the same weights, each with a thread of this process that gives it batches of the open calls."""
+
+    def __init__(self) -> None:
+        self.workers: list[Worker] = []
+        self._calls: list[_Call] = []
+        self._changed = threading.Condition()
+        self._process = os.getpid()
+        self._blueprint: Blueprint | None = None
+        self._weights: dict[str, Tensor] = {}  # kept, so that no other tensor takes a place in memory
+        self._versions: list[tuple[int, int]] = []
+
+    def is_of_this_process(self) -> bool:
+        """Whether this process has made it, not one that this is a fork of."""
+        return self._process == os.getpid()
+
+    def tidy(self, model: Transformer) -> None:
+        """Part with workers that have died idle, and with all if the model was changed."""
+        with self._changed:
+            self.workers[:] = [worker for worker in self.workers if worker.is_alive()]
+            self._changed.notify_all()
+        if self._blueprint is not None and _versions(model) != self._versions:
+            self.close()
+
+    def start(self, number: int, model: Transformer) -> None:
+        """Have at least so many workers, without waiting for them."""
+        with self._changed:
+            while len(self.workers) < number:
+                if self._blueprint is None:
+                    self._blueprint, self._weights = Blueprint.of(model), dict(model.state_dict())
+                    self._versions = _versions(model)
+                worker = Worker()
+                self.workers.append(worker)
+                given = (worker, self._blueprint)
+                threading.Thread(target=self._serve, args=given, daemon=True, name="repose-worker").start()
+
+    @contextlib.contextmanager
+    def opened(self, call: _Call) -> Iterator[_Call]:
+        """Within, workers take batches of the call."""
+        with self._changed:
+            self._calls.append(call)
+            self._changed.notify_all()
+        try:
+            yield call
+        finally:
+            with self._changed:
+                self._calls.remove(call)
+
+    def take(self, call: _Call) -> int | None:
+        """The index of a batch that nobody has taken, if there is one."""
+        with self._changed:
+            return call.take()
+
+    def wait(self, call: _Call, done: Callable[[], bool]) -> None:
+        """Until `done()`. Raises what a worker has met."""
+        with self._changed:
+            self._changed.wait_for(lambda: call.error is not None or done())
+            if call.error is not None:
+                raise call.error
+
+    def close(self) -> None:
+        """End all workers. Those that came with a fork are not this process's."""
+        if self.is_of_this_process():
+            with self._changed:
+                ended, self.workers[:] = list(self.workers), []
+                self._blueprint, self._weights = None, {}
+                self._changed.notify_all()
+            for worker in ended:
+                worker.end()
+
+    def _serve(self, worker: Worker, blueprint: Blueprint) -> None:
+        """A worker's thread. Whatever it meets is raised in those who wait."""
+        call = None
+        try:
+            worker.prepare(blueprint)
+            with self._changed:
+                self._changed.notify_all()
+            while (task := self._next(worker)) is not None:
+                call, index = task
+                answer = worker.ask(call.batches[index])
+                with self._changed:
+                    if isinstance(answer, Exception):
+                        call.error = call.error or answer
+                    else:
+                        call.found[index] = answer
+                    self._changed.notify_all()
+        except Exception as error:
+            failure = worker.failure(error)
+            with self._changed:
+                # Of one that was ended by `close`, only the call whose batch it had needs to know.
+                for each in self._calls if worker in self.workers else filter(None, [call]):
+                    each.error = each.error or failure
+        finally:
+            with self._changed:
+                with contextlib.suppress(ValueError):
+                    self.workers.remove(worker)
+                self._changed.notify_all()
+            worker.end()
+            worker.hang_up()
+
+    def _next(self, worker: Worker) -> tuple[_Call, int] | None:
+        """A batch of any call, waiting for one; None where the worker is to end."""
+        with self._changed:
+            while worker in self.workers:
+                for call in self._calls:
+                    if (index := call.take()) is not None:
+                        return call, index
+                self._changed.wait()
+        return None
+
+
+def _versions(model: Transformer) -> list[tuple[int, int]]:
+    """Changes when a weight is changed or replaced: where each is in memory, and how often it was written to."""
+    state = model.state_dict().values()
+    written = [(tensor.data_ptr(), 0 if tensor.is_inference() else tensor._version) for tensor in state]
+    return [*written, (0, int(is_quantized(model)))]

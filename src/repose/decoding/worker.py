@@ -1,0 +1,201 @@
+"""A process that searches batches for another one: what it is told, how it is started and spoken to, what it does.
+
+It is a plain interpreter, which does not run the parent's script or notebook again, so that those need no main guard.
+Parent to worker: its model, then batches. Worker to parent: a line when it is there, then an answer to each.
+"""
+
+import contextlib
+import io
+import os
+import pickle
+import signal
+import subprocess
+import sys
+import threading
+from collections.abc import Sequence
+from typing import Any, NamedTuple, TypeAlias
+
+import torch
+from torch import Tensor
+
+from repose.decoding import search
+from repose.device import end_with
+from repose.errors import ReposeError
+from repose.model.architecture import Architecture
+from repose.model.cache import Constants
+from repose.model.linear import is_quantized, quantize
+from repose.model.transformer import PAD, DecodingState, Transformer
+from repose.tuning import tuned
+
+Found: TypeAlias = list[list[search.Hypothesis]]
+"""The hypotheses of each sentence of a batch."""
+
+_READY = b"a worker of repose\n"
+_COMMAND = "import sys; sys.path[:] = sys.argv[2:]; from repose.decoding.worker import work; work()"
+
+
+class Batch(NamedTuple):
+    """Sentences that are searched together, and how."""
+
+    sources: Sequence[Sequence[int]]
+    """Ids from START to END of each sentence."""
+    max_lengths: Sequence[int]
+    """The most new tokens of each sentence, END included."""
+    beam_size: int
+    alpha: float
+    num_hypotheses: int = 1
+
+    @property
+    def num_tokens(self) -> int:
+        """Source tokens and padding: what a search's time is about in proportion to."""
+        return len(self.sources) * max(map(len, self.sources))
+
+    @torch.no_grad()
+    def search(self, model: Transformer, constants: Constants | None = None) -> Found:
+        """What `search.beam_search` finds, on the model's device. `constants`: see `Transformer.start`."""
+        device = next(model.parameters()).device
+        state: DecodingState = model.start(model.encode(pad(self.sources).to(device)), constants)
+        return search.beam_search(
+            model.step,
+            state,
+            torch.tensor(self.max_lengths, device=device),
+            beam_size=self.beam_size,
+            alpha=self.alpha,
+            num_hypotheses=self.num_hypotheses,
+        )
+
+
+def pad(rows: Sequence[Sequence[int]]) -> Tensor:
+    """Ids as rows, int64 (B, longest), PAD on the right."""
+    padded = torch.full((len(rows), max(map(len, rows))), PAD)
+    for row, ids in enumerate(rows):
+        padded[row, : len(ids)] = torch.tensor(ids)
+    return padded
+
+
+class Blueprint(NamedTuple):
+    """All that a worker needs to build the model."""
+
+    architecture: Architecture
+    src_vocab_size: int
+    tgt_vocab_size: int
+    state: bytes
+    int8: bool
+
+    @classmethod
+    def of(cls, model: Transformer) -> "Blueprint":
+        """A copy of the model as it is now."""
+        state = io.BytesIO()
+        torch.save(dict(model.state_dict()), state)
+        return cls(
+            model.architecture, model.src_vocab_size, model.tgt_vocab_size, state.getvalue(), is_quantized(model)
+        )
+
+    def build(self) -> Transformer:
+        """The model, with tensors of the types that they had."""
+        model = Transformer(self.architecture, src_vocab_size=self.src_vocab_size, tgt_vocab_size=self.tgt_vocab_size)
+        model.load_state_dict(torch.load(io.BytesIO(self.state), weights_only=True), assign=True)
+        if self.int8:
+            quantize(model)
+        return model.eval()
+
+
+class Worker:
+    """A started process. `prepare`, `ask` and `hang_up` are for one thread, which they may keep waiting."""
+
+    def __init__(self) -> None:
+        """Raises ReposeError where the system starts no more processes."""
+        command = [sys.executable, "-c", _COMMAND, str(os.getpid()), *sys.path]
+        try:  # in a session of its own: Ctrl-C in a terminal is for its parent
+            self._process = subprocess.Popen(
+                command, stdin=subprocess.PIPE, stdout=subprocess.PIPE, start_new_session=True
+            )
+        except OSError as error:
+            raise ReposeError(
+                f"a translation worker could not be started ({error.strerror}): translate with workers = 1"
+            ) from error
+        self.ready = False
+        """Whether it has its model."""
+
+    def prepare(self, blueprint: Blueprint) -> None:
+        """Wait until it is there, and give it its model. Raises what `ask` raises, and ReposeError."""
+        assert self._process.stdout is not None
+        while (line := self._process.stdout.readline()) != _READY:  # anything else was printed while Python started
+            if not line:
+                raise EOFError
+        answer = self.ask(blueprint)
+        if isinstance(answer, Exception):
+            raise answer
+        self.ready = True
+
+    def ask(self, message: Blueprint | Batch) -> Any:
+        """Its answer: for a batch, `Found` or an exception. Raises EOFError, OSError or UnpicklingError if it dies."""
+        assert self._process.stdin is not None
+        assert self._process.stdout is not None
+        pickle.dump(message, self._process.stdin)
+        self._process.stdin.flush()
+        return pickle.load(self._process.stdout)
+
+    def is_alive(self) -> bool:
+        """Whether the process runs."""
+        return self._process.poll() is None
+
+    def end(self) -> None:
+        """Kill the process, unless it has ended; a waiting `prepare` or `ask` then raises."""
+        self._process.kill()
+        self._process.wait()
+
+    def hang_up(self) -> None:
+        """Close the pipes."""
+        for pipe in (self._process.stdin, self._process.stdout):
+            with contextlib.suppress(OSError):  # what could not be written any more
+                pipe.close()  # type: ignore[union-attr]
+
+    def failure(self, error: Exception) -> ReposeError:
+        """One sentence for what `prepare` or `ask` raised."""
+        if isinstance(error, ReposeError):
+            return error
+        if not isinstance(error, EOFError | OSError | pickle.UnpicklingError):
+            return _sentence(error)
+        with contextlib.suppress(subprocess.TimeoutExpired):  # its pipes are closed before its exit code is there
+            self._process.wait(3.0)
+        code = self._process.poll()
+        how = "spoke nonsense" if code is None else f"ended with exit code {code}"
+        if code is not None and code < 0:
+            how = f"was killed by signal {-code} (out of memory?)"
+        return ReposeError(f"a translation worker {how}: translate again, with fewer workers or with workers = 1")
+
+
+def work() -> None:
+    """The main function of a worker: answers until its input ends, and ends with its parent."""
+    signal.signal(signal.SIGINT, signal.SIG_IGN)
+    threading.Thread(target=end_with, args=(int(sys.argv[1]),), daemon=True).start()
+    source, sink = os.fdopen(os.dup(0), "rb"), os.fdopen(os.dup(1), "wb")
+    with contextlib.suppress(OSError):  # there may be no stderr
+        os.dup2(2, 1)  # for whatever a library prints
+    torch.set_num_threads(1)
+    with contextlib.suppress(EOFError, BrokenPipeError), tuned():
+        sink.write(_READY)
+        sink.flush()
+        model: Transformer | None = None
+        constants: Constants = {}
+        while True:
+            message: Blueprint | Batch = pickle.load(source)
+            answer: Found | Exception | None = None
+            try:
+                if isinstance(message, Blueprint):
+                    model = message.build()
+                else:
+                    assert model is not None, "the model comes first"
+                    answer = message.search(model, constants)
+            except ReposeError as error:
+                answer = error
+            except Exception as error:
+                answer = _sentence(error)
+            pickle.dump(answer, sink)
+            sink.flush()
+
+
+def _sentence(error: Exception) -> ReposeError:
+    first = (str(error).strip() or "no reason given").splitlines()[0]
+    return ReposeError(f"a translation worker failed: {type(error).__name__}: {first}")

@@ -1,0 +1,278 @@
+"""Translations of several processes, what becomes of the workers, and what is said where one fails."""
+
+import copy
+import dataclasses
+import math
+import os
+import random
+import signal
+import subprocess
+import sys
+import time
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+import pytest
+import torch
+
+from repose.data.tokenizer import Tokenizer
+from repose.decoding import pool
+from repose.decoding.translator import Translation, Translator
+from repose.decoding.worker import Batch, Worker
+from repose.errors import ConfigError, ReposeError
+from repose.model.presets import preset
+from repose.model.transformer import Transformer, build
+from repose.tuning import tuned
+
+WORDS = ["ka", "lo", "mi", "nu", "pe", "ra", "so", "ti"]
+SIZES = {"d_token": 16, "num_heads": 2, "head_dim": 16, "d_ff": 32, "num_encoder_layers": 1, "num_decoder_layers": 1}
+WORTH_SECONDS = pool.WORTH_SECONDS
+SOURCES = [" ".join(random.Random(i).choices(WORDS, k=1 + i % 12)) for i in range(300)]
+
+
+@pytest.fixture(autouse=True)
+def _no_worker_by_itself(monkeypatch: pytest.MonkeyPatch) -> None:
+    """On a slow machine as on a fast one."""
+    monkeypatch.setattr(pool, "WORTH_SECONDS", math.inf)
+
+
+@pytest.fixture(scope="module")
+def tokenizer() -> Tokenizer:
+    return Tokenizer.train([" ".join(WORDS)] * 3, kind="wordlevel", vocab_size=50)
+
+
+@pytest.fixture(scope="module")
+def model() -> Transformer:
+    architecture = dataclasses.replace(preset("baseline"), **SIZES, max_length=24)
+    return build(architecture, src_vocab_size=12, tgt_vocab_size=12)
+
+
+@pytest.fixture(scope="module")
+def translator(model: Transformer, tokenizer: Tokenizer) -> Iterator[Translator]:
+    """Two processes, kept from test to test."""
+    with Translator(model, tokenizer, tokenizer, batch_size=16, max_extra_tokens=3, workers=2) as translator:
+        yield translator
+
+
+@pytest.fixture(scope="module")
+def expected(model: Transformer, tokenizer: Tokenizer) -> list[Translation]:
+    """The translations of one process."""
+    alone = Translator(model, tokenizer, tokenizer, batch_size=16, max_extra_tokens=3, workers=1)
+    return alone.translate(SOURCES, beam_size=2, num_hypotheses=2)
+
+
+def workers(translator: Translator) -> list[Worker]:
+    return translator._pool._crew.workers
+
+
+def start(translator: Translator) -> subprocess.Popen[bytes]:
+    """Have its worker ready, as a process."""
+    translator._pool.start(translator.model)
+    (worker,) = workers(translator)
+    return worker._process
+
+
+def translate(translator: Translator) -> list[Translation]:
+    return translator.translate(SOURCES, beam_size=2, num_hypotheses=2)
+
+
+def ask_otherwise(monkeypatch: pytest.MonkeyPatch, change: Any) -> list[Batch]:
+    """Workers are given `change(worker, batch)` for each batch; returns the batches, as they come."""
+    asked, ask = [], Worker.ask
+
+    def changed(worker: Worker, message: Any) -> Any:
+        if isinstance(message, Batch):
+            asked.append(message)
+            message = change(worker, message)
+        return ask(worker, message)
+
+    monkeypatch.setattr(Worker, "ask", changed)
+    return asked
+
+
+def is_running(pid: int) -> bool:
+    status = Path(f"/proc/{pid}/status")
+    try:
+        return "State:\tZ" not in status.read_text()
+    except OSError:
+        return False
+
+
+def test_translations_are_those_of_one_process(
+    translator: Translator, expected: list[Translation], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    asked = ask_otherwise(monkeypatch, lambda _, batch: batch)
+    start(translator)
+    assert translate(translator) == expected
+    assert 0 < len(asked) < len(SOURCES) // 16
+
+
+@pytest.mark.parametrize(
+    ("change", "kind", "sentence"),
+    [
+        ({"beam_size": 0}, ConfigError, "beam_size is 0"),
+        ({"sources": [[2, 99, 3]], "max_lengths": [4]}, ReposeError, "worker failed: IndexError"),
+    ],
+)
+def test_what_a_worker_raises_is_raised_here(
+    translator: Translator,
+    expected: list[Translation],
+    monkeypatch: pytest.MonkeyPatch,
+    change: dict[str, Any],
+    kind: type,
+    sentence: str,
+) -> None:
+    process = start(translator)
+    with monkeypatch.context() as patched:
+        ask_otherwise(patched, lambda _, batch: batch._replace(**change))
+        with pytest.raises(ReposeError, match=sentence) as caught:
+            translate(translator)
+    assert caught.type is kind
+    assert translate(translator) == expected
+    assert process.poll() is None, "a worker stays after an error"
+
+
+def test_a_fork_has_workers_of_its_own(
+    translator: Translator, expected: list[Translation], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    process, ours = start(translator), translator._pool._crew
+    with monkeypatch.context() as forked:
+        forked.setattr(os, "getpid", lambda: -1)
+        translator.close()
+        assert translate(translator) == expected
+        assert translator._pool._crew is not ours
+        translator._pool._crew = ours
+    assert process.poll() is None
+
+
+def test_changed_weights_are_noticed(translator: Translator, expected: list[Translation]) -> None:
+    process, model = start(translator), translator.model
+    alone = Translator(model, translator.src_tokenizer, translator.tgt_tokenizer, max_extra_tokens=3, workers=1)
+    with torch.no_grad():
+        model.output.weight.neg_()
+    changed = [t.text for t in translate(translator)]
+    assert changed == [t.text for t in translate(alone)] != [t.text for t in expected]
+    assert process.poll() == -signal.SIGKILL
+    with torch.no_grad():
+        model.output.weight.neg_()
+
+
+def test_a_worker_that_dies_is_reported_and_replaced(
+    translator: Translator, expected: list[Translation], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    process = start(translator)
+    process.kill()
+    process.wait()
+    translate(translator)  # one that died idle has lost nothing
+
+    def killed(worker: Worker, batch: Batch) -> Batch:
+        worker.end()
+        return batch
+
+    start(translator)
+    with monkeypatch.context() as patched:
+        ask_otherwise(patched, killed)
+        with pytest.raises(ReposeError, match="a translation worker was killed by signal 9"):
+            translate(translator)
+    assert translate(translator) == expected
+
+
+def test_a_worker_that_cannot_start_is_reported(
+    model: Transformer, tokenizer: Tokenizer, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    translator = Translator(model, tokenizer, tokenizer, workers=2)
+    monkeypatch.setattr(sys, "executable", "/bin/false")
+    with pytest.raises(ReposeError, match="a translation worker ended with exit code 1"):
+        start(translator)
+    monkeypatch.setattr(sys, "executable", "/nowhere/python")
+    with pytest.raises(ReposeError, match=r"could not be started \(No such file.*workers = 1"):
+        start(translator)
+
+
+def test_workers_end_with_their_translator(model: Transformer, tokenizer: Tokenizer) -> None:
+    translator = Translator(model, tokenizer, tokenizer, workers=2)
+    process = start(translator)
+    del translator
+    assert process.returncode == -signal.SIGKILL
+
+
+def test_little_is_translated_without_workers(
+    model: Transformer, tokenizer: Tokenizer, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    translator = Translator(model, tokenizer, tokenizer, workers=2, batch_size=8)
+    monkeypatch.setattr(pool, "WORTH_SECONDS", WORTH_SECONDS)
+    translator.translate(SOURCES[:20], beam_size=1)
+    assert workers(translator) == []
+    monkeypatch.setattr(pool, "WORTH_SECONDS", 0.0)
+    translator.translate(SOURCES[:8], beam_size=1)  # one batch cannot be shared
+    assert workers(translator) == []
+    with translator:
+        translator.translate(SOURCES[:20], beam_size=1)
+        (worker,) = workers(translator)
+        assert not worker.ready, "it was not waited for"
+    assert not worker.is_alive()
+    assert workers(translator) == []
+
+
+def test_numbers_of_workers(model: Transformer, tokenizer: Tokenizer, monkeypatch: pytest.MonkeyPatch) -> None:
+    with pytest.raises(ConfigError, match="workers = 0"):
+        Translator(model, tokenizer, tokenizer, workers=0)
+    monkeypatch.setattr("repose.decoding.translator.available_cores", lambda: 5)
+    translator = Translator(model, tokenizer, tokenizer)
+    assert translator.workers == copy.deepcopy(translator).workers == 5
+    on_meta = copy.deepcopy(model).to("meta")
+    assert Translator(on_meta, tokenizer, tokenizer).workers == 1
+    with pytest.raises(ConfigError, match="leave workers out on meta"):
+        Translator(on_meta, tokenizer, tokenizer, workers=2)
+
+
+def test_translating_within_training_leaves_denormals_flushed(translator: Translator) -> None:
+    denormal = torch.tensor(1e-40)
+    with tuned():
+        translator.translate(SOURCES[:2])
+        assert denormal.mul(1.0).item() == 0
+    assert denormal.mul(1.0).item() != 0
+
+
+SCRIPT = """
+import repose
+from repose.data.tokenizer import Tokenizer
+from repose.decoding import pool
+
+print("begins", flush=True)
+pool.WORTH_SECONDS = 0.0
+tokenizer = Tokenizer.train(["ka lo mi nu"] * 3, kind="wordlevel", vocab_size=50)
+model = repose.build("baseline", src_vocab_size=8, tgt_vocab_size=8)
+translator = repose.Translator(model, tokenizer, tokenizer, workers=2, batch_size=4)
+translator.translate(["ka lo", "mi nu"] * 20)
+translator._pool.start(model)
+print(*[worker._process.pid for worker in translator._pool._crew.workers], flush=True)
+while True:
+    translator.translate(["ka lo", "mi nu"] * 50)
+"""
+
+
+@pytest.mark.parametrize("how", [signal.SIGINT, signal.SIGKILL])
+def test_a_script_without_main_guard(tmp_path: Path, how: signal.Signals) -> None:
+    """It is run once, and its worker ends with it, without a word."""
+    script = tmp_path / "script.py"
+    script.write_text(SCRIPT)
+    command = [sys.executable, str(script)]
+    with subprocess.Popen(
+        command, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True, start_new_session=True
+    ) as process:
+        assert process.stdout is not None
+        assert process.stderr is not None
+        assert process.stdout.readline() == "begins\n"
+        worker = int(process.stdout.readline())
+        assert is_running(worker)
+        time.sleep(0.3)
+        os.killpg(process.pid, how)
+        assert process.wait(20) == -how
+        assert process.stdout.read() == ""
+        assert process.stderr.read().count("Traceback") == (how is signal.SIGINT)
+    deadline = time.monotonic() + 5
+    while is_running(worker):
+        assert time.monotonic() < deadline, "the worker outlives its parent"
+        time.sleep(0.05)
