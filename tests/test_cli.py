@@ -213,7 +213,17 @@ def test_evaluate_scores_a_runs_own_set_or_files(
         path.write_text("".join(whole.read_text().splitlines(keepends=True)[:8]))
     code, _, _ = run("evaluate", trained / "model", *few, "--split", "few", "--out", tmp_path / "scores")
     assert code == 0
-    assert json.loads((tmp_path / "scores" / "scores.few.json").read_text())["num_sentences"] == 8
+    exact = json.loads((tmp_path / "scores" / "scores.few.json").read_text())
+    assert exact["num_sentences"] == 8
+    out_of = ("--out", tmp_path / "int8", "--precision", "int8", "--workers", 1)
+    assert run("evaluate", trained / "model", *few, "--split", "few", *out_of)[0] == 0
+    rounded = json.loads((tmp_path / "int8" / "scores.few.json").read_text())
+    assert rounded["decoding"] == exact["decoding"] | {"precision": "int8"}
+    assert rounded["teacher_forced"]["tf_loss"] == pytest.approx(exact["teacher_forced"]["tf_loss"], rel=0.05)
+    assert rounded["teacher_forced"]["tf_loss"] != exact["teacher_forced"]["tf_loss"]
+    code, _, err = run("translate", trained, few[0], "--precision", "int9")
+    assert code == 2
+    assert "int8" in err
 
 
 def test_audit_passes_what_is_causal_and_fails_what_looks_ahead(trained: Path, run: Run) -> None:

@@ -21,6 +21,7 @@ from repose.decoding import pool
 from repose.decoding.translator import Translation, Translator
 from repose.decoding.worker import Batch, Worker
 from repose.errors import ConfigError, ReposeError
+from repose.model.linear import quantize
 from repose.model.presets import preset
 from repose.model.transformer import Transformer, build
 from repose.tuning import tuned
@@ -276,3 +277,28 @@ def test_a_script_without_main_guard(tmp_path: Path, how: signal.Signals) -> Non
     while is_running(worker):
         assert time.monotonic() < deadline, "the worker outlives its parent"
         time.sleep(0.05)
+
+
+def test_workers_of_an_int8_model_multiply_in_int8(model: Transformer, tokenizer: Tokenizer) -> None:
+    rounded = copy.deepcopy(model)
+    quantize(rounded)
+    alone = Translator(rounded, tokenizer, tokenizer, batch_size=16, max_extra_tokens=3, workers=1)
+    assert alone.precision == "int8"
+    with Translator(rounded, tokenizer, tokenizer, batch_size=16, max_extra_tokens=3, workers=2) as shared:
+        start(shared)
+        scores = [t.score for t in translate(shared)]
+    assert scores == [t.score for t in translate(alone)]
+    assert scores != [t.score for t in translate(Translator(model, tokenizer, tokenizer, batch_size=16, workers=1))]
+
+
+def test_what_derives_from_the_weights_is_made_anew_when_they_change(model: Transformer, tokenizer: Tokenizer) -> None:
+    changing = copy.deepcopy(model)
+    translator = Translator(changing, tokenizer, tokenizer, workers=1)
+    before = translator.translate(SOURCES[:3])
+    with torch.no_grad():
+        for parameter in changing.parameters():
+            parameter.mul_(1.5)
+    after = translator.translate(SOURCES[:3])
+    assert [t.score for t in after] != [t.score for t in before]
+    fresh = Translator(changing, tokenizer, tokenizer, workers=1).translate(SOURCES[:3])
+    assert [t.score for t in after] == [t.score for t in fresh]
