@@ -59,6 +59,28 @@ def test_a_query_without_keys_gets_zeros_never_nan(dropout: float) -> None:
         assert z.grad.isfinite().all()
 
 
+@pytest.mark.parametrize("dropout", [0.0, 0.5])
+@pytest.mark.parametrize("d_value", [6, 4])
+@pytest.mark.parametrize("bias", [True, False])
+def test_heads_together_are_heads_apart(dropout: float, d_value: int, bias: bool) -> None:
+    """The same weights fall to dropout, and a query without keys gets nothing."""
+    attention = Attention(d_model=6, d_value=d_value, num_heads=3, head_dim=8, bias=bias, dropout=dropout).double()
+    queries = Packing(torch.tensor([[True] * 5, [True, True, False, False, False], [True] * 5]))
+    keys = Packing(torch.tensor([[True, True, True, False], [True] * 4, [False] * 4]))
+    blocks = Blocks(queries, keys, num_heads=3)
+    x, y, z = (torch.randn(32, width, dtype=torch.float64, requires_grad=True) for width in (6, 6, d_value))
+    found = []
+    for attention.is_together in (True, False):
+        torch.manual_seed(4)
+        with record(attention) as recorded:
+            out = queries.real(attention(x, y, z, blocks))
+        inputs = (x, y, z, *(p for name, p in attention.named_parameters() if name != "key.bias"))
+        found.append([out, recorded[""][0], *torch.autograd.grad(out.square().sum(), inputs)])
+    assert attention.is_together is False
+    for together, apart in zip(*found, strict=True):
+        torch.testing.assert_close(together, apart)
+
+
 @pytest.mark.parametrize("causal", [False, True])
 def test_fused_attention_is_the_same(causal: bool) -> None:
     """What runs on accelerators, tried here."""

@@ -73,9 +73,11 @@ def ragged(number: int, lengths: Tensor) -> Tensor:
     return ids * (torch.arange(ids.shape[1]) < lengths[:, None])
 
 
-@pytest.mark.parametrize("name", ["reinforced", "baseline", "ablation-concat-values"])
-def test_loss_and_gradients_are_those_of_an_unpacked_model(name: str) -> None:
-    sizes = {"num_heads": 2, "head_dim": 8, "d_ff": 32, "num_encoder_layers": 2, "num_decoder_layers": 2}
+@pytest.mark.parametrize(
+    ("name", "head_dim"), [("reinforced", 8), ("baseline", 8), ("baseline", 128), ("ablation-concat-values", 8)]
+)
+def test_loss_and_gradients_are_those_of_an_unpacked_model(name: str, head_dim: int) -> None:
+    sizes = {"num_heads": 2, "head_dim": head_dim, "d_ff": 32, "num_encoder_layers": 2, "num_decoder_layers": 2}
     architecture = dataclasses.replace(preset(name), **sizes, **STILL)
     rng = np.random.default_rng(0)
     src = ragged(24, torch.from_numpy(rng.integers(2, 40, 24)))

@@ -1,6 +1,6 @@
 """Multi-head attention over packed queries, with keys and values that may come from different tensors."""
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 
 import torch
@@ -11,8 +11,12 @@ from torch import Tensor, nn
 from repose.model.blocks import Block, Blocks
 from repose.model.cache import Cache
 from repose.model.dropout import Dropout
-from repose.model.linear import Linear
+from repose.model.linear import Linear, linear
 from repose.model.stepping import Stepper
+from repose.model.together import cost, together
+
+TOGETHER = 0.75
+"""Share of the projections' operations at which heads read tokens themselves, which takes some products of weights."""
 
 
 class Attention(nn.Module):
@@ -38,6 +42,7 @@ class Attention(nn.Module):
         self.key = Linear(d_model, width, bias=bias)
         self.value = Linear(d_value, width, bias=bias)
         self.output = Linear(width, d_model, bias=bias)
+        self.is_together = cost(d_model, d_value, head_dim) <= TOGETHER
 
     def forward(
         self,
@@ -47,14 +52,43 @@ class Attention(nn.Module):
         blocks: Blocks,
     ) -> Float[Tensor, "R D"]:
         """Attends within whole sentences. A query without keys gets zeros (then the output bias), never NaN."""
+        if self.is_together and queries_from.device.type == "cpu":
+            return self._together(queries_from, keys_from, values_from, blocks)
         queries = blocks.split_queries(self.query(queries_from))
         keys = blocks.split_keys(self.key(keys_from))
         values = blocks.split_keys(self.value(values_from))
-        if self.recorded is not None:
-            pairs = zip(queries, keys, blocks.blocks, strict=True)
-            self.recorded.append(blocks.padded([_weights(q, k, block).detach() for q, k, block in pairs]))
+        self._record(queries, keys, blocks, self.head_dim**-0.5)
         heads = [self._attend(*x) for x in zip(queries, keys, values, blocks.blocks, strict=True)]
         return self.output(blocks.join_queries(heads))
+
+    def _together(self, queries_from: Tensor, keys_from: Tensor, values_from: Tensor, blocks: Blocks) -> Tensor:
+        w_q, b_q, w_o, value_bias = together(self.query, self.key, self.value, self.output, self.num_heads)
+        queries = blocks.split_queries(linear(queries_from, w_q, b_q))
+        keys = blocks.split_tokens(keys_from)
+        values = keys if values_from is keys_from else blocks.split_tokens(values_from)
+        if self.recorded is not None:
+            self._record(queries, [k.repeat_interleave(self.num_heads, 0) for k in keys], blocks, 1.0)
+        heads, sums = [], []
+        for q, k, v, block in zip(queries, keys, values, blocks.blocks, strict=True):
+            with torch.autocast("cpu", enabled=False):
+                q, k, v = (_wide(x) for x in (q, k, v))
+                scores = torch.baddbmm(
+                    block.bias.to(q).view(len(k), -1, k.shape[1]), q.view(len(k), -1, k.shape[2]), k.mT
+                )
+                weights = scores.softmax(dim=2)
+                if block.answered is not None:
+                    weights = weights * block.answered.view(len(k), -1, 1)
+                weights = self.dropout(weights)
+                heads.append((weights @ v).view(*q.shape[:2], -1))
+                sums.append(weights.sum(2).view(*q.shape[:2], 1))
+        out = linear(blocks.join_queries(heads), w_o, self.output.bias)
+        return out if value_bias is None else out + linear(blocks.join_queries(sums), value_bias)
+
+    def _record(self, queries: Sequence[Tensor], keys: Sequence[Tensor], blocks: Blocks, scale: float) -> None:
+        """Keep the weights, while `record` is on."""
+        if self.recorded is not None:
+            pairs = zip(queries, keys, blocks.blocks, strict=True)
+            self.recorded.append(blocks.padded([_weights(q, k, block, scale).detach() for q, k, block in pairs]))
 
     def stepper(self, cache: Cache) -> Stepper:
         """This attention as decoding with `cache` uses it."""
@@ -65,8 +99,13 @@ class Attention(nn.Module):
         if kind != "cpu":
             return fused(queries, keys, values, block, self.num_heads, self.dropout.p if self.training else 0.0)
         with torch.autocast(kind, enabled=False):  # small products, which bf16 makes no faster
-            queries, keys, values = (x.to(torch.promote_types(x.dtype, torch.float32)) for x in (queries, keys, values))
-            return self.dropout(_weights(queries, keys, block)) @ values
+            queries, keys, values = (_wide(x) for x in (queries, keys, values))
+            return self.dropout(_weights(queries, keys, block, self.head_dim**-0.5)) @ values
+
+
+def _wide(x: Tensor) -> Tensor:
+    """In fp32, or as it is if it is wider."""
+    return x.to(torch.promote_types(x.dtype, torch.float32))
 
 
 def fused(
@@ -83,9 +122,11 @@ def fused(
     return heads if block.answered is None else heads * block.answered.to(heads.dtype)
 
 
-def _weights(queries: Float[Tensor, "n q c"], keys: Float[Tensor, "n k c"], block: Block) -> Float[Tensor, "n q k"]:
-    """softmax(Q K^T / sqrt(C)) over the keys that each query may attend to; zeros where there is none."""
-    scores = torch.baddbmm(block.bias.to(queries.dtype), queries, keys.transpose(1, 2), alpha=queries.shape[2] ** -0.5)
+def _weights(
+    queries: Float[Tensor, "n q c"], keys: Float[Tensor, "n k c"], block: Block, scale: float
+) -> Float[Tensor, "n q k"]:
+    """softmax(scale Q K^T) over the keys that each query may attend to; zeros where there is none."""
+    scores = torch.baddbmm(block.bias.to(queries.dtype), queries, keys.transpose(1, 2), alpha=scale)
     weights = scores.softmax(dim=2)
     return weights if block.answered is None else weights * block.answered
 

@@ -6,6 +6,7 @@ by itself and small enough to stay in the cache. Elsewhere one block is all sent
 """
 
 from collections.abc import Sequence
+from functools import cached_property
 from typing import NamedTuple
 
 import torch
@@ -37,6 +38,7 @@ class Blocks:
         parts = _of_like_length(queries.mask)
         self._queries = _Layout(queries, parts, num_heads)
         self._keys = self._queries if keys is queries else _Layout(keys, parts, num_heads)
+        self._packing, self._parts = keys, parts
         self.blocks = [
             _block(sentences, real_queries, real_keys, num_heads, causal)
             for sentences, real_queries, real_keys in zip(parts, self._queries.masks, self._keys.masks, strict=True)
@@ -50,6 +52,14 @@ class Blocks:
     def split_keys(self, rows: Float[Tensor, "S HC"]) -> list[Tensor]:
         """Each block's keys or values, (b*h, k, c)."""
         return self._keys.split(rows)
+
+    def split_tokens(self, rows: Float[Tensor, "S X"]) -> list[Tensor]:
+        """Each block's rows of the keys' side for all heads at once, (b, k, X)."""
+        return self._tokens.split(rows)
+
+    @cached_property
+    def _tokens(self) -> "_Layout":
+        return _Layout(self._packing, self._parts, 1)
 
     def join_queries(self, blocks: Sequence[Tensor]) -> Float[Tensor, "R HC"]:
         """The inverse of `split_queries`."""

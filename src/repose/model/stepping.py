@@ -2,14 +2,11 @@
 
 What a token is to later ones is kept in the cache, in one of two forms of the same mathematics:
 
-    apart     keys K_h = W_h^K y and values V_h = W_h^V e of every head h: H·C + H·C numbers a token
-    together  y and e themselves, once for all heads: D numbers a token, or D + M
+    apart     keys W_h^K y and values W_h^V e of every head h: H·C + H·C numbers a token
+    together  y and e themselves, once for all heads (`together.py`): D numbers a token, or D + M
 
-For a score is (W_h^Q x + b_h^Q) · (W_h^K y + b_h^K) = (A_h x + a_h) · y + (what is the same for every y, and so nothing
-to softmax) with A_h = W_h^Kᵀ W_h^Q, a_h = W_h^Kᵀ b_h^Q; and the output is sum_h W_h^O (W_h^V sum_j p_hj e_j + b_h^V) =
-sum_h O_h (sum_j p_hj e_j) + W^O b^V with O_h = W_h^O W_h^V. A_h and O_h are made once. Where heads are wide, as in
-arXiv 2410.04731 and the tutorial that it follows (C = D/2 and C = D), `together` takes fewer operations and up to 16
-times less memory, which is what decoding waits for. Where they are narrow it would take more: heads are kept apart.
+Where heads are wide, as in arXiv 2410.04731 and the tutorial that it follows (C = D/2 and C = D), `together` takes
+fewer operations and up to 16 times less memory, which is what decoding waits for. Where they are narrow it takes more.
 """
 
 import torch
@@ -19,6 +16,7 @@ from torch import Tensor
 from repose.model.cache import Cache
 from repose.model.linear import Affine, Linear
 from repose.model.memory import Memory
+from repose.model.together import cost, together
 
 
 class Stepper:
@@ -29,22 +27,22 @@ class Stepper:
 
     def __init__(self, query: Linear, key: Linear, value: Linear, output: Linear, num_heads: int) -> None:
         d_model, d_value, head_dim = query.in_features, value.in_features, query.out_features // num_heads
-        self.together = d_model * (d_model + d_value) <= head_dim * (3 * d_model + d_value)
+        self.together = cost(d_model, d_value, head_dim) <= 1
         self.num_heads, self.num_groups = num_heads, 1 if self.together else num_heads
         self.key, self.value = key, value
-        w_q, b_q = query.weight * head_dim**-0.5, None if query.bias is None else query.bias * head_dim**-0.5
         if self.together:
-            w_k, w_v = (x.weight.unflatten(0, (num_heads, head_dim)) for x in (key, value))
-            w_o = output.weight.unflatten(1, (num_heads, head_dim))
-            a = torch.einsum("hcy,hcx->hyx", w_k, w_q.unflatten(0, (num_heads, head_dim))).flatten(0, 1)
-            b = None if b_q is None else torch.einsum("hcy,hc->hy", w_k, b_q.view(num_heads, head_dim)).flatten()
-            o = torch.einsum("dhc,hce->dhe", w_o, w_v).flatten(1)
-            self.query, self.output = Affine(a, b, query), Affine(o, _plus(output, value), output)
-        else:
-            self.query, self.output = Affine(w_q, b_q, query), Affine(output.weight, output.bias, output)
-            if d_model == d_value:
-                bias = None if b_q is None else torch.cat([b_q, key.bias, value.bias])
-                self._all = Affine(torch.cat([w_q, key.weight, value.weight]), bias, query)
+            w_q, b_q, w_o, value_bias = together(query, key, value, output, num_heads)
+            bias = None if value_bias is None else value_bias.sum(1)
+            if bias is not None and output.bias is not None:
+                bias = bias + output.bias
+            self.query, self.output = Affine(w_q, b_q, query), Affine(w_o, bias, output)
+            return
+        scale = head_dim**-0.5
+        w_q, b_q = query.weight * scale, None if query.bias is None else query.bias * scale
+        self.query, self.output = Affine(w_q, b_q, query), Affine(output.weight, output.bias, output)
+        if d_model == d_value:
+            bias = None if b_q is None else torch.cat([b_q, key.bias, value.bias])
+            self._all = Affine(torch.cat([w_q, key.weight, value.weight]), bias, query)
 
     def itself(
         self, x: Float[Tensor, "R D"], values_from: Float[Tensor, "R M"] | None, cache: Cache
@@ -95,11 +93,3 @@ class Stepper:
             scores.view(*q.shape[:3], -1).add_(bias)
         heads = torch.bmm(scores.softmax(dim=2), values.flatten(0, 1))
         return heads.view(shape[0], shape[2], shape[1], shape[3], -1).transpose(1, 2).flatten(2)
-
-
-def _plus(output: Linear, value: Linear) -> Tensor | None:
-    """The bias of output after value: weights of attention sum to one."""
-    if value.bias is None:
-        return output.bias
-    through = output.weight @ value.bias
-    return through if output.bias is None else through + output.bias
