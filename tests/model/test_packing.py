@@ -1,21 +1,8 @@
 """Packing: there and back, its gradient, and packed computation equal to padded."""
 
-import pytest
 import torch
 
 from repose.model.packing import ROWS, Packing
-
-MASKS = {
-    "right": [[1, 1, 1, 0], [1, 0, 0, 0], [1, 1, 0, 0]],
-    "left and holes": [[0, 1, 0, 1], [0, 0, 0, 1], [1, 0, 1, 1]],
-    "full": [[1, 1], [1, 1]],
-    "empty row": [[0, 0], [1, 1]],
-}
-
-
-@pytest.fixture(params=MASKS.values(), ids=MASKS.keys())
-def packing(request: pytest.FixtureRequest) -> Packing:
-    return Packing(torch.tensor(request.param, dtype=torch.bool))
 
 
 def test_there_and_back(packing: Packing) -> None:
