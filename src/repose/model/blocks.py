@@ -1,7 +1,7 @@
 """Sentences of like length side by side: where packed queries meet packed keys.
 
 The attention product is the only place that needs sentences as a padded batch. Padded to the longest of a random
-batch, three quarters of the scores are padding's; so on a CPU the batch is cut into blocks of like length, each padded
+batch, most of the scores are padding's; so on a CPU the batch is cut into blocks of like length, each padded
 by itself and small enough to stay in the cache. Elsewhere one block is all sentences.
 """
 

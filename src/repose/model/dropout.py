@@ -13,7 +13,7 @@ LEVELS = 1 << 16
 class Dropout(nn.Dropout):
     """x · mask / (1 - p) with mask ~ Bernoulli(1 - p), elementwise, in training; as `torch.nn.Dropout`.
 
-    torch's generator draws one double a number, a twelfth of a small model's step. Here torch's generator seeds one
+    torch's generator draws one double a number. Here torch's generator seeds one
     (SFC64) that draws 64 bits for four numbers; p is rounded to a multiple of 2^-16, and so is the scale.
     """
 

@@ -1,7 +1,7 @@
 """Linear layers through the faster of torch's two matrix libraries.
 
 On a CPU torch multiplies fp32 matrices with MKL, which uses AVX2 on processors that are not Intel's. oneDNN, which
-torch ships too and uses for bf16, takes AVX-512 where the processor has it: on a Zen 5 core 2.2 times the speed
+torch ships too and uses for bf16, takes AVX-512 where the processor has it: on a Zen 5 core twice the speed
 (`docs/speed.md`). Same products, summed in another order.
 """
 
@@ -68,7 +68,8 @@ class Int8:
 def quantize(model: nn.Module) -> None:
     """From here on `model` multiplies by its weights in int8, and can no longer be trained. It must be on a CPU.
 
-    Embeddings, norms, softmax and the attention product stay in fp32.
+    Embeddings, norms, softmax and the attention product stay in fp32; so do the projections of wide heads where whole
+    sentences are read (`together.py`), which in translating is the encoder's attention of the baseline.
     """
     if "onednn" not in torch.backends.quantized.supported_engines:
         raise ConfigError("this build of torch has no oneDNN, which int8 needs: use precision = 'fp32'")
@@ -102,7 +103,8 @@ def _flops(a: torch.Size, b: torch.Size, *_: Any, **__: Any) -> int:
     return 2 * a.numel() * b[0]
 
 
-FLOPS: dict[Any, Any] = {torch.ops.mkldnn._linear_pointwise: _flops} if torch.backends.mkldnn.is_available() else {}
+_HAS_ONEDNN = hasattr(torch.ops.mkldnn, "_linear_pointwise")
+FLOPS: dict[Any, Any] = {torch.ops.mkldnn._linear_pointwise: _flops} if _HAS_ONEDNN else {}
 """What torch.utils.flop_counter does not know of these products (`custom_mapping`)."""
 
 
@@ -132,7 +134,7 @@ def _is_for_onednn(a: Tensor, b: Tensor) -> bool:
 @functools.cache
 def onednn_is_faster() -> bool:
     """Whether this is a processor with AVX-512 that MKL gives AVX2: any maker's but Intel."""
-    if torch.backends.cpu.get_cpu_capability() != "AVX512" or not hasattr(torch.ops.mkldnn, "_linear_pointwise"):
+    if torch.backends.cpu.get_cpu_capability() != "AVX512" or not _HAS_ONEDNN:
         return False
     try:
         return "GenuineIntel" not in Path("/proc/cpuinfo").read_text(encoding="utf-8", errors="replace")
