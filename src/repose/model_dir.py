@@ -219,13 +219,17 @@ def _model(folder: Path, config: Mapping[str, Any]) -> "Transformer":
     from safetensors import SafetensorError
     from safetensors.torch import load as from_safetensors
 
-    from repose.model.transformer import Transformer, build
+    from repose.model.transformer import Transformer
 
     architecture, src_vocab_size, tgt_vocab_size = _architecture(folder, config)
-    sizes = {"src_vocab_size": src_vocab_size, "tgt_vocab_size": tgt_vocab_size}
+
+    def make() -> Transformer:
+        with torch.random.fork_rng(devices=[]):
+            return Transformer(architecture, src_vocab_size=src_vocab_size, tgt_vocab_size=tgt_vocab_size)
+
     try:
         with torch.device("meta"):
-            expected = {n: (tuple(t.shape), t.dtype) for n, t in _tensors(Transformer(architecture, **sizes)).items()}
+            expected = {n: (tuple(t.shape), t.dtype) for n, t in _tensors(make()).items()}
     except (ConfigError, RuntimeError, TypeError) as error:  # the last two are torch's, for sizes beyond 64 bits
         reason = str(error).partition("\n")[0]
         raise CheckpointError(f"{folder / CONFIG} describes no model that can be built: {reason}") from error
@@ -236,7 +240,7 @@ def _model(folder: Path, config: Mapping[str, Any]) -> "Transformer":
     except (SafetensorError, ValueError, KeyError, RuntimeError) as error:
         raise CheckpointError(f"{folder / WEIGHTS} is damaged: save or copy the model again ({error})") from error
     _compare(folder, expected, {n: (tuple(t.shape), t.dtype) for n, t in found.items()})
-    model = build(architecture, **sizes)
+    model = make()
     with torch.no_grad():
         for name, tensor in _tensors(model).items():
             tensor.copy_(found[name])

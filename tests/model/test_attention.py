@@ -89,8 +89,10 @@ def test_fused_attention_is_the_same(causal: bool) -> None:
     keys = queries if causal else Packing(torch.tensor([[False] * 3, [True, True, False]]))
     blocks = Blocks(queries, keys, num_heads=2, causal=causal)
     x, y = (torch.randn(32, 6, requires_grad=True) for _ in range(2))
-    for q, k, block in zip(blocks.split_queries(x), blocks.split_keys(y), blocks.blocks, strict=True):
-        wanted, out = attention._attend(q, k, k, block), fused(q, k, k, block, 2, 0.0)
+    split = blocks.split_queries(x), blocks.split_keys(y)
+    weights = attention._weights(*split, blocks)
+    for q, k, w, block in zip(*split, weights, blocks.blocks, strict=True):
+        wanted, out = w @ k, fused(q, k, k, block, 2, attention.scale, 0.0)
         torch.testing.assert_close(out, wanted)
         for a, b in zip(
             torch.autograd.grad(out.sum(), (q, k), retain_graph=True),

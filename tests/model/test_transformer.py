@@ -32,7 +32,12 @@ AXES: dict[str, Sequence[Any]] = {
     "decoder_token_norm": get_args(axes.TokenNormKind),
     "token_norm_site": get_args(axes.TokenNormSite),
     "values": get_args(axes.Values),
+    "input_norm": get_args(axes.InputNorm),
     "norm": get_args(axes.Norm),
+    "self_score": get_args(axes.SelfScore),
+    "position_bias": get_args(axes.PositionBias),
+    "score_residual": get_args(axes.ScoreResidual),
+    "attention_window": (None, 4),
     "residual_weight": (1.0, 4.0),
     "initialisation": get_args(axes.Initialisation),
     "tie_embeddings": get_args(axes.TieEmbeddings),
@@ -47,8 +52,12 @@ def tiny(architecture: Architecture) -> Architecture:
     return dataclasses.replace(architecture, **TINY, max_length=32)
 
 
+POLICY = torch.linspace(-1, 1, 4)[:, None] * torch.tensor([1.0, -1.0])
+
+
 def make(architecture: Architecture, seed: int = 0) -> Transformer:
-    return build(architecture, src_vocab_size=VOCAB, tgt_vocab_size=VOCAB, seed=seed)
+    table = POLICY if architecture.positions == "policy" else None
+    return build(architecture, src_vocab_size=VOCAB, tgt_vocab_size=VOCAB, seed=seed, position_table=table)
 
 
 def draw(fixed: dict[str, Any], rng: random.Random) -> Architecture | None:

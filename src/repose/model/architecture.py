@@ -12,13 +12,17 @@ from pydantic.dataclasses import dataclass
 
 from repose.errors import ConfigError
 
-Positions = Literal["interleaved", "halves", "printed", "learned", "none"]
+Positions = Literal["interleaved", "halves", "printed", "learned", "policy", "none"]
 Combine = Literal["add", "concat"]
 EmbeddingScale = Literal["sqrt", "inverse_sqrt", "none"]
 TokenNormKind = Literal["none", "sentence", "prefix", "vocabulary"]
 TokenNormSite = Literal["tokens", "after_concat", "every_layer"]
 Values = Literal["hidden", "tokens"]
-Norm = Literal["post", "pre"]
+InputNorm = Literal["none", "sum", "separate"]
+Norm = Literal["post", "pre", "both"]
+SelfScore = Literal["keep", "zero", "exclude", "zero_weights"]
+PositionBias = Literal["none", "untied", "untied_relative"]
+ScoreResidual = Literal["none", "previous_layer"]
 Initialisation = Literal["xavier", "keras", "kaiming"]
 TieEmbeddings = Literal["all", "output", "none"]
 
@@ -36,7 +40,8 @@ class Architecture:
     """
 
     positions: Positions = "interleaved"
-    """Positional encoding: Vaswani's interleaved sinusoids, the tutorial's halves, eq. 3 as printed, learned, none."""
+    """Positional encoding: Vaswani's interleaved sinusoids, the tutorial's halves, eq. 3 as printed, learned with the
+    model, learned before it by a reinforcement learning policy (arXiv 2310.10930), none."""
     combine: Combine = "add"
     """How token embeddings and positions meet: their sum, or side by side."""
     embedding_scale: EmbeddingScale = "sqrt"
@@ -49,10 +54,20 @@ class Architecture:
     """Where token norm applies: to the tokens, to the concatenation, or to every layer's token half."""
     values: Values = "hidden"
     """What attention's values are made of: the layer's hidden states, or the normalised token embeddings."""
+    input_norm: InputNorm = "none"
+    """Full layer normalization: layer norm of tokens and positions each by itself (separate), or of their sum."""
     norm: Norm = "post"
-    """Layer norm after the residual sum (Vaswani) or before the sublayer (Pre-LN, with a final norm per stack)."""
+    """Layer norm after the residual sum (Vaswani), before the sublayer (Pre-LN, a final norm per stack), or both."""
     residual_weight: Positive = 1.0
     """k of the weighted residual connection F(x) + kx."""
+    self_score: SelfScore = "keep"
+    """A token's self-attention to itself: kept, score zero before softmax, excluded, or weight zero after softmax."""
+    position_bias: PositionBias = "none"
+    """Scores of positions beside those of contents in self-attention: none, TUPE-A's untied, TUPE-R's with distance."""
+    score_residual: ScoreResidual = "none"
+    """Whether attention adds the layer before's scores to its own (RealFormer)."""
+    attention_window: Annotated[int, Field(ge=2)] | None = None
+    """r of restricted self-attention: a token attends to r/2 tokens on each side ("none": to all)."""
     initialisation: Initialisation = "xavier"
     """How initial values are drawn: Xavier, as the TF tutorial's Keras layers really draw, or Kaiming."""
     tie_embeddings: TieEmbeddings = "all"
@@ -126,6 +141,11 @@ def _problems(a: Architecture) -> list[str]:
             a.norm == "pre" and a.residual_weight != 1.0,
             f"residual_weight = {a.residual_weight} with norm = 'pre' multiplies the residual stream at every sublayer "
             "without bound: set residual_weight = 1.0 or norm = 'post'",
+        ),
+        (
+            a.input_norm == "separate" and a.positions == "none",
+            "input_norm = 'separate' brings tokens and positions to one scale, and positions = 'none' leaves nothing to: "
+            "set input_norm = 'sum' or choose another positions value",
         ),
         (
             a.token_norm_site != "tokens" and a.combine != "concat",

@@ -5,16 +5,18 @@ batch, most of the scores are padding's; so on a CPU the batch is cut into block
 by itself and small enough to stay in the cache. Elsewhere one block is all sentences.
 """
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from functools import cached_property
 from typing import NamedTuple
 
 import torch
-from jaxtyping import Bool, Float
+from jaxtyping import Bool, Float, Int
 from torch import Tensor
 
 from repose.model.packing import Packing, Places
 
+PositionScores = Callable[[Int[Tensor, "*n q"], Int[Tensor, "*n k"]], Float[Tensor, "*n h q k"]]
+"""Scores of query positions against key positions, each from 0, for every head: added whatever the tokens are."""
 SHORTEST = 0.8
 """A sentence shorter than this share of its block's longest begins a new block."""
 
@@ -28,22 +30,49 @@ class Block(NamedTuple):
     """Added to the scores: 0 where a query may attend to a key, -inf where not."""
     answered: Float[Tensor, "bh q 1"] | None
     """0 for a query that may attend to nothing (its bias is 0 throughout), 1 for others; None if there is none such."""
+    own: Bool[Tensor, "q k"] | None = None
+    """In self-attention, which key is a query's own token: the diagonal of the scores."""
 
 
 class Blocks:
     """Which queries of a batch meet which keys, and the way of packed rows to their blocks and back."""
 
-    def __init__(self, queries: Packing, keys: Packing, *, num_heads: int, causal: bool = False) -> None:
-        """`causal`: position t attends to positions up to t. Nothing attends to padding."""
+    scores: list[Tensor] | None = None
+    """Scores of the layer before, block by block, where attention adds them to its own (RealFormer): one forward pass
+    makes one `Blocks` for each chain of layers."""
+
+    def __init__(
+        self,
+        queries: Packing,
+        keys: Packing,
+        *,
+        num_heads: int,
+        causal: bool = False,
+        exclude_own: bool = False,
+        position_scores: PositionScores | None = None,
+    ) -> None:
+        """`causal`: position t attends to positions up to t. Nothing attends to padding. `exclude_own`: no token
+        attends to itself. `position_scores`: added to all scores."""
         parts = _of_like_length(queries.mask)
         self._queries = _Layout(queries, parts, num_heads)
         self._keys = self._queries if keys is queries else _Layout(keys, parts, num_heads)
         self._packing, self._parts = keys, parts
-        self.blocks = [
-            _block(sentences, real_queries, real_keys, num_heads, causal)
-            for sentences, real_queries, real_keys in zip(parts, self._queries.masks, self._keys.masks, strict=True)
-        ]
         self.num_sentences, self.num_heads = len(queries.mask), num_heads
+        device, longest = queries.mask.device, [max(m.shape[1] for m in x.masks) for x in (self._queries, self._keys)]
+        places = [torch.arange(length, device=device) for length in longest]
+        added = None if position_scores is None else position_scores(*places)
+        self.blocks = []
+        for sentences, real_queries, real_keys in zip(parts, self._queries.masks, self._keys.masks, strict=True):
+            own = torch.eye(real_queries.shape[1], dtype=torch.bool, device=device)
+            allowed = real_keys[:, None, :].expand(-1, real_queries.shape[1], -1)
+            if causal:
+                allowed = allowed.tril()
+            if exclude_own:
+                allowed = allowed & ~own  # self-attention: as many keys as queries
+            here = None if added is None else added[:, : allowed.shape[1], : allowed.shape[2]]
+            self.blocks.append(
+                make_block(sentences, allowed, real_queries, num_heads, own if keys is queries else None, here)
+            )
 
     def split_queries(self, rows: Float[Tensor, "R HC"]) -> list[Tensor]:
         """Each block's queries, (b*h, q, c)."""
@@ -114,15 +143,25 @@ class _Layout:
         return self._to_rows.move(flat, self._to_blocks).unflatten(0, (-1, self._num_heads)).flatten(1)
 
 
-def _block(sentences: Tensor, real_queries: Tensor, real_keys: Tensor, num_heads: int, causal: bool) -> Block:
-    allowed = real_keys[:, None, :].expand(-1, real_queries.shape[1], -1)
-    if causal:
-        allowed = allowed.tril()
+def make_block(
+    sentences: Int[Tensor, " s"],
+    allowed: Bool[Tensor, "b q k"],
+    real_queries: Bool[Tensor, "b q"],
+    num_heads: int,
+    own: Bool[Tensor, "q k"] | None,
+    added: Float[Tensor, "*n h q k"] | None,
+) -> Block:
+    """A block of b rows, of which s each begin again with the `added` scores of positions (b = s · n)."""
     some = allowed.any(2, keepdim=True)
-    bias = torch.zeros(allowed.shape, device=allowed.device).masked_fill_(~allowed & some, -torch.inf)
+    mask = torch.zeros(allowed.shape, device=allowed.device).masked_fill_(~allowed & some, -torch.inf)
+    if added is None:
+        bias = mask.repeat_interleave(num_heads, 0)
+    else:
+        heads = mask.view(len(sentences), *added.shape[:-3], 1, *added.shape[-2:])
+        bias = (heads + added).flatten(0, -3)
     lonely = bool((real_queries[:, :, None] & ~some).any())
-    answered = some.to(bias.dtype).repeat_interleave(num_heads, 0) if lonely else None
-    return Block(sentences, bias.repeat_interleave(num_heads, 0), answered)
+    answered = some.to(mask.dtype).repeat_interleave(num_heads, 0) if lonely else None
+    return Block(sentences, bias, answered, own)
 
 
 def _of_like_length(mask: Bool[Tensor, "B L"]) -> list[Tensor]:

@@ -80,6 +80,8 @@ class Cache:
             ]
         self.beams = Beams(torch.arange(len(src_mask), device=src_mask.device), len(src_mask))
         """Which row is of which sentence."""
+        self.scores: dict[str, Tensor] = {}
+        """Of the step under way: the last layer's scores of each chain of attentions, where the next one adds them."""
         self._slots: dict[object, tuple[Tensor, ...]] = {}
         self._histories: dict[object, tuple[Tensor, ...]] = {}
         self._memory: dict[object, tuple[Tensor, ...]] = {}
@@ -104,6 +106,11 @@ class Cache:
         for buffer, x in zip(known, new, strict=True):
             buffer[:, :, self.length] = x
         return tuple(buffer[:, :, : self.length + 1] for buffer in known)
+
+    def advance(self) -> None:
+        """Ends a step: one more token is consumed."""
+        self.length += 1
+        self.scores.clear()
 
     def get_memory(self, owner: object) -> tuple[Tensor, ...] | None:
         """What is kept of the memory under this name, per sentence; None where nothing is yet."""

@@ -7,7 +7,15 @@ import torch
 from jaxtyping import Float, Int
 from torch import Tensor, nn
 
-from repose.model.architecture import Combine, EmbeddingScale, Positions, TokenNormKind, TokenNormSite, Values
+from repose.model.architecture import (
+    Combine,
+    EmbeddingScale,
+    InputNorm,
+    Positions,
+    TokenNormKind,
+    TokenNormSite,
+    Values,
+)
 from repose.model.cache import Cache
 from repose.model.dropout import Dropout
 from repose.model.packing import Packing
@@ -42,6 +50,10 @@ class Embedding(nn.Module):
         add:     hidden = E' + P          concat:  hidden = [E' | P]     (eq. 10-11; TN over both for `after_concat`)
         values = E'  (before positions and dropout)
 
+    Full layer normalization (arXiv 2310.10930, 3.1: "a normalization layer is added in front of the original
+    Transformer" and "makes the distributions of input embedding and positional encoding similar"):
+        separate: LN(E') and LN(P) in their place, each with a gain and bias of its own     sum: LN(hidden)
+
     With `every_layer` this is the first layer's normalisation; the stacks do the later ones.
     Differs from the paper: Fig. 1's caption puts concatenation before normalisation; eq. 8-11 decide.
     """
@@ -60,12 +72,16 @@ class Embedding(nn.Module):
         token_norm_eps: float,
         values: Values,
         dropout: float,
+        input_norm: InputNorm = "none",
+        norm_eps: float = 1e-5,
+        position_table: Float[Tensor, "n d"] | None = None,
     ) -> None:
         super().__init__()
         # No padding_idx: as in Keras, the row of padding is drawn and kept like any other. It is never read.
         self.tokens = nn.Embedding(vocab_size, d_token)
-        self.positions = PositionalEncoding(positions, max_length=max_length, width=d_token)
+        self.positions = PositionalEncoding(positions, max_length=max_length, width=d_token, table=position_table)
         self.token_norm = TokenNorm(token_norm, eps=token_norm_eps)
+        self.input_norms = nn.ModuleDict(_input_norms(input_norm, combine, d_token, norm_eps))
         self.dropout = Dropout(dropout)
         self.scale = scale_factor(scale, d_token)
         self.combine = combine
@@ -79,18 +95,35 @@ class Embedding(nn.Module):
         positions = self.positions(packing.columns + offset, ids.shape[1] + offset)
         if self.site == "after_concat":
             assert positions is not None, "checked by Architecture"
-            hidden = self.token_norm(torch.cat([tokens, positions], dim=1), packing, cache=cache)
+            hidden = self.token_norm(self._combine(tokens, positions), packing, cache=cache)
             tokens = hidden[:, : tokens.shape[1]]
         else:
             tokens = self.token_norm(tokens, packing, table=self.tokens.weight, scale=self.scale, cache=cache)
             hidden = self._combine(tokens, positions)
+        hidden = self._normalised("sum", hidden)
         return Embedded(self.dropout(hidden), tokens if self.values == "tokens" else None)
 
     def _combine(self, tokens: Tensor, positions: Tensor | None) -> Tensor:
+        tokens = self._normalised("tokens", tokens)
         if positions is None:
             return tokens
+        positions = self._normalised("positions", positions)
         match self.combine:
             case "add":
                 return tokens + positions
             case "concat":
                 return torch.cat([tokens, positions], dim=1)
+
+    def _normalised(self, what: str, x: Tensor) -> Tensor:
+        return self.input_norms[what](x) if what in self.input_norms else x
+
+
+def _input_norms(kind: InputNorm, combine: Combine, d_token: int, eps: float) -> dict[str, nn.Module]:
+    """Full layer normalization by what it normalises."""
+    match kind:
+        case "none":
+            return {}
+        case "separate":
+            return {name: nn.LayerNorm(d_token, eps=eps) for name in ("tokens", "positions")}
+        case "sum":
+            return {"sum": nn.LayerNorm(d_token if combine == "add" else 2 * d_token, eps=eps)}

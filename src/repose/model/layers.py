@@ -12,8 +12,9 @@
                                                 │ feed-forward
                                                 └─(+)─ norm ──────┘
 
-Drawn as `norm = post`; with `pre` the norm stands at the head of each branch. Values of attention are the layer's own
-input, or with `values = tokens` the same token embeddings in every layer (cross-attention: the source's).
+Drawn as `norm = post`; with `pre` the norm stands at the head of each branch, with `both` one more does. Values
+of attention are the layer's own input, or with `values = tokens` the same token embeddings in every layer
+(cross-attention: the source's).
 """
 
 from collections.abc import Callable
@@ -23,12 +24,14 @@ import torch.nn.functional as F
 from jaxtyping import Float
 from torch import Tensor, nn
 
-from repose.model.architecture import Norm
+from repose.model.architecture import Norm, PositionBias, ScoreResidual, SelfScore
 from repose.model.attention import Attention
+from repose.model.bands import Bands
 from repose.model.blocks import Blocks
 from repose.model.cache import Cache
 from repose.model.linear import Linear
 from repose.model.memory import Memory
+from repose.model.position_bias import untied_scale
 from repose.model.sublayer import Sublayer
 
 Branch = Callable[[Tensor], Tensor]
@@ -46,13 +49,18 @@ class LayerSizes:
     norm: Norm
     residual_weight: float
     norm_eps: float
+    self_score: SelfScore
+    position_bias: PositionBias
+    score_residual: ScoreResidual
+    attention_window: int | None
     attention_bias: bool
     dropout: float
     attention_dropout: float
     attention_output_dropout: float
 
-    def attention(self) -> Attention:
-        """One attention of these sizes."""
+    def attention(self, *, to_itself: bool) -> Attention:
+        """One attention of these sizes. Positions and the diagonal are of self-attention alone."""
+        untied = to_itself and self.position_bias != "none"
         return Attention(
             d_model=self.d_model,
             d_value=self.d_value,
@@ -60,6 +68,9 @@ class LayerSizes:
             head_dim=self.head_dim,
             bias=self.attention_bias,
             dropout=self.attention_dropout,
+            scale=untied_scale(self.head_dim) if untied else None,
+            own_score=self.self_score if to_itself else "keep",
+            score_residual=self.score_residual,
         )
 
     def sublayer(self, dropout: float) -> Sublayer:
@@ -89,13 +100,13 @@ class EncoderLayer(nn.Module):
 
     def __init__(self, sizes: LayerSizes) -> None:
         super().__init__()
-        self.self_attention = sizes.attention()
+        self.self_attention = sizes.attention(to_itself=True)
         self.self_attention_sublayer = sizes.sublayer(sizes.attention_output_dropout)
         self.feed_forward = FeedForward(sizes.d_model, sizes.d_ff)
         self.feed_forward_sublayer = sizes.sublayer(sizes.dropout)
 
     def forward(
-        self, x: Float[Tensor, "R D"], values: Float[Tensor, "R M"] | None, blocks: Blocks
+        self, x: Float[Tensor, "R D"], values: Float[Tensor, "R M"] | None, blocks: Blocks | Bands
     ) -> Float[Tensor, "R D"]:
         """One layer; `values` None means the layer's own input."""
 
@@ -111,9 +122,10 @@ class DecoderLayer(nn.Module):
 
     def __init__(self, sizes: LayerSizes) -> None:
         super().__init__()
-        self.self_attention = sizes.attention()
+        self.window = sizes.attention_window
+        self.self_attention = sizes.attention(to_itself=True)
         self.self_attention_sublayer = sizes.sublayer(sizes.attention_output_dropout)
-        self.cross_attention = sizes.attention()
+        self.cross_attention = sizes.attention(to_itself=False)
         self.cross_attention_sublayer = sizes.sublayer(sizes.attention_output_dropout)
         self.feed_forward = FeedForward(sizes.d_model, sizes.d_ff)
         self.feed_forward_sublayer = sizes.sublayer(sizes.dropout)
@@ -123,7 +135,7 @@ class DecoderLayer(nn.Module):
         x: Float[Tensor, "R D"],
         values: Float[Tensor, "R M"] | None,
         memory: Memory,
-        itself: Blocks,
+        itself: Blocks | Bands,
         across: Blocks,
     ) -> Float[Tensor, "R D"]:
         """One layer over whole targets; `values` None means the layer's own input."""
@@ -137,12 +149,19 @@ class DecoderLayer(nn.Module):
         return self._sublayers(x, attend, attend_to_memory)
 
     def step(
-        self, x: Float[Tensor, "R D"], values: Float[Tensor, "R M"] | None, memory: Memory | None, cache: Cache
+        self,
+        x: Float[Tensor, "R D"],
+        values: Float[Tensor, "R M"] | None,
+        memory: Memory | None,
+        cache: Cache,
+        position_scores: Float[Tensor, "H K"] | None,
     ) -> Float[Tensor, "R D"]:
         """One layer over one more token per row; `memory` may be None once the cache has its keys and values."""
 
         def attend(y: Tensor) -> Tensor:
-            return self.self_attention.stepper(cache).itself(y, values, cache)
+            return self.self_attention.stepper(cache).itself(
+                y, values, cache, window=self.window, position_scores=position_scores
+            )
 
         def attend_to_memory(y: Tensor) -> Tensor:
             return self.cross_attention.stepper(cache).across(y, memory, cache)

@@ -35,16 +35,50 @@ def sinusoids(kind: Positions, length: int, width: int) -> Float[Tensor, "length
     return torch.where(is_sine, angles.sin(), angles.cos()).float()
 
 
+def upscale(table: Float[Tensor, "n d"], length: int, width: int) -> Float[Tensor, "length width"]:
+    """A small table as an encoding of `length` positions, `width` numbers each (arXiv 2310.10930, 3.3).
+
+    Each number becomes a block of length/n rows and width/d columns (the paper: 8 x 16 to 256 x 512, blocks of
+    32 x 32), and then each becomes the mean of those at most half a block, rounded up, before and after it: in a block
+    of 32, 33 numbers. Windows are cut at the edges of a row.
+
+    Differs from the paper, which names the pooling and nothing else of it: over the first and the last position the
+    table goes on with its slope for half a block, where windows cut there would make the first half block (16
+    positions, a sentence) one and the same row. See docs/decisions/015-policy-table-at-its-edges.md.
+    """
+    rows = _pooling(len(table), length, goes_on=len(table) > 1)
+    columns = _pooling(table.shape[1], width, goes_on=False)
+    return (rows @ table.double() @ columns.T).float()
+
+
+def _pooling(num: int, length: int, *, goes_on: bool) -> Float[Tensor, "length num"]:
+    """Weights of `num` numbers, repeated in blocks to `length`, in the mean over each window."""
+    half = math.ceil(length / num / 2) if length > num else 0
+    windows = torch.arange(length)[:, None] + torch.arange(-half, half + 1)
+    block = torch.eye(num, dtype=torch.float64)[windows.clamp(0, length - 1) * num // length]
+    if not goes_on:
+        inside = (windows >= 0) & (windows < length)
+        return (block * inside[:, :, None]).sum(1) / inside.sum(1, keepdim=True)
+    before, after = (torch.zeros(num, dtype=torch.float64) for _ in range(2))
+    before[0], before[1], after[-1], after[-2] = 2, -1, 2, -1
+    block[windows < 0], block[windows >= length] = before, after
+    return block.mean(1)
+
+
 class PositionalEncoding(nn.Module):
     """Rows of a position table for packed tokens; nothing for `none`.
 
     Learned positions (Vaswani et al. 3.5, table 3 row E) are one trained row per position up to `max_length`, a
-    table for each stack. Fixed ones are a buffer that no checkpoint stores.
+    table for each stack. Fixed ones are a buffer that no checkpoint stores. Those of a policy are a buffer of the given
+    table, kept with the weights.
     """
 
     table: Tensor
 
-    def __init__(self, kind: Positions, *, max_length: int, width: int) -> None:
+    def __init__(
+        self, kind: Positions, *, max_length: int, width: int, table: Float[Tensor, "n d"] | None = None
+    ) -> None:
+        """`table`: for `policy`, of any size; without it room is left for the values of a checkpoint."""
         super().__init__()
         self.kind = kind
         self.max_length = max_length
@@ -53,6 +87,9 @@ class PositionalEncoding(nn.Module):
                 pass
             case "learned":
                 self.table = nn.Parameter(torch.empty(max_length, width).normal_(std=1 / math.sqrt(width)))
+            case "policy":
+                full = torch.zeros(max_length, width) if table is None else upscale(table, max_length, width)
+                self.register_buffer("table", full)
             case _:
                 self.register_buffer("table", sinusoids(kind, max_length, width), persistent=False)
 

@@ -10,6 +10,10 @@ from repose.model.architecture import Architecture
 VASWANI = "Vaswani et al. 2017, arXiv 1706.03762"
 TUTORIAL = "TensorFlow text tutorial 'Neural machine translation with a Transformer and Keras'"
 REINFORCED = "Hsiao and Dutta 2024, arXiv 2410.04731"
+ENHANCED = "Moon et al. 2023, arXiv 2310.10930"
+PRE_LN = "Xiong et al. 2020, arXiv 2002.04745"
+REALFORMER = "He et al. 2021, arXiv 2012.11747"
+TUPE = "Ke et al. 2021, arXiv 2006.15595"
 
 
 class Preset(NamedTuple):
@@ -48,6 +52,22 @@ _concat = _replace(_small, d_token=64, combine="concat")
 _vocabulary = {"encoder_token_norm": "vocabulary", "decoder_token_norm": "vocabulary"}
 _reinforced = _replace(_concat, values="tokens", **_vocabulary)
 _lookahead = _replace(_reinforced, encoder_token_norm="sentence", decoder_token_norm="sentence")
+
+# The Enhanced paper's Transformer: what it states, and for the rest the code that its settings are those of (PyTorch's
+# habits: Kaiming's initial values, biases everywhere, no scale on embeddings, separate tables).
+_original = _replace(
+    _vaswani,
+    embedding_scale="none",
+    initialisation="kaiming",
+    tie_embeddings="none",
+    attention_bias=True,
+    output_bias=True,
+    dropout=0.2,
+    attention_output_dropout=0.2,
+    norm_eps=1e-12,
+    max_length=256,
+)
+_full_norm = _replace(_original, input_norm="separate")
 
 _ABLATION = "ablation of " + REINFORCED
 
@@ -109,6 +129,35 @@ PRESETS: MappingProxyType[str, Preset] = MappingProxyType(
             _replace(_none, values="tokens", **_vocabulary),
             _ABLATION,
             "token normalization and token embeddings as values",
+        ),
+        "original": Preset(_original, f"{VASWANI}; {ENHANCED}", "the Enhanced paper's original Transformer"),
+        "full-norm": Preset(_full_norm, ENHANCED, "full layer normalization alone"),
+        "weighted-residual": Preset(
+            _replace(_original, residual_weight=4.0), ENHANCED, "weighted residual connection alone, k = 4"
+        ),
+        "policy-positions": Preset(
+            _replace(_original, positions="policy"), ENHANCED, "positions learned by Soft Actor-Critic alone"
+        ),
+        "zero-diagonal": Preset(_replace(_original, self_score="zero"), ENHANCED, "zero masked self-attention alone"),
+        "enhanced": Preset(
+            _replace(_full_norm, residual_weight=4.0, positions="policy", self_score="zero"),
+            ENHANCED,
+            "the Enhanced Transformer: all four techniques",
+        ),
+        "post-ln": Preset(_original, PRE_LN, "layer norm after the residual sum: the same model as `original`"),
+        "pre-ln": Preset(_replace(_original, norm="pre"), PRE_LN, "layer norm before each sublayer"),
+        "realformer": Preset(
+            _replace(_original, score_residual="previous_layer"), REALFORMER, "scores added to the next layer's"
+        ),
+        "tupe-a": Preset(
+            _replace(_original, positions="none", position_bias="untied"),
+            TUPE,
+            "positions meet positions, contents meet contents",
+        ),
+        "tupe-r": Preset(
+            _replace(_original, positions="none", position_bias="untied_relative"),
+            TUPE,
+            "the same with a number for each distance",
         ),
     }
 )

@@ -14,12 +14,15 @@ class Sublayer(nn.Module):
 
     post: LN(k x + dropout(F(x)))     Vaswani et al. 3.1 (k = 1); arXiv 2310.10930 (k = 4)
     pre:  x + dropout(F(LN(x)))       Xiong et al. 2020; the stack ends in a norm of its own
+    both: LN(k x + dropout(F(LN'(x))))   a reading of arXiv 2310.10930's full layer normalization: "add more
+          normalization layers to the original Transformer"
     """
 
     def __init__(self, d_model: int, *, norm: Norm, residual_weight: float, dropout: float, eps: float) -> None:
         super().__init__()
         self.norm = nn.LayerNorm(d_model, eps=eps)
         self.dropout = Dropout(dropout)
+        self.norm_before = nn.LayerNorm(d_model, eps=eps) if norm == "both" else None
         self.placement = norm
         self.residual_weight = residual_weight
 
@@ -27,9 +30,8 @@ class Sublayer(nn.Module):
         self, x: Float[Tensor, "R D"], sublayer: Callable[[Float[Tensor, "R D"]], Float[Tensor, "R D"]]
     ) -> Float[Tensor, "R D"]:
         """Applies `sublayer` to x, inside the connection."""
-        match self.placement:
-            case "post":
-                residual = x if self.residual_weight == 1.0 else self.residual_weight * x
-                return self.norm(residual + self.dropout(sublayer(x)))
-            case "pre":
-                return x + self.dropout(sublayer(self.norm(x)))
+        if self.placement == "pre":
+            return x + self.dropout(sublayer(self.norm(x)))
+        residual = x if self.residual_weight == 1.0 else self.residual_weight * x
+        branch = x if self.norm_before is None else self.norm_before(x)
+        return self.norm(residual + self.dropout(sublayer(branch)))

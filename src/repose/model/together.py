@@ -37,12 +37,12 @@ def cost(d_model: int, d_value: int, head_dim: int) -> float:
     return d_model * (d_model + d_value) / (head_dim * (3 * d_model + d_value))
 
 
-def together(query: Linear, key: Linear, value: Linear, output: Linear, num_heads: int) -> Together:
+def together(query: Linear, key: Linear, value: Linear, output: Linear, num_heads: int, scale: float) -> Together:
     """From the projections of an attention; gradients flow through."""
     with torch.autocast(query.weight.device.type, enabled=False):
         w_q, w_k, w_v = (x.weight.unflatten(0, (num_heads, -1)) for x in (query, key, value))
         w_o = output.weight.unflatten(1, (num_heads, -1))
-        scaled = w_k * w_q.shape[1] ** -0.5
+        scaled = w_k * scale
         a = torch.einsum("hcy,hcx->hyx", scaled, w_q).flatten(0, 1)
         o = torch.einsum("dhc,hce->dhe", w_o, w_v).flatten(1)
         a_bias = o_bias = None

@@ -9,6 +9,7 @@ from torch import Tensor, nn
 from repose.errors import ConfigError
 from repose.model.architecture import Architecture, TokenNormKind
 from repose.model.attention import record
+from repose.model.bands import Bands
 from repose.model.blocks import Blocks
 from repose.model.cache import Cache, Constants
 from repose.model.embedding import Embedding
@@ -17,6 +18,7 @@ from repose.model.layers import DecoderLayer, EncoderLayer, LayerSizes
 from repose.model.linear import Linear
 from repose.model.memory import Memory
 from repose.model.packing import Packing
+from repose.model.position_bias import UntiedPositions
 from repose.model.token_norm import TokenNorm
 
 PAD = 0
@@ -31,9 +33,19 @@ class AttentionMaps(NamedTuple):
 
 
 class Stack(nn.Module):
-    """What encoder and decoder share: an embedding, later layers' token norm, and a last norm with `norm = pre`."""
+    """What encoder and decoder share: an embedding, scores of positions for all layers' self-attention, later layers'
+    token norm, and a last norm with `norm = pre`."""
 
-    def __init__(self, a: Architecture, vocab_size: int, token_norm: TokenNormKind, num_layers: int) -> None:
+    def __init__(
+        self,
+        a: Architecture,
+        vocab_size: int,
+        token_norm: TokenNormKind,
+        num_layers: int,
+        *,
+        causal: bool,
+        position_table: Tensor | None,
+    ) -> None:
         super().__init__()
         self.embedding = Embedding(
             vocab_size,
@@ -47,11 +59,47 @@ class Stack(nn.Module):
             token_norm_eps=a.token_norm_eps,
             values=a.values,
             dropout=a.dropout,
+            input_norm=a.input_norm,
+            norm_eps=a.norm_eps,
+            position_table=position_table,
         )
+        self.causal, self.window, self.excludes_own = causal, a.attention_window, a.self_score == "exclude"
+        self.position_scores = None
+        if a.position_bias != "none":
+            self.position_scores = UntiedPositions(
+                a.position_bias,
+                max_length=a.max_length,
+                d_model=a.d_model,
+                num_heads=a.num_heads,
+                head_dim=a.head_dim,
+                bias=a.attention_bias,
+                eps=a.norm_eps,
+                causal=causal,
+            )
         self.d_token, self.num_heads = a.d_token, a.num_heads
         later = token_norm if a.token_norm_site == "every_layer" else "none"
         self.layer_token_norms = nn.ModuleList(TokenNorm(later, eps=a.token_norm_eps) for _ in range(num_layers - 1))
         self.final_norm = nn.LayerNorm(a.d_model, eps=a.norm_eps) if a.norm == "pre" else nn.Identity()
+
+    def itself(self, packing: Packing) -> Blocks | Bands:
+        """Where a sentence's tokens meet each other."""
+        if self.window is not None:
+            return Bands(
+                packing,
+                window=self.window,
+                num_heads=self.num_heads,
+                causal=self.causal,
+                exclude_own=self.excludes_own,
+                position_scores=self.position_scores,
+            )
+        return Blocks(
+            packing,
+            packing,
+            num_heads=self.num_heads,
+            causal=self.causal,
+            exclude_own=self.excludes_own,
+            position_scores=self.position_scores,
+        )
 
     def between_layers(self, index: int, x: Tensor, packing: Packing, cache: Cache | None = None) -> Tensor:
         """The input of layer `index` > 0: with `every_layer`, its token half normalised, its position half as it is."""
@@ -65,14 +113,16 @@ class Stack(nn.Module):
 class Encoder(Stack):
     """Source ids to memory."""
 
-    def __init__(self, a: Architecture, vocab_size: int) -> None:
-        super().__init__(a, vocab_size, a.encoder_token_norm, a.num_encoder_layers)
+    def __init__(self, a: Architecture, vocab_size: int, position_table: Tensor | None) -> None:
+        super().__init__(
+            a, vocab_size, a.encoder_token_norm, a.num_encoder_layers, causal=False, position_table=position_table
+        )
         self.layers = nn.ModuleList(EncoderLayer(_sizes(a)) for _ in range(a.num_encoder_layers))
 
     def forward(self, src: Int[Tensor, "B S"]) -> Memory:
         packing = Packing(src != PAD)
-        blocks = Blocks(packing, packing, num_heads=self.num_heads)
         x, values = self.embedding(src, packing)
+        blocks = self.itself(packing)
         for index, layer in enumerate(self.layers):
             if index > 0:
                 x = self.between_layers(index, x, packing)
@@ -84,16 +134,17 @@ class Encoder(Stack):
 class Decoder(Stack):
     """Target ids and memory to the hidden states that predict each next token."""
 
-    def __init__(self, a: Architecture, vocab_size: int) -> None:
-        super().__init__(a, vocab_size, a.decoder_token_norm, a.num_decoder_layers)
+    def __init__(self, a: Architecture, vocab_size: int, position_table: Tensor | None) -> None:
+        super().__init__(
+            a, vocab_size, a.decoder_token_norm, a.num_decoder_layers, causal=True, position_table=position_table
+        )
         self.layers = nn.ModuleList(DecoderLayer(_sizes(a)) for _ in range(a.num_decoder_layers))
 
     def forward(self, tgt: Int[Tensor, "B T"], memory: Memory) -> tuple[Float[Tensor, "R D"], Packing]:
         """Packed rows of whole targets."""
         packing = Packing(tgt != PAD)
-        itself = Blocks(packing, packing, num_heads=self.num_heads, causal=True)
-        across = Blocks(packing, memory.packing, num_heads=self.num_heads)
         x, values = self.embedding(tgt, packing)
+        itself, across = self.itself(packing), Blocks(packing, memory.packing, num_heads=self.num_heads)
         for index, layer in enumerate(self.layers):
             if index > 0:
                 x = self.between_layers(index, x, packing)
@@ -104,12 +155,19 @@ class Decoder(Stack):
         """Rows of one more target token each, after those that the cache holds."""
         packing = Packing(torch.ones_like(tokens[:, None], dtype=torch.bool))
         x, values = self.embedding(tokens[:, None], packing, cache)
+        scores = None if self.position_scores is None else self._position_scores(self.position_scores, cache.length)
         for index, layer in enumerate(self.layers):
             if index > 0:
                 x = self.between_layers(index, x, packing, cache)
-            x = layer.step(x, values, memory, cache)  # type: ignore[operator]
-        cache.length += 1
+            x = layer.step(x, values, memory, cache, scores)  # type: ignore[operator]
+        cache.advance()
         return self.final_norm(x)
+
+    def _position_scores(self, position_scores: UntiedPositions, at: int) -> Float[Tensor, "H K"]:
+        """Scores of position `at` against those that it attends to."""
+        first = 0 if self.window is None else max(0, at - self.window // 2)
+        places = torch.arange(first, at + 1, device=position_scores.table.device)
+        return position_scores(places[-1:], places)[:, 0]
 
 
 class Transformer(nn.Module):
@@ -118,7 +176,15 @@ class Transformer(nn.Module):
     Target position t predicts token t + 1. Computes on real tokens only: see `packing`.
     """
 
-    def __init__(self, architecture: Architecture, *, src_vocab_size: int, tgt_vocab_size: int) -> None:
+    def __init__(
+        self,
+        architecture: Architecture,
+        *,
+        src_vocab_size: int,
+        tgt_vocab_size: int,
+        position_table: Float[Tensor, "n d"] | None = None,
+    ) -> None:
+        """`position_table`: for `positions = policy`; without it room is left for the values of a checkpoint."""
         super().__init__()
         a = architecture
         if a.tie_embeddings == "all" and src_vocab_size != tgt_vocab_size:
@@ -129,13 +195,15 @@ class Transformer(nn.Module):
         self.architecture = a
         self.src_vocab_size = src_vocab_size
         self.tgt_vocab_size = tgt_vocab_size
-        self.encoder = Encoder(a, src_vocab_size)
-        self.decoder = Decoder(a, tgt_vocab_size)
+        self.encoder = Encoder(a, src_vocab_size, position_table)
+        self.decoder = Decoder(a, tgt_vocab_size, position_table)
         self.output = Linear(a.d_model, tgt_vocab_size, bias=a.output_bias)
         if a.tie_embeddings in ("all", "output"):
             self.output.weight = self.decoder.embedding.tokens.weight
         if a.tie_embeddings == "all":
             self.encoder.embedding.tokens.weight = self.decoder.embedding.tokens.weight
+        if a.positions == "policy":  # one buffer, stored once
+            self.encoder.embedding.positions.table = self.decoder.embedding.positions.table
 
     def forward(self, src: Int[Tensor, "B S"], tgt: Int[Tensor, "B T"]) -> Float[Tensor, "B T V"]:
         """Logits of the token after each target token, fp32, given source and decoder input; zeros at padding.
@@ -221,6 +289,10 @@ def _sizes(a: Architecture) -> LayerSizes:
         norm=a.norm,
         residual_weight=a.residual_weight,
         norm_eps=a.norm_eps,
+        self_score=a.self_score,
+        position_bias=a.position_bias,
+        score_residual=a.score_residual,
+        attention_window=a.attention_window,
         attention_bias=a.attention_bias,
         dropout=a.dropout,
         attention_dropout=a.attention_dropout,
@@ -228,10 +300,23 @@ def _sizes(a: Architecture) -> LayerSizes:
     )
 
 
-def build(architecture: Architecture, *, src_vocab_size: int, tgt_vocab_size: int, seed: int = 0) -> Transformer:
-    """A freshly initialised model; the same seed gives the same weights. Leaves the global random state alone."""
+def build(
+    architecture: Architecture,
+    *,
+    src_vocab_size: int,
+    tgt_vocab_size: int,
+    seed: int = 0,
+    position_table: Float[Tensor, "n d"] | None = None,
+) -> Transformer:
+    """A freshly initialised model; the same seed gives the same weights. Leaves the global random state alone.
+
+    `positions = policy` needs `position_table` (see `repose.model.positions.upscale`); raises ConfigError without.
+    """
+    if architecture.positions == "policy" and position_table is None:
+        raise ConfigError("positions = 'policy' needs a position_table: read one with repose.positions_rl.table")
+    sizes = {"src_vocab_size": src_vocab_size, "tgt_vocab_size": tgt_vocab_size}
     with torch.random.fork_rng(devices=[]):
         torch.manual_seed(seed)
-        model = Transformer(architecture, src_vocab_size=src_vocab_size, tgt_vocab_size=tgt_vocab_size)
+        model = Transformer(architecture, **sizes, position_table=position_table)
         initialise(model, architecture.initialisation)
     return model

@@ -24,6 +24,8 @@ class TrainingJob:
     tgt_tokenizer: Path
     run_id: str
     """Digest of what can move the numbers (`repose.config.run_id`); a checkpoint of another run is refused."""
+    position_table: tuple[tuple[float, ...], ...] | None = None
+    """Rows of the small table that `positions = policy` begins with."""
     card: str = ""
     """Text of the model card that is written beside the weights."""
     model_extra: Mapping[str, object] = dataclasses.field(default_factory=dict)

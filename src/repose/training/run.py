@@ -150,8 +150,13 @@ def _initial_model(job: TrainingJob) -> Transformer:
     src, tgt = Tokenizer.load(job.src_tokenizer), Tokenizer.load(job.tgt_tokenizer)
     start = job.training.init_from
     if start is None:
-        sizes = {"src_vocab_size": src.vocab_size, "tgt_vocab_size": tgt.vocab_size}
-        return build(job.architecture, **sizes, seed=job.training.seed)
+        return build(
+            job.architecture,
+            src_vocab_size=src.vocab_size,
+            tgt_vocab_size=tgt.vocab_size,
+            seed=job.training.seed,
+            position_table=None if job.position_table is None else torch.tensor(job.position_table),
+        )
     loaded = model_dir.load(Path(start))
     if loaded.model.architecture != job.architecture:
         raise CheckpointError(
