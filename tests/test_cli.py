@@ -96,7 +96,7 @@ def test_a_run_directory_is_whole(trained: Path) -> None:
     for decoding in ("greedy", "beam4"):
         assert "tok:13a" in scores["decoded"][decoding]["bleu"]["signature"]
         assert len((trained / "hypotheses" / f"test.{decoding}.txt").read_text().split("\n")) == 21
-    assert scores["teacher_forced"].keys() == {"tf_loss", "tf_accuracy", "tf_bleu"}
+    assert scores["teacher_forced"].keys() == {"tf_loss", "tf_accuracy", "tf_bleu", "tf_bleu_sentence_mean"}
 
 
 def test_no_held_out_sentence_is_trained_on(trained: Path) -> None:

@@ -14,6 +14,7 @@ from repose.config import NOT_IN_RUN_ID, SECTIONS, Experiment, TrainingConfig, r
 from repose.config_file import from_json, load, shipped, to_json
 from repose.config_toml import commented_toml, format_config
 from repose.errors import ConfigError
+from repose.experiments import published
 from repose.model.presets import PRESETS, preset
 
 FIELDS = [f"{section}.{field.name}" for section, cls in SECTIONS.items() for field in dataclasses.fields(cls)]
@@ -28,6 +29,11 @@ MOVES = {
     "architecture.values": "hidden",
     "architecture.norm": "pre",
     "architecture.residual_weight": "2.0",
+    "architecture.input_norm": "sum",
+    "architecture.self_score": "zero",
+    "architecture.position_bias": "untied",
+    "architecture.score_residual": "previous_layer",
+    "architecture.attention_window": "4",
     "architecture.initialisation": "xavier",
     "architecture.d_token": "32",
     "architecture.num_heads": "2",
@@ -60,6 +66,8 @@ MOVES = {
     "training.schedule_width": "128",
     "training.plateau_factor": "0.5",
     "training.plateau_patience": "5",
+    "training.plateau_threshold": "0.0001",
+    "training.plateau_after_epochs": "100",
     "training.adam_beta1": "0.8",
     "training.adam_beta2": "0.9",
     "training.adam_eps": "1e-8",
@@ -93,8 +101,10 @@ STAYS = {
     "corpus.tgt_lang": "en",
     "corpus.src_field": "a",
     "corpus.tgt_field": "b",
+    "corpus.splits": "merged",
     "corpus.held_out_valid": "10",
     "corpus.held_out_test": "10",
+    "corpus.split_seed": "1",
     "corpus.pretokenized": "true",
     "tokenizer.kind": "unigram",
     "tokenizer.vocab_size": "1000",
@@ -106,7 +116,10 @@ STAYS = {
     "tokenizer.tgt_file": "s.json",
     "training.save_every_minutes": "1",
     "training.bleu_every_epochs": "2",
+    "training.bleu_sentences": "none",
+    "training.bleu_mean_over": "5",
     "training.init_from": "m",
+    "training.position_table": "t",
     "decoding.beam_size": "1",
     "decoding.length_penalty": "1.0",
     "decoding.max_extra_tokens": "10",
@@ -237,6 +250,11 @@ def test_paths_are_relative_to_their_file_or_the_current_folder(
         ("training.keep=best", "best"),
         ('training.keep="best"', "best"),
         ("corpus.pretokenized=true", True),
+        ("corpus.held_out_valid=500", 500),
+        ("corpus.held_out_valid=500.0", 500),
+        ("corpus.held_out_valid=0.2", 0.2),
+        ("corpus.held_out_valid=none", None),
+        ("corpus.held_out_test=0", 0),
         ("corpus.src_field=2024", "2024"),
         ("corpus.src_field=a=b", "a=b"),
         ("corpus.src_lang=none", "none"),
@@ -309,6 +327,14 @@ def test_ready_tokenizers_take_back_the_settings_of_lower_layers(tmp_path: Path)
         ("corpus.train=", "corpus.train should be a path, not ''"),
         ('corpus.train=["a", "b", "c"]', "corpus.train takes at most 2 files, not 3"),
         ("corpus.train=[1]", "corpus.train should be a path, not [1]"),
+        (
+            "corpus.held_out_valid=x",
+            "corpus.held_out_valid should be a number of pairs (500) or a share (0.05), not 'x'",
+        ),
+        ("corpus.held_out_valid=0", "corpus.held_out_valid should be a number of pairs (500) or a share (0.05), not 0"),
+        ("corpus.held_out_test=1.5", "corpus.held_out_test should be a number of pairs"),
+        ("corpus.held_out_test=-1", "corpus.held_out_test should be a number of pairs"),
+        ("corpus.held_out_test=true", "corpus.held_out_test should be a number of pairs"),
         ("tokenizer.src_file=a", "tokenizer.src_file and tokenizer.tgt_file go together"),
         ("tokenizer.vocab_size=4", "tokenizer.vocab_size should be greater than or equal to 5"),
         ("architecture.positions=halvs", "architecture.positions should be 'interleaved', 'halves'"),
@@ -379,7 +405,8 @@ def test_a_byte_order_mark_is_no_mistake(tmp_path: Path) -> None:
 def test_shipped_experiments_load() -> None:
     assert {"default", "reinforced-paper"} <= set(shipped())
     for name in shipped():
-        assert load(name).experiment.architecture == preset("reinforced")
+        expected = "original" if name == "enhanced-table1-printed" else "reinforced"
+        assert load(name).experiment.architecture == preset(expected)
 
 
 def test_the_papers_recipe() -> None:
@@ -396,6 +423,22 @@ def test_the_papers_recipe() -> None:
     assert (tokenizer.kind, tokenizer.vocab_size) == ("wordpiece", 8000)
     assert tokenizer.lowercase
     assert tokenizer.strip_accents
+
+
+def test_the_enhanced_papers_recipe_is_what_the_paper_states() -> None:
+    experiment, sources, _ = load("enhanced-table1-printed")
+    training, stated = experiment.training, published.load().table("enhanced/setup")
+    for field in ("learning_rate", "batch_size", "epochs"):
+        assert getattr(training, field) == stated.cell(field, "value")
+    assert training.max_src_tokens == training.max_tgt_tokens == stated.cell("max_length", "value")
+    assert (training.bleu_every_epochs, training.bleu_mean_over) == (1, 100)
+    # Everything that could move its numbers is written down, not left to this project's defaults.
+    unset = {name for name, source in sources.items() if name.startswith("training.") and source == "default"}
+    assert unset <= {
+        *("training.accumulation", "training.updates", "training.seed", "training.warmup_share"),
+        *("training.schedule_width", "training.validate_every_updates", "training.save_every_minutes"),
+        *("training.init_from", "training.position_table"),
+    }
 
 
 def test_a_file_beside_goes_before_a_shipped_name(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -431,6 +474,21 @@ def test_digests_and_numerics_change_the_run_id(monkeypatch: pytest.MonkeyPatch)
     assert run_id(Experiment(), dict(reversed(DIGESTS.items()))) == base
     monkeypatch.setattr(config, "NUMERICS_VERSION", config.NUMERICS_VERSION + 1)
     assert run_id(Experiment(), DIGESTS) != base
+
+
+RESULTS = sorted((Path(__file__).parent.parent / "results").glob("**/config.json"))
+
+
+@pytest.mark.parametrize("path", RESULTS, ids=lambda path: str(path.relative_to(path.parents[2])))
+def test_ids_of_earlier_results_stay(path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """A new setting at its default names the run that was made without it."""
+    found = json.loads(path.read_text(encoding="utf-8"))
+    experiment = from_json(json.dumps(found["experiment"]))
+    ids = []
+    for version in range(1, config.NUMERICS_VERSION + 1):
+        monkeypatch.setattr(config, "NUMERICS_VERSION", version)
+        ids.append(run_id(experiment, found["digests"]))
+    assert found["run_id"] in ids
 
 
 def test_spelling_does_not_change_the_run_id(tmp_path: Path) -> None:

@@ -19,14 +19,15 @@ ALLOWED: dict[str, set[str]] = {
     "device": set(),
     "tuning": set(),
     "atomic_folder": set(),
-    "config": {"model"},
+    "settings": set(),
+    "config": {"model", "settings"},
     "config_file": {"config", "model"},
     "config_toml": {"config", "config_file", "model"},
     "model_dir": {"model", "data", "device", "atomic_folder"},
     "decoding": {"model", "model_dir", "data", "device", "tuning"},
     "auditing": {"model"},
     "describe": {"model"},
-    "api": {"model"},
+    "api": {"model", "positions_rl"},
     "training": {"model", "model_dir", "decoding", "data", "config", "device", "tuning"},
     "experiments": {
         "model",
@@ -38,10 +39,13 @@ ALLOWED: dict[str, set[str]] = {
         "config_file",
         "training",
         "device",
+        "positions_rl",
     },
+    "positions_rl": {"model", "device"},
+    "plots": {"data", "model", "model_dir", "decoding", "experiments", "positions_rl"},
     "tables": {"data", "model", "model_dir", "decoding", "auditing", "describe", "experiments"},
 }
-TOP = {"cli", "cli_models", "__init__"}
+TOP = {"cli", "cli_models", "cli_plot", "cli_positions", "__init__"}
 
 
 def part(path: Path) -> str:

@@ -1,9 +1,12 @@
 """The short forms of `import repose`: architectures by name, and models from them."""
 
+import torch
+
 from repose.model.architecture import Architecture
 from repose.model.presets import PRESETS, preset
 from repose.model.transformer import Transformer
 from repose.model.transformer import build as build_architecture
+from repose.positions_rl.table import default_table
 
 
 def presets() -> dict[str, Architecture]:
@@ -15,8 +18,12 @@ def build(architecture: str | Architecture, *, src_vocab_size: int, tgt_vocab_si
     """A freshly initialised `torch.nn.Module` from a preset's name or an Architecture.
 
     `model(src, tgt)` takes int64 ids (B, S) and decoder input (B, T), 0 padding, 1 unknown, 2 start, 3 end, and gives
-    logits (B, T, V) in fp32. Raises ConfigError for an unknown preset or vocabularies that cannot be tied.
+    logits (B, T, V) in fp32. `positions = policy` begins with the table that ships. Raises ConfigError for an unknown
+    preset or vocabularies that cannot be tied.
     """
     if isinstance(architecture, str):
         architecture = preset(architecture)
-    return build_architecture(architecture, src_vocab_size=src_vocab_size, tgt_vocab_size=tgt_vocab_size, seed=seed)
+    table = torch.tensor(default_table().values) if architecture.positions == "policy" else None
+    return build_architecture(
+        architecture, src_vocab_size=src_vocab_size, tgt_vocab_size=tgt_vocab_size, seed=seed, position_table=table
+    )

@@ -12,7 +12,7 @@ from typing import Annotated, Any
 
 import typer
 
-from repose import cli_models
+from repose import cli_models, cli_plot, cli_positions
 from repose._version import __version__
 from repose.cli_models import say
 from repose.errors import ConfigError, ReposeError
@@ -206,6 +206,8 @@ for verb in (
     cli_models.describe,
 ):
     app.command()(verb)
+app.add_typer(cli_plot.app, name="plot")
+app.add_typer(cli_positions.app, name="positions")
 
 
 if __name__ == "__main__":

@@ -1,16 +1,15 @@
 """An experiment: corpus, tokenizer, architecture, training recipe and decoding, as frozen dataclasses.
 
 Everything that can be set is a field here, with its unit in the line under it; `repose.config_file` reads
-these from TOML and the command line. This module imports no torch.
-
-`run_id` is the digest of what can move a training's numbers, shown with every score.
+these from TOML and the command line. `run_id` is the digest of what can move a training's numbers, shown with
+every score. This module imports no torch.
 """
 
 import dataclasses
 import hashlib
 import json
 from collections.abc import Mapping
-from typing import Annotated, Literal
+from typing import Annotated, Any, Literal
 
 from pydantic import ConfigDict, Field
 from pydantic.dataclasses import dataclass
@@ -18,6 +17,7 @@ from pydantic.dataclasses import dataclass
 from repose.errors import ConfigError
 from repose.model.architecture import Architecture, Count, Positive, Probability
 from repose.model.presets import preset
+from repose.settings import AtLeastZero, Files, NotNegative, PairsOrShare, Share, VocabSize
 
 NUMERICS_VERSION = 2
 """Raised by one whenever the same settings begin to give other numbers (see the CHANGELOG's "Numerics")."""
@@ -25,12 +25,6 @@ NUMERICS_VERSION = 2
 DEFAULT_PRESET = "reinforced"
 
 _CONFIG = ConfigDict(extra="forbid", use_attribute_docstrings=True)
-
-AtLeastZero = Annotated[int, Field(ge=0)]
-VocabSize = Annotated[int, Field(ge=5)]  # four reserved tokens and something to say
-Share = Annotated[float, Field(ge=0.0, le=1.0)]
-NotNegative = Annotated[float, Field(ge=0.0)]
-Files = Annotated[tuple[str, ...], Field(max_length=2)]
 
 
 @dataclass(frozen=True, kw_only=True, config=_CONFIG)
@@ -53,10 +47,14 @@ class CorpusConfig:
     """Column or key of the source sentence in JSONL, Parquet and TSV with a header."""
     tgt_field: str = "tgt"
     """Column or key of the target sentence."""
-    held_out_valid: Count | None = None
-    """Pairs split off from `train` for validation, where `valid` is empty ("none": a number that fits the corpus)."""
-    held_out_test: Count | None = None
-    """The same for testing, where `test` is empty too."""
+    splits: Literal["given", "merged"] = "given"
+    """The corpus's own sets; or all of them put together, to hold out from the whole (a random split)."""
+    held_out_valid: PairsOrShare | None = None
+    """Pairs split off for validation where there is no `valid`: a number, a share, or "none" for what is usual."""
+    held_out_test: PairsOrShare | None = None
+    """The same for testing, where there is no `test` either; 0: none, scores are those of the validation set."""
+    split_seed: AtLeastZero = 0
+    """Seed that these are drawn by; not the training's, so that all its seeds are measured on the same sentences."""
     pretokenized: bool = False
     """Whether the text is tokenised already, so that BLEU is shown with `tok:none` beside 13a."""
 
@@ -146,6 +144,10 @@ class TrainingConfig:
     """Factor on the learning rate when the validation loss stops falling, for `plateau`."""
     plateau_patience: Count = 10
     """Validations without a better loss before that factor applies."""
+    plateau_threshold: Share = 0.0
+    """Share by which a loss must fall below the best one to count as better, for `plateau`."""
+    plateau_after_epochs: AtLeastZero = 0
+    """Epochs at the beginning whose validations `plateau` does not look at."""
     adam_beta1: Probability = 0.9
     """Adam's decay of the mean gradient."""
     adam_beta2: Probability = 0.98
@@ -174,8 +176,14 @@ class TrainingConfig:
     """Minutes between checkpoints for resuming."""
     bleu_every_epochs: Count | None = None
     """Epochs between translations of the validation set ("none": only at the end)."""
+    bleu_sentences: Count | None = 1000
+    """Sentences of it that are then translated, from the first on ("none": all)."""
+    bleu_mean_over: Count = 100
+    """Translations, from the last one back, whose mean BLEU and deviation stand with the scores."""
     init_from: str | None = None
     """A model directory whose weights training starts from."""
+    position_table: str | None = None
+    """A table of `repose positions learn`, for architecture.positions = "policy" ("none": the one that ships)."""
 
     def __post_init__(self) -> None:
         if self.epochs is None and self.updates is None and self.max_hours is None:
@@ -242,12 +250,21 @@ SECTIONS: Mapping[str, type[Section]] = {
 }
 
 PATHS = frozenset(
-    {"corpus.train", "corpus.valid", "corpus.test", "tokenizer.src_file", "tokenizer.tgt_file", "training.init_from"}
+    {"corpus.train", "corpus.valid", "corpus.test", "tokenizer.src_file", "tokenizer.tgt_file"}
+    | {"training.init_from", "training.position_table"}
 )
 """Settings that name files or folders."""
 
-NOT_IN_RUN_ID = frozenset({"save_every_minutes", "bleu_every_epochs", "init_from"})
-"""Fields of `training` that cannot move a training's numbers, or (`init_from`) only through a digest."""
+NOT_IN_RUN_ID = frozenset(
+    {"save_every_minutes", "bleu_every_epochs", "bleu_sentences", "bleu_mean_over", "init_from", "position_table"}
+)
+"""Fields of `training` that cannot move a training's numbers, or (the two files) only through a digest."""
+
+LATER_FIELDS = frozenset(
+    {"input_norm", "self_score", "position_bias", "score_residual", "attention_window"}  # of `architecture`
+    | {"plateau_threshold", "plateau_after_epochs"}  # of `training`
+)
+"""Fields that came after the first runs: at their default, which is what those runs did, they are not in the id."""
 
 
 def run_id(experiment: Experiment, digests: Mapping[str, str]) -> str:
@@ -259,16 +276,24 @@ def run_id(experiment: Experiment, digests: Mapping[str, str]) -> str:
     `NUMERICS_VERSION`. `decoding` does not: it moves scores, not the trained weights, and is shown beside them.
     """
     assert experiment.training.init_from is None or "init_from" in digests, "initial weights need their digest"
-    training = dataclasses.asdict(experiment.training)
-    for name in NOT_IN_RUN_ID:
-        del training[name]
+    training, architecture = _of_run(experiment.training), _of_run(experiment.architecture)
     # "none" is another way to write d_token.
     training["schedule_width"] = training["schedule_width"] or experiment.architecture.d_token
     content = {
         "numerics": NUMERICS_VERSION,
         "digests": dict(digests),
-        "architecture": dataclasses.asdict(experiment.architecture),
+        "architecture": architecture,
         "training": training,
     }
     canonical = json.dumps(content, sort_keys=True, ensure_ascii=True, separators=(",", ":"))
     return hashlib.sha256(canonical.encode()).hexdigest()[:12]
+
+
+def _of_run(section: Architecture | TrainingConfig) -> dict[str, Any]:
+    """The fields of a section that are in the run's id."""
+    defaults = {f.name: f.default for f in dataclasses.fields(section)}
+    return {
+        name: value
+        for name, value in dataclasses.asdict(section).items()
+        if name not in NOT_IN_RUN_ID and not (name in LATER_FIELDS and value == defaults[name])
+    }

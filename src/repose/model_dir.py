@@ -223,13 +223,10 @@ def _model(folder: Path, config: Mapping[str, Any]) -> "Transformer":
 
     architecture, src_vocab_size, tgt_vocab_size = _architecture(folder, config)
 
-    def make() -> Transformer:
-        with torch.random.fork_rng(devices=[]):
-            return Transformer(architecture, src_vocab_size=src_vocab_size, tgt_vocab_size=tgt_vocab_size)
-
     try:
         with torch.device("meta"):
-            expected = {n: (tuple(t.shape), t.dtype) for n, t in _tensors(make()).items()}
+            model = Transformer(architecture, src_vocab_size=src_vocab_size, tgt_vocab_size=tgt_vocab_size)
+        expected = {n: (tuple(t.shape), t.dtype) for n, t in _tensors(model).items()}
     except (ConfigError, RuntimeError, TypeError) as error:  # the last two are torch's, for sizes beyond 64 bits
         reason = str(error).partition("\n")[0]
         raise CheckpointError(f"{folder / CONFIG} describes no model that can be built: {reason}") from error
@@ -240,7 +237,8 @@ def _model(folder: Path, config: Mapping[str, Any]) -> "Transformer":
     except (SafetensorError, ValueError, KeyError, RuntimeError) as error:
         raise CheckpointError(f"{folder / WEIGHTS} is damaged: save or copy the model again ({error})") from error
     _compare(folder, expected, {n: (tuple(t.shape), t.dtype) for n, t in found.items()})
-    model = make()
+    with torch.random.fork_rng(devices=[]):  # its initial values are of no use
+        model = Transformer(architecture, src_vocab_size=src_vocab_size, tgt_vocab_size=tgt_vocab_size)
     with torch.no_grad():
         for name, tensor in _tensors(model).items():
             tensor.copy_(found[name])

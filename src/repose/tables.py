@@ -18,6 +18,12 @@ if TYPE_CHECKING:
     from repose.experiments.runs import RunResult
 
 NUM_SAMPLES = 5
+_TEACHER_FORCED = {
+    "tf_loss": "nats per target token",
+    "tf_accuracy": "share of target tokens",
+    "tf_bleu": "argmax given the reference's prefix; no translation",
+    "tf_bleu_sentence_mean": "the same, a mean over sentences, unsmoothed",
+}
 
 
 def _console() -> Console:
@@ -88,10 +94,16 @@ def evaluation_table(scores: dict[str, Any]) -> None:
                 table.add_row(f"{decoding} {name}", f"{score['value']:.2f}", score["signature"])
         table.add_section()
     for name, value in scores["teacher_forced"].items():
-        unit = {"tf_loss": "nats per target token", "tf_bleu": "argmax given the reference's prefix; no translation"}
-        table.add_row(
-            name, f"{value:.4f}" if name != "tf_bleu" else f"{value:.2f}", unit.get(name, "share of target tokens")
-        )
+        table.add_row(name, f"{value:.2f}" if name.startswith("tf_bleu") else f"{value:.4f}", _TEACHER_FORCED[name])
+    means = scores.get("over_validations", {})
+    if means:
+        table.add_section()
+        what = f"mean and deviation of {means['num_validations']} validations, epochs {means['first_epoch']} to "
+        what += f"{means['last_epoch']}, {means['num_sentences']:,} sentences"
+        for name in (name for name in means if "bleu" in name):
+            mean, sd = means[name]["mean"], means[name]["sd"]
+            shown = f"{mean:.2f}" if sd is None else f"{mean:.2f} ± {sd:.2f}"
+            table.add_row(name if name.startswith("tf_") else f"greedy {name}", shown, what)
     console = _console()
     console.print(table)
     run_id, split = scores.get("run_id"), scores.get("split")

@@ -10,7 +10,7 @@ import sacrebleu
 from sacrebleu.metrics.bleu import BLEU
 
 from repose.errors import ConfigError, DataError
-from repose.evaluation.metrics import Score, bleu, chrf, corpus_scores, without_accents
+from repose.evaluation.metrics import Score, bleu, bleu_sentence_mean, chrf, corpus_scores, without_accents
 
 
 def percent_bleu(*precisions: float, brevity: float = 1.0) -> float:
@@ -55,6 +55,35 @@ def test_bleu(hypotheses: list[str], references: list[str], lowercase: bool, tok
     version = sacrebleu.__version__
     assert score.name == "bleu"
     assert score.signature == f"nrefs:1|case:{case}|eff:no|tok:{tokenize}|smooth:exp|version:{version}"
+
+
+@pytest.mark.parametrize(
+    ("hypotheses", "references", "value"),
+    [
+        (["a b c d"], ["a b c d"], 100.0),
+        (["a b c d e"], ["a b c d f"], percent_bleu(4 / 5, 3 / 4, 2 / 3, 1 / 2)),
+        (["a b c d"], ["a b c d e f"], percent_bleu(1, 1, 1, 1, brevity=math.exp(-0.5))),
+        (["a b c d e f"], ["a b c d"], percent_bleu(4 / 6, 3 / 5, 2 / 4, 1 / 3)),
+        # not smoothed: no 4-gram in common, or too short to have one
+        (["a b c x d e"], ["a b c y d e"], 0.0),
+        (["a b c"], ["a b c"], 0.0),
+        (["", ""], ["a b c d", ""], 0.0),
+        # the mean of the sentences, not of their counts
+        (
+            ["a b c d e", "p q r s", "x"],
+            ["a b c d f", "p q r s", "y"],
+            (percent_bleu(4 / 5, 3 / 4, 2 / 3, 1 / 2) + 100) / 3,
+        ),
+        # words are what spaces part
+        (["a b c d."], ["a b c d ."], 0.0),
+        (["A b c d"], ["a b c d"], 0.0),
+    ],
+)
+def test_mean_of_sentence_bleus(hypotheses: list[str], references: list[str], value: float) -> None:
+    score = bleu_sentence_mean(hypotheses, references)
+    assert score.value == pytest.approx(value, abs=1e-9)
+    version = sacrebleu.__version__
+    assert score.signature == f"nrefs:1|case:mixed|eff:no|tok:none|smooth:none|version:{version}|mean:sentences"
 
 
 @pytest.mark.parametrize(
@@ -169,7 +198,7 @@ def test_tokenize_reaches_all_bleus_but_tok_none() -> None:
     [(["a"], ["a", "b"], "1 hypotheses but 2 references"), ([], [], "nothing to score"), ([], ["a"], "0 .* but 1")],
 )
 def test_wrong_counts(hypotheses: list[str], references: list[str], message: str) -> None:
-    for metric in (bleu, chrf):
+    for metric in (bleu, chrf, bleu_sentence_mean):
         with pytest.raises(DataError, match=message):
             metric(hypotheses, references)
     with pytest.raises(DataError, match=message):

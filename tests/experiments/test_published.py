@@ -148,6 +148,23 @@ def test_bleu_is_what_the_printed_form_says(name, prefixes):
     assert "teacher_forced_presumably" in table.protocol
 
 
+def test_every_row_of_the_enhanced_table_is_a_system_that_can_be_built():
+    systems = {s.label: s.preset for s in load().systems if s.id.startswith("enhanced/")}
+    assert list(systems) == list(load().table("enhanced/table-1").column("system"))
+    assert set(systems.values()) <= set(PRESETS)
+    assert len(set(systems.values())) == len(systems)
+
+
+def test_setup_of_the_enhanced_paper_is_that_of_its_presets():
+    stated = dict(load().table("enhanced/setup").rows)
+    for system in load().systems:
+        if system.id.startswith("enhanced/"):
+            a = PRESETS[system.preset].architecture
+            assert a.num_encoder_layers == a.num_decoder_layers == stated["num_layers"]
+            for size in ("d_model", "num_heads", "dropout", "max_length"):
+                assert getattr(a, size) == stated[size]
+
+
 def test_improvements_follow_from_the_scores():
     one, two, others = (load().table(f"enhanced/{name}") for name in ("table-1", "table-2", "comparisons"))
     pairs = [

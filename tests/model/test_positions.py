@@ -4,9 +4,11 @@ import math
 
 import pytest
 import torch
+import torch.nn.functional as F
+from torch import Tensor
 
 from repose.errors import DataError
-from repose.model.positions import PositionalEncoding, sinusoids
+from repose.model.positions import PositionalEncoding, sinusoids, upscale
 
 
 def test_interleaved_is_vaswani_3_5() -> None:
@@ -55,3 +57,59 @@ def test_a_sequence_longer_than_the_table_is_an_error() -> None:
     encoding = PositionalEncoding("interleaved", max_length=8, width=4)
     with pytest.raises(DataError, match=r"9 tokens.*max_length of 8"):
         encoding(torch.arange(9), 9)
+
+
+def pooled_as_printed(table: Tensor, factor: int) -> Tensor:
+    """PAPERS C4: nearest upscaling, then average pooling with kernel factor + 1, windows cut at the edges."""
+    blocks = table.double().repeat_interleave(factor, 0).repeat_interleave(factor, 1)
+    return F.avg_pool2d(blocks[None], factor + 1, 1, factor // 2, count_include_pad=False)[0]
+
+
+def test_upscaling_is_the_papers_but_for_the_first_and_the_last_positions() -> None:
+    table = torch.rand(8, 16) * 2 - 1
+    full, printed = upscale(table, 256, 512), pooled_as_printed(table, 32)
+    assert full.shape == (256, 512)
+    torch.testing.assert_close(full[16:-16], printed[16:-16].float(), atol=1e-6, rtol=0)
+
+
+def test_no_two_upscaled_positions_are_the_same() -> None:
+    """Pooled as printed, the first 16 positions, a sentence of Multi30k, are one row: so the table goes on with its
+    slope."""
+    table = torch.rand(8, 16) * 2 - 1
+    assert len(pooled_as_printed(table, 32)[:32].mul(1e6).round().unique(dim=0)) == 17
+    full = upscale(table, 256, 512)
+    assert len(full.mul(1e5).round().unique(dim=0)) == 256
+    steps = full[1:] - full[:-1]
+    torch.testing.assert_close(steps[:15], steps[16:17].expand(15, -1), atol=1e-5, rtol=0)
+
+
+@pytest.mark.parametrize(("length", "width"), [(8, 16), (20, 24), (100, 30), (5, 7), (9, 17)])
+def test_upscaling_to_any_size(length: int, width: int) -> None:
+    """One window at a time; half of it is half a block, rounded up, and nothing where a block is one number or less."""
+    table = torch.rand(8, 16) * 2 - 1
+    beyond = {-1: 2 * table[0] - table[1], 8: 2 * table[-1] - table[-2]}
+    reach = [math.ceil(big / small / 2) if big > small else 0 for big, small in ((length, 8), (width, 16))]
+
+    def row(i: int) -> Tensor:
+        return beyond[-1] if i < 0 else beyond[8] if i >= length else table[i * 8 // length]
+
+    found = upscale(table, length, width)
+    for i in range(length):
+        mean = torch.stack([row(i + d) for d in range(-reach[0], reach[0] + 1)]).mean(0)
+        for j in range(width):
+            inside = [mean[c * 16 // width] for c in range(j - reach[1], j + reach[1] + 1) if 0 <= c < width]
+            assert found[i, j].item() == pytest.approx(sum(inside).item() / len(inside), abs=1e-5)  # type: ignore[union-attr]
+
+
+def test_a_table_of_one_position_has_no_slope() -> None:
+    assert upscale(torch.ones(1, 2), 4, 4).eq(1).all()
+
+
+def test_policy_positions_are_part_of_a_checkpoint_and_are_not_trained() -> None:
+    table = torch.rand(4, 2)
+    encoding = PositionalEncoding("policy", max_length=16, width=8, table=table)
+    assert list(encoding.state_dict()) == ["table"]
+    assert not list(encoding.parameters())
+    rows = encoding(torch.tensor([3, 0]), 4)
+    assert rows is not None
+    assert torch.equal(rows, upscale(table, 16, 8)[[3, 0]])

@@ -202,6 +202,28 @@ def test_plateau_lowers_the_learning_rate(lab: Any, tmp_path: Path, monkeypatch:
     assert rates == pytest.approx([0.008, 0.01, 0.01, 0.001])
 
 
+def test_plateau_does_not_look_at_the_first_epochs(lab: Any, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Two validations an epoch, none of them better than the one before; those of the third epoch count first."""
+    losses = iter(range(1, 9))
+    monkeypatch.setattr(loop, "validate", lambda *_, **__: {"tf_loss": float(next(losses))})
+    recipe = {"schedule": "plateau", "learning_rate": 0.01, "plateau_patience": 1, "plateau_factor": 0.1}
+    job = lab.job(epochs=4, warmup_updates=0, plateau_after_epochs=2, validate_every_updates=3, **recipe)
+    for _ in range(4):
+        lab.go(job, tmp_path, stop_after=6)
+    # At updates 3 to 18; that at 12 is the best so far, the next two are not.
+    rates = [record["learning_rate"] for record in lab.records(tmp_path, "epoch")]
+    assert rates == pytest.approx([0.01, 0.01, 0.01, 0.0001])
+
+
+def test_plateau_has_a_threshold(lab: Any, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    losses = iter([3.0, 2.9, 2.0])
+    monkeypatch.setattr(loop, "validate", lambda *_, **__: {"tf_loss": next(losses)})
+    recipe = {"schedule": "plateau", "learning_rate": 0.01, "plateau_patience": 1, "plateau_factor": 0.1}
+    lab.go(lab.job(epochs=3, warmup_updates=0, plateau_threshold=0.1, **recipe), tmp_path)
+    rates = [record["learning_rate"] for record in lab.records(tmp_path, "epoch")]
+    assert rates == pytest.approx([0.01, 0.01, 0.001])
+
+
 def edit_state(run_dir: Path, **changes: Any) -> State:
     """Change what a checkpoint says; returns what it said."""
     path = run_dir / "state" / "last.safetensors"

@@ -53,6 +53,16 @@ def test_plateau_waits_for_its_patience() -> None:
     assert plateau.best == 1.9
 
 
+def test_plateau_may_ask_for_more_than_a_little() -> None:
+    """1 % here: 1.99 is no better than 2, and stays no mark to beat; 1.97 is."""
+    plateau = Plateau()
+    seen = []
+    for loss in (2.0, 1.99, 1.985, 1.97, 1.98, 1.96):
+        plateau = plateau.after(loss, patience=2, threshold=0.01)
+        seen.append((plateau.best, plateau.drops))
+    assert seen == [(2.0, 0), (2.0, 0), (2.0, 1), (1.97, 1), (1.97, 1), (1.97, 2)]
+
+
 def test_warmup_may_be_a_share_of_all_updates() -> None:
     config = TrainingConfig(warmup_share=0.25)
     assert make_schedule(config, d_token=64, total_updates=8100).warmup == 2025

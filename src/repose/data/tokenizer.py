@@ -23,6 +23,7 @@ from typing import Any
 
 import tokenizers
 
+from repose.data.token_labels import byte_labels, piece_labels
 from repose.data.tokenizer_training import BYTES, END, PAD, SPECIAL_TOKENS, START, UNK, Kind, check_unicode, learn
 from repose.errors import DataError
 
@@ -169,6 +170,20 @@ class Tokenizer:
     def tokens(self, ids: Sequence[int]) -> list[str]:
         """Vocabulary entry of each id, special ones included; bytes appear as the stand-ins of the JSON (Ġ: space)."""
         return [self._backend.id_to_token(i) or "[UNK]" for i in self._checked(ids)]
+
+    def ids(self, tokens: Sequence[str]) -> list[int]:
+        """The inverse of `tokens`: [UNK]'s id for what is no vocabulary entry."""
+        return [UNK if (found := self._backend.token_to_id(token)) is None else int(found) for token in tokens]
+
+    def labels(self, ids: Sequence[int]) -> list[str]:
+        """Each id as text to read (`repose.data.token_labels`): "cach", "·orro"; special tokens by their names."""
+        tokens = self.tokens(ids)
+        texts = [None if i < len(SPECIAL_TOKENS) else token for i, token in zip(ids, tokens, strict=True)]
+        if (self._spec["decoder"] or {}).get("type") == "ByteLevel":
+            found = byte_labels(texts)
+        else:
+            found = piece_labels(texts, str(self._spec["model"].get("continuing_subword_prefix") or ""))
+        return [token if text is None else label for token, text, label in zip(tokens, texts, found, strict=True)]
 
     def round_trip(self, text: str) -> str:
         """decode(encode(text)): what a perfect model's output would look like."""

@@ -24,7 +24,8 @@ from repose.errors import ReposeError
 from repose.model.architecture import Architecture
 from repose.model.cache import Constants
 from repose.model.linear import is_quantized, quantize
-from repose.model.transformer import PAD, DecodingState, Transformer
+from repose.model.stacks import PAD
+from repose.model.transformer import DecodingState, Transformer
 from repose.tuning import tuned
 
 Found: TypeAlias = list[list[search.Hypothesis]]

@@ -52,6 +52,18 @@ def bleu(
     return Score("bleu", float(value), str(metric.get_signature()))
 
 
+def bleu_sentence_mean(hypotheses: Sequence[str], references: Sequence[str]) -> Score:
+    """The mean of sentence BLEUs of space-separated words, unsmoothed: 0 for a sentence without a common 4-gram.
+
+    Another unit than `bleu`, several points below it on the same translations; it is here for figures that were made
+    so (docs/decisions/014). Raises DataError if the counts differ or are zero.
+    """
+    _check(hypotheses, references)
+    metric = BLEU(tokenize="none", smooth_method="none", force=True)
+    values = [metric.corpus_score([h], [[r]]).score for h, r in zip(hypotheses, references, strict=True)]
+    return Score("bleu_sentence_mean", sum(values) / len(values), f"{metric.get_signature()}|mean:sentences")
+
+
 def chrf(hypotheses: Sequence[str], references: Sequence[str], *, lowercase: bool = False) -> Score:
     """Corpus chrF2 (character n-grams up to 6, no word n-grams, beta 2, spaces left out), one reference each.
 

@@ -19,23 +19,16 @@ from pathlib import Path
 from repose import model_dir
 from repose._version import __version__
 from repose.config import CorpusConfig, Experiment, TokenizerConfig
-from repose.data import corpora, phrasebook
+from repose.data import corpora
 from repose.data.file_lock import locked
 from repose.data.prepare import prepare
 from repose.data.prepared_folder import read_meta
-from repose.data.readers import Counts, read_pairs
-from repose.data.splits import hold_out
-from repose.data.text_pairs import TextPairs, write_pairs
+from repose.data.text_pairs import TextPairs
 from repose.data.tokenizer import Tokenizer
 from repose.errors import ConfigError, DataError
+from repose.experiments.corpus_splits import PHRASEBOOK, SPLITS, write_texts
 
-Pair = tuple[str, str]
 Say = Callable[[str], None]
-SPLITS = ("train", "valid", "test")
-HELD_OUT_SHARE, MOST_HELD_OUT = 0.05, 500  # of the pairs, where the corpus has no valid or test set of its own
-PHRASEBOOK = "phrasebook"
-SPLIT_SEED = 0
-"""Not the training's seed: trials over seeds are measured on the same sentences."""
 
 
 @dataclass(frozen=True)
@@ -115,7 +108,7 @@ def _build(experiment: Experiment, folder: Path, key: str, workers: int) -> Corp
         raise DataError(f"{folder} holds other files: name an empty or new folder")
     (folder / "text").mkdir(parents=True, exist_ok=True)
     (folder / "report.json").unlink(missing_ok=True)
-    report = list(_write_texts(experiment.corpus, folder / "text"))
+    report = list(write_texts(experiment.corpus, _files(experiment.corpus), folder / "text"))
     report += _train_tokenizers(experiment.tokenizer, folder)
     report += _prepare_ids(experiment, folder, workers)
     (folder / "report.json").write_text(json.dumps({"key": key, "report": report}, indent=2, ensure_ascii=False))
@@ -141,10 +134,12 @@ def _key(experiment: Experiment) -> str:
     settings = {
         "corpus": files or f"{corpus.name} {__version__}",  # what is generated may change with the package
         "fields": [corpus.src_field, corpus.tgt_field],
-        "held_out": [corpus.held_out_valid, corpus.held_out_test, SPLIT_SEED],
+        "held_out": [corpus.held_out_valid, corpus.held_out_test, corpus.split_seed],
         "tokenizer": tokenizer,
         "limits": [training.max_src_tokens, training.max_tgt_tokens, training.long_pairs],
     }
+    if corpus.splits != "given":
+        settings["splits"] = corpus.splits  # a later setting: without it, folders made before keep their keys
     return hashlib.sha256(json.dumps(settings, sort_keys=True).encode()).hexdigest()[:16]
 
 
@@ -197,49 +192,6 @@ def is_pretokenized(corpus: CorpusConfig) -> bool:
     """Whether the text is tokenised already, by the config or by the catalogue."""
     named = corpus.name is not None and corpus.name != PHRASEBOOK
     return corpus.pretokenized or (named and corpora.describe(str(corpus.name)).tokenised)
-
-
-def _write_texts(corpus: CorpusConfig, folder: Path) -> Iterator[str]:
-    """The text of every split; yields sentences about what was dropped and split off."""
-    for stale in folder.glob("*"):
-        stale.unlink()
-    if corpus.name == PHRASEBOOK:
-        made = phrasebook.splits()
-        for split in SPLITS:
-            write_pairs(folder, split, getattr(made, split))
-        yield f"phrasebook: {len(made.train):,} training, {len(made.valid):,} validation, {len(made.test):,} test pairs"
-        return
-    files = _files(corpus)
-    for split, paths in files.items():
-        counts = Counts()
-        read = read_pairs(paths, src_field=corpus.src_field, tgt_field=corpus.tgt_field, counts=counts)
-        write_pairs(folder, split, read)
-        yield f"{split}: {counts.describe()}"
-    if "valid" not in files:
-        yield _hold_out(corpus, folder)
-
-
-def _hold_out(corpus: CorpusConfig, folder: Path) -> str:
-    pairs = TextPairs(folder, "train")
-    usual = min(MOST_HELD_OUT, max(1, int(sum(1 for _ in pairs) * HELD_OUT_SHARE)))
-    has_test = (folder / "test.src").exists()
-    result = hold_out(
-        pairs,
-        num_valid=corpus.held_out_valid or usual,
-        num_test=0 if has_test else corpus.held_out_test or usual,
-        seed=SPLIT_SEED,
-    )
-    for split in SPLITS:
-        held: Iterable[Pair] = getattr(result, split)
-        if split != "test" or not has_test:
-            write_pairs(folder, f"{split}.new", held)
-    for path in folder.glob("*.new.*"):
-        path.replace(folder / path.name.replace(".new", ""))
-    counts = result.counts
-    sentence = (
-        f"held out: {counts.valid:,} validation and {counts.test:,} test pairs, {counts.train:,} left to train on"
-    )
-    return sentence + (f", {counts.duplicates:,} repetitions dropped" if counts.duplicates else "")
 
 
 def _train_tokenizers(config: TokenizerConfig, folder: Path) -> Iterator[str]:

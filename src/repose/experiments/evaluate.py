@@ -1,15 +1,16 @@
 """Scores of a trained model: free-running BLEU and chrF with signatures, the teacher-forced figures beside them."""
 
 import json
+import statistics
 from collections.abc import Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-from repose.data.tokenizer import END, PAD, START
+from repose.data.tokenizer import END, PAD, START, UNK, Tokenizer
 from repose.decoding.translator import Translator
 from repose.errors import DataError
-from repose.evaluation.metrics import Score, bleu, corpus_scores
+from repose.evaluation.metrics import Score, bleu, bleu_sentence_mean, corpus_scores
 
 
 @dataclass(frozen=True)
@@ -32,8 +33,7 @@ class Evaluation:
     """Sources that were cut at the model's max_length."""
     decoded: list[Decoded]
     teacher_forced: dict[str, float]
-    """`tf_loss` (nats per target token), `tf_accuracy` (0 to 1), `tf_bleu` (percent, of argmax tokens given the
-    reference's own prefix): what the papers' tables may show. Not translation quality."""
+    """As `teacher_forced` gives them: what the papers' tables may show. Not translation quality."""
 
     def to_json(self) -> dict[str, Any]:
         """The figures, without the hypotheses."""
@@ -98,7 +98,14 @@ def _scores(
 
 
 def teacher_forced(translator: Translator, sources: Sequence[str], references: Sequence[str]) -> dict[str, float]:
-    """`tf_loss`, `tf_accuracy` and `tf_bleu`: each token predicted from the reference's own earlier tokens."""
+    """Figures of the most probable token at each place, given the reference's own earlier tokens.
+
+    `tf_loss` (nats per target token), `tf_accuracy` (0 to 1), `tf_bleu` (corpus BLEU against the raw references, in
+    percent) and `tf_bleu_sentence_mean`: that of the words that encoding and decoding leave, [UNK] dropped from both
+    sides. The last is what hyunwoongko/transformer's `evaluate` prints, presumably the Enhanced paper's BLEU
+    (arXiv 2310.10930, Table 1).
+    Differs from the code: no predictions after the reference's END; the mean is over sentences, not over batches.
+    """
     tokenizer, limit = translator.tgt_tokenizer, translator.model.architecture.max_length
     targets = [ids[: limit + 1] for ids in tokenizer.encode_batch(list(references))]
     forced = translator.force(sources, targets)
@@ -108,8 +115,38 @@ def teacher_forced(translator: Translator, sources: Sequence[str], references: S
         p == t for f, ids in zip(forced, targets, strict=True) for p, t in zip(f.predictions, ids[1:], strict=True)
     )
     texts = [tokenizer.decode([p for p in f.predictions if p not in (PAD, START, END)]) for f in forced]
-    score = bleu(texts, references, lowercase=tokenizer.lowercase)
-    return {"tf_loss": loss, "tf_accuracy": right / num_tokens, "tf_bleu": score.value}
+    known = [[_known(tokenizer, ids) for ids in side] for side in ([f.predictions for f in forced], targets)]
+    return {
+        "tf_loss": loss,
+        "tf_accuracy": right / num_tokens,
+        "tf_bleu": bleu(texts, references, lowercase=tokenizer.lowercase).value,
+        "tf_bleu_sentence_mean": bleu_sentence_mean(*known).value,
+    }
+
+
+def _known(tokenizer: Tokenizer, ids: Sequence[int]) -> str:
+    return tokenizer.decode([i for i in ids if i not in (PAD, UNK, START, END)])
+
+
+def over_validations(metrics: Path, number: int) -> dict[str, Any]:
+    """Mean and standard deviation (n - 1; none of a single one) of BLEU over the last `number` translations.
+
+    `metrics` is a run's metrics.jsonl. Empty where the validation set was never translated during training.
+    """
+    records = [json.loads(line) for line in metrics.read_text(encoding="utf-8").splitlines()]
+    last = [record for record in records if record["kind"] == "valid" and "bleu" in record][-number:]
+    if not last:
+        return {}
+    series = {name: [record[name] for record in last] for name in last[0] if "bleu" in name}
+    return {
+        "num_validations": len(last),
+        "first_epoch": last[0]["epoch"],
+        "last_epoch": last[-1]["epoch"],
+        **{
+            name: {"mean": statistics.fmean(values), "sd": statistics.stdev(values) if len(values) > 1 else None}
+            for name, values in series.items()
+        },
+    }
 
 
 def write(evaluation: Evaluation, folder: Path, split: str, about: dict[str, Any]) -> Path:

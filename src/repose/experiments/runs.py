@@ -26,19 +26,18 @@ from repose.data.readers import read_pairs
 from repose.data.tokenizer import Tokenizer
 from repose.decoding.translator import Translator, load
 from repose.device import available_cores, one_thread
-from repose.errors import CheckpointError
+from repose.errors import CheckpointError, ConfigError
 from repose.evaluation.metrics import bleu
 from repose.experiments.corpus_data import CorpusData, is_pretokenized, languages_of, prepare_corpus
-from repose.experiments.evaluate import evaluate, write
+from repose.experiments.evaluate import evaluate, over_validations, teacher_forced, write
 from repose.model.presets import difference
 from repose.model.transformer import Transformer
+from repose.positions_rl.table import PositionTable, default_table
+from repose.positions_rl.table import read as read_table
 from repose.training.distributed import outer_launcher
 from repose.training.job import Outcome, TrainingJob
 from repose.training.progress import ProgressKind
 from repose.training.run import train
-
-MAX_VALID_SENTENCES = 1000
-"""Validation sentences that are translated for BLEU during training."""
 
 
 @dataclass(frozen=True)
@@ -77,10 +76,13 @@ def run(
     digests = data.digests
     if experiment.training.init_from is not None:
         digests["init_from"] = model_dir.read_config(Path(experiment.training.init_from))["sha256"][model_dir.WEIGHTS]
+    table = _position_table(experiment)
+    if table is not None:
+        digests["position_table"] = table.digest
     identity = run_id(experiment, digests)
     _claim(folder, experiment, identity, digests, data)
     outcome = train(
-        _job(experiment, data, identity),
+        _job(experiment, data, identity, table),
         folder,
         device=device,
         workers=workers,
@@ -91,6 +93,19 @@ def run(
     )
     scores = _evaluated(experiment, data, folder, device) if is_first and outcome.status == "done" else None
     return RunResult(outcome, identity, scores)
+
+
+def _position_table(experiment: Experiment) -> PositionTable | None:
+    """The small table of `positions = policy`."""
+    path = experiment.training.position_table
+    if (kind := experiment.architecture.positions) != "policy":
+        if path is not None:
+            raise ConfigError(
+                f"training.position_table = {path!r} is for architecture.positions = 'policy', not {kind!r}: "
+                "remove it, or set positions"
+            )
+        return None
+    return default_table() if path is None else read_table(Path(path))
 
 
 def read_run(folder: Path) -> tuple[Experiment, dict[str, Any]]:
@@ -140,7 +155,7 @@ def _claim(folder: Path, experiment: Experiment, identity: str, digests: Mapping
         raise CheckpointError(f"{folder} cannot be written ({error.strerror}): choose another --out") from error
 
 
-def _job(experiment: Experiment, data: CorpusData, identity: str) -> TrainingJob:
+def _job(experiment: Experiment, data: CorpusData, identity: str, table: PositionTable | None) -> TrainingJob:
     src_lang, tgt_lang = languages_of(experiment.corpus)
     decoding = {
         name: getattr(experiment.decoding, name)
@@ -155,6 +170,7 @@ def _job(experiment: Experiment, data: CorpusData, identity: str) -> TrainingJob
         src_tokenizer=data.tokenizer_path("src"),
         tgt_tokenizer=data.tokenizer_path("tgt"),
         run_id=identity,
+        position_table=None if table is None else tuple(map(tuple, table.values.tolist())),
         card=_card(experiment, data, identity),
         model_extra={"run_id": identity, "src_lang": src_lang, "tgt_lang": tgt_lang, "decoding": decoding},
     )
@@ -233,20 +249,29 @@ def _about(translator: Translator, split: str) -> dict[str, Any]:
 
 @dataclass(frozen=True)
 class _ValidationBleu:
-    """Greedy BLEU of (the first sentences of) the validation set, for the training loop."""
+    """BLEU of (the first sentences of) the validation set, for the training loop: `bleu` of greedy translations, and
+    beside it the `tf_bleu*` that `teacher_forced` explains."""
 
     data: CorpusData
 
     def __call__(self, model: Transformer, job: TrainingJob) -> dict[str, float]:
-        src, references = (side[:MAX_VALID_SENTENCES] for side in self.data.text("valid"))
-        tokenizers = (Tokenizer.load(path) for path in (job.src_tokenizer, job.tgt_tokenizer))
+        src, references = (side[: job.training.bleu_sentences] for side in self.data.text("valid"))
         training = model.training
-        translator = Translator(model, *tokenizers, workers=1)  # the others wait, and have the cores
+        translator = Translator(
+            model,
+            Tokenizer.load(job.src_tokenizer),
+            Tokenizer.load(job.tgt_tokenizer),
+            max_extra_tokens=job.decoding.max_extra_tokens,
+            batch_size=job.decoding.batch_size,
+            workers=1,  # the others wait, and have the cores
+        )
         try:
             hypotheses = [t.text for t in translator.translate(src, beam_size=1)]
+            forced = teacher_forced(translator, src, references)
         finally:
             model.train(training)
-        return {"bleu": bleu(hypotheses, references, lowercase=translator.tgt_tokenizer.lowercase).value}
+        score = bleu(hypotheses, references, lowercase=translator.tgt_tokenizer.lowercase)
+        return {"bleu": score.value} | {name: value for name, value in forced.items() if name.startswith("tf_bleu")}
 
 
 def _evaluated(experiment: Experiment, data: CorpusData, folder: Path, device: str) -> dict[str, Any]:
@@ -262,5 +287,10 @@ def _evaluated(experiment: Experiment, data: CorpusData, folder: Path, device: s
                 beam_sizes=(1, experiment.decoding.beam_size),
                 pretokenized=is_pretokenized(experiment.corpus),
             )
-        write(evaluation, folder, split, _about(translator, split))
+        about = _about(translator, split)
+        means = over_validations(folder / "metrics.jsonl", experiment.training.bleu_mean_over)
+        if means:
+            num_sentences = len(data.text("valid")[0][: experiment.training.bleu_sentences])
+            about["over_validations"] = {"num_sentences": num_sentences, **means}
+        write(evaluation, folder, split, about)
     return dict(json.loads(path.read_text(encoding="utf-8")))

@@ -144,7 +144,7 @@ def _problems(a: Architecture) -> list[str]:
         ),
         (
             a.input_norm == "separate" and a.positions == "none",
-            "input_norm = 'separate' brings tokens and positions to one scale, and positions = 'none' leaves nothing to: "
+            "input_norm = 'separate' brings tokens and positions to one scale, and positions = 'none' is no second: "
             "set input_norm = 'sum' or choose another positions value",
         ),
         (

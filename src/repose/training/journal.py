@@ -102,6 +102,7 @@ _SHOWN = (
     ("tf_loss", "tf_loss", ".3f"),
     ("tf_accuracy", "tf_accuracy", ".1%"),
     ("bleu", "BLEU", ".1f"),
+    ("tf_bleu", "tf_BLEU", ".1f"),
     ("learning_rate", "learning rate", ".2e"),
 )
 

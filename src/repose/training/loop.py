@@ -173,8 +173,11 @@ class Trainer:
         wall = {"seconds": round(keeper.seconds, 3)}
         if speed is not None:
             wall["tokens_per_second"] = round(speed, 1)
-        epoch = self.state.epoch + (self.state.batch > 0)  # that of the last update, from 1
-        journal.record({"kind": kind, "update": self.state.update, "epoch": epoch, **figures, "wall": wall})
+        journal.record({"kind": kind, "update": self.state.update, "epoch": self._epoch(), **figures, "wall": wall})
+
+    def _epoch(self) -> int:
+        """That of the last update, from 1."""
+        return self.state.epoch + (self.state.batch > 0)
 
     def _training_figures(self, sums: Sums, rate: float) -> dict[str, float]:
         more = {"learning_rate": rate, "grad_norm": float(self.learner.norm), "tokens": self.state.tokens}
@@ -196,8 +199,8 @@ class Trainer:
         state.validated = state.update
         if c.patience is not None:
             state.patience = state.patience.after(loss, patience=c.patience)
-        if c.schedule == "plateau" and state.update > self.schedule.warmup:
-            state.plateau = state.plateau.after(loss, patience=c.plateau_patience)
+        if c.schedule == "plateau" and state.update > self.schedule.warmup and self._epoch() > c.plateau_after_epochs:
+            state.plateau = state.plateau.after(loss, patience=c.plateau_patience, threshold=c.plateau_threshold)
         kept = choose_kept(state, loss, keep=c.keep, number=c.average_checkpoints)
         if self.reports is not None:
             _, keeper = self.reports

@@ -21,13 +21,13 @@ class Plateau:
     drops: int = 0
     """How often the patience ran out."""
 
-    def after(self, loss: float, *, patience: int) -> "Plateau":
+    def after(self, loss: float, *, patience: int, threshold: float = 0.0) -> "Plateau":
         """The state after a validation with this loss.
 
-        `patience` validations in a row without a lower loss count as a drop, and the wait begins anew. (torch's
-        `ReduceLROnPlateau` waits one validation more, and wants an improvement of 0.01 %.)
+        `patience` validations in a row without a loss below (1 - threshold) · best count as a drop, and the wait
+        begins anew. (torch's `ReduceLROnPlateau` waits one validation more, and its threshold is 1e-4 unless told.)
         """
-        if self.best is None or loss < self.best:
+        if self.best is None or loss < self.best * (1.0 - threshold):
             return dataclasses.replace(self, best=loss, waiting=0)
         if self.waiting + 1 < patience:
             return dataclasses.replace(self, waiting=self.waiting + 1)

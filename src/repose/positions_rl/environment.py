@@ -1,0 +1,45 @@
+"""The environment in which an agent learns a table of positions: one assignment of all its numbers, one reward."""
+
+from typing import Any
+
+import gymnasium
+import numpy as np
+from jaxtyping import Float
+from numpy.typing import NDArray
+
+from repose.positions_rl.rewards import REWARDS
+
+
+class TableEnvironment(gymnasium.Env[NDArray[np.float32], NDArray[np.float32]]):
+    """The state is a small table, the action "the assignment of scores between -1 to +1 to each element of" it
+    (arXiv 2310.10930, 3.3).
+
+    Observation: the present table, row after row; at first uniform in [-1, 1]. Action: the next table. Reward: that of
+    the next table. An episode is one step: an assignment reaches every table from every other, so that a longer one
+    would only repeat the question.
+    Differs from the paper: it gives no start, length of an episode or discount.
+    """
+
+    metadata = {"render_modes": []}  # noqa: RUF012  (gymnasium's own form)
+
+    def __init__(self, num_positions: int = 8, width: int = 16, reward: str = "sound") -> None:
+        self.shape = (num_positions, width)
+        self._reward = REWARDS[reward]
+        box = gymnasium.spaces.Box(-1.0, 1.0, (num_positions * width,), np.float32)
+        self.observation_space = self.action_space = box
+
+    def reset(
+        self, *, seed: int | None = None, options: dict[str, Any] | None = None
+    ) -> tuple[Float[np.ndarray, " n_d"], dict[str, Any]]:
+        """A random table."""
+        super().reset(seed=seed, options=options)
+        table = self.np_random.uniform(-1.0, 1.0, self.shape[0] * self.shape[1])
+        return table.astype(np.float32), {}
+
+    def step(
+        self, action: Float[np.ndarray, " n_d"]
+    ) -> tuple[Float[np.ndarray, " n_d"], float, bool, bool, dict[str, Any]]:
+        """The table assigned, its reward, and the end of the episode."""
+        table = np.clip(action, -1.0, 1.0).astype(np.float32)
+        reward = float(self._reward(table.reshape(self.shape).astype(np.float64)))
+        return table, reward, True, False, {}

@@ -1,0 +1,204 @@
+"""Soft Actor-Critic (Haarnoja et al., 2018; stable-baselines3) learns a table of positions; resumable."""
+
+import importlib.metadata
+import importlib.util
+from collections.abc import Callable
+from dataclasses import asdict, dataclass
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+from jaxtyping import Float
+
+from repose.device import one_thread
+from repose.errors import ConfigError, DataError, unknown
+from repose.positions_rl import baselines, table
+from repose.positions_rl.rewards import REWARDS
+from repose.positions_rl.table import PositionTable
+from repose.positions_rl.work import WorkFolder
+
+if TYPE_CHECKING:
+    from stable_baselines3 import SAC
+    from stable_baselines3.common.vec_env import VecEnv
+
+NUM_ENVIRONMENTS = 16
+"""Stepped together; one update of the networks for each such step."""
+CHUNK = 4000
+"""Environment steps between checkpoints. Every generator is seeded anew at each from (seed, steps), so that a resumed
+run equals an uninterrupted one and no random state is stored."""
+LEARNING_RATE = 1e-3
+BATCH_SIZE = 256
+REPLAY = 20_000
+RANDOM_STEPS = 1000
+ENTROPY_WEIGHT = 0.2
+"""The temperature that automatic tuning begins with, in standard deviations of a random table's reward."""
+TARGET_ENTROPY = -4.0
+"""Nats for each number of the table (SAC's habit is -1): the last tables are then assigned almost without noise."""
+ACTOR, CRITIC = [64], [256]
+"""Hidden widths; two critics. The best action does not depend on the state, so that the actor has little to learn."""
+
+
+@dataclass(frozen=True, kw_only=True)
+class Settings:
+    """What decides the outcome, on one machine with one set of versions."""
+
+    reward: str = "sound"
+    """A name in `rewards.REWARDS`."""
+    shape: tuple[int, int] = (8, 16)
+    """Positions, and numbers for each."""
+    steps: int = 80_000
+    """Of the environment: tables tried."""
+    seed: int = 0
+
+    def __post_init__(self) -> None:
+        if self.reward not in REWARDS:
+            raise ConfigError(unknown("reward", self.reward, list(REWARDS)))
+        if min(self.shape) < 2:
+            raise ConfigError("a table needs at least 2 positions and 2 numbers for each, such as --shape 8x16")
+        if self.steps < 1 or self.seed < 0:
+            raise ConfigError("--steps must be at least 1 and --seed at least 0")
+
+    def as_json(self) -> dict[str, Any]:
+        """As the file and the work folder keep them."""
+        return {**asdict(self), "shape": list(self.shape), "sac": sac_settings(self.shape)}
+
+
+def sac_settings(shape: tuple[int, int]) -> dict[str, Any]:
+    """SAC's settings; the paper states none of them. Episodes are one step long, so that no discount enters."""
+    return {
+        "environments": NUM_ENVIRONMENTS,
+        "updates_per_environment_step": 1 / NUM_ENVIRONMENTS,
+        "learning_rate": LEARNING_RATE,
+        "batch_size": BATCH_SIZE,
+        "replay": REPLAY,
+        "random_steps": RANDOM_STEPS,
+        "entropy_weight": f"tuned, from {ENTROPY_WEIGHT}",
+        "target_entropy": TARGET_ENTROPY * shape[0] * shape[1],
+        "actor": ACTOR,
+        "critic": CRITIC,
+        "critics": 2,
+        "reward_divided_by": "standard deviation over random tables",
+    }
+
+
+def learn(settings: Settings, out: Path, work: Path, say: Callable[[str], None]) -> PositionTable:
+    """Learn a table, write it to `out` and return it.
+
+    The table is the policy's deterministic action in the state where every number is 0, the mean of the start. What an
+    interruption needs is kept in the folder `work`, and removed at the end; the same call goes on from there. Where
+    `out` holds the result of the same settings already, it is said and returned. The global random generators of
+    Python, numpy and torch are seeded. Raises ConfigError where `out` or `work` belong to other settings or the extra
+    `rl` is missing, BusyError where another process works in `work`.
+    """
+    found = _finished(settings, out)
+    if found is not None:
+        say(f"finished already: {out} was learned with these settings")
+        return found
+    random, spread = baselines.random_rewards(settings.shape, settings.reward)
+    sinusoid = float(REWARDS[settings.reward](baselines.sinusoid(*settings.shape)))
+    _require_extra()
+    with WorkFolder(work, settings.as_json()) as folder, one_thread():
+        environments = _environments(settings, 1 / spread)
+        sac = folder.resume(environments)
+        if sac is None:
+            sac = _begin(settings, environments)
+        else:
+            say(f"going on after step {sac.num_timesteps:,} of {settings.steps:,}")
+        while sac.num_timesteps < settings.steps:
+            _advance(sac, settings)
+            folder.save(sac)
+            score = float(REWARDS[settings.reward](assigned(sac, settings.shape)))
+            step = min(sac.num_timesteps, settings.steps)
+            say(f"step {step:,} of {settings.steps:,}: score {score:.4f} (sinusoid {sinusoid:.4f})")
+        result = _result(settings, assigned(sac, settings.shape), {"random": random, "sinusoid": sinusoid})
+        table.write(out, result)
+        folder.remove()
+    return result
+
+
+def assigned(sac: "SAC", shape: tuple[int, int]) -> Float[np.ndarray, "n d"]:
+    """The policy's deterministic action in the state of zeros."""
+    action, _ = sac.predict(np.zeros(shape[0] * shape[1], dtype=np.float32), deterministic=True)
+    return action.reshape(shape).astype(np.float64)
+
+
+def _require_extra() -> None:
+    if any(importlib.util.find_spec(package) is None for package in ("stable_baselines3", "gymnasium")):
+        raise ConfigError("learning positions needs stable-baselines3 and gymnasium: pip install 'repose-nmt[rl]'")
+
+
+def _begin(settings: Settings, environments: "VecEnv") -> "SAC":
+    """SAC before its first step."""
+    from stable_baselines3 import SAC
+
+    return SAC(
+        "MlpPolicy",
+        environments,
+        learning_rate=LEARNING_RATE,
+        buffer_size=REPLAY,
+        learning_starts=RANDOM_STEPS,
+        batch_size=BATCH_SIZE,
+        train_freq=1,
+        gradient_steps=1,
+        ent_coef=f"auto_{ENTROPY_WEIGHT}",
+        target_entropy=TARGET_ENTROPY * settings.shape[0] * settings.shape[1],
+        policy_kwargs={"net_arch": {"pi": ACTOR, "qf": CRITIC}},
+        seed=settings.seed,
+        device="cpu",
+    )
+
+
+def _environments(settings: Settings, scale: float) -> "VecEnv":
+    """Copies side by side; rewards are multiplied by `scale`, since entropy weighs against their size."""
+    from gymnasium.wrappers import TransformReward
+    from stable_baselines3.common.vec_env import DummyVecEnv
+
+    from repose.positions_rl.environment import TableEnvironment
+
+    def one() -> Any:
+        return TransformReward(TableEnvironment(*settings.shape, settings.reward), lambda reward: float(reward) * scale)
+
+    return DummyVecEnv([one] * NUM_ENVIRONMENTS)
+
+
+def _advance(sac: "SAC", settings: Settings) -> None:
+    """To the next checkpoint, as a function of networks, replay memory, seed and step alone."""
+    begin = sac.num_timesteps
+    sac.set_random_seed(int(np.random.SeedSequence([settings.seed, begin]).generate_state(1)[0] >> 1))
+    environments = sac.get_env()
+    assert environments is not None, "made with its environments"
+    sac.set_env(environments)  # begins new episodes, with the seeds just set
+    sac.learn(min(CHUNK, settings.steps - begin), reset_num_timesteps=False)
+
+
+def _finished(settings: Settings, out: Path) -> PositionTable | None:
+    """The result of these settings, if `out` holds it. Raises ConfigError where it holds anything else."""
+    if not out.exists():
+        return None
+    try:
+        found = table.read(out)
+    except DataError as error:
+        raise ConfigError(f"{out} exists already and is no position table: name another file with --out") from error
+    if found.provenance.get("settings") != settings.as_json():
+        raise ConfigError(
+            f"{out} exists already and was learned with other settings: remove it, or name another file with --out"
+        )
+    return found
+
+
+def _result(settings: Settings, action: Float[np.ndarray, "n d"], scores: dict[str, float]) -> PositionTable:
+    values, score = table.rounded(action), REWARDS[settings.reward]
+    oracle = baselines.oracle(settings.shape, settings.reward, settings.seed)
+    scores = {**scores, "policy": float(score(values)), "oracle": float(score(oracle))}
+    scores = {name: round(value, table.DECIMALS) + 0.0 for name, value in scores.items()}  # -0.0 is 0.0
+    shape = "x".join(map(str, settings.shape))
+    arguments = f"--reward {settings.reward} --shape {shape} --steps {settings.steps} --seed {settings.seed}"
+    packages = ("repose-nmt", "stable-baselines3", "gymnasium", "torch", "numpy")
+    provenance = {
+        "command": f"repose positions learn {arguments}",
+        "source": "arXiv 2310.10930, section 3.3; Soft Actor-Critic (Haarnoja et al., 2018)",
+        "settings": settings.as_json(),
+        "versions": {package: importlib.metadata.version(package) for package in packages},
+        "scores": scores,
+    }
+    return PositionTable(values=values, reward=settings.reward, score=scores["policy"], provenance=provenance)

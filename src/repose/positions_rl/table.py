@@ -1,0 +1,116 @@
+"""The file of a learned table: its numbers, how good they are, and how they came about. Needs numpy alone."""
+
+import hashlib
+import importlib.resources
+import json
+import os
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+from jaxtyping import Float
+
+from repose.errors import DataError
+
+FORMAT_VERSION = 1
+DECIMALS = 6
+
+
+@dataclass(frozen=True, kw_only=True, eq=False)
+class PositionTable:
+    """A small table of positions, one row each, numbers in [-1, 1], and where it comes from."""
+
+    values: Float[np.ndarray, "n d"]
+    reward: str
+    """Name of the reward that it was learned for, see `rewards.REWARDS`."""
+    score: float
+    """That reward, of these values."""
+    provenance: Mapping[str, Any] = field(default_factory=dict)
+    """Settings, seed, steps, versions, and the scores of what it is measured against."""
+
+    @property
+    def digest(self) -> str:
+        """SHA-256 of shape and values, in hexadecimal: what can move numbers, not how the file is written."""
+        canonical = np.ascontiguousarray(self.values, dtype="<f8") + 0.0  # -0.0 is 0.0
+        header = "x".join(map(str, canonical.shape))
+        return hashlib.sha256(header.encode() + b"\n" + canonical.tobytes()).hexdigest()
+
+
+def rounded(values: Float[np.ndarray, "n d"]) -> Float[np.ndarray, "n d"]:
+    """As a file keeps them: six decimals."""
+    return np.asarray(values, dtype=np.float64).round(DECIMALS) + 0.0
+
+
+def write(path: Path, table: PositionTable) -> None:
+    """Write it as JSON, a row per line, under a temporary name that is then renamed. Raises OSError."""
+    head = {
+        "format_version": FORMAT_VERSION,
+        "shape": list(table.values.shape),
+        "reward": table.reward,
+        "score": table.score,
+        "provenance": dict(table.provenance),
+    }
+    rows = ",\n".join(f"    {json.dumps(row)}" for row in rounded(table.values).tolist())
+    text = json.dumps(head, indent=2).removesuffix("\n}") + f',\n  "values": [\n{rows}\n  ]\n}}\n'
+    path.parent.mkdir(parents=True, exist_ok=True)
+    temporary = path.with_name(f".{path.name}.{os.getpid()}.new")
+    try:
+        temporary.write_text(text, encoding="utf-8")
+        temporary.replace(path)
+    finally:
+        temporary.unlink(missing_ok=True)
+
+
+def read(path: Path) -> PositionTable:
+    """The table in a file. Raises DataError where it is missing, damaged, or no such table."""
+    try:
+        text = path.read_text(encoding="utf-8")
+    except FileNotFoundError as error:
+        raise DataError(f"there is no position table {path}: make one with `repose positions learn --out`") from error
+    except UnicodeDecodeError as error:
+        raise DataError(f"{path} is no position table: it is not text") from error
+    return _parsed(text, str(path))
+
+
+def default_table() -> PositionTable:
+    """The table that ships with the package: 8 positions of 16 numbers, reward `sound`; see docs/positions.md."""
+    file = importlib.resources.files("repose.positions_rl").joinpath("default.json")
+    return _parsed(file.read_text(encoding="utf-8"), "the shipped position table")
+
+
+def _parsed(text: str, name: str) -> PositionTable:
+    try:
+        content = json.loads(text)
+    except json.JSONDecodeError as error:
+        raise DataError(f"{name} is no position table: it is not JSON ({error})") from error
+    version = content.get("format_version") if isinstance(content, dict) else None
+    if not isinstance(version, int) or "values" not in content:
+        raise DataError(f"{name} is no position table: make one with `repose positions learn --out`")
+    if version != FORMAT_VERSION:
+        raise DataError(
+            f"{name} is a position table of format {version}, this version reads {FORMAT_VERSION}: learn it anew"
+        )
+    score, provenance = content.get("score"), content.get("provenance", {})
+    if type(score) not in (int, float) or not isinstance(provenance, dict):
+        raise DataError(f"{name} has no number as score, or no provenance: learn it anew")
+    return PositionTable(
+        values=_values(content["values"], content.get("shape"), name),
+        reward=str(content.get("reward")),
+        score=float(score),
+        provenance=provenance,
+    )
+
+
+def _values(rows: Any, shape: Any, name: str) -> Float[np.ndarray, "n d"]:
+    is_table = isinstance(rows, list) and bool(rows) and all(isinstance(row, list) and row for row in rows)
+    if not is_table or len({len(row) for row in rows}) != 1:
+        raise DataError(f"{name} holds no table: its values must be rows of equally many numbers")
+    if any(type(number) not in (int, float) for row in rows for number in row):
+        raise DataError(f"{name} holds something else than numbers in its values")
+    if shape != [len(rows), len(rows[0])]:
+        raise DataError(f"{name} says shape {shape} but its values are {len(rows)} rows of {len(rows[0])}")
+    if not all(-1 <= number <= 1 for row in rows for number in row):  # NaN is not either
+        raise DataError(f"{name} holds values that are not finite numbers in [-1, 1]")
+    return np.array(rows, dtype=np.float64)

@@ -1,0 +1,211 @@
+"""Learning: what a user types and sees, what an interruption leaves, and where SAC ends up for each reward."""
+
+import fcntl
+import importlib.util
+import json
+import signal
+import sys
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+
+pytest.importorskip("gymnasium")
+pytest.importorskip("stable_baselines3")
+
+from repose import cli
+from repose.errors import BusyError, CheckpointError, ConfigError
+from repose.positions_rl import baselines, policy, table
+from repose.positions_rl.policy import Settings
+from repose.positions_rl.rewards import REWARDS, best_literal
+
+TINY = Settings(shape=(3, 4), steps=320)
+
+
+@pytest.fixture(autouse=True)
+def _short(monkeypatch: pytest.MonkeyPatch, request: pytest.FixtureRequest) -> None:
+    """Checkpoints every 96 steps and an oracle that is cheap, except in trainings of full length."""
+    if request.node.get_closest_marker("slow") is None:
+        monkeypatch.setattr(policy, "CHUNK", 96)
+        monkeypatch.setattr(policy, "RANDOM_STEPS", 64)
+        monkeypatch.setattr(baselines, "ASCENT_STEPS", 20)
+
+
+def silent(_: str) -> None:
+    pass
+
+
+def stop_at(word: str) -> Callable[[str], None]:
+    def say(sentence: str) -> None:
+        if word in sentence:
+            raise KeyboardInterrupt
+
+    return say
+
+
+def run(monkeypatch: pytest.MonkeyPatch, *arguments: object) -> int:
+    """Exit code of `repose positions learn`."""
+    monkeypatch.setattr(sys, "argv", ["repose", "positions", "learn", *map(str, arguments)])
+    try:
+        cli.main()
+    except SystemExit as leaving:
+        return leaving.code if isinstance(leaving.code, int) else 0
+    return 0
+
+
+def test_a_tiny_table_is_learned(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: Any) -> None:
+    arguments = ("--out", tmp_path / "t.json", "--shape", "3x4", "--steps", 200, "--seed", 4, "--reward", "literal")
+    assert run(monkeypatch, *arguments) == 0
+    shown = capsys.readouterr()
+    assert "step 96 of 200: score " in shown.err
+    assert "step 200 of 200: score " in shown.err
+    for name in ("random", "sinusoid", "learned", "gradient ascent"):
+        assert name in shown.out
+    found = table.read(tmp_path / "t.json")
+    assert found.score == pytest.approx(REWARDS["literal"](found.values), abs=1e-6)
+    assert found.provenance["command"].endswith("learn --reward literal --shape 3x4 --steps 200 --seed 4")
+    assert set(found.provenance["versions"]) >= {"stable-baselines3", "gymnasium", "torch"}
+    assert [path.name for path in tmp_path.iterdir()] == ["t.json"]
+
+    assert run(monkeypatch, *arguments) == 0
+    again = capsys.readouterr()
+    assert "finished already" in again.err
+    assert again.out == shown.out
+    assert run(monkeypatch, *arguments, "--seed", 5) == 2
+    assert "was learned with other settings" in capsys.readouterr().err
+
+
+def test_a_resumed_run_equals_an_uninterrupted_one(tmp_path: Path) -> None:
+    whole = policy.learn(TINY, tmp_path / "whole.json", tmp_path / "whole.work", silent)
+    parts = (TINY, tmp_path / "parts.json", tmp_path / "parts.work")
+    for stop in ("step 96", "step 192"):
+        with pytest.raises(KeyboardInterrupt):
+            policy.learn(*parts, stop_at(stop))
+        assert not parts[1].exists()
+    said: list[str] = []
+    resumed = policy.learn(*parts, said.append)
+    assert said[0] == "going on after step 192 of 320"
+    assert resumed.digest == whole.digest
+    assert (tmp_path / "parts.json").read_bytes() == (tmp_path / "whole.json").read_bytes()
+    assert not parts[2].exists()
+
+
+def test_seeds_differ(tmp_path: Path) -> None:
+    learned = [
+        policy.learn(Settings(shape=(3, 4), steps=160, seed=seed), tmp_path / f"{seed}.json", tmp_path / "w", silent)
+        for seed in (0, 1)
+    ]
+    assert learned[0].digest != learned[1].digest
+
+
+def test_an_interruption_exits_3_and_the_same_command_goes_on(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: Any
+) -> None:
+    def interrupt(sentence: str) -> None:
+        print(sentence, file=sys.stderr)
+        if sentence.startswith("step 96 "):
+            signal.raise_signal(signal.SIGINT)
+
+    arguments = ("--out", tmp_path / "t.json", "--shape", "3x4", "--steps", 200)
+    with monkeypatch.context() as patch:
+        patch.setattr("repose.cli_positions.say", interrupt)
+        assert run(patch, *arguments) == 3
+    assert "stopped: the same command goes on" in capsys.readouterr().err
+    assert sorted(path.name for path in tmp_path.iterdir()) == ["t.work"]
+    assert run(monkeypatch, *arguments) == 0
+    assert "going on after step 96 of 200" in capsys.readouterr().err
+    assert sorted(path.name for path in tmp_path.iterdir()) == ["t.json"]
+
+
+def test_other_settings_in_a_work_folder_are_refused(tmp_path: Path) -> None:
+    with pytest.raises(KeyboardInterrupt):
+        policy.learn(TINY, tmp_path / "t.json", tmp_path / "w", stop_at("step 96"))
+    for other in (
+        Settings(shape=(3, 4), steps=320, seed=1),
+        Settings(shape=(4, 3), steps=320),
+        Settings(shape=(3, 4), steps=640),
+        Settings(shape=(3, 4), steps=320, reward="literal"),
+    ):
+        with pytest.raises(ConfigError, match="unfinished run with other settings"):
+            policy.learn(other, tmp_path / "t.json", tmp_path / "w", silent)
+
+
+def test_a_work_folder_that_is_damaged_or_anothers_is_refused(tmp_path: Path) -> None:
+    work = tmp_path / "w"
+    with pytest.raises(KeyboardInterrupt):
+        policy.learn(TINY, tmp_path / "t.json", work, stop_at("step 96"))
+    networks = work / json.loads((work / "state.json").read_text())["networks"]
+    networks.write_bytes(networks.read_bytes()[:1000])
+    with pytest.raises(CheckpointError, match="is damaged: remove it"):
+        policy.learn(TINY, tmp_path / "t.json", work, silent)
+    (work / "state.json").write_text("{")
+    with pytest.raises(CheckpointError, match="is damaged: remove it"):
+        policy.learn(TINY, tmp_path / "t.json", work, silent)
+    (tmp_path / "thesis").mkdir()
+    (tmp_path / "thesis" / "chapter").touch()
+    with pytest.raises(ConfigError, match="holds something else"):
+        policy.learn(TINY, tmp_path / "t.json", tmp_path / "thesis", silent)
+
+
+@pytest.mark.skipif(sys.platform == "win32", reason="nothing is locked there")
+def test_a_work_folder_in_use_is_refused(tmp_path: Path) -> None:
+    (tmp_path / "w").mkdir()
+    with (tmp_path / "w" / "lock").open("a") as held:
+        fcntl.flock(held, fcntl.LOCK_EX)
+        with pytest.raises(BusyError, match="another process is learning"):
+            policy.learn(TINY, tmp_path / "t.json", tmp_path / "w", silent)
+
+
+def test_a_strangers_file_is_not_overwritten(tmp_path: Path) -> None:
+    (tmp_path / "notes.json").write_text("{}")
+    with pytest.raises(ConfigError, match="is no position table: name another file"):
+        policy.learn(TINY, tmp_path / "notes.json", tmp_path / "w", silent)
+    assert (tmp_path / "notes.json").read_text() == "{}"
+
+
+@pytest.mark.parametrize(
+    ("arguments", "sentence"),
+    [
+        (("--reward", "sond"), "did you mean 'sound'?"),
+        (("--shape", "8by16"), "'8by16' is no shape"),
+        (("--shape", "1x16"), "at least 2 positions"),
+        (("--steps", "0"), "--steps must be at least 1"),
+        (("--seed", "-1"), "--seed at least 0"),
+    ],
+)
+def test_wrong_usage_is_one_sentence(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: Any, arguments: tuple[str, ...], sentence: str
+) -> None:
+    assert run(monkeypatch, "--out", tmp_path / "t.json", *arguments) == 2
+    error = capsys.readouterr().err
+    assert sentence in error
+    assert len(error.splitlines()) == 1
+    assert not list(tmp_path.iterdir())
+
+
+def test_a_missing_extra_is_one_sentence(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: Any) -> None:
+    there = importlib.util.find_spec
+    monkeypatch.setattr(importlib.util, "find_spec", lambda name: None if name == "gymnasium" else there(name))
+    assert run(monkeypatch, "--out", tmp_path / "t.json") == 2
+    assert "pip install 'repose-nmt[rl]'" in capsys.readouterr().err
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("shape", [(8, 16), (16, 8)])
+def test_sac_on_the_literal_reward_makes_all_positions_equal(tmp_path: Path, shape: tuple[int, int]) -> None:
+    found = policy.learn(Settings(shape=shape, reward="literal"), tmp_path / "t.json", tmp_path / "w", silent)
+    assert found.score > 0.95 * best_literal(*shape)
+    assert found.values.std(axis=0).mean() < 0.02  # of numbers in [-1, 1]
+    assert np.abs(found.values).mean() > 0.95
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("shape", [(8, 16), (16, 8)])
+def test_sac_on_the_sound_reward_comes_near_the_oracle(tmp_path: Path, shape: tuple[int, int]) -> None:
+    found = policy.learn(Settings(shape=shape), tmp_path / "t.json", tmp_path / "w", silent)
+    scores = found.provenance["scores"]
+    assert found.score > scores["sinusoid"]
+    assert scores["oracle"] > -0.02
+    assert (found.score - scores["random"]) / (scores["oracle"] - scores["random"]) >= 0.9
