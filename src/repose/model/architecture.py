@@ -12,7 +12,7 @@ from pydantic.dataclasses import dataclass
 
 from repose.errors import ConfigError
 
-Positions = Literal["interleaved", "halves", "printed", "learned", "policy", "none"]
+Positions = Literal["interleaved", "halves", "printed", "learned", "policy", "rotary", "none"]
 Combine = Literal["add", "concat"]
 EmbeddingScale = Literal["sqrt", "inverse_sqrt", "none"]
 TokenNormKind = Literal["none", "sentence", "prefix", "vocabulary"]
@@ -41,7 +41,8 @@ class Architecture:
 
     positions: Positions = "interleaved"
     """Positional encoding: Vaswani's interleaved sinusoids, the tutorial's halves, eq. 3 as printed, learned with the
-    model, learned before it by a reinforcement learning policy (arXiv 2310.10930), none."""
+    model, learned before it by a reinforcement learning policy (arXiv 2310.10930), rotated queries and keys
+    (RoFormer), none."""
     combine: Combine = "add"
     """How token embeddings and positions meet: their sum, or side by side."""
     embedding_scale: EmbeddingScale = "sqrt"
@@ -126,6 +127,7 @@ class Architecture:
 def _problems(a: Architecture) -> list[str]:
     """Sentences about combinations that make no sense; the one place that refuses them."""
     kinds = {a.encoder_token_norm, a.decoder_token_norm} - {"none"}
+    without_rows = a.positions in ("rotary", "none")
     checks = [
         (
             a.combine == "concat" and a.tie_embeddings != "none",
@@ -133,8 +135,8 @@ def _problems(a: Architecture) -> list[str]:
             "set tie_embeddings = 'none' or combine = 'add'",
         ),
         (
-            a.combine == "concat" and a.positions == "none",
-            "combine = 'concat' has nothing to set beside the tokens when positions = 'none': "
+            a.combine == "concat" and without_rows,
+            f"combine = 'concat' has nothing to set beside the tokens when positions = {a.positions!r}: "
             "choose another positions value or combine = 'add'",
         ),
         (
@@ -143,8 +145,9 @@ def _problems(a: Architecture) -> list[str]:
             "without bound: set residual_weight = 1.0 or norm = 'post'",
         ),
         (
-            a.input_norm == "separate" and a.positions == "none",
-            "input_norm = 'separate' brings tokens and positions to one scale, and positions = 'none' is no second: "
+            a.input_norm == "separate" and without_rows,
+            f"input_norm = 'separate' brings tokens and positions to one scale, and positions = {a.positions!r} is no "
+            "second: "
             "set input_norm = 'sum' or choose another positions value",
         ),
         (
@@ -165,6 +168,10 @@ def _problems(a: Architecture) -> list[str]:
         (
             a.positions in ("interleaved", "halves", "printed") and a.d_token % 2 == 1,
             f"positions = {a.positions!r} pairs sines with cosines and needs an even d_token, not {a.d_token}",
+        ),
+        (
+            a.positions == "rotary" and a.head_dim % 2 == 1,
+            f"positions = 'rotary' turns pairs of numbers and needs an even head_dim, not {a.head_dim}",
         ),
     ]
     return [sentence for applies, sentence in checks if applies]

@@ -14,6 +14,7 @@ from repose.model.blocks import Block, Blocks
 from repose.model.cache import Cache
 from repose.model.dropout import Dropout
 from repose.model.linear import Linear, linear
+from repose.model.positions import Rotary
 from repose.model.stepping import Stepper
 from repose.model.together import cost, together
 
@@ -51,21 +52,24 @@ class Attention(nn.Module):
         scale: float | None = None,
         own_score: SelfScore = "keep",
         score_residual: ScoreResidual = "none",
+        rotary: Rotary | None = None,
     ) -> None:
-        """`scale` None: 1/sqrt(head_dim). `own_score` is for self-attention, where `Blocks` does `exclude` itself."""
+        """`scale` None: 1/sqrt(head_dim). `own_score` and `rotary` are for self-attention, where `Blocks` does
+        `exclude` itself."""
         super().__init__()
         width = num_heads * head_dim
         self.num_heads = num_heads
         self.head_dim = head_dim
         self.scale = head_dim**-0.5 if scale is None else scale
-        self.own_score, self.score_residual = own_score, score_residual
+        self.own_score, self.score_residual, self.rotary = own_score, score_residual, rotary
         self.dropout = Dropout(dropout)
         self.query = Linear(d_model, width, bias=bias)
         self.key = Linear(d_model, width, bias=bias)
         self.value = Linear(d_value, width, bias=bias)
         self.output = Linear(width, d_model, bias=bias)
         self.reads_scores = own_score in ("zero", "zero_weights") or score_residual != "none"
-        self.is_together = not self.reads_scores and cost(d_model, d_value, head_dim) <= TOGETHER
+        plain = not self.reads_scores and rotary is None
+        self.is_together = plain and cost(d_model, d_value, head_dim) <= TOGETHER
 
     def forward(
         self,
@@ -77,8 +81,10 @@ class Attention(nn.Module):
         """Attends within whole sentences. A query without keys gets zeros (then the output bias), never NaN."""
         if self.is_together and queries_from.device.type == "cpu":
             return self._together(queries_from, keys_from, values_from, blocks)
-        queries = blocks.split_queries(self.query(queries_from))
-        keys = blocks.split_keys(self.key(keys_from))
+        q, k = self.query(queries_from), self.key(keys_from)
+        if self.rotary is not None:
+            q, k = (self.rotary(rows, blocks.positions) for rows in (q, k))
+        queries, keys = blocks.split_queries(q), blocks.split_keys(k)
         values = blocks.split_keys(self.value(values_from))
         if queries_from.device.type != "cpu" and not self.reads_scores and self.recorded is None:
             dropout = self.dropout.p if self.training else 0.0
@@ -160,6 +166,7 @@ class Attention(nn.Module):
                 scale=self.scale,
                 own_score=self.own_score,
                 score_residual=self.score_residual,
+                rotary=self.rotary,
             ),
         )
 

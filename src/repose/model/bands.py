@@ -8,7 +8,7 @@ from collections.abc import Sequence
 
 import torch
 import torch.nn.functional as F
-from jaxtyping import Float
+from jaxtyping import Float, Int
 from torch import Tensor
 
 from repose.model.blocks import PositionScores, make_block
@@ -51,6 +51,11 @@ class Bands:
         sentences = torch.arange(self.num_sentences, device=device)
         allowed = (real_keys[:, :, None, :] & near).flatten(0, 1)
         self.blocks = [make_block(sentences, allowed, real.flatten(0, 1), num_heads, distance == 0, added)]
+
+    @property
+    def positions(self) -> Int[Tensor, " R"]:
+        """As in `Blocks`."""
+        return self._packing.columns
 
     def split_queries(self, rows: Float[Tensor, "R HC"]) -> list[Tensor]:
         """All chunks' queries, (B*n*h, w, c)."""

@@ -74,6 +74,11 @@ class Blocks:
                 make_block(sentences, allowed, real_queries, num_heads, own if keys is queries else None, here)
             )
 
+    @property
+    def positions(self) -> Int[Tensor, " R"]:
+        """Position in its sentence (from 0) of each row of the keys' side."""
+        return self._packing.columns
+
     def split_queries(self, rows: Float[Tensor, "R HC"]) -> list[Tensor]:
         """Each block's queries, (b*h, q, c)."""
         return self._queries.split(rows)

@@ -24,7 +24,7 @@ import torch.nn.functional as F
 from jaxtyping import Float
 from torch import Tensor, nn
 
-from repose.model.architecture import Norm, PositionBias, ScoreResidual, SelfScore
+from repose.model.architecture import Norm, PositionBias, Positions, ScoreResidual, SelfScore
 from repose.model.attention import Attention
 from repose.model.bands import Bands
 from repose.model.blocks import Blocks
@@ -32,6 +32,7 @@ from repose.model.cache import Cache
 from repose.model.linear import Linear
 from repose.model.memory import Memory
 from repose.model.position_bias import untied_scale
+from repose.model.positions import Rotary
 from repose.model.sublayer import Sublayer
 
 Branch = Callable[[Tensor], Tensor]
@@ -46,6 +47,8 @@ class LayerSizes:
     num_heads: int
     head_dim: int
     d_ff: int
+    max_length: int
+    positions: Positions
     norm: Norm
     residual_weight: float
     norm_eps: float
@@ -61,6 +64,7 @@ class LayerSizes:
     def attention(self, *, to_itself: bool) -> Attention:
         """One attention of these sizes. Positions and the diagonal are of self-attention alone."""
         untied = to_itself and self.position_bias != "none"
+        rotates = to_itself and self.positions == "rotary"
         return Attention(
             d_model=self.d_model,
             d_value=self.d_value,
@@ -71,6 +75,7 @@ class LayerSizes:
             scale=untied_scale(self.head_dim) if untied else None,
             own_score=self.self_score if to_itself else "keep",
             score_residual=self.score_residual,
+            rotary=Rotary(max_length=self.max_length, head_dim=self.head_dim) if rotates else None,
         )
 
     def sublayer(self, dropout: float) -> Sublayer:

@@ -51,21 +51,30 @@ class UntiedPositions(nn.Module):
         self.distances = nn.Parameter(torch.zeros(num_heads, NUM_BUCKETS)) if kind == "untied_relative" else None
 
     def forward(
-        self, queries_at: Int[Tensor, "*n q"], keys_at: Int[Tensor, "*n k"]
+        self,
+        queries_at: Int[Tensor, "*n q"],
+        keys_at: Int[Tensor, "*n k"],
+        projected: tuple[Tensor, Tensor] | None = None,
     ) -> Float[Tensor, "*n {self.num_heads} q k"]:
-        """Scores of positions (from 0) against positions. The caller has checked them against `max_length`."""
+        """Scores of positions (from 0) against positions. The caller has checked them against `max_length`.
+
+        `projected`: what that returned for at least as many positions.
+        """
         with torch.autocast(self.table.device.type, enabled=False):
             # Positions beyond the last real one belong to padding.
             last = len(self.table) - 1
             queries_at, keys_at = queries_at.clamp(max=last), keys_at.clamp(max=last)
-            rows = self.norm(self.table[: int(max(queries_at.max(), keys_at.max())) + 1])
-            queries = self._heads(self.query(rows)[queries_at])
-            keys = self._heads(self.key(rows)[keys_at])
-            scores = (queries * self.scale) @ keys.mT
+            queries, keys = projected or self.projected(int(max(queries_at.max(), keys_at.max())) + 1)
+            scores = self._heads(queries[queries_at]) @ self._heads(keys[keys_at]).mT
             if self.distances is not None:
                 distance = keys_at[..., None, :] - queries_at[..., :, None]
                 scores = scores + self.distances.T[buckets(distance, causal=self.causal)].movedim(-1, -3)
             return scores
+
+    def projected(self, length: int | None = None) -> tuple[Float[Tensor, "L HC"], Float[Tensor, "L HC"]]:
+        """The first positions (None: all) as queries, the scale included, and as keys."""
+        rows = self.norm(self.table[:length])
+        return self.query(rows) * self.scale, self.key(rows)
 
     def _heads(self, x: Float[Tensor, "*n l HC"]) -> Float[Tensor, "*n H l C"]:
         return x.unflatten(-1, (self.num_heads, -1)).transpose(-3, -2)

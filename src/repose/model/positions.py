@@ -66,7 +66,7 @@ def _pooling(num: int, length: int, *, goes_on: bool) -> Float[Tensor, "length n
 
 
 class PositionalEncoding(nn.Module):
-    """Rows of a position table for packed tokens; nothing for `none`.
+    """Rows of a position table for packed tokens; nothing for `rotary` and `none`.
 
     Learned positions (Vaswani et al. 3.5, table 3 row E) are one trained row per position up to `max_length`, a
     table for each stack. Fixed ones are a buffer that no checkpoint stores. Those of a policy are a buffer of the given
@@ -83,7 +83,7 @@ class PositionalEncoding(nn.Module):
         self.kind = kind
         self.max_length = max_length
         match kind:
-            case "none":
+            case "rotary" | "none":
                 pass
             case "learned":
                 self.table = nn.Parameter(torch.empty(max_length, width).normal_(std=1 / math.sqrt(width)))
@@ -94,7 +94,7 @@ class PositionalEncoding(nn.Module):
                 self.register_buffer("table", sinusoids(kind, max_length, width), persistent=False)
 
     def forward(self, positions: Int[Tensor, " R"], length: int) -> Float[Tensor, "R M"] | None:
-        """Encodings of tokens at these positions (from 0), all below `length`; None for `none`.
+        """Encodings of tokens at these positions (from 0), all below `length`; None for `rotary` and `none`.
 
         Raises DataError where `length` exceeds the table's.
         """
@@ -103,4 +103,33 @@ class PositionalEncoding(nn.Module):
                 f"a sequence of {length} tokens is longer than the model's max_length of {self.max_length}: "
                 "shorten it, or build the model with a larger max_length"
             )
-        return None if self.kind == "none" else self.table.index_select(0, positions)
+        return None if self.kind in ("rotary", "none") else self.table.index_select(0, positions)
+
+
+class Rotary(nn.Module):
+    """Positions as rotations of self-attention's queries and keys (RoFormer, Su et al. 2021, arXiv 2104.09864, 3.2.2).
+
+    In each head the numbers x_2i and x_(2i+1) of a query or key at position m are a point of the plane, which turns
+    about zero by the angle m · 10000^(-2i/C), all from 0: as complex numbers,
+
+        (x_2i + x_(2i+1) j) · e^(j m 10000^(-2i/C))
+
+    so a score depends on contents and on the distance of their positions alone. Nothing is learned or stored.
+
+    Differs from the paper, which does not name cross-attention: it has no distances, and nothing turns there.
+    """
+
+    table: Float[Tensor, "max_length half 2"]
+    """Cosine and sine of each position's angles."""
+
+    def __init__(self, *, max_length: int, head_dim: int) -> None:
+        super().__init__()
+        table = sinusoids("interleaved", max_length, head_dim).unflatten(1, (-1, 2)).flip(2)
+        self.register_buffer("table", table.contiguous(), persistent=False)
+
+    def forward(self, rows: Float[Tensor, "R HC"], positions: Int[Tensor, " R"] | int) -> Float[Tensor, "R HC"]:
+        """Each head's queries or keys of tokens at these positions, or all at one; computed in fp32 at least."""
+        wide = rows.to(torch.promote_types(rows.dtype, torch.float32))
+        pairs = torch.view_as_complex(wide.unflatten(1, (-1, self.table.shape[1], 2)))
+        turns = torch.view_as_complex(self.table[positions]).unsqueeze(-2)
+        return torch.view_as_real(pairs * turns).flatten(1).to(rows.dtype)

@@ -14,6 +14,7 @@ ENHANCED = "Moon et al. 2023, arXiv 2310.10930"
 PRE_LN = "Xiong et al. 2020, arXiv 2002.04745"
 REALFORMER = "He et al. 2021, arXiv 2012.11747"
 TUPE = "Ke et al. 2021, arXiv 2006.15595"
+ROFORMER = "Su et al. 2021, arXiv 2104.09864"
 
 
 class Preset(NamedTuple):
@@ -158,6 +159,9 @@ PRESETS: MappingProxyType[str, Preset] = MappingProxyType(
             _replace(_original, positions="none", position_bias="untied_relative"),
             TUPE,
             "the same with a number for each distance",
+        ),
+        "rotary": Preset(
+            _replace(_vaswani, positions="rotary"), ROFORMER, "queries and keys rotated by their positions"
         ),
     }
 )

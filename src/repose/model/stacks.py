@@ -141,7 +141,7 @@ class Decoder(Stack):
         """Rows of one more target token each, after those that the cache holds."""
         packing = Packing(torch.ones_like(tokens[:, None], dtype=torch.bool))
         x, values = self.embedding(tokens[:, None], packing, cache)
-        scores = None if self.position_scores is None else self._position_scores(self.position_scores, cache.length)
+        scores = None if self.position_scores is None else self._position_scores(self.position_scores, cache)
         for index, layer in enumerate(self.layers):
             if index > 0:
                 x = self.between_layers(index, x, packing, cache)
@@ -149,11 +149,12 @@ class Decoder(Stack):
         cache.advance()
         return self.final_norm(x)
 
-    def _position_scores(self, position_scores: UntiedPositions, at: int) -> Float[Tensor, "H K"]:
-        """Scores of position `at` against those that it attends to."""
+    def _position_scores(self, position_scores: UntiedPositions, cache: Cache) -> Float[Tensor, "H K"]:
+        """Scores of the position being read against those that it attends to."""
+        at, projected = cache.length, cache.once(position_scores, position_scores.projected)
         first = 0 if self.window is None else max(0, at - self.window // 2)
         places = torch.arange(first, at + 1, device=position_scores.table.device)
-        return position_scores(places[-1:], places)[:, 0]
+        return position_scores(places[-1:], places, projected)[:, 0]
 
 
 def _sizes(a: Architecture) -> LayerSizes:
@@ -163,6 +164,8 @@ def _sizes(a: Architecture) -> LayerSizes:
         num_heads=a.num_heads,
         head_dim=a.head_dim,
         d_ff=a.d_ff,
+        max_length=a.max_length,
+        positions=a.positions,
         norm=a.norm,
         residual_weight=a.residual_weight,
         norm_eps=a.norm_eps,

@@ -17,6 +17,7 @@ from repose.model.architecture import ScoreResidual, SelfScore
 from repose.model.cache import Cache
 from repose.model.linear import Affine, Linear
 from repose.model.memory import Memory
+from repose.model.positions import Rotary
 from repose.model.together import cost, together
 
 
@@ -37,11 +38,13 @@ class Stepper:
         scale: float,
         own_score: SelfScore = "keep",
         score_residual: ScoreResidual = "none",
+        rotary: Rotary | None = None,
     ) -> None:
         d_model, d_value, head_dim = query.in_features, value.in_features, query.out_features // num_heads
-        # Together, scores are short of what is the same for all keys, and weights must sum to one.
-        self.together = own_score == "keep" and cost(d_model, d_value, head_dim) <= 1
-        self.own_score, self.score_residual = own_score, score_residual
+        # Together, scores are short of what is the same for all keys, weights must sum to one, and no key turns.
+        plain = own_score == "keep" and rotary is None
+        self.together = plain and cost(d_model, d_value, head_dim) <= 1
+        self.own_score, self.score_residual, self.rotary = own_score, score_residual, rotary
         self.num_heads, self.num_groups = num_heads, 1 if self.together else num_heads
         self.key, self.value = key, value
         if self.together:
@@ -75,6 +78,8 @@ class Stepper:
             query, key, value = self._all(x).chunk(3, dim=1)
         else:
             query, key, value = self.query(x), self.key(x), self.value(values_from)
+        if self.rotary is not None:  # keys are kept turned
+            query, key = (self.rotary(rows, cache.length) for rows in (query, key))
         same = self.together and value is key
         kept = cache.extend(self, *(self._groups(y) for y in ((key,) if same else (key, value))))
         if window is not None:

@@ -1,0 +1,121 @@
+"""What each variant costs beside `original`: a training step and a decoding step, in turns, on the same tokens.
+
+One thread, d_model 128, 2 + 2 layers, 4 heads of 32, d_ff 256, 4,000 tokens a side; a batch of 128 sentences of 5 to 30
+tokens, forward and backward with the loss; then 64 sentences decoded greedily for 20 tokens. Medians over the rounds.
+Scores are kept apart from softmax only where a variant reads them, so what differs is the variant's own arithmetic.
+
+    python benchmarks/variants.py --out results/speed/variants.json
+"""
+
+import argparse
+import dataclasses
+import statistics
+import time
+from collections.abc import Callable
+from pathlib import Path
+
+import torch
+from torch import Tensor
+
+from interleave import machine, table, write
+from repose.api import build
+from repose.model.presets import preset
+from repose.model.transformer import Transformer
+from repose.training.loss import cross_entropy
+from repose.tuning import tuned
+
+VOCAB = 4000
+VARIANTS: dict[str, tuple[str, dict[str, object]]] = {
+    "original": ("original", {}),
+    "full-norm": ("full-norm", {}),
+    "weighted-residual": ("weighted-residual", {}),
+    "policy-positions": ("policy-positions", {}),
+    "zero-diagonal": ("zero-diagonal", {}),
+    "enhanced": ("enhanced", {}),
+    "pre-ln": ("pre-ln", {}),
+    "norm = both": ("original", {"norm": "both"}),
+    "realformer": ("realformer", {}),
+    "tupe-a": ("tupe-a", {}),
+    "tupe-r": ("tupe-r", {}),
+    "attention_window = 8": ("original", {"attention_window": 8}),
+}
+
+
+def model(name: str) -> Transformer:
+    """The variant at the size above."""
+    base, changes = VARIANTS[name]
+    small = {"d_token": 128, "num_heads": 4, "head_dim": 32, "d_ff": 256, "num_encoder_layers": 2}
+    a = dataclasses.replace(preset(base), **small, num_decoder_layers=2, **changes)  # type: ignore[arg-type]
+    return build(a, src_vocab_size=VOCAB, tgt_vocab_size=VOCAB)
+
+
+def sentences(number: int) -> Tensor:
+    """Ids of 5 to 30 tokens each, the same at every call."""
+    draw = torch.Generator().manual_seed(0)
+    ids = torch.randint(4, VOCAB, (number, 30), generator=draw)
+    lengths = torch.randint(5, 31, (number, 1), generator=draw)
+    return ids.masked_fill(torch.arange(30) >= lengths, 0)
+
+
+def training_step(name: str) -> Callable[[], None]:
+    """Forward, loss and backward of one batch."""
+    net, src = model(name).train(), sentences(128)
+    labels = src.roll(-1, 1)[src != 0]
+
+    def step() -> None:
+        net.zero_grad()
+        hidden = net.hidden(src, src)
+        cross_entropy(hidden, net.output.weight, net.output.bias, labels, label_smoothing=0.1).loss.backward()
+
+    return step
+
+
+def decoding(name: str) -> Callable[[], None]:
+    """Twenty tokens for each of 64 sentences."""
+    net, src = model(name).eval(), sentences(64)
+
+    @torch.no_grad()
+    def decode() -> None:
+        state, tokens = net.start(net.encode(src)), torch.full((64,), 2)
+        for _ in range(20):
+            tokens = net.step(tokens, state).argmax(1)
+
+    return decode
+
+
+def medians(make: Callable[[str], Callable[[], None]], rounds: int) -> dict[str, float]:
+    """Seconds of each variant, in turns, after one round that does not count."""
+    jobs = {name: make(name) for name in VARIANTS}
+    seconds: dict[str, list[float]] = {name: [] for name in jobs}
+    for number in range(rounds + 1):
+        for name, job in jobs.items():
+            began = time.perf_counter()
+            job()
+            if number:
+                seconds[name].append(time.perf_counter() - began)
+    return {name: statistics.median(x) for name, x in seconds.items()}
+
+
+def main() -> None:
+    """Prints the table and writes the record."""
+    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser.add_argument("--rounds", type=int, default=21, help="Rounds that count.")
+    parser.add_argument("--out", type=Path, help="JSON file to write.")
+    args = parser.parse_args()
+    torch.set_num_threads(1)
+    with tuned():
+        found = {"train": medians(training_step, args.rounds), "decode": medians(decoding, args.rounds)}
+    rows = [
+        {
+            "variant": name,
+            **{f"{kind}_seconds": round(x[name], 4) for kind, x in found.items()},
+            **{f"{kind}_over_original": round(x[name] / x["original"], 2) for kind, x in found.items()},
+        }
+        for name in VARIANTS
+    ]
+    print(table(list(rows[0]), [[str(value) for value in row.values()] for row in rows]))
+    write(args.out, {"benchmark": "variants", "machine": machine(), "rounds": args.rounds, "rows": rows})
+
+
+if __name__ == "__main__":
+    main()
