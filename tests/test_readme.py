@@ -36,7 +36,8 @@ def run(command: str, folder: Path) -> subprocess.CompletedProcess[str]:
     """In a shell, with `repose` first on the path."""
     if " train " in f" {command}" and "--print-config" not in command:
         # One epoch; and what needs a download shows its configuration only.
-        command += " --print-config" if "multi30k" in command else " --set training.epochs=1"
+        downloads = "multi30k" in command or "enhanced-table1" in command
+        command += " --print-config" if downloads else " --set training.epochs=1"
     environment = {
         **os.environ,
         "PATH": f"{Path(sys.executable).parent}{os.pathsep}{os.environ['PATH']}",

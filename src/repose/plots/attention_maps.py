@@ -1,0 +1,118 @@
+"""What a trained model attends to when it translates a sentence: weights, and labels for their rows and columns."""
+
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Literal, TypeAlias, get_args
+
+import torch
+from jaxtyping import Bool, Float
+from torch import Tensor
+
+from repose.data.tokenizer import END, START
+from repose.decoding.translator import Translator, load
+from repose.errors import ConfigError, DataError, unknown
+from repose.model.architecture import Architecture
+
+Kind: TypeAlias = Literal["encoder", "decoder", "cross"]
+KINDS: tuple[Kind, ...] = get_args(Kind)
+LONGEST_LABEL = 16
+"""Characters of a token that are shown."""
+
+
+@dataclass(frozen=True)
+class Maps:
+    """One kind of attention of one model on one sentence pair."""
+
+    kind: Kind
+    layers: tuple[Float[Tensor, "H Q K"], ...]
+    """Weights of each layer."""
+    queries: tuple[str, ...]
+    """Row labels: the token that attends; in cross-attention, the token that is written after having looked."""
+    keys: tuple[str, ...]
+    """Column labels: the token attended to."""
+    visible: Bool[Tensor, "Q K"]
+    """Which keys a query may give weight to."""
+
+
+@dataclass(frozen=True)
+class Reading:
+    """A model's attention on one sentence and its translation."""
+
+    name: str
+    """What to call the model."""
+    sentence: str
+    target: str
+    maps: dict[Kind, Maps]
+
+
+def read(folder: Path, sentence: str, target: str | None = None) -> Reading:
+    """Translates the sentence as the model does, unless `target` is given, and keeps all attention.
+
+    Raises ConfigError for an empty sentence, DataError for one that is too long or that the model translates to
+    nothing, CheckpointError for a folder without a model.
+    """
+    if not sentence.strip() or (target is not None and not target.strip()):
+        raise ConfigError("there is nothing to attend to in an empty sentence: give one with words in it")
+    with load(folder, workers=1) as translator:
+        src = translator.src_tokenizer.encode(sentence)
+        tgt = _target(translator, sentence, target)
+        longest, limit = max(len(src), len(tgt) - 1), translator.model.architecture.max_length
+        if longest > limit:
+            raise DataError(
+                f"the sentence or its translation has {longest} tokens and the model reads {limit}: give a shorter one"
+            )
+        with torch.no_grad():
+            found = translator.model.attention(torch.tensor([src]), torch.tensor([tgt[:-1]]))
+    src_labels, tgt_labels = (
+        tuple(label if len(label) <= LONGEST_LABEL else label[: LONGEST_LABEL - 1] + "…" for label in labels)
+        for labels in (translator.src_tokenizer.labels(src), translator.tgt_tokenizer.labels(tgt))
+    )
+    a, (n, m) = translator.model.architecture, (len(src), len(tgt) - 1)
+    maps = {
+        "encoder": (found.encoder, src_labels, src_labels, visible_to_itself(a, n, causal=False)),
+        "decoder": (found.decoder, tgt_labels[:-1], tgt_labels[:-1], visible_to_itself(a, m, causal=True)),
+        "cross": (found.cross, tgt_labels[1:], src_labels, torch.ones(m, n, dtype=torch.bool)),
+    }
+    return Reading(
+        _name(folder),
+        sentence,
+        translator.tgt_tokenizer.decode(tgt),
+        {kind: Maps(kind, tuple(x[0] for x in maps[kind][0]), *maps[kind][1:]) for kind in KINDS},
+    )
+
+
+def visible_to_itself(a: Architecture, length: int, *, causal: bool) -> Bool[Tensor, "L L"]:
+    """Which tokens of a sentence a token may give weight to in self-attention: all, those before it and itself
+    (`causal`), those within the window, and with `exclude` or `zero_weights` not itself."""
+    distance = torch.arange(length)[:, None] - torch.arange(length)
+    seen = distance >= 0 if causal else torch.ones_like(distance, dtype=torch.bool)
+    if a.attention_window is not None:
+        seen = seen & (distance.abs() <= a.attention_window // 2)
+    if a.self_score in ("exclude", "zero_weights"):
+        seen = seen & (distance != 0)
+    return seen
+
+
+def choose(reading: Reading, kind: str) -> Maps:
+    """The maps of that kind. Raises ConfigError where there is none."""
+    found = next((maps for name, maps in reading.maps.items() if name == kind), None)
+    if found is None:
+        raise ConfigError(unknown("kind of attention", kind, KINDS))
+    return found
+
+
+def _target(translator: Translator, sentence: str, target: str | None) -> list[int]:
+    """Ids from START to END of the target that is given, or that the model finds; without END where it found none."""
+    if target is not None:
+        return translator.tgt_tokenizer.encode(target)
+    (translation,) = translator.translate([sentence])
+    if not translation.hypotheses or not translation.hypotheses[0].tokens:
+        raise DataError("the model translates this sentence to nothing: give a translation with --target")
+    found = translation.hypotheses[0]
+    return [START, *translator.tgt_tokenizer.ids(found.tokens), *[END] * found.finished]
+
+
+def _name(folder: Path) -> str:
+    """A run's name: its folder's, or of its `model` folder the one above."""
+    whole = folder.absolute()
+    return whole.parent.name if whole.name == "model" else whole.name

@@ -1,0 +1,97 @@
+"""Position tables as pictures: the three panels of Fig. 5 of arXiv 2310.10930, and how alike positions are."""
+
+from collections.abc import Mapping
+from string import ascii_lowercase
+
+import numpy as np
+import torch
+from jaxtyping import Float
+from matplotlib.axes import Axes
+from matplotlib.figure import Figure
+from matplotlib.image import AxesImage
+from matplotlib.patches import Rectangle
+from matplotlib.patheffects import withStroke
+from torch import Tensor
+
+from repose.errors import ConfigError, unknown
+from repose.model.positions import sinusoids, upscale
+from repose.plots.canvas import PALETTE, place
+from repose.plots.position_numbers import FIRST, NEARLY_CONSTANT, nearly_constant, similarity, similarity_by_distance
+
+KINDS = ("interleaved", "halves", "printed")
+_RED, _DIVERGING = "#E00000", "PuOr"
+_LEFT, _WIDTH, _GAP, _HEIGHTS, _BETWEEN = 0.55, 2.6, 0.2, (2.2, 2.6, 1.6), 0.62  # inches; between: titles and labels
+
+
+def tables(
+    small: Float[Tensor, "n d"], *, kinds: tuple[str, ...], length: int, width: int
+) -> dict[str, Float[Tensor, "length width"]]:
+    """What each panel shows, by its title: sinusoids, and a learned table before and after its pooling.
+
+    Before pooling each number is a block of equal ones, so that all panels have the same axes.
+    Raises ConfigError for a kind that is no sinusoid, and for sizes that nothing can be seen at.
+    """
+    for kind in kinds:
+        if kind not in KINDS:
+            raise ConfigError(unknown("sinusoid", kind, KINDS))
+    if length < 2 or width < 2 or width % 2:
+        raise ConfigError(
+            f"a table of {length} x {width} cannot be drawn: give at least 2 positions, and an even width"
+        )
+    shown = {f"sinusoid ({kind})": sinusoids(kind, length, width) for kind in kinds}  # type: ignore[arg-type]
+    rows, columns = (torch.arange(size) * n // size for size, n in zip((length, width), small.shape, strict=True))
+    shown["learned, before pooling"] = small.float()[rows][:, columns]
+    shown["learned, after pooling"] = upscale(small, length, width)
+    return shown
+
+
+def draw(shown: Mapping[str, Float[Tensor, "L M"]]) -> Figure:
+    """Heat maps of the tables, cosines of all pairs of positions below, and below these cosines by distance."""
+    figure = Figure(figsize=(_LEFT + len(shown) * (_WIDTH + _GAP) + 0.75, sum(_HEIGHTS) + 3 * _BETWEEN + 0.35))
+    tops = [0.35 + sum(_HEIGHTS[:row]) + row * _BETWEEN for row in range(3)]
+    for column, (title, table) in enumerate(shown.items()):
+        left = _LEFT + column * (_WIDTH + _GAP)
+        rows = [place(figure, left, top, _WIDTH, height) for top, height in zip(tops, _HEIGHTS, strict=True)]
+        heat = _heat(rows[0], table)
+        rows[0].set(title=f"({ascii_lowercase[column]}) {title}", xlabel="dimension")
+        _boxes(rows[0], table)
+        _heat(rows[1], similarity(table))
+        rows[1].set(title="cosine of two positions", xlabel="position")
+        _distances(rows[2], table)
+        for axes, label in zip(rows, ("position", "position", "cosine"), strict=True):
+            if column == 0:
+                axes.set_ylabel(label)
+            else:
+                axes.set_yticklabels([])
+    for top, height, label in zip(tops, _HEIGHTS, ("value", "cosine"), strict=False):
+        figure.colorbar(heat, cax=place(figure, left + _WIDTH + 0.12, top, 0.12, height), label=label)
+    note = f"over the first {FIRST} positions (standard deviation below {NEARLY_CONSTANT})"
+    figure.text(0.01, 0.01, f"Red boxes: runs of columns that hardly change {note}.", fontsize=7)
+    return figure
+
+
+def _heat(axes: Axes, values: Float[Tensor, "L M"]) -> AxesImage:
+    return axes.imshow(values.numpy(), cmap=_DIVERGING, vmin=-1, vmax=1, aspect="auto", interpolation="nearest")
+
+
+def _boxes(axes: Axes, table: Float[Tensor, "L M"]) -> None:
+    """A red box around each run of columns that are nearly constant over the first positions, if it can be seen."""
+    columns = nearly_constant(table)
+    starts = [column for column in columns if column - 1 not in columns]
+    ends = [column for column in columns if column + 1 not in columns]
+    for start, end in zip(starts, ends, strict=True):
+        if end - start + 1 < table.shape[1] / 64:
+            continue
+        box = Rectangle((start - 0.5, -0.5), end - start + 1, min(FIRST, len(table)), fill=False, clip_on=False)
+        box.set(edgecolor=_RED, linewidth=1.2, path_effects=[withStroke(linewidth=2.6, foreground="white")])
+        axes.add_patch(box)
+
+
+def _distances(axes: Axes, table: Float[Tensor, "L M"]) -> None:
+    mean, deviation = (x.numpy() for x in similarity_by_distance(table))
+    distances = np.arange(len(table))
+    axes.axhline(0, color="#BBBBBB", linewidth=0.6)
+    axes.fill_between(distances, mean - deviation, mean + deviation, color=PALETTE[0], alpha=0.25, linewidth=0)
+    axes.plot(distances, mean, color=PALETTE[0])
+    axes.set(title="mean cosine at a distance, ±1 sd", xlabel="distance |i − j|", ylim=(-1.05, 1.05))
+    axes.set_xlim(0, len(table) - 1)
