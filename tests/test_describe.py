@@ -28,3 +28,12 @@ def test_flops_are_two_per_weight_and_token_and_the_attention_products() -> None
     products = 6 * 2 * 2 * 16 * 256  # six attentions, scores and values, H*C = 256, 16 keys
     assert d.forward_flops == pytest.approx(2 * (d.total - embeddings - biases_and_norms) + products, rel=1e-6)
     assert d.training_flops == pytest.approx(3 * d.forward_flops, rel=0.03)
+
+
+def test_positions_in_the_scores_are_a_part_where_there_are_any() -> None:
+    d = describe(preset("tupe-a"), src_vocab_size=100, tgt_vocab_size=100, length=4, batch_size=1)
+    own = 256 * 512 + 2 * 512 + 2 * (512 * 512 + 512)  # table, its norm, two projections
+    assert [count for part, count in d.parts.items() if part.startswith("positions")] == [own, own]
+    assert d.parts["norms"] == (6 * 2 + 6 * 3) * 2 * 512
+    plain = describe(preset("original"), src_vocab_size=100, tgt_vocab_size=100, length=4, batch_size=1)
+    assert not [part for part in plain.parts if part.startswith("positions")]

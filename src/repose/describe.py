@@ -41,6 +41,8 @@ PARTS = {
     "decoder self-attention": "decoder.layers.*.self_attention",
     "decoder cross-attention": "decoder.layers.*.cross_attention",
     "decoder feed-forward": "decoder.layers.*.feed_forward",
+    "positions in the encoder's scores": "encoder.position_scores",
+    "positions in the decoder's scores": "decoder.position_scores",
     "output projection": "output",
 }
 
@@ -72,7 +74,7 @@ def _parts(model: nn.Module) -> dict[str, int]:
         generic = ".".join("*" if piece.isdigit() else piece for piece in name.split("."))
         part = next((part for part, prefix in PARTS.items() if generic.startswith(prefix + ".")), "norms")
         counts[part] += parameter.numel()
-    return counts
+    return {part: count for part, count in counts.items() if count or "position" not in part}
 
 
 def _flops(a: Architecture, src_vocab_size: int, tgt_vocab_size: int, length: int, batch_size: int) -> tuple[int, int]:

@@ -93,6 +93,8 @@ def with_architecture(folder: Path, **axes: object) -> Path:
 
 NAMES = {
     "seed in the name": ("original-seed2", "original"),
+    "s and its number": ("pre-ln-s0", "pre-ln"),
+    "a name in s": ("models3", "models"),
     "number in the name": ("original_2", "original"),
     "seed below": ("original/seed-2", "original"),
     "number below": ("original/3", "original"),

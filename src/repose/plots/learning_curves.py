@@ -23,7 +23,7 @@ UNITS = {
     "tf_bleu": "teacher-forced: no translation",
 }
 _NO_FIGURES = {"kind", "update", "epoch", "wall"}
-_SEED = re.compile(r"[-_. ]?(?:seed|run|trial)?[-_. ]?\d+", re.IGNORECASE)
+_SEED = re.compile(r"(?:[-_. ]?(?:seed|run|trial)|[-_. ]s)?[-_. ]?\d+", re.IGNORECASE)
 
 
 @dataclass(frozen=True)
