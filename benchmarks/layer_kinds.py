@@ -1,0 +1,197 @@
+"""The layers of Vaswani et al. (2017), Table 1: each as a module, with its operations and paths as formulas.
+
+Every layer maps (B, n, d) to (B, n, d). Self-attention is this project's, over all tokens or restricted to a
+neighbourhood of r of them (position i attends to j where |i - j| <= r // 2); the others are torch.nn's. All stand
+alone: no residual connection, norm or feed-forward.
+
+A multiplication and an addition count 2 operations, as in `flops.py`; biases, softmax and tanh count nothing.
+"""
+
+import functools
+import math
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass
+from itertools import count
+from typing import NamedTuple
+
+import torch
+from jaxtyping import Float
+from torch import Tensor, nn
+
+from repose.experiments.published import load
+from repose.model.attention import Attention
+from repose.model.bands import Bands
+from repose.model.blocks import Blocks
+from repose.model.packing import Packing
+
+HEADS = 8
+"""Vaswani et al. 3.2.2. What is counted does not depend on it."""
+
+
+class SelfAttention(nn.Module):
+    """Multi-head self-attention of this project."""
+
+    def __init__(self, d: int, window: int | None) -> None:
+        super().__init__()
+        self.window = window
+        self.attention = Attention(d_model=d, d_value=d, num_heads=HEADS, head_dim=d // HEADS, bias=True, dropout=0.0)
+
+    def forward(self, x: Float[Tensor, "B n d"]) -> Float[Tensor, "B n d"]:
+        rows = x.flatten(0, 1)
+        return self.attention(rows, rows, rows, meetings(len(x), x.shape[1], self.window)).view_as(x)
+
+
+@functools.cache
+def meetings(sentences: int, length: int, window: int | None) -> Blocks | Bands:
+    """Which token meets which: a model finds it out once for all of its layers."""
+    packing = Packing(torch.ones(sentences, length, dtype=torch.bool))
+    if window is None:
+        return Blocks(packing, packing, num_heads=HEADS)
+    return Bands(packing, window=window, num_heads=HEADS)
+
+
+class Recurrent(nn.Module):
+    """A recurrent layer without its last state."""
+
+    def __init__(self, recurrence: nn.RNNBase) -> None:
+        super().__init__()
+        self.recurrence = recurrence
+
+    def forward(self, x: Float[Tensor, "B n d"]) -> Float[Tensor, "B n d"]:
+        return self.recurrence(x)[0]
+
+
+class Convolutional(nn.Module):
+    """Convolutions along the sequence, one after the other."""
+
+    def __init__(self, **convolutions: nn.Module) -> None:
+        super().__init__()
+        for name, convolution in convolutions.items():
+            self.add_module(name, convolution)
+
+    def forward(self, x: Float[Tensor, "B n d"]) -> Float[Tensor, "B n d"]:
+        x = x.mT
+        for convolution in self.children():
+            x = convolution(x)
+        return x.mT
+
+
+def centred(d: int, k: int, *, groups: int = 1) -> nn.Conv1d:
+    """Position i sees i - k // 2 .. i + k // 2; k odd."""
+    return nn.Conv1d(d, d, k, padding="same", groups=groups)
+
+
+def dilated(d: int, k: int, dilation: int) -> Convolutional:
+    """Position i sees i, i - dilation .. i - (k - 1) dilation, as in the decoder of ByteNet, which the paper cites.
+
+    Dilations 1, k, k², .. connect every position with all before it. Centred ones would not connect both ends:
+    signals that leave the sequence on their way are lost.
+    """
+    pad = nn.ZeroPad1d(((k - 1) * dilation, 0))
+    return Convolutional(pad=pad, convolution=nn.Conv1d(d, d, k, dilation=dilation))
+
+
+class Paper(NamedTuple):
+    """What the paper says of a layer; nothing where a string is empty."""
+
+    operations: Mapping[str, str]
+    """By part. The projections of self-attention are left out there."""
+    sequential: str
+    path: str
+
+
+@dataclass(frozen=True, kw_only=True)
+class LayerKind:
+    """A layer type. Its size is k or r, 0 where it has neither."""
+
+    make: Callable[[int, int, int], nn.Module]
+    """From d, size and the number of layers below."""
+    operations: Mapping[str, Callable[[int, int, int], int]]
+    """Of each part, from n, d and size."""
+    hops: Callable[[int, int], int]
+    """Of the longest path, from n and size; what a hop is: `layer_types.py`."""
+    paper: Paper
+    size: str = ""
+    """Its name: k or r."""
+
+
+def projections(n: int, d: int, _: int) -> int:
+    """Queries, keys, values and output of attention."""
+    return 8 * n * d**2
+
+
+def band_product(n: int, d: int, r: int) -> int:
+    """Scores and mixture in chunks of w = r // 2 queries, each of which meets 3 w keys (2 w + 1 are near enough)."""
+    w = r // 2
+    return 4 * math.ceil(n / w) * w * 3 * w * d
+
+
+def contiguous_hops(n: int, size: int) -> int:
+    """Layers that reach size // 2 further each."""
+    return math.ceil((n - 1) / (size // 2))
+
+
+def dilated_hops(n: int, k: int) -> int:
+    """Layers that reach (k - 1) k^i further, from i = 0 on, until k^layers >= n."""
+    return next(layers for layers in count(1) if k**layers >= n)
+
+
+def _table_1(row: str, part: str, path: str | None = None) -> Paper:
+    """A row of the table; `path` is section 4's where it differs."""
+    published = load().table("transformer/table-1")
+    names = ("complexity_per_layer", "sequential_operations", "maximum_path_length")
+    operations, sequential, printed = (str(published.cell(row, name)) for name in names)
+    return Paper({part: operations}, sequential, path or printed)
+
+
+def _recurrent(make: Callable[[int], nn.RNNBase], matrices: int) -> LayerKind:
+    return LayerKind(
+        make=lambda d, _, __: Recurrent(make(d)),
+        operations={"recurrence": lambda n, d, _: 2 * matrices * n * d**2},
+        hops=lambda n, _: n - 1,
+        paper=_table_1("recurrent", "recurrence"),
+    )
+
+
+def _convolution(n: int, d: int, k: int) -> int:
+    return 2 * k * n * d**2
+
+
+LAYER_KINDS = {
+    "self-attention": LayerKind(
+        make=lambda d, _, __: SelfAttention(d, None),
+        operations={"product": lambda n, d, _: 4 * n**2 * d, "projections": projections},
+        hops=lambda _, __: 1,
+        paper=_table_1("self-attention", "product"),
+    ),
+    "self-attention (restricted)": LayerKind(
+        make=lambda d, r, _: SelfAttention(d, r),
+        operations={"product": band_product, "projections": projections},
+        hops=contiguous_hops,
+        paper=_table_1("self-attention (restricted)", "product"),
+        size="r",
+    ),
+    "recurrent (RNN)": _recurrent(lambda d: nn.RNN(d, d, batch_first=True), 2),
+    "recurrent (LSTM)": _recurrent(lambda d: nn.LSTM(d, d, batch_first=True), 8),
+    "convolutional": LayerKind(
+        make=lambda d, k, _: Convolutional(convolution=centred(d, k)),
+        operations={"convolution": _convolution},
+        hops=contiguous_hops,
+        paper=_table_1("convolutional", "convolution", path="O(n/k)"),
+        size="k",
+    ),
+    "convolutional (dilated)": LayerKind(
+        make=lambda d, k, below: dilated(d, k, k**below),
+        operations={"convolution": _convolution},
+        hops=dilated_hops,
+        paper=_table_1("convolutional", "convolution"),
+        size="k",
+    ),
+    "convolutional (separable)": LayerKind(
+        make=lambda d, k, _: Convolutional(depthwise=centred(d, k, groups=d), pointwise=centred(d, 1)),
+        operations={"depthwise": lambda n, d, k: 2 * k * n * d, "pointwise": lambda n, d, _: 2 * n * d**2},
+        hops=contiguous_hops,
+        paper=Paper({"depthwise": "O(k · n · d)", "pointwise": "O(n · d^2)"}, "", ""),  # section 4, as one sum
+        size="k",
+    ),
+}

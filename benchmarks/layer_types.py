@@ -1,0 +1,269 @@
+"""Table 1 of "Attention is all you need", computed and measured: what layer types cost, and how far signals travel.
+
+Of each layer in `layer_kinds.py`, with k = 3 and r = 32 where they do not vary:
+
+    operations  of a forward pass by torch's own counter, part by part, beside the formula; exponents are slopes of log
+                operations over log n, d and k or r
+    sequential  the longest chain of matrix products, each of which needs the one before, in autograd's graph: as in the
+                table a product of any size is one operation, and so is a convolution
+    path        hops from position 0 to n - 1: the fewest layers on top of each other with which the derivative of the
+                last output by the first input is not zero. One recurrent layer is enough, but not one hop: there
+                it is the hand-overs of its state without which that derivative is zero
+    time        forward and backward of 2,048 tokens in sequences of n, in fp32 on one thread: layers in turn, medians
+
+All but time is in double precision, where torch makes an LSTM of products that it can count.
+
+    python benchmarks/layer_types.py --out results/speed/layer-types.json
+    python benchmarks/layer_types.py --no-times
+"""
+
+import argparse
+import functools
+import statistics
+import sys
+import time
+from collections.abc import Callable, Mapping, Sequence
+from pathlib import Path
+from typing import Any
+
+import torch
+from torch import Tensor, nn
+from torch.utils._pytree import tree_map
+from torch.utils.flop_counter import FlopCounterMode
+
+from interleave import machine, table, write
+from layer_kinds import HEADS, LAYER_KINDS, LayerKind, Recurrent
+from repose.tuning import tuned
+from scaling import exponent, rotate
+
+USUAL = {"": 0, "k": 3, "r": 32}
+LENGTHS, WIDTHS = (32, 64, 128, 256, 512, 1024, 2048), (64, 128, 256, 512)
+SIZES = {"": (), "k": (3, 5, 9, 17), "r": (8, 16, 32, 64)}
+AT = 512
+"""n and d of operations where something else varies."""
+PATH_LENGTHS, PATH_WIDTH = (16, 32, 64, 128), 16
+"""n and d of chains and paths."""
+TIMED_LENGTHS, TIMED_WIDTHS, TOKENS = (64, 256, 1024, 2048), (128, 512), 2048
+BELOW = 2
+"""Layers below the one that is timed, which decide dilations: 9."""
+REPEATS = 2
+"""Passes that are timed as one."""
+PRODUCTS = {"AddmmBackward0", "MmBackward0", "BmmBackward0", "BaddbmmBackward0", "ConvolutionBackward0"}
+"""Nodes of autograd's graph that are matrix products."""
+PROJECTIONS = {"query", "key", "value", "output"}
+"""Modules of attention."""
+
+
+def operations(layer: nn.Module, n: int, d: int) -> dict[str, int]:
+    """Of a forward pass over one sequence, by part: each module's own and, where something is left, `product`."""
+    with FlopCounterMode(display=False) as counter, torch.no_grad():
+        layer.double()(torch.randn(1, n, d, dtype=torch.float64))
+    found: dict[str, int] = {}
+    for path, _ in layer.named_modules():
+        own = counter.get_flop_counts().get(f"{type(layer).__name__}.{path}", {})
+        name = path.rpartition(".")[2]
+        if own and name != "attention":
+            part = "projections" if name in PROJECTIONS else name
+            found[part] = found.get(part, 0) + sum(own.values())
+    rest = counter.get_total_flops() - sum(found.values())
+    return {"product": rest, **found} if rest else found
+
+
+def sequential(output: Tensor) -> int:
+    """The longest chain of products in the graph that made `output`."""
+    chain: dict[Any, int] = {}
+    waiting = [output.grad_fn]
+    while waiting:
+        node = waiting[-1]
+        assert node is not None
+        below = [each for each, _ in node.next_functions if each is not None]
+        if missing := [each for each in below if each not in chain]:
+            waiting += missing
+        else:
+            chain[waiting.pop()] = max((chain[each] for each in below), default=0) + (node.name() in PRODUCTS)
+    return chain[output.grad_fn]
+
+
+def layers_needed(make: Callable[[int], nn.Module], n: int, d: int, most: int) -> int | None:
+    """The fewest layers, `make(layers below)`, with which position 0 affects position n - 1; None: over `most`."""
+    first = torch.randn(1, 1, d, dtype=torch.float64, requires_grad=True)
+    x = torch.cat([first, torch.randn(1, n - 1, d, dtype=torch.float64)], dim=1)
+    for below in range(most):
+        x = make(below).double()(x)
+        (effect,) = torch.autograd.grad(x[:, -1].sum(), first, retain_graph=True)
+        if effect.any():
+            return below + 1
+    return None
+
+
+def hand_overs(recurrence: nn.RNNBase, n: int, d: int) -> int:
+    """How many of the states handed from step to step have to be whole for the first input to affect the last output.
+
+    Copy i of n in a batch, from 1 on, has the state before step i cut out of the graph; the last copy stays whole,
+    and it is n if nothing arrives even there.
+    """
+    cuts = torch.arange(1, n + 1)[:, None]
+    first = torch.randn(n, 1, d, dtype=torch.float64, requires_grad=True)
+    output, state = recurrence.double()(first)
+    for step in range(1, n):
+        state = tree_map(lambda whole, step=step: torch.where(cuts == step, whole.detach(), whole), state)
+        output, state = recurrence(torch.randn(n, 1, d, dtype=torch.float64), state)
+    (effect,) = torch.autograd.grad(output.sum(), first)
+    return int((effect == 0).all(2).sum())
+
+
+def label(kind: LayerKind, size: int, **sizes: int) -> str:
+    """Of sizes in records, such as "n = 64, d = 512, k = 3"."""
+    return ", ".join(f"{name} = {value}" for name, value in (*sizes.items(), (kind.size, size)) if name)
+
+
+def sweeps(kind: LayerKind) -> dict[str, list[tuple[int, int, int]]]:
+    """(n, d, k or r) by what varies."""
+    usual = USUAL[kind.size]
+    found = {"n": [(n, AT, usual) for n in LENGTHS], "d": [(AT, d, usual) for d in WIDTHS]}
+    return found | ({kind.size: [(AT, AT, size) for size in SIZES[kind.size]]} if kind.size else {})
+
+
+def count_operations(kind: LayerKind, points: Mapping[str, Sequence[tuple[int, int, int]]]) -> dict[str, Any]:
+    """Operations, counted and by formula, at each of these points, and the exponents: of each part, and of all."""
+    counted = {
+        (n, d, size): operations(kind.make(d, size, 0), n, d)
+        for n, d, size in dict.fromkeys(point for sweep in points.values() for point in sweep)
+    }
+    exponents: dict[str, dict[str, float]] = {}
+    for position, (name, sweep) in enumerate(points.items()):
+        sizes = [point[position] for point in sweep]
+        for part in kind.operations:
+            exponents.setdefault(part, {})[name] = exponent(sizes, [counted[point][part] for point in sweep])
+        if len(kind.operations) > 1:
+            exponents.setdefault("all", {})[name] = exponent(sizes, [sum(counted[point].values()) for point in sweep])
+    found = {
+        label(kind, size, n=n, d=d): {
+            "counted": parts,
+            "formula": {part: formula(n, d, size) for part, formula in kind.operations.items()},
+        }
+        for (n, d, size), parts in counted.items()
+    }
+    return {"exponents": exponents, "operations": found}
+
+
+def path_points(kind: LayerKind) -> list[tuple[int, int]]:
+    """(n, k or r): n grows; then, at the largest, k or r does."""
+    lengths = [(n, USUAL[kind.size]) for n in PATH_LENGTHS]
+    return list(dict.fromkeys(lengths + [(PATH_LENGTHS[-1], size) for size in SIZES[kind.size]]))
+
+
+def measure_paths(kind: LayerKind, points: Sequence[tuple[int, int]], d: int = PATH_WIDTH) -> dict[str, Any]:
+    """The longest chain, the layers needed, and hops, measured and by formula, at each of these points."""
+    found = {}
+    for n, size in points:
+        layer = kind.make(d, size, 0).double()
+        chain = sequential(layer(torch.randn(1, n, d, dtype=torch.float64)))
+        formula = kind.hops(n, size)
+        layers = layers_needed(functools.partial(kind.make, d, size), n, d, most=formula + 1)  # dilations grow fast
+        hops = hand_overs(layer.recurrence, n, d) if isinstance(layer, Recurrent) else layers
+        row = {"sequential": chain, "layers": layers, "hops": hops, "hops_formula": formula}
+        found[label(kind, size, n=n)] = row
+    return found
+
+
+def as_formulas(found: Mapping[str, Any]) -> bool:
+    """Whether operations and hops of a layer are what its formulas say."""
+    counts, paths = found["operations"].values(), found["paths"].values()
+    return all(x["counted"] == x["formula"] for x in counts) and all(x["hops"] == x["hops_formula"] for x in paths)
+
+
+def seconds(layer: nn.Module, x: Tensor, gradient: Tensor) -> float:
+    """Of a forward and a backward pass, the mean over `REPEATS`."""
+    began = time.perf_counter()
+    for _ in range(REPEATS):
+        layer.zero_grad()
+        x.grad = None
+        layer(x).backward(gradient)
+    return (time.perf_counter() - began) / REPEATS
+
+
+def measure_times(rounds: int) -> dict[str, dict[str, dict[str, float]]]:
+    """Milliseconds by layer and sizes; in each round the layers follow each other at each size."""
+    points = {f"n = {n}, d = {d}": (n, d) for d in TIMED_WIDTHS for n in TIMED_LENGTHS}
+    jobs: list[tuple[str, Callable[[], float]]] = []
+    for sizes, (n, d) in points.items():
+        x, gradient = torch.randn(2, TOKENS // n, n, d)
+        for name, kind in LAYER_KINDS.items():
+            layer = kind.make(d, USUAL[kind.size], BELOW)
+            job = functools.partial(seconds, layer, x.clone().requires_grad_(), gradient)
+            jobs.append((f"{name}, {sizes}", job))
+    with tuned():
+        taken = rotate(jobs, rounds + 1)
+
+    def summary(name: str) -> dict[str, float]:
+        times = [1e3 * each for each in taken[name][1:]]  # the first round warms up
+        return {"median": statistics.median(times), "min": min(times), "max": max(times)}
+
+    return {name: {sizes: summary(f"{name}, {sizes}") for sizes in points} for name in LAYER_KINDS}
+
+
+def compare(layers: Mapping[str, Mapping[str, Any]]) -> dict[str, float]:
+    """Operations of each layer, and of the attention product alone, over a recurrent one's at n = d = `AT`."""
+    at = {
+        name: layers[name]["operations"][label(kind, USUAL[kind.size], n=AT, d=AT)]["counted"]
+        for name, kind in LAYER_KINDS.items()
+    }
+    totals = {name: sum(parts.values()) for name, parts in at.items()}
+    totals["self-attention, product alone"] = at["self-attention"]["product"]
+    return {
+        f"{name} / {other}": total / totals[other]
+        for other in ("recurrent (RNN)", "recurrent (LSTM)")
+        for name, total in totals.items()
+        if name != other
+    }
+
+
+def show(layers: Mapping[str, Mapping[str, Any]]) -> None:
+    """Tables of operations, of chains and paths, and of times."""
+    rows, more = [], []
+    for name, kind in LAYER_KINDS.items():
+        for part, exponents in layers[name]["exponents"].items():
+            slopes = [f"{exponents[each]:.2f}" if each in exponents else "" for each in ("n", "d", kind.size)]
+            rows.append([f"{name}: {part}", kind.paper.operations.get(part, ""), *slopes])
+        for sizes, path in layers[name]["paths"].items():
+            more.append([f"{name}: {sizes}", kind.paper.sequential, str(path["sequential"])])
+            more[-1] += [kind.paper.path, str(path["hops"]), str(path["layers"])]
+    print(table(["operations", "paper", "exponent of n", "of d", "of k or r"], rows))
+    print("\n" + table(["paths", "paper", "sequential", "paper", "hops", "layers"], more))
+    times = {name: found["milliseconds"] for name, found in layers.items()}
+    if points := list(times["self-attention"]):
+        rows = [[name, *(f"{times[name][point]['median']:,.1f}" for point in points)] for name in times]
+        print("\n" + table(["milliseconds", *points], rows))
+    for name, found in layers.items():
+        print(f"{name}: {'as' if as_formulas(found) else 'NOT as'} its formulas say")
+
+
+def main() -> int:
+    """Measures, shows and writes; the exit code is 1 if something is not what a formula says."""
+    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser.add_argument("--rounds", type=int, default=5, help="of times")
+    parser.add_argument("--no-times", action="store_true", help="all but the times")
+    parser.add_argument("--out", type=Path, help="write the result as JSON")
+    args = parser.parse_args()
+    torch.set_num_threads(1)
+    torch.manual_seed(0)
+    layers: dict[str, dict[str, Any]] = {}
+    for name, kind in LAYER_KINDS.items():
+        print(f"counting {name}", file=sys.stderr)
+        layers[name] = {"paper": kind.paper._asdict(), **count_operations(kind, sweeps(kind))}
+        layers[name]["paths"] = measure_paths(kind, path_points(kind))
+    times = {name: {} for name in LAYER_KINDS} if args.no_times else measure_times(args.rounds)
+    for name, found in layers.items():
+        found["milliseconds"] = times[name]
+    show(layers)
+    settings: dict[str, Any] = {"heads": HEADS, "k": USUAL["k"], "r": USUAL["r"], "path_d": PATH_WIDTH}
+    if not args.no_times:
+        settings |= {"tokens": TOKENS, "repeats": REPEATS, "rounds": args.rounds, "threads": 1, "precision": "fp32"}
+    facts = {"machine": machine(), "torch": torch.__version__, "settings": settings}
+    write(args.out, {"benchmark": "layer types", **facts, "operations_ratios": compare(layers), "layers": layers})
+    return 0 if all(map(as_formulas, layers.values())) else 1
+
+
+if __name__ == "__main__":
+    sys.exit(main())
