@@ -258,7 +258,7 @@ def test_a_pickle_is_not_executed(tmp_path: Path, tokenizer: Tokenizer) -> None:
         (lambda c: c.update(format_version=2), "written by a newer repose (format 2, this one reads 1)"),
         (lambda c: c.update(format_version="1"), "has no format_version"),
         (lambda c: c.pop("format_version"), "has no format_version"),
-        (lambda c: c["architecture"].update(positions="rotary"), "architecture.positions = 'rotary'"),
+        (lambda c: c["architecture"].update(positions="spiral"), "architecture.positions = 'spiral'"),
         (lambda c: c["architecture"].update(rotary=True), "architecture.rotary = True"),
         (lambda c: c["architecture"].update(tie_embeddings="all"), "architecture ="),
         (lambda c: c["architecture"].update(d_token=10**30), "describes no model that can be built"),

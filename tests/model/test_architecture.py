@@ -16,6 +16,9 @@ from repose.model.presets import PRESETS, difference, preset
         ({"combine": "concat"}, "tie_embeddings"),
         ({"combine": "concat", "tie_embeddings": "output"}, "tie_embeddings"),
         ({"combine": "concat", "tie_embeddings": "none", "positions": "none"}, "nothing to set beside"),
+        ({"combine": "concat", "tie_embeddings": "none", "positions": "rotary"}, "nothing to set beside"),
+        ({"input_norm": "separate", "positions": "rotary"}, "'rotary' is no second"),
+        ({"positions": "rotary", "head_dim": 7}, "even head_dim, not 7"),
         ({"norm": "pre", "residual_weight": 4.0}, "without bound"),
         ({"token_norm_site": "after_concat", "encoder_token_norm": "sentence"}, "token half"),
         (
@@ -36,7 +39,7 @@ def test_senseless_combinations_are_refused_in_a_sentence(settings: dict[str, ob
         Architecture(**settings)  # type: ignore[arg-type]
 
 
-@pytest.mark.parametrize("settings", [{"positions": "rotary"}, {"d_token": 0}, {"dropout": 1.0}, {"unknown": 1}])
+@pytest.mark.parametrize("settings", [{"positions": "spiral"}, {"d_token": 0}, {"dropout": 1.0}, {"unknown": 1}])
 def test_unknown_values_are_refused(settings: dict[str, object]) -> None:
     with pytest.raises(ValidationError):
         Architecture(**settings)  # type: ignore[arg-type]

@@ -1,5 +1,7 @@
 """Positional encodings against loop transcriptions of their equations."""
 
+import cmath
+import dataclasses
 import math
 
 import pytest
@@ -7,8 +9,15 @@ import torch
 import torch.nn.functional as F
 from torch import Tensor
 
+from repose.auditing import audit
 from repose.errors import DataError
-from repose.model.positions import PositionalEncoding, sinusoids, upscale
+from repose.model.attention import Attention, record
+from repose.model.bands import Bands
+from repose.model.blocks import Blocks
+from repose.model.packing import Packing
+from repose.model.positions import PositionalEncoding, Rotary, sinusoids, upscale
+from repose.model.presets import preset
+from repose.model.transformer import Transformer, build
 
 
 def test_interleaved_is_vaswani_3_5() -> None:
@@ -113,3 +122,99 @@ def test_policy_positions_are_part_of_a_checkpoint_and_are_not_trained() -> None
     rows = encoding(torch.tensor([3, 0]), 4)
     assert rows is not None
     assert torch.equal(rows, upscale(table, 16, 8)[[3, 0]])
+
+
+# --- rotary ---
+
+
+def turned(x: Tensor, position: int) -> Tensor:
+    """One head's query or key (arXiv 2104.09864, 3.2.2): its pairs as complex numbers, each times e^(j m theta_i)."""
+    out = []
+    for i in range(len(x) // 2):
+        pair = complex(x[2 * i], x[2 * i + 1]) * cmath.exp(1j * position * 10000 ** (-2 * i / len(x)))
+        out += [pair.real, pair.imag]
+    return torch.tensor(out)
+
+
+def test_rotary_turns_pairs_of_each_head() -> None:
+    rows, positions = torch.randn(4, 3 * 6), torch.tensor([0, 39, 2, 39])
+    rotary = Rotary(max_length=40, head_dim=6)
+    wanted = torch.stack(
+        [torch.cat([turned(head, int(m)) for head in row.split(6)]) for row, m in zip(rows, positions, strict=True)]
+    )
+    torch.testing.assert_close(rotary(rows, positions), wanted, atol=1e-5, rtol=0)
+    torch.testing.assert_close(rotary(rows[[1, 3]], 39), wanted[[1, 3]], atol=1e-5, rtol=0)  # as decoding does
+    rounded = rotary(rows.bfloat16(), positions)
+    assert rounded.dtype == torch.bfloat16
+    torch.testing.assert_close(rounded.float(), wanted, atol=0.05, rtol=0)
+    assert not rotary.state_dict()
+    assert not list(rotary.parameters())
+
+
+@pytest.mark.parametrize("window", [None, 4])
+@pytest.mark.parametrize("causal", [False, True])
+@pytest.mark.parametrize("head_dim", [4, 16])
+def test_rotary_attention(head_dim: int, causal: bool, window: int | None) -> None:
+    """softmax((R_i q_i)·(R_j k_j) / sqrt(C)), one head, query and key at a time, in sentences of several lengths; heads
+    so wide that they would read tokens themselves, too."""
+    c, rotary = head_dim, Rotary(max_length=20, head_dim=head_dim)
+    attention = Attention(d_model=6, d_value=6, num_heads=2, head_dim=c, bias=True, dropout=0.0, rotary=rotary).eval()
+    packing = Packing(torch.arange(9)[None] < torch.tensor([9, 3, 7])[:, None])
+    sizes = {"num_heads": 2, "causal": causal}
+    blocks = Blocks(packing, packing, **sizes) if window is None else Bands(packing, window=window, **sizes)
+    x = torch.randn(32, 6)
+    with record(attention) as recorded, torch.no_grad():
+        out = packing.pad(attention(x, x, x, blocks))
+        q, k, v = (packing.pad(f(x)) for f in (attention.query, attention.key, attention.value))
+    for n, length in enumerate((9, 3, 7)):
+        heads = torch.zeros(length, 2 * c)
+        for h in (0, 1):
+            part = slice(h * c, h * c + c)
+            qs, ks = ([turned(y[n, m, part], m) for m in range(length)] for y in (q, k))
+            for i in range(length):
+                far = [(causal and j > i) or (window is not None and abs(i - j) > window // 2) for j in range(length)]
+                scores = [(qs[i] @ key).item() / math.sqrt(c) for key in ks]
+                powers = [0.0 if far[j] else math.exp(score) for j, score in enumerate(scores)]
+                weights = torch.tensor(powers) / sum(powers)
+                torch.testing.assert_close(recorded[""][0][n, h, i, :length], weights, atol=1e-5, rtol=0)
+                heads[i, part] = weights @ v[n, :length, part]
+        torch.testing.assert_close(out[n, :length], attention.output(heads), atol=1e-5, rtol=0)
+
+
+def rotary_model(**changes: int | str) -> Transformer:
+    sizes = {"d_token": 8, "num_heads": 2, "head_dim": 4, "d_ff": 16, "num_encoder_layers": 2, "num_decoder_layers": 2}
+    a = dataclasses.replace(preset("rotary"), **(sizes | {"max_length": 32} | changes))  # type: ignore[arg-type]
+    return build(a, src_vocab_size=20, tgt_vocab_size=20).eval()
+
+
+def test_rotary_models_see_distances_and_no_places() -> None:
+    """A sentence that begins at position 5 is read as one that begins at 0; one in another order is not."""
+    tokens = [2, 5, 9, 7, 3]
+    at_0, at_5, other = ([0] * n + x for n, x in ((0, tokens), (5, tokens), (0, [2, 9, 5, 7, 3])))
+    model = rotary_model()
+    first, shifted, swapped = (model.hidden(torch.tensor([x]), torch.tensor([x])) for x in (at_0, at_5, other))
+    torch.testing.assert_close(shifted, first, atol=1e-5, rtol=0)
+    assert (swapped[-1] - first[-1]).abs().max() > 1e-3
+    still = rotary_model(positions="interleaved")
+    a, b = (still.hidden(torch.tensor([x]), torch.tensor([x])) for x in (at_0, at_5))
+    assert (a - b).abs().max() > 1e-3
+
+
+def test_rotary_is_of_self_attention_alone() -> None:
+    model = rotary_model()
+    for layer in (*model.encoder.layers, *model.decoder.layers):
+        assert isinstance(layer.self_attention.rotary, Rotary)
+    assert all(layer.cross_attention.rotary is None for layer in model.decoder.layers)
+    ids = torch.tensor([[7, 7, 7]])
+    hidden = model.encoder.embedding(ids, Packing(ids != 0)).hidden
+    assert torch.equal(hidden[0], hidden[2])  # nothing is added to the input
+
+
+@pytest.mark.parametrize("positions", ["rotary", "interleaved"])
+def test_wide_heads_do_not_read_tokens_themselves_where_keys_turn(positions: str) -> None:
+    model = rotary_model(positions=positions, head_dim=16)
+    assert audit(model, length=9).passed
+    layer = model.decoder.layers[0]
+    state = model.start(model.encode(torch.tensor([[2, 5, 3]])))
+    for attention, wanted in ((layer.self_attention, positions != "rotary"), (layer.cross_attention, True)):
+        assert attention.is_together == attention.stepper(state.cache).together == wanted

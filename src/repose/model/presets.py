@@ -161,7 +161,7 @@ PRESETS: MappingProxyType[str, Preset] = MappingProxyType(
             "the same with a number for each distance",
         ),
         "rotary": Preset(
-            _replace(_vaswani, positions="rotary"), ROFORMER, "queries and keys rotated by their positions"
+            _replace(_original, positions="rotary"), ROFORMER, "queries and keys rotated by their positions"
         ),
     }
 )

@@ -1,5 +1,7 @@
 """The two stacks: embedding and layers, put together from an Architecture."""
 
+from typing import Any
+
 import torch
 from jaxtyping import Float, Int
 from torch import Tensor, nn
@@ -69,23 +71,13 @@ class Stack(nn.Module):
 
     def itself(self, packing: Packing) -> Blocks | Bands:
         """Where a sentence's tokens meet each other."""
-        if self.window is not None:
-            return Bands(
-                packing,
-                window=self.window,
-                num_heads=self.num_heads,
-                causal=self.causal,
-                exclude_own=self.excludes_own,
-                position_scores=self.position_scores,
-            )
-        return Blocks(
-            packing,
-            packing,
-            num_heads=self.num_heads,
-            causal=self.causal,
-            exclude_own=self.excludes_own,
-            position_scores=self.position_scores,
-        )
+        how: dict[str, Any] = {
+            "num_heads": self.num_heads,
+            "causal": self.causal,
+            "exclude_own": self.excludes_own,
+            "position_scores": self.position_scores,
+        }
+        return Blocks(packing, packing, **how) if self.window is None else Bands(packing, window=self.window, **how)
 
     def between_layers(self, index: int, x: Tensor, packing: Packing, cache: Cache | None = None) -> Tensor:
         """The input of layer `index` > 0: with `every_layer`, its token half normalised, its position half as it is."""
