@@ -65,11 +65,11 @@ def test_the_gradient_oracle_climbs_the_same_reward(name: str, shape: tuple[int,
     assert climbed == pytest.approx(REWARDS[name](table), abs=1e-10)
 
 
-def test_the_literal_reward_is_greatest_where_all_positions_are_equal() -> None:
+@pytest.mark.parametrize("n", [8, 16])
+def test_the_literal_reward_is_greatest_where_all_positions_are_equal(n: int) -> None:
     """It splits into columns, and a column x is worth x^T W x with W >= 0 and no diagonal: linear in each number. So a
-    maximum over [-1, 1] is a vertex that no single flip improves. Of the 2^8 only the two constant ones are such.
+    maximum over [-1, 1] is a vertex that no single flip improves. Of the 2^n only the two constant ones are such.
     """
-    n = 8
     weights = np.array([[0.0 if i == j else 1 / abs(i - j) for j in range(n)] for i in range(n)])
     vertices = np.array(list(itertools.product([-1.0, 1.0], repeat=n)))
     pull = vertices * (vertices @ weights)  # < 0: flipping this number improves the column
