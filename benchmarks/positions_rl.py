@@ -35,8 +35,9 @@ def name_of(shape: tuple[int, int]) -> str:
 
 
 def unit_rows(rows: np.ndarray) -> np.ndarray:
-    """Rows of length 1."""
-    return rows / np.linalg.norm(rows, axis=-1, keepdims=True)
+    """Rows of length 1; one of zeros, which points nowhere, stays as it is."""
+    norms = np.linalg.norm(rows, axis=-1, keepdims=True)
+    return rows / np.where(norms > 0, norms, 1.0)
 
 
 def shape_figures(rows: np.ndarray) -> dict[str, float]:
