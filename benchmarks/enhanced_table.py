@@ -25,6 +25,7 @@ SYSTEMS = {
     "tupe-a": "TUPE-A",
     "original-sqrt": "original, embeddings × √d",
     "full-norm-sqrt": "full layer normalization, embeddings × √d",
+    "original-xavier": "original, Xavier initial values",
 }
 LAST_EPOCHS = 3
 
