@@ -3,7 +3,6 @@
 import fcntl
 import importlib.util
 import json
-import signal
 import sys
 from collections.abc import Callable
 from pathlib import Path
@@ -106,7 +105,7 @@ def test_an_interruption_exits_3_and_the_same_command_goes_on(
     def interrupt(sentence: str) -> None:
         print(sentence, file=sys.stderr)
         if sentence.startswith("step 96 "):
-            signal.raise_signal(signal.SIGINT)
+            raise KeyboardInterrupt  # what Ctrl-C does
 
     arguments = ("--out", tmp_path / "t.json", "--shape", "3x4", "--steps", 200)
     with monkeypatch.context() as patch:
