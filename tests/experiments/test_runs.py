@@ -3,6 +3,7 @@
 import json
 import random
 from collections.abc import Iterator
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -10,9 +11,13 @@ import pytest
 import torch
 
 from repose.config_file import load
+from repose.errors import ConfigError
 from repose.evaluation.metrics import bleu
+from repose.experiments import runs
 from repose.experiments.corpus_data import prepare_corpus
 from repose.experiments.runs import run
+from repose.positions_rl.table import default_table
+from repose.positions_rl.table import write as write_table
 from repose.tables import run_table
 
 WORDS = ("red", "blue", "one", "two", "sun", "moon", "tree", "fish")
@@ -105,3 +110,18 @@ def test_fewer_sentences_and_no_translations(corpus: list[str], tmp_path: Path) 
     assert scores is not None
     assert "over_validations" not in scores
     assert scores["run_id"] == json.loads((tmp_path / "few" / "scores.valid.json").read_text())["run_id"]
+
+
+def test_a_position_table_is_read_where_positions_are_a_policys_and_nowhere_else(tmp_path: Path) -> None:
+    shipped = runs._position_table(load(None, overrides=["architecture.positions=policy"]).experiment)
+    assert shipped is not None
+    assert shipped.digest == default_table().digest
+    other = replace(shipped, values=shipped.values[::-1].copy())
+    write_table(tmp_path / "mine.json", other)
+    mine = f"training.position_table={tmp_path / 'mine.json'}"
+    found = runs._position_table(load(None, overrides=["architecture.positions=policy", mine]).experiment)
+    assert found is not None
+    assert found.digest == other.digest != shipped.digest
+    assert runs._position_table(load(None).experiment) is None
+    with pytest.raises(ConfigError, match="remove it, or set positions"):
+        runs._position_table(load(None, overrides=[mine]).experiment)
