@@ -1,0 +1,170 @@
+"""What BLEU and chrF of a corpus are made of, sentence by sentence: counts that are summed, then scored.
+
+Both scores are functions of sums over sentences, so a part of a test set, or a resample of it, is scored from these
+counts without another look at the text. Counting and scoring are sacreBLEU's own (Post 2018); the score of all
+sentences is that of `repose.evaluation.metrics` to the last bit.
+"""
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any, Literal, TypeAlias
+
+import numpy as np
+from numpy.typing import NDArray
+from sacrebleu.metrics.bleu import BLEU
+from sacrebleu.metrics.chrf import CHRF
+
+from repose.errors import DataError
+from repose.evaluation.metrics import bleu
+
+Metric: TypeAlias = Literal["bleu", "chrf"]
+Counts: TypeAlias = NDArray[np.int64]
+WIDTH: dict[Metric, int] = {"bleu": 10, "chrf": 18}
+FORMAT = 1
+_CHRF = CHRF()
+
+
+@dataclass(frozen=True)
+class SentenceStatistics:
+    """The counts of one system's N translations of a test set."""
+
+    bleu: Counts
+    """(N, 10): tokens of the translation and of the reference, n-grams in common for n = 1..4, n-grams for n = 1..4."""
+    chrf: Counts
+    """(N, 18): for n = 1..6 character n-grams of the translation, of the reference, and in common."""
+
+    def __len__(self) -> int:
+        """Number of sentences."""
+        return len(self.bleu)
+
+    def of(self, metric: Metric) -> Counts:
+        """The counts of one metric."""
+        return self.bleu if metric == "bleu" else self.chrf
+
+    def score(self, metric: Metric = "bleu", sentences: NDArray[Any] | None = None) -> float:
+        """In percent, of the whole test set, or of the `sentences` that an index or a mask of them picks."""
+        counts = self.of(metric) if sentences is None else self.of(metric)[sentences]
+        return float(scores_of(metric, counts.sum(axis=0, keepdims=True))[0])
+
+    def of_sentences(self, metric: Metric = "chrf") -> NDArray[np.float64]:
+        """(N,): each sentence's own score in percent."""
+        return scores_of(metric, self.of(metric))
+
+
+class References:
+    """The references of a test set, cut into n-grams once for all systems.
+
+    `lowercase` and `tokenize` as for `repose.evaluation.metrics.bleu`, and ConfigError for the latter. Raises DataError
+    where there is no reference.
+    """
+
+    def __init__(self, references: Sequence[str], *, lowercase: bool = False, tokenize: str = "13a") -> None:
+        if not references:
+            raise DataError("There is nothing to score: 0 references; give at least one line.")
+        bleu(["a"], ["a"], tokenize=tokenize)  # refuses, in a sentence, a tokenizer that is not there
+        cached = [list(references)]
+        self._len = len(references)
+        self._metrics = (
+            BLEU(lowercase=lowercase, tokenize=tokenize, force=True, references=cached),
+            CHRF(lowercase=lowercase, references=cached),
+        )
+
+    def statistics(self, hypotheses: Sequence[str]) -> SentenceStatistics:
+        """Counts of one translation for each reference; raises DataError where the numbers of lines differ."""
+        if len(hypotheses) != self._len:
+            raise DataError(
+                f"There are {len(hypotheses)} hypotheses but {self._len} references: score one for each line."
+            )
+        # What sacreBLEU's own tests of significance call; it has no public name.
+        return SentenceStatistics(
+            *(np.asarray(metric._extract_corpus_statistics(hypotheses, None), np.int64) for metric in self._metrics)
+        )
+
+
+def scores_of(metric: Metric, sums: Counts) -> NDArray[np.float64]:
+    """(R,) scores in percent of (R, 10) or (R, 18) sums of counts, by sacreBLEU."""
+    score = _bleu if metric == "bleu" else _CHRF._compute_f_score
+    return np.array([score(row) for row in sums.tolist()], dtype=np.float64)
+
+
+def _bleu(sums: list[int]) -> float:
+    found = BLEU.compute_bleu(correct=sums[2:6], total=sums[6:], sys_len=sums[0], ref_len=sums[1], smooth_method="exp")
+    return float(found.score)
+
+
+@dataclass(frozen=True)
+class StoredStatistics:
+    """What `statistics.<split>.npz` holds beside scores.<split>.json: numbers from which the tests and the tables by
+    length can be made again where neither text nor translations are. No text."""
+
+    decodings: dict[str, SentenceStatistics]
+    """By name, such as "greedy" and "beam4"."""
+    src_words: Counts
+    """(N,): words of each source, as spaces part them."""
+    src_tokens: Counts
+    """(N,): tokens of each source for the run's own tokenizer, START and END counted."""
+    longest_trained: int
+    """Tokens of the longest source that was trained on."""
+
+
+def write_stored(path: Path, stored: StoredStatistics) -> None:
+    """Writes the numbers, compressed; the same numbers give the same bytes. Raises DataError where it cannot."""
+    arrays = {
+        "format": np.array(FORMAT),
+        "src_words": stored.src_words,
+        "src_tokens": stored.src_tokens,
+        "longest_trained": np.array(stored.longest_trained),
+    }
+    for name, found in stored.decodings.items():
+        arrays |= {f"{name}.bleu": found.bleu.T, f"{name}.chrf": _steps(found.chrf)}  # columns resemble each other
+    unfinished = path.with_name(f".{path.name}.tmp")
+    try:
+        with unfinished.open("wb") as file:
+            np.savez_compressed(file, allow_pickle=False, **{name: _small(a) for name, a in arrays.items()})
+        unfinished.replace(path)
+    except OSError as error:
+        raise DataError(f"{path} cannot be written ({error.strerror}): choose a folder that can be") from error
+
+
+def _steps(chrf: Counts) -> Counts:
+    """(3, 6, N): counts of n-grams less those of (n - 1)-grams, which are mostly -1 and so compress to a third."""
+    return np.diff(chrf.reshape(-1, 6, 3).transpose(2, 1, 0), axis=1, prepend=0)
+
+
+def _summed(steps: Counts) -> Counts:
+    """`_steps` undone."""
+    return np.ascontiguousarray(steps.cumsum(axis=1).transpose(2, 1, 0).reshape(-1, WIDTH["chrf"]))
+
+
+def _small(numbers: NDArray[Any]) -> NDArray[Any]:
+    """The same integers in as few bytes as they need."""
+    ends = (int(numbers.min(initial=0)), int(numbers.max(initial=0)))
+    return numbers.astype(np.result_type(*map(np.min_scalar_type, ends)))
+
+
+def read_stored(path: Path) -> StoredStatistics:
+    """Reads what `write_stored` wrote; raises DataError where there is nothing such."""
+    try:
+        with path.open("rb") as file, np.load(file, allow_pickle=False) as archive:  # np.load(path) leaves it open
+            arrays = {name: archive[name].astype(np.int64) for name in archive.files}
+        if (version := int(arrays["format"])) != FORMAT:
+            raise DataError(f"{path} has format {version}, this version reads {FORMAT}: make it again from its run")
+        names = sorted(name.removesuffix(".bleu") for name in arrays if name.endswith(".bleu"))
+        stored = StoredStatistics(
+            {name: SentenceStatistics(arrays[f"{name}.bleu"].T, _summed(arrays[f"{name}.chrf"])) for name in names},
+            arrays["src_words"],
+            arrays["src_tokens"],
+            int(arrays["longest_trained"]),
+        )
+    except DataError:
+        raise
+    except FileNotFoundError as error:
+        raise DataError(f"there is no {path}: make it from a run directory that has its translations") from error
+    except Exception as error:  # a damaged archive raises half a dozen kinds, zlib's and numpy's own among them
+        raise DataError(f"{path} is damaged: make it again from its run") from error
+    shapes = {metric: (len(stored.src_words), width) for metric, width in WIDTH.items()}
+    right = all(found.of(metric).shape == shapes[metric] for found in stored.decodings.values() for metric in WIDTH)
+    if not right or stored.src_words.shape != stored.src_tokens.shape:
+        raise DataError(f"{path} is damaged (its counts do not fit each other): make it again from its run")
+    return stored

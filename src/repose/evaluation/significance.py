@@ -1,0 +1,242 @@
+"""Whether one system is better than another, or other sentences or other seeds might turn it round.
+
+Two questions, answered apart (docs/significance.md):
+
+- Other sentences: `resample` and `compare`, the paired bootstrap over test sentences (Koehn 2004) for systems that were
+  trained with several seeds; `approximate_randomization` (Riezler and Maxwell 2005), sacreBLEU's, for one seed each.
+- Other seeds: `welch`, over the scores of the seeds on the whole test set.
+
+`holm` corrects for the number of comparisons.
+"""
+
+import math
+import statistics
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+from sacrebleu.metrics.bleu import BLEU
+from sacrebleu.metrics.chrf import CHRF
+from sacrebleu.significance import PairedTest
+
+from repose.errors import ConfigError, DataError
+from repose.evaluation.sentence_statistics import Metric, SentenceStatistics, scores_of
+
+NUM_RESAMPLES, LEAST_RESAMPLES = 1000, 100
+SEED = 12345
+"""sacreBLEU's own, so that a resample here is a resample there."""
+LEVEL = 0.05
+_BLOCK = 4_000_000  # numbers of a resample's indices held at a time
+
+
+@dataclass(frozen=True)
+class Resampled:
+    """A system's score on the test set and on resamples of its sentences, each the mean over its seeds."""
+
+    value: float
+    """In percent, of the test set itself."""
+    values: NDArray[np.float64]
+    """(R,): of each resample."""
+    sample: tuple[int, int]
+    """Sentences of the test set, and the seed of the resamples: only equal ones may be compared."""
+
+
+def resample(
+    seeds: Sequence[SentenceStatistics],
+    metric: Metric = "bleu",
+    *,
+    num_resamples: int = NUM_RESAMPLES,
+    seed: int = SEED,
+) -> Resampled:
+    """Scores one system, trained with one or more `seeds`, on resamples of the test set's N sentences.
+
+    A resample draws N sentences with replacement. The corpus score of each seed is taken of those sentences, then the
+    mean over seeds. Systems of one test set get the same resamples, which are those of sacreBLEU's `--paired-bs`.
+    Raises DataError where the seeds' translations are not of equally many sentences, ConfigError below 100 resamples.
+    """
+    if num_resamples < LEAST_RESAMPLES:
+        raise ConfigError(f"{num_resamples} resamples give no 95 % interval: ask for {LEAST_RESAMPLES} or more")
+    sizes = {len(one) for one in seeds}
+    if len(sizes) != 1:
+        raise DataError(
+            f"the seeds of a system have {' and '.join(map(str, sorted(sizes))) or 'no'} translated sentences: "
+            "compare translations of one test set"
+        )
+    (num_sentences,) = sizes
+    columns = np.concatenate([one.of(metric) for one in seeds], axis=1).astype(np.float64)  # sums below 2^53 are exact
+    sums = np.concatenate([times @ columns for times in _drawn(num_sentences, num_resamples, seed)])
+    by_seed = np.split(np.rint(sums).astype(np.int64), len(seeds), axis=1)
+    values = np.mean([scores_of(metric, one) for one in by_seed], axis=0)
+    return Resampled(statistics.fmean(one.score(metric) for one in seeds), values, (num_sentences, seed))
+
+
+def _drawn(num_sentences: int, num_resamples: int, seed: int) -> Iterator[NDArray[np.float64]]:
+    """Blocks (r, N) of how often each resample holds each sentence."""
+    generator = np.random.default_rng(seed)
+    rows = max(1, _BLOCK // num_sentences)
+    for first in range(0, num_resamples, rows):
+        size = min(rows, num_resamples - first)
+        indices = generator.choice(num_sentences, size=(size, num_sentences), replace=True)
+        places = (indices + num_sentences * np.arange(size)[:, None]).ravel()
+        yield np.bincount(places, minlength=size * num_sentences).reshape(size, num_sentences).astype(np.float64)
+
+
+@dataclass(frozen=True)
+class Difference:
+    """How much higher one system scores than another, in points of the score."""
+
+    value: float
+    low: float
+    """Lower limit of the 95 % interval."""
+    high: float
+    p: float
+    """Two-sided, of no difference; not above 0.05 exactly where the interval leaves out 0."""
+
+
+def compare(system: Resampled, other: Resampled) -> Difference:
+    """The paired bootstrap: the difference `system` - `other` on the test set and over resamples of its sentences.
+
+    With R resamples, of which c+ have no lower and c- no higher score for `system`:
+    p = 2 (1 + min(c+, c-)) / (R + 1), at most 1. It is twice the share that Koehn (2004) counts, who asks on one side,
+    with the test set itself as one more resample, so that p is never 0. The limits of the interval are the values at
+    places 0.025 (R + 1) from both ends (Davison and Hinkley 1997, section 5.2).
+    Differs from sacreBLEU's `--paired-bs`: docs/decisions/020-significance.md.
+    Raises DataError where the resamples are not the same.
+    """
+    if system.sample != other.sample or len(system.values) != len(other.values):
+        raise DataError(
+            f"one system was resampled {len(system.values)} times from {system.sample[0]} sentences, the other "
+            f"{len(other.values)} times from {other.sample[0]}: compare the same resamples of one test set"
+        )
+    differences = np.sort(system.values - other.values)
+    differences[np.abs(differences) < 1e-9] = 0.0  # seeds added in another order
+    number = len(differences)
+    one_side = min(np.count_nonzero(differences <= 0), np.count_nonzero(differences >= 0))
+    place = math.floor(LEVEL / 2 * (number + 1)) - 1
+    return Difference(
+        value=system.value - other.value,
+        low=float(differences[place]),
+        high=float(differences[number - 1 - place]),
+        p=min(1.0, 2 * (1 + int(one_side)) / (number + 1)),
+    )
+
+
+@dataclass(frozen=True)
+class Randomized:
+    """Outcome of sacreBLEU's approximate randomization."""
+
+    difference: float
+    p: float
+    """Two-sided, of no difference."""
+    signature: str
+    """sacreBLEU's, with the trials under `ar`."""
+
+
+def approximate_randomization(
+    system: SentenceStatistics,
+    other: SentenceStatistics,
+    metric: Metric = "bleu",
+    *,
+    lowercase: bool = False,
+    tokenize: str = "13a",
+    num_trials: int = 10_000,
+) -> Randomized:
+    """sacreBLEU's `--paired-ar` for two single systems: both translations of each sentence change sides at random.
+
+    `lowercase` and `tokenize` are those that the statistics were made with, for the signature. The seed is sacreBLEU's
+    (`SACREBLEU_SEED`, else 12345). Raises DataError where the statistics are not of one test set.
+    """
+    if len(system) != len(other):
+        raise DataError(
+            f"one system translated {len(system)} sentences, the other {len(other)}: compare them on one test set"
+        )
+    counted: BLEU | CHRF = _CountedBLEU(force=True) if metric == "bleu" else _CountedCHRF()
+    counted.num_refs = 1
+    counts: Any = [(name, one.of(metric).astype(np.float64)) for name, one in (("other", other), ("system", system))]
+    results: Any
+    signatures, results = PairedTest(counts, {metric: counted}, references=None, n_samples=num_trials)()
+    ((name, signature),) = signatures.items()
+    signature.update("case", "lc" if lowercase else "mixed")
+    if metric == "bleu":
+        signature.update("tok", tokenize)
+    first, second = results[name]
+    return Randomized(float(second.score - first.score), float(second.p_value), str(signature))
+
+
+class _CountedBLEU(BLEU):
+    """BLEU whose "hypotheses" are rows of counts already, so that no text is needed."""
+
+    def _extract_corpus_statistics(self, hypotheses: Any, _references: Any) -> Any:
+        return hypotheses
+
+
+class _CountedCHRF(CHRF):
+    """The same for chrF."""
+
+    def _extract_corpus_statistics(self, hypotheses: Any, _references: Any) -> Any:
+        return hypotheses
+
+
+def holm(p_values: Sequence[float]) -> list[float]:
+    """p values corrected for their number, in the same order (Holm 1979, step-down).
+
+    Calling those at or below 0.05 different is wrong about any pair of the family in at most 5 % of families, whatever
+    the tests depend on: p_(i) becomes the largest of (m - j + 1) p_(j) over j <= i, at most 1.
+    """
+    corrected, largest = [0.0] * len(p_values), 0.0
+    for rank, index in enumerate(sorted(range(len(p_values)), key=lambda i: p_values[i])):
+        largest = max(largest, min(1.0, (len(p_values) - rank) * p_values[index]))
+        corrected[index] = largest
+    return corrected
+
+
+@dataclass(frozen=True)
+class SeedInterval:
+    """Welch's interval of a difference of means over seeds."""
+
+    value: float
+    low: float
+    high: float
+    degrees: float
+    """Degrees of freedom (Welch and Satterthwaite)."""
+
+
+def welch(system: Sequence[float], other: Sequence[float]) -> SeedInterval | None:
+    """The 95 % interval of mean(system) - mean(other), scores of other seeds of both on this test set (Welch 1947).
+
+    Treats the seeds of both as independent draws. None with fewer than two of either, or where no score differs.
+    """
+    if min(len(system), len(other)) < 2:
+        return None
+    shares = [statistics.variance(values) / len(values) for values in (system, other)]
+    if sum(shares) == 0.0:
+        return None
+    counts = (len(system), len(other))
+    degrees = sum(shares) ** 2 / sum(share**2 / (n - 1) for share, n in zip(shares, counts, strict=True))
+    value = statistics.fmean(system) - statistics.fmean(other)
+    margin = student_quantile(1 - LEVEL, degrees) * math.sqrt(sum(shares))
+    return SeedInterval(value, value - margin, value + margin, degrees)
+
+
+def student_inside(t: float, degrees: float) -> float:
+    """P(|T| <= t) of Student's distribution, t >= 0, `degrees` >= 1.
+
+    By t = sqrt(degrees) tan(angle) it is a constant times the integral of cos(angle)^(degrees - 1) from 0.
+    """
+    places, weights = np.polynomial.legendre.leggauss(64)
+    end = math.atan(t / math.sqrt(degrees))
+    integral = end / 2 * float(weights @ np.cos(end / 2 * (places + 1)) ** (degrees - 1))
+    return 2 / math.sqrt(math.pi) * math.exp(math.lgamma((degrees + 1) / 2) - math.lgamma(degrees / 2)) * integral
+
+
+def student_quantile(share: float, degrees: float) -> float:
+    """The t for which P(|T| <= t) is `share`, below 1."""
+    low, high = 0.0, 1.0
+    while student_inside(high, degrees) < share:
+        high *= 2
+    for _ in range(100):
+        middle = (low + high) / 2
+        low, high = (middle, high) if student_inside(middle, degrees) < share else (low, middle)
+    return (low + high) / 2
