@@ -74,10 +74,14 @@ class Summary:
     """None for figures of which neither the least nor the largest is the best."""
 
 
-def read_run(folder: Path) -> Run:
-    """Raises CheckpointError for a folder that is no run's, or in which nothing was recorded yet."""
+def read_run(folder: Path, *, torn: bool = False) -> Run:
+    """Raises CheckpointError for a folder that is no run's, or in which nothing was recorded yet.
+
+    `torn`: a last line that was not written to its end is left out, as resuming does.
+    """
     try:
-        lines = (folder / "metrics.jsonl").read_text(encoding="utf-8").splitlines()
+        text = (folder / "metrics.jsonl").read_text(encoding="utf-8")
+        lines = (text[: text.rfind("\n") + 1] if torn else text).splitlines()
         settings = json.loads((folder / "config.json").read_text(encoding="utf-8"))["experiment"]
     except (FileNotFoundError, NotADirectoryError) as error:
         missing = Path(error.filename).name
@@ -103,10 +107,10 @@ def curves(runs: Sequence[Run], metric: str, by: By = "epoch") -> list[Curve]:
     """
     training_name = TRAINING_NAME.get(metric, metric)
     found = []
-    groups = _groups(runs)
+    groups = same_settings(runs)
     for label, group in zip(_labels(groups), groups, strict=True):
-        validation = _aggregate([run.points("valid", metric, by) for run in group])
-        training = _aggregate([run.points("epoch", training_name, by) for run in group])
+        validation = aggregate([run.points("valid", metric, by) for run in group])
+        training = aggregate([run.points("epoch", training_name, by) for run in group])
         label += " (looks ahead)" * _looks_ahead(group[0].settings)
         found.append(Curve(label, tuple(run.folder for run in group), validation, training))
     if not any(curve.validation or curve.training for curve in found):
@@ -132,7 +136,8 @@ def summaries(runs: Sequence[Run], metric: str, by: By = "epoch") -> list[Summar
     return lines
 
 
-def _aggregate(runs: Sequence[Mapping[int, float]]) -> tuple[Point, ...]:
+def aggregate(runs: Sequence[Mapping[int, float]]) -> tuple[Point, ...]:
+    """Mean and deviation at each place over the runs that got so far; a run is place to figure, as `Run.points`."""
     points = []
     for x in sorted({x for run in runs for x in run}):
         values = [run[x] for run in runs if x in run]
@@ -144,8 +149,8 @@ def _mean(values: Sequence[float]) -> tuple[float, float]:
     return statistics.fmean(values), statistics.stdev(values) if len(values) > 1 else 0.0
 
 
-def _groups(runs: Sequence[Run]) -> list[list[Run]]:
-    """Runs of the same settings but for the seed."""
+def same_settings(runs: Sequence[Run]) -> list[list[Run]]:
+    """Runs of the same settings but for the seed, taken together."""
     groups: dict[str, list[Run]] = {}
     for run in runs:
         training = {**run.settings.get("training", {}), "seed": None}
@@ -156,10 +161,10 @@ def _groups(runs: Sequence[Run]) -> list[list[Run]]:
 def _labels(groups: Sequence[Sequence[Run]]) -> list[str]:
     """The preset whose architecture a group has, or else its folder's name without its seed; folders for all, where two
     groups would be called the same."""
-    labels = [_preset(group[0].settings) or _folder_name(group[0].folder) for group in groups]
+    labels = [preset_of(group[0].settings) or folder_name(group[0].folder) for group in groups]
     if len(set(labels)) == len(labels):
         return labels
-    names = [_folder_name(group[0].folder) for group in groups]
+    names = [folder_name(group[0].folder) for group in groups]
     return names if len(set(names)) == len(names) else [str(group[0].folder) for group in groups]
 
 
@@ -168,7 +173,8 @@ def _looks_ahead(settings: Mapping[str, Any]) -> bool:
     return bool(settings.get("architecture", {}).get("decoder_token_norm") == "sentence")
 
 
-def _preset(settings: Mapping[str, Any]) -> str | None:
+def preset_of(settings: Mapping[str, Any]) -> str | None:
+    """The preset whose architecture a run has, if any."""
     try:
         architecture = Architecture(**settings["architecture"])
     except (KeyError, TypeError, ValueError):  # of another version
@@ -176,7 +182,7 @@ def _preset(settings: Mapping[str, Any]) -> str | None:
     return next((name for name, preset in PRESETS.items() if preset.architecture == architecture), None)
 
 
-def _folder_name(folder: Path) -> str:
+def folder_name(folder: Path) -> str:
     """`original` of original-seed2, original_2 and original/seed-2."""
     whole = folder.absolute()
     if _SEED.fullmatch(whole.name):

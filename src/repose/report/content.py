@@ -1,0 +1,108 @@
+"""What a report is made of, apart from how it is written: tables, pictures, sentences and remarks."""
+
+from dataclasses import dataclass, field
+
+
+@dataclass(frozen=True, kw_only=True)
+class Cell:
+    """One cell of a table."""
+
+    text: str
+    """As it is shown, such as "34.2 ± 0.3"."""
+    value: float | None = None
+    """The number behind it, at full precision, where there is one."""
+    deviation: float | None = None
+    """Standard deviation over seeds, with n - 1; None for a single run."""
+    n: int | None = None
+    """Runs behind the number."""
+    notes: tuple[str, ...] = ()
+    """Keys of the table's notes that apply to this cell."""
+    best: bool = False
+    """Whether the number is the best of its column among those that may be compared."""
+
+
+@dataclass(frozen=True, kw_only=True)
+class Column:
+    """Head of a column."""
+
+    name: str
+    unit: str = ""
+    numeric: bool = True
+    """Numbers are set flush right."""
+
+
+@dataclass(frozen=True, kw_only=True)
+class Table:
+    """A table with its notes."""
+
+    id: str
+    """Name of its files, such as "scores"."""
+    title: str
+    columns: tuple[Column, ...]
+    rows: tuple[tuple[Cell, ...], ...]
+    caption: str = ""
+    """What is counted, in which unit, over what."""
+    notes: dict[str, str] = field(default_factory=dict)
+    """Key, such as "a", to the sentence it stands for."""
+
+
+@dataclass(frozen=True, kw_only=True)
+class Picture:
+    """A plot as SVG text, for a light and for a dark page, and the numbers that are drawn."""
+
+    id: str
+    title: str
+    light: str
+    dark: str
+    description: str
+    """What a reader who cannot see it needs to know."""
+    numbers: Table
+
+
+@dataclass(frozen=True, kw_only=True)
+class Sentence:
+    """A test sentence as two systems translate it."""
+
+    number: int
+    """Line of the test set, from 1."""
+    src: str
+    reference: str
+    hypotheses: tuple[str, str]
+    scores: tuple[float, float]
+    """Sentence-level chrF, 0 to 100."""
+
+
+@dataclass(frozen=True, kw_only=True)
+class SideBySide:
+    """Sentences where two systems differ most."""
+
+    id: str
+    systems: tuple[str, str]
+    src_lang: str
+    tgt_lang: str
+    sentences: tuple[Sentence, ...]
+    caption: str = ""
+
+
+@dataclass(frozen=True, kw_only=True)
+class Section:
+    """A heading and what stands under it, in this order."""
+
+    title: str
+    paragraphs: tuple[str, ...] = ()
+    warnings: tuple[str, ...] = ()
+    """Shown so that nobody misses them."""
+    tables: tuple[Table, ...] = ()
+    pictures: tuple[Picture, ...] = ()
+    comparisons: tuple[SideBySide, ...] = ()
+
+
+@dataclass(frozen=True, kw_only=True)
+class Report:
+    """A whole report."""
+
+    title: str
+    subtitle: str
+    """Which runs, of when, with which versions."""
+    warnings: tuple[str, ...]
+    sections: tuple[Section, ...]

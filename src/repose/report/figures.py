@@ -1,0 +1,229 @@
+"""What a single run comes to, read from its records, its scores and its settings; None where it is not there."""
+
+import json
+import math
+import re
+import statistics
+from collections.abc import Mapping
+from functools import cache
+from pathlib import Path
+from typing import Any
+
+from repose.model.architecture import Architecture
+from repose.report.runs import ReportRun
+
+_VOCABULARIES = re.compile(r"^tokenizers: .*?([\d,]+) source and ([\d,]+) target tokens")
+_VALID = re.compile(r"^valid: ([\d,]+) pairs of")
+_TRAIN = re.compile(r"^train: ([\d,]+) pairs of ([\d,]+) source and ([\d,]+) target tokens")
+
+
+def train_loss(run: ReportRun) -> float | None:
+    """Mean over the last whole epoch's updates, dropout on, no label smoothing; over the last updates recorded where no
+    epoch was completed."""
+    return _last(run.of_kind("epoch") or run.of_kind("train"), "nll")
+
+
+def kept(run: ReportRun) -> Mapping[str, Any] | None:
+    """The validation of the weights that the model is made of: the last one, or the best one where that is kept."""
+    found = [record for record in run.of_kind("valid") if _of(record, "tf_loss") is not None]
+    if not found:
+        return None
+    if run.experiment.training.keep == "best" and run.experiment.training.average_checkpoints == 1:
+        return min(found, key=lambda record: float(record["tf_loss"]))
+    return found[-1]
+
+
+def valid_loss(run: ReportRun) -> float | None:
+    """tf_loss of the model's weights on the validation set, nats per target token."""
+    return _of(kept(run), "tf_loss")
+
+
+def perplexity(run: ReportRun) -> float | None:
+    """exp of the validation loss; infinite beyond what a float holds."""
+    loss = valid_loss(run)
+    return None if loss is None else math.exp(loss) if loss < 700 else math.inf
+
+
+def valid_accuracy(run: ReportRun) -> float | None:
+    """Share of validation tokens predicted right given the reference's earlier ones, in percent."""
+    share = _of(kept(run), "tf_accuracy")
+    return None if share is None else 100 * share
+
+
+def decodings(run: ReportRun) -> Mapping[str, Any]:
+    """Free-running scores by decoding: "greedy", "beam4"."""
+    found = (run.scores or {}).get("decoded", {})
+    return found if isinstance(found, dict) else {}
+
+
+def beam(run: ReportRun) -> str | None:
+    """The decoding with the widest beam, if any is wider than one."""
+    names = [name for name in decodings(run) if re.fullmatch(r"beam\d+", name)]
+    return max(names, key=lambda name: int(name[4:]), default=None)
+
+
+def score(run: ReportRun, decoding: str | None, metric: str) -> float | None:
+    """A free-running score, in percent; `decoding` None: of the widest beam."""
+    name = beam(run) if decoding is None else decoding
+    return _of(decodings(run).get(name or "", {}).get(metric), "value")
+
+
+def signature(run: ReportRun, decoding: str | None, metric: str) -> str:
+    """sacreBLEU's signature of that score; "" where there is none."""
+    name = beam(run) if decoding is None else decoding
+    return str(decodings(run).get(name or "", {}).get(metric, {}).get("signature", ""))
+
+
+def teacher_forced(run: ReportRun, name: str) -> float | None:
+    """A teacher-forced figure of the test set."""
+    return _of((run.scores or {}).get("teacher_forced"), name)
+
+
+def task_figure(run: ReportRun, name: str) -> float | None:
+    """A figure of another task than translation."""
+    return _of((run.scores or {}).get("figures", {}).get(name), "value")
+
+
+def epoch_seconds(run: ReportRun) -> list[float]:
+    """Seconds of training of each completed epoch.
+
+    Time spent on validations is left out wherever a record stands at its beginning: at the end of each epoch.
+    """
+    seconds, begun, taken = [], 0.0, 0.0
+    before: Mapping[str, Any] = {}
+    for record in run.records:
+        now = _clock(record)
+        if now is None:
+            return []
+        if record["kind"] == "epoch":
+            seconds.append(now - begun - taken)
+            begun, taken = now, 0.0
+        elif record["kind"] == "valid" and before.get("update") == record["update"]:
+            taken += now - (_clock(before) or 0.0)
+        before = record
+    return seconds
+
+
+def seconds_per_epoch(run: ReportRun) -> float | None:
+    """The median over its epochs: what ran beside one of them does not move it."""
+    found = epoch_seconds(run)
+    return statistics.median(found) if found else None
+
+
+def total_seconds(run: ReportRun) -> float | None:
+    """Training and validation until the last record, summed over resumes."""
+    return _clock(run.records[-1])
+
+
+def epochs(run: ReportRun) -> int:
+    """Epochs completed."""
+    return len({record["epoch"] for record in run.of_kind("epoch")})
+
+
+def updates(run: ReportRun) -> int:
+    """Optimizer steps until the last record."""
+    return int(run.records[-1]["update"])
+
+
+def vocabularies(run: ReportRun) -> tuple[int, int] | None:
+    """Source and target tokens of the vocabularies: from the model's config, or from what preparing the corpus said."""
+    try:
+        config = json.loads((run.folder / "model" / "config.json").read_text(encoding="utf-8"))
+        return int(config["src_vocab_size"]), int(config["tgt_vocab_size"])
+    except (OSError, ValueError, KeyError, TypeError):
+        found = _said(run, _VOCABULARIES)
+        return None if found is None else (found[0], found[1])
+
+
+def train_pairs(run: ReportRun) -> int | None:
+    """Pairs that were trained on."""
+    found = _said(run, _TRAIN)
+    return None if found is None else found[0]
+
+
+def valid_pairs(run: ReportRun) -> int | None:
+    """Pairs of the validation set."""
+    found = _said(run, _VALID)
+    return None if found is None else found[0]
+
+
+def mean_target_tokens(run: ReportRun) -> float | None:
+    """Tokens of a training target, on average."""
+    found = _said(run, _TRAIN)
+    return None if found is None else found[2] / found[0]
+
+
+def parameters(run: ReportRun) -> float | None:
+    """Parameters, tied ones once: counted by building a translation model, and of other models in their file."""
+    if run.task != "translation":
+        return _stored(run.folder / "model" / "model.safetensors")
+    cost = _cost(run)
+    return None if cost is None else cost[0]
+
+
+def _stored(path: Path) -> int | None:
+    """Numbers in a file of weights, from its head (https://github.com/huggingface/safetensors, format)."""
+    try:
+        with path.open("rb") as file:
+            size = int.from_bytes(file.read(8), "little")
+            head = json.loads(file.read(size))
+        return sum(math.prod(tensor["shape"]) for name, tensor in head.items() if name != "__metadata__")
+    except (OSError, ValueError, KeyError, TypeError):
+        return None
+
+
+def flops_per_token(run: ReportRun) -> float | None:
+    """Floating-point operations of a training step, forward and backward, per target token (`repose.describe`), counted
+    on sentences of the corpus's mean target length."""
+    cost = _cost(run)
+    return None if cost is None else cost[1]
+
+
+def training_flops(run: ReportRun) -> float | None:
+    """Operations of the whole training: per target token, times the target tokens that were trained on."""
+    per_token = flops_per_token(run)
+    tokens = _last([r for r in run.records if r["kind"] != "valid"], "tokens")
+    return None if per_token is None or tokens is None else per_token * tokens
+
+
+def _cost(run: ReportRun) -> tuple[int, float] | None:
+    sizes = vocabularies(run)
+    if run.task != "translation" or sizes is None:
+        return None
+    return _counted(run.experiment.architecture, *sizes, round(mean_target_tokens(run) or 16))
+
+
+@cache
+def _counted(a: Architecture, src_vocab_size: int, tgt_vocab_size: int, length: int) -> tuple[int, float]:
+    """Counted once for each architecture: takes a second or two for a large one."""
+    from repose.describe import describe
+
+    length = min(length, a.max_length)
+    found = describe(a, src_vocab_size=src_vocab_size, tgt_vocab_size=tgt_vocab_size, length=length)
+    return found.total, found.training_flops
+
+
+def _said(run: ReportRun, pattern: re.Pattern[str]) -> list[int] | None:
+    """Numbers of a sentence of the corpus's report."""
+    for sentence in run.config.get("report", ()):
+        if found := pattern.match(str(sentence)):
+            return [int(group.replace(",", "")) for group in found.groups()]
+    return None
+
+
+def _clock(record: Mapping[str, Any]) -> float | None:
+    return _of(record.get("wall"), "seconds")
+
+
+def _last(records: Any, name: str) -> float | None:
+    return _of(records[-1], name) if records else None
+
+
+def _of(mapping: Any, name: str) -> float | None:
+    value = mapping.get(name) if isinstance(mapping, Mapping) else None
+    return float(value) if isinstance(value, int | float) and not isinstance(value, bool) else None
+
+
+def times(factor: float, value: float | None) -> float | None:
+    """A figure in another unit."""
+    return None if value is None else factor * value

@@ -1,0 +1,138 @@
+"""BLEU by the length of the source, as tables: does a system keep up on sentences longer than it was trained on?"""
+
+import re
+from collections.abc import Sequence
+from dataclasses import dataclass
+
+import numpy as np
+
+from repose.errors import DataError, ReposeError
+from repose.evaluation.by_length import EDGES, SMALL, Bucket, by_length, edges_with, scores_by_length
+from repose.report.content import Cell, Column, Table
+from repose.report.run_folder import ReportRun
+from repose.report.runs import RunSet
+from repose.report.summaries import Notes, spread, spread_cell
+from repose.report.translations import SourceLengths, lengths_of, statistics_of
+
+_LONGER = "Longer than every source that any run of this system was trained on."
+_FEW = f"Fewer than {SMALL} sentences."
+_NOT_FAIR = "Its decoder looks ahead, or it failed the audit: never marked as the best."
+
+
+@dataclass(frozen=True)
+class _Measured:
+    """A finished run and its BLEU in each bucket."""
+
+    run: ReportRun
+    lengths: SourceLengths
+    values: tuple[float, ...]
+
+
+def length_tables(runs: RunSet, *, edges: Sequence[int] = EDGES) -> tuple[Table, ...]:
+    """For each corpus, BLEU of every system in each part of the test set by length of the source.
+
+    Lengths are tokens with START and END, as `training.max_src_tokens` counts them, where all systems share the source
+    tokenizer; else words, as other tokenizers would sort the sentences otherwise. Among tokens, the longest source of
+    the training is an edge, and parts beyond it are marked, if the test set has longer ones. Runs without translations
+    are left out, which a note says; a corpus where all are has no table.
+    """
+    runs = runs.of_task("translation")
+    tables = []
+    for corpus in runs.corpora:
+        name = "lengths" if len(runs.corpora) == 1 else f"lengths-{re.sub(r'[^a-z0-9]+', '-', corpus.lower())}"
+        table = _of_corpus(runs, corpus, name, edges)
+        tables += [] if table is None else [table]
+    return tuple(tables)
+
+
+def _of_corpus(runs: RunSet, corpus: str, name: str, edges: Sequence[int]) -> Table | None:
+    found, missing = _lengths(runs, corpus)
+    if not found:
+        return None
+    in_tokens = len({run.config["digests"]["src"] for run, _ in found}) == 1
+    first = found[0][1]
+    lengths = first.tokens if in_tokens else first.words
+    limits = sorted({one.longest_trained for _, one in found}) if in_tokens else []
+    beyond = [limit for limit in limits if limit < lengths.max()]
+    buckets = by_length(lengths, edges_with(beyond, edges))
+    measured: list[_Measured] = []
+    for run, own in found:
+        try:
+            if not np.array_equal(own.tokens if in_tokens else own.words, lengths):
+                raise DataError("its test sentences are not those of the others")
+            measured.append(_Measured(run, own, scores_by_length(statistics_of(run), buckets)))
+        except ReposeError as error:
+            missing.append(f"{run.name} is left out: {error}.")
+    groups = [[one for one in measured if one.run.group == group] for group in runs.groups]
+    notes = Notes()
+    rows = (_sizes(buckets, notes), *_rows([group for group in groups if group], buckets, in_tokens, notes))
+    for remark in missing:
+        notes.key(remark)
+    unit = "tokens, START and END counted" if in_tokens else "words"
+    return Table(
+        id=name,
+        title="BLEU by length of the source" + ("" if name == "lengths" else f", {corpus}"),
+        columns=(Column(name="system", numeric=False), *(Column(name=bucket.label) for bucket in buckets)),
+        rows=rows,
+        caption=f"Corpus BLEU of the test sentences whose source has so many {unit}; mean ± standard deviation over "
+        "seeds. Compare within a column: each has sentences of its own." + _training(beyond, limits),
+        notes=notes.sentences,
+    )
+
+
+def _lengths(runs: RunSet, corpus: str) -> tuple[list[tuple[ReportRun, SourceLengths]], list[str]]:
+    """Finished runs with the lengths of their sources, and sentences about those that have none."""
+    found: list[tuple[ReportRun, SourceLengths]] = []
+    missing: dict[str, list[str]] = {}
+    for run in (run for group in runs.groups for run in runs.done(group, corpus)):
+        try:
+            found.append((run, lengths_of(run)))
+        except ReposeError as error:
+            missing.setdefault(str(error), []).append(run.name)
+    return found, [f"Left out: {', '.join(names)}; {reason}." for reason, names in missing.items()]
+
+
+def _training(beyond: Sequence[int], limits: Sequence[int]) -> str:
+    if not limits:
+        return ""
+    if not beyond:
+        return f" No source is longer than the longest of the training ({max(limits)} tokens)."
+    shown = " or ".join(map(str, beyond))
+    return f" The longest source of the training has {shown} tokens" + (", by system." if len(limits) > 1 else ".")
+
+
+def _sizes(buckets: Sequence[Bucket], notes: Notes) -> tuple[Cell, ...]:
+    cells = (
+        Cell(text=f"{len(bucket):,}", value=len(bucket), notes=(notes.key(_FEW),) if bucket.small else ())
+        for bucket in buckets
+    )
+    return (Cell(text="test sentences"), *cells)
+
+
+def _rows(
+    groups: Sequence[Sequence[_Measured]], buckets: Sequence[Bucket], in_tokens: bool, notes: Notes
+) -> list[tuple[Cell, ...]]:
+    """A row for each system."""
+    means = [np.mean([one.values for one in group], axis=0) for group in groups]
+    fair = [all(one.run.comparable for one in group) for group in groups]
+    best = np.max([mean for mean, is_fair in zip(means, fair, strict=True) if is_fair] or [[np.inf] * len(buckets)], 0)
+    rows = []
+    for group, mean, is_fair in zip(groups, means, fair, strict=True):
+        longest = max(one.lengths.longest_trained for one in group)
+        cells = []
+        for place, bucket in enumerate(buckets):
+            reasons = {
+                _LONGER: in_tokens and bucket.shortest > longest,
+                _FEW: bucket.small,
+                _NOT_FAIR: not is_fair,
+            }
+            cells.append(
+                spread_cell(
+                    spread([one.values[place] for one in group]),
+                    1,
+                    notes=[notes.key(reason) for reason, holds in reasons.items() if holds],
+                    best=is_fair and sum(fair) > 1 and bool(mean[place] == best[place]),
+                )
+            )
+        rows.append((Cell(text=group[0].run.group), *cells))
+    return rows

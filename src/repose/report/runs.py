@@ -1,0 +1,260 @@
+"""Runs that are reported together: run directories, grids of them, and folders that hold such."""
+
+import json
+import re
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from dataclasses import asdict, dataclass, replace
+from pathlib import Path
+from typing import Any
+
+from repose.errors import CheckpointError, ConfigError, unknown
+from repose.plots.learning_curves import Run, folder_name, preset_of, same_settings
+from repose.report.grids import SYSTEM, GridFolder, read_grid
+from repose.report.run_folder import ReportRun as ReportRun
+from repose.report.run_folder import read_run
+
+
+@dataclass(frozen=True, kw_only=True)
+class RunSet:
+    """Runs that are reported together, in the order in which they were named."""
+
+    title: str
+    runs: tuple[ReportRun, ...]
+    """Finished ones, and unfinished ones that have recorded something."""
+    groups: tuple[str, ...]
+    """Systems."""
+    corpora: tuple[str, ...]
+    baseline: str | None
+    """The group that the others are tested against."""
+    published: tuple[str, ...]
+    """Entries of published.toml that the grid asks to be shown; empty: whatever fits."""
+    problems: tuple[str, ...]
+    """What is unfinished, broken or left out, one sentence each."""
+    about: str = ""
+    """What the grid is for, in its own words."""
+
+    def of(self, group: str, corpus: str) -> tuple[ReportRun, ...]:
+        """Runs of a system on a corpus, unfinished ones included."""
+        return tuple(run for run in self.runs if run.group == group and run.corpus == corpus)
+
+    def done(self, group: str, corpus: str) -> tuple[ReportRun, ...]:
+        """The finished ones among them."""
+        return tuple(run for run in self.of(group, corpus) if run.done)
+
+    @property
+    def tasks(self) -> tuple[str, ...]:
+        """Tasks of the runs."""
+        return tuple(dict.fromkeys(run.task for run in self.runs))
+
+    def of_task(self, task: str) -> "RunSet":
+        """The runs of one task, with the groups and corpora that it has."""
+        return _run_set(self, [run for run in self.runs if run.task == task])
+
+
+def read_runs(paths: Sequence[Path], *, title: str | None = None, baseline: str | None = None) -> RunSet:
+    """The runs under `paths`: run directories, grid folders (grid.json), or folders that hold either, however deep.
+
+    A run that is found twice (same id, decoded alike) counts once. What cannot be read is left out and said in
+    `problems`. Raises CheckpointError where a path does not exist or no run is found, ConfigError for a baseline that
+    is no system.
+    """
+    runs: list[ReportRun] = []
+    problems: list[str] = []
+    grids: list[GridFolder] = []
+    loose: list[Path] = []
+    for path in paths:
+        if not path.is_dir():
+            raise CheckpointError(f"there is no folder {path}: name run folders, or folders of runs")
+        for folder in _walk(path):
+            try:
+                grid = read_grid(folder)
+            except CheckpointError as error:
+                problems.append(f"{error}.")
+                grid = None
+            if grid is not None:
+                grids.append(grid)
+            elif (folder / "config.json").is_file() and (folder / "metrics.jsonl").is_file():
+                loose.append(folder)
+    for grid in grids:
+        runs += _of_grid(grid, problems)
+    in_grids = {run.folder.resolve() for run in runs}
+    runs += _of_folders([f for f in dict.fromkeys(loose) if f.resolve() not in in_grids], problems)
+    if not runs:
+        detail = f": {problems[0]}" if problems else ""
+        raise CheckpointError(f"there is no run that has recorded anything under {', '.join(map(str, paths))}{detail}")
+    runs = _named_apart(_grouped_apart(_once(runs)))
+    problems += [_unfinished(run) for run in runs if not run.done]
+    problems += _unlike(runs)
+    hints = [grid.report for grid in grids]
+    empty = RunSet(
+        title=title or ", ".join(grid.name for grid in grids) or paths[0].resolve().name,
+        runs=(),
+        groups=(),
+        corpora=(),
+        baseline=_baseline(baseline, hints, runs, problems),
+        published=tuple(dict.fromkeys(str(name) for hint in hints for name in hint.get("published", ()))),
+        problems=(),
+        about=" ".join(grid.about for grid in grids if grid.about),
+    )
+    return replace(_run_set(empty, runs), problems=tuple(dict.fromkeys(problems)))
+
+
+def _baseline(
+    asked: str | None, hints: Sequence[Mapping[str, Any]], runs: Sequence[ReportRun], problems: list[str]
+) -> str | None:
+    """The group that is asked for, or that a grid names: whole, with a corpus before it, or by its system alone."""
+    groups = list(dict.fromkeys(run.group for run in runs))
+    if asked is not None and asked not in groups:
+        raise ConfigError(unknown("system", asked, groups))
+    named = asked or next((str(hint["baseline"]) for hint in hints if hint.get("baseline")), None)
+    if named is None or named in groups:
+        return named
+    for run in runs:
+        if named in (f"{run.corpus}-{run.group}", run.labels.get(SYSTEM)):
+            return run.group
+    problems.append(f"The grid's baseline {named} has no run here: the first system stands in for it.")
+    return None
+
+
+def _run_set(like: RunSet, runs: Sequence[ReportRun]) -> RunSet:
+    """`like` with these runs, their groups and corpora, and its baseline if that is one of them."""
+    groups = tuple(dict.fromkeys(run.group for run in runs))
+    baseline = like.baseline if like.baseline in groups else None
+    corpora = tuple(dict.fromkeys(run.corpus for run in runs))
+    return replace(like, runs=tuple(runs), groups=groups, corpora=corpora, baseline=baseline)
+
+
+def _walk(path: Path) -> Iterator[Path]:
+    """`path` and the folders below it, none below a run directory or grid."""
+    yield path
+    if any((path / name).is_file() for name in ("grid.json", "config.json")):
+        return
+    for below in sorted(path.iterdir(), key=lambda p: _natural(p.name)):
+        if below.is_dir() and not below.name.startswith("."):
+            yield from _walk(below)
+
+
+def _natural(name: str) -> list[tuple[int, str]]:
+    """Sorts s2 before s10."""
+    return [(int(piece), "") if piece.isdigit() else (0, piece) for piece in re.split(r"(\d+)", name)]
+
+
+def _of_grid(grid: GridFolder, problems: list[str]) -> list[ReportRun]:
+    runs, missing = [], []
+    for cell in grid.cells:
+        folder = grid.folder / cell.folder
+        if cell.status == "failed":
+            problems.append(f"{cell.name} failed: {cell.reason or 'no reason is recorded'}")
+        if not (folder / "config.json").is_file() or not _has_records(folder):
+            missing += [cell.name] if cell.status != "failed" else []
+            continue
+        try:
+            runs.append(read_run(folder, cell))
+        except (CheckpointError, ConfigError) as error:
+            problems.append(f"{cell.name} is left out: {error}.")
+    if missing:
+        shown = ", ".join(missing[:3]) + (f" and {len(missing) - 3} more" if len(missing) > 3 else "")
+        problems.append(f"{len(missing)} of {len(grid.cells)} cells of {grid.name} have recorded nothing yet: {shown}.")
+    return runs
+
+
+def _has_records(folder: Path) -> bool:
+    path = folder / "metrics.jsonl"
+    return path.is_file() and path.stat().st_size > 0
+
+
+def _of_folders(folders: Iterable[Path], problems: list[str]) -> list[ReportRun]:
+    """Runs without a grid: those of one corpus and the same settings but for the seed are a group; groups of one name
+    on several corpora are one system."""
+    runs = []
+    for folder in folders:
+        try:
+            runs.append(read_run(folder, None))
+        except (CheckpointError, ConfigError) as error:
+            problems.append(f"{folder.name} is left out: {error}.")
+    names: dict[Path, str] = {}
+    for corpus in dict.fromkeys(run.corpus for run in runs):
+        groups = same_settings([_record(run) for run in runs if run.corpus == corpus])
+        for name, group in zip(_names(groups), groups, strict=True):
+            names |= {run.folder: name for run in group}
+    return [replace(run, group=names[run.folder]) for run in runs]
+
+
+def _record(run: ReportRun) -> Run:
+    return Run(run.folder, asdict(run.experiment), run.records)
+
+
+def _names(groups: Sequence[Sequence[Run]]) -> list[str]:
+    """The preset that a group is, or its folder without the seed; folders for all where two would be called the same,
+    with the seed for those that still are."""
+    first = [group[0] for group in groups]
+    names = [preset_of(run.settings) or folder_name(run.folder) for run in first]
+    if len(set(names)) == len(names):
+        return names
+    names = [folder_name(run.folder) for run in first]
+    names = [_own(name, run.folder.name, names) for name, run in zip(names, first, strict=True)]
+    return [
+        _own(name, f"{run.folder.absolute().parent.name}/{name}", names) for name, run in zip(names, first, strict=True)
+    ]
+
+
+def _own(name: str, longer: str, names: Sequence[str]) -> str:
+    """A name that no other has, or else the longer one."""
+    return name if names.count(name) == 1 else longer
+
+
+def _once(runs: Sequence[ReportRun]) -> list[ReportRun]:
+    """Each training once: of two directories of the same run the one that is done, or else the first."""
+    found: dict[str, ReportRun] = {}
+    for run in runs:
+        key = json.dumps([run.run_id or str(run.folder), run.seed, asdict(run.experiment.decoding)])
+        if key not in found or (run.done and not found[key].done):
+            found[key] = run
+    return list(found.values())
+
+
+def _grouped_apart(runs: Sequence[ReportRun]) -> list[ReportRun]:
+    """Systems of one name whose settings differ from grid to grid go by their grids' folders, too."""
+    settings: dict[tuple[str, str], set[str]] = {}
+    for run in runs:
+        settings.setdefault((run.group, run.corpus), set()).add(_settings(run))
+    unlike = {group for (group, _), found in settings.items() if len(found) > 1}
+    return [
+        replace(run, group=f"{run.folder.absolute().parent.name}/{run.group}") if run.group in unlike else run
+        for run in runs
+    ]
+
+
+def _settings(run: ReportRun) -> str:
+    """All settings but the seed."""
+    experiment = asdict(run.experiment)
+    return json.dumps({**experiment, "training": {**experiment["training"], "seed": None}}, sort_keys=True)
+
+
+def _named_apart(runs: Sequence[ReportRun]) -> list[ReportRun]:
+    """Runs of one name in different places go by their folders, too."""
+    names = [run.name for run in runs]
+    return [
+        run if names.count(run.name) == 1 else replace(run, name=f"{run.folder.absolute().parent.name}/{run.name}")
+        for run in runs
+    ]
+
+
+def _unfinished(run: ReportRun) -> str:
+    epochs, planned = len(run.of_kind("epoch")), run.experiment.training.epochs
+    so_far = f"{epochs} of {planned} epochs" if planned else f"{epochs} epochs"
+    return f"{run.name} is unfinished ({so_far}): it is in the learning curves, not in the final figures."
+
+
+def _unlike(runs: Sequence[ReportRun]) -> list[str]:
+    """Runs that stand for the same seed of the same system, but are not the same run."""
+    seen: dict[tuple[str, str, int], ReportRun] = {}
+    problems = []
+    for run in runs:
+        other = seen.setdefault((run.group, run.corpus, run.seed), run)
+        if other is not run:
+            problems.append(
+                f"{other.name} and {run.name} are both seed {run.seed} of {run.group} on {run.corpus}, but of unlike "
+                "data, settings or numerics (their run ids differ): the mean is over both."
+            )
+    return problems

@@ -1,0 +1,216 @@
+"""The tables of scores: a row for each system and corpus, a mean over seeds in each cell."""
+
+from collections.abc import Sequence
+
+from repose.report import figures
+from repose.report.content import Table
+from repose.report.figures import beam, decodings, score, signature, task_figure, teacher_forced
+from repose.report.runs import ReportRun, RunSet
+from repose.report.summaries import (
+    Better,
+    Figure,
+    Notes,
+    Of,
+    Row,
+    figure_table,
+    rows_of,
+    tokenizers,
+)
+
+NATS = "nats per target token"
+_PERCENT = "%"
+
+
+def score_figures(runs: Sequence[ReportRun]) -> list[Figure]:
+    """Losses and free-running scores; the columns of the main table."""
+    width = beam_name(runs)
+    return [
+        Figure(name="train loss", unit=NATS, digits=3, of=figures.train_loss),
+        Figure(name="valid. loss", unit=NATS, digits=3, better="lower", judged_by_tokens=True, of=figures.valid_loss),
+        Figure(name="perplexity", digits=2, better="lower", judged_by_tokens=True, of=figures.perplexity),
+        Figure(
+            name="accuracy", unit=_PERCENT, digits=1, better="higher", judged_by_tokens=True, of=figures.valid_accuracy
+        ),
+        Figure(name="BLEU greedy", digits=1, better="higher", of=lambda run: score(run, "greedy", "bleu")),
+        Figure(name=f"BLEU {width}", digits=1, better="higher", of=lambda run: score(run, None, "bleu")),
+        Figure(name="chrF greedy", digits=1, better="higher", of=lambda run: score(run, "greedy", "chrf")),
+        Figure(name=f"chrF {width}", digits=1, better="higher", of=lambda run: score(run, None, "chrf")),
+    ]
+
+
+def beam_name(runs: Sequence[ReportRun]) -> str:
+    """ "beam 4", or "beam" where widths differ."""
+    names = {name for run in runs if (name := beam(run)) is not None}
+    return f"beam {names.pop().removeprefix('beam')}" if len(names) == 1 else "beam"
+
+
+def scores_table(runs: RunSet) -> Table:
+    """The main table: losses, perplexity, accuracy, BLEU and chrF."""
+    rows = rows_of(runs.of_task("translation"))
+    several = {corpus for corpus in runs.corpora if len(tokenizers([r for r in rows if r.corpus == corpus])) > 1}
+
+    def marks(row: Row, figure: Figure, notes: Notes) -> list[str]:
+        keys = []
+        if figure.judged_by_tokens and row.corpus in several:
+            keys.append(
+                notes.key("Systems of this corpus have different vocabularies, whose tokens cannot be compared.")
+            )
+        if figure.name.startswith(("BLEU", "chrF")) and any(run.split != "test" for run in row.runs):
+            keys.append(notes.key("Scored on the validation set: the corpus has no test set."))
+        if figure.name == "train loss" and not all(run.of_kind("epoch") for run in row.runs):
+            keys.append(notes.key("No epoch was completed: mean over the last updates recorded."))
+        return keys
+
+    return figure_table(
+        rows,
+        score_figures([run for row in rows for run in row.runs]),
+        name="scores",
+        title="Scores",
+        caption=_scores_caption(runs),
+        marks=marks,
+    )
+
+
+def _scores_caption(runs: RunSet) -> str:
+    """What the columns of the main table are, with sacreBLEU's signatures."""
+    done = [run for run in runs.runs if run.done and run.task == "translation"]
+    kept = {run.experiment.training.keep for run in done}
+    which = {"last": "after the last epoch", "best": "of the best validation, whose weights are kept"}
+    when = " or ".join(which[keep] for keep in sorted(kept, reverse=True))
+    sets = sorted({run.split for run in done})
+    signatures = [
+        f"{name} {signature_}"
+        for metric, name in (("bleu", "BLEU"), ("chrf", "chrF"))
+        for signature_ in dict.fromkeys(signature(run, "greedy", metric) for run in done)
+        if signature_
+    ]
+    return (
+        "Mean ± standard deviation (n - 1) over n seeds; the best mean of a corpus is marked, whether or not it "
+        "differs from the next. Train loss: mean over the last epoch, dropout on. Validation loss, perplexity, "
+        f"accuracy: given the reference's earlier tokens, {when}. BLEU and chrF, 0 to 100: of translations from START, "
+        f"{' and '.join(sets) or 'test'} set. " + "; ".join(signatures)
+    )
+
+
+def teacher_forced_table(runs: RunSet) -> Table | None:
+    """Figures of the test set given the reference's own prefix, which papers may show as if they were translations."""
+    rows = rows_of(runs.of_task("translation"))
+    shown = [
+        Figure(name="loss", unit=NATS, digits=3, better="lower", judged_by_tokens=True, of=_teacher_forced("tf_loss")),
+        Figure(
+            name="accuracy",
+            unit=_PERCENT,
+            digits=1,
+            better="higher",
+            judged_by_tokens=True,
+            of=lambda run: figures.times(100, teacher_forced(run, "tf_accuracy")),
+        ),
+        Figure(name="tf BLEU", digits=1, of=_teacher_forced("tf_bleu")),
+        Figure(name="tf BLEU, mean of sentences", digits=1, of=_teacher_forced("tf_bleu_sentence_mean")),
+    ]
+    if not any(figure.of(run) is not None for figure in shown for row in rows for run in row.runs):
+        return None
+    return figure_table(
+        rows,
+        shown,
+        name="teacher-forced",
+        title="Given the reference's prefix",
+        caption="The most probable token at each place of the test set, given the reference's own earlier tokens: "
+        "nothing is translated, and BLEU of such output is not translation quality. Papers may print it all the same.",
+    )
+
+
+def _teacher_forced(name: str) -> Of:
+    return lambda run: teacher_forced(run, name)
+
+
+def variants_table(runs: RunSet) -> Table | None:
+    """The other BLEU and chrF scores that a corpus or tokenizer asks for; None where there are none."""
+    rows = [row for row in rows_of(runs.of_task("translation")) if any(_other_scores(run) for run in row.runs)]
+    done = [run for row in rows for run in row.runs]
+    names = list(dict.fromkeys(name for run in done for name in _other_scores(run)))
+    if not names:
+        return None
+    width = beam_name(done)
+    shown = [
+        Figure(name=f"{_variant(name)}, {label}", digits=1, better="higher", of=_score(decoding, name))
+        for name in names
+        for decoding, label in (("greedy", "greedy"), (None, width))
+    ]
+    return figure_table(
+        rows,
+        shown,
+        name="score-variants",
+        title="Other ways to score",
+        caption="tok:none: text that is tokenised already is not tokenised again; round trip: references as the "
+        "tokenizer gives them back; no accents: combining marks taken from both sides.",
+    )
+
+
+def _other_scores(run: ReportRun) -> list[str]:
+    return [name for found in decodings(run).values() for name in found if name.startswith(("bleu_", "chrf_"))]
+
+
+def _score(decoding: str | None, metric: str) -> Of:
+    return lambda run: score(run, decoding, metric)
+
+
+def _variant(name: str) -> str:
+    """ "BLEU tok:none" of bleu_tok_none."""
+    metric, _, rest = name.partition("_")
+    return (
+        f"{ {'bleu': 'BLEU', 'chrf': 'chrF'}[metric] } {'tok:none' if rest == 'tok_none' else rest.replace('_', ' ')}"
+    )
+
+
+def task_tables(runs: RunSet) -> list[Table]:
+    """A table of the figures of each task other than translation."""
+    tables = []
+    for task in (task for task in runs.tasks if task != "translation"):
+        rows = rows_of(runs.of_task(task))
+        names: dict[str, str] = {}
+        for run in (run for row in rows for run in row.runs):
+            for name, found in (run.scores or {}).get("figures", {}).items():
+                names.setdefault(str(name), str(found.get("unit", "")) if isinstance(found, dict) else "")
+        if not names:
+            continue
+        shown = [
+            Figure(name="train loss", unit="nats", digits=3, of=figures.train_loss),
+            Figure(
+                name="valid. loss", unit="nats", digits=3, better="lower", judged_by_tokens=True, of=figures.valid_loss
+            ),
+            *(_task_column(name, unit) for name, unit in names.items()),
+        ]
+        title = task.replace("_", " ").capitalize()
+        tables.append(
+            figure_table(
+                rows,
+                shown,
+                name=f"scores-{task.replace('_', '-')}",
+                title=title,
+                caption="Mean ± standard deviation (n - 1) over n seeds. Train loss: mean over the last epoch, dropout "
+                "on; validation loss: of the weights that are kept; the others are of the "
+                f"{' and '.join(sorted({run.split for row in rows for run in row.runs}))} set.",
+            )
+        )
+    return tables
+
+
+def _task_column(name: str, unit: str) -> Figure:
+    better = _better(name)
+    per_token = better == "lower" and "byte" not in name
+    digits = 2 if "percent" in unit or "%" in unit or name == "perplexity" else 3
+    return Figure(
+        name=name.replace("_", " "),
+        unit=unit,
+        digits=digits,
+        better=better,
+        judged_by_tokens=per_token,
+        of=lambda run: task_figure(run, name),
+    )
+
+
+def _better(name: str) -> Better:
+    if any(piece in name for piece in ("loss", "perplexity", "bits")):
+        return "lower"
+    return "higher" if any(piece in name for piece in ("uas", "las", "accuracy")) else ""

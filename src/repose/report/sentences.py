@@ -1,0 +1,108 @@
+"""Test sentences where two systems differ most, side by side."""
+
+import re
+import statistics
+from collections.abc import Sequence
+
+import numpy as np
+from numpy.typing import NDArray
+
+from repose.errors import ReposeError
+from repose.report.content import Sentence, SideBySide
+from repose.report.runs import RunSet
+from repose.report.tests_of_significance import System, systems_of
+from repose.report.translations import hypotheses_of, texts_of
+
+EACH_WAY = 5
+
+
+def side_by_side(
+    runs: RunSet, *, systems: tuple[str, str] | None = None, number: int = EACH_WAY
+) -> tuple[SideBySide, ...]:
+    """For each corpus, the sentences that tell two systems apart: up to `number` where one is better, then the other.
+
+    `systems` names the two; else they are the baseline (without one, the first) and the best other by BLEU. They differ
+    by sentence-level chrF, averaged over the seeds of each, so that no seed's luck is shown; the translation shown is
+    that of the seed nearest to this average, the first of several, with its own chrF. Sentences that repeat are taken
+    once. Systems that look ahead have no part. Where texts or translations are missing, the caption says so and
+    there are no sentences; a corpus with fewer than two systems has no entry.
+    """
+    runs = runs.of_task("translation")
+    found = []
+    for corpus in runs.corpora:
+        remarks: list[str] = []
+        pair = _pair(systems_of(runs, corpus, remarks), systems or (runs.baseline, None))
+        name = "sentences" if len(runs.corpora) == 1 else f"sentences-{re.sub(r'[^a-z0-9]+', '-', corpus.lower())}"
+        if pair is not None:
+            found.append(_compared(pair, name, number))
+    return tuple(found)
+
+
+def _pair(systems: Sequence[System], wanted: tuple[str | None, str | None]) -> tuple[System, System] | None:
+    if len(systems) < 2:
+        return None
+    by_name = {system.group: system for system in systems}
+    first = by_name.get(wanted[0] or "", systems[0])
+    others = [system for system in systems if system is not first]
+    best = max(others, key=lambda system: statistics.fmean(system.scores("bleu")))
+    second = by_name.get(wanted[1] or "", best)
+    return None if first is second else (first, second)
+
+
+def _compared(pair: tuple[System, System], name: str, number: int) -> SideBySide:
+    corpus = pair[0].runs[0].experiment.corpus
+    seeds = [np.array([one.of_sentences("chrf") for one in system.statistics]) for system in pair]
+    try:
+        sources, references = texts_of(pair[0].runs[0])
+        hypotheses = [[hypotheses_of(run) for run in system.runs] for system in pair]
+    except ReposeError as error:
+        sentences: tuple[Sentence, ...] = ()
+        caption = f"No sentences can be shown: {error}."
+    else:
+        means = [one.mean(axis=0) for one in seeds]
+        nearest = [np.abs(one - mean).argmin(axis=0) for one, mean in zip(seeds, means, strict=True)]
+        sentences = tuple(
+            Sentence(
+                number=i + 1,
+                src=sources[i],
+                reference=references[i],
+                hypotheses=(hypotheses[0][nearest[0][i]][i], hypotheses[1][nearest[1][i]][i]),
+                scores=(float(seeds[0][nearest[0][i], i]), float(seeds[1][nearest[1][i], i])),
+            )
+            for i in _most_different(means[1] - means[0], list(zip(sources, references, strict=True)), number)
+        )
+        caption = _caption(pair, number)
+    return SideBySide(
+        id=name,
+        systems=(pair[0].group, pair[1].group),
+        src_lang=corpus.src_lang,
+        tgt_lang=corpus.tgt_lang,
+        sentences=sentences,
+        caption=caption,
+    )
+
+
+def _most_different(gains: NDArray[np.float64], texts: Sequence[tuple[str, str]], number: int) -> list[int]:
+    """Places of the largest gains, falling, then of the largest losses."""
+    chosen: list[int] = []
+    seen: set[tuple[str, str]] = set()
+    for signed in (gains, -gains):
+        taken = 0
+        for i in map(int, np.argsort(-signed, kind="stable")):
+            if signed[i] <= 0 or taken == number:
+                break
+            if texts[i] not in seen:
+                seen.add(texts[i])
+                chosen.append(i)
+                taken += 1
+    return chosen
+
+
+def _caption(pair: tuple[System, System], number: int) -> str:
+    first, second = (system.group for system in pair)
+    many = max(len(system.runs) for system in pair) > 1
+    over = " averaged over seeds; shown is the seed nearest to that average, with its own chrF" if many else ""
+    return (
+        f"Up to {number} test sentences where {second} gains most on {first}, and up to {number} where it loses most, "
+        f"in sentence-level chrF{over}. They are the extremes, not a sample."
+    )

@@ -1,0 +1,229 @@
+"""A report as text: Markdown for reading, CSV for programs, LaTeX for papers."""
+
+import csv
+import io
+import unicodedata
+from collections.abc import Sequence
+
+from repose.report.content import Cell, Column, Picture, Report, Section, SideBySide, Table
+from repose.report.summaries import NONE
+
+_LATEX = {
+    "\\": r"\textbackslash{}",
+    "{": r"\{",
+    "}": r"\}",
+    "$": r"\$",
+    "&": r"\&",
+    "#": r"\#",
+    "%": r"\%",
+    "_": r"\_",
+    "^": r"\textasciicircum{}",
+    "~": r"\textasciitilde{}",
+    "<": r"\textless{}",
+    ">": r"\textgreater{}",
+    "|": r"\textbar{}",
+    '"': "''",
+    "±": r"$\pm$",
+    "×": r"$\times$",
+    "÷": r"$\div$",
+    "·": r"$\cdot$",
+    "−": r"$-$",
+    "–": "--",
+    "—": "---",
+    "…": r"\ldots{}",
+    "√": r"$\surd$",
+    "→": r"$\rightarrow$",
+    "∞": r"$\infty$",
+    "≤": r"$\leq$",
+    "≥": r"$\geq$",
+    "≈": r"$\approx$",
+    "Δ": r"$\Delta$",
+    "α": r"$\alpha$",
+    "’": "'",
+    "“": "``",
+    "”": "''",
+    "†": r"\dag{}",
+}
+_ACCENTS = frozenset("\u0300\u0301\u0302\u0303\u0304\u0306\u0307\u0308\u030a\u030b\u030c\u0327")
+"""Those that LaTeX's standard encoding can put on a letter."""
+_SHORT, _NARROW = 6, 6
+"""Letters of a unit that stands in the head of a column, and columns of a table that needs no small print, in LaTeX."""
+_LETTERS = frozenset("ßæœøåłÆŒØÅŁıĳ")
+
+
+def write_markdown(report: Report) -> str:
+    """The whole report; pictures as the tables of their numbers."""
+    blocks = [f"# {_inline(report.title)}", _inline(report.subtitle)]
+    blocks += [_warning(sentence) for sentence in report.warnings]
+    for section in report.sections:
+        blocks += _section(section)
+    return "\n\n".join(block for block in blocks if block) + "\n"
+
+
+def _section(section: Section) -> list[str]:
+    blocks = [f"## {_inline(section.title)}"]
+    blocks += [_inline(paragraph) for paragraph in section.paragraphs]
+    blocks += [_warning(sentence) for sentence in section.warnings]
+    for table in section.tables:
+        blocks.append(markdown_table(table))
+    for picture in section.pictures:
+        blocks += _picture(picture)
+    for comparison in section.comparisons:
+        blocks += _comparison(comparison)
+    return blocks
+
+
+def _warning(sentence: str) -> str:
+    return f"> **Warning:** {_inline(sentence)}"
+
+
+def _picture(picture: Picture) -> list[str]:
+    return [f"### {_inline(picture.title)}", _inline(picture.description), *_table_parts(picture.numbers)]
+
+
+def _comparison(comparison: SideBySide) -> list[str]:
+    one, other = comparison.systems
+    blocks = [f"### {_inline(one)} and {_inline(other)}", _inline(comparison.caption)]
+    for sentence in comparison.sentences:
+        lines = [("source", sentence.src), ("reference", sentence.reference)]
+        scores = zip(comparison.systems, sentence.scores, sentence.hypotheses, strict=True)
+        lines += [(f"{system} (chrF {score:.1f})", hypothesis) for system, score, hypothesis in scores]
+        shown = "\n".join(f"- {_inline(label)}: {_inline(text)}" for label, text in lines)
+        blocks.append(f"Sentence {sentence.number}\n\n{shown}")
+    return blocks
+
+
+def markdown_table(table: Table) -> str:
+    """A table under its title, with caption and notes."""
+    return "\n\n".join([f"### {_inline(table.title)}", *_table_parts(table)])
+
+
+def _table_parts(table: Table) -> list[str]:
+    parts = [_grid(table)] if table.rows else ["(no rows)"]
+    parts += [_inline(table.caption)] if table.caption else []
+    parts += ["\n".join(f"- [{key}] {_inline(text)}" for key, text in table.notes.items())] if table.notes else []
+    return parts
+
+
+def _grid(table: Table) -> str:
+    """Columns of equal width, so that the source reads as a table, too."""
+    rows = [[_head(column) for column in table.columns]]
+    rows += [[_markdown_cell(cell) for cell in row] for row in table.rows]
+    widths = [max(3, *(display_width(row[index]) for row in rows)) for index in range(len(table.columns))]
+    lines = [_line(row, widths, table.columns) for row in rows]
+    rule = [
+        "-" * (width - 1) + ":" if c.numeric else "-" * width for width, c in zip(widths, table.columns, strict=True)
+    ]
+    return "\n".join([lines[0], f"| {' | '.join(rule)} |", *lines[1:]])
+
+
+def _line(cells: Sequence[str], widths: Sequence[int], columns: Sequence[Column]) -> str:
+    padded = [
+        " " * (width - display_width(cell)) + cell if column.numeric else cell + " " * (width - display_width(cell))
+        for cell, width, column in zip(cells, widths, columns, strict=True)
+    ]
+    return f"| {' | '.join(padded)} |"
+
+
+def _head(column: Column) -> str:
+    return _in_cell(f"{column.name} ({column.unit})" if column.unit else column.name)
+
+
+def _markdown_cell(cell: Cell) -> str:
+    text = _in_cell(cell.text)
+    text = f"**{text}**" if cell.best else text
+    return text + "".join(f" [{key}]" for key in cell.notes)
+
+
+def _in_cell(text: str) -> str:
+    return _inline(text).replace("|", "\\|")
+
+
+def _inline(text: str) -> str:
+    """On one line, with nothing that Markdown would take for its own."""
+    one_line = " ".join(text.split())
+    for character in ("\\", "`", "*", "_", "<", "["):
+        one_line = one_line.replace(character, f"\\{character}")
+    return one_line
+
+
+def display_width(text: str) -> int:
+    """Columns of a terminal: two for wide characters, none for combining marks."""
+    return sum(0 if unicodedata.combining(c) else 2 if unicodedata.east_asian_width(c) in "WF" else 1 for c in text)
+
+
+def write_csv(table: Table) -> str:
+    """The table for a program: full-precision values, beside means their deviation and n, and in the last column the
+    notes of the row's cells as sentences."""
+    spreads = [any(row[index].n is not None for row in table.rows) for index in range(len(table.columns))]
+    head: list[str] = []
+    for column, spread in zip(table.columns, spreads, strict=True):
+        name = f"{column.name} [{column.unit}]" if column.unit else column.name
+        head += [name, f"{column.name}, sd", f"{column.name}, n"] if spread else [name]
+    out = io.StringIO()
+    writer = csv.writer(out, lineterminator="\n")
+    writer.writerow([*head, "notes"])
+    for row in table.rows:
+        line: list[str] = []
+        for cell, spread in zip(row, spreads, strict=True):
+            value = "" if cell.text == NONE else _exact(cell)
+            line += [value, _number(cell.deviation), "" if cell.n is None else str(cell.n)] if spread else [value]
+        keys = dict.fromkeys(key for cell in row for key in cell.notes)
+        writer.writerow([*line, " ".join(table.notes[key] for key in keys if key in table.notes)])
+    return out.getvalue()
+
+
+def _exact(cell: Cell) -> str:
+    return cell.text if cell.value is None else _number(cell.value)
+
+
+def _number(value: float | None) -> str:
+    """Every digit that a float has; whole numbers as such."""
+    if value is None:
+        return ""
+    return str(int(value)) if float(value).is_integer() and abs(value) < 2**53 else repr(float(value))
+
+
+def write_latex(table: Table) -> str:
+    """A table environment with booktabs, for \\input; needs \\usepackage{booktabs} and nothing else."""
+    short = [c.unit if len(c.unit) <= _SHORT else "" for c in table.columns]
+    heads = [latex(f"{c.name} ({unit})" if unit else c.name) for c, unit in zip(table.columns, short, strict=True)]
+    units = "; ".join(f"{c.name}: {c.unit}" for c in table.columns if len(c.unit) > _SHORT)
+    wide = len(table.columns) > _NARROW
+    lines = [
+        "% needs \\usepackage{booktabs}",
+        r"\begin{table}",
+        r"  \centering",
+        r"  \scriptsize\setlength{\tabcolsep}{3pt}" if wide else r"  \small",
+        rf"  \caption{{{latex(table.title)}}}",
+        rf"  \label{{tab:{table.id}}}",
+        rf"  \begin{{tabular}}{{{''.join('r' if c.numeric else 'l' for c in table.columns)}}}",
+        r"    \toprule",
+        f"    {' & '.join(heads)} \\\\",
+        r"    \midrule",
+        *(f"    {' & '.join(_latex_cell(cell) for cell in row)} \\\\" for row in table.rows),
+        r"    \bottomrule",
+        r"  \end{tabular}",
+    ]
+    remarks = [latex(text) for text in (table.caption, units and f"Units: {units}.") if text]
+    remarks += [rf"\textsuperscript{{{latex(key)}}}~{latex(text)}" for key, text in table.notes.items()]
+    lines += [rf"  \par\smallskip\footnotesize\raggedright {remark}" for remark in remarks]
+    return "\n".join([*lines, r"\end{table}"]) + "\n"
+
+
+def _latex_cell(cell: Cell) -> str:
+    text = latex(cell.text)
+    # \relax: "[" after \\ would be read as an argument.
+    text = rf"\textbf{{{text}}}" if cell.best else rf"\relax {text}" if text.startswith("[") else text
+    return text + (rf"\textsuperscript{{{latex(','.join(cell.notes))}}}" if cell.notes else "")
+
+
+def latex(text: str) -> str:
+    """Text with everything escaped that LaTeX reads as its own, and what its standard fonts lack as code points."""
+    return "".join(_LATEX.get(c) or _letter(c) for c in " ".join(unicodedata.normalize("NFC", text).split()))
+
+
+def _letter(character: str) -> str:
+    decomposed = unicodedata.normalize("NFD", character)
+    known = decomposed[0].isascii() and decomposed[0].isprintable() and set(decomposed[1:]) <= _ACCENTS
+    return character if known or character in _LETTERS else rf"\texttt{{U+{ord(character):04X}}}"

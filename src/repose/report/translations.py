@@ -1,0 +1,199 @@
+"""What finished runs translated, and what that is measured on.
+
+Translations lie in a run's directory, sources and references in the prepared corpus of the cache. Where either is
+missing, as in `results/`, the counts in `statistics.<split>.npz` stand for them (`write_statistics` makes it).
+"""
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+from functools import lru_cache
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+
+from repose.data import corpora
+from repose.data.dataset import PairDataset
+from repose.data.tokenizer import Tokenizer
+from repose.errors import DataError
+from repose.evaluation.sentence_statistics import (
+    Counts,
+    References,
+    SentenceStatistics,
+    StoredStatistics,
+    read_stored,
+    write_stored,
+)
+from repose.experiments.corpus_data import CorpusData
+from repose.experiments.evaluate import name_of
+from repose.report.run_folder import ReportRun, read_run
+
+_SAME = 1e-6  # BLEU points: beyond the last digits, translations and scores are not of one evaluation
+
+
+@dataclass(frozen=True)
+class SourceLengths:
+    """Lengths of the N sources of a run's test set."""
+
+    words: Counts
+    """(N,): as spaces part them."""
+    tokens: Counts
+    """(N,): of the run's own tokenizer, START and END counted, as `training.max_src_tokens` counts them."""
+    longest_trained: int
+    """Tokens of the longest source that the run was trained on."""
+
+
+def decoding_of(run: ReportRun) -> str:
+    """The decoding that a finished run is compared by: that of its own beam size, such as "beam4"."""
+    name, decoded = name_of(run.experiment.decoding.beam_size), _decoded(run)
+    return name if name in decoded else list(decoded)[-1]
+
+
+def settings_of(run: ReportRun) -> dict[str, str]:
+    """The fields of the signature of a run's BLEU, such as `case` and `tok`."""
+    fields = str(_decoded(run)[decoding_of(run)]["bleu"]["signature"]).split("|")
+    return {"case": "mixed", "tok": "13a"} | dict(field.split(":", 1) for field in fields if ":" in field)
+
+
+def texts_of(run: ReportRun) -> tuple[list[str], list[str]]:
+    """Sources and references that a run was measured on. Raises DataError where they are not in the cache."""
+    return _prepared(run).text(run.split)
+
+
+def hypotheses_of(run: ReportRun, decoding: str | None = None) -> list[str]:
+    """A run's translations. Raises DataError where they are missing."""
+    return _read_hypotheses(_hypotheses_path(run, decoding or decoding_of(run)))
+
+
+def statistics_of(run: ReportRun) -> SentenceStatistics:
+    """The counts of a run's translations, from the texts, or else from `statistics.<split>.npz`.
+
+    Raises DataError where neither is there, or where they do not give the BLEU of scores.<split>.json.
+    """
+    decoding = decoding_of(run)
+    try:
+        found = _counted(run, decoding)
+    except DataError as missing:
+        path = _stored_path(run.folder, run.split)
+        if not path.exists():
+            raise missing
+        found = _stored(run, decoding)
+    measured, recorded = found.score("bleu"), float(_decoded(run)[decoding]["bleu"]["value"])
+    if abs(measured - recorded) > _SAME:
+        raise DataError(
+            f"the translations score {measured:.2f} BLEU but scores.{run.split}.json says {recorded:.2f}: "
+            "evaluate the run again, with one version of sacreBLEU"
+        )
+    return found
+
+
+def lengths_of(run: ReportRun) -> SourceLengths:
+    """Lengths of the sources that a run was measured on. Raises DataError as `statistics_of` does."""
+    try:
+        return _measured_lengths(_prepared(run).folder, run.split)
+    except DataError as missing:
+        path = _stored_path(run.folder, run.split)
+        if not path.exists():
+            raise missing
+    stored = read_stored(path)
+    return SourceLengths(stored.src_words, stored.src_tokens, stored.longest_trained)
+
+
+def write_statistics(folder: Path, out: Path | None = None) -> Path:
+    """Puts the counts of a finished run's translations into `statistics.<split>.npz`, in `out` or in its directory.
+
+    Of the decoding that it is compared by: about 13 kB for 1,000 sentences. Raises DataError where the run has no
+    scores, or where texts are missing.
+    """
+    run = read_run(folder, None)
+    if run.scores is None:
+        raise DataError(f"{folder} has no scores: let the run finish first")
+    decodings = {decoding_of(run): statistics_of(run)}
+    lengths = lengths_of(run)
+    path = _stored_path(out or folder, run.split)
+    write_stored(path, StoredStatistics(decodings, lengths.words, lengths.tokens, lengths.longest_trained))
+    return path
+
+
+def _decoded(run: ReportRun) -> dict[str, Mapping[str, Any]]:
+    """The decodings that were scored, in their order; at least one."""
+    assert run.scores is not None, "only finished runs are compared"
+    found = run.scores.get("decoded")
+    decodings = found.items() if isinstance(found, dict) else ()
+    whole: dict[str, Mapping[str, Any]] = {name: one for name, one in decodings if _has_bleu(one)}
+    if not whole:
+        raise DataError(f"scores.{run.split}.json has no BLEU with its signature: evaluate the run again")
+    return whole
+
+
+def _has_bleu(scores: Any) -> bool:
+    score = scores.get("bleu") if isinstance(scores, dict) else None
+    return isinstance(score, dict) and {"value", "signature"} <= score.keys()
+
+
+def _prepared(run: ReportRun) -> CorpusData:
+    data = CorpusData(corpora.cache_home() / "prepared" / str(run.config.get("data")), ())
+    if not data.has_text(run.split):
+        raise DataError(
+            f"the {run.split} set is not in the cache (prepared/{data.folder.name}): bring it there with "
+            "`repose prepare`, or set REPOSE_HOME to the cache that has it"
+        )
+    return data
+
+
+def _hypotheses_path(run: ReportRun, decoding: str) -> Path:
+    return run.folder / "hypotheses" / f"{run.split}.{decoding}.txt"
+
+
+def _stored_path(folder: Path, split: str) -> Path:
+    return folder / f"statistics.{split}.npz"
+
+
+def _stored(run: ReportRun, decoding: str) -> SentenceStatistics:
+    path = _stored_path(run.folder, run.split)
+    decodings = read_stored(path).decodings
+    if decoding not in decodings:
+        raise DataError(f"{path.name} has no counts of {decoding}: make it again from the run's directory")
+    return decodings[decoding]
+
+
+def _read_hypotheses(path: Path) -> list[str]:
+    try:
+        return path.read_bytes().decode("utf-8").split("\n")[:-1]  # a model may well say "\r"
+    except (OSError, UnicodeDecodeError) as error:
+        raise DataError(
+            f"the translations ({path.parent.name}/{path.name}) cannot be read: evaluate the run again"
+        ) from error
+
+
+def _counted(run: ReportRun, decoding: str) -> SentenceStatistics:
+    data, path = _prepared(run), _hypotheses_path(run, decoding)
+    settings = settings_of(run)
+    try:
+        stamp = path.stat().st_mtime_ns
+    except OSError:
+        stamp = 0  # reading it says what is wrong
+    return _count(path, stamp, data.folder, run.split, settings["case"] == "lc", settings["tok"])
+
+
+@lru_cache(maxsize=1024)
+def _count(path: Path, _stamp: int, data: Path, split: str, lowercase: bool, tokenize: str) -> SentenceStatistics:
+    """Kept, as several tables of a report need it; 0.2 MB for each run with 1,000 sentences."""
+    return _references(data, split, lowercase, tokenize).statistics(_read_hypotheses(path))
+
+
+@lru_cache(maxsize=16)
+def _references(data: Path, split: str, lowercase: bool, tokenize: str) -> References:
+    return References(CorpusData(data, ()).text(split)[1], lowercase=lowercase, tokenize=tokenize)
+
+
+@lru_cache(maxsize=16)
+def _measured_lengths(folder: Path, split: str) -> SourceLengths:
+    data = CorpusData(folder, ())
+    sources, _ = data.text(split)
+    ids = Tokenizer.load(data.tokenizer_path("src")).encode_batch(sources)
+    return SourceLengths(
+        words=np.array([len(line.split()) for line in sources], np.int64),
+        tokens=np.array([len(one) for one in ids], np.int64),
+        longest_trained=int(PairDataset.open(data.train).src_lengths.max()),
+    )

@@ -1,0 +1,205 @@
+"""The pictures of a report: what is drawn of which runs, and with which numbers."""
+
+import math
+import re
+import sys
+import xml.etree.ElementTree as ET
+from itertools import pairwise
+from pathlib import Path
+from typing import Any
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+from matplotlib.figure import Figure
+
+from repose.errors import ConfigError
+from repose.report.content import Picture, Table
+from repose.report.drawing import DASHED, System, Theme, apart, both, name_points, width_of
+from repose.report.pictures import pictures
+from repose.report.runs import read_runs
+
+SLOW = {"a-s0": [3.0, 2.0, 1.5], "a-s1": [3.2, 2.2], "a-s2": [3.4, 2.4]}
+MANY = [0.1 * number for number in range(1, 9)]
+
+
+def drawn(tmp_path: Path) -> dict[str, Picture]:
+    """Pictures of all runs made, by their ids; there are no two of one id."""
+    found = pictures(read_runs([tmp_path]))
+    by_id = {picture.id: picture for picture in found}
+    assert len(by_id) == len(found)
+    return by_id
+
+
+def column(table: Table, name: str) -> list[str]:
+    """What stands in a column."""
+    (index,) = [index for index, head in enumerate(table.columns) if head.name == name]
+    return [row[index].text for row in table.rows]
+
+
+@pytest.fixture
+def seeds(make_run: Any, tmp_path: Path) -> Path:
+    """Where three seeds of a system are, of which one trained longer, and one of another."""
+    for seed, (name, losses) in enumerate(SLOW.items()):
+        make_run(name, losses, seed=seed, settings=["training.epochs=5"], seconds=[10.0 + seed] * len(losses))
+    make_run("b", [2.5, 2.4], settings=["training.learning_rate=0.1"], valid_bleu=[1.0, 2.0], bleu=25.0)
+    return tmp_path
+
+
+def test_curves_are_means_over_those_that_got_so_far(seeds: Path) -> None:
+    curves = drawn(seeds)["learning-curves"]
+    assert curves.title == "Validation loss by epoch, multi30k de-en"
+    # 3.2 ± 0.2: deviations of -0.2, 0 and 0.2, squared, summed and halved
+    assert column(curves.numbers, "a") == ["3.200 ± 0.200", "2.200 ± 0.200", "1.500 (1)"]
+    assert column(curves.numbers, "b") == ["2.500", "2.400", "–"]
+    assert column(curves.numbers, "epoch") == ["1", "2", "3"]
+    assert "a 1.50 at epoch 3, b 2.40 at epoch 2" in curves.description
+
+
+def test_only_what_was_scored_has_a_bleu_curve(seeds: Path) -> None:
+    bleu = drawn(seeds)["bleu-curves"]
+    assert [head.name for head in bleu.numbers.columns] == ["epoch", "b"]
+    assert column(bleu.numbers, "b") == ["1.000", "2.000"]
+
+
+def test_times_are_medians_of_runs_and_means_over_them(seeds: Path) -> None:
+    times = drawn(seeds)["time"]
+    assert column(times.numbers, "time") == ["11.0 ± 1.0", "20.0"]
+    assert "a 11.0 ± 1.0, b 20.0" in times.description
+
+
+def test_scores_are_drawn_against_what_costs_differ(make_run: Any, seeds: Path) -> None:
+    found = drawn(seeds)
+    assert column(found["bleu-and-time"].numbers, "BLEU beam 4") == ["21.0 ± 0.0", "26.0"]
+    assert "bleu-and-parameters" not in found  # all have the same
+    make_run("large", [2.0], settings=["architecture.d_ff=1024"])
+    assert len(drawn(seeds)["bleu-and-parameters"].numbers.rows) == 3
+
+
+def test_what_looks_ahead_is_dashed_named_and_no_translator(make_run: Any, tmp_path: Path) -> None:
+    make_run("a", [2.0, 1.9], seconds=[10.0, 10.0])
+    make_run("b", [2.0, 1.9], settings=["architecture.d_ff=1024"])
+    dashes = ",".join(f"{1.4 * part:g}" for part in DASHED[1])  # of lines 1.4 points wide
+    assert dashes not in drawn(tmp_path)["learning-curves"].light
+    make_run("c", [0.9, 0.8], preset="reinforced-lookahead")
+    found = drawn(tmp_path)
+    assert dashes in found["learning-curves"].light
+    assert [head.name for head in found["learning-curves"].numbers.columns] == ["epoch", "a", "b", "c (looks ahead)"]
+    assert column(found["time"].numbers, "system") == ["a", "b", "c"]
+    assert column(found["bleu-and-time"].numbers, "system") == ["a", "b"]
+    assert "looks ahead" not in found["bleu-and-time"].description
+    assert "are left out" in found["bleu-and-time"].numbers.caption
+
+
+def test_many_systems_have_a_picture_per_corpus_and_a_panel_each(make_run: Any, tmp_path: Path) -> None:
+    for number, loss in enumerate(MANY):
+        rate = [f"training.learning_rate={number + 1}"]
+        make_run(f"system-{'abcdefgh'[number]}", [loss + 1, loss], settings=rate)
+        if number < 2:
+            make_run(f"other/system-{'abcdefgh'[number]}", [loss], settings=[*rate, "corpus.src_lang=fr"])
+    found = drawn(tmp_path)
+    assert {"learning-curves", "learning-curves-multi30k-de-en", "time", "time-multi30k-de-en"} <= set(found)
+    assert found["learning-curves-multi30k-de-en"].title == "Validation loss by epoch, multi30k de-en"
+    assert found["learning-curves"].title == "Validation loss by update, multi30k fr-en"  # there is but one epoch
+    assert len(found["learning-curves-multi30k-de-en"].numbers.columns) == 1 + 8
+    assert len(found["learning-curves"].numbers.columns) == 1 + 2
+    light = found["learning-curves-multi30k-de-en"].light
+    assert len(re.findall(r"<clipPath", light)) == 8
+    assert "in grey" in found["learning-curves-multi30k-de-en"].numbers.caption
+
+
+def test_corpora_are_panels_of_one_picture(make_run: Any, tmp_path: Path) -> None:
+    for lang in ("de", "fr", "ja"):
+        make_run(f"{lang}/a", [2.0, 1.5], settings=[f"corpus.src_lang={lang}"])
+    curves = drawn(tmp_path)["learning-curves"]
+    assert curves.title == "Validation loss by epoch"
+    assert column(curves.numbers, "corpus") == [f"multi30k {lang}-en" for lang in ("de", "fr", "ja") for _ in range(2)]
+    assert len(re.findall(r"<clipPath", curves.light)) == 3
+
+
+def test_a_run_that_diverged_has_no_figure_from_there_on(make_run: Any, tmp_path: Path) -> None:
+    make_run("a-s0", [3.0, 2.0], seed=0)
+    make_run("a-s1", [3.0, math.nan], seed=1)
+    make_run("b", [math.inf, math.nan], settings=["training.learning_rate=0.9"])
+    curves = drawn(tmp_path)["learning-curves"]
+    assert [head.name for head in curves.numbers.columns] == ["epoch", "a"]
+    assert column(curves.numbers, "a") == ["3.000 ± 0.000", "2.000 (1)"]
+
+
+def test_a_long_training_is_a_small_picture_and_a_short_table(make_run: Any, tmp_path: Path) -> None:
+    make_run("a", [1 + 1 / epoch for epoch in range(1, 1001)])
+    curves = drawn(tmp_path)["learning-curves"]
+    assert len(curves.light) < 100_000
+    assert len(curves.numbers.rows) <= 61
+    assert [column(curves.numbers, "epoch")[place] for place in (0, -1)] == ["1", "1,000"]
+
+
+def test_pictures_stand_alone_in_both_schemes_and_are_the_same_each_time(seeds: Path) -> None:
+    first, second = drawn(seeds), drawn(seeds)
+    for picture in first.values():
+        for svg in (picture.light, picture.dark):
+            root = ET.fromstring(svg)
+            assert root.tag == "{http://www.w3.org/2000/svg}svg"
+            links = [value for element in root.iter() for name, value in element.attrib.items() if "href" in name]
+            assert all(link.startswith("#") for link in links)
+            assert not list(root.iter("{http://www.w3.org/2000/svg}text"))  # no font of the reader's is needed
+            assert len(svg) < 150_000
+        assert picture.light != picture.dark
+    assert first == second
+
+
+def test_letters_without_a_font_do_not_stop_a_report(
+    make_run: Any, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("matplotlib.font_manager.findSystemFonts", lambda *_, **__: [])
+    make_run("日本語-s0", [2.0, 1.0])
+    assert column(drawn(tmp_path)["learning-curves"].numbers, "日本語") == ["2.000", "1.000"]
+
+
+def test_nothing_to_draw(make_run: Any, tmp_path: Path) -> None:
+    folder = make_run("a", [2.0], bleu=None)
+    (folder / "metrics.jsonl").write_text('{"kind": "train", "update": 1, "epoch": 1, "loss": 9.0}\n')
+    assert drawn(tmp_path) == {}
+
+
+def test_without_matplotlib_one_sentence(make_run: Any, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    make_run("a", [2.0])
+    monkeypatch.setitem(sys.modules, "matplotlib", None)
+    with pytest.raises(ConfigError, match=r"pip install 'repose-nmt\[plot\]'"):
+        pictures(read_runs([tmp_path]))
+
+
+@given(st.lists(st.floats(-5, 15), max_size=12))
+def test_names_are_apart_in_their_order_and_within(wanted: list[float]) -> None:
+    places = apart(wanted, 0.5, 0.0, 10.0)
+    ranks = sorted(range(len(wanted)), key=lambda index: (wanted[index], index))
+    ordered = [places[index] for index in ranks]
+    assert all(after - before >= 0.5 - 1e-6 for before, after in pairwise(ordered))
+    assert all(-1e-6 <= place <= 10 + 1e-6 for place in places)
+
+
+def test_names_with_room_stay_where_they_are() -> None:
+    assert apart([1.0, 3.0, 2.0], 0.5, 0.0, 10.0) == [1.0, 3.0, 2.0]
+    assert apart([1.0, 1.0], 0.5, 0.0, 10.0) == [0.75, 1.25]
+
+
+def test_names_of_points_hide_neither_each_other_nor_points() -> None:
+    boxes = []
+    points = [(0.5 + 0.01 * n, 0.5 + 0.02 * n) for n in range(6)]
+
+    def draw(theme: Theme) -> Figure:
+        figure = Figure(figsize=(4, 4))
+        axes = figure.add_axes((0, 0, 1, 1))
+        systems = [System(name=f"system-{number}", number=number) for number in range(6)]
+        found = [((x, x, x), (y, y, y), system) for (x, y), system in zip(points, systems, strict=True)]
+        name_points(axes, found, theme)
+        for text in axes.texts:
+            x, y = (4 * part for part in text.get_position())
+            boxes.append((x, y - 0.07, x + width_of(text.get_text()), y + 0.07))
+        return figure
+
+    both(draw, "")
+    light = boxes[:6]
+    for index, (left, bottom, right, top) in enumerate(light):
+        assert all(r <= left or right <= x or t <= bottom or top <= b for x, b, r, t in light[:index])
+        assert not any(left < 4 * x < right and bottom < 4 * y < top for x, y in points)

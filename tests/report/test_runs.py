@@ -1,0 +1,212 @@
+"""Which runs a report is of: found, told apart, counted once, and complained of."""
+
+import json
+import shutil
+import statistics
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from repose.errors import CheckpointError, ConfigError
+from repose.report.figures import score
+from repose.report.runs import read_runs
+
+RESULTS = Path(__file__).parents[2] / "results"
+
+
+def names(runs: Any) -> list[tuple[str, str, str, int]]:
+    return [(run.name, run.group, run.corpus, run.seed) for run in runs.runs]
+
+
+def test_a_grid_says_what_its_cells_are(make_run: Any, make_grid: Any) -> None:
+    cells = []
+    for corpus in ("gl-en", "de-en"):
+        for system in ("baseline", "reinforced"):
+            cells.append((f"{corpus}-{system}-s0", {"corpus": corpus, "system": system}, None, "done", ""))
+            make_run(f"grid/{corpus}-{system}-s0", [2.0], settings=[f"corpus.src_lang={corpus[:2]}"])
+    hints = {"baseline": "baseline", "published": ["reinforced/table-1"]}
+    runs = read_runs([make_grid("grid", cells, report=hints)])
+    assert (runs.title, runs.about) == ("grid", "what it answers")
+    assert (runs.groups, runs.corpora) == (("baseline", "reinforced"), ("gl-en", "de-en"))
+    assert (runs.baseline, runs.published, runs.problems) == ("baseline", ("reinforced/table-1",), ())
+    assert names(runs)[0] == ("gl-en-baseline-s0", "baseline", "gl-en", 0)
+    assert [run.name for run in runs.of("reinforced", "de-en")] == ["de-en-reinforced-s0"]
+
+
+BASELINES = {"a system": "reinforced-4", "with its corpus": "de-en-reinforced-4", "an axis's label": "reinforced"}
+
+
+@pytest.mark.parametrize("baseline", BASELINES.values(), ids=BASELINES.keys())
+def test_a_grids_baseline_may_be_called_in_three_ways(baseline: str, make_run: Any, make_grid: Any) -> None:
+    cells = []
+    for system, weight in (("ablation-none", "1"), ("reinforced", "4")):
+        labels = {"corpus": "de-en", "system": system, "weight": weight}
+        cells.append((f"{system}-{weight}-s0", labels, None, "done", ""))
+        make_run(f"grid/{system}-{weight}-s0", [2.0])
+    runs = read_runs([make_grid("grid", cells, report={"baseline": baseline})])
+    assert runs.groups == ("ablation-none-1", "reinforced-4")
+    assert runs.baseline == "reinforced-4"
+
+
+def test_a_cell_of_another_grid_is_read_where_it_lies_and_counts_once(make_run: Any, make_grid: Any) -> None:
+    make_run("first/reinforced-s0", [2.0])
+    first = make_grid("first", [("reinforced-s0", {"system": "reinforced"}, None, "done", "")])
+    there = ("reinforced-s0", {"system": "reinforced"}, "../first/reinforced-s0", "done", "")
+    second = make_grid("second", [there])
+    assert names(read_runs([second])) == [("reinforced-s0", "reinforced", "multi30k de-en", 0)]
+    assert len(read_runs([first, second, first / "reinforced-s0"]).runs) == 1
+
+
+def test_a_copied_run_counts_once_and_the_finished_one_is_taken(make_run: Any, tmp_path: Path) -> None:
+    make_run("a/x-s0", [2.0, 1.5], bleu=None, run_id="same")
+    done = make_run("b/x-s0", [2.0, 1.5], run_id="same")
+    runs = read_runs([tmp_path])
+    assert [(run.folder, run.done) for run in runs.runs] == [(done, True)]
+    assert runs.problems == ()
+
+
+def test_runs_without_a_grid_are_grouped_by_their_settings(make_run: Any, tmp_path: Path) -> None:
+    for seed in (0, 2, 10):
+        make_run(f"original-s{seed}", [2.0], seed=seed)
+    make_run("fast-s0", [2.0], settings=["training.warmup_updates=1"])
+    runs = read_runs([tmp_path])
+    assert [(run.name, run.group) for run in runs.runs] == [
+        ("fast-s0", "fast"),
+        ("original-s0", "original"),
+        ("original-s2", "original"),
+        ("original-s10", "original"),
+    ]
+    assert runs.title == tmp_path.name
+
+
+def test_a_system_on_two_corpora_is_one_system(make_run: Any, tmp_path: Path) -> None:
+    make_run("de/reinforced-s0", [2.0])
+    make_run("ja/reinforced-s0", [2.0], settings=["corpus.src_lang=ja", "training.batch_size=100"])
+    runs = read_runs([tmp_path])
+    assert (runs.groups, runs.corpora) == (("reinforced",), ("multi30k de-en", "multi30k ja-en"))
+    assert [run.name for run in runs.runs] == ["de/reinforced-s0", "ja/reinforced-s0"]
+
+
+def test_systems_of_one_name_and_other_settings_are_kept_apart(make_run: Any, make_grid: Any) -> None:
+    grids = []
+    for name, batch in (("one", 100), ("two", 200)):
+        make_run(f"{name}/reinforced-s0", [2.0], settings=[f"training.batch_size={batch}"])
+        grids.append(make_grid(name, [("reinforced-s0", {"system": "reinforced"}, None, "done", "")]))
+    assert read_runs(grids).groups == ("one/reinforced", "two/reinforced")
+
+
+def test_the_same_seed_of_unlike_data_is_said(make_run: Any, make_grid: Any) -> None:
+    make_run("grid/x-s0", [2.0], digests={"train": "1"})
+    make_run("grid/y-s0", [2.0], digests={"train": "2"})
+    label = {"system": "x"}
+    runs = read_runs([make_grid("grid", [("x-s0", label, None, "done", ""), ("y-s0", label, None, "done", "")])])
+    (problem,) = runs.problems
+    assert "x-s0 and y-s0 are both seed 0 of x on multi30k de-en" in problem
+
+
+def test_what_is_unfinished_or_failed_is_said_and_the_rest_counts(
+    make_run: Any, make_grid: Any, tmp_path: Path
+) -> None:
+    make_run("grid/x-s0", [2.0, 1.0])
+    make_run("grid/x-s1", [2.0], seed=1, bleu=None, settings=["training.epochs=2"])
+    make_run("grid/x-s2", [2.0], bleu=None)
+    (tmp_path / "grid/x-s2/metrics.jsonl").write_text("")
+    label = {"system": "x"}
+    states = [
+        ("x-s0", label, None, "done", ""),
+        ("x-s1", label, None, "stopped", ""),
+        ("x-s2", label, None, "running", ""),
+        ("x-s3", label, None, "waiting", ""),
+        ("x-s4", label, None, "failed", "the loss is no longer a finite number"),
+    ]
+    runs = read_runs([make_grid("grid", states)])
+    assert [(run.name, run.status, run.done) for run in runs.runs] == [
+        ("x-s0", "done", True),
+        ("x-s1", "stopped", False),
+    ]
+    assert runs.problems == (
+        "x-s4 failed: the loss is no longer a finite number",
+        "2 of 5 cells of grid have recorded nothing yet: x-s2, x-s3.",
+        "x-s1 is unfinished (1 of 2 epochs): it is in the learning curves, not in the final figures.",
+    )
+    assert [run.name for run in runs.done("x", "multi30k de-en")] == ["x-s0"]
+
+
+def test_a_record_that_was_half_written_is_left_out(make_run: Any) -> None:
+    folder = make_run("x-s0", [2.0, 1.0], bleu=None)
+    with (folder / "metrics.jsonl").open("a") as metrics:
+        metrics.write('{"kind": "train", "upd')
+    (run,) = read_runs([folder]).runs
+    assert [record["epoch"] for record in run.of_kind("valid")] == [1, 2]
+
+
+DAMAGE = {
+    "half the scores": ("scores.test.json", '{"decoded": {"gre', "scores.test.json is damaged: delete it"),
+    "no scores": ("scores.test.json", "{}", "scores.test.json is damaged"),
+    "half the settings": ("config.json", '{"experiment": {', "config.json is damaged"),
+    "damaged records": ("metrics.jsonl", '{"kind":\n{"kind": "valid"}\n', "metrics.jsonl is damaged"),
+    "another version": ("config.json", '{"experiment": {"training": {"magic": 1}}}', "written by a newer repose"),
+}
+
+
+@pytest.mark.parametrize(("file", "content", "sentence"), DAMAGE.values(), ids=DAMAGE.keys())
+def test_a_damaged_run_is_left_out_with_a_sentence(
+    file: str, content: str, sentence: str, make_run: Any, tmp_path: Path
+) -> None:
+    make_run("good-s0", [2.0])
+    (make_run("bad-s0", [2.0]) / file).write_text(content)
+    runs = read_runs([tmp_path])
+    assert [run.name for run in runs.runs] == ["good-s0"]
+    (problem,) = runs.problems
+    assert problem.startswith("bad-s0 is left out: ")
+    assert sentence in problem
+    with pytest.raises(CheckpointError, match="there is no run"):
+        read_runs([tmp_path / "bad-s0"])
+
+
+GRIDS = {"another version": ('{"format": 7}', "has format 7, this repose reads 1"), "half": ('{"format"', "is damaged")}
+
+
+@pytest.mark.parametrize(("content", "sentence"), GRIDS.values(), ids=GRIDS.keys())
+def test_a_grid_that_cannot_be_read_is_said(content: str, sentence: str, make_run: Any, make_grid: Any) -> None:
+    folder = make_grid("grid", [])
+    (folder / "grid.json").write_text(content)
+    runs = read_runs([folder, make_run("good-s0", [2.0])])
+    assert [run.name for run in runs.runs] == ["good-s0"]
+    assert sentence in runs.problems[0]
+
+
+def test_nothing_and_unknown_names_are_one_sentence(make_run: Any, tmp_path: Path) -> None:
+    with pytest.raises(CheckpointError, match=r"there is no folder .*missing"):
+        read_runs([tmp_path / "missing"])
+    with pytest.raises(CheckpointError, match="there is no run that has recorded anything under"):
+        read_runs([tmp_path])
+    with pytest.raises(ConfigError, match="did you mean 'original'"):
+        read_runs([make_run("original-s0", [2.0])], baseline="orignal")
+
+
+def test_a_model_that_looks_ahead_is_known_by_its_architecture(make_run: Any) -> None:
+    ahead = make_run("ahead-s0", [0.5], preset="reinforced-lookahead", bleu=None)
+    causal = make_run("causal-s0", [2.0], preset="reinforced", bleu=None)
+    assert [(run.looks_ahead, run.comparable) for run in read_runs([ahead, causal]).runs] == [
+        (True, False),
+        (False, True),
+    ]
+
+
+def test_scores_of_the_validation_set_are_called_so(make_run: Any) -> None:
+    folder = make_run("x-s0", [2.0])
+    shutil.move(folder / "scores.test.json", folder / "scores.valid.json")
+    (run,) = read_runs([folder]).runs
+    assert (run.split, run.done) == ("valid", True)
+
+
+def test_the_shipped_results_are_read_as_their_summary_says() -> None:
+    runs = read_runs([RESULTS / "enhanced-small"])
+    summary = json.loads((RESULTS / "enhanced-small" / "summary.json").read_text())["de-en"]
+    assert set(summary) == {run.group for run in runs.runs if run.corpus == "multi30k de-en"}
+    for group, figures in summary.items():
+        values = [score(run, None, "bleu") for run in runs.done(group, "multi30k de-en")]
+        assert len(values) == figures["n"]
+        assert statistics.fmean(v for v in values if v is not None) == pytest.approx(figures["bleu_beam4"]["mean"])

@@ -1,0 +1,280 @@
+"""The numbers of a report: what is averaged over what, what is marked, and what is left out."""
+
+import dataclasses
+import json
+import math
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from repose.describe import describe
+from repose.report import figures
+from repose.report.build import audited, build, to_json
+from repose.report.content import Cell, Table
+from repose.report.cost_tables import costs_table
+from repose.report.epochs import best_and_last_table, equal_epochs_table
+from repose.report.runs import RunSet, read_runs
+from repose.report.score_tables import scores_table, task_tables, teacher_forced_table, variants_table
+from repose.report.summaries import Notes, spread
+
+ONE = {"training.batch_size=100"}
+
+
+def cells(table: Table, system: str) -> dict[str, Cell]:
+    """A system's row by the names of the columns."""
+    names = [column.name for column in table.columns]
+    (row,) = [row for row in table.rows if row[names.index("system")].text == system]
+    return dict(zip(names, row, strict=True))
+
+
+@pytest.fixture
+def three(make_run: Any, tmp_path: Path) -> RunSet:
+    """Three seeds of one system, one run of another, and one that looks ahead."""
+    for seed, (loss, bleu) in enumerate([(2.0, 20.0), (2.2, 23.0), (2.4, 21.0)]):
+        make_run(f"causal-s{seed}", [3.0, loss], seed=seed, preset="reinforced", bleu=bleu)
+    make_run("plain-s0", [3.1, 2.5], bleu=24.0)
+    make_run("ahead-s0", [1.0, 0.1], preset="reinforced-lookahead", bleu=60.0)
+    return read_runs([tmp_path])
+
+
+def test_mean_and_deviation_are_those_of_the_seeds(three: RunSet) -> None:
+    row = cells(scores_table(three), "causal")
+    assert row["n"].text == "3"
+    loss = row["valid. loss"]
+    assert (loss.text, loss.n) == ("2.200 ± 0.200", 3)  # ((0.2² + 0 + 0.2²) / 2) ** 0.5
+    assert (loss.value, loss.deviation) == (pytest.approx(2.2), pytest.approx(0.2))
+    bleu = row["BLEU greedy"]
+    mean, deviation = 64 / 3, ((4 / 3) ** 2 + (5 / 3) ** 2 + (1 / 3) ** 2) ** 0.5 / 2**0.5
+    assert (bleu.value, bleu.deviation) == (pytest.approx(mean), pytest.approx(deviation))
+    assert (bleu.text, row["BLEU beam 4"].text) == ("21.3 ± 1.5", "22.3 ± 1.5")
+
+
+def test_a_single_run_has_no_deviation(three: RunSet) -> None:
+    loss = cells(scores_table(three), "plain")["valid. loss"]
+    assert (loss.text, loss.deviation, loss.n) == ("2.500", None, 1)
+    assert spread([]) is None
+
+
+def test_the_perplexity_is_a_mean_of_perplexities(three: RunSet) -> None:
+    value = cells(scores_table(three), "causal")["perplexity"].value
+    assert value == pytest.approx((math.exp(2.0) + math.exp(2.2) + math.exp(2.4)) / 3)
+    assert value != pytest.approx(math.exp(2.2), abs=1e-3)
+
+
+def test_train_loss_is_that_of_the_last_epoch_without_label_smoothing(three: RunSet) -> None:
+    assert cells(scores_table(three), "plain")["train loss"].value == pytest.approx(3.0)
+
+
+def test_the_best_is_marked_and_never_one_that_looks_ahead(three: RunSet) -> None:
+    table = scores_table(three)
+    ahead, causal, plain = (cells(table, name) for name in ("ahead", "causal", "plain"))
+    assert ahead["valid. loss"].value == pytest.approx(0.1)
+    assert [row["valid. loss"].best for row in (ahead, causal, plain)] == [False, True, False]
+    assert [row["BLEU greedy"].best for row in (ahead, causal, plain)] == [False, False, True]
+    assert not any(row["train loss"].best for row in (ahead, causal, plain))
+
+
+def test_every_number_of_a_model_that_looks_ahead_carries_a_warning(three: RunSet) -> None:
+    report = build(three)
+    for table in (table for section in report.sections for table in section.tables if table.id != "runs"):
+        names = [column.name for column in table.columns]
+        for row in (row for row in table.rows if "system" in names and row[names.index("system")].text == "ahead"):
+            numbers = [cell for name, cell in zip(names, row, strict=True) if cell.value is not None and name != "n"]
+            assert numbers
+            assert all("looks ahead" in " ".join(table.notes[key] for key in cell.notes) for cell in numbers), table.id
+    assert "ahead: the decoder sees the tokens" in report.warnings[0]
+
+
+def test_losses_of_other_tokens_are_not_compared(make_run: Any, tmp_path: Path) -> None:
+    make_run("a-s0", [2.0], bleu=20.0, digests={"src": "s", "tgt": "one"}, settings=ONE)
+    make_run("b-s0", [3.0], bleu=21.0, digests={"src": "s", "tgt": "two"})
+    table = scores_table(read_runs([tmp_path]))
+    row = cells(table, "a")
+    assert not row["valid. loss"].best
+    assert "different vocabularies" in table.notes[row["valid. loss"].notes[0]]
+    assert cells(table, "b")["BLEU greedy"].best
+    assert not cells(table, "b")["BLEU greedy"].notes
+
+
+def test_equal_scores_are_both_the_best(make_run: Any, tmp_path: Path) -> None:
+    make_run("a-s0", [2.0], bleu=20.01, settings=ONE)
+    make_run("b-s0", [3.0], bleu=20.04)
+    table = scores_table(read_runs([tmp_path]))
+    assert all(cells(table, name)["BLEU greedy"].best for name in ("a", "b"))
+
+
+def test_fewer_runs_than_the_row_has_are_said(make_run: Any, tmp_path: Path) -> None:
+    make_run("a-s0", [2.0], bleu=20.0)
+    folder = make_run("a-s1", [2.0], seed=1, bleu=22.0)
+    scores = json.loads((folder / "scores.test.json").read_text())
+    del scores["decoded"]["beam4"]
+    (folder / "scores.test.json").write_text(json.dumps(scores))
+    row = cells(scores_table(read_runs([tmp_path])), "a")
+    assert (row["BLEU greedy"].text, row["BLEU beam 4"].text) == ("21.0 ± 1.4", "21.0 (1)")
+
+
+def test_seconds_are_the_median_epoch_of_training_alone(make_run: Any) -> None:
+    (run,) = read_runs([make_run("a-s0", [3.0, 2.0, 1.0], seconds=[30.0, 100.0, 20.0])]).runs
+    assert figures.epoch_seconds(run) == pytest.approx([30.0, 100.0, 20.0])
+    assert figures.seconds_per_epoch(run) == pytest.approx(30.0)
+    assert figures.total_seconds(run) == pytest.approx(150.0 + 3 * 5.0)
+
+
+def test_the_shipped_seconds_are_those_of_the_readme() -> None:
+    results = Path(__file__).parents[2] / "results" / "multi30k-de-en"
+    readme = (results / "README.md").read_text()
+    (run,) = read_runs([results / "scaled-reinforced"]).runs
+    seconds, count = figures.seconds_per_epoch(run), figures.parameters(run)
+    assert seconds is not None
+    assert count is not None
+    assert f"| 2,242 updates | `reinforced` | {count:,.0f} | {seconds:.0f} |" in readme
+
+
+def test_costs_are_those_of_describe_and_the_corpus(make_run: Any) -> None:
+    runs = read_runs([make_run("a-s0", [3.0, 2.0])])
+    expected = describe(runs.runs[0].experiment.architecture, src_vocab_size=50, tgt_vocab_size=40, length=6)
+    row = cells(costs_table(runs), "a")
+    assert row["parameters"].text == f"{expected.total:,}"
+    assert row["operations"].value == pytest.approx(expected.training_flops / 1e6)
+    assert row["all operations"].value == pytest.approx(expected.training_flops * 1200 / 1e12)  # 600 tokens per epoch
+    assert (row["epochs"].text, row["updates"].text) == ("2", "20")
+    assert (row["time"].value, row["training and validation"].value) == (20.0, 50.0)
+
+
+def test_counts_have_no_deviation_and_a_range_where_they_differ(make_run: Any, tmp_path: Path) -> None:
+    make_run("a-s0", [3.0, 2.0, 1.0], settings=["training.epochs=3"])
+    make_run("a-s1", [3.0, 2.0], seed=1, settings=["training.epochs=3"])
+    table = costs_table(read_runs([tmp_path]))
+    row = cells(table, "a")
+    assert (row["epochs"].text, row["epochs"].value) == ("2–3", 2.5)
+    assert "±" not in row["parameters"].text
+    assert "Epochs are unequal" in table.notes[row["epochs"].notes[0]]
+
+
+def test_at_equal_epochs_all_have_had_as_many_as_the_shortest(make_run: Any, tmp_path: Path) -> None:
+    make_run("long-s0", [3.0, 2.0, 1.0], seconds=[7.0, 8.0, 9.0], valid_bleu=[1.0, 2.0, 3.0])
+    make_run("short-s0", [2.5, 2.1], valid_bleu=[4.0, 5.0], settings=ONE)
+    runs = read_runs([tmp_path])
+    table = equal_epochs_table(runs)
+    assert table is not None
+    row = cells(table, "long")
+    assert [row[name].value for name in ("epochs", "valid. loss", "train loss", "BLEU", "time so far")] == [
+        2, 2.0, 2.5, 2.0, 15.0,
+    ]  # fmt: skip
+    assert row["valid. loss"].best
+    assert not row["BLEU"].best
+    (epochs,) = [section for section in build(runs).sections if section.title == "Epochs"]
+    assert epochs.warnings == ("Epochs are unequal on multi30k de-en.",)
+
+
+def test_the_best_epoch_is_each_runs_own(make_run: Any, tmp_path: Path) -> None:
+    make_run("a-s0", [3.0, 1.0, 2.0], valid_bleu=[5.0, 6.0, 7.0])
+    make_run("a-s1", [3.0, 2.0, 1.8], seed=1, valid_bleu=[9.0, 8.0, 7.0])
+    table = best_and_last_table(read_runs([tmp_path]))
+    assert table is not None
+    row = cells(table, "a")
+    assert (row["loss, last"].value, row["loss, best"].value) == (pytest.approx(1.9), pytest.approx(1.4))
+    assert (row["best epoch"].text, row["last epoch"].text) == ("2–3", "3")
+    assert (row["BLEU, last"].value, row["BLEU, best"].value) == (7.0, 8.0)
+
+
+def test_the_loss_is_that_of_the_weights_that_are_kept(make_run: Any) -> None:
+    (last,) = read_runs([make_run("a-s0", [3.0, 1.0, 2.0])]).runs
+    (best,) = read_runs([make_run("b-s0", [3.0, 1.0, 2.0], settings=["training.keep=best"])]).runs
+    assert (figures.valid_loss(last), figures.valid_loss(best)) == (2.0, 1.0)
+
+
+def test_unfinished_runs_are_in_no_final_figure(make_run: Any, tmp_path: Path) -> None:
+    make_run("a-s0", [2.0])
+    make_run("a-s1", [9.0], seed=1, bleu=None)
+    row = cells(scores_table(read_runs([tmp_path])), "a")
+    assert (row["n"].text, row["valid. loss"].text) == ("1", "2.000")
+
+
+def test_teacher_forced_bleu_stands_apart(three: RunSet) -> None:
+    table = teacher_forced_table(three)
+    assert table is not None
+    assert cells(table, "plain")["tf BLEU, mean of sentences"].value == 6.0
+    assert "nothing is translated" in table.caption
+    assert not any("tf" in column.name for column in scores_table(three).columns)
+
+
+def test_further_scores_have_a_table_of_their_own(make_run: Any, tmp_path: Path) -> None:
+    folder = make_run("a-s0", [2.0])
+    make_run("b-s0", [2.0], settings=ONE)
+    assert variants_table(read_runs([tmp_path])) is None
+    scores = json.loads((folder / "scores.test.json").read_text())
+    scores["decoded"]["beam4"]["bleu_tok_none"] = {"value": 12.5, "signature": "tok:none"}
+    (folder / "scores.test.json").write_text(json.dumps(scores))
+    table = variants_table(read_runs([tmp_path]))
+    assert table is not None
+    assert [column.name for column in table.columns] == ["system", "n", "BLEU tok:none, beam 4"]
+    assert [row[0].text for row in table.rows] == ["a"]
+
+
+def test_other_tasks_have_their_own_figures(make_run: Any, tmp_path: Path) -> None:
+    texts = ["training.task=language_modelling", "corpus.name=none", "corpus.train=a/t.txt", "corpus.valid=a/v.txt"]
+    for seed, bits in enumerate((5.0, 6.0)):
+        figures_ = {"bits_per_token": {"value": bits, "unit": "bits"}, "uas": {"value": 80.0 + seed, "unit": "%"}}
+        scores = {"task": "language_modelling", "figures": figures_, "looks_ahead": False}
+        make_run(f"lm-s{seed}", [2.0], seed=seed, scores=scores, settings=texts)
+    make_run("mt-s0", [2.0])
+    runs = read_runs([tmp_path])
+    assert runs.tasks == ("language_modelling", "translation")
+    (table,) = task_tables(runs)
+    row = cells(table, "lm")
+    assert (row["bits per token"].text, row["uas"].text) == ("5.500 ± 0.707", "80.50 ± 0.71")
+    assert [r[0].text for r in scores_table(runs).rows] == ["mt"]
+    assert build(runs).sections[0].tables[1] == table
+
+
+def test_a_failed_audit_is_a_warning_and_never_the_best(make_run: Any, tmp_path: Path) -> None:
+    for name, loss in (("good-s0", 2.0), ("bad-s0", 1.0), ("ok-s0", 3.0)):
+        settings = [f"training.batch_size={100 + round(loss)}"]
+        (make_run(name, [loss], settings=settings) / "model").mkdir()
+    runs = audited(read_runs([tmp_path]), lambda folder: ("padding",) if folder.name == "bad-s0" else ())
+    table = scores_table(runs)
+    bad = cells(table, "bad")["valid. loss"]
+    assert not bad.best
+    assert table.notes[bad.notes[0]].startswith("This model failed the audit (padding)")
+    assert cells(table, "good")["valid. loss"].best
+    assert build(runs).warnings[0].startswith("bad: failed the audit")
+    ahead = audited(read_runs([tmp_path]), lambda _: ("causal (perturbation)",))
+    assert all(run.looks_ahead for run in ahead.runs)
+
+
+def test_the_numbers_for_programs_have_every_run(three: RunSet) -> None:
+    content = json.loads(json.dumps(to_json(build(three), three), allow_nan=False))
+    assert [run["run_id"] for run in content["runs"]] == [run.run_id for run in three.runs]
+    assert content["runs"][0]["figures"]["valid_loss"] == pytest.approx(0.1)
+    table = content["tables"]["scores"]
+    assert [column["name"] for column in table["columns"]][:2] == ["system", "n"]
+    assert table["rows"][1][3] == {"text": "2.200 ± 0.200", "value": pytest.approx(2.2), "sd": pytest.approx(0.2), "n": 3, "notes": [], "best": True}  # fmt: skip  # noqa: E501
+    assert "folder" not in content["runs"][0]
+
+
+def test_a_table_is_of_corpora_where_there_are_several(make_run: Any, tmp_path: Path) -> None:
+    make_run("a-s0", [2.0])
+    make_run("b-s0", [2.0], settings=["corpus.src_lang=ja"])
+    table = scores_table(read_runs([tmp_path]))
+    assert [column.name for column in table.columns][:3] == ["corpus", "system", "n"]
+    assert not any(cell.best for row in table.rows for cell in row)  # one system each
+
+
+def test_keys_of_notes_go_on_after_z() -> None:
+    notes = Notes()
+    keys = [notes.key(str(number)) for number in range(28)]
+    assert keys[:2] + keys[-3:] == ["a", "b", "z", "aa", "bb"]
+    assert notes.key("3") == "d"
+
+
+def test_an_infinite_perplexity_is_no_json_number(make_run: Any) -> None:
+    runs = read_runs([make_run("a-s0", [2.0])])
+    (run,) = runs.runs
+    records = tuple({**record, "tf_loss": 1000.0} for record in run.records)
+    runs = dataclasses.replace(runs, runs=(dataclasses.replace(run, records=records),))
+    assert figures.perplexity(runs.runs[0]) == math.inf
+    assert (
+        json.loads(json.dumps(to_json(build(runs), runs), allow_nan=False))["runs"][0]["figures"]["perplexity"] is None
+    )

@@ -1,0 +1,136 @@
+"""A report as Markdown, CSV and LaTeX: what is written can be read again."""
+
+import csv
+import dataclasses
+import io
+import re
+import shutil
+import subprocess
+from pathlib import Path
+
+import pytest
+
+from repose.report.build import FORMATS, build, write
+from repose.report.content import Cell, Column, Picture, Report, Section, Sentence, SideBySide, Table
+from repose.report.runs import read_runs
+from repose.report.text import display_width, latex, markdown_table, write_csv, write_latex, write_markdown
+
+RESULTS = Path(__file__).parents[2] / "results"
+TABLE = Table(
+    id="scores",
+    title="Scores & costs",
+    columns=(Column(name="system", numeric=False), Column(name="loss", unit="nats per token"), Column(name="of_50%")),
+    rows=(
+        (
+            Cell(text="a|b_*c*"),
+            Cell(text="1.23 ± 0.10", value=1.2345678901234567, deviation=0.1, n=3, notes=("a",), best=True),
+            Cell(text="12", value=12.0),
+        ),
+        (Cell(text="日本語"), Cell(text="–", notes=("a", "b")), Cell(text="1,234", value=1234.0)),
+    ),
+    caption="50 % of <all>.",
+    notes={"a": "Looks ahead.", "b": 'Says "no".'},
+)
+
+
+def test_markdown_is_aligned_and_escaped() -> None:
+    text = markdown_table(TABLE)
+    grid = [line for line in text.splitlines() if line.startswith("|")]
+    assert len({display_width(line) for line in grid}) == 1
+    assert grid[1].split("|")[1:3] == [" ----------- ", f" {'-' * 20}: "]
+    assert r"a\|b\_\*c\*" in grid[2]
+    assert "**1.23 ± 0.10** [a]" in grid[2]
+    assert "– [a] [b]" in grid[3]
+    assert '- [b] Says "no".' in text
+    assert r"50 % of \<all>." in text
+
+
+def test_a_report_in_markdown_has_everything() -> None:
+    picture = Picture(id="p", title="Curves", light="<svg/>", dark="<svg/>", description="It falls.", numbers=TABLE)
+    sentence = Sentence(
+        number=7, src="Ein *Satz*.", reference="A sentence.", hypotheses=("A <b>.", "B."), scores=(40.0, 60.5)
+    )
+    comparison = SideBySide(
+        id="s", systems=("x", "y"), src_lang="de", tgt_lang="en", sentences=(sentence,), caption="c"
+    )
+    section = Section(
+        title="S",
+        paragraphs=("Of it.",),
+        warnings=("Beware.",),
+        tables=(),
+        pictures=(picture,),
+        comparisons=(comparison,),
+    )
+    text = write_markdown(Report(title="T", subtitle="sub", warnings=("Careful.",), sections=(section,)))
+    for line in (
+        "# T", "sub", "> **Warning:** Careful.", "## S", "Of it.", "> **Warning:** Beware.", "### Curves", "It falls.",
+        "Sentence 7", r"- source: Ein \*Satz\*.", r"- x (chrF 40.0): A \<b>.", "- y (chrF 60.5): B.",
+    ):  # fmt: skip
+        assert line in text.splitlines()
+
+
+def test_csv_has_every_digit_and_columns_of_their_own() -> None:
+    head, first, second = csv.reader(io.StringIO(write_csv(TABLE)))
+    assert head == ["system", "loss [nats per token]", "loss, sd", "loss, n", "of_50%", "notes"]
+    assert first == ["a|b_*c*", "1.2345678901234567", "0.1", "3", "12", "Looks ahead."]
+    assert float(first[1]) == TABLE.rows[0][1].value
+    assert second == ["日本語", "", "", "", "1234", 'Looks ahead. Says "no".']
+
+
+ESCAPES = {
+    "specials": (r"\{}$&#%_^~", r"\textbackslash{}\{\}\$\&\#\%\_\textasciicircum{}\textasciitilde{}"),
+    "comparison": ("<a>|", r"\textless{}a\textgreater{}\textbar{}"),
+    "signs": ("1 ± 2 × 3 – 4 −5 √d →", r"1 $\pm$ 2 $\times$ 3 -- 4 $-$5 $\surd$d $\rightarrow$"),
+    "letters": ("Popović naïve", "Popović naïve"),
+    "other scripts": ("日", r"\texttt{U+65E5}"),
+    "a line": ("a\n b", "a b"),
+}
+
+
+@pytest.mark.parametrize(("text", "expected"), ESCAPES.values(), ids=ESCAPES.keys())
+def test_latex_escapes(text: str, expected: str) -> None:
+    assert latex(text) == expected
+
+
+def test_a_latex_table_has_a_row_for_each_row() -> None:
+    text = write_latex(TABLE)
+    assert r"\begin{tabular}{lrr}" in text
+    assert r"\caption{Scores \& costs}" in text
+    assert text.count(r"\\") == 3
+    assert r"\textbf{1.23 $\pm$ 0.10}\textsuperscript{a} & 12 \\" in text
+    assert "Units: loss: nats per token." in text
+    assert r"\textsuperscript{b}~Says ''no''." in text
+    unescaped = re.sub(r"\\[{}]", "", text)
+    assert unescaped.count("{") == unescaped.count("}")
+
+
+@pytest.mark.slow
+@pytest.mark.skipif(shutil.which("pdflatex") is None, reason="pdflatex is not installed")
+def test_every_table_of_a_real_report_compiles(tmp_path: Path) -> None:
+    runs = read_runs([RESULTS / "enhanced-small", RESULTS / "multi30k-de-en"])
+    report = build(runs)
+    hostile = dataclasses.replace(
+        TABLE, id="hostile", rows=((Cell(text="[x] \\ & % $ # _ { } ~ ^ é ł ø ŋ 日 ✓"), *TABLE.rows[0][1:]),)
+    )
+    report = dataclasses.replace(report, sections=(*report.sections, Section(title="x", tables=(hostile,))))
+    files = [path for path in write(report, runs, tmp_path, ("tex",)) if path.suffix == ".tex"]
+    inputs = "".join(rf"\input{{tables/{path.name}}}\clearpage " for path in files)
+    (tmp_path / "all.tex").write_text(
+        rf"\documentclass{{article}}\usepackage{{booktabs}}\begin{{document}}{inputs}\end{{document}}"
+    )
+    command = ["pdflatex", "-interaction=nonstopmode", "-halt-on-error", "all.tex"]
+    done = subprocess.run(command, cwd=tmp_path, capture_output=True, text=True, check=False, errors="replace")
+    assert done.returncode == 0, done.stdout[-2000:]
+    assert len(files) > 8
+
+
+def test_files_are_those_that_were_asked_for(tmp_path: Path) -> None:
+    runs = read_runs([RESULTS / "demo"])
+    report = build(runs)
+    assert FORMATS == ("html", "md", "csv", "tex")
+    written = write(report, runs, tmp_path, ("md", "csv"))
+    assert sorted(path.relative_to(tmp_path) for path in tmp_path.rglob("*") if path.is_file()) == sorted(
+        path.relative_to(tmp_path) for path in written
+    )
+    assert {path.suffix for path in written} == {".md", ".csv", ".json"}
+    assert "96.1" in (tmp_path / "report.md").read_text()

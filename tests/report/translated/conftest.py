@@ -1,0 +1,118 @@
+"""A grid of finished runs as their directories look, with made-up translations and no model."""
+
+import json
+import random
+from collections.abc import Sequence
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from repose.config_file import load, to_json
+from repose.data.text_pairs import write_pairs
+from repose.evaluation.metrics import bleu, chrf
+from repose.experiments.corpus_data import CorpusData, prepare_corpus
+from repose.report.runs import RunSet, read_runs
+
+WORDS = ("a", "the", "red", "small", "dog", "cat", "runs", "sits", "on", "under", "table", ",", "tree", "slowly")
+
+
+def sentences(number: int, draw: random.Random, longest: int) -> list[str]:
+    return [" ".join(draw.choices(WORDS, k=draw.randint(3, longest))) for _ in range(number)]
+
+
+def mirrored(line: str) -> str:
+    """What a source is translated into."""
+    return " ".join(word[::-1] for word in line.split())
+
+
+@dataclass
+class Made:
+    """Adds runs to a grid folder, and reads it."""
+
+    folder: Path
+    draw: random.Random = field(default_factory=lambda: random.Random(4))
+    cells: list[dict[str, Any]] = field(default_factory=list)
+    corpora: dict[str, tuple[str, ...]] = field(default_factory=dict)
+
+    def corpus(self, name: str, *, num_test: int = 80, longest_test: int = 9, longest: int = 9) -> "Made":
+        """A corpus of its own sentences, as it is prepared for training."""
+        home = self.folder.parent / "texts" / name
+        home.mkdir(parents=True)
+        for split, number in (("train", 60), ("valid", 10), ("test", num_test)):
+            limit = longest_test if split == "test" else longest
+            lines = [*sentences(number, self.draw, limit), " ".join(WORDS[:1] * limit)]
+            write_pairs(home, split, [(line, mirrored(line)) for line in lines])
+        self.corpora[name] = tuple(
+            f'corpus.{split}=["{home / split}.src", "{home / split}.tgt"]' for split in ("train", "valid", "test")
+        )
+        return self
+
+    def data(self, corpus: str = "tales", *overrides: str) -> CorpusData:
+        return prepare_corpus(self.experiment(corpus, *overrides))
+
+    def experiment(self, corpus: str, *overrides: str) -> Any:
+        if corpus not in self.corpora:
+            self.corpus(corpus)
+        words = ("corpus.name=none", "tokenizer.kind=wordlevel", "tokenizer.vocab_size=100")
+        return load("default", overrides=[*words, *self.corpora[corpus], *overrides]).experiment
+
+    def add(
+        self,
+        system: str,
+        *,
+        wrong: float = 0.2,
+        seed: int = 0,
+        corpus: str = "tales",
+        hypotheses: Sequence[str] | None = None,
+        overrides: Sequence[str] = (),
+        lowercase: bool = False,
+    ) -> Path:
+        """A run whose translations have this share of their words wrong, or are `hypotheses`."""
+        experiment = self.experiment(corpus, f"training.seed={seed}", *overrides)
+        data = prepare_corpus(experiment)
+        _, references = data.text("test")
+        if hypotheses is None:
+            hypotheses = [
+                " ".join(self.draw.choice(WORDS) if self.draw.random() < wrong else w for w in line.split())
+                for line in references
+            ]
+        name = f"{corpus}-{system}-s{seed}"
+        folder = self.folder / name
+        (folder / "hypotheses").mkdir(parents=True)
+        run_id = f"{name} {len(self.cells)}"
+        config = {"run_id": run_id, "experiment": json.loads(to_json(experiment)), "digests": data.digests}
+        config |= {"data": data.folder.name, "report": list(data.report), "versions": {}}
+        (folder / "config.json").write_text(json.dumps(config), encoding="utf-8")
+        (folder / "metrics.jsonl").write_text('{"kind": "epoch", "update": 9, "epoch": 1, "nll": 2.0}\n')
+        decoded = {}
+        for decoding, lines in (("greedy", references), ("beam4", hypotheses)):  # greedy ones never to be taken
+            text = "".join(line + "\n" for line in lines)
+            (folder / "hypotheses" / f"test.{decoding}.txt").write_text(text, encoding="utf-8", newline="")
+            scores = (bleu(lines, references, lowercase=lowercase), chrf(lines, references, lowercase=lowercase))
+            decoded[decoding] = {"unfinished": 0} | {
+                score.name: {"value": score.value, "signature": score.signature} for score in scores
+            }
+        looks_ahead = experiment.architecture.looks_ahead
+        about = {"run_id": run_id, "split": "test", "looks_ahead": looks_ahead, "num_sentences": len(references)}
+        (folder / "scores.test.json").write_text(json.dumps(about | {"decoded": decoded}), encoding="utf-8")
+        labels = {"system": system, "corpus": corpus}
+        cell = {"name": name, "group": f"{corpus}-{system}", "labels": labels, "seed": seed, "run_id": run_id}
+        self.cells.append(cell | {"folder": name, "status": "done", "reason": "", "seconds": 1.0})
+        return folder
+
+    def runs(self, baseline: str | None = None) -> RunSet:
+        """All of them, as a report reads them."""
+        grid = {"format": 1, "name": "made", "about": "", "axes": {}, "cells": self.cells}
+        grid["report"] = {"baseline": baseline} if baseline else {}
+        (self.folder / "grid.json").write_text(json.dumps(grid), encoding="utf-8")
+        return read_runs([self.folder])
+
+
+@pytest.fixture
+def made(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Made:
+    """An empty grid, with a cache of its own."""
+    monkeypatch.setenv("REPOSE_HOME", str(tmp_path / "home"))
+    (tmp_path / "grid").mkdir()
+    return Made(tmp_path / "grid")

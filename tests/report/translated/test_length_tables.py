@@ -1,0 +1,107 @@
+"""BLEU by length, from runs to tables."""
+
+import statistics
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from repose.evaluation.metrics import bleu
+from repose.report.content import Cell, Table
+from repose.report.length_tables import length_tables
+from repose.report.translations import hypotheses_of
+
+
+def said(table: Table, cell: Cell) -> str:
+    return " ".join(table.notes[key] for key in cell.notes)
+
+
+def test_parts_longer_than_the_training_are_marked(made: Any) -> None:
+    """Sources of training have 9 words at most, 11 tokens with START and END; those of the test up to 25."""
+    made.corpus("tales", num_test=150, longest=9, longest_test=25)
+    for seed in (0, 1):
+        made.add("base", wrong=0.4, seed=seed)
+        made.add("good", wrong=0.2, seed=seed)
+    runs = made.runs("base")
+    (table,) = length_tables(runs)
+    assert table.id == "lengths"
+    assert [column.name for column in table.columns] == ["system", "1–11", "12–20", "21–30"]
+    assert "11 tokens" in table.caption
+    sources, references = made.data().text("test")
+    sizes, base, good = table.rows
+    parts = [[i for i, line in enumerate(sources) if low <= len(line.split()) + 2 <= low + 9] for low in (2, 12, 21)]
+    parts[1] = [i for i in parts[1] if len(sources[i].split()) + 2 <= 20]
+    assert sum(map(len, parts)) == 151
+    assert [cell.value for cell in sizes[1:]] == [len(part) for part in parts]
+    for row, group in ((base, "base"), (good, "good")):
+        for cell, part in zip(row[1:], parts, strict=True):
+            values = [
+                bleu([hypotheses_of(run)[i] for i in part], [references[i] for i in part]).value
+                for run in runs.done(group, "tales")
+            ]
+            assert cell.value == pytest.approx(statistics.fmean(values), abs=1e-12)
+            assert cell.deviation == pytest.approx(statistics.stdev(values), abs=1e-12)
+            assert cell.n == 2
+    assert [cell.best for cell in good[1:]] == [True] * 3
+    assert not any(cell.best for cell in base[1:])
+    assert ["Longer than every source" in said(table, cell) for cell in base[1:]] == [False, True, True]
+    assert ["Fewer than 50" in said(table, cell) for cell in sizes[1:]] == [len(part) < 50 for part in parts]
+    assert {len(part) < 50 for part in parts} == {True, False}, "both must occur"
+
+
+def test_a_model_trained_on_longer_ones_is_not_marked(made: Any) -> None:
+    made.corpus("tales", longest=20, longest_test=25)
+    made.add("short", overrides=["training.max_src_tokens=10"])
+    made.add("long")
+    (table,) = length_tables(made.runs())
+    assert [column.name for column in table.columns][1:] == ["1–10", "11–22", "23–30"]
+    short, long = table.rows[1:]
+    assert ["Longer" in said(table, cell) for cell in short[1:]] == [False, True, True]
+    assert ["Longer" in said(table, cell) for cell in long[1:]] == [False, False, True]
+    assert "10 or 22 tokens, by system" in table.caption
+
+
+def test_nothing_is_longer_than_the_training(made: Any) -> None:
+    made.add("one")
+    (table,) = length_tables(made.runs(), edges=(5, 8))
+    assert [column.name for column in table.columns][1:] == ["1–5", "6–8", "9+"]
+    assert "No source is longer than the longest of the training (11 tokens)" in table.caption
+    assert not any(cell.best for row in table.rows for cell in row), "one system is not the best"
+
+
+def test_words_are_counted_where_tokenizers_differ(made: Any) -> None:
+    made.corpus("tales", longest=9, longest_test=25)
+    made.add("one")
+    made.add("two", overrides=["tokenizer.kind=bpe", "tokenizer.vocab_size=300"])
+    (table,) = length_tables(made.runs())
+    assert [column.name for column in table.columns][1:] == ["1–10", "11–20", "21–30"]
+    assert "so many words" in table.caption
+    assert not any("Longer" in note for note in table.notes.values())
+
+
+def test_what_looks_ahead_is_never_best(made: Any) -> None:
+    made.add("one", wrong=0.4)
+    made.add("two", wrong=0.3)
+    made.add("cheat", wrong=0.0, overrides=["architecture.decoder_token_norm=sentence"])
+    (table,) = length_tables(made.runs())
+    one, two, cheat = table.rows[1:]
+    assert "looks ahead" in said(table, cheat[1])
+    assert (one[1].best, two[1].best, cheat[1].best) == (False, True, False)
+    assert cheat[1].value == pytest.approx(100)
+
+
+def test_each_corpus_has_its_table(made: Any) -> None:
+    made.add("one", corpus="tales")
+    made.add("one", corpus="Songs 2")
+    assert [table.id for table in length_tables(made.runs())] == ["lengths-tales", "lengths-songs-2"]
+
+
+def test_missing_texts(made: Any, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    made.add("one")
+    folder = made.add("two")
+    (folder / "hypotheses" / "test.beam4.txt").unlink()
+    (table,) = length_tables(made.runs())
+    assert [row[0].text for row in table.rows] == ["test sentences", "one"]
+    assert "tales-two-s0 is left out: the translations" in " ".join(table.notes.values())
+    monkeypatch.setenv("REPOSE_HOME", str(tmp_path / "elsewhere"))
+    assert length_tables(made.runs()) == ()

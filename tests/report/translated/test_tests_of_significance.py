@@ -1,0 +1,158 @@
+"""Who is tested against whom, and what the tables of the tests say."""
+
+import shutil
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from repose.evaluation.significance import approximate_randomization, compare, holm, resample, welch
+from repose.report.content import Table
+from repose.report.tests_of_significance import significance_tables
+from repose.report.translations import statistics_of
+
+
+def tables(made: Any, baseline: str | None = None) -> dict[str, Table]:
+    return {table.id: table for table in significance_tables(made.runs(baseline))}
+
+
+def names(table: Table) -> list[tuple[str, str]]:
+    place = [column.name for column in table.columns].index("system")
+    return [(row[place].text, row[place + 1].text) for row in table.rows]
+
+
+def column(table: Table, name: str) -> list[Any]:
+    place = [column.name for column in table.columns].index(name)
+    return [row[place].value for row in table.rows]
+
+
+def test_figures_are_those_of_the_tests(made: Any) -> None:
+    for seed in range(3):
+        made.add("base", wrong=0.3, seed=seed)
+        made.add("good", wrong=0.2, seed=seed)
+    made.add("same", wrong=0.3)
+    found, runs = tables(made, "base"), made.runs()
+    assert list(found) == ["significance", "seeds", "significance-chrf"]
+    counts = {group: [statistics_of(run) for run in runs.done(group, "tales")] for group in runs.groups}
+    pairs = [("good", "base"), ("same", "base"), ("same", "good")]
+    for name, metric in (("significance", "bleu"), ("significance-chrf", "chrf")):
+        table = found[name]
+        assert names(table) == pairs
+        sampled = {group: resample(of, metric) for group, of in counts.items()}  # type: ignore[arg-type]
+        expected = [compare(sampled[a], sampled[b]) for a, b in pairs]
+        assert column(table, "difference") == [one.value for one in expected]
+        assert column(table, "95 % from") == [one.low for one in expected]
+        assert column(table, "to") == [one.high for one in expected]
+        assert column(table, "p") == [one.p for one in expected]
+        assert column(table, "p (Holm)") == holm([one.p for one in expected])
+        assert column(table, "seeds") == [3, 1, 1]
+        assert column(table, "seeds (against)") == [3, 3, 3]
+        assert "1,000 resamples" in table.caption
+        assert "3 comparisons" in table.caption
+    scores = {group: [one.score() for one in of] for group, of in counts.items()}
+    interval = welch(scores["good"], scores["base"])
+    assert interval is not None
+    seeds = found["seeds"]
+    assert column(seeds, "95 % from") == [interval.low, None, None]
+    assert column(seeds, "to") == [interval.high, None, None]
+    first = seeds.rows[0]
+    assert (first[2].n, first[3].n) == (3, 3)
+    assert first[2].deviation is not None
+    assert seeds.rows[1][2].deviation is None
+    assert "One seed on a side" in seeds.notes[seeds.rows[1][-1].notes[0]]
+
+
+def test_a_small_p_is_noted_and_a_minus_is_one(made: Any) -> None:
+    for system, wrong in (("base", 0.1), ("bad", 0.6), ("like", 0.1)):
+        for seed in (0, 1):
+            made.add(system, wrong=wrong, seed=seed)
+    found = tables(made, "base")["significance"]
+    bad, like, _ = found.rows
+    assert bad[4].text.startswith("−")
+    assert found.notes[bad[-1].notes[0]] == "At or below 0.05 after the correction."
+    assert like[-1].value > 0.05  # type: ignore[operator]
+    assert not like[-1].notes
+
+
+def test_four_systems_are_tested_against_the_baseline(made: Any) -> None:
+    for system in ("one", "two", "three", "four"):
+        made.add(system)
+        made.add(system, seed=1)
+    assert names(tables(made, "two")["significance"]) == [("one", "two"), ("three", "two"), ("four", "two")]
+    unnamed = tables(made)["significance"]
+    assert names(unnamed) == [("two", "one"), ("three", "one"), ("four", "one")]
+    assert "no baseline is named: systems are tested against the first, one." in " ".join(unnamed.notes.values())
+
+
+def test_single_runs_are_also_tested_as_sacrebleu_does(made: Any) -> None:
+    made.add("one", wrong=0.3)
+    made.add("two", wrong=0.2)
+    found, runs = tables(made, "one"), made.runs()
+    table = found["approximate-randomization"]
+    one, two = (statistics_of(run) for run in runs.runs)
+    expected = approximate_randomization(two, one)
+    assert names(table) == [("two", "one")]
+    assert column(table, "p") == column(table, "p (Holm)") == [expected.p]
+    assert expected.signature in table.caption
+    assert "nothing to correct" in table.caption
+    made.add("two", wrong=0.2, seed=1)
+    found = tables(made, "two")
+    assert "approximate-randomization" not in found
+    assert names(found["significance"]) == [("one", "two")], "the baseline is what others are held against"
+
+
+def test_corpora_are_one_family_with_as_many_resamples_as_it_needs(made: Any) -> None:
+    for corpus in ("tales", "songs"):
+        for system in ("base", "a", "b", "c"):
+            made.add(system, corpus=corpus)
+        made.add("base", corpus=corpus, seed=1)
+    found = tables(made, "base")["significance"]
+    assert [row[0].text for row in found.rows] == ["tales"] * 3 + ["songs"] * 3
+    assert "6 comparisons" in found.caption
+    assert "1,200 resamples" in found.caption
+    assert column(found, "p (Holm)") == holm(column(found, "p"))
+
+
+def test_what_looks_ahead_is_left_out(made: Any) -> None:
+    made.add("base")
+    made.add("good")
+    made.add("cheat", wrong=0.0, overrides=["architecture.decoder_token_norm=sentence"])
+    found = tables(made, "base")
+    assert names(found["significance"]) == [("good", "base")]
+    assert "tales-cheat-s0; its decoder looks ahead" in " ".join(found["significance"].notes.values())
+
+
+def test_missing_translations_are_a_note(made: Any, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    for system in ("base", "one", "two"):
+        folder = made.add(system)
+    shutil.rmtree(folder / "hypotheses")
+    found = tables(made, "base")["significance"]
+    assert names(found) == [("one", "base")]
+    assert "tales-two-s0; the translations (hypotheses/test.beam4.txt)" in " ".join(found.notes.values())
+    monkeypatch.setenv("REPOSE_HOME", str(tmp_path / "elsewhere"))
+    (only,) = significance_tables(made.runs("base"))
+    assert only.rows == ()
+    assert "No two systems" in only.caption
+    assert "3 more" not in " ".join(only.notes.values())
+    assert "not in the cache" in " ".join(only.notes.values())
+
+
+def test_other_test_sets_and_other_ways_of_scoring_are_not_compared(made: Any) -> None:
+    made.add("base")
+    made.add("lower", lowercase=True)
+    made.corpus("songs")
+    folder = made.add("other", corpus="songs")
+    made.cells[-1] |= {"group": "tales-other", "labels": {"system": "other", "corpus": "tales"}}
+    made.add("good")
+    assert folder.is_dir()
+    found = tables(made, "base")["significance"]
+    assert names(found) == [("good", "base")]
+    said = " ".join(found.notes.values())
+    assert "tales-lower-s0; it was scored with case:lc and tok:13a, tales-base-s0 with case:mixed" in said
+    assert "songs-other-s0; its references are not those of tales-base-s0" in said
+
+
+def test_one_system_has_no_tests(made: Any) -> None:
+    made.add("base")
+    made.add("base", seed=1)
+    assert significance_tables(made.runs()) == ()
