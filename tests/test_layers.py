@@ -21,31 +21,37 @@ ALLOWED: dict[str, set[str]] = {
     "atomic_folder": set(),
     "settings": set(),
     "config": {"model", "settings"},
+    "config_id": {"config", "model"},
     "config_file": {"config", "model"},
     "config_toml": {"config", "config_file", "model"},
-    "model_dir": {"model", "data", "device", "atomic_folder"},
+    "model_weights": {"model"},
+    "model_dir": {"model", "model_weights", "data", "device", "atomic_folder"},
+    "task_model_dir": {"model", "model_weights", "model_dir", "data", "device"},
     "decoding": {"model", "model_dir", "data", "device", "tuning"},
     "auditing": {"model"},
     "describe": {"model"},
     "api": {"model", "positions_rl"},
-    "training": {"model", "model_dir", "decoding", "data", "config", "device", "tuning"},
+    "training": {"model", "model_dir", "task_model_dir", "decoding", "data", "config", "device", "tuning"},
     "experiments": {
         "model",
         "model_dir",
+        "task_model_dir",
         "decoding",
         "data",
         "evaluation",
         "config",
         "config_file",
+        "config_id",
         "training",
         "device",
         "positions_rl",
     },
     "positions_rl": {"model", "device"},
+    "report": {"config", "config_file", "data", "describe", "evaluation", "experiments", "model", "model_dir", "plots"},
     "plots": {"data", "model", "model_dir", "decoding", "experiments", "positions_rl"},
-    "tables": {"data", "model", "model_dir", "decoding", "auditing", "describe", "experiments"},
+    "tables": {"data", "model", "model_dir", "task_model_dir", "decoding", "auditing", "describe", "experiments"},
 }
-TOP = {"cli", "cli_models", "cli_plot", "cli_positions", "__init__"}
+TOP = {"cli", "cli_grid", "cli_models", "cli_plot", "cli_positions", "cli_report", "__init__"}
 
 
 def part(path: Path) -> str:

@@ -1,15 +1,13 @@
 """An experiment: corpus, tokenizer, architecture, training recipe and decoding, as frozen dataclasses.
 
 Everything that can be set is a field here, with its unit in the line under it; `repose.config_file` reads
-these from TOML and the command line. `run_id` is the digest of what can move a training's numbers, shown with
-every score. This module imports no torch.
+these from TOML and the command line. The digest of what can move a training's numbers is made in
+`repose.config_id`. This module imports no torch.
 """
 
 import dataclasses
-import hashlib
-import json
 from collections.abc import Mapping
-from typing import Annotated, Any, Literal
+from typing import Annotated, Literal, TypeAlias
 
 from pydantic import ConfigDict, Field
 from pydantic.dataclasses import dataclass
@@ -19,10 +17,9 @@ from repose.model.architecture import Architecture, Count, Positive, Probability
 from repose.model.presets import preset
 from repose.settings import AtLeastZero, Files, NotNegative, PairsOrShare, Share, VocabSize
 
-NUMERICS_VERSION = 2
-"""Raised by one whenever the same settings begin to give other numbers (see the CHANGELOG's "Numerics")."""
-
 DEFAULT_PRESET = "reinforced"
+
+TaskName: TypeAlias = Literal["translation", "language_modelling", "parsing"]
 
 _CONFIG = ConfigDict(extra="forbid", use_attribute_docstrings=True)
 
@@ -108,8 +105,11 @@ UNUSED_WITH_READY_TOKENIZER = ("kind", "vocab_size", "lowercase", "strip_accents
 
 @dataclass(frozen=True, kw_only=True, config=_CONFIG)
 class TrainingConfig:
-    """The recipe: batches, stop conditions, schedule, optimizer, regularisation, and what is kept."""
+    """The recipe: task, batches, stop conditions, schedule, optimizer, regularisation, and what is kept."""
 
+    task: TaskName = "translation"
+    """What is learnt: to translate; to predict each next token of a text, with the decoder alone; or to draw the
+    dependency tree of a sentence, with the encoder and a biaffine head (docs/tasks.md)."""
     batching: Literal["tokens", "sentences"] = "tokens"
     """Batches of similar lengths within a token budget, or of sentences drawn at random (the papers)."""
     batch_size: Count = 4096
@@ -117,9 +117,9 @@ class TrainingConfig:
     accumulation: Count = 1
     """Parts in which a batch is computed one after the other, to save memory."""
     max_src_tokens: Annotated[int, Field(ge=3)] = 128
-    """Longest source, in tokens with START and END."""
+    """Longest source (or sentence to parse), in tokens with START and END."""
     max_tgt_tokens: Annotated[int, Field(ge=2)] = 128
-    """Longest target, in decoder positions: tokens with START, or with END."""
+    """Longest target (or block of a text), in decoder positions: tokens with START, or with END."""
     long_pairs: Literal["drop", "truncate"] = "drop"
     """What happens to longer pairs; both are counted."""
     epochs: Count | None = 10
@@ -226,18 +226,56 @@ class Experiment:
 
     def __post_init__(self) -> None:
         tokenizer, training = self.tokenizer, self.training
+        for problem in _problems_of_task(self.corpus, training):
+            raise ConfigError(problem)
         one_file = tokenizer.src_file is not None and tokenizer.src_file == tokenizer.tgt_file
-        if self.architecture.tie_embeddings == "all" and tokenizer.sharing == "separate" and not one_file:
+        two_tables = training.task == "translation" and tokenizer.sharing == "separate" and not one_file
+        if self.architecture.tie_embeddings == "all" and two_tables:
             raise ConfigError(
                 "architecture.tie_embeddings = 'all' needs one vocabulary for both languages: "
                 "set tokenizer.sharing = 'shared', or tie_embeddings = 'output' or 'none'"
             )
-        for name in ("max_src_tokens", "max_tgt_tokens"):
+        for name in LIMITS[training.task]:
             if getattr(training, name) > self.architecture.max_length:
                 raise ConfigError(
                     f"training.{name} = {getattr(training, name)} is longer than the model reads: raise "
                     f"architecture.max_length ({self.architecture.max_length}) or lower training.{name}"
                 )
+
+
+LIMITS: Mapping[TaskName, tuple[str, ...]] = {
+    "translation": ("max_src_tokens", "max_tgt_tokens"),
+    "language_modelling": ("max_tgt_tokens",),
+    "parsing": ("max_src_tokens",),
+}
+"""Fields of `training` that bound what a model of each task reads."""
+
+
+def _problems_of_task(corpus: CorpusConfig, t: TrainingConfig) -> list[str]:
+    """Sentences about settings that another task than translation has no use for."""
+    checks = [
+        (
+            t.task != "translation" and corpus.name is not None,
+            f"corpus.name = {corpus.name!r} names sentence pairs, and training.task = {t.task!r} reads other files: "
+            "set corpus.train and corpus.valid to them instead",
+        ),
+        (
+            t.task != "translation" and t.bleu_every_epochs is not None,
+            f"training.bleu_every_epochs = {t.bleu_every_epochs} needs translations, which training.task = "
+            f"{t.task!r} does not make: leave it out",
+        ),
+        (
+            t.task == "parsing" and t.label_smoothing > 0.0,
+            f"training.label_smoothing = {t.label_smoothing} spreads over a vocabulary, and training.task = 'parsing' "
+            "predicts none: set it to 0",
+        ),
+        (
+            t.task == "parsing" and t.long_pairs == "truncate",
+            "training.long_pairs = 'truncate' would cut trees: set training.long_pairs = 'drop' for "
+            "training.task = 'parsing'",
+        ),
+    ]
+    return [sentence for applies, sentence in checks if applies]
 
 
 Section = CorpusConfig | TokenizerConfig | Architecture | TrainingConfig | DecodingConfig
@@ -254,46 +292,3 @@ PATHS = frozenset(
     | {"training.init_from", "training.position_table"}
 )
 """Settings that name files or folders."""
-
-NOT_IN_RUN_ID = frozenset(
-    {"save_every_minutes", "bleu_every_epochs", "bleu_sentences", "bleu_mean_over", "init_from", "position_table"}
-)
-"""Fields of `training` that cannot move a training's numbers, or (the two files) only through a digest."""
-
-LATER_FIELDS = frozenset(
-    {"input_norm", "self_score", "position_bias", "score_residual", "attention_window"}  # of `architecture`
-    | {"plateau_threshold", "plateau_after_epochs"}  # of `training`
-)
-"""Fields that came after the first runs: at their default, which is what those runs did, they are not in the id."""
-
-
-def run_id(experiment: Experiment, digests: Mapping[str, str]) -> str:
-    """Twelve hex digits that name what can move the numbers of a training.
-
-    `digests` are those of the prepared data, of the tokenizers and, where `init_from` is set, of the initial
-    weights under the key "init_from". They stand for the sections `corpus` and `tokenizer`, whose settings act
-    only through the files they lead to. `architecture` and `training` (seed included) enter field by field, with
-    `NUMERICS_VERSION`. `decoding` does not: it moves scores, not the trained weights, and is shown beside them.
-    """
-    assert experiment.training.init_from is None or "init_from" in digests, "initial weights need their digest"
-    training, architecture = _of_run(experiment.training), _of_run(experiment.architecture)
-    # "none" is another way to write d_token.
-    training["schedule_width"] = training["schedule_width"] or experiment.architecture.d_token
-    content = {
-        "numerics": NUMERICS_VERSION,
-        "digests": dict(digests),
-        "architecture": architecture,
-        "training": training,
-    }
-    canonical = json.dumps(content, sort_keys=True, ensure_ascii=True, separators=(",", ":"))
-    return hashlib.sha256(canonical.encode()).hexdigest()[:12]
-
-
-def _of_run(section: Architecture | TrainingConfig) -> dict[str, Any]:
-    """The fields of a section that are in the run's id."""
-    defaults = {f.name: f.default for f in dataclasses.fields(section)}
-    return {
-        name: value
-        for name, value in dataclasses.asdict(section).items()
-        if name not in NOT_IN_RUN_ID and not (name in LATER_FIELDS and value == defaults[name])
-    }

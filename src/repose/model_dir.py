@@ -5,6 +5,7 @@
     model.safetensors      weights, fp32; tied ones once
     tokenizer.src.json     Hugging Face tokenizers, both always there
     tokenizer.tgt.json
+    tokenizer.json         instead of these in a model of another task than translation, which config.json then names
     README.md              model card
 
 Reading executes nothing and follows nothing: no pickle, no path in a field, no link out of the folder, and sizes are
@@ -19,27 +20,32 @@ import hashlib
 import json
 import stat
 import time
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, NamedTuple
-
-from pydantic import ValidationError
+from typing import TYPE_CHECKING, Any, NamedTuple, TypeAlias, TypeVar
 
 from repose._version import __version__
 from repose.atomic_folder import previous, replace_folder
 from repose.device import find_device
 from repose.errors import CheckpointError, ConfigError, DataError
-from repose.model.architecture import Architecture
+from repose.model_weights import architecture_of, compare, tensors_of, weights_bytes
 
 if TYPE_CHECKING:
     import torch
+    from torch import nn
 
     from repose.data.tokenizer import Tokenizer
     from repose.model.transformer import Transformer
 
+    M = TypeVar("M", bound=nn.Module)
+
+T = TypeVar("T")
+Extra: TypeAlias = Mapping[str, object]
+
 FORMAT_VERSION = 1
 CONFIG, WEIGHTS, CARD = "config.json", "model.safetensors", "README.md"
 SRC_TOKENIZER, TGT_TOKENIZER = "tokenizer.src.json", "tokenizer.tgt.json"
+TOKENIZER, TRANSLATION = "tokenizer.json", "translation"
 LOOKS_AHEAD = (
     "This model's decoder normalises over the whole target sentence and so sees tokens that it is to predict: "
     "its teacher-forced loss and accuracy are no measure of translation, and it cannot translate."
@@ -47,7 +53,6 @@ LOOKS_AHEAD = (
 
 _MAX_JSON_BYTES = 256 * 2**20
 _HEADER_BYTES = 16 * 2**20  # more than the names of any model's tensors take
-_MAX_LAYERS, _MAX_LENGTH = 1000, 2**20  # beyond these a config is damaged, or meant to exhaust memory
 _ATTEMPTS, _PAUSE_SECONDS = 4, 0.05  # a writer's two renames take less than a millisecond
 
 
@@ -75,14 +80,89 @@ def save(
     `extra` goes into config.json as it is: decoding settings, run id, languages, scores. A file in the folder that
     is not the model's own stays. Raises CheckpointError where the folder holds something else, or cannot be written.
     """
-    contents = {
-        WEIGHTS: _weights_bytes(model),
-        SRC_TOKENIZER: src_tokenizer_json.encode(),
-        TGT_TOKENIZER: tgt_tokenizer_json.encode(),
+    write(
+        folder,
+        model,
+        {"src_vocab_size": model.src_vocab_size, "tgt_vocab_size": model.tgt_vocab_size},
+        {SRC_TOKENIZER: src_tokenizer_json, TGT_TOKENIZER: tgt_tokenizer_json},
+        LOOKS_AHEAD if model.architecture.looks_ahead else None,
+        card,
+        extra,
+    )
+
+
+def load(folder: Path, device: str = "cpu") -> LoadedModel:
+    """The model of a model directory, or of a run directory, in evaluation mode on `device`.
+
+    Raises CheckpointError for whatever is missing, damaged or of another format, DeviceError for the device.
+    """
+    target = find_device(device)
+    return attempted(lambda: _load(locate(folder), target))
+
+
+def attempted(read: Callable[[], T]) -> T:
+    """What `read` returns, tried again where a writer may have come between."""
+    for attempt in range(_ATTEMPTS):
+        try:
+            return read()
+        except CheckpointError:
+            if attempt == _ATTEMPTS - 1:
+                raise
+            time.sleep(_PAUSE_SECONDS)
+    raise AssertionError("the last attempt returns or raises")
+
+
+def read_config(folder: Path) -> dict[str, Any]:
+    """config.json of a model directory, or of a run directory's model. Loads no torch. Raises CheckpointError."""
+    return _read_config(locate(folder))
+
+
+def tokenizer_paths(folder: Path) -> tuple[Path, Path]:
+    """The tokenizer files (source, target) of a model directory, or of a run directory's model; one may be both."""
+    found = locate(folder)
+    if task_of(_read_config(found)) != TRANSLATION:
+        return found / TOKENIZER, found / TOKENIZER
+    return found / SRC_TOKENIZER, found / TGT_TOKENIZER
+
+
+def task_of(config: Mapping[str, Any]) -> str:
+    """The task of the model whose config.json that is."""
+    return str(config.get("task", TRANSLATION))
+
+
+def _config(
+    model: "nn.Module", sizes: Mapping[str, object], contents: Mapping[str, bytes], warning: str | None, extra: Extra
+) -> dict[str, object]:
+    """config.json of a model and its other files."""
+    import torch
+
+    architecture: Any = model.architecture
+    own: dict[str, object] = {
+        "format_version": FORMAT_VERSION,
+        "architecture": dataclasses.asdict(architecture),
+        **sizes,
+        "looks_ahead": warning,
+        "versions": {"repose": __version__, "torch": torch.__version__},
+        "sha256": {name: hashlib.sha256(data).hexdigest() for name, data in contents.items()},
     }
-    if model.architecture.looks_ahead and LOOKS_AHEAD not in card:
-        card = f"> **Warning.** {LOOKS_AHEAD}\n\n{card}"
-    config = _config(model, contents, extra)
+    assert not own.keys() & extra.keys(), "these keys are the model directory's own"
+    return {**own, **extra}
+
+
+def write(
+    folder: Path,
+    model: "nn.Module",
+    sizes: Mapping[str, object],
+    tokenizers: Mapping[str, str],
+    warning: str | None,
+    card: str,
+    extra: Extra,
+) -> None:
+    """Put the directory of a model of any task in its place; `warning` stands first in the card, too."""
+    contents = {WEIGHTS: weights_bytes(model), **{name: text.encode() for name, text in tokenizers.items()}}
+    if warning is not None and warning not in card:
+        card = f"> **Warning.** {warning}\n\n{card}"
+    config = _config(model, sizes, contents, warning, extra)
     files = {
         **contents,
         CARD: card.encode(),
@@ -94,65 +174,7 @@ def save(
         raise CheckpointError(f"the model directory {folder} cannot be written: {error.strerror}") from error
 
 
-def load(folder: Path, device: str = "cpu") -> LoadedModel:
-    """The model of a model directory, or of a run directory, in evaluation mode on `device`.
-
-    Raises CheckpointError for whatever is missing, damaged or of another format, DeviceError for the device.
-    """
-    target = find_device(device)
-    for attempt in range(_ATTEMPTS):
-        try:
-            return _load(_locate(folder), target)
-        except CheckpointError:
-            if attempt == _ATTEMPTS - 1:
-                raise
-            time.sleep(_PAUSE_SECONDS)
-    raise AssertionError("the last attempt returns or raises")
-
-
-def read_config(folder: Path) -> dict[str, Any]:
-    """config.json of a model directory, or of a run directory's model. Loads no torch. Raises CheckpointError."""
-    return _read_config(_locate(folder))
-
-
-def tokenizer_paths(folder: Path) -> tuple[Path, Path]:
-    """The tokenizer files (source, target) of a model directory, or of a run directory's model."""
-    found = _locate(folder)
-    return found / SRC_TOKENIZER, found / TGT_TOKENIZER
-
-
-def _config(model: "Transformer", contents: Mapping[str, bytes], extra: Mapping[str, object]) -> dict[str, object]:
-    """config.json of a model and its other files."""
-    import torch
-
-    own: dict[str, object] = {
-        "format_version": FORMAT_VERSION,
-        "architecture": dataclasses.asdict(model.architecture),
-        "src_vocab_size": model.src_vocab_size,
-        "tgt_vocab_size": model.tgt_vocab_size,
-        "looks_ahead": LOOKS_AHEAD if model.architecture.looks_ahead else None,
-        "versions": {"repose": __version__, "torch": torch.__version__},
-        "sha256": {name: hashlib.sha256(data).hexdigest() for name, data in contents.items()},
-    }
-    assert not own.keys() & extra.keys(), "these keys are the model directory's own"
-    return {**own, **extra}
-
-
-def _weights_bytes(model: "Transformer") -> bytes:
-    from safetensors.torch import save as to_safetensors
-
-    return to_safetensors({n: t.detach().cpu().contiguous() for n, t in _tensors(model).items()}, {"format": "pt"})
-
-
-def _tensors(model: "Transformer") -> dict[str, "torch.Tensor"]:
-    """What is stored: parameters, tied ones under their first name, and buffers that a state_dict keeps."""
-    unique: dict[int, tuple[str, torch.Tensor]] = {}
-    for name, tensor in model.state_dict(keep_vars=True).items():
-        unique.setdefault(id(tensor), (name, tensor))
-    return dict(unique.values())
-
-
-def _locate(folder: Path) -> Path:
+def locate(folder: Path) -> Path:
     """The model directory that a user's path means: itself, or `model` in a run directory."""
     inner = folder / "model"
     if not (folder / WEIGHTS).exists() and (inner.is_dir() or previous(inner).is_dir()):
@@ -164,10 +186,28 @@ def _locate(folder: Path) -> Path:
 
 
 def _load(folder: Path, device: "torch.device") -> LoadedModel:
+    from repose.model.transformer import Transformer
+
     config = _read_config(folder)
-    model = _model(folder, config)
-    src_tokenizer, tgt_tokenizer = (_tokenizer(folder, config, side) for side in ("src", "tgt"))
+    if (task := task_of(config)) != TRANSLATION:
+        raise CheckpointError(
+            f"{folder} holds a model of {task.replace('_', ' ')}, which does not translate: "
+            "`repose evaluate` measures it"
+        )
+    architecture = architecture_of(folder / CONFIG, config)
+    src, tgt = read_sizes(folder, config, "src_vocab_size", "tgt_vocab_size")
+    model = read_model(folder, config, lambda: Transformer(architecture, src_vocab_size=src, tgt_vocab_size=tgt))
+    src_tokenizer = read_tokenizer(folder, config, SRC_TOKENIZER, "src_vocab_size")
+    tgt_tokenizer = read_tokenizer(folder, config, TGT_TOKENIZER, "tgt_vocab_size")
     return LoadedModel(model.to(device).eval(), src_tokenizer, tgt_tokenizer, config)
+
+
+def read_sizes(folder: Path, config: Mapping[str, Any], *names: str) -> list[int]:
+    """Vocabulary sizes of config.json. Raises CheckpointError for what is none."""
+    sizes = [config.get(name) for name in names]
+    if not all(isinstance(size, int) and size > 0 for size in sizes):
+        raise CheckpointError(f"{folder / CONFIG} has no usable {' and '.join(names)}: save or copy the model again")
+    return [size for size in sizes if size is not None]
 
 
 def _read_config(folder: Path) -> dict[str, Any]:
@@ -213,20 +253,17 @@ def _read(folder: Path, name: str, max_bytes: int, digests: Mapping[str, str] | 
     return data
 
 
-def _model(folder: Path, config: Mapping[str, Any]) -> "Transformer":
-    """The model, on the CPU. Its sizes are compared with the file before memory is taken."""
+def read_model(folder: Path, config: Mapping[str, Any], make: "Callable[[], M]") -> "M":
+    """What `make` builds, with the folder's weights, on the CPU. Sizes are compared with the file before memory is
+    taken."""
     import torch
     from safetensors import SafetensorError
     from safetensors.torch import load as from_safetensors
 
-    from repose.model.transformer import Transformer
-
-    architecture, src_vocab_size, tgt_vocab_size = _architecture(folder, config)
-
     try:
         with torch.device("meta"):
-            model = Transformer(architecture, src_vocab_size=src_vocab_size, tgt_vocab_size=tgt_vocab_size)
-        expected = {n: (tuple(t.shape), t.dtype) for n, t in _tensors(model).items()}
+            model = make()
+        expected = {n: (tuple(t.shape), t.dtype) for n, t in tensors_of(model).items()}
     except (ConfigError, RuntimeError, TypeError) as error:  # the last two are torch's, for sizes beyond 64 bits
         reason = str(error).partition("\n")[0]
         raise CheckpointError(f"{folder / CONFIG} describes no model that can be built: {reason}") from error
@@ -236,65 +273,27 @@ def _model(folder: Path, config: Mapping[str, Any]) -> "Transformer":
         found = from_safetensors(data)
     except (SafetensorError, ValueError, KeyError, RuntimeError) as error:
         raise CheckpointError(f"{folder / WEIGHTS} is damaged: save or copy the model again ({error})") from error
-    _compare(folder, expected, {n: (tuple(t.shape), t.dtype) for n, t in found.items()})
+    compare(folder / WEIGHTS, expected, {n: (tuple(t.shape), t.dtype) for n, t in found.items()})
     with torch.random.fork_rng(devices=[]):  # its initial values are of no use
-        model = Transformer(architecture, src_vocab_size=src_vocab_size, tgt_vocab_size=tgt_vocab_size)
+        model = make()
     with torch.no_grad():
-        for name, tensor in _tensors(model).items():
+        for name, tensor in tensors_of(model).items():
             tensor.copy_(found[name])
     return model
 
 
-def _architecture(folder: Path, config: Mapping[str, Any]) -> tuple[Architecture, int, int]:
-    """Architecture and vocabulary sizes, each of a kind and size that a model can have."""
-    where = folder / CONFIG
-    try:
-        architecture = Architecture(**config["architecture"])
-    except ValidationError as error:
-        first = error.errors(include_url=False)[0]
-        field = ".".join(map(str, ("architecture", *first["loc"])))
-        raise CheckpointError(
-            f"{where} has {field} = {first['input']!r}, which this repose does not know: "
-            "the model was written by a newer one, or the file is damaged"
-        ) from error
-    except (KeyError, TypeError) as error:
-        raise CheckpointError(f"{where} has no section architecture: save or copy the model again") from error
-    src, tgt = config.get("src_vocab_size"), config.get("tgt_vocab_size")
-    if not (isinstance(src, int) and isinstance(tgt, int) and src > 0 and tgt > 0):
-        raise CheckpointError(f"{where} has no usable src_vocab_size and tgt_vocab_size: save or copy the model again")
-    if not isinstance(config.get("sha256"), dict):
-        raise CheckpointError(f"{where} has no section sha256: save or copy the model again")
-    num_layers = architecture.num_encoder_layers + architecture.num_decoder_layers
-    if num_layers > _MAX_LAYERS or architecture.max_length > _MAX_LENGTH:
-        raise CheckpointError(
-            f"{where} describes {num_layers} layers and a max_length of {architecture.max_length}, "
-            f"where {_MAX_LAYERS} and {_MAX_LENGTH} are the most that are read: the file is damaged"
-        )
-    return architecture, src, tgt
-
-
-def _compare(folder: Path, expected: Mapping[str, object], found: Mapping[str, object]) -> None:
-    """Refuse weights of another architecture, naming the first tensor that differs."""
-    for name in (*expected, *found):
-        if expected.get(name) != found.get(name):
-            what = f"is {found.get(name, 'missing')} where its {CONFIG} has {expected.get(name, 'nothing')}"
-            raise CheckpointError(
-                f"{folder / WEIGHTS} belongs to another architecture: tensor {name!r} {what}".replace("torch.", "")
-            )
-
-
-def _tokenizer(folder: Path, config: Mapping[str, Any], side: str) -> "Tokenizer":
+def read_tokenizer(folder: Path, config: Mapping[str, Any], name: str, size: str) -> "Tokenizer":
+    """The tokenizer of that file, which must be of the size that config.json has under `size`."""
     from repose.data.tokenizer import Tokenizer
 
-    name = {"src": SRC_TOKENIZER, "tgt": TGT_TOKENIZER}[side]
     data = _read(folder, name, _MAX_JSON_BYTES, config["sha256"])
     try:
         tokenizer = Tokenizer(data.decode(), name=str(folder / name))
     except (DataError, UnicodeDecodeError) as error:
         raise CheckpointError(f"{folder / name} is no tokenizer that can be used: {error}") from error
-    if tokenizer.vocab_size != config[f"{side}_vocab_size"]:
+    if tokenizer.vocab_size != config[size]:
         raise CheckpointError(
-            f"{folder / name} has {tokenizer.vocab_size} tokens where the model has {config[f'{side}_vocab_size']}: "
+            f"{folder / name} has {tokenizer.vocab_size} tokens where the model has {config[size]}: "
             "put the tokenizer that the model was trained with back in its place"
         )
     return tokenizer

@@ -11,7 +11,10 @@ from rich.progress import BarColumn, DownloadColumn, Progress, TextColumn, Trans
 from rich.table import Table
 
 from repose.model.presets import PRESETS, difference, preset
-from repose.model_dir import LOOKS_AHEAD
+from repose.model_dir import LOOKS_AHEAD, TRANSLATION, read_config, task_of
+from repose.model_dir import load as load_model
+from repose.task_model_dir import AHEAD_IN_TEXT
+from repose.task_model_dir import load as load_task_model
 
 if TYPE_CHECKING:
     from repose.auditing import AuditReport
@@ -85,7 +88,10 @@ def audit_table(report: "AuditReport") -> None:
 
 
 def evaluation_table(scores: dict[str, Any]) -> None:
-    """Figures of one evaluation, each with its signature."""
+    """Figures of one evaluation, each with its signature or unit."""
+    if "figures" in scores:
+        _figures_table(scores)
+        return
     table = Table("score", "value", "signature")
     table.columns[1].justify = "right"
     for decoding, found in scores["decoded"].items():
@@ -110,6 +116,19 @@ def evaluation_table(scores: dict[str, Any]) -> None:
     console.print(f"run {run_id}, {split}: {scores['num_sentences']:,} sentences")
     if scores.get("looks_ahead"):
         console.print(LOOKS_AHEAD)
+
+
+def _figures_table(scores: dict[str, Any]) -> None:
+    """Figures of another task than translation."""
+    table = Table("score", "value", "unit")
+    table.columns[1].justify = "right"
+    for name, figure in scores["figures"].items():
+        table.add_row(name, f"{figure['value']:.4f}", figure["unit"])
+    console = _console()
+    console.print(table)
+    console.print(f"run {scores.get('run_id')}, {scores['split']}, {scores['task'].replace('_', ' ')}")
+    if scores.get("looks_ahead"):
+        console.print(AHEAD_IN_TEXT)
 
 
 def run_table(folder: Path, result: "RunResult") -> None:
@@ -142,9 +161,9 @@ def demo_table(folder: Path, result: "RunResult") -> None:
 
 
 def _parameters(folder: Path) -> int:
-    from repose.decoding.translator import load
-
-    return sum(p.numel() for p in load(folder).model.parameters())
+    config = read_config(folder)
+    model = load_model(folder).model if task_of(config) == TRANSLATION else load_task_model(folder).model
+    return sum(p.numel() for p in model.parameters())
 
 
 def _seconds(metrics: list[dict[str, Any]]) -> float:

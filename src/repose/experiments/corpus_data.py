@@ -5,21 +5,21 @@ that shape the data. Runs of the same corpus and settings share it; a finished o
 
     text/train.src, train.tgt, valid.src, ...   the sentence pairs as read, one per line
     tokenizer.src.json, tokenizer.tgt.json
-    train/, valid/                              token ids (`repose.data.dataset`)
+    train/, valid/                              token ids (`repose.data.dataset`; other tasks: `repose.data.columns`)
     report.json                                 what was read, dropped, split off and cut, by reason; written last
 """
 
 import hashlib
 import json
-from collections.abc import Callable, Iterable, Iterator
+from collections.abc import Callable, Iterable, Iterator, Mapping
 from dataclasses import asdict, dataclass, replace
 from itertools import chain
 from pathlib import Path
 
 from repose import model_dir
 from repose._version import __version__
-from repose.config import CorpusConfig, Experiment, TokenizerConfig
-from repose.data import corpora
+from repose.config import CorpusConfig, Experiment, TaskName, TokenizerConfig
+from repose.data import columns, corpora
 from repose.data.file_lock import locked
 from repose.data.prepare import prepare
 from repose.data.prepared_folder import read_meta
@@ -27,6 +27,7 @@ from repose.data.text_pairs import TextPairs
 from repose.data.tokenizer import Tokenizer
 from repose.errors import ConfigError, DataError
 from repose.experiments.corpus_splits import PHRASEBOOK, SPLITS, write_texts
+from repose.experiments.task_corpora import build_text, build_treebank
 
 Say = Callable[[str], None]
 
@@ -56,18 +57,32 @@ class CorpusData:
     @property
     def digests(self) -> dict[str, str]:
         """What the data is, as it enters a run's id."""
-        ids = {split: read_meta(self.folder / split).digest for split in ("train", "valid")}
+        ids = {split: _content_digest(self.folder / split) for split in ("train", "valid")}
         tokenizers = {side: Tokenizer.load(self.tokenizer_path(side)).digest for side in ("src", "tgt")}
         return {**ids, **tokenizers}
 
+    def ids(self, split: str) -> Path:
+        """Token ids of a split, for tasks without sentence pairs. Raises DataError where there is no such split."""
+        if not (self.folder / split / columns.META_FILE).exists():
+            raise DataError(f"this corpus has no {split} set: choose another")
+        return self.folder / split
+
+    @property
+    def measured(self) -> str:
+        """The split that a finished model is measured on: the test set, or without one the validation set."""
+        has_test = self.has_text("test") or (self.folder / "test").is_dir()
+        return "test" if has_test else "valid"
+
     def has_text(self, split: str) -> bool:
-        """Whether the corpus has that split."""
+        """Whether the corpus has that split, as sentence pairs."""
         return (self.folder / "text" / f"{split}.src").exists()
 
     def text(self, split: str) -> tuple[list[str], list[str]]:
         """Sources and references of a split, as read. Raises DataError where the corpus has no such split."""
         if not self.has_text(split):
             known = ", ".join(name for name in SPLITS if self.has_text(name))
+            if not known:
+                raise DataError("this corpus is of a task without sentence pairs: it has no sources and references")
             raise DataError(f"this corpus has no {split} set: choose one of {known}")
         src, tgt = (
             (self.folder / "text" / f"{split}.{side}").read_text(encoding="utf-8").split("\n")[:-1]
@@ -108,11 +123,29 @@ def _build(experiment: Experiment, folder: Path, key: str, workers: int) -> Corp
         raise DataError(f"{folder} holds other files: name an empty or new folder")
     (folder / "text").mkdir(parents=True, exist_ok=True)
     (folder / "report.json").unlink(missing_ok=True)
-    report = list(write_texts(experiment.corpus, _files(experiment.corpus), folder / "text"))
-    report += _train_tokenizers(experiment.tokenizer, folder)
-    report += _prepare_ids(experiment, folder, workers)
+    report = list(BUILDERS[experiment.training.task](experiment, folder, workers))
     (folder / "report.json").write_text(json.dumps({"key": key, "report": report}, indent=2, ensure_ascii=False))
     return CorpusData(folder, tuple(report))
+
+
+def _build_pairs(experiment: Experiment, folder: Path, workers: int) -> Iterator[str]:
+    yield from write_texts(experiment.corpus, _files(experiment.corpus), folder / "text")
+    yield from _train_tokenizers(experiment.tokenizer, folder)
+    yield from _prepare_ids(experiment, folder, workers)
+
+
+Builder = Callable[[Experiment, Path, int], Iterator[str]]
+BUILDERS: Mapping[TaskName, Builder] = {
+    "translation": _build_pairs,
+    "language_modelling": build_text,
+    "parsing": build_treebank,
+}
+"""What a corpus becomes, by task: each fills a folder, with so many processes, and yields sentences about it."""
+
+
+def _content_digest(folder: Path) -> str:
+    """Of prepared pairs or columns."""
+    return str(columns.read_meta(folder)["digest"]) if columns.is_columns(folder) else read_meta(folder).digest
 
 
 def _finished(folder: Path, key: str) -> CorpusData | None:
@@ -140,6 +173,8 @@ def _key(experiment: Experiment) -> str:
     }
     if corpus.splits != "given":
         settings["splits"] = corpus.splits  # a later setting: without it, folders made before keep their keys
+    if training.task != "translation":
+        settings["task"] = training.task  # likewise
     return hashlib.sha256(json.dumps(settings, sort_keys=True).encode()).hexdigest()[:16]
 
 

@@ -1,4 +1,4 @@
-"""The two stacks: embedding and layers, put together from an Architecture."""
+"""The stacks: embedding and layers, put together from an Architecture."""
 
 from typing import Any
 
@@ -88,18 +88,26 @@ class Stack(nn.Module):
         return torch.cat([tokens, x[:, self.d_token :]], dim=1)
 
 
-class Encoder(Stack):
-    """Source ids to memory."""
+class SelfAttentionStack(Stack):
+    """Ids to hidden states by self-attention and feed-forward layers alone: an encoder, or, `causal`, a decoder that
+    has no memory to attend to."""
 
-    def __init__(self, a: Architecture, vocab_size: int, position_table: Tensor | None) -> None:
-        super().__init__(
-            a, vocab_size, a.encoder_token_norm, a.num_encoder_layers, causal=False, position_table=position_table
-        )
-        self.layers = nn.ModuleList(EncoderLayer(_sizes(a)) for _ in range(a.num_encoder_layers))
+    def __init__(
+        self,
+        a: Architecture,
+        vocab_size: int,
+        token_norm: TokenNormKind,
+        num_layers: int,
+        *,
+        causal: bool,
+        position_table: Tensor | None,
+    ) -> None:
+        super().__init__(a, vocab_size, token_norm, num_layers, causal=causal, position_table=position_table)
+        self.layers = nn.ModuleList(EncoderLayer(_sizes(a)) for _ in range(num_layers))
 
-    def forward(self, src: Int[Tensor, "B S"]) -> Memory:
-        packing = Packing(src != PAD)
-        x, values = self.embedding(src, packing)
+    def forward(self, ids: Int[Tensor, "B L"]) -> Memory:
+        packing = Packing(ids != PAD)
+        x, values = self.embedding(ids, packing)
         blocks = self.itself(packing)
         for index, layer in enumerate(self.layers):
             if index > 0:
@@ -107,6 +115,15 @@ class Encoder(Stack):
             x = layer(x, values, blocks)
         x = self.final_norm(x)
         return Memory(x, x if values is None else values, packing)
+
+
+class Encoder(SelfAttentionStack):
+    """Source ids to memory."""
+
+    def __init__(self, a: Architecture, vocab_size: int, position_table: Tensor | None) -> None:
+        super().__init__(
+            a, vocab_size, a.encoder_token_norm, a.num_encoder_layers, causal=False, position_table=position_table
+        )
 
 
 class Decoder(Stack):

@@ -1,7 +1,7 @@
 """What each update computes on: this worker's share of each global batch, as tensors."""
 
-from collections.abc import Iterator
-from typing import NamedTuple
+from collections.abc import Callable, Iterable, Iterator
+from typing import Any, NamedTuple
 
 import numpy as np
 import torch
@@ -11,10 +11,11 @@ from torch import Tensor
 from repose.data.batching import Batches, share
 from repose.data.dataset import PairDataset
 from repose.training.distributed import World
+from repose.training.examples import Examples
 
 
 class Part(NamedTuple):
-    """What a worker computes in one forward and backward pass."""
+    """What a worker computes in one forward and backward pass of translation."""
 
     src: Tensor
     """(B, S) token ids."""
@@ -27,12 +28,12 @@ class Part(NamedTuple):
 class Update(NamedTuple):
     """One global batch."""
 
-    parts: tuple[Part | None, ...]
-    """This worker's share in each accumulation part; None where it is empty."""
+    parts: tuple[Any, ...]
+    """This worker's share in each accumulation part, as the task's tensors; None where it is empty."""
     sentences: int
     """Of the global batch."""
     tokens: int
-    """Target tokens of the global batch."""
+    """Target tokens of the global batch, or what else the task's loss is a sum over."""
     last: bool
     """Whether it ends the epoch."""
 
@@ -41,17 +42,30 @@ def make_part(dataset: PairDataset, indices: NDArray[np.int64], device: torch.de
     """These pairs as tensors; labels lose their padding on the way."""
     batch = dataset.batch(indices)
     labels = batch.labels[batch.tgt != 0]
-    src, tgt, packed = (torch.from_numpy(array) for array in (batch.src, batch.tgt, labels))
-    if device.type == "cpu":
-        return Part(src, tgt, packed)
-    return Part(*(tensor.pin_memory().to(device, non_blocking=True) for tensor in (src, tgt, packed)))
+    return Part(*to_device((batch.src, batch.tgt, labels), device))
+
+
+def to_device(arrays: Iterable[NDArray[np.int64]], device: torch.device) -> Iterator[Tensor]:
+    """Arrays as tensors; to an accelerator without waiting."""
+    for tensor in map(torch.from_numpy, arrays):
+        yield tensor if device.type == "cpu" else tensor.pin_memory().to(device, non_blocking=True)
 
 
 class Feed:
     """The updates of an epoch as one worker sees them."""
 
-    def __init__(self, dataset: PairDataset, batches: Batches, *, world: World, num_parts: int) -> None:
+    def __init__(
+        self,
+        dataset: Examples,
+        batches: Batches,
+        *,
+        world: World,
+        num_parts: int,
+        part_of: Callable[[Any, NDArray[np.int64], torch.device], Any] = make_part,
+    ) -> None:
+        """`part_of`: examples as tensors on a device (`Task.part`)."""
         self._dataset, self._batches, self._world, self._num_parts = dataset, batches, world, num_parts
+        self._part_of = part_of
 
     def epoch(self, epoch: int, start: int) -> Iterator[Update]:
         """The updates of one epoch, from batch `start` on."""
@@ -70,5 +84,5 @@ class Feed:
             share(indices, lengths, rank=rank, world_size=size, part=part, num_parts=num_parts)
             for part in range(num_parts)
         )
-        parts = (make_part(self._dataset, mine, self._world.device) if len(mine) else None for mine in shares)
+        parts = (self._part_of(self._dataset, mine, self._world.device) if len(mine) else None for mine in shares)
         return Update(tuple(parts), len(indices), int(lengths.sum()), last)

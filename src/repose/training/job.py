@@ -23,7 +23,7 @@ class TrainingJob:
     src_tokenizer: Path
     tgt_tokenizer: Path
     run_id: str
-    """Digest of what can move the numbers (`repose.config.run_id`); a checkpoint of another run is refused."""
+    """Digest of what can move the numbers (`repose.config_id.run_id`); a checkpoint of another run is refused."""
     position_table: tuple[tuple[float, ...], ...] | None = None
     """Rows of the small table that `positions = policy` begins with."""
     card: str = ""

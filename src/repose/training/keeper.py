@@ -5,8 +5,6 @@ from pathlib import Path
 
 import torch
 
-from repose import model_dir
-from repose.data.tokenizer import Tokenizer
 from repose.training import checkpoint
 from repose.training.job import TrainingJob
 from repose.training.journal import Journal
@@ -70,7 +68,6 @@ class Keeper:
         present = {name: tensor.clone() for name, tensor in tensors.items()} if averages else {}
         if averages:
             checkpoint.load_average([checkpoint.snapshot(self._folder, update) for update in kept], tensors)
-        src, tgt = Tokenizer.load(job.src_tokenizer).json, Tokenizer.load(job.tgt_tokenizer).json
         extra = {
             **job.model_extra,
             "run_id": job.run_id,
@@ -78,7 +75,7 @@ class Keeper:
             "validation": self._state.validation,
         }
         try:
-            model_dir.save(self._model_dir, learner.model, src, tgt, card=job.card, extra=extra)
+            learner.task.write(self._model_dir, learner.model, job, extra)
         finally:
             with torch.no_grad():
                 for name, tensor in present.items():

@@ -1,17 +1,18 @@
 """A model that learns: the gradient of a global batch, clipping, and Adam's step."""
 
 import hashlib
+from typing import Any
 
 import torch
-from torch import Tensor
+from torch import Tensor, nn
 
 from repose.config import TrainingConfig
-from repose.model.transformer import Transformer
 from repose.training.distributed import World
 from repose.training.exchange import make_exchange
 from repose.training.feed import Update
 from repose.training.flat import FlatParameters
-from repose.training.loss import cross_entropy
+from repose.training.task import Task
+from repose.training.translation import Translation
 
 
 def dropout_seed(seed: int, update: int, part: int, rank: int) -> int:
@@ -26,9 +27,10 @@ def dropout_seed(seed: int, update: int, part: int, rank: int) -> int:
 class Learner:
     """One worker's model with its flat weights, gradient and Adam (Kingma and Ba 2015)."""
 
-    def __init__(self, model: Transformer, config: TrainingConfig, world: World) -> None:
-        """Takes the model over: its parameters become views of one flat tensor."""
-        self.model, self.config, self.world = model.to(world.device).train(), config, world
+    def __init__(self, model: nn.Module, config: TrainingConfig, world: World, task: Task | None = None) -> None:
+        """Takes the model over: its parameters become views of one flat tensor. `task` None: translation."""
+        self.model: Any = model.to(world.device).train()
+        self.config, self.world, self.task = config, world, task or Translation()
         self._flat = FlatParameters(model)
         self._exchange = make_exchange(world, self._flat.size)
         self._weights = torch.nn.Parameter(torch.zeros(self._flat.size, device=world.device))
@@ -67,10 +69,7 @@ class Learner:
                 continue
             torch.manual_seed(dropout_seed(config.seed, number, index, self.world.rank))
             with torch.autocast(kind, torch.bfloat16, enabled=config.precision == "bf16"):
-                hidden, output = self.model.hidden(part.src, part.tgt), self.model.output
-                sums = cross_entropy(
-                    hidden, output.weight, output.bias, part.labels, label_smoothing=config.label_smoothing
-                )
+                sums = self.task.sums(self.model, part, label_smoothing=config.label_smoothing)
             (sums.loss / update.tokens).backward()
             loss, weight = sums.loss.detach(), update.sentences / update.tokens
             self.sums += torch.stack([loss, sums.nll, sums.correct, loss * weight, sums.nll * weight])

@@ -3,13 +3,12 @@
 import math
 import time
 from collections.abc import Callable, Mapping
+from typing import Any
 
 import torch
 
 from repose.data.batching import Batches
-from repose.data.dataset import PairDataset
 from repose.errors import ReposeError
-from repose.model.transformer import Transformer
 from repose.training.feed import Feed, Update
 from repose.training.job import Outcome, TrainingJob
 from repose.training.journal import Journal
@@ -24,7 +23,7 @@ RECORD_EVERY = 50
 """Updates between lines about the training in metrics.jsonl."""
 _KERAS_BATCH = 64  # sentences; what tf_loss_keras means where batches are not counted in sentences
 
-Evaluate = Callable[[Transformer, TrainingJob], Mapping[str, float]]
+Evaluate = Callable[[Any, TrainingJob], Mapping[str, float]]
 """Further figures of the validation set, such as BLEU, by name. Called on the first worker alone."""
 
 
@@ -50,10 +49,11 @@ class Trainer:
         self.job, self.config, self.world = job, job.training, learner.world
         self.learner, self.state, self.signals = learner, state, signals
         self.reports, self.evaluate = reports, evaluate
-        self.valid_data = PairDataset.open(job.valid_data)
-        data, c = PairDataset.open(job.train_data), self.config
+        task = learner.task
+        self.valid_data = task.open(job.valid_data)
+        data, c = task.open(job.train_data), self.config
         batches = Batches(data.tgt_lengths, c.batching, c.batch_size, c.seed, src_lengths=data.src_lengths)
-        self.feed = Feed(data, batches, world=self.world, num_parts=c.accumulation)
+        self.feed = Feed(data, batches, world=self.world, num_parts=c.accumulation, part_of=task.part)
         per_epoch = batches.num_batches(0)
         limits = (c.updates, None if c.epochs is None else c.epochs * per_epoch)
         self.total = min((limit for limit in limits if limit is not None), default=None)
@@ -194,7 +194,8 @@ class Trainer:
         self._look_at_rest()
         began = time.monotonic()
         keras_batch = c.batch_size if c.batching == "sentences" else _KERAS_BATCH
-        figures = validate(self.learner.model, self.valid_data, keras_batch=keras_batch, world=self.world)
+        learner = self.learner
+        figures = validate(learner.model, self.valid_data, keras_batch=keras_batch, world=self.world, task=learner.task)
         loss = figures["tf_loss"]
         state.validated = state.update
         if c.patience is not None:

@@ -7,11 +7,6 @@ from pathlib import Path
 import numpy as np
 import torch
 
-from repose import model_dir
-from repose.data.dataset import PairDataset
-from repose.data.tokenizer import Tokenizer
-from repose.errors import CheckpointError
-from repose.model.transformer import Transformer, build
 from repose.training import checkpoint, distributed
 from repose.training.distributed import World
 from repose.training.job import Outcome, TrainingJob
@@ -23,6 +18,7 @@ from repose.training.loop import Evaluate, Trainer
 from repose.training.progress import ProgressKind, make_display
 from repose.training.signals import StopSignals
 from repose.training.state import State
+from repose.training.tasks import TASKS
 from repose.tuning import tuned
 
 
@@ -91,7 +87,7 @@ def _read_state(options: _Options) -> State:
 
 def _choose_workers(job: TrainingJob, state: State, device: torch.device, requested: int | None) -> str | None:
     """Enter workers and threads into the state; what is to be said about it."""
-    lengths, batch = PairDataset.open(job.train_data).tgt_lengths, job.training.batch_size
+    lengths, batch = TASKS[job.training.task].open(job.train_data).tgt_lengths, job.training.batch_size
     tokens = batch if job.training.batching == "tokens" else round(batch * float(np.mean(lengths)))
     number = distributed.choose_workers(
         device, requested=requested, recorded=state.workers or None, tokens_per_batch=tokens
@@ -122,7 +118,8 @@ def _work(
         return Outcome("done", state.reason, state.update, state.validation)
     job, folder = options.job, options.run_dir / "state"
     with tuned(), contextlib.ExitStack() as stack:
-        learner = Learner(_initial_model(job), job.training, world)
+        task = TASKS[job.training.task]
+        learner = Learner(task.build(job), job.training, world, task)
         if (folder / "last.safetensors").exists():
             checkpoint.load(folder / "last.safetensors", learner.tensors())
             learner.set_steps(state.update)
@@ -143,29 +140,3 @@ def _work(
             job, learner, state, signals, reports=reports, stop_after=options.stop_after, evaluate=evaluate
         )
         return trainer.run()
-
-
-def _initial_model(job: TrainingJob) -> Transformer:
-    """A new model, or that of `init_from`."""
-    src, tgt = Tokenizer.load(job.src_tokenizer), Tokenizer.load(job.tgt_tokenizer)
-    start = job.training.init_from
-    if start is None:
-        return build(
-            job.architecture,
-            src_vocab_size=src.vocab_size,
-            tgt_vocab_size=tgt.vocab_size,
-            seed=job.training.seed,
-            position_table=None if job.position_table is None else torch.tensor(job.position_table),
-        )
-    loaded = model_dir.load(Path(start))
-    if loaded.model.architecture != job.architecture:
-        raise CheckpointError(
-            f"training.init_from = {start!r} has another architecture than the one to train: "
-            "give the training that model's architecture, or leave init_from out"
-        )
-    if (loaded.src_tokenizer.digest, loaded.tgt_tokenizer.digest) != (src.digest, tgt.digest):
-        raise CheckpointError(
-            f"training.init_from = {start!r} was trained with other tokenizers: set tokenizer.src_file and "
-            "tokenizer.tgt_file to those in its folder, or leave init_from out"
-        )
-    return loaded.model

@@ -5,41 +5,41 @@ from collections.abc import Iterator
 import numpy as np
 import torch
 from numpy.typing import NDArray
+from torch import nn
 
-from repose.data.dataset import PairDataset
-from repose.model.transformer import Transformer
 from repose.training.distributed import World
-from repose.training.feed import make_part
-from repose.training.loss import token_losses
+from repose.training.examples import Examples
+from repose.training.task import Task
+from repose.training.translation import Translation
 
 TOKENS_AT_A_TIME = 4096
 """Most positions of a batch, padding included, on the longer side: bounds the memory."""
 
 
 @torch.no_grad()
-def validate(model: Transformer, dataset: PairDataset, *, keras_batch: int, world: World) -> dict[str, float]:
-    """`tf_loss` (nats per target token), `tf_loss_keras` and `tf_accuracy` over the whole set, in fp32.
+def validate(
+    model: nn.Module, dataset: Examples, *, keras_batch: int, world: World, task: Task | None = None
+) -> dict[str, float]:
+    """`tf_loss` (nats per target token, or word), `tf_loss_keras` and `tf_accuracy` over the whole set, in fp32.
 
     Workers take batches in turn. Every worker returns the same figures, and their number does not change a bit of
     them. `tf_loss_keras` is what Keras reports for batches of `keras_batch`
-    sentences in the set's order: their mean losses, weighted by their sentences.
+    sentences in the set's order: their mean losses, weighted by their sentences. `task` None: translation.
     """
+    asked: Task = task or Translation()
     was_training = model.training
     model.eval()
     sums = torch.zeros(2, len(dataset), dtype=torch.float64, device=world.device)
+    tokens_of = np.asarray(dataset.tgt_lengths, dtype=np.int64)
     for number, indices in enumerate(_by_length(dataset)):
         if number % world.size != world.rank:
             continue
-        part = make_part(dataset, indices, world.device)
-        nll, correct = token_losses(
-            model.hidden(part.src, part.tgt), model.output.weight, model.output.bias, part.labels
-        )
-        lengths = torch.from_numpy(np.asarray(dataset.tgt_lengths[indices], dtype=np.int64)).to(world.device)
+        nll, correct = asked.losses(model, asked.part(dataset, indices, world.device))
+        lengths = torch.from_numpy(tokens_of[indices]).to(world.device)
         sentences = torch.from_numpy(indices).to(world.device).repeat_interleave(lengths)
         sums.index_add_(1, sentences, torch.stack([nll, correct.to(nll.dtype)]).double())
     model.train(was_training)
     nll_of, correct_of = world.add(sums).cpu().numpy()
-    tokens_of = np.asarray(dataset.tgt_lengths, dtype=np.int64)
     starts = np.arange(0, len(dataset), keras_batch)
     batch_means = np.add.reduceat(nll_of, starts) / np.add.reduceat(tokens_of, starts)
     batch_sizes = np.diff(np.append(starts, len(dataset)))
@@ -50,7 +50,7 @@ def validate(model: Transformer, dataset: PairDataset, *, keras_batch: int, worl
     }
 
 
-def _by_length(dataset: PairDataset) -> Iterator[NDArray[np.int64]]:
+def _by_length(dataset: Examples) -> Iterator[NDArray[np.int64]]:
     """Pairs of like length together, `TOKENS_AT_A_TIME` positions at most, longest first: a set too large for the
     memory fails at once."""
     src, tgt = np.asarray(dataset.src_lengths), np.asarray(dataset.tgt_lengths)

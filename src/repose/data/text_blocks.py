@@ -1,0 +1,89 @@
+"""Plain text for language modelling: documents as token ids, cut into blocks.
+
+A document is a line (in WikiText a paragraph or a heading); lines without text are left out. It becomes
+[START x_1 .. x_n END] and is cut into blocks of at most `max_tokens` predictions. A block begins with the token that
+the block before it ended with, the first one with START: so every token of a text but START is predicted exactly once,
+from the earlier tokens of its block, and nothing is carried over from one block or document to the next.
+"""
+
+from collections.abc import Iterable, Iterator
+from dataclasses import dataclass
+from itertools import islice
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from repose.data.columns import Columns, write_columns
+from repose.data.encode_pairs import Encoder
+from repose.data.text_files import LineReader, check_file
+
+MAX_LINE_BYTES = 1 << 22
+"""Longer lines are left out: they are damage."""
+_CHUNK = 1024  # lines tokenised together
+_TOKENS = "tokens"
+
+
+@dataclass(frozen=True)
+class TextBlocks:
+    """The blocks of a prepared text."""
+
+    columns: Columns
+
+    @classmethod
+    def open(cls, folder: Path) -> "TextBlocks":
+        """Raises DataError when the folder is missing, unfinished or damaged."""
+        return cls(Columns.open(folder))
+
+    def __len__(self) -> int:
+        """Number of blocks."""
+        return self.columns.num_examples
+
+    @property
+    def tgt_lengths(self) -> NDArray[np.int64]:
+        """(N,): predicted tokens of each block."""
+        return self.columns.lengths(_TOKENS) - 1
+
+    src_lengths = tgt_lengths
+
+    @property
+    def num_bytes(self) -> int:
+        """UTF-8 bytes of the documents, a line feed counted for each."""
+        return int(self.columns.info["num_bytes"])
+
+    def batch(self, indices: NDArray[np.integer[Any]]) -> tuple[NDArray[np.int64], NDArray[np.int64]]:
+        """Input (B, T), 0 = padding, and labels (N,), the token after each real token of the input."""
+        stored = self.columns.padded(_TOKENS, indices)
+        ids = stored[:, :-1].copy()
+        ids[stored[:, 1:] == 0] = 0
+        return ids, stored[:, 1:][ids != 0]
+
+
+def read_lines(path: Path) -> Iterator[str]:
+    """The lines of a text file with something in them; plain, .gz or .xz. Raises DataError."""
+    check_file(path)
+    for line in LineReader(path, MAX_LINE_BYTES):
+        if line.text is not None and line.text.strip():
+            yield line.text
+
+
+def write_blocks(lines: Iterable[str], tokenizer: Encoder, folder: Path, *, max_tokens: int) -> str:
+    """Tokenise documents and cut them into blocks, in constant memory; a sentence that says what came of them."""
+    counts = {"num_documents": 0, "num_tokens": 0, "num_bytes": 0}
+
+    def blocks() -> Iterator[list[list[int]]]:
+        remaining = iter(lines)
+        while chunk := list(islice(remaining, _CHUNK)):
+            for text, ids in zip(chunk, tokenizer.encode_batch(chunk), strict=True):
+                counts["num_documents"] += 1
+                counts["num_tokens"] += len(ids) - 1
+                counts["num_bytes"] += len(text.encode()) + 1
+                for start in range(0, len(ids) - 1, max_tokens):
+                    yield [ids[start : start + max_tokens + 1]]
+
+    write_columns(folder, [_TOKENS], blocks(), counts)
+    return (
+        f"{counts['num_documents']:,} documents of {counts['num_tokens']:,} tokens and {counts['num_bytes']:,} bytes, "
+        f"in blocks of at most {max_tokens:,} tokens"
+    )

@@ -1,0 +1,179 @@
+"""Dependency trees from CoNLL-U files, and as numbers: subwords, words and arcs.
+
+The words are the treebank's own (gold tokens): rows whose id is a range (n-m: a multiword token's surface form) or a
+decimal (n.m: an empty node) are left out, as in the basic trees' evaluation. Each word is tokenised by itself and
+represented by its first subword. A label is the full relation, subtype included (nmod:poss).
+"""
+
+from collections.abc import Iterable, Iterator, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from repose.data.columns import Columns, write_columns
+from repose.data.encode_pairs import Encoder
+from repose.data.text_files import LineReader, check_file
+from repose.data.tokenizer import END, START, UNK
+from repose.errors import ConfigError, DataError
+
+UNKNOWN_LABEL = "_"
+"""Label 0: one that the training trees do not have. It is never right."""
+MAX_LINE_BYTES = 1 << 20
+
+
+@dataclass(frozen=True)
+class Tree:
+    """A sentence's words; `heads` count them from 1, 0 is ROOT."""
+
+    forms: tuple[str, ...]
+    heads: tuple[int, ...]
+    labels: tuple[str, ...]
+
+
+class Trees:
+    """The trees of a CoNLL-U file, plain, .gz or .xz, read anew at each iteration.
+
+    Raises ConfigError without the library `conllu`, and DataError, with the line, for what is no tree.
+    """
+
+    def __init__(self, path: Path) -> None:
+        check_file(path)
+        self.path = path
+
+    def __iter__(self) -> Iterator[Tree]:
+        lines: list[str] = []
+        number = 0
+        for line in LineReader(self.path, MAX_LINE_BYTES):
+            number = line.number
+            if line.text is None:
+                raise DataError(f"{self.path}, line {number}: longer than {MAX_LINE_BYTES:,} bytes, so no CoNLL-U")
+            if line.text.strip():
+                lines.append(line.text)
+            elif lines:
+                yield from _tree(lines, f"{self.path}, sentence before line {number}")
+                lines = []
+        if lines:
+            yield from _tree(lines, f"{self.path}, sentence that ends at line {number}")
+
+
+def _tree(lines: Sequence[str], where: str) -> Iterator[Tree]:
+    """The tree of one sentence; none where it has no words."""
+    try:
+        import conllu
+    except ImportError as error:
+        raise ConfigError("reading CoNLL-U needs the library conllu: pip install 'repose-nmt[parsing]'") from error
+    try:
+        (sentence,) = conllu.parse("\n".join(lines) + "\n\n")
+    except (conllu.exceptions.ParseException, ValueError) as error:
+        reason = str(error).partition("\n")[0]
+        raise DataError(f"{where} is not CoNLL-U ({reason}): check the file") from error
+    words = [row for row in sentence if isinstance(row["id"], int)]
+    if not words:
+        return
+    heads = [row["head"] for row in words]
+    if any(not isinstance(head, int) or not 0 <= head <= len(words) for head in heads):
+        raise DataError(f"{where} has a word whose head is no word of it: give a treebank with basic trees")
+    if not is_tree(heads):
+        raise DataError(f"{where} is no tree with one root: give a treebank with basic trees")
+    yield Tree(*(tuple(column) for column in ([row["form"] for row in words], heads, [row["deprel"] for row in words])))
+
+
+def is_tree(heads: Sequence[int]) -> bool:
+    """Whether these heads, of words counted from 1, are a tree in which ROOT (0) has exactly one child."""
+    if sum(head == 0 for head in heads) != 1:
+        return False
+    for word in range(1, len(heads) + 1):
+        seen, at = {word}, heads[word - 1]
+        while at:
+            if at in seen:
+                return False
+            seen.add(at)
+            at = heads[at - 1]
+    return True
+
+
+def label_inventory(trees: Iterable[Tree]) -> list[str]:
+    """`UNKNOWN_LABEL`, then every label of these trees in order."""
+    return [UNKNOWN_LABEL, *sorted({label for tree in trees for label in tree.labels} - {UNKNOWN_LABEL})]
+
+
+@dataclass(frozen=True)
+class Treebank:
+    """Prepared trees."""
+
+    columns: Columns
+
+    @classmethod
+    def open(cls, folder: Path) -> "Treebank":
+        """Raises DataError when the folder is missing, unfinished or damaged."""
+        return cls(Columns.open(folder))
+
+    def __len__(self) -> int:
+        """Number of sentences."""
+        return self.columns.num_examples
+
+    @property
+    def tgt_lengths(self) -> NDArray[np.int64]:
+        """(N,): words of each sentence, which are what losses and batches count."""
+        return self.columns.lengths("heads")
+
+    @property
+    def src_lengths(self) -> NDArray[np.int64]:
+        """(N,): subwords of each sentence, START and END counted."""
+        return self.columns.lengths("src")
+
+    @property
+    def labels(self) -> list[str]:
+        """Names of the labels by number."""
+        return list(self.columns.info["labels"])
+
+    def batch(self, indices: NDArray[np.integer[Any]]) -> tuple[NDArray[np.int64], ...]:
+        """src (B, S) with 0 as padding; first, heads and labels (B, W) with column 0 for ROOT and -1 as padding.
+
+        `first` is the column of src of a word's first subword, `heads` the column of its head; ROOT's are 0.
+        """
+        root = np.zeros((len(indices), 1), dtype=np.int64)
+        words = (self.columns.padded(name, indices, -1) for name in ("first", "heads", "labels"))
+        return self.columns.padded("src", indices), *(np.concatenate([root, column], axis=1) for column in words)
+
+
+def write_treebank(
+    trees: Iterable[Tree], tokenizer: Encoder, labels: Sequence[str], folder: Path, *, max_tokens: int | None
+) -> str:
+    """Trees as numbers; a sentence that says what came of them. Longer sentences than `max_tokens` are left out."""
+    info: dict[str, Any] = dict.fromkeys(("num_sentences", "num_words", "num_long", "num_new_labels"), 0)
+    info["labels"] = list(labels)
+    number_of = {label: number for number, label in enumerate(labels)}
+    pieces: dict[str, list[int]] = {}
+
+    def pieces_of(forms: Sequence[str]) -> list[list[int]]:
+        new = [form for form in dict.fromkeys(forms) if form not in pieces]
+        if new:
+            encoded = tokenizer.encode_batch(new)
+            # A form of which a tokenizer leaves nothing, such as a lone accent, is a word all the same.
+            pieces.update({form: ids[1:-1] or [UNK] for form, ids in zip(new, encoded, strict=True)})
+        return [pieces[form] for form in forms]
+
+    def examples() -> Iterator[tuple[Sequence[int], ...]]:
+        for tree in trees:
+            src, first = [START], []
+            for ids in pieces_of(tree.forms):
+                first.append(len(src))
+                src += ids
+            src.append(END)
+            if max_tokens is not None and len(src) > max_tokens:
+                info["num_long"] += 1
+                continue
+            numbers = [number_of.get(label, 0) for label in tree.labels]
+            info["num_sentences"] += 1
+            info["num_words"] += len(first)
+            info["num_new_labels"] += numbers.count(0)
+            yield src, first, tree.heads, numbers
+
+    write_columns(folder, ["src", "first", "heads", "labels"], examples(), info)
+    left_out = f", {info['num_long']:,} dropped (longer than {max_tokens} tokens)" if info["num_long"] else ""
+    new = f", {info['num_new_labels']:,} words with a label unknown to training" if info["num_new_labels"] else ""
+    return f"{info['num_sentences']:,} sentences of {info['num_words']:,} words{left_out}{new}"

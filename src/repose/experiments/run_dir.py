@@ -1,0 +1,28 @@
+"""What a run directory says of itself."""
+
+import json
+from pathlib import Path
+from typing import Any
+
+from repose import model_dir
+from repose.config import Experiment
+from repose.config_file import from_json
+from repose.errors import CheckpointError
+
+
+def read_run(folder: Path) -> tuple[Experiment, dict[str, Any]]:
+    """The experiment and the whole config.json of a run directory. Raises CheckpointError where there is none."""
+    path = folder / "config.json"
+    try:
+        config = json.loads(path.read_text(encoding="utf-8"))
+        experiment = from_json(json.dumps(config["experiment"]), str(path))
+    except FileNotFoundError as error:
+        raise CheckpointError(f"{folder} is no run directory: it has no config.json") from error
+    except (OSError, ValueError, KeyError, TypeError) as error:
+        raise CheckpointError(f"{path} is damaged or no run's: restore it, or choose another directory") from error
+    return experiment, config
+
+
+def read_task(folder: Path) -> str:
+    """The task of a run or model directory's model. Raises CheckpointError."""
+    return model_dir.task_of(model_dir.read_config(folder))

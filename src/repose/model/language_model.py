@@ -1,0 +1,66 @@
+"""A decoder without an encoder: each token of a text predicted from those before it."""
+
+import torch
+from jaxtyping import Float, Int
+from torch import Tensor, nn
+
+from repose.errors import ConfigError
+from repose.model.architecture import Architecture
+from repose.model.initialisation import initialise
+from repose.model.linear import Linear
+from repose.model.stacks import SelfAttentionStack
+
+
+class LanguageModel(nn.Module):
+    """p(x_t | x_1 .. x_(t-1)) by a decoder-only stack (Liu et al. 2018, arXiv 1801.10198: Vaswani's decoder without
+    cross-attention), varied in the places that `Architecture` names.
+
+    `num_decoder_layers` layers of causal self-attention and feed-forward, with `decoder_token_norm`. The encoder's
+    fields (`num_encoder_layers`, `encoder_token_norm`) mean nothing here; `tie_embeddings` `all` and `output` both
+    make the projection the embedding table. Position t predicts token t + 1.
+    """
+
+    def __init__(
+        self, architecture: Architecture, *, vocab_size: int, position_table: Float[Tensor, "n d"] | None = None
+    ) -> None:
+        """`position_table`: as for `Transformer`."""
+        super().__init__()
+        a = architecture
+        self.architecture, self.vocab_size = a, vocab_size
+        self.decoder = SelfAttentionStack(
+            a, vocab_size, a.decoder_token_norm, a.num_decoder_layers, causal=True, position_table=position_table
+        )
+        self.output = Linear(a.d_model, vocab_size, bias=a.output_bias)
+        if a.tie_embeddings != "none":
+            self.output.weight = self.decoder.embedding.tokens.weight
+
+    def forward(self, ids: Int[Tensor, "B L"]) -> Float[Tensor, "B L V"]:
+        """Logits of the token after each one, fp32; zeros at the padding. Raises DataError beyond `max_length`."""
+        rows = self.decoder(ids)
+        logits = rows.packing.pad(self.output(rows.hidden))
+        return logits.to(torch.promote_types(logits.dtype, torch.float32))
+
+    def hidden(self, ids: Int[Tensor, "B L"]) -> Float[Tensor, "N D"]:
+        """What `output` projects, at the real tokens, in row-major order of `ids != 0`."""
+        rows = self.decoder(ids)
+        return rows.packing.real(rows.hidden)
+
+
+def build_language_model(
+    architecture: Architecture,
+    *,
+    vocab_size: int,
+    seed: int = 0,
+    position_table: Float[Tensor, "n d"] | None = None,
+) -> LanguageModel:
+    """A freshly initialised model; the same seed gives the same weights. Leaves the global random state alone.
+
+    Raises ConfigError where `positions = policy` has no `position_table`.
+    """
+    if architecture.positions == "policy" and position_table is None:
+        raise ConfigError("positions = 'policy' needs a position_table: read one with repose.positions_rl.table")
+    with torch.random.fork_rng(devices=[]):
+        torch.manual_seed(seed)
+        model = LanguageModel(architecture, vocab_size=vocab_size, position_table=position_table)
+        initialise(model, architecture.initialisation)
+    return model

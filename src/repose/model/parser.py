@@ -1,0 +1,122 @@
+"""A dependency parser: the encoder, and a deep biaffine head (Dozat and Manning 2017, arXiv 1611.01734)."""
+
+from typing import NamedTuple
+
+import torch
+import torch.nn.functional as F
+from jaxtyping import Float, Int
+from torch import Tensor, nn
+
+from repose.errors import ConfigError
+from repose.model.architecture import Architecture
+from repose.model.dropout import Dropout
+from repose.model.initialisation import initialise
+from repose.model.linear import Linear
+from repose.model.packing import Packing
+from repose.model.stacks import Encoder
+
+
+class WordStates(NamedTuple):
+    """Packed rows of ROOT and words, as dependents and as heads, and where they belong."""
+
+    arc_dependent: Float[Tensor, "R A"]
+    arc_head: Float[Tensor, "R A"]
+    label_dependent: Float[Tensor, "R E"]
+    label_head: Float[Tensor, "R E"]
+    packing: Packing
+    """Its mask (B, W) is True at ROOT, which is column 0, and at each word."""
+
+
+class Parser(nn.Module):
+    """Scores of heads and labels for the words of a sentence.
+
+    The encoder reads START, the words' subwords and END. A word's state is the row of its first subword, ROOT's that of
+    START. Four networks x -> ReLU(x W + b), each with dropout, make of it (eq. 4-5) a dependent and a head, for arcs
+    (d_model wide) and for labels (half as wide). For word i, head j and label l
+
+        arc_ij    = d_i U h_j + u · h_j                          (eq. 8-9: a bilinear product, and a prior of each head)
+        label_ijl = d'_i U_l h'_j + w_l · [h'_j | d'_i] + b_l    (eq. 3, 10)
+
+    Differs from the paper: the encoder is this project's instead of a bidirectional LSTM over words with tags and
+    character embeddings; the networks' widths follow d_model (500 and 100 there), their dropout `dropout` (1/3 there);
+    a word's score as its own head is -inf.
+
+    The decoder's fields (`num_decoder_layers`, `decoder_token_norm`, `tie_embeddings`, `output_bias`) mean nothing.
+    """
+
+    def __init__(
+        self,
+        architecture: Architecture,
+        *,
+        vocab_size: int,
+        num_labels: int,
+        position_table: Float[Tensor, "n d"] | None = None,
+    ) -> None:
+        """`position_table`: as for `Transformer`."""
+        super().__init__()
+        a = architecture
+        self.architecture, self.vocab_size, self.num_labels = a, vocab_size, num_labels
+        self.encoder = Encoder(a, vocab_size, position_table)
+        arc, label = a.d_model, max(1, a.d_model // 2)
+        self.arc_dependent, self.arc_head = Linear(a.d_model, arc), Linear(a.d_model, arc)
+        self.label_dependent, self.label_head = Linear(a.d_model, label), Linear(a.d_model, label)
+        self.dropout = Dropout(a.dropout)
+        self.arc = Linear(arc, arc, bias=False)
+        self.arc_prior = Linear(arc, 1, bias=False)
+        self.label = Linear(label, num_labels * label, bias=False)
+        self.label_prior = Linear(2 * label, num_labels)
+
+    def words(self, src: Int[Tensor, "B S"], first: Int[Tensor, "B W"]) -> WordStates:
+        """What ROOT and words are like. `first`: the column of `src` of each one's first subword, -1 for padding.
+
+        Raises DataError for a sentence longer than `max_length`.
+        """
+        memory = self.encoder(src)
+        packing = Packing(first >= 0)
+        cells = memory.packing.row_of_cell.gather(1, first.clamp(min=0))
+        rows = memory.hidden.index_select(0, packing.pack(cells))
+        networks = (self.arc_dependent, self.arc_head, self.label_dependent, self.label_head)
+        a, b, c, d = (self.dropout(F.relu(network(rows))) for network in networks)
+        return WordStates(a, b, c, d, packing)
+
+    def arcs(self, words: WordStates) -> Float[Tensor, "B W W"]:
+        """Scores [b, i, j] of j as the head of i, fp32; -inf where j is no word of the sentence, or is i itself."""
+        pad = words.packing.pad
+        heads = pad(words.arc_head)
+        scores = pad(self.arc(words.arc_dependent)) @ heads.mT + self.arc_prior(heads).mT
+        itself = torch.eye(scores.shape[1], dtype=torch.bool, device=scores.device)
+        # ROOT's own row, which means nothing, keeps ROOT: a row without any finite score would be NaN.
+        itself[0, 0] = False
+        barred = ~words.packing.mask[:, None, :] | itself
+        barred = barred & words.packing.mask[:, :, None]
+        return scores.to(torch.promote_types(scores.dtype, torch.float32)).masked_fill(barred, -torch.inf)
+
+    def labels(self, words: WordStates, heads: Int[Tensor, "B W"]) -> Float[Tensor, "R X"]:
+        """Scores [r, l] of label l on the arc from its head to the word of packed row r, fp32."""
+        pad, pack = words.packing.pad, words.packing.pack
+        width = words.label_head.shape[1]
+        chosen = pack(pad(words.label_head).gather(1, heads[:, :, None].expand(-1, -1, width)))
+        products = self.label(words.label_dependent).unflatten(1, (self.num_labels, width)) @ chosen[:, :, None]
+        scores = products.squeeze(2) + self.label_prior(torch.cat([chosen, words.label_dependent], dim=1))
+        return scores.to(torch.promote_types(scores.dtype, torch.float32))
+
+
+def build_parser(
+    architecture: Architecture,
+    *,
+    vocab_size: int,
+    num_labels: int,
+    seed: int = 0,
+    position_table: Float[Tensor, "n d"] | None = None,
+) -> Parser:
+    """A freshly initialised parser; the same seed gives the same weights. Leaves the global random state alone.
+
+    Raises ConfigError where `positions = policy` has no `position_table`.
+    """
+    if architecture.positions == "policy" and position_table is None:
+        raise ConfigError("positions = 'policy' needs a position_table: read one with repose.positions_rl.table")
+    with torch.random.fork_rng(devices=[]):
+        torch.manual_seed(seed)
+        model = Parser(architecture, vocab_size=vocab_size, num_labels=num_labels, position_table=position_table)
+        initialise(model, architecture.initialisation)
+    return model

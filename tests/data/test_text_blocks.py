@@ -1,0 +1,104 @@
+"""Text for language modelling: what is predicted, from what, and what is counted."""
+
+import gzip
+import json
+from pathlib import Path
+
+import numpy as np
+import pytest
+
+from repose.data import columns
+from repose.data.columns import Columns, write_columns
+from repose.data.text_blocks import TextBlocks, read_lines, write_blocks
+from repose.data.tokenizer import END, START, Tokenizer
+from repose.errors import DataError
+
+LINES = ["the sun and the moon", "a fish", "é", "one two one two one two one two one"]
+
+
+@pytest.fixture(scope="module")
+def tokenizer() -> Tokenizer:
+    return Tokenizer.train(LINES, kind="bpe", vocab_size=280)
+
+
+def blocks_of(folder: Path, tokenizer: Tokenizer, max_tokens: int, lines: list[str] = LINES) -> TextBlocks:
+    write_blocks(lines, tokenizer, folder, max_tokens=max_tokens)
+    return TextBlocks.open(folder)
+
+
+@pytest.mark.parametrize("max_tokens", [1, 2, 5, 100])
+def test_every_token_is_predicted_once_from_the_one_before(
+    tmp_path: Path, tokenizer: Tokenizer, max_tokens: int
+) -> None:
+    blocks = blocks_of(tmp_path, tokenizer, max_tokens)
+    predicted, given = [], []
+    for index in range(len(blocks)):
+        ids, labels = blocks.batch(np.array([index]))
+        assert 1 <= len(labels) <= max_tokens
+        assert blocks.tgt_lengths[index] == len(labels) == ids.size
+        predicted += labels.tolist()
+        given += ids[0].tolist()
+    documents = tokenizer.encode_batch(LINES)
+    assert predicted == [token for ids in documents for token in ids[1:]]
+    assert given == [token for ids in documents for token in ids[:-1]]
+    assert given.count(START) == predicted.count(END) == len(LINES)
+
+
+def test_a_batch_is_padded_on_the_right(tmp_path: Path, tokenizer: Tokenizer) -> None:
+    blocks = blocks_of(tmp_path, tokenizer, 100)
+    together = blocks.batch(np.arange(len(blocks)))
+    alone = [blocks.batch(np.array([index])) for index in range(len(blocks))]
+    for row, (ids, _) in zip(together[0], alone, strict=True):
+        assert row.tolist() == [*ids[0], *[0] * (together[0].shape[1] - ids.size)]
+    assert together[1].tolist() == np.concatenate([labels for _, labels in alone]).tolist()
+
+
+def test_bytes_and_tokens_are_counted(tmp_path: Path, tokenizer: Tokenizer) -> None:
+    blocks = blocks_of(tmp_path, tokenizer, 4)
+    assert blocks.num_bytes == len(("\n".join(LINES) + "\n").encode())
+    assert blocks.columns.info["num_documents"] == len(LINES)
+    assert blocks.tgt_lengths.sum() == blocks.columns.info["num_tokens"]
+
+
+def test_lines_without_text_are_no_documents(tmp_path: Path) -> None:
+    with gzip.open(tmp_path / "a.txt.gz", "wt", encoding="utf-8") as file:
+        file.write("one\n \n\n two\n")
+    assert list(read_lines(tmp_path / "a.txt.gz")) == ["one", " two"]
+    with pytest.raises(DataError, match="there is no file"):
+        list(read_lines(tmp_path / "b.txt"))
+
+
+def test_the_digest_is_that_of_the_content(tmp_path: Path) -> None:
+    digests = []
+    for name, (values, info) in enumerate([([1, 2], {}), ([1, 2], {}), ([1, 3], {}), ([1, 2], {"x": 1})]):
+        write_columns(tmp_path / str(name), ["a", "b"], [(values, [4]), ([], [5])], info)
+        digests.append(Columns.open(tmp_path / str(name)).digest)
+    assert digests[0] == digests[1]
+    assert len(set(digests)) == 3
+    write_columns(tmp_path / "moved", ["a", "b"], [([1], [4]), ([2], [5])], {})
+    assert Columns.open(tmp_path / "moved").digest not in digests
+
+
+def test_columns_come_back(tmp_path: Path) -> None:
+    write_columns(tmp_path, ["a", "b"], [([1, 2], [4]), ([], [5]), ([6], [7])], {"x": 1})
+    found = Columns.open(tmp_path)
+    assert (found.num_examples, found.info) == (3, {"x": 1})
+    assert found.lengths("a").tolist() == [2, 0, 1]
+    assert found.padded("a", np.array([2, 0]), -1).tolist() == [[6, -1], [1, 2]]
+    assert found.flat("a", np.array([2, 1, 0])).tolist() == [6, 1, 2]
+    assert columns.is_columns(tmp_path)
+
+
+def test_what_is_damaged_is_told(tmp_path: Path) -> None:
+    with pytest.raises(DataError, match="nothing to learn from"):
+        write_columns(tmp_path, ["a"], [], {})
+    with pytest.raises(DataError, match="is not a prepared dataset"):
+        Columns.open(tmp_path)
+    write_columns(tmp_path, ["a"], [([1, 2],)], {})
+    (tmp_path / "a.values").write_bytes(b"\0" * 4)
+    with pytest.raises(DataError, match=r"is damaged \(a\)"):
+        Columns.open(tmp_path)
+    meta = json.loads((tmp_path / "meta.json").read_text())
+    (tmp_path / "meta.json").write_text(json.dumps(meta | {"format_version": 2}))
+    with pytest.raises(DataError, match="another format"):
+        Columns.open(tmp_path)
