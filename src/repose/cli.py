@@ -12,7 +12,7 @@ from typing import Annotated, Any
 
 import typer
 
-from repose import cli_models, cli_plot, cli_positions
+from repose import cli_grid, cli_models, cli_plot, cli_positions, cli_report
 from repose._version import __version__
 from repose.cli_models import say
 from repose.errors import ConfigError, ReposeError
@@ -204,6 +204,8 @@ for verb in (
     cli_models.audit,
     cli_models.presets,
     cli_models.describe,
+    cli_grid.grid,
+    cli_report.report,
 ):
     app.command()(verb)
 app.add_typer(cli_plot.app, name="plot")

@@ -19,13 +19,7 @@ from typing import Any, NamedTuple, Union, get_args, get_origin
 from pydantic import ValidationError
 from pydantic.fields import FieldInfo
 
-from repose.config import (
-    DEFAULT_PRESET,
-    PATHS,
-    SECTIONS,
-    UNUSED_WITH_READY_TOKENIZER,
-    Experiment,
-)
+from repose.config import DEFAULT_PRESET, PATHS, SECTIONS, UNUSED_WITH_READY_TOKENIZER, Experiment
 from repose.errors import ConfigError, unknown
 from repose.model.presets import preset as preset_architecture
 
@@ -43,12 +37,14 @@ class Loaded(NamedTuple):
     """The preset that the architecture starts from."""
 
 
-class _Layer(NamedTuple):
+class Layer(NamedTuple):
     """Settings of one origin: section -> field -> value as written; `architecture` may hold `preset`."""
 
     tables: Table
     source: str
     folder: Path
+    grid: Any = None
+    """A file's table [grid], which `repose.experiments.grid` reads; None where it has none."""
 
 
 def load(path: Path | str | None, *, preset: str | None = None, overrides: Sequence[str] = ()) -> Loaded:
@@ -56,19 +52,19 @@ def load(path: Path | str | None, *, preset: str | None = None, overrides: Seque
 
     Raises ConfigError, with one sentence, for whatever cannot be read or used.
     """
-    layers = [] if path is None else [_file_layer(path)]
+    layers = [] if path is None else [file_layer(path)]
     if preset is not None:
-        layers.append(_Layer({"architecture": {"preset": preset}}, COMMAND_LINE, Path.cwd()))
+        layers.append(Layer({"architecture": {"preset": preset}}, COMMAND_LINE, Path.cwd()))
     # One layer, so that the order of --set strings does not matter; the last of two for one field wins.
-    layers.append(_Layer(_parse_overrides(overrides), COMMAND_LINE, Path.cwd()))
-    return _resolve(layers)
+    layers.append(Layer(parse_overrides(overrides), COMMAND_LINE, Path.cwd()))
+    return resolve(layers)
 
 
 def shipped() -> list[str]:
     """Names of the experiments that come with the package."""
     folder = files("repose").joinpath("experiments")
     names = [entry.name.removesuffix(".toml") for entry in folder.iterdir() if entry.name.endswith(".toml")]
-    return sorted(name for name in names if set(_parse(_read_shipped(name), name)) <= set(SECTIONS))
+    return sorted(name for name in names if set(_parse(_read_shipped(name), name)) <= {*SECTIONS, "grid"})
 
 
 def to_json(experiment: Experiment) -> str:
@@ -91,7 +87,7 @@ def from_json(text: str, source: str = "config.json") -> Experiment:
     return _make({name: dict(tables.get(name, {})) for name in SECTIONS}, {}, source)
 
 
-def _resolve(layers: Sequence[_Layer]) -> Loaded:
+def resolve(layers: Sequence[Layer]) -> Loaded:
     """Lay the layers over the defaults; remember who set what."""
     values: dict[str, dict[str, Any]] = {name: {} for name in SECTIONS}
     sources: dict[str, str] = {}
@@ -157,7 +153,7 @@ def _check_preset_name(name: object, source: str) -> str:
     return name
 
 
-def _as_written(name: str, value: Any, layer: _Layer) -> Any:
+def _as_written(name: str, value: Any, layer: Layer) -> Any:
     """A TOML value as the field takes it: "none" as None, one path as a list of one, paths made absolute."""
     optional, text = _takes(name, type(None)), _takes(name, str)
     if optional and value == "none":
@@ -236,7 +232,7 @@ def _fields(section: str) -> list[str]:
     return [field.name for field in dataclasses.fields(SECTIONS[section])]
 
 
-def _parse_overrides(overrides: Sequence[str]) -> dict[str, dict[str, Any]]:
+def parse_overrides(overrides: Sequence[str]) -> dict[str, dict[str, Any]]:
     """`section.field=value` strings as tables. A value is TOML where it can be, else a bare string."""
     tables: dict[str, dict[str, Any]] = {}
     for override in overrides:
@@ -261,7 +257,7 @@ def _parse_value(section: str, field: str, text: str) -> Any:
     return text if is_text else value
 
 
-def _file_layer(path: Path | str) -> _Layer:
+def file_layer(path: Path | str) -> Layer:
     """An experiment file, or the shipped experiment of that name where there is no such file."""
     file = Path(path).expanduser()
     name = str(path)
@@ -269,14 +265,19 @@ def _file_layer(path: Path | str) -> _Layer:
     if looks_like_name and not file.is_file():
         if name not in shipped():
             raise ConfigError(unknown("experiment file or shipped experiment", name, shipped()))
-        return _Layer(_parse(_read_shipped(name), name), f"file {name}.toml (shipped)", Path.cwd())
+        return _split(_parse(_read_shipped(name), name), f"file {name}.toml (shipped)", Path.cwd())
     try:
         data = file.read_bytes()
     except FileNotFoundError as error:
         raise ConfigError(f"there is no experiment file {name}: check the path") from error
     except OSError as error:
         raise ConfigError(f"experiment file {name} cannot be read: {error.strerror}") from error
-    return _Layer(_parse(data, name), f"file {name}", file.parent)
+    return _split(_parse(data, name), f"file {name}", file.parent)
+
+
+def _split(tables: dict[str, Any], source: str, folder: Path) -> Layer:
+    grid = tables.pop("grid", None)
+    return Layer(tables, source, folder, grid)
 
 
 def _read_shipped(name: str) -> bytes:

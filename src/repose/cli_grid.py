@@ -1,0 +1,141 @@
+"""`repose grid`: the cells of a grid, all of them, on this machine or on a cluster."""
+
+from collections.abc import Callable
+from pathlib import Path
+from typing import TYPE_CHECKING, Annotated
+
+import typer
+
+from repose.cli_models import say
+from repose.errors import ConfigError, unknown
+
+if TYPE_CHECKING:
+    from rich.console import Console
+
+    from repose.experiments.cells import Backend
+    from repose.experiments.grid_run import Plan
+    from repose.experiments.local_cells import Share
+
+
+def grid(
+    file: Annotated[
+        str | None, typer.Argument(help="A grid's TOML, or the name of a shipped one; without it, these are listed.")
+    ] = None,
+    out: Annotated[Path, typer.Option("--out", "-o", help="Folder of the grid's folder.")] = Path("runs"),
+    jobs: Annotated[int | None, typer.Option("--jobs", "-j", help="Cells at once (default: one per core).")] = None,
+    cores_per_cell: Annotated[int | None, typer.Option(help="Cores of each (default: an equal share).")] = None,
+    dry_run: Annotated[
+        bool, typer.Option("--dry-run", help="Show cells, parameters, time and memory, and exit.")
+    ] = False,
+    only: Annotated[list[str] | None, typer.Option(help="Cells or groups, such as 'reinforced*'; repeatable.")] = None,
+    shard: Annotated[
+        str | None, typer.Option(metavar="I/N", help="Every N-th cell from the I-th on, I from 0: for job arrays.")
+    ] = None,
+    overrides: Annotated[
+        list[str] | None,
+        typer.Option("--set", "-s", metavar="SECTION.FIELD=VALUE", help="Change a setting of all cells; repeatable."),
+    ] = None,
+    seeds: Annotated[
+        str | None, typer.Option(help="Their number, or a list such as 0,5 (default: the file's).")
+    ] = None,
+    device: Annotated[str, typer.Option(help="auto, cpu, cuda, cuda:1.")] = "auto",
+    retry_failed: Annotated[bool, typer.Option(help="Run cells again that failed before.")] = True,
+    on: Annotated[str, typer.Option(help="local, or ray: a Ray cluster (extra `cluster`).")] = "local",
+    address: Annotated[str | None, typer.Option(help="Of the Ray cluster's head (default: RAY_ADDRESS).")] = None,
+    gpus_per_cell: Annotated[float, typer.Option(help="GPUs of each cell; 0.5: two cells share one.")] = 0.0,
+    retries: Annotated[int, typer.Option(help="How often a cell goes on after its machine was lost (ray).")] = 3,
+) -> None:
+    """Train all cells of a grid: presets, corpora, settings and seeds; rerun to resume."""
+    if file is None:
+        _list_shipped()
+        return
+    if on not in ("local", "ray"):
+        raise ConfigError(unknown("backend", on, ["local", "ray"]))
+    from repose.experiments.grid import read_grid
+    from repose.experiments.grid_run import make_plan
+    from repose.experiments.local_cells import num_devices, share
+
+    found = read_grid(file, overrides=overrides or [], seeds=seeds)
+    plan = make_plan(
+        found, out, only=only or [], shard=shard, retry_failed=retry_failed, record=not dry_run, say=_said_once()
+    )
+    devices = num_devices(device) if on == "local" else 0
+    mine = share(len(plan.todo), jobs=jobs, cores=cores_per_cell, devices=devices, gpus=gpus_per_cell)
+    if dry_run:
+        from repose.experiments.calibrate import calibrate
+        from repose.experiments.estimate import estimate_table
+
+        costs = calibrate(plan, mine, device=device, devices=devices, say=say)
+        for part in estimate_table(plan, costs, mine, on=on):
+            _console().print(part)
+        return
+    if on == "ray":
+        from repose.experiments.on_ray import RayBackend
+
+        cpus = cores_per_cell or 1
+        _run(plan, RayBackend(address=address, cpus=cpus, gpus=gpus_per_cell, retries=retries), None, device, cpus)
+    else:
+        from repose.experiments.local_cells import LocalBackend
+
+        _run(plan, LocalBackend(mine, devices), mine, device, mine.cores)
+
+
+def _run(plan: "Plan", backend: "Backend", mine: "Share | None", device: str, cores: int) -> None:
+    """Runs the plan, shows what it comes to, and leaves with the exit code."""
+    from repose.experiments.grid_run import jobs_of, run_plan
+    from repose.experiments.grid_view import make_view, outcome_table
+
+    done = sum(entry.status == "done" for entry in plan.chosen)
+    at_once = (
+        "" if mine is None else f", {mine.jobs} at once on {mine.cores} {'core' if mine.cores == 1 else 'cores'} each"
+    )
+    say(f"{plan.folder}: {len(plan.chosen)} cells, {done} of them done, {len(plan.todo)} to run{at_once}")
+    gpus = getattr(backend, "gpus", 0.0)  # those of Ray; here cells go round the GPUs
+    with make_view(plan) as view:
+        outcome = run_plan(
+            plan,
+            jobs_of(plan, device=device, cores=cores, gpus=gpus),
+            backend,
+            watch=view,
+            kill=getattr(backend, "kill", None),
+        )
+    _console().print(outcome_table(plan, outcome))
+    if outcome.note:
+        say(f"repose: {outcome.note}")
+    code = outcome.exit_code
+    rest = sum(entry.status != "done" for entry in outcome.entries)
+    if code == 3:
+        say(f"{rest} of {len(outcome.entries)} cells are still to be done: the same command goes on")
+    say(f"tables and figures: repose report {plan.folder}")
+    raise typer.Exit(code)
+
+
+def _list_shipped() -> None:
+    from rich.table import Table
+
+    from repose.experiments.grid import shipped_grids
+
+    table = Table("grid", "what it answers", "budget", show_lines=True)
+    for name, about, budget in shipped_grids():
+        table.add_row(name, about, budget)
+    _console().print(table)
+
+
+def _said_once() -> Callable[[str], None]:
+    """Says each sentence once: grids prepare a corpus for every setting that shapes it."""
+    told: set[str] = set()
+
+    def tell(sentence: str) -> None:
+        if sentence not in told:
+            told.add(sentence)
+            say(sentence)
+
+    return tell
+
+
+def _console() -> "Console":
+    from rich.console import Console
+
+    console = Console(highlight=False)
+    # A file or pipe has no width: do not fold what a program will read.
+    return console if console.is_terminal else Console(highlight=False, width=160)
