@@ -1,5 +1,6 @@
 """What all pictures share: a style, on white; files of the same bytes each time; no display and no global state."""
 
+import io
 import json
 from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
@@ -57,17 +58,18 @@ def require_matplotlib() -> None:
 
 
 @contextmanager
-def canvas(text: str = "", font: Path | None = None) -> Iterator[None]:
+def canvas(text: str = "", font: Path | None = None, changes: Mapping[str, Any] | None = None) -> Iterator[None]:
     """While open, matplotlib draws in this project's style, whatever its user's settings, and with fonts for `text`.
 
-    Figures must be made and saved inside. Raises ConfigError without matplotlib or a font for `text`.
+    `changes`: settings of matplotlib that differ from the style. Figures must be made and saved inside. Raises
+    ConfigError without matplotlib or a font for `text`.
     """
     require_matplotlib()
     from matplotlib import style
 
     from repose.plots.fonts import families
 
-    with style.context(["default", {**_STYLE, "font.family": families(text, font)}]):
+    with style.context(["default", {**_STYLE, "font.family": families(text, font), **(changes or {})}]):
         yield
 
 
@@ -92,6 +94,14 @@ def save(figure: "Figure", out: Path, part: str = "") -> list[Path]:
         nothing = {"Software": None} if path.suffix == ".png" else {"Date": None, "Creator": None}
         figure.savefig(path, metadata=nothing)
     return paths
+
+
+def svg(figure: "Figure") -> str:
+    """A figure as an SVG element, without what only a file needs; the same figure gives the same text."""
+    written = io.StringIO()
+    figure.savefig(written, format="svg", metadata={"Date": None, "Creator": None, "Format": None, "Type": None})
+    whole = written.getvalue()
+    return whole[whole.index("<svg") :].rstrip() + "\n"
 
 
 def save_numbers(numbers: Mapping[str, object], out: Path) -> Path:

@@ -13,7 +13,7 @@ from repose.plots.canvas import GREY, MARKERS, PALETTE
 from repose.plots.learning_curves import UNITS, By, Curve, Point
 
 _DASHES: tuple[Any, ...] = ("-", (0, (4, 1)), (0, (1, 1)))
-_FEW = 40
+FEW = 40
 """Points up to which each is marked."""
 
 
@@ -27,11 +27,11 @@ def draw_curves(curves: Sequence[Curve], metric: str, by: By, *, training: bool 
         colour, marker = PALETTE[index % len(PALETTE)], MARKERS[index % len(MARKERS)]
         dashes = _DASHES[index // len(PALETTE) % len(_DASHES)]
         if training and curve.training:
-            _line(axes, curve.training, color=colour, linestyle=(0, (3, 2)), linewidth=0.8)
+            draw_line(axes, curve.training, color=colour, linestyle=(0, (3, 2)), linewidth=0.8)
         if curve.validation:
-            mark = {"marker": marker, "markersize": 3.5} if len(curve.validation) <= _FEW else {}
-            _line(axes, curve.validation, color=colour, linestyle=dashes, **mark)
-            _numbers(axes, curve.validation, colour)
+            mark = {"marker": marker, "markersize": 3.5} if len(curve.validation) <= FEW else {}
+            draw_line(axes, curve.validation, color=colour, linestyle=dashes, **mark)
+            mark_numbers(axes, curve.validation, colour)
         seeds = f" ({len(curve.runs)} seeds)" if len(curve.runs) > 1 else ""
         end = (curve.validation or curve.training)[-1].mean
         handles.append(
@@ -50,7 +50,8 @@ def draw_curves(curves: Sequence[Curve], metric: str, by: By, *, training: bool 
     return figure
 
 
-def _line(axes: Axes, points: Sequence[Point], **style: Any) -> None:
+def draw_line(axes: Axes, points: Sequence[Point], **style: Any) -> None:
+    """A mean, and a band of one standard deviation where it is one of several runs."""
     x, mean = [p.x for p in points], [p.mean for p in points]
     axes.plot(x, mean, **style)
     if any(p.n > 1 for p in points):
@@ -58,7 +59,7 @@ def _line(axes: Axes, points: Sequence[Point], **style: Any) -> None:
         axes.fill_between(x, low, high, color=style["color"], alpha=0.18, linewidth=0)
 
 
-def _numbers(axes: Axes, points: Sequence[Point], colour: str) -> None:
+def mark_numbers(axes: Axes, points: Sequence[Point], colour: str) -> None:
     """How many runs a mean is of, from where it is of fewer than before."""
     for before, point in pairwise(points):
         if point.n != before.n:
