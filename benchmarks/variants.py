@@ -1,17 +1,20 @@
-"""What each variant costs beside `original`: a training step and a decoding step, in turns, on the same tokens.
+"""What each variant costs beside the first: a training step and a decoding step, in turns, on the same tokens.
 
-One thread, d_model 128, 2 + 2 layers, 4 heads of 32, d_ff 256, 4,000 tokens a side; a batch of 128 sentences of 5 to 30
-tokens, forward and backward with the loss; then 64 sentences decoded greedily for 20 tokens. Medians over the rounds.
-Scores are kept apart from softmax only where a variant reads them, so what differs is the variant's own arithmetic.
+One thread, 4,000 tokens a side; a batch of 128 sentences of 5 to 30 tokens, forward and backward with the loss; then 64
+sentences decoded greedily for 20 tokens. Medians over the rounds.
+`enhanced`: the systems of arXiv 2310.10930 at d_model 128, 2 + 2 layers, 4 heads of 32, d_ff 256. Scores are kept apart
+from softmax only where a variant reads them, so what differs is the variant's own arithmetic.
+`reinforced`: the ablations of arXiv 2410.04731 and its baseline, at their own sizes.
 
     python benchmarks/variants.py --out results/speed/variants.json
+    python benchmarks/variants.py --family reinforced --out results/speed/ablations.json
 """
 
 import argparse
 import dataclasses
 import statistics
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from pathlib import Path
 
 import torch
@@ -19,13 +22,18 @@ from torch import Tensor
 
 from interleave import machine, table, write
 from repose.api import build
+from repose.model.architecture import Architecture
 from repose.model.presets import preset
 from repose.model.transformer import Transformer
 from repose.training.loss import cross_entropy
 from repose.tuning import tuned
 
 VOCAB = 4000
-VARIANTS: dict[str, tuple[str, dict[str, object]]] = {
+SMALL: dict[str, object] = {
+    **{"d_token": 128, "num_heads": 4, "head_dim": 32, "d_ff": 256},
+    **{"num_encoder_layers": 2, "num_decoder_layers": 2},
+}
+ENHANCED: dict[str, tuple[str, dict[str, object]]] = {
     "original": ("original", {}),
     "full-norm": ("full-norm", {}),
     "weighted-residual": ("weighted-residual", {}),
@@ -39,13 +47,18 @@ VARIANTS: dict[str, tuple[str, dict[str, object]]] = {
     "tupe-r": ("tupe-r", {}),
     "attention_window = 8": ("original", {"attention_window": 8}),
 }
+CHANGES = ("none", "concat", "norm", "values", "concat-norm", "concat-values", "norm-values")
+FAMILIES: dict[str, dict[str, Architecture]] = {
+    "enhanced": {
+        name: dataclasses.replace(preset(base), **SMALL, **changes)  # type: ignore[arg-type]
+        for name, (base, changes) in ENHANCED.items()
+    },
+    "reinforced": {name: preset(name) for name in (*(f"ablation-{c}" for c in CHANGES), "reinforced", "baseline")},
+}
 
 
-def model(name: str) -> Transformer:
-    """The variant at the size above."""
-    base, changes = VARIANTS[name]
-    small = {"d_token": 128, "num_heads": 4, "head_dim": 32, "d_ff": 256, "num_encoder_layers": 2}
-    a = dataclasses.replace(preset(base), **small, num_decoder_layers=2, **changes)  # type: ignore[arg-type]
+def model(a: Architecture) -> Transformer:
+    """The variant, with fresh weights."""
     return build(a, src_vocab_size=VOCAB, tgt_vocab_size=VOCAB)
 
 
@@ -57,9 +70,9 @@ def sentences(number: int) -> Tensor:
     return ids.masked_fill(torch.arange(30) >= lengths, 0)
 
 
-def training_step(name: str) -> Callable[[], None]:
+def training_step(a: Architecture) -> Callable[[], None]:
     """Forward, loss and backward of one batch."""
-    net, src = model(name).train(), sentences(128)
+    net, src = model(a).train(), sentences(128)
     labels = src.roll(-1, 1)[src != 0]
 
     def step() -> None:
@@ -70,9 +83,9 @@ def training_step(name: str) -> Callable[[], None]:
     return step
 
 
-def decoding(name: str) -> Callable[[], None]:
+def decoding(a: Architecture) -> Callable[[], None]:
     """Twenty tokens for each of 64 sentences."""
-    net, src = model(name).eval(), sentences(64)
+    net, src = model(a).eval(), sentences(64)
 
     @torch.no_grad()
     def decode() -> None:
@@ -83,9 +96,11 @@ def decoding(name: str) -> Callable[[], None]:
     return decode
 
 
-def medians(make: Callable[[str], Callable[[], None]], rounds: int) -> dict[str, float]:
+def medians(
+    make: Callable[[Architecture], Callable[[], None]], variants: Mapping[str, Architecture], rounds: int
+) -> dict[str, float]:
     """Seconds of each variant, in turns, after one round that does not count."""
-    jobs = {name: make(name) for name in VARIANTS}
+    jobs = {name: make(a) for name, a in variants.items()}
     seconds: dict[str, list[float]] = {name: [] for name in jobs}
     for number in range(rounds + 1):
         for name, job in jobs.items():
@@ -99,22 +114,29 @@ def medians(make: Callable[[str], Callable[[], None]], rounds: int) -> dict[str,
 def main() -> None:
     """Prints the table and writes the record."""
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser.add_argument("--family", choices=list(FAMILIES), default="enhanced", help="Which variants.")
     parser.add_argument("--rounds", type=int, default=21, help="Rounds that count.")
     parser.add_argument("--out", type=Path, help="JSON file to write.")
     args = parser.parse_args()
+    variants = FAMILIES[args.family]
+    first = next(iter(variants))
     torch.set_num_threads(1)
     with tuned():
-        found = {"train": medians(training_step, args.rounds), "decode": medians(decoding, args.rounds)}
+        jobs = {"train": training_step, "decode": decoding}
+        found = {kind: medians(make, variants, args.rounds) for kind, make in jobs.items()}
     rows = [
         {
             "variant": name,
             **{f"{kind}_seconds": round(x[name], 4) for kind, x in found.items()},
-            **{f"{kind}_over_original": round(x[name] / x["original"], 2) for kind, x in found.items()},
+            **{f"{kind}_over_{first}": round(x[name] / x[first], 2) for kind, x in found.items()},
         }
-        for name in VARIANTS
+        for name in variants
     ]
     print(table(list(rows[0]), [[str(value) for value in row.values()] for row in rows]))
-    write(args.out, {"benchmark": "variants", "machine": machine(), "rounds": args.rounds, "rows": rows})
+    write(
+        args.out,
+        {"benchmark": "variants", "family": args.family, "machine": machine(), "rounds": args.rounds, "rows": rows},
+    )
 
 
 if __name__ == "__main__":

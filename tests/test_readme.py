@@ -38,6 +38,8 @@ def run(command: str, folder: Path) -> subprocess.CompletedProcess[str]:
         # One epoch; and what needs a download shows its configuration only.
         downloads = "multi30k" in command or "enhanced-table1" in command
         command += " --print-config" if downloads else " --set training.epochs=1"
+    if " grid demo-grid" in command:
+        command += " --seeds 1 --only reinforced --set training.epochs=none --set training.updates=20"
     environment = {
         **os.environ,
         "PATH": f"{Path(sys.executable).parent}{os.pathsep}{os.environ['PATH']}",
@@ -79,3 +81,14 @@ def test_named_files_exist() -> None:
     text = README.read_text(encoding="utf-8")
     for path in re.findall(r"(?:docs|results)/[\w./-]+\w", text):
         assert (ROOT / path).exists(), path
+
+
+def test_the_grid_file_expands(folder: Path) -> None:
+    from repose.experiments.grid import read_grid
+
+    (text,) = blocks("toml")
+    path = folder / "mine.toml"
+    path.write_text(text, encoding="utf-8")
+    cells = read_grid(path).cells
+    assert len(cells) == 2 * 3 * 3
+    assert cells[0].name == "reinforced-128-s0"

@@ -10,8 +10,6 @@ from repose.cli_models import say
 from repose.errors import ConfigError, unknown
 
 if TYPE_CHECKING:
-    from rich.console import Console
-
     from repose.experiments.cells import Backend
     from repose.experiments.grid_run import Plan
     from repose.experiments.local_cells import Share
@@ -64,10 +62,11 @@ def grid(
     if dry_run:
         from repose.experiments.calibrate import calibrate
         from repose.experiments.estimate import estimate_table
+        from repose.tables import make_console
 
         costs = calibrate(plan, mine, device=device, devices=devices, say=say)
         for part in estimate_table(plan, costs, mine, on=on):
-            _console().print(part)
+            make_console().print(part)
         return
     if on == "ray":
         from repose.experiments.on_ray import RayBackend
@@ -84,6 +83,7 @@ def _run(plan: "Plan", backend: "Backend", mine: "Share | None", device: str, co
     """Runs the plan, shows what it comes to, and leaves with the exit code."""
     from repose.experiments.grid_run import jobs_of, run_plan
     from repose.experiments.grid_view import make_view, outcome_table
+    from repose.tables import make_console
 
     done = sum(entry.status == "done" for entry in plan.chosen)
     at_once = (
@@ -99,7 +99,7 @@ def _run(plan: "Plan", backend: "Backend", mine: "Share | None", device: str, co
             watch=view,
             kill=getattr(backend, "kill", None),
         )
-    _console().print(outcome_table(plan, outcome))
+    make_console().print(outcome_table(plan, outcome))
     if outcome.note:
         say(f"repose: {outcome.note}")
     code = outcome.exit_code
@@ -114,11 +114,12 @@ def _list_shipped() -> None:
     from rich.table import Table
 
     from repose.experiments.grid import shipped_grids
+    from repose.tables import make_console
 
     table = Table("grid", "what it answers", "budget", show_lines=True)
     for name, about, budget in shipped_grids():
         table.add_row(name, about, budget)
-    _console().print(table)
+    make_console().print(table)
 
 
 def _said_once() -> Callable[[str], None]:
@@ -131,11 +132,3 @@ def _said_once() -> Callable[[str], None]:
             say(sentence)
 
     return tell
-
-
-def _console() -> "Console":
-    from rich.console import Console
-
-    console = Console(highlight=False)
-    # A file or pipe has no width: do not fold what a program will read.
-    return console if console.is_terminal else Console(highlight=False, width=160)

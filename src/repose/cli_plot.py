@@ -78,16 +78,14 @@ def curves(
 
 def _show(picture: "Picture") -> None:
     """The numbers on stdout, the names of the files on stderr."""
-    from rich.console import Console
     from rich.table import Table
+
+    from repose.tables import make_console
 
     table = Table(*picture.header)
     for column in table.columns[1:]:
         column.justify = "right"
     for row in picture.rows:
         table.add_row(*row)
-    console = Console(highlight=False, markup=False)
-    if not console.is_terminal:  # a file or pipe has no width: do not fold what a program will read
-        console = Console(highlight=False, markup=False, width=160)
-    console.print(table)
+    make_console(markup=False).print(table)
     say(f"wrote {', '.join(map(str, picture.files))}")

@@ -87,17 +87,16 @@ def _failed_checks(folder: Path) -> tuple[str, ...]:
 
 def _show(table: "Table") -> None:
     """A table on stdout."""
-    from rich.console import Console
     from rich.table import Table as Shown
+
+    from repose.tables import make_console
 
     shown = Shown(title=table.title, title_justify="left")
     for column in table.columns:
         shown.add_column(column.name, justify="right" if column.numeric else "left")
     for row in table.rows:
         shown.add_row(*(cell.text + " *" * cell.best + "".join(f" [{key}]" for key in cell.notes) for cell in row))
-    console = Console(highlight=False, markup=False)
-    if not console.is_terminal:  # a file or pipe has no width: do not fold what a program will read
-        console = Console(highlight=False, markup=False, width=200)
+    console = make_console(width=200, markup=False)
     console.print(shown)
     if any(cell.best for row in table.rows for cell in row):
         console.print("* the best mean, of those that may be compared")

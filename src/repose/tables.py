@@ -29,11 +29,10 @@ _TEACHER_FORCED = {
 }
 
 
-def _console() -> Console:
-    console = Console(highlight=False, soft_wrap=False)
-    if not console.is_terminal:  # a file or pipe has no width: do not fold what a program will read
-        console = Console(highlight=False, width=160)
-    return console
+def make_console(*, width: int = 160, markup: bool = True) -> Console:
+    """stdout. A file or pipe has no width: of `width` columns, so that what a program will read is not folded."""
+    found = Console(highlight=False, markup=markup)
+    return found if found.is_terminal else Console(highlight=False, markup=markup, width=width)
 
 
 def presets_table() -> None:
@@ -43,7 +42,7 @@ def presets_table() -> None:
         changed = ", ".join(f"{field} {value}" for field, (_, value) in difference(p.architecture).items())
         table.add_row(name, f"{p.summary}\n[dim]{changed or 'nothing'}[/dim]", p.citation)
         table.add_section()
-    _console().print(table)
+    make_console().print(table)
 
 
 def describe_table(name: str, src_vocab_size: int, tgt_vocab_size: int, length: int) -> None:
@@ -61,7 +60,7 @@ def describe_table(name: str, src_vocab_size: int, tgt_vocab_size: int, length: 
     published = PRESETS[name].published_parameters
     if published is not None:
         table.add_row("published (at vocabularies 7,765 and 7,010)", f"{published:,}")
-    console = _console()
+    console = make_console()
     console.print(table)
     console.print(f"vocabularies        {src_vocab_size:,} source, {tgt_vocab_size:,} target tokens")
     console.print(
@@ -81,7 +80,7 @@ def audit_table(report: "AuditReport") -> None:
     table = Table("check", "tried", "moved by", "")
     for check in report.checks:
         table.add_row(check.name, check.tried, f"{check.moved:.1e}", "passed" if check.passed else "FAILED")
-    console = _console()
+    console = make_console()
     console.print(table)
     if report.looks_ahead:
         console.print(LOOKS_AHEAD)
@@ -110,7 +109,7 @@ def evaluation_table(scores: dict[str, Any]) -> None:
             mean, sd = means[name]["mean"], means[name]["sd"]
             shown = f"{mean:.2f}" if sd is None else f"{mean:.2f} ± {sd:.2f}"
             table.add_row(name if name.startswith("tf_") else f"greedy {name}", shown, what)
-    console = _console()
+    console = make_console()
     console.print(table)
     run_id, split = scores.get("run_id"), scores.get("split")
     console.print(f"run {run_id}, {split}: {scores['num_sentences']:,} sentences")
@@ -124,7 +123,7 @@ def _figures_table(scores: dict[str, Any]) -> None:
     table.columns[1].justify = "right"
     for name, figure in scores["figures"].items():
         table.add_row(name, f"{figure['value']:.4f}", figure["unit"])
-    console = _console()
+    console = make_console()
     console.print(table)
     console.print(f"run {scores.get('run_id')}, {scores['split']}, {scores['task'].replace('_', ' ')}")
     if scores.get("looks_ahead"):
@@ -134,7 +133,7 @@ def _figures_table(scores: dict[str, Any]) -> None:
 def run_table(folder: Path, result: "RunResult") -> None:
     """What a finished run has come to."""
     assert result.scores is not None, "a finished run has scores"
-    console = _console()
+    console = make_console()
     metrics = [json.loads(line) for line in (folder / "metrics.jsonl").read_text(encoding="utf-8").splitlines()]
     parameters, seconds = _parameters(folder), _seconds(metrics)
     console.print(f"finished: {result.outcome.reason}, {result.outcome.update:,} updates")
@@ -155,7 +154,7 @@ def demo_table(folder: Path, result: "RunResult") -> None:
     table = Table("held-out sentence", "translation", "reference", show_lines=True)
     for row in range(0, len(src), max(1, len(src) // NUM_SAMPLES)):
         table.add_row(src[row], hypotheses[row], references[row])
-    console = _console()
+    console = make_console()
     console.print(table)
     console.print(f"translate your own: echo 'O gato viu o cachorro.' | repose translate {folder}")
 

@@ -224,6 +224,17 @@ def test_another_run_in_a_cells_place_is_left_alone(trial: Grid, tmp_path: Path)
     assert json.loads((place / "scores.test.json").read_text()) == {"run_id": "0123456789ab"}
 
 
+def test_one_that_was_interrupted_does_not_go_on_to_be_measured_otherwise(trial: Grid, tmp_path: Path) -> None:
+    out = tmp_path / "runs"
+    go(plan(trial, out), Backend(trial))
+    for name in NAMES:
+        (out / "trial" / name / "scores.test.json").unlink()
+    assert {entry.status for entry in plan(trial, out).todo} == {"stopped"}
+    found = plan(again(tmp_path, "decoding.beam_size=7"), out)
+    assert found.todo == ()
+    assert all(entry.status == "failed" and "with other scores" in entry.reason for entry in found.chosen)
+
+
 def test_the_same_training_measured_otherwise_is_not_taken_for_it(trial: Grid, tmp_path: Path) -> None:
     out = tmp_path / "runs"
     go(plan(trial, out), Backend(trial))

@@ -66,6 +66,27 @@ def test_a_copied_run_counts_once_and_the_finished_one_is_taken(make_run: Any, t
     assert runs.problems == ()
 
 
+def test_one_training_on_two_test_sets_counts_as_two(make_run: Any, tmp_path: Path) -> None:
+    for year in ("2016", "2017"):
+        folder = make_run(f"{year}/x-s0", [2.0], run_id="same", settings=[f"corpus.test=[{year}.de,{year}.en]"])
+        config = json.loads((folder / "config.json").read_text())
+        (folder / "config.json").write_text(json.dumps(config | {"data": year}))
+    assert len(read_runs([tmp_path]).runs) == 2
+
+
+def test_another_run_in_a_cells_place_is_left_out(make_run: Any, make_grid: Any) -> None:
+    for seed in range(2):
+        make_run(f"grid/x-s{seed}", [2.0], seed=seed, run_id=f"run{seed}")
+    grid = make_grid("grid", [(f"x-s{seed}", {"system": "x"}, None, "done", "") for seed in range(2)])
+    content = json.loads((grid / "grid.json").read_text())
+    for cell, identity in zip(content["cells"], ("run0", "another"), strict=True):
+        cell["run_id"] = identity
+    (grid / "grid.json").write_text(json.dumps(content))
+    runs = read_runs([grid])
+    assert [run.name for run in runs.runs] == ["x-s0"]
+    assert runs.problems == (f"x-s1 is left out: {grid / 'x-s1'} holds run run1, the cell is run another.",)
+
+
 def test_runs_without_a_grid_are_grouped_by_their_settings(make_run: Any, tmp_path: Path) -> None:
     for seed in (0, 2, 10):
         make_run(f"original-s{seed}", [2.0], seed=seed)

@@ -229,6 +229,19 @@ def test_other_tasks_have_their_own_figures(make_run: Any, tmp_path: Path) -> No
     assert build(runs).sections[0].tables[1] == table
 
 
+def test_only_figures_that_count_no_tokens_are_compared_between_other_tokens(make_run: Any, tmp_path: Path) -> None:
+    texts = ["training.task=language_modelling", "corpus.name=none", "corpus.train=a/t.txt", "corpus.valid=a/v.txt"]
+    units = {"tf_accuracy": "share of tokens", "perplexity": "per token", "bits_per_byte": "bits per byte"}
+    for name, other in (("a", ONE), ("b", set())):
+        figures_ = {figure: {"value": 0.5 + (name == "b"), "unit": unit} for figure, unit in units.items()}
+        scores = {"task": "language_modelling", "figures": figures_, "looks_ahead": False}
+        digests = {"src": name, "tgt": name}
+        make_run(f"{name}-s0", [2.0], scores=scores, settings=[*texts, *other], digests=digests)
+    (table,) = task_tables(read_runs([tmp_path]))
+    best = {(name, figure) for name in ("a", "b") for figure, cell in cells(table, name).items() if cell.best}
+    assert best == {("a", "bits per byte")}
+
+
 def test_a_failed_audit_is_a_warning_and_never_the_best(make_run: Any, tmp_path: Path) -> None:
     for name, loss in (("good-s0", 2.0), ("bad-s0", 1.0), ("ok-s0", 3.0)):
         settings = [f"training.batch_size={100 + round(loss)}"]
@@ -267,6 +280,18 @@ def test_keys_of_notes_go_on_after_z() -> None:
     keys = [notes.key(str(number)) for number in range(28)]
     assert keys[:2] + keys[-3:] == ["a", "b", "z", "aa", "bb"]
     assert notes.key("3") == "d"
+
+
+def test_seeds_without_a_finite_figure_have_no_deviation_and_are_never_best(make_run: Any, tmp_path: Path) -> None:
+    for seed, loss in enumerate((2.0, math.nan)):
+        make_run(f"wild-s{seed}", [2.5, loss], seed=seed, preset="reinforced")
+    make_run("tame-s0", [2.4, 2.2])
+    runs = read_runs([tmp_path])
+    wild, tame = (cells(scores_table(runs), system)["valid. loss"] for system in ("wild", "tame"))
+    assert (wild.text, wild.deviation, wild.best, tame.best) == ("nan", None, False, False)
+    epochs = best_and_last_table(runs)
+    assert epochs is not None
+    assert cells(epochs, "wild")["loss, best"].text == "2.250 ± 0.354"  # of the second seed its first epoch
 
 
 def test_an_infinite_perplexity_is_no_json_number(make_run: Any) -> None:

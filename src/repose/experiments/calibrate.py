@@ -136,6 +136,7 @@ def measure(experiment: Experiment, folder: Path, *, device: str, workers: int |
     `began` is when the process was started, in seconds since the epoch.
     """
     from repose.experiments.corpus_data import prepare_corpus
+    from repose.experiments.run_dir import num_parameters
     from repose.experiments.runs import run
 
     data, tried = prepare_corpus(experiment), _tried(experiment)
@@ -155,7 +156,7 @@ def measure(experiment: Experiment, folder: Path, *, device: str, workers: int |
         decode = _decode_seconds(experiment, data, folder, device, epochs=(total or 0) // per_epoch)
     every = experiment.training.validate_every_updates or per_epoch
     return Cost(
-        parameters=_parameters(folder),
+        parameters=num_parameters(folder) or 0,
         updates=total,
         update_seconds=update,
         validation_seconds=validation,
@@ -201,21 +202,6 @@ def _state_seconds(folder: Path) -> float:
 
     with safe_open(folder / "state" / "last.safetensors", framework="pt") as file:
         return float(json.loads((file.metadata() or {})["state"])["seconds"])
-
-
-def _parameters(folder: Path) -> int:
-    from safetensors import safe_open
-
-    with safe_open(folder / "model" / "model.safetensors", framework="pt") as file:
-        shapes = [file.get_slice(name).get_shape() for name in file.keys()]  # noqa: SIM118
-    return sum(_product(shape) for shape in shapes)
-
-
-def _product(shape: Sequence[int]) -> int:
-    product = 1
-    for size in shape:
-        product *= size
-    return product
 
 
 def _decode_seconds(experiment: Experiment, data: Any, folder: Path, device: str, *, epochs: int) -> float:

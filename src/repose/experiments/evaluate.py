@@ -11,6 +11,7 @@ from repose.data.tokenizer import END, PAD, START, UNK, Tokenizer
 from repose.decoding.translator import Translator
 from repose.errors import DataError
 from repose.evaluation.metrics import Score, bleu, bleu_sentence_mean, corpus_scores
+from repose.experiments.scorer import write_scores
 
 
 @dataclass(frozen=True)
@@ -149,12 +150,10 @@ def over_validations(metrics: Path, number: int) -> dict[str, Any]:
     }
 
 
-def write(evaluation: Evaluation, folder: Path, split: str, about: dict[str, Any]) -> Path:
-    """Puts the figures in `scores.<split>.json` and the translations in `hypotheses/`; returns the former's path."""
+def write(evaluation: Evaluation, folder: Path, split: str, about: dict[str, Any]) -> None:
+    """Puts the translations in `hypotheses/`, and at last the figures in `scores.<split>.json`."""
     (folder / "hypotheses").mkdir(parents=True, exist_ok=True)
     for decoded in evaluation.decoded:
         path = folder / "hypotheses" / f"{split}.{name_of(decoded.beam_size)}.txt"
         path.write_text("".join(line.replace("\n", " ") + "\n" for line in decoded.hypotheses), encoding="utf-8")
-    path = folder / f"scores.{split}.json"
-    path.write_text(json.dumps(about | evaluation.to_json(), indent=2, ensure_ascii=False) + "\n", encoding="utf-8")
-    return path
+    write_scores(about | evaluation.to_json(), folder, split)

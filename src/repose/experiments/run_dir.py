@@ -1,6 +1,7 @@
 """What a run directory says of itself."""
 
 import json
+import math
 from pathlib import Path
 from typing import Any
 
@@ -26,3 +27,14 @@ def read_run(folder: Path) -> tuple[Experiment, dict[str, Any]]:
 def read_task(folder: Path) -> str:
     """The task of a run or model directory's model. Raises CheckpointError."""
     return model_dir.task_of(model_dir.read_config(folder))
+
+
+def num_parameters(folder: Path) -> int | None:
+    """Numbers in the weights of a run directory's model, tied ones once, by the head of their file (the format is that
+    of https://github.com/huggingface/safetensors); None where there is none that can be read."""
+    try:
+        with (folder / "model" / model_dir.WEIGHTS).open("rb") as file:
+            head = json.loads(file.read(int.from_bytes(file.read(8), "little")))
+        return sum(math.prod(tensor["shape"]) for name, tensor in head.items() if name != "__metadata__")
+    except (OSError, ValueError, KeyError, TypeError, AttributeError):
+        return None

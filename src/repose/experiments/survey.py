@@ -16,6 +16,7 @@ from repose.experiments.cells import ELSEWHERE
 from repose.experiments.grid import Cell
 from repose.experiments.grid_file import CORPUS
 from repose.experiments.manifest import Entry, entry_of, moved
+from repose.experiments.run_dir import read_run
 
 Say = Callable[[str], None]
 _MEASURED = ("bleu_every_epochs", "bleu_sentences", "bleu_mean_over")
@@ -124,7 +125,7 @@ def _here(entry: Entry, folder: Path, experiment: Experiment, identity: Identity
     if not (folder / "config.json").exists():
         return entry
     try:
-        _, config = _run(folder)
+        theirs, config = read_run(folder)
     except CheckpointError as error:
         return replace(entry, status="failed", reason=str(error))
     if config.get("run_id") != identity.run_id:
@@ -133,14 +134,14 @@ def _here(entry: Entry, folder: Path, experiment: Experiment, identity: Identity
             "move that folder away"
         )
         return replace(entry, status="failed", reason=reason)
-    if read_object(folder / f"scores.{identity.split}.json").get("run_id") != identity.run_id:
-        return replace(entry, status="stopped", reason="interrupted")
-    if not _same_figures(folder, experiment, identity):
+    if not _measured_alike(theirs, config, experiment, identity):
         reason = (
             f"{folder} holds this training with other scores (its test set, decoding or training.bleu_* settings "
             "differ): choose another --out, or move that folder away"
         )
         return replace(entry, status="failed", reason=reason)
+    if read_object(folder / f"scores.{identity.split}.json").get("run_id") != identity.run_id:
+        return replace(entry, status="stopped", reason="interrupted")
     return replace(entry, status="done")
 
 
@@ -159,21 +160,20 @@ def finished_runs(out: Path) -> dict[str, list[Path]]:
 def _same_figures(folder: Path, experiment: Experiment, identity: Identity) -> bool:
     """Whether a finished run of the same id was also measured on the same sentences in the same way."""
     try:
-        theirs, config = _run(folder)
+        theirs, config = read_run(folder)
     except CheckpointError:
         return False
+    has_scores = (folder / f"scores.{identity.split}.json").exists()
+    return has_scores and _measured_alike(theirs, config, experiment, identity)
+
+
+def _measured_alike(theirs: Experiment, config: Mapping[str, Any], experiment: Experiment, identity: Identity) -> bool:
+    """Whether a run of the same id, finished or not, is one that is measured in the same way."""
     return (
         config.get("data") == identity.data
-        and (folder / f"scores.{identity.split}.json").exists()
         and theirs.decoding == experiment.decoding
         and all(getattr(theirs.training, name) == getattr(experiment.training, name) for name in _MEASURED)
     )
-
-
-def _run(folder: Path) -> tuple[Experiment, dict[str, Any]]:
-    from repose.experiments.runs import read_run
-
-    return read_run(folder)
 
 
 def read_object(path: Path) -> dict[str, Any]:

@@ -27,8 +27,8 @@ from repose.report.summaries import (
 
 _DIRECTIONS = {"German": "de", "Korean": "ko", "Chinese": "zh", "Japanese": "ja", "English": "en"}
 _MANY_VALIDATIONS = 20
-FREE = Figure(name="BLEU", of=lambda run: figures.score(run, None, "bleu") or figures.score(run, "greedy", "bleu"))
-"""Of the widest beam, on the test set."""
+FREE = Figure(name="BLEU", of=lambda run: figures.score(run, figures.beam(run) or "greedy", "bleu"))
+"""Of the widest beam, or greedy where there is none, on the test set."""
 FORCED = Figure(name="tf BLEU", of=lambda run: figures.teacher_forced(run, "tf_bleu_sentence_mean"))
 """Mean of sentence BLEUs given the reference's prefix: presumably what the paper prints."""
 _CAPTION = (

@@ -1,5 +1,6 @@
 """Figures over epochs: at the best and at the last one, and where all systems have had equally many."""
 
+import math
 from collections.abc import Mapping
 from typing import Any
 
@@ -137,7 +138,7 @@ def _accuracy(run: ReportRun) -> float | None:
 
 def _best(run: ReportRun, name: str, pick: Any) -> Mapping[str, Any] | None:
     """The validation with the least or largest figure."""
-    found = [record for record in run.of_kind("valid") if _number(record, name) is not None]
+    found = [r for r in run.of_kind("valid") if (value := _number(r, name)) is not None and math.isfinite(value)]
     best: Mapping[str, Any] | None = pick(found, key=lambda record: record[name], default=None)
     return best
 

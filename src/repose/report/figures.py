@@ -6,9 +6,9 @@ import re
 import statistics
 from collections.abc import Mapping
 from functools import cache
-from pathlib import Path
 from typing import Any
 
+from repose.experiments.run_dir import num_parameters
 from repose.model.architecture import Architecture
 from repose.report.runs import ReportRun
 
@@ -156,20 +156,9 @@ def mean_target_tokens(run: ReportRun) -> float | None:
 def parameters(run: ReportRun) -> float | None:
     """Parameters, tied ones once: counted by building a translation model, and of other models in their file."""
     if run.task != "translation":
-        return _stored(run.folder / "model" / "model.safetensors")
+        return num_parameters(run.folder)
     cost = _cost(run)
     return None if cost is None else cost[0]
-
-
-def _stored(path: Path) -> int | None:
-    """Numbers in a file of weights, from its head (https://github.com/huggingface/safetensors, format)."""
-    try:
-        with path.open("rb") as file:
-            size = int.from_bytes(file.read(8), "little")
-            head = json.loads(file.read(size))
-        return sum(math.prod(tensor["shape"]) for name, tensor in head.items() if name != "__metadata__")
-    except (OSError, ValueError, KeyError, TypeError):
-        return None
 
 
 def flops_per_token(run: ReportRun) -> float | None:

@@ -7,10 +7,8 @@ from pathlib import Path
 from typing import Any
 
 from repose.errors import CheckpointError
-
-FORMAT = 1
-SYSTEM, CORPUS = "system", "corpus"
-"""Axes whose labels are presets or named systems, and corpora."""
+from repose.experiments.grid_file import CORPUS
+from repose.experiments.manifest import FORMAT, NAME
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -23,6 +21,8 @@ class GridCell:
     corpus: str | None
     """Its label on the corpus axis, if there is one."""
     labels: Mapping[str, str]
+    run_id: str | None
+    """Of the run that the cell is; None where its data was never prepared."""
     folder: Path
     """Relative to the grid's."""
     status: str
@@ -43,7 +43,7 @@ class GridFolder:
 
 def read_grid(folder: Path) -> GridFolder | None:
     """The grid of a folder; None where it has no grid.json. Raises CheckpointError for one that cannot be read."""
-    path = folder / "grid.json"
+    path = folder / NAME
     try:
         content = json.loads(path.read_text(encoding="utf-8"))
         if content["format"] != FORMAT:
@@ -75,6 +75,7 @@ def _cell(cell: Mapping[str, Any]) -> GridCell:
         system="-".join(others) or str(cell["group"]),
         corpus=labels.get(CORPUS),
         labels=labels,
+        run_id=cell.get("run_id"),
         folder=Path(cell["folder"]),
         status=str(cell["status"]),
         reason=str(cell.get("reason", "")),

@@ -3,6 +3,7 @@
 import re
 from collections.abc import Sequence
 from dataclasses import dataclass
+from statistics import fmean
 
 import numpy as np
 
@@ -14,6 +15,7 @@ from repose.report.runs import RunSet
 from repose.report.summaries import Notes, spread, spread_cell
 from repose.report.translations import SourceLengths, lengths_of, statistics_of
 
+_DIGITS = 1  # after the point of a score; the best is the best as it is shown
 _LONGER = "Longer than every source that any run of this system was trained on."
 _FEW = f"Fewer than {SMALL} sentences."
 _NOT_FAIR = "Its decoder looks ahead, or it failed the audit: never marked as the best."
@@ -112,10 +114,11 @@ def _sizes(buckets: Sequence[Bucket], notes: Notes) -> tuple[Cell, ...]:
 def _rows(
     groups: Sequence[Sequence[_Measured]], buckets: Sequence[Bucket], in_tokens: bool, notes: Notes
 ) -> list[tuple[Cell, ...]]:
-    """A row for each system."""
-    means = [np.mean([one.values for one in group], axis=0) for group in groups]
+    """A row for each system; of those that may be compared, the best mean of a column is marked, ties included."""
+    means = [[fmean(column) for column in zip(*(one.values for one in group), strict=True)] for group in groups]
     fair = [all(one.run.comparable for one in group) for group in groups]
-    best = np.max([mean for mean, is_fair in zip(means, fair, strict=True) if is_fair] or [[np.inf] * len(buckets)], 0)
+    fair_means = [mean for mean, is_fair in zip(means, fair, strict=True) if is_fair]
+    best = [max((round(mean[place], _DIGITS) for mean in fair_means), default=0.0) for place in range(len(buckets))]
     rows = []
     for group, mean, is_fair in zip(groups, means, fair, strict=True):
         longest = max(one.lengths.longest_trained for one in group)
@@ -129,9 +132,9 @@ def _rows(
             cells.append(
                 spread_cell(
                     spread([one.values[place] for one in group]),
-                    1,
+                    _DIGITS,
                     notes=[notes.key(reason) for reason, holds in reasons.items() if holds],
-                    best=is_fair and sum(fair) > 1 and bool(mean[place] == best[place]),
+                    best=is_fair and sum(fair) > 1 and round(mean[place], _DIGITS) == best[place],
                 )
             )
         rows.append((Cell(text=group[0].run.group), *cells))

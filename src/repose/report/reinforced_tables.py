@@ -1,6 +1,7 @@
 """The tables of Hsiao and Dutta 2024 (arXiv 2410.04731), theirs beside ours."""
 
 from collections.abc import Mapping, Sequence
+from dataclasses import replace
 
 from repose.experiments.published import Curve, Scalar
 from repose.experiments.published import Table as PublishedTable
@@ -108,7 +109,7 @@ def _block(runs: Sequence[ReportRun], notes: Notes) -> list[Cell]:
     for figure, digits in columns:
         found = over_seeds(runs, figure)
         if figure.name == "epochs" and found is not None and not found.deviation:
-            found = spread([found.mean])
+            found = replace(found, deviation=None)
         cells.append(spread_cell(found, digits, notes=keys if found else ()))
     return cells
 
@@ -208,7 +209,7 @@ def _curves_table(beside: Beside, metric: str, entries: Sequence[Curve]) -> Tabl
                 spread_cell(spread([run[epoch] for run in here[group] if epoch in run]), 2, expected=len(runs))
                 for epoch in range(1, longest + 1)
             ]
-            columns.append((f"{group}, here", [_noted(cells[0], marks), *cells[1:]]))
+            columns.append((f"{group}, here", [replace(cells[0], notes=tuple(marks)), *cells[1:]]))
     rows = tuple(
         (value_cell(epoch + 1, 0), *(cells[epoch] if epoch < len(cells) else text_cell("–") for _, cells in columns))
         for epoch in range(longest)
@@ -222,10 +223,6 @@ def _curves_table(beside: Beside, metric: str, entries: Sequence[Curve]) -> Tabl
         f"ours on {corpus}, as means of batch means. {entries[0].note}",
         notes=dict(notes.sentences),
     )
-
-
-def _noted(cell: Cell, notes: Sequence[str]) -> Cell:
-    return Cell(text=cell.text, value=cell.value, deviation=cell.deviation, n=cell.n, notes=tuple(notes))
 
 
 def _one_corpus(beside: Beside) -> str:
@@ -255,6 +252,6 @@ def scalars_here(beside: Beside, entries: Sequence[Scalar]) -> dict[str, tuple[s
         figure, digits = of[entry.metric]
         spreads = over_seeds(beside.done(groups[0], corpus), Figure(name=entry.metric, of=figure))
         if entry.metric == "parameters" and spreads is not None:
-            spreads = spread([spreads.mean])
+            spreads = replace(spreads, deviation=None)
         found[entry.id] = (groups[0], spread_cell(spreads, digits))
     return found

@@ -8,8 +8,9 @@ from pathlib import Path
 from typing import Any
 
 from repose.errors import CheckpointError, ConfigError, unknown
+from repose.experiments.grid_file import SYSTEM
 from repose.plots.learning_curves import Run, folder_name, preset_of, same_settings
-from repose.report.grids import SYSTEM, GridFolder, read_grid
+from repose.report.grids import GridFolder, read_grid
 from repose.report.run_folder import ReportRun as ReportRun
 from repose.report.run_folder import read_run
 
@@ -149,9 +150,14 @@ def _of_grid(grid: GridFolder, problems: list[str]) -> list[ReportRun]:
             missing += [cell.name] if cell.status != "failed" else []
             continue
         try:
-            runs.append(read_run(folder, cell))
+            run = read_run(folder, cell)
         except (CheckpointError, ConfigError) as error:
             problems.append(f"{cell.name} is left out: {error}.")
+            continue
+        if cell.run_id is None or run.run_id == cell.run_id:
+            runs.append(run)
+        else:
+            problems.append(f"{cell.name} is left out: {folder} holds run {run.run_id}, the cell is run {cell.run_id}.")
     if missing:
         shown = ", ".join(missing[:3]) + (f" and {len(missing) - 3} more" if len(missing) > 3 else "")
         problems.append(f"{len(missing)} of {len(grid.cells)} cells of {grid.name} have recorded nothing yet: {shown}.")
@@ -204,10 +210,15 @@ def _own(name: str, longer: str, names: Sequence[str]) -> str:
 
 
 def _once(runs: Sequence[ReportRun]) -> list[ReportRun]:
-    """Each training once: of two directories of the same run the one that is done, or else the first."""
+    """Each training once: of two directories of the same run the one that is done, or else the first.
+
+    Another test set makes another one, though a run's id does not know of it.
+    """
     found: dict[str, ReportRun] = {}
     for run in runs:
-        key = json.dumps([run.run_id or str(run.folder), run.seed, asdict(run.experiment.decoding)])
+        key = json.dumps(
+            [run.run_id or str(run.folder), run.config.get("data"), run.seed, asdict(run.experiment.decoding)]
+        )
         if key not in found or (run.done and not found[key].done):
             found[key] = run
     return list(found.values())

@@ -198,14 +198,13 @@ def task_tables(runs: RunSet) -> list[Table]:
 
 def _task_column(name: str, unit: str) -> Figure:
     better = _better(name)
-    per_token = better == "lower" and "byte" not in name
     digits = 2 if "percent" in unit or "%" in unit or name == "perplexity" else 3
     return Figure(
         name=name.replace("_", " "),
         unit=unit,
         digits=digits,
         better=better,
-        judged_by_tokens=per_token,
+        judged_by_tokens="token" in unit,
         of=lambda run: task_figure(run, name),
     )
 

@@ -4,6 +4,7 @@ A mean is over the runs of a system on a corpus that have the figure; the deviat
 with n - 1, and a single run has none. The runs of a set differ in nothing but the seed.
 """
 
+import math
 import statistics
 import string
 from collections.abc import Callable, Mapping, Sequence
@@ -29,7 +30,7 @@ class Spread:
 
     mean: float
     deviation: float | None
-    """Standard deviation with n - 1; None for a single run."""
+    """Standard deviation with n - 1; None for a single run, and where a run's value is no finite number."""
     n: int
 
 
@@ -70,7 +71,7 @@ def spread(values: Sequence[float]) -> Spread | None:
     """Mean, deviation and number; None of nothing."""
     if not values:
         return None
-    deviation = statistics.stdev(values) if len(values) > 1 else None
+    deviation = statistics.stdev(values) if len(values) > 1 and all(map(math.isfinite, values)) else None
     return Spread(mean=statistics.fmean(values), deviation=deviation, n=len(values))
 
 
@@ -206,6 +207,7 @@ def _best(rows: Sequence[Row], cells: Mapping[tuple[int, str], Spread | None], f
         index: round(found.mean, figure.digits)
         for index, row in enumerate(rows)
         if row.corpus == corpus and row.comparable and (found := cells[index, figure.name]) is not None
+        if math.isfinite(found.mean)
     }
     if not figure.better or len(means) < 2:
         return set()
