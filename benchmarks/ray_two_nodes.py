@@ -179,7 +179,7 @@ def lose(way: str, folder: Path, reference: Path, args: argparse.Namespace) -> d
             events.append(event | {"reason": reason.replace(platform.node(), "HOST").replace(str(folder), "FOLDER")})
             print(f"{way}: {event['seconds']:6.1f} s  {cell}: {status} {events[-1]['reason']}", file=sys.stderr)
 
-        backend = RayBackend(address=cluster.address, cpus=1, retries=2, lease=LEASE)
+        backend = RayBackend(address=cluster.address, retries=2, lease=LEASE)
         results = backend.run(jobs(folder, args.seeds, args.updates), tell, threading.Event())
         seconds = time.monotonic() - began
         saboteur.clean_up()

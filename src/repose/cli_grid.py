@@ -1,6 +1,6 @@
 """`repose grid`: the cells of a grid, all of them, on this machine or on a cluster."""
 
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated
 
@@ -10,9 +10,10 @@ from repose.cli_models import say
 from repose.errors import ConfigError, unknown
 
 if TYPE_CHECKING:
-    from repose.experiments.cells import Backend
+    from repose.experiments.cells import CellJob
     from repose.experiments.grid_run import Plan
-    from repose.experiments.local_cells import Share
+    from repose.experiments.local_cells import LocalBackend
+    from repose.experiments.on_ray import RayBackend
 
 
 def grid(
@@ -50,7 +51,7 @@ def grid(
     if on not in ("local", "ray"):
         raise ConfigError(unknown("backend", on, ["local", "ray"]))
     from repose.experiments.grid import read_grid
-    from repose.experiments.grid_run import make_plan
+    from repose.experiments.grid_run import jobs_of, make_plan
     from repose.experiments.local_cells import num_devices, share
 
     found = read_grid(file, overrides=overrides or [], seeds=seeds)
@@ -71,34 +72,25 @@ def grid(
     if on == "ray":
         from repose.experiments.on_ray import RayBackend
 
-        cpus = cores_per_cell or 1
-        _run(plan, RayBackend(address=address, cpus=cpus, gpus=gpus_per_cell, retries=retries), None, device, cpus)
+        cells = jobs_of(plan, device=device, cores=cores_per_cell or 1, gpus=gpus_per_cell)
+        _run(plan, cells, RayBackend(address=address, retries=retries))
     else:
         from repose.experiments.local_cells import LocalBackend
 
-        _run(plan, LocalBackend(mine, devices), mine, device, mine.cores)
+        at_once = f", {mine.jobs} at once on {mine.cores} {'core' if mine.cores == 1 else 'cores'} each"
+        _run(plan, jobs_of(plan, device=device, cores=mine.cores), LocalBackend(mine, devices), at_once)
 
 
-def _run(plan: "Plan", backend: "Backend", mine: "Share | None", device: str, cores: int) -> None:
+def _run(plan: "Plan", cells: "Sequence[CellJob]", backend: "LocalBackend | RayBackend", at_once: str = "") -> None:
     """Runs the plan, shows what it comes to, and leaves with the exit code."""
-    from repose.experiments.grid_run import jobs_of, run_plan
+    from repose.experiments.grid_run import run_plan
     from repose.experiments.grid_view import make_view, outcome_table
     from repose.tables import make_console
 
     done = sum(entry.status == "done" for entry in plan.chosen)
-    at_once = (
-        "" if mine is None else f", {mine.jobs} at once on {mine.cores} {'core' if mine.cores == 1 else 'cores'} each"
-    )
     say(f"{plan.folder}: {len(plan.chosen)} cells, {done} of them done, {len(plan.todo)} to run{at_once}")
-    gpus = getattr(backend, "gpus", 0.0)  # those of Ray; here cells go round the GPUs
     with make_view(plan) as view:
-        outcome = run_plan(
-            plan,
-            jobs_of(plan, device=device, cores=cores, gpus=gpus),
-            backend,
-            watch=view,
-            kill=getattr(backend, "kill", None),
-        )
+        outcome = run_plan(plan, cells, backend, watch=view, kill=backend.kill)
     make_console().print(outcome_table(plan, outcome))
     if outcome.note:
         say(f"repose: {outcome.note}")

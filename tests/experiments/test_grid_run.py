@@ -224,6 +224,20 @@ def test_another_run_in_a_cells_place_is_left_alone(trial: Grid, tmp_path: Path)
     assert json.loads((place / "scores.test.json").read_text()) == {"run_id": "0123456789ab"}
 
 
+def test_what_another_process_enters_meanwhile_stays(trial: Grid, tmp_path: Path) -> None:
+    folder = tmp_path / "runs" / "trial"
+    first = plan(trial, tmp_path / "runs")
+    known = manifest.read(folder)
+    manifest.update(folder, NAMES[1], status="done", seconds=7.0)  # while a second process prepares its corpora
+    manifest.write(folder, trial, first.entries, known)
+    found = manifest.read(folder)
+    assert (found[NAMES[1]].status, found[NAMES[1]].seconds) == ("done", 7.0)
+    assert {entry.status for name, entry in found.items() if name != NAMES[1]} == {"waiting"}
+    others = [replace(entry, run_id="0" * 12) for entry in first.entries]
+    manifest.write(folder, trial, others, known)  # of other settings: what was entered is of other runs
+    assert {entry.status for entry in manifest.read(folder).values()} == {"waiting"}
+
+
 def test_one_that_was_interrupted_does_not_go_on_to_be_measured_otherwise(trial: Grid, tmp_path: Path) -> None:
     out = tmp_path / "runs"
     go(plan(trial, out), Backend(trial))

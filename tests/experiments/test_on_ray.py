@@ -241,6 +241,13 @@ def test_stopping_asks_the_running_ones_to_save_and_takes_the_others_back(sessio
     assert cluster.taken_back == ["big-s0.1", "c-s0.1"]
 
 
+def test_one_that_is_taken_back_as_it_begins_is_not_left_running(session: Session, tmp_path: Path) -> None:
+    told, cluster = Told(), FakeCluster(session, {"a-s0.1": NeverBegunError()}, [SMALL])
+    results = supervisor(cluster, told).run([job(tmp_path, "a-s0")])
+    assert results["a-s0"].status == "stopped"
+    assert told == [("a-s0", "running", "on small"), ("a-s0", "stopped", "asked to stop")]
+
+
 def test_a_machine_lost_while_stopping_is_not_begun_again(session: Session, tmp_path: Path) -> None:
     told, cluster = Told(), FakeCluster(session, {"a-s0.1": LostError("its machine was lost")}, [SMALL])
     watched = supervisor(cluster, told)
@@ -459,13 +466,16 @@ def ray(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> Callable[..., FakeRa
     return put
 
 
-def run(tmp_path: Path, told: Told | None = None, **options: Any) -> dict[str, CellResult]:
-    return RayBackend(**options).run([job(tmp_path)], Told() if told is None else told, threading.Event())
+def run(
+    tmp_path: Path, told: Told | None = None, *, address: str | None = None, **changes: Any
+) -> dict[str, CellResult]:
+    cells, events = [job(tmp_path, **changes)], Told() if told is None else told
+    return RayBackend(address=address).run(cells, events, threading.Event())
 
 
 def test_a_cell_is_a_task_with_its_share_of_the_machine(tmp_path: Path, ray: Callable[..., FakeRay]) -> None:
     fake = ray(_cell_task=DONE)
-    assert run(tmp_path, cpus=2, gpus=0.5) == {"a-s0": DONE}
+    assert run(tmp_path, cores=2, gpus=0.5) == {"a-s0": DONE}
     checked, asked = fake.asked
     assert checked[0] == "_check_task"
     assert checked[1]["scheduling_strategy"] == {"node_id": "m1", "soft": False}

@@ -185,6 +185,18 @@ def test_the_loss_is_that_of_the_weights_that_are_kept(make_run: Any) -> None:
     assert (figures.valid_loss(last), figures.valid_loss(best)) == (2.0, 1.0)
 
 
+def test_the_loss_of_an_average_is_said_to_be_of_its_last_validation(make_run: Any, tmp_path: Path) -> None:
+    average = ["training.average_checkpoints=2", "training.keep=best"]
+    make_run("average-s0", [1.5, 2.0], settings=average)
+    table = scores_table(read_runs([tmp_path]))
+    row = cells(table, "average")
+    assert row["valid. loss"].value == 2.0
+    assert [table.notes[key] for key in row["valid. loss"].notes] == [
+        "Of the last validation; the model is an average of checkpoints."
+    ]
+    assert not row["BLEU greedy"].notes
+
+
 def test_unfinished_runs_are_in_no_final_figure(make_run: Any, tmp_path: Path) -> None:
     make_run("a-s0", [2.0])
     make_run("a-s1", [9.0], seed=1, bleu=None)

@@ -103,7 +103,7 @@ def make_plan(
         raise CheckpointError(f"{folder} is a run directory: choose another --out for the grid {grid.name}")
     survey = look(grid.cells, identify(grid.cells, say=say), folder, known)
     if record:
-        manifest.write(folder, grid, survey.entries)
+        manifest.write(folder, grid, survey.entries, known)
     mine = tuple(entry for entry in survey.entries if entry.name in chosen)
     todo = tuple(
         entry

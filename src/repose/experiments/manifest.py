@@ -44,9 +44,22 @@ def entry_of(cell: Cell) -> Entry:
     return Entry(name=cell.name, group=cell.group, labels=dict(cell.labels), seed=cell.seed, folder=cell.name)
 
 
-def write(folder: Path, grid: Grid, entries: Sequence[Entry]) -> None:
-    """Make grid.json say this. Raises CheckpointError where it cannot be written."""
-    content = {
+def write(folder: Path, grid: Grid, entries: Sequence[Entry], known: Mapping[str, Entry]) -> None:
+    """Make grid.json say this. Raises CheckpointError where it cannot be written.
+
+    `known` is what it said before it was found out how the cells stand: an entry that another process has changed
+    since then is newer, and stays.
+    """
+    with _written(folder):
+        folder.mkdir(parents=True, exist_ok=True)
+        with locked(folder / ".grid.lock"):
+            newer = {name: entry for name, entry in read(folder).items() if entry != known.get(name)}
+            found = [(newer.get(entry.name, entry), entry) for entry in entries]
+            _replace(folder / NAME, _to_json(grid, [new if new.run_id == old.run_id else old for new, old in found]))
+
+
+def _to_json(grid: Grid, entries: Sequence[Entry]) -> dict[str, Any]:
+    return {
         "format": FORMAT,
         "name": grid.name,
         "about": grid.about,
@@ -54,10 +67,6 @@ def write(folder: Path, grid: Grid, entries: Sequence[Entry]) -> None:
         "report": dict(grid.report),
         "cells": [asdict(entry) for entry in entries],
     }
-    with _written(folder):
-        folder.mkdir(parents=True, exist_ok=True)
-        with locked(folder / ".grid.lock"):
-            _replace(folder / NAME, content)
 
 
 def update(folder: Path, name: str, **changes: Any) -> None:

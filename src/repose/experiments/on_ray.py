@@ -39,10 +39,6 @@ class RayBackend:
 
     address: str | None = None
     """Of the head, "HOST:6379"; None: RAY_ADDRESS, or the cluster that this machine belongs to."""
-    cpus: int = 1
-    """CPU cores per cell."""
-    gpus: float = 0.0
-    """GPUs per cell; 0.5: two cells share one."""
     retries: int = 3
     """How often a cell begins again after its machine was lost."""
     lease: float = LEASE
@@ -57,7 +53,7 @@ class RayBackend:
         """
         if not jobs:
             return {}
-        jobs = [replace(job, folder=job.folder.absolute(), cores=self.cpus, gpus=self.gpus) for job in jobs]
+        jobs = [replace(job, folder=job.folder.absolute()) for job in jobs]
         ray = _import_ray()
         folder = Path(os.path.commonpath([job.folder.parent for job in jobs]))
         with _connected(ray, self.address), Session.opened(folder, cache_home()) as session:

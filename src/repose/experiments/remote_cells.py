@@ -223,7 +223,10 @@ class Supervisor:
         try:
             result = self.cluster.result(attempt.ticket)
         except NeverBegunError:
-            del self.attempts[attempt.name]
+            if attempt.machine is None:
+                del self.attempts[attempt.name]
+            else:  # it had just begun when it was taken back
+                self._settle(attempt, CellResult(status="stopped", reason="asked to stop", seconds=0.0))
         except LostError as error:
             self._lose(attempt, str(error))
         else:

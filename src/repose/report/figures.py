@@ -24,7 +24,8 @@ def train_loss(run: ReportRun) -> float | None:
 
 
 def kept(run: ReportRun) -> Mapping[str, Any] | None:
-    """The validation of the weights that the model is made of: the last one, or the best one where that is kept."""
+    """The validation of the weights that the model is made of: the last one, or the best one where that is kept; the
+    last one where the model is an average of checkpoints, which was never validated."""
     found = [record for record in run.of_kind("valid") if _of(record, "tf_loss") is not None]
     if not found:
         return None
@@ -87,7 +88,8 @@ def task_figure(run: ReportRun, name: str) -> float | None:
 def epoch_seconds(run: ReportRun) -> list[float]:
     """Seconds of training of each completed epoch.
 
-    Time spent on validations is left out wherever a record stands at its beginning: at the end of each epoch.
+    Time spent on validations is left out wherever a record stands at its beginning: at the end of each epoch. The
+    checkpoint and the model that are written after one have no record, and count in the epoch that follows.
     """
     seconds, begun, taken = [], 0.0, 0.0
     before: Mapping[str, Any] = {}

@@ -55,6 +55,8 @@ def scores_table(runs: RunSet) -> Table:
             keys.append(
                 notes.key("Systems of this corpus have different vocabularies, whose tokens cannot be compared.")
             )
+        if figure.judged_by_tokens and any(run.experiment.training.average_checkpoints > 1 for run in row.runs):
+            keys.append(notes.key("Of the last validation; the model is an average of checkpoints."))
         if figure.name.startswith(("BLEU", "chrF")) and any(run.split != "test" for run in row.runs):
             keys.append(notes.key("Scored on the validation set: the corpus has no test set."))
         if figure.name == "train loss" and not all(run.of_kind("epoch") for run in row.runs):
