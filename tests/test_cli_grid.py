@@ -8,8 +8,10 @@ import re
 import signal
 import subprocess
 import sys
+import threading
 import time
 from collections.abc import Callable
+from dataclasses import replace
 from pathlib import Path
 
 import pytest
@@ -22,8 +24,8 @@ from repose.experiments import calibrate, cells, grid_run
 from repose.experiments.calibrate import Cost
 from repose.experiments.estimate import estimate_table
 from repose.experiments.grid import Cell, read_grid
-from repose.experiments.grid_run import make_plan
-from repose.experiments.grid_view import Live, duration, headline, progress
+from repose.experiments.grid_run import Outcome, make_plan
+from repose.experiments.grid_view import Lines, Live, duration, headline, outcome_table, progress
 from repose.experiments.local_cells import Share
 from repose.experiments.survey import Identity
 
@@ -103,7 +105,7 @@ def trial(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
         return POPEN([sys.executable, "-c", IMITATION, command[-1]], **options)  # type: ignore[call-overload]
 
     monkeypatch.chdir(tmp_path)
-    monkeypatch.setattr(cells.subprocess, "Popen", popen)
+    monkeypatch.setattr("subprocess.Popen", popen)
     monkeypatch.setattr(grid_run, "identify", identities)
     (tmp_path / "trial.toml").write_text(FILE, encoding="utf-8")
     return tmp_path / "trial.toml"
@@ -130,7 +132,8 @@ def test_from_the_first_call_to_the_last(trial: Path, run: Run) -> None:
     assert "reinforced-s1: failed after" in err
     assert "the loss is no longer a finite number" in out
     assert "repose report runs/trial" in err
-    assert run(trial, "--no-retry-failed")[2].count("0 to run") == 1
+    (line,) = [line for line in run(trial, "--no-retry-failed")[2].splitlines() if "0 to run" in line]
+    assert line.endswith("0 to run")  # and nothing of how many at once
     found = json.loads(Path("runs/trial/grid.json").read_text())
     assert [cell["status"] for cell in found["cells"]] == ["done", "done", "done", "failed"]
 
@@ -151,16 +154,38 @@ BAD = {
     "shard": (["trial.toml", "--shard", "2/2"], "I from 0 to N - 1"),
     "seeds": (["trial.toml", "--seeds", "many"], "--seeds"),
     "jobs": (["trial.toml", "--jobs", "0"], "--jobs = 0"),
+    "cores": (["trial.toml", "--cores-per-cell", "9999"], "--cores-per-cell = 9999, but there are"),
+    "device": (["trial.toml", "--device", "tpu"], "there is no device 'tpu'"),
 }
 
 
 @pytest.mark.parametrize(("arguments", "sentence"), BAD.values(), ids=BAD.keys())
-def test_bad_usage_is_one_sentence(arguments: list[str], sentence: str, trial: Path, run: Run) -> None:
+def test_bad_usage_is_one_sentence_before_anything_is_written(
+    arguments: list[str], sentence: str, trial: Path, run: Run
+) -> None:
     assert trial.exists()
     code, _, err = run(*arguments)
     assert code == 2
     assert err.splitlines()[-1].startswith("repose: ")
     assert sentence in err.splitlines()[-1]
+    assert not Path("runs").exists()
+
+
+def test_numbers_and_devices_are_checked_before_corpora_are_prepared(
+    trial: Path, run: Run, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    prepared: list[tuple[Cell, ...]] = []
+
+    def identify(cells: tuple[Cell, ...], **_: object) -> dict[str, Identity]:
+        prepared.append(cells)
+        return identities(cells)
+
+    monkeypatch.setattr(grid_run, "identify", identify)
+    for wrong in (("--jobs", 0), ("--cores-per-cell", 9999), ("--device", "tpu")):
+        assert run(trial, *wrong)[0] == 2
+    assert prepared == []
+    assert run(trial, "--only", "ablation-none")[0] == 0
+    assert len(prepared) == 1
 
 
 def test_a_dry_run_shows_what_it_would_take_and_changes_nothing(
@@ -252,6 +277,69 @@ def test_the_live_table(trial: Path, tmp_path: Path) -> None:
     assert "trial: 1 of 4 cells, 2 waiting" in text
     assert re.search(r"ablation-none-s0 +│ running +│ epoch 1/2, update 80 of 160", text)
     assert "no [bold] luck" in text
+
+
+def test_cells_of_another_process_are_said_to_be_so_once(
+    trial: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    reason = f"{cells.ELSEWHERE}: process 7"
+    plan = make_plan(read_grid(trial), tmp_path / "runs", say=lambda _: None)
+    theirs = replace(plan.chosen[0], status="running", reason=reason)
+    plan = replace(plan, chosen=(theirs,), todo=())
+    view = Lines(plan)
+    view(theirs.name, "running", reason)
+    assert capsys.readouterr().err == f"[0/0] {theirs.name}: {reason}\n"
+    console = Console(file=io.StringIO(), width=140)
+    console.print(next(iter(estimate_table(plan, {}, Share(1, 1)))))
+    console.print(outcome_table(plan, Outcome((theirs,), stopped=False, ran=0)))
+    text = console.file.getvalue()  # type: ignore[attr-defined]
+    assert "running elsewhere: process 7" in text
+    assert re.search(r"│ running │ +│ elsewhere: process 7", text)
+    assert "running running" not in text
+
+
+def test_stopped_cells_are_no_progress(trial: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    plan = make_plan(read_grid(trial), tmp_path / "runs", say=lambda _: None)
+    lines, live = Lines(plan), Live(plan)
+    for name, status in (("ablation-none-s0", "failed"), ("reinforced-s0", "stopped"), ("reinforced-s1", "stopped")):
+        lines(name, status, "")
+        live(name, status, "")
+    assert [line.split()[0] for line in capsys.readouterr().err.splitlines()] == ["[1/4]"] * 3
+    assert "trial: 1 of 4 cells" in live._title(live._status)
+
+
+def test_a_report_is_suggested_where_there_is_something_to_report(
+    trial: Path, run: Run, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def popen(_: list[str], **options: object) -> object:
+        return POPEN([sys.executable, "-c", "raise SystemExit(3)"], **options)  # type: ignore[call-overload]
+
+    with monkeypatch.context() as patch:
+        patch.setattr("subprocess.Popen", popen)
+        code, _, err = run(trial, "--only", "ablation-none")
+    assert (code, "repose report" in err) == (3, False)
+    assert "2 of 2 cells are still to be done" in err
+    assert "repose report runs/trial" in run(trial, "--only", "ablation-none")[2]
+
+
+def test_calibrations_are_told_one_after_the_other(
+    trial: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    plan = make_plan(read_grid(trial), tmp_path / "runs", say=lambda _: None)
+    both, said = threading.Barrier(2), threading.Lock()
+
+    def say(_: str) -> None:
+        assert said.acquire(blocking=False), "two at a time"
+        time.sleep(0.05)
+        said.release()
+
+    def in_process(*_: object) -> ReposeError:
+        both.wait(timeout=10)
+        return ReposeError("not measured")
+
+    monkeypatch.setattr(calibrate, "_in_process", in_process)
+    costs = calibrate.calibrate(plan, Share(2, 1), device="cpu", devices=0, say=say)
+    assert [str(cost) for cost in costs.values()] == ["not measured"] * 2
 
 
 def test_a_plan_without_work_has_no_totals(trial: Path, tmp_path: Path) -> None:

@@ -52,8 +52,9 @@ def grid(
         raise ConfigError(unknown("backend", on, ["local", "ray"]))
     from repose.experiments.grid import read_grid
     from repose.experiments.grid_run import jobs_of, make_plan
-    from repose.experiments.local_cells import num_devices, share
+    from repose.experiments.local_cells import check_request, num_devices, share
 
+    check_request(jobs=jobs, cores=cores_per_cell, device=device, here=on == "local")
     found = read_grid(file, overrides=overrides or [], seeds=seeds)
     plan = make_plan(
         found, out, only=only or [], shard=shard, retry_failed=retry_failed, record=not dry_run, say=_said_once()
@@ -78,7 +79,8 @@ def grid(
         from repose.experiments.local_cells import LocalBackend
 
         at_once = f", {mine.jobs} at once on {mine.cores} {'core' if mine.cores == 1 else 'cores'} each"
-        _run(plan, jobs_of(plan, device=device, cores=mine.cores), LocalBackend(mine, devices), at_once)
+        cells = jobs_of(plan, device=device, cores=mine.cores)
+        _run(plan, cells, LocalBackend(mine, devices), at_once if cells else "")
 
 
 def _run(plan: "Plan", cells: "Sequence[CellJob]", backend: "LocalBackend | RayBackend", at_once: str = "") -> None:
@@ -98,7 +100,8 @@ def _run(plan: "Plan", cells: "Sequence[CellJob]", backend: "LocalBackend | RayB
     rest = sum(entry.status != "done" for entry in outcome.entries)
     if code == 3:
         say(f"{rest} of {len(outcome.entries)} cells are still to be done: the same command goes on")
-    say(f"tables and figures: repose report {plan.folder}")
+    if rest < len(outcome.entries):
+        say(f"tables and figures: repose report {plan.folder}")
     raise typer.Exit(code)
 
 

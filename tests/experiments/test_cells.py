@@ -14,10 +14,10 @@ from pathlib import Path
 import pytest
 
 from repose.config_file import load, to_json
-from repose.errors import ConfigError
+from repose.errors import ConfigError, DeviceError
 from repose.experiments import cell_process, cells
 from repose.experiments.cells import BUSY, ELSEWHERE, CellJob, CellResult, environment, run_cell
-from repose.experiments.local_cells import LocalBackend, Share, core_sets, share
+from repose.experiments.local_cells import LocalBackend, Share, check_request, core_sets, share
 
 TINY = [
     *(f"architecture.{name}" for name in ("d_token=8", "num_heads=1", "head_dim=8", "d_ff=8")),
@@ -255,9 +255,29 @@ def test_shares_of_a_machine(monkeypatch: pytest.MonkeyPatch) -> None:
     assert found(30, jobs=16) == (16, 1)
     assert found(30, devices=2) == (2, 4)
     assert share(30, jobs=None, cores=None, devices=2, gpus=0.5) == Share(4, 2)
-    for wrong in ({"jobs": 0, "cores": None}, {"jobs": None, "cores": -1}):
+
+
+def test_what_no_cell_could_run_with_is_refused(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("repose.experiments.local_cells.available_cores", lambda: 8)
+    monkeypatch.setattr("torch.cuda.device_count", lambda: 1)
+
+    def check(jobs: int | None = None, cores: int | None = None, device: str = "auto", *, here: bool = True) -> None:
+        check_request(jobs=jobs, cores=cores, device=device, here=here)
+
+    check(jobs=20, cores=8)
+    check(cores=99, device="cuda:7", here=False)  # what a cluster's machines have, they say themselves
+    for device in ("cpu", "cuda", "cuda:0"):
+        check(device=device)
+    for jobs, cores in ((0, None), (None, -1)):
         with pytest.raises(ConfigError, match="give 1 or more"):
-            share(3, devices=0, **wrong)
+            check(jobs, cores, here=False)
+    with pytest.raises(ConfigError, match="--cores-per-cell = 99, but there are 8 here: give 8 or less"):
+        check(cores=99)
+    for device in ("tpu", "cuda:x", "cuda:", "auto:1", ""):
+        with pytest.raises(ConfigError, match="--device: there is no device"):
+            check(device=device, here=False)
+    with pytest.raises(DeviceError, match="device 'cuda:1' is not available"):
+        check(device="cuda:1")
 
 
 @pytest.mark.skipif(not hasattr(os, "sched_getaffinity"), reason="no affinity here")

@@ -1,6 +1,8 @@
 """Grid files: what they expand to, and what is refused, with the place and a way out."""
 
 import json
+import re
+import tomllib
 from pathlib import Path
 
 import pytest
@@ -8,6 +10,7 @@ import pytest
 from repose.config_file import load, shipped
 from repose.errors import ConfigError
 from repose.experiments.grid import Grid, read_grid, shipped_grids
+from repose.experiments.grid_file import _KEYS, Rule
 
 HEAD = """
 [training]
@@ -174,7 +177,20 @@ REFUSED = {
     "rule without settings": (None, "presets = ['baseline']\n[[grid.for]]\npreset = 'baseline'", "sets nothing"),
     "rule for an unknown axis": (None, "[[grid.exclude]]\nnorn = 'a'\n[grid.vary.norm]\na = {}", "did you mean 'norm'"),
     "too many": (None, "seeds = 11\nmax_cells = 10", "11 cells, more than max_cells = 10"),
-    "far too many": (None, "seeds = 2000000", "2,000,000 combinations"),
+    "far too many": (None, "seeds = 100000", "100,000 cells, more than max_cells = 1,000"),
+    "too many to count": (None, "seeds = 4000000000", "4,000,000,000 cells, more than max_cells = 1,000"),
+    "no number of seeds": (None, "seeds = 99999999999999999999", "should be a number of seeds"),
+    "too many before exclusions": (
+        None,
+        "presets = ['baseline', 'reinforced']\nseeds = 2000000\n[[grid.exclude]]\npreset = 'baseline'",
+        "4,000,000 cells, more than max_cells = 1,000",
+    ),
+    "seeds as an axis": (None, "[grid.vary]\n'training.seed' = [0, 1]", "sets training.seed: use seeds in"),
+    "seed in a rule": (
+        None,
+        "presets = ['baseline']\n[[grid.for]]\npreset = 'baseline'\nset = { training = { seed = 3 } }",
+        "sets training.seed: use seeds in",
+    ),
     "the same twice": (None, "[grid.vary.x]\na = {}\nb = {}", "cells a-s0 and b-s0 are the same experiment"),
     "one name twice": (
         None,
@@ -204,6 +220,12 @@ REFUSED = {
         "presets = ['baseline']\n[grid.report]\nbaseline = 'basline'",
         "did you mean 'baseline'",
     ),
+    "unknown published entry": (
+        None,
+        "[grid.report]\npublished = ['reinforced/tabel-1']",
+        r"published: there is no entry 'reinforced/tabel-1': the nearest are reinforced/table-1, [^,]+, [^,]+$",
+    ),
+    "published text": (None, "[grid.report]\npublished = 'moon'", "published should be a list of entries"),
     "no text": (None, "budget = 3", "budget should be a sentence"),
     "long name": (None, f"[grid.vary.x]\n{'y' * 250} = {{}}", "too long a name"),
 }
@@ -214,6 +236,17 @@ def test_what_cannot_be_meant_is_one_sentence(head: str | None, text: str, sente
     with pytest.raises(ConfigError, match=sentence) as refusal:
         grid(tmp_path, text, head=HEAD if head is None else head)
     assert "\n" not in str(refusal.value)
+
+
+def test_a_grid_too_large_is_refused_before_any_cell_is_made(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    def applies(*_: object) -> bool:
+        raise AssertionError("a combination was looked at")
+
+    monkeypatch.setattr(Rule, "applies", applies)
+    rule = "[[grid.for]]\nseed = 0\nset = { 'training.epochs' = 1 }"
+    for text, seeds in ((f"seeds = 100000\n{rule}", None), (rule, "100000")):
+        with pytest.raises(ConfigError, match="100,000 cells, more than max_cells"):
+            grid(tmp_path, text, seeds=seeds)
 
 
 def test_settings_and_seeds_of_the_command_line_are_checked(tmp_path: Path) -> None:
@@ -249,3 +282,22 @@ def test_axes_and_cells_go_through_json(tmp_path: Path) -> None:
     found = grid(tmp_path, "[grid.vary]\n'training.clip_norm' = ['none', 1.0]\n'architecture.norm' = ['pre', 'post']")
     assert json.loads(json.dumps(found.axes)) == {"clip_norm": ["none", "1.0"], "norm": ["pre", "post"]}
     assert [cell.experiment.training.clip_norm for cell in found.cells] == [None, None, 1.0, 1.0]
+
+
+def test_the_documented_example_has_every_key_and_expands_as_it_says(tmp_path: Path) -> None:
+    page = (Path(__file__).parents[2] / "docs" / "grids.md").read_text(encoding="utf-8")
+    (example,) = re.findall(r"```toml\n(.*?)```", page, re.DOTALL)
+    assert set(tomllib.loads(example)["grid"]) == set(_KEYS)
+    found = grid(tmp_path, example, head="")
+    assert len(found.cells) == 48
+    assert found.budget.startswith("48 cells")
+    assert f"The first cell is `{found.cells[0].name}`." in page
+    assert list(found.axes) == ["corpus", "system", "d_ff", "norm"]
+    assert found.axes["system"] == ("baseline", "reinforced", "original-scaled")
+    for cell in found.cells:
+        labels, experiment = cell.labels, cell.experiment
+        wide = labels["corpus"] == "gl-en" and labels["d_ff"] == "256"
+        assert experiment.training.learning_rate == (0.002 if wide else 0.004)
+        assert labels["norm"] == "vocabulary" or labels["system"] == "reinforced"
+        assert experiment.architecture.num_encoder_layers == 2
+    assert [cell.seed for cell in found.cells[::16]] == [0, 1, 2]

@@ -266,11 +266,15 @@ def test_half_written_results(trial: Grid, tmp_path: Path) -> None:
     (folders["baseline-s1"] / "config.json").unlink()
     found = plan(trial, out)
     chosen = {entry.name: entry for entry in found.chosen}
+    place = folders["baseline-s0"]
     assert "config.json is damaged" in chosen["baseline-s0"].reason
+    assert f"move {place} away and run the grid again" in chosen["baseline-s0"].reason
     assert [(n, chosen[n].status) for n in NAMES] == list(
         zip(NAMES, ["failed", "stopped", "waiting", "done"], strict=True)
     )
     assert [entry.name for entry in found.todo] == ["reinforced-s0", "baseline-s1"]
+    place.rename(tmp_path / "away")
+    assert [entry.name for entry in plan(trial, out).todo] == ["baseline-s0", "reinforced-s0", "baseline-s1"]
 
 
 def test_manifests_of_other_versions_and_damaged_ones(trial: Grid, tmp_path: Path) -> None:
@@ -350,6 +354,36 @@ def test_a_cell_that_another_process_holds_is_neither_run_nor_failed(
     assert [entry.status for entry in outcome.entries] == ["running", "running", "done", "done"]
     assert outcome.entries[0].reason == f"{ELSEWHERE}: process there:12"
     assert outcome.exit_code == 3
+
+
+def test_what_another_process_has_finished_meanwhile_counts(trial: Grid, tmp_path: Path) -> None:
+    """Two calls on one grid: the last one to end says how all cells stand."""
+
+    class Late(Backend):
+        def run(self, jobs: Sequence[CellJob], tell: Tell, stop: threading.Event) -> dict[str, CellResult]:
+            results = {}
+            for job in jobs[:2]:
+                results[job.name] = CellResult(status="stopped", reason=f"{ELSEWHERE}: process 7", seconds=0.0)
+                tell(job.name, "running", "")
+                tell(job.name, "stopped", results[job.name].reason)
+            others = Backend(trial, ends={NAMES[1]: failed("the loss is no number")})
+            go(replace(first, todo=first.todo[:2]), others)
+            return results | super().run(jobs[2:], tell, stop)
+
+    first, second = plan(trial, tmp_path), plan(trial, tmp_path)
+    outcome = go(second, Late(trial))
+    assert [entry.status for entry in outcome.entries] == ["done", "failed", "done", "done"]
+    assert outcome.entries[1].reason == "the loss is no number"
+    assert outcome.entries[0].seconds is not None
+    assert outcome.exit_code == 1
+    assert manifest.read(tmp_path / "trial") == {entry.name: entry for entry in outcome.entries}
+    # The other's end is overwritten by what was true a moment before: the run directory says what it came to.
+    go(plan(trial, tmp_path), Backend(trial))
+    manifest.update(tmp_path / "trial", NAMES[0], status="running", reason=f"{ELSEWHERE}: process 7")
+    theirs = replace(second.chosen[0], status="running", reason=f"{ELSEWHERE}: process 7")
+    outcome = go(replace(second, chosen=(theirs,), todo=()), Backend(trial))
+    assert (outcome.exit_code, outcome.entries[0].reason) == (0, "")
+    assert states(tmp_path / "trial")[NAMES[0]] == "done"
 
 
 def test_a_full_disk_is_one_sentence_and_stops_no_cell(

@@ -10,6 +10,7 @@ import os
 import subprocess
 import sys
 import tempfile
+import threading
 import time
 from collections.abc import Callable, Sequence
 from concurrent.futures import ThreadPoolExecutor
@@ -76,13 +77,15 @@ def calibrate(
     """The cost of each kind among the cells to be run, by `kind_of`; or why a kind cannot be measured."""
     kinds = {kind_of(plan.cell(entry).experiment): plan.cell(entry) for entry in plan.todo}
     slots: SimpleQueue[tuple[int, tuple[int, ...]]] = SimpleQueue()
+    telling = threading.Lock()  # one sentence at a time
     for place in enumerate(core_sets(share.jobs, share.cores)):
         slots.put(place)
 
     def measured(kind: str) -> Cost | ReposeError:
         slot, affinity = slots.get()
         where = f"cuda:{slot % devices}" if devices else device
-        say(f"calibrating: {kinds[kind].name}")
+        with telling:
+            say(f"calibrating: {kinds[kind].name}")
         try:
             return _in_process(kinds[kind].experiment, where, share.cores, affinity)
         finally:

@@ -8,7 +8,7 @@ from rich.table import Table
 from repose.errors import ReposeError
 from repose.experiments.calibrate import SENTENCES, TIMED_UPDATES, Cost, kind_of
 from repose.experiments.grid_run import Plan
-from repose.experiments.grid_view import duration
+from repose.experiments.grid_view import duration, without_status
 from repose.experiments.local_cells import Share
 
 GIB = 2**30
@@ -36,7 +36,7 @@ def estimate_table(
             numbers = (f"{cost.parameters:,}", updates, duration(own), f"{cost.memory_bytes / GIB:.1f} GiB")
             table.add_row(escape(entry.name), entry.status, *numbers)
         else:
-            reason = str(cost) if cost is not None else entry.reason
+            reason = str(cost) if cost is not None else without_status(entry.reason)
             where = f"in {entry.folder}" if entry.folder != entry.name else ""
             table.add_row(escape(entry.name), escape(" ".join(filter(None, (entry.status, reason, where)))))
     yield table

@@ -5,8 +5,8 @@ then those of its corpus, system and varied axes, then the rules [[grid.for]] th
 A cell is called by its labels, its corpus first, and its seed: "gl-en-reinforced-s0"; without the seed: its group.
 """
 
+import difflib
 import itertools
-import math
 import re
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
@@ -16,10 +16,10 @@ from typing import Any, NamedTuple
 from repose.config import Experiment
 from repose.config_file import COMMAND_LINE, Layer, file_layer, parse_overrides, resolve, shipped, to_json
 from repose.errors import ConfigError, unknown
-from repose.experiments.grid_file import CORPUS, SYSTEM, Choice, GridTable, Rule, read_seeds, read_table
+from repose.experiments.grid_file import CORPUS, SYSTEM, Choice, GridTable, Rule, check_number, read_seeds, read_table
+from repose.experiments.published import load as load_published
 
 _CORPUS_SOURCES = ("name", "train", "valid", "test")
-_MOST_COMBINATIONS = 1_000_000
 _LONGEST_NAME = 200  # bytes; file systems allow 255
 
 
@@ -73,21 +73,19 @@ def read_grid(path: Path | str, *, overrides: Sequence[str] = (), seeds: str | N
     table = read_table(layer, name, seeds=chosen)
     every_seed = tuple(dict.fromkeys([*table.seeds, *(chosen or ())]))
     wanted = table.seeds if chosen is None else chosen
-    plans = list(_plans(table, every_seed, name))
+    plans = list(_plans(table, every_seed))
     for rule in table.rules:
         if not any(rule.applies(_labels(table, choices), seed) for choices, seed in plans):
             raise ConfigError(f"{rule.place} matches no cell: correct its labels, or take it out")
-    plans = sorted((plan for plan in plans if plan[1] in wanted), key=lambda plan: wanted.index(plan[1]))
+    place = {seed: i for i, seed in enumerate(wanted)}
+    plans = sorted((plan for plan in plans if plan[1] in place), key=lambda plan: place[plan[1]])
     if not plans:
         raise ConfigError(f"{name}: [grid] expands to nothing: [[grid.exclude]] leaves out every cell")
-    if len(plans) > table.max_cells:
-        raise ConfigError(
-            f"{name}: [grid] expands to {len(plans):,} cells, more than max_cells = {table.max_cells:,}: "
-            "take values out of its axes, or set max_cells in [grid]"
-        )
+    check_number(len(plans), table.max_cells, name)
     cells = tuple(_cell(table, layer, over, choices, seed, name) for choices, seed in plans)
     _check_distinct(cells, name)
     _check_baseline(table, cells, name)
+    _check_published(table, name)
     axes = {axis.name: axis.labels for axis in table.axes}
     return Grid(name=name, about=table.about, budget=table.budget, axes=axes, report=table.report, cells=cells)
 
@@ -99,7 +97,7 @@ def shipped_grids() -> list[Shipped]:
     return [Shipped(name, str(grid.get("about", "")), str(grid.get("budget", ""))) for name, grid in found]
 
 
-def _seeds(text: str) -> tuple[int, ...]:
+def _seeds(text: str) -> Sequence[int]:
     """`--seeds`: a number of them, or a list."""
     pieces = [piece.strip() for piece in text.split(",") if piece.strip()]
     if not all(piece.isascii() and piece.isdecimal() for piece in pieces) or not pieces:
@@ -108,11 +106,8 @@ def _seeds(text: str) -> tuple[int, ...]:
     return read_seeds(numbers if "," in text else numbers[0], "--seeds:")
 
 
-def _plans(table: GridTable, seeds: Sequence[int], name: str) -> Iterator[tuple[tuple[Choice, ...], int]]:
+def _plans(table: GridTable, seeds: Sequence[int]) -> Iterator[tuple[tuple[Choice, ...], int]]:
     """The combinations that are not excluded. Raises ConfigError for a rule that excludes nothing."""
-    number = math.prod(len(axis.choices) for axis in table.axes) * len(seeds)
-    if number > _MOST_COMBINATIONS:
-        raise ConfigError(f"{name}: [grid] has {number:,} combinations: take values out of its axes")
     used: set[int] = set()
     for choices, seed in itertools.product(itertools.product(*(axis.choices for axis in table.axes)), seeds):
         labels = _labels(table, choices)
@@ -203,3 +198,19 @@ def _check_baseline(table: GridTable, cells: Sequence[Cell], name: str) -> None:
     known = {cell.group for cell in cells} | groups | {cell.labels.get(SYSTEM, "") for cell in cells} - {""}
     if baseline not in known:
         raise ConfigError(f"{name}: [grid.report] {unknown('group', str(baseline), sorted(groups))}")
+
+
+def _check_published(table: GridTable, name: str) -> None:
+    """The report's published entries are those of `published.toml`."""
+    wanted, where = table.report.get("published", []), f"{name}: [grid.report] published"
+    if not isinstance(wanted, list) or not all(isinstance(entry, str) for entry in wanted):
+        raise ConfigError(f'{where} should be a list of entries such as "reinforced/table-1", not {wanted!r}')
+    if not wanted:
+        return
+    published = load_published()
+    known = [table.id for table in published.tables]
+    known += [curve.id for curve in published.curves] + [scalar.id for scalar in published.scalars]
+    for entry in wanted:
+        if entry not in known:
+            near = ", ".join(difflib.get_close_matches(entry, known, n=3, cutoff=0.0))
+            raise ConfigError(f"{where}: there is no entry {entry!r}: the nearest are {near}")

@@ -1,5 +1,6 @@
 """The table [grid] of an experiment file, read strictly: axes, rules and hints, every key known and of its kind."""
 
+import math
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
@@ -14,6 +15,8 @@ Settings = Mapping[str, Mapping[str, Any]]
 
 SYSTEM, CORPUS, SEED = "system", "corpus", "seed"
 MAX_CELLS = 1000
+_MOST_SEEDS = 2**32
+_MOST_COMBINATIONS = 100_000  # of a grid with exclusions, each of which is looked at
 _KEYS = ("about", "budget", "presets", "systems", "seeds", "max_cells", "corpora", "vary", "for", "exclude", "report")
 _SYNONYMS = {"preset": SYSTEM, "presets": SYSTEM, "systems": SYSTEM, "corpora": CORPUS, "seeds": SEED}
 
@@ -66,7 +69,7 @@ class GridTable:
     budget: str
     axes: tuple[Axis, ...]
     """Corpora, systems, then those of `vary`, as they stand in the file."""
-    seeds: tuple[int, ...]
+    seeds: Sequence[int]
     max_cells: int
     rules: tuple[Rule, ...]
     excluded: tuple[Rule, ...]
@@ -88,6 +91,11 @@ def read_table(layer: Layer, name: str, *, seeds: Sequence[int] | None) -> GridT
             f"{where} has two axes of one name ({', '.join(names)}): give those of vary names of their own"
         )
     own = read_seeds(table["seeds"], where) if "seeds" in table else (_own_seed(layer),)
+    max_cells = _max_cells(table, where)
+    settings, excludes = math.prod(len(axis.choices) for axis in axes), bool(table.get("exclude"))
+    check_number(settings * len(own if seeds is None else seeds), max_cells, name, excludes=excludes)
+    if seeds is not None:  # rules may name the file's seeds, too
+        check_number(settings * len(own), max_cells, name, excludes=True)
     rule_seeds = [*own, *(seeds or ())]
     report = _table(table.get("report", {}), f"{name}: [grid.report]")
     _known(report, ("baseline", "published"), f"{name}: [grid.report]")
@@ -96,17 +104,26 @@ def read_table(layer: Layer, name: str, *, seeds: Sequence[int] | None) -> GridT
         budget=_text(table, "budget", where),
         axes=tuple(axes),
         seeds=own,
-        max_cells=_max_cells(table, where),
+        max_cells=max_cells,
         rules=tuple(_rules(table, "for", axes, rule_seeds, name)),
         excluded=tuple(_rules(table, "exclude", axes, rule_seeds, name)),
         report=report,
     )
 
 
-def read_seeds(value: Any, where: str) -> tuple[int, ...]:
+def check_number(number: int, max_cells: int, name: str, *, excludes: bool = False) -> None:
+    """Refuse a grid of too many cells, before any is made; with exclusions, of too many combinations."""
+    if number > (max(max_cells, _MOST_COMBINATIONS) if excludes else max_cells):
+        raise ConfigError(
+            f"{name}: [grid] expands to {number:,} cells, more than max_cells = {max_cells:,}: "
+            "take values out of its axes or seeds, or set max_cells in [grid]"
+        )
+
+
+def read_seeds(value: Any, where: str) -> Sequence[int]:
     """Seeds from their number, or from a list of them. Raises ConfigError."""
-    if isinstance(value, int) and not isinstance(value, bool) and value >= 1:
-        return tuple(range(value))
+    if isinstance(value, int) and not isinstance(value, bool) and 1 <= value < _MOST_SEEDS:
+        return range(value)
     numbers = isinstance(value, list) and all(isinstance(s, int) and not isinstance(s, bool) and s >= 0 for s in value)
     if not numbers or not value:
         raise ConfigError(f"{where} seeds should be a number of seeds or a list such as [0, 5], not {value!r}")
@@ -229,6 +246,8 @@ def settings_of(table: Any, place: str) -> dict[str, dict[str, Any]]:
             names = [f"{name}." for name in SECTIONS]
             raise ConfigError(f'{place} sets {key!r}: write "section.field", which begins with {", ".join(names)}')
         found.setdefault(section, {}).update({field: value} if dot else value)
+    if "seed" in found.get("training", {}):
+        raise ConfigError(f"{place} sets training.seed: use seeds in [grid], a number or a list such as [0, 5]")
     if "preset" in found.get("architecture", {}):
         raise ConfigError(f"{place} sets architecture.preset: name architectures in presets, or in [[grid.systems]]")
     return found

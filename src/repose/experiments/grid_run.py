@@ -5,19 +5,19 @@ import fnmatch
 import signal
 import threading
 import time
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
 from types import FrameType
 from typing import Any
 
 from repose.config_file import to_json
-from repose.errors import CheckpointError, ConfigError
+from repose.errors import CheckpointError, ConfigError, ReposeError
 from repose.experiments import manifest
 from repose.experiments.cells import ELSEWHERE, Backend, CellJob, CellResult, Tell
 from repose.experiments.grid import Cell, Grid
 from repose.experiments.manifest import Entry
-from repose.experiments.survey import identify, look
+from repose.experiments.survey import Identity, identify, look
 
 Say = Callable[[str], None]
 
@@ -33,6 +33,8 @@ class Plan:
     """Those that this call is about (`only`, `shard`)."""
     todo: tuple[Entry, ...]
     """Those of them that are to be run."""
+    identities: Mapping[str, Identity | ReposeError]
+    """Of every cell, by name."""
 
     def cell(self, entry: Entry) -> Cell:
         """The cell of an entry."""
@@ -101,7 +103,8 @@ def make_plan(
     known = manifest.read(folder)
     if (folder / "config.json").exists():
         raise CheckpointError(f"{folder} is a run directory: choose another --out for the grid {grid.name}")
-    survey = look(grid.cells, identify(grid.cells, say=say), folder, known)
+    identities = identify(grid.cells, say=say)
+    survey = look(grid.cells, identities, folder, known)
     if record:
         manifest.write(folder, grid, survey.entries, known)
     mine = tuple(entry for entry in survey.entries if entry.name in chosen)
@@ -111,7 +114,7 @@ def make_plan(
         if entry.status in ("waiting", "stopped") or (entry.status == "failed" and retry_failed)
         if entry.name not in survey.blocked
     )
-    return Plan(grid, folder, survey.entries, mine, todo)
+    return Plan(grid, folder, survey.entries, mine, todo, identities)
 
 
 def jobs_of(plan: Plan, *, device: str, cores: int, gpus: float = 0.0) -> list[CellJob]:
@@ -157,6 +160,20 @@ class Book:
                 self.note = str(error)
             self._watch(name, changes["status"], reason)
 
+    def look_again(self, plan: Plan) -> None:
+        """Enters the ends of cells that other processes were at work on, as they stand in their folders by now."""
+        theirs = [plan.cell(entry) for entry in self.entries.values() if entry.reason.startswith(ELSEWHERE)]
+        if not theirs:
+            return
+        try:
+            for entry in look(theirs, plan.identities, plan.folder, manifest.read(plan.folder)).entries:
+                if entry.status in ("done", "failed"):
+                    self.entries[entry.name] = entry
+                    changes = {"status": entry.status, "reason": entry.reason, "folder": entry.folder}
+                    manifest.update(plan.folder, entry.name, **changes)  # its seconds are the other process's to enter
+        except CheckpointError as error:
+            self.note = str(error)
+
 
 def run_plan(
     plan: Plan, jobs: Sequence[CellJob], backend: Backend, *, watch: Tell, kill: threading.Event | None = None
@@ -171,6 +188,7 @@ def run_plan(
         entry = book.entries[name]
         if entry.status == "running" and not entry.reason.startswith(ELSEWHERE):  # a backend that did not tell the end
             book.tell(name, result.status, result.reason)
+    book.look_again(plan)
     entries = tuple(book.entries[entry.name] for entry in plan.chosen)
     return Outcome(entries, stop.is_set(), len(results), book.note)
 

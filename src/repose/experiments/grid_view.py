@@ -17,11 +17,13 @@ from rich.markup import escape
 from rich.table import Table
 
 from repose.config import Experiment
+from repose.experiments.cells import ELSEWHERE
 from repose.experiments.grid_run import Outcome, Plan
 from repose.experiments.survey import read_object
 
 _TAIL = 1 << 16  # bytes of metrics.jsonl that hold its last records
 _LAST_DONE = 3  # finished cells that stay in the live table
+_ENDED = ("done", "failed")  # those that were stopped are still to be done
 
 
 @dataclass(frozen=True)
@@ -123,11 +125,12 @@ class Lines:
         if status == "running":
             self._began.setdefault(name, time.monotonic())
         elif status != "waiting":  # which a cell also is when its machine was lost
-            self._ended += 1
+            self._ended += status in _ENDED
             seconds = f" after {duration(time.monotonic() - self._began.get(name, time.monotonic()))}"
         figure = headline(self._plan.folder / name) if status == "done" else reason
         count = f"[{self._ended}/{len(self._plan.todo)}] "
-        print(f"{count}{name}: {status}{seconds}{f', {figure}' if figure else ''}", file=sys.stderr, flush=True)
+        what = reason if reason.startswith(ELSEWHERE) else f"{status}{seconds}{f', {figure}' if figure else ''}"
+        print(f"{count}{name}: {what}", file=sys.stderr, flush=True)
 
     def __enter__(self) -> "Lines":
         return self
@@ -182,7 +185,7 @@ class Live:
         for name, (what, reason) in status.items():
             if what == "running":
                 found, left = self._progress(name), self._left(name, now)
-                where = f"{found.where}: scoring" if found.share == 1.0 else found.where or reason
+                where = f"{found.where}: scoring" if found.share == 1.0 else found.where or without_status(reason)
                 table.add_row(escape(name), what, escape(where), found.figures, duration(left) if left else "")
             elif what != "done":
                 table.add_row(escape(name), what, escape(reason), "", "")
@@ -198,7 +201,7 @@ class Live:
         return (now - self._began[name]) / (share - before) * (1.0 - share)
 
     def _title(self, status: Mapping[str, tuple[str, str]]) -> str:
-        ended = sum(what != "running" for what, _ in status.values())
+        ended = sum(what in _ENDED for what, _ in status.values())
         waiting, now = len(self._plan.todo) - len(status), time.monotonic()
         running = [self._left(name, now) for name, (what, _) in status.items() if what == "running"]
         left = ""
@@ -219,12 +222,17 @@ def outcome_table(plan: Plan, outcome: Outcome) -> Table:
     table = Table("cell", "status", "seconds", "result", title=plan.grid.about or None, title_justify="left")
     table.columns[2].justify = "right"
     for entry in outcome.entries:
-        result = headline(plan.folder / entry.folder) if entry.status == "done" else entry.reason
+        result = headline(plan.folder / entry.folder) if entry.status == "done" else without_status(entry.reason)
         if entry.folder != entry.name:
             result += f" (in {entry.folder})"
         seconds = "" if entry.seconds is None else f"{entry.seconds:,.0f}"
         table.add_row(escape(entry.name), entry.status, seconds, escape(result.strip()))
     return table
+
+
+def without_status(reason: str) -> str:
+    """A reason beside its cell's status: "running elsewhere" would say it twice."""
+    return reason.removeprefix("running ") if reason.startswith(ELSEWHERE) else reason
 
 
 def duration(seconds: float) -> str:

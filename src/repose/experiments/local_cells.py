@@ -6,11 +6,12 @@ import threading
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field, replace
 
-from repose.device import available_cores
-from repose.errors import ConfigError
+from repose.device import available_cores, find_device
+from repose.errors import ConfigError, unknown
 from repose.experiments.cells import CellJob, CellResult, Tell, run_cell
 
 RunCell = Callable[..., CellResult]
+_DEVICES = ("auto", "cpu", "cuda", "mps")
 
 
 @dataclass(frozen=True)
@@ -23,16 +24,31 @@ class Share:
     """Cores of each, one thread or worker per core."""
 
 
+def check_request(*, jobs: int | None, cores: int | None, device: str, here: bool) -> None:
+    """Refuse what no cell could run with, before a corpus is prepared. `here`: cells run on this machine.
+
+    Raises ConfigError, and DeviceError for a device that this machine does not have.
+    """
+    for name, value in (("--jobs", jobs), ("--cores-per-cell", cores)):
+        if value is not None and value < 1:
+            raise ConfigError(f"{name} = {value}, but a cell needs at least one: give 1 or more")
+    available = available_cores()
+    if here and cores is not None and cores > available:
+        raise ConfigError(f"--cores-per-cell = {cores}, but there are {available} here: give {available} or less")
+    kind, colon, index = device.partition(":")
+    if kind not in _DEVICES or (colon and (kind == "auto" or not (index.isascii() and index.isdecimal()))):
+        raise ConfigError(f"--device: {unknown('device', device, _DEVICES)}")
+    if here and kind in ("cuda", "mps"):
+        find_device(device)
+
+
 def share(num_cells: int, *, jobs: int | None, cores: int | None, devices: int, gpus: float = 0.0) -> Share:
     """What to give each cell where `jobs` and `cores` per cell are asked for, or not.
 
     On a CPU as many cells at once as there are cores (or cells, if there are fewer), since several small trainings
     side by side are faster than one on all cores. Where there are `devices` (GPUs), one cell on each, or as many as
-    `gpus` per cell allow. Raises ConfigError for numbers below one.
+    `gpus` per cell allow.
     """
-    for name, value in (("--jobs", jobs), ("--cores-per-cell", cores)):
-        if value is not None and value < 1:
-            raise ConfigError(f"{name} = {value}, but a cell needs at least one: give 1 or more")
     available = available_cores()
     if jobs is None:
         at_once = available // (cores or 1)

@@ -69,7 +69,7 @@ def _to_json(grid: Grid, entries: Sequence[Entry]) -> dict[str, Any]:
     }
 
 
-def update(folder: Path, name: str, **changes: Any) -> None:
+def update(folder: Path, name: str, /, **changes: Any) -> None:
     """Change the entry of one cell. Raises CheckpointError where the file cannot be read or written."""
     with _written(folder), locked(folder / ".grid.lock"):
         content = _content(folder / NAME)

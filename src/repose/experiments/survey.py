@@ -126,8 +126,9 @@ def _here(entry: Entry, folder: Path, experiment: Experiment, identity: Identity
         return entry
     try:
         theirs, config = read_run(folder)
-    except CheckpointError as error:
-        return replace(entry, status="failed", reason=str(error))
+    except CheckpointError:
+        reason = f"{folder / 'config.json'} is damaged or no run's: move {folder} away and run the grid again"
+        return replace(entry, status="failed", reason=reason)
     if config.get("run_id") != identity.run_id:
         reason = (
             f"{folder} holds run {config.get('run_id')}, the cell is run {identity.run_id}: choose another --out, or "
