@@ -17,7 +17,10 @@ if TYPE_CHECKING:
 
 def report(
     paths: Annotated[list[Path], typer.Argument(help="Run directories, grids' folders, or folders of either.")],
-    out: Annotated[Path, typer.Option("--out", "-o", help="Folder for the report.")] = Path("report"),
+    out: Annotated[
+        Path | None,
+        typer.Option("--out", "-o", help="Folder for the report (default: PATH/report; ./report for several paths)."),
+    ] = None,
     title: Annotated[str | None, typer.Option(help="Its title (default: the grid's or folder's name).")] = None,
     baseline: Annotated[
         str | None, typer.Option(help="The system that the others are tested against (default: the grid's).")
@@ -38,6 +41,7 @@ def report(
     if audit:
         runs = audited(runs, _failed_checks)
     made = build(runs, pictures=_pictures(runs) if "html" in wanted else ())
+    out = out or (paths[0] / "report" if len(paths) == 1 else Path("report"))
     files = write(made, runs, out, wanted)
     for table in all_tables(made):
         if table.id.startswith("scores") and table.id != "score-variants":
@@ -101,4 +105,4 @@ def _show(table: "Table") -> None:
     if any(cell.best for row in table.rows for cell in row):
         console.print("* the best mean, of those that may be compared")
     for key, sentence in table.notes.items():
-        console.print(f"[{key}] {sentence}")
+        console.print(f"[{key}] {sentence}" if key in table.marked else sentence)

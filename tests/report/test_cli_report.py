@@ -44,21 +44,19 @@ def runs(make_run: Any, tmp_path: Path) -> Path:
     return tmp_path / "runs"
 
 
-def test_a_report_is_shown_and_written(run: Run, runs: Path, tmp_path: Path) -> None:
+def test_a_report_is_shown_and_written(run: Run, runs: Path) -> None:
     code, out, err = run(runs)
     assert code == 0
     assert "21.0 ± 1.4 *" in out
     assert "plain-s1 is unfinished (1 of 2 epochs)" in err
-    assert "wrote report/report.html, report/report.md, report/report.json and " in err
-    content = json.loads((tmp_path / "report" / "report.json").read_text())
+    there = runs / "report"
+    assert f"wrote {there / 'report.html'}, {there / 'report.md'}, {there / 'report.json'} and " in err
+    content = json.loads((there / "report.json").read_text())
     assert [one["name"] for one in content["runs"]] == ["plain-s0", "plain-s1", "reinforced-s0", "reinforced-s1"]
-    assert (
-        "<svg" in (tmp_path / "report" / "report.html").read_text()
-        or "svg+xml" in (tmp_path / "report" / "report.html").read_text()
-    )
+    assert "<svg" in (there / "report.html").read_text() or "svg+xml" in (there / "report.html").read_text()
     for table in content["tables"]:
-        assert (tmp_path / "report" / "tables" / f"{table}.csv").is_file()
-        assert (tmp_path / "report" / "tables" / f"{table}.tex").is_file()
+        assert (there / "tables" / f"{table}.csv").is_file()
+        assert (there / "tables" / f"{table}.tex").is_file()
 
 
 def test_formats_title_and_baseline_are_chosen(run: Run, runs: Path, tmp_path: Path) -> None:
@@ -67,6 +65,32 @@ def test_formats_title_and_baseline_are_chosen(run: Run, runs: Path, tmp_path: P
     assert not (tmp_path / "there" / "report.html").exists()
     assert (tmp_path / "there" / "report.md").read_text().startswith("# A & B\n")
     assert json.loads((tmp_path / "there" / "report.json").read_text())["baseline"] == "reinforced"
+
+
+def test_several_paths_make_one_report_here(run: Run, runs: Path, tmp_path: Path) -> None:
+    assert run(runs / "plain-s0", runs / "reinforced-s0", "-f", "md")[0] == 0
+    assert (tmp_path / "report" / "report.md").is_file()
+
+
+def test_a_report_takes_the_place_of_a_former_one_and_of_nothing_else(run: Run, runs: Path, tmp_path: Path) -> None:
+    there = tmp_path / "there"
+    assert run(runs, "--out", there)[0] == 0
+    assert (there / "tables" / "significance.csv").is_file()
+    (there / "tables" / "mine.csv").write_text("kept")
+    assert run(runs / "plain-s0", "--out", there, "-f", "csv")[0] == 0
+    assert not (there / "report.html").exists()
+    assert not (there / "report.md").exists()
+    left = {path.name for path in (there / "tables").iterdir()}
+    assert left == {"mine.csv"} | {f"{name}.csv" for name in json.loads((there / "report.json").read_text())["tables"]}
+
+
+def test_files_beside_another_programs_report_json_stay(run: Run, runs: Path, tmp_path: Path) -> None:
+    there = tmp_path / "there"
+    there.mkdir()
+    (there / "report.md").write_text("mine")
+    (there / "report.json").write_text('{"tables": ["../x"]}')
+    assert run(runs, "--out", there, "-f", "csv")[0] == 0
+    assert (there / "report.md").read_text() == "mine"
 
 
 MISTAKES = {

@@ -115,7 +115,13 @@ def test_languages_are_named(page: Page) -> None:
     assert found[0] == ("ja", "赤い帽子の女")
     assert {lang for lang, _ in found[1:4]} == {"en"}
     assert [lang for lang, _ in found[4:]] == [None, "zh", "zh", "zh"]  # "und" is no language
-    assert "(nothing)" in found[-1][1] + page.all("dd")[-1][1]
+    assert "(empty" in found[-1][1] + page.all("dd")[-1][1]
+
+
+def test_unknown_languages_are_not_named_as_a_pair(page: Page) -> None:
+    ((_, contents),) = page.all("nav")
+    assert "und" not in contents.split()
+    assert contents.count("baseline and reinforced, ja → en") == 1
 
 
 def test_marks_lead_to_notes_and_the_first_mark_is_led_back_to(page: Page) -> None:

@@ -59,7 +59,7 @@ def test_curves_are_means_over_those_that_got_so_far(seeds: Path) -> None:
 def test_only_what_was_scored_has_a_bleu_curve(seeds: Path) -> None:
     bleu = drawn(seeds)["bleu-curves"]
     assert [head.name for head in bleu.numbers.columns] == ["epoch", "b"]
-    assert column(bleu.numbers, "b") == ["1.000", "2.000"]
+    assert column(bleu.numbers, "b") == ["1.0", "2.0"]
 
 
 def test_times_are_medians_of_runs_and_means_over_them(seeds: Path) -> None:

@@ -154,6 +154,20 @@ def test_what_is_unfinished_or_failed_is_said_and_the_rest_counts(
     assert [run.name for run in runs.done("x", "multi30k de-en")] == ["x-s0"]
 
 
+@pytest.mark.parametrize(("settings", "log"), [((), ""), (("training.updates=20",), ""), (("training.epochs=9",), "x")])
+def test_a_run_that_is_trained_but_not_scored_is_said_to_be(settings: tuple[str, ...], log: str, make_run: Any) -> None:
+    folder = make_run("x-s0", [2.0, 1.0], bleu=None, settings=settings)
+    (folder / "train.log").write_text("2026-01-01 10:00:00 done at update 20 (no better for a while)\n" if log else "")
+    (problem,) = read_runs([folder]).problems
+    assert problem == "x-s0 is trained, but not scored: run the same command again, which only scores it."
+
+
+def test_a_run_that_is_limited_by_updates_is_so_far_by_updates(make_run: Any) -> None:
+    folder = make_run("x-s0", [2.0], bleu=None, settings=["training.epochs=2", "training.updates=1500"])
+    (problem,) = read_runs([folder]).problems
+    assert "(10 of 1,500 updates)" in problem
+
+
 def test_a_record_that_was_half_written_is_left_out(make_run: Any) -> None:
     folder = make_run("x-s0", [2.0, 1.0], bleu=None)
     with (folder / "metrics.jsonl").open("a") as metrics:

@@ -134,3 +134,12 @@ def test_files_are_those_that_were_asked_for(tmp_path: Path) -> None:
     )
     assert {path.suffix for path in written} == {".md", ".csv", ".json"}
     assert "96.1" in (tmp_path / "report.md").read_text()
+
+
+def test_notes_of_a_whole_table_have_no_letter_and_an_empty_translation_is_said(sample: Report) -> None:
+    text = write_markdown(sample)
+    assert "- [a] This model looks ahead." in text
+    assert "- A note without a mark." in text
+    assert ": (empty)" in text
+    table = sample.sections[0].tables[0]
+    assert r"\raggedright A note without a mark." in write_latex(table)

@@ -18,6 +18,7 @@ from repose.report.published_tables import published_tables
 from repose.report.runs import ReportRun, RunSet
 from repose.report.score_tables import scores_table, task_tables, teacher_forced_table, variants_table
 from repose.report.sentences import side_by_side
+from repose.report.settings_table import settings_table
 from repose.report.tests_of_significance import significance_tables
 from repose.report.text import write_csv, write_latex, write_markdown
 
@@ -36,6 +37,7 @@ def build(runs: RunSet, *, pictures: Sequence[Picture] = ()) -> Report:
     translates = "translation" in runs.tasks
     sections = [
         Section(title="Scores", paragraphs=(runs.about,) if runs.about else (), tables=_scores(runs)),
+        Section(title="Settings", tables=(settings_table(runs),)),
         Section(
             title="Significance",
             paragraphs=(
@@ -161,7 +163,8 @@ def all_tables(report: Report) -> list[Table]:
 def write(report: Report, runs: RunSet, out: Path, formats: Sequence[Format] = FORMATS) -> list[Path]:
     """Writes report.html, report.md, tables/*.csv, tables/*.tex, and always report.json; returns what was written.
 
-    Files of these names are replaced, others left alone. Raises CheckpointError where the folder cannot be written.
+    The files of a report that was written there before are removed first, others left alone. Raises
+    CheckpointError where the folder cannot be written.
     """
     contents: dict[Path, str] = {}
     if "html" in formats:
@@ -177,12 +180,27 @@ def write(report: Report, runs: RunSet, out: Path, formats: Sequence[Format] = F
             contents[Path("tables") / f"{table.id}.tex"] = write_latex(table)
     contents[Path("report.json")] = json.dumps(to_json(report, runs), indent=1, ensure_ascii=False) + "\n"
     try:
+        for former in _former(out):
+            former.unlink(missing_ok=True)
         for name, text in contents.items():
             (out / name).parent.mkdir(parents=True, exist_ok=True)
             (out / name).write_text(text, encoding="utf-8")
     except OSError as error:
         raise CheckpointError(f"{out} cannot be written ({error.strerror}): choose another --out") from error
     return [out / name for name in contents]
+
+
+def _former(out: Path) -> list[Path]:
+    """Files of the report that lies in a folder, by its report.json; none where that is not a report's."""
+    try:
+        content = json.loads((out / "report.json").read_text(encoding="utf-8"))
+        if content["format"] != FORMAT:
+            return []
+        tables = [name for name in content["tables"] if Path(name).name == name]
+    except (OSError, ValueError, KeyError, TypeError):
+        return []
+    pages = [out / f"report.{ending}" for ending in ("html", "md", "json")]
+    return [*pages, *(out / "tables" / f"{name}.{ending}" for name in tables for ending in ("csv", "tex"))]
 
 
 def to_json(report: Report, runs: RunSet) -> dict[str, Any]:

@@ -45,6 +45,11 @@ class Table:
     notes: dict[str, str] = field(default_factory=dict)
     """Key, such as "a", to the sentence it stands for."""
 
+    @property
+    def marked(self) -> frozenset[str]:
+        """Keys that some cell has; the other notes are of the whole table, and shown without a key."""
+        return frozenset(key for row in self.rows for cell in row for key in cell.notes)
+
 
 @dataclass(frozen=True, kw_only=True)
 class Picture:

@@ -72,7 +72,7 @@ def _curves(
         light=light,
         dark=dark,
         description=f"{title}, curves. {_ends(panels, by)}",
-        numbers=_curve_numbers(panels, name, title, caption, by),
+        numbers=_curve_numbers(panels, name, title, caption, by, digits=1 if metric == "bleu" else 3),
     )
 
 
@@ -96,7 +96,9 @@ def _ends(panels: Mapping[str, Sequence[Series]], by: By) -> str:
     return " ".join(sentences)
 
 
-def _curve_numbers(panels: Mapping[str, Sequence[Series]], name: str, title: str, caption: str, by: By) -> Table:
+def _curve_numbers(
+    panels: Mapping[str, Sequence[Series]], name: str, title: str, caption: str, by: By, *, digits: int
+) -> Table:
     """A row for each place, a column for each system; every so many rows of a long training."""
     several = len(panels) > 1
     systems = list(dict.fromkeys(series.system for found in panels.values() for series in found))
@@ -107,7 +109,7 @@ def _curve_numbers(panels: Mapping[str, Sequence[Series]], name: str, title: str
         at = {(s.system.name, point.x): point for s in found for point in s.points}
         most = {s.system.name: max(point.n for point in s.points) for s in found}
         for x in [*places[:-1:step], places[-1]]:
-            cells = [_point_cell(at.get((s.name, x)), most.get(s.name, 0)) for s in systems]
+            cells = [_point_cell(at.get((s.name, x)), most.get(s.name, 0), digits) for s in systems]
             rows.append((*([text_cell(corpus)] if several else []), value_cell(x, 0), *cells))
     heads = [Column(name="corpus", numeric=False)] * several + [Column(name=by)]
     return Table(
@@ -119,7 +121,7 @@ def _curve_numbers(panels: Mapping[str, Sequence[Series]], name: str, title: str
     )
 
 
-def _point_cell(point: Point | None, most: int) -> Cell:
+def _point_cell(point: Point | None, most: int, digits: int) -> Cell:
     deviation = point.deviation if point is not None and point.n > 1 else None
     found = None if point is None else Spread(mean=point.mean, deviation=deviation, n=point.n)
-    return spread_cell(found, 3, expected=most)
+    return spread_cell(found, digits, expected=most)

@@ -1,17 +1,17 @@
 """Figures over epochs: at the best and at the last one, and where all systems have had equally many."""
 
 import math
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from typing import Any
 
 from repose.report import figures
 from repose.report.content import Table
 from repose.report.runs import ReportRun, RunSet
-from repose.report.summaries import Figure, Of, figure_table, rows_of
+from repose.report.summaries import Figure, Of, Row, figure_table, rows_of
 
 NATS = "nats per token"
 _NOT_A_SCORE = (
-    "Validation BLEU is of greedy translations of the validation set's first sentences, as training scored them."
+    " Validation BLEU is of greedy translations of the validation set's first sentences, as training scored them."
 )
 
 
@@ -23,7 +23,7 @@ def best_and_last_table(runs: RunSet) -> Table | None:
     return figure_table(
         rows,
         [
-            Figure(name="last epoch", digits=0, exact=True, of=_last("epoch")),
+            Figure(name="last epoch", cost=True, digits=0, exact=True, of=_last("epoch")),
             Figure(name="loss, last", unit=NATS, digits=3, better="lower", judged_by_tokens=True, of=_last("tf_loss")),
             Figure(
                 name="best epoch", digits=0, exact=True, of=lambda run: _number(_best(run, "tf_loss", min), "epoch")
@@ -45,7 +45,7 @@ def best_and_last_table(runs: RunSet) -> Table | None:
         name="best-and-last",
         title="Best and last epoch",
         caption="Validation set; each run at its own epoch of lowest loss, or of highest BLEU. What is best was chosen "
-        f"on the set that it is shown of, and flatters. {_NOT_A_SCORE}",
+        "on the set that it is shown of, and flatters." + _bleu_caption(rows),
     )
 
 
@@ -70,7 +70,8 @@ def equal_epochs_table(runs: RunSet) -> Table | None:
 
     unequal = [corpus for corpus in common if len(ends[corpus]) > 1]
     caption = (
-        "Validation set, after the largest number of epochs that every run of the corpus completed. " + _NOT_A_SCORE
+        "Validation set, after the largest number of epochs that every run of the corpus completed."
+        + _bleu_caption(rows)
     )
     if unequal:
         caption += (
@@ -80,7 +81,7 @@ def equal_epochs_table(runs: RunSet) -> Table | None:
     return figure_table(
         rows,
         [
-            Figure(name="epochs", digits=0, exact=True, of=lambda run: float(common[run.corpus])),
+            Figure(name="epochs", cost=True, digits=0, exact=True, of=lambda run: float(common[run.corpus])),
             Figure(name="train loss", unit=NATS, digits=3, of=at("epoch", "nll")),
             Figure(
                 name="valid. loss",
@@ -99,7 +100,7 @@ def equal_epochs_table(runs: RunSet) -> Table | None:
                 of=at("valid", "tf_accuracy", 100),
             ),
             Figure(name="BLEU", digits=1, better="higher", of=at("valid", "bleu")),
-            Figure(name="time so far", unit="seconds of training", digits=0, of=seconds),
+            Figure(name="time so far", cost=True, unit="seconds of training", digits=0, of=seconds),
         ],
         name="equal-epochs",
         title="At equal epochs",
@@ -115,6 +116,12 @@ def unequal_epochs(runs: RunSet) -> tuple[str, ...]:
         for corpus in runs.corpora
         if len({figures.epochs(run) for row in rows if row.corpus == corpus for run in row.runs}) > 1
     )
+
+
+def _bleu_caption(rows: Sequence[Row]) -> str:
+    """What the columns of BLEU are, where there are such."""
+    scored = any("bleu" in record for row in rows for run in row.runs for record in run.of_kind("valid"))
+    return _NOT_A_SCORE if scored else ""
 
 
 def _validated_epochs(run: ReportRun) -> int:

@@ -76,8 +76,9 @@ def _of_corpus(runs: RunSet, corpus: str, name: str, edges: Sequence[int]) -> Ta
         title="BLEU by length of the source" + ("" if name == "lengths" else f", {corpus}"),
         columns=(Column(name="system", numeric=False), *(Column(name=bucket.label) for bucket in buckets)),
         rows=rows,
-        caption=f"Corpus BLEU of the test sentences whose source has so many {unit}; mean ± standard deviation over "
-        "seeds. Compare within a column: each has sentences of its own." + _training(beyond, limits),
+        caption=f"Corpus BLEU, with each run's own beam, of the test sentences whose source has so many {unit}; "
+        "mean ± standard deviation over seeds. Compare within a column: each has sentences of its own."
+        + _training(beyond, limits),
         notes=notes.sentences,
     )
 

@@ -57,6 +57,20 @@ class ReportRun:
         return self.scores is not None
 
     @property
+    def trained(self) -> bool:
+        """Whether its training has ended, by train.log or its records, be it scored or not."""
+        training = self.experiment.training
+        if training.epochs and len(self.of_kind("epoch")) >= training.epochs:
+            return True
+        if training.updates and any(record["update"] >= training.updates for record in self.records):
+            return True
+        try:
+            lines = (self.folder / "train.log").read_text(encoding="utf-8", errors="replace").splitlines()
+        except OSError:
+            return False
+        return any(" done at update " in line for line in lines[-20:])
+
+    @property
     def comparable(self) -> bool:
         """Whether its numbers may be set beside others': it neither looks ahead nor failed an audit."""
         return not self.looks_ahead and not self.failed_checks

@@ -252,8 +252,12 @@ def _named_apart(runs: Sequence[ReportRun]) -> list[ReportRun]:
 
 
 def _unfinished(run: ReportRun) -> str:
-    epochs, planned = len(run.of_kind("epoch")), run.experiment.training.epochs
-    so_far = f"{epochs} of {planned} epochs" if planned else f"{epochs} epochs"
+    if run.trained:
+        return f"{run.name} is trained, but not scored: run the same command again, which only scores it."
+    training, epochs = run.experiment.training, len(run.of_kind("epoch"))
+    so_far = f"{epochs} of {training.epochs} epochs" if training.epochs else f"{epochs} epochs"
+    if training.updates:
+        so_far = f"{max((record['update'] for record in run.records), default=0):,} of {training.updates:,} updates"
     return f"{run.name} is unfinished ({so_far}): it is in the learning curves, not in the final figures."
 
 

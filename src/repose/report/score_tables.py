@@ -6,6 +6,7 @@ from repose.report import figures
 from repose.report.content import Table
 from repose.report.figures import beam, decodings, score, signature, task_figure, teacher_forced
 from repose.report.runs import ReportRun, RunSet
+from repose.report.settings_table import confounded
 from repose.report.summaries import (
     Better,
     Figure,
@@ -63,6 +64,12 @@ def scores_table(runs: RunSet) -> Table:
             keys.append(notes.key("No epoch was completed: mean over the last updates recorded."))
         return keys
 
+    def about(row: Row, notes: Notes) -> list[str]:
+        here = [other for other in rows if other.corpus == row.corpus]
+        against = next((other for other in here if other.group == runs.baseline), here[0])
+        unlike = confounded(row.runs, against.runs)
+        return [notes.key(unlike)] if unlike else []
+
     return figure_table(
         rows,
         score_figures([run for row in rows for run in row.runs]),
@@ -70,6 +77,7 @@ def scores_table(runs: RunSet) -> Table:
         title="Scores",
         caption=_scores_caption(runs),
         marks=marks,
+        about=about,
     )
 
 

@@ -10,7 +10,7 @@ from numpy.typing import NDArray
 from repose.errors import ReposeError
 from repose.report.content import Sentence, SideBySide
 from repose.report.runs import RunSet
-from repose.report.tests_of_significance import System, systems_of
+from repose.report.tested_systems import Remarks, System, systems_of
 from repose.report.translations import hypotheses_of, texts_of
 
 EACH_WAY = 5
@@ -30,8 +30,8 @@ def side_by_side(
     runs = runs.of_task("translation")
     found = []
     for corpus in runs.corpora:
-        remarks: list[str] = []
-        pair = _pair(systems_of(runs, corpus, remarks), systems or (runs.baseline, None))
+        counted = [system.counted for system in systems_of(runs, corpus, Remarks()) if system.statistics]
+        pair = _pair(counted, systems or (runs.baseline, None))
         name = "sentences" if len(runs.corpora) == 1 else f"sentences-{re.sub(r'[^a-z0-9]+', '-', corpus.lower())}"
         if pair is not None:
             found.append(_compared(pair, name, number))

@@ -46,6 +46,8 @@ class Figure:
     """Which of two is the better one; "" where neither is."""
     exact: bool = False
     """Whether it is a count that seeds do not move: without a deviation where all agree, a range where they do not."""
+    cost: bool = False
+    """Whether it says what a model costs, so that one that looks ahead is not warned of at it."""
     judged_by_tokens: bool = False
     """Whether it counts tokens, so that systems of other tokenizers cannot be compared by it."""
 
@@ -166,8 +168,12 @@ def figure_table(
     title: str,
     caption: str,
     marks: Marks = _no_marks,
+    about: Callable[[Row, Notes], list[str]] = lambda _row, _notes: [],
 ) -> Table:
-    """A row for each of `rows`, a column for each figure that some run has; the best of each corpus marked."""
+    """A row for each of `rows`, a column for each figure that some run has; the best of each corpus marked.
+
+    `marks` gives further notes of a figure, `about` those of a system.
+    """
     notes = Notes()
     cells: dict[tuple[int, str], Spread | None] = {
         (index, figure.name): over_seeds(row.runs, figure) for index, row in enumerate(rows) for figure in figures
@@ -179,9 +185,9 @@ def figure_table(
     for index, row in enumerate(rows):
         warned = [notes.key(row.warning)] if row.warning else []
         line = [text_cell(row.corpus)] if len(corpora) > 1 else []
-        line += [text_cell(row.group, notes=warned), value_cell(len(row.runs), 0)]
+        line += [text_cell(row.group, notes=warned + about(row, notes)), value_cell(len(row.runs), 0)]
         for f in present:
-            own = warned + marks(row, f, notes) if cells[index, f.name] is not None else []
+            own = [*([] if f.cost else warned), *marks(row, f, notes)] if cells[index, f.name] is not None else []
             is_best = index in best[row.corpus, f.name]
             cell = spread_cell(cells[index, f.name], f.digits, expected=len(row.runs), notes=own, best=is_best)
             line.append(_counted(cell, row, f) if f.exact else cell)

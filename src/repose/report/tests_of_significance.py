@@ -4,15 +4,10 @@ What is tested and how: `repose.evaluation.significance` and docs/significance.m
 """
 
 from collections.abc import Sequence
-from dataclasses import dataclass
-from itertools import combinations
+from dataclasses import replace
 from statistics import fmean
-from typing import TypeAlias
 
-import numpy as np
-
-from repose.errors import DataError, ReposeError
-from repose.evaluation.sentence_statistics import Metric, SentenceStatistics
+from repose.evaluation.sentence_statistics import Metric
 from repose.evaluation.significance import (
     LEVEL,
     NUM_RESAMPLES,
@@ -25,46 +20,18 @@ from repose.evaluation.significance import (
     welch,
 )
 from repose.report.content import Cell, Column, Table
-from repose.report.run_folder import ReportRun
 from repose.report.runs import RunSet
+from repose.report.settings_table import confounded
 from repose.report.summaries import NONE, Notes, spread, spread_cell
-from repose.report.translations import settings_of, statistics_of
+from repose.report.tested_systems import Pair, Remarks, pairs_of, systems_of
+from repose.report.translations import settings_of
 
-Measured: TypeAlias = tuple[ReportRun, SentenceStatistics]
 UNITS: dict[Metric, str] = {"bleu": "BLEU", "chrf": "chrF"}
-ALL_PAIRS_BELOW = 4
-"""With fewer systems on a corpus, each is tested against each."""
 _RESAMPLES_PER_TEST = 200  # so that the least p there is, corrected for the number of tests, is 0.01
 _SIGNIFICANT = f"At or below {LEVEL} after the correction."
+_DEAD = 1.0  # BLEU
+_NEITHER = "Both systems score below 1 BLEU: neither translates, and no difference between them says anything."
 _NO_INTERVAL = "One seed on a side, or scores that do not differ, give no interval."
-
-
-@dataclass(frozen=True)
-class System:
-    """The finished runs of a system on a corpus that can be tested."""
-
-    group: str
-    corpus: str
-    runs: tuple[ReportRun, ...]
-    statistics: tuple[SentenceStatistics, ...]
-    """Of each run."""
-
-    def scores(self, metric: Metric) -> list[float]:
-        """Of each run on the whole test set."""
-        return [one.score(metric) for one in self.statistics]
-
-
-@dataclass(frozen=True)
-class Pair:
-    """A system and what it is tested against."""
-
-    system: System
-    other: System
-
-    @property
-    def single(self) -> bool:
-        """Whether both have one seed."""
-        return len(self.system.runs) == len(self.other.runs) == 1
 
 
 def significance_tables(runs: RunSet) -> tuple[Table, ...]:
@@ -72,79 +39,27 @@ def significance_tables(runs: RunSet) -> tuple[Table, ...]:
 
     `significance` and `significance-chrf`: over test sentences; `seeds`: over seeds; `approximate-randomization`: of
     pairs with one seed each. Every system is tested against `runs.baseline` (else the first), all pairs where a
-    corpus has fewer than four. Systems that look ahead or failed an audit are left out, as are runs without
-    translations; notes say so. Empty where there are not two systems.
+    corpus has fewer than four. Systems that look ahead or failed an audit are left out; runs without translations are
+    in `seeds` alone, which needs their scores only. Notes say so. Empty where there are not two systems.
     """
     runs = runs.of_task("translation")
     if len(runs.groups) < 2:
         return ()
-    remarks: list[str] = []
-    pairs = [
-        pair for corpus in runs.corpora for pair in _pairs(systems_of(runs, corpus, remarks), runs.baseline, remarks)
-    ]
-    tables = [_over_sentences(pairs, "bleu", remarks)]
+    remarks = Remarks()
+    pairs: list[Pair] = []
+    counted: list[Pair] = []
+    for corpus in runs.corpora:
+        systems = systems_of(runs, corpus, remarks)
+        pairs += pairs_of(systems, runs.baseline, remarks.of_scores)
+        counted += pairs_of([one.counted for one in systems if one.statistics], runs.baseline, remarks.of_texts)
+    tables = [_over_sentences(counted, "bleu", [*remarks.of_scores, *remarks.of_texts])]
     if pairs:
-        tables += [_over_seeds(pairs), _over_sentences(pairs, "chrf", [])]
-    if single := [pair for pair in pairs if pair.single]:
+        tables.append(_over_seeds(pairs, remarks.of_scores))
+    if counted:
+        tables.append(_over_sentences(counted, "chrf", []))
+    if single := [pair for pair in counted if pair.single]:
         tables.append(_randomized(single))
     return tuple(tables)
-
-
-def systems_of(runs: RunSet, corpus: str, remarks: list[str]) -> list[System]:
-    """The systems that can be tested on a corpus; what cannot is said in `remarks`."""
-    systems: list[System] = []
-    first: Measured | None = None
-    left_out: dict[str, list[str]] = {}
-    for group in runs.groups:
-        kept: list[Measured] = []
-        for run in runs.done(group, corpus):
-            try:
-                kept.append((run, _testable(run, first)))
-            except ReposeError as error:
-                left_out.setdefault(str(error), []).append(run.name)
-            else:
-                first = first or kept[0]
-        if kept:
-            systems.append(System(group, corpus, *(tuple(column) for column in zip(*kept, strict=True))))
-    remarks += [f"Left out of the tests: {_shown(names)}; {reason}." for reason, names in left_out.items()]
-    return systems
-
-
-def _testable(run: ReportRun, first: Measured | None) -> SentenceStatistics:
-    """A run's counts. Raises ReposeError for a run whose scores cannot stand beside those of the `first`."""
-    if run.looks_ahead:
-        raise DataError("its decoder looks ahead, so it is compared with nothing")
-    if run.failed_checks:
-        raise DataError(f"it failed the audit ({', '.join(run.failed_checks)})")
-    statistics = statistics_of(run)
-    if first is None:
-        return statistics
-    ways = [(settings_of(one)["case"], settings_of(one)["tok"]) for one in (run, first[0])]
-    if ways[0] != ways[1]:
-        shown = [f"case:{case} and tok:{tokenize}" for case, tokenize in ways]
-        raise DataError(f"it was scored with {shown[0]}, {first[0].name} with {shown[1]}")
-    if not np.array_equal(statistics.bleu[:, 1], first[1].bleu[:, 1]):  # tokens of each reference
-        raise DataError(f"its references are not those of {first[0].name}")
-    return statistics
-
-
-def _shown(names: Sequence[str]) -> str:
-    return ", ".join(names[:3]) + (f" and {len(names) - 3} more" if len(names) > 3 else "")
-
-
-def _pairs(systems: Sequence[System], baseline: str | None, remarks: list[str]) -> list[Pair]:
-    """Who is tested against whom."""
-    if len(systems) < 2:
-        return []
-    base = next((system for system in systems if system.group == baseline), None)
-    if len(systems) < ALL_PAIRS_BELOW:
-        ordered = sorted(systems, key=lambda system: system is not base)  # the baseline is what others are held against
-        return [Pair(system, other) for other, system in combinations(ordered, 2)]
-    if base is None:
-        base = systems[0]
-        reason = f"{baseline} cannot be tested" if baseline else "no baseline is named"
-        remarks.append(f"On {base.corpus}, {reason}: systems are tested against the first, {base.group}.")
-    return [Pair(system, base) for system in systems if system is not base]
 
 
 def _over_sentences(pairs: Sequence[Pair], metric: Metric, remarks: Sequence[str]) -> Table:
@@ -158,14 +73,15 @@ def _over_sentences(pairs: Sequence[Pair], metric: Metric, remarks: Sequence[str
     notes = Notes()
     rows = [
         (
-            *_names(pair),
+            *_names(pair, notes),
             _number(len(pair.system.runs), "d"),
             _number(len(pair.other.runs), "d"),
-            _number(one.value, "+.2f"),
+            _difference(pair, one.value, notes),
             _number(one.low, "+.2f"),
             _number(one.high, "+.2f"),
             _p(one.p),
             _p(p, notes),
+            _seeds_agree(pair, metric, one.value),
         )
         for pair, one, p in zip(pairs, found, corrected, strict=True)
     ]
@@ -177,12 +93,17 @@ def _over_sentences(pairs: Sequence[Pair], metric: Metric, remarks: Sequence[str
         Column(name="to", unit=unit),
         Column(name="p"),
         Column(name="p (Holm)"),
+        Column(name="seeds agree", numeric=False),
     ]
     caption = (
         f"{unit}, mean over seeds within each of {number:,} resamples of the test sentences (seed {SEED}), minus that "
-        "of the system it is tested against: paired bootstrap (Koehn 2004); p is two-sided and, with so many "
-        f"resamples, at least {2 / (number + 1):.1g}. It says what other test sentences might change for these models, "
-        "not what other seeds might." + (_holm_caption(len(pairs)) if pairs else " No two systems could be tested.")
+        "of the system it is tested against; translations with each run's own beam. Paired bootstrap (Koehn 2004); p "
+        f"is two-sided and, with so many resamples, at least {2 / (number + 1):.1g}. It says what other test sentences "
+        "might change for these models, not what other seeds might. Seeds agree: whether Welch's 95 % interval over "
+        "seeds also leaves out 0, on the same side; a dash without two seeds on either side."
+        + _holm_caption(len(pairs))
+        if pairs
+        else "No two systems could be tested."
     )
     for remark in remarks:
         notes.key(remark)
@@ -190,7 +111,7 @@ def _over_sentences(pairs: Sequence[Pair], metric: Metric, remarks: Sequence[str
     return _table(name, f"Differences in {unit}, over test sentences", columns, rows, caption, notes)
 
 
-def _over_seeds(pairs: Sequence[Pair]) -> Table:
+def _over_seeds(pairs: Sequence[Pair], remarks: Sequence[str]) -> Table:
     """Spread over seeds, and Welch's interval of the difference."""
     notes, rows = Notes(), []
     for pair in pairs:
@@ -198,9 +119,9 @@ def _over_seeds(pairs: Sequence[Pair]) -> Table:
         interval = welch(values, others)
         rows.append(
             (
-                *_names(pair),
+                *_names(pair, notes),
                 *(spread_cell(spread(side), 2, expected=0) for side in (values, others)),
-                _number(fmean(values) - fmean(others), "+.2f"),
+                _difference(pair, fmean(values) - fmean(others), notes),
                 *(
                     (_number(interval.low, "+.2f"), _number(interval.high, "+.2f"))
                     if interval is not None
@@ -215,6 +136,8 @@ def _over_seeds(pairs: Sequence[Pair]) -> Table:
         "other seeds might change on these sentences: a difference is safe where this and the resampling of sentences "
         "agree."
     )
+    for remark in remarks:
+        notes.key(remark)
     return _table("seeds", "Differences in BLEU, over seeds", columns, rows, caption, notes)
 
 
@@ -230,7 +153,7 @@ def _randomized(pairs: Sequence[Pair]) -> Table:
     corrected = holm([one.p for one in found])
     notes = Notes()
     rows = [
-        (*_names(pair), _number(one.difference, "+.2f"), _p(one.p), _p(p, notes))
+        (*_names(pair, notes), _difference(pair, one.difference, notes), _p(one.p), _p(p, notes))
         for pair, one, p in zip(pairs, found, corrected, strict=True)
     ]
     columns = [Column(name="difference", unit="BLEU"), Column(name="p"), Column(name="p (Holm)")]
@@ -267,8 +190,25 @@ def _holm_caption(number: int) -> str:
     return f" p (Holm) is corrected for the {number} comparisons of this table (Holm 1979)."
 
 
-def _names(pair: Pair) -> tuple[Cell, ...]:
-    return tuple(Cell(text=text) for text in (pair.system.corpus, pair.system.group, pair.other.group))
+def _names(pair: Pair, notes: Notes) -> tuple[Cell, ...]:
+    """Corpus, system and against; noted where the two were not trained alike."""
+    unlike = confounded(pair.system.runs, pair.other.runs)
+    system = Cell(text=pair.system.group, notes=(notes.key(unlike),) if unlike else ())
+    return (Cell(text=pair.system.corpus), system, Cell(text=pair.other.group))
+
+
+def _difference(pair: Pair, value: float, notes: Notes) -> Cell:
+    """A difference; noted where neither system translates."""
+    dead = all(fmean(side.scores("bleu")) < _DEAD for side in (pair.system, pair.other))
+    return replace(_number(value, "+.2f"), notes=(notes.key(_NEITHER),) if dead else ())
+
+
+def _seeds_agree(pair: Pair, metric: Metric, value: float) -> Cell:
+    """Whether other seeds would leave the sign of a difference as it is."""
+    interval = welch(pair.system.scores(metric), pair.other.scores(metric))
+    if interval is None:
+        return Cell(text=NONE)
+    return Cell(text="yes" if (interval.low if value > 0 else -interval.high) > 0 else "no")
 
 
 def _number(value: float, form: str) -> Cell:

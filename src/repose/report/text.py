@@ -88,7 +88,7 @@ def _comparison(comparison: SideBySide) -> list[str]:
         lines = [("source", sentence.src), ("reference", sentence.reference)]
         scores = zip(comparison.systems, sentence.scores, sentence.hypotheses, strict=True)
         lines += [(f"{system} (chrF {score:.1f})", hypothesis) for system, score, hypothesis in scores]
-        shown = "\n".join(f"- {_inline(label)}: {_inline(text)}" for label, text in lines)
+        shown = "\n".join(f"- {_inline(label)}: {_inline(text) or '(empty)'}" for label, text in lines)
         blocks.append(f"Sentence {sentence.number}\n\n{shown}")
     return blocks
 
@@ -101,8 +101,9 @@ def markdown_table(table: Table) -> str:
 def _table_parts(table: Table) -> list[str]:
     parts = [_grid(table)] if table.rows else ["(no rows)"]
     parts += [_inline(table.caption)] if table.caption else []
-    parts += ["\n".join(f"- [{key}] {_inline(text)}" for key, text in table.notes.items())] if table.notes else []
-    return parts
+    marked = table.marked
+    notes = [f"- {f'[{key}] ' if key in marked else ''}{_inline(text)}" for key, text in table.notes.items()]
+    return [*parts, "\n".join(notes)] if notes else parts
 
 
 def _grid(table: Table) -> str:
@@ -206,7 +207,10 @@ def write_latex(table: Table) -> str:
         r"  \end{tabular}",
     ]
     remarks = [latex(text) for text in (table.caption, units and f"Units: {units}.") if text]
-    remarks += [rf"\textsuperscript{{{latex(key)}}}~{latex(text)}" for key, text in table.notes.items()]
+    remarks += [
+        (rf"\textsuperscript{{{latex(key)}}}~" if key in table.marked else "") + latex(text)
+        for key, text in table.notes.items()
+    ]
     lines += [rf"  \par\smallskip\footnotesize\raggedright {remark}" for remark in remarks]
     return "\n".join([*lines, r"\end{table}"]) + "\n"
 

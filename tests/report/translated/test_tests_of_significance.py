@@ -69,9 +69,51 @@ def test_a_small_p_is_noted_and_a_minus_is_one(made: Any) -> None:
     found = tables(made, "base")["significance"]
     bad, like, _ = found.rows
     assert bad[4].text.startswith("−")
-    assert found.notes[bad[-1].notes[0]] == "At or below 0.05 after the correction."
-    assert like[-1].value > 0.05  # type: ignore[operator]
-    assert not like[-1].notes
+    assert found.notes[bad[-2].notes[0]] == "At or below 0.05 after the correction."
+    assert like[-2].value > 0.05  # type: ignore[operator]
+    assert not like[-2].notes
+
+
+def test_rows_say_whether_other_seeds_agree(made: Any) -> None:
+    for system, wrong in (("base", 0.1), ("bad", 0.6), ("like", 0.1)):
+        for seed in (0, 1, 2):
+            made.add(system, wrong=wrong, seed=seed)
+    made.add("once")
+    found = tables(made, "base")
+    for name in ("significance", "significance-chrf"):
+        assert [row[-1].text for row in found[name].rows] == ["yes", "no", "–"]
+    for row, agrees in zip(found["seeds"].rows[:2], (True, False), strict=True):
+        low, high = row[-2].value, row[-1].value
+        assert low is not None
+        assert high is not None
+        assert (low > 0 or high < 0) == agrees
+
+
+def test_two_systems_that_do_not_translate_are_noted(made: Any) -> None:
+    for seed in (0, 1):
+        made.add("base", seed=seed)
+        for system, word in (("dead", "tree"), ("mute", "on")):
+            made.add(system, seed=seed, hypotheses=[word] * 81)
+    for name in ("significance", "seeds"):
+        table = tables(made, "base")[name]
+        noted = {
+            (row[0].text, row[1].text)
+            for row in table.rows
+            for cell in row
+            for key in cell.notes
+            if "neither translates" in table.notes[key]
+        }
+        assert noted == {("mute", "dead")}
+
+
+def test_systems_that_were_trained_otherwise_are_noted(made: Any) -> None:
+    made.add("base")
+    made.add("slow", overrides=["training.learning_rate=0.5"])
+    made.add("wide", overrides=["architecture.d_ff=48", "training.save_every_minutes=3"])
+    for table in tables(made, "base").values():
+        rows = {(row[0].text, row[1].text): row[0].notes for row in table.rows}
+        assert "learning_rate 0.5 against" in table.notes[rows["slow", "base"][0]]
+        assert rows["wide", "base"] == ()
 
 
 def test_four_systems_are_tested_against_the_baseline(made: Any) -> None:
@@ -130,8 +172,10 @@ def test_missing_translations_are_a_note(made: Any, tmp_path: Path, monkeypatch:
     assert names(found) == [("one", "base")]
     assert "tales-two-s0; the translations (hypotheses/test.beam4.txt)" in " ".join(found.notes.values())
     monkeypatch.setenv("REPOSE_HOME", str(tmp_path / "elsewhere"))
-    (only,) = significance_tables(made.runs("base"))
+    only, seeds = significance_tables(made.runs("base"))
     assert only.rows == ()
+    assert seeds.id == "seeds"
+    assert names(seeds) == [("one", "base"), ("two", "base"), ("two", "one")], "scores are enough"
     assert "No two systems" in only.caption
     assert "3 more" not in " ".join(only.notes.values())
     assert "not in the cache" in " ".join(only.notes.values())

@@ -1,0 +1,140 @@
+"""With which settings the runs of a report were made: what all have in common, and what each system has of its own."""
+
+from collections.abc import Hashable, Iterable, Sequence
+from dataclasses import asdict
+from typing import TypeAlias
+
+from repose.report.content import Column, Table
+from repose.report.runs import ReportRun, RunSet
+from repose.report.summaries import text_cell
+
+Name: TypeAlias = tuple[str, str]
+"""Section and name of a setting."""
+ALL = "all"
+_TOPICS = {
+    "corpus": ("splits", "held_out_valid", "held_out_test", "pretokenized"),
+    "batches": ("batching", "batch_size", "accumulation", "max_src_tokens", "max_tgt_tokens", "long_pairs"),
+    "length of the training": ("epochs", "updates", "max_hours", "patience", "keep", "average_checkpoints"),
+    "learning rate": ("schedule", "learning_rate", "warmup_updates", "warmup_share", "schedule_width"),
+    "optimiser": ("adam_beta1", "adam_beta2", "adam_eps", "weight_decay", "weight_decay_kind", "clip_norm"),
+    "regularisation": ("label_smoothing", "dropout", "attention_dropout", "attention_output_dropout"),
+    "precision": ("precision",),
+}
+_TOPIC_OF = {name: topic for topic, names in _TOPICS.items() for name in names}
+_MOVE_NOTHING = ("seed", "max_hours", "save_every_minutes", "bleu_every_epochs", "bleu_sentences", "bleu_mean_over")
+"""Settings of the training that are not the method: they name a draw, or only say when it is saved and looked at."""
+
+
+def settings_table(runs: RunSet) -> Table:
+    """Common settings under "all", the sizes of each corpus under its name, then each system's own settings.
+
+    A setting that is off (none) stands only where others have it. Of finished runs, or of all where none has finished.
+    """
+    of = [run for run in runs.runs if run.done] or list(runs.runs)
+    settings = {run.folder: _settings(run) for run in of}
+    names = list(dict.fromkeys(name for found in settings.values() for name in found))
+    common = {name for name in names if len({settings[run.folder].get(name) for run in of}) == 1}
+    lines = _by_topic(ALL, [(name, _shown(settings[of[0].folder].get(name))) for name in names if name in common])
+    lines += _data(of)
+    for group in dict.fromkeys(run.group for run in of):
+        own = [run for run in of if run.group == group]
+        lines += _by_topic(
+            group,
+            [(name, _values([(r.corpus, settings[r.folder].get(name)) for r in own])) for name in names],
+            keep=set(names) - common,
+        )
+    return Table(
+        id="settings",
+        title="Settings",
+        columns=tuple(Column(name=name, numeric=False) for name in ("of", "what", "settings")),
+        rows=tuple(tuple(text_cell(text) for text in line) for line in lines),
+        caption="As config.json has them, by their names in an experiment file: first what all finished runs have in "
+        "common, then the data of each corpus as it was prepared, then what is a system's own.",
+    )
+
+
+def differences(runs: Sequence[ReportRun], others: Sequence[ReportRun]) -> str:
+    """Settings of tokenizer, training and decoding in which two systems differ, seeds apart; "" where in none.
+
+    "learning_rate 0.008 against 0.004": what differs between their scores is then not the architecture alone.
+    """
+    one, other = ([_settings(run) for run in side] for side in (runs, others))
+    names = dict.fromkeys(name for found in (*one, *other) for name in found)
+    parts = []
+    for section, name in names:
+        if section not in ("tokenizer", "training", "decoding") or name in _MOVE_NOTHING:
+            continue
+        if (section, name) == ("decoding", "batch_size"):
+            continue
+        mine, theirs = ({found.get((section, name)) for found in side} for side in (one, other))
+        if mine != theirs:
+            parts.append(f"{name} {_joined(mine)} against {_joined(theirs)}")
+    return ", ".join(parts)
+
+
+def confounded(runs: Sequence[ReportRun], others: Sequence[ReportRun]) -> str:
+    """The sentence of a note on a system whose settings of training are not those of the system it stands beside."""
+    found = differences(runs, others)
+    return f"Other settings than {others[0].group}, beside the architecture: {found}." if found else ""
+
+
+def _settings(run: ReportRun) -> dict[Name, Hashable]:
+    """All settings that are shown, the seed and where texts lie left out, and versions."""
+    found: dict[Name, Hashable] = {}
+    for section, values in (asdict(run.experiment) | {"versions": dict(run.config.get("versions", {}))}).items():
+        for name, value in values.items():
+            if (section == "corpus" and name not in _TOPICS["corpus"]) or name == "seed":
+                continue
+            if name.startswith("plateau_") and run.experiment.training.schedule != "plateau":
+                continue
+            found[section, name] = value if isinstance(value, Hashable) else str(value)
+    return found
+
+
+def _by_topic(
+    of: str, settings: Iterable[tuple[Name, str]], keep: set[Name] | None = None
+) -> list[tuple[str, str, str]]:
+    """A line for each topic; those of `keep` alone, off or not, or else those that are on."""
+    topics: dict[str, list[str]] = {}
+    for (section, name), shown in settings:
+        if shown != _shown(None) if keep is None else (section, name) in keep:
+            topic = section if section in ("versions", "decoding") else _TOPIC_OF.get(name, section)
+            topics.setdefault(topic, []).append(f"{name} {shown}")
+    return [(of, topic, ", ".join(parts)) for topic, parts in topics.items()]
+
+
+def _data(runs: Sequence[ReportRun]) -> list[tuple[str, str, str]]:
+    """What was prepared of each corpus; apart for systems that had it otherwise, as with another tokenizer."""
+    lines = []
+    for corpus in dict.fromkeys(run.corpus for run in runs):
+        prepared: dict[str, list[str]] = {}
+        for run in (run for run in runs if run.corpus == corpus):
+            groups = prepared.setdefault("; ".join(map(str, run.config.get("report", ()))), [])
+            groups += [run.group] if run.group not in groups else []
+        for text, groups in prepared.items():
+            who = "" if len(prepared) == 1 else f" of {', '.join(groups)}"
+            lines += [(corpus, f"data{who}", text)] if text else []
+    return lines
+
+
+def _values(found: Sequence[tuple[str, Hashable]]) -> str:
+    """One value, or those of each corpus."""
+    if len({value for _, value in found}) == 1:
+        return _shown(found[0][1])
+    corpora = dict.fromkeys(corpus for corpus, _ in found)
+    return "; ".join(
+        f"{_joined({value for where, value in found if where == corpus})} on {corpus}" for corpus in corpora
+    )
+
+
+def _joined(values: set[Hashable]) -> str:
+    return " or ".join(sorted(_shown(value) for value in values))
+
+
+def _shown(value: Hashable) -> str:
+    """As a setting is written, but for quotes."""
+    if value is None:
+        return "none"
+    if isinstance(value, bool):
+        return str(value).lower()
+    return f"{value:g}" if isinstance(value, float) else str(value)

@@ -1,0 +1,61 @@
+"""With which settings runs were made, and what is said where systems were not trained alike."""
+
+from pathlib import Path
+from typing import Any
+
+from repose.report.cost_tables import runs_table
+from repose.report.runs import read_runs
+from repose.report.score_tables import scores_table
+from repose.report.settings_table import settings_table
+
+
+def lines(tmp_path: Path) -> dict[tuple[str, str], str]:
+    return {(row[0].text, row[1].text): row[2].text for row in settings_table(read_runs([tmp_path])).rows}
+
+
+def test_common_settings_stand_once_and_own_ones_with_their_system(make_run: Any, tmp_path: Path) -> None:
+    for seed in (0, 1):
+        make_run(f"plain-s{seed}", [2.0], seed=seed)
+        make_run(f"fast-s{seed}", [2.0], seed=seed, settings=["training.learning_rate=0.5", "architecture.norm=pre"])
+    found = lines(tmp_path)
+    assert "batch_size" in found["all", "batches"]
+    assert "beam_size 4, length_penalty 0.6" in found["all", "decoding"]
+    assert found["all", "versions"] == "repose 0.1.0, torch 2.13.0"
+    assert "1,000 pairs of 7,000 source" in found["multi30k de-en", "data"]
+    assert found["fast", "learning rate"] == "learning_rate 0.5"
+    assert found["fast", "architecture"] == "norm pre"
+    assert found["plain", "architecture"] == "norm post"
+    assert "learning_rate" not in found["all", "learning rate"]
+    assert not any("seed" in text.split() for text in found.values())
+
+
+def test_a_setting_may_differ_by_corpus_and_data_by_system(make_run: Any, make_grid: Any, tmp_path: Path) -> None:
+    make_run("grid/x-de-s0", [2.0, 1.0])
+    make_run("grid/x-fr-s0", [2.0], settings=["corpus.tgt_lang=fr"])
+    make_run("grid/y-fr-s0", [2.0], settings=["corpus.tgt_lang=fr"], report=["train: 9 pairs"])
+    places = [("x", "de"), ("x", "fr"), ("y", "fr")]
+    make_grid("grid", [(f"{x}-{to}-s0", {"system": x, "corpus": to}, None, "done", "") for x, to in places])
+    found = lines(tmp_path)
+    assert found["x", "length of the training"] == "epochs 2 on de; 1 on fr"
+    assert found["fr", "data of y"] == "train: 9 pairs"
+
+
+def test_scores_of_systems_that_were_trained_otherwise_carry_a_note(make_run: Any, tmp_path: Path) -> None:
+    make_run("plain-s0", [2.0])
+    make_run("deep-s0", [2.0], settings=["architecture.num_encoder_layers=2", "training.save_every_minutes=3"])
+    make_run("fast-s0", [2.0], settings=["training.learning_rate=0.5", "tokenizer.vocab_size=77"])
+    table = scores_table(read_runs([tmp_path], baseline="plain"))
+    notes = {row[0].text: [table.notes[key] for key in row[0].notes] for row in table.rows}
+    assert notes["plain"] == notes["deep"] == []
+    (note,) = notes["fast"]
+    assert note.startswith("Other settings than plain, beside the architecture: vocab_size 77 against ")
+    assert "learning_rate 0.5 against" in note
+
+
+def test_a_run_of_less_than_an_epoch_is_known_by_its_updates(make_run: Any, tmp_path: Path) -> None:
+    folder = make_run("x-s0", [2.0])
+    records = [line for line in (folder / "metrics.jsonl").read_text().splitlines() if '"epoch", "' not in line]
+    (folder / "metrics.jsonl").write_text("\n".join(records) + "\n")
+    table = runs_table(read_runs([tmp_path]))
+    place = [column.name for column in table.columns].index("state")
+    assert table.rows[0][place].text == "done (10 updates, in epoch 1)"
