@@ -1,7 +1,6 @@
 """Language models measured: bits, in one pass over the text and token by token."""
 
 import math
-import tempfile
 from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any
@@ -16,11 +15,11 @@ from repose.data.batching import Permutation
 from repose.data.text_blocks import TextBlocks, read_lines, write_blocks
 from repose.data.tokenizer import Tokenizer
 from repose.device import one_thread
-from repose.errors import DataError
-from repose.experiments.corpus_data import CorpusData, prepare_corpus
-from repose.experiments.run_dir import read_run
+from repose.experiments.corpus_data import CorpusData
 from repose.experiments.scorer import Card, Decoding, Figure, figures_to_json, write_scores
+from repose.experiments.task_scores import measure
 from repose.model.language_model import LanguageModel
+from repose.task_model_dir import TaskModel
 from repose.training.distributed import World
 from repose.training.language_modelling import LanguageModelling
 from repose.training.loss import token_losses
@@ -45,7 +44,7 @@ class TextScores:
 
     def of_run(self, experiment: Experiment, data: CorpusData, folder: Path, device: str) -> None:  # noqa: ARG002
         """On the test set, or without one on the validation set."""
-        _scores(folder, data.ids(data.measured), data.measured, folder, device)
+        _scores(task_model_dir.load(folder, device), data.ids(data.measured), data.measured, folder)
 
     def of_model(
         self,
@@ -58,19 +57,22 @@ class TextScores:
         decoding: Decoding,  # noqa: ARG002
     ) -> dict[str, Any]:
         """On a text file, or on a set of the run's own corpus."""
-        if not files:
-            return _scores(folder, prepare_corpus(read_run(folder)[0]).ids(split), split, out, device)
-        if len(files) > 1:
-            raise DataError(f"a language model is measured on one text file, not on {len(files)}: name one")
-        loaded = task_model_dir.load(folder)
-        with tempfile.TemporaryDirectory() as scratch:
-            max_tokens = int(loaded.config["max_tokens"])
-            write_blocks(read_lines(files[0]), loaded.tokenizer, Path(scratch), max_tokens=max_tokens)
-            return _scores(folder, Path(scratch), split, out, device)
+        return measure(
+            folder,
+            files,
+            split=split,
+            device=device,
+            what="a language model is measured on one text file",
+            prepare=_prepare,
+            score=lambda loaded, ids: _scores(loaded, ids, split, out),
+        )
 
 
-def _scores(model: Path, ids: Path, split: str, out: Path | None, device: str) -> dict[str, Any]:
-    loaded = task_model_dir.load(model, device)
+def _prepare(text: Path, loaded: TaskModel, folder: Path) -> None:
+    write_blocks(read_lines(text), loaded.tokenizer, folder, max_tokens=int(loaded.config["max_tokens"]))
+
+
+def _scores(loaded: TaskModel, ids: Path, split: str, out: Path | None) -> dict[str, Any]:
     assert isinstance(loaded.model, LanguageModel)
     blocks = TextBlocks.open(ids)
     with one_thread():

@@ -1,6 +1,5 @@
 """Parsers measured: attachment of every word, punctuation included, on gold tokens."""
 
-import tempfile
 from collections.abc import Iterator, Mapping, Sequence
 from pathlib import Path
 from typing import Any, NamedTuple
@@ -14,11 +13,11 @@ from repose.config import Experiment
 from repose.data.treebank import Treebank, Trees, write_treebank
 from repose.decoding.trees import best_tree
 from repose.device import one_thread
-from repose.errors import DataError
-from repose.experiments.corpus_data import CorpusData, prepare_corpus
-from repose.experiments.run_dir import read_run
+from repose.experiments.corpus_data import CorpusData
 from repose.experiments.scorer import Card, Decoding, Figure, figures_to_json, write_scores
+from repose.experiments.task_scores import measure
 from repose.model.parser import Parser
+from repose.task_model_dir import TaskModel
 from repose.training.distributed import World
 from repose.training.parsing import Parsing, TreePart
 from repose.training.validation import validate
@@ -52,7 +51,7 @@ class TreeScores:
 
     def of_run(self, experiment: Experiment, data: CorpusData, folder: Path, device: str) -> None:  # noqa: ARG002
         """On the test set, or without one on the validation set; the trees lie beside the scores."""
-        _scores(folder, data.ids(data.measured), data.measured, folder, device)
+        _scores(task_model_dir.load(folder, device), data.ids(data.measured), data.measured, folder)
 
     def of_model(
         self,
@@ -65,18 +64,22 @@ class TreeScores:
         decoding: Decoding,  # noqa: ARG002
     ) -> dict[str, Any]:
         """On a CoNLL-U file, or on a set of the run's own corpus."""
-        if not files:
-            return _scores(folder, prepare_corpus(read_run(folder)[0]).ids(split), split, out, device)
-        if len(files) > 1:
-            raise DataError(f"a parser is measured on one CoNLL-U file, not on {len(files)}: name one")
-        loaded = task_model_dir.load(folder)
-        with tempfile.TemporaryDirectory() as scratch:
-            write_treebank(Trees(files[0]), loaded.tokenizer, loaded.config["labels"], Path(scratch), max_tokens=None)
-            return _scores(folder, Path(scratch), split, out, device)
+        return measure(
+            folder,
+            files,
+            split=split,
+            device=device,
+            what="a parser is measured on one CoNLL-U file",
+            prepare=_prepare,
+            score=lambda loaded, ids: _scores(loaded, ids, split, out),
+        )
 
 
-def _scores(model: Path, ids: Path, split: str, out: Path | None, device: str) -> dict[str, Any]:
-    loaded = task_model_dir.load(model, device)
+def _prepare(trees: Path, loaded: TaskModel, folder: Path) -> None:
+    write_treebank(Trees(trees), loaded.tokenizer, loaded.config["labels"], folder, max_tokens=None)
+
+
+def _scores(loaded: TaskModel, ids: Path, split: str, out: Path | None) -> dict[str, Any]:
     assert isinstance(loaded.model, Parser)
     treebank = Treebank.open(ids)
     with one_thread():
