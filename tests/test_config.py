@@ -304,6 +304,8 @@ def test_ready_tokenizers_take_back_the_settings_of_lower_layers(tmp_path: Path)
     ("override", "expected"),
     [
         ("training.bacth_size=3", "there is no setting 'training.bacth_size': did you mean 'training.batch_size'?"),
+        ("training.lr=3", "there is no setting 'training.lr': did you mean 'training.learning_rate'?"),
+        ("training.sed=3", "there is no setting 'training.sed': did you mean 'training.seed'?"),
         ("trainng.seed=1", "there is no section 'trainng': did you mean 'training'?"),
         ("training.dropout=0.1", "did you mean 'architecture.dropout'?"),
         ("architecture.preset=reinfroced", "there is no preset 'reinfroced': did you mean 'reinforced'?"),

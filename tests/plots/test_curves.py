@@ -3,6 +3,7 @@
 import json
 import statistics
 import xml.etree.ElementTree as ET
+from math import inf
 from pathlib import Path
 from typing import Any
 
@@ -59,6 +60,12 @@ def test_the_last_and_the_best_are_each_runs_own(seeds: list[Path]) -> None:
     assert accuracy.best == pytest.approx((1 / 2.5, 0.0))
     (rate,) = summaries([read_run(seeds[0])], "learning_rate")  # recorded of the training alone
     assert (rate.last[0], rate.best) == (1e-3, None)
+
+
+def test_a_run_that_diverged_is_drawn_with_the_others(make_run: Any) -> None:
+    runs = [make_run(f"a-{seed}", losses(values), seed=seed) for seed, values in enumerate(([3.0, inf], [2.0, 1.0]))]
+    (curve,) = curves([read_run(folder) for folder in runs], "tf_loss")
+    assert curve.validation[1] == Point(2, inf, 0.0, 2)
 
 
 def test_by_update_and_by_epoch(make_run: Any) -> None:

@@ -27,7 +27,7 @@ from repose.data.text_pairs import TextPairs
 from repose.data.tokenizer import Tokenizer
 from repose.errors import ConfigError, DataError
 from repose.experiments.corpus_splits import PHRASEBOOK, SPLITS, write_texts
-from repose.experiments.task_corpora import build_text, build_treebank
+from repose.experiments.task_corpora import build_text, build_treebank, train_tokenizer
 
 Say = Callable[[str], None]
 
@@ -241,14 +241,7 @@ def _train_tokenizers(config: TokenizerConfig, folder: Path) -> Iterator[str]:
     if config.sharing == "shared":
         sides = {"src": chain(sides["src"], sides["tgt"])}
     for side, lines in sides.items():
-        trained = Tokenizer.train(
-            lines,
-            kind=config.kind,
-            vocab_size=config.vocab_size,
-            lowercase=config.lowercase,
-            strip_accents=config.strip_accents,
-            min_frequency=config.min_frequency,
-        )
+        trained = train_tokenizer(config, lines)
         for target in paths if config.sharing == "shared" else [side]:
             trained.save(paths[target])
     sizes = {side: Tokenizer.load(path).vocab_size for side, path in paths.items()}

@@ -53,21 +53,23 @@ def _files(experiment: Experiment) -> dict[str, Path]:
     return {split: Path(path) for split in SPLITS for path in getattr(corpus, split)}
 
 
+def train_tokenizer(config: TokenizerConfig, lines: Iterable[str]) -> Tokenizer:
+    """One tokenizer, trained as its settings say."""
+    return Tokenizer.train(
+        lines,
+        kind=config.kind,
+        vocab_size=config.vocab_size,
+        lowercase=config.lowercase,
+        strip_accents=config.strip_accents,
+        min_frequency=config.min_frequency,
+    )
+
+
 def _tokenizer(config: TokenizerConfig, lines: Iterable[str], folder: Path) -> Tokenizer:
     """One tokenizer, trained or ready, in both of its places."""
     if config.src_file != config.tgt_file:
         raise ConfigError("this task has one tokenizer: set tokenizer.src_file and tokenizer.tgt_file to the same file")
-    if config.src_file is not None:
-        tokenizer = Tokenizer.load(Path(config.src_file))
-    else:
-        tokenizer = Tokenizer.train(
-            lines,
-            kind=config.kind,
-            vocab_size=config.vocab_size,
-            lowercase=config.lowercase,
-            strip_accents=config.strip_accents,
-            min_frequency=config.min_frequency,
-        )
+    tokenizer = train_tokenizer(config, lines) if config.src_file is None else Tokenizer.load(Path(config.src_file))
     for side in ("src", "tgt"):
         tokenizer.save(folder / f"tokenizer.{side}.json")
     return tokenizer

@@ -1,6 +1,7 @@
 """Learning curves: what runs wrote into metrics.jsonl, runs that differ in their seed alone taken together."""
 
 import json
+import math
 import re
 import statistics
 from collections.abc import Mapping, Sequence
@@ -146,7 +147,8 @@ def aggregate(runs: Sequence[Mapping[int, float]]) -> tuple[Point, ...]:
 
 
 def _mean(values: Sequence[float]) -> tuple[float, float]:
-    return statistics.fmean(values), statistics.stdev(values) if len(values) > 1 else 0.0
+    spread = len(values) > 1 and all(map(math.isfinite, values))  # a run that diverged has no deviation
+    return statistics.fmean(values), statistics.stdev(values) if spread else 0.0
 
 
 def same_settings(runs: Sequence[Run]) -> list[list[Run]]:
