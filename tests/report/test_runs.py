@@ -117,6 +117,15 @@ def test_systems_of_one_name_and_other_settings_are_kept_apart(make_run: Any, ma
     assert read_runs(grids).groups == ("one/reinforced", "two/reinforced")
 
 
+def test_a_cell_of_another_grid_is_of_its_system_however_its_width_is_written(make_run: Any, make_grid: Any) -> None:
+    make_run("first/reinforced-s0", [2.0], settings=["training.schedule_width=16"])
+    make_run("second/reinforced-s1", [2.0], seed=1, settings=["training.schedule_width=none"])
+    cells = [("reinforced-s0", "../first/reinforced-s0"), ("reinforced-s1", None)]
+    second = make_grid("second", [(name, {"system": "reinforced"}, where, "done", "") for name, where in cells])
+    assert read_runs([second]).groups == ("reinforced",)
+    assert {run.experiment.training.schedule_width for run in read_runs([second]).runs} == {None}
+
+
 def test_the_same_seed_of_unlike_data_is_said(make_run: Any, make_grid: Any) -> None:
     make_run("grid/x-s0", [2.0], digests={"train": "1"})
     make_run("grid/y-s0", [2.0], digests={"train": "2"})

@@ -83,7 +83,7 @@ def read_runs(paths: Sequence[Path], *, title: str | None = None, baseline: str 
     if not runs:
         detail = f": {problems[0]}" if problems else ""
         raise CheckpointError(f"there is no run that has recorded anything under {', '.join(map(str, paths))}{detail}")
-    runs = _named_apart(_grouped_apart(_once(runs)))
+    runs = _named_apart(_grouped_apart(_written_alike(_once(runs))))
     problems += [_unfinished(run) for run in runs if not run.done]
     problems += _unlike(runs)
     hints = [grid.report for grid in grids]
@@ -222,6 +222,19 @@ def _once(runs: Sequence[ReportRun]) -> list[ReportRun]:
         if key not in found or (run.done and not found[key].done):
             found[key] = run
     return list(found.values())
+
+
+def _written_alike(runs: Sequence[ReportRun]) -> list[ReportRun]:
+    """A cell may be a run of another grid, which wrote out the `schedule_width` that "none" stands for: none for all."""
+    none = {(run.group, run.corpus) for run in runs if run.experiment.training.schedule_width is None}
+
+    def alike(run: ReportRun) -> ReportRun:
+        experiment = run.experiment
+        if (run.group, run.corpus) not in none or experiment.training.schedule_width != experiment.architecture.d_token:
+            return run
+        return replace(run, experiment=replace(experiment, training=replace(experiment.training, schedule_width=None)))
+
+    return [alike(run) for run in runs]
 
 
 def _grouped_apart(runs: Sequence[ReportRun]) -> list[ReportRun]:
