@@ -226,11 +226,11 @@ def _once(runs: Sequence[ReportRun]) -> list[ReportRun]:
 
 def _written_alike(runs: Sequence[ReportRun]) -> list[ReportRun]:
     """A cell may be a run of another grid, which wrote out the `schedule_width` that "none" stands for: none for all."""
-    none = {(run.group, run.corpus) for run in runs if run.experiment.training.schedule_width is None}
+    none = {run.group for run in runs if run.experiment.training.schedule_width is None}
 
     def alike(run: ReportRun) -> ReportRun:
         experiment = run.experiment
-        if (run.group, run.corpus) not in none or experiment.training.schedule_width != experiment.architecture.d_token:
+        if run.group not in none or experiment.training.schedule_width != experiment.architecture.d_token:
             return run
         return replace(run, experiment=replace(experiment, training=replace(experiment.training, schedule_width=None)))
 
