@@ -249,6 +249,20 @@ def test_other_tasks_have_their_own_figures(make_run: Any, tmp_path: Path) -> No
     assert build(runs).sections[0].tables[1] == table
 
 
+def test_systems_of_other_tasks_say_their_size_and_other_settings(make_run: Any, tmp_path: Path) -> None:
+    texts = ["training.task=language_modelling", "corpus.name=none", "corpus.train=a/t.txt", "corpus.valid=a/v.txt"]
+    for name, rate in (("a", 0.004), ("b", 0.008)):
+        figures_ = {"bits_per_token": {"value": 5.0, "unit": "bits"}}
+        scores = {"task": "language_modelling", "figures": figures_, "looks_ahead": False, "parameters": 1234}
+        make_run(f"{name}-s0", [2.0], scores=scores, settings=[*texts, f"training.learning_rate={rate}"])
+    runs = read_runs([tmp_path])  # without the model's file
+    assert cells(costs_table(runs), "a")["parameters"].text == "1,234"
+    (table,) = task_tables(runs)
+    assert cells(table, "a")["system"].notes == ()
+    (key,) = cells(table, "b")["system"].notes
+    assert "learning_rate 0.008 against 0.004" in table.notes[key]
+
+
 def test_only_figures_that_count_no_tokens_are_compared_between_other_tokens(make_run: Any, tmp_path: Path) -> None:
     texts = ["training.task=language_modelling", "corpus.name=none", "corpus.train=a/t.txt", "corpus.valid=a/v.txt"]
     units = {"tf_accuracy": "share of tokens", "perplexity": "per token", "bits_per_byte": "bits per byte"}

@@ -156,9 +156,10 @@ def mean_target_tokens(run: ReportRun) -> float | None:
 
 
 def parameters(run: ReportRun) -> float | None:
-    """Parameters, tied ones once: counted by building a translation model, and of other models in their file."""
+    """Parameters, tied ones once: counted by building a translation model; of other models in their scores, and until
+    there are any in their file."""
     if run.task != "translation":
-        return num_parameters(run.folder)
+        return _of(run.scores, "parameters") or num_parameters(run.folder)
     cost = _cost(run)
     return None if cost is None else cost[0]
 

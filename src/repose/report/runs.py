@@ -225,7 +225,7 @@ def _once(runs: Sequence[ReportRun]) -> list[ReportRun]:
 
 
 def _written_alike(runs: Sequence[ReportRun]) -> list[ReportRun]:
-    """A cell may be a run of another grid, which wrote out the `schedule_width` that "none" stands for: none for all."""
+    """A cell may be a run of another grid that wrote out the `schedule_width` which "none" stands for: none for all."""
     none = {run.group for run in runs if run.experiment.training.schedule_width is None}
 
     def alike(run: ReportRun) -> ReportRun:

@@ -1,6 +1,6 @@
 """The tables of scores: a row for each system and corpus, a mean over seeds in each cell."""
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 
 from repose.report import figures
 from repose.report.content import Table
@@ -64,12 +64,6 @@ def scores_table(runs: RunSet) -> Table:
             keys.append(notes.key("No epoch was completed: mean over the last updates recorded."))
         return keys
 
-    def about(row: Row, notes: Notes) -> list[str]:
-        here = [other for other in rows if other.corpus == row.corpus]
-        against = next((other for other in here if other.group == runs.baseline), here[0])
-        unlike = confounded(row.runs, against.runs)
-        return [notes.key(unlike)] if unlike else []
-
     return figure_table(
         rows,
         score_figures([run for row in rows for run in row.runs]),
@@ -77,8 +71,20 @@ def scores_table(runs: RunSet) -> Table:
         title="Scores",
         caption=_scores_caption(runs),
         marks=marks,
-        about=about,
+        about=_unlike_baseline(rows, runs.baseline),
     )
+
+
+def _unlike_baseline(rows: Sequence[Row], baseline: str | None) -> Callable[[Row, Notes], list[str]]:
+    """Notes a system whose settings, beside the architecture, are not the baseline's or else the first system's."""
+
+    def about(row: Row, notes: Notes) -> list[str]:
+        here = [other for other in rows if other.corpus == row.corpus]
+        against = next((other for other in here if other.group == baseline), here[0])
+        unlike = confounded(row.runs, against.runs)
+        return [notes.key(unlike)] if unlike else []
+
+    return about
 
 
 def _scores_caption(runs: RunSet) -> str:
@@ -201,6 +207,7 @@ def task_tables(runs: RunSet) -> list[Table]:
                 caption="Mean ± standard deviation (n - 1) over n seeds. Train loss: mean over the last epoch, dropout "
                 "on; validation loss: of the weights that are kept; the others are of the "
                 f"{' and '.join(sorted({run.split for row in rows for run in row.runs}))} set.",
+                about=_unlike_baseline(rows, runs.baseline),
             )
         )
     return tables
