@@ -236,13 +236,18 @@ def test_further_scores_have_a_table_of_their_own(make_run: Any, tmp_path: Path)
 def test_other_tasks_have_their_own_figures(make_run: Any, tmp_path: Path) -> None:
     texts = ["training.task=language_modelling", "corpus.name=none", "corpus.train=a/t.txt", "corpus.valid=a/v.txt"]
     for seed, bits in enumerate((5.0, 6.0)):
-        figures_ = {"bits_per_token": {"value": bits, "unit": "bits"}, "uas": {"value": 80.0 + seed, "unit": "%"}}
+        units = {"tf_loss": "nats per token", "bits_per_token": "bits per token", "uas": "%"}
+        values = {"tf_loss": 4.0, "bits_per_token": bits, "uas": 80.0 + seed}
+        figures_ = {name: {"value": values[name], "unit": unit} for name, unit in units.items()}
         scores = {"task": "language_modelling", "figures": figures_, "looks_ahead": False}
         make_run(f"lm-s{seed}", [2.0], seed=seed, scores=scores, settings=texts)
     make_run("mt-s0", [2.0])
     runs = read_runs([tmp_path])
     assert runs.tasks == ("language_modelling", "translation")
     (table,) = task_tables(runs)
+    names = ["system", "n", "bits per token", "uas", "train loss", "valid. loss", "tf loss"]  # what counts comes first
+    assert [column.name for column in table.columns] == names
+    assert [column.unit for column in table.columns][2:4] == ["", "%"]
     row = cells(table, "lm")
     assert (row["bits per token"].text, row["uas"].text) == ("5.500 ± 0.707", "80.50 ± 0.71")
     assert [r[0].text for r in scores_table(runs).rows] == ["mt"]

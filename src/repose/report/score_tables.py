@@ -190,12 +190,14 @@ def task_tables(runs: RunSet) -> list[Table]:
                 names.setdefault(str(name), str(found.get("unit", "")) if isinstance(found, dict) else "")
         if not names:
             continue
+        columns = {name: _task_column(name, unit) for name, unit in names.items()}
         shown = [
+            *(column for name, column in columns.items() if not name.startswith("tf_")),
             Figure(name="train loss", unit="nats", digits=3, of=figures.train_loss),
             Figure(
                 name="valid. loss", unit="nats", digits=3, better="lower", judged_by_tokens=True, of=figures.valid_loss
             ),
-            *(_task_column(name, unit) for name, unit in names.items()),
+            *(column for name, column in columns.items() if name.startswith("tf_")),
         ]
         title = task.replace("_", " ").capitalize()
         tables.append(
@@ -214,13 +216,13 @@ def task_tables(runs: RunSet) -> list[Table]:
 
 
 def _task_column(name: str, unit: str) -> Figure:
-    better = _better(name)
+    label = name.replace("_", " ")
     digits = 2 if "percent" in unit or "%" in unit or name == "perplexity" else 3
     return Figure(
-        name=name.replace("_", " "),
-        unit=unit,
+        name=label,
+        unit="" if label.endswith(unit) else unit,
         digits=digits,
-        better=better,
+        better=_better(name),
         judged_by_tokens="token" in unit,
         of=lambda run: task_figure(run, name),
     )
