@@ -245,11 +245,11 @@ def test_other_tasks_have_their_own_figures(make_run: Any, tmp_path: Path) -> No
     runs = read_runs([tmp_path])
     assert runs.tasks == ("language_modelling", "translation")
     (table,) = task_tables(runs)
-    names = ["system", "n", "bits per token", "uas", "train loss", "valid. loss", "tf loss"]  # what counts comes first
+    names = ["system", "n", "bits per token", "UAS", "train loss", "valid. loss", "tf loss"]  # what counts comes first
     assert [column.name for column in table.columns] == names
     assert [column.unit for column in table.columns][2:4] == ["", "%"]
     row = cells(table, "lm")
-    assert (row["bits per token"].text, row["uas"].text) == ("5.500 ± 0.707", "80.50 ± 0.71")
+    assert (row["bits per token"].text, row["UAS"].text) == ("5.500 ± 0.707", "80.50 ± 0.71")
     assert [r[0].text for r in scores_table(runs).rows] == ["mt"]
     assert build(runs).sections[0].tables[1] == table
 

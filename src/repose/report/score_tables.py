@@ -216,7 +216,7 @@ def task_tables(runs: RunSet) -> list[Table]:
 
 
 def _task_column(name: str, unit: str) -> Figure:
-    label = name.replace("_", " ")
+    label = name.upper() if name in ("uas", "las") else name.replace("_", " ")
     digits = 2 if "percent" in unit or "%" in unit or name == "perplexity" else 3
     return Figure(
         name=label,
