@@ -1,0 +1,6 @@
+"""The tests find `record.py` in their own folder."""
+
+import sys
+from pathlib import Path
+
+sys.path.append(str(Path(__file__).parent))
