@@ -91,7 +91,7 @@ def decoding(a: Architecture, src_length: int, new_tokens: int, beam: int, vocab
     """One sentence decoded with a cache: encoder and memory once, then `new_tokens` steps that each see one key more.
 
     Keys and values of every head are kept, as everyone does; this project multiplies less where heads are wide
-    (`repose.model.stepping`), so its share of a ceiling says how long it takes, not how busy it is.
+    (`repose.model.cached_attention`), so its share of a ceiling says how long it takes, not how busy it is.
     All hypotheses of a beam begin with the same START, so the first step is that of one; the others are of `beam`.
     """
     once = encoder(a, src_length).plus(memory(a, src_length))

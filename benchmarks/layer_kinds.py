@@ -18,11 +18,11 @@ import torch
 from jaxtyping import Float
 from torch import Tensor, nn
 
-from repose.experiments.published import load
+from repose.grids.published import load
 from repose.model.attention import Attention
-from repose.model.bands import Bands
-from repose.model.blocks import Blocks
-from repose.model.packing import Packing
+from repose.model.kernels.blocks import Blocks
+from repose.model.kernels.local import Bands
+from repose.model.kernels.packing import Packing
 
 HEADS = 8
 """Vaswani et al. 3.2.2. What is counted does not depend on it."""

@@ -27,7 +27,7 @@ from train import TRAINERS, contestants, tokens_per_batch, trainer
 
 MIB = 2**20
 _LOOK_EVERY = 0.05  # seconds between looks at a process's peak
-_REPOSE = [sys.executable, "-c", "from repose.cli import main; main()"]
+_REPOSE = [sys.executable, "-c", "from repose.cli.main import main; main()"]
 _STOPPED = 3  # exit code of a training that stopped early, as asked
 
 

@@ -18,9 +18,9 @@ from torch import Tensor
 
 from interleave import machine, table, write
 from repose.decoding.best_tokens import best_tokens
-from repose.model.dropout import Dropout
-from repose.model.linear import Int8, matmul_nt, onednn_is_faster
-from repose.tuning import tuned
+from repose.model.kernels.dropout import Dropout
+from repose.model.kernels.linear import Int8, matmul_nt, onednn_is_faster
+from repose.system.tuning import tuned
 
 ROWS, WIDTH, HEADS, VOCAB = 480, 128, 8, 7010  # rows of half a batch of 64; the papers' width, heads and target words
 

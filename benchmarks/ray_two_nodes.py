@@ -32,12 +32,12 @@ import ray
 from ray.cluster_utils import Cluster
 
 from interleave import machine, table, write
-from repose.config_file import load, to_json
-from repose.experiments import remote_cells
-from repose.experiments.cells import CellJob, run_cell
-from repose.experiments.claim import MARGIN
-from repose.experiments.corpus_data import prepare_corpus
-from repose.experiments.on_ray import RayBackend
+from repose.config.file import load, to_json
+from repose.grids import remote_cells
+from repose.grids.cells import CellJob, run_cell
+from repose.grids.claim import MARGIN
+from repose.grids.ray import RayBackend
+from repose.tasks.corpus_data import prepare_corpus
 
 SETTINGS = [
     *(f"architecture.{name}" for name in ("d_token=16", "num_heads=1", "head_dim=16", "d_ff=32")),
@@ -54,7 +54,7 @@ HEALTH = {
 }
 """Ray then gives a silent machine up after a few seconds rather than a minute."""
 LEASE = 6.0
-"""Seconds, see `repose.experiments.claim`."""
+"""Seconds, see `repose.grids.claim`."""
 STORE = 80 << 20
 """Bytes of each machine's object store, the least that Ray takes."""
 

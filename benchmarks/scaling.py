@@ -30,16 +30,16 @@ import torch
 
 from flops import Flops, training
 from interleave import Result, record, table, write
-from repose.config import TrainingConfig
+from repose.config.experiment import TrainingConfig
 from repose.data.batching import Batches
 from repose.data.dataset import PairDataset, prepare
 from repose.model.architecture import Architecture
 from repose.model.presets import preset
 from repose.model.transformer import build
+from repose.system.tuning import tuned
 from repose.training.distributed import World
 from repose.training.feed import Feed, Part, Update
 from repose.training.learner import Learner
-from repose.tuning import tuned
 from workload import SRC_VOCAB_SIZE, TGT_VOCAB_SIZE, RandomIds
 
 CONTESTANTS = ("reinforced", "ablation-none")

@@ -21,12 +21,12 @@ import torch
 from torch import Tensor
 
 from interleave import machine, table, write
-from repose.api import build
 from repose.model.architecture import Architecture
 from repose.model.presets import preset
 from repose.model.transformer import Transformer
+from repose.saved_model.api import build
+from repose.system.tuning import tuned
 from repose.training.loss import cross_entropy
-from repose.tuning import tuned
 
 VOCAB = 4000
 SMALL: dict[str, object] = {

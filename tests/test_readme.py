@@ -84,7 +84,7 @@ def test_named_files_exist() -> None:
 
 
 def test_the_grid_file_expands(folder: Path) -> None:
-    from repose.experiments.grid import read_grid
+    from repose.grids.grid import read_grid
 
     (text,) = blocks("toml")
     path = folder / "mine.toml"

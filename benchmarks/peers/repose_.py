@@ -15,20 +15,20 @@ import torch.distributed as dist
 from protocol import ADAM_BETAS, ADAM_EPS, END, LEARNING_RATE, NEW_TOKENS, Options, Workload, parse, serve
 
 from repose._version import __version__
-from repose.config import TrainingConfig
+from repose.config.experiment import TrainingConfig
 from repose.data.batching import Batches
 from repose.data.dataset import PairDataset
 from repose.decoding.pool import Pool
 from repose.decoding.translator import LENGTH_PENALTY
 from repose.decoding.worker import Batch
-from repose.model.linear import quantize
+from repose.model.kernels.linear import quantize
 from repose.model.presets import preset
 from repose.model.transformer import Transformer, build
+from repose.system.tuning import tuned
 from repose.training import distributed
 from repose.training.distributed import World
 from repose.training.feed import Feed
 from repose.training.learner import Learner
-from repose.tuning import tuned
 
 RECIPES = {"random64": ("sentences", 64), "tokens1600": ("tokens", 1600)}
 """The settings `training.batching` and `training.batch_size` of each list of batches; workload.py has the same."""

@@ -15,13 +15,13 @@ from typing import TYPE_CHECKING, Any
 from repose._version import __version__
 
 if TYPE_CHECKING:
-    from repose.api import build, presets
-    from repose.auditing import AuditReport, audit
-    from repose.config import Experiment
+    from repose.config.experiment import Experiment
     from repose.decoding.translator import Translation, Translator, load
-    from repose.errors import ReposeError
     from repose.model.architecture import Architecture
+    from repose.model.audit import AuditReport, audit
     from repose.model.transformer import Transformer
+    from repose.saved_model.api import build, presets
+    from repose.system.errors import ReposeError
 
 __all__ = [
     "Architecture",
@@ -40,16 +40,16 @@ __all__ = [
 
 _HOMES = {
     "Architecture": "repose.model.architecture",
-    "AuditReport": "repose.auditing",
-    "Experiment": "repose.config",
-    "ReposeError": "repose.errors",
+    "AuditReport": "repose.model.audit",
+    "Experiment": "repose.config.experiment",
+    "ReposeError": "repose.system.errors",
     "Transformer": "repose.model.transformer",
     "Translation": "repose.decoding.translator",
     "Translator": "repose.decoding.translator",
-    "audit": "repose.auditing",
-    "build": "repose.api",
+    "audit": "repose.model.audit",
+    "build": "repose.saved_model.api",
     "load": "repose.decoding.translator",
-    "presets": "repose.api",
+    "presets": "repose.saved_model.api",
 }
 
 

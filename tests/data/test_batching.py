@@ -11,7 +11,7 @@ from hypothesis import strategies as st
 
 from repose.data import batching
 from repose.data.batching import Batches, Permutation, share
-from repose.errors import ConfigError
+from repose.system.errors import ConfigError
 
 POLICIES = ("sentences", "tokens")
 

@@ -8,7 +8,7 @@ import sys
 import pytest
 
 from repose.data.catalogue import describe, names
-from repose.errors import DataError
+from repose.system.errors import DataError
 
 
 def test_the_catalogue_names_the_published_corpora() -> None:

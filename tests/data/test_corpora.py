@@ -18,7 +18,7 @@ import pytest
 
 from repose.data import corpora
 from repose.data.catalogue import ArchiveInfo, CorpusInfo, SplitInfo, TextInfo
-from repose.errors import DataError
+from repose.system.errors import DataError
 
 TRAIN_DE = b"ein Haus\nzwei B\xc3\xa4ume\ndrei Wege\n"
 TRAIN_EN = b"one house\ntwo trees\nthree paths\n"

@@ -22,7 +22,7 @@ from repose.data.prepare import _Column
 from repose.data.prepared_folder import FILES
 from repose.data.readers import read_pairs
 from repose.data.tokenizer import Tokenizer
-from repose.errors import ConfigError, DataError
+from repose.system.errors import ConfigError, DataError
 
 START, END = 2, 3
 

@@ -20,7 +20,7 @@ from repose.data.phrasebook_grammar.inflection import (
     portuguese_plural,
 )
 from repose.data.phrasebook_grammar.lexicon import load
-from repose.errors import DataError
+from repose.system.errors import DataError
 
 SLOTS = (("m", 0), ("f", 0), ("m", 1), ("f", 1))
 DETERMINERS = {

@@ -16,7 +16,7 @@ from pyarrow.parquet import write_table
 
 from repose.data import readers
 from repose.data.readers import MAX_CHARACTERS, Counts, read_pairs
-from repose.errors import DataError
+from repose.system.errors import DataError
 
 PAIRS = [("ein kleiner Hund", "a small dog"), ("zwei Vögel", "two birds"), ("Regen", "rain")]
 

@@ -10,7 +10,7 @@ from hypothesis import strategies as st
 
 from repose.data.readers import read_pairs
 from repose.data.splits import hold_out
-from repose.errors import DataError
+from repose.system.errors import DataError
 
 WORDS = [f"w{number}" for number in range(12)]
 

@@ -11,7 +11,7 @@ from repose.data import columns
 from repose.data.columns import Columns, write_columns
 from repose.data.text_blocks import TextBlocks, read_lines, write_blocks
 from repose.data.tokenizer import END, START, Tokenizer
-from repose.errors import DataError
+from repose.system.errors import DataError
 
 LINES = ["the sun and the moon", "a fish", "é", "one two one two one two one two one"]
 

@@ -15,7 +15,7 @@ from hypothesis import strategies as st
 from tokenizers import models, normalizers, pre_tokenizers
 
 from repose.data.tokenizer import END, PAD, START, UNK, Kind, Tokenizer
-from repose.errors import ConfigError, DataError
+from repose.system.errors import ConfigError, DataError
 
 KINDS: tuple[Kind, ...] = ("wordpiece", "wordlevel", "bpe", "unigram")
 LOSSLESS: tuple[Kind, ...] = ("bpe", "unigram")

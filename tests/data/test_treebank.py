@@ -8,7 +8,7 @@ import pytest
 
 from repose.data.tokenizer import END, START, UNK, Tokenizer
 from repose.data.treebank import Tree, Treebank, Trees, is_tree, label_inventory, write_treebank
-from repose.errors import ConfigError, DataError
+from repose.system.errors import ConfigError, DataError
 
 # "She'll swim [fish] far": a multiword token, and an empty node that an elision leaves.
 SAMPLE = """# sent_id = 1

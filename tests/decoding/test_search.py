@@ -16,7 +16,7 @@ from torch import Tensor
 
 from repose.decoding.best_tokens import PAD, _topk, best_token, best_tokens
 from repose.decoding.search import END, START, Hypothesis, beam_search, greedy, length_penalty
-from repose.errors import ConfigError, ReposeError
+from repose.system.errors import ConfigError, ReposeError
 
 A, B = 4, 5
 INF = math.inf

@@ -8,12 +8,12 @@ import pytest
 import torch
 from torch.nn import functional
 
-from repose.api import build
 from repose.data.tokenizer import Tokenizer
 from repose.decoding.translator import Translator
-from repose.errors import ConfigError, DataError
 from repose.model.presets import PRESETS, preset
 from repose.model.transformer import Transformer
+from repose.saved_model.api import build
+from repose.system.errors import ConfigError, DataError
 
 WORDS = ["ka", "lo", "mi", "nu", "pe", "ra", "so", "ti"]
 TINY = {"d_token": 16, "num_heads": 2, "head_dim": 16, "d_ff": 32, "num_encoder_layers": 1, "num_decoder_layers": 1}

@@ -9,7 +9,7 @@ import pytest
 from repose.data.treebank import is_tree
 from repose.decoding import trees
 from repose.decoding.trees import best_tree
-from repose.errors import ConfigError
+from repose.system.errors import ConfigError
 
 
 def total(scores: np.ndarray, heads: list[int] | tuple[int, ...]) -> float:

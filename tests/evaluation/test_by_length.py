@@ -3,10 +3,10 @@
 import numpy as np
 import pytest
 
-from repose.errors import ConfigError, DataError
 from repose.evaluation.by_length import EDGES, Bucket, by_length, edges_with, scores_by_length
 from repose.evaluation.metrics import bleu
 from repose.evaluation.sentence_statistics import References
+from repose.system.errors import ConfigError, DataError
 
 
 def lengths(*values: int) -> np.ndarray[tuple[int, ...], np.dtype[np.int64]]:

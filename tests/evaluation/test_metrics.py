@@ -9,8 +9,8 @@ import pytest
 import sacrebleu
 from sacrebleu.metrics.bleu import BLEU
 
-from repose.errors import ConfigError, DataError
 from repose.evaluation.metrics import Score, bleu, bleu_sentence_mean, chrf, corpus_scores, without_accents
+from repose.system.errors import ConfigError, DataError
 
 
 def percent_bleu(*precisions: float, brevity: float = 1.0) -> float:

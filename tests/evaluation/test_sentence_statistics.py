@@ -6,7 +6,6 @@ from pathlib import Path
 import numpy as np
 import pytest
 
-from repose.errors import ConfigError, DataError
 from repose.evaluation.metrics import bleu, chrf
 from repose.evaluation.sentence_statistics import (
     References,
@@ -15,6 +14,7 @@ from repose.evaluation.sentence_statistics import (
     read_stored,
     write_stored,
 )
+from repose.system.errors import ConfigError, DataError
 
 WORDS = ["a", "the", "red", "small", "dog", "cat", "runs", "sits", "on", "under", "table", ",", ".", "tree", "slowly"]
 

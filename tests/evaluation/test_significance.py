@@ -12,7 +12,6 @@ from sacrebleu.metrics.bleu import BLEU
 from sacrebleu.metrics.chrf import CHRF
 from sacrebleu.significance import PairedTest, estimate_ci
 
-from repose.errors import ConfigError, DataError
 from repose.evaluation import significance
 from repose.evaluation.metrics import bleu
 from repose.evaluation.sentence_statistics import Metric, References, SentenceStatistics
@@ -26,6 +25,7 @@ from repose.evaluation.significance import (
     student_quantile,
     welch,
 )
+from repose.system.errors import ConfigError, DataError
 
 WORDS = ["a", "the", "red", "small", "dog", "cat", "runs", "sits", "on", "under", "table", ",", ".", "tree", "slowly"]
 

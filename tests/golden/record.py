@@ -9,11 +9,11 @@ All that is not public is imported in the next few lines.
 
 # Internal to the package: to be edited when modules move.
 import repose.training.loop as training_loop  # RECORD_EVERY: updates between records in metrics.jsonl
-from repose.cli import app
-from repose.config_file import from_json, load, shipped
-from repose.config_id import run_id
+from repose.cli.main import app
+from repose.config.file import from_json, load, shipped
+from repose.config.run_id import run_id
 from repose.data import phrasebook
-from repose.experiments.grid import read_grid, shipped_grids
+from repose.grids.grid import read_grid, shipped_grids
 from repose.model.presets import PRESETS
 
 # isort: split

@@ -3,7 +3,7 @@
 import pytest
 import torch
 
-from repose.model.packing import Packing
+from repose.model.kernels.packing import Packing
 
 MASKS = {
     "right": [[1, 1, 1, 0], [1, 0, 0, 0], [1, 1, 0, 0]],

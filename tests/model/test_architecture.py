@@ -5,9 +5,9 @@ import dataclasses
 import pytest
 from pydantic import ValidationError
 
-from repose.errors import ConfigError
 from repose.model.architecture import Architecture
 from repose.model.presets import PRESETS, difference, preset
+from repose.system.errors import ConfigError
 
 
 @pytest.mark.parametrize(

@@ -8,8 +8,8 @@ from torch import Tensor, nn
 
 from repose.model.architecture import Norm
 from repose.model.attention import Attention, fused, record
-from repose.model.blocks import Blocks
-from repose.model.packing import Packing
+from repose.model.kernels.blocks import Blocks
+from repose.model.kernels.packing import Packing
 from repose.model.sublayer import Sublayer
 
 

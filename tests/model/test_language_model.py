@@ -11,11 +11,11 @@ from pydantic import ValidationError
 from torch import Tensor
 from torch.nn import functional as F
 
-from repose.errors import ConfigError, DataError
 from repose.model import architecture as axes
 from repose.model.architecture import Architecture
 from repose.model.language_model import LanguageModel, build_language_model
 from repose.model.presets import PRESETS, preset
+from repose.system.errors import ConfigError, DataError
 
 TINY: dict[str, Any] = {"d_token": 8, "num_heads": 2, "head_dim": 4, "d_ff": 16, "max_length": 16}
 LAYERS: dict[str, Any] = {"num_encoder_layers": 1, "num_decoder_layers": 2}

@@ -12,9 +12,9 @@ import torch
 from torch import Tensor
 from torch.nn import functional
 
-from repose.auditing import audit
 from repose.decoding.search import greedy
 from repose.model.architecture import TokenNormKind
+from repose.model.audit import audit
 from repose.model.presets import preset
 from repose.model.transformer import Transformer, build
 

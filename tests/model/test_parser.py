@@ -8,10 +8,10 @@ import torch
 from torch import Tensor
 from torch.nn import functional as F
 
-from repose.errors import ConfigError
 from repose.model.architecture import Architecture
 from repose.model.parser import Parser, build_parser
 from repose.model.presets import PRESETS, preset
+from repose.system.errors import ConfigError
 
 TINY: dict[str, Any] = {"d_token": 8, "num_heads": 2, "head_dim": 4, "d_ff": 16, "max_length": 16}
 LAYERS: dict[str, Any] = {"num_encoder_layers": 2, "num_decoder_layers": 1}

@@ -9,15 +9,15 @@ import torch
 import torch.nn.functional as F
 from torch import Tensor
 
-from repose.auditing import audit
-from repose.errors import DataError
 from repose.model.attention import Attention, record
-from repose.model.bands import Bands
-from repose.model.blocks import Blocks
-from repose.model.packing import Packing
+from repose.model.audit import audit
+from repose.model.kernels.blocks import Blocks
+from repose.model.kernels.local import Bands
+from repose.model.kernels.packing import Packing
 from repose.model.positions import PositionalEncoding, Rotary, sinusoids, upscale
 from repose.model.presets import preset
 from repose.model.transformer import Transformer, build
+from repose.system.errors import DataError
 
 
 def test_interleaved_is_vaswani_3_5() -> None:

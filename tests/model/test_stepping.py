@@ -6,10 +6,10 @@ import pytest
 import torch
 
 from repose.model.attention import TOGETHER
-from repose.model.cache import Beams, Cache
-from repose.model.linear import quantize
+from repose.model.kernels.absorption import cost
+from repose.model.kernels.cache import Beams, Cache
+from repose.model.kernels.linear import quantize
 from repose.model.presets import PRESETS, preset
-from repose.model.together import cost
 from repose.model.transformer import build
 
 SIZES = {"d_token": 8, "num_heads": 2, "d_ff": 16, "num_encoder_layers": 1, "num_decoder_layers": 2, "max_length": 32}

@@ -5,8 +5,8 @@ import torch
 from torch import Tensor
 
 from repose.model.architecture import TokenNormKind
-from repose.model.cache import Cache
-from repose.model.packing import Packing
+from repose.model.kernels.cache import Cache
+from repose.model.kernels.packing import Packing
 from repose.model.token_norm import TokenNorm, welford
 
 EPS = 1e-6

@@ -12,14 +12,14 @@ import torch
 from pydantic import ValidationError
 from torch import Tensor, nn
 
-from repose.auditing import audit
-from repose.errors import ConfigError, DataError
 from repose.model import architecture as axes
 from repose.model.architecture import Architecture
 from repose.model.attention import Attention
+from repose.model.audit import audit
 from repose.model.initialisation import keras_limits
 from repose.model.presets import PRESETS, preset
 from repose.model.transformer import Transformer, build
+from repose.system.errors import ConfigError, DataError
 
 TINY = {"d_token": 8, "num_heads": 2, "head_dim": 4, "d_ff": 16, "num_encoder_layers": 2, "num_decoder_layers": 3}
 VOCAB = 20

@@ -10,12 +10,12 @@ from pydantic import ValidationError
 from torch import Tensor, nn
 from torch.utils.flop_counter import FlopCounterMode
 
-from repose.auditing import audit
 from repose.model.architecture import Architecture, InputNorm, SelfScore
 from repose.model.attention import Attention
-from repose.model.bands import Bands
-from repose.model.blocks import Blocks
-from repose.model.packing import Packing
+from repose.model.audit import audit
+from repose.model.kernels.blocks import Blocks
+from repose.model.kernels.local import Bands
+from repose.model.kernels.packing import Packing
 from repose.model.position_bias import UntiedPositions, buckets
 from repose.model.presets import PRESETS, preset
 from repose.model.sublayer import Sublayer

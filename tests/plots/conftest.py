@@ -9,11 +9,11 @@ from typing import Any
 import pytest
 from jaxtyping import install_import_hook
 
-from repose import model_dir
 from repose.data import phrasebook
 from repose.data.tokenizer import Kind, Tokenizer
 from repose.model.presets import preset
 from repose.model.transformer import build
+from repose.saved_model import directory as model_dir
 
 install_import_hook(
     [

@@ -12,13 +12,13 @@ import torch
 from torch import Tensor
 
 import repose
-from repose.errors import CheckpointError, ConfigError, DataError
 from repose.model.architecture import Architecture
 from repose.plots.attention_figure import draw, make_grid
 from repose.plots.attention_maps import Kind, Maps, read, visible_to_itself
 from repose.plots.attention_numbers import head_numbers, mean_numbers
 from repose.plots.canvas import canvas
 from repose.plots.pictures import plot_attention
+from repose.system.errors import CheckpointError, ConfigError, DataError
 
 SENTENCE, TARGET = "O gato viu o cachorro.", "The cat saw the dog."
 

@@ -8,7 +8,7 @@ from pathlib import Path
 
 import pytest
 
-from repose import cli
+from repose.cli import main as cli
 from repose.positions_rl.table import default_table
 
 RESULTS = Path(__file__).parents[2] / "results"
@@ -83,13 +83,13 @@ def test_without_matplotlib(command: tuple[object, ...], run: Run, monkeypatch: 
 
 
 def test_matplotlib_is_not_loaded_before_it_is_needed() -> None:
-    code = "import repose.cli, repose.plots.pictures, sys; print({'matplotlib', 'torch'} & sys.modules.keys())"
+    code = "import repose.cli.main, repose.plots.pictures, sys; print({'matplotlib', 'torch'} & sys.modules.keys())"
     done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True)
     assert done.stdout == "set()\n"
 
 
 def test_nothing_draws_through_pyplot() -> None:
     """It would keep figures and look for a display."""
-    sources = list((Path(cli.__file__).parent / "plots").glob("*.py"))
+    sources = list((Path(cli.__file__).parents[1] / "plots").glob("*.py"))
     assert len(sources) > 5
     assert not [path for path in sources if "pyplot" in path.read_text(encoding="utf-8")]

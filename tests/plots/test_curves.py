@@ -9,10 +9,10 @@ from typing import Any
 
 import pytest
 
-from repose.errors import CheckpointError, ConfigError
 from repose.model.presets import preset
 from repose.plots.learning_curves import Point, curves, read_run, summaries
 from repose.plots.pictures import plot_curves
+from repose.system.errors import CheckpointError, ConfigError
 
 LOSSES = {"a-seed0": [3.0, 2.0, 1.5, 1.6], "a-seed1": [3.2, 2.2, 1.4], "a-seed2": [3.4, 2.1]}
 

@@ -14,11 +14,11 @@ import pytest
 pytest.importorskip("gymnasium")
 pytest.importorskip("stable_baselines3")
 
-from repose import cli
-from repose.errors import BusyError, CheckpointError, ConfigError
+from repose.cli import main as cli
 from repose.positions_rl import baselines, policy, table
 from repose.positions_rl.policy import Settings
 from repose.positions_rl.rewards import REWARDS, best_literal
+from repose.system.errors import BusyError, CheckpointError, ConfigError
 
 TINY = Settings(shape=(3, 4), steps=320)
 
@@ -109,7 +109,7 @@ def test_an_interruption_exits_3_and_the_same_command_goes_on(
 
     arguments = ("--out", tmp_path / "t.json", "--shape", "3x4", "--steps", 200)
     with monkeypatch.context() as patch:
-        patch.setattr("repose.cli_positions.say", interrupt)
+        patch.setattr("repose.cli.positions.say", interrupt)
         assert run(patch, *arguments) == 3
     assert "stopped: the same command goes on" in capsys.readouterr().err
     assert sorted(path.name for path in tmp_path.iterdir()) == ["t.work"]

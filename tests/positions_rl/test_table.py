@@ -10,10 +10,10 @@ from typing import Any
 import numpy as np
 import pytest
 
-from repose.errors import DataError
 from repose.positions_rl import baselines, table
 from repose.positions_rl.rewards import sound
 from repose.positions_rl.table import PositionTable
+from repose.system.errors import DataError
 
 
 def a_table(**changes: Any) -> PositionTable:

@@ -8,7 +8,7 @@ from typing import Any
 
 import pytest
 
-from repose.config_file import load, to_json
+from repose.config.file import load, to_json
 from repose.report.content import Cell, Column, Picture, Report, Section, Sentence, SideBySide, Table
 
 SIZES = [

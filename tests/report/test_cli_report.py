@@ -10,7 +10,7 @@ from typing import Any
 
 import pytest
 
-from repose import cli
+from repose.cli import main as cli
 
 Run = Callable[..., tuple[int, str, str]]
 
@@ -116,7 +116,7 @@ def test_mistakes_are_one_sentence(arguments: list[str], expected: int, sentence
 def test_a_missing_extra_is_named(run: Run, runs: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     real = importlib.util.find_spec
     missing = {"jinja2"}
-    monkeypatch.setattr("repose.cli_report.find_spec", lambda name: None if name in missing else real(name))
+    monkeypatch.setattr("repose.cli.report.find_spec", lambda name: None if name in missing else real(name))
     code, _, err = run(runs)
     assert code == 2
     assert "pip install 'repose-nmt[report]'" in err
@@ -134,7 +134,7 @@ def test_models_are_audited_on_request(run: Run, runs: Path, monkeypatch: pytest
         tried.append(folder.name)
         return ("padding",)
 
-    monkeypatch.setattr("repose.cli_report._failed_checks", check)
+    monkeypatch.setattr("repose.cli.report._failed_checks", check)
     assert run(runs, "-f", "md")[0] == 0
     assert tried == []
     code, out, err = run(runs, "-f", "md", "--audit")
@@ -146,8 +146,8 @@ def test_models_are_audited_on_request(run: Run, runs: Path, monkeypatch: pytest
 def test_help_and_markdown_load_nothing_heavy() -> None:
     code = (
         "import sys; sys.argv = ['repose', 'report', '--help']\n"
-        "import repose.cli\n"
-        "try: repose.cli.main()\nexcept SystemExit: pass\n"
+        "import repose.cli.main\n"
+        "try: repose.cli.main.main()\nexcept SystemExit: pass\n"
         "print([name for name in ('torch', 'matplotlib', 'jinja2', 'sacrebleu') if name in sys.modules])"
     )
     done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True)

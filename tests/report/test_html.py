@@ -16,10 +16,10 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 import repose
-from repose.errors import ConfigError
 from repose.report import html
 from repose.report.content import Cell, Column, Report, Section, Table
 from repose.report.html import differences, lay_out, write_html
+from repose.system.errors import ConfigError
 
 VOID = {"meta", "link", "br", "img", "source"}
 

@@ -13,11 +13,11 @@ from hypothesis import given
 from hypothesis import strategies as st
 from matplotlib.figure import Figure
 
-from repose.errors import ConfigError
 from repose.report.content import Picture, Table
 from repose.report.drawing import DASHED, System, Theme, apart, both, name_points, width_of
 from repose.report.pictures import pictures
 from repose.report.runs import read_runs
+from repose.system.errors import ConfigError
 
 SLOW = {"a-s0": [3.0, 2.0, 1.5], "a-s1": [3.2, 2.2], "a-s2": [3.4, 2.4]}
 MANY = [0.1 * number for number in range(1, 9)]

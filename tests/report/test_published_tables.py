@@ -7,7 +7,7 @@ from typing import Any
 
 import pytest
 
-from repose.experiments import published
+from repose.grids import published
 from repose.report.content import Cell, Table
 from repose.report.published_tables import published_tables
 from repose.report.runs import RunSet, read_runs

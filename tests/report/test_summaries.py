@@ -8,7 +8,7 @@ from typing import Any
 
 import pytest
 
-from repose.describe import describe
+from repose.model.describe import describe
 from repose.report import figures
 from repose.report.build import audited, build, to_json
 from repose.report.content import Cell, Table

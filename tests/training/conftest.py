@@ -10,7 +10,7 @@ import pytest
 import torch
 from safetensors.torch import load_file
 
-from repose.config import DecodingConfig, TrainingConfig
+from repose.config.experiment import DecodingConfig, TrainingConfig
 from repose.data.dataset import prepare
 from repose.data.tokenizer import Tokenizer
 from repose.model.architecture import Architecture

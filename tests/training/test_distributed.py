@@ -12,7 +12,7 @@ from typing import Any
 import pytest
 import torch
 
-from repose.errors import ConfigError, ReposeError
+from repose.system.errors import ConfigError, ReposeError
 from repose.training import distributed
 from repose.training.distributed import Outer, choose_workers, outer_launcher
 
@@ -20,7 +20,7 @@ CPU = torch.device("cpu")
 SCRIPT = """
 import pickle, sys
 from pathlib import Path
-from repose.errors import ReposeError
+from repose.system.errors import ReposeError
 from repose.training.run import train
 
 if __name__ == "__main__":

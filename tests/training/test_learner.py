@@ -6,7 +6,7 @@ import pytest
 import torch
 from torch.nn import functional as F
 
-from repose.config import TrainingConfig
+from repose.config.experiment import TrainingConfig
 from repose.data.dataset import PairDataset
 from repose.model.presets import PRESETS
 from repose.model.transformer import Transformer, build

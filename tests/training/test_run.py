@@ -15,8 +15,8 @@ import pytest
 import torch
 from safetensors.torch import load_file, save_file
 
-from repose import model_dir
-from repose.errors import BusyError, CheckpointError, ConfigError, DeviceError, ReposeError
+from repose.saved_model import directory as model_dir
+from repose.system.errors import BusyError, CheckpointError, ConfigError, DeviceError, ReposeError
 from repose.training import keeper, loop
 from repose.training.checkpoint import FORMAT, read_state
 from repose.training.run import train

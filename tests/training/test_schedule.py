@@ -2,7 +2,7 @@ import math
 
 import pytest
 
-from repose.config import TrainingConfig
+from repose.config.experiment import TrainingConfig
 from repose.training.schedule import Plateau, Schedule, make_schedule
 
 

@@ -11,19 +11,20 @@ import pytest
 import torch
 from torch.nn import functional as F
 
-from repose import model_dir, task_model_dir
-from repose.config import DecodingConfig, TrainingConfig
+from repose.config.experiment import DecodingConfig, TrainingConfig
 from repose.data.text_blocks import write_blocks
 from repose.data.tokenizer import Tokenizer
 from repose.data.treebank import Tree, label_inventory, write_treebank
-from repose.errors import CheckpointError
 from repose.model.architecture import Architecture
 from repose.model.presets import preset
+from repose.saved_model import directory as model_dir
+from repose.saved_model import task_directory as task_model_dir
+from repose.system.errors import CheckpointError
+from repose.tasks.parsing import word_losses
+from repose.tasks.registry import TASKS
 from repose.training import loop
 from repose.training.distributed import World
 from repose.training.job import TrainingJob
-from repose.training.parsing import word_losses
-from repose.training.tasks import TASKS
 from repose.training.validation import validate
 
 CPU = torch.device("cpu")

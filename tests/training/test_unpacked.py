@@ -10,7 +10,7 @@ import torch
 import torch.nn.functional as F
 from torch import Tensor
 
-from repose.config import TrainingConfig
+from repose.config.experiment import TrainingConfig
 from repose.model.attention import Attention
 from repose.model.presets import preset
 from repose.model.transformer import Transformer, build

@@ -7,9 +7,9 @@ from typing import Any
 import pytest
 import torch
 
-from repose import model_dir
 from repose.model.positions import upscale
 from repose.model.presets import preset
+from repose.saved_model import directory as model_dir
 
 ROWS = ((-1.0, 0.5, 0.25), (0.0, 1.0, -0.5), (1.0, -1.0, 0.125))
 

@@ -14,7 +14,7 @@ from typing import Any, Literal
 import numpy as np
 from numpy.typing import NDArray
 
-from repose.errors import ConfigError, unknown
+from repose.system.errors import ConfigError, unknown
 
 IntArray = NDArray[np.integer[Any]]
 

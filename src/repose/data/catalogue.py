@@ -14,7 +14,7 @@ from dataclasses import dataclass
 from importlib import resources
 from typing import Any
 
-from repose.errors import DataError
+from repose.system.errors import DataError
 
 
 @dataclass(frozen=True, kw_only=True)

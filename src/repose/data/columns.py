@@ -18,7 +18,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from repose.errors import DataError
+from repose.system.errors import DataError
 
 FORMAT_VERSION = 1
 META_FILE = "meta.json"

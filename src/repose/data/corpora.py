@@ -24,7 +24,7 @@ from repose.data import corpus_texts
 from repose.data.catalogue import CorpusInfo, SplitInfo, TextInfo, describe, names
 from repose.data.corpus_build import FORMAT_VERSION, MANIFEST, CorpusBuilder
 from repose.data.download import TIMEOUT, Progress
-from repose.errors import DataError
+from repose.system.errors import DataError
 
 if sys.platform == "win32":
     import msvcrt

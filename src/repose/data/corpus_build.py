@@ -13,7 +13,7 @@ from repose.data.catalogue import ArchiveInfo, CorpusInfo, SplitInfo, TextInfo
 from repose.data.corpus_texts import TextFile
 from repose.data.download import Expected, MirrorsFailedError, Progress, check_size_and_sum, download
 from repose.data.unpack import BadCopyError
-from repose.errors import DataError
+from repose.system.errors import DataError
 
 FORMAT_VERSION = 1
 MANIFEST = "corpus.json"

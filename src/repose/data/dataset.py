@@ -12,7 +12,7 @@ from numpy.typing import DTypeLike, NDArray
 
 from repose.data.prepare import PreparedReport, prepare
 from repose.data.prepared_folder import SIDES, PreparedCounts, id_bytes, read_content_digest, read_meta
-from repose.errors import DataError
+from repose.system.errors import DataError
 
 __all__ = ["Batch", "PairDataset", "PreparedCounts", "PreparedReport", "prepare"]
 

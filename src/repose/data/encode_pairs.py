@@ -15,7 +15,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from repose.data.prepared_folder import Settings, id_bytes
-from repose.errors import DataError
+from repose.system.errors import DataError
 
 Pair = tuple[str, str]
 

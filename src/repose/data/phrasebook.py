@@ -17,7 +17,7 @@ from pathlib import Path
 
 from repose.data.phrasebook_grammar import sentences
 from repose.data.phrasebook_grammar.clauses import Combination, Sentence
-from repose.errors import DataError
+from repose.system.errors import DataError
 
 Pair = tuple[str, str]
 """A Portuguese sentence and its English translation."""

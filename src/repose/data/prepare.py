@@ -14,7 +14,6 @@ from typing import Literal
 import numpy as np
 
 from repose.data.encode_pairs import EncodedColumn, Encoder, Pair, encode_all
-from repose.data.file_lock import locked
 from repose.data.prepared_folder import (
     FORMAT_VERSION,
     SIDES,
@@ -28,7 +27,8 @@ from repose.data.prepared_folder import (
     read_meta,
     write_meta,
 )
-from repose.errors import ConfigError, DataError, unknown
+from repose.system.errors import ConfigError, DataError, unknown
+from repose.system.locks import locked
 
 _CHUNK = 4096  # pairs tokenised together
 _UNK = 1

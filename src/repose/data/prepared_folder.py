@@ -16,7 +16,7 @@ from dataclasses import asdict, dataclass
 from pathlib import Path
 from typing import Any, Literal
 
-from repose.errors import DataError
+from repose.system.errors import DataError
 
 FORMAT_VERSION = 1
 META_FILE = "meta.json"

@@ -12,7 +12,7 @@ from pathlib import Path
 from typing import TypeAlias
 
 from repose.data.text_files import LineReader, check_file
-from repose.errors import DataError
+from repose.system.errors import DataError
 
 MAX_CHARACTERS = 20_000
 """Longer sentences are dropped: they are damage, and would hold up everything after."""

@@ -9,7 +9,7 @@ from itertools import islice
 import numpy as np
 from numpy.typing import NDArray
 
-from repose.errors import DataError
+from repose.system.errors import DataError
 
 Pair = tuple[str, str]
 

@@ -9,7 +9,7 @@ from contextlib import contextmanager
 from pathlib import Path
 from typing import BinaryIO, NamedTuple
 
-from repose.errors import DataError
+from repose.system.errors import DataError
 
 _BLOCK = 1 << 20
 _BOM = b"\xef\xbb\xbf"

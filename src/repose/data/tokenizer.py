@@ -25,7 +25,7 @@ import tokenizers
 
 from repose.data.token_labels import byte_labels, piece_labels
 from repose.data.tokenizer_training import BYTES, END, PAD, SPECIAL_TOKENS, START, UNK, Kind, check_unicode, learn
-from repose.errors import DataError
+from repose.system.errors import DataError
 
 __all__ = ["END", "PAD", "SPECIAL_TOKENS", "START", "UNK", "Kind", "Tokenizer"]
 

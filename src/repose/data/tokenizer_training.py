@@ -9,7 +9,7 @@ from typing import Any, Literal, get_args
 import tokenizers
 from tokenizers import decoders, models, normalizers, pre_tokenizers, processors, trainers
 
-from repose.errors import ConfigError, DataError, unknown
+from repose.system.errors import ConfigError, DataError, unknown
 
 Kind = Literal["wordpiece", "wordlevel", "bpe", "unigram"]
 PAD, UNK, START, END = 0, 1, 2, 3

@@ -17,7 +17,7 @@ from repose.data.columns import Columns, write_columns
 from repose.data.encode_pairs import Encoder
 from repose.data.text_files import LineReader, check_file
 from repose.data.tokenizer import END, START, UNK
-from repose.errors import ConfigError, DataError
+from repose.system.errors import ConfigError, DataError
 
 UNKNOWN_LABEL = "_"
 """Label 0: one that the training trees do not have. It is never right."""

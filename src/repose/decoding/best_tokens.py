@@ -5,7 +5,7 @@ import math
 import torch
 from torch import Tensor
 
-from repose.errors import ReposeError
+from repose.system.errors import ReposeError
 
 PAD, START = 0, 2
 _CHUNK = 64  # columns reduced together first: torch's top-k and its max with indices are slow on a CPU

@@ -15,11 +15,11 @@ from collections.abc import Callable, Iterator, Sequence
 from torch import Tensor
 
 from repose.decoding.worker import Batch, Blueprint, Found, Worker
-from repose.device import one_thread
-from repose.model.cache import Constants
-from repose.model.linear import is_quantized
+from repose.model.kernels.cache import Constants
+from repose.model.kernels.linear import is_quantized
 from repose.model.transformer import Transformer
-from repose.tuning import tuned
+from repose.system.device import one_thread
+from repose.system.tuning import tuned
 
 WORTH_SECONDS = 4.0
 """Workers are started when searching here has taken or would take so long: twice what they need to come."""

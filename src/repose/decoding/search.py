@@ -32,7 +32,7 @@ import torch
 from torch import Tensor
 
 from repose.decoding.best_tokens import best_token, best_tokens
-from repose.errors import ConfigError
+from repose.system.errors import ConfigError
 
 START, END = 2, 3
 

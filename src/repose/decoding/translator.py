@@ -13,11 +13,11 @@ from repose.data.tokenizer import END, START, Tokenizer
 from repose.decoding import search
 from repose.decoding.pool import Pool
 from repose.decoding.worker import Batch, pad
-from repose.device import available_cores
-from repose.errors import ConfigError, DataError, unknown
-from repose.model.linear import is_quantized, quantize
+from repose.model.kernels.linear import is_quantized, quantize
 from repose.model.transformer import Transformer
-from repose.model_dir import load as load_model
+from repose.saved_model.directory import load as load_model
+from repose.system.device import available_cores
+from repose.system.errors import ConfigError, DataError, unknown
 
 Precision: TypeAlias = Literal["fp32", "int8"]
 BEAM_SIZE, LENGTH_PENALTY, MAX_EXTRA_TOKENS, BATCH_SIZE = 4, 0.6, 50, 64  # where a model directory says nothing

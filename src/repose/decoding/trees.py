@@ -4,7 +4,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from repose.data.treebank import is_tree
-from repose.errors import ConfigError
+from repose.system.errors import ConfigError
 
 
 def best_tree(scores: NDArray[np.floating]) -> list[int]:

@@ -19,14 +19,14 @@ import torch
 from torch import Tensor
 
 from repose.decoding import search
-from repose.device import end_with
-from repose.errors import ReposeError
 from repose.model.architecture import Architecture
-from repose.model.cache import Constants
-from repose.model.linear import is_quantized, quantize
+from repose.model.kernels.cache import Constants
+from repose.model.kernels.linear import is_quantized, quantize
 from repose.model.stacks import PAD
 from repose.model.transformer import DecodingState, Transformer
-from repose.tuning import tuned
+from repose.system.device import end_with
+from repose.system.errors import ReposeError
+from repose.system.tuning import tuned
 
 Found: TypeAlias = list[list[search.Hypothesis]]
 """The hypotheses of each sentence of a batch."""

@@ -11,8 +11,8 @@ from itertools import pairwise
 import numpy as np
 from numpy.typing import NDArray
 
-from repose.errors import ConfigError, DataError
 from repose.evaluation.sentence_statistics import Counts, Metric, SentenceStatistics
+from repose.system.errors import ConfigError, DataError
 
 EDGES = (10, 20, 30, 40, 50)
 """Longest sentence of each part, in words or tokens; the last part is of all longer ones."""

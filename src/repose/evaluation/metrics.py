@@ -11,7 +11,7 @@ from dataclasses import dataclass, replace
 from sacrebleu.metrics.bleu import BLEU
 from sacrebleu.metrics.chrf import CHRF
 
-from repose.errors import ConfigError, DataError
+from repose.system.errors import ConfigError, DataError
 
 _INSTALL = {"ja-mecab": "'sacrebleu[ja]'", "ko-mecab": "'sacrebleu[ko]'"}  # all others that need something: spm
 

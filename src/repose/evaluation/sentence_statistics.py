@@ -15,8 +15,8 @@ from numpy.typing import NDArray
 from sacrebleu.metrics.bleu import BLEU
 from sacrebleu.metrics.chrf import CHRF
 
-from repose.errors import DataError
 from repose.evaluation.metrics import bleu
+from repose.system.errors import DataError
 
 Metric: TypeAlias = Literal["bleu", "chrf"]
 Counts: TypeAlias = NDArray[np.int64]

@@ -21,8 +21,8 @@ from sacrebleu.metrics.bleu import BLEU
 from sacrebleu.metrics.chrf import CHRF
 from sacrebleu.significance import PairedTest
 
-from repose.errors import ConfigError, DataError
 from repose.evaluation.sentence_statistics import Metric, SentenceStatistics, scores_of
+from repose.system.errors import ConfigError, DataError
 
 NUM_RESAMPLES, LEAST_RESAMPLES = 1000, 100
 SEED = 12345

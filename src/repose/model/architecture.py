@@ -10,7 +10,7 @@ from typing import Annotated, Literal
 from pydantic import ConfigDict, Field
 from pydantic.dataclasses import dataclass
 
-from repose.errors import ConfigError
+from repose.system.errors import ConfigError
 
 Positions = Literal["interleaved", "halves", "printed", "learned", "policy", "rotary", "none"]
 Combine = Literal["add", "concat"]

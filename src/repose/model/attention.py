@@ -9,14 +9,14 @@ from jaxtyping import Float
 from torch import Tensor, nn
 
 from repose.model.architecture import ScoreResidual, SelfScore
-from repose.model.bands import Bands
-from repose.model.blocks import Block, Blocks
-from repose.model.cache import Cache
-from repose.model.dropout import Dropout
-from repose.model.linear import Linear, linear
+from repose.model.cached_attention import Stepper
+from repose.model.kernels.absorption import cost, together
+from repose.model.kernels.blocks import Block, Blocks
+from repose.model.kernels.cache import Cache
+from repose.model.kernels.dropout import Dropout
+from repose.model.kernels.linear import Linear, linear
+from repose.model.kernels.local import Bands
 from repose.model.positions import Rotary
-from repose.model.stepping import Stepper
-from repose.model.together import cost, together
 
 TOGETHER = 0.75
 """Share of the projections' operations at which heads read tokens themselves, which takes some products of weights."""

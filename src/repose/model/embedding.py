@@ -16,9 +16,9 @@ from repose.model.architecture import (
     TokenNormSite,
     Values,
 )
-from repose.model.cache import Cache
-from repose.model.dropout import Dropout
-from repose.model.packing import Packing
+from repose.model.kernels.cache import Cache
+from repose.model.kernels.dropout import Dropout
+from repose.model.kernels.packing import Packing
 from repose.model.positions import PositionalEncoding
 from repose.model.token_norm import TokenNorm
 

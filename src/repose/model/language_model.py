@@ -4,11 +4,11 @@ import torch
 from jaxtyping import Float, Int
 from torch import Tensor, nn
 
-from repose.errors import ConfigError
 from repose.model.architecture import Architecture
 from repose.model.initialisation import initialise
-from repose.model.linear import Linear
+from repose.model.kernels.linear import Linear
 from repose.model.stacks import SelfAttentionStack
+from repose.system.errors import ConfigError
 
 
 class LanguageModel(nn.Module):

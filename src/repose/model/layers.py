@@ -26,10 +26,10 @@ from torch import Tensor, nn
 
 from repose.model.architecture import Norm, PositionBias, Positions, ScoreResidual, SelfScore
 from repose.model.attention import Attention
-from repose.model.bands import Bands
-from repose.model.blocks import Blocks
-from repose.model.cache import Cache
-from repose.model.linear import Linear
+from repose.model.kernels.blocks import Blocks
+from repose.model.kernels.cache import Cache
+from repose.model.kernels.linear import Linear
+from repose.model.kernels.local import Bands
 from repose.model.memory import Memory
 from repose.model.position_bias import untied_scale
 from repose.model.positions import Rotary

@@ -5,7 +5,7 @@ from dataclasses import dataclass
 from jaxtyping import Float
 from torch import Tensor
 
-from repose.model.packing import Packing
+from repose.model.kernels.packing import Packing
 
 
 @dataclass(frozen=True)

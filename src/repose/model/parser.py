@@ -7,13 +7,13 @@ import torch.nn.functional as F
 from jaxtyping import Float, Int
 from torch import Tensor, nn
 
-from repose.errors import ConfigError
 from repose.model.architecture import Architecture
-from repose.model.dropout import Dropout
 from repose.model.initialisation import initialise
-from repose.model.linear import Linear
-from repose.model.packing import Packing
+from repose.model.kernels.dropout import Dropout
+from repose.model.kernels.linear import Linear
+from repose.model.kernels.packing import Packing
 from repose.model.stacks import Encoder
+from repose.system.errors import ConfigError
 
 
 class WordStates(NamedTuple):

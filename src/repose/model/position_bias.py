@@ -7,7 +7,7 @@ from jaxtyping import Float, Int
 from torch import Tensor, nn
 
 from repose.model.architecture import PositionBias
-from repose.model.linear import Linear
+from repose.model.kernels.linear import Linear
 
 NUM_BUCKETS = 32
 """Distances that TUPE-R tells apart (T5's)."""

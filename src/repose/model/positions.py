@@ -6,8 +6,8 @@ import torch
 from jaxtyping import Float, Int
 from torch import Tensor, nn
 
-from repose.errors import DataError
 from repose.model.architecture import Positions
+from repose.system.errors import DataError
 
 
 def sinusoids(kind: Positions, length: int, width: int) -> Float[Tensor, "length width"]:

@@ -4,8 +4,8 @@ import dataclasses
 from types import MappingProxyType
 from typing import NamedTuple
 
-from repose.errors import ConfigError, unknown
 from repose.model.architecture import Architecture
+from repose.system.errors import ConfigError, unknown
 
 VASWANI = "Vaswani et al. 2017, arXiv 1706.03762"
 TUTORIAL = "TensorFlow text tutorial 'Neural machine translation with a Transformer and Keras'"

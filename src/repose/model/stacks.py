@@ -7,13 +7,13 @@ from jaxtyping import Float, Int
 from torch import Tensor, nn
 
 from repose.model.architecture import Architecture, TokenNormKind
-from repose.model.bands import Bands
-from repose.model.blocks import Blocks
-from repose.model.cache import Cache
 from repose.model.embedding import Embedding
+from repose.model.kernels.blocks import Blocks
+from repose.model.kernels.cache import Cache
+from repose.model.kernels.local import Bands
+from repose.model.kernels.packing import Packing
 from repose.model.layers import DecoderLayer, EncoderLayer, LayerSizes
 from repose.model.memory import Memory
-from repose.model.packing import Packing
 from repose.model.position_bias import UntiedPositions
 from repose.model.token_norm import TokenNorm
 

@@ -6,7 +6,7 @@ from jaxtyping import Float
 from torch import Tensor, nn
 
 from repose.model.architecture import Norm
-from repose.model.dropout import Dropout
+from repose.model.kernels.dropout import Dropout
 
 
 class Sublayer(nn.Module):

@@ -10,8 +10,8 @@ from jaxtyping import Bool, Float
 from torch import Tensor, nn
 
 from repose.model.architecture import TokenNormKind
-from repose.model.cache import Cache
-from repose.model.packing import Packing
+from repose.model.kernels.cache import Cache
+from repose.model.kernels.packing import Packing
 
 
 class TokenNorm(nn.Module):

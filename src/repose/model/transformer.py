@@ -6,14 +6,14 @@ import torch
 from jaxtyping import Float, Int
 from torch import Tensor, nn
 
-from repose.errors import ConfigError
 from repose.model.architecture import Architecture
 from repose.model.attention import record
-from repose.model.cache import Cache, Constants
 from repose.model.initialisation import initialise
-from repose.model.linear import Linear
+from repose.model.kernels.cache import Cache, Constants
+from repose.model.kernels.linear import Linear
 from repose.model.memory import Memory
 from repose.model.stacks import Decoder, Encoder
+from repose.system.errors import ConfigError
 
 
 class AttentionMaps(NamedTuple):

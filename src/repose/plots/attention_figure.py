@@ -14,10 +14,10 @@ from matplotlib.figure import Figure
 from torch import Tensor
 
 from repose.data.token_labels import CONTINUES
-from repose.errors import ConfigError
 from repose.plots.attention_maps import Maps, Reading
 from repose.plots.attention_numbers import AttentionNumbers, head_numbers
 from repose.plots.canvas import GREY, INCH, place
+from repose.system.errors import ConfigError
 
 TITLES = {"encoder": "Encoder self-attention", "decoder": "Decoder self-attention", "cross": "Cross-attention"}
 _CELL, _CELL_ALONE = 0.15, 0.24  # inches of a token's row, in a grid of heads and where there is but one map

@@ -10,8 +10,8 @@ from torch import Tensor
 
 from repose.data.tokenizer import END, START
 from repose.decoding.translator import Translator, load
-from repose.errors import ConfigError, DataError, unknown
 from repose.model.architecture import Architecture
+from repose.system.errors import ConfigError, DataError, unknown
 
 Kind: TypeAlias = Literal["encoder", "decoder", "cross"]
 KINDS: tuple[Kind, ...] = get_args(Kind)

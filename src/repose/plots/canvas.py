@@ -7,7 +7,7 @@ from contextlib import contextmanager
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from repose.errors import ConfigError
+from repose.system.errors import ConfigError
 
 if TYPE_CHECKING:
     from matplotlib.axes import Axes

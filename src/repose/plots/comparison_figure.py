@@ -5,11 +5,11 @@ from collections.abc import Sequence
 from matplotlib.axes import Axes
 from matplotlib.figure import Figure
 
-from repose.errors import ConfigError
 from repose.plots.attention_figure import TITLES, chosen, draw_map, finish, label_map, make_grid
 from repose.plots.attention_maps import Kind, Maps, Reading
 from repose.plots.attention_numbers import head_numbers, mean_numbers, numbers_of
 from repose.plots.canvas import MARKERS, PALETTE, place
+from repose.system.errors import ConfigError
 
 _CHART = 1.7  # inches: height of the charts
 _CHARTS = 2.6  # and what they take below the maps, with their titles and labels

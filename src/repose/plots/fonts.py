@@ -9,7 +9,7 @@ import matplotlib
 from matplotlib import font_manager
 from matplotlib.ft2font import FT2Font
 
-from repose.errors import ConfigError
+from repose.system.errors import ConfigError
 
 _SCRIPTS = {
     "CJK": "Chinese characters",

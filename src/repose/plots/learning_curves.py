@@ -9,9 +9,9 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, Literal, TypeAlias
 
-from repose.errors import CheckpointError, ConfigError, unknown
 from repose.model.architecture import Architecture
 from repose.model.presets import PRESETS
+from repose.system.errors import CheckpointError, ConfigError, unknown
 
 By: TypeAlias = Literal["epoch", "update"]
 TRAINING_NAME = {"tf_loss": "nll", "tf_loss_keras": "nll_keras"}
@@ -171,7 +171,7 @@ def _labels(groups: Sequence[Sequence[Run]]) -> list[str]:
 
 
 def _looks_ahead(settings: Mapping[str, Any]) -> bool:
-    """Whether teacher-forced figures are no measure of translation: see `repose.model_dir.LOOKS_AHEAD`."""
+    """Whether teacher-forced figures are no measure of translation: see `repose.saved_model.directory.LOOKS_AHEAD`."""
     return bool(settings.get("architecture", {}).get("decoder_token_norm") == "sentence")
 
 

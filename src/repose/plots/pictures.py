@@ -5,8 +5,8 @@ from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, NamedTuple, get_args
 
-from repose.errors import ConfigError, unknown
 from repose.plots.canvas import canvas, files_of, require_matplotlib, save, save_numbers
+from repose.system.errors import ConfigError, unknown
 
 if TYPE_CHECKING:
     from jaxtyping import Float

@@ -13,10 +13,10 @@ from matplotlib.patches import Rectangle
 from matplotlib.patheffects import withStroke
 from torch import Tensor
 
-from repose.errors import ConfigError, unknown
 from repose.model.positions import sinusoids, upscale
 from repose.plots.canvas import PALETTE, place
 from repose.plots.position_numbers import FIRST, NEARLY_CONSTANT, nearly_constant, similarity, similarity_by_distance
+from repose.system.errors import ConfigError, unknown
 
 KINDS = ("interleaved", "halves", "printed")
 _RED, _DIVERGING = "#E00000", "PuOr"

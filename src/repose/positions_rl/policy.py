@@ -10,12 +10,12 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 from jaxtyping import Float
 
-from repose.device import one_thread
-from repose.errors import ConfigError, DataError, unknown
 from repose.positions_rl import baselines, table
 from repose.positions_rl.rewards import REWARDS
 from repose.positions_rl.table import PositionTable
 from repose.positions_rl.work import WorkFolder
+from repose.system.device import one_thread
+from repose.system.errors import ConfigError, DataError, unknown
 
 if TYPE_CHECKING:
     from stable_baselines3 import SAC

@@ -12,7 +12,7 @@ from typing import Any
 import numpy as np
 from jaxtyping import Float
 
-from repose.errors import DataError
+from repose.system.errors import DataError
 
 FORMAT_VERSION = 1
 DECIMALS = 6

@@ -8,7 +8,7 @@ from pathlib import Path
 from types import TracebackType
 from typing import IO, TYPE_CHECKING, Any
 
-from repose.errors import BusyError, CheckpointError, ConfigError
+from repose.system.errors import BusyError, CheckpointError, ConfigError
 
 if TYPE_CHECKING:
     from stable_baselines3 import SAC

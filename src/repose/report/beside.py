@@ -4,8 +4,8 @@ import re
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, fields, replace
 
-from repose.experiments.published import Curve, Published, Scalar
-from repose.experiments.published import Table as PublishedTable
+from repose.grids.published import Curve, Published, Scalar
+from repose.grids.published import Table as PublishedTable
 from repose.model.architecture import Architecture
 from repose.model.presets import PRESETS
 from repose.report.content import Cell, Column, Table

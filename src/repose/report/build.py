@@ -8,7 +8,6 @@ from collections.abc import Callable, Sequence
 from pathlib import Path
 from typing import Any, Literal
 
-from repose.errors import CheckpointError
 from repose.report import figures
 from repose.report.content import Picture, Report, Section, Table
 from repose.report.cost_tables import costs_table, runs_table
@@ -21,6 +20,7 @@ from repose.report.sentences import side_by_side
 from repose.report.settings_table import settings_table
 from repose.report.tests_of_significance import significance_tables
 from repose.report.text import write_csv, write_latex, write_markdown
+from repose.system.errors import CheckpointError
 
 Format = Literal["html", "md", "csv", "tex"]
 FORMATS: tuple[Format, ...] = ("html", "md", "csv", "tex")

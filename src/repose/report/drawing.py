@@ -13,9 +13,9 @@ from matplotlib.axes import Axes
 from matplotlib.figure import Figure
 from matplotlib.lines import Line2D
 
-from repose.errors import ConfigError
 from repose.plots.canvas import INCH, MARKERS, PALETTE, canvas, svg
 from repose.plots.fonts import families
+from repose.system.errors import ConfigError
 
 FEW = len(PALETTE)
 """Systems that can be told apart by colour in one panel."""

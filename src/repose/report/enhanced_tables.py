@@ -2,8 +2,8 @@
 
 from collections.abc import Sequence
 
-from repose.experiments.published import Scalar
-from repose.experiments.published import Table as PublishedTable
+from repose.grids.published import Scalar
+from repose.grids.published import Table as PublishedTable
 from repose.report import figures
 from repose.report.beside import (
     Beside,

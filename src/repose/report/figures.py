@@ -8,9 +8,9 @@ from collections.abc import Mapping
 from functools import cache
 from typing import Any
 
-from repose.experiments.run_dir import num_parameters
 from repose.model.architecture import Architecture
 from repose.report.runs import ReportRun
+from repose.runs.folder import num_parameters
 
 _VOCABULARIES = re.compile(r"^tokenizers: .*?([\d,]+) source and ([\d,]+) target tokens")
 _VALID = re.compile(r"^valid: ([\d,]+) pairs of")
@@ -165,8 +165,8 @@ def parameters(run: ReportRun) -> float | None:
 
 
 def flops_per_token(run: ReportRun) -> float | None:
-    """Floating-point operations of a training step, forward and backward, per target token (`repose.describe`), counted
-    on sentences of the corpus's mean target length."""
+    """Floating-point operations of a training step, forward and backward, per target token
+    (`repose.model.describe`), counted on sentences of the corpus's mean target length."""
     cost = _cost(run)
     return None if cost is None else cost[1]
 
@@ -188,7 +188,7 @@ def _cost(run: ReportRun) -> tuple[int, float] | None:
 @cache
 def _counted(a: Architecture, src_vocab_size: int, tgt_vocab_size: int, length: int) -> tuple[int, float]:
     """Counted once for each architecture: takes a second or two for a large one."""
-    from repose.describe import describe
+    from repose.model.describe import describe
 
     length = min(length, a.max_length)
     found = describe(a, src_vocab_size=src_vocab_size, tgt_vocab_size=tgt_vocab_size, length=length)

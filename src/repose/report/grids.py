@@ -6,9 +6,9 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-from repose.errors import CheckpointError
-from repose.experiments.grid_file import CORPUS
-from repose.experiments.manifest import FORMAT, NAME
+from repose.grids.file import CORPUS
+from repose.grids.manifest import FORMAT, NAME
+from repose.system.errors import CheckpointError
 
 
 @dataclass(frozen=True, kw_only=True)

@@ -11,8 +11,8 @@ from importlib.resources import files
 from itertools import groupby, pairwise
 from typing import Any
 
-from repose.errors import ConfigError
 from repose.report.content import Cell, Report, Table
+from repose.system.errors import ConfigError
 
 Pieces = tuple[tuple[str, bool], ...]
 """A text in pieces, and of each whether it differs from the other text."""

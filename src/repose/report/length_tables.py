@@ -7,13 +7,13 @@ from statistics import fmean
 
 import numpy as np
 
-from repose.errors import DataError, ReposeError
 from repose.evaluation.by_length import EDGES, SMALL, Bucket, by_length, edges_with, scores_by_length
 from repose.report.content import Cell, Column, Table
 from repose.report.run_folder import ReportRun
 from repose.report.runs import RunSet
 from repose.report.summaries import Notes, spread, spread_cell
 from repose.report.translations import SourceLengths, lengths_of, statistics_of
+from repose.system.errors import DataError, ReposeError
 
 _DIGITS = 1  # after the point of a score; the best is the best as it is shown
 _LONGER = "Longer than every source that any run of this system was trained on."

@@ -6,13 +6,13 @@ nothing, those that something of ours fits.
 
 from collections.abc import Callable, Mapping, Sequence
 
-from repose.errors import unknown
-from repose.experiments.published import Curve, Published, Scalar, load
-from repose.experiments.published import Table as PublishedTable
+from repose.grids.published import Curve, Published, Scalar, load
+from repose.grids.published import Table as PublishedTable
 from repose.report import enhanced_tables, reinforced_tables
 from repose.report.beside import Beside, Entry, plain_table, scalars_table
 from repose.report.content import Table
 from repose.report.runs import RunSet
+from repose.system.errors import unknown
 
 Layout = Callable[[Beside, PublishedTable], Table | None]
 LAYOUTS: Mapping[str, Layout] = {

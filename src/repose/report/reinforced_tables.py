@@ -3,8 +3,8 @@
 from collections.abc import Mapping, Sequence
 from dataclasses import replace
 
-from repose.experiments.published import Curve, Scalar
-from repose.experiments.published import Table as PublishedTable
+from repose.grids.published import Curve, Scalar
+from repose.grids.published import Table as PublishedTable
 from repose.report import figures
 from repose.report.beside import (
     Beside,

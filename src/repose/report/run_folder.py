@@ -10,11 +10,11 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-from repose.config import CorpusConfig, Experiment
-from repose.config_file import from_json
-from repose.errors import CheckpointError
+from repose.config.experiment import CorpusConfig, Experiment
+from repose.config.file import from_json
 from repose.plots.learning_curves import read_run as read_records
 from repose.report.grids import GridCell
+from repose.system.errors import CheckpointError
 
 SPLITS = ("test", "valid")
 

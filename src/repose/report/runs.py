@@ -7,12 +7,12 @@ from dataclasses import asdict, dataclass, replace
 from pathlib import Path
 from typing import Any
 
-from repose.errors import CheckpointError, ConfigError, unknown
-from repose.experiments.grid_file import SYSTEM
+from repose.grids.file import SYSTEM
 from repose.plots.learning_curves import Run, folder_name, preset_of, same_settings
 from repose.report.grids import GridFolder, read_grid
 from repose.report.run_folder import ReportRun as ReportRun
 from repose.report.run_folder import read_run
+from repose.system.errors import CheckpointError, ConfigError, unknown
 
 
 @dataclass(frozen=True, kw_only=True)

@@ -7,11 +7,11 @@ from collections.abc import Sequence
 import numpy as np
 from numpy.typing import NDArray
 
-from repose.errors import ReposeError
 from repose.report.content import Sentence, SideBySide
 from repose.report.runs import RunSet
 from repose.report.tested_systems import Remarks, System, systems_of
 from repose.report.translations import hypotheses_of, texts_of
+from repose.system.errors import ReposeError
 
 EACH_WAY = 5
 

@@ -6,12 +6,12 @@ from itertools import combinations
 
 import numpy as np
 
-from repose.errors import DataError, ReposeError
 from repose.evaluation.sentence_statistics import Metric, SentenceStatistics
 from repose.report.figures import score
 from repose.report.run_folder import ReportRun
 from repose.report.runs import RunSet
 from repose.report.translations import decoding_of, settings_of, statistics_of
+from repose.system.errors import DataError, ReposeError
 
 ALL_PAIRS_BELOW = 4
 """With fewer systems on a corpus, each is tested against each."""

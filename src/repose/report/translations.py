@@ -15,7 +15,6 @@ import numpy as np
 from repose.data import corpora
 from repose.data.dataset import PairDataset
 from repose.data.tokenizer import Tokenizer
-from repose.errors import DataError
 from repose.evaluation.sentence_statistics import (
     Counts,
     References,
@@ -24,9 +23,10 @@ from repose.evaluation.sentence_statistics import (
     read_stored,
     write_stored,
 )
-from repose.experiments.corpus_data import CorpusData
-from repose.experiments.evaluate import name_of
 from repose.report.run_folder import ReportRun, read_run
+from repose.system.errors import DataError
+from repose.tasks.corpus_data import CorpusData
+from repose.tasks.evaluate import name_of
 
 _SAME = 1e-6  # BLEU points: beyond the last digits, translations and scores are not of one evaluation
 

@@ -15,7 +15,7 @@ from safetensors import SafetensorError, safe_open
 from safetensors.torch import save_file
 from torch import Tensor
 
-from repose.errors import CheckpointError
+from repose.system.errors import CheckpointError
 from repose.training.state import State
 
 FORMAT = "repose training state 1"

@@ -16,8 +16,8 @@ from torch import Tensor
 from torch.distributed import TCPStore  # type: ignore[attr-defined]
 from torch.multiprocessing.spawn import ProcessContext, ProcessException, start_processes
 
-from repose.device import available_cores, end_with, find_device
-from repose.errors import ConfigError, DeviceError, ReposeError
+from repose.system.device import available_cores, end_with, find_device
+from repose.system.errors import ConfigError, DeviceError, ReposeError
 
 TIMEOUT = timedelta(hours=2)
 """How long a worker waits for the others; translating a validation set on one of them takes long."""
@@ -246,4 +246,4 @@ def _death(context: ProcessContext, error: ProcessException) -> ReposeError:
                 "run the same command again, training then resumes"
             )
     last_line = str(error).strip().splitlines()[-1]
-    return ReposeError(f"a worker failed: {last_line.removeprefix('repose.errors.')}")
+    return ReposeError(f"a worker failed: {last_line.removeprefix('repose.system.errors.')}")

@@ -10,8 +10,8 @@ from torch import Tensor
 
 from repose.data.batching import Batches, share
 from repose.data.dataset import PairDataset
+from repose.tasks.examples import Examples
 from repose.training.distributed import World
-from repose.training.examples import Examples
 
 
 class Part(NamedTuple):

@@ -5,7 +5,7 @@ from collections.abc import Mapping
 from pathlib import Path
 from typing import Literal
 
-from repose.config import DecodingConfig, TrainingConfig
+from repose.config.experiment import DecodingConfig, TrainingConfig
 from repose.model.architecture import Architecture
 
 
@@ -23,7 +23,7 @@ class TrainingJob:
     src_tokenizer: Path
     tgt_tokenizer: Path
     run_id: str
-    """Digest of what can move the numbers (`repose.config_id.run_id`); a checkpoint of another run is refused."""
+    """Digest of what can move the numbers (`repose.config.run_id.run_id`); a checkpoint of another run is refused."""
     position_table: tuple[tuple[float, ...], ...] | None = None
     """Rows of the small table that `positions = policy` begins with."""
     card: str = ""

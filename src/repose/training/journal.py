@@ -9,7 +9,7 @@ from pathlib import Path
 from types import TracebackType
 from typing import IO, Any
 
-from repose.errors import CheckpointError, ConfigError
+from repose.system.errors import CheckpointError, ConfigError
 from repose.training.progress import Display
 
 Record = Mapping[str, Any]

@@ -6,13 +6,13 @@ from typing import Any
 import torch
 from torch import Tensor, nn
 
-from repose.config import TrainingConfig
+from repose.config.experiment import TrainingConfig
+from repose.tasks.base import Task
+from repose.tasks.translation import Translation
 from repose.training.distributed import World
 from repose.training.exchange import make_exchange
 from repose.training.feed import Update
 from repose.training.flat import FlatParameters
-from repose.training.task import Task
-from repose.training.translation import Translation
 
 
 def dropout_seed(seed: int, update: int, part: int, rank: int) -> int:

@@ -6,7 +6,7 @@ import sys
 from collections.abc import Iterator
 from pathlib import Path
 
-from repose.errors import BusyError
+from repose.system.errors import BusyError
 from repose.training.distributed import World
 
 

@@ -8,14 +8,14 @@ from typing import Any
 import torch
 
 from repose.data.batching import Batches
-from repose.errors import ReposeError
+from repose.system.errors import ReposeError
+from repose.system.signals import StopSignals
 from repose.training.feed import Feed, Update
 from repose.training.job import Outcome, TrainingJob
 from repose.training.journal import Journal
 from repose.training.keeper import Keeper, choose_kept
 from repose.training.learner import Learner
 from repose.training.schedule import make_schedule
-from repose.training.signals import StopSignals
 from repose.training.state import State, Sums
 from repose.training.validation import validate
 

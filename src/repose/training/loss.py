@@ -14,8 +14,8 @@ from jaxtyping import Bool, Float, Int
 from torch import Tensor
 from torch.autograd.function import once_differentiable
 
-from repose.model.linear import matmul_nt
-from repose.model.packing import ROWS
+from repose.model.kernels.linear import matmul_nt
+from repose.model.kernels.packing import ROWS
 
 CPU_LOGITS = 1 << 21
 """Most logits at a time on a CPU: 8 MiB of fp32, which stays in the cache (64 to 256 rows measure alike)."""

@@ -7,6 +7,9 @@ from pathlib import Path
 import numpy as np
 import torch
 
+from repose.system.signals import StopSignals
+from repose.system.tuning import tuned
+from repose.tasks.registry import TASKS
 from repose.training import checkpoint, distributed
 from repose.training.distributed import World
 from repose.training.job import Outcome, TrainingJob
@@ -16,10 +19,7 @@ from repose.training.learner import Learner
 from repose.training.lock import locked
 from repose.training.loop import Evaluate, Trainer
 from repose.training.progress import ProgressKind, make_display
-from repose.training.signals import StopSignals
 from repose.training.state import State
-from repose.training.tasks import TASKS
-from repose.tuning import tuned
 
 
 @dataclasses.dataclass(frozen=True, kw_only=True)

@@ -7,7 +7,7 @@ makes its first update with learning rate 0.
 import dataclasses
 import math
 
-from repose.config import TrainingConfig
+from repose.config.experiment import TrainingConfig
 
 
 @dataclasses.dataclass(frozen=True)

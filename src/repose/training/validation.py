@@ -7,10 +7,10 @@ import torch
 from numpy.typing import NDArray
 from torch import nn
 
+from repose.tasks.base import Task
+from repose.tasks.examples import Examples
+from repose.tasks.translation import Translation
 from repose.training.distributed import World
-from repose.training.examples import Examples
-from repose.training.task import Task
-from repose.training.translation import Translation
 
 TOKENS_AT_A_TIME = 4096
 """Most positions of a batch, padding included, on the longer side: bounds the memory."""

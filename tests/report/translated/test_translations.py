@@ -9,7 +9,6 @@ import numpy as np
 import pytest
 
 from repose.data.tokenizer import Tokenizer
-from repose.errors import DataError
 from repose.report.run_folder import read_run
 from repose.report.translations import (
     decoding_of,
@@ -20,6 +19,7 @@ from repose.report.translations import (
     texts_of,
     write_statistics,
 )
+from repose.system.errors import DataError
 
 
 def bare(folder: Path, out: Path) -> Path:

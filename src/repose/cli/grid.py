@@ -1,0 +1,129 @@
+"""`repose grid`: the cells of a grid, all of them, on this machine or on a cluster."""
+
+from collections.abc import Callable, Sequence
+from pathlib import Path
+from typing import TYPE_CHECKING, Annotated
+
+import typer
+
+from repose.cli.models import say
+from repose.system.errors import ConfigError, unknown
+
+if TYPE_CHECKING:
+    from repose.grids.cells import CellJob
+    from repose.grids.local import LocalBackend
+    from repose.grids.ray import RayBackend
+    from repose.grids.run import Plan
+
+
+def grid(
+    file: Annotated[
+        str | None, typer.Argument(help="A grid's TOML, or the name of a shipped one; without it, these are listed.")
+    ] = None,
+    out: Annotated[Path, typer.Option("--out", "-o", help="Folder of the grid's folder.")] = Path("runs"),
+    jobs: Annotated[int | None, typer.Option("--jobs", "-j", help="Cells at once (default: one per core).")] = None,
+    cores_per_cell: Annotated[int | None, typer.Option(help="Cores of each (default: an equal share).")] = None,
+    dry_run: Annotated[
+        bool, typer.Option("--dry-run", help="Show cells, parameters, time and memory, and exit.")
+    ] = False,
+    only: Annotated[list[str] | None, typer.Option(help="Cells or groups, such as 'reinforced*'; repeatable.")] = None,
+    shard: Annotated[
+        str | None, typer.Option(metavar="I/N", help="Every N-th cell from the I-th on, I from 0: for job arrays.")
+    ] = None,
+    overrides: Annotated[
+        list[str] | None,
+        typer.Option("--set", "-s", metavar="SECTION.FIELD=VALUE", help="Change a setting of all cells; repeatable."),
+    ] = None,
+    seeds: Annotated[
+        str | None, typer.Option(help="Their number, or a list such as 0,5 (default: the file's).")
+    ] = None,
+    device: Annotated[str, typer.Option(help="auto, cpu, cuda, cuda:1.")] = "auto",
+    retry_failed: Annotated[bool, typer.Option(help="Run cells again that failed before.")] = True,
+    on: Annotated[str, typer.Option(help="local, or ray: a Ray cluster (extra `cluster`).")] = "local",
+    address: Annotated[str | None, typer.Option(help="Of the Ray cluster's head (default: RAY_ADDRESS).")] = None,
+    gpus_per_cell: Annotated[float, typer.Option(help="GPUs of each cell; 0.5: two cells share one.")] = 0.0,
+    retries: Annotated[int, typer.Option(help="How often a cell goes on after its machine was lost (ray).")] = 3,
+) -> None:
+    """Train all cells of a grid: presets, corpora, settings and seeds; rerun to resume."""
+    if file is None:
+        _list_shipped()
+        return
+    if on not in ("local", "ray"):
+        raise ConfigError(unknown("backend", on, ["local", "ray"]))
+    from repose.grids.grid import read_grid
+    from repose.grids.local import check_request, num_devices, share
+    from repose.grids.run import jobs_of, make_plan
+
+    check_request(jobs=jobs, cores=cores_per_cell, device=device, here=on == "local")
+    found = read_grid(file, overrides=overrides or [], seeds=seeds)
+    plan = make_plan(
+        found, out, only=only or [], shard=shard, retry_failed=retry_failed, record=not dry_run, say=_said_once()
+    )
+    devices = num_devices(device) if on == "local" else 0
+    mine = share(len(plan.todo), jobs=jobs, cores=cores_per_cell, devices=devices, gpus=gpus_per_cell)
+    if dry_run:
+        from repose.cli.tables import make_console
+        from repose.grids.calibrate import calibrate
+        from repose.grids.estimate import estimate_table
+
+        costs = calibrate(plan, mine, device=device, devices=devices, say=say)
+        for part in estimate_table(plan, costs, mine, on=on):
+            make_console().print(part)
+        return
+    if on == "ray":
+        from repose.grids.ray import RayBackend
+
+        cells = jobs_of(plan, device=device, cores=cores_per_cell or 1, gpus=gpus_per_cell)
+        _run(plan, cells, RayBackend(address=address, retries=retries))
+    else:
+        from repose.grids.local import LocalBackend
+
+        at_once = f", {mine.jobs} at once on {mine.cores} {'core' if mine.cores == 1 else 'cores'} each"
+        cells = jobs_of(plan, device=device, cores=mine.cores)
+        _run(plan, cells, LocalBackend(mine, devices), at_once if cells else "")
+
+
+def _run(plan: "Plan", cells: "Sequence[CellJob]", backend: "LocalBackend | RayBackend", at_once: str = "") -> None:
+    """Runs the plan, shows what it comes to, and leaves with the exit code."""
+    from repose.cli.tables import make_console
+    from repose.grids.run import run_plan
+    from repose.grids.view import make_view, outcome_table
+
+    done = sum(entry.status == "done" for entry in plan.chosen)
+    say(f"{plan.folder}: {len(plan.chosen)} cells, {done} of them done, {len(plan.todo)} to run{at_once}")
+    with make_view(plan) as view:
+        outcome = run_plan(plan, cells, backend, watch=view, kill=backend.kill)
+    make_console().print(outcome_table(plan, outcome))
+    if outcome.note:
+        say(f"repose: {outcome.note}")
+    code = outcome.exit_code
+    rest = sum(entry.status != "done" for entry in outcome.entries)
+    if code == 3:
+        say(f"{rest} of {len(outcome.entries)} cells are still to be done: the same command goes on")
+    if rest < len(outcome.entries):
+        say(f"tables and figures: repose report {plan.folder}")
+    raise typer.Exit(code)
+
+
+def _list_shipped() -> None:
+    from rich.table import Table
+
+    from repose.cli.tables import make_console
+    from repose.grids.grid import shipped_grids
+
+    table = Table("grid", "what it answers", "budget", show_lines=True)
+    for name, about, budget in shipped_grids():
+        table.add_row(name, about, budget)
+    make_console().print(table)
+
+
+def _said_once() -> Callable[[str], None]:
+    """Says each sentence once: grids prepare a corpus for every setting that shapes it."""
+    told: set[str] = set()
+
+    def tell(sentence: str) -> None:
+        if sentence not in told:
+            told.add(sentence)
+            say(sentence)
+
+    return tell

@@ -1,0 +1,155 @@
+"""The verbs of the command line that work on a model or an architecture: registered in `repose.cli.main`."""
+
+import sys
+from pathlib import Path
+from typing import Annotated
+
+import typer
+
+from repose.system.errors import ConfigError, unknown
+
+Device = Annotated[str, typer.Option(help="cpu, cuda, cuda:1, mps.")]
+Workers = Annotated[int | None, typer.Option(help="Processes that translate (default: one per core; one on a GPU).")]
+Precision = Annotated[str, typer.Option(help="fp32, or int8: faster on a CPU, a few sentences come out otherwise.")]
+ModelDir = Annotated[Path, typer.Argument(help="A run or model directory.")]
+
+
+def say(sentence: str) -> None:
+    """A line on stderr, at once."""
+    print(sentence, file=sys.stderr, flush=True)
+
+
+def translate(
+    model: ModelDir,
+    file: Annotated[Path | None, typer.Argument(help="Sentences, one per line (default: stdin).")] = None,
+    beam_size: Annotated[
+        int | None, typer.Option("--beam-size", "-b", help="1 is greedy (default: the model's).")
+    ] = None,
+    num_hypotheses: Annotated[int, typer.Option("--num-hypotheses", "-n", help="As `line ||| text ||| score`.")] = 1,
+    scores: Annotated[bool, typer.Option(help="Put the log-probability in nats before each line, and a tab.")] = False,
+    device: Device = "cpu",
+    workers: Workers = None,
+    precision: Precision = "fp32",
+) -> None:
+    """Translate lines: as many out as in, in order, flushed when the input pauses."""
+    from repose.decoding.stream import StreamCounts, translate_lines
+    from repose.decoding.translator import load
+
+    counts = StreamCounts()
+    with (
+        load(model, device, workers, precision) as translator,
+        sys.stdin.buffer if file is None else file.open("rb") as source,
+    ):
+        for translation in translate_lines(
+            translator, source, counts, beam_size=beam_size, num_hypotheses=num_hypotheses
+        ):
+            if num_hypotheses > 1:
+                for hypothesis in translation.hypotheses:
+                    print(f"{counts.lines - 1} ||| {_line(hypothesis.text)} ||| {hypothesis.score:.4f}")
+            else:
+                print(f"{translation.score:.4f}\t" * scores + _line(translation.text))
+            sys.stdout.flush()
+    if counts.truncated:
+        say(f"{counts.truncated} of {counts.lines} lines were longer than the model reads, and were cut")
+    if counts.invalid:
+        say(f"{counts.invalid} of {counts.lines} lines were not UTF-8: their invalid bytes were replaced")
+
+
+def _line(text: str) -> str:
+    return " ".join(text.splitlines())
+
+
+def score(
+    model: ModelDir,
+    src: Annotated[Path, typer.Argument(help="Sources, one per line.")],
+    tgt: Annotated[Path, typer.Argument(help="Targets, one per line.")],
+    device: Device = "cpu",
+) -> None:
+    """Print the log-probability in nats of each target given its source."""
+    from repose.data.readers import read_pairs
+    from repose.decoding.translator import load
+    from repose.system.device import one_thread
+
+    pairs = list(read_pairs([src, tgt]))
+    with one_thread():
+        scores = load(model, device).score([a for a, _ in pairs], [b for _, b in pairs])
+    for value in scores:
+        print(f"{value:.4f}")
+
+
+def evaluate(
+    model: ModelDir,
+    files: Annotated[
+        list[Path] | None, typer.Argument(help="Source and reference files (default: the run's own test set).")
+    ] = None,
+    split: Annotated[str, typer.Option(help="Which of the run's sets, or what to call the files.")] = "test",
+    beam_size: Annotated[
+        list[int] | None, typer.Option("--beam-size", "-b", help="Repeatable (default: 1 and 4).")
+    ] = None,
+    out: Annotated[Path | None, typer.Option("--out", "-o", help="Folder for scores and hypotheses.")] = None,
+    tokenize: Annotated[str, typer.Option(help="sacreBLEU's tokenizer of the target language.")] = "13a",
+    device: Device = "cpu",
+    workers: Workers = None,
+    precision: Precision = "fp32",
+) -> None:
+    """Translate a test set freely and score it; teacher-forced figures stand beside it under tf_ names."""
+    from repose.cli.tables import evaluation_table
+    from repose.runs.run import evaluate_model
+
+    evaluation_table(
+        evaluate_model(
+            model,
+            files,
+            split=split,
+            beam_sizes=beam_size or [1, 4],
+            out=out,
+            tokenize=tokenize,
+            device=device,
+            workers=workers,
+            precision=precision,
+        )
+    )
+
+
+def audit(
+    model: Annotated[str, typer.Argument(help="A preset, or a run or model directory.")],
+    seed: Annotated[int, typer.Option(help="Seed of the tokens tried.")] = 0,
+) -> None:
+    """Check causality, padding and cache by trying; exit 1 where a check fails."""
+    from repose.cli.tables import audit_table
+    from repose.model.audit import audit as run_audit
+    from repose.model.presets import PRESETS
+
+    if model in PRESETS and not Path(model).exists():
+        from repose.saved_model.api import build
+
+        tried = build(model, src_vocab_size=200, tgt_vocab_size=200, seed=seed)
+    elif Path(model).exists():
+        from repose.decoding.translator import load
+
+        tried = load(model).model
+    else:
+        raise ConfigError(unknown("preset or directory", model, list(PRESETS)))
+    report = run_audit(tried, seed=seed)
+    audit_table(report)
+    if not report.passed:
+        raise typer.Exit(1)
+
+
+def presets() -> None:
+    """List the published architectures, with what differs from Vaswani's."""
+    from repose.cli.tables import presets_table
+
+    presets_table()
+
+
+def describe(
+    preset: Annotated[str, typer.Argument(help="A published architecture.")],
+    src_vocab: Annotated[int, typer.Option(help="Source vocabulary, in tokens.")] = 7765,
+    tgt_vocab: Annotated[int, typer.Option(help="Target vocabulary, in tokens.")] = 7010,
+    length: Annotated[int, typer.Option(help="Sentence length, in tokens, for the operations.")] = 16,
+) -> None:
+    """Count an architecture's parameters, operations and memory."""
+    from repose.cli.tables import describe_table
+
+    describe_table(preset, src_vocab, tgt_vocab, length)

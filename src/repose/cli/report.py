@@ -1,0 +1,108 @@
+"""`repose report`: what runs come to, as a page, as tables, and as numbers."""
+
+from importlib.util import find_spec
+from pathlib import Path
+from typing import TYPE_CHECKING, Annotated
+
+import typer
+
+from repose.cli.models import say
+from repose.system.errors import ConfigError, unknown
+
+if TYPE_CHECKING:
+    from repose.report.build import Format
+    from repose.report.content import Picture, Table
+    from repose.report.runs import RunSet
+
+
+def report(
+    paths: Annotated[list[Path], typer.Argument(help="Run directories, grids' folders, or folders of either.")],
+    out: Annotated[
+        Path | None,
+        typer.Option("--out", "-o", help="Folder for the report (default: PATH/report; ./report for several paths)."),
+    ] = None,
+    title: Annotated[str | None, typer.Option(help="Its title (default: the grid's or folder's name).")] = None,
+    baseline: Annotated[
+        str | None, typer.Option(help="The system that the others are tested against (default: the grid's).")
+    ] = None,
+    formats: Annotated[
+        str, typer.Option("--format", "-f", help="Of html, md, csv, tex, with commas; report.json is always written.")
+    ] = "html,md,csv,tex",
+    audit: Annotated[
+        bool, typer.Option(help="Also audit a model of each system (default: trust what its architecture says).")
+    ] = False,
+) -> None:
+    """Put runs together: scores over seeds, significance, costs, curves, and the papers' tables beside ours."""
+    from repose.report.build import all_tables, audited, build, write
+    from repose.report.runs import read_runs
+
+    wanted = _formats(formats)
+    runs = read_runs(paths, title=title, baseline=baseline)
+    if audit:
+        runs = audited(runs, _failed_checks)
+    made = build(runs, pictures=_pictures(runs) if "html" in wanted else ())
+    out = out or (paths[0] / "report" if len(paths) == 1 else Path("report"))
+    files = write(made, runs, out, wanted)
+    for table in all_tables(made):
+        if table.id.startswith("scores") and table.id != "score-variants":
+            _show(table)
+    for sentence in (*made.warnings, *runs.problems):
+        say(sentence)
+    pages = [str(file) for file in files if file.parent == out]
+    rest = f" and {len(files) - len(pages)} files in {out / 'tables'}" if len(files) > len(pages) else ""
+    say(f"wrote {', '.join(pages)}{rest}")
+
+
+def _formats(text: str) -> "list[Format]":
+    from repose.report.build import FORMATS
+
+    names = [name.strip() for name in text.split(",") if name.strip()]
+    for name in names:
+        if name not in FORMATS:
+            raise ConfigError(unknown("format", name, FORMATS))
+    found = [name for name in FORMATS if name in names]
+    if not found:
+        raise ConfigError(f"--format names no format: give some of {', '.join(FORMATS)}")
+    if "html" in found and find_spec("jinja2") is None:
+        raise ConfigError(
+            "a report as a page needs jinja2: pip install 'repose-nmt[report]', or ask for --format md,csv,tex"
+        )
+    return found
+
+
+def _pictures(runs: "RunSet") -> "tuple[Picture, ...]":
+    """The page's pictures; none, and a line that says why, without matplotlib."""
+    if find_spec("matplotlib") is None:
+        say("the page has no pictures, since matplotlib is missing: pip install 'repose-nmt[plot]'")
+        return ()
+    from repose.report.pictures import pictures
+
+    return pictures(runs)
+
+
+def _failed_checks(folder: Path) -> tuple[str, ...]:
+    """Names of the checks that the model of a run directory fails."""
+    from repose.decoding.translator import load
+    from repose.model.audit import audit
+
+    with load(folder) as translator:
+        return tuple(check.name for check in audit(translator.model).checks if not check.passed)
+
+
+def _show(table: "Table") -> None:
+    """A table on stdout."""
+    from rich.table import Table as Shown
+
+    from repose.cli.tables import make_console
+
+    shown = Shown(title=table.title, title_justify="left")
+    for column in table.columns:
+        shown.add_column(column.name, justify="right" if column.numeric else "left")
+    for row in table.rows:
+        shown.add_row(*(cell.text + " *" * cell.best + "".join(f" [{key}]" for key in cell.notes) for cell in row))
+    console = make_console(width=200, markup=False)
+    console.print(shown)
+    if any(cell.best for row in table.rows for cell in row):
+        console.print("* the best mean, of those that may be compared")
+    for key, sentence in table.notes.items():
+        console.print(f"[{key}] {sentence}" if key in table.marked else sentence)

@@ -1,0 +1,294 @@
+"""An experiment: corpus, tokenizer, architecture, training recipe and decoding, as frozen dataclasses.
+
+Everything that can be set is a field here, with its unit in the line under it; `repose.config.file` reads
+these from TOML and the command line. The digest of what can move a training's numbers is made in
+`repose.config.run_id`. This module imports no torch.
+"""
+
+import dataclasses
+from collections.abc import Mapping
+from typing import Annotated, Literal, TypeAlias
+
+from pydantic import ConfigDict, Field
+from pydantic.dataclasses import dataclass
+
+from repose.config.settings import AtLeastZero, Files, NotNegative, PairsOrShare, Share, VocabSize
+from repose.model.architecture import Architecture, Count, Positive, Probability
+from repose.model.presets import preset
+from repose.system.errors import ConfigError
+
+DEFAULT_PRESET = "reinforced"
+
+TaskName: TypeAlias = Literal["translation", "language_modelling", "parsing"]
+
+_CONFIG = ConfigDict(extra="forbid", use_attribute_docstrings=True)
+
+
+@dataclass(frozen=True, kw_only=True, config=_CONFIG)
+class CorpusConfig:
+    """Which sentence pairs are learnt from, and which they are measured on."""
+
+    name: str | None = None
+    """A corpus that `repose` fetches or ships by name, such as "phrasebook"; instead of `train`."""
+    train: Files = ()
+    """Training pairs: one TSV, JSONL or Parquet file, or two aligned text files (source, target)."""
+    valid: Files = ()
+    """Validation pairs, in the same form."""
+    test: Files = ()
+    """Test pairs, in the same form."""
+    src_lang: str = "und"
+    """Source language (a code such as "pt"; "und": not stated)."""
+    tgt_lang: str = "und"
+    """Target language (a code such as "en"; "und": not stated)."""
+    src_field: str = "src"
+    """Column or key of the source sentence in JSONL, Parquet and TSV with a header."""
+    tgt_field: str = "tgt"
+    """Column or key of the target sentence."""
+    splits: Literal["given", "merged"] = "given"
+    """The corpus's own sets; or all of them put together, to hold out from the whole (a random split)."""
+    held_out_valid: PairsOrShare | None = None
+    """Pairs split off for validation where there is no `valid`: a number, a share, or "none" for what is usual."""
+    held_out_test: PairsOrShare | None = None
+    """The same for testing, where there is no `test` either; 0: none, scores are those of the validation set."""
+    split_seed: AtLeastZero = 0
+    """Seed that these are drawn by; not the training's, so that all its seeds are measured on the same sentences."""
+    pretokenized: bool = False
+    """Whether the text is tokenised already, so that BLEU is shown with `tok:none` beside 13a."""
+
+    def __post_init__(self) -> None:
+        if self.name is not None and self.train:
+            raise ConfigError(f"corpus.name = {self.name!r} and corpus.train are both set: keep one of them")
+
+
+@dataclass(frozen=True, kw_only=True, config=_CONFIG)
+class TokenizerConfig:
+    """How text becomes tokens: two tokenizers trained on the training pairs, or ready ones."""
+
+    kind: Literal["bpe", "unigram", "wordpiece", "wordlevel"] = "bpe"
+    """What is trained; `bpe` and `unigram` are lossless, `wordpiece` is the papers'."""
+    vocab_size: VocabSize = 8000
+    """Most tokens per vocabulary, the four reserved ones included."""
+    sharing: Literal["separate", "shared"] = "separate"
+    """One vocabulary per language, or one for both."""
+    lowercase: bool = False
+    """Whether text is lower-cased; what is lost is not restored in translations."""
+    strip_accents: bool = False
+    """Whether accents are stripped; what is lost is not restored in translations."""
+    min_frequency: Count = 1
+    """Occurrences that a merge or a word needs to enter the vocabulary."""
+    src_file: str | None = None
+    """A ready tokenizer.json for the source; the settings above are then unused."""
+    tgt_file: str | None = None
+    """A ready tokenizer.json for the target."""
+
+    def __post_init__(self) -> None:
+        if (self.src_file is None) != (self.tgt_file is None):
+            raise ConfigError("tokenizer.src_file and tokenizer.tgt_file go together: set both or neither")
+        if self.src_file is None:
+            return
+        default = TokenizerConfig()
+        for name in UNUSED_WITH_READY_TOKENIZER:
+            value = getattr(self, name)
+            if value != getattr(default, name):
+                raise ConfigError(
+                    f"tokenizer.{name} = {value!r} has no effect on the ready tokenizer of tokenizer.src_file: "
+                    "remove one of the two settings"
+                )
+        if self.sharing == "shared" and self.src_file != self.tgt_file:
+            raise ConfigError(
+                "tokenizer.sharing = 'shared' needs one file as both tokenizer.src_file and tokenizer.tgt_file"
+            )
+
+
+UNUSED_WITH_READY_TOKENIZER = ("kind", "vocab_size", "lowercase", "strip_accents", "min_frequency")
+
+
+@dataclass(frozen=True, kw_only=True, config=_CONFIG)
+class TrainingConfig:
+    """The recipe: task, batches, stop conditions, schedule, optimizer, regularisation, and what is kept."""
+
+    task: TaskName = "translation"
+    """What is learnt: to translate; to predict each next token of a text, with the decoder alone; or to draw the
+    dependency tree of a sentence, with the encoder and a biaffine head (docs/tasks.md)."""
+    batching: Literal["tokens", "sentences"] = "tokens"
+    """Batches of similar lengths within a token budget, or of sentences drawn at random (the papers)."""
+    batch_size: Count = 4096
+    """Target tokens, or sentences, per update over all workers."""
+    accumulation: Count = 1
+    """Parts in which a batch is computed one after the other, to save memory."""
+    max_src_tokens: Annotated[int, Field(ge=3)] = 128
+    """Longest source (or sentence to parse), in tokens with START and END."""
+    max_tgt_tokens: Annotated[int, Field(ge=2)] = 128
+    """Longest target (or block of a text), in decoder positions: tokens with START, or with END."""
+    long_pairs: Literal["drop", "truncate"] = "drop"
+    """What happens to longer pairs; both are counted."""
+    epochs: Count | None = 10
+    """Stop after this many passes over the training pairs ("none": no such limit)."""
+    updates: Count | None = None
+    """Stop after this many optimizer steps."""
+    max_hours: Positive | None = None
+    """Stop after this many hours, summed over resumes; of the three limits whichever comes first."""
+    seed: AtLeastZero = 0
+    """Seed of initial values, order of batches and dropout."""
+    schedule: Literal["noam", "inverse_sqrt", "constant", "plateau"] = "noam"
+    """Learning rate over updates; `noam` is Vaswani's (2410.04731, eq. 15)."""
+    learning_rate: Positive = 1.0
+    """Factor on the schedule for `noam`; the peak for the others."""
+    warmup_updates: AtLeastZero = 4000
+    """Updates over which the learning rate rises."""
+    warmup_share: Share | None = None
+    """The same as a share of all updates; replaces `warmup_updates` where it is set."""
+    schedule_width: Count | None = None
+    """m of that schedule, for `noam` ("none": d_token)."""
+    plateau_factor: Annotated[float, Field(gt=0.0, lt=1.0)] = 0.9
+    """Factor on the learning rate when the validation loss stops falling, for `plateau`."""
+    plateau_patience: Count = 10
+    """Validations without a better loss before that factor applies."""
+    plateau_threshold: Share = 0.0
+    """Share by which a loss must fall below the best one to count as better, for `plateau`."""
+    plateau_after_epochs: AtLeastZero = 0
+    """Epochs at the beginning whose validations `plateau` does not look at."""
+    adam_beta1: Probability = 0.9
+    """Adam's decay of the mean gradient."""
+    adam_beta2: Probability = 0.98
+    """Adam's decay of the mean squared gradient."""
+    adam_eps: Positive = 1e-9
+    """Adam's epsilon."""
+    weight_decay: NotNegative = 0.0
+    """Weight decay."""
+    weight_decay_kind: Literal["decoupled", "l2"] = "decoupled"
+    """Decay of the weights themselves (AdamW), or added to the gradient (L2)."""
+    label_smoothing: Probability = 0.0
+    """Probability mass spread over the vocabulary."""
+    clip_norm: Positive | None = None
+    """Largest norm of the gradient ("none": not clipped)."""
+    precision: Literal["fp32", "bf16"] = "fp32"
+    """Precision of matrix products; weights and optimizer stay in fp32."""
+    patience: Count | None = None
+    """Validations without a better loss before training stops early ("none": it does not)."""
+    keep: Literal["last", "best"] = "last"
+    """Which weights become the model: the last, or those of the best validation loss."""
+    average_checkpoints: Count = 1
+    """Validations whose weights are averaged into the model (1: no averaging)."""
+    validate_every_updates: Count | None = None
+    """Updates between validations ("none": once per epoch)."""
+    save_every_minutes: Positive = 10.0
+    """Minutes between checkpoints for resuming."""
+    bleu_every_epochs: Count | None = None
+    """Epochs between translations of the validation set ("none": only at the end)."""
+    bleu_sentences: Count | None = 1000
+    """Sentences of it that are then translated, from the first on ("none": all)."""
+    bleu_mean_over: Count = 100
+    """Translations, from the last one back, whose mean BLEU and deviation stand with the scores."""
+    init_from: str | None = None
+    """A model directory whose weights training starts from."""
+    position_table: str | None = None
+    """A table of `repose positions learn`, for architecture.positions = "policy" ("none": the one that ships)."""
+
+    def __post_init__(self) -> None:
+        if self.epochs is None and self.updates is None and self.max_hours is None:
+            raise ConfigError("training would never stop: set training.epochs, training.updates or training.max_hours")
+        if self.warmup_share is not None and self.epochs is None and self.updates is None:
+            raise ConfigError(
+                f"training.warmup_share = {self.warmup_share} is a share of an unknown number of updates: "
+                "set training.epochs or training.updates, or use training.warmup_updates"
+            )
+        if self.schedule != "noam" and self.learning_rate >= 1.0:
+            raise ConfigError(
+                f"training.learning_rate = {self.learning_rate} is a factor that fits schedule = 'noam' only: "
+                f"set a peak such as 5e-4 for schedule = {self.schedule!r}"
+            )
+
+
+@dataclass(frozen=True, kw_only=True, config=_CONFIG)
+class DecodingConfig:
+    """How translations are searched for."""
+
+    beam_size: Count = 4
+    """Hypotheses kept per sentence (1: greedy)."""
+    length_penalty: NotNegative = 0.6
+    """Alpha of GNMT's length penalty ((5 + length) / 6)^alpha (Wu et al. 2016, eq. 14)."""
+    max_extra_tokens: AtLeastZero = 50
+    """A translation has at most this many tokens more than its source (Vaswani et al., section 6.1)."""
+    batch_size: Count = 64
+    """Sentences translated at a time; does not change translations."""
+
+
+@dataclass(frozen=True, kw_only=True, config=_CONFIG)
+class Experiment:
+    """Everything that defines a training and its measurement. The default architecture is `reinforced`."""
+
+    corpus: CorpusConfig = dataclasses.field(default_factory=CorpusConfig)
+    tokenizer: TokenizerConfig = dataclasses.field(default_factory=TokenizerConfig)
+    architecture: Architecture = dataclasses.field(default_factory=lambda: preset(DEFAULT_PRESET))
+    training: TrainingConfig = dataclasses.field(default_factory=TrainingConfig)
+    decoding: DecodingConfig = dataclasses.field(default_factory=DecodingConfig)
+
+    def __post_init__(self) -> None:
+        tokenizer, training = self.tokenizer, self.training
+        for problem in _problems_of_task(self.corpus, training):
+            raise ConfigError(problem)
+        one_file = tokenizer.src_file is not None and tokenizer.src_file == tokenizer.tgt_file
+        two_tables = training.task == "translation" and tokenizer.sharing == "separate" and not one_file
+        if self.architecture.tie_embeddings == "all" and two_tables:
+            raise ConfigError(
+                "architecture.tie_embeddings = 'all' needs one vocabulary for both languages: "
+                "set tokenizer.sharing = 'shared', or tie_embeddings = 'output' or 'none'"
+            )
+        for name in LIMITS[training.task]:
+            if getattr(training, name) > self.architecture.max_length:
+                raise ConfigError(
+                    f"training.{name} = {getattr(training, name)} is longer than the model reads: raise "
+                    f"architecture.max_length ({self.architecture.max_length}) or lower training.{name}"
+                )
+
+
+LIMITS: Mapping[TaskName, tuple[str, ...]] = {
+    "translation": ("max_src_tokens", "max_tgt_tokens"),
+    "language_modelling": ("max_tgt_tokens",),
+    "parsing": ("max_src_tokens",),
+}
+"""Fields of `training` that bound what a model of each task reads."""
+
+
+def _problems_of_task(corpus: CorpusConfig, t: TrainingConfig) -> list[str]:
+    """Sentences about settings that another task than translation has no use for."""
+    checks = [
+        (
+            t.task != "translation" and corpus.name is not None,
+            f"corpus.name = {corpus.name!r} names sentence pairs, and training.task = {t.task!r} reads other files: "
+            "set corpus.train and corpus.valid to them instead",
+        ),
+        (
+            t.task != "translation" and t.bleu_every_epochs is not None,
+            f"training.bleu_every_epochs = {t.bleu_every_epochs} needs translations, which training.task = "
+            f"{t.task!r} does not make: leave it out",
+        ),
+        (
+            t.task == "parsing" and t.label_smoothing > 0.0,
+            f"training.label_smoothing = {t.label_smoothing} spreads over a vocabulary, and training.task = 'parsing' "
+            "predicts none: set it to 0",
+        ),
+        (
+            t.task == "parsing" and t.long_pairs == "truncate",
+            "training.long_pairs = 'truncate' would cut trees: set training.long_pairs = 'drop' for "
+            "training.task = 'parsing'",
+        ),
+    ]
+    return [sentence for applies, sentence in checks if applies]
+
+
+Section = CorpusConfig | TokenizerConfig | Architecture | TrainingConfig | DecodingConfig
+SECTIONS: Mapping[str, type[Section]] = {
+    "corpus": CorpusConfig,
+    "tokenizer": TokenizerConfig,
+    "architecture": Architecture,
+    "training": TrainingConfig,
+    "decoding": DecodingConfig,
+}
+
+PATHS = frozenset(
+    {"corpus.train", "corpus.valid", "corpus.test", "tokenizer.src_file", "tokenizer.tgt_file"}
+    | {"training.init_from", "training.position_table"}
+)
+"""Settings that name files or folders."""

@@ -1,0 +1,56 @@
+"""The digest of what can move a training's numbers, shown with every score. Imports no torch."""
+
+import dataclasses
+import hashlib
+import json
+from collections.abc import Mapping
+from typing import Any
+
+from repose.config.experiment import Experiment, TrainingConfig
+from repose.model.architecture import Architecture
+
+NUMERICS_VERSION = 2
+"""Raised by one whenever the same settings begin to give other numbers (see the CHANGELOG's "Numerics")."""
+
+NOT_IN_RUN_ID = frozenset(
+    {"save_every_minutes", "bleu_every_epochs", "bleu_sentences", "bleu_mean_over", "init_from", "position_table"}
+)
+"""Fields of `training` that cannot move a training's numbers, or (the two files) only through a digest."""
+
+LATER_FIELDS = frozenset(
+    {"input_norm", "self_score", "position_bias", "score_residual", "attention_window"}  # of `architecture`
+    | {"plateau_threshold", "plateau_after_epochs", "task"}  # of `training`
+)
+"""Fields that came after the first runs: at their default, which is what those runs did, they are not in the id."""
+
+
+def run_id(experiment: Experiment, digests: Mapping[str, str]) -> str:
+    """Twelve hex digits that name what can move the numbers of a training.
+
+    `digests` are those of the prepared data, of the tokenizers and, where `init_from` is set, of the initial
+    weights under the key "init_from". They stand for the sections `corpus` and `tokenizer`, whose settings act
+    only through the files they lead to. `architecture` and `training` (seed included) enter field by field, with
+    `NUMERICS_VERSION`. `decoding` does not: it moves scores, not the trained weights, and is shown beside them.
+    """
+    assert experiment.training.init_from is None or "init_from" in digests, "initial weights need their digest"
+    training, architecture = _of_run(experiment.training), _of_run(experiment.architecture)
+    # "none" is another way to write d_token.
+    training["schedule_width"] = training["schedule_width"] or experiment.architecture.d_token
+    content = {
+        "numerics": NUMERICS_VERSION,
+        "digests": dict(digests),
+        "architecture": architecture,
+        "training": training,
+    }
+    canonical = json.dumps(content, sort_keys=True, ensure_ascii=True, separators=(",", ":"))
+    return hashlib.sha256(canonical.encode()).hexdigest()[:12]
+
+
+def _of_run(section: Architecture | TrainingConfig) -> dict[str, Any]:
+    """The fields of a section that are in the run's id."""
+    defaults = {f.name: f.default for f in dataclasses.fields(section)}
+    return {
+        name: value
+        for name, value in dataclasses.asdict(section).items()
+        if name not in NOT_IN_RUN_ID and not (name in LATER_FIELDS and value == defaults[name])
+    }

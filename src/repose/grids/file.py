@@ -1,0 +1,294 @@
+"""The table [grid] of an experiment file, read strictly: axes, rules and hints, every key known and of its kind."""
+
+import math
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from typing import Any
+
+from repose.config.experiment import SECTIONS
+from repose.config.file import Layer
+from repose.model.presets import preset as preset_architecture
+from repose.system.errors import ConfigError, unknown
+
+Settings = Mapping[str, Mapping[str, Any]]
+"""Section -> field -> value."""
+
+SYSTEM, CORPUS, SEED = "system", "corpus", "seed"
+MAX_CELLS = 1000
+_MOST_SEEDS = 2**32
+_MOST_COMBINATIONS = 100_000  # of a grid with exclusions, each of which is looked at
+_KEYS = ("about", "budget", "presets", "systems", "seeds", "max_cells", "corpora", "vary", "for", "exclude", "report")
+_SYNONYMS = {"preset": SYSTEM, "presets": SYSTEM, "systems": SYSTEM, "corpora": CORPUS, "seeds": SEED}
+
+
+@dataclass(frozen=True)
+class Choice:
+    """One value of an axis."""
+
+    label: str
+    settings: Settings
+    preset: str | None = None
+    """The architecture that its cells start from; None: the file's own."""
+
+
+@dataclass(frozen=True)
+class Axis:
+    """What cells differ in, besides their seed."""
+
+    name: str
+    choices: tuple[Choice, ...]
+    written: str
+    """Its name in the file: a setting's is longer than `name`."""
+
+    @property
+    def labels(self) -> tuple[str, ...]:
+        """Of its values, in order."""
+        return tuple(choice.label for choice in self.choices)
+
+
+@dataclass(frozen=True)
+class Rule:
+    """What holds for the cells that match: all axes named, one of the labels of each."""
+
+    matches: Mapping[str, tuple[str, ...]]
+    settings: Settings
+    place: str
+    """As it is called in errors."""
+
+    def applies(self, labels: Mapping[str, str], seed: int) -> bool:
+        """Whether a cell matches."""
+        found = {**labels, SEED: str(seed)}
+        return all(found.get(axis) in wanted for axis, wanted in self.matches.items())
+
+
+@dataclass(frozen=True, kw_only=True)
+class GridTable:
+    """The table, read."""
+
+    about: str
+    budget: str
+    axes: tuple[Axis, ...]
+    """Corpora, systems, then those of `vary`, as they stand in the file."""
+    seeds: Sequence[int]
+    max_cells: int
+    rules: tuple[Rule, ...]
+    excluded: tuple[Rule, ...]
+    report: Mapping[str, Any]
+
+
+def read_table(layer: Layer, name: str, *, seeds: Sequence[int] | None) -> GridTable:
+    """The table [grid] of a file's layer. `seeds` are further ones that rules may name. Raises ConfigError."""
+    if layer.grid is None:
+        raise ConfigError(f"{name} has no table [grid]: it is one experiment, for `repose train --config {name}`")
+    where = f"{name}: [grid]"
+    table = _table(layer.grid, where)
+    _known(table, _KEYS, where)
+    axes = [axis for axis in (_corpora(table, where), _systems(table, where)) if axis is not None]
+    axes += _vary(table, where)
+    names = [axis.name for axis in axes]
+    if len(set(names)) < len(names) or SEED in names:
+        raise ConfigError(
+            f"{where} has two axes of one name ({', '.join(names)}): give those of vary names of their own"
+        )
+    own = read_seeds(table["seeds"], where) if "seeds" in table else (_own_seed(layer),)
+    max_cells = _max_cells(table, where)
+    settings, excludes = math.prod(len(axis.choices) for axis in axes), bool(table.get("exclude"))
+    check_number(settings * len(own if seeds is None else seeds), max_cells, name, excludes=excludes)
+    if seeds is not None:  # rules may name the file's seeds, too
+        check_number(settings * len(own), max_cells, name, excludes=True)
+    rule_seeds = [*own, *(seeds or ())]
+    report = _table(table.get("report", {}), f"{name}: [grid.report]")
+    _known(report, ("baseline", "published"), f"{name}: [grid.report]")
+    return GridTable(
+        about=_text(table, "about", where),
+        budget=_text(table, "budget", where),
+        axes=tuple(axes),
+        seeds=own,
+        max_cells=max_cells,
+        rules=tuple(_rules(table, "for", axes, rule_seeds, name)),
+        excluded=tuple(_rules(table, "exclude", axes, rule_seeds, name)),
+        report=report,
+    )
+
+
+def check_number(number: int, max_cells: int, name: str, *, excludes: bool = False) -> None:
+    """Refuse a grid of too many cells, before any is made; with exclusions, of too many combinations."""
+    if number > (max(max_cells, _MOST_COMBINATIONS) if excludes else max_cells):
+        raise ConfigError(
+            f"{name}: [grid] expands to {number:,} cells, more than max_cells = {max_cells:,}: "
+            "take values out of its axes or seeds, or set max_cells in [grid]"
+        )
+
+
+def read_seeds(value: Any, where: str) -> Sequence[int]:
+    """Seeds from their number, or from a list of them. Raises ConfigError."""
+    if isinstance(value, int) and not isinstance(value, bool) and 1 <= value < _MOST_SEEDS:
+        return range(value)
+    numbers = isinstance(value, list) and all(isinstance(s, int) and not isinstance(s, bool) and s >= 0 for s in value)
+    if not numbers or not value:
+        raise ConfigError(f"{where} seeds should be a number of seeds or a list such as [0, 5], not {value!r}")
+    if len(set(value)) < len(value):
+        raise ConfigError(f"{where} seeds = {value} has a seed twice: name each once")
+    return tuple(value)
+
+
+def label_of(value: Any) -> str:
+    """A setting's value as a label."""
+    if isinstance(value, bool):
+        return str(value).lower()
+    return "+".join(map(str, value)) if isinstance(value, list) else str(value)
+
+
+def _own_seed(layer: Layer) -> int:
+    seed = layer.tables.get("training", {}).get("seed", 0)
+    return seed if isinstance(seed, int) else 0  # what else it may be is refused as a setting
+
+
+def _corpora(table: Mapping[str, Any], where: str) -> Axis | None:
+    if "corpora" not in table:
+        return None
+    choices = []
+    for label, settings in _table(table["corpora"], f"{where} corpora").items():
+        choices.append(Choice(label, {"corpus": _table(settings, f"{where} corpora.{label}")}))
+    return _axis(CORPUS, choices, where)
+
+
+def _systems(table: Mapping[str, Any], where: str) -> Axis | None:
+    if "presets" not in table and "systems" not in table:
+        return None
+    choices = []
+    names = _list(table.get("presets", []), f"{where} presets")
+    for name in names:
+        _preset(name, f"{where} presets")
+        choices.append(Choice(name, {}, name))
+    for number, system in enumerate(_list(table.get("systems", []), f"{where} systems"), start=1):
+        place = f"{where} systems, entry {number},"
+        system = _table(system, place)
+        _known(system, ("name", "preset", "set"), place)
+        label = system.get("name")
+        if not isinstance(label, str) or not label:
+            raise ConfigError(f"{place} has no name: give it one, it names its cells")
+        if "preset" in system:
+            _preset(system["preset"], place)
+        choices.append(Choice(label, settings_of(system.get("set", {}), place), system.get("preset")))
+    return _axis(SYSTEM, choices, where)
+
+
+def _vary(table: Mapping[str, Any], where: str) -> list[Axis]:
+    """An axis of values of one setting, or of bundles of settings with names."""
+    axes: list[Axis] = []
+    written: dict[str, Any] = {}
+    for key, value in _table(table.get("vary", {}), f"{where} vary").items():
+        if key in SECTIONS and isinstance(value, dict):  # written without quotation marks
+            written |= {f"{key}.{field}": values for field, values in value.items()}
+        else:
+            written[key] = value
+    fields = [name.rpartition(".")[2] for name in written]
+    for name, value in written.items():
+        place = f"{where} vary.{name}"
+        if "." in name:
+            values = _list(value, place)
+            choices = [Choice(label_of(v), settings_of({name: v}, place)) for v in values]
+            field = name.rpartition(".")[2]
+            axes.append(_axis(field if fields.count(field) == 1 else name, choices, where, written=name))
+        elif isinstance(value, dict):
+            choices = [Choice(label, settings_of(s, f"{place}.{label}")) for label, s in value.items()]
+            axes.append(_axis(name, choices, where))
+        else:
+            raise ConfigError(f'{place} should be a table of named settings; a setting is written "section.field"')
+    return axes
+
+
+def _axis(name: str, choices: Sequence[Choice], where: str, *, written: str = "") -> Axis:
+    labels = [choice.label for choice in choices]
+    if not labels:
+        raise ConfigError(f"{where} expands to nothing: {written or name} has no values")
+    twice = next((label for label in labels if labels.count(label) > 1), None)
+    if twice is not None:
+        raise ConfigError(f"{where} {written or name} has {twice!r} twice: name each once")
+    return Axis(name, tuple(choices), written or name)
+
+
+def _rules(table: Mapping[str, Any], key: str, axes: Sequence[Axis], seeds: Sequence[int], name: str) -> list[Rule]:
+    rules = []
+    for number, entry in enumerate(_list(table.get(key, []), f"{name}: [grid] {key}"), start=1):
+        place = f"{name}: [[grid.{key}]], entry {number},"
+        entry = dict(_table(entry, place))
+        settings = settings_of(entry.pop("set", {}), place) if key == "for" else {}
+        if key == "for" and not settings:
+            raise ConfigError(f'{place} sets nothing: write set = {{ "section.field" = value }}')
+        if key == "exclude" and not entry:
+            raise ConfigError(f'{place} names no cells: write for example {SYSTEM} = "baseline"')
+        rules.append(Rule(dict(_match(k, v, axes, seeds, place) for k, v in entry.items()), settings, place))
+    return rules
+
+
+def _match(key: str, value: Any, axes: Sequence[Axis], seeds: Sequence[int], place: str) -> tuple[str, tuple[str, ...]]:
+    """An axis and those of its labels that a rule names."""
+    wanted = _SYNONYMS.get(key, key)
+    known = {axis.name: axis.labels for axis in axes} | {SEED: tuple(map(str, seeds))}
+    axis = next((axis.name for axis in axes if wanted in (axis.name, axis.written)), wanted)
+    if axis not in known:
+        raise ConfigError(f"{place} {unknown('axis', key, list(known))}")
+    labels = tuple(label_of(v) for v in (value if isinstance(value, list) else [value]))
+    for label in labels:
+        if label not in known[axis]:
+            raise ConfigError(f"{place} {unknown(axis, label, known[axis])}")
+    return axis, labels
+
+
+def settings_of(table: Any, place: str) -> dict[str, dict[str, Any]]:
+    """Settings written as "section.field" = value, or as tables of sections."""
+    found: dict[str, dict[str, Any]] = {}
+    for key, value in _table(table, place).items():
+        section, dot, field = key.partition(".")
+        if section not in SECTIONS or not (dot or isinstance(value, dict)):
+            names = [f"{name}." for name in SECTIONS]
+            raise ConfigError(f'{place} sets {key!r}: write "section.field", which begins with {", ".join(names)}')
+        found.setdefault(section, {}).update({field: value} if dot else value)
+    if "seed" in found.get("training", {}):
+        raise ConfigError(f"{place} sets training.seed: use seeds in [grid], a number or a list such as [0, 5]")
+    if "preset" in found.get("architecture", {}):
+        raise ConfigError(f"{place} sets architecture.preset: name architectures in presets, or in [[grid.systems]]")
+    return found
+
+
+def _preset(name: Any, place: str) -> None:
+    if not isinstance(name, str):
+        raise ConfigError(f"{place} should hold the names of presets, not {name!r}")
+    try:
+        preset_architecture(name)
+    except ConfigError as error:
+        raise ConfigError(f"{place}: {error}") from None
+
+
+def _max_cells(table: Mapping[str, Any], where: str) -> int:
+    value = table.get("max_cells", MAX_CELLS)
+    if not isinstance(value, int) or isinstance(value, bool) or value < 1:
+        raise ConfigError(f"{where} max_cells should be a number from 1, not {value!r}")
+    return value
+
+
+def _known(table: Mapping[str, Any], keys: Sequence[str], where: str) -> None:
+    for key in table:
+        if key not in keys:
+            raise ConfigError(f"{where}: {unknown('key', key, keys)}")
+
+
+def _table(value: Any, where: str) -> Mapping[str, Any]:
+    if not isinstance(value, dict):
+        raise ConfigError(f"{where} should be a table, not {value!r}")
+    return value
+
+
+def _list(value: Any, where: str) -> list[Any]:
+    if not isinstance(value, list):
+        raise ConfigError(f"{where} should be a list, not {value!r}")
+    return value
+
+
+def _text(table: Mapping[str, Any], key: str, where: str) -> str:
+    value = table.get(key, "")
+    if not isinstance(value, str):
+        raise ConfigError(f"{where} {key} should be a sentence, not {value!r}")
+    return value

@@ -1,0 +1,216 @@
+"""A grid: the product of corpora, systems, varied settings and seeds, as cells that are each one experiment.
+
+A cell starts from its preset; the file's own settings go over it (a preset's sizes can so be changed for all cells),
+then those of its corpus, system and varied axes, then the rules [[grid.for]] that match, its seed, and `--set`.
+A cell is called by its labels, its corpus first, and its seed: "gl-en-reinforced-s0"; without the seed: its group.
+"""
+
+import difflib
+import itertools
+import re
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any, NamedTuple
+
+from repose.config.experiment import Experiment
+from repose.config.file import COMMAND_LINE, Layer, file_layer, parse_overrides, resolve, shipped, to_json
+from repose.grids.file import CORPUS, SYSTEM, Choice, GridTable, Rule, check_number, read_seeds, read_table
+from repose.grids.published import load as load_published
+from repose.system.errors import ConfigError, unknown
+
+_CORPUS_SOURCES = ("name", "train", "valid", "test")
+_LONGEST_NAME = 200  # bytes; file systems allow 255
+
+
+@dataclass(frozen=True, kw_only=True)
+class Cell:
+    """One experiment of a grid."""
+
+    name: str
+    """Its folder's."""
+    group: str
+    """Its name without the seed."""
+    labels: Mapping[str, str]
+    """Axis -> label."""
+    seed: int
+    experiment: Experiment
+
+
+@dataclass(frozen=True, kw_only=True)
+class Grid:
+    """A grid file, expanded."""
+
+    name: str
+    about: str
+    budget: str
+    axes: Mapping[str, tuple[str, ...]]
+    """Axis -> labels."""
+    report: Mapping[str, Any]
+    cells: tuple[Cell, ...]
+    """All of the first seed first, so that something can be compared early."""
+
+
+class Shipped(NamedTuple):
+    """A grid that comes with the package."""
+
+    name: str
+    about: str
+    budget: str
+
+
+def read_grid(path: Path | str, *, overrides: Sequence[str] = (), seeds: str | None = None) -> Grid:
+    """The grid of a file, or of a shipped grid's name. `seeds` ("3", or "0,5") stand for the file's.
+
+    Raises ConfigError, with one sentence, for whatever cannot be read or used.
+    """
+    layer = file_layer(path)
+    name = Path(path).stem
+    over = Layer(parse_overrides(overrides), COMMAND_LINE, Path.cwd())
+    if "seed" in over.tables.get("training", {}):
+        raise ConfigError("--set training.seed would make cells of different seeds the same: use --seeds")
+    chosen = None if seeds is None else _seeds(seeds)
+    table = read_table(layer, name, seeds=chosen)
+    every_seed = tuple(dict.fromkeys([*table.seeds, *(chosen or ())]))
+    wanted = table.seeds if chosen is None else chosen
+    plans = list(_plans(table, every_seed))
+    for rule in table.rules:
+        if not any(rule.applies(_labels(table, choices), seed) for choices, seed in plans):
+            raise ConfigError(f"{rule.place} matches no cell: correct its labels, or take it out")
+    place = {seed: i for i, seed in enumerate(wanted)}
+    plans = sorted((plan for plan in plans if plan[1] in place), key=lambda plan: place[plan[1]])
+    if not plans:
+        raise ConfigError(f"{name}: [grid] expands to nothing: [[grid.exclude]] leaves out every cell")
+    check_number(len(plans), table.max_cells, name)
+    cells = tuple(_cell(table, layer, over, choices, seed, name) for choices, seed in plans)
+    _check_distinct(cells, name)
+    _check_baseline(table, cells, name)
+    _check_published(table, name)
+    axes = {axis.name: axis.labels for axis in table.axes}
+    return Grid(name=name, about=table.about, budget=table.budget, axes=axes, report=table.report, cells=cells)
+
+
+def shipped_grids() -> list[Shipped]:
+    """Those that come with the package, by name."""
+    layers = ((name, file_layer(name)) for name in shipped())
+    found = ((name, layer.grid) for name, layer in layers if layer.grid is not None)
+    return [Shipped(name, str(grid.get("about", "")), str(grid.get("budget", ""))) for name, grid in found]
+
+
+def _seeds(text: str) -> Sequence[int]:
+    """`--seeds`: a number of them, or a list."""
+    pieces = [piece.strip() for piece in text.split(",") if piece.strip()]
+    if not all(piece.isascii() and piece.isdecimal() for piece in pieces) or not pieces:
+        raise ConfigError(f"--seeds should be a number of seeds or a list such as 0,5, not {text!r}")
+    numbers = [int(piece) for piece in pieces]
+    return read_seeds(numbers if "," in text else numbers[0], "--seeds:")
+
+
+def _plans(table: GridTable, seeds: Sequence[int]) -> Iterator[tuple[tuple[Choice, ...], int]]:
+    """The combinations that are not excluded. Raises ConfigError for a rule that excludes nothing."""
+    used: set[int] = set()
+    for choices, seed in itertools.product(itertools.product(*(axis.choices for axis in table.axes)), seeds):
+        labels = _labels(table, choices)
+        matching = [i for i, rule in enumerate(table.excluded) if rule.applies(labels, seed)]
+        used.update(matching)
+        if not matching:
+            yield choices, seed
+    for i, rule in enumerate(table.excluded):
+        if i not in used:
+            raise ConfigError(f"{rule.place} matches no cell: correct its labels, or take it out")
+
+
+def _labels(table: GridTable, choices: Sequence[Choice]) -> dict[str, str]:
+    return {axis.name: choice.label for axis, choice in zip(table.axes, choices, strict=True)}
+
+
+def _cell(table: GridTable, layer: Layer, over: Layer, choices: Sequence[Choice], seed: int, name: str) -> Cell:
+    """The cell of one combination. Raises ConfigError, naming it, for settings that cannot stand together."""
+    labels = _labels(table, choices)
+    group = _safe("-".join(labels.values())) or _safe(name)
+    cell_name = f"{group}-s{seed}"
+    if len(cell_name.encode()) > _LONGEST_NAME:
+        raise ConfigError(f"{name}: cell {cell_name[:60]}... has too long a name: give the values of its axes names")
+    _check_no_two_set_one(choices, cell_name)
+    rules = [rule for rule in table.rules if rule.applies(labels, seed)]
+    try:
+        experiment = resolve(_layers(layer, over, choices, rules, seed)).experiment
+    except ConfigError as error:
+        raise ConfigError(f"cell {cell_name}: {error}") from error
+    return Cell(name=cell_name, group=group, labels=labels, seed=seed, experiment=experiment)
+
+
+def _layers(layer: Layer, over: Layer, choices: Sequence[Choice], rules: Sequence[Rule], seed: int) -> list[Layer]:
+    base = next((choice.preset for choice in choices if choice.preset is not None), None)
+    own = {section: dict(table) if isinstance(table, dict) else table for section, table in layer.tables.items()}
+    layers = []
+    if base is not None:
+        own.get("architecture", {}).pop("preset", None)
+        layers.append(Layer({"architecture": {"preset": base}}, layer.source, layer.folder))
+    # A corpus of its own replaces the file's, whose name and files would contradict it.
+    if any({"name", "train"} & choice.settings.get("corpus", {}).keys() for choice in choices):
+        for source in _CORPUS_SOURCES:
+            own.get("corpus", {}).pop(source, None)
+    layers.append(Layer(own, layer.source, layer.folder))
+    settings = [choice.settings for choice in choices] + [rule.settings for rule in rules]
+    layers += [Layer(tables, layer.source, layer.folder) for tables in settings]
+    return [*layers, Layer({"training": {"seed": seed}}, layer.source, layer.folder), over]
+
+
+def _check_no_two_set_one(choices: Sequence[Choice], cell: str) -> None:
+    """Refuse two axes that set one field: one of the two labels would be untrue."""
+    seen: dict[tuple[str, str], tuple[str, Any]] = {}
+    for choice in choices:
+        for section, fields in choice.settings.items():
+            for field, value in fields.items():
+                other, before = seen.setdefault((section, field), (choice.label, value))
+                if before != value:
+                    raise ConfigError(
+                        f"cell {cell}: {other!r} sets {section}.{field} = {before!r} and {choice.label!r} sets "
+                        f"{value!r}: exclude this combination, or set it in one place"
+                    )
+
+
+def _safe(label: str) -> str:
+    """A label as part of a folder's name."""
+    return re.sub(r"[^\w.+=-]+", "_", label).lstrip(".-")
+
+
+def _check_distinct(cells: Sequence[Cell], name: str) -> None:
+    """Refuse two cells of one name, and two that are the same experiment: it would count twice."""
+    names: dict[str, Cell] = {}
+    experiments: dict[str, Cell] = {}
+    for cell in cells:
+        if cell.name.lower() in names:
+            raise ConfigError(f"{name}: two cells are called {cell.name}: give the values of its axes other names")
+        twin = experiments.setdefault(to_json(cell.experiment), cell)
+        if twin is not cell:
+            raise ConfigError(f"{name}: cells {twin.name} and {cell.name} are the same experiment: exclude one of them")
+        names[cell.name.lower()] = cell
+
+
+def _check_baseline(table: GridTable, cells: Sequence[Cell], name: str) -> None:
+    """The report's baseline is a group, or one of each corpus."""
+    baseline = table.report.get("baseline")
+    if baseline is None:
+        return
+    groups = {_safe("-".join(label for axis, label in cell.labels.items() if axis != CORPUS)) for cell in cells}
+    known = {cell.group for cell in cells} | groups | {cell.labels.get(SYSTEM, "") for cell in cells} - {""}
+    if baseline not in known:
+        raise ConfigError(f"{name}: [grid.report] {unknown('group', str(baseline), sorted(groups))}")
+
+
+def _check_published(table: GridTable, name: str) -> None:
+    """The report's published entries are those of `published.toml`."""
+    wanted, where = table.report.get("published", []), f"{name}: [grid.report] published"
+    if not isinstance(wanted, list) or not all(isinstance(entry, str) for entry in wanted):
+        raise ConfigError(f'{where} should be a list of entries such as "reinforced/table-1", not {wanted!r}')
+    if not wanted:
+        return
+    published = load_published()
+    known = [table.id for table in published.tables]
+    known += [curve.id for curve in published.curves] + [scalar.id for scalar in published.scalars]
+    for entry in wanted:
+        if entry not in known:
+            near = ", ".join(difflib.get_close_matches(entry, known, n=3, cutoff=0.0))
+            raise ConfigError(f"{where}: there is no entry {entry!r}: the nearest are {near}")

@@ -1,0 +1,118 @@
+"""Cells on this machine: several at once, each with a share of its cores."""
+
+import os
+import queue
+import threading
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass, field, replace
+
+from repose.grids.cells import CellJob, CellResult, Tell, run_cell
+from repose.system.device import available_cores, find_device
+from repose.system.errors import ConfigError, unknown
+
+RunCell = Callable[..., CellResult]
+_DEVICES = ("auto", "cpu", "cuda", "mps")
+
+
+@dataclass(frozen=True)
+class Share:
+    """What each of the cells that run at the same time has of this machine."""
+
+    jobs: int
+    """Cells at once."""
+    cores: int
+    """Cores of each, one thread or worker per core."""
+
+
+def check_request(*, jobs: int | None, cores: int | None, device: str, here: bool) -> None:
+    """Refuse what no cell could run with, before a corpus is prepared. `here`: cells run on this machine.
+
+    Raises ConfigError, and DeviceError for a device that this machine does not have.
+    """
+    for name, value in (("--jobs", jobs), ("--cores-per-cell", cores)):
+        if value is not None and value < 1:
+            raise ConfigError(f"{name} = {value}, but a cell needs at least one: give 1 or more")
+    available = available_cores()
+    if here and cores is not None and cores > available:
+        raise ConfigError(f"--cores-per-cell = {cores}, but there are {available} here: give {available} or less")
+    kind, colon, index = device.partition(":")
+    if kind not in _DEVICES or (colon and (kind == "auto" or not (index.isascii() and index.isdecimal()))):
+        raise ConfigError(f"--device: {unknown('device', device, _DEVICES)}")
+    if here and kind in ("cuda", "mps"):
+        find_device(device)
+
+
+def share(num_cells: int, *, jobs: int | None, cores: int | None, devices: int, gpus: float = 0.0) -> Share:
+    """What to give each cell where `jobs` and `cores` per cell are asked for, or not.
+
+    On a CPU as many cells at once as there are cores (or cells, if there are fewer), since several small trainings
+    side by side are faster than one on all cores. Where there are `devices` (GPUs), one cell on each, or as many as
+    `gpus` per cell allow.
+    """
+    available = available_cores()
+    if jobs is None:
+        at_once = available // (cores or 1)
+        if devices:
+            at_once = int(devices / (gpus or 1.0))
+        jobs = max(1, min(at_once, num_cells))
+    return Share(jobs, cores or max(1, available // jobs))
+
+
+def core_sets(number: int, cores: int) -> list[tuple[int, ...]]:
+    """So many sets of cores of this machine, disjoint as far as they go round; empty ones where they cannot be set."""
+    if not hasattr(os, "sched_getaffinity"):
+        return [()] * number
+    allowed = sorted(os.sched_getaffinity(0))
+    if cores >= len(allowed):
+        return [tuple(allowed)] * number
+    return [tuple(allowed[(slot * cores + i) % len(allowed)] for i in range(cores)) for slot in range(number)]
+
+
+def num_devices(device: str) -> int:
+    """GPUs that cells can have of their own: those of this machine for auto and cuda; none for a device by number."""
+    if device not in ("auto", "cuda"):
+        return 0
+    import torch
+
+    return torch.cuda.device_count()
+
+
+@dataclass(frozen=True)
+class LocalBackend:
+    """Runs cells as processes of this machine."""
+
+    share: Share
+    devices: int = 0
+    """GPUs to go round."""
+    kill: threading.Event = field(default_factory=threading.Event)
+    """Set to end running cells at once."""
+    run_cell: RunCell = run_cell
+
+    def run(self, jobs: Sequence[CellJob], tell: Tell, stop: threading.Event) -> dict[str, CellResult]:
+        """See `repose.grids.cells.Backend`."""
+        waiting: queue.SimpleQueue[CellJob] = queue.SimpleQueue()
+        for job in jobs:
+            waiting.put(job)
+        results: dict[str, CellResult] = {}
+        places = core_sets(self.share.jobs, self.share.cores)
+
+        def work(slot: int) -> None:
+            while not (stop.is_set() or self.kill.is_set()):
+                try:
+                    job = waiting.get_nowait()
+                except queue.Empty:
+                    return
+                tell(job.name, "running", "")
+                device = f"cuda:{slot % self.devices}" if self.devices else job.device
+                here = replace(job, cores=self.share.cores, affinity=places[slot], device=device)
+                result = self.run_cell(here, stop=stop, kill=self.kill)
+                results[job.name] = result
+                tell(job.name, result.status, result.reason)
+
+        threads = [threading.Thread(target=work, args=(slot,), daemon=True) for slot in range(self.share.jobs)]
+        for thread in threads:
+            thread.start()
+        for thread in threads:
+            while thread.is_alive():
+                thread.join(timeout=0.2)  # in pieces, so that signals are handled meanwhile
+        return results

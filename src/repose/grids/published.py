@@ -1,0 +1,204 @@
+"""What the papers print, as typed data: tables, mean learning curves and single numbers.
+
+The numbers are in `published.toml`, each with the place it stands at, its unit and `protocol` tags that say how it was
+made; they are what the experiments here are set beside, never a target that a test asserts.
+"""
+
+import tomllib
+from functools import cache
+from importlib import resources
+from typing import Annotated, TypeVar
+
+from pydantic import ConfigDict, Field
+from pydantic.dataclasses import dataclass
+
+from repose.system.errors import ConfigError
+
+Cell = int | float | str
+_CLOSED = ConfigDict(extra="forbid")
+
+
+@dataclass(frozen=True, kw_only=True, config=_CLOSED)
+class Paper:
+    """A paper and the texts of it that the numbers were read from."""
+
+    id: str
+    title: str
+    authors: str
+    year: int
+    identifier: str
+    texts: tuple[str, ...]
+
+
+@dataclass(frozen=True, kw_only=True, config=_CLOSED)
+class System:
+    """A model that a number belongs to; `preset` is this project's architecture for it, "" where there is none."""
+
+    id: str
+    label: str
+    preset: str
+
+
+@dataclass(frozen=True, kw_only=True, config=_CLOSED)
+class Column:
+    """Name and unit of a table's column."""
+
+    name: str
+    unit: str
+
+
+@dataclass(frozen=True, kw_only=True, config=_CLOSED)
+class Table:
+    """A printed table. The first column names the rows."""
+
+    id: str
+    paper: str
+    where: str
+    sources: tuple[str, ...]
+    protocol: tuple[str, ...]
+    note: str
+    columns: tuple[Column, ...]
+    rows: tuple[tuple[Cell, ...], ...]
+
+    def __post_init__(self) -> None:
+        for row in self.rows:
+            if len(row) != len(self.columns):
+                raise ConfigError(
+                    f"row {row[:1]} of table {self.id!r} has {len(row)} cells, not {len(self.columns)}: "
+                    "give one cell per column"
+                )
+
+    def column(self, name: str) -> tuple[Cell, ...]:
+        """The cells of one column, in the order of the rows. Raises ConfigError where there is no such column."""
+        names = [column.name for column in self.columns]
+        if name not in names:
+            raise ConfigError(f"table {self.id!r} has no column {name!r}: it has {', '.join(names)}")
+        return tuple(row[names.index(name)] for row in self.rows)
+
+    def cell(self, row: str, column: str) -> Cell:
+        """One cell. Raises ConfigError where there is no such row or column."""
+        keys = [str(cells[0]) for cells in self.rows]
+        if row not in keys:
+            raise ConfigError(f"table {self.id!r} has no row {row!r}: it has {', '.join(keys)}")
+        return self.column(column)[keys.index(row)]
+
+    def number(self, row: str, column: str) -> float:
+        """One numeric cell. Raises ConfigError where there is no such cell, or where it holds text."""
+        value = self.cell(row, column)
+        if isinstance(value, str):
+            raise ConfigError(f"cell ({row!r}, {column!r}) of table {self.id!r} holds text, {value!r}: ask for `cell`")
+        return float(value)
+
+
+@dataclass(frozen=True, kw_only=True, config=_CLOSED)
+class Curve:
+    """A printed mean per epoch, from epoch 1 on, with the number of trials behind each mean."""
+
+    id: str
+    paper: str
+    where: str
+    sources: tuple[str, ...]
+    protocol: tuple[str, ...]
+    note: str
+    system: str
+    metric: str
+    unit: str
+    values: tuple[float, ...]
+    trials: tuple[Annotated[int, Field(ge=1)], ...]
+
+    def __post_init__(self) -> None:
+        if len(self.values) != len(self.trials):
+            raise ConfigError(
+                f"curve {self.id!r} has {len(self.values)} values and {len(self.trials)} trial counts: give one each"
+            )
+
+    def at(self, epoch: int) -> float:
+        """The mean at an epoch, counted from 1. Raises ConfigError where none is printed."""
+        if not 1 <= epoch <= len(self.values):
+            raise ConfigError(f"curve {self.id!r} has epochs 1 to {len(self.values)}, not {epoch}")
+        return self.values[epoch - 1]
+
+
+@dataclass(frozen=True, kw_only=True, config=_CLOSED)
+class Scalar:
+    """A single printed number, with its standard deviation where one is printed."""
+
+    id: str
+    paper: str
+    where: str
+    sources: tuple[str, ...]
+    protocol: tuple[str, ...]
+    note: str
+    system: str
+    metric: str
+    unit: str
+    value: int | float
+    deviation: float | None = None
+
+
+@dataclass(frozen=True, kw_only=True, config=_CLOSED)
+class Published:
+    """Everything in `published.toml`; `protocols` explains each protocol tag in a sentence."""
+
+    protocols: dict[str, str]
+    papers: tuple[Paper, ...]
+    systems: tuple[System, ...]
+    tables: tuple[Table, ...]
+    curves: tuple[Curve, ...]
+    scalars: tuple[Scalar, ...]
+
+    def __post_init__(self) -> None:
+        entries: list[Table | Curve | Scalar] = [*self.tables, *self.curves, *self.scalars]
+        ids = [*(p.id for p in self.papers), *(s.id for s in self.systems), *(e.id for e in entries)]
+        for name in sorted({name for name in ids if ids.count(name) > 1}):
+            raise ConfigError(f"the id {name!r} is given twice: give each entry its own")
+        texts = {paper.id: set(paper.texts) for paper in self.papers}
+        systems = {system.id for system in self.systems}
+        for entry in entries:
+            if not entry.sources or not set(entry.sources) <= texts.get(entry.paper, set()):
+                raise ConfigError(f"{entry.id!r} names a paper or source that is not listed: add it to `papers`")
+            if unexplained := set(entry.protocol) - set(self.protocols):
+                raise ConfigError(f"{entry.id!r} has unexplained tags {sorted(unexplained)}: add them to `protocols`")
+            if not isinstance(entry, Table) and entry.system not in systems:
+                raise ConfigError(f"{entry.id!r} names the unknown system {entry.system!r}: add it to `systems`")
+
+    def paper(self, name: str) -> Paper:
+        """The paper of that id. Raises ConfigError where there is none."""
+        return _find(self.papers, "paper", name)
+
+    def system(self, name: str) -> System:
+        """The system of that id. Raises ConfigError where there is none."""
+        return _find(self.systems, "system", name)
+
+    def table(self, name: str) -> Table:
+        """The table of that id, such as "reinforced/table-1". Raises ConfigError where there is none."""
+        return _find(self.tables, "table", name)
+
+    def curve(self, name: str) -> Curve:
+        """The learning curve of that id. Raises ConfigError where there is none."""
+        return _find(self.curves, "curve", name)
+
+    def scalar(self, name: str) -> Scalar:
+        """The number of that id. Raises ConfigError where there is none."""
+        return _find(self.scalars, "number", name)
+
+
+_Entry = TypeVar("_Entry", Paper, System, Table, Curve, Scalar)
+
+
+def _find(entries: tuple[_Entry, ...], kind: str, name: str) -> _Entry:
+    for entry in entries:
+        if entry.id == name:
+            return entry
+    raise ConfigError(f"no published {kind} {name!r}: there are {', '.join(entry.id for entry in entries)}")
+
+
+def parse(text: str) -> Published:
+    """Published numbers from TOML text. Raises ValueError for a missing, unknown or inconsistent entry."""
+    return Published(**tomllib.loads(text))
+
+
+@cache
+def load() -> Published:
+    """The numbers shipped with the package; read once."""
+    return parse(resources.files(__package__).joinpath("published.toml").read_text(encoding="utf-8"))

@@ -1,0 +1,214 @@
+"""Running a grid: finished cells are left alone, interrupted ones go on, failed ones are told, the rest goes on."""
+
+import contextlib
+import fnmatch
+import signal
+import threading
+import time
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from dataclasses import dataclass, replace
+from pathlib import Path
+from types import FrameType
+from typing import Any
+
+from repose.config.file import to_json
+from repose.grids import manifest
+from repose.grids.cells import ELSEWHERE, Backend, CellJob, CellResult, Tell
+from repose.grids.grid import Cell, Grid
+from repose.grids.manifest import Entry
+from repose.grids.survey import Identity, identify, look
+from repose.system.errors import CheckpointError, ConfigError, ReposeError
+
+Say = Callable[[str], None]
+
+
+@dataclass(frozen=True)
+class Plan:
+    """A grid in its folder: how its cells stand, and which are to be run."""
+
+    grid: Grid
+    folder: Path
+    entries: tuple[Entry, ...]
+    chosen: tuple[Entry, ...]
+    """Those that this call is about (`only`, `shard`)."""
+    todo: tuple[Entry, ...]
+    """Those of them that are to be run."""
+    identities: Mapping[str, Identity | ReposeError]
+    """Of every cell, by name."""
+
+    def cell(self, entry: Entry) -> Cell:
+        """The cell of an entry."""
+        return next(cell for cell in self.grid.cells if cell.name == entry.name)
+
+
+@dataclass(frozen=True)
+class Outcome:
+    """How a call on a grid ended."""
+
+    entries: tuple[Entry, ...]
+    """The chosen cells as they stand now."""
+    stopped: bool
+    """Whether it was asked to stop."""
+    ran: int
+    """Cells that had a process."""
+    note: str = ""
+    """What kept the manifest from being written, if anything."""
+
+    @property
+    def exit_code(self) -> int:
+        """0 all done, 1 some failed, 3 some are still to be done: the same command goes on."""
+        if self.stopped and any(entry.status != "done" for entry in self.entries):
+            return 3
+        if any(entry.status == "failed" for entry in self.entries):
+            return 1
+        return 0 if all(entry.status == "done" for entry in self.entries) else 3
+
+
+def choose(cells: Sequence[Cell], only: Sequence[str], shard: str | None) -> tuple[Cell, ...]:
+    """Cells whose name or group matches one of the patterns, every N-th of them. Raises ConfigError."""
+    for pattern in only:
+        if not any(_matches(cell, pattern) for cell in cells):
+            groups = ", ".join(dict.fromkeys(cell.group for cell in cells[:20]))
+            raise ConfigError(f"--only {pattern!r} matches no cell: groups are {groups}; * stands for anything")
+    found = tuple(cell for cell in cells if not only or any(_matches(cell, pattern) for pattern in only))
+    if shard is None:
+        return found
+    index, slash, number = shard.partition("/")
+    whole = bool(slash) and all(piece.isascii() and piece.isdecimal() for piece in (index, number))
+    if not whole or not int(index) < int(number):
+        raise ConfigError(f"--shard should be I/N with I from 0 to N - 1, not {shard!r}")
+    return tuple(cell for i, cell in enumerate(found) if i % int(number) == int(index))
+
+
+def _matches(cell: Cell, pattern: str) -> bool:
+    return any(fnmatch.fnmatchcase(name, pattern) for name in (cell.name, cell.group))
+
+
+def make_plan(
+    grid: Grid,
+    out: Path,
+    *,
+    only: Sequence[str] = (),
+    shard: str | None = None,
+    retry_failed: bool = True,
+    record: bool = True,
+    say: Say,
+) -> Plan:
+    """Prepares the corpora and looks how each cell stands; writes the manifest, unless told not to.
+
+    Raises ConfigError and CheckpointError.
+    """
+    chosen = {cell.name for cell in choose(grid.cells, only, shard)}
+    folder = out / grid.name
+    known = manifest.read(folder)
+    if (folder / "config.json").exists():
+        raise CheckpointError(f"{folder} is a run directory: choose another --out for the grid {grid.name}")
+    identities = identify(grid.cells, say=say)
+    survey = look(grid.cells, identities, folder, known)
+    if record:
+        manifest.write(folder, grid, survey.entries, known)
+    mine = tuple(entry for entry in survey.entries if entry.name in chosen)
+    todo = tuple(
+        entry
+        for entry in mine
+        if entry.status in ("waiting", "stopped") or (entry.status == "failed" and retry_failed)
+        if entry.name not in survey.blocked
+    )
+    return Plan(grid, folder, survey.entries, mine, todo, identities)
+
+
+def jobs_of(plan: Plan, *, device: str, cores: int, gpus: float = 0.0) -> list[CellJob]:
+    """The cells to be run, in order."""
+    return [
+        CellJob(
+            name=entry.name,
+            folder=(plan.folder / entry.name).absolute(),
+            experiment=to_json(plan.cell(entry).experiment),
+            cores=cores,
+            gpus=gpus,
+            device=device,
+        )
+        for entry in plan.todo
+    ]
+
+
+class Book:
+    """Enters what happens to cells into the manifest, and tells whoever watches. Called from any thread."""
+
+    def __init__(self, plan: Plan, watch: Tell) -> None:
+        self._folder, self._watch = plan.folder, watch
+        self._lock = threading.Lock()
+        self._began: dict[str, float] = {}
+        self.entries = {entry.name: entry for entry in plan.chosen}
+        self.note = ""
+
+    def tell(self, name: str, status: str, reason: str) -> None:
+        """See `repose.grids.cells.Tell`."""
+        with self._lock:
+            changes: dict[str, Any] = {"status": status, "reason": reason}
+            if status == "running":
+                self._began[name] = time.monotonic()
+            elif reason.startswith(ELSEWHERE):
+                changes["status"] = "running"
+            elif name in self._began:
+                seconds = (self.entries[name].seconds or 0.0) + time.monotonic() - self._began.pop(name)
+                changes["seconds"] = round(seconds, 1)
+            self.entries[name] = replace(self.entries[name], **changes)
+            try:
+                manifest.update(self._folder, name, **changes)
+            except CheckpointError as error:  # what cells have come to is in their own folders
+                self.note = str(error)
+            self._watch(name, changes["status"], reason)
+
+    def look_again(self, plan: Plan) -> None:
+        """Enters the ends of cells that other processes were at work on, as they stand in their folders by now."""
+        theirs = [plan.cell(entry) for entry in self.entries.values() if entry.reason.startswith(ELSEWHERE)]
+        if not theirs:
+            return
+        try:
+            for entry in look(theirs, plan.identities, plan.folder, manifest.read(plan.folder)).entries:
+                if entry.status in ("done", "failed"):
+                    self.entries[entry.name] = entry
+                    changes = {"status": entry.status, "reason": entry.reason, "folder": entry.folder}
+                    manifest.update(plan.folder, entry.name, **changes)  # its seconds are the other process's to enter
+        except CheckpointError as error:
+            self.note = str(error)
+
+
+def run_plan(
+    plan: Plan, jobs: Sequence[CellJob], backend: Backend, *, watch: Tell, kill: threading.Event | None = None
+) -> Outcome:
+    """Runs the cells. A first SIGINT, SIGTERM or SIGUSR1 asks them to save; a second SIGINT sets `kill`."""
+    book, stop = Book(plan, watch), threading.Event()
+    results: dict[str, CellResult] = {}
+    if jobs:
+        with _signals(stop, kill):
+            results = backend.run(jobs, book.tell, stop)
+    for name, result in results.items():
+        entry = book.entries[name]
+        if entry.status == "running" and not entry.reason.startswith(ELSEWHERE):  # a backend that did not tell the end
+            book.tell(name, result.status, result.reason)
+    book.look_again(plan)
+    entries = tuple(book.entries[entry.name] for entry in plan.chosen)
+    return Outcome(entries, stop.is_set(), len(results), book.note)
+
+
+@contextlib.contextmanager
+def _signals(stop: threading.Event, kill: threading.Event | None) -> Iterator[None]:
+    """Signals as requests, within; outside the main thread Python allows no handlers, and there are none."""
+    if threading.current_thread() is not threading.main_thread():
+        yield
+        return
+
+    def handle(number: int, _frame: FrameType | None) -> None:
+        if stop.is_set() and number == signal.SIGINT and kill is not None:
+            kill.set()
+        stop.set()
+
+    numbers = [getattr(signal, name) for name in ("SIGINT", "SIGTERM", "SIGUSR1") if hasattr(signal, name)]
+    before = {number: signal.signal(number, handle) for number in numbers}
+    try:
+        yield
+    finally:
+        for number, handler in before.items():
+            signal.signal(number, handler)

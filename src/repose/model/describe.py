@@ -1,0 +1,92 @@
+"""What an architecture costs: parameters by part, training FLOPs per token, and memory."""
+
+from dataclasses import dataclass
+
+import torch
+from torch import nn
+from torch.nn.attention import SDPBackend, sdpa_kernel
+from torch.utils.flop_counter import FlopCounterMode
+
+from repose.model.architecture import Architecture
+from repose.model.kernels.linear import FLOPS
+from repose.model.transformer import Transformer
+
+BYTES_PER_PARAMETER = 16
+"""fp32 weight, gradient, and Adam's two moments."""
+
+
+@dataclass(frozen=True)
+class Description:
+    """Sizes and costs of a model at given vocabularies and sentence length."""
+
+    parts: dict[str, int]
+    """Parameters by part; tied matrices count once, where they come first."""
+    total: int
+    """All parameters."""
+    training_flops: float
+    """Floating-point operations of one training step per target token, forward and backward, by torch's own counter."""
+    forward_flops: float
+    """The forward pass alone, per target token."""
+    weights_bytes: int
+    """Weights in fp32."""
+    training_bytes: int
+    """Weights, gradients and Adam's moments in fp32; activations come on top."""
+
+
+PARTS = {
+    "source embedding": "encoder.embedding",
+    "target embedding": "decoder.embedding",
+    "encoder self-attention": "encoder.layers.*.self_attention",
+    "encoder feed-forward": "encoder.layers.*.feed_forward",
+    "decoder self-attention": "decoder.layers.*.self_attention",
+    "decoder cross-attention": "decoder.layers.*.cross_attention",
+    "decoder feed-forward": "decoder.layers.*.feed_forward",
+    "positions in the encoder's scores": "encoder.position_scores",
+    "positions in the decoder's scores": "decoder.position_scores",
+    "output projection": "output",
+}
+
+
+def describe(
+    architecture: Architecture, *, src_vocab_size: int, tgt_vocab_size: int, length: int = 16, batch_size: int = 8
+) -> Description:
+    """Counts on a batch of `batch_size` sentence pairs of `length` tokens each, allocating nothing.
+
+    Raises ConfigError for vocabularies that cannot be tied.
+    """
+    with torch.device("meta"):
+        model = Transformer(architecture, src_vocab_size=src_vocab_size, tgt_vocab_size=tgt_vocab_size)
+    total = sum(p.numel() for p in model.parameters())
+    forward, training = _flops(architecture, src_vocab_size, tgt_vocab_size, length, batch_size)
+    return Description(
+        parts=_parts(model),
+        total=total,
+        training_flops=training / (batch_size * length),
+        forward_flops=forward / (batch_size * length),
+        weights_bytes=4 * total,
+        training_bytes=BYTES_PER_PARAMETER * total,
+    )
+
+
+def _parts(model: nn.Module) -> dict[str, int]:
+    counts = dict.fromkeys([*PARTS, "norms"], 0)
+    for name, parameter in model.named_parameters():  # tied parameters come once
+        generic = ".".join("*" if piece.isdigit() else piece for piece in name.split("."))
+        part = next((part for part, prefix in PARTS.items() if generic.startswith(prefix + ".")), "norms")
+        counts[part] += parameter.numel()
+    return {part: count for part, count in counts.items() if count or "position" not in part}
+
+
+def _flops(a: Architecture, src_vocab_size: int, tgt_vocab_size: int, length: int, batch_size: int) -> tuple[int, int]:
+    """(forward, forward and backward) of one batch; a small one really runs, since packing depends on the ids.
+
+    Attention runs as plain matrix products, which torch's counter knows on every device.
+    """
+    model = Transformer(a, src_vocab_size=src_vocab_size, tgt_vocab_size=tgt_vocab_size).eval()
+    src, tgt = torch.ones(2, batch_size, length, dtype=torch.long)
+    with sdpa_kernel(SDPBackend.MATH):
+        with FlopCounterMode(display=False, custom_mapping=FLOPS) as forward:
+            loss = model(src, tgt).sum()
+        with FlopCounterMode(display=False, custom_mapping=FLOPS) as backward:
+            loss.backward()
+    return forward.get_total_flops(), forward.get_total_flops() + backward.get_total_flops()

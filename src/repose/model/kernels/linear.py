@@ -1,0 +1,142 @@
+"""Linear layers through the faster of torch's two matrix libraries.
+
+On a CPU torch multiplies fp32 matrices with MKL, which uses AVX2 on processors that are not Intel's. oneDNN, which
+torch ships too and uses for bf16, takes AVX-512 where the processor has it: on a Zen 5 core twice the speed
+(`docs/speed.md`). Same products, summed in another order.
+"""
+
+import functools
+import platform
+import warnings
+from pathlib import Path
+from typing import Any
+
+import torch
+import torch.nn.functional as F
+from jaxtyping import Float
+from torch import Tensor, nn
+from torch.autograd.function import once_differentiable
+
+from repose.system.errors import ConfigError
+
+
+class Linear(nn.Linear):
+    """x Wᵀ + b, as `torch.nn.Linear`; for translating it may be made to multiply in int8."""
+
+    int8: "Int8 | None" = None
+
+    def forward(self, x: Float[Tensor, "*N D_in"]) -> Float[Tensor, "*N D_out"]:
+        return linear(x, self.weight, self.bias) if self.int8 is None else self.int8(x)
+
+
+class Affine:
+    """x Wᵀ + b with given tensors, in int8 where the layers that they come from are."""
+
+    def __init__(self, weight: Float[Tensor, "D_out D_in"], bias: Tensor | None, like: Linear) -> None:
+        self.weight, self.bias = weight, bias
+        self._int8 = None if like.int8 is None else Int8(weight, bias)
+
+    def __call__(self, x: Float[Tensor, "R D_in"]) -> Float[Tensor, "R D_out"]:
+        return linear(x, self.weight, self.bias) if self._int8 is None else self._int8(x)
+
+
+class Int8:
+    """x Wᵀ + b on a CPU with 8-bit integers: one scale for each row of W, one for all of x, found at each call.
+
+    Sums are 32-bit integers, the result fp32. For inference only.
+    """
+
+    def __init__(self, weight: Float[Tensor, "D_out D_in"], bias: Tensor | None) -> None:
+        scales = weight.detach().abs().amax(1).double().clamp_(min=1e-12) / 127
+        zeros = torch.zeros(len(weight), dtype=torch.long)
+        with warnings.catch_warnings():
+            # torch says that such tensors will go; what is to come has no dynamic product on a CPU yet.
+            warnings.simplefilter("ignore", UserWarning)
+            quantized = torch.quantize_per_channel(weight.detach().contiguous(), scales, zeros, 0, torch.qint8)
+        before = torch.backends.quantized.engine
+        torch.backends.quantized.engine = "onednn"
+        try:
+            self._packed = torch.ops.quantized.linear_prepack(quantized, bias if bias is None else bias.detach())
+        finally:
+            torch.backends.quantized.engine = before
+
+    def __call__(self, x: Float[Tensor, "*N D_in"]) -> Float[Tensor, "*N D_out"]:
+        # One bit less for x where the processor adds products in 16 bits, which would overflow.
+        return torch.ops.quantized.linear_dynamic(x.contiguous(), self._packed, not torch.cpu._is_vnni_supported())
+
+
+def quantize(model: nn.Module) -> None:
+    """From here on `model` multiplies by its weights in int8, and can no longer be trained. It must be on a CPU.
+
+    Embeddings, norms, softmax and the attention product stay in fp32; so do the projections of wide heads where whole
+    sentences are read (`together.py`), which in translating is the encoder's attention of the baseline.
+    """
+    if "onednn" not in torch.backends.quantized.supported_engines:
+        raise ConfigError("this build of torch has no oneDNN, which int8 needs: use precision = 'fp32'")
+    for module in model.modules():
+        if isinstance(module, Linear):
+            module.int8 = Int8(module.weight, module.bias)
+
+
+def is_quantized(model: nn.Module) -> bool:
+    """Whether `quantize` was called."""
+    return any(isinstance(module, Linear) and module.int8 is not None for module in model.modules())
+
+
+def linear(x: Float[Tensor, "*N D_in"], weight: Float[Tensor, "D_out D_in"], bias: Tensor | None = None) -> Tensor:
+    """x weightᵀ + bias: (*N, D_out)."""
+    if not _is_for_onednn(x, weight) or torch.is_autocast_enabled("cpu"):
+        return F.linear(x, weight, bias)
+    if not torch.is_grad_enabled():
+        return matmul_nt(x, weight, bias)
+    return _Linear.apply(x, weight, bias)  # type: ignore[no-untyped-call]
+
+
+def matmul_nt(a: Float[Tensor, "N K"], b: Float[Tensor, "M K"], bias: Tensor | None = None) -> Float[Tensor, "N M"]:
+    """a bᵀ + bias; no gradient. Either matrix may be a transposed view."""
+    if _is_for_onednn(a, b):
+        return torch.ops.mkldnn._linear_pointwise(a, b, bias, "none", [], "")
+    return torch.mm(a, b.t()) if bias is None else torch.addmm(bias, a, b.t())
+
+
+def _flops(a: torch.Size, b: torch.Size, *_: Any, **__: Any) -> int:
+    return 2 * a.numel() * b[0]
+
+
+_HAS_ONEDNN = hasattr(torch.ops.mkldnn, "_linear_pointwise")
+FLOPS: dict[Any, Any] = {torch.ops.mkldnn._linear_pointwise: _flops} if _HAS_ONEDNN else {}
+"""What torch.utils.flop_counter does not know of these products (`custom_mapping`)."""
+
+
+class _Linear(torch.autograd.Function):
+    @staticmethod
+    def forward(ctx: Any, x: Tensor, weight: Tensor, bias: Tensor | None) -> Tensor:
+        ctx.save_for_backward(x, weight)
+        return matmul_nt(x, weight, bias)
+
+    @staticmethod
+    @once_differentiable
+    def backward(ctx: Any, grad: Tensor) -> tuple[Tensor | None, Tensor | None, Tensor | None]:
+        x, weight = ctx.saved_tensors
+        grad = grad.contiguous()
+        return (
+            matmul_nt(grad, weight.t()) if ctx.needs_input_grad[0] else None,
+            matmul_nt(grad.t(), x.t()) if ctx.needs_input_grad[1] else None,
+            grad.sum(0) if ctx.needs_input_grad[2] else None,
+        )
+
+
+def _is_for_onednn(a: Tensor, b: Tensor) -> bool:
+    plain = a.dtype == b.dtype == torch.float32 and a.device.type == "cpu" and a.dim() == 2 and a.numel() > 0
+    return plain and onednn_is_faster()
+
+
+@functools.cache
+def onednn_is_faster() -> bool:
+    """Whether this is a processor with AVX-512 that MKL gives AVX2: any maker's but Intel."""
+    if torch.backends.cpu.get_cpu_capability() != "AVX512" or not _HAS_ONEDNN:
+        return False
+    try:
+        return "GenuineIntel" not in Path("/proc/cpuinfo").read_text(encoding="utf-8", errors="replace")
+    except OSError:
+        return "Intel" not in platform.processor()

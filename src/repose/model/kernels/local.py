@@ -1,0 +1,99 @@
+"""Restricted self-attention (Vaswani et al. 4): each token meets its neighbourhood alone, in time linear in the length.
+
+A sentence is cut into chunks as long as the reach. A chunk's queries attend to the keys of the chunk before, of their
+own and, unless causal, of the one after: all that is near enough and, of three keys computed, about two that are.
+"""
+
+from collections.abc import Sequence
+
+import torch
+import torch.nn.functional as F
+from jaxtyping import Float, Int
+from torch import Tensor
+
+from repose.model.kernels.blocks import PositionScores, make_block
+from repose.model.kernels.packing import Packing
+
+
+class Bands:
+    """As `Blocks` of a packing with itself, but position i attends to position j only where |i - j| <= r // 2.
+
+    One block holds all chunks of all sentences: b = B · n of them, w = r // 2 queries and 3 w keys each (causal: 2 w).
+    """
+
+    scores: list[Tensor] | None = None
+    """As in `Blocks`."""
+
+    def __init__(
+        self,
+        packing: Packing,
+        *,
+        window: int,
+        num_heads: int,
+        causal: bool = False,
+        exclude_own: bool = False,
+        position_scores: PositionScores | None = None,
+    ) -> None:
+        """`window`: r. The rest as for `Blocks`."""
+        self._packing, self.num_heads = packing, num_heads
+        self._width, self._chunks_after = window // 2, 0 if causal else 1
+        self.num_sentences, self._length = packing.mask.shape
+        self._num_chunks = -(-self._length // self._width)
+        device, w = packing.mask.device, self._width
+        real = self._chunks(packing.mask[:, :, None].float()).squeeze(3) > 0
+        real_keys = self._neighbourhoods(real[..., None].float()).squeeze(3) > 0
+        offsets = torch.arange(-w, w * (1 + self._chunks_after), device=device)
+        distance = offsets - torch.arange(w, device=device)[:, None]
+        near = (distance.abs() <= w) & ((distance <= 0) | (not causal)) & ((distance != 0) | (not exclude_own))
+        begin = torch.arange(self._num_chunks, device=device)[:, None] * w
+        queries_at, keys_at = begin + torch.arange(w, device=device), (begin + offsets).clamp_(min=0)
+        added = None if position_scores is None else position_scores(queries_at, keys_at)
+        sentences = torch.arange(self.num_sentences, device=device)
+        allowed = (real_keys[:, :, None, :] & near).flatten(0, 1)
+        self.blocks = [make_block(sentences, allowed, real.flatten(0, 1), num_heads, distance == 0, added)]
+
+    @property
+    def positions(self) -> Int[Tensor, " R"]:
+        """As in `Blocks`."""
+        return self._packing.columns
+
+    def split_queries(self, rows: Float[Tensor, "R HC"]) -> list[Tensor]:
+        """All chunks' queries, (B*n*h, w, c)."""
+        return [self._heads(self._chunks(self._packing.pad(rows)))]
+
+    def split_keys(self, rows: Float[Tensor, "R HC"]) -> list[Tensor]:
+        """All neighbourhoods' keys or values, (B*n*h, 3w, c)."""
+        return [self._heads(self._neighbourhoods(self._chunks(self._packing.pad(rows))))]
+
+    def split_tokens(self, rows: Float[Tensor, "R X"]) -> list[Tensor]:
+        """The same for all heads at once, (B*n, 3w, X)."""
+        return [self._neighbourhoods(self._chunks(self._packing.pad(rows))).flatten(0, 1)]
+
+    def join_queries(self, blocks: Sequence[Tensor]) -> Float[Tensor, "R HC"]:
+        """The inverse of `split_queries`."""
+        (heads,) = blocks
+        grid = heads.unflatten(0, (self.num_sentences, self._num_chunks, self.num_heads)).transpose(2, 3)
+        return self._packing.pack(grid.flatten(3).flatten(1, 2)[:, : self._length])
+
+    def padded(self, scores: Sequence[Tensor]) -> Float[Tensor, "B H Q K"]:
+        """As in `Blocks`: quadratic in the length, for looking at."""
+        (bands,) = scores
+        bands = bands.unflatten(0, (self.num_sentences, self._num_chunks, self.num_heads)).transpose(1, 2)
+        room = self._width * (self._num_chunks + 2)
+        whole = bands.new_zeros(*bands.shape[:2], self._num_chunks, self._width, room)
+        for chunk in range(self._num_chunks):
+            begin = chunk * self._width  # of the neighbourhood, which starts one chunk before position 0
+            whole[:, :, chunk, :, begin : begin + bands.shape[-1]] = bands[:, :, chunk]
+        return whole.flatten(2, 3)[:, :, : self._length, self._width : self._width + self._length]
+
+    def _chunks(self, padded: Float[Tensor, "B L X"]) -> Float[Tensor, "B n w X"]:
+        rest = self._num_chunks * self._width - self._length
+        return F.pad(padded, (0, 0, 0, rest)).unflatten(1, (self._num_chunks, self._width))
+
+    def _neighbourhoods(self, chunks: Float[Tensor, "B n w X"]) -> Float[Tensor, "B n k X"]:
+        after = self._chunks_after
+        beyond = F.pad(chunks, (0, 0, 0, 0, 1, after))
+        return torch.cat([beyond[:, i : i + self._num_chunks] for i in range(2 + after)], dim=2)
+
+    def _heads(self, grid: Float[Tensor, "B n l HC"]) -> Float[Tensor, "Bnh l c"]:
+        return grid.unflatten(3, (self.num_heads, -1)).transpose(2, 3).flatten(0, 2)

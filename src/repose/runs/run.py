@@ -1,0 +1,214 @@
+"""One run: corpus, training and evaluation, in one directory that says what it is.
+
+config.json       experiment, run id, digests and versions
+metrics.jsonl, train.log, state/     `repose.training`
+model/            what is handed on
+scores.test.json, hypotheses/        `repose.tasks.evaluate`
+"""
+
+import json
+import os
+import platform
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+import numpy
+import tokenizers
+import torch
+
+from repose._version import __version__
+from repose.config.experiment import Experiment
+from repose.config.file import to_json
+from repose.config.run_id import run_id
+from repose.model.presets import difference
+from repose.positions_rl.table import PositionTable, default_table
+from repose.positions_rl.table import read as read_table
+from repose.runs.folder import read_run, read_task
+from repose.saved_model import directory as model_dir
+from repose.system.device import available_cores
+from repose.system.errors import CheckpointError, ConfigError
+from repose.tasks.corpus_data import CorpusData, prepare_corpus
+from repose.tasks.scorer import Decoding
+from repose.tasks.scorers import SCORERS
+from repose.tasks.translation_scores import ValidationBleu
+from repose.training.distributed import outer_launcher
+from repose.training.job import Outcome, TrainingJob
+from repose.training.progress import ProgressKind
+from repose.training.run import train
+
+__all__ = ["RunResult", "digests_of", "evaluate_model", "read_run", "run"]
+
+
+@dataclass(frozen=True)
+class RunResult:
+    """How a run stands."""
+
+    outcome: Outcome
+    run_id: str
+    scores: dict[str, Any] | None
+    """Content of scores.test.json (of the validation set where there is no test set); None while not done, and on all
+    workers of an outer launcher but the first."""
+
+
+def _silence(_: str) -> None:
+    """Says nothing."""
+
+
+def run(
+    experiment: Experiment,
+    folder: Path,
+    *,
+    device: str = "auto",
+    workers: int | None = None,
+    stop_after: int | None = None,
+    progress: ProgressKind = "auto",
+    tensorboard: bool = False,
+    say: Callable[[str], None] = _silence,
+) -> RunResult:
+    """Prepares, trains and evaluates in `folder`, going on from whatever is there; a finished run is not repeated.
+
+    Raises CheckpointError where `folder` holds another run, and what preparing and training raise.
+    """
+    outer = outer_launcher()
+    is_first = outer is None or outer.rank == 0  # under torchrun or SLURM every process comes here
+    data = prepare_corpus(experiment, workers=available_cores(), say=say if is_first else _silence)
+    digests, table = digests_of(experiment, data), _position_table(experiment)
+    identity = run_id(experiment, digests)
+    _claim(folder, experiment, identity, digests, data)
+    outcome = train(
+        _job(experiment, data, identity, table),
+        folder,
+        device=device,
+        workers=workers,
+        stop_after=stop_after,
+        progress=progress,
+        tensorboard=tensorboard,
+        evaluate=ValidationBleu(data) if experiment.training.bleu_every_epochs else None,
+    )
+    scores = _evaluated(experiment, data, folder, device) if is_first and outcome.status == "done" else None
+    return RunResult(outcome, identity, scores)
+
+
+def digests_of(experiment: Experiment, data: CorpusData) -> dict[str, str]:
+    """What a run reads, by digest, as it enters `run_id`: data, tokenizers, initial weights and position table."""
+    digests = data.digests
+    if experiment.training.init_from is not None:
+        digests["init_from"] = model_dir.read_config(Path(experiment.training.init_from))["sha256"][model_dir.WEIGHTS]
+    if (table := _position_table(experiment)) is not None:
+        digests["position_table"] = table.digest
+    return digests
+
+
+def _position_table(experiment: Experiment) -> PositionTable | None:
+    """The small table of `positions = policy`."""
+    path = experiment.training.position_table
+    if (kind := experiment.architecture.positions) != "policy":
+        if path is not None:
+            raise ConfigError(
+                f"training.position_table = {path!r} is for architecture.positions = 'policy', not {kind!r}: "
+                "remove it, or set positions"
+            )
+        return None
+    return default_table() if path is None else read_table(Path(path))
+
+
+def _claim(folder: Path, experiment: Experiment, identity: str, digests: Mapping[str, str], data: CorpusData) -> None:
+    """Writes config.json, or makes sure that the one there is of this run."""
+    path = folder / "config.json"
+    if path.exists():
+        _, config = read_run(folder)
+        if config.get("run_id") != identity:
+            raise CheckpointError(
+                f"{folder} holds run {config.get('run_id')}, these settings and data make run {identity}: "
+                "choose another --out, or the settings of that run"
+            )
+        return
+    config = {
+        "run_id": identity,
+        "experiment": json.loads(to_json(experiment)),
+        "digests": dict(digests),
+        "data": data.folder.name,
+        "report": list(data.report),
+        "versions": {
+            "repose": __version__,
+            "torch": torch.__version__,
+            "tokenizers": tokenizers.__version__,
+            "numpy": numpy.__version__,
+            "python": platform.python_version(),
+        },
+    }
+    try:
+        folder.mkdir(parents=True, exist_ok=True)
+        unfinished = path.with_name(f"{path.name}.{os.getpid()}")
+        unfinished.write_text(json.dumps(config, indent=2, ensure_ascii=False) + "\n", encoding="utf-8")
+        unfinished.replace(path)
+    except OSError as error:
+        raise CheckpointError(f"{folder} cannot be written ({error.strerror}): choose another --out") from error
+
+
+def _job(experiment: Experiment, data: CorpusData, identity: str, table: PositionTable | None) -> TrainingJob:
+    return TrainingJob(
+        architecture=experiment.architecture,
+        training=experiment.training,
+        decoding=experiment.decoding,
+        train_data=data.train,
+        valid_data=data.valid,
+        src_tokenizer=data.tokenizer_path("src"),
+        tgt_tokenizer=data.tokenizer_path("tgt"),
+        run_id=identity,
+        position_table=None if table is None else tuple(map(tuple, table.values.tolist())),
+        card=_card(experiment, data, identity),
+        model_extra={"run_id": identity, **SCORERS[experiment.training.task].model_extra(experiment)},
+    )
+
+
+def _card(experiment: Experiment, data: CorpusData, identity: str) -> str:
+    """The model card: what the model is, what it was trained on, and how to use it."""
+    title, what, use = SCORERS[experiment.training.task].card(experiment)
+    a, training = experiment.architecture, experiment.training
+    changed = "".join(f"| `{name}` | {old} | {new} |\n" for name, (old, new) in difference(a).items())
+    report = "".join(f"- {sentence}\n" for sentence in data.report)
+    return (
+        f"# {title}, run {identity}\n\n"
+        f"{what} trained with repose {__version__}: d_model {a.d_model}, {a.num_encoder_layers} + "
+        f"{a.num_decoder_layers} layers, {a.num_heads} heads of {a.head_dim}, d_ff {a.d_ff}.\n\n"
+        f"```\n{use}\n```\n\n"
+        f"## Data\n\n{report}\n"
+        f"## Training\n\nSeed {training.seed}, {training.schedule} schedule, label smoothing "
+        f"{training.label_smoothing:g}; the {training.keep} weights are kept. Validation figures and versions are in "
+        "config.json, teacher-forced ones under names that begin with tf_.\n\n"
+        "## Differences from Vaswani et al. (2017), base\n\n| setting | there | here |\n|---|---|---|\n" + changed
+    )
+
+
+def evaluate_model(
+    folder: Path,
+    files: Sequence[Path] | None,
+    *,
+    split: str,
+    beam_sizes: Sequence[int],
+    out: Path | None = None,
+    tokenize: str = "13a",
+    device: str = "cpu",
+    workers: int | None = None,
+    precision: str = "fp32",
+) -> dict[str, Any]:
+    """Scores of a run or model directory on `files`, or on a set of the run's own corpus.
+
+    `files`: two aligned ones for translation, one text or CoNLL-U file for the other tasks, which have no use for
+    `beam_sizes`, `tokenize`, `workers` and `precision` (as for `repose.load`). Written to `out`, if given. Raises
+    DataError and CheckpointError.
+    """
+    scorer = SCORERS[read_task(folder)]
+    decoding = Decoding(tuple(beam_sizes), tokenize, workers, precision)
+    return scorer.of_model(folder, files, split=split, out=out, device=device, decoding=decoding)
+
+
+def _evaluated(experiment: Experiment, data: CorpusData, folder: Path, device: str) -> dict[str, Any]:
+    """Scores of the finished model, computed once."""
+    path = folder / f"scores.{data.measured}.json"
+    if not path.exists():
+        SCORERS[experiment.training.task].of_run(experiment, data, folder, "cpu" if device == "auto" else device)
+    return dict(json.loads(path.read_text(encoding="utf-8")))

@@ -1,0 +1,54 @@
+"""Where a model runs: the devices of this machine, by name, and its cores."""
+
+import os
+import time
+from collections.abc import Iterator
+from contextlib import contextmanager
+from typing import TYPE_CHECKING
+
+from repose.system.errors import DeviceError, unknown
+
+if TYPE_CHECKING:
+    import torch
+
+
+def find_device(name: str) -> "torch.device":
+    """The device of that name: cpu, cuda, cuda:1, mps. Raises DeviceError where this machine has none."""
+    import torch
+
+    kind, colon, index = name.partition(":")
+    if kind not in ("cpu", "cuda", "mps") or (colon and not (index.isascii() and index.isdecimal())):
+        raise DeviceError(unknown("device", name, ["cpu", "cuda", "mps"]))
+    counts = {"cpu": 1, "cuda": torch.cuda.device_count(), "mps": int(torch.backends.mps.is_available())}
+    if int(index or 0) >= counts[kind]:
+        raise DeviceError(f"device {name!r} is not available, this machine has {counts[kind]} of its kind: use cpu")
+    return torch.device(name)
+
+
+def available_cores() -> int:
+    """Cores that this process may use."""
+    return len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else os.cpu_count() or 1
+
+
+def end_with(parent: int) -> None:
+    """End this process when that parent has ended: one that was killed cannot tell its workers. For a thread."""
+    while os.getppid() == parent:
+        time.sleep(1.0)
+    os._exit(1)
+
+
+@contextmanager
+def one_thread() -> Iterator[None]:
+    """Within, torch's CPU work uses one thread.
+
+    A decoding step is many small operations; at each, several threads wait for one another by spinning, and as soon as
+    anything else runs on the machine they wait for threads that are not running (`results/decoding-threads.json`).
+    """
+    import torch
+
+    before = torch.get_num_threads()
+    torch.set_num_threads(1)
+    try:
+        yield
+    finally:
+        torch.set_num_threads(before)

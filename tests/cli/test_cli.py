@@ -1,0 +1,319 @@
+"""The command line as its users meet it: what they type, what they read, and the exit code."""
+
+import io
+import json
+import os
+import re
+import signal
+import subprocess
+import sys
+import time
+from collections.abc import Callable
+from pathlib import Path
+
+import pytest
+
+import repose
+from repose.cli import main as cli
+from repose.data import phrasebook
+from repose.data.dataset import PairDataset
+
+TINY = [
+    "architecture.d_token=16",
+    "architecture.num_heads=2",
+    "architecture.head_dim=8",
+    "architecture.d_ff=32",
+    "tokenizer.vocab_size=400",
+    "training.batch_size=600",
+    "training.epochs=2",
+    "training.bleu_every_epochs=1",
+    "decoding.max_extra_tokens=3",
+]
+SETTINGS = [part for setting in TINY for part in ("--set", setting)]
+Run = Callable[..., tuple[int, str, str]]
+
+
+@pytest.fixture
+def run(monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]) -> Run:
+    """Runs `repose` in this process: (exit code, stdout, stderr)."""
+
+    def call(*arguments: object, stdin: bytes = b"") -> tuple[int, str, str]:
+        monkeypatch.setattr(sys, "argv", ["repose", *map(str, arguments)])
+        monkeypatch.setattr(sys, "stdin", io.TextIOWrapper(io.BytesIO(stdin)))
+        capsys.readouterr()
+        try:
+            cli.main()
+            code = 0
+        except SystemExit as leaving:
+            code = leaving.code if isinstance(leaving.code, int) else 0
+        captured = capsys.readouterr()
+        return code, captured.out, captured.err
+
+    return call
+
+
+@pytest.fixture(autouse=True)
+def _home(monkeypatch: pytest.MonkeyPatch, tmp_path_factory: pytest.TempPathFactory) -> None:
+    monkeypatch.setenv("REPOSE_HOME", str(tmp_path_factory.getbasetemp() / "repose-home"))
+
+
+def _on_one_core() -> None:
+    """One worker with one thread, however many tests run beside."""
+    os.sched_setaffinity(0, {min(os.sched_getaffinity(0))})
+
+
+@pytest.fixture(scope="session")
+def corpus(tmp_path_factory: pytest.TempPathFactory) -> tuple[Path, Path]:
+    folder = tmp_path_factory.mktemp("corpus")
+    phrasebook.write(folder, phrasebook.splits(num_train=400, num_valid=10, num_test=10))
+    return folder / "train.pt", folder / "train.en"
+
+
+@pytest.fixture(scope="session")
+def trained(corpus: tuple[Path, Path], tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """A run of the default recipe in the small."""
+    out = tmp_path_factory.mktemp("runs") / "small"
+    home = {"REPOSE_HOME": str(tmp_path_factory.getbasetemp() / "repose-home")}
+    command = [sys.executable, "-m", "repose.cli", "train", *map(str, corpus), "--out", str(out), *SETTINGS]
+    done = subprocess.run(
+        command, env=os.environ | home, capture_output=True, text=True, preexec_fn=_on_one_core, check=False
+    )
+    assert done.returncode == 0, done.stderr
+    assert "held out: 20 validation and 20 test pairs" in done.stderr
+    assert "beam4 bleu" in done.stdout
+    return out
+
+
+def test_a_run_directory_is_whole(trained: Path) -> None:
+    names = {path.name for path in trained.iterdir()}
+    assert {"config.json", "metrics.jsonl", "train.log", "model", "state", "scores.test.json", "hypotheses"} <= names
+    config = json.loads((trained / "config.json").read_text())
+    assert config["experiment"]["architecture"]["d_token"] == 16
+    assert config["versions"]["repose"] == repose.__version__
+    scores = json.loads((trained / "scores.test.json").read_text())
+    assert scores["run_id"] == config["run_id"]
+    assert scores["num_sentences"] == 20
+    for decoding in ("greedy", "beam4"):
+        assert "tok:13a" in scores["decoded"][decoding]["bleu"]["signature"]
+        assert len((trained / "hypotheses" / f"test.{decoding}.txt").read_text().split("\n")) == 21
+    assert scores["teacher_forced"].keys() == {"tf_loss", "tf_accuracy", "tf_bleu", "tf_bleu_sentence_mean"}
+
+
+def test_no_held_out_sentence_is_trained_on(trained: Path) -> None:
+    name = json.loads((trained / "config.json").read_text())["data"]
+    prepared = Path(os.environ["REPOSE_HOME"]) / "prepared" / name
+    for side in ("src", "tgt"):
+        train, valid, test = (
+            set((prepared / "text" / f"{split}.{side}").read_text().splitlines())
+            for split in ("train", "valid", "test")
+        )
+        assert not train & valid
+        assert not train & test
+        assert not valid & test
+    assert len(PairDataset.open(prepared / "train")) == 360
+
+
+def test_a_finished_run_is_not_repeated(trained: Path, corpus: tuple[Path, Path], run: Run) -> None:
+    before = (trained / "metrics.jsonl").read_bytes(), (trained / "model" / "model.safetensors").stat().st_mtime_ns
+    code, out, _ = run("train", *corpus, "--out", trained, *SETTINGS)
+    after = (trained / "metrics.jsonl").read_bytes(), (trained / "model" / "model.safetensors").stat().st_mtime_ns
+    assert code == 0
+    assert "beam4 bleu" in out
+    assert before == after
+
+
+def test_other_settings_do_not_touch_a_run(trained: Path, corpus: tuple[Path, Path], run: Run) -> None:
+    code, _, err = run("train", *corpus, "--out", trained, *SETTINGS, "--set", "training.seed=1")
+    assert code == 1
+    assert "these settings and data make run" in err
+    code, _, err = run("train", *corpus, "--out", trained, *SETTINGS, "--preset", "ablation-none")
+    assert code == 1
+    assert err.count("\n") == len(err.splitlines())
+
+
+def test_stopping_is_exit_3_and_the_same_command_goes_on(corpus: tuple[Path, Path], run: Run, tmp_path: Path) -> None:
+    command = ("train", *corpus, "--out", tmp_path / "run", *SETTINGS, "--workers", "1")
+    code, _, err = run(*command, "--stop-after", "3")
+    assert code == 3
+    assert "the same command goes on" in err
+    code, out, _ = run(*command)
+    assert code == 0
+    assert "beam4 bleu" in out
+
+
+def test_a_signal_stops_resumable(corpus: tuple[Path, Path], tmp_path: Path) -> None:
+    arguments = ["train", *map(str, corpus), "--out", str(tmp_path / "run"), *SETTINGS, "--set", "training.epochs=500"]
+    process = subprocess.Popen(
+        [sys.executable, "-m", "repose.cli", *arguments], stderr=subprocess.PIPE, text=True, preexec_fn=_on_one_core
+    )
+    metrics = tmp_path / "run" / "metrics.jsonl"
+    deadline = time.monotonic() + 120
+    while not (metrics.exists() and metrics.read_text()) and time.monotonic() < deadline:
+        time.sleep(0.1)
+    process.send_signal(signal.SIGTERM)
+    _, err = process.communicate(timeout=120)
+    assert process.returncode == 3, err
+    assert (tmp_path / "run" / "state" / "last.safetensors").exists()
+
+
+def test_translate_is_a_filter(trained: Path, run: Run) -> None:
+    lines = ["O gato viu o cachorro.", "", "Ele lê.\u2028Ela canta.", "x" * 200_000]
+    code, out, err = run("translate", trained, stdin="\n".join(lines).encode() + b"\n\xff\xfe nada\r\n")
+    assert code == 0
+    assert out.count("\n") == 5
+    assert out.split("\n")[1] == ""
+    assert "1 of 5 lines were longer" in err
+    assert "1 of 5 lines were not UTF-8" in err
+
+
+def test_translate_flushes_when_the_input_pauses(trained: Path) -> None:
+    command = [sys.executable, "-m", "repose.cli", "translate", str(trained), "--beam-size", "1"]
+    with subprocess.Popen(command, stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True) as process:
+        assert process.stdin is not None
+        assert process.stdout is not None
+        for sentence in ("Ele lê.", "Ela canta."):
+            process.stdin.write(sentence + "\n")
+            process.stdin.flush()
+            assert process.stdout.readline().endswith("\n")  # would wait for ever if it were held back
+        process.stdin.close()
+        assert process.wait(timeout=60) == 0
+
+
+def test_translate_gives_hypotheses_and_scores(trained: Path, run: Run, tmp_path: Path) -> None:
+    source = tmp_path / "in.txt"
+    source.write_text("Ele lê.\nEla canta.\n")
+    _, out, _ = run("translate", trained, source, "--num-hypotheses", 2, "--beam-size", 3)
+    rows = [line.split(" ||| ") for line in out.splitlines()]
+    assert [row[0] for row in rows] == ["0", "0", "1", "1"]
+    _, scored, _ = run("translate", trained, source, "--scores", "--beam-size", 3)
+    values, texts = zip(*(line.split("\t") for line in scored.splitlines()), strict=True)
+    assert texts == (rows[0][1], rows[2][1])
+    assert values == (rows[0][2], rows[2][2])
+
+
+def test_score_is_what_translate_reports(trained: Path, run: Run, tmp_path: Path) -> None:
+    source, target = tmp_path / "src.txt", tmp_path / "tgt.txt"
+    source.write_text("Ele lê.\nEla canta.\n")
+    target.write_text("He reads.\nShe sings.\n")
+    code, out, _ = run("score", trained, source, target)
+    assert code == 0
+    direct = repose.load(trained).score(["Ele lê.", "Ela canta."], ["He reads.", "She sings."])
+    assert [float(line) for line in out.splitlines()] == pytest.approx(direct, abs=1e-3)
+
+
+def test_evaluate_scores_a_runs_own_set_or_files(
+    trained: Path, corpus: tuple[Path, Path], run: Run, tmp_path: Path
+) -> None:
+    code, out, _ = run("evaluate", trained, "--beam-size", 1)
+    assert code == 0
+    assert "tf_bleu" in out
+    assert json.loads((trained / "config.json").read_text())["run_id"] in out
+    few = [tmp_path / "few.pt", tmp_path / "few.en"]
+    for path, whole in zip(few, corpus, strict=True):
+        path.write_text("".join(whole.read_text().splitlines(keepends=True)[:8]))
+    code, _, _ = run("evaluate", trained / "model", *few, "--split", "few", "--out", tmp_path / "scores")
+    assert code == 0
+    exact = json.loads((tmp_path / "scores" / "scores.few.json").read_text())
+    assert exact["num_sentences"] == 8
+    out_of = ("--out", tmp_path / "int8", "--precision", "int8", "--workers", 1)
+    assert run("evaluate", trained / "model", *few, "--split", "few", *out_of)[0] == 0
+    rounded = json.loads((tmp_path / "int8" / "scores.few.json").read_text())
+    assert rounded["decoding"] == exact["decoding"] | {"precision": "int8"}
+    assert rounded["teacher_forced"]["tf_loss"] == pytest.approx(exact["teacher_forced"]["tf_loss"], rel=0.05)
+    assert rounded["teacher_forced"]["tf_loss"] != exact["teacher_forced"]["tf_loss"]
+    code, _, err = run("translate", trained, few[0], "--precision", "int9")
+    assert code == 2
+    assert "int8" in err
+
+
+def test_audit_passes_what_is_causal_and_fails_what_looks_ahead(trained: Path, run: Run) -> None:
+    assert run("audit", trained)[0] == 0
+    code, out, _ = run("audit", "reinforced-lookahead")
+    assert code == 1
+    assert "FAILED" in out
+    assert "cannot translate" in out
+
+
+def test_init_writes_a_file_that_train_takes(corpus: tuple[Path, Path], run: Run, tmp_path: Path) -> None:
+    path = tmp_path / "mine.toml"
+    assert run("init", *corpus, "--out", path, *SETTINGS)[0] == 0
+    assert run("init", *corpus, "--out", path)[0] == 2
+    from_file = run("train", path, "--out", tmp_path / "x", "--print-config")[1]
+    from_line = run("train", *corpus, "--out", tmp_path / "x", *SETTINGS, "--print-config")[1]
+    values = [[line.partition("  #")[0].rstrip() for line in text.splitlines()] for text in (from_file, from_line)]
+    assert values[0] == values[1]
+    assert "file" in from_file
+
+
+def test_prepare_says_what_was_dropped(run: Run, tmp_path: Path) -> None:
+    (tmp_path / "a.tsv").write_text("".join(f"um {i}\tone {i}\n" for i in range(60)) + "\tempty\nnul\0\tnul\n")
+    code, _, err = run("prepare", tmp_path / "a.tsv", "--out", tmp_path / "data", "--set", "tokenizer.vocab_size=300")
+    assert code == 0
+    assert "60 of 62 pairs read" in err
+    assert "1 dropped (source empty)" in err
+    assert "1 dropped (NUL character)" in err
+
+
+def test_fetch_lists_and_names_the_nearest(run: Run) -> None:
+    assert "multi30k\t" in run("fetch")[1]
+    code, _, err = run("fetch", "multi30")
+    assert code == 1
+    assert "multi30k" in err
+
+
+def test_presets_and_describe(run: Run) -> None:
+    assert "reinforced-lookahead" in run("presets")[1]
+    out = run("describe", "reinforced")[1]
+    assert out.count("2,809,634") == 2
+    assert "cannot translate" in run("describe", "reinforced-lookahead")[1]
+
+
+BAD = {
+    "unknown key": (["--set", "training.epoch=3"], 2, "did you mean 'training.epochs'"),
+    "wrong type": (["--set", "training.epochs=many"], 2, "training.epochs"),
+    "unknown preset": (["--preset", "reinforcd"], 2, "did you mean 'reinforced'"),
+    "unknown device": (["--device", "gpu"], 1, "gpu"),
+    "senseless": (["--set", "architecture.positions=none"], 2, "nothing to set beside"),
+    "too large a vocabulary": (["--set", "tokenizer.vocab_size=20"], 2, "at least 261"),
+}
+
+
+@pytest.mark.parametrize(("arguments", "code", "sentence"), BAD.values(), ids=BAD.keys())
+def test_bad_settings_are_one_sentence(
+    arguments: list[str], code: int, sentence: str, corpus: tuple[Path, Path], run: Run, tmp_path: Path
+) -> None:
+    found, _, err = run("train", *corpus, "--out", tmp_path / "run", *arguments)
+    assert found == code
+    assert sentence in err.splitlines()[-1]
+    assert err.splitlines()[-1].startswith("repose: ")
+
+
+BAD_FILES: dict[str, tuple[bytes, bytes, str]] = {
+    "different lengths": (b"a\nb\nc\n", b"a\nb\n", "3 .* 2"),
+    "empty files": (b"", b"", "nothing in"),
+    "invalid UTF-8": (b"a\n\xff\n", b"a\nb\n", "line 2"),
+    "one side empty": (b"\n\n\n", b"a\nb\nc\n", "source empty: 3"),
+    "all pairs identical": (b"a\n" * 50, b"b\n" * 50, "are the same"),
+}
+
+
+@pytest.mark.parametrize(("src", "tgt", "sentence"), BAD_FILES.values(), ids=BAD_FILES.keys())
+def test_bad_files_are_one_sentence(src: bytes, tgt: bytes, sentence: str, run: Run, tmp_path: Path) -> None:
+    (tmp_path / "a").write_bytes(src)
+    (tmp_path / "b").write_bytes(tgt)
+    code, _, err = run("train", tmp_path / "a", tmp_path / "b", "--out", tmp_path / "run")
+    assert code == 1
+    last = err.splitlines()[-1]
+    assert last.startswith("repose: ")
+    assert re.search(sentence, last), last
+
+
+def test_missing_and_damaged_models_are_one_sentence(trained: Path, run: Run, tmp_path: Path) -> None:
+    code, _, err = run("translate", tmp_path / "nowhere")
+    assert (code, err.count("\n")) == (1, 1)
+    damaged = tmp_path / "damaged"
+    damaged.mkdir()
+    for path in (trained / "model").iterdir():
+        (damaged / path.name).write_bytes(path.read_bytes()[:1000])
+    code, _, err = run("translate", damaged)
+    assert (code, err.count("\n")) == (1, 1)

@@ -1,0 +1,413 @@
+"""`repose grid` as its users meet it."""
+
+import hashlib
+import io
+import json
+import os
+import re
+import signal
+import subprocess
+import sys
+import threading
+import time
+from collections.abc import Callable
+from dataclasses import replace
+from pathlib import Path
+
+import pytest
+from rich.console import Console
+
+from repose.cli import main as cli
+from repose.config.file import to_json
+from repose.grids import calibrate, cells
+from repose.grids import run as grid_run
+from repose.grids.calibrate import Cost
+from repose.grids.estimate import estimate_table
+from repose.grids.grid import Cell, read_grid
+from repose.grids.local import Share
+from repose.grids.run import Outcome, make_plan
+from repose.grids.survey import Identity
+from repose.grids.view import Lines, Live, duration, headline, outcome_table, progress
+from repose.system.errors import ReposeError
+
+FILE = """
+[corpus]
+name = "phrasebook"
+[tokenizer]
+vocab_size = 400
+[architecture]
+d_token = 16
+num_heads = 2
+head_dim = 8
+d_ff = 32
+num_encoder_layers = 1
+num_decoder_layers = 1
+[training]
+batch_size = 1000
+epochs = 2
+schedule = "inverse_sqrt"
+learning_rate = 0.004
+[decoding]
+max_extra_tokens = 3
+[grid]
+about = "a trial of two"
+budget = "seconds"
+presets = ["ablation-none", "reinforced"]
+seeds = 2
+"""
+IMITATION = """
+import hashlib, json, sys
+from pathlib import Path
+folder, order = Path(sys.argv[1]), json.load(sys.stdin)
+experiment = json.loads(order["experiment"])
+if experiment["training"]["seed"] == 1 and experiment["architecture"]["combine"] == "concat":
+    sys.exit("repose: the loss is no longer a finite number")
+run_id = hashlib.sha256(order["experiment"].encode()).hexdigest()[:12]
+config = {"run_id": run_id, "experiment": experiment, "data": "prepared"}
+(folder / "config.json").write_text(json.dumps(config))
+decoded = {"greedy": {"bleu": {"value": 1}}, "beam4": {"bleu": {"value": 27.125}}}
+scores = {"run_id": run_id, "split": "test", "decoded": decoded}
+(folder / "scores.test.json").write_text(json.dumps(scores))
+"""
+POPEN = subprocess.Popen
+Run = Callable[..., tuple[int, str, str]]
+
+
+@pytest.fixture
+def run(monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]) -> Run:
+    """Runs `repose grid` in this process: (exit code, stdout, stderr)."""
+
+    def call(*arguments: object) -> tuple[int, str, str]:
+        monkeypatch.setattr(sys, "argv", ["repose", "grid", *map(str, arguments)])
+        capsys.readouterr()
+        try:
+            cli.main()
+            code = 0
+        except SystemExit as leaving:
+            code = leaving.code if isinstance(leaving.code, int) else 0
+        captured = capsys.readouterr()
+        return code, captured.out, captured.err
+
+    return call
+
+
+def identities(cells: tuple[Cell, ...], **_: object) -> dict[str, Identity]:
+    def digest(cell: Cell) -> str:
+        return hashlib.sha256(to_json(cell.experiment).encode()).hexdigest()[:12]
+
+    return {cell.name: Identity(digest(cell), "prepared", "test") for cell in cells}
+
+
+@pytest.fixture
+def trial(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
+    """A grid file; cells are imitated, and no corpus is prepared."""
+
+    def popen(command: list[str], **options: object) -> object:
+        return POPEN([sys.executable, "-c", IMITATION, command[-1]], **options)  # type: ignore[call-overload]
+
+    monkeypatch.chdir(tmp_path)
+    monkeypatch.setattr("subprocess.Popen", popen)
+    monkeypatch.setattr(grid_run, "identify", identities)
+    (tmp_path / "trial.toml").write_text(FILE, encoding="utf-8")
+    return tmp_path / "trial.toml"
+
+
+def test_without_a_file_the_shipped_grids_are_listed(run: Run) -> None:
+    code, out, _ = run()
+    assert code == 0
+    assert "reinforced-ablation-small" in out
+    assert "two cores" in out
+
+
+def test_from_the_first_call_to_the_last(trial: Path, run: Run) -> None:
+    code, out, err = run(trial, "--jobs", 2, "--only", "*-s0")
+    assert code == 0
+    rows = [line for line in out.splitlines() if "-s" in line]
+    assert len(rows) == 2
+    assert all("done" in row and "BLEU 27.12 (beam4, test)" in row for row in rows)
+    assert "2 cells, 0 of them done, 2 to run, 2 at once" in err
+    assert re.search(r"\[1/2\] \S+: done after \d+ s, BLEU 27.12", err)
+    code, out, err = run(trial)
+    assert code == 1
+    assert "4 cells, 2 of them done, 2 to run" in err
+    assert "reinforced-s1: failed after" in err
+    assert "the loss is no longer a finite number" in out
+    assert "repose report runs/trial" in err
+    (line,) = [line for line in run(trial, "--no-retry-failed")[2].splitlines() if "0 to run" in line]
+    assert line.endswith("0 to run")  # and nothing of how many at once
+    found = json.loads(Path("runs/trial/grid.json").read_text())
+    assert [cell["status"] for cell in found["cells"]] == ["done", "done", "done", "failed"]
+
+
+def test_shards(trial: Path, run: Run) -> None:
+    assert run(trial, "--shard", "0/2")[0] == 0
+    code, out, _ = run(trial, "--shard", "1/2")
+    assert code == 1
+    assert [line.split()[1] for line in out.splitlines() if "-s" in line] == ["reinforced-s0", "reinforced-s1"]
+
+
+BAD = {
+    "no such grid": (["reinforced-ablation-smal"], "did you mean 'reinforced-ablation-small'"),
+    "no grid": (["default"], "it is one experiment, for `repose train --config default`"),
+    "backend": (["trial.toml", "--on", "cloud"], "there is no backend 'cloud'"),
+    "setting": (["trial.toml", "--set", "training.epoch=3"], "did you mean 'training.epochs'"),
+    "pattern": (["trial.toml", "--only", "x"], "matches no cell"),
+    "shard": (["trial.toml", "--shard", "2/2"], "I from 0 to N - 1"),
+    "seeds": (["trial.toml", "--seeds", "many"], "--seeds"),
+    "jobs": (["trial.toml", "--jobs", "0"], "--jobs = 0"),
+    "cores": (["trial.toml", "--cores-per-cell", "9999"], "--cores-per-cell = 9999, but there are"),
+    "device": (["trial.toml", "--device", "tpu"], "there is no device 'tpu'"),
+}
+
+
+@pytest.mark.parametrize(("arguments", "sentence"), BAD.values(), ids=BAD.keys())
+def test_bad_usage_is_one_sentence_before_anything_is_written(
+    arguments: list[str], sentence: str, trial: Path, run: Run
+) -> None:
+    assert trial.exists()
+    code, _, err = run(*arguments)
+    assert code == 2
+    assert err.splitlines()[-1].startswith("repose: ")
+    assert sentence in err.splitlines()[-1]
+    assert not Path("runs").exists()
+
+
+def test_numbers_and_devices_are_checked_before_corpora_are_prepared(
+    trial: Path, run: Run, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    prepared: list[tuple[Cell, ...]] = []
+
+    def identify(cells: tuple[Cell, ...], **_: object) -> dict[str, Identity]:
+        prepared.append(cells)
+        return identities(cells)
+
+    monkeypatch.setattr(grid_run, "identify", identify)
+    for wrong in (("--jobs", 0), ("--cores-per-cell", 9999), ("--device", "tpu")):
+        assert run(trial, *wrong)[0] == 2
+    assert prepared == []
+    assert run(trial, "--only", "ablation-none")[0] == 0
+    assert len(prepared) == 1
+
+
+def test_a_dry_run_shows_what_it_would_take_and_changes_nothing(
+    trial: Path, run: Run, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    cost = Cost(
+        parameters=25_168,
+        updates=908,
+        update_seconds=0.5,
+        validation_seconds=10.0,
+        validations=2,
+        decode_seconds=100.0,
+        start_seconds=6.0,
+        memory_bytes=2**30,
+    )
+    measured: list[str] = []
+
+    def in_process(experiment: object, *_: object) -> Cost | ReposeError:
+        measured.append(calibrate.kind_of(experiment))  # type: ignore[arg-type]
+        return ReposeError("it needs a GPU") if '"concat"' in measured[-1] else cost
+
+    monkeypatch.setattr(calibrate, "_in_process", in_process)
+    code, out, _ = run(trial, "--dry-run", "--jobs", 2)
+    assert code == 0
+    assert len(measured) == 2  # of four cells: seeds take the same time
+    rows = {line.split()[1]: line for line in out.splitlines() if "-s" in line and "│" in line}
+    assert "25,168" in rows["ablation-none-s1"]
+    assert "908" in rows["ablation-none-s1"]
+    assert "10 min" in rows["ablation-none-s1"]  # 6 + 908 / 2 + 20 + 100 seconds
+    assert "1.0 GiB" in rows["ablation-none-s1"]
+    assert "it needs a GPU" in rows["reinforced-s0"]
+    assert re.search(r"time +about 10 min with 2 cells at once, cores of each: \d+; 19 min one after the other", out)
+    assert re.search(r"memory +about 2.0 GiB", out)
+    assert "rests on 10 updates" in " ".join(out.split())
+    assert not Path("runs").exists()
+
+
+def test_a_clock_bounds_the_estimate() -> None:
+    numbers = {"parameters": 1, "update_seconds": 1.0, "validation_seconds": 0.0, "validations": 0, "memory_bytes": 1}
+    cost = Cost(updates=7200, decode_seconds=5.0, start_seconds=5.0, **numbers)  # type: ignore[arg-type]
+    assert cost.seconds(None) == 7210
+    assert cost.seconds(1.0) == 3610
+    endless = Cost(updates=None, decode_seconds=0.0, start_seconds=0.0, **numbers)  # type: ignore[arg-type]
+    assert endless.seconds(12.0) == 12 * 3600
+
+
+def test_how_far_a_run_is(trial: Path, tmp_path: Path) -> None:
+    experiment = read_grid(trial).cells[0].experiment
+    assert progress(tmp_path / "nowhere", experiment).share is None
+    lines = [
+        {"kind": "train", "update": 50, "epoch": 1, "loss": 4.0},
+        {"kind": "epoch", "update": 80, "epoch": 1, "loss": 3.0},
+        {"kind": "valid", "update": 80, "epoch": 1, "tf_loss": 2.5, "bleu": 3.25},
+        {"kind": "train", "update": 100, "epoch": 2, "loss": 2.0},
+    ]
+    text = "".join(json.dumps(line) + "\n" for line in lines)
+    metrics = tmp_path / "metrics.jsonl"
+    metrics.write_text(json.dumps(lines[0]) + "\n")
+    assert progress(tmp_path, experiment) == progress(tmp_path, experiment)
+    assert progress(tmp_path, experiment).where == "epoch 1/2, update 50"
+    metrics.write_text("x" * 70_000 + "\n" + text + '{"kind": "tr')  # a long history, and a line that is being written
+    found = progress(tmp_path, experiment)
+    assert found.where == "epoch 2/2, update 100 of 160"
+    assert found.share == pytest.approx(100 / 160)
+    assert found.figures == "loss 2.000, tf_loss 2.500, BLEU 3.2"
+
+
+def test_headlines_of_other_tasks_and_of_half_written_scores(tmp_path: Path) -> None:
+    scores = tmp_path / "scores.test.json"
+    assert headline(tmp_path) == ""
+    scores.write_text('{"figures": {"uas": {"value": 0.8125, "unit": "share of words"}}}')
+    assert headline(tmp_path) == "uas 0.812 share of words"
+    scores.write_text('{"figures": {"uas"')
+    assert headline(tmp_path) == ""
+
+
+def test_the_live_table(trial: Path, tmp_path: Path) -> None:
+    plan = make_plan(read_grid(trial), tmp_path / "runs", say=lambda _: None)
+    view = Live(plan)
+    view("ablation-none-s0", "running", "")
+    view("reinforced-s0", "running", "")
+    view("reinforced-s0", "failed", "no [bold] luck")
+    folder = plan.folder / "ablation-none-s0"
+    folder.mkdir()
+    (folder / "metrics.jsonl").write_text('{"kind": "epoch", "update": 80, "epoch": 1}\n')
+    console = Console(file=io.StringIO(), width=140)
+    console.print(view._table())
+    text = console.file.getvalue()  # type: ignore[attr-defined]
+    assert "trial: 1 of 4 cells, 2 waiting" in text
+    assert re.search(r"ablation-none-s0 +│ running +│ epoch 1/2, update 80 of 160", text)
+    assert "no [bold] luck" in text
+
+
+def test_cells_of_another_process_are_said_to_be_so_once(
+    trial: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    reason = f"{cells.ELSEWHERE}: process 7"
+    plan = make_plan(read_grid(trial), tmp_path / "runs", say=lambda _: None)
+    theirs = replace(plan.chosen[0], status="running", reason=reason)
+    plan = replace(plan, chosen=(theirs,), todo=())
+    view = Lines(plan)
+    view(theirs.name, "running", reason)
+    assert capsys.readouterr().err == f"[0/0] {theirs.name}: {reason}\n"
+    console = Console(file=io.StringIO(), width=140)
+    console.print(next(iter(estimate_table(plan, {}, Share(1, 1)))))
+    console.print(outcome_table(plan, Outcome((theirs,), stopped=False, ran=0)))
+    text = console.file.getvalue()  # type: ignore[attr-defined]
+    assert "running elsewhere: process 7" in text
+    assert re.search(r"│ running │ +│ elsewhere: process 7", text)
+    assert "running running" not in text
+
+
+def test_stopped_cells_are_no_progress(trial: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    plan = make_plan(read_grid(trial), tmp_path / "runs", say=lambda _: None)
+    lines, live = Lines(plan), Live(plan)
+    for name, status in (("ablation-none-s0", "failed"), ("reinforced-s0", "stopped"), ("reinforced-s1", "stopped")):
+        lines(name, status, "")
+        live(name, status, "")
+    assert [line.split()[0] for line in capsys.readouterr().err.splitlines()] == ["[1/4]"] * 3
+    assert "trial: 1 of 4 cells" in live._title(live._status)
+
+
+def test_a_report_is_suggested_where_there_is_something_to_report(
+    trial: Path, run: Run, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def popen(_: list[str], **options: object) -> object:
+        return POPEN([sys.executable, "-c", "raise SystemExit(3)"], **options)  # type: ignore[call-overload]
+
+    with monkeypatch.context() as patch:
+        patch.setattr("subprocess.Popen", popen)
+        code, _, err = run(trial, "--only", "ablation-none")
+    assert (code, "repose report" in err) == (3, False)
+    assert "2 of 2 cells are still to be done" in err
+    assert "repose report runs/trial" in run(trial, "--only", "ablation-none")[2]
+
+
+def test_calibrations_are_told_one_after_the_other(
+    trial: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    plan = make_plan(read_grid(trial), tmp_path / "runs", say=lambda _: None)
+    both, said = threading.Barrier(2), threading.Lock()
+
+    def say(_: str) -> None:
+        assert said.acquire(blocking=False), "two at a time"
+        time.sleep(0.05)
+        said.release()
+
+    def in_process(*_: object) -> ReposeError:
+        both.wait(timeout=10)
+        return ReposeError("not measured")
+
+    monkeypatch.setattr(calibrate, "_in_process", in_process)
+    costs = calibrate.calibrate(plan, Share(2, 1), device="cpu", devices=0, say=say)
+    assert [str(cost) for cost in costs.values()] == ["not measured"] * 2
+
+
+def test_a_plan_without_work_has_no_totals(trial: Path, tmp_path: Path) -> None:
+    plan = make_plan(read_grid(trial), tmp_path / "runs", only=["reinforced-s1"], say=lambda _: None)
+    parts = list(estimate_table(plan, {}, Share(1, 1)))
+    assert [part for part in parts if isinstance(part, str)][-1].startswith("cells        1, 0 of them done, 1 to run")
+
+
+def test_times_in_words() -> None:
+    assert [duration(seconds) for seconds in (0.4, 89, 600, 3 * 3600)] == ["0 s", "89 s", "10 min", "3.0 h"]
+
+
+@pytest.mark.slow
+@pytest.mark.skipif(not hasattr(os, "sched_setaffinity"), reason="Linux")
+def test_a_real_grid_killed_interrupted_and_resumed(tmp_path: Path) -> None:
+    """One cell dies by SIGKILL, the grid is interrupted, the same command ends it; another time, nothing runs."""
+    (tmp_path / "trial.toml").write_text(FILE.replace("epochs = 2", "updates = 600\nepochs = 9"), encoding="utf-8")
+    environment = os.environ | {"REPOSE_HOME": str(tmp_path / "home"), "OMP_NUM_THREADS": "1"}
+    command = [sys.executable, "-m", "repose.cli", "grid", "trial.toml", "--jobs", "2"]
+
+    def start() -> "subprocess.Popen[str]":
+        return POPEN(command, cwd=tmp_path, env=environment, text=True, stdout=subprocess.PIPE, stderr=subprocess.PIPE)
+
+    folders = {name: tmp_path / "runs" / "trial" / name for name in ("ablation-none-s0", "reinforced-s0")}
+    grid = start()
+    deadline = time.monotonic() + 180
+    while not all(
+        (folder / "metrics.jsonl").exists() and "train" in (folder / "metrics.jsonl").read_text()
+        for folder in folders.values()
+    ):
+        assert grid.poll() is None, grid.communicate()
+        assert time.monotonic() < deadline
+        time.sleep(0.1)
+    os.kill(int((folders["reinforced-s0"] / "cell.lock").read_text().rpartition(":")[2]), signal.SIGKILL)
+    while "killed by signal 9" not in (tmp_path / "runs" / "trial" / "grid.json").read_text():
+        time.sleep(0.1)
+    grid.send_signal(signal.SIGINT)
+    _, err = grid.communicate(timeout=120)
+    assert grid.returncode == 3, err
+    assert "reinforced-s0: failed" in err
+    assert "ablation-none-s0: stopped" in err
+    grid = start()
+    out, err = grid.communicate(timeout=900)
+    assert grid.returncode == 0, err
+    assert out.count("done") == 4
+    metrics = sorted((tmp_path / "runs" / "trial").glob("*/metrics.jsonl"))
+    assert len(metrics) == 4
+    for path in metrics:
+        places = [(r["kind"], r["update"]) for r in map(json.loads, path.read_text().splitlines())]
+        assert places[-1] == ("valid", 600)
+        assert len(set(places)) == len(places)  # nothing is counted twice
+    before = {path: path.stat().st_mtime_ns for path in metrics}
+    grid = start()
+    _, err = grid.communicate(timeout=120)
+    assert grid.returncode == 0
+    assert "4 of them done, 0 to run" in err
+    assert {path: path.stat().st_mtime_ns for path in metrics} == before
+
+
+@pytest.mark.slow
+def test_a_real_calibration(tmp_path: Path) -> None:
+    (tmp_path / "trial.toml").write_text(FILE, encoding="utf-8")
+    environment = os.environ | {"REPOSE_HOME": str(tmp_path / "home"), "OMP_NUM_THREADS": "1"}
+    command = [sys.executable, "-m", "repose.cli", "grid", "trial.toml", "--dry-run", "--only", "reinforced"]
+    done = subprocess.run(command, cwd=tmp_path, env=environment, capture_output=True, text=True, check=False)
+    assert done.returncode == 0, done.stderr
+    row = next(line for line in done.stdout.splitlines() if "reinforced-s0" in line)
+    assert "36,160" in row  # parameters: those of `repose describe`'s kind, counted from the weights
+    assert re.search(r"│ +[\d,]+ │ +\d+ (s|min) │ +\d+\.\d GiB", row)
+    assert done.stderr.count("calibrating") == 1

@@ -1,0 +1,605 @@
+"""Experiments: layers and their origins, sentences for mistakes, run ids, TOML and JSON that come back the same."""
+
+import dataclasses
+import json
+import subprocess
+import sys
+import tomllib
+from pathlib import Path
+
+import pytest
+
+from repose.config import file as config_file
+from repose.config import run_id as config_id
+from repose.config.experiment import SECTIONS, Experiment, TrainingConfig
+from repose.config.file import from_json, load, shipped, to_json
+from repose.config.run_id import NOT_IN_RUN_ID, run_id
+from repose.config.toml import commented_toml, format_config
+from repose.grids import published
+from repose.model.presets import PRESETS, preset
+from repose.system.errors import ConfigError
+
+FIELDS = [f"{section}.{field.name}" for section, cls in SECTIONS.items() for field in dataclasses.fields(cls)]
+
+# Another value than the default recipe's for every field, as --set takes it, and whether it moves a training's numbers.
+# A field that is missing here fails `test_every_field_is_classified`.
+MOVES = {
+    "architecture.positions": "printed",
+    "architecture.embedding_scale": "none",
+    "architecture.encoder_token_norm": "sentence",
+    "architecture.decoder_token_norm": "prefix",
+    "architecture.values": "hidden",
+    "architecture.norm": "pre",
+    "architecture.residual_weight": "2.0",
+    "architecture.input_norm": "sum",
+    "architecture.self_score": "zero",
+    "architecture.position_bias": "untied",
+    "architecture.score_residual": "previous_layer",
+    "architecture.attention_window": "4",
+    "architecture.initialisation": "xavier",
+    "architecture.d_token": "32",
+    "architecture.num_heads": "2",
+    "architecture.head_dim": "8",
+    "architecture.d_ff": "64",
+    "architecture.num_encoder_layers": "1",
+    "architecture.num_decoder_layers": "1",
+    "architecture.max_length": "256",
+    "architecture.dropout": "0.2",
+    "architecture.attention_dropout": "0.2",
+    "architecture.attention_output_dropout": "0.2",
+    "architecture.attention_bias": "false",
+    "architecture.output_bias": "false",
+    "architecture.norm_eps": "1e-5",
+    "architecture.token_norm_eps": "1e-5",
+    "training.task": "parsing",
+    "training.batching": "sentences",
+    "training.batch_size": "100",
+    "training.accumulation": "2",
+    "training.max_src_tokens": "100",
+    "training.max_tgt_tokens": "100",
+    "training.long_pairs": "truncate",
+    "training.epochs": "11",
+    "training.updates": "1000",
+    "training.max_hours": "1.5",
+    "training.seed": "1",
+    "training.schedule": "plateau",
+    "training.learning_rate": "0.5",
+    "training.warmup_updates": "100",
+    "training.warmup_share": "0.1",
+    "training.schedule_width": "128",
+    "training.plateau_factor": "0.5",
+    "training.plateau_patience": "5",
+    "training.plateau_threshold": "0.0001",
+    "training.plateau_after_epochs": "100",
+    "training.adam_beta1": "0.8",
+    "training.adam_beta2": "0.9",
+    "training.adam_eps": "1e-8",
+    "training.weight_decay": "0.1",
+    "training.weight_decay_kind": "l2",
+    "training.label_smoothing": "0.1",
+    "training.clip_norm": "1.0",
+    "training.precision": "bf16",
+    "training.patience": "3",
+    "training.keep": "best",
+    "training.average_checkpoints": "5",
+    "training.validate_every_updates": "50",
+}
+# Fields whose other value needs a second one beside it to make sense.
+MOVES_TOGETHER = {
+    "architecture.combine": ["architecture.combine=add"],
+    "architecture.token_norm_site": [
+        "architecture.token_norm_site=every_layer",
+        "architecture.encoder_token_norm=sentence",
+        "architecture.decoder_token_norm=prefix",
+    ],
+    "architecture.tie_embeddings": ["architecture.tie_embeddings=output", "architecture.combine=add"],
+}
+# These act through files whose digests are given, or not on a training's numbers at all.
+STAYS = {
+    "corpus.name": "phrasebook",
+    "corpus.train": "a.tsv",
+    "corpus.valid": "b.tsv",
+    "corpus.test": "c.tsv",
+    "corpus.src_lang": "pt",
+    "corpus.tgt_lang": "en",
+    "corpus.src_field": "a",
+    "corpus.tgt_field": "b",
+    "corpus.splits": "merged",
+    "corpus.held_out_valid": "10",
+    "corpus.held_out_test": "10",
+    "corpus.split_seed": "1",
+    "corpus.pretokenized": "true",
+    "tokenizer.kind": "unigram",
+    "tokenizer.vocab_size": "1000",
+    "tokenizer.sharing": "shared",
+    "tokenizer.lowercase": "true",
+    "tokenizer.strip_accents": "true",
+    "tokenizer.min_frequency": "2",
+    "tokenizer.src_file": "s.json",
+    "tokenizer.tgt_file": "s.json",
+    "training.save_every_minutes": "1",
+    "training.bleu_every_epochs": "2",
+    "training.bleu_sentences": "none",
+    "training.bleu_mean_over": "5",
+    "training.init_from": "m",
+    "training.position_table": "t",
+    "decoding.beam_size": "1",
+    "decoding.length_penalty": "1.0",
+    "decoding.max_extra_tokens": "10",
+    "decoding.batch_size": "8",
+}
+DIGESTS = {"train": "1", "src": "2", "tgt": "3", "init_from": "4"}
+
+
+def overrides_of(name: str) -> list[str]:
+    """--set strings that change the field, with what must change beside it."""
+    if name in MOVES_TOGETHER:
+        return MOVES_TOGETHER[name]
+    if name in ("tokenizer.src_file", "tokenizer.tgt_file"):
+        return ["tokenizer.src_file=s.json", "tokenizer.tgt_file=s.json"]
+    beside = {"training.schedule": ["training.learning_rate=0.5"]}.get(name, [])
+    return [f"{name}={ {**MOVES, **STAYS}[name] }", *beside]
+
+
+def value_of(experiment: Experiment, name: str) -> object:
+    section, field = name.split(".")
+    return getattr(getattr(experiment, section), field)
+
+
+def sentence(*overrides: str, path: Path | None = None, preset: str | None = None) -> str:
+    """What a user reads."""
+    with pytest.raises(ConfigError) as caught:
+        load(path, preset=preset, overrides=overrides)
+    text = str(caught.value)
+    assert "\n" not in text
+    return text
+
+
+def written(folder: Path, text: str, name: str = "my.toml") -> Path:
+    path = folder / name
+    path.write_text(text, encoding="utf-8")
+    return path
+
+
+# Defaults and documentation
+
+
+def test_importing_loads_no_torch() -> None:
+    modules = "repose.config.experiment, repose.config.file, repose.config.toml"
+    code = f"import {modules}, sys; assert 'torch' not in sys.modules"
+    subprocess.run([sys.executable, "-c", code], check=True)
+
+
+def test_defaults() -> None:
+    loaded = load(None, preset=None, overrides=[])
+    assert loaded.experiment == Experiment()
+    assert loaded.experiment.architecture == preset("reinforced")
+    assert set(loaded.sources) == set(FIELDS)
+    assert loaded.sources["training.epochs"] == "default"
+    assert loaded.sources["architecture.d_token"] == "preset reinforced"
+
+
+def test_every_field_says_what_it_is() -> None:
+    missing = [f"{s}.{n}" for s in SECTIONS for n, i in config_file.field_infos(s).items() if not i.description]
+    assert not missing
+
+
+def test_experiments_are_frozen() -> None:
+    with pytest.raises(dataclasses.FrozenInstanceError):
+        Experiment().training.seed = 1  # type: ignore[misc]
+
+
+# Layers
+
+
+def test_layers_and_their_sources(tmp_path: Path) -> None:
+    path = written(tmp_path, '[architecture]\npreset = "baseline"\nd_ff = 100\n[training]\nseed = 7\nepochs = 3\n')
+    loaded = load(path, overrides=["training.seed=8"])
+    assert loaded.experiment.architecture == dataclasses.replace(preset("baseline"), d_ff=100)
+    assert (loaded.experiment.training.seed, loaded.experiment.training.epochs) == (8, 3)
+    assert loaded.sources["training.seed"] == "command line"
+    assert loaded.sources["training.epochs"] == loaded.sources["architecture.d_ff"] == f"file {path}"
+    assert loaded.sources["architecture.d_token"] == "preset baseline"
+    assert loaded.sources["training.batch_size"] == "default"
+    assert loaded.preset == "baseline"
+
+
+def test_a_preset_replaces_the_architecture_of_the_layers_below(tmp_path: Path) -> None:
+    path = written(tmp_path, '[architecture]\npreset = "baseline"\nd_ff = 100\n')
+    loaded = load(path, preset="ablation-none", overrides=["architecture.num_heads=2"])
+    assert loaded.experiment.architecture == dataclasses.replace(preset("ablation-none"), num_heads=2)
+    assert loaded.sources["architecture.d_ff"] == "preset ablation-none"
+    assert load(path, overrides=["architecture.preset=ablation-none"]).experiment.architecture == preset(
+        "ablation-none"
+    )
+
+
+@pytest.mark.parametrize("name", [n for n in PRESETS if not n.startswith("vaswani")])
+def test_every_preset_can_be_named(name: str) -> None:
+    assert load(None, preset=name).experiment.architecture == preset(name)
+
+
+@pytest.mark.parametrize("name", ["vaswani-base", "vaswani-big"])
+def test_presets_with_one_table_need_one_vocabulary(name: str) -> None:
+    assert "set tokenizer.sharing = 'shared'" in sentence(preset=name)
+    loaded = load(None, preset=name, overrides=["tokenizer.sharing=shared"])
+    assert loaded.experiment.architecture == preset(name)
+
+
+def test_paths_are_relative_to_their_file_or_the_current_folder(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    (tmp_path / "a").mkdir()
+    (tmp_path / "b").mkdir()
+    written(tmp_path / "a", '[corpus]\ntrain = ["x.src", "../x.tgt"]\nvalid = "v.tsv"\ntest = "/t.tsv"\n')
+    monkeypatch.chdir(tmp_path / "b")
+    experiment = load("../a/my.toml", overrides=["training.init_from=run"]).experiment
+    assert [Path(path).resolve() for path in experiment.corpus.train] == [tmp_path / "a/x.src", tmp_path / "x.tgt"]
+    assert [Path(path).resolve() for path in experiment.corpus.valid] == [tmp_path / "a/v.tsv"]
+    assert experiment.corpus.test == ("/t.tsv",)
+    assert experiment.training.init_from == str(tmp_path / "b" / "run")
+
+
+@pytest.mark.parametrize(
+    ("override", "value"),
+    [
+        ("training.batch_size=100", 100),
+        ("training.batch_size = 100", 100),
+        ("training.batch_size=1_000", 1000),
+        ("training.batch_size=10.0", 10),
+        ("training.learning_rate=1", 1.0),
+        ("training.max_hours=2", 2.0),
+        ("training.epochs=none", None),
+        ('training.epochs="none"', None),
+        ("training.keep=best", "best"),
+        ('training.keep="best"', "best"),
+        ("corpus.pretokenized=true", True),
+        ("corpus.held_out_valid=500", 500),
+        ("corpus.held_out_valid=500.0", 500),
+        ("corpus.held_out_valid=0.2", 0.2),
+        ("corpus.held_out_valid=none", None),
+        ("corpus.held_out_test=0", 0),
+        ("corpus.src_field=2024", "2024"),
+        ("corpus.src_field=a=b", "a=b"),
+        ("corpus.src_lang=none", "none"),
+    ],
+)
+def test_values_on_the_command_line(override: str, value: object) -> None:
+    overrides = [override, "training.updates=5"]
+    name = override.partition("=")[0].strip()
+    found = value_of(load(None, overrides=overrides).experiment, name)
+    assert found == value
+    assert type(found) is type(value)
+
+
+def test_paths_on_the_command_line(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.chdir(tmp_path)
+
+    def train(value: str) -> list[str]:
+        paths = load(None, overrides=[f"corpus.train={value}"]).experiment.corpus.train
+        return [str(Path(path).relative_to(tmp_path)) for path in paths]
+
+    assert train('["a.pt", "a.en"]') == ["a.pt", "a.en"]
+    assert train("a b.tsv") == ["a b.tsv"]
+    assert train("2024") == ["2024"]
+    assert train("[]") == []
+
+
+def test_the_last_of_two_settings_wins() -> None:
+    assert load(None, overrides=["training.seed=1", "training.seed=2"]).experiment.training.seed == 2
+
+
+def test_ready_tokenizers_take_back_the_settings_of_lower_layers(tmp_path: Path) -> None:
+    ready = ["tokenizer.src_file=s.json", "tokenizer.tgt_file=t.json"]
+    loaded = load("reinforced-paper", overrides=ready)
+    assert loaded.experiment.tokenizer.kind == "bpe"
+    assert loaded.sources["tokenizer.kind"] == "default"
+    path = written(tmp_path, '[tokenizer]\nvocab_size = 100\nsrc_file = "s.json"\ntgt_file = "t.json"\n')
+    assert "tokenizer.vocab_size = 100 has no effect" in sentence(path=path)
+    assert load(written(tmp_path, '[tokenizer]\nsrc_file = "none"\nvocab_size = 100\n')).experiment
+
+
+# Mistakes
+
+
+@pytest.mark.parametrize(
+    ("override", "expected"),
+    [
+        ("training.bacth_size=3", "there is no setting 'training.bacth_size': did you mean 'training.batch_size'?"),
+        ("training.lr=3", "there is no setting 'training.lr': did you mean 'training.learning_rate'?"),
+        ("training.sed=3", "there is no setting 'training.sed': did you mean 'training.seed'?"),
+        ("trainng.seed=1", "there is no section 'trainng': did you mean 'training'?"),
+        ("training.dropout=0.1", "did you mean 'architecture.dropout'?"),
+        ("architecture.preset=reinfroced", "there is no preset 'reinfroced': did you mean 'reinforced'?"),
+        ("training", "write section.field=value"),
+        ("seed=1", "write section.field=value"),
+        ("training.=1", "write section.field=value"),
+        ("training.batch_size=many", "training.batch_size should be a valid integer, not 'many'"),
+        ("training.batch_size=0", "training.batch_size should be greater than or equal to 1, not 0"),
+        ("training.batch_size=2.5", "training.batch_size should be a valid integer, not 2.5"),
+        ("training.batch_size=true", "training.batch_size should be a valid integer, not 'true'"),
+        ("training.batch_size=[1]", "training.batch_size should be a valid integer, not [1]"),
+        ("training.epochs=x", """training.epochs should be a valid integer or "none", not 'x'"""),
+        ("training.keep=first", "training.keep should be 'last' or 'best', not 'first'"),
+        ("training.warmup_share=1.5", "training.warmup_share should be less than or equal to 1"),
+        ("training.warmup_share=-0.5", "training.warmup_share should be greater than or equal to 0"),
+        ("training.average_checkpoints=0", "training.average_checkpoints should be greater than or equal to 1"),
+        ("training.learning_rate=nan", "training.learning_rate should be a finite number, not nan"),
+        ("training.max_hours=inf", "training.max_hours should be a finite number, not inf"),
+        ("training.label_smoothing=1", "training.label_smoothing should be less than 1"),
+        ("training.epochs=none", "training would never stop"),
+        ("training.schedule=constant", "set a peak such as 5e-4 for schedule = 'constant'"),
+        ("training.max_src_tokens=4000", "raise architecture.max_length (2048) or lower training.max_src_tokens"),
+        ("corpus.train=", "corpus.train should be a path, not ''"),
+        ('corpus.train=["a", "b", "c"]', "corpus.train takes at most 2 files, not 3"),
+        ("corpus.train=[1]", "corpus.train should be a path, not [1]"),
+        (
+            "corpus.held_out_valid=x",
+            "corpus.held_out_valid should be a number of pairs (500) or a share (0.05), not 'x'",
+        ),
+        ("corpus.held_out_valid=0", "corpus.held_out_valid should be a number of pairs (500) or a share (0.05), not 0"),
+        ("corpus.held_out_test=1.5", "corpus.held_out_test should be a number of pairs"),
+        ("corpus.held_out_test=-1", "corpus.held_out_test should be a number of pairs"),
+        ("corpus.held_out_test=true", "corpus.held_out_test should be a number of pairs"),
+        ("tokenizer.src_file=a", "tokenizer.src_file and tokenizer.tgt_file go together"),
+        ("tokenizer.vocab_size=4", "tokenizer.vocab_size should be greater than or equal to 5"),
+        ("architecture.positions=halvs", "architecture.positions should be 'interleaved', 'halves'"),
+        ("architecture.d_token=7", "needs an even d_token, not 7"),
+        ("decoding.beam_size=0", "decoding.beam_size should be greater than or equal to 1, not 0"),
+    ],
+)
+def test_mistakes_are_answered_in_one_sentence(override: str, expected: str) -> None:
+    assert expected in sentence(override)
+
+
+def test_two_settings_that_contradict_each_other() -> None:
+    assert "keep one of them" in sentence("corpus.name=phrasebook", "corpus.train=a.tsv")
+    assert "unknown number of updates" in sentence(
+        "training.warmup_share=0.1", "training.epochs=none", "training.max_hours=1"
+    )
+    assert "needs one file as both" in sentence(
+        "tokenizer.sharing=shared", "tokenizer.src_file=a", "tokenizer.tgt_file=b"
+    )
+
+
+def test_the_number_of_other_mistakes_is_told() -> None:
+    assert sentence("training.seed=x", "training.epochs=y", "training.updates=z").endswith("(and 2 more)")
+
+
+def test_the_sentence_of_an_architecture_passes_as_it_is() -> None:
+    assert sentence("architecture.tie_embeddings=output").startswith("tie_embeddings = 'output' needs d_token")
+
+
+def test_a_mistake_in_a_file_names_the_file(tmp_path: Path) -> None:
+    path = written(tmp_path, "[training]\nepochs = true\n")
+    assert sentence(path=path) == f"{path}: training.epochs should be a valid integer or \"none\", not 'true'"
+    path = written(tmp_path, "training = 3\n")
+    assert sentence(path=path) == f"{path}: training is a section of settings, not the value 3"
+
+
+@pytest.mark.parametrize(
+    ("data", "expected"),
+    [
+        (b"[training]\nepochs = = 3\n", "is not TOML: invalid value (at line 2"),
+        (b"[training]\n\nkeep = '\xff'\n", "is not UTF-8 at line 3"),
+        (b"x = " + b"[" * 5000, "is not TOML"),
+        (b"x = " + b"1" * 5000, "is not TOML"),
+    ],
+)
+def test_files_that_cannot_be_read(tmp_path: Path, data: bytes, expected: str) -> None:
+    path = tmp_path / "bad.toml"
+    path.write_bytes(data)
+    assert f"{path} {expected}" in sentence(path=path)
+
+
+def test_files_that_are_not_there(tmp_path: Path) -> None:
+    assert "there is no experiment file" in sentence(path=tmp_path / "none.toml")
+    assert "cannot be read: Is a directory" in sentence(path=tmp_path)
+    with pytest.raises(ConfigError, match="did you mean 'reinforced-paper'"):
+        load("reinforced-papr")
+
+
+def test_a_byte_order_mark_is_no_mistake(tmp_path: Path) -> None:
+    path = tmp_path / "bom.toml"
+    path.write_bytes(b"\xef\xbb\xbf[training]\nseed = 3\n")
+    assert load(path).experiment.training.seed == 3
+
+
+# Shipped experiments
+
+
+def test_shipped_experiments_load() -> None:
+    assert {"default", "reinforced-paper"} <= set(shipped())
+    for name in shipped():
+        found = load(name).experiment.architecture
+        if name.startswith("enhanced") and name.endswith("-small"):
+            sizes = {f: getattr(found, f) for f in ("d_token", "num_heads", "head_dim", "d_ff", "dropout")}
+            sizes |= {"num_encoder_layers": 2, "num_decoder_layers": 2, "attention_output_dropout": found.dropout}
+            assert found == dataclasses.replace(preset("original"), **sizes)
+        else:
+            assert found == preset("original" if name.startswith("enhanced") else "reinforced")
+
+
+def test_the_papers_recipe() -> None:
+    loaded = load("reinforced-paper")
+    training = loaded.experiment.training
+    assert loaded.sources["training.batch_size"] == "file reinforced-paper.toml (shipped)"
+    assert (training.batching, training.batch_size, training.epochs, training.max_hours) == ("sentences", 64, 10, 12.0)
+    assert (training.schedule, training.learning_rate, training.warmup_updates) == ("noam", 1.0, 4000)
+    assert training.schedule_width is None
+    assert (training.adam_beta1, training.adam_beta2, training.adam_eps) == (0.9, 0.98, 1e-9)
+    assert (training.label_smoothing, training.clip_norm, training.keep) == (0.0, None, "last")
+    assert (training.max_src_tokens, training.long_pairs) == (128, "truncate")
+    tokenizer = loaded.experiment.tokenizer
+    assert (tokenizer.kind, tokenizer.vocab_size) == ("wordpiece", 8000)
+    assert tokenizer.lowercase
+    assert tokenizer.strip_accents
+
+
+def test_the_enhanced_papers_recipe_is_what_the_paper_states() -> None:
+    experiment, sources, _ = load("enhanced-table1-printed")
+    training, stated = experiment.training, published.load().table("enhanced/setup")
+    for field in ("learning_rate", "batch_size", "epochs"):
+        assert getattr(training, field) == stated.cell(field, "value")
+    assert training.max_src_tokens == training.max_tgt_tokens == stated.cell("max_length", "value")
+    assert (training.bleu_every_epochs, training.bleu_mean_over) == (1, 100)
+    # Everything that could move its numbers is written down, not left to this project's defaults.
+    unset = {name for name, source in sources.items() if name.startswith("training.") and source == "default"}
+    assert unset <= {
+        *("training.task", "training.accumulation", "training.updates", "training.seed", "training.warmup_share"),
+        *("training.schedule_width", "training.validate_every_updates", "training.save_every_minutes"),
+        *("training.init_from", "training.position_table"),
+    }
+
+
+def test_a_file_beside_goes_before_a_shipped_name(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.chdir(tmp_path)
+    written(tmp_path, "[training]\nseed = 5\n", name="default")
+    assert load("default").experiment.training.seed == 5
+
+
+# The run's id
+
+
+def test_every_field_is_classified() -> None:
+    assert sorted([*MOVES, *MOVES_TOGETHER, *STAYS]) == sorted(FIELDS)
+    assert {f"training.{name}" for name in NOT_IN_RUN_ID} <= set(STAYS)
+
+
+@pytest.mark.parametrize("name", FIELDS)
+def test_what_changes_the_run_id(name: str) -> None:
+    base = load(None).experiment
+    changed = load(None, overrides=overrides_of(name)).experiment
+    assert value_of(changed, name) != value_of(base, name), "the table must name another value"
+    assert (run_id(changed, DIGESTS) == run_id(base, DIGESTS)) == (name in STAYS)
+
+
+def test_every_changed_field_gives_an_id_of_its_own() -> None:
+    ids = {run_id(load(None, overrides=overrides_of(name)).experiment, DIGESTS) for name in MOVES}
+    assert len(ids) == len(MOVES)
+
+
+def test_digests_and_numerics_change_the_run_id(monkeypatch: pytest.MonkeyPatch) -> None:
+    base = run_id(Experiment(), DIGESTS)
+    assert run_id(Experiment(), {**DIGESTS, "train": "5"}) != base
+    assert run_id(Experiment(), dict(reversed(DIGESTS.items()))) == base
+    monkeypatch.setattr(config_id, "NUMERICS_VERSION", config_id.NUMERICS_VERSION + 1)
+    assert run_id(Experiment(), DIGESTS) != base
+
+
+RESULTS = sorted((Path(__file__).parents[2] / "results").glob("**/config.json"))
+
+
+@pytest.mark.parametrize("path", RESULTS, ids=lambda path: str(path.relative_to(path.parents[2])))
+def test_ids_of_earlier_results_stay(path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """A new setting at its default names the run that was made without it."""
+    found = json.loads(path.read_text(encoding="utf-8"))
+    experiment = from_json(json.dumps(found["experiment"]))
+    ids = []
+    for version in range(1, config_id.NUMERICS_VERSION + 1):
+        monkeypatch.setattr(config_id, "NUMERICS_VERSION", version)
+        ids.append(run_id(experiment, found["digests"]))
+    assert found["run_id"] in ids
+
+
+def test_spelling_does_not_change_the_run_id(tmp_path: Path) -> None:
+    base = run_id(load(None).experiment, DIGESTS)
+    assert len(base) == 12
+    assert set(base) <= set("0123456789abcdef")
+    spelled = {
+        "everything": format_config(load(None)),
+        "integers": "[training]\nlearning_rate = 1\nepochs = 10.0\nsave_every_minutes = 10\n",
+        "width": "[training]\nschedule_width = 64\n",
+        "preset": '[architecture]\npreset = "reinforced"\n',
+    }
+    for name, text in spelled.items():
+        assert run_id(load(written(tmp_path, text)).experiment, DIGESTS) == base, name
+
+
+def test_initial_weights_need_their_digest() -> None:
+    experiment = load(None, overrides=["training.init_from=m"]).experiment
+    with pytest.raises(AssertionError):
+        run_id(experiment, {})
+
+
+# Written and read again
+
+
+EXPERIMENTS = [
+    (None, None, []),
+    ("default", None, ["corpus.train=a.tsv", 'corpus.src_field="a\\"b\\\\ \\u007f é"']),
+    ("reinforced-paper", "reinforced-sentence", ["corpus.name=phrasebook", "training.epochs=none"]),
+    ("default", "baseline", ["training.epochs=none", "training.updates=7", "architecture.d_ff=12"]),
+    ("default", None, ["tokenizer.src_file=none", "training.save_every_minutes=0.5"]),
+    ("reinforced-paper", None, ["tokenizer.src_file=s.json", "tokenizer.tgt_file=t.json"]),
+    (None, "vaswani-big", ["tokenizer.sharing=shared", "training.adam_eps=1e-30"]),
+]
+
+
+@pytest.mark.parametrize(("path", "name", "overrides"), EXPERIMENTS)
+def test_printed_and_commented_toml_give_the_same_experiment(
+    path: str | None, name: str | None, overrides: list[str], tmp_path: Path
+) -> None:
+    loaded = load(path, preset=name, overrides=overrides)
+    for text in (format_config(loaded), commented_toml(loaded), commented_toml(loaded, folder=tmp_path)):
+        assert load(written(tmp_path, text)).experiment == loaded.experiment
+    assert from_json(to_json(loaded.experiment)) == loaded.experiment
+
+
+def test_printed_lines_say_where_values_come_from(tmp_path: Path) -> None:
+    path = written(tmp_path, "[training]\nepochs = 3\n")
+    lines = format_config(load(path, preset="baseline", overrides=["training.seed=4"])).splitlines()
+    found = {line.partition(" ")[0]: line.partition("  #")[2].strip() for line in lines if "=" in line}
+    assert found["seed"] == "command line"
+    assert found["epochs"] == f"file {path}"
+    assert found["d_ff"] == "preset baseline"
+    assert found["updates"] == "default"
+    assert len(tomllib.loads("\n".join(lines))["training"]) == len(dataclasses.fields(TrainingConfig))
+
+
+def test_commented_toml_explains_every_field_and_leaves_defaults_out() -> None:
+    loaded = load(None, preset="baseline", overrides=["training.epochs=20", "architecture.d_ff=512"])
+    text = commented_toml(loaded)
+    live = tomllib.loads(text)
+    assert live["training"] == {"epochs": 20}
+    assert live["architecture"] == {"preset": "baseline", "d_ff": 512}
+    assert live["corpus"] == live["tokenizer"] == live["decoding"] == {}
+    lines = text.splitlines()
+    for name in FIELDS:
+        field = name.partition(".")[2]
+        index = next(i for i, line in enumerate(lines) if line.lstrip("#").startswith(f"{field} = "))
+        assert lines[index - 1].startswith("# ")
+    assert "#batch_size = 4096" in lines
+    assert "# Adam's epsilon." in lines
+
+
+def test_paths_within_the_folder_are_written_relative_to_it(tmp_path: Path) -> None:
+    inside = [str(tmp_path / "data" / "a.pt"), str(tmp_path / "none")]
+    loaded = load(None, overrides=[f"corpus.train={json.dumps(inside)}", "corpus.test=/elsewhere.tsv"])
+    live = tomllib.loads(commented_toml(loaded, folder=tmp_path))["corpus"]
+    assert live == {"train": ["data/a.pt", "./none"], "test": ["/elsewhere.tsv"]}
+
+
+@pytest.mark.parametrize(
+    ("text", "expected"),
+    [
+        ('{"training": {"seeds": 1}}', "may have been written by a newer repose"),
+        ('{"serving": {}}', "may have been written by a newer repose"),
+        ('{"training": {"seed": "x"}}', "run/config.json: training.seed should be a valid integer, not 'x'"),
+        ('{"training": 3}', "training is a section of settings"),
+        ('{"training": ', "run/config.json is not JSON"),
+        ("[" * 100_000, "run/config.json is not JSON"),
+        ("[]", "an object of sections is expected"),
+    ],
+)
+def test_json_that_cannot_be_used(text: str, expected: str) -> None:
+    with pytest.raises(ConfigError) as caught:
+        from_json(text, "run/config.json")
+    assert expected in str(caught.value)
+    assert "\n" not in str(caught.value)
+
+
+def test_json_of_an_older_repose_gets_defaults() -> None:
+    table = json.loads(to_json(Experiment()))
+    del table["training"]["clip_norm"]
+    assert from_json(json.dumps(table)) == Experiment()

@@ -1,0 +1,288 @@
+"""A cell's process, and several of them side by side on this machine."""
+
+import io
+import json
+import os
+import signal
+import subprocess
+import sys
+import threading
+import time
+from collections.abc import Callable
+from pathlib import Path
+
+import pytest
+
+from repose.config.file import load, to_json
+from repose.grids import cell_process, cells
+from repose.grids.cells import BUSY, ELSEWHERE, CellJob, CellResult, environment, run_cell
+from repose.grids.local import LocalBackend, Share, check_request, core_sets, share
+from repose.system.errors import ConfigError, DeviceError
+
+TINY = [
+    *(f"architecture.{name}" for name in ("d_token=8", "num_heads=1", "head_dim=8", "d_ff=8")),
+    *(f"architecture.{name}=1" for name in ("num_encoder_layers", "num_decoder_layers")),
+    *("tokenizer.kind=wordlevel", "training.batch_size=200", "decoding.max_extra_tokens=1", "decoding.beam_size=1"),
+]
+POPEN = subprocess.Popen
+
+
+@pytest.fixture
+def job(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Callable[..., CellJob]:
+    """A job on a few made-up pairs."""
+    monkeypatch.setenv("REPOSE_HOME", str(tmp_path / "home"))
+    lines = [f"{a} {b}\t{b} {a}\n" for a in ("one", "two", "six") for b in ("red", "sun", "oak", "elm")]
+    (tmp_path / "pairs.tsv").write_text("".join(lines), encoding="utf-8")
+
+    def make(*overrides: str, name: str = "a-s0") -> CellJob:
+        settings = [*TINY, f'corpus.train=["{tmp_path / "pairs.tsv"}"]', *overrides]
+        experiment = load("default", overrides=settings).experiment
+        return CellJob(name=name, folder=tmp_path / "grid" / name, experiment=to_json(experiment), device="cpu")
+
+    return make
+
+
+def imitated(monkeypatch: pytest.MonkeyPatch, code: str) -> None:
+    """Puts a process in the cell's place that does this."""
+
+    def popen(_: list[str], **options: object) -> object:
+        return POPEN([sys.executable, "-c", f"import sys, json\norder = json.load(sys.stdin)\n{code}"], **options)  # type: ignore[call-overload]
+
+    monkeypatch.setattr(cells.subprocess, "Popen", popen)
+
+
+def test_a_cell_trains_is_stopped_and_goes_on(job: Callable[..., CellJob]) -> None:
+    stop = threading.Event()
+    endless = job("training.epochs=1000000", "training.patience=none")
+    log = endless.folder / "train.log"
+
+    def when_training() -> None:
+        while not log.exists():
+            time.sleep(0.05)
+        stop.set()
+
+    threading.Thread(target=when_training, daemon=True).start()
+    result = run_cell(endless, stop=stop)
+    assert (result.status, result.reason) == ("stopped", "asked to stop"), (endless.folder / "cell.log").read_text()
+    assert "the same command goes on" in log.read_text(encoding="utf-8")
+    assert (endless.folder / "state" / "last.safetensors").exists()
+
+
+def test_half_written_scores_are_made_again_and_nothing_is_trained_twice(
+    job: Callable[..., CellJob], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """The cell's own process, here in this one."""
+    short = job("training.epochs=1", "corpus.held_out_test=0")
+    short.folder.mkdir(parents=True)
+    order = {"experiment": short.experiment, "cores": 1, "device": "cpu", "affinity": [], "parent": os.getppid()}
+    monkeypatch.setattr(sys, "argv", ["cell_process", str(short.folder)])
+    monkeypatch.setattr(cell_process, "_save_when_alone", lambda _: None)
+    monkeypatch.setattr(cell_process, "keep_on", lambda *_: False)
+
+    def main() -> int:
+        monkeypatch.setattr(sys, "stdin", io.StringIO(json.dumps(order)))
+        return cell_process.main()
+
+    assert main() == 0
+    scores = short.folder / "scores.valid.json"
+    whole, metrics = scores.read_bytes(), (short.folder / "metrics.jsonl").read_bytes()
+    scores.write_bytes(whole[: len(whole) // 2])
+    assert main() == 0
+    assert scores.read_bytes() == whole
+    assert (short.folder / "metrics.jsonl").read_bytes() == metrics
+
+
+def test_a_failure_is_the_last_line_that_was_said(monkeypatch: pytest.MonkeyPatch, job: Callable[..., CellJob]) -> None:
+    imitated(monkeypatch, "print('working', file=sys.stderr); sys.exit('repose: the disk is full: free some')")
+    result = run_cell(job(), stop=threading.Event())
+    assert (result.status, result.reason) == ("failed", "the disk is full: free some")
+    # Only of this attempt: the log keeps the one before.
+    imitated(monkeypatch, "sys.exit(7)")
+    assert run_cell(job(), stop=threading.Event()).reason == "exit code 7"
+    assert "the disk is full" in (job().folder / "cell.log").read_text()
+
+
+def test_ways_to_end(monkeypatch: pytest.MonkeyPatch, job: Callable[..., CellJob]) -> None:
+    stop = threading.Event()
+    imitated(monkeypatch, "import os; os.kill(os.getpid(), 9)")
+    killed = run_cell(job(), stop=stop)
+    assert killed.status == "failed"
+    assert "killed by signal 9" in killed.reason
+    imitated(monkeypatch, f"print('process 12 is at work', file=sys.stderr); sys.exit({BUSY})")
+    busy = run_cell(job(), stop=stop)
+    assert (busy.status, busy.reason) == ("stopped", f"{ELSEWHERE}: process 12 is at work")
+    imitated(monkeypatch, "sys.exit(3)")
+    assert run_cell(job(), stop=stop).status == "stopped"
+    # Asked to stop before it could handle the signal, it just dies: that is no failure.
+    stop.set()
+    imitated(monkeypatch, "import time; time.sleep(60)")
+    assert run_cell(job(), stop=stop).status == "stopped"
+    # One that does not listen is ended by the second request.
+    kill = threading.Event()
+    imitated(monkeypatch, "import signal, time; signal.signal(15, signal.SIG_IGN); time.sleep(60)")
+    threading.Timer(0.5, kill.set).start()
+    assert run_cell(job(), stop=stop, kill=kill).status == "stopped"
+
+
+def test_the_process_is_told_its_job(monkeypatch: pytest.MonkeyPatch, job: Callable[..., CellJob]) -> None:
+    imitated(monkeypatch, "import os; json.dump([order, dict(os.environ)], open(1, 'w'))")
+    monkeypatch.setenv("WORLD_SIZE", "8")
+    mine = job()
+    assert run_cell(mine, stop=threading.Event()).status == "done"
+    order, seen = json.loads((mine.folder / "cell.log").read_text())
+    assert order["experiment"] == mine.experiment
+    assert order["parent"] == os.getpid()
+    assert seen["OMP_NUM_THREADS"] == "1"
+    assert "WORLD_SIZE" not in seen  # a cell is no worker of the launcher that started the grid
+    assert environment({"SLURM_STEP_NUM_TASKS": "4", "HOME": "/"}, cores=3).keys() >= {"HOME", "OMP_NUM_THREADS"}
+
+
+@pytest.mark.skipif(sys.platform == "win32", reason="nothing is locked there")
+def test_two_processes_do_not_work_on_one_cell(job: Callable[..., CellJob]) -> None:
+    import fcntl
+
+    mine = job("training.epochs=1")
+    mine.folder.mkdir(parents=True)
+    with (mine.folder / "cell.lock").open("w") as lock:
+        fcntl.flock(lock, fcntl.LOCK_EX)
+        lock.write("somewhere:77\n")
+        lock.flush()
+        result = run_cell(mine, stop=threading.Event())
+    assert result.status == "stopped"
+    assert result.reason.startswith(f"{ELSEWHERE}: process somewhere:77")
+    assert not (mine.folder / "config.json").exists()
+
+
+def test_a_folder_that_cannot_be_written_is_one_sentence(job: Callable[..., CellJob], tmp_path: Path) -> None:
+    (tmp_path / "grid").write_text("a file is in the way")
+    result = run_cell(job(), stop=threading.Event())
+    assert result.status == "failed"
+    assert "cannot be written" in result.reason
+    assert "--out" in result.reason
+
+
+@pytest.mark.slow
+@pytest.mark.skipif(not hasattr(os, "setsid"), reason="POSIX")
+def test_a_cell_saves_when_its_grid_has_died(job: Callable[..., CellJob]) -> None:
+    endless = job("training.epochs=1000000", "training.patience=none")
+    fields = {name: getattr(endless, name) for name in ("name", "experiment", "device")}
+    code = (
+        "import json, sys, threading; from pathlib import Path; from repose.grids.cells import *\n"
+        f"run_cell(CellJob(folder=Path({str(endless.folder)!r}), **json.load(sys.stdin)), stop=threading.Event())"
+    )
+    grid = subprocess.Popen([sys.executable, "-c", code], stdin=subprocess.PIPE)
+    assert grid.stdin is not None
+    with grid.stdin as stdin:
+        stdin.write(json.dumps(fields).encode())
+    log = endless.folder / "train.log"
+    wait_for(lambda: log.exists() and "starting" in log.read_text(), grid)
+    grid.send_signal(signal.SIGKILL)
+    grid.wait()
+    wait_for(lambda: "the same command goes on" in log.read_text())
+
+
+def wait_for(condition: Callable[[], bool], process: "subprocess.Popen[bytes] | None" = None) -> None:
+    for _ in range(1200):
+        if condition():
+            return
+        assert process is None or process.poll() is None, "it ended too early"
+        time.sleep(0.05)
+    raise AssertionError("nothing came of it in a minute")
+
+
+def fake(done: list[CellJob], *, seconds: float = 0.0) -> Callable[..., CellResult]:
+    def run(job: CellJob, *, stop: threading.Event, kill: threading.Event) -> CellResult:
+        done.append(job)
+        time.sleep(seconds)
+        assert not kill.is_set()
+        status = "stopped" if stop.is_set() else "failed" if job.name == "bad" else "done"
+        return CellResult(status=status, reason="", seconds=seconds)  # type: ignore[arg-type]
+
+    return run
+
+
+def jobs_named(*names: str) -> list[CellJob]:
+    return [CellJob(name=name, folder=Path(name), experiment="{}") for name in names]
+
+
+def test_cells_side_by_side_each_once_and_on_cores_of_their_own() -> None:
+    done: list[CellJob] = []
+    told: list[tuple[str, str]] = []
+    backend = LocalBackend(Share(2, 1), run_cell=fake(done, seconds=0.05))
+    names = ["a", "bad", "c", "d", "e"]
+    results = backend.run(jobs_named(*names), lambda name, status, _: told.append((name, status)), threading.Event())
+    assert sorted(job.name for job in done) == names
+    assert {name: result.status for name, result in results.items()} == {
+        "a": "done",
+        "bad": "failed",
+        "c": "done",
+        "d": "done",
+        "e": "done",
+    }
+    assert sorted(told) == sorted([(name, "running") for name in names] + [(n, r.status) for n, r in results.items()])
+    if hasattr(os, "sched_getaffinity") and len(os.sched_getaffinity(0)) >= 2:
+        assert len({job.affinity for job in done}) == 2
+        assert all(len(job.affinity) == 1 for job in done)
+
+
+def test_after_a_stop_no_cell_is_begun() -> None:
+    done: list[CellJob] = []
+    stop = threading.Event()
+    backend = LocalBackend(Share(1, 1), run_cell=fake(done))
+    results = backend.run(jobs_named("a", "b"), lambda *_: stop.set(), stop)
+    assert [job.name for job in done] == ["a"]
+    assert list(results) == ["a"]
+
+
+def test_cells_go_round_the_gpus() -> None:
+    done: list[CellJob] = []
+    backend = LocalBackend(Share(3, 1), devices=2, run_cell=fake(done, seconds=0.2))
+    backend.run(jobs_named("a", "b", "c"), lambda *_: None, threading.Event())
+    assert sorted(job.device for job in done) == ["cuda:0", "cuda:0", "cuda:1"]
+
+
+def test_shares_of_a_machine(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("repose.grids.local.available_cores", lambda: 8)
+
+    def found(num_cells: int, jobs: int | None = None, cores: int | None = None, devices: int = 0) -> tuple[int, int]:
+        chosen = share(num_cells, jobs=jobs, cores=cores, devices=devices)
+        return chosen.jobs, chosen.cores
+
+    assert found(30) == (8, 1)
+    assert found(3) == (3, 2)
+    assert found(30, jobs=2) == (2, 4)
+    assert found(30, cores=4) == (2, 4)
+    assert found(30, jobs=16) == (16, 1)
+    assert found(30, devices=2) == (2, 4)
+    assert share(30, jobs=None, cores=None, devices=2, gpus=0.5) == Share(4, 2)
+
+
+def test_what_no_cell_could_run_with_is_refused(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("repose.grids.local.available_cores", lambda: 8)
+    monkeypatch.setattr("torch.cuda.device_count", lambda: 1)
+
+    def check(jobs: int | None = None, cores: int | None = None, device: str = "auto", *, here: bool = True) -> None:
+        check_request(jobs=jobs, cores=cores, device=device, here=here)
+
+    check(jobs=20, cores=8)
+    check(cores=99, device="cuda:7", here=False)  # what a cluster's machines have, they say themselves
+    for device in ("cpu", "cuda", "cuda:0"):
+        check(device=device)
+    for jobs, cores in ((0, None), (None, -1)):
+        with pytest.raises(ConfigError, match="give 1 or more"):
+            check(jobs, cores, here=False)
+    with pytest.raises(ConfigError, match="--cores-per-cell = 99, but there are 8 here: give 8 or less"):
+        check(cores=99)
+    for device in ("tpu", "cuda:x", "cuda:", "auto:1", ""):
+        with pytest.raises(ConfigError, match="--device: there is no device"):
+            check(device=device, here=False)
+    with pytest.raises(DeviceError, match="device 'cuda:1' is not available"):
+        check(device="cuda:1")
+
+
+@pytest.mark.skipif(not hasattr(os, "sched_getaffinity"), reason="no affinity here")
+def test_sets_of_cores(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(os, "sched_getaffinity", lambda _: {1, 3, 5, 7})
+    assert core_sets(2, 2) == [(1, 3), (5, 7)]
+    assert core_sets(3, 2) == [(1, 3), (5, 7), (1, 3)]
+    assert core_sets(2, 8) == [(1, 3, 5, 7)] * 2

@@ -1,0 +1,472 @@
+"""A grid's folder: nothing runs twice, nothing is lost, and what is in the way is said by cell."""
+
+import hashlib
+import json
+import os
+import signal
+import sys
+import threading
+from collections.abc import Sequence
+from dataclasses import dataclass, field, replace
+from pathlib import Path
+
+import pytest
+
+from repose.config.file import from_json, to_json
+from repose.grids import manifest
+from repose.grids import run as grid_run
+from repose.grids.cells import ELSEWHERE, CellJob, CellResult, Tell
+from repose.grids.grid import Cell, Grid, read_grid
+from repose.grids.run import Outcome, Plan, choose, jobs_of, make_plan, run_plan
+from repose.grids.survey import Identity, identify
+from repose.system.errors import CheckpointError, ConfigError, DataError
+
+FILE = """
+[corpus]
+name = "phrasebook"
+[grid]
+about = "a trial"
+presets = ["baseline", "reinforced"]
+seeds = 2
+[grid.report]
+baseline = "baseline"
+"""
+NAMES = ["baseline-s0", "reinforced-s0", "baseline-s1", "reinforced-s1"]
+
+
+def identity(cell: Cell) -> Identity:
+    """Stands for the digests of prepared data."""
+    settings = replace(cell.experiment.training, bleu_sentences=None)
+    digest = hashlib.sha256(f"{cell.experiment.architecture}{settings}".encode()).hexdigest()[:12]
+    return Identity(digest, "prepared", "test")
+
+
+@pytest.fixture
+def trial(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Grid:
+    monkeypatch.setattr(grid_run, "identify", lambda cells, **_: {cell.name: identity(cell) for cell in cells})
+    (tmp_path / "trial.toml").write_text(FILE, encoding="utf-8")
+    return read_grid(tmp_path / "trial.toml")
+
+
+def again(tmp_path: Path, *overrides: str, name: str = "trial") -> Grid:
+    (tmp_path / f"{name}.toml").write_text(FILE, encoding="utf-8")
+    return read_grid(tmp_path / f"{name}.toml", overrides=overrides)
+
+
+def begin(folder: Path, experiment: str, run_id: str) -> None:
+    """A run directory that was begun."""
+    folder.mkdir(parents=True, exist_ok=True)
+    config = {"run_id": run_id, "experiment": json.loads(experiment), "data": "prepared"}
+    (folder / "config.json").write_text(json.dumps(config), encoding="utf-8")
+
+
+def finish(folder: Path, run_id: str) -> None:
+    (folder / "scores.test.json").write_text(json.dumps({"run_id": run_id}), encoding="utf-8")
+
+
+@dataclass
+class Backend:
+    """Imitates trainings: what becomes of a cell is said in advance, else it is done."""
+
+    grid: Grid
+    ends: dict[str, CellResult] = field(default_factory=dict)
+    ran: list[str] = field(default_factory=list)
+    kill_at: str = ""
+    """The cell during which the process is asked to stop."""
+
+    def run(self, jobs: Sequence[CellJob], tell: Tell, stop: threading.Event) -> dict[str, CellResult]:
+        results = {}
+        cells = {cell.name: cell for cell in self.grid.cells}
+        for job in jobs:
+            if stop.is_set():
+                break
+            self.ran.append(job.name)
+            tell(job.name, "running", "")
+            run_id = identity(cells[job.name]).run_id
+            begin(job.folder, job.experiment, run_id)
+            if job.name == self.kill_at:
+                os.kill(os.getpid(), signal.SIGTERM)
+            done = CellResult(status="stopped" if stop.is_set() else "done", reason="", seconds=1.0)
+            result = self.ends.get(job.name, done)
+            if result.status == "done":
+                finish(job.folder, run_id)
+            results[job.name] = result
+            tell(job.name, result.status, result.reason)
+        return results
+
+
+def say(_: str) -> None:
+    """Nothing."""
+
+
+def plan(grid: Grid, out: Path, only: Sequence[str] = (), shard: str | None = None, retry: bool = True) -> Plan:
+    return make_plan(grid, out, only=only, shard=shard, retry_failed=retry, say=say)
+
+
+def go(found: Plan, backend: Backend) -> Outcome:
+    return run_plan(found, jobs_of(found, device="cpu", cores=1), backend, watch=lambda *_: None)
+
+
+def states(folder: Path) -> dict[str, str]:
+    return {name: entry.status for name, entry in manifest.read(folder).items()}
+
+
+def failed(reason: str) -> CellResult:
+    return CellResult(status="failed", reason=reason, seconds=1.0)
+
+
+def test_a_grid_is_done_once(trial: Grid, tmp_path: Path) -> None:
+    out = tmp_path / "runs"
+    backend = Backend(trial)
+    outcome = go(plan(trial, out), backend)
+    assert backend.ran == NAMES
+    assert (outcome.exit_code, outcome.ran, outcome.stopped) == (0, 4, False)
+    content = json.loads((out / "trial" / "grid.json").read_text())
+    assert (content["format"], content["name"], content["about"]) == (1, "trial", "a trial")
+    assert content["axes"] == {"system": ["baseline", "reinforced"]}
+    assert content["report"] == {"baseline": "baseline"}
+    cell = content["cells"][1]
+    assert cell.pop("seconds") is not None
+    assert cell == {
+        "name": "reinforced-s0",
+        "group": "reinforced",
+        "labels": {"system": "reinforced"},
+        "seed": 0,
+        "run_id": identity(trial.cells[1]).run_id,
+        "folder": "reinforced-s0",
+        "status": "done",
+        "reason": "",
+    }
+    second = plan(trial, out)
+    assert second.todo == ()
+    assert go(second, backend).exit_code == 0
+    assert len(backend.ran) == 4
+
+
+def test_failures_are_told_while_the_rest_goes_on_and_are_tried_again(trial: Grid, tmp_path: Path) -> None:
+    out = tmp_path / "runs"
+    backend = Backend(trial, ends={"reinforced-s0": failed("the loss is no number")})
+    outcome = go(plan(trial, out), backend)
+    assert backend.ran == NAMES
+    assert outcome.exit_code == 1
+    assert manifest.read(out / "trial")["reinforced-s0"].reason == "the loss is no number"
+    assert plan(trial, out, retry=False).todo == ()
+    kept = plan(trial, out, retry=False).chosen[1]
+    assert (kept.status, kept.reason) == ("failed", "the loss is no number")
+    backend.ends.clear()
+    assert go(plan(trial, out), backend).exit_code == 0
+    assert backend.ran == [*NAMES, "reinforced-s0"]
+
+
+@pytest.mark.skipif(sys.platform == "win32", reason="POSIX signals")
+def test_a_signal_stops_it_and_the_same_call_goes_on(trial: Grid, tmp_path: Path) -> None:
+    out = tmp_path / "runs"
+    backend = Backend(trial, kill_at="reinforced-s0")
+    before = signal.getsignal(signal.SIGTERM)
+    outcome = go(plan(trial, out), backend)
+    assert signal.getsignal(signal.SIGTERM) is before
+    assert (outcome.exit_code, outcome.stopped) == (3, True)
+    assert states(out / "trial") == dict(zip(NAMES, ["done", "stopped", "waiting", "waiting"], strict=True))
+    backend.kill_at = ""
+    assert go(plan(trial, out), backend).exit_code == 0
+    assert backend.ran == [*NAMES[:2], *NAMES[1:]]
+
+
+def test_a_second_interrupt_kills(trial: Grid, tmp_path: Path) -> None:
+    kill = threading.Event()
+
+    class Deaf:
+        def run(self, _: Sequence[CellJob], __: Tell, stop: threading.Event) -> dict[str, CellResult]:
+            seen = []
+            for _ in range(2):
+                os.kill(os.getpid(), signal.SIGINT)
+                seen.append((stop.is_set(), kill.is_set()))
+            assert seen == [(True, False), (True, True)]
+            return {}
+
+    found = plan(trial, tmp_path)
+    assert (
+        run_plan(found, jobs_of(found, device="cpu", cores=1), Deaf(), watch=lambda *_: None, kill=kill).exit_code == 3
+    )
+
+
+def test_cells_that_another_grid_has_finished_are_taken_from_there(trial: Grid, tmp_path: Path) -> None:
+    out = tmp_path / "runs"
+    go(plan(trial, out, only=["reinforced"]), Backend(trial))
+    twin = again(tmp_path, name="twin")
+    found = plan(twin, out)
+    assert [entry.name for entry in found.todo] == ["baseline-s0", "baseline-s1"]
+    assert manifest.read(out / "twin")["reinforced-s0"].folder == "../trial/reinforced-s0"
+    assert not (out / "twin" / "reinforced-s0").exists()
+    # The training is the same, but not what was measured.
+    measured = again(tmp_path, "decoding.beam_size=7", name="measured")
+    assert len(plan(measured, out).todo) == 4
+    often = again(tmp_path, "training.bleu_sentences=5", name="often")
+    assert len(plan(often, out).todo) == 4
+
+
+def test_one_that_is_finished_in_its_own_place_is_not_looked_for_elsewhere(trial: Grid, tmp_path: Path) -> None:
+    out = tmp_path / "runs"
+    go(plan(trial, out), Backend(trial))
+    go(plan(again(tmp_path, name="twin"), out), Backend(trial))
+    assert {entry.folder for entry in manifest.read(out / "trial").values()} == set(NAMES)
+
+
+def test_another_run_in_a_cells_place_is_left_alone(trial: Grid, tmp_path: Path) -> None:
+    out = tmp_path / "runs"
+    place = out / "trial" / "baseline-s0"
+    begin(place, to_json(trial.cells[0].experiment), "0123456789ab")
+    finish(place, "0123456789ab")
+    backend = Backend(trial)
+    outcome = go(plan(trial, out), backend)
+    assert backend.ran == NAMES[1:]
+    assert outcome.exit_code == 1
+    assert "holds run 0123456789ab" in outcome.entries[0].reason
+    assert json.loads((place / "scores.test.json").read_text()) == {"run_id": "0123456789ab"}
+
+
+def test_what_another_process_enters_meanwhile_stays(trial: Grid, tmp_path: Path) -> None:
+    folder = tmp_path / "runs" / "trial"
+    first = plan(trial, tmp_path / "runs")
+    known = manifest.read(folder)
+    manifest.update(folder, NAMES[1], status="done", seconds=7.0)  # while a second process prepares its corpora
+    manifest.write(folder, trial, first.entries, known)
+    found = manifest.read(folder)
+    assert (found[NAMES[1]].status, found[NAMES[1]].seconds) == ("done", 7.0)
+    assert {entry.status for name, entry in found.items() if name != NAMES[1]} == {"waiting"}
+    others = [replace(entry, run_id="0" * 12) for entry in first.entries]
+    manifest.write(folder, trial, others, known)  # of other settings: what was entered is of other runs
+    assert {entry.status for entry in manifest.read(folder).values()} == {"waiting"}
+
+
+def test_one_that_was_interrupted_does_not_go_on_to_be_measured_otherwise(trial: Grid, tmp_path: Path) -> None:
+    out = tmp_path / "runs"
+    go(plan(trial, out), Backend(trial))
+    for name in NAMES:
+        (out / "trial" / name / "scores.test.json").unlink()
+    assert {entry.status for entry in plan(trial, out).todo} == {"stopped"}
+    found = plan(again(tmp_path, "decoding.beam_size=7"), out)
+    assert found.todo == ()
+    assert all(entry.status == "failed" and "with other scores" in entry.reason for entry in found.chosen)
+
+
+def test_the_same_training_measured_otherwise_is_not_taken_for_it(trial: Grid, tmp_path: Path) -> None:
+    out = tmp_path / "runs"
+    go(plan(trial, out), Backend(trial))
+    found = plan(again(tmp_path, "decoding.beam_size=7"), out)
+    assert found.todo == ()
+    assert all(entry.status == "failed" and "with other scores" in entry.reason for entry in found.chosen)
+
+
+def test_half_written_results(trial: Grid, tmp_path: Path) -> None:
+    out = tmp_path / "runs"
+    go(plan(trial, out), Backend(trial))
+    folders = {name: out / "trial" / name for name in NAMES}
+    (folders["baseline-s0"] / "config.json").write_text('{"run_id": "', encoding="utf-8")
+    (folders["reinforced-s0"] / "scores.test.json").write_text('{"run_id": "', encoding="utf-8")
+    (folders["baseline-s1"] / "config.json").unlink()
+    found = plan(trial, out)
+    chosen = {entry.name: entry for entry in found.chosen}
+    place = folders["baseline-s0"]
+    assert "config.json is damaged" in chosen["baseline-s0"].reason
+    assert f"move {place} away and run the grid again" in chosen["baseline-s0"].reason
+    assert [(n, chosen[n].status) for n in NAMES] == list(
+        zip(NAMES, ["failed", "stopped", "waiting", "done"], strict=True)
+    )
+    assert [entry.name for entry in found.todo] == ["reinforced-s0", "baseline-s1"]
+    place.rename(tmp_path / "away")
+    assert [entry.name for entry in plan(trial, out).todo] == ["baseline-s0", "reinforced-s0", "baseline-s1"]
+
+
+def test_manifests_of_other_versions_and_damaged_ones(trial: Grid, tmp_path: Path) -> None:
+    path = tmp_path / "trial" / "grid.json"
+    go(plan(trial, tmp_path), Backend(trial))
+    whole = json.loads(path.read_text())
+    path.write_text(json.dumps(whole | {"format": 2}))
+    with pytest.raises(CheckpointError, match=r"grid\.json has format 2, this repose knows 1"):
+        plan(trial, tmp_path)
+    assert json.loads(path.read_text())["format"] == 2
+    for damaged in ('{"format": 1, "cel', "[]", '{"format": 1}', '{"format": 1, "cells": [{"nme": "x"}]}', "\x00"):
+        path.write_text(damaged)
+        assert plan(trial, tmp_path).todo == ()
+        assert set(states(tmp_path / "trial").values()) == {"done"}
+
+
+def test_a_corpus_that_cannot_be_prepared_fails_its_cells_alone(
+    trial: Grid, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def some(cells: Sequence[Cell], **_: object) -> dict[str, Identity | DataError]:
+        missing = DataError("corpus x is not there: fetch it")
+        return {cell.name: missing if cell.seed else identity(cell) for cell in cells}
+
+    monkeypatch.setattr(grid_run, "identify", some)
+    backend = Backend(trial)
+    outcome = go(plan(trial, tmp_path), backend)
+    assert backend.ran == NAMES[:2]
+    assert outcome.exit_code == 1
+    assert outcome.entries[3].reason == "corpus x is not there: fetch it"
+
+
+def test_choices(trial: Grid) -> None:
+    def chosen(*only: str, shard: str | None = None) -> list[str]:
+        return [cell.name for cell in choose(trial.cells, only, shard)]
+
+    assert chosen() == NAMES
+    assert chosen("reinforced") == chosen("reinf*") == NAMES[1::2]
+    assert chosen("*-s1", "baseline-s0") == ["baseline-s0", *NAMES[2:]]
+    assert chosen(shard="0/3") + chosen(shard="1/3") + chosen(shard="2/3") == [NAMES[i] for i in (0, 3, 1, 2)]
+    assert chosen(shard="5/6") == []
+    with pytest.raises(ConfigError, match="matches no cell: groups are baseline, reinforced"):
+        chosen("reinforcd")
+    for wrong in ("2/2", "1", "a/b", "-1/2", "0/0", "1/2/3"):
+        with pytest.raises(ConfigError, match="--shard should be I/N"):
+            chosen(shard=wrong)
+
+
+def test_shards_share_one_folder(trial: Grid, tmp_path: Path) -> None:
+    backends = [Backend(trial), Backend(trial)]
+    plans = [plan(trial, tmp_path, shard=f"{i}/2") for i in range(2)]
+    for found, backend in zip(plans, backends, strict=True):
+        assert go(found, backend).exit_code == 0
+    assert backends[0].ran == NAMES[::2]
+    assert backends[1].ran == NAMES[1::2]
+    assert set(states(tmp_path / "trial").values()) == {"done"}
+
+
+@pytest.mark.skipif(sys.platform == "win32", reason="nothing is locked there")
+@pytest.mark.parametrize("lock_file", ["cell.lock", "state/lock"])
+def test_a_cell_that_another_process_holds_is_neither_run_nor_failed(
+    lock_file: str, trial: Grid, tmp_path: Path
+) -> None:
+    import fcntl
+
+    folder = tmp_path / "trial" / "baseline-s0"
+    (folder / lock_file).parent.mkdir(parents=True)
+    with (folder / lock_file).open("w") as lock:
+        fcntl.flock(lock, fcntl.LOCK_EX)
+        lock.write("there:12\n")
+        lock.flush()
+        # And one that is taken between the look and the run.
+        backend = Backend(
+            trial, ends={"reinforced-s0": CellResult(status="stopped", reason=f"{ELSEWHERE}: x", seconds=0)}
+        )
+        outcome = go(plan(trial, tmp_path), backend)
+    assert backend.ran == NAMES[1:]
+    assert [entry.status for entry in outcome.entries] == ["running", "running", "done", "done"]
+    assert outcome.entries[0].reason == f"{ELSEWHERE}: process there:12"
+    assert outcome.exit_code == 3
+
+
+def test_what_another_process_has_finished_meanwhile_counts(trial: Grid, tmp_path: Path) -> None:
+    """Two calls on one grid: the last one to end says how all cells stand."""
+
+    class Late(Backend):
+        def run(self, jobs: Sequence[CellJob], tell: Tell, stop: threading.Event) -> dict[str, CellResult]:
+            results = {}
+            for job in jobs[:2]:
+                results[job.name] = CellResult(status="stopped", reason=f"{ELSEWHERE}: process 7", seconds=0.0)
+                tell(job.name, "running", "")
+                tell(job.name, "stopped", results[job.name].reason)
+            others = Backend(trial, ends={NAMES[1]: failed("the loss is no number")})
+            go(replace(first, todo=first.todo[:2]), others)
+            return results | super().run(jobs[2:], tell, stop)
+
+    first, second = plan(trial, tmp_path), plan(trial, tmp_path)
+    outcome = go(second, Late(trial))
+    assert [entry.status for entry in outcome.entries] == ["done", "failed", "done", "done"]
+    assert outcome.entries[1].reason == "the loss is no number"
+    assert outcome.entries[0].seconds is not None
+    assert outcome.exit_code == 1
+    assert manifest.read(tmp_path / "trial") == {entry.name: entry for entry in outcome.entries}
+    # The other's end is overwritten by what was true a moment before: the run directory says what it came to.
+    go(plan(trial, tmp_path), Backend(trial))
+    manifest.update(tmp_path / "trial", NAMES[0], status="running", reason=f"{ELSEWHERE}: process 7")
+    theirs = replace(second.chosen[0], status="running", reason=f"{ELSEWHERE}: process 7")
+    outcome = go(replace(second, chosen=(theirs,), todo=()), Backend(trial))
+    assert (outcome.exit_code, outcome.entries[0].reason) == (0, "")
+    assert states(tmp_path / "trial")[NAMES[0]] == "done"
+
+
+def test_a_full_disk_is_one_sentence_and_stops_no_cell(
+    trial: Grid, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    found = plan(trial, tmp_path)
+
+    def full(*_: object) -> None:
+        raise OSError(28, "No space left on device")
+
+    with monkeypatch.context() as patch:
+        patch.setattr(manifest, "_replace", full)
+        backend = Backend(trial)
+        outcome = go(found, backend)
+        assert backend.ran == NAMES
+        assert "cannot be written (No space left on device): free disk space" in outcome.note
+        with pytest.raises(CheckpointError, match=r"grid\.json cannot be written"):
+            plan(trial, tmp_path)
+    assert plan(trial, tmp_path).todo == ()  # what the cells have come to is in their own folders
+
+
+def test_a_run_directory_is_no_grids(trial: Grid, tmp_path: Path) -> None:
+    begin(tmp_path / "trial", to_json(trial.cells[0].experiment), "x")
+    with pytest.raises(CheckpointError, match="is a run directory: choose another --out"):
+        plan(trial, tmp_path)
+
+
+def test_jobs_carry_whole_experiments(trial: Grid, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.chdir(tmp_path)
+    jobs = jobs_of(plan(trial, Path("runs")), device="cuda", cores=3, gpus=0.5)
+    assert [job.name for job in jobs] == NAMES
+    assert jobs[2].folder == tmp_path / "runs" / "trial" / "baseline-s1"
+    assert from_json(jobs[2].experiment) == trial.cells[2].experiment
+    assert (jobs[0].cores, jobs[0].gpus, jobs[0].device) == (3, 0.5, "cuda")
+
+
+def test_a_corpus_is_prepared_once_and_ids_are_those_of_runs(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Against a real run's own id."""
+    from repose.runs.run import run
+    from repose.tasks import corpus_data
+
+    monkeypatch.setenv("REPOSE_HOME", str(tmp_path / "home"))
+    rows = [f"{a} {b}\t{b} {a}\n" for a in ("one", "two", "six") for b in ("red", "sun", "oak", "elm")]
+    (tmp_path / "pairs.tsv").write_text("".join(rows), encoding="utf-8")
+    (tmp_path / "small.toml").write_text(
+        """
+[tokenizer]
+kind = "wordlevel"
+[architecture]
+d_token = 8
+num_heads = 1
+d_ff = 8
+[training]
+updates = 1
+[corpus]
+held_out_test = 0
+[decoding]
+beam_size = 1
+max_extra_tokens = 0
+[grid]
+presets = ["ablation-none", "ablation-values"]
+seeds = 2
+[grid.corpora]
+pairs = { train = ["pairs.tsv"] }
+absent = { train = ["absent.tsv"] }
+""",
+        encoding="utf-8",
+    )
+    grid = read_grid(tmp_path / "small.toml")
+    prepared, real = [], corpus_data.prepare_corpus
+    monkeypatch.setattr(
+        corpus_data, "prepare_corpus", lambda experiment, **kw: prepared.append(experiment) or real(experiment, **kw)
+    )
+    told: list[str] = []
+    found = identify(grid.cells, say=told.append)
+    assert len(prepared) == 2
+    assert told
+    assert all(sentence.startswith("pairs: ") for sentence in told)
+    for cell in grid.cells:
+        assert isinstance(found[cell.name], Identity if cell.labels["corpus"] == "pairs" else DataError)
+    ids = [found[cell.name] for cell in grid.cells if cell.labels["corpus"] == "pairs"]
+    assert len(set(ids)) == 4
+    result = run(grid.cells[0].experiment, tmp_path / "run", device="cpu", workers=1, progress="none")
+    config = json.loads((tmp_path / "run" / "config.json").read_text())
+    assert found[grid.cells[0].name] == Identity(result.run_id, config["data"], "valid")

@@ -1,0 +1,53 @@
+"""Blocks: every sentence in one, there and back with its gradient, and the same attention however a batch is cut."""
+
+import pytest
+import torch
+from torch import Tensor
+
+from repose.model.attention import Attention
+from repose.model.kernels import blocks
+from repose.model.kernels.blocks import Blocks
+from repose.model.kernels.packing import Packing
+
+ONE_LONG = [[1] * 8, [1, 1] + [0] * 6, [1] * 3 + [0] * 5, [1, 1, 1] + [0] * 5]
+
+
+def test_every_sentence_is_in_one_block_of_like_lengths() -> None:
+    packing = Packing(torch.tensor(ONE_LONG, dtype=torch.bool))
+    cut = Blocks(packing, packing, num_heads=1).blocks
+    assert [block.sentences.tolist() for block in cut] == [[0], [2, 3], [1]]
+    assert [tuple(block.bias.shape) for block in cut] == [(1, 8, 8), (2, 3, 3), (1, 2, 2)]
+
+
+def test_there_and_back(packing: Packing) -> None:
+    cut = Blocks(packing, packing, num_heads=2)
+    rows = packing.pack(torch.randn(*packing.mask.shape, 6))
+    assert torch.equal(cut.join_queries(cut.split_queries(rows)), rows)
+    assert all(not x.isnan().any() for x in cut.split_keys(rows))
+
+
+def test_gradients(packing: Packing) -> None:
+    cut = Blocks(packing, packing, num_heads=2)
+    rows = packing.pack(torch.randn(*packing.mask.shape, 4, dtype=torch.float64)).requires_grad_()
+    assert torch.autograd.gradcheck(lambda x: tuple(cut.split_keys(x)), (rows,))
+    inside = [x.detach().requires_grad_() for x in cut.split_queries(rows)]
+    assert torch.autograd.gradcheck(lambda *x: cut.join_queries(x), inside)
+
+
+@pytest.mark.parametrize("causal", [False, True])
+def test_attention_is_the_same_however_the_batch_is_cut(causal: bool, monkeypatch: pytest.MonkeyPatch) -> None:
+    attention = Attention(d_model=6, d_value=6, num_heads=2, head_dim=3, bias=True, dropout=0.0).double()
+    queries = Packing(torch.tensor(ONE_LONG, dtype=torch.bool))
+    keys = queries if causal else Packing(torch.rand(4, 9) < 0.5)
+    x, y = (p.pack(torch.randn(*p.mask.shape, 6, dtype=torch.float64)).requires_grad_() for p in (queries, keys))
+
+    def run() -> tuple[Tensor, ...]:
+        out = queries.real(
+            attention(x, x if causal else y, x if causal else y, Blocks(queries, keys, num_heads=2, causal=causal))
+        )
+        return out, *torch.autograd.grad(out.square().sum(), (x,) if causal else (x, y))
+
+    cut = run()
+    monkeypatch.setattr(blocks, "SHORTEST", 0.0)  # all sentences together
+    for a, b in zip(cut, run(), strict=True):
+        torch.testing.assert_close(a, b)

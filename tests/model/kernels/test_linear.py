@@ -1,0 +1,46 @@
+"""Linear layers: the same numbers and gradients as torch's, whichever library multiplies."""
+
+import pytest
+import torch
+import torch.nn.functional as F
+
+from repose.model.kernels import linear
+from repose.model.kernels.linear import Linear, matmul_nt
+
+
+@pytest.fixture(params=[False, True], ids=["torch", "onednn"], autouse=True)
+def library(request: pytest.FixtureRequest, monkeypatch: pytest.MonkeyPatch) -> None:
+    if request.param and not hasattr(torch.ops.mkldnn, "_linear_pointwise"):
+        pytest.skip("this torch has no oneDNN")
+    monkeypatch.setattr(linear, "onednn_is_faster", lambda: request.param)
+
+
+@pytest.mark.parametrize("bias", [True, False])
+@pytest.mark.parametrize("shape", [(5, 7), (1, 7), (2, 3, 7), (0, 7)])
+def test_linear_is_torchs(bias: bool, shape: tuple[int, ...]) -> None:
+    layer = Linear(7, 11, bias=bias)
+    x = torch.randn(shape, requires_grad=True)
+    inputs = (x, *layer.parameters())
+    wanted = F.linear(x, layer.weight, layer.bias)
+    out = layer(x)
+    torch.testing.assert_close(out, wanted)
+    gradient = torch.randn_like(wanted).transpose(0, 1).contiguous().transpose(0, 1)  # as autograd may hand it down
+    for a, b in zip(
+        torch.autograd.grad(out, inputs, gradient), torch.autograd.grad(wanted, inputs, gradient), strict=True
+    ):
+        torch.testing.assert_close(a, b)
+
+
+def test_linear_in_double_precision_and_under_autocast() -> None:
+    layer, x = Linear(7, 11), torch.randn(5, 7)
+    assert layer.double()(x.double()).dtype == torch.float64
+    with torch.autocast("cpu", torch.bfloat16):
+        assert layer.float()(x).dtype == torch.bfloat16
+
+
+def test_products_of_transposed_views() -> None:
+    a, b = torch.randn(7, 5), torch.randn(7, 3)
+    torch.testing.assert_close(matmul_nt(a.t(), b.t()), a.t() @ b)
+    torch.testing.assert_close(
+        matmul_nt(a, b.t()[:1].repeat(5, 1).t()[:, :5].contiguous()), a @ b[:, :1].repeat(1, 5).t()
+    )

@@ -1,0 +1,34 @@
+"""Packing: there and back, its gradient, and packed computation equal to padded."""
+
+import torch
+
+from repose.model.kernels.packing import ROWS, Packing
+
+
+def test_there_and_back(packing: Packing) -> None:
+    x = torch.randn(*packing.mask.shape, 3)
+    assert torch.equal(packing.pad(packing.pack(x)), x * packing.mask[:, :, None])
+    assert torch.equal(packing.real(packing.pack(x)), x[packing.mask])
+
+
+def test_columns_are_positions_in_the_sentence(packing: Packing) -> None:
+    assert torch.equal(packing.real(packing.columns), packing.mask.nonzero()[:, 1])
+
+
+def test_rows_come_in_few_numbers(packing: Packing) -> None:
+    """So that a matrix library meets few shapes; what the spare rows hold is not seen, nor has it a gradient."""
+    rows = packing.pack(torch.ones(*packing.mask.shape, 1))
+    assert packing.is_full or len(rows) % ROWS == 0
+    assert not rows[packing.num_tokens :].any()
+    rows = torch.randn(len(rows), 2, requires_grad=True)
+    packing.pad(rows).sum().backward()
+    assert rows.grad is not None
+    assert torch.equal(rows.grad[:, 0], (torch.arange(len(rows)) < packing.num_tokens).float())
+
+
+def test_gradients(packing: Packing) -> None:
+    x = torch.randn(*packing.mask.shape, 2, dtype=torch.float64, requires_grad=True)
+    rows = torch.randn(len(packing.pack(x)), 2, dtype=torch.float64, requires_grad=True)
+    assert torch.autograd.gradcheck(packing.pack, (x,))
+    assert torch.autograd.gradcheck(packing.pad, (rows,))
+    assert torch.autograd.gradgradcheck(packing.pad, (rows,))

@@ -1,0 +1,127 @@
+"""A run from corpus to scores, in the small, by the recipe of the Enhanced paper."""
+
+import json
+import random
+from collections.abc import Iterator
+from dataclasses import replace
+from pathlib import Path
+from typing import Any
+
+import pytest
+import torch
+
+from repose.cli.tables import run_table
+from repose.config.file import load
+from repose.evaluation.metrics import bleu
+from repose.positions_rl.table import default_table
+from repose.positions_rl.table import write as write_table
+from repose.runs import run as runs
+from repose.runs.run import run
+from repose.system.errors import ConfigError
+from repose.tasks.corpus_data import prepare_corpus
+
+WORDS = ("red", "blue", "one", "two", "sun", "moon", "tree", "fish")
+SMALL = [
+    "corpus.name=none",
+    "corpus.held_out_valid=12",
+    "decoding.max_extra_tokens=3",
+    *(f"architecture.{name}" for name in ("d_token=32", "num_heads=1", "head_dim=32", "d_ff=32")),
+    *(f"architecture.{name}" for name in ("num_encoder_layers=1", "num_decoder_layers=1", "max_length=64")),
+    *(f"architecture.{name}=0" for name in ("dropout", "attention_output_dropout")),
+    *(f"training.{name}" for name in ("max_src_tokens=64", "max_tgt_tokens=64", "batch_size=4", "learning_rate=0.01")),
+    *(f"training.{name}" for name in ("epochs=4", "bleu_mean_over=3")),
+]
+
+
+@pytest.fixture(autouse=True)
+def _one_thread() -> Iterator[None]:
+    threads = torch.get_num_threads()
+    torch.set_num_threads(1)
+    yield
+    torch.set_num_threads(threads)
+
+
+@pytest.fixture
+def corpus(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> list[str]:
+    """Settings that name a corpus in two sets: pieces of a counting rhyme, and the same in capitals."""
+    monkeypatch.setenv("REPOSE_HOME", str(tmp_path / "home"))
+    lines = [" ".join((WORDS * 2)[begin : begin + length]) for begin in range(8) for length in range(4, 9)]
+    random.Random(1).shuffle(lines)
+    settings = []
+    for split, part in (("train", lines[:30]), ("test", lines[30:])):
+        (tmp_path / f"{split}.tsv").write_text("".join(f"{line}\t{line.upper()}\n" for line in part), encoding="utf-8")
+        settings.append(f'corpus.{split}=["{tmp_path / split}.tsv"]')
+    return settings
+
+
+def small(corpus: list[str], *overrides: str) -> Any:
+    return load("enhanced-table1-printed", overrides=[*SMALL, *corpus, *overrides]).experiment
+
+
+def valid_records(folder: Path) -> list[dict[str, Any]]:
+    records = [json.loads(line) for line in (folder / "metrics.jsonl").read_text(encoding="utf-8").splitlines()]
+    return [record for record in records if record["kind"] == "valid"]
+
+
+def test_bleu_of_every_epoch_and_its_mean(
+    corpus: list[str], tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    experiment = small(corpus)
+    whole = run(experiment, tmp_path / "whole", device="cpu", workers=1, progress="none")
+    for stop_after in (11, None):
+        pieces = run(experiment, tmp_path / "pieces", device="cpu", workers=1, stop_after=stop_after, progress="none")
+    assert whole.scores is not None
+    assert whole.scores["split"] == "valid"
+    names = ("bleu", "tf_bleu", "tf_bleu_sentence_mean")
+    records = valid_records(tmp_path / "whole")
+    assert [record["epoch"] for record in records if all(name in record for name in names)] == [1, 2, 3, 4]
+    # The last weights are the model: its scores are those of the last epoch, freely translated and forced.
+    last, forced = records[-1], whole.scores["teacher_forced"]
+    assert whole.scores["decoded"]["greedy"]["bleu"]["value"] == pytest.approx(last["bleu"], abs=1e-9)
+    assert {name: forced[name] for name in names[1:]} == pytest.approx({name: last[name] for name in names[1:]})
+    assert last["bleu"] != last["tf_bleu"] != last["tf_bleu_sentence_mean"] > 0.0
+    means = whole.scores["over_validations"]
+    assert (means["num_validations"], means["num_sentences"], means["last_epoch"]) == (3, 12, 4)
+    for name in names:
+        assert means[name]["mean"] == pytest.approx(sum(record[name] for record in records[1:]) / 3)
+    # Stopping and going on changes none of it.
+    assert pieces.outcome.status == "done"
+    assert pieces.scores == whole.scores
+    run_table(tmp_path / "whole", whole)
+    shown = capsys.readouterr().out
+    assert "mean and deviation of 3 validations, epochs 2 to 4, 12 sentences" in shown
+    assert f"{means['tf_bleu']['mean']:.2f} ± {means['tf_bleu']['sd']:.2f}" in shown
+
+
+def test_fewer_sentences_and_no_translations(corpus: list[str], tmp_path: Path) -> None:
+    few = small(corpus, "training.bleu_sentences=3", "training.bleu_every_epochs=2")
+    scores = run(few, tmp_path / "few", device="cpu", workers=1, progress="none").scores
+    assert scores is not None
+    assert scores["num_sentences"] == 12
+    means = scores["over_validations"]
+    assert (means["num_sentences"], means["num_validations"], means["first_epoch"]) == (3, 2, 2)
+    hypotheses = (tmp_path / "few" / "hypotheses" / "valid.greedy.txt").read_text(encoding="utf-8").splitlines()
+    references = prepare_corpus(few).text("valid")[1]
+    expected = bleu(hypotheses[:3], references[:3], lowercase=True).value
+    assert valid_records(tmp_path / "few")[-1]["bleu"] == pytest.approx(expected, abs=1e-9)
+    assert expected != pytest.approx(scores["decoded"]["greedy"]["bleu"]["value"], abs=0.1)
+    none = small(corpus, "training.bleu_every_epochs=none")
+    scores = run(none, tmp_path / "none", device="cpu", workers=1, progress="none").scores
+    assert scores is not None
+    assert "over_validations" not in scores
+    assert scores["run_id"] == json.loads((tmp_path / "few" / "scores.valid.json").read_text())["run_id"]
+
+
+def test_a_position_table_is_read_where_positions_are_a_policys_and_nowhere_else(tmp_path: Path) -> None:
+    shipped = runs._position_table(load(None, overrides=["architecture.positions=policy"]).experiment)
+    assert shipped is not None
+    assert shipped.digest == default_table().digest
+    other = replace(shipped, values=shipped.values[::-1].copy())
+    write_table(tmp_path / "mine.json", other)
+    mine = f"training.position_table={tmp_path / 'mine.json'}"
+    found = runs._position_table(load(None, overrides=["architecture.positions=policy", mine]).experiment)
+    assert found is not None
+    assert found.digest == other.digest != shipped.digest
+    assert runs._position_table(load(None).experiment) is None
+    with pytest.raises(ConfigError, match="remove it, or set positions"):
+        runs._position_table(load(None, overrides=[mine]).experiment)

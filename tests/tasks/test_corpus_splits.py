@@ -1,0 +1,105 @@
+"""Whose sentences are trained on and whose are measured: a corpus's own sets, or a split of all of it."""
+
+import dataclasses
+from pathlib import Path
+from types import SimpleNamespace
+from typing import Any
+
+import pytest
+
+from repose.config.experiment import CorpusConfig, Experiment, TokenizerConfig, TrainingConfig
+from repose.data import phrasebook
+from repose.system.errors import DataError
+from repose.tasks.corpus_data import CorpusData, prepare_corpus
+
+SIZES = {"train": 40, "valid": 7, "test": 3}
+
+
+@pytest.fixture(autouse=True)
+def _home(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
+    monkeypatch.setenv("REPOSE_HOME", str(tmp_path / "home"))
+
+
+@pytest.fixture
+def files(tmp_path: Path) -> dict[str, tuple[str, ...]]:
+    """Three sets of pairs that name their set and their place in it."""
+    for split, size in SIZES.items():
+        lines = [f"{split} number {place}\t{split} nummer {place}\n" for place in range(size)]
+        (tmp_path / f"{split}.tsv").write_text("".join(lines), encoding="utf-8")
+    return {split: (str(tmp_path / f"{split}.tsv"),) for split in SIZES}
+
+
+def prepared(corpus: dict[str, Any], **training: Any) -> CorpusData:
+    return prepare_corpus(
+        Experiment(
+            corpus=CorpusConfig(**corpus),
+            tokenizer=TokenizerConfig(kind="wordlevel"),
+            training=TrainingConfig(**training),
+        )
+    )
+
+
+def sources(data: CorpusData) -> dict[str, list[str]]:
+    return {split: data.text(split)[0] for split in SIZES if data.has_text(split)}
+
+
+def test_a_corpus_keeps_its_own_sets(files: dict[str, Any]) -> None:
+    found = sources(prepared(files | {"held_out_valid": 5, "split_seed": 3}))
+    assert {split: len(lines) for split, lines in found.items()} == SIZES
+    assert all(line.startswith(split) for split, lines in found.items() for line in lines)
+
+
+def test_a_share_of_the_whole_is_held_out(files: dict[str, Any]) -> None:
+    """The Enhanced paper's: 20 % of all that there is, and no third set."""
+    data = prepared(files | {"splits": "merged", "held_out_valid": 0.2, "held_out_test": 0})
+    found = sources(data)
+    assert {split: len(lines) for split, lines in found.items()} == {"train": 40, "valid": 10}
+    everything = {f"{split} number {place}" for split, size in SIZES.items() for place in range(size)}
+    assert {*found["train"], *found["valid"]} == everything
+    assert any(not line.startswith("train") for line in found["train"])
+    for src, tgt in zip(*data.text("train"), strict=True):
+        assert tgt == src.replace("number", "nummer")
+    assert "held out: 10 validation and 0 test pairs, 40 left to train on" in data.report
+    with pytest.raises(DataError, match="no test set: choose one of train, valid"):
+        data.text("test")
+
+
+def test_numbers_and_shares_for_both(files: dict[str, Any]) -> None:
+    found = sources(prepared(files | {"splits": "merged", "held_out_valid": 4, "held_out_test": 0.1}))
+    assert {split: len(lines) for split, lines in found.items()} == {"train": 41, "valid": 4, "test": 5}
+    usual = sources(prepared(files | {"splits": "merged"}))
+    assert {split: len(lines) for split, lines in usual.items()} == {"train": 46, "valid": 2, "test": 2}
+    few = sources(prepared({"train": files["train"], "held_out_valid": 0.001}))
+    assert {split: len(lines) for split, lines in few.items()} == {"train": 37, "valid": 1, "test": 2}
+
+
+def test_a_test_set_of_its_own_stays(files: dict[str, Any]) -> None:
+    del files["valid"]
+    found = sources(prepared(files | {"held_out_valid": 0.25, "held_out_test": 0.5}))
+    assert {split: len(lines) for split, lines in found.items()} == {"train": 30, "valid": 10, "test": 3}
+
+
+def test_the_draw_depends_on_its_seed_and_not_on_the_training_s(files: dict[str, Any]) -> None:
+    corpus = files | {"splits": "merged", "held_out_valid": 0.2}
+    first, again, other = (
+        sources(prepared(corpus | {"split_seed": split_seed}, seed=seed))["valid"]
+        for split_seed, seed in ((0, 0), (0, 1), (1, 0))
+    )
+    assert first == again != other
+
+
+def test_the_phrasebook_can_be_split_anew(monkeypatch: pytest.MonkeyPatch) -> None:
+    made = {
+        split: [(f"{split} {place}", f"{split}, {place}") for place in range(size)] for split, size in SIZES.items()
+    }
+    monkeypatch.setattr(phrasebook, "splits", lambda: SimpleNamespace(**made))
+    found = sources(prepared({"name": "phrasebook", "splits": "merged", "held_out_valid": 0.1, "held_out_test": 0}))
+    assert {split: len(lines) for split, lines in found.items()} == {"train": 45, "valid": 5}
+
+
+def test_another_way_of_splitting_is_other_data(files: dict[str, Any]) -> None:
+    """Each has a folder of its own, so that none is taken for another."""
+    base = CorpusConfig(**files, held_out_valid=5)
+    changes: list[dict[str, Any]] = [{}, {"splits": "merged"}, {"split_seed": 1}, {"held_out_valid": 0.1}]
+    folders = {prepared(dataclasses.asdict(dataclasses.replace(base, **change))).folder for change in changes}
+    assert len(folders) == len(changes)

@@ -1,0 +1,76 @@
+"""Figures of given predictions, worked out by hand, and their means over a training."""
+
+import json
+import math
+from pathlib import Path
+from types import SimpleNamespace
+from typing import Any
+
+import pytest
+import torch
+
+from repose.data.tokenizer import END, START, UNK, Tokenizer
+from repose.decoding.translator import Forced
+from repose.evaluation.metrics import bleu
+from repose.tasks.evaluate import over_validations, teacher_forced
+
+TOKENIZER = Tokenizer.train(["a b c d e f g h"], kind="wordlevel", vocab_size=20, lowercase=True)
+HALF = math.log(0.5)
+
+
+def scripted(*predictions: list[int]) -> Any:
+    """A translator whose model predicts these tokens, each with probability 1/2 for the right one."""
+    forced = [Forced(torch.full((len(ids),), HALF), tuple(ids)) for ids in predictions]
+    model = SimpleNamespace(architecture=SimpleNamespace(max_length=10))
+    return SimpleNamespace(tgt_tokenizer=TOKENIZER, model=model, force=lambda *_: forced)
+
+
+def ids(text: str) -> list[int]:
+    return TOKENIZER.encode(text)[1:-1]
+
+
+def test_teacher_forced_figures() -> None:
+    """Of two sentences one is right, the other has one wrong word and wants to end too early."""
+    references = ["A b c d e", "f g h a b"]
+    figures = teacher_forced(scripted([*ids("a b c d e"), END], [*ids("f g h a"), END, END]), ["", ""], references)
+    assert figures["tf_loss"] == pytest.approx(-HALF)
+    assert figures["tf_accuracy"] == pytest.approx(11 / 12)
+    expected = bleu(["a b c d e", "f g h a"], references, lowercase=True)
+    assert figures["tf_bleu"] == pytest.approx(expected.value)
+    assert figures["tf_bleu_sentence_mean"] == pytest.approx((100 + 100 * math.exp(1 - 5 / 4)) / 2)
+
+
+def test_the_sentence_mean_leaves_unknown_words_out_on_both_sides() -> None:
+    reference = "x a b c d"  # x is not in the vocabulary: there the model may say what is no word
+    assert UNK in TOKENIZER.encode(reference)
+    for said in (START, UNK):
+        figures = teacher_forced(scripted([said, *ids("a b c d"), END]), [""], [reference])
+        assert figures["tf_bleu_sentence_mean"] == pytest.approx(100.0)
+        assert figures["tf_bleu"] < 100.0
+    # A hypothesis that is shorter than four words without them has no 4-gram.
+    assert teacher_forced(scripted([*ids("a b c"), UNK, UNK, END]), [""], ["a b c d e"])["tf_bleu_sentence_mean"] == 0.0
+
+
+def written(folder: Path, records: list[dict[str, Any]]) -> Path:
+    (folder / "metrics.jsonl").write_text("".join(json.dumps(record) + "\n" for record in records), encoding="utf-8")
+    return folder / "metrics.jsonl"
+
+
+def test_means_over_the_last_translations(tmp_path: Path) -> None:
+    records: list[dict[str, Any]] = [{"kind": "train", "epoch": 1, "bleu": 99.0}]
+    for epoch, score in enumerate([1.0, 10.0, 12.0, 17.0], 1):
+        records.append({"kind": "epoch", "epoch": epoch})
+        records.append({"kind": "valid", "epoch": epoch, "tf_loss": 3.0, "bleu": score, "tf_bleu": 2 * score})
+        records.append({"kind": "valid", "epoch": epoch, "tf_loss": 3.0})  # one without a translation
+    found = over_validations(written(tmp_path, records), 3)
+    assert (found["num_validations"], found["first_epoch"], found["last_epoch"]) == (3, 2, 4)
+    assert found["bleu"] == pytest.approx({"mean": 13.0, "sd": 13.0**0.5})  # of 10, 12, 17: (9 + 1 + 16) / 2
+    assert found["tf_bleu"]["mean"] == 26.0
+    assert found.keys() == {"num_validations", "first_epoch", "last_epoch", "bleu", "tf_bleu"}
+    assert over_validations(tmp_path / "metrics.jsonl", 100)["num_validations"] == 4
+
+
+def test_one_translation_has_no_deviation_and_none_no_mean(tmp_path: Path) -> None:
+    path = written(tmp_path, [{"kind": "valid", "epoch": 2, "bleu": 5.0}])
+    assert over_validations(path, 100)["bleu"] == {"mean": 5.0, "sd": None}
+    assert over_validations(written(tmp_path, [{"kind": "valid", "epoch": 1, "tf_loss": 3.0}]), 100) == {}
