@@ -28,7 +28,7 @@ from repose.data.prepared_folder import (
     write_meta,
 )
 from repose.system.errors import ConfigError, DataError, unknown
-from repose.system.locks import locked
+from repose.system.files import locked
 
 _CHUNK = 4096  # pairs tokenised together
 _UNK = 1

@@ -14,7 +14,7 @@ from typing import Any, Literal
 
 from repose.grids.grid import Cell, Grid
 from repose.system.errors import CheckpointError
-from repose.system.locks import locked
+from repose.system.files import locked
 
 FORMAT = 1
 NAME = "grid.json"

@@ -28,7 +28,7 @@ from repose._version import __version__
 from repose.saved_model.weights import architecture_of, compare, tensors_of, weights_bytes
 from repose.system.device import find_device
 from repose.system.errors import CheckpointError, ConfigError, DataError
-from repose.system.files import previous, replace_folder
+from repose.system.files import previous, replacing_folder
 
 if TYPE_CHECKING:
     import torch
@@ -78,7 +78,8 @@ def save(
     """Write or replace a model directory in one step as seen by readers (module docstring).
 
     `extra` goes into config.json as it is: decoding settings, run id, languages, scores. A file in the folder that
-    is not the model's own stays. Raises CheckpointError where the folder holds something else, or cannot be written.
+    is not the model's own stays. Raises CheckpointError where the folder holds something else, and WriteError
+    where it cannot be written.
     """
     write(
         folder,
@@ -168,10 +169,12 @@ def write(
         CARD: card.encode(),
         CONFIG: (json.dumps(config, indent=2, ensure_ascii=False) + "\n").encode(),
     }
-    try:
-        replace_folder(folder.resolve(), files, mark=CONFIG)
-    except OSError as error:
-        raise CheckpointError(f"the model directory {folder} cannot be written: {error.strerror}") from error
+    place = folder.resolve()
+    if place.is_dir() and not (place / CONFIG).exists() and any(place.iterdir()):
+        raise CheckpointError(f"{folder} holds something else than a model: choose a new or empty folder")
+    with replacing_folder(place, keep_all_but=files) as temporary:
+        for name, data in files.items():
+            (temporary / name).write_bytes(data)
 
 
 def locate(folder: Path) -> Path:

@@ -28,6 +28,10 @@ class BusyError(ReposeError):
     """A run directory that another live process is using."""
 
 
+class WriteError(ReposeError):
+    """A file or folder that cannot be written: a full disk, say, or no permission."""
+
+
 def unknown(what: str, name: str, known: Sequence[str]) -> str:
     """One sentence for a name that is not among the known ones, with the nearest as a guess.
 

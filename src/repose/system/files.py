@@ -1,8 +1,8 @@
-"""Replacing a folder of files as a whole.
+"""Files that are never seen half-written, folders that are replaced as a whole, and locks between processes.
 
-No system call that Python knows replaces a folder in one step. So the new folder is written beside the old one under
-another name and flushed to disk; then the old one is renamed away and the new one takes its name. Whoever reads the
-files one by one meanwhile can see
+A file or a folder is written under a temporary name beside its place and then renamed, which a file system does in one
+step. No system call that Python knows replaces a folder that is there, so a folder takes two renames: the old one is
+renamed away and the new one takes its name. Whoever reads the files of a folder one by one meanwhile can see
 
 - the old folder or the new one, each complete;
 - some files of one and some of the other, since a path is looked up anew at each opening: a reader must be able to
@@ -10,15 +10,59 @@ files one by one meanwhile can see
 - no folder, between the two renames, or for good if the machine stops just there: the old one is then complete at
   `previous(folder)`, for readers to use; the next writer puts it back first.
 
-One process at a time may write a folder.
+One process at a time may write a folder. Locks are the operating system's (flock), so they die with their process.
 """
 
+import contextlib
+import errno
+import json
 import os
+import secrets
 import shutil
-from collections.abc import Mapping
+import socket
+from collections.abc import Callable, Container, Iterator
 from pathlib import Path
+from typing import TYPE_CHECKING
 
-from repose.system.errors import CheckpointError
+from repose.system.errors import BusyError, WriteError
+
+if TYPE_CHECKING:
+    from filelock import BaseFileLock
+
+_NO_LOCKS = (errno.ENOSYS, errno.ENOLCK, errno.EOPNOTSUPP)
+
+
+def write_file(path: Path, data: str | bytes, *, durable: bool = False) -> None:
+    """Write a file whole or not at all; see `replacing_file`. Text is written as UTF-8, line feeds as they are."""
+    with replacing_file(path, durable=durable) as temporary:
+        temporary.write_bytes(data.encode() if isinstance(data, str) else data)
+
+
+def write_json(path: Path, content: object, *, durable: bool = False) -> None:
+    """Write a value as indented JSON, whole or not at all; see `replacing_file`."""
+    write_file(path, json.dumps(content, indent=2, ensure_ascii=False) + "\n", durable=durable)
+
+
+@contextlib.contextmanager
+def replacing_file(path: Path, *, durable: bool = False) -> Iterator[Path]:
+    """A temporary path; the file written there takes the place of `path` when the block ends without an error.
+
+    The folder is made where it is missing. Any number of processes may do this at once: the last one wins.
+    `durable` has the data on disk before the file takes its place, so that not even a power cut leaves half of it.
+    Raises WriteError where the file cannot be written, a full disk for instance; what was at `path` then stays.
+    """
+    temporary = path.with_name(f".{path.name}.{secrets.token_hex(4)}.tmp")
+    with _sentence_for_os_errors(path):
+        path.parent.mkdir(parents=True, exist_ok=True)
+        try:
+            yield temporary
+            if durable:
+                _flush(temporary)
+            temporary.replace(path)
+            if durable:
+                _flush_names(path.parent)
+        finally:
+            temporary.unlink(missing_ok=True)
 
 
 def previous(folder: Path) -> Path:
@@ -26,48 +70,77 @@ def previous(folder: Path) -> Path:
     return folder.with_name(f".{folder.name}.old")
 
 
-def replace_folder(folder: Path, files: Mapping[str, bytes], *, mark: str) -> None:
-    """Make `folder` hold these files; what else lies in it stays.
+@contextlib.contextmanager
+def replacing_folder(folder: Path, *, keep_all_but: Container[str] | None = None) -> Iterator[Path]:
+    """An empty temporary folder, which takes the place of `folder` when the block ends without an error.
 
-    `mark` is the file by which a folder of this kind is known: another folder that is not empty is refused
-    (CheckpointError). Raises OSError where it cannot be written; the old folder is then as it was.
+    With `keep_all_but`, whatever lies in the old folder under other names than these moves into the new one; without
+    it, the old folder goes as a whole. One process at a time (module docstring). Raises WriteError where it cannot be
+    written; the old folder is then as it was.
     """
-    staging, old = folder.with_name(f".{folder.name}.new"), previous(folder)
-    folder.parent.mkdir(parents=True, exist_ok=True)
-    if old.exists() and not folder.exists():
-        old.rename(folder)
-    if folder.exists() and not (folder / mark).exists() and any(folder.iterdir()):
-        raise CheckpointError(f"{folder} holds something else than a model: choose a new or empty folder")
-    _keep_strangers(old, folder, files)
-    for leftover in (staging, old):
-        if leftover.exists():
-            shutil.rmtree(leftover)
-    staging.mkdir()
-    for name, data in files.items():
-        with (staging / name).open("xb") as file:
-            file.write(data)
-            file.flush()
-            os.fsync(file.fileno())
-    _flush_names(staging)
+    temporary, old = folder.with_name(f".{folder.name}.new"), previous(folder)
+    with _sentence_for_os_errors(folder):
+        folder.parent.mkdir(parents=True, exist_ok=True)
+        if folder.exists() and not folder.is_dir():
+            raise NotADirectoryError(errno.ENOTDIR, os.strerror(errno.ENOTDIR))
+        if old.exists() and not folder.exists():
+            old.rename(folder)
+        _move_others(old, folder, keep_all_but)
+        for leftover in (temporary, old):
+            if leftover.exists():
+                shutil.rmtree(leftover)
+        temporary.mkdir()
+        try:
+            yield temporary
+            for file in filter(Path.is_file, temporary.rglob("*")):
+                _flush(file)
+            _flush_names(temporary)
+            _swap(temporary, folder)
+        except BaseException:
+            shutil.rmtree(temporary, ignore_errors=True)
+            raise
+        if old.exists():
+            _move_others(old, folder, keep_all_but)
+            shutil.rmtree(old)
+
+
+def _swap(temporary: Path, folder: Path) -> None:
+    old = previous(folder)
     if folder.exists():
         folder.rename(old)
     try:
-        staging.rename(folder)
+        temporary.rename(folder)
     except OSError:
         if old.exists():
             old.rename(folder)
         raise
     _flush_names(folder.parent)
-    if old.exists():
-        _keep_strangers(old, folder, files)
-        shutil.rmtree(old)
 
 
-def _keep_strangers(old: Path, folder: Path, files: Mapping[str, bytes]) -> None:
+def _move_others(old: Path, folder: Path, ours: Container[str] | None) -> None:
     """Move what is none of our files from the old folder, if there is one, to the new."""
-    for entry in list(old.iterdir()) if old.exists() else []:
-        if entry.name not in files and not (folder / entry.name).exists():
-            entry.rename(folder / entry.name)
+    if ours is not None and old.exists():
+        for entry in list(old.iterdir()):
+            if entry.name not in ours and not (folder / entry.name).exists():
+                entry.rename(folder / entry.name)
+
+
+@contextlib.contextmanager
+def _sentence_for_os_errors(path: Path) -> Iterator[None]:
+    try:
+        yield
+    except OSError as error:
+        raise WriteError(
+            f"{path} cannot be written ({error.strerror or error}): make room, or choose a place that can be written to"
+        ) from error
+
+
+def _flush(path: Path) -> None:
+    descriptor = os.open(path, os.O_RDWR)
+    try:
+        os.fsync(descriptor)
+    finally:
+        os.close(descriptor)
 
 
 def _flush_names(folder: Path) -> None:
@@ -78,3 +151,92 @@ def _flush_names(folder: Path) -> None:
             os.fsync(descriptor)
         finally:
             os.close(descriptor)
+
+
+@contextlib.contextmanager
+def locked(path: Path, *, on_wait: Callable[[], None] = lambda: None) -> Iterator[None]:
+    """Hold the lock file `path`, waiting for it as long as need be; `on_wait` is called once before that.
+
+    The file is made where it is missing and stays. On a file system without locks (some network file systems) it goes
+    on at once: what is written under this lock must be whole even so. Raises WriteError where the file cannot be made.
+    """
+    with contextlib.ExitStack() as stack:
+        try:
+            lock = _acquired(path)
+            if lock is None:
+                on_wait()
+                lock = _acquired(path, wait=True)
+            assert lock is not None
+            stack.callback(lock.release)
+            _sign(path)
+        except OSError as error:
+            if error.errno not in _NO_LOCKS:
+                raise _cannot_lock(path, error) from error
+        yield
+
+
+@contextlib.contextmanager
+def locked_or_busy(path: Path, holder_does: str) -> Iterator[None]:
+    """Hold the lock file `path`, or raise BusyError at once where another process does.
+
+    `holder_does` ends the sentence that begins with that process: "is training in runs/x: wait for it". The file is
+    made where it is missing and stays. Raises WriteError where it cannot be made or the file system has no locks.
+    """
+    try:
+        lock = _acquired(path)
+    except OSError as error:
+        raise _cannot_lock(path, error) from error
+    if lock is None:
+        raise BusyError(f"{_holder(path)} {holder_does}")
+    try:
+        _sign(path)
+        yield
+    finally:
+        lock.release()
+
+
+def lock_holder(path: Path) -> str | None:
+    """Who holds the lock file `path`, such as "process 123 on node7"; None where nobody does.
+
+    Raises OSError where the file is there but cannot be opened.
+    """
+    if not path.exists():
+        return None
+    lock = _acquired(path)
+    if lock is None:
+        return _holder(path)
+    lock.release()
+    return None
+
+
+def _acquired(path: Path, *, wait: bool = False) -> "BaseFileLock | None":
+    """The lock, acquired; None where another holds it. Raises OSError where the file cannot be locked."""
+    from filelock import FileLock, Timeout  # 50 ms, which most commands need not spend
+
+    lock = FileLock(path)
+    try:
+        lock.acquire(blocking=wait)
+    except Timeout:
+        return None
+    return lock
+
+
+def _sign(path: Path) -> None:
+    """Write into the held lock file who holds it. Where that fails (on Windows), others do not learn it."""
+    with contextlib.suppress(OSError):
+        path.write_text(f"{os.getpid()} on {socket.gethostname()}\n", encoding="utf-8")
+
+
+def _holder(path: Path) -> str:
+    try:
+        words = path.read_text(encoding="utf-8").split()
+    except (OSError, ValueError):
+        words = []
+    return f"process {' '.join(words)}" if words else "another process"
+
+
+def _cannot_lock(path: Path, error: OSError) -> WriteError:
+    return WriteError(
+        f"{path} cannot be locked ({error.strerror or error}): choose a folder that can be written to, on a file "
+        "system that has locks"
+    )

@@ -25,7 +25,7 @@ from repose.data.text_pairs import TextPairs
 from repose.data.tokenizer import Tokenizer
 from repose.saved_model import directory as model_dir
 from repose.system.errors import ConfigError, DataError
-from repose.system.locks import locked
+from repose.system.files import locked
 from repose.tasks.corpus_splits import PHRASEBOOK, SPLITS, write_texts
 from repose.tasks.task_corpora import build_text, build_treebank, train_tokenizer
 

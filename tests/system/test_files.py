@@ -1,0 +1,211 @@
+"""Files replaced in one step, folders replaced as a whole, locks that die with their process."""
+
+import contextlib
+import errno
+import os
+import signal
+import subprocess
+import sys
+import threading
+from collections.abc import Iterator
+from pathlib import Path
+
+import filelock
+import pytest
+
+from repose.system.errors import BusyError, WriteError
+from repose.system.files import (
+    lock_holder,
+    locked,
+    locked_or_busy,
+    previous,
+    replacing_file,
+    replacing_folder,
+    write_file,
+    write_json,
+)
+
+HOLD = """
+import sys
+from pathlib import Path
+from repose.system.files import locked
+with locked(Path(sys.argv[1])):
+    print("held", flush=True)
+    sys.stdin.read()
+"""
+
+
+def names(folder: Path) -> list[str]:
+    return sorted(entry.name for entry in folder.iterdir())
+
+
+class TestFile:
+    def test_text_bytes_and_json(self, tmp_path: Path) -> None:
+        write_file(tmp_path / "new" / "text", "é\r\n")
+        write_file(tmp_path / "new" / "bytes", b"\xff", durable=True)
+        write_json(tmp_path / "new" / "json", {"é": [1]})
+        assert (tmp_path / "new" / "text").read_bytes() == "é\r\n".encode()
+        assert (tmp_path / "new" / "bytes").read_bytes() == b"\xff"
+        assert (tmp_path / "new" / "json").read_text() == '{\n  "é": [\n    1\n  ]\n}\n'
+        assert names(tmp_path / "new") == ["bytes", "json", "text"]
+
+    def test_what_was_there_stays_until_the_new_is_whole(self, tmp_path: Path) -> None:
+        path = tmp_path / "file"
+        path.write_text("old")
+        with replacing_file(path) as temporary:
+            temporary.write_text("new")
+            assert path.read_text() == "old"
+        assert path.read_text() == "new"
+        with contextlib.suppress(KeyError), replacing_file(path) as temporary:
+            temporary.write_text("half")
+            raise KeyError
+        assert path.read_text() == "new"
+        assert names(tmp_path) == ["file"]
+
+    def test_permissions_are_those_of_any_new_file(self, tmp_path: Path) -> None:
+        (tmp_path / "plain").touch()
+        write_file(tmp_path / "file", "")
+        assert (tmp_path / "file").stat().st_mode == (tmp_path / "plain").stat().st_mode
+
+    def test_a_full_disk_is_one_sentence_with_the_path(self, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+        (tmp_path / "file").write_text("old")
+
+        def full(path: Path, _data: bytes) -> int:
+            path.touch()
+            raise OSError(errno.ENOSPC, os.strerror(errno.ENOSPC))
+
+        monkeypatch.setattr(Path, "write_bytes", full)
+        with pytest.raises(WriteError, match=r"/file cannot be written \(No space left on device\): make room"):
+            write_file(tmp_path / "file", "new")
+        assert names(tmp_path) == ["file"]
+        assert (tmp_path / "file").read_text() == "old"
+
+    def test_a_place_that_cannot_be(self, tmp_path: Path) -> None:
+        (tmp_path / "file").touch()
+        with pytest.raises(WriteError, match="file/inner cannot be written"):
+            write_file(tmp_path / "file" / "inner", "")
+
+
+class TestFolder:
+    def test_replaced_as_a_whole(self, tmp_path: Path) -> None:
+        for text in ("first", "second"):
+            with replacing_folder(tmp_path / "a" / "d") as temporary:
+                (temporary / text).write_text(text)
+        assert names(tmp_path / "a") == ["d"]
+        assert names(tmp_path / "a" / "d") == ["second"]
+
+    def test_what_is_not_ours_is_kept(self, tmp_path: Path) -> None:
+        (tmp_path / "d").mkdir()
+        (tmp_path / "d" / "ours").write_text("old")
+        (tmp_path / "d" / "notes").write_text("mine")
+        with replacing_folder(tmp_path / "d", keep_all_but=["ours"]) as temporary:
+            (temporary / "ours").write_text("new")
+        assert (tmp_path / "d" / "ours").read_text() == "new"
+        assert (tmp_path / "d" / "notes").read_text() == "mine"
+
+    def test_an_error_leaves_the_old_one(self, tmp_path: Path) -> None:
+        (tmp_path / "d").mkdir()
+        (tmp_path / "d" / "ours").write_text("old")
+        with contextlib.suppress(KeyError), replacing_folder(tmp_path / "d") as temporary:
+            (temporary / "ours").write_text("half")
+            raise KeyError
+        assert (tmp_path / "d" / "ours").read_text() == "old"
+        assert names(tmp_path) == ["d"]
+
+    def test_the_old_one_comes_back_where_a_machine_stopped_between_the_renames(self, tmp_path: Path) -> None:
+        previous(tmp_path / "d").mkdir()
+        (previous(tmp_path / "d") / "notes").write_text("mine")
+        with replacing_folder(tmp_path / "d", keep_all_but=["ours"]) as temporary:
+            assert names(tmp_path / "d") == ["notes"]
+            (temporary / "ours").write_text("new")
+        assert names(tmp_path / "d") == ["notes", "ours"]
+        assert names(tmp_path) == ["d"]
+
+    def test_a_file_in_its_place_is_not_replaced(self, tmp_path: Path) -> None:
+        (tmp_path / "d").write_text("mine")
+        with pytest.raises(WriteError, match="/d cannot be written"), replacing_folder(tmp_path / "d"):
+            pass
+        assert (tmp_path / "d").read_text() == "mine"
+
+
+@contextlib.contextmanager
+def holder(path: Path) -> Iterator[subprocess.Popen[str]]:
+    """A process that holds the lock until its stdin ends."""
+    command = [sys.executable, "-c", HOLD, str(path)]
+    with subprocess.Popen(command, stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True) as process:
+        assert process.stdout is not None
+        assert process.stdout.readline() == "held\n"
+        try:
+            yield process
+        finally:
+            process.kill()
+
+
+class TestLock:
+    def test_it_dies_with_its_process(self, tmp_path: Path) -> None:
+        path = tmp_path / "lock"
+        path.write_text("1\n")  # as earlier versions left it
+        assert lock_holder(path) is None
+        with holder(path) as other:
+            assert lock_holder(path) == f"process {other.pid} on {os.uname().nodename}"
+            busy = pytest.raises(BusyError, match=f"^process {other.pid} on .* is busy: wait$")
+            with busy, locked_or_busy(path, "is busy: wait"):
+                pass
+            other.send_signal(signal.SIGKILL)
+            other.wait()
+            assert lock_holder(path) is None
+            with locked_or_busy(path, "is busy: wait"):
+                assert path.read_text().startswith(f"{os.getpid()} on ")
+        assert lock_holder(path) is None
+
+    def test_several_wait_for_it(self, tmp_path: Path) -> None:
+        path, waiting, held = tmp_path / "lock", [], []
+        with holder(path) as other:
+
+            def wait(name: str) -> None:
+                with locked(path, on_wait=lambda: waiting.append(name)):
+                    held.append(name)
+                    assert len(held) == 1
+                    held.remove(name)
+
+            threads = [threading.Thread(target=wait, args=(name,)) for name in "ab"]
+            for thread in threads:
+                thread.start()
+            while len(waiting) < 2:
+                threading.Event().wait(0.01)
+            other.kill()
+            for thread in threads:
+                thread.join(timeout=30)
+        assert sorted(waiting) == ["a", "b"]
+        assert lock_holder(path) is None
+
+    def test_no_lock_file_is_no_holder(self, tmp_path: Path) -> None:
+        assert lock_holder(tmp_path / "lock") is None
+        assert names(tmp_path) == []
+
+    def test_a_holder_that_left_no_name(self, tmp_path: Path) -> None:
+        with locked(tmp_path / "lock"):
+            (tmp_path / "lock").write_text("")
+            assert lock_holder(tmp_path / "lock") == "another process"
+
+    def test_a_place_that_cannot_be_locked(self, tmp_path: Path) -> None:
+        (tmp_path / "file").touch()
+        for lock in (locked(tmp_path / "file" / "lock"), locked_or_busy(tmp_path / "file" / "lock", "")):
+            with pytest.raises(WriteError, match="file/lock cannot be locked"), lock:
+                pass
+
+    def test_a_file_system_without_locks(self, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+        def no_locks(_lock: object, **_options: object) -> None:
+            raise OSError(errno.ENOLCK, os.strerror(errno.ENOLCK))
+
+        monkeypatch.setattr(filelock.FileLock, "acquire", no_locks)
+        with locked(tmp_path / "lock"):
+            pass
+        with pytest.raises(WriteError, match="on a file system that has locks"), locked_or_busy(tmp_path / "lock", ""):
+            pass
+
+    def test_an_error_within_is_not_the_lock_s(self, tmp_path: Path) -> None:
+        for lock in (locked(tmp_path / "lock"), locked_or_busy(tmp_path / "lock", "")):
+            with pytest.raises(FileNotFoundError), lock:
+                raise FileNotFoundError
+            assert lock_holder(tmp_path / "lock") is None
