@@ -21,7 +21,6 @@ from typing import Any
 import workload
 from interleave import Result, interleave, record, table, write
 from peers.protocol import peak_rss
-from repose.data import phrasebook
 from repose.training.distributed import available_cores
 from train import TRAINERS, contestants, tokens_per_batch, trainer
 
@@ -50,7 +49,7 @@ def against_corpus(args: argparse.Namespace) -> list[dict[str, Any]]:
         folder = Path(name)
         environment = {**os.environ, "REPOSE_HOME": str(folder / "home")}
         for factor in args.factors:
-            pairs = phrasebook.generate(factor * args.pairs)
+            pairs = workload.generate(factor * args.pairs)
             files = [folder / f"{factor}.{side}" for side in ("src", "tgt")]
             for side, file in enumerate(files):
                 file.write_text("".join(pair[side] + "\n" for pair in pairs), encoding="utf-8")

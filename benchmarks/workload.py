@@ -25,7 +25,7 @@ from typing import Any
 import numpy as np
 
 from repose._version import __version__
-from repose.data import corpora, phrasebook
+from repose.data import corpora
 from repose.data.batching import Batches
 from repose.data.dataset import PairDataset
 from repose.data.encode_pairs import Encoder, Pair
@@ -33,6 +33,9 @@ from repose.data.prepare import prepare
 from repose.data.prepared_folder import id_bytes
 from repose.data.readers import read_pairs
 from repose.data.tokenizer import END, START, Tokenizer
+
+sys.path.append(str(Path(__file__).parents[1] / "tools"))
+from phrasebook.corpus import generate
 
 SRC_VOCAB_SIZE, TGT_VOCAB_SIZE = 7_765, 7_010
 MAX_TOKENS = 128
@@ -91,7 +94,7 @@ def make(files: Sequence[Path], name: str | None = None) -> Path:
 def make_phrasebook(pairs: int = 20_000) -> Path:
     """The workload of so many embedded pairs."""
     key = f"{_PHRASEBOOK} {__version__} {pairs}"
-    return _cached(key, _PHRASEBOOK, lambda folder: _from_text(phrasebook.generate(pairs), folder))
+    return _cached(key, _PHRASEBOOK, lambda folder: _from_text(generate(pairs), folder))
 
 
 def make_paper_epoch(files: Sequence[Path], pairs: int = PAPER_PAIRS) -> Path:

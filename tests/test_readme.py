@@ -26,9 +26,10 @@ def commands() -> list[str]:
 @pytest.fixture(scope="module")
 def folder(tmp_path_factory: pytest.TempPathFactory) -> Path:
     folder = tmp_path_factory.mktemp("readme")
-    phrasebook.write(folder, phrasebook.splits(num_train=300, num_valid=10, num_test=10))
-    for side in ("pt", "en"):
-        (folder / f"train.{side}").rename(folder / f"corpus.{side}")
+    pairs = phrasebook.read()
+    for name, some in (("corpus", pairs["train"][:300]), ("valid", pairs["valid"][:10]), ("test", pairs["test"][:10])):
+        for side, language in enumerate(("pt", "en")):
+            (folder / f"{name}.{language}").write_text("".join(pair[side] + "\n" for pair in some), encoding="utf-8")
     return folder
 
 

@@ -65,7 +65,11 @@ def _on_one_core() -> None:
 @pytest.fixture(scope="session")
 def corpus(tmp_path_factory: pytest.TempPathFactory) -> tuple[Path, Path]:
     folder = tmp_path_factory.mktemp("corpus")
-    phrasebook.write(folder, phrasebook.splits(num_train=400, num_valid=10, num_test=10))
+    pairs = phrasebook.read()
+    for split, number in (("train", 400), ("valid", 10), ("test", 10)):
+        for side, language in enumerate(("pt", "en")):
+            text = "".join(pair[side] + "\n" for pair in pairs[split][:number])
+            (folder / f"{split}.{language}").write_text(text, encoding="utf-8")
     return folder / "train.pt", folder / "train.en"
 
 

@@ -12,7 +12,6 @@ import repose.training.loop as training_loop  # RECORD_EVERY: updates between re
 from repose.cli.main import app
 from repose.config.file import from_json, load, shipped
 from repose.config.run_id import run_id
-from repose.data import phrasebook
 from repose.grids.grid import read_grid, shipped_grids
 from repose.model.presets import PRESETS
 
@@ -337,7 +336,10 @@ def old(home: Path, folder: Path) -> dict[str, Any]:
 
 def make_fixtures() -> None:
     """`corpus/` and the old directories."""
-    pairs = phrasebook.generate(92)
+    sys.path.append(str(Path(__file__).parents[2] / "tools"))
+    from phrasebook.corpus import generate
+
+    pairs = generate(92)
     shutil.rmtree(CORPUS, ignore_errors=True)
     CORPUS.mkdir()
     for split, part in (("train", pairs[:72]), ("valid", pairs[72:80]), ("test", pairs[80:])):

@@ -2,7 +2,6 @@
 
 import dataclasses
 from pathlib import Path
-from types import SimpleNamespace
 from typing import Any
 
 import pytest
@@ -92,7 +91,7 @@ def test_the_phrasebook_can_be_split_anew(monkeypatch: pytest.MonkeyPatch) -> No
     made = {
         split: [(f"{split} {place}", f"{split}, {place}") for place in range(size)] for split, size in SIZES.items()
     }
-    monkeypatch.setattr(phrasebook, "splits", lambda: SimpleNamespace(**made))
+    monkeypatch.setattr(phrasebook, "read", lambda: made)
     found = sources(prepared({"name": "phrasebook", "splits": "merged", "held_out_valid": 0.1, "held_out_test": 0}))
     assert {split: len(lines) for split, lines in found.items()} == {"train": 45, "valid": 5}
 

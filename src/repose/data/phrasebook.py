@@ -1,135 +1,26 @@
-"""The embedded corpus: Portuguese-English sentence pairs from an authored grammar, the same for the same seed.
+"""The embedded corpus: Portuguese-English sentence pairs that show what a translation model must learn.
 
-Each Portuguese sentence has one translation, which follows from the grammar of both languages: agreement,
-tense and person, word order, negation, questions, object pronouns, possessives, contractions, relative
-clauses. Many sentences come with a second one of the same words in another order and another meaning
-("O gato viu o cachorro.", "O cachorro viu o gato."), so that a bag of words does not suffice.
-
-What no training sentence may hold is fixed by rule: one in twelve lexical combinations (a verb and its
-object, a noun and its adjective …) is kept for validation and test, by the CRC-32 of its words.
+They were drawn from an authored grammar (`tools/phrasebook` in the repository), in which each Portuguese sentence has
+one translation: agreement, tense and person, word order, negation, questions, object pronouns, possessives,
+contractions, relative clauses. Many come with a second sentence of the same words in another order and another meaning
+("O gato viu o cachorro.", "O cachorro viu o gato."), so that a bag of words does not suffice. Validation and test
+sentences combine words in ways that no training sentence does, one in twelve lexical combinations (a verb and its
+object, a noun and its adjective ...), and hold no word that training does not.
 """
 
-import re
-import zlib
-from collections.abc import Iterator
-from dataclasses import dataclass
-from pathlib import Path
-
-from repose.data.phrasebook_grammar import sentences
-from repose.data.phrasebook_grammar.clauses import Combination, Sentence
-from repose.system.errors import DataError
+import lzma
+from importlib import resources
+from itertools import islice
 
 Pair = tuple[str, str]
 """A Portuguese sentence and its English translation."""
 
-MAX_PAIRS = 500_000
-"""The most distinct pairs that are made from one seed."""
-
-_RESERVED_ONE_IN = 12
-_WORD = re.compile(r"[^\W_]+(?:['-][^\W_]+)*")
+SIZES = {"train": 20_000, "valid": 500, "test": 500}
 
 
-@dataclass(frozen=True)
-class PhrasebookSplits:
-    """Training, validation and test pairs; no two of them share a sentence on either side."""
-
-    train: list[Pair]
-    valid: list[Pair]
-    test: list[Pair]
-
-
-def is_held_out(combination: Combination) -> bool:
-    """Whether a lexical combination is kept out of training: a rule on its words alone, whatever the seed."""
-    return zlib.crc32(" ".join(combination).encode()) % _RESERVED_ONE_IN == 0
-
-
-def words(sentence: str) -> list[str]:
-    """The words of a sentence as written, without punctuation."""
-    return _WORD.findall(sentence)
-
-
-def generate(num_pairs: int, *, seed: int = 0) -> list[Pair]:
-    """Distinct pairs (Portuguese, English), in the order drawn; a shorter list is a prefix of a longer one.
-
-    Raises:
-        DataError: more pairs than the grammar makes, or fewer than none.
-    """
-    _check(num_pairs)
-    drawn = _distinct(seed)
-    return [_pair(next(drawn)) for _ in range(num_pairs)]
-
-
-def splits(*, num_train: int = 20_000, num_valid: int = 500, num_test: int = 500, seed: int = 0) -> PhrasebookSplits:
-    """Training pairs without any held-out combination; validation and test pairs with at least one each, all
-    of whose words (as written, on both sides) occur in training.
-
-    Raises:
-        DataError: more pairs than the grammar makes, or too few training pairs to hold the words of the rest.
-    """
-    for num in (num_train, num_valid, num_test):
-        _check(num)
-    num_held = num_valid + num_test
-    _check(num_train + num_held)
-    train: list[Pair] = []
-    waiting: list[Pair] = []
-    drawn = _distinct(seed)
-    while len(train) < num_train:
-        sentence = next(drawn)
-        if not any(map(is_held_out, sentence.combinations)):
-            train.append(_pair(sentence))
-        elif len(waiting) < 4 * num_held:
-            waiting.append(_pair(sentence))
-    known = [{word for pair in train for word in words(pair[side])} for side in (0, 1)]
-    held = [pair for pair in waiting if _all_known(pair, known)][:num_held]
-    patience = 2_000 + 100 * num_held
-    while len(held) < num_held:
-        sentence = next(drawn)
-        if any(map(is_held_out, sentence.combinations)) and _all_known(_pair(sentence), known):
-            held.append(_pair(sentence))
-        patience -= 1
-        if patience == 0:
-            raise DataError(
-                f"{num_train:,} training pairs hold too few words for {num_held:,} validation and test pairs "
-                "whose words were all seen in training; ask for more training pairs"
-            )
-    return PhrasebookSplits(train, held[:num_valid], held[num_valid:])
-
-
-def write(folder: Path, splits: PhrasebookSplits) -> None:
-    """Write `train.pt`, `train.en`, `valid.pt` … into a folder, one sentence a line, UTF-8."""
-    folder.mkdir(parents=True, exist_ok=True)
-    for name, pairs in (("train", splits.train), ("valid", splits.valid), ("test", splits.test)):
-        for side, language in enumerate(("pt", "en")):
-            text = "".join(pair[side] + "\n" for pair in pairs)
-            (folder / f"{name}.{language}").write_text(text, encoding="utf-8", newline="\n")
-
-
-def _check(num_pairs: int) -> None:
-    if num_pairs < 0:
-        raise DataError(f"a number of sentence pairs cannot be negative, but {num_pairs:,} were asked for")
-    if num_pairs > MAX_PAIRS:
-        raise DataError(
-            f"the phrasebook makes at most {MAX_PAIRS:,} distinct pairs, but {num_pairs:,} were asked for; "
-            "ask for fewer"
-        )
-
-
-def _distinct(seed: int) -> Iterator[Sentence]:
-    """Drop what was said before, on either side: "elas" and "eles" are both "they", the first drawn stays."""
-    translations: dict[str, str] = {}
-    said: set[str] = set()
-    for sentence in sentences(seed):
-        if sentence.pt in translations:
-            assert translations[sentence.pt] == sentence.en, sentence
-        elif sentence.en not in said:
-            translations[sentence.pt] = sentence.en
-            said.add(sentence.en)
-            yield sentence
-
-
-def _pair(sentence: Sentence) -> Pair:
-    return sentence.pt, sentence.en
-
-
-def _all_known(pair: Pair, known: list[set[str]]) -> bool:
-    return all(word in known[side] for side in (0, 1) for word in words(pair[side]))
+def read() -> dict[str, list[Pair]]:
+    """The pairs of each split; no two share a sentence on either side."""
+    packed = resources.files("repose.data").joinpath("phrasebook.tsv.xz").read_bytes()
+    lines = iter(lzma.decompress(packed).decode("utf-8").split("\n"))
+    pairs = ((pt, en) for pt, _, en in (line.partition("\t") for line in lines))
+    return {split: list(islice(pairs, size)) for split, size in SIZES.items()}

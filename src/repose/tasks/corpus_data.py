@@ -165,7 +165,7 @@ def _key(experiment: Experiment) -> str:
         if tokenizer[name] is not None:
             tokenizer[name] = _digest(Path(tokenizer[name]))
     settings = {
-        "corpus": files or f"{corpus.name} {__version__}",  # what is generated may change with the package
+        "corpus": files or f"{corpus.name} {__version__}",  # the shipped pairs may change with the package
         "fields": [corpus.src_field, corpus.tgt_field],
         "held_out": [corpus.held_out_valid, corpus.held_out_test, corpus.split_seed],
         "tokenizer": tokenizer,
@@ -187,7 +187,7 @@ def _digest(path: Path) -> str:
 
 
 def _files(corpus: CorpusConfig) -> dict[str, list[Path]]:
-    """The files of each split; empty for the phrasebook, which is generated."""
+    """The files of each split; empty for the phrasebook, which is shipped."""
     if corpus.name is None:
         if not corpus.train:
             raise ConfigError(

@@ -19,15 +19,16 @@ PHRASEBOOK = "phrasebook"
 def write_texts(corpus: CorpusConfig, files: Mapping[str, list[Path]], folder: Path) -> Iterator[str]:
     """Writes `<split>.src` and `<split>.tgt`; yields sentences about what was dropped and split off.
 
-    `files` are those of each split; the phrasebook has none.
+    `files` are those of each split; the phrasebook, which is shipped, has none.
     """
     for stale in folder.glob("*"):
         stale.unlink()
     if corpus.name == PHRASEBOOK:
-        made = phrasebook.splits()
-        for split in SPLITS:
-            write_pairs(folder, split, getattr(made, split))
-        yield f"phrasebook: {len(made.train):,} training, {len(made.valid):,} validation, {len(made.test):,} test pairs"
+        shipped = phrasebook.read()
+        for split, pairs in shipped.items():
+            write_pairs(folder, split, pairs)
+        train, valid, test = (len(shipped[split]) for split in SPLITS)
+        yield f"phrasebook: {train:,} training, {valid:,} validation, {test:,} test pairs"
     for split, paths in files.items():
         counts = Counts()
         read = read_pairs(paths, src_field=corpus.src_field, tgt_field=corpus.tgt_field, counts=counts)

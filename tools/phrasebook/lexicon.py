@@ -1,12 +1,12 @@
-"""The words of the phrasebook: `phrasebook.toml` read into nouns, adjectives and verb frames."""
+"""The words of the phrasebook: `lexicon.toml` read into nouns, adjectives and verb frames."""
 
 import tomllib
 from dataclasses import dataclass, replace
 from functools import cache
-from importlib import resources
+from pathlib import Path
 from typing import Any
 
-from repose.data.phrasebook_grammar.inflection import (
+from phrasebook.inflection import (
     EnglishVerb,
     PortugueseVerb,
     conjugate,
@@ -198,9 +198,8 @@ def _frame(frame: dict[str, Any], lexicon: Lexicon) -> Frame:
 
 @cache
 def load() -> Lexicon:
-    """Read the lexicon shipped with the package."""
-    text = (resources.files("repose.data") / "phrasebook.toml").read_text(encoding="utf-8")
-    data = tomllib.loads(text)
+    """Read the lexicon beside this module."""
+    data = tomllib.loads(Path(__file__).with_name("lexicon.toml").read_text(encoding="utf-8"))
     entries = [entry for group in data["nouns"] for entry in _nouns(group)]
     english = data["english"]
     words = Lexicon(

@@ -1,5 +1,8 @@
 """The phrasebook's grammar: draws Portuguese-English sentence pairs, mixing its templates by weight.
 
+`repose` ships 21,000 pairs that it drew (`repose.data.phrasebook`), and not the grammar; `python -m phrasebook` writes
+them. `corpus` makes corpora of any size and seed.
+
 `lexicon` and `inflection` hold the words, `phrases` and `clauses` what is made of them, `speaker` and `drawing`
 draw it, and the other modules are templates: functions that draw one sentence, or two that use the same words
 in another order with another meaning, or none where what was drawn makes no sense.
@@ -10,10 +13,10 @@ from bisect import bisect_right
 from collections.abc import Iterator
 from itertools import accumulate
 
-from repose.data.phrasebook_grammar import being, comparisons, compounds, questions, relatives, statements
-from repose.data.phrasebook_grammar.clauses import Sentence
-from repose.data.phrasebook_grammar.lexicon import load
-from repose.data.phrasebook_grammar.speaker import Speaker
+from phrasebook import being, comparisons, compounds, questions, relatives, statements
+from phrasebook.clauses import Sentence
+from phrasebook.lexicon import load
+from phrasebook.speaker import Speaker
 
 MIN_WORDS, MAX_WORDS = 4, 14
 """Length of a sentence in words, on either side."""

@@ -4,8 +4,8 @@ import random
 from collections.abc import Sequence
 from typing import TypeVar
 
-from repose.data.phrasebook_grammar.lexicon import Adjective, Frame, Lexicon, Noun
-from repose.data.phrasebook_grammar.phrases import ARTICLES, PRONOUNS, NounPhrase, Phrase
+from phrasebook.lexicon import Adjective, Frame, Lexicon, Noun
+from phrasebook.phrases import ARTICLES, PRONOUNS, NounPhrase, Phrase
 
 T = TypeVar("T")
 

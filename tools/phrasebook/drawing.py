@@ -2,10 +2,10 @@
 
 from dataclasses import replace
 
-from repose.data.phrasebook_grammar.clauses import Clause, ambiguous
-from repose.data.phrasebook_grammar.lexicon import Adjective, Frame, Noun
-from repose.data.phrasebook_grammar.phrases import NounPhrase, Phrase
-from repose.data.phrasebook_grammar.speaker import Speaker
+from phrasebook.clauses import Clause, ambiguous
+from phrasebook.lexicon import Adjective, Frame, Noun
+from phrasebook.phrases import NounPhrase, Phrase
+from phrasebook.speaker import Speaker
 
 
 def draw_clause(

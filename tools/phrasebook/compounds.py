@@ -2,8 +2,8 @@
 
 from dataclasses import replace
 
-from repose.data.phrasebook_grammar.clauses import Clause, Sentence, assertion, exchangeable, finish, join
-from repose.data.phrasebook_grammar.drawing import (
+from phrasebook.clauses import Clause, Sentence, assertion, exchangeable, finish, join
+from phrasebook.drawing import (
     complete,
     described,
     draw_clause,
@@ -11,8 +11,8 @@ from repose.data.phrasebook_grammar.drawing import (
     predicates,
     simple_clause,
 )
-from repose.data.phrasebook_grammar.phrases import PRONOUNS, NounPhrase, Phrase, be_predicate
-from repose.data.phrasebook_grammar.speaker import Speaker
+from phrasebook.phrases import PRONOUNS, NounPhrase, Phrase, be_predicate
+from phrasebook.speaker import Speaker
 
 _STORIES = {
     # verb: adjectives that make one do it ("so"), adjectives that speak against it ("but")

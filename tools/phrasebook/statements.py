@@ -2,7 +2,7 @@
 
 from dataclasses import replace
 
-from repose.data.phrasebook_grammar.clauses import (
+from phrasebook.clauses import (
     Clause,
     Sentence,
     finish,
@@ -12,9 +12,9 @@ from repose.data.phrasebook_grammar.clauses import (
     question,
     statement,
 )
-from repose.data.phrasebook_grammar.drawing import draw_clause, other_human
-from repose.data.phrasebook_grammar.phrases import NounPhrase, Phrase
-from repose.data.phrasebook_grammar.speaker import Speaker
+from phrasebook.drawing import draw_clause, other_human
+from phrasebook.phrases import NounPhrase, Phrase
+from phrasebook.speaker import Speaker
 
 
 def plain(speaker: Speaker) -> list[Sentence]:

@@ -2,12 +2,12 @@
 
 from dataclasses import replace
 
-from repose.data.phrasebook_grammar.being import is_said
-from repose.data.phrasebook_grammar.clauses import Sentence, assertion, exchangeable, finish, join
-from repose.data.phrasebook_grammar.drawing import described, draw_clause, predicates
-from repose.data.phrasebook_grammar.lexicon import Adjective
-from repose.data.phrasebook_grammar.phrases import NounPhrase, Phrase, be_predicate
-from repose.data.phrasebook_grammar.speaker import Speaker
+from phrasebook.being import is_said
+from phrasebook.clauses import Sentence, assertion, exchangeable, finish, join
+from phrasebook.drawing import described, draw_clause, predicates
+from phrasebook.lexicon import Adjective
+from phrasebook.phrases import NounPhrase, Phrase, be_predicate
+from phrasebook.speaker import Speaker
 
 
 def pair(speaker: Speaker) -> tuple[NounPhrase, NounPhrase, Adjective] | None:

@@ -2,8 +2,8 @@
 
 from dataclasses import dataclass
 
-from repose.data.phrasebook_grammar.inflection import EnglishVerb, PortugueseVerb
-from repose.data.phrasebook_grammar.lexicon import Lexicon
+from phrasebook.inflection import EnglishVerb, PortugueseVerb
+from phrasebook.lexicon import Lexicon
 
 ARTICLES = ("o", "a", "os", "as")
 

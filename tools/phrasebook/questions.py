@@ -2,7 +2,7 @@
 
 from dataclasses import replace
 
-from repose.data.phrasebook_grammar.clauses import (
+from phrasebook.clauses import (
     Combination,
     Sentence,
     ambiguous,
@@ -11,9 +11,9 @@ from repose.data.phrasebook_grammar.clauses import (
     question,
     statement,
 )
-from repose.data.phrasebook_grammar.drawing import draw_clause
-from repose.data.phrasebook_grammar.phrases import NounPhrase
-from repose.data.phrasebook_grammar.speaker import Speaker
+from phrasebook.drawing import draw_clause
+from phrasebook.phrases import NounPhrase
+from phrasebook.speaker import Speaker
 
 QUEM = NounPhrase("", "quem", "who", 1, "he", "m", False, frozenset({"human"}), "")
 

@@ -1,4 +1,4 @@
-"""Portuguese and English inflection by rule; `phrasebook.toml` names only what breaks a rule."""
+"""Portuguese and English inflection by rule; `lexicon.toml` names only what breaks a rule."""
 
 from dataclasses import dataclass
 

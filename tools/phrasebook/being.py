@@ -1,9 +1,9 @@
 """What things and people are, and where."""
 
-from repose.data.phrasebook_grammar.clauses import Sentence, exchangeable, finish, join
-from repose.data.phrasebook_grammar.drawing import described, other_human, predicates
-from repose.data.phrasebook_grammar.phrases import PRONOUNS, NounPhrase, Phrase, Predicate, be_predicate
-from repose.data.phrasebook_grammar.speaker import Speaker
+from phrasebook.clauses import Sentence, exchangeable, finish, join
+from phrasebook.drawing import described, other_human, predicates
+from phrasebook.phrases import PRONOUNS, NounPhrase, Phrase, Predicate, be_predicate
+from phrasebook.speaker import Speaker
 
 
 def copula(speaker: Speaker) -> list[Sentence]:

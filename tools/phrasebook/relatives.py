@@ -2,7 +2,7 @@
 
 from dataclasses import replace
 
-from repose.data.phrasebook_grammar.clauses import (
+from phrasebook.clauses import (
     Clause,
     Combination,
     Sentence,
@@ -13,9 +13,9 @@ from repose.data.phrasebook_grammar.clauses import (
     mirrored,
     verb_phrase,
 )
-from repose.data.phrasebook_grammar.drawing import complete, predicates
-from repose.data.phrasebook_grammar.phrases import NounPhrase, Phrase, be_predicate
-from repose.data.phrasebook_grammar.speaker import Speaker
+from phrasebook.drawing import complete, predicates
+from phrasebook.phrases import NounPhrase, Phrase, be_predicate
+from phrasebook.speaker import Speaker
 
 
 def fact(speaker: Speaker, about: NounPhrase) -> Phrase:

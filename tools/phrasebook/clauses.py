@@ -2,9 +2,9 @@
 
 from dataclasses import dataclass, replace
 
-from repose.data.phrasebook_grammar.inflection import PortugueseVerb
-from repose.data.phrasebook_grammar.lexicon import Frame
-from repose.data.phrasebook_grammar.phrases import NounPhrase, Phrase, Predicate, negated, predicate
+from phrasebook.inflection import PortugueseVerb
+from phrasebook.lexicon import Frame
+from phrasebook.phrases import NounPhrase, Phrase, Predicate, negated, predicate
 
 Combination = tuple[str, str]
 
