@@ -19,10 +19,12 @@ from jaxtyping import Float
 from torch import Tensor, nn
 
 from repose.grids.published import load
+from repose.model.architecture import Architecture
 from repose.model.attention import Attention
 from repose.model.kernels.blocks import Blocks
-from repose.model.kernels.local import Bands
+from repose.model.kernels.local import LocalBlocks
 from repose.model.kernels.packing import Packing
+from repose.model.positions import Positions
 
 HEADS = 8
 """Vaswani et al. 3.2.2. What is counted does not depend on it."""
@@ -34,7 +36,8 @@ class SelfAttention(nn.Module):
     def __init__(self, d: int, window: int | None) -> None:
         super().__init__()
         self.window = window
-        self.attention = Attention(d_model=d, d_value=d, num_heads=HEADS, head_dim=d // HEADS, bias=True, dropout=0.0)
+        a = Architecture(d_token=d, num_heads=HEADS, head_dim=d // HEADS, attention_bias=True)
+        self.attention = Attention(a, Positions(a, causal=False))
 
     def forward(self, x: Float[Tensor, "B n d"]) -> Float[Tensor, "B n d"]:
         rows = x.flatten(0, 1)
@@ -42,12 +45,12 @@ class SelfAttention(nn.Module):
 
 
 @functools.cache
-def meetings(sentences: int, length: int, window: int | None) -> Blocks | Bands:
+def meetings(sentences: int, length: int, window: int | None) -> Blocks | LocalBlocks:
     """Which token meets which: a model finds it out once for all of its layers."""
     packing = Packing(torch.ones(sentences, length, dtype=torch.bool))
     if window is None:
         return Blocks(packing, packing, num_heads=HEADS)
-    return Bands(packing, window=window, num_heads=HEADS)
+    return LocalBlocks(packing, window=window, num_heads=HEADS)
 
 
 class Recurrent(nn.Module):

@@ -33,7 +33,6 @@ MOVES = {
     "architecture.residual_weight": "2.0",
     "architecture.input_norm": "sum",
     "architecture.self_score": "zero",
-    "architecture.position_bias": "untied",
     "architecture.score_residual": "previous_layer",
     "architecture.attention_window": "4",
     "architecture.initialisation": "xavier",

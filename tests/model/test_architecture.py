@@ -5,7 +5,7 @@ import dataclasses
 import pytest
 from pydantic import ValidationError
 
-from repose.model.architecture import Architecture
+from repose.model.architecture import Architecture, from_earlier
 from repose.model.presets import PRESETS, difference, preset
 from repose.system.errors import ConfigError
 
@@ -37,6 +37,15 @@ from repose.system.errors import ConfigError
 def test_senseless_combinations_are_refused_in_a_sentence(settings: dict[str, object], sentence: str) -> None:
     with pytest.raises(ValidationError, match=sentence):
         Architecture(**settings)  # type: ignore[arg-type]
+
+
+def test_positions_of_an_earlier_version_are_read() -> None:
+    earlier = dataclasses.asdict(preset("tupe-r")) | {"positions": "none", "position_bias": "untied_relative"}
+    assert Architecture(**from_earlier(earlier)) == preset("tupe-r")
+    others = dataclasses.asdict(preset("reinforced")) | {"position_bias": "none"}
+    assert Architecture(**from_earlier(others)) == preset("reinforced")
+    with pytest.raises(ConfigError, match="stands beside no other positions"):
+        from_earlier({"positions": "interleaved", "position_bias": "untied"})
 
 
 @pytest.mark.parametrize("settings", [{"positions": "spiral"}, {"d_token": 0}, {"dropout": 1.0}, {"unknown": 1}])

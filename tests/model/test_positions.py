@@ -3,18 +3,21 @@
 import cmath
 import dataclasses
 import math
+from typing import Any
 
 import pytest
 import torch
 import torch.nn.functional as F
 from torch import Tensor
 
+from repose.model.architecture import Architecture
 from repose.model.attention import Attention, record
 from repose.model.audit import audit
+from repose.model.embedding import Embedding
 from repose.model.kernels.blocks import Blocks
-from repose.model.kernels.local import Bands
+from repose.model.kernels.local import LocalBlocks
 from repose.model.kernels.packing import Packing
-from repose.model.positions import PositionalEncoding, Rotary, sinusoids, upscale
+from repose.model.positions import Rotary, TablePositions, positions_of, sinusoids, upscale
 from repose.model.presets import preset
 from repose.model.transformer import Transformer, build
 from repose.system.errors import DataError
@@ -50,22 +53,22 @@ def test_half_of_the_printed_columns_are_constant() -> None:
 
 
 def test_learned_positions_are_one_row_each_and_trained() -> None:
-    encoding = PositionalEncoding("learned", max_length=10, width=4)
-    rows = encoding(torch.tensor([3, 3, 0]), 4)
-    assert rows is not None
-    assert torch.equal(rows[0], encoding.table[3])
+    learned = TablePositions(Architecture(positions="learned", max_length=10, d_token=4), causal=True)
+    rows = learned.rows(torch.tensor([3, 3, 0]))
+    assert torch.equal(rows[0], learned.table[3])
     assert torch.equal(rows[0], rows[1])
-    assert [p.shape for p in encoding.parameters()] == [(10, 4)]
+    assert [p.shape for p in learned.parameters()] == [(10, 4)]
 
 
 def test_fixed_positions_are_no_part_of_a_checkpoint() -> None:
-    assert not PositionalEncoding("halves", max_length=10, width=4).state_dict()
+    assert not TablePositions(Architecture(positions="halves", max_length=10, d_token=4), causal=True).state_dict()
 
 
 def test_a_sequence_longer_than_the_table_is_an_error() -> None:
-    encoding = PositionalEncoding("interleaved", max_length=8, width=4)
+    embedding = Embedding(Architecture(max_length=8, d_token=4), 20, "none")
+    ids = torch.ones(1, 9, dtype=torch.long)
     with pytest.raises(DataError, match=r"9 tokens.*max_length of 8"):
-        encoding(torch.arange(9), 9)
+        embedding(ids, Packing(ids != 0))
 
 
 def pooled_as_printed(table: Tensor, factor: int) -> Tensor:
@@ -116,11 +119,10 @@ def test_a_table_of_one_position_has_no_slope() -> None:
 
 def test_policy_positions_are_part_of_a_checkpoint_and_are_not_trained() -> None:
     table = torch.rand(4, 2)
-    encoding = PositionalEncoding("policy", max_length=16, width=8, table=table)
-    assert list(encoding.state_dict()) == ["table"]
-    assert not list(encoding.parameters())
-    rows = encoding(torch.tensor([3, 0]), 4)
-    assert rows is not None
+    policy = TablePositions(Architecture(positions="policy", max_length=16, d_token=8), causal=True, table=table)
+    assert list(policy.state_dict()) == ["table"]
+    assert not list(policy.parameters())
+    rows = policy.rows(torch.tensor([3, 0]))
     assert torch.equal(rows, upscale(table, 16, 8)[[3, 0]])
 
 
@@ -138,13 +140,13 @@ def turned(x: Tensor, position: int) -> Tensor:
 
 def test_rotary_turns_pairs_of_each_head() -> None:
     rows, positions = torch.randn(4, 3 * 6), torch.tensor([0, 39, 2, 39])
-    rotary = Rotary(max_length=40, head_dim=6)
+    rotary = Rotary(Architecture(positions="rotary", max_length=40, head_dim=6), causal=False)
     wanted = torch.stack(
         [torch.cat([turned(head, int(m)) for head in row.split(6)]) for row, m in zip(rows, positions, strict=True)]
     )
-    torch.testing.assert_close(rotary(rows, positions), wanted, atol=1e-5, rtol=0)
-    torch.testing.assert_close(rotary(rows[[1, 3]], 39), wanted[[1, 3]], atol=1e-5, rtol=0)  # as decoding does
-    rounded = rotary(rows.bfloat16(), positions)
+    torch.testing.assert_close(rotary.turn(rows, positions), wanted, atol=1e-5, rtol=0)
+    torch.testing.assert_close(rotary.turn(rows[[1, 3]], 39), wanted[[1, 3]], atol=1e-5, rtol=0)  # as decoding does
+    rounded = rotary.turn(rows.bfloat16(), positions)
     assert rounded.dtype == torch.bfloat16
     torch.testing.assert_close(rounded.float(), wanted, atol=0.05, rtol=0)
     assert not rotary.state_dict()
@@ -156,12 +158,14 @@ def test_rotary_turns_pairs_of_each_head() -> None:
 @pytest.mark.parametrize("head_dim", [4, 16])
 def test_rotary_attention(head_dim: int, causal: bool, window: int | None) -> None:
     """softmax((R_i q_i)·(R_j k_j) / sqrt(C)), one head, query and key at a time, in sentences of several lengths; heads
-    so wide that they would read tokens themselves, too."""
-    c, rotary = head_dim, Rotary(max_length=20, head_dim=head_dim)
-    attention = Attention(d_model=6, d_value=6, num_heads=2, head_dim=c, bias=True, dropout=0.0, rotary=rotary).eval()
+    so wide that they would be absorbed, too."""
+    c = head_dim
+    a = Architecture(positions="rotary", max_length=20, d_token=6, num_heads=2, head_dim=c, attention_bias=True)
+    rotary = positions_of(a, causal=causal)
+    attention = Attention(a, rotary).eval()
     packing = Packing(torch.arange(9)[None] < torch.tensor([9, 3, 7])[:, None])
-    sizes = {"num_heads": 2, "causal": causal}
-    blocks = Blocks(packing, packing, **sizes) if window is None else Bands(packing, window=window, **sizes)
+    how: dict[str, Any] = {"num_heads": 2, "causal": causal, "positions": rotary}
+    blocks = Blocks(packing, packing, **how) if window is None else LocalBlocks(packing, window=window, **how)
     x = torch.randn(32, 6)
     with record(attention) as recorded, torch.no_grad():
         out = packing.pad(attention(x, x, x, blocks))
@@ -202,19 +206,19 @@ def test_rotary_models_see_distances_and_no_places() -> None:
 
 def test_rotary_is_of_self_attention_alone() -> None:
     model = rotary_model()
-    for layer in (*model.encoder.layers, *model.decoder.layers):
-        assert isinstance(layer.self_attention.rotary, Rotary)
-    assert all(layer.cross_attention.rotary is None for layer in model.decoder.layers)
+    assert isinstance(model.encoder.positions, Rotary)
+    for layer in model.decoder.layers:
+        assert (layer.self_attention.may_absorb, layer.cross_attention.may_absorb) == (False, True)
     ids = torch.tensor([[7, 7, 7]])
     hidden = model.encoder.embedding(ids, Packing(ids != 0)).hidden
     assert torch.equal(hidden[0], hidden[2])  # nothing is added to the input
 
 
 @pytest.mark.parametrize("positions", ["rotary", "interleaved"])
-def test_wide_heads_do_not_read_tokens_themselves_where_keys_turn(positions: str) -> None:
+def test_wide_heads_are_not_absorbed_where_keys_turn(positions: str) -> None:
     model = rotary_model(positions=positions, head_dim=16)
     assert audit(model, length=9).passed
     layer = model.decoder.layers[0]
     state = model.start(model.encode(torch.tensor([[2, 5, 3]])))
     for attention, wanted in ((layer.self_attention, positions != "rotary"), (layer.cross_attention, True)):
-        assert attention.is_together == attention.stepper(state.cache).together == wanted
+        assert attention.is_absorbed == attention.cached(state.cache).is_absorbed == wanted

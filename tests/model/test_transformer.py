@@ -25,7 +25,7 @@ TINY = {"d_token": 8, "num_heads": 2, "head_dim": 4, "d_ff": 16, "num_encoder_la
 VOCAB = 20
 
 AXES: dict[str, Sequence[Any]] = {
-    "positions": get_args(axes.Positions),
+    "positions": get_args(axes.PositionsKind),
     "combine": get_args(axes.Combine),
     "embedding_scale": get_args(axes.EmbeddingScale),
     "encoder_token_norm": get_args(axes.TokenNormKind),
@@ -35,7 +35,6 @@ AXES: dict[str, Sequence[Any]] = {
     "input_norm": get_args(axes.InputNorm),
     "norm": get_args(axes.Norm),
     "self_score": get_args(axes.SelfScore),
-    "position_bias": get_args(axes.PositionBias),
     "score_residual": get_args(axes.ScoreResidual),
     "attention_window": (None, 4),
     "residual_weight": (1.0, 4.0),

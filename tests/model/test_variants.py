@@ -14,9 +14,9 @@ from repose.model.architecture import Architecture, InputNorm, SelfScore
 from repose.model.attention import Attention
 from repose.model.audit import audit
 from repose.model.kernels.blocks import Blocks
-from repose.model.kernels.local import Bands
+from repose.model.kernels.local import LocalBlocks
 from repose.model.kernels.packing import Packing
-from repose.model.position_bias import UntiedPositions, buckets
+from repose.model.positions import Positions, UntiedPositions, buckets, positions_of
 from repose.model.presets import PRESETS, preset
 from repose.model.sublayer import Sublayer
 from repose.model.transformer import Transformer, build
@@ -85,7 +85,7 @@ def test_separate_norms_bring_tokens_and_positions_to_one_scale() -> None:
 
 
 def test_both_norms_are_before_and_after_the_sublayer() -> None:
-    sublayer = Sublayer(6, norm="both", residual_weight=2.0, dropout=0.0, eps=1e-6)
+    sublayer = Sublayer(Architecture(d_token=6, norm="both", residual_weight=2.0, norm_eps=1e-6), 0.0)
     x, f = torch.randn(5, 6), nn.Linear(6, 6)
     wanted = layer_norm(2 * x + f(layer_norm(x, 1e-6)), 1e-6)
     torch.testing.assert_close(sublayer(x, f), wanted, atol=1e-5, rtol=0)
@@ -97,7 +97,7 @@ def test_both_norms_are_before_and_after_the_sublayer() -> None:
 @pytest.mark.parametrize("weight", [0.5, 4.0])
 def test_weighted_residual_is_equation_6(weight: float) -> None:
     """H(x) = F(x) + kx, then layer norm."""
-    sublayer = Sublayer(6, norm="post", residual_weight=weight, dropout=0.0, eps=1e-6)
+    sublayer = Sublayer(Architecture(d_token=6, residual_weight=weight, norm_eps=1e-6), 0.0)
     x, f = torch.randn(5, 6), nn.Linear(6, 6)
     torch.testing.assert_close(sublayer(x, f), layer_norm(f(x) + weight * x, 1e-6), atol=1e-5, rtol=0)
 
@@ -141,9 +141,10 @@ def self_attention(x: Tensor, attention: Attention, kind: str, causal: bool) -> 
 @pytest.mark.parametrize("causal", [False, True])
 @pytest.mark.parametrize("kind", ["keep", "zero", "exclude", "zero_weights"])
 def test_self_score(kind: SelfScore, causal: bool) -> None:
-    attention = Attention(d_model=6, d_value=6, num_heads=2, head_dim=3, bias=True, dropout=0.0, own_score=kind).eval()
+    a = Architecture(d_token=6, num_heads=2, head_dim=3, attention_bias=True, self_score=kind)
+    attention = Attention(a, Positions(a, causal=causal)).eval()
     x, packing = torch.randn(5, 6), full(5)
-    blocks = Blocks(packing, packing, num_heads=2, causal=causal, exclude_own=kind == "exclude")
+    blocks = Blocks(packing, packing, num_heads=2, causal=causal)
     heads = self_attention(x, attention, kind, causal) @ heads_of(attention.value, x)
     wanted = attention.output(heads.transpose(0, 1).flatten(1))
     torch.testing.assert_close(attention(x, x, x, blocks), wanted, atol=1e-5, rtol=0)
@@ -294,29 +295,28 @@ def test_tupe_shares_its_positions_over_layers_and_adds_none_to_the_input() -> N
 @pytest.mark.parametrize("causal", [False, True])
 @pytest.mark.parametrize("window", [2, 3, 6, 50])
 @pytest.mark.parametrize("kind", ["keep", "zero", "exclude"])
-def test_bands_are_attention_with_a_mask(window: int, causal: bool, kind: SelfScore) -> None:
+def test_local_attention_is_attention_with_a_mask(window: int, causal: bool, kind: SelfScore) -> None:
     """|i - j| <= r // 2, for sentences of many lengths, with scores of positions."""
-    attention = Attention(d_model=6, d_value=6, num_heads=2, head_dim=3, bias=True, dropout=0.0, own_score=kind).eval()
-    untied = UntiedPositions(
-        "untied_relative", max_length=20, d_model=6, num_heads=2, head_dim=3, bias=True, eps=1e-5, causal=causal
-    )
+    sizes: dict[str, Any] = {"max_length": 20, "d_token": 6, "num_heads": 2, "head_dim": 3, "attention_bias": True}
+    a = Architecture(positions="untied_relative", self_score=kind, **sizes)
+    untied = positions_of(a, causal=causal)
+    attention = Attention(a, untied).eval()
     mask = torch.arange(11)[None] < torch.tensor([11, 4, 1, 8])[:, None]
     packing = Packing(mask)
     x = torch.randn(32, 6)
-    exclude = kind == "exclude"
-    bands = Bands(packing, window=window, num_heads=2, causal=causal, exclude_own=exclude, position_scores=untied)
-    whole = Blocks(packing, packing, num_heads=2, causal=causal, exclude_own=exclude, position_scores=untied)
+    local = LocalBlocks(packing, window=window, num_heads=2, causal=causal, positions=untied)
+    whole = Blocks(packing, packing, num_heads=2, causal=causal, positions=untied)
     far = (torch.arange(11)[:, None] - torch.arange(11)).abs() > window // 2
     masked = []
     for block in whole.blocks:
         size = block.bias.shape[1]
         bias = block.bias.masked_fill(far[:size, :size], -math.inf)
-        if block.answered is not None:  # rows that were without keys before
-            bias = bias.masked_fill(block.answered == 0, -math.inf)
+        if block.has_key is not None:  # rows that were without keys before
+            bias = bias.masked_fill(block.has_key == 0, -math.inf)
         alone = bias.isneginf().all(2, keepdim=True)
-        masked.append(block._replace(bias=bias.masked_fill(alone, 0.0), answered=(~alone).float()))
+        masked.append(block._replace(bias=bias.masked_fill(alone, 0.0), has_key=(~alone).float()))
     whole.blocks = masked
-    out, wanted = (packing.real(attention(x, x, x, blocks)) for blocks in (bands, whole))
+    out, wanted = (packing.real(attention(x, x, x, blocks)) for blocks in (local, whole))
     torch.testing.assert_close(out, wanted, atol=1e-5, rtol=0)
 
 

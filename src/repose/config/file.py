@@ -20,6 +20,7 @@ from pydantic import ValidationError
 from pydantic.fields import FieldInfo
 
 from repose.config.experiment import DEFAULT_PRESET, PATHS, SECTIONS, UNUSED_WITH_READY_TOKENIZER, Experiment
+from repose.model.architecture import from_earlier
 from repose.model.presets import preset as preset_architecture
 from repose.system.errors import ConfigError, unknown
 
@@ -81,6 +82,7 @@ def from_json(text: str, source: str = "config.json") -> Experiment:
     if not isinstance(tables, dict):
         raise ConfigError(f"{source} is no experiment: an object of sections is expected")
     try:
+        tables = _from_earlier(tables)
         _check_names(tables, source)
     except ConfigError as error:
         raise ConfigError(f"{error}; the file may have been written by a newer repose") from error
@@ -93,6 +95,7 @@ def resolve(layers: Sequence[Layer]) -> Loaded:
     sources: dict[str, str] = {}
     base = DEFAULT_PRESET
     for layer in layers:
+        layer = layer._replace(tables=_from_earlier(layer.tables))
         _check_names(layer.tables, layer.source)
         new_base = layer.tables.get("architecture", {}).get("preset")
         if new_base is not None:
@@ -114,6 +117,12 @@ def resolve(layers: Sequence[Layer]) -> Loaded:
         for field in dataclasses.fields(cls)
     }
     return Loaded(experiment, complete, base)
+
+
+def _from_earlier(tables: Table) -> Table:
+    """Sections that an earlier version wrote, as today's."""
+    architecture = tables.get("architecture")
+    return {**tables, "architecture": from_earlier(architecture)} if isinstance(architecture, dict) else tables
 
 
 def _take_back(values: dict[str, dict[str, Any]], sources: dict[str, str], section: str, fields: Sequence[str]) -> None:

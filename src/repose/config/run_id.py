@@ -18,7 +18,7 @@ NOT_IN_RUN_ID = frozenset(
 """Fields of `training` that cannot move a training's numbers, or (the two files) only through a digest."""
 
 LATER_FIELDS = frozenset(
-    {"input_norm", "self_score", "position_bias", "score_residual", "attention_window"}  # of `architecture`
+    {"input_norm", "self_score", "score_residual", "attention_window"}  # of `architecture`
     | {"plateau_threshold", "plateau_after_epochs", "task"}  # of `training`
 )
 """Fields that came after the first runs: at their default, which is what those runs did, they are not in the id."""
@@ -36,6 +36,8 @@ def run_id(experiment: Experiment, digests: Mapping[str, str]) -> str:
     training, architecture = _of_run(experiment.training), _of_run(experiment.architecture)
     # "none" is another way to write d_token.
     training["schedule_width"] = training["schedule_width"] or experiment.architecture.d_token
+    if architecture["positions"] in ("untied", "untied_relative"):  # once an axis of its own
+        architecture |= {"positions": "none", "position_bias": architecture["positions"]}
     content = {
         "numerics": NUMERICS_VERSION,
         "digests": dict(digests),

@@ -5,14 +5,19 @@ field with named values, and a model is a value of this small frozen dataclass. 
 value stands where it is computed, in the file named after the axis.
 """
 
-from typing import Annotated, Literal
+from collections.abc import Mapping
+from typing import Annotated, Any, Literal
 
 from pydantic import ConfigDict, Field
 from pydantic.dataclasses import dataclass
 
 from repose.system.errors import ConfigError
 
-Positions = Literal["interleaved", "halves", "printed", "learned", "policy", "rotary", "none"]
+PositionsKind = Literal[
+    "interleaved", "halves", "printed", "learned", "policy", "rotary", "untied", "untied_relative", "none"
+]
+POSITIONS_WITH_ROWS = ("interleaved", "halves", "printed", "learned", "policy")
+"""Those that `combine` adds to the token embeddings, or sets beside them."""
 Combine = Literal["add", "concat"]
 EmbeddingScale = Literal["sqrt", "inverse_sqrt", "none"]
 TokenNormKind = Literal["none", "sentence", "prefix", "vocabulary"]
@@ -21,7 +26,6 @@ Values = Literal["hidden", "tokens"]
 InputNorm = Literal["none", "sum", "separate"]
 Norm = Literal["post", "pre", "both"]
 SelfScore = Literal["keep", "zero", "exclude", "zero_weights"]
-PositionBias = Literal["none", "untied", "untied_relative"]
 ScoreResidual = Literal["none", "previous_layer"]
 Initialisation = Literal["xavier", "keras", "kaiming"]
 TieEmbeddings = Literal["all", "output", "none"]
@@ -39,10 +43,10 @@ class Architecture:
     combination of values that makes no sense.
     """
 
-    positions: Positions = "interleaved"
+    positions: PositionsKind = "interleaved"
     """Positional encoding: Vaswani's interleaved sinusoids, the tutorial's halves, eq. 3 as printed, learned with the
-    model, learned before it by a reinforcement learning policy (arXiv 2310.10930), rotated queries and keys
-    (RoFormer), none."""
+    model, learned before it by a reinforcement learning policy (arXiv 2310.10930); rotated queries and keys (RoFormer);
+    scores of positions beside those of contents (TUPE-A), and of distances too (TUPE-R); none."""
     combine: Combine = "add"
     """How token embeddings and positions meet: their sum, or side by side."""
     embedding_scale: EmbeddingScale = "sqrt"
@@ -63,8 +67,6 @@ class Architecture:
     """k of the weighted residual connection F(x) + kx."""
     self_score: SelfScore = "keep"
     """A token's self-attention to itself: kept, score zero before softmax, excluded, or weight zero after softmax."""
-    position_bias: PositionBias = "none"
-    """Scores of positions beside those of contents in self-attention: none, TUPE-A's untied, TUPE-R's with distance."""
     score_residual: ScoreResidual = "none"
     """Whether attention adds the layer before's scores to its own (RealFormer)."""
     attention_window: Annotated[int, Field(ge=2)] | None = None
@@ -124,10 +126,27 @@ class Architecture:
         return self.decoder_token_norm == "sentence"
 
 
+def from_earlier(fields: Mapping[str, Any]) -> dict[str, Any]:
+    """Fields that an earlier version wrote, as today's: TUPE's positions were an axis `position_bias` of their own.
+
+    Raises ConfigError where that was set beside other positions, which no value says today.
+    """
+    today = dict(fields)
+    bias = today.pop("position_bias", "none")
+    if bias != "none":
+        if today.get("positions") != "none":
+            raise ConfigError(
+                f"position_bias = {bias!r} is written positions = {bias!r} now, and stands beside no other positions: "
+                "remove position_bias, and set positions to one of the two"
+            )
+        today["positions"] = bias
+    return today
+
+
 def _problems(a: Architecture) -> list[str]:
     """Sentences about combinations that make no sense; the one place that refuses them."""
     kinds = {a.encoder_token_norm, a.decoder_token_norm} - {"none"}
-    without_rows = a.positions in ("rotary", "none")
+    without_rows = a.positions not in POSITIONS_WITH_ROWS
     checks = [
         (
             a.combine == "concat" and a.tie_embeddings != "none",

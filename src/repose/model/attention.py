@@ -1,4 +1,4 @@
-"""Multi-head attention over packed queries, with keys and values that may come from different tensors."""
+"""Multi-head attention over whole sentences; queries, keys and values may come from different tensors."""
 
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
@@ -8,29 +8,25 @@ import torch.nn.functional as F
 from jaxtyping import Float
 from torch import Tensor, nn
 
-from repose.model.architecture import ScoreResidual, SelfScore
-from repose.model.cached_attention import Stepper
-from repose.model.kernels.absorption import cost, together
+from repose.model.architecture import Architecture
+from repose.model.cached_attention import CachedAttention
+from repose.model.kernels.absorption import absorb, cost
 from repose.model.kernels.blocks import Block, Blocks
 from repose.model.kernels.cache import Cache
 from repose.model.kernels.dropout import Dropout
 from repose.model.kernels.linear import Linear, linear
-from repose.model.kernels.local import Bands
-from repose.model.positions import Rotary
+from repose.model.kernels.local import LocalBlocks
+from repose.model.positions import Positions
+from repose.model.scores import Scores
 
-TOGETHER = 0.75
-"""Share of the projections' operations at which heads read tokens themselves, which takes some products of weights."""
+ABSORBED_AT = 0.75
+"""Share of the projections' operations at which heads are absorbed, which takes some products of weights."""
 
 
 class Attention(nn.Module):
     """MultiHead(Q, K, V) = [head_1 .. head_H] W^O, head_k = softmax(Q W_k^Q (K W_k^K)^T / sqrt(C)) V W_k^V.
 
-    Vaswani et al. 3.2.2. Order: content scores x scale, scores of positions, the layer before's scores, all of which
-    the next layer is given; then the token's own score, the mask, softmax, dropout.
-
-        own_score        zero: score_ii = 0 (arXiv 2310.10930, 3.4: "zero masked self-attention", the attention score
-                         being the dot product of its 2.4); exclude: -inf; zero_weights: 0 after softmax, no sum of 1
-        score_residual   S_l = Q K^T / sqrt(C) + S_(l-1), softmax(S_l) (RealFormer, He et al. 2021, arXiv 2012.11747)
+    Vaswani et al. 3.2.2; `Scores` says what may happen between the product and the softmax.
 
     Queries and keys are d_model wide; values may be narrower (arXiv 2410.04731 eq. 12-19:
     the token embeddings). The scale is 1/sqrt(head_dim); eq. 12 prints 1/sqrt(m), the same number at the paper's sizes.
@@ -40,53 +36,40 @@ class Attention(nn.Module):
     recorded: list[Tensor] | None = None
     """Attention weights of each call, while `record` is on."""
 
-    def __init__(
-        self,
-        *,
-        d_model: int,
-        d_value: int,
-        num_heads: int,
-        head_dim: int,
-        bias: bool,
-        dropout: float,
-        scale: float | None = None,
-        own_score: SelfScore = "keep",
-        score_residual: ScoreResidual = "none",
-        rotary: Rotary | None = None,
-    ) -> None:
-        """`scale` None: 1/sqrt(head_dim). `own_score` and `rotary` are for self-attention, where `Blocks` does
-        `exclude` itself."""
+    def __init__(self, a: Architecture, positions: Positions | None) -> None:
+        """`positions`: those of the stack, for its self-attention; None for cross-attention, which has none."""
         super().__init__()
-        width = num_heads * head_dim
-        self.num_heads = num_heads
-        self.head_dim = head_dim
-        self.scale = head_dim**-0.5 if scale is None else scale
-        self.own_score, self.score_residual, self.rotary = own_score, score_residual, rotary
-        self.dropout = Dropout(dropout)
-        self.query = Linear(d_model, width, bias=bias)
-        self.key = Linear(d_model, width, bias=bias)
-        self.value = Linear(d_value, width, bias=bias)
-        self.output = Linear(width, d_model, bias=bias)
-        self.reads_scores = own_score in ("zero", "zero_weights") or score_residual != "none"
-        plain = not self.reads_scores and rotary is None
-        self.is_together = plain and cost(d_model, d_value, head_dim) <= TOGETHER
+        width = a.num_heads * a.head_dim
+        self.num_heads, self.head_dim = a.num_heads, a.head_dim
+        self.scale = a.head_dim**-0.5 if positions is None else positions.scale(a.head_dim)
+        self.scores = Scores(a, of_self=positions is not None)
+        self.dropout = Dropout(a.attention_dropout)
+        self.query = Linear(a.d_model, width, bias=a.attention_bias)
+        self.key = Linear(a.d_model, width, bias=a.attention_bias)
+        self.value = Linear(a.d_value, width, bias=a.attention_bias)
+        self.output = Linear(width, a.d_model, bias=a.attention_bias)
+        self.may_absorb = self.scores.allow_absorption and (positions is None or not positions.turns)
+        """Whether heads may be absorbed, in whole sentences as in decoding; what turns is no product of projections."""
+        self.is_absorbed = self.absorbs(ABSORBED_AT)
+
+    def absorbs(self, share: float) -> bool:
+        """Whether heads may be absorbed, and the projections then take at most this share of the operations."""
+        return self.may_absorb and cost(self.query.in_features, self.value.in_features, self.head_dim) <= share
 
     def forward(
         self,
         queries_from: Float[Tensor, "R D"],
         keys_from: Float[Tensor, "S D"],
         values_from: Float[Tensor, "S M"],
-        blocks: Blocks | Bands,
+        blocks: Blocks | LocalBlocks,
     ) -> Float[Tensor, "R D"]:
         """Attends within whole sentences. A query without keys gets zeros (then the output bias), never NaN."""
-        if self.is_together and queries_from.device.type == "cpu":
-            return self._together(queries_from, keys_from, values_from, blocks)
-        q, k = self.query(queries_from), self.key(keys_from)
-        if self.rotary is not None:
-            q, k = (self.rotary(rows, blocks.positions) for rows in (q, k))
-        queries, keys = blocks.split_queries(q), blocks.split_keys(k)
+        if self.is_absorbed and queries_from.device.type == "cpu":
+            return self._absorbed(queries_from, keys_from, values_from, blocks)
+        queries = blocks.split_queries(blocks.turn(self.query(queries_from)))
+        keys = blocks.split_keys(blocks.turn(self.key(keys_from)))
         values = blocks.split_keys(self.value(values_from))
-        if queries_from.device.type != "cpu" and not self.reads_scores and self.recorded is None:
+        if queries_from.device.type != "cpu" and self.scores.is_softmax and self.recorded is None:
             dropout = self.dropout.p if self.training else 0.0
             parts = zip(queries, keys, values, blocks.blocks, strict=True)
             return self.output(blocks.join_queries([fused(*x, self.num_heads, self.scale, dropout) for x in parts]))
@@ -98,77 +81,50 @@ class Attention(nn.Module):
         return self.output(blocks.join_queries(heads))
 
     def _weights(
-        self, queries: Sequence[Tensor], keys: Sequence[Tensor], blocks: Blocks | Bands
+        self, queries: Sequence[Tensor], keys: Sequence[Tensor], blocks: Blocks | LocalBlocks
     ) -> list[Float[Tensor, "n q k"]]:
-        """softmax(scale Q K^T) over the keys that each query may attend to; zeros where there is none."""
+        """Attention weights of each block."""
         scores = [
             torch.baddbmm(block.bias.to(q.dtype), q, k.mT, alpha=self.scale)
             for q, k, block in zip(queries, keys, blocks.blocks, strict=True)
         ]
-        if self.score_residual == "previous_layer":
-            if blocks.scores is not None:
-                scores = [x + before for x, before in zip(scores, blocks.scores, strict=True)]
-            blocks.scores = scores
-        return [self._normalised(x, block) for x, block in zip(scores, blocks.blocks, strict=True)]
+        return self.scores.weights(scores, blocks)
 
-    def _normalised(self, scores: Float[Tensor, "n q k"], block: Block) -> Float[Tensor, "n q k"]:
-        """The softmax, with a token's score of itself as `own_score` says."""
-        own = block.own
-        match self.own_score:
-            case "zero":
-                assert own is not None
-                weights = scores.masked_fill(own, 0.0).softmax(dim=2)
-            case "zero_weights":
-                assert own is not None
-                weights = scores.softmax(dim=2).masked_fill(own, 0.0)
-            case "keep" | "exclude":
-                weights = scores.softmax(dim=2)
-        return weights if block.answered is None else weights * block.answered
-
-    def _together(self, queries_from: Tensor, keys_from: Tensor, values_from: Tensor, blocks: Blocks | Bands) -> Tensor:
-        w_q, b_q, w_o, value_bias = together(self.query, self.key, self.value, self.output, self.num_heads, self.scale)
+    def _absorbed(
+        self, queries_from: Tensor, keys_from: Tensor, values_from: Tensor, blocks: Blocks | LocalBlocks
+    ) -> Tensor:
+        """The same with keys and values that all heads share: the tokens (`kernels.absorption`)."""
+        w_q, b_q, w_o, value_bias = absorb(self.query, self.key, self.value, self.output, self.num_heads, self.scale)
         queries = blocks.split_queries(linear(queries_from, w_q, b_q))
         keys = blocks.split_tokens(keys_from)
         values = keys if values_from is keys_from else blocks.split_tokens(values_from)
-        heads, sums, maps = [], [], []
-        for q, k, v, block in zip(queries, keys, values, blocks.blocks, strict=True):
-            with torch.autocast("cpu", enabled=False):
-                q, k, v = (_wide(x) for x in (q, k, v))
-                scores = torch.baddbmm(
-                    block.bias.to(q).view(len(k), -1, k.shape[1]), q.view(len(k), -1, k.shape[2]), k.mT
-                )
-                weights = scores.softmax(dim=2)
-                if block.answered is not None:
-                    weights = weights * block.answered.view(len(k), -1, 1)
-                maps.append(weights.view(*q.shape[:2], -1))
-                weights = self.dropout(weights)
-                heads.append((weights @ v).view(*q.shape[:2], -1))
-                sums.append(weights.sum(2).view(*q.shape[:2], 1))
-        self._record(maps, blocks)
+        with torch.autocast("cpu", enabled=False):
+            queries, keys, values = ([_wide(x) for x in rows] for rows in (queries, keys, values))
+            scores = [
+                torch.baddbmm(block.bias.to(q).view(len(k), -1, k.shape[1]), q.reshape(len(k), -1, k.shape[2]), k.mT)
+                for q, k, block in zip(queries, keys, blocks.blocks, strict=True)
+            ]
+            weights = self.scores.weights(
+                [x.view(*q.shape[:2], -1) for x, q in zip(scores, queries, strict=True)], blocks
+            )
+            self._record(weights, blocks)
+            weights = [self.dropout(w) for w in weights]
+            heads = [
+                (w.view(len(v), -1, w.shape[2]) @ v).view(*w.shape[:2], -1)
+                for w, v in zip(weights, values, strict=True)
+            ]
+            sums = [w.sum(2, keepdim=True) for w in weights]
         out = linear(blocks.join_queries(heads), w_o, self.output.bias)
         return out if value_bias is None else out + linear(blocks.join_queries(sums), value_bias)
 
-    def _record(self, weights: Sequence[Tensor], blocks: Blocks | Bands) -> None:
+    def _record(self, weights: Sequence[Tensor], blocks: Blocks | LocalBlocks) -> None:
         """Keep the weights, while `record` is on."""
         if self.recorded is not None:
             self.recorded.append(blocks.padded([x.detach() for x in weights]))
 
-    def stepper(self, cache: Cache) -> Stepper:
+    def cached(self, cache: Cache) -> CachedAttention:
         """This attention as decoding with `cache` uses it."""
-        return cache.once(
-            self,
-            lambda: Stepper(
-                self.query,
-                self.key,
-                self.value,
-                self.output,
-                self.num_heads,
-                scale=self.scale,
-                own_score=self.own_score,
-                score_residual=self.score_residual,
-                rotary=self.rotary,
-            ),
-        )
+        return cache.once(self, lambda: CachedAttention(self))
 
 
 def _wide(x: Tensor) -> Tensor:
@@ -188,7 +144,7 @@ def fused(
     """The block's attention by torch's fused kernels, for accelerators: they want four dimensions and one dtype."""
     q, k, v, bias = (x.unflatten(0, (-1, num_heads)) for x in (queries, keys, values, block.bias.to(queries.dtype)))
     heads = F.scaled_dot_product_attention(q, k, v, attn_mask=bias, dropout_p=dropout, scale=scale).flatten(0, 1)
-    return heads if block.answered is None else heads * block.answered.to(heads.dtype)
+    return heads if block.has_key is None else heads * block.has_key.to(heads.dtype)
 
 
 @contextmanager

@@ -7,20 +7,13 @@ import torch
 from jaxtyping import Float, Int
 from torch import Tensor, nn
 
-from repose.model.architecture import (
-    Combine,
-    EmbeddingScale,
-    InputNorm,
-    Positions,
-    TokenNormKind,
-    TokenNormSite,
-    Values,
-)
+from repose.model.architecture import Architecture, EmbeddingScale, TokenNormKind
 from repose.model.kernels.cache import Cache
 from repose.model.kernels.dropout import Dropout
 from repose.model.kernels.packing import Packing
-from repose.model.positions import PositionalEncoding
+from repose.model.positions import Positions
 from repose.model.token_norm import TokenNorm
+from repose.system.errors import DataError
 
 
 class Embedded(NamedTuple):
@@ -58,41 +51,31 @@ class Embedding(nn.Module):
     Differs from the paper: Fig. 1's caption puts concatenation before normalisation; eq. 8-11 decide.
     """
 
-    def __init__(
-        self,
-        vocab_size: int,
-        *,
-        d_token: int,
-        max_length: int,
-        positions: Positions,
-        combine: Combine,
-        scale: EmbeddingScale,
-        token_norm: TokenNormKind,
-        token_norm_site: TokenNormSite,
-        token_norm_eps: float,
-        values: Values,
-        dropout: float,
-        input_norm: InputNorm = "none",
-        norm_eps: float = 1e-5,
-        position_table: Float[Tensor, "n d"] | None = None,
-    ) -> None:
+    def __init__(self, a: Architecture, vocab_size: int, token_norm: TokenNormKind) -> None:
         super().__init__()
         # No padding_idx: as in Keras, the row of padding is drawn and kept like any other. It is never read.
-        self.tokens = nn.Embedding(vocab_size, d_token)
-        self.positions = PositionalEncoding(positions, max_length=max_length, width=d_token, table=position_table)
-        self.token_norm = TokenNorm(token_norm, eps=token_norm_eps)
-        self.input_norms = nn.ModuleDict(_input_norms(input_norm, combine, d_token, norm_eps))
-        self.dropout = Dropout(dropout)
-        self.scale = scale_factor(scale, d_token)
-        self.combine = combine
-        self.site = token_norm_site
-        self.values = values
+        self.tokens = nn.Embedding(vocab_size, a.d_token)
+        self.positions = Positions(a, causal=False)  # none, until the stack puts here what adds rows
+        self.token_norm = TokenNorm(token_norm, eps=a.token_norm_eps)
+        self.input_norms = nn.ModuleDict(_input_norms(a))
+        self.dropout = Dropout(a.dropout)
+        self.scale = scale_factor(a.embedding_scale, a.d_token)
+        self.combine, self.site, self.values = a.combine, a.token_norm_site, a.values
+        self.max_length = a.max_length
 
     def forward(self, ids: Int[Tensor, "B L"], packing: Packing, cache: Cache | None = None) -> Embedded:
-        """Real tokens only, in the packing's order; positions continue from the cache's length."""
+        """Real tokens only, in the packing's order; positions continue from the cache's length.
+
+        Raises DataError for a sequence longer than `max_length`.
+        """
         offset = 0 if cache is None else cache.length
+        if ids.shape[1] + offset > self.max_length:
+            raise DataError(
+                f"a sequence of {ids.shape[1] + offset} tokens is longer than the model's max_length of "
+                f"{self.max_length}: shorten it, or build the model with a larger max_length"
+            )
         tokens = self.tokens(packing.pack(ids)) * self.scale
-        positions = self.positions(packing.columns + offset, ids.shape[1] + offset)
+        positions = self.positions.rows(packing.columns + offset)
         if self.site == "after_concat":
             assert positions is not None, "checked by Architecture"
             hidden = self.token_norm(self._combine(tokens, positions), packing, cache=cache)
@@ -118,12 +101,12 @@ class Embedding(nn.Module):
         return self.input_norms[what](x) if what in self.input_norms else x
 
 
-def _input_norms(kind: InputNorm, combine: Combine, d_token: int, eps: float) -> dict[str, nn.Module]:
+def _input_norms(a: Architecture) -> dict[str, nn.Module]:
     """Full layer normalization by what it normalises."""
-    match kind:
+    match a.input_norm:
         case "none":
             return {}
         case "separate":
-            return {name: nn.LayerNorm(d_token, eps=eps) for name in ("tokens", "positions")}
+            return {name: nn.LayerNorm(a.d_token, eps=a.norm_eps) for name in ("tokens", "positions")}
         case "sum":
-            return {"sum": nn.LayerNorm(d_token if combine == "add" else 2 * d_token, eps=eps)}
+            return {"sum": nn.LayerNorm(a.d_model, eps=a.norm_eps)}

@@ -19,8 +19,7 @@ from torch import Tensor, nn
 
 from repose.model.architecture import Initialisation
 from repose.model.attention import Attention
-from repose.model.position_bias import UntiedPositions
-from repose.model.positions import PositionalEncoding
+from repose.model.positions import Positions
 
 
 def initialise(model: nn.Module, scheme: Initialisation) -> None:
@@ -32,10 +31,9 @@ def initialise(model: nn.Module, scheme: Initialisation) -> None:
             in_attention.update(module.children())
         elif isinstance(module, nn.Linear) and module not in in_attention:
             _linear(module, scheme)
-        elif isinstance(module, UntiedPositions) or (
-            isinstance(module, PositionalEncoding) and module.kind == "learned"
-        ):
-            _table(module.table, scheme)
+        elif isinstance(module, Positions):
+            for table in module.tables():
+                _table(table, scheme)
     # Tables last: a tied output projection is an embedding table, and drawn as one.
     for module in model.modules():
         if isinstance(module, nn.Embedding):

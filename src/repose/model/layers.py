@@ -18,71 +18,23 @@ of attention are the layer's own input, or with `values = tokens` the same token
 """
 
 from collections.abc import Callable
-from dataclasses import dataclass
 
 import torch.nn.functional as F
 from jaxtyping import Float
 from torch import Tensor, nn
 
-from repose.model.architecture import Norm, PositionBias, Positions, ScoreResidual, SelfScore
+from repose.model.architecture import Architecture
 from repose.model.attention import Attention
+from repose.model.cached_attention import MemoryReach, StepReach
 from repose.model.kernels.blocks import Blocks
 from repose.model.kernels.cache import Cache
 from repose.model.kernels.linear import Linear
-from repose.model.kernels.local import Bands
-from repose.model.memory import Memory
-from repose.model.position_bias import untied_scale
-from repose.model.positions import Rotary
+from repose.model.kernels.local import LocalBlocks
+from repose.model.kernels.packing import Memory
+from repose.model.positions import Positions
 from repose.model.sublayer import Sublayer
 
 Branch = Callable[[Tensor], Tensor]
-
-
-@dataclass(frozen=True, kw_only=True)
-class LayerSizes:
-    """What every layer of a stack shares."""
-
-    d_model: int
-    d_value: int
-    num_heads: int
-    head_dim: int
-    d_ff: int
-    max_length: int
-    positions: Positions
-    norm: Norm
-    residual_weight: float
-    norm_eps: float
-    self_score: SelfScore
-    position_bias: PositionBias
-    score_residual: ScoreResidual
-    attention_window: int | None
-    attention_bias: bool
-    dropout: float
-    attention_dropout: float
-    attention_output_dropout: float
-
-    def attention(self, *, to_itself: bool) -> Attention:
-        """One attention of these sizes. Positions and the diagonal are of self-attention alone."""
-        untied = to_itself and self.position_bias != "none"
-        rotates = to_itself and self.positions == "rotary"
-        return Attention(
-            d_model=self.d_model,
-            d_value=self.d_value,
-            num_heads=self.num_heads,
-            head_dim=self.head_dim,
-            bias=self.attention_bias,
-            dropout=self.attention_dropout,
-            scale=untied_scale(self.head_dim) if untied else None,
-            own_score=self.self_score if to_itself else "keep",
-            score_residual=self.score_residual,
-            rotary=Rotary(max_length=self.max_length, head_dim=self.head_dim) if rotates else None,
-        )
-
-    def sublayer(self, dropout: float) -> Sublayer:
-        """One residual connection of these sizes."""
-        return Sublayer(
-            self.d_model, norm=self.norm, residual_weight=self.residual_weight, dropout=dropout, eps=self.norm_eps
-        )
 
 
 class FeedForward(nn.Module):
@@ -103,15 +55,15 @@ class FeedForward(nn.Module):
 class EncoderLayer(nn.Module):
     """Self-attention, then feed-forward."""
 
-    def __init__(self, sizes: LayerSizes) -> None:
+    def __init__(self, a: Architecture, positions: Positions) -> None:
         super().__init__()
-        self.self_attention = sizes.attention(to_itself=True)
-        self.self_attention_sublayer = sizes.sublayer(sizes.attention_output_dropout)
-        self.feed_forward = FeedForward(sizes.d_model, sizes.d_ff)
-        self.feed_forward_sublayer = sizes.sublayer(sizes.dropout)
+        self.self_attention = Attention(a, positions)
+        self.self_attention_sublayer = Sublayer(a, a.attention_output_dropout)
+        self.feed_forward = FeedForward(a.d_model, a.d_ff)
+        self.feed_forward_sublayer = Sublayer(a, a.dropout)
 
     def forward(
-        self, x: Float[Tensor, "R D"], values: Float[Tensor, "R M"] | None, blocks: Blocks | Bands
+        self, x: Float[Tensor, "R D"], values: Float[Tensor, "R M"] | None, blocks: Blocks | LocalBlocks
     ) -> Float[Tensor, "R D"]:
         """One layer; `values` None means the layer's own input."""
 
@@ -125,31 +77,30 @@ class EncoderLayer(nn.Module):
 class DecoderLayer(nn.Module):
     """Causal self-attention, cross-attention to the memory, then feed-forward."""
 
-    def __init__(self, sizes: LayerSizes) -> None:
+    def __init__(self, a: Architecture, positions: Positions) -> None:
         super().__init__()
-        self.window = sizes.attention_window
-        self.self_attention = sizes.attention(to_itself=True)
-        self.self_attention_sublayer = sizes.sublayer(sizes.attention_output_dropout)
-        self.cross_attention = sizes.attention(to_itself=False)
-        self.cross_attention_sublayer = sizes.sublayer(sizes.attention_output_dropout)
-        self.feed_forward = FeedForward(sizes.d_model, sizes.d_ff)
-        self.feed_forward_sublayer = sizes.sublayer(sizes.dropout)
+        self.self_attention = Attention(a, positions)
+        self.self_attention_sublayer = Sublayer(a, a.attention_output_dropout)
+        self.cross_attention = Attention(a, None)
+        self.cross_attention_sublayer = Sublayer(a, a.attention_output_dropout)
+        self.feed_forward = FeedForward(a.d_model, a.d_ff)
+        self.feed_forward_sublayer = Sublayer(a, a.dropout)
 
     def forward(
         self,
         x: Float[Tensor, "R D"],
         values: Float[Tensor, "R M"] | None,
         memory: Memory,
-        itself: Blocks | Bands,
-        across: Blocks,
+        to_self: Blocks | LocalBlocks,
+        to_memory: Blocks,
     ) -> Float[Tensor, "R D"]:
         """One layer over whole targets; `values` None means the layer's own input."""
 
         def attend(y: Tensor) -> Tensor:
-            return self.self_attention(y, y, y if values is None else values, itself)
+            return self.self_attention(y, y, y if values is None else values, to_self)
 
         def attend_to_memory(y: Tensor) -> Tensor:
-            return self.cross_attention(y, memory.hidden, memory.values, across)
+            return self.cross_attention(y, memory.hidden, memory.values, to_memory)
 
         return self._sublayers(x, attend, attend_to_memory)
 
@@ -159,17 +110,16 @@ class DecoderLayer(nn.Module):
         values: Float[Tensor, "R M"] | None,
         memory: Memory | None,
         cache: Cache,
-        position_scores: Float[Tensor, "H K"] | None,
+        to_self: StepReach,
+        to_memory: MemoryReach,
     ) -> Float[Tensor, "R D"]:
         """One layer over one more token per row; `memory` may be None once the cache has its keys and values."""
 
         def attend(y: Tensor) -> Tensor:
-            return self.self_attention.stepper(cache).itself(
-                y, values, cache, window=self.window, position_scores=position_scores
-            )
+            return self.self_attention.cached(cache).self_attention(y, values, cache, to_self)
 
         def attend_to_memory(y: Tensor) -> Tensor:
-            return self.cross_attention.stepper(cache).across(y, memory, cache)
+            return self.cross_attention.cached(cache).cross_attention(y, memory, cache, to_memory)
 
         return self._sublayers(x, attend, attend_to_memory)
 

@@ -1,16 +1,216 @@
-"""Positional encodings: the axis `positions`."""
+"""How a model knows the order of its tokens: the axis `positions`, one class for each way.
+
+A stack has one `Positions` object, which answers every question about the order: what is added to, or set beside, the
+token embeddings (`rows`), how queries and keys turn (`turn`), what is added to the scores (`scores`), and by what
+products of queries and keys are scaled (`scale`). A new way is a subclass that overrides what it changes, and a
+line of `_CLASSES`.
+"""
 
 import math
+from collections.abc import Sequence
+from typing import Any
 
 import torch
 from jaxtyping import Float, Int
 from torch import Tensor, nn
 
-from repose.model.architecture import Positions
-from repose.system.errors import DataError
+from repose.model.architecture import Architecture, PositionsKind
+from repose.model.kernels.linear import Linear
+
+NUM_BUCKETS = 32
+"""Classes of distances that T5 and TUPE-R tell apart."""
+FARTHEST = 128
+"""Tokens from which on all distances are in one class (T5)."""
 
 
-def sinusoids(kind: Positions, length: int, width: int) -> Float[Tensor, "length width"]:
+class Positions(nn.Module):
+    """How a stack knows the order of its tokens. This one does not know it (`none`).
+
+    Positions count from 0. Those beyond `max_length` belong to padding and may give anything finite.
+    """
+
+    turns = False
+    """Whether `turn` changes anything."""
+
+    def __init__(self, a: Architecture, *, causal: bool) -> None:
+        """Of a stack whose self-attention is `causal` or sees both sides."""
+        super().__init__()
+
+    def rows(self, at: Int[Tensor, " R"]) -> Float[Tensor, "R M"] | None:
+        """What `combine` adds to the embeddings of tokens at these positions, or sets beside them; None for nothing."""
+        return None
+
+    def turn(self, rows: Float[Tensor, "R HC"], at: Int[Tensor, " R"] | int) -> Float[Tensor, "R HC"]:
+        """Self-attention's queries or keys of tokens at these positions, or all at one, as they enter the scores."""
+        return rows
+
+    def scores(
+        self, queries_at: Int[Tensor, "*n q"], keys_at: Int[Tensor, "*n k"], derived: Any = None
+    ) -> Float[Tensor, "*n H q k"] | None:
+        """Added to the scores of self-attention, in every layer of the stack; None for nothing.
+
+        `derived`: what `derived` returned, as long as the weights have stayed as they are.
+        """
+        return None
+
+    def derived(self) -> Any:
+        """What `scores` needs of the weights alone: decoding asks for it once, not at every step."""
+        return None
+
+    def scale(self, head_dim: int) -> float:
+        """Factor on products of self-attention's queries and keys."""
+        return head_dim**-0.5
+
+    def tables(self) -> Sequence[nn.Parameter]:
+        """Weights with one row for each position: initial values are drawn as for token embeddings."""
+        return ()
+
+    @property
+    def has_rows(self) -> bool:
+        """Whether `rows` gives anything."""
+        return type(self).rows is not Positions.rows
+
+
+class TablePositions(Positions):
+    """One row of a table for each position (`interleaved`, `halves`, `printed`, `learned`, `policy`).
+
+    Learned positions (Vaswani et al. 3.5, table 3 row E) are one trained row for each position up to `max_length`, a
+    table for each stack. Fixed ones are a buffer that no checkpoint stores. Those of a policy are a buffer of the given
+    table, stored with the weights.
+    """
+
+    table: Tensor
+
+    def __init__(self, a: Architecture, *, causal: bool, table: Float[Tensor, "n d"] | None = None) -> None:
+        """`table`: for `policy`, of any size; without it room is left for the values of a checkpoint."""
+        super().__init__(a, causal=causal)
+        length, width = a.max_length, a.d_token
+        match a.positions:
+            case "learned":
+                self.table = nn.Parameter(torch.empty(length, width).normal_(std=1 / math.sqrt(width)))
+            case "policy":
+                full = torch.zeros(length, width) if table is None else upscale(table, length, width)
+                self.register_buffer("table", full)
+            case _:
+                self.register_buffer("table", sinusoids(a.positions, length, width), persistent=False)
+
+    def rows(self, at: Int[Tensor, " R"]) -> Float[Tensor, "R M"]:
+        """The table's."""
+        return self.table.index_select(0, at)
+
+    def tables(self) -> Sequence[nn.Parameter]:
+        """The learned one."""
+        return (self.table,) if isinstance(self.table, nn.Parameter) else ()
+
+
+class Rotary(Positions):
+    """Positions as rotations of self-attention's queries and keys (RoFormer, Su et al. 2021, arXiv 2104.09864, 3.2.2).
+
+    In each head the numbers x_2i and x_(2i+1) of a query or key at position m are a point of the plane, which turns
+    about zero by the angle m · 10000^(-2i/C), all from 0: as complex numbers,
+
+        (x_2i + x_(2i+1) j) · e^(j m 10000^(-2i/C))
+
+    so a score depends on contents and on the distance of their positions alone. Nothing is learned or stored.
+
+    Differs from the paper, which does not name cross-attention: it has no distances, and nothing turns there.
+    """
+
+    turns = True
+    table: Float[Tensor, "max_length half 2"]
+    """Cosine and sine of each position's angles."""
+
+    def __init__(self, a: Architecture, *, causal: bool) -> None:
+        super().__init__(a, causal=causal)
+        table = sinusoids("interleaved", a.max_length, a.head_dim).unflatten(1, (-1, 2)).flip(2)
+        self.register_buffer("table", table.contiguous(), persistent=False)
+
+    def turn(self, rows: Float[Tensor, "R HC"], at: Int[Tensor, " R"] | int) -> Float[Tensor, "R HC"]:
+        """Each head's queries or keys, turned; computed in fp32 at least."""
+        wide = rows.to(torch.promote_types(rows.dtype, torch.float32))
+        pairs = torch.view_as_complex(wide.unflatten(1, (-1, self.table.shape[1], 2)))
+        turns = torch.view_as_complex(self.table[at]).unsqueeze(-2)
+        return torch.view_as_real(pairs * turns).flatten(1).to(rows.dtype)
+
+
+class UntiedPositions(Positions):
+    """TUPE (Ke et al. 2021, arXiv 2006.15595, eq. 10-11): positions meet positions, contents meet contents.
+
+        score_ij = (x_i W^Q)·(x_j W^K) / sqrt(2C) + (p_i U^Q)·(p_j U^K) / sqrt(2C)   [+ b_(j-i) for `untied_relative`]
+
+    This computes the part without x: for each head, once for all layers of a stack, which share it. p_i is a learned
+    row of d_model numbers after a layer norm of its own (which the authors' code has and the text does not name).
+    b is one number per head and class of distances, zero at first. Both parts are scaled by 1/sqrt(2C), so that their
+    sum has the usual variance.
+
+    Differs from the paper: it trains an encoder with a [CLS] token whose position is untied from the rest; a
+    translation has no such token. In a decoder, which sees no later token, the classes are all of earlier ones, as
+    in T5. Cross-attention is of contents alone, as in Vaswani et al.
+    """
+
+    def __init__(self, a: Architecture, *, causal: bool) -> None:
+        super().__init__(a, causal=causal)
+        width = a.num_heads * a.head_dim
+        self.table = nn.Parameter(torch.empty(a.max_length, a.d_model).normal_(std=1 / math.sqrt(a.d_model)))
+        self.norm = nn.LayerNorm(a.d_model, eps=a.norm_eps)
+        self.query = Linear(a.d_model, width, bias=a.attention_bias)
+        self.key = Linear(a.d_model, width, bias=a.attention_bias)
+        self.num_heads, self.head_dim, self.causal = a.num_heads, a.head_dim, causal
+        relative = a.positions == "untied_relative"
+        self.distances = nn.Parameter(torch.zeros(a.num_heads, NUM_BUCKETS)) if relative else None
+
+    def scores(
+        self,
+        queries_at: Int[Tensor, "*n q"],
+        keys_at: Int[Tensor, "*n k"],
+        derived: Any = None,
+    ) -> Float[Tensor, "*n {self.num_heads} q k"]:
+        """Scores of positions against positions."""
+        with torch.autocast(self.table.device.type, enabled=False):
+            last = len(self.table) - 1
+            queries_at, keys_at = queries_at.clamp(max=last), keys_at.clamp(max=last)
+            queries, keys = derived or self._projected(int(max(queries_at.max(), keys_at.max())) + 1)
+            scores = self._heads(queries[queries_at]) @ self._heads(keys[keys_at]).mT
+            if self.distances is not None:
+                scores = scores + by_distance(self.distances, queries_at, keys_at, causal=self.causal)
+            return scores
+
+    def derived(self) -> tuple[Tensor, Tensor]:
+        """All positions as queries and as keys."""
+        return self._projected(None)
+
+    def scale(self, head_dim: int) -> float:
+        """1/sqrt(2C)."""
+        return (2 * head_dim) ** -0.5
+
+    def tables(self) -> Sequence[nn.Parameter]:
+        """p."""
+        return (self.table,)
+
+    def _projected(self, length: int | None) -> tuple[Float[Tensor, "L HC"], Float[Tensor, "L HC"]]:
+        """The first positions (None: all) as queries, the scale included, and as keys."""
+        rows = self.norm(self.table[:length])
+        return self.query(rows) * self.scale(self.head_dim), self.key(rows)
+
+    def _heads(self, x: Float[Tensor, "*n l HC"]) -> Float[Tensor, "*n H l C"]:
+        return x.unflatten(-1, (self.num_heads, -1)).transpose(-3, -2)
+
+
+_CLASSES: dict[PositionsKind, type[Positions]] = {
+    "rotary": Rotary,
+    "untied": UntiedPositions,
+    "untied_relative": UntiedPositions,
+    "none": Positions,
+}
+
+
+def positions_of(a: Architecture, *, causal: bool, table: Float[Tensor, "n d"] | None = None) -> Positions:
+    """The positions of a stack. `table`: as for `TablePositions`."""
+    kind = _CLASSES.get(a.positions)
+    return TablePositions(a, causal=causal, table=table) if kind is None else kind(a, causal=causal)
+
+
+def sinusoids(kind: PositionsKind, length: int, width: int) -> Float[Tensor, "length width"]:
     """The fixed encodings, one row per position.
 
     interleaved: sin and cos of pos / 10000^(2i/d) in even and odd columns, pos from 0 (Vaswani et al. 3.5).
@@ -65,71 +265,24 @@ def _pooling(num: int, length: int, *, goes_on: bool) -> Float[Tensor, "length n
     return block.mean(1)
 
 
-class PositionalEncoding(nn.Module):
-    """Rows of a position table for packed tokens; nothing for `rotary` and `none`.
+def by_distance(
+    weights: Float[Tensor, "H buckets"], queries_at: Int[Tensor, "*n q"], keys_at: Int[Tensor, "*n k"], *, causal: bool
+) -> Float[Tensor, "*n H q k"]:
+    """For each head, query and key: the weight of the class that their distance is in."""
+    distance = keys_at[..., None, :] - queries_at[..., :, None]
+    return weights.T[buckets(distance, causal=causal)].movedim(-1, -3)
 
-    Learned positions (Vaswani et al. 3.5, table 3 row E) are one trained row per position up to `max_length`, a
-    table for each stack. Fixed ones are a buffer that no checkpoint stores. Those of a policy are a buffer of the given
-    table, kept with the weights.
+
+def buckets(distance: Int[Tensor, "*x"], *, causal: bool) -> Int[Tensor, "*x"]:
+    """Which of `NUM_BUCKETS` classes a distance j - i is in, as in T5 (Raffel et al. 2020, section 2.1).
+
+    Half of a side's buckets are one distance each, the rest grow like its logarithm up to `FARTHEST`. Without `causal`
+    each side has half of all buckets; with it the earlier side has them all.
     """
-
-    table: Tensor
-
-    def __init__(
-        self, kind: Positions, *, max_length: int, width: int, table: Float[Tensor, "n d"] | None = None
-    ) -> None:
-        """`table`: for `policy`, of any size; without it room is left for the values of a checkpoint."""
-        super().__init__()
-        self.kind = kind
-        self.max_length = max_length
-        match kind:
-            case "rotary" | "none":
-                pass
-            case "learned":
-                self.table = nn.Parameter(torch.empty(max_length, width).normal_(std=1 / math.sqrt(width)))
-            case "policy":
-                full = torch.zeros(max_length, width) if table is None else upscale(table, max_length, width)
-                self.register_buffer("table", full)
-            case _:
-                self.register_buffer("table", sinusoids(kind, max_length, width), persistent=False)
-
-    def forward(self, positions: Int[Tensor, " R"], length: int) -> Float[Tensor, "R M"] | None:
-        """Encodings of tokens at these positions (from 0), all below `length`; None for `rotary` and `none`.
-
-        Raises DataError where `length` exceeds the table's.
-        """
-        if length > self.max_length:
-            raise DataError(
-                f"a sequence of {length} tokens is longer than the model's max_length of {self.max_length}: "
-                "shorten it, or build the model with a larger max_length"
-            )
-        return None if self.kind in ("rotary", "none") else self.table.index_select(0, positions)
-
-
-class Rotary(nn.Module):
-    """Positions as rotations of self-attention's queries and keys (RoFormer, Su et al. 2021, arXiv 2104.09864, 3.2.2).
-
-    In each head the numbers x_2i and x_(2i+1) of a query or key at position m are a point of the plane, which turns
-    about zero by the angle m · 10000^(-2i/C), all from 0: as complex numbers,
-
-        (x_2i + x_(2i+1) j) · e^(j m 10000^(-2i/C))
-
-    so a score depends on contents and on the distance of their positions alone. Nothing is learned or stored.
-
-    Differs from the paper, which does not name cross-attention: it has no distances, and nothing turns there.
-    """
-
-    table: Float[Tensor, "max_length half 2"]
-    """Cosine and sine of each position's angles."""
-
-    def __init__(self, *, max_length: int, head_dim: int) -> None:
-        super().__init__()
-        table = sinusoids("interleaved", max_length, head_dim).unflatten(1, (-1, 2)).flip(2)
-        self.register_buffer("table", table.contiguous(), persistent=False)
-
-    def forward(self, rows: Float[Tensor, "R HC"], positions: Int[Tensor, " R"] | int) -> Float[Tensor, "R HC"]:
-        """Each head's queries or keys of tokens at these positions, or all at one; computed in fp32 at least."""
-        wide = rows.to(torch.promote_types(rows.dtype, torch.float32))
-        pairs = torch.view_as_complex(wide.unflatten(1, (-1, self.table.shape[1], 2)))
-        turns = torch.view_as_complex(self.table[positions]).unsqueeze(-2)
-        return torch.view_as_real(pairs * turns).flatten(1).to(rows.dtype)
+    num = NUM_BUCKETS if causal else NUM_BUCKETS // 2
+    side = torch.zeros_like(distance) if causal else (distance > 0) * num
+    size = (-distance).clamp(min=0) if causal else distance.abs()
+    exact = num // 2
+    steps = (size.clamp(min=exact).double() / exact).log() / math.log(FARTHEST / exact) * (num - exact)
+    far = (exact + (steps + 1e-9).long()).clamp(max=num - 1)
+    return side + torch.where(size < exact, size, far)

@@ -151,14 +151,10 @@ PRESETS: MappingProxyType[str, Preset] = MappingProxyType(
             _replace(_original, score_residual="previous_layer"), REALFORMER, "scores added to the next layer's"
         ),
         "tupe-a": Preset(
-            _replace(_original, positions="none", position_bias="untied"),
-            TUPE,
-            "positions meet positions, contents meet contents",
+            _replace(_original, positions="untied"), TUPE, "positions meet positions, contents meet contents"
         ),
         "tupe-r": Preset(
-            _replace(_original, positions="none", position_bias="untied_relative"),
-            TUPE,
-            "the same with a number for each distance",
+            _replace(_original, positions="untied_relative"), TUPE, "the same with a number for each distance"
         ),
         "rotary": Preset(
             _replace(_original, positions="rotary"), ROFORMER, "queries and keys rotated by their positions"

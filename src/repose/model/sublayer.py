@@ -5,7 +5,7 @@ from collections.abc import Callable
 from jaxtyping import Float
 from torch import Tensor, nn
 
-from repose.model.architecture import Norm
+from repose.model.architecture import Architecture
 from repose.model.kernels.dropout import Dropout
 
 
@@ -18,13 +18,14 @@ class Sublayer(nn.Module):
           normalization layers to the original Transformer"
     """
 
-    def __init__(self, d_model: int, *, norm: Norm, residual_weight: float, dropout: float, eps: float) -> None:
+    def __init__(self, a: Architecture, dropout: float) -> None:
+        """`dropout`: on the sublayer's output."""
         super().__init__()
-        self.norm = nn.LayerNorm(d_model, eps=eps)
+        self.norm = nn.LayerNorm(a.d_model, eps=a.norm_eps)
         self.dropout = Dropout(dropout)
-        self.norm_before = nn.LayerNorm(d_model, eps=eps) if norm == "both" else None
-        self.placement = norm
-        self.residual_weight = residual_weight
+        self.norm_before = nn.LayerNorm(a.d_model, eps=a.norm_eps) if a.norm == "both" else None
+        self.placement = a.norm
+        self.residual_weight = a.residual_weight
 
     def forward(
         self, x: Float[Tensor, "R D"], sublayer: Callable[[Float[Tensor, "R D"]], Float[Tensor, "R D"]]

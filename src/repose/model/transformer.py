@@ -11,7 +11,7 @@ from repose.model.attention import record
 from repose.model.initialisation import initialise
 from repose.model.kernels.cache import Cache, Constants
 from repose.model.kernels.linear import Linear
-from repose.model.memory import Memory
+from repose.model.kernels.packing import Memory
 from repose.model.stacks import Decoder, Encoder
 from repose.system.errors import ConfigError
 

@@ -6,7 +6,7 @@ from typing import TYPE_CHECKING, Any
 
 from pydantic import ValidationError
 
-from repose.model.architecture import Architecture
+from repose.model.architecture import Architecture, from_earlier
 from repose.system.errors import CheckpointError
 
 if TYPE_CHECKING:
@@ -34,7 +34,7 @@ def tensors_of(model: "nn.Module") -> dict[str, "torch.Tensor"]:
 def architecture_of(where: Path, config: Mapping[str, Any]) -> Architecture:
     """The architecture that the config.json `where` names, of sizes that a model can have. Raises CheckpointError."""
     try:
-        architecture = Architecture(**config["architecture"])
+        architecture = Architecture(**from_earlier(config["architecture"]))
     except ValidationError as error:
         first = error.errors(include_url=False)[0]
         field = ".".join(map(str, ("architecture", *first["loc"])))

@@ -4,6 +4,7 @@ import pytest
 import torch
 from torch import Tensor
 
+from repose.model.architecture import Architecture
 from repose.model.attention import Attention
 from repose.model.kernels import blocks
 from repose.model.kernels.blocks import Blocks
@@ -36,7 +37,8 @@ def test_gradients(packing: Packing) -> None:
 
 @pytest.mark.parametrize("causal", [False, True])
 def test_attention_is_the_same_however_the_batch_is_cut(causal: bool, monkeypatch: pytest.MonkeyPatch) -> None:
-    attention = Attention(d_model=6, d_value=6, num_heads=2, head_dim=3, bias=True, dropout=0.0).double()
+    a = Architecture(d_token=6, num_heads=2, head_dim=3, attention_bias=True)
+    attention = Attention(a, None).double()
     queries = Packing(torch.tensor(ONE_LONG, dtype=torch.bool))
     keys = queries if causal else Packing(torch.rand(4, 9) < 0.5)
     x, y = (p.pack(torch.randn(*p.mask.shape, 6, dtype=torch.float64)).requires_grad_() for p in (queries, keys))

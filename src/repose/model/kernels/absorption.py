@@ -1,4 +1,4 @@
-"""Wide heads read tokens themselves: W^K moved to the side of the queries, W^V to that of the output.
+"""Weight absorption: W^K moved to the side of the queries, W^V to that of the output, so that heads read tokens.
 
 A score is (W_h^Q x + b_h^Q) · (W_h^K y + b_h^K) / sqrt(C) = (A_h x + a_h) · y + (what is the same for every y, and so
 nothing to softmax) with A_h = W_h^Kᵀ W_h^Q / sqrt(C), a_h = W_h^Kᵀ b_h^Q / sqrt(C); and the output is
@@ -19,7 +19,7 @@ from torch import Tensor
 from repose.model.kernels.linear import Linear
 
 
-class Together(NamedTuple):
+class Absorbed(NamedTuple):
     """The projections that are left."""
 
     query: Float[Tensor, "HD D"]
@@ -33,12 +33,12 @@ class Together(NamedTuple):
 
 
 def cost(d_model: int, d_value: int, head_dim: int) -> float:
-    """Operations of the projections of a token so, as a share of those with keys and values of each head."""
+    """Operations of the projections of a token, as a share of those with keys and values of each head."""
     return d_model * (d_model + d_value) / (head_dim * (3 * d_model + d_value))
 
 
-def together(query: Linear, key: Linear, value: Linear, output: Linear, num_heads: int, scale: float) -> Together:
-    """From the projections of an attention; gradients flow through."""
+def absorb(query: Linear, key: Linear, value: Linear, output: Linear, num_heads: int, scale: float) -> Absorbed:
+    """The projections of an attention with keys' and values' absorbed; gradients flow through."""
     with torch.autocast(query.weight.device.type, enabled=False):
         w_q, w_k, w_v = (x.weight.unflatten(0, (num_heads, -1)) for x in (query, key, value))
         w_o = output.weight.unflatten(1, (num_heads, -1))
@@ -50,4 +50,4 @@ def together(query: Linear, key: Linear, value: Linear, output: Linear, num_head
             a_bias = (scaled * query.bias.unflatten(0, (num_heads, -1, 1))).sum(1).flatten()
         if value.bias is not None:
             o_bias = (w_o * value.bias.unflatten(0, (num_heads, -1))).sum(2)
-        return Together(a, a_bias, o, o_bias)
+        return Absorbed(a, a_bias, o, o_bias)

@@ -5,7 +5,7 @@ batch, most of the scores are padding's; so on a CPU the batch is cut into block
 by itself and small enough to stay in the cache. Elsewhere one block is all sentences.
 """
 
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 from functools import cached_property
 from typing import NamedTuple
 
@@ -14,9 +14,8 @@ from jaxtyping import Bool, Float, Int
 from torch import Tensor
 
 from repose.model.kernels.packing import Packing, Places
+from repose.model.positions import Positions
 
-PositionScores = Callable[[Int[Tensor, "*n q"], Int[Tensor, "*n k"]], Float[Tensor, "*n h q k"]]
-"""Scores of query positions against key positions, each from 0, for every head: added whatever the tokens are."""
 SHORTEST = 0.8
 """A sentence shorter than this share of its block's longest begins a new block."""
 
@@ -27,9 +26,9 @@ class Block(NamedTuple):
     sentences: Tensor
     """(b,): which of the batch."""
     bias: Float[Tensor, "bh q k"]
-    """Added to the scores: 0 where a query may attend to a key, -inf where not."""
-    answered: Float[Tensor, "bh q 1"] | None
-    """0 for a query that may attend to nothing (its bias is 0 throughout), 1 for others; None if there is none such."""
+    """Added to the scores: -inf where a query may not attend to a key; elsewhere 0, or the scores of positions."""
+    has_key: Float[Tensor, "bh q 1"] | None
+    """0 for a query that may attend to nothing (its bias is finite), 1 for others; None if there is none such."""
     own: Bool[Tensor, "q k"] | None = None
     """In self-attention, which key is a query's own token: the diagonal of the scores."""
 
@@ -48,36 +47,33 @@ class Blocks:
         *,
         num_heads: int,
         causal: bool = False,
-        exclude_own: bool = False,
-        position_scores: PositionScores | None = None,
+        positions: Positions | None = None,
     ) -> None:
-        """`causal`: position t attends to positions up to t. Nothing attends to padding. `exclude_own`: no token
-        attends to itself. `position_scores`: added to all scores."""
+        """`causal`: position t attends to positions up to t. Nothing attends to padding. `positions`: those of the
+        stack, for its self-attention."""
         parts = _of_like_length(queries.mask)
         self._queries = _Layout(queries, parts, num_heads)
         self._keys = self._queries if keys is queries else _Layout(keys, parts, num_heads)
-        self._packing, self._parts = keys, parts
+        self._packing, self._parts, self._positions = keys, parts, positions
         self.num_sentences, self.num_heads = len(queries.mask), num_heads
-        device, longest = queries.mask.device, [max(m.shape[1] for m in x.masks) for x in (self._queries, self._keys)]
+        device, layouts = queries.mask.device, (self._queries, self._keys)
+        longest = [max((mask.shape[1] for mask in x.masks), default=0) for x in layouts]
         places = [torch.arange(length, device=device) for length in longest]
-        added = None if position_scores is None else position_scores(*places)
+        added = None if positions is None else positions.scores(*places)
         self.blocks = []
         for sentences, real_queries, real_keys in zip(parts, self._queries.masks, self._keys.masks, strict=True):
             own = torch.eye(real_queries.shape[1], dtype=torch.bool, device=device)
             allowed = real_keys[:, None, :].expand(-1, real_queries.shape[1], -1)
             if causal:
                 allowed = allowed.tril()
-            if exclude_own:
-                allowed = allowed & ~own  # self-attention: as many keys as queries
             here = None if added is None else added[:, : allowed.shape[1], : allowed.shape[2]]
             self.blocks.append(
                 make_block(sentences, allowed, real_queries, num_heads, own if keys is queries else None, here)
             )
 
-    @property
-    def positions(self) -> Int[Tensor, " R"]:
-        """Position in its sentence (from 0) of each row of the keys' side."""
-        return self._packing.columns
+    def turn(self, rows: Float[Tensor, "R HC"]) -> Float[Tensor, "R HC"]:
+        """Queries or keys as they enter the scores."""
+        return rows if self._positions is None else self._positions.turn(rows, self._packing.columns)
 
     def split_queries(self, rows: Float[Tensor, "R HC"]) -> list[Tensor]:
         """Each block's queries, (b*h, q, c)."""
@@ -164,9 +160,9 @@ def make_block(
     else:
         heads = mask.view(len(sentences), *added.shape[:-3], 1, *added.shape[-2:])
         bias = (heads + added).flatten(0, -3)
-    lonely = bool((real_queries[:, :, None] & ~some).any())
-    answered = some.to(mask.dtype).repeat_interleave(num_heads, 0) if lonely else None
-    return Block(sentences, bias, answered, own)
+    all_have_keys = not bool((real_queries[:, :, None] & ~some).any())
+    has_key = None if all_have_keys else some.to(mask.dtype).repeat_interleave(num_heads, 0)
+    return Block(sentences, bias, has_key, own)
 
 
 def _of_like_length(mask: Bool[Tensor, "B L"]) -> list[Tensor]:

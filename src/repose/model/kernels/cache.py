@@ -1,4 +1,4 @@
-"""What a decoder keeps from one step to the next, in slots per component."""
+"""The cache of decoding: what a decoder keeps from one step to the next, in slots per component."""
 
 from collections.abc import Callable
 from functools import cached_property
@@ -71,17 +71,17 @@ class Cache:
         """`constants`: those of an earlier decoding with the same weights, to be used again and added to."""
         self.length = 0
         """Target tokens consumed so far, the same for every row."""
-        self.src_bias: Float[Tensor, "N 1 1 S"] | None = None
-        """Added to the scores of source tokens: 0 for real ones, and so low for padding that nothing is left of it."""
+        self.src_bias: Float[Tensor, "N 1 1 1 S"] | None = None
+        """Added to the scores of source tokens: 0 for real ones, -inf for padding; 0 in a source of padding alone."""
+        self.has_source: Float[Tensor, "N 1 1 1 1"] | None = None
+        """0 for a source of padding alone, 1 for others; None if there is none such."""
         if not bool(src_mask.all()):
-            low = torch.finfo(torch.float32).min / 2
-            self.src_bias = torch.zeros(src_mask.shape, device=src_mask.device).masked_fill_(~src_mask, low)[
-                :, None, None
-            ]
+            some = src_mask.any(1, keepdim=True)
+            bias = torch.zeros(src_mask.shape, device=src_mask.device).masked_fill_(~src_mask & some, -torch.inf)
+            self.src_bias = bias[:, None, None, None]
+            self.has_source = None if bool(some.all()) else some.to(bias)[:, :, None, None, None]
         self.beams = Beams(torch.arange(len(src_mask), device=src_mask.device), len(src_mask))
         """Which row is of which sentence."""
-        self.scores: dict[str, Tensor] = {}
-        """Of the step under way: the last layer's scores of each chain of attentions, where the next one adds them."""
         self._slots: dict[object, tuple[Tensor, ...]] = {}
         self._histories: dict[object, tuple[Tensor, ...]] = {}
         self._memory: dict[object, tuple[Tensor, ...]] = {}
@@ -110,7 +110,6 @@ class Cache:
     def advance(self) -> None:
         """Ends a step: one more token is consumed."""
         self.length += 1
-        self.scores.clear()
 
     def get_memory(self, owner: object) -> tuple[Tensor, ...] | None:
         """What is kept of the memory under this name, per sentence; None where nothing is yet."""
@@ -136,6 +135,7 @@ class Cache:
         live, sentences = self.beams.sentences.unique(return_inverse=True)
         if self._memory and len(live) <= FEWEST * self.beams.num_sentences:
             self.src_bias = None if self.src_bias is None else self.src_bias[live]
+            self.has_source = None if self.has_source is None else self.has_source[live]
             for owner, tensors in self._memory.items():
                 self._memory[owner] = tuple(tensor.index_select(0, live) for tensor in tensors)
             self.beams = Beams(sentences, len(live))

@@ -1,4 +1,4 @@
-"""Restricted self-attention (Vaswani et al. 4): each token meets its neighbourhood alone, in time linear in the length.
+"""Local (sliding-window) self-attention (Vaswani et al. 4): each token meets its neighbourhood alone, in linear time.
 
 A sentence is cut into chunks as long as the reach. A chunk's queries attend to the keys of the chunk before, of their
 own and, unless causal, of the one after: all that is near enough and, of three keys computed, about two that are.
@@ -8,14 +8,15 @@ from collections.abc import Sequence
 
 import torch
 import torch.nn.functional as F
-from jaxtyping import Float, Int
+from jaxtyping import Float
 from torch import Tensor
 
-from repose.model.kernels.blocks import PositionScores, make_block
+from repose.model.kernels.blocks import make_block
 from repose.model.kernels.packing import Packing
+from repose.model.positions import Positions
 
 
-class Bands:
+class LocalBlocks:
     """As `Blocks` of a packing with itself, but position i attends to position j only where |i - j| <= r // 2.
 
     One block holds all chunks of all sentences: b = B · n of them, w = r // 2 queries and 3 w keys each (causal: 2 w).
@@ -31,11 +32,10 @@ class Bands:
         window: int,
         num_heads: int,
         causal: bool = False,
-        exclude_own: bool = False,
-        position_scores: PositionScores | None = None,
+        positions: Positions | None = None,
     ) -> None:
         """`window`: r. The rest as for `Blocks`."""
-        self._packing, self.num_heads = packing, num_heads
+        self._packing, self._positions, self.num_heads = packing, positions, num_heads
         self._width, self._chunks_after = window // 2, 0 if causal else 1
         self.num_sentences, self._length = packing.mask.shape
         self._num_chunks = -(-self._length // self._width)
@@ -44,18 +44,17 @@ class Bands:
         real_keys = self._neighbourhoods(real[..., None].float()).squeeze(3) > 0
         offsets = torch.arange(-w, w * (1 + self._chunks_after), device=device)
         distance = offsets - torch.arange(w, device=device)[:, None]
-        near = (distance.abs() <= w) & ((distance <= 0) | (not causal)) & ((distance != 0) | (not exclude_own))
+        near = (distance.abs() <= w) & ((distance <= 0) | (not causal))
         begin = torch.arange(self._num_chunks, device=device)[:, None] * w
         queries_at, keys_at = begin + torch.arange(w, device=device), (begin + offsets).clamp_(min=0)
-        added = None if position_scores is None else position_scores(queries_at, keys_at)
+        added = None if positions is None else positions.scores(queries_at, keys_at)
         sentences = torch.arange(self.num_sentences, device=device)
         allowed = (real_keys[:, :, None, :] & near).flatten(0, 1)
         self.blocks = [make_block(sentences, allowed, real.flatten(0, 1), num_heads, distance == 0, added)]
 
-    @property
-    def positions(self) -> Int[Tensor, " R"]:
+    def turn(self, rows: Float[Tensor, "R HC"]) -> Float[Tensor, "R HC"]:
         """As in `Blocks`."""
-        return self._packing.columns
+        return rows if self._positions is None else self._positions.turn(rows, self._packing.columns)
 
     def split_queries(self, rows: Float[Tensor, "R HC"]) -> list[Tensor]:
         """All chunks' queries, (B*n*h, w, c)."""

@@ -1,15 +1,16 @@
-"""Real tokens as rows: everything but the attention product is computed on them alone, never on padding.
+"""Packing: real tokens as rows, so that everything but the attention product is computed on no padding.
 
 A padded batch (B, L) of a random draw of sentences is half padding. Projections, feed-forward layers, norms,
 logits and loss act on each token by itself, so they run on the N real tokens as one (R, width) matrix; only the
 attention product needs sentences side by side (`blocks.py`).
 """
 
+from dataclasses import dataclass
 from functools import cached_property
 from typing import Any, NamedTuple
 
 import torch
-from jaxtyping import Bool, Int
+from jaxtyping import Bool, Float, Int
 from torch import Tensor
 
 ROWS = 32
@@ -82,6 +83,24 @@ class Packing:
     def real(self, packed: Tensor) -> Tensor:
         """(R, ...) -> (N, ...): without the spare rows."""
         return packed[: self.num_tokens]
+
+
+@dataclass(frozen=True)
+class Memory:
+    """What the encoder hands to the decoder: packed rows of source tokens."""
+
+    hidden: Float[Tensor, "R D"]
+    """Output of the last encoder layer: the keys of cross-attention."""
+    values: Float[Tensor, "R M"]
+    """What cross-attention takes its values from: `hidden`, or the normalised source token embeddings."""
+    packing: Packing
+    """Where the rows belong; its mask (B, S) is True at real source tokens."""
+
+    def select(self, rows: Tensor) -> "Memory":
+        """The memory of the sentences `rows`, which may repeat."""
+        packing = Packing(self.packing.mask[rows])
+        hidden, values = (packing.pack(self.packing.pad(x)[rows]) for x in (self.hidden, self.values))
+        return Memory(hidden, values, packing)
 
 
 class _Move(torch.autograd.Function):

@@ -1,11 +1,11 @@
-"""Decoding's form of attention: which models keep what together, that both forms are attention, and int8."""
+"""Attention with a cache: which models absorb heads, that both forms are attention, and int8."""
 
 import dataclasses
 
 import pytest
 import torch
 
-from repose.model.attention import TOGETHER
+from repose.model.attention import ABSORBED_AT
 from repose.model.kernels.absorption import cost
 from repose.model.kernels.cache import Beams, Cache
 from repose.model.kernels.linear import quantize
@@ -16,12 +16,12 @@ SIZES = {"d_token": 8, "num_heads": 2, "d_ff": 16, "num_encoder_layers": 1, "num
 
 
 @pytest.mark.parametrize("name", PRESETS)
-def test_wide_heads_keep_tokens_together(name: str) -> None:
+def test_wide_heads_are_absorbed(name: str) -> None:
     """So in all models of arXiv 2410.04731 and the tutorial; Vaswani's heads, and what follows him, are narrow."""
     a = preset(name)
     share = cost(a.d_model, a.d_value, a.head_dim)
     assert (share <= 1) == name.startswith(("baseline", "reinforced", "ablation"))
-    assert (share <= TOGETHER) == name.startswith("baseline")  # in training, too
+    assert (share <= ABSORBED_AT) == name.startswith("baseline")  # in training, too
 
 
 @pytest.mark.parametrize("head_dim", [2, 16])
@@ -39,8 +39,8 @@ def test_both_forms_are_the_attention_of_whole_targets(name: str, head_dim: int)
         state = model.start(model.encode(src))
         steps = [model.step(tgt[:, t], state) for t in range(tgt.shape[1])]
         wanted = model(src, tgt).log_softmax(2)
-        stepper = model.decoder.layers[0].self_attention.stepper(state.cache)
-    assert stepper.together == (head_dim == 16)
+        cached = model.decoder.layers[0].self_attention.cached(state.cache)
+    assert cached.is_absorbed == (head_dim == 16)
     torch.testing.assert_close(torch.stack(steps, 1), wanted.to(steps[0]), atol=1e-6, rtol=0)
 
 
@@ -77,7 +77,7 @@ def test_what_is_kept_of_finished_sentences_is_thrown_away() -> None:
     assert kept.tolist() == [[3.0]]
     assert cache.beams.sentences.tolist() == [0, 0]
     assert cache.src_bias is not None
-    assert cache.src_bias.shape == (1, 1, 1, 2)
+    assert cache.src_bias.shape == (1, 1, 1, 1, 2)
 
 
 @pytest.mark.parametrize("name", ["reinforced", "vaswani-base"])
