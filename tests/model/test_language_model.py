@@ -41,7 +41,7 @@ IDS = torch.tensor([[2, 8, 9, 4, 5, 6, 7], [2, 6, 3, 0, 0, 0, 0], [2, 7, 7, 12, 
 
 def drawn(number: int) -> Iterator[Architecture]:
     """Random values of all axes at once, seeded, positions in turn; each value occurs, as the test below says."""
-    rng = random.Random(1)
+    rng = random.Random(2)
     while number:
         fixed = {"positions": AXES["positions"][number % len(AXES["positions"])]}
         try:
@@ -51,7 +51,7 @@ def drawn(number: int) -> Iterator[Architecture]:
         number -= 1
 
 
-DRAWN = list(drawn(80))
+DRAWN = list(drawn(42))
 
 
 def make(a: Architecture) -> LanguageModel:
