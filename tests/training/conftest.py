@@ -15,6 +15,7 @@ from repose.data.dataset import prepare
 from repose.data.tokenizer import Tokenizer
 from repose.model.architecture import Architecture
 from repose.model.presets import PRESETS
+from repose.runs.records import DataRecord
 from repose.training.job import Outcome, TrainingJob
 from repose.training.run import train
 
@@ -56,6 +57,7 @@ class Lab:
             src_tokenizer=self.src_tokenizer,
             tgt_tokenizer=self.tgt_tokenizer,
             run_id=run_id,
+            data=DataRecord(examples={"train": 37, "valid": 23}),
         )
 
     @staticmethod
@@ -76,7 +78,8 @@ class Lab:
     @staticmethod
     def records(run_dir: Path, *kinds: str) -> list[dict[str, Any]]:
         """metrics.jsonl, or these kinds of it, without what depends on the clock."""
-        parsed = [json.loads(line) for line in (run_dir / "metrics.jsonl").read_text().splitlines()]
+        data, *parsed = (json.loads(line) for line in (run_dir / "metrics.jsonl").read_text().splitlines())
+        assert data["kind"] == "data"
         for record in parsed:
             assert record.pop("wall")["seconds"] >= 0
         return [record for record in parsed if not kinds or record["kind"] in kinds]

@@ -359,10 +359,24 @@ def test_progress_goes_to_stderr_and_the_log(lab: Any, tmp_path: Path, capfd: py
         assert "epoch 1, update 5, validation: tf_loss" in log
 
 
-def test_records_are_one_json_object_per_line(lab: Any, tmp_path: Path) -> None:
-    lab.go(lab.job(), tmp_path)
-    for line in (tmp_path / "metrics.jsonl").read_text().splitlines():
-        assert list(json.loads(line))[:3] == ["kind", "update", "epoch"]
+def test_the_first_record_is_about_the_data_and_the_last_about_the_end(lab: Any, tmp_path: Path) -> None:
+    job = lab.job()
+    for stop_after, status, reason, update, epoch in (
+        (4, "stopped", "stop_after", 4, 1),
+        (5, "stopped", "stop_after", 9, 2),
+        (None, "done", "epochs", 15, 3),
+    ):
+        lab.go(job, tmp_path, stop_after=stop_after)
+        lines = [json.loads(line) for line in (tmp_path / "metrics.jsonl").read_text().splitlines()]
+        assert lines[0] == job.data.to_json()
+        assert lines[0].keys() == {"kind", "examples", "tokens", "vocabulary", "dropped", "truncated"}
+        assert lines[-1] == {
+            **{"kind": "end", "status": status, "reason": reason, "update": update, "epoch": epoch},
+            "wall": lines[-1]["wall"],
+        }
+        assert lines[-1]["wall"].keys() == {"seconds", "at"}
+        assert all(list(line)[:3] == ["kind", "update", "epoch"] for line in lines[1:-1])
+        assert not any(line["kind"] in ("data", "end") for line in lines[1:-1])
 
 
 class Board:

@@ -116,7 +116,8 @@ def train(
         say=say,
     )
     if result.outcome.status == "stopped":
-        say(f"stopped after {result.outcome.update} updates ({result.outcome.reason}): the same command goes on")
+        why = result.outcome.reason.describe(loaded.experiment.training)
+        say(f"stopped after {result.outcome.update} updates ({why}): the same command goes on")
         raise typer.Exit(3)
     if result.scores is not None:
         from repose.cli.tables import run_table

@@ -1,6 +1,5 @@
 """What the command line shows: tables on stdout, progress of downloads on stderr."""
 
-import json
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from pathlib import Path
@@ -11,6 +10,7 @@ from rich.progress import BarColumn, DownloadColumn, Progress, TextColumn, Trans
 from rich.table import Table
 
 from repose.model.presets import PRESETS, difference, preset
+from repose.runs.folder import RunFolder
 from repose.saved_model.directory import LOOKS_AHEAD, TRANSLATION, read_config, task_of
 from repose.saved_model.directory import load as load_model
 from repose.saved_model.task_directory import AHEAD_IN_TEXT
@@ -134,23 +134,23 @@ def run_table(folder: Path, result: "RunResult") -> None:
     """What a finished run has come to."""
     assert result.scores is not None, "a finished run has scores"
     console = make_console()
-    metrics = [json.loads(line) for line in (folder / "metrics.jsonl").read_text(encoding="utf-8").splitlines()]
-    parameters, seconds = _parameters(folder), _seconds(metrics)
-    console.print(f"finished: {result.outcome.reason}, {result.outcome.update:,} updates")
+    run, outcome = RunFolder(folder), result.outcome
+    end, why = run.records(may_be_empty=True).end, outcome.reason.describe(run.config().experiment.training)
+    parameters, seconds = _parameters(folder), 0.0 if end is None else end.seconds
+    console.print(f"finished: {why}, {outcome.update:,} updates")
     console.print(f"{parameters:,} parameters, {seconds:,.0f} seconds of training, model in {folder / 'model'}")
     evaluation_table(result.scores)
 
 
 def demo_table(folder: Path, result: "RunResult") -> None:
     """The same, with a few held-out sentences and their translations."""
-    from repose.runs.run import read_run
     from repose.tasks.corpus_data import prepare_corpus
 
     run_table(folder, result)
-    experiment, _ = read_run(folder)
+    experiment = RunFolder(folder).config().experiment
     src, references = prepare_corpus(experiment).text("test")
     beam = f"beam{experiment.decoding.beam_size}"
-    hypotheses = (folder / "hypotheses" / f"test.{beam}.txt").read_text(encoding="utf-8").splitlines()
+    hypotheses = RunFolder(folder).hypotheses("test", beam)
     table = Table("held-out sentence", "translation", "reference", show_lines=True)
     for row in range(0, len(src), max(1, len(src) // NUM_SAMPLES)):
         table.add_row(src[row], hypotheses[row], references[row])
@@ -163,10 +163,6 @@ def _parameters(folder: Path) -> int:
     config = read_config(folder)
     model = load_model(folder).model if task_of(config) == TRANSLATION else load_task_model(folder).model
     return sum(p.numel() for p in model.parameters())
-
-
-def _seconds(metrics: list[dict[str, Any]]) -> float:
-    return float(max((record.get("wall", {}).get("seconds", 0.0) for record in metrics), default=0.0))
 
 
 @contextmanager

@@ -138,7 +138,7 @@ def measure(experiment: Experiment, folder: Path, *, device: str, workers: int |
 
     `began` is when the process was started, in seconds since the epoch.
     """
-    from repose.runs.folder import num_parameters
+    from repose.runs.folder import RunFolder
     from repose.runs.run import run
     from repose.tasks.corpus_data import prepare_corpus
 
@@ -159,7 +159,7 @@ def measure(experiment: Experiment, folder: Path, *, device: str, workers: int |
         decode = _decode_seconds(experiment, data, folder, device, epochs=(total or 0) // per_epoch)
     every = experiment.training.validate_every_updates or per_epoch
     return Cost(
-        parameters=num_parameters(folder) or 0,
+        parameters=RunFolder(folder).num_parameters() or 0,
         updates=total,
         update_seconds=update,
         validation_seconds=validation,

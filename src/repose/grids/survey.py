@@ -14,7 +14,7 @@ from repose.grids.cells import ELSEWHERE
 from repose.grids.file import CORPUS
 from repose.grids.grid import Cell
 from repose.grids.manifest import Entry, entry_of, moved
-from repose.runs.folder import read_run
+from repose.runs.folder import RunConfig, RunFolder
 from repose.system.device import available_cores
 from repose.system.errors import CheckpointError, ReposeError
 
@@ -125,17 +125,17 @@ def _here(entry: Entry, folder: Path, experiment: Experiment, identity: Identity
     if not (folder / "config.json").exists():
         return entry
     try:
-        theirs, config = read_run(folder)
+        theirs = RunFolder(folder).config()
     except CheckpointError:
         reason = f"{folder / 'config.json'} is damaged or no run's: move {folder} away and run the grid again"
         return replace(entry, status="failed", reason=reason)
-    if config.get("run_id") != identity.run_id:
+    if theirs.run_id != identity.run_id:
         reason = (
-            f"{folder} holds run {config.get('run_id')}, the cell is run {identity.run_id}: choose another --out, or "
+            f"{folder} holds run {theirs.run_id}, the cell is run {identity.run_id}: choose another --out, or "
             "move that folder away"
         )
         return replace(entry, status="failed", reason=reason)
-    if not _measured_alike(theirs, config, experiment, identity):
+    if not _measured_alike(theirs, experiment, identity):
         reason = (
             f"{folder} holds this training with other scores (its test set, decoding or training.bleu_* settings "
             "differ): choose another --out, or move that folder away"
@@ -161,19 +161,19 @@ def finished_runs(out: Path) -> dict[str, list[Path]]:
 def _same_figures(folder: Path, experiment: Experiment, identity: Identity) -> bool:
     """Whether a finished run of the same id was also measured on the same sentences in the same way."""
     try:
-        theirs, config = read_run(folder)
+        theirs = RunFolder(folder).config()
     except CheckpointError:
         return False
     has_scores = (folder / f"scores.{identity.split}.json").exists()
-    return has_scores and _measured_alike(theirs, config, experiment, identity)
+    return has_scores and _measured_alike(theirs, experiment, identity)
 
 
-def _measured_alike(theirs: Experiment, config: Mapping[str, Any], experiment: Experiment, identity: Identity) -> bool:
+def _measured_alike(theirs: RunConfig, experiment: Experiment, identity: Identity) -> bool:
     """Whether a run of the same id, finished or not, is one that is measured in the same way."""
     return (
-        config.get("data") == identity.data
-        and theirs.decoding == experiment.decoding
-        and all(getattr(theirs.training, name) == getattr(experiment.training, name) for name in _MEASURED)
+        theirs.data == identity.data
+        and theirs.experiment.decoding == experiment.decoding
+        and all(getattr(theirs.experiment.training, name) == getattr(experiment.training, name) for name in _MEASURED)
     )
 
 

@@ -11,7 +11,8 @@ from typing import Any, Literal, TypeAlias
 
 from repose.model.architecture import Architecture
 from repose.model.presets import PRESETS
-from repose.system.errors import CheckpointError, ConfigError, unknown
+from repose.runs.folder import RunFolder
+from repose.system.errors import ConfigError, unknown
 
 By: TypeAlias = Literal["epoch", "update"]
 TRAINING_NAME = {"tf_loss": "nll", "tf_loss_keras": "nll_keras"}
@@ -75,30 +76,10 @@ class Summary:
     """None for figures of which neither the least nor the largest is the best."""
 
 
-def read_run(folder: Path, *, torn: bool = False) -> Run:
-    """Raises CheckpointError for a folder that is no run's, or in which nothing was recorded yet.
-
-    `torn`: a last line that was not written to its end is left out, as resuming does.
-    """
-    try:
-        text = (folder / "metrics.jsonl").read_text(encoding="utf-8")
-        lines = (text[: text.rfind("\n") + 1] if torn else text).splitlines()
-        settings = json.loads((folder / "config.json").read_text(encoding="utf-8"))["experiment"]
-    except (FileNotFoundError, NotADirectoryError) as error:
-        missing = Path(error.filename).name
-        raise CheckpointError(f"{folder} is no run directory with learning curves: it has no {missing}") from error
-    except (OSError, ValueError, KeyError, TypeError) as error:
-        raise CheckpointError(
-            f"{folder / 'config.json'} is damaged or no run's: restore it, or leave it out"
-        ) from error
-    try:
-        records = tuple(json.loads(line) for line in lines if line.strip())
-        assert all({"kind", "update", "epoch"} <= record.keys() for record in records)
-    except (ValueError, AttributeError, AssertionError) as error:
-        raise CheckpointError(f"{folder / 'metrics.jsonl'} is damaged: restore it, or leave {folder} out") from error
-    if not records:
-        raise CheckpointError(f"{folder} has recorded nothing yet: let it train for an epoch first")
-    return Run(folder, settings, records)
+def read_run(folder: Path) -> Run:
+    """Raises CheckpointError for a folder that is no run's, or in which nothing was recorded yet."""
+    run = RunFolder(folder)
+    return Run(folder, records=run.records().training, settings=run.settings())
 
 
 def curves(runs: Sequence[Run], metric: str, by: By = "epoch") -> list[Curve]:

@@ -3,7 +3,6 @@
 import dataclasses
 import json
 import math
-import re
 from collections.abc import Callable, Sequence
 from pathlib import Path
 from typing import Any, Literal
@@ -28,7 +27,6 @@ FORMAT = 1
 """Of report.json."""
 Check = Callable[[Path], tuple[str, ...]]
 """Names of the checks that the model of a run directory fails."""
-_FINISHED = re.compile(r"^(\d{4}-\d{2}-\d{2}) [\d:]+ done at update")
 
 
 def build(runs: RunSet, *, pictures: Sequence[Picture] = ()) -> Report:
@@ -90,7 +88,7 @@ def _subtitle(runs: RunSet) -> str:
     if dates:
         parts.append(dates[0] if dates[0] == dates[-1] else f"{dates[0]} to {dates[-1]}")
     for name in ("repose", "torch"):
-        versions = sorted({str(run.config.get("versions", {}).get(name, "")) for run in runs.runs} - {""})
+        versions = sorted({run.config.versions.get(name, "") for run in runs.runs} - {""})
         parts += [f"{name} {', '.join(versions)}"] if versions else []
     return "; ".join(parts)
 
@@ -100,12 +98,9 @@ def _count(number: int, what: str) -> str:
 
 
 def _finished(run: ReportRun) -> str:
-    """The day on which its training was done, by train.log; "" where that is not there."""
-    try:
-        lines = (run.folder / "train.log").read_text(encoding="utf-8").splitlines()
-    except OSError:
-        return ""
-    return next((found[1] for line in reversed(lines) if (found := _FINISHED.match(line))), "")
+    """The day on which its training was done; "" where that is not known."""
+    end = run.records.end
+    return end.at.partition(" ")[0] if end is not None and run.trained else ""
 
 
 def _warnings(runs: RunSet) -> tuple[str, ...]:
@@ -236,7 +231,7 @@ def _run_json(run: ReportRun) -> dict[str, Any]:
         **{name: getattr(run, name) for name in names},
         "labels": dict(run.labels),
         "failed_checks": list(run.failed_checks),
-        "versions": dict(run.config.get("versions", {})),
+        "versions": dict(run.config.versions),
         "figures": {name: _finite(value) for name, value in measured.items()},
         "scores": None if run.scores is None else dict(run.scores),
     }

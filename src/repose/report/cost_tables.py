@@ -85,7 +85,7 @@ def runs_table(runs: RunSet) -> Table:
                 text_cell(_state(run)),
                 value_cell(figures.valid_loss(run), 3),
                 *(value_cell(of(run), 2) for of in shown.values()),
-                text_cell(str(run.config.get("versions", {}).get("repose", ""))),
+                text_cell(run.config.versions.get("repose", "")),
             )
         )
     heads = ["run", "system", "corpus", "seed", "run id", "state", "valid. loss", *shown, "repose"]

@@ -78,7 +78,7 @@ def _curves(
 
 def _points(runs: Sequence[ReportRun], kind: str, metric: str, by: By) -> tuple[Point, ...]:
     """Mean and deviation over the runs; a run that diverged has no figure from there on."""
-    found = [Run(run.folder, {}, run.records).points(kind, metric, by) for run in runs]
+    found = [Run(run.folder, {}, run.records.training).points(kind, metric, by) for run in runs]
     return aggregate([{x: y for x, y in points.items() if math.isfinite(y)} for points in found])
 
 

@@ -1,6 +1,5 @@
 """What a single run comes to, read from its records, its scores and its settings; None where it is not there."""
 
-import json
 import math
 import re
 import statistics
@@ -10,11 +9,7 @@ from typing import Any
 
 from repose.model.architecture import Architecture
 from repose.report.runs import ReportRun
-from repose.runs.folder import num_parameters
-
-_VOCABULARIES = re.compile(r"^tokenizers: .*?([\d,]+) source and ([\d,]+) target tokens")
-_VALID = re.compile(r"^valid: ([\d,]+) pairs of")
-_TRAIN = re.compile(r"^train: ([\d,]+) pairs of ([\d,]+) source and ([\d,]+) target tokens")
+from repose.runs.folder import RunFolder
 
 
 def train_loss(run: ReportRun) -> float | None:
@@ -93,7 +88,7 @@ def epoch_seconds(run: ReportRun) -> list[float]:
     """
     seconds, begun, taken = [], 0.0, 0.0
     before: Mapping[str, Any] = {}
-    for record in run.records:
+    for record in run.records.training:
         now = _clock(record)
         if now is None:
             return []
@@ -114,7 +109,7 @@ def seconds_per_epoch(run: ReportRun) -> float | None:
 
 def total_seconds(run: ReportRun) -> float | None:
     """Training and validation until the last record, summed over resumes."""
-    return _clock(run.records[-1])
+    return _clock(run.records.training[-1])
 
 
 def epochs(run: ReportRun) -> int:
@@ -124,42 +119,39 @@ def epochs(run: ReportRun) -> int:
 
 def updates(run: ReportRun) -> int:
     """Optimizer steps until the last record."""
-    return int(run.records[-1]["update"])
+    return int(run.records.training[-1]["update"])
 
 
 def vocabularies(run: ReportRun) -> tuple[int, int] | None:
-    """Source and target tokens of the vocabularies: from the model's config, or from what preparing the corpus said."""
-    try:
-        config = json.loads((run.folder / "model" / "config.json").read_text(encoding="utf-8"))
-        return int(config["src_vocab_size"]), int(config["tgt_vocab_size"])
-    except (OSError, ValueError, KeyError, TypeError):
-        found = _said(run, _VOCABULARIES)
-        return None if found is None else (found[0], found[1])
+    """Source and target tokens of the vocabularies of a translation model."""
+    found = {} if run.records.data is None else run.records.data.vocabulary
+    return (found["src"], found["tgt"]) if {"src", "tgt"} <= found.keys() else None
 
 
 def train_pairs(run: ReportRun) -> int | None:
     """Pairs that were trained on."""
-    found = _said(run, _TRAIN)
-    return None if found is None else found[0]
+    return None if run.records.data is None else run.records.data.examples.get("train")
 
 
 def valid_pairs(run: ReportRun) -> int | None:
     """Pairs of the validation set."""
-    found = _said(run, _VALID)
-    return None if found is None else found[0]
+    return None if run.records.data is None else run.records.data.examples.get("valid")
 
 
 def mean_target_tokens(run: ReportRun) -> float | None:
     """Tokens of a training target, on average."""
-    found = _said(run, _TRAIN)
-    return None if found is None else found[2] / found[0]
+    pairs = train_pairs(run)
+    if run.records.data is None or not pairs:
+        return None
+    tokens = run.records.data.tokens.get("train", {}).get("tgt")
+    return None if tokens is None else tokens / pairs
 
 
 def parameters(run: ReportRun) -> float | None:
     """Parameters, tied ones once: counted by building a translation model; of other models in their scores, and until
     there are any in their file."""
     if run.task != "translation":
-        return _of(run.scores, "parameters") or num_parameters(run.folder)
+        return _of(run.scores, "parameters") or RunFolder(run.folder).num_parameters()
     cost = _cost(run)
     return None if cost is None else cost[0]
 
@@ -174,7 +166,7 @@ def flops_per_token(run: ReportRun) -> float | None:
 def training_flops(run: ReportRun) -> float | None:
     """Operations of the whole training: per target token, times the target tokens that were trained on."""
     per_token = flops_per_token(run)
-    tokens = _last([r for r in run.records if r["kind"] != "valid"], "tokens")
+    tokens = _last([r for r in run.records.training if r["kind"] != "valid"], "tokens")
     return None if per_token is None or tokens is None else per_token * tokens
 
 
@@ -193,14 +185,6 @@ def _counted(a: Architecture, src_vocab_size: int, tgt_vocab_size: int, length: 
     length = min(length, a.max_length)
     found = describe(a, src_vocab_size=src_vocab_size, tgt_vocab_size=tgt_vocab_size, length=length)
     return found.total, found.training_flops
-
-
-def _said(run: ReportRun, pattern: re.Pattern[str]) -> list[int] | None:
-    """Numbers of a sentence of the corpus's report."""
-    for sentence in run.config.get("report", ()):
-        if found := pattern.match(str(sentence)):
-            return [int(group.replace(",", "")) for group in found.groups()]
-    return None
 
 
 def _clock(record: Mapping[str, Any]) -> float | None:

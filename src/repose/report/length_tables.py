@@ -51,7 +51,7 @@ def _of_corpus(runs: RunSet, corpus: str, name: str, edges: Sequence[int]) -> Ta
     found, missing = _lengths(runs, corpus)
     if not found:
         return None
-    in_tokens = len({run.config["digests"]["src"] for run, _ in found}) == 1
+    in_tokens = len({run.config.digests["src"] for run, _ in found}) == 1
     first = found[0][1]
     lengths = first.tokens if in_tokens else first.words
     limits = sorted({one.longest_trained for _, one in found}) if in_tokens else []

@@ -4,19 +4,15 @@ It needs `config.json` and `metrics.jsonl`; once it has finished, its scores are
 `scores.valid.json` where its corpus has no test set. Model, state and hypotheses may be missing, as in `results/`.
 """
 
-import json
 from collections.abc import Mapping
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
 from repose.config.experiment import CorpusConfig, Experiment
-from repose.config.file import from_json
-from repose.plots.learning_curves import read_run as read_records
 from repose.report.grids import GridCell
-from repose.system.errors import CheckpointError
-
-SPLITS = ("test", "valid")
+from repose.runs.folder import SPLITS, RunConfig, RunFolder
+from repose.runs.records import Record, Records, RunStatus
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -32,11 +28,9 @@ class ReportRun:
     """Axis of the grid to the run's label on it; empty without a grid."""
     corpus: str
     seed: int
-    config: Mapping[str, Any]
-    """The whole config.json."""
+    config: RunConfig
     experiment: Experiment
-    records: tuple[Mapping[str, Any], ...]
-    """metrics.jsonl."""
+    records: Records
     scores: Mapping[str, Any] | None
     """scores.test.json or scores.valid.json; None while the run is unfinished."""
     split: str
@@ -58,37 +52,28 @@ class ReportRun:
 
     @property
     def trained(self) -> bool:
-        """Whether its training has ended, by train.log or its records, be it scored or not."""
-        training = self.experiment.training
-        if training.epochs and len(self.of_kind("epoch")) >= training.epochs:
-            return True
-        if training.updates and any(record["update"] >= training.updates for record in self.records):
-            return True
-        try:
-            lines = (self.folder / "train.log").read_text(encoding="utf-8", errors="replace").splitlines()
-        except OSError:
-            return False
-        return any(" done at update " in line for line in lines[-20:])
+        """Whether its training has ended, be it scored or not."""
+        return self.records.status is RunStatus.DONE
 
     @property
     def comparable(self) -> bool:
         """Whether its numbers may be set beside others': it neither looks ahead nor failed an audit."""
         return not self.looks_ahead and not self.failed_checks
 
-    def of_kind(self, kind: str) -> tuple[Mapping[str, Any], ...]:
+    def of_kind(self, kind: str) -> tuple[Record, ...]:
         """Its records of one kind: "train", "epoch" or "valid"."""
-        return tuple(record for record in self.records if record["kind"] == kind)
+        return self.records.of_kind(kind)
 
 
 def read_run(folder: Path, cell: GridCell | None) -> ReportRun:
-    """The run of a directory, and what its grid says of it. Raises CheckpointError or ConfigError for damaged files.
+    """The run of a directory, and what its grid says of it. Raises CheckpointError for damaged files.
 
     Without a grid, name and group are the folder's.
     """
-    recorded = read_records(folder, torn=True)
-    config = json.loads((folder / "config.json").read_text(encoding="utf-8"))
-    experiment = from_json(json.dumps(config["experiment"]), str(folder / "config.json"))
-    scores, split = _scores(folder)
+    run = RunFolder(folder)
+    records, config = run.records(), run.config()
+    experiment = config.experiment
+    split, scores = run.best_scores() or (SPLITS[0], None)
     corpus = corpus_name(experiment.corpus)
     labels: Mapping[str, str] = {} if cell is None else cell.labels
     task = str(getattr(experiment.training, "task", (scores or {}).get("task", "translation")))
@@ -101,12 +86,12 @@ def read_run(folder: Path, cell: GridCell | None) -> ReportRun:
         seed=experiment.training.seed,
         config=config,
         experiment=experiment,
-        records=recorded.records,
+        records=records,
         scores=scores,
         split=split,
         task=task,
         looks_ahead=bool((scores or {}).get("looks_ahead", _looks_ahead(experiment, task))),
-        run_id=str(config.get("run_id", "")),
+        run_id=config.run_id,
         status="done" if scores is not None else "unfinished" if cell is None or cell.status == "done" else cell.status,
     )
 
@@ -114,24 +99,6 @@ def read_run(folder: Path, cell: GridCell | None) -> ReportRun:
 def _looks_ahead(experiment: Experiment, task: str) -> bool:
     """By its architecture; a parser has no decoder."""
     return experiment.architecture.looks_ahead and task != "parsing"
-
-
-def _scores(folder: Path) -> tuple[dict[str, Any] | None, str]:
-    """The scores and the set they are of; None where there are none."""
-    for split in SPLITS:
-        path = folder / f"scores.{split}.json"
-        if not path.is_file():
-            continue
-        try:
-            scores = json.loads(path.read_text(encoding="utf-8"))
-            assert isinstance(scores, dict)
-            assert "decoded" in scores or "figures" in scores
-        except (OSError, ValueError, AssertionError) as error:
-            raise CheckpointError(
-                f"{path} is damaged: delete it, and run the same training command again to have it written anew"
-            ) from error
-        return scores, split
-    return None, SPLITS[0]
 
 
 def corpus_name(corpus: CorpusConfig) -> str:

@@ -187,7 +187,7 @@ def _of_folders(folders: Iterable[Path], problems: list[str]) -> list[ReportRun]
 
 
 def _record(run: ReportRun) -> Run:
-    return Run(run.folder, asdict(run.experiment), run.records)
+    return Run(run.folder, asdict(run.experiment), run.records.training)
 
 
 def _names(groups: Sequence[Sequence[Run]]) -> list[str]:
@@ -216,9 +216,7 @@ def _once(runs: Sequence[ReportRun]) -> list[ReportRun]:
     """
     found: dict[str, ReportRun] = {}
     for run in runs:
-        key = json.dumps(
-            [run.run_id or str(run.folder), run.config.get("data"), run.seed, asdict(run.experiment.decoding)]
-        )
+        key = json.dumps([run.run_id or str(run.folder), run.config.data, run.seed, asdict(run.experiment.decoding)])
         if key not in found or (run.done and not found[key].done):
             found[key] = run
     return list(found.values())
@@ -270,7 +268,7 @@ def _unfinished(run: ReportRun) -> str:
     training, epochs = run.experiment.training, len(run.of_kind("epoch"))
     so_far = f"{epochs} of {training.epochs} epochs" if training.epochs else f"{epochs} epochs"
     if training.updates:
-        so_far = f"{max((record['update'] for record in run.records), default=0):,} of {training.updates:,} updates"
+        so_far = f"{run.records.training[-1]['update']:,} of {training.updates:,} updates"
     return f"{run.name} is unfinished ({so_far}): it is in the learning curves, not in the final figures."
 
 

@@ -81,7 +81,7 @@ def confounded(runs: Sequence[ReportRun], others: Sequence[ReportRun]) -> str:
 def _settings(run: ReportRun) -> dict[Name, Hashable]:
     """All settings that are shown, the seed and where texts lie left out, and versions."""
     found: dict[Name, Hashable] = {}
-    for section, values in (asdict(run.experiment) | {"versions": dict(run.config.get("versions", {}))}).items():
+    for section, values in (asdict(run.experiment) | {"versions": dict(run.config.versions)}).items():
         for name, value in values.items():
             if (section == "corpus" and name not in _TOPICS["corpus"]) or name == "seed":
                 continue
@@ -109,7 +109,7 @@ def _data(runs: Sequence[ReportRun]) -> list[tuple[str, str, str]]:
     for corpus in dict.fromkeys(run.corpus for run in runs):
         prepared: dict[str, list[str]] = {}
         for run in (run for run in runs if run.corpus == corpus):
-            groups = prepared.setdefault("; ".join(map(str, run.config.get("report", ()))), [])
+            groups = prepared.setdefault("; ".join(run.config.report), [])
             groups += [run.group] if run.group not in groups else []
         for text, groups in prepared.items():
             who = "" if len(prepared) == 1 else f" of {', '.join(groups)}"

@@ -225,4 +225,4 @@ def _best(rows: Sequence[Row], cells: Mapping[tuple[int, str], Spread | None], f
 
 def tokenizers(rows: Sequence[Row]) -> set[str]:
     """Digests of the target tokenizers of these rows' runs."""
-    return {str(run.config.get("digests", {}).get("tgt", "")) for row in rows for run in row.runs}
+    return {run.config.digests.get("tgt", "") for row in rows for run in row.runs}

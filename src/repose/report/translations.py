@@ -132,7 +132,7 @@ def _has_bleu(scores: Any) -> bool:
 
 
 def _prepared(run: ReportRun) -> CorpusData:
-    data = CorpusData(corpora.cache_home() / "prepared" / str(run.config.get("data")), ())
+    data = CorpusData(corpora.cache_home() / "prepared" / run.config.data, ())
     if not data.has_text(run.split):
         raise DataError(
             f"the {run.split} set is not in the cache (prepared/{data.folder.name}): bring it there with "

@@ -1,40 +1,291 @@
-"""What a run directory says of itself."""
+"""A run directory: the name, the format, the writer and the reader of every file in it.
 
+    config.json                 `RunConfig`: the experiment, the run's id, digests of what it reads, versions
+    metrics.jsonl               `Records`: a line about the data, lines about the training, a line about its end
+    train.log, tensorboard/     the same for people
+    state/last.safetensors      the checkpoint, and weights-<update>.safetensors that the model may need; lock
+    model/                      what is handed on (`repose.saved_model`)
+    scores.<split>.json         figures of the finished model, with the digest of what they were computed from
+    hypotheses/<split>.<decoding>.txt, hypotheses/<split>.trees.txt
+    statistics.<split>.npz      counts per sentence, where a report needs them without the translations
+
+Whatever is missing or damaged is a CheckpointError of one sentence.
+"""
+
+import dataclasses
+import hashlib
 import json
 import math
+import os
+from collections.abc import Iterable, Mapping
+from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
 from repose.config.experiment import Experiment
-from repose.config.file import from_json
+from repose.config.file import from_json, to_json
+from repose.runs import records
+from repose.runs.records import Records
 from repose.saved_model import directory as model_dir
-from repose.system.errors import CheckpointError
+from repose.system.errors import CheckpointError, ConfigError
+
+SPLITS = ("test", "valid")
+"""Sets that a finished model can be scored on, the preferred one first."""
 
 
-def read_run(folder: Path) -> tuple[Experiment, dict[str, Any]]:
-    """The experiment and the whole config.json of a run directory. Raises CheckpointError where there is none."""
-    path = folder / "config.json"
+@dataclass(frozen=True, kw_only=True)
+class RunConfig:
+    """config.json: what a run is."""
+
+    run_id: str
+    experiment: Experiment
+    digests: Mapping[str, str]
+    """Of what the run reads: training and validation data, tokenizers, initial weights."""
+    data: str
+    """Name of the prepared corpus's folder in the cache."""
+    report: tuple[str, ...]
+    """Sentences for people about how the corpus was prepared; the numbers are in `DataRecord`."""
+    versions: Mapping[str, str]
+
+    def to_json(self) -> dict[str, Any]:
+        """The content of the file."""
+        content = {f.name: getattr(self, f.name) for f in dataclasses.fields(self)}
+        return {**content, "experiment": json.loads(to_json(self.experiment))}
+
+
+def read_object(path: Path, remedy: str) -> dict[str, Any]:
+    """The JSON object in a file. Raises CheckpointError for whatever else is there; `remedy` says what to do then.
+
+    FileNotFoundError and NotADirectoryError pass: what a missing file means, the caller knows.
+    """
     try:
-        config = json.loads(path.read_text(encoding="utf-8"))
-        experiment = from_json(json.dumps(config["experiment"]), str(path))
-    except FileNotFoundError as error:
-        raise CheckpointError(f"{folder} is no run directory: it has no config.json") from error
-    except (OSError, ValueError, KeyError, TypeError) as error:
-        raise CheckpointError(f"{path} is damaged or no run's: restore it, or choose another directory") from error
-    return experiment, config
+        content = json.loads(path.read_text(encoding="utf-8"))
+    except (FileNotFoundError, NotADirectoryError):
+        raise
+    except (OSError, ValueError, RecursionError) as error:
+        raise CheckpointError(f"{path} is damaged: {remedy}") from error
+    if not isinstance(content, dict):
+        raise CheckpointError(f"{path} is damaged: {remedy}")
+    return content
 
 
-def read_task(folder: Path) -> str:
-    """The task of a run or model directory's model. Raises CheckpointError."""
-    return model_dir.task_of(model_dir.read_config(folder))
+@dataclass(frozen=True)
+class RunFolder:
+    """A run directory, which need not exist yet. Nothing is read before it is asked for."""
+
+    path: Path
+
+    @property
+    def config_file(self) -> Path:
+        """What the run is."""
+        return self.path / "config.json"
+
+    @property
+    def metrics_file(self) -> Path:
+        """Records."""
+        return self.path / "metrics.jsonl"
+
+    @property
+    def log_file(self) -> Path:
+        """What was said during the training."""
+        return self.path / "train.log"
+
+    @property
+    def tensorboard(self) -> Path:
+        """Folder of TensorBoard's events."""
+        return self.path / "tensorboard"
+
+    @property
+    def model(self) -> Path:
+        """The model directory."""
+        return self.path / "model"
+
+    @property
+    def state(self) -> Path:
+        """Folder of what resuming needs."""
+        return self.path / "state"
+
+    @property
+    def checkpoint(self) -> Path:
+        """The last checkpoint."""
+        return self.state / "last.safetensors"
+
+    @property
+    def lock_file(self) -> Path:
+        """Held while a process trains here, whose number is in it."""
+        return self.state / "lock"
+
+    def scores_file(self, split: str) -> Path:
+        """Figures of the finished model on a set."""
+        return self.path / f"scores.{split}.json"
+
+    def hypotheses_file(self, split: str, name: str) -> Path:
+        """Translations of a set by a decoding such as "greedy" or "beam4", one per line; "trees" of a parser."""
+        return self.path / "hypotheses" / f"{split}.{name}.txt"
+
+    def statistics_file(self, split: str) -> Path:
+        """Counts per sentence."""
+        return self.path / f"statistics.{split}.npz"
+
+    @property
+    def exists(self) -> bool:
+        """Whether there is a run."""
+        return self.config_file.is_file()
+
+    def settings(self) -> dict[str, Any]:
+        """The experiment as config.json has it, which may be of another version of this package."""
+        return dict(self._config()["experiment"])
+
+    def config(self) -> RunConfig:
+        """config.json. Raises CheckpointError where there is none, or one that this version cannot read."""
+        content = self._config()
+        try:
+            experiment = from_json(json.dumps(content["experiment"]), str(self.config_file))
+        except ConfigError as error:
+            raise CheckpointError(str(error)) from error
+        return RunConfig(
+            run_id=str(content.get("run_id", "")),
+            experiment=experiment,
+            digests=dict(content.get("digests", {})),
+            data=str(content.get("data", "")),
+            report=tuple(map(str, content.get("report", ()))),
+            versions=dict(content.get("versions", {})),
+        )
+
+    def _config(self) -> dict[str, Any]:
+        remedy = "restore it, or choose another directory"
+        try:
+            content = read_object(self.config_file, remedy)
+        except (FileNotFoundError, NotADirectoryError) as error:
+            raise CheckpointError(f"{self.path} is no run directory: it has no {self.config_file.name}") from error
+        shapes = {"experiment": dict, "digests": dict, "report": list, "versions": dict}
+        if "experiment" not in content or not all(isinstance(content.get(n, t()), t) for n, t in shapes.items()):
+            raise CheckpointError(f"{self.config_file} is damaged or no run's: {remedy}")
+        return content
+
+    def write_config(self, config: RunConfig) -> None:
+        """Make the directory that of a run. Raises CheckpointError where it cannot be written."""
+        self._write(self.config_file, _pretty(config.to_json()))
+
+    def records(self, *, may_be_empty: bool = False) -> Records:
+        """metrics.jsonl, but for a last line that was not written to its end.
+
+        Raises CheckpointError where it is missing, damaged, or, unless it may, says nothing about the training yet.
+        """
+        try:
+            text = self.metrics_file.read_text(encoding="utf-8")
+        except (FileNotFoundError, NotADirectoryError) as error:
+            raise CheckpointError(f"{self.path} is no run directory: it has no {self.metrics_file.name}") from error
+        except (OSError, ValueError) as error:
+            raise self.damaged_metrics() from error
+        found = self.parse_records(text[: text.rfind("\n") + 1])
+        if not found.training and not may_be_empty:
+            raise CheckpointError(f"{self.path} has recorded nothing yet: let it train for an epoch first")
+        if found.data is None:
+            try:
+                model = read_object(self.model / model_dir.CONFIG, "")
+            except (CheckpointError, OSError):
+                model = {}
+            found = records.completed(found, self._config(), model, self.log_file)
+        return found
+
+    def parse_records(self, text: str) -> Records:
+        """Whole lines of metrics.jsonl. Raises CheckpointError for other text."""
+        try:
+            return records.parse(text)
+        except (ValueError, KeyError, TypeError, RecursionError) as error:
+            raise self.damaged_metrics() from error
+
+    def damaged_metrics(self) -> CheckpointError:
+        """The sentence about a metrics.jsonl that cannot be used."""
+        return CheckpointError(f"{self.metrics_file} is damaged: restore it, or leave {self.path} out")
+
+    def scores(self, split: str) -> dict[str, Any] | None:
+        """Figures on a set; None where there are none. Raises CheckpointError where they were changed or damaged."""
+        path = self.scores_file(split)
+        remedy = "delete it, and run the same training command again to have it written anew"
+        try:
+            content = read_object(path, remedy)
+        except (FileNotFoundError, NotADirectoryError):
+            return None
+        sha256 = content.get("sha256", {})
+        is_whole = isinstance(sha256, dict) and sha256.get("scores") in (None, _digest_of_scores(content))
+        if not is_whole or not any(isinstance(content.get(name), dict) for name in ("decoded", "figures")):
+            raise CheckpointError(f"{path} is damaged: {remedy}")
+        return content
+
+    def best_scores(self) -> tuple[str, dict[str, Any]] | None:
+        """Split and figures of the set that a finished run is judged by; None while there are none."""
+        found = ((split, self.scores(split)) for split in SPLITS)
+        return next(((split, scores) for split, scores in found if scores is not None), None)
+
+    def write_scores(self, split: str, scores: Mapping[str, Any], hypotheses: Mapping[str, Iterable[str]]) -> None:
+        """Put lines of text in `hypotheses/`, and at last the figures, with digests of both.
+
+        `hypotheses`: name of a decoding, or "trees", to a line for each sentence. Raises CheckpointError where the
+        directory cannot be written.
+        """
+        digests = {}
+        for name, lines in hypotheses.items():
+            text = "".join(line.replace("\n", " ") + "\n" for line in lines)
+            self._write(self.hypotheses_file(split, name), text)
+            digests[name] = hashlib.sha256(text.encode()).hexdigest()
+        content = dict(scores) | {"sha256": {"scores": _digest_of_scores(scores), "hypotheses": digests}}
+        self._write(self.scores_file(split), _pretty(content))
+
+    def hypotheses(self, split: str, name: str) -> list[str]:
+        """A line for each sentence. Raises CheckpointError where they are missing, damaged or not those scored."""
+        path, damaged = self.hypotheses_file(split, name), "run the same training command again, or evaluate it anew"
+        try:
+            content = path.read_bytes()
+            lines = content.decode("utf-8").split("\n")[:-1]  # a model may well say "\r"
+        except (OSError, UnicodeDecodeError) as error:
+            raise CheckpointError(f"the translations {path} cannot be read: {damaged}") from error
+        scores = self.scores(split) or {}
+        digest = scores.get("sha256", {}).get("hypotheses", {}).get(name)
+        if digest is None:  # scores of an earlier version
+            is_same = scores.get("num_sentences", len(lines)) == len(lines)
+        else:
+            is_same = hashlib.sha256(content).hexdigest() == digest
+        if not is_same:
+            raise CheckpointError(f"the translations {path} are not those that were scored: {damaged}")
+        return lines
+
+    def num_parameters(self) -> int | None:
+        """Numbers in the weights of the run's model, tied ones once, by the head of their file (the format is that of
+        https://github.com/huggingface/safetensors); None where there is none that can be read."""
+        try:
+            with (self.model / model_dir.WEIGHTS).open("rb") as file:
+                head = json.loads(file.read(int.from_bytes(file.read(8), "little")))
+            return sum(math.prod(tensor["shape"]) for name, tensor in head.items() if name != "__metadata__")
+        except (OSError, ValueError, KeyError, TypeError, AttributeError, RecursionError):
+            return None
+
+    def task(self) -> str:
+        """The task of the run's model, or of the model directory that this is. Raises CheckpointError."""
+        return model_dir.task_of(model_dir.read_config(self.path))
+
+    def _write(self, path: Path, text: str) -> None:
+        """A file as a whole or not at all."""
+        temporary = path.with_name(f"{path.name}.{os.getpid()}")
+        try:
+            path.parent.mkdir(parents=True, exist_ok=True)
+            try:
+                temporary.write_text(text, encoding="utf-8", newline="\n")
+                temporary.replace(path)
+            finally:
+                temporary.unlink(missing_ok=True)
+        except OSError as error:
+            raise CheckpointError(
+                f"{path} cannot be written ({error.strerror}): free disk space, or choose another --out"
+            ) from error
 
 
-def num_parameters(folder: Path) -> int | None:
-    """Numbers in the weights of a run directory's model, tied ones once, by the head of their file (the format is that
-    of https://github.com/huggingface/safetensors); None where there is none that can be read."""
-    try:
-        with (folder / "model" / model_dir.WEIGHTS).open("rb") as file:
-            head = json.loads(file.read(int.from_bytes(file.read(8), "little")))
-        return sum(math.prod(tensor["shape"]) for name, tensor in head.items() if name != "__metadata__")
-    except (OSError, ValueError, KeyError, TypeError, AttributeError):
-        return None
+def _pretty(content: Mapping[str, Any]) -> str:
+    return json.dumps(content, indent=2, ensure_ascii=False) + "\n"
+
+
+def _digest_of_scores(scores: Mapping[str, Any]) -> str:
+    """Of everything but the digests themselves."""
+    figures = {name: value for name, value in scores.items() if name != "sha256"}
+    return hashlib.sha256(json.dumps(figures, sort_keys=True).encode()).hexdigest()

@@ -7,7 +7,6 @@ scores.test.json, hypotheses/        `repose.tasks.evaluate`
 """
 
 import json
-import os
 import platform
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
@@ -20,16 +19,20 @@ import torch
 
 from repose._version import __version__
 from repose.config.experiment import Experiment
-from repose.config.file import to_json
 from repose.config.run_id import run_id
+from repose.data.dataset import PairDataset
+from repose.data.tokenizer import Tokenizer
 from repose.model.presets import difference
 from repose.positions_rl.table import PositionTable, default_table
 from repose.positions_rl.table import read as read_table
-from repose.runs.folder import read_run, read_task
+from repose.runs.folder import RunConfig, RunFolder
+from repose.runs.records import DataRecord, RunStatus
 from repose.saved_model import directory as model_dir
 from repose.system.device import available_cores
 from repose.system.errors import CheckpointError, ConfigError
 from repose.tasks.corpus_data import CorpusData, prepare_corpus
+from repose.tasks.corpus_splits import SPLITS
+from repose.tasks.registry import TASKS
 from repose.tasks.scorer import Decoding
 from repose.tasks.scorers import SCORERS
 from repose.tasks.translation_scores import ValidationBleu
@@ -37,8 +40,6 @@ from repose.training.distributed import outer_launcher
 from repose.training.job import Outcome, TrainingJob
 from repose.training.progress import ProgressKind
 from repose.training.run import train
-
-__all__ = ["RunResult", "digests_of", "evaluate_model", "read_run", "run"]
 
 
 @dataclass(frozen=True)
@@ -87,7 +88,7 @@ def run(
         tensorboard=tensorboard,
         evaluate=ValidationBleu(data) if experiment.training.bleu_every_epochs else None,
     )
-    scores = _evaluated(experiment, data, folder, device) if is_first and outcome.status == "done" else None
+    scores = _evaluated(experiment, data, folder, device) if is_first and outcome.status is RunStatus.DONE else None
     return RunResult(outcome, identity, scores)
 
 
@@ -116,36 +117,55 @@ def _position_table(experiment: Experiment) -> PositionTable | None:
 
 def _claim(folder: Path, experiment: Experiment, identity: str, digests: Mapping[str, str], data: CorpusData) -> None:
     """Writes config.json, or makes sure that the one there is of this run."""
-    path = folder / "config.json"
-    if path.exists():
-        _, config = read_run(folder)
-        if config.get("run_id") != identity:
+    run = RunFolder(folder)
+    if run.config_file.exists():
+        found = run.config().run_id
+        if found != identity:
             raise CheckpointError(
-                f"{folder} holds run {config.get('run_id')}, these settings and data make run {identity}: "
+                f"{folder} holds run {found}, these settings and data make run {identity}: "
                 "choose another --out, or the settings of that run"
             )
         return
-    config = {
-        "run_id": identity,
-        "experiment": json.loads(to_json(experiment)),
-        "digests": dict(digests),
-        "data": data.folder.name,
-        "report": list(data.report),
-        "versions": {
-            "repose": __version__,
-            "torch": torch.__version__,
-            "tokenizers": tokenizers.__version__,
-            "numpy": numpy.__version__,
-            "python": platform.python_version(),
-        },
+    versions = {
+        "repose": __version__,
+        "torch": torch.__version__,
+        "tokenizers": tokenizers.__version__,
+        "numpy": numpy.__version__,
+        "python": platform.python_version(),
     }
-    try:
-        folder.mkdir(parents=True, exist_ok=True)
-        unfinished = path.with_name(f"{path.name}.{os.getpid()}")
-        unfinished.write_text(json.dumps(config, indent=2, ensure_ascii=False) + "\n", encoding="utf-8")
-        unfinished.replace(path)
-    except OSError as error:
-        raise CheckpointError(f"{folder} cannot be written ({error.strerror}): choose another --out") from error
+    run.write_config(
+        RunConfig(
+            run_id=identity,
+            experiment=experiment,
+            digests=digests,
+            data=data.folder.name,
+            report=tuple(data.report),
+            versions=versions,
+        )
+    )
+
+
+def _data_record(experiment: Experiment, data: CorpusData) -> DataRecord:
+    """What the prepared corpus holds, in numbers."""
+    task = TASKS[experiment.training.task]
+    one_side = task is not TASKS["translation"]
+    examples: dict[str, int] = {}
+    tokens: dict[str, dict[str, int]] = {}
+    dropped: dict[str, dict[str, int]] = {}
+    truncated: dict[str, dict[str, int]] = {}
+    for split in SPLITS:
+        if not (data.folder / split).is_dir():
+            examples |= {split: len(data.text(split)[0])} if data.has_text(split) else {}
+            continue
+        found = task.open(data.folder / split)
+        sums = {"src": int(found.src_lengths.sum()), "tgt": int(found.tgt_lengths.sum())}
+        examples[split], tokens[split] = len(found), {"text": sums["tgt"]} if one_side else sums
+        if isinstance(found, PairDataset):
+            dropped |= {split: found.counts.dropped} if found.counts.dropped else {}
+            truncated |= {split: found.counts.truncated} if found.counts.truncated else {}
+    sides = {"text": "tgt"} if one_side else {"src": "src", "tgt": "tgt"}
+    vocabulary = {side: Tokenizer.load(data.tokenizer_path(which)).vocab_size for side, which in sides.items()}
+    return DataRecord(examples=examples, tokens=tokens, vocabulary=vocabulary, dropped=dropped, truncated=truncated)
 
 
 def _job(experiment: Experiment, data: CorpusData, identity: str, table: PositionTable | None) -> TrainingJob:
@@ -158,6 +178,7 @@ def _job(experiment: Experiment, data: CorpusData, identity: str, table: Positio
         src_tokenizer=data.tokenizer_path("src"),
         tgt_tokenizer=data.tokenizer_path("tgt"),
         run_id=identity,
+        data=_data_record(experiment, data),
         position_table=None if table is None else tuple(map(tuple, table.values.tolist())),
         card=_card(experiment, data, identity),
         model_extra={"run_id": identity, **SCORERS[experiment.training.task].model_extra(experiment)},
@@ -201,7 +222,7 @@ def evaluate_model(
     `beam_sizes`, `tokenize`, `workers` and `precision` (as for `repose.load`). Written to `out`, if given. Raises
     DataError and CheckpointError.
     """
-    scorer = SCORERS[read_task(folder)]
+    scorer = SCORERS[RunFolder(folder).task()]
     decoding = Decoding(tuple(beam_sizes), tokenize, workers, precision)
     return scorer.of_model(folder, files, split=split, out=out, device=device, decoding=decoding)
 

@@ -5,7 +5,7 @@ from collections.abc import Callable, Sequence
 from pathlib import Path
 from typing import Any
 
-from repose.runs.folder import read_run
+from repose.runs.folder import RunFolder
 from repose.saved_model import task_directory as task_model_dir
 from repose.saved_model.task_directory import TaskModel
 from repose.system.errors import DataError
@@ -31,7 +31,7 @@ def measure(
         raise DataError(f"{what}, not on {len(files)}: name one")
     loaded = task_model_dir.load(folder, device)
     if not files:
-        return score(loaded, prepare_corpus(read_run(folder)[0]).ids(split))
+        return score(loaded, prepare_corpus(RunFolder(folder).config().experiment).ids(split))
     with tempfile.TemporaryDirectory() as scratch:
         prepare(files[0], loaded, Path(scratch))
         return score(loaded, Path(scratch))

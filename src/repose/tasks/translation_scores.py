@@ -11,7 +11,7 @@ from repose.data.tokenizer import Tokenizer
 from repose.decoding.translator import Translator, load
 from repose.evaluation.metrics import bleu
 from repose.model.transformer import Transformer
-from repose.runs.folder import read_run
+from repose.runs.folder import RunFolder
 from repose.system.device import one_thread
 from repose.tasks.corpus_data import CorpusData, is_pretokenized, languages_of, prepare_corpus
 from repose.tasks.evaluate import evaluate, over_validations, teacher_forced, write
@@ -70,7 +70,7 @@ class TranslationScores:
             src, references = [a for a, _ in pairs], [b for _, b in pairs]
             pretokenized = False
         else:
-            experiment, _ = read_run(folder)
+            experiment = RunFolder(folder).config().experiment
             src, references = prepare_corpus(experiment).text(split)
             pretokenized = is_pretokenized(experiment.corpus)
         with translator, one_thread():

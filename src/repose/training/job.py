@@ -3,10 +3,10 @@
 import dataclasses
 from collections.abc import Mapping
 from pathlib import Path
-from typing import Literal
 
 from repose.config.experiment import DecodingConfig, TrainingConfig
 from repose.model.architecture import Architecture
+from repose.runs.records import DataRecord, EndReason, RunStatus
 
 
 @dataclasses.dataclass(frozen=True, kw_only=True)
@@ -24,6 +24,8 @@ class TrainingJob:
     tgt_tokenizer: Path
     run_id: str
     """Digest of what can move the numbers (`repose.config.run_id.run_id`); a checkpoint of another run is refused."""
+    data: DataRecord
+    """What the prepared data holds, for the records."""
     position_table: tuple[tuple[float, ...], ...] | None = None
     """Rows of the small table that `positions = policy` begins with."""
     card: str = ""
@@ -34,12 +36,11 @@ class TrainingJob:
 
 @dataclasses.dataclass(frozen=True)
 class Outcome:
-    """How a training ended, or where it stands."""
+    """How a training ended."""
 
-    status: Literal["done", "stopped"]
-    """`stopped`: the same command resumes it."""
-    reason: str
-    """A few words: which limit was reached, or what asked it to stop."""
+    status: RunStatus
+    """DONE, or STOPPED: the same command resumes it."""
+    reason: EndReason
     update: int
     """Optimizer steps taken."""
     metrics: Mapping[str, float]

@@ -31,9 +31,13 @@ class Journal:
         self._metrics.seek(0, os.SEEK_END)
         self._log = (run_dir / "train.log").open("a", encoding="utf-8")
 
+    def write(self, line: Record) -> None:
+        """Add a line to metrics.jsonl, and nowhere else."""
+        self._write(lambda: self._metrics.write(json.dumps(line).encode() + b"\n"))
+
     def record(self, record: Record) -> None:
-        """Add a record."""
-        self._write(lambda: self._metrics.write(json.dumps(record).encode() + b"\n"))
+        """Add a record about the training."""
+        self.write(record)
         self._to_log(describe(record))
         self._display.record(record, describe(record))
         if self._board is not None:

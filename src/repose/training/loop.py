@@ -8,6 +8,7 @@ from typing import Any
 import torch
 
 from repose.data.batching import Batches
+from repose.runs.records import EndReason, EndRecord, RunStatus, now
 from repose.system.errors import ReposeError
 from repose.system.signals import StopSignals
 from repose.training.feed import Feed, Update
@@ -62,7 +63,7 @@ class Trainer:
         # Reading a figure off a GPU makes it wait: there, several updates share one look.
         self.look_every = 1 if self.world.device.type == "cpu" else 10
         self.unread = Sums()
-        self.stop_requested = ""
+        self.stop_requested: EndReason | None = None
         self.out_of_time = False
         self.window = (time.monotonic(), state.tokens)
 
@@ -72,33 +73,33 @@ class Trainer:
         updates = self.feed.epoch(state.epoch, state.batch)
         self._look()
         while True:
-            ending, stop = self._ending(), self._stop()
-            if stop and not ending:
+            limit, stop = self._limit(), self._stop()
+            if stop is not None and limit is None:
                 return self._stopped(stop)
-            if state.validated < state.update and (ending or self._validation_is_due()):
+            if state.validated < state.update and (limit is not None or self._validation_is_due()):
                 self._validate()
-            elif ending:
-                return self._done(ending)
+            elif limit is not None:
+                return self._done(limit)
             else:
                 self._update(next(updates))
                 if state.batch == 0:
                     updates = self.feed.epoch(state.epoch, 0)
 
-    def _ending(self) -> str:
+    def _limit(self) -> EndReason | None:
         """Which limit of the training is reached, if any."""
         c, s = self.config, self.state
         if c.patience is not None and s.patience.drops:
-            return f"no better validation loss in {c.patience} validations"
+            return EndReason.PATIENCE
         if c.updates is not None and s.update >= c.updates:
-            return f"{c.updates} updates"
+            return EndReason.UPDATES
         if c.epochs is not None and s.epoch >= c.epochs:
-            return f"{c.epochs} epochs"
-        return f"{c.max_hours:g} hours" if self.out_of_time else ""
+            return EndReason.EPOCHS
+        return EndReason.HOURS if self.out_of_time else None
 
-    def _stop(self) -> str:
+    def _stop(self) -> EndReason | None:
         """What asks for stopping before the end, if anything; the same on all workers."""
         if self.stop_at is not None and self.state.update >= self.stop_at:
-            return "as asked, after so many updates"
+            return EndReason.STOP_AFTER
         return self.stop_requested
 
     def _validation_is_due(self) -> bool:
@@ -153,7 +154,8 @@ class Trainer:
             sums.sentences += self.unread.sentences
         self.unread = Sums()
         if stop:
-            self.stop_requested = self.signals.received or "a signal to another worker"
+            received = self.signals.received
+            self.stop_requested = EndReason.OTHER_WORKER if received is None else EndReason(received)
         self.out_of_time = bool(late)
 
     def _divergence(self, what: str) -> str:
@@ -225,20 +227,32 @@ class Trainer:
         if self.unread.tokens:
             self._look()
 
-    def _stopped(self, reason: str) -> Outcome:
+    def _stopped(self, reason: EndReason) -> Outcome:
         self._look_at_rest()
         if self.reports is not None:
-            journal, keeper = self.reports
-            keeper.save()
-            journal.note(f"stopped at update {self.state.update} ({reason}): the same command goes on from here")
-        return Outcome("stopped", reason, self.state.update, self.state.validation)
+            _, keeper = self.reports
+            keeper.save()  # before the last record: a resumed run writes over that
+        return self._ended(RunStatus.STOPPED, reason)
 
-    def _done(self, reason: str) -> Outcome:
-        self.state.status, self.state.reason = "done", reason
+    def _done(self, reason: EndReason) -> Outcome:
+        self.state.done = reason
+        outcome = self._ended(RunStatus.DONE, reason)
         if self.reports is not None:
-            journal, keeper = self.reports
+            _, keeper = self.reports
             if not self.state.kept:
                 keeper.write_model()  # no update at all: there was nothing to validate
             keeper.save()
-            journal.note(f"done at update {self.state.update} ({reason})")
-        return Outcome("done", reason, self.state.update, self.state.validation)
+        return outcome
+
+    def _ended(self, status: RunStatus, reason: EndReason) -> Outcome:
+        """Records how it ended, and says so."""
+        update = self.state.update
+        if self.reports is not None:
+            journal, keeper = self.reports
+            end = EndRecord(
+                status=status, reason=reason, update=update, epoch=self._epoch(), seconds=keeper.seconds, at=now()
+            )
+            journal.write(end.to_json())
+            why, goes_on = reason.describe(self.config), ": the same command goes on from here"
+            journal.note(f"{status} at update {update} ({why})" + goes_on * (status is RunStatus.STOPPED))
+        return Outcome(status, reason, update, self.state.validation)

@@ -7,6 +7,7 @@ from pathlib import Path
 import numpy as np
 import torch
 
+from repose.runs.records import RunStatus
 from repose.system.signals import StopSignals
 from repose.system.tuning import tuned
 from repose.tasks.registry import TASKS
@@ -66,8 +67,8 @@ def train(
                 return _work(world, state, options, signals, evaluate, note)
         with locked(run_dir, World(0, 1, chosen)):
             state = _read_state(options)
-            if state.status == "done":
-                return Outcome("done", state.reason, state.update, state.validation)
+            if state.done is not None:
+                return Outcome(RunStatus.DONE, state.done, state.update, state.validation)
             note = _choose_workers(job, state, chosen, workers)
             with distributed.started(state.workers, chosen, state.threads, _follow, (state, options)) as world:
                 return _work(world, state, options, signals, evaluate, note)
@@ -114,8 +115,8 @@ def _work(
     world: World, state: State, options: _Options, signals: StopSignals, evaluate: Evaluate | None, note: str | None
 ) -> Outcome:
     """Train as one worker; the first one reports, too."""
-    if state.status == "done":
-        return Outcome("done", state.reason, state.update, state.validation)
+    if state.done is not None:
+        return Outcome(RunStatus.DONE, state.done, state.update, state.validation)
     job, folder = options.job, options.run_dir / "state"
     with tuned(), contextlib.ExitStack() as stack:
         task = TASKS[job.training.task]
@@ -129,6 +130,8 @@ def _work(
             display = make_display(options.progress)
             journal = Journal(options.run_dir, state.metrics_bytes, display, tensorboard=options.tensorboard)
             stack.enter_context(journal)
+            if not state.metrics_bytes:
+                journal.write(job.data.to_json())
             threads = f" of {_count(state.threads, 'thread')}" if world.device.type == "cpu" else ""
             where = f"{_count(world.size, 'worker')}{threads} on {world.device.type}"
             verb = "resuming" if state.update else "starting"

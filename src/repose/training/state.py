@@ -2,8 +2,9 @@
 
 import dataclasses
 import json
-from typing import Any, Literal
+from typing import Any
 
+from repose.runs.records import EndReason, old_reason
 from repose.training.schedule import Plateau
 
 
@@ -68,8 +69,8 @@ class State:
     """Snapshots that the model is averaged from: updates and validation loss."""
     metrics_bytes: int = 0
     """Length of metrics.jsonl; what follows was written after the checkpoint."""
-    status: Literal["running", "done"] = "running"
-    reason: str = ""
+    done: EndReason | None = None
+    """Why the training is over, once it is."""
 
     def to_json(self) -> str:
         """One line; floats keep every bit."""
@@ -81,5 +82,10 @@ class State:
         fields: dict[str, Any] = json.loads(text)
         for name, kind in (("epoch_sums", Sums), ("window_sums", Sums), ("plateau", Plateau), ("patience", Plateau)):
             fields[name] = kind(**fields[name])
+        if "status" in fields:  # of an earlier version
+            status, reason = fields.pop("status"), fields.pop("reason")
+            fields["done"] = old_reason(reason) if status == "done" else None
+        elif fields["done"] is not None:
+            fields["done"] = EndReason(fields["done"])
         fields["kept"] = [(update, loss) for update, loss in fields["kept"]]
         return cls(**fields)

@@ -1,0 +1,231 @@
+"""metrics.jsonl: a line about the data, lines about the training, a line about its end. Statuses and reasons of runs.
+
+Numbers are read from here, by name; sentences are made for people, and nothing reads them (but for the runs of earlier
+versions, at the end of this file).
+"""
+
+import dataclasses
+import enum
+import json
+import re
+import time
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any
+
+from repose.config.experiment import TrainingConfig
+
+Record = Mapping[str, Any]
+"""A line of metrics.jsonl: `kind` ("train", "epoch" or "valid"), `update`, `epoch`, figures by name, and under `wall`
+what depends on the clock, so that the rest of two files can be compared."""
+TRAINING_KINDS = ("train", "epoch", "valid")
+
+
+class RunStatus(enum.StrEnum):
+    """How far a run is."""
+
+    WAITING = "waiting"
+    RUNNING = "running"
+    STOPPED = "stopped"
+    """Ended before its limits; the same command resumes it."""
+    UNFINISHED = "unfinished"
+    """Begun and not ended: it is running, or was killed."""
+    DONE = "done"
+    FAILED = "failed"
+
+
+class EndReason(enum.StrEnum):
+    """Why a training ended: the setting whose limit it reached, or what asked it to stop."""
+
+    UPDATES = "updates"
+    EPOCHS = "epochs"
+    HOURS = "max_hours"
+    PATIENCE = "patience"
+    STOP_AFTER = "stop_after"
+    SIGINT = "SIGINT"
+    SIGTERM = "SIGTERM"
+    SIGUSR1 = "SIGUSR1"
+    SIGHUP = "SIGHUP"
+    OTHER_WORKER = "other_worker"
+    """A signal to another worker."""
+
+    def describe(self, training: TrainingConfig) -> str:
+        """A few words for a sentence."""
+        match self:
+            case EndReason.UPDATES:
+                return f"{training.updates} updates"
+            case EndReason.EPOCHS:
+                return f"{training.epochs} epochs"
+            case EndReason.HOURS:
+                return f"{training.max_hours:g} hours"
+            case EndReason.PATIENCE:
+                return f"no better validation loss in {training.patience} validations"
+            case EndReason.STOP_AFTER:
+                return "as asked, after so many updates"
+            case EndReason.OTHER_WORKER:
+                return "a signal to another worker"
+        return self.value
+
+
+@dataclass(frozen=True, kw_only=True)
+class DataRecord:
+    """What a run learns from and is measured on, in numbers: the first line of metrics.jsonl.
+
+    Splits are "train", "valid" and "test"; sides are "src" and "tgt", or "text" for tasks that have one side.
+    """
+
+    examples: Mapping[str, int]
+    """Split to its sentence pairs, or to what else the task has: blocks of a text, trees."""
+    tokens: Mapping[str, Mapping[str, int]] = field(default_factory=dict)
+    """Split to side to tokens; of "tgt" and "text" those that the loss is a sum over."""
+    vocabulary: Mapping[str, int] = field(default_factory=dict)
+    """Side to the size of its vocabulary."""
+    dropped: Mapping[str, Mapping[str, int]] = field(default_factory=dict)
+    """Split to reason to examples that were left out; splits without any are missing."""
+    truncated: Mapping[str, Mapping[str, int]] = field(default_factory=dict)
+    """Split to reason to examples that were cut."""
+
+    def to_json(self) -> dict[str, Any]:
+        """The line."""
+        return {"kind": "data", **dataclasses.asdict(self)}
+
+
+@dataclass(frozen=True, kw_only=True)
+class EndRecord:
+    """How a training ended: the last line of metrics.jsonl."""
+
+    status: RunStatus
+    """DONE or STOPPED."""
+    reason: EndReason
+    update: int
+    """Optimizer steps taken."""
+    epoch: int
+    """That of the last update, from 1."""
+    seconds: float
+    """Wall-clock time of the training, summed over resumes."""
+    at: str
+    """Local date and time, such as "2026-11-22 02:43:12"; "" where it is not known."""
+
+    def to_json(self) -> dict[str, Any]:
+        """The line."""
+        place = {"status": self.status, "reason": self.reason, "update": self.update, "epoch": self.epoch}
+        return {"kind": "end", **place, "wall": {"seconds": round(self.seconds, 3), "at": self.at}}
+
+    @classmethod
+    def from_json(cls, line: Record) -> "EndRecord":
+        """The inverse. Raises KeyError, TypeError or ValueError for anything else."""
+        return cls(
+            status=RunStatus(line["status"]),
+            reason=EndReason(line["reason"]),
+            update=int(line["update"]),
+            epoch=int(line["epoch"]),
+            seconds=float(line["wall"]["seconds"]),
+            at=str(line["wall"]["at"]),
+        )
+
+
+@dataclass(frozen=True)
+class Records:
+    """metrics.jsonl."""
+
+    training: tuple[Record, ...]
+    """Figures in the order of the training: of some updates, of each epoch, of each validation."""
+    data: DataRecord | None = None
+    """None for runs of earlier versions whose config.json does not say it either."""
+    end: EndRecord | None = None
+    """None while the training goes on, and where it was killed."""
+
+    def of_kind(self, kind: str) -> tuple[Record, ...]:
+        """The training's records of one kind: "train", "epoch" or "valid"."""
+        return tuple(record for record in self.training if record["kind"] == kind)
+
+    @property
+    def status(self) -> RunStatus:
+        """Of the training; it says nothing about scores."""
+        return RunStatus.UNFINISHED if self.end is None else self.end.status
+
+
+def parse(text: str) -> Records:
+    """Whole lines of metrics.jsonl. Raises KeyError, TypeError, ValueError or RecursionError for other text."""
+    data, end, training = None, None, []
+    for line in map(json.loads, filter(str.strip, text.splitlines())):
+        match line["kind"]:
+            case "data":
+                data = DataRecord(**{name: value for name, value in line.items() if name != "kind"})
+            case "end":
+                end = EndRecord.from_json(line)
+            case _:
+                _place = int(line["update"]), int(line["epoch"])
+                training.append(line)
+    return Records(tuple(training), data, end)
+
+
+def now() -> str:
+    """Local date and time, as `EndRecord.at` has it."""
+    return time.strftime("%Y-%m-%d %H:%M:%S")
+
+
+# Runs of earlier versions. Their metrics.jsonl has no lines of kinds "data" and "end": what the corpus held stands in
+# sentences in config.json, and that the training is done in train.log. No other place may parse sentences.
+
+_VOCABULARIES = re.compile(r"^tokenizers: .*?([\d,]+) source and ([\d,]+) target tokens")
+_PAIRS = re.compile(r"^(train|valid): ([\d,]+) pairs of ([\d,]+) source and ([\d,]+) target tokens")
+_DONE = re.compile(r"^(\d{4}-\d{2}-\d{2} [\d:]+) done at update \d+ \((.*)\)$")
+_REASONS = {
+    r"no better validation loss": EndReason.PATIENCE,
+    r"\d+ updates$": EndReason.UPDATES,
+    r"\d+ epochs$": EndReason.EPOCHS,
+    r"[\d.e+-]+ hours$": EndReason.HOURS,
+}
+
+
+def completed(records: Records, config: Mapping[str, Any], model: Mapping[str, Any], log: Path) -> Records:
+    """Records of an old run with what its config.json, its model's and train.log tell besides."""
+    data, end = _data(config.get("report", ()), model), records.end or _end(records.training, config, log)
+    return dataclasses.replace(records, data=data, end=end)
+
+
+def old_reason(text: str) -> EndReason:
+    """What a sentence in an old checkpoint or log says about why a training was done."""
+    return next((found for pattern, found in _REASONS.items() if re.match(pattern, text)), EndReason.UPDATES)
+
+
+def _data(report: Iterable[object], model: Mapping[str, Any]) -> DataRecord | None:
+    examples, tokens = {}, {}
+    vocabulary = {side: model[name] for side in ("src", "tgt") if (name := f"{side}_vocab_size") in model}
+    for sentence in map(str, report):
+        if found := _VOCABULARIES.match(sentence):
+            vocabulary = dict(zip(("src", "tgt"), map(_number, found.groups()), strict=True))
+        elif found := _PAIRS.match(sentence):
+            split, *numbers = found.groups()
+            examples[split], src, tgt = map(_number, numbers)
+            tokens[split] = {"src": src, "tgt": tgt}
+    return DataRecord(examples=examples, tokens=tokens, vocabulary=vocabulary) if examples or vocabulary else None
+
+
+def _end(training: Sequence[Record], config: Mapping[str, Any], log: Path) -> EndRecord | None:
+    """By the log, or where that is missing by the limits of the training, if it has ended."""
+    try:
+        lines = log.read_text(encoding="utf-8", errors="replace").splitlines()
+    except OSError:
+        lines = []
+    ended = next((found.groups() for line in reversed(lines) if (found := _DONE.match(line))), None)
+    limits = config["experiment"].get("training", {})
+    last: Record = training[-1] if training else {"update": 0, "epoch": 0}
+    if ended is None:
+        num_epochs = sum(record["kind"] == "epoch" for record in training)
+        if limits.get("epochs") and num_epochs >= limits["epochs"]:
+            ended = ("", f"{limits['epochs']} epochs")
+        elif limits.get("updates") and last["update"] >= limits["updates"]:
+            ended = ("", f"{limits['updates']} updates")
+        else:
+            return None
+    at, why = ended
+    seconds = float(last.get("wall", {}).get("seconds", 0.0))
+    place = {"update": int(last["update"]), "epoch": int(last["epoch"])}
+    return EndRecord(status=RunStatus.DONE, reason=old_reason(why), **place, seconds=seconds, at=at)
+
+
+def _number(text: str) -> int:
+    return int(text.replace(",", ""))

@@ -1,0 +1,214 @@
+"""The owner of a run directory: what it writes it reads, and damage is one sentence."""
+
+import json
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from repose.config.experiment import Experiment, TrainingConfig
+from repose.runs.folder import RunConfig, RunFolder
+from repose.runs.records import DataRecord, EndReason, EndRecord, RunStatus, parse
+from repose.system.errors import CheckpointError
+
+GOLDEN = Path(__file__).parents[1] / "golden"
+DATA = DataRecord(
+    examples={"train": 71, "valid": 8, "test": 12},
+    tokens={"train": {"src": 2544, "tgt": 2170}},
+    vocabulary={"src": 300, "tgt": 290},
+    dropped={"train": {"source longer than 60 tokens": 1}},
+)
+END = EndRecord(
+    status=RunStatus.STOPPED,
+    reason=EndReason.SIGTERM,
+    update=9,
+    epoch=2,
+    seconds=1.5,
+    at="2026-11-22 02:43:12",
+)
+EPOCH = {"kind": "epoch", "update": 8, "epoch": 1, "nll": 5.3, "wall": {"seconds": 0.2}}
+SCORES: dict[str, Any] = {
+    "run_id": "0123456789ab",
+    "num_sentences": 2,
+    "decoded": {"greedy": {"bleu": {"value": 12.5, "signature": "x"}}},
+}
+
+
+@pytest.fixture
+def run(tmp_path: Path) -> RunFolder:
+    """A finished run, as far as a reader can tell."""
+    found = RunFolder(tmp_path / "run")
+    found.write_config(
+        RunConfig(
+            run_id="0123456789ab",
+            experiment=Experiment(),
+            digests={"train": "t"},
+            data="d" * 16,
+            report=("train: 71 pairs",),
+            versions={"repose": "0.1.0"},
+        )
+    )
+    lines = (DATA.to_json(), EPOCH, END.to_json())
+    found.metrics_file.write_text("".join(json.dumps(line) + "\n" for line in lines))
+    found.write_scores("test", SCORES, {"greedy": ["first", "two\nlines"]})
+    return found
+
+
+def test_what_is_written_is_read(run: RunFolder) -> None:
+    config, records = run.config(), run.records()
+    assert (config.run_id, config.experiment, config.report) == ("0123456789ab", Experiment(), ("train: 71 pairs",))
+    assert (records.data, records.end, records.training) == (DATA, END, (EPOCH,))
+    assert records.status is RunStatus.STOPPED
+    split, scores = run.best_scores() or ("", {})
+    assert (split, {name: scores[name] for name in SCORES}) == ("test", SCORES)
+    assert run.hypotheses("test", "greedy") == ["first", "two lines"]
+    assert {path.name for path in run.path.iterdir()} == {
+        "config.json",
+        "metrics.jsonl",
+        "scores.test.json",
+        "hypotheses",
+    }
+
+
+def test_a_line_that_was_not_written_to_its_end_is_left_out(run: RunFolder) -> None:
+    with run.metrics_file.open("a") as file:
+        file.write('{"kind": "epoch", "upd')
+    assert run.records().training == (EPOCH,)
+
+
+def test_a_run_that_has_only_begun(run: RunFolder) -> None:
+    run.metrics_file.write_text(json.dumps(DATA.to_json()) + "\n")
+    assert run.records(may_be_empty=True).data == DATA
+    assert run.records(may_be_empty=True).status is RunStatus.UNFINISHED
+    with pytest.raises(CheckpointError, match="has recorded nothing yet: let it train for an epoch first"):
+        run.records()
+
+
+NESTED = "[" * 100_000
+BAD_JSON = ("", "{", "[]", "3", "null", '"x"', NESTED, "\x00" * 40, '{"a": "\ud800"')
+DAMAGES: dict[str, tuple[str, tuple[str, ...], Callable[[RunFolder], object]]] = {
+    "config.json": (
+        "restore it, or choose another directory",
+        (*BAD_JSON, "{}", '{"experiment": 3}', '{"experiment": {"training": 3}}', '{"experiment": {}, "digests": 3}'),
+        RunFolder.config,
+    ),
+    "metrics.jsonl": (
+        "restore it, or leave",
+        tuple(
+            text + "\n"
+            for text in (
+                *(text for text in BAD_JSON if text),
+                "\x00" * 40 + json.dumps(EPOCH),
+                '{"kind": "epoch"}',
+                '{"kind": "epoch", "update": null, "epoch": 1}',
+                '{"kind": "data", "pairs": 3}',
+                '{"kind": "end", "status": "over", "reason": "epochs"}',
+            )
+        ),
+        RunFolder.records,
+    ),
+    "scores.test.json": (
+        "delete it, and run the same training command again",
+        (*BAD_JSON, "{}", '{"decoded": 3}', '{"decoded": {}, "sha256": 3}'),
+        lambda run: run.scores("test"),
+    ),
+}
+
+
+@pytest.mark.parametrize(
+    ("name", "content"),
+    [(name, content) for name, (_, contents, _) in DAMAGES.items() for content in contents],
+    ids=lambda text: text[:30].strip() or "empty",
+)
+def test_damaged_files_are_one_sentence(run: RunFolder, name: str, content: str) -> None:
+    remedy, _, read = DAMAGES[name]
+    path = run.path / name
+    path.write_bytes(content.encode("utf-8", errors="surrogatepass"))
+    with pytest.raises(CheckpointError) as caught:
+        read(run)
+    sentence = str(caught.value)
+    assert str(path) in sentence
+    assert "\n" not in sentence
+    assert remedy in sentence or "experiment" in sentence or "training" in sentence
+
+
+def test_a_changed_byte_of_scores_or_translations_is_noticed(run: RunFolder) -> None:
+    for path, read in (
+        (run.hypotheses_file("test", "greedy"), lambda: run.hypotheses("test", "greedy")),
+        (run.scores_file("test"), lambda: run.scores("test")),
+    ):
+        whole = path.read_bytes()
+        path.write_bytes(whole.replace(b"12.5", b"13.5").replace(b"first", b"fist\n"))
+        with pytest.raises(CheckpointError, match=r"run the same training command again"):
+            read()
+        path.unlink()
+        path.write_bytes(whole)
+        read()
+
+
+def test_missing_files(tmp_path: Path) -> None:
+    run = RunFolder(tmp_path / "none")
+    assert not run.exists
+    assert run.scores("test") is None is run.best_scores()
+    assert run.num_parameters() is None
+    for read in (run.config, run.settings):
+        with pytest.raises(CheckpointError, match="is no run directory: it has no config.json"):
+            read()
+    with pytest.raises(CheckpointError, match=r"is no run directory: it has no metrics.jsonl"):
+        run.records()
+    with pytest.raises(CheckpointError, match="cannot be read"):
+        run.hypotheses("test", "greedy")
+
+
+def test_a_directory_that_cannot_be_written_is_named(tmp_path: Path) -> None:
+    (tmp_path / "file").write_text("")
+    with pytest.raises(CheckpointError, match=r"file.*scores\.test\.json cannot be written \(Not a directory\)"):
+        RunFolder(tmp_path / "file").write_scores("test", SCORES, {})
+
+
+def test_reasons_are_sentences_once() -> None:
+    training = TrainingConfig(epochs=3, patience=2, max_hours=1.5)
+    assert [reason.describe(training) for reason in EndReason][1:6] == [
+        "3 epochs",
+        "1.5 hours",
+        "no better validation loss in 2 validations",
+        "as asked, after so many updates",
+        "SIGINT",
+    ]
+
+
+# Runs of earlier versions
+
+
+@pytest.mark.parametrize("name", ["old_run", "old_language_run"])
+def test_an_old_run_says_how_it_ended(name: str) -> None:
+    records = RunFolder(GOLDEN / name).records()
+    assert records.end is not None
+    assert records.status is RunStatus.DONE
+    assert (records.end.reason, records.end.update) == (EndReason.UPDATES, 150)
+    assert records.end.at.startswith("2026-")
+    assert records.end.seconds == records.training[-1]["wall"]["seconds"]
+
+
+def test_an_old_run_says_what_its_corpus_held() -> None:
+    assert RunFolder(GOLDEN / "old_run").records().data == DataRecord(
+        examples={"train": 71, "valid": 8},
+        tokens={"train": {"src": 2544, "tgt": 2170}, "valid": {"src": 287, "tgt": 251}},
+        vocabulary={"src": 300, "tgt": 300},
+    )
+
+
+def test_an_old_run_without_a_log_has_ended_at_its_limits(run: RunFolder) -> None:
+    config = json.loads(run.config_file.read_text())
+    config["experiment"]["training"]["epochs"] = 2
+    run.config_file.write_text(json.dumps(config))
+    lines = [{**EPOCH, "update": 8 * epoch, "epoch": epoch} for epoch in (1, 2)]
+    for number, status in ((1, RunStatus.UNFINISHED), (2, RunStatus.DONE)):
+        run.metrics_file.write_text("".join(json.dumps(line) + "\n" for line in lines[:number]))
+        assert run.records().status is status
+
+
+def test_records_of_other_kinds_are_kept() -> None:
+    text = json.dumps({"kind": "new", "update": 1, "epoch": 1})
+    assert [record["kind"] for record in parse(text).training] == ["new"]
