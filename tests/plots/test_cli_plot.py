@@ -66,7 +66,7 @@ def test_curves(run: Run, tmp_path: Path) -> None:
     code, _, err = run("curves", RESULTS / "demo", "--metric", "tf_accurcy")
     assert (code, err) == (2, "repose: there is no metric 'tf_accurcy': did you mean 'tf_accuracy'?\n")
     code, _, err = run("curves", RESULTS)
-    assert (code, err) == (1, f"repose: {RESULTS} is no run directory with learning curves: it has no metrics.jsonl\n")
+    assert (code, err) == (1, f"repose: {RESULTS} is no run directory: it has no metrics.jsonl\n")
 
 
 COMMANDS = {

@@ -197,7 +197,7 @@ DAMAGE = {
     "no metrics": ("metrics.jsonl", None, "it has no metrics.jsonl"),
     "no config": ("config.json", None, "it has no config.json"),
     "nothing recorded": ("metrics.jsonl", "", "recorded nothing yet"),
-    "half a line": ("metrics.jsonl", '{"kind": "val', "metrics.jsonl is damaged"),
+    "half a line": ("metrics.jsonl", '{"kind": "val', "recorded nothing yet"),
     "no records": ("metrics.jsonl", "3\n", "metrics.jsonl is damaged"),
     "other JSON": ("config.json", "[]", "config.json is damaged"),
 }

@@ -17,6 +17,7 @@ from repose.report.epochs import best_and_last_table, equal_epochs_table
 from repose.report.runs import RunSet, read_runs
 from repose.report.score_tables import scores_table, task_tables, teacher_forced_table, variants_table
 from repose.report.summaries import Notes, spread
+from repose.runs.records import Records
 
 ONE = {"training.batch_size=100"}
 
@@ -336,8 +337,8 @@ def test_seeds_without_a_finite_figure_have_no_deviation_and_are_never_best(make
 def test_an_infinite_perplexity_is_no_json_number(make_run: Any) -> None:
     runs = read_runs([make_run("a-s0", [2.0])])
     (run,) = runs.runs
-    records = tuple({**record, "tf_loss": 1000.0} for record in run.records)
-    runs = dataclasses.replace(runs, runs=(dataclasses.replace(run, records=records),))
+    records = tuple({**record, "tf_loss": 1000.0} for record in run.records.training)
+    runs = dataclasses.replace(runs, runs=(dataclasses.replace(run, records=Records(records)),))
     assert figures.perplexity(runs.runs[0]) == math.inf
     assert (
         json.loads(json.dumps(to_json(build(runs), runs), allow_nan=False))["runs"][0]["figures"]["perplexity"] is None

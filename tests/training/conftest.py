@@ -84,6 +84,10 @@ class Lab:
             assert record.pop("wall")["seconds"] >= 0
         return [record for record in parsed if not kinds or record["kind"] in kinds]
 
+    def figures(self, run_dir: Path) -> list[dict[str, Any]]:
+        """Records of the training itself."""
+        return self.records(run_dir, "train", "epoch", "valid")
+
     def assert_same_run(self, one: Path, other: Path) -> None:
         """Two runs came to the same bits: weights, Adam's moments, the model, and every figure on the way."""
         for read in (self.checkpoint, self.model):

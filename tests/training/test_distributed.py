@@ -97,7 +97,7 @@ def test_two_workers_equal_one(lab: Any, pair: Path, tmp_path: Path) -> None:
     one, two = lab.checkpoint(tmp_path), lab.checkpoint(pair)
     for name in one:
         torch.testing.assert_close(two[name], one[name], rtol=1e-4, atol=1e-6)
-    for mine, theirs in zip(lab.records(tmp_path), lab.records(pair), strict=True):
+    for mine, theirs in zip(lab.figures(tmp_path), lab.figures(pair), strict=True):
         assert mine.pop("kind") == theirs.pop("kind")
         assert mine == pytest.approx(theirs, rel=1e-5)
 

@@ -17,6 +17,7 @@ from repose.data.tokenizer import Tokenizer
 from repose.data.treebank import Tree, label_inventory, write_treebank
 from repose.model.architecture import Architecture
 from repose.model.presets import preset
+from repose.runs.records import DataRecord
 from repose.saved_model import directory as model_dir
 from repose.saved_model import task_directory as task_model_dir
 from repose.system.errors import CheckpointError
@@ -68,6 +69,7 @@ def jobs(lab: Any, tmp_path_factory: pytest.TempPathFactory) -> dict[str, Make]:
                 src_tokenizer=folder / "tokenizer.json",
                 tgt_tokenizer=folder / "tokenizer.json",
                 run_id="0123456789ab",
+                data=DataRecord(examples={}),
             )
 
         return job
@@ -125,7 +127,7 @@ def test_two_workers_equal_one(lab: Any, jobs: dict[str, Make], tmp_path: Path, 
     one, two = (lab.checkpoint(tmp_path / str(workers)) for workers in (1, 2))
     for name in one:
         torch.testing.assert_close(two[name], one[name], rtol=1e-4, atol=1e-6)
-    for mine, theirs in zip(lab.records(tmp_path / "1"), lab.records(tmp_path / "2"), strict=True):
+    for mine, theirs in zip(lab.figures(tmp_path / "1"), lab.figures(tmp_path / "2"), strict=True):
         assert mine.pop("kind") == theirs.pop("kind")
         assert mine == pytest.approx(theirs, rel=1e-5)
 

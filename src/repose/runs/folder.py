@@ -16,7 +16,6 @@ import dataclasses
 import hashlib
 import json
 import math
-import os
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
 from pathlib import Path
@@ -28,6 +27,7 @@ from repose.runs import records
 from repose.runs.records import Records
 from repose.saved_model import directory as model_dir
 from repose.system.errors import CheckpointError, ConfigError
+from repose.system.files import write_file, write_json
 
 SPLITS = ("test", "valid")
 """Sets that a finished model can be scored on, the preferred one first."""
@@ -164,8 +164,8 @@ class RunFolder:
         return content
 
     def write_config(self, config: RunConfig) -> None:
-        """Make the directory that of a run. Raises CheckpointError where it cannot be written."""
-        self._write(self.config_file, _pretty(config.to_json()))
+        """Make the directory that of a run. Raises WriteError where it cannot be written."""
+        write_json(self.config_file, config.to_json())
 
     def records(self, *, may_be_empty: bool = False) -> Records:
         """metrics.jsonl, but for a last line that was not written to its end.
@@ -222,16 +222,16 @@ class RunFolder:
     def write_scores(self, split: str, scores: Mapping[str, Any], hypotheses: Mapping[str, Iterable[str]]) -> None:
         """Put lines of text in `hypotheses/`, and at last the figures, with digests of both.
 
-        `hypotheses`: name of a decoding, or "trees", to a line for each sentence. Raises CheckpointError where the
-        directory cannot be written.
+        `hypotheses`: name of a decoding, or "trees", to a line for each sentence. Raises WriteError where
+        they cannot be written.
         """
         digests = {}
         for name, lines in hypotheses.items():
             text = "".join(line.replace("\n", " ") + "\n" for line in lines)
-            self._write(self.hypotheses_file(split, name), text)
+            write_file(self.hypotheses_file(split, name), text)
             digests[name] = hashlib.sha256(text.encode()).hexdigest()
         content = dict(scores) | {"sha256": {"scores": _digest_of_scores(scores), "hypotheses": digests}}
-        self._write(self.scores_file(split), _pretty(content))
+        write_json(self.scores_file(split), content)
 
     def hypotheses(self, split: str, name: str) -> list[str]:
         """A line for each sentence. Raises CheckpointError where they are missing, damaged or not those scored."""
@@ -264,25 +264,6 @@ class RunFolder:
     def task(self) -> str:
         """The task of the run's model, or of the model directory that this is. Raises CheckpointError."""
         return model_dir.task_of(model_dir.read_config(self.path))
-
-    def _write(self, path: Path, text: str) -> None:
-        """A file as a whole or not at all."""
-        temporary = path.with_name(f"{path.name}.{os.getpid()}")
-        try:
-            path.parent.mkdir(parents=True, exist_ok=True)
-            try:
-                temporary.write_text(text, encoding="utf-8", newline="\n")
-                temporary.replace(path)
-            finally:
-                temporary.unlink(missing_ok=True)
-        except OSError as error:
-            raise CheckpointError(
-                f"{path} cannot be written ({error.strerror}): free disk space, or choose another --out"
-            ) from error
-
-
-def _pretty(content: Mapping[str, Any]) -> str:
-    return json.dumps(content, indent=2, ensure_ascii=False) + "\n"
 
 
 def _digest_of_scores(scores: Mapping[str, Any]) -> str:
