@@ -124,7 +124,7 @@ def test_counts_that_do_not_give_the_recorded_score_are_refused(made: Any) -> No
         statistics_of(read_run(folder, None))
 
 
-@pytest.mark.parametrize("decoded", [{}, None, {"beam4": {}}, {"beam4": {"bleu": {"value": 3.0}}}])
+@pytest.mark.parametrize("decoded", [{}, {"greedy": None}, {"beam4": {}}, {"beam4": {"bleu": {"value": 3.0}}}])
 def test_scores_without_bleu_are_one_sentence(made: Any, decoded: Any) -> None:
     folder = made.add("one")
     (folder / "scores.test.json").write_text(json.dumps({"decoded": decoded}))
