@@ -37,7 +37,7 @@ from repose.grids import remote_cells
 from repose.grids.cells import CellJob, run_cell
 from repose.grids.claim import MARGIN
 from repose.grids.ray import RayBackend
-from repose.tasks.corpus_data import prepare_corpus
+from repose.tasks.corpus import prepare_corpus
 
 SETTINGS = [
     *(f"architecture.{name}" for name in ("d_token=16", "num_heads=1", "head_dim=16", "d_ff=32")),

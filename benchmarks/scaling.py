@@ -37,8 +37,9 @@ from repose.model.architecture import Architecture
 from repose.model.presets import preset
 from repose.model.transformer import build
 from repose.system.tuning import tuned
+from repose.tasks.translation import TASK, PairPart
 from repose.training.distributed import World
-from repose.training.feed import Feed, Part, Update
+from repose.training.feed import Feed, Update
 from repose.training.learner import Learner
 from workload import SRC_VOCAB_SIZE, TGT_VOCAB_SIZE, RandomIds
 
@@ -100,7 +101,9 @@ def points(lengths: Sequence[int], widths: Sequence[int]) -> list[Point]:
 
 def new_learner(a: Architecture) -> Learner:
     """A fresh model with its optimizer, which trains as `repose train` does."""
-    return Learner(build(a, src_vocab_size=SRC_VOCAB_SIZE, tgt_vocab_size=TGT_VOCAB_SIZE), TrainingConfig(), ALONE)
+    return Learner(
+        TASK, build(a, src_vocab_size=SRC_VOCAB_SIZE, tgt_vocab_size=TGT_VOCAB_SIZE), TrainingConfig(), ALONE
+    )
 
 
 def random_update(length: int, sentences: int) -> Update:
@@ -113,7 +116,7 @@ def random_update(length: int, sentences: int) -> Update:
         return ids
 
     src, stored = side(SRC_VOCAB_SIZE, length), side(TGT_VOCAB_SIZE, length + 1)
-    part = Part(src, stored[:, :-1].contiguous(), stored[:, 1:].flatten())
+    part = PairPart(src, stored[:, :-1].contiguous(), stored[:, 1:].flatten())
     return Update((part,), sentences, sentences * length, last=False)
 
 
@@ -149,7 +152,7 @@ def prepare_random(folder: Path, pairs: int) -> PairDataset:
 
 def seconds_per_epoch(a: Architecture, data: PairDataset) -> float:
     """One epoch of training alone, without validation and checkpoints."""
-    feed = Feed(data, Batches(data.tgt_lengths, "sentences", SENTENCES, 0), world=ALONE, num_parts=1)
+    feed = Feed(TASK, data, Batches(data.tgt_lengths, "sentences", SENTENCES, 0), world=ALONE, num_parts=1)
     learner = new_learner(a)
     for number, update in zip(range(WARM_UP), feed.epoch(1, 0), strict=False):
         learner.backward(update, number)

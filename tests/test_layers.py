@@ -23,7 +23,7 @@ ALLOWED: dict[str, set[str]] = {
     "decoding": {"model", "data", "saved_model"},
     "runs.folder": {"config", "saved_model"},
     "tasks": {"model", "data", "config", "saved_model", "decoding", "evaluation", "runs.folder", "training"},
-    "training": {"model", "data", "config", "saved_model", "decoding", "runs.folder", "tasks"},
+    "training": {"model", "data", "config", "runs.folder"},
     "runs": {"model", "data", "config", "saved_model", "positions_rl", "runs.folder", "tasks", "training"},
     "grids": {
         "model",

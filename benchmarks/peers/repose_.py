@@ -25,6 +25,7 @@ from repose.model.kernels.linear import quantize
 from repose.model.presets import preset
 from repose.model.transformer import Transformer, build
 from repose.system.tuning import tuned
+from repose.tasks.translation import TASK
 from repose.training import distributed
 from repose.training.distributed import World
 from repose.training.feed import Feed
@@ -66,11 +67,11 @@ class Training:
         )
         model = make_model(options, self.workload)
         self.parameters = count_parameters(model)
-        self.learner = Learner(model, config, world)
+        self.learner = Learner(TASK, model, config, world)
         data = PairDataset.open(options.workload / "prepared")
         batches = Batches(data.tgt_lengths, config.batching, batch_size, config.seed, src_lengths=data.src_lengths)
         self._check(batches)
-        self.feed = Feed(data, batches, world=world, num_parts=1)
+        self.feed = Feed(TASK, data, batches, world=world, num_parts=1)
         self.updates = self.feed.epoch(0, 0)
         self.position = 0  # of the batch that `updates` gives next
         self.update = 0

@@ -424,7 +424,7 @@ def test_jobs_carry_whole_experiments(trial: Grid, tmp_path: Path, monkeypatch: 
 def test_a_corpus_is_prepared_once_and_ids_are_those_of_runs(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """Against a real run's own id."""
     from repose.runs.run import run
-    from repose.tasks import corpus_data
+    from repose.tasks import corpus as corpus_data
 
     monkeypatch.setenv("REPOSE_HOME", str(tmp_path / "home"))
     rows = [f"{a} {b}\t{b} {a}\n" for a in ("one", "two", "six") for b in ("red", "sun", "oak", "elm")]

@@ -11,6 +11,7 @@ from jaxtyping import install_import_hook
 
 from repose.data import phrasebook
 from repose.data.tokenizer import Kind, Tokenizer
+from repose.decoding.translator import MODEL_KIND
 from repose.model.presets import preset
 from repose.model.transformer import build
 from repose.saved_model import directory as model_dir
@@ -38,7 +39,8 @@ def make_model(tmp_path_factory: pytest.TempPathFactory) -> MakeModel:
         src, tgt = (Tokenizer.train([*side, *text], kind=kind, vocab_size=400) for side in sides)
         model = build(architecture, src_vocab_size=src.vocab_size, tgt_vocab_size=tgt.vocab_size, seed=seed)
         folder = tmp_path_factory.mktemp("models") / name
-        model_dir.save(folder, model, src.json, tgt.json, card="", extra={"decoding": {"max_extra_tokens": 5}})
+        extra = {"decoding": {"max_extra_tokens": 5}}
+        model_dir.save(folder, MODEL_KIND, model, [src.json, tgt.json], card="", extra=extra)
         return folder
 
     return make

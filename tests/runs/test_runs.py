@@ -18,7 +18,7 @@ from repose.positions_rl.table import write as write_table
 from repose.runs import run as runs
 from repose.runs.run import run
 from repose.system.errors import ConfigError
-from repose.tasks.corpus_data import prepare_corpus
+from repose.tasks.corpus import prepare_corpus
 
 WORDS = ("red", "blue", "one", "two", "sun", "moon", "tree", "fish")
 SMALL = [

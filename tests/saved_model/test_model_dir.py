@@ -17,6 +17,7 @@ from safetensors import safe_open
 from safetensors.torch import load_file, save_file
 
 from repose.data.tokenizer import Tokenizer
+from repose.decoding.translator import LOOKS_AHEAD, MODEL_KIND
 from repose.model.architecture import Architecture
 from repose.model.presets import preset
 from repose.model.transformer import Transformer, build
@@ -58,7 +59,9 @@ def built(tokenizer: Tokenizer, architecture: Architecture = TINY, seed: int = 0
 
 def saved(folder: Path, tokenizer: Tokenizer, model: Transformer | None = None, **extra: object) -> Path:
     """A model directory with seed 0's weights, or those of `model`."""
-    model_dir.save(folder, model or built(tokenizer), tokenizer.json, tokenizer.json, card="# A model\n", extra=extra)
+    model, texts = model or built(tokenizer), [tokenizer.json] * 2
+    warning = LOOKS_AHEAD if model.architecture.looks_ahead else None
+    model_dir.save(folder, MODEL_KIND, model, texts, card="# A model\n", extra=extra, warning=warning)
     return folder
 
 
@@ -70,7 +73,7 @@ def logits(model: Transformer) -> torch.Tensor:
 def refusal(folder: Path) -> str:
     """What a user reads."""
     with pytest.raises(CheckpointError) as caught:
-        model_dir.load(folder)
+        model_dir.load(folder, MODEL_KIND)
     text = str(caught.value)
     assert "\n" not in text
     return text
@@ -103,11 +106,13 @@ def _one_attempt(monkeypatch: pytest.MonkeyPatch) -> None:
 @pytest.mark.parametrize("name", ARCHITECTURES)
 def test_what_is_saved_is_loaded(name: str, tmp_path: Path, tokenizer: Tokenizer) -> None:
     model = built(tokenizer, ARCHITECTURES[name], seed=3)
-    loaded = model_dir.load(saved(tmp_path / "a" / "model", tokenizer, model, run_id="abc", decoding={"beam_size": 2}))
+    loaded = model_dir.load(
+        saved(tmp_path / "a" / "model", tokenizer, model, run_id="abc", decoding={"beam_size": 2}), MODEL_KIND
+    )
     assert torch.equal(logits(loaded.model), logits(model))
     assert loaded.model.architecture == model.architecture
     assert not loaded.model.training
-    assert loaded.src_tokenizer.json == loaded.tgt_tokenizer.json == tokenizer.json
+    assert [t.json for t in loaded.tokenizers] == [tokenizer.json] * 2
     assert (loaded.config["run_id"], loaded.config["decoding"]) == ("abc", {"beam_size": 2})
     assert loaded.config["format_version"] == 1
     assert loaded.config["src_vocab_size"] == loaded.config["tgt_vocab_size"] == tokenizer.vocab_size
@@ -137,32 +142,33 @@ def test_the_two_sides_are_kept_apart(tmp_path: Path, tokenizer: Tokenizer, othe
     sizes = (tokenizer.vocab_size, other_tokenizer.vocab_size)
     assert sizes[0] != sizes[1]
     model = build(TINY, src_vocab_size=sizes[0], tgt_vocab_size=sizes[1])
-    model_dir.save(tmp_path / "m", model, tokenizer.json, other_tokenizer.json, card="", extra={})
-    loaded = model_dir.load(tmp_path / "m")
-    assert (loaded.src_tokenizer.json, loaded.tgt_tokenizer.json) == (tokenizer.json, other_tokenizer.json)
+    texts = [tokenizer.json, other_tokenizer.json]
+    model_dir.save(tmp_path / "m", MODEL_KIND, model, texts, card="", extra={})
+    loaded = model_dir.load(tmp_path / "m", MODEL_KIND)
+    assert [t.json for t in loaded.tokenizers] == texts
     assert (loaded.model.src_vocab_size, loaded.model.tgt_vocab_size) == sizes
 
 
 def test_loading_leaves_the_random_state_alone(tmp_path: Path, tokenizer: Tokenizer) -> None:
     folder = saved(tmp_path / "model", tokenizer)
     before = torch.get_rng_state()
-    model_dir.load(folder)
+    model_dir.load(folder, MODEL_KIND)
     assert torch.equal(torch.get_rng_state(), before)
 
 
 def test_a_run_directory_is_accepted(tmp_path: Path, tokenizer: Tokenizer) -> None:
     saved(tmp_path / "run" / "model", tokenizer, run_id="abc")
     (tmp_path / "run" / "config.json").write_text("{}")
-    assert model_dir.load(tmp_path / "run").config["run_id"] == "abc"
+    assert model_dir.load(tmp_path / "run", MODEL_KIND).config["run_id"] == "abc"
     assert model_dir.read_config(tmp_path / "run")["run_id"] == "abc"
 
 
 def test_a_model_that_looks_ahead_says_so(tmp_path: Path, tokenizer: Tokenizer) -> None:
     model = built(tokenizer, ARCHITECTURES["looks ahead"])
     folder = saved(tmp_path / "model", tokenizer, model)
-    assert model_dir.LOOKS_AHEAD in (folder / "README.md").read_text()
-    assert model_dir.load(folder).config["looks_ahead"] == model_dir.LOOKS_AHEAD
-    assert model_dir.load(saved(tmp_path / "b", tokenizer)).config["looks_ahead"] is None
+    assert LOOKS_AHEAD in (folder / "README.md").read_text()
+    assert model_dir.load(folder, MODEL_KIND).config["looks_ahead"] == LOOKS_AHEAD
+    assert model_dir.load(saved(tmp_path / "b", tokenizer), MODEL_KIND).config["looks_ahead"] is None
 
 
 def test_the_settings_can_be_read_without_torch(tmp_path: Path, tokenizer: Tokenizer) -> None:
@@ -271,8 +277,8 @@ def test_a_pickle_is_not_executed(tmp_path: Path, tokenizer: Tokenizer) -> None:
         (lambda c: c.pop("architecture"), "has no section architecture"),
         (lambda c: c.update(src_vocab_size=10), "belongs to another architecture"),
         (lambda c: c.update(src_vocab_size=10**12), "belongs to another architecture"),
-        (lambda c: c.update(tgt_vocab_size=-1), "no usable src_vocab_size"),
-        (lambda c: c.update(tgt_vocab_size="x"), "no usable src_vocab_size"),
+        (lambda c: c.update(tgt_vocab_size=-1), "no usable tgt_vocab_size"),
+        (lambda c: c.update(tgt_vocab_size="x"), "no usable tgt_vocab_size"),
         (lambda c: c.pop("sha256"), "has no section sha256"),
         (lambda c: c.update(sha256={}), "its SHA-256 is not config.json's"),
     ],
@@ -331,7 +337,7 @@ def test_what_is_no_regular_file_is_refused(tmp_path: Path, tokenizer: Tokenizer
 def test_a_link_to_the_folder_is_followed(tmp_path: Path, tokenizer: Tokenizer) -> None:
     folder = saved(tmp_path / "model", tokenizer)
     (tmp_path / "link").symlink_to(folder)
-    assert model_dir.load(tmp_path / "link").config["format_version"] == 1
+    assert model_dir.load(tmp_path / "link", MODEL_KIND).config["format_version"] == 1
     saved(tmp_path / "link", tokenizer, run_id="new")
     assert (tmp_path / "link").is_symlink()
     assert model_dir.read_config(folder)["run_id"] == "new"
@@ -349,7 +355,7 @@ def test_unknown_devices(name: str) -> None:
 def test_absent_devices(tmp_path: Path, tokenizer: Tokenizer, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(torch.cuda, "device_count", lambda: 0)
     with pytest.raises(DeviceError, match="'cuda' is not available, this machine has 0 of its kind"):
-        model_dir.load(saved(tmp_path / "model", tokenizer), "cuda")
+        model_dir.load(saved(tmp_path / "model", tokenizer), MODEL_KIND, "cuda")
     monkeypatch.setattr(torch.cuda, "device_count", lambda: 2)
     assert find_device("cuda:1") == torch.device("cuda:1")
     with pytest.raises(DeviceError, match="this machine has 2 of its kind"):
@@ -396,7 +402,7 @@ def test_a_writer_stopped_anywhere_leaves_a_whole_model(tmp_path: Path, tokenize
             except Stopped:
                 finished = False
             assert count() <= step or finished
-        loaded = model_dir.load(folder)
+        loaded = model_dir.load(folder, MODEL_KIND)
         outcomes.append(loaded.config["run_id"])
         assert torch.equal(logits(loaded.model), logits({"old": old, "new": new}[outcomes[-1]]))
         saved(folder, tokenizer, new, run_id="next")
@@ -425,7 +431,7 @@ def test_a_failed_rename_brings_the_old_model_back(
     with pytest.raises(WriteError, match=r"cannot be written \(No space left"):
         saved(folder, tokenizer, run_id="new")
     assert folder.is_dir()
-    assert model_dir.load(folder).config["run_id"] == "old"
+    assert model_dir.load(folder, MODEL_KIND).config["run_id"] == "old"
 
 
 @pytest.mark.parametrize("moment", ["config.json", "model.safetensors", "tokenizer.src.json"])
@@ -445,7 +451,7 @@ def test_a_reader_overtaken_by_a_writer_gets_the_new_model(
         return data
 
     monkeypatch.setattr(model_dir, "_read", overtaken)
-    loaded = model_dir.load(folder)
+    loaded = model_dir.load(folder, MODEL_KIND)
     # Overtaken after the weights were read, the files that follow are the same in both models.
     expected = new if moment == "config.json" else old
     assert loaded.config["run_id"] == ("new" if moment == "config.json" else "old")
@@ -464,7 +470,7 @@ def test_other_folders_are_not_overwritten(tmp_path: Path, tokenizer: Tokenizer)
     with pytest.raises(WriteError, match="cannot be written"):
         saved(tmp_path / "file", tokenizer)
     (tmp_path / "empty").mkdir()
-    assert model_dir.load(saved(tmp_path / "empty", tokenizer))
+    assert model_dir.load(saved(tmp_path / "empty", tokenizer), MODEL_KIND)
 
 
 def test_names_in_use_while_a_folder_is_replaced() -> None:

@@ -16,6 +16,7 @@ from repose.data.tokenizer import Tokenizer
 from repose.model.architecture import Architecture
 from repose.model.presets import PRESETS
 from repose.runs.records import DataRecord
+from repose.tasks.translation import TASK
 from repose.training.job import Outcome, TrainingJob
 from repose.training.run import train
 
@@ -49,6 +50,7 @@ class Lab:
         """A training of 8 sentences a batch; 5 batches are an epoch."""
         recipe: dict[str, Any] = {"batching": "sentences", "batch_size": 8, "warmup_updates": 10, "epochs": 3}
         return TrainingJob(
+            task=TASK,
             architecture=architecture,
             training=TrainingConfig(**(recipe | training)),
             decoding=DecodingConfig(),

@@ -10,8 +10,9 @@ from repose.config.experiment import TrainingConfig
 from repose.data.dataset import PairDataset
 from repose.model.presets import PRESETS
 from repose.model.transformer import Transformer, build
+from repose.tasks.translation import TASK
 from repose.training.distributed import World
-from repose.training.feed import Update, make_part
+from repose.training.feed import Update
 from repose.training.learner import Learner, dropout_seed
 
 ALONE = World(0, 1, torch.device("cpu"))
@@ -19,14 +20,14 @@ ALONE = World(0, 1, torch.device("cpu"))
 
 def learner(lab: Any, *, architecture: Any = None, **training: Any) -> Learner:
     model = build(architecture or lab.still, src_vocab_size=12, tgt_vocab_size=12, seed=5)
-    return Learner(model, TrainingConfig(**training), ALONE)
+    return Learner(TASK, model, TrainingConfig(**training), ALONE)
 
 
 def update(lab: Any, *parts: list[int]) -> Update:
     """A global batch of these pairs, in as many parts."""
     data = PairDataset.open(lab.train)
     indices = [index for part in parts for index in part]
-    made = tuple(make_part(data, np.array(part), ALONE.device) if part else None for part in parts)
+    made = tuple(TASK.part(data, np.array(part), ALONE.device) if part else None for part in parts)
     return Update(made, len(indices), int(data.tgt_lengths[indices].sum()), last=False)
 
 

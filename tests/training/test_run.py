@@ -17,6 +17,7 @@ from safetensors.torch import load_file, save_file
 
 from repose.saved_model import directory as model_dir
 from repose.system.errors import BusyError, CheckpointError, ConfigError, DeviceError, ReposeError
+from repose.tasks.translation import TASK
 from repose.training import keeper, loop
 from repose.training.checkpoint import FORMAT, read_state
 from repose.training.run import train
@@ -37,7 +38,7 @@ def test_learns_and_leaves_a_model(lab: Any, tmp_path: Path) -> None:
     assert [record["epoch"] for record in epochs] == list(range(1, 13))
     assert valid[-1]["tf_loss"] < 0.9 * valid[0]["tf_loss"]
     assert outcome.metrics["tf_loss"] == valid[-1]["tf_loss"]
-    loaded = model_dir.load(tmp_path / "model")
+    loaded = TASK.load(tmp_path / "model")
     assert loaded.config["run_id"] == job.run_id
     assert loaded.config["languages"] == "xx-yy"
     assert loaded.config["validation"] == dict(outcome.metrics)

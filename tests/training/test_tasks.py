@@ -18,11 +18,9 @@ from repose.data.treebank import Tree, label_inventory, write_treebank
 from repose.model.architecture import Architecture
 from repose.model.presets import preset
 from repose.runs.records import DataRecord
-from repose.saved_model import directory as model_dir
-from repose.saved_model import task_directory as task_model_dir
 from repose.system.errors import CheckpointError
-from repose.tasks.parsing import word_losses
-from repose.tasks.registry import TASKS
+from repose.tasks.registry import get_task
+from repose.tasks.translation import TASK as TRANSLATION
 from repose.training import loop
 from repose.training.distributed import World
 from repose.training.job import TrainingJob
@@ -61,6 +59,7 @@ def jobs(lab: Any, tmp_path_factory: pytest.TempPathFactory) -> dict[str, Make]:
         def job(architecture: Architecture = lab.tiny, **training: Any) -> TrainingJob:
             recipe: dict[str, Any] = {"batching": "tokens", "batch_size": 40, "warmup_updates": 10, "epochs": 3}
             return TrainingJob(
+                task=get_task(task),
                 architecture=architecture,
                 training=TrainingConfig(**({"task": task} | recipe | training)),
                 decoding=DecodingConfig(),
@@ -91,13 +90,13 @@ def test_learns_and_leaves_a_model_that_measures_alike(
     job = dataclasses.replace(jobs[task](lab.still, **recipe), card="A card.", model_extra={"lang": "xx"})
     outcome = lab.go(job, tmp_path)
     assert outcome.metrics["tf_accuracy"] > LEARNT[task]
-    loaded = task_model_dir.load(tmp_path)
+    loaded = get_task(task).load(tmp_path)
     assert (loaded.config["task"], loaded.config["lang"]) == (task, "xx")
     assert loaded.config["validation"] == dict(outcome.metrics)
     assert "A card." in (tmp_path / "model" / "README.md").read_text()
-    assert loaded.tokenizer.digest == Tokenizer.load(job.src_tokenizer).digest
-    examples, alone = TASKS[task].open(job.valid_data), World(0, 1, CPU)  # type: ignore[index]
-    figures = validate(loaded.model, examples, keras_batch=64, world=alone, task=TASKS[task])  # type: ignore[index]
+    assert loaded.tokenizers[0].digest == Tokenizer.load(job.src_tokenizer).digest
+    examples, alone = job.task.open(job.valid_data), World(0, 1, CPU)
+    figures = validate(loaded.model, job.task, examples, keras_batch=64, world=alone)
     assert figures == outcome.metrics
 
 
@@ -143,10 +142,10 @@ def test_fine_tuning_starts_from_a_model_of_the_same_task(
     for name, tensor in lab.model(tmp_path / "first").items():
         assert torch.equal(start[f"model.{name}"], tensor)
     other = jobs["parsing" if task != "parsing" else "language_modelling"](init_from=str(tmp_path / "first"))
-    with pytest.raises(CheckpointError, match="another task"):
+    with pytest.raises(CheckpointError, match=f"holds a model of '{task.replace('_', ' ')}'"):
         lab.go(other, tmp_path / "third")
-    with pytest.raises(CheckpointError, match="does not translate"):
-        model_dir.load(tmp_path / "first")
+    with pytest.raises(CheckpointError, match="where one of 'translation' is needed"):
+        TRANSLATION.load(tmp_path / "first")
 
 
 @pytest.mark.parametrize("precision", ["fp32", "bf16"])
@@ -162,11 +161,12 @@ def test_policys_positions_and_other_precisions_train(
 
 @torch.no_grad()
 def test_word_losses_by_hand(lab: Any, jobs: dict[str, Make]) -> None:
-    job, task = jobs["parsing"](lab.still), TASKS["parsing"]
+    job = jobs["parsing"](lab.still)
+    task: Any = job.task
     model: Any = task.build(job).eval()
     bank = task.open(job.valid_data)
     part = task.part(bank, np.arange(3), CPU)
-    found = word_losses(model, part)
+    nll, correct = task.losses(model, part)
     words = model.words(part.src, part.first)
     arcs, labels = model.arcs(words), words.packing.pad(model.labels(words, part.heads.clamp(min=0)))
     expected, right = [], []
@@ -176,8 +176,8 @@ def test_word_losses_by_hand(lab: Any, jobs: dict[str, Make]) -> None:
             own = arcs[row, word][: int(bank.tgt_lengths[row]) + 1]
             expected.append(float(-own.log_softmax(0)[head] - labels[row, word].log_softmax(0)[label]))
             right.append(bool(own.argmax() == head and labels[row, word].argmax() == label))
-    assert found.nll.tolist() == pytest.approx(expected, abs=1e-5)
-    assert found.correct.tolist() == right
+    assert nll.tolist() == pytest.approx(expected, abs=1e-5)
+    assert correct.tolist() == right
     sums = task.sums(model, part, label_smoothing=0.0)
     assert float(sums.loss) == pytest.approx(sum(expected), rel=1e-5)
     assert float(sums.correct) == sum(right)
@@ -185,7 +185,8 @@ def test_word_losses_by_hand(lab: Any, jobs: dict[str, Make]) -> None:
 
 @torch.no_grad()
 def test_token_losses_by_hand(lab: Any, jobs: dict[str, Make]) -> None:
-    job, task = jobs["language_modelling"](lab.still), TASKS["language_modelling"]
+    job = jobs["language_modelling"](lab.still)
+    task: Any = job.task
     model: Any = task.build(job).eval()
     part = task.part(task.open(job.valid_data), np.arange(4), CPU)
     logits = model(part.ids)[part.ids != 0]

@@ -14,8 +14,9 @@ from repose.config.experiment import TrainingConfig
 from repose.model.attention import Attention
 from repose.model.presets import preset
 from repose.model.transformer import Transformer, build
+from repose.tasks.translation import TASK, PairPart
 from repose.training.distributed import World
-from repose.training.feed import Part, Update
+from repose.training.feed import Update
 from repose.training.learner import Learner
 
 VOCAB = 50
@@ -88,8 +89,8 @@ def test_loss_and_gradients_are_those_of_an_unpacked_model(name: str, head_dim: 
     wanted = F.cross_entropy(unpacked(plain, src, tgt)[tgt != 0], labels)
     wanted.backward()
 
-    learner = Learner(model, TrainingConfig(), World(0, 1, torch.device("cpu")))
-    learner.backward(Update((Part(src, tgt, labels),), len(src), len(labels), last=False), 0)
+    learner = Learner(TASK, model, TrainingConfig(), World(0, 1, torch.device("cpu")))
+    learner.backward(Update((PairPart(src, tgt, labels),), len(src), len(labels), last=False), 0)
     assert learner.sums[0].item() / len(labels) == pytest.approx(wanted.item(), rel=1e-6)
     for (parameter_name, ours), theirs in zip(learner.model.named_parameters(), plain.parameters(), strict=True):
         assert ours.grad is not None

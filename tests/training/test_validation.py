@@ -7,6 +7,7 @@ from torch.nn import functional as F
 
 from repose.data.dataset import PairDataset
 from repose.model.transformer import build
+from repose.tasks.translation import TASK
 from repose.training import validation
 from repose.training.distributed import World
 from repose.training.validation import validate
@@ -29,7 +30,7 @@ def test_figures_are_those_of_each_sentence_alone(lab: Any, monkeypatch: pytest.
     monkeypatch.setattr(validation, "TOKENS_AT_A_TIME", 40)
     data = PairDataset.open(lab.valid)
     model = build(lab.tiny, src_vocab_size=12, tgt_vocab_size=12, seed=1).train()
-    figures = validate(model, data, keras_batch=10, world=ALONE)
+    figures = validate(model, TASK, data, keras_batch=10, world=ALONE)
     assert model.training
     model.eval()
     losses, hits = [], []
@@ -51,7 +52,7 @@ def test_workers_share_the_set(lab: Any, monkeypatch: pytest.MonkeyPatch) -> Non
     model = build(lab.tiny, src_vocab_size=12, tgt_vocab_size=12, seed=1)
     SUMS.clear()
     for rank, size in ((0, 1), (0, 2), (1, 2)):
-        validate(model, data, keras_batch=10, world=OneOfTwo(rank, size, torch.device("cpu")))
+        validate(model, TASK, data, keras_batch=10, world=OneOfTwo(rank, size, torch.device("cpu")))
     whole, first, second = SUMS
     assert torch.equal(first + second, whole)
     assert torch.equal((first > 0) & (second > 0), torch.zeros_like(whole, dtype=torch.bool))

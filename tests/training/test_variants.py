@@ -9,7 +9,7 @@ import torch
 
 from repose.model.positions import upscale
 from repose.model.presets import preset
-from repose.saved_model import directory as model_dir
+from repose.tasks.translation import TASK
 
 ROWS = ((-1.0, 0.5, 0.25), (0.0, 1.0, -0.5), (1.0, -1.0, 0.125))
 
@@ -50,7 +50,7 @@ def test_a_policys_positions_stay_what_they_were(lab: Any, tmp_path: Path) -> No
     job = tiny(lab, "enhanced")
     lab.go(job, tmp_path)
     wanted = upscale(torch.tensor(ROWS), job.architecture.max_length, job.architecture.d_token)
-    model = model_dir.load(tmp_path).model
+    model = TASK.load(tmp_path).model
     for stack in (model.encoder, model.decoder):
         assert torch.equal(stack.embedding.positions.table, wanted)
 

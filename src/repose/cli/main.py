@@ -176,7 +176,7 @@ def prepare(
 ) -> None:
     """Read, split and tokenise a corpus, as `train` does first; says what was dropped."""
     from repose.system.device import available_cores
-    from repose.tasks.corpus_data import prepare_corpus
+    from repose.tasks.corpus import prepare_corpus
 
     loaded = _loaded(files, config, preset, overrides)
     data = prepare_corpus(loaded.experiment, folder=out, workers=workers or available_cores())

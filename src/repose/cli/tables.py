@@ -11,10 +11,7 @@ from rich.table import Table
 
 from repose.model.presets import PRESETS, difference, preset
 from repose.runs.folder import RunFolder
-from repose.saved_model.directory import LOOKS_AHEAD, TRANSLATION, read_config, task_of
-from repose.saved_model.directory import load as load_model
-from repose.saved_model.task_directory import AHEAD_IN_TEXT
-from repose.saved_model.task_directory import load as load_task_model
+from repose.saved_model.directory import UNNAMED_TASK
 
 if TYPE_CHECKING:
     from repose.model.audit import AuditReport
@@ -47,6 +44,7 @@ def presets_table() -> None:
 
 def describe_table(name: str, src_vocab_size: int, tgt_vocab_size: int, length: int) -> None:
     """Parameters by part, operations and memory of a preset. Raises ConfigError where it is unknown."""
+    from repose.decoding.translator import LOOKS_AHEAD
     from repose.model.describe import describe
 
     architecture = preset(name)
@@ -77,6 +75,8 @@ def describe_table(name: str, src_vocab_size: int, tgt_vocab_size: int, length: 
 
 def audit_table(report: "AuditReport") -> None:
     """What was tried, and by how much the logits moved."""
+    from repose.decoding.translator import LOOKS_AHEAD
+
     table = Table("check", "tried", "moved by", "")
     for check in report.checks:
         table.add_row(check.name, check.tried, f"{check.moved:.1e}", "passed" if check.passed else "FAILED")
@@ -113,8 +113,10 @@ def evaluation_table(scores: dict[str, Any]) -> None:
     console.print(table)
     run_id, split = scores.get("run_id"), scores.get("split")
     console.print(f"run {run_id}, {split}: {scores['num_sentences']:,} sentences")
-    if scores.get("looks_ahead"):
-        console.print(LOOKS_AHEAD)
+    if dropped := scores.get("dropped"):
+        reasons = ", ".join(f"{reason}: {number:,}" for reason, number in dropped.items())
+        console.print(f"{sum(dropped.values()):,} pairs were left out ({reasons})")
+    _warn_of_looking_ahead(scores, console)
 
 
 def _figures_table(scores: dict[str, Any]) -> None:
@@ -126,8 +128,14 @@ def _figures_table(scores: dict[str, Any]) -> None:
     console = make_console()
     console.print(table)
     console.print(f"run {scores.get('run_id')}, {scores['split']}, {scores['task'].replace('_', ' ')}")
+    _warn_of_looking_ahead(scores, console)
+
+
+def _warn_of_looking_ahead(scores: dict[str, Any], console: Console) -> None:
     if scores.get("looks_ahead"):
-        console.print(AHEAD_IN_TEXT)
+        from repose.tasks.registry import get_task
+
+        console.print(get_task(scores.get("task", UNNAMED_TASK)).look_ahead_warning)
 
 
 def run_table(folder: Path, result: "RunResult") -> None:
@@ -144,7 +152,7 @@ def run_table(folder: Path, result: "RunResult") -> None:
 
 def demo_table(folder: Path, result: "RunResult") -> None:
     """The same, with a few held-out sentences and their translations."""
-    from repose.tasks.corpus_data import prepare_corpus
+    from repose.tasks.corpus import prepare_corpus
 
     run_table(folder, result)
     experiment = RunFolder(folder).config().experiment
@@ -160,9 +168,9 @@ def demo_table(folder: Path, result: "RunResult") -> None:
 
 
 def _parameters(folder: Path) -> int:
-    config = read_config(folder)
-    model = load_model(folder).model if task_of(config) == TRANSLATION else load_task_model(folder).model
-    return sum(p.numel() for p in model.parameters())
+    from repose.tasks.registry import task_of_model
+
+    return sum(p.numel() for p in task_of_model(folder).load(folder).model.parameters())
 
 
 @contextmanager

@@ -9,17 +9,59 @@ import dataclasses
 from collections.abc import Mapping
 from typing import Annotated, Literal, TypeAlias
 
-from pydantic import ConfigDict, Field
+from pydantic import AfterValidator, ConfigDict, Field
 from pydantic.dataclasses import dataclass
 
 from repose.config.settings import AtLeastZero, Files, NotNegative, PairsOrShare, Share, VocabSize
 from repose.model.architecture import Architecture, Count, Positive, Probability
 from repose.model.presets import preset
-from repose.system.errors import ConfigError
+from repose.system.errors import ConfigError, unknown
 
 DEFAULT_PRESET = "reinforced"
 
-TaskName: TypeAlias = Literal["translation", "language_modelling", "parsing"]
+
+@dataclasses.dataclass(frozen=True)
+class TaskSettings:
+    """What of an experiment's settings a task reads; what else there is to a task is its module in `repose.tasks`."""
+
+    limits: tuple[str, ...]
+    """Fields of `training` that bound what its model reads."""
+    translates: bool = False
+    """Whether it reads sentence pairs, with a vocabulary for each language, and writes translations."""
+    predicts_tokens: bool = True
+    """Whether its model predicts tokens that it also reads, so that one that looks ahead sees what it is to predict."""
+    refuses: Mapping[str, str] = dataclasses.field(default_factory=dict)
+    """`section.field` of settings that it has no use for, and what to do where one is not at its default."""
+
+
+_OF_PAIRS = {
+    "corpus.name": "which names sentence pairs: set corpus.train and corpus.valid to files instead",
+    "corpus.splits": "which is for sentence pairs: leave it out",
+    "training.bleu_every_epochs": "which needs translations: leave it out",
+}
+TASK_SETTINGS: Mapping[str, TaskSettings] = {
+    "translation": TaskSettings(limits=("max_src_tokens", "max_tgt_tokens"), translates=True),
+    "language_modelling": TaskSettings(limits=("max_tgt_tokens",), refuses=_OF_PAIRS),
+    "parsing": TaskSettings(
+        limits=("max_src_tokens",),
+        predicts_tokens=False,
+        refuses={
+            **_OF_PAIRS,
+            "training.label_smoothing": "which spreads over a vocabulary, and none is predicted: set it to 0",
+            "training.long_pairs": "which would cut trees: set training.long_pairs = 'drop'",
+        },
+    ),
+}
+"""Every task that can be trained."""
+
+
+def _known_task(name: str) -> str:
+    if name not in TASK_SETTINGS:
+        raise ConfigError(unknown("task", name, list(TASK_SETTINGS)))
+    return name
+
+
+TaskName: TypeAlias = Annotated[str, AfterValidator(_known_task)]
 
 _CONFIG = ConfigDict(extra="forbid", use_attribute_docstrings=True)
 
@@ -225,57 +267,30 @@ class Experiment:
     decoding: DecodingConfig = dataclasses.field(default_factory=DecodingConfig)
 
     def __post_init__(self) -> None:
-        tokenizer, training = self.tokenizer, self.training
-        for problem in _problems_of_task(self.corpus, training):
-            raise ConfigError(problem)
+        tokenizer, training, task = self.tokenizer, self.training, TASK_SETTINGS[self.training.task]
+        self._check_task()
         one_file = tokenizer.src_file is not None and tokenizer.src_file == tokenizer.tgt_file
-        two_tables = training.task == "translation" and tokenizer.sharing == "separate" and not one_file
+        two_tables = task.translates and tokenizer.sharing == "separate" and not one_file
         if self.architecture.tie_embeddings == "all" and two_tables:
             raise ConfigError(
                 "architecture.tie_embeddings = 'all' needs one vocabulary for both languages: "
                 "set tokenizer.sharing = 'shared', or tie_embeddings = 'output' or 'none'"
             )
-        for name in LIMITS[training.task]:
+        for name in task.limits:
             if getattr(training, name) > self.architecture.max_length:
                 raise ConfigError(
                     f"training.{name} = {getattr(training, name)} is longer than the model reads: raise "
                     f"architecture.max_length ({self.architecture.max_length}) or lower training.{name}"
                 )
 
-
-LIMITS: Mapping[TaskName, tuple[str, ...]] = {
-    "translation": ("max_src_tokens", "max_tgt_tokens"),
-    "language_modelling": ("max_tgt_tokens",),
-    "parsing": ("max_src_tokens",),
-}
-"""Fields of `training` that bound what a model of each task reads."""
-
-
-def _problems_of_task(corpus: CorpusConfig, t: TrainingConfig) -> list[str]:
-    """Sentences about settings that another task than translation has no use for."""
-    checks = [
-        (
-            t.task != "translation" and corpus.name is not None,
-            f"corpus.name = {corpus.name!r} names sentence pairs, and training.task = {t.task!r} reads other files: "
-            "set corpus.train and corpus.valid to them instead",
-        ),
-        (
-            t.task != "translation" and t.bleu_every_epochs is not None,
-            f"training.bleu_every_epochs = {t.bleu_every_epochs} needs translations, which training.task = "
-            f"{t.task!r} does not make: leave it out",
-        ),
-        (
-            t.task == "parsing" and t.label_smoothing > 0.0,
-            f"training.label_smoothing = {t.label_smoothing} spreads over a vocabulary, and training.task = 'parsing' "
-            "predicts none: set it to 0",
-        ),
-        (
-            t.task == "parsing" and t.long_pairs == "truncate",
-            "training.long_pairs = 'truncate' would cut trees: set training.long_pairs = 'drop' for "
-            "training.task = 'parsing'",
-        ),
-    ]
-    return [sentence for applies, sentence in checks if applies]
+    def _check_task(self) -> None:
+        """Refuse settings that the task has no use for."""
+        task = self.training.task
+        for name, what_to_do in TASK_SETTINGS[task].refuses.items():
+            section, _, field = name.partition(".")
+            values = getattr(self, section)
+            if (value := getattr(values, field)) != getattr(type(values), field):
+                raise ConfigError(f"training.task = {task!r} has no use for {name} = {value!r}, {what_to_do}")
 
 
 Section = CorpusConfig | TokenizerConfig | Architecture | TrainingConfig | DecodingConfig

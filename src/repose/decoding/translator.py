@@ -15,12 +15,28 @@ from repose.decoding.pool import Pool
 from repose.decoding.worker import Batch, pad
 from repose.model.kernels.linear import is_quantized, quantize
 from repose.model.transformer import Transformer
-from repose.saved_model.directory import load as load_model
+from repose.saved_model import directory
+from repose.saved_model.directory import SRC_TOKENIZER, TGT_TOKENIZER, UNNAMED_TASK, ModelKind
 from repose.system.device import available_cores
 from repose.system.errors import ConfigError, DataError, unknown
 
 Precision: TypeAlias = Literal["fp32", "int8"]
 BEAM_SIZE, LENGTH_PENALTY, MAX_EXTRA_TOKENS, BATCH_SIZE = 4, 0.6, 50, 64  # where a model directory says nothing
+SETTINGS = ("beam_size", "length_penalty", "max_extra_tokens", "batch_size")
+"""Settings of `Translator` that a model directory has under `decoding`."""
+
+MODEL_KIND = ModelKind(
+    UNNAMED_TASK,
+    {SRC_TOKENIZER: "src_vocab_size", TGT_TOKENIZER: "tgt_vocab_size"},
+    lambda architecture, config: Transformer(
+        architecture, src_vocab_size=config["src_vocab_size"], tgt_vocab_size=config["tgt_vocab_size"]
+    ),
+)
+"""Model directories that can be translated with."""
+LOOKS_AHEAD = (
+    "This model's decoder normalises over the whole target sentence and so sees tokens that it is to predict: "
+    "its teacher-forced loss and accuracy are no measure of translation, and it cannot translate."
+)
 
 
 @dataclass(frozen=True)
@@ -241,17 +257,11 @@ def load(folder: str | Path, device: str = "cpu", workers: int | None = None, pr
         raise ConfigError(unknown("precision", precision, get_args(Precision)))
     if precision == "int8" and device != "cpu":
         raise ConfigError(f"precision = 'int8' is for the CPU: leave precision out on {device}")
-    loaded = load_model(Path(folder), device)
+    model, (src_tokenizer, tgt_tokenizer), config = directory.load(Path(folder), MODEL_KIND, device)
     if precision == "int8":
-        quantize(loaded.model)
-    decoding = {
-        name: value
-        for name, value in loaded.config.get("decoding", {}).items()
-        if name in ("beam_size", "length_penalty", "max_extra_tokens", "batch_size")
-    }
-    return Translator(
-        loaded.model, loaded.src_tokenizer, loaded.tgt_tokenizer, workers=workers, config=loaded.config, **decoding
-    )
+        quantize(model)
+    decoding = {name: value for name, value in config.get("decoding", {}).items() if name in SETTINGS}
+    return Translator(model, src_tokenizer, tgt_tokenizer, workers=workers, config=config, **decoding)
 
 
 def _num_workers(requested: int | None, device: torch.device) -> int:

@@ -28,6 +28,11 @@ class Score:
     """sacreBLEU's, such as `nrefs:1|case:mixed|eff:no|tok:13a|smooth:exp|version:2.6.0`."""
 
 
+def decoding_name(beam_size: int) -> str:
+    """What a decoding is called in files and tables: "greedy", "beam4"."""
+    return "greedy" if beam_size == 1 else f"beam{beam_size}"
+
+
 def bleu(
     hypotheses: Sequence[str], references: Sequence[str], *, lowercase: bool = False, tokenize: str = "13a"
 ) -> Score:

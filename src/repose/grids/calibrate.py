@@ -19,7 +19,7 @@ from pathlib import Path
 from queue import SimpleQueue
 from typing import Any
 
-from repose.config.experiment import Experiment
+from repose.config.experiment import TASK_SETTINGS, Experiment
 from repose.config.file import from_json, to_json
 from repose.grids.cells import environment, last_line
 from repose.grids.local import Share, core_sets
@@ -140,7 +140,7 @@ def measure(experiment: Experiment, folder: Path, *, device: str, workers: int |
     """
     from repose.runs.folder import RunFolder
     from repose.runs.run import run
-    from repose.tasks.corpus_data import prepare_corpus
+    from repose.tasks.corpus import prepare_corpus
 
     data, tried = prepare_corpus(experiment), _tried(experiment)
     before = time.time()
@@ -155,7 +155,7 @@ def measure(experiment: Experiment, folder: Path, *, device: str, workers: int |
     total, per_epoch = _updates(experiment, data.train)
     start = (before - began) + (started - before - elapsed[1])
     decode = validation  # other tasks' scores take about one more
-    if experiment.training.task == "translation":
+    if TASK_SETTINGS[experiment.training.task].translates:
         decode = _decode_seconds(experiment, data, folder, device, epochs=(total or 0) // per_epoch)
     every = experiment.training.validate_every_updates or per_epoch
     return Cost(
@@ -189,10 +189,10 @@ def _tried(experiment: Experiment) -> Experiment:
 def _updates(experiment: Experiment, train: Path) -> tuple[int | None, int]:
     """Optimizer steps of the whole training, and of an epoch."""
     from repose.data.batching import Batches
-    from repose.tasks.registry import TASKS
+    from repose.tasks.registry import get_task
 
     c = experiment.training
-    examples = TASKS[c.task].open(train)
+    examples = get_task(c.task).open(train)
     batches = Batches(examples.tgt_lengths, c.batching, c.batch_size, c.seed, src_lengths=examples.src_lengths)
     per_epoch = batches.num_batches(0)
     limits = [limit for limit in (c.updates, c.epochs and c.epochs * per_epoch) if limit is not None]

@@ -46,7 +46,7 @@ class Survey:
 def identify(cells: Sequence[Cell], *, say: Say) -> dict[str, Identity | ReposeError]:
     """The identity of each cell by name, or why it has none. Every corpus is prepared once, before any cell starts."""
     from repose.runs.run import digests_of
-    from repose.tasks.corpus_data import CorpusData, prepare_corpus
+    from repose.tasks.corpus import CorpusData, prepare_corpus
 
     prepared: dict[str, CorpusData | ReposeError] = {}
     found: dict[str, Identity | ReposeError] = {}

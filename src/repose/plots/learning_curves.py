@@ -152,7 +152,7 @@ def _labels(groups: Sequence[Sequence[Run]]) -> list[str]:
 
 
 def _looks_ahead(settings: Mapping[str, Any]) -> bool:
-    """Whether teacher-forced figures are no measure of translation: see `repose.saved_model.directory.LOOKS_AHEAD`."""
+    """Whether teacher-forced figures are no measure of translation: see `repose.decoding.translator.LOOKS_AHEAD`."""
     return bool(settings.get("architecture", {}).get("decoder_token_norm") == "sentence")
 
 

@@ -15,6 +15,7 @@ import numpy as np
 from repose.data import corpora
 from repose.data.dataset import PairDataset
 from repose.data.tokenizer import Tokenizer
+from repose.evaluation.metrics import decoding_name
 from repose.evaluation.sentence_statistics import (
     Counts,
     References,
@@ -25,8 +26,7 @@ from repose.evaluation.sentence_statistics import (
 )
 from repose.report.run_folder import ReportRun, read_run
 from repose.system.errors import DataError
-from repose.tasks.corpus_data import CorpusData
-from repose.tasks.evaluate import name_of
+from repose.tasks.corpus import CorpusData
 
 _SAME = 1e-6  # BLEU points: beyond the last digits, translations and scores are not of one evaluation
 
@@ -45,7 +45,7 @@ class SourceLengths:
 
 def decoding_of(run: ReportRun) -> str:
     """The decoding that a finished run is compared by: that of its own beam size, such as "beam4"."""
-    name, decoded = name_of(run.experiment.decoding.beam_size), _decoded(run)
+    name, decoded = decoding_name(run.experiment.decoding.beam_size), _decoded(run)
     return name if name in decoded else list(decoded)[-1]
 
 

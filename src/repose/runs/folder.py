@@ -261,10 +261,6 @@ class RunFolder:
         except (OSError, ValueError, KeyError, TypeError, AttributeError, RecursionError):
             return None
 
-    def task(self) -> str:
-        """The task of the run's model, or of the model directory that this is. Raises CheckpointError."""
-        return model_dir.task_of(model_dir.read_config(self.path))
-
 
 def _digest_of_scores(scores: Mapping[str, Any]) -> str:
     """Of everything but the digests themselves."""

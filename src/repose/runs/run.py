@@ -3,7 +3,7 @@
 config.json       experiment, run id, digests and versions
 metrics.jsonl, train.log, state/     `repose.training`
 model/            what is handed on
-scores.test.json, hypotheses/        `repose.tasks.evaluate`
+scores.test.json, hypotheses/        `repose.tasks`
 """
 
 import json
@@ -20,22 +20,17 @@ import torch
 from repose._version import __version__
 from repose.config.experiment import Experiment
 from repose.config.run_id import run_id
-from repose.data.dataset import PairDataset
-from repose.data.tokenizer import Tokenizer
 from repose.model.presets import difference
 from repose.positions_rl.table import PositionTable, default_table
 from repose.positions_rl.table import read as read_table
 from repose.runs.folder import RunConfig, RunFolder
-from repose.runs.records import DataRecord, RunStatus
+from repose.runs.records import RunStatus
 from repose.saved_model import directory as model_dir
 from repose.system.device import available_cores
 from repose.system.errors import CheckpointError, ConfigError
-from repose.tasks.corpus_data import CorpusData, prepare_corpus
-from repose.tasks.corpus_splits import SPLITS
-from repose.tasks.registry import TASKS
-from repose.tasks.scorer import Decoding
-from repose.tasks.scorers import SCORERS
-from repose.tasks.translation_scores import ValidationBleu
+from repose.tasks.base import Decoding
+from repose.tasks.corpus import CorpusData, prepare_corpus
+from repose.tasks.registry import get_task, task_of_model
 from repose.training.distributed import outer_launcher
 from repose.training.job import Outcome, TrainingJob
 from repose.training.progress import ProgressKind
@@ -86,7 +81,7 @@ def run(
         stop_after=stop_after,
         progress=progress,
         tensorboard=tensorboard,
-        evaluate=ValidationBleu(data) if experiment.training.bleu_every_epochs else None,
+        evaluate=get_task(experiment.training.task).validation_figures(experiment, data),
     )
     scores = _evaluated(experiment, data, folder, device) if is_first and outcome.status is RunStatus.DONE else None
     return RunResult(outcome, identity, scores)
@@ -145,31 +140,10 @@ def _claim(folder: Path, experiment: Experiment, identity: str, digests: Mapping
     )
 
 
-def _data_record(experiment: Experiment, data: CorpusData) -> DataRecord:
-    """What the prepared corpus holds, in numbers."""
-    task = TASKS[experiment.training.task]
-    one_side = task is not TASKS["translation"]
-    examples: dict[str, int] = {}
-    tokens: dict[str, dict[str, int]] = {}
-    dropped: dict[str, dict[str, int]] = {}
-    truncated: dict[str, dict[str, int]] = {}
-    for split in SPLITS:
-        if not (data.folder / split).is_dir():
-            examples |= {split: len(data.text(split)[0])} if data.has_text(split) else {}
-            continue
-        found = task.open(data.folder / split)
-        sums = {"src": int(found.src_lengths.sum()), "tgt": int(found.tgt_lengths.sum())}
-        examples[split], tokens[split] = len(found), {"text": sums["tgt"]} if one_side else sums
-        if isinstance(found, PairDataset):
-            dropped |= {split: found.counts.dropped} if found.counts.dropped else {}
-            truncated |= {split: found.counts.truncated} if found.counts.truncated else {}
-    sides = {"text": "tgt"} if one_side else {"src": "src", "tgt": "tgt"}
-    vocabulary = {side: Tokenizer.load(data.tokenizer_path(which)).vocab_size for side, which in sides.items()}
-    return DataRecord(examples=examples, tokens=tokens, vocabulary=vocabulary, dropped=dropped, truncated=truncated)
-
-
 def _job(experiment: Experiment, data: CorpusData, identity: str, table: PositionTable | None) -> TrainingJob:
+    task = get_task(experiment.training.task)
     return TrainingJob(
+        task=task,
         architecture=experiment.architecture,
         training=experiment.training,
         decoding=experiment.decoding,
@@ -178,16 +152,16 @@ def _job(experiment: Experiment, data: CorpusData, identity: str, table: Positio
         src_tokenizer=data.tokenizer_path("src"),
         tgt_tokenizer=data.tokenizer_path("tgt"),
         run_id=identity,
-        data=_data_record(experiment, data),
+        data=task.data_record(data),
         position_table=None if table is None else tuple(map(tuple, table.values.tolist())),
         card=_card(experiment, data, identity),
-        model_extra={"run_id": identity, **SCORERS[experiment.training.task].model_extra(experiment)},
+        model_extra={"run_id": identity, **task.model_extra(experiment)},
     )
 
 
 def _card(experiment: Experiment, data: CorpusData, identity: str) -> str:
     """The model card: what the model is, what it was trained on, and how to use it."""
-    title, what, use = SCORERS[experiment.training.task].card(experiment)
+    title, what, use = get_task(experiment.training.task).card(experiment)
     a, training = experiment.architecture, experiment.training
     changed = "".join(f"| `{name}` | {old} | {new} |\n" for name, (old, new) in difference(a).items())
     report = "".join(f"- {sentence}\n" for sentence in data.report)
@@ -222,14 +196,14 @@ def evaluate_model(
     `beam_sizes`, `tokenize`, `workers` and `precision` (as for `repose.load`). Written to `out`, if given. Raises
     DataError and CheckpointError.
     """
-    scorer = SCORERS[RunFolder(folder).task()]
     decoding = Decoding(tuple(beam_sizes), tokenize, workers, precision)
-    return scorer.of_model(folder, files, split=split, out=out, device=device, decoding=decoding)
+    return task_of_model(folder).score_model(folder, files, split=split, out=out, device=device, decoding=decoding)
 
 
 def _evaluated(experiment: Experiment, data: CorpusData, folder: Path, device: str) -> dict[str, Any]:
     """Scores of the finished model, computed once."""
     path = folder / f"scores.{data.measured}.json"
     if not path.exists():
-        SCORERS[experiment.training.task].of_run(experiment, data, folder, "cpu" if device == "auto" else device)
+        task = get_task(experiment.training.task)
+        task.score_run(experiment, data, folder, "cpu" if device == "auto" else device)
     return dict(json.loads(path.read_text(encoding="utf-8")))

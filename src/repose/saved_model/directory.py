@@ -1,15 +1,15 @@
-"""A model directory: everything that translating needs, as data; read and written here only.
+"""A model directory: a trained model and its tokenizers as data, written and read here only.
 
-    config.json            format_version, architecture, vocabulary sizes, decoding settings, run id, versions, and
-                           the SHA-256 of each file below but the card
+    config.json            format_version, task, architecture, vocabulary sizes, run id, versions, settings of the task,
+                           and the SHA-256 of each file below but the card
     model.safetensors      weights, fp32; tied ones once
-    tokenizer.src.json     Hugging Face tokenizers, both always there
-    tokenizer.tgt.json
-    tokenizer.json         instead of these in a model of another task than translation, which config.json then names
+    tokenizer.src.json     Hugging Face tokenizers of a model that translates, both always there;
+    tokenizer.tgt.json       in a directory without `task`, which is how those of translation are written
+    tokenizer.json         instead of these in a model of another task
     README.md              model card
 
-Reading executes nothing and follows nothing: no pickle, no path in a field, no link out of the folder, and sizes are
-checked against the architecture before anything is allocated.
+What differs between tasks is a `ModelKind`. Reading executes nothing and follows nothing: no pickle, no path in a
+field, no link out of the folder, and sizes are checked against the architecture before anything is allocated.
 
 Writing replaces the folder as a whole (`repose.system.files`). A reader that meets files of two models sees it by
 their SHA-256, and begins again.
@@ -20,12 +20,14 @@ import hashlib
 import json
 import stat
 import time
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, NamedTuple, TypeAlias, TypeVar
+from typing import TYPE_CHECKING, Any, Generic, NamedTuple, TypeVar
+
+from pydantic import ValidationError
 
 from repose._version import __version__
-from repose.saved_model.weights import architecture_of, compare, tensors_of, weights_bytes
+from repose.model.architecture import Architecture, from_earlier
 from repose.system.device import find_device
 from repose.system.errors import CheckpointError, ConfigError, DataError
 from repose.system.files import previous, replacing_folder
@@ -35,135 +37,66 @@ if TYPE_CHECKING:
     from torch import nn
 
     from repose.data.tokenizer import Tokenizer
-    from repose.model.transformer import Transformer
-
-    M = TypeVar("M", bound=nn.Module)
 
 T = TypeVar("T")
-Extra: TypeAlias = Mapping[str, object]
+M = TypeVar("M", bound="nn.Module")
 
 FORMAT_VERSION = 1
 CONFIG, WEIGHTS, CARD = "config.json", "model.safetensors", "README.md"
-SRC_TOKENIZER, TGT_TOKENIZER = "tokenizer.src.json", "tokenizer.tgt.json"
-TOKENIZER, TRANSLATION = "tokenizer.json", "translation"
-LOOKS_AHEAD = (
-    "This model's decoder normalises over the whole target sentence and so sees tokens that it is to predict: "
-    "its teacher-forced loss and accuracy are no measure of translation, and it cannot translate."
-)
+SRC_TOKENIZER, TGT_TOKENIZER, TOKENIZER = "tokenizer.src.json", "tokenizer.tgt.json", "tokenizer.json"
+UNNAMED_TASK = "translation"
+"""The task of a model directory whose config.json names none: the first version knew no other."""
 
 _MAX_JSON_BYTES = 256 * 2**20
 _HEADER_BYTES = 16 * 2**20  # more than the names of any model's tensors take
+_MAX_LAYERS, _MAX_LENGTH = 1000, 2**20  # beyond these a config is damaged, or meant to exhaust memory
 _ATTEMPTS, _PAUSE_SECONDS = 4, 0.05  # a writer's two renames take less than a millisecond
 
 
-class LoadedModel(NamedTuple):
-    """A model ready to translate."""
+@dataclasses.dataclass(frozen=True)
+class ModelKind(Generic[M]):
+    """What is particular to the model directories of one task."""
 
-    model: "Transformer"
-    src_tokenizer: "Tokenizer"
-    tgt_tokenizer: "Tokenizer"
+    task: str
+    """Name of the task."""
+    tokenizers: Mapping[str, str]
+    """Its tokenizer files. Of each, the field of config.json, and attribute of the model, with its number of tokens."""
+    build: Callable[[Architecture, Mapping[str, Any]], M]
+    """The model of an architecture and a config.json, with any weights. Raises ConfigError where a field is missing."""
+
+
+class SavedModel(NamedTuple, Generic[M]):
+    """A model that was read, in evaluation mode."""
+
+    model: M
+    tokenizers: tuple["Tokenizer", ...]
+    """In the order of `ModelKind.tokenizers`."""
     config: dict[str, Any]
     """config.json as it is in the folder."""
 
 
 def save(
     folder: Path,
-    model: "Transformer",
-    src_tokenizer_json: str,
-    tgt_tokenizer_json: str,
+    kind: ModelKind[M],
+    model: M,
+    tokenizers: Sequence[str],
     *,
     card: str,
     extra: Mapping[str, object],
+    warning: str | None = None,
 ) -> None:
-    """Write or replace a model directory in one step as seen by readers (module docstring).
+    """Write or replace a model directory, in one step as seen by readers.
 
-    `extra` goes into config.json as it is: decoding settings, run id, languages, scores. A file in the folder that
-    is not the model's own stays. Raises CheckpointError where the folder holds something else, and WriteError
-    where it cannot be written.
+    `tokenizers`: the content of the files of `kind.tokenizers`. `extra` goes into config.json as it is: run id,
+    languages, decoding settings. `warning` stands in config.json and first in the card. A file in the folder that is
+    not the model's own stays. Raises CheckpointError where the folder holds something else, and WriteError where it
+    cannot be written.
     """
-    write(
-        folder,
-        model,
-        {"src_vocab_size": model.src_vocab_size, "tgt_vocab_size": model.tgt_vocab_size},
-        {SRC_TOKENIZER: src_tokenizer_json, TGT_TOKENIZER: tgt_tokenizer_json},
-        LOOKS_AHEAD if model.architecture.looks_ahead else None,
-        card,
-        extra,
-    )
-
-
-def load(folder: Path, device: str = "cpu") -> LoadedModel:
-    """The model of a model directory, or of a run directory, in evaluation mode on `device`.
-
-    Raises CheckpointError for whatever is missing, damaged or of another format, DeviceError for the device.
-    """
-    target = find_device(device)
-    return attempted(lambda: _load(locate(folder), target))
-
-
-def attempted(read: Callable[[], T]) -> T:
-    """What `read` returns, tried again where a writer may have come between."""
-    for attempt in range(_ATTEMPTS):
-        try:
-            return read()
-        except CheckpointError:
-            if attempt == _ATTEMPTS - 1:
-                raise
-            time.sleep(_PAUSE_SECONDS)
-    raise AssertionError("the last attempt returns or raises")
-
-
-def read_config(folder: Path) -> dict[str, Any]:
-    """config.json of a model directory, or of a run directory's model. Loads no torch. Raises CheckpointError."""
-    return _read_config(locate(folder))
-
-
-def tokenizer_paths(folder: Path) -> tuple[Path, Path]:
-    """The tokenizer files (source, target) of a model directory, or of a run directory's model; one may be both."""
-    found = locate(folder)
-    if task_of(_read_config(found)) != TRANSLATION:
-        return found / TOKENIZER, found / TOKENIZER
-    return found / SRC_TOKENIZER, found / TGT_TOKENIZER
-
-
-def task_of(config: Mapping[str, Any]) -> str:
-    """The task of the model whose config.json that is."""
-    return str(config.get("task", TRANSLATION))
-
-
-def _config(
-    model: "nn.Module", sizes: Mapping[str, object], contents: Mapping[str, bytes], warning: str | None, extra: Extra
-) -> dict[str, object]:
-    """config.json of a model and its other files."""
-    import torch
-
-    architecture: Any = model.architecture
-    own: dict[str, object] = {
-        "format_version": FORMAT_VERSION,
-        "architecture": dataclasses.asdict(architecture),
-        **sizes,
-        "looks_ahead": warning,
-        "versions": {"repose": __version__, "torch": torch.__version__},
-        "sha256": {name: hashlib.sha256(data).hexdigest() for name, data in contents.items()},
-    }
-    assert not own.keys() & extra.keys(), "these keys are the model directory's own"
-    return {**own, **extra}
-
-
-def write(
-    folder: Path,
-    model: "nn.Module",
-    sizes: Mapping[str, object],
-    tokenizers: Mapping[str, str],
-    warning: str | None,
-    card: str,
-    extra: Extra,
-) -> None:
-    """Put the directory of a model of any task in its place; `warning` stands first in the card, too."""
-    contents = {WEIGHTS: weights_bytes(model), **{name: text.encode() for name, text in tokenizers.items()}}
+    texts = dict(zip(kind.tokenizers, tokenizers, strict=True))
+    contents = {WEIGHTS: _weights_bytes(model), **{name: text.encode() for name, text in texts.items()}}
     if warning is not None and warning not in card:
         card = f"> **Warning.** {warning}\n\n{card}"
-    config = _config(model, sizes, contents, warning, extra)
+    config = _config(kind, model, contents, warning, extra)
     files = {
         **contents,
         CARD: card.encode(),
@@ -177,6 +110,33 @@ def write(
             (temporary / name).write_bytes(data)
 
 
+def load(folder: Path, kind: ModelKind[M], device: str = "cpu") -> SavedModel[M]:
+    """The model of a model directory, or of a run directory, on `device`.
+
+    Raises CheckpointError for whatever is missing, damaged, of another task or format, DeviceError for the device.
+    """
+    target = find_device(device)
+    return _attempted(lambda: _load(locate(folder), kind, target))
+
+
+def read_config(folder: Path) -> dict[str, Any]:
+    """config.json of a model directory, or of a run directory's model. Loads no torch. Raises CheckpointError."""
+    return _read_config(locate(folder))
+
+
+def task_of(config: Mapping[str, Any]) -> str:
+    """Name of the task of the model whose config.json that is; it may be one that this version does not know."""
+    return str(config.get("task", UNNAMED_TASK))
+
+
+def tokenizer_paths(folder: Path) -> tuple[Path, Path]:
+    """The tokenizer files (source, target) of a model directory, or of a run directory's model; one may be both."""
+    place = locate(folder)
+    digests = _digests(place / CONFIG, _read_config(place))
+    names = (SRC_TOKENIZER, TGT_TOKENIZER) if SRC_TOKENIZER in digests else (TOKENIZER, TOKENIZER)
+    return place / names[0], place / names[1]
+
+
 def locate(folder: Path) -> Path:
     """The model directory that a user's path means: itself, or `model` in a run directory."""
     inner = folder / "model"
@@ -188,29 +148,74 @@ def locate(folder: Path) -> Path:
     return folder
 
 
-def _load(folder: Path, device: "torch.device") -> LoadedModel:
-    from repose.model.transformer import Transformer
+# Writing
 
+
+def _config(
+    kind: ModelKind[M], model: M, contents: Mapping[str, bytes], warning: str | None, extra: Mapping[str, object]
+) -> dict[str, object]:
+    """config.json of a model and its other files."""
+    import torch
+
+    architecture: Any = model.architecture
+    config: dict[str, object] = {
+        "format_version": FORMAT_VERSION,
+        "architecture": dataclasses.asdict(architecture),
+        **({} if kind.task == UNNAMED_TASK else {"task": kind.task}),
+        **{size: getattr(model, size) for size in kind.tokenizers.values()},
+        "looks_ahead": warning,
+        "versions": {"repose": __version__, "torch": torch.__version__},
+        "sha256": {name: hashlib.sha256(data).hexdigest() for name, data in contents.items()},
+    }
+    assert not config.keys() & extra.keys(), "these keys are the model directory's own"
+    return {**config, **extra}
+
+
+def _weights_bytes(model: "nn.Module") -> bytes:
+    """The content of model.safetensors."""
+    from safetensors.torch import save as to_safetensors
+
+    return to_safetensors({n: t.detach().cpu().contiguous() for n, t in _tensors_of(model).items()}, {"format": "pt"})
+
+
+def _tensors_of(model: "nn.Module") -> dict[str, "torch.Tensor"]:
+    """What is stored: parameters, tied ones under their first name, and buffers that a state_dict keeps."""
+    unique: dict[int, tuple[str, torch.Tensor]] = {}
+    for name, tensor in model.state_dict(keep_vars=True).items():
+        unique.setdefault(id(tensor), (name, tensor))
+    return dict(unique.values())
+
+
+# Reading
+
+
+def _attempted(read: Callable[[], T]) -> T:
+    """What `read` returns, tried again where a writer may have come between."""
+    for attempt in range(_ATTEMPTS):
+        try:
+            return read()
+        except CheckpointError:
+            if attempt == _ATTEMPTS - 1:
+                raise
+            time.sleep(_PAUSE_SECONDS)
+    raise AssertionError("the last attempt returns or raises")
+
+
+def _load(folder: Path, kind: ModelKind[M], device: "torch.device") -> SavedModel[M]:
     config = _read_config(folder)
-    if (task := task_of(config)) != TRANSLATION:
+    if (task := task_of(config)) != kind.task:
+        ours, theirs = (name.replace("_", " ") for name in (kind.task, task))
         raise CheckpointError(
-            f"{folder} holds a model of {task.replace('_', ' ')}, which does not translate: "
-            "`repose evaluate` measures it"
+            f"{folder} holds a model of {theirs!r}, where one of {ours!r} is needed: `repose evaluate` measures any"
         )
-    architecture = architecture_of(folder / CONFIG, config)
-    src, tgt = read_sizes(folder, config, "src_vocab_size", "tgt_vocab_size")
-    model = read_model(folder, config, lambda: Transformer(architecture, src_vocab_size=src, tgt_vocab_size=tgt))
-    src_tokenizer = read_tokenizer(folder, config, SRC_TOKENIZER, "src_vocab_size")
-    tgt_tokenizer = read_tokenizer(folder, config, TGT_TOKENIZER, "tgt_vocab_size")
-    return LoadedModel(model.to(device).eval(), src_tokenizer, tgt_tokenizer, config)
-
-
-def read_sizes(folder: Path, config: Mapping[str, Any], *names: str) -> list[int]:
-    """Vocabulary sizes of config.json. Raises CheckpointError for what is none."""
-    sizes = [config.get(name) for name in names]
-    if not all(isinstance(size, int) and size > 0 for size in sizes):
-        raise CheckpointError(f"{folder / CONFIG} has no usable {' and '.join(names)}: save or copy the model again")
-    return [size for size in sizes if size is not None]
+    for size in kind.tokenizers.values():
+        if not isinstance(config.get(size), int) or isinstance(config[size], bool) or config[size] < 1:
+            raise CheckpointError(f"{folder / CONFIG} has no usable {size}: save or copy the model again")
+    architecture = _architecture(folder / CONFIG, config)
+    digests = _digests(folder / CONFIG, config)
+    model = _read_model(folder, digests, lambda: kind.build(architecture, config))
+    tokenizers = (_read_tokenizer(folder, digests, name, config[size]) for name, size in kind.tokenizers.items())
+    return SavedModel(model.to(device).eval(), tuple(tokenizers), config)
 
 
 def _read_config(folder: Path) -> dict[str, Any]:
@@ -227,6 +232,39 @@ def _read_config(folder: Path) -> dict[str, Any]:
             f"{folder} was written by a newer repose (format {version}, this one reads {FORMAT_VERSION}): update repose"
         )
     return dict(config)
+
+
+def _architecture(path: Path, config: Mapping[str, Any]) -> Architecture:
+    """The architecture that a config.json names, of sizes that a model can have."""
+    fields = config.get("architecture")
+    if not isinstance(fields, dict):
+        raise CheckpointError(f"{path} has no section architecture: save or copy the model again")
+    try:
+        architecture = Architecture(**from_earlier(fields))
+    except ValidationError as error:
+        first = error.errors(include_url=False)[0]
+        field = ".".join(map(str, ("architecture", *first["loc"])))
+        raise CheckpointError(
+            f"{path} has {field} = {first['input']!r}, which this repose does not know: "
+            "the model was written by a newer one, or the file is damaged"
+        ) from error
+    except ConfigError as error:
+        raise CheckpointError(f"{path} describes no model that can be built: {error}") from error
+    num_layers = architecture.num_encoder_layers + architecture.num_decoder_layers
+    if num_layers > _MAX_LAYERS or architecture.max_length > _MAX_LENGTH:
+        raise CheckpointError(
+            f"{path} describes {num_layers} layers and a max_length of {architecture.max_length}, "
+            f"where {_MAX_LAYERS} and {_MAX_LENGTH} are the most that are read: the file is damaged"
+        )
+    return architecture
+
+
+def _digests(path: Path, config: Mapping[str, Any]) -> Mapping[str, str]:
+    """SHA-256 of each of the other files, by name."""
+    digests = config.get("sha256")
+    if not isinstance(digests, dict):
+        raise CheckpointError(f"{path} has no section sha256: save or copy the model again")
+    return digests
 
 
 def _read(folder: Path, name: str, max_bytes: int, digests: Mapping[str, str] | None = None) -> bytes:
@@ -256,8 +294,8 @@ def _read(folder: Path, name: str, max_bytes: int, digests: Mapping[str, str] | 
     return data
 
 
-def read_model(folder: Path, config: Mapping[str, Any], make: "Callable[[], M]") -> "M":
-    """What `make` builds, with the folder's weights, on the CPU. Sizes are compared with the file before memory is
+def _read_model(folder: Path, digests: Mapping[str, str], build: Callable[[], M]) -> M:
+    """What `build` makes, with the folder's weights, on the CPU. Sizes are compared with the file before memory is
     taken."""
     import torch
     from safetensors import SafetensorError
@@ -265,38 +303,51 @@ def read_model(folder: Path, config: Mapping[str, Any], make: "Callable[[], M]")
 
     try:
         with torch.device("meta"):
-            model = make()
-        expected = {n: (tuple(t.shape), t.dtype) for n, t in tensors_of(model).items()}
+            expected = _shapes(_tensors_of(build()))
     except (ConfigError, RuntimeError, TypeError) as error:  # the last two are torch's, for sizes beyond 64 bits
         reason = str(error).partition("\n")[0]
         raise CheckpointError(f"{folder / CONFIG} describes no model that can be built: {reason}") from error
     num_bytes = sum(4 * torch.Size(shape).numel() for shape, _ in expected.values())
-    data = _read(folder, WEIGHTS, num_bytes + _HEADER_BYTES, config["sha256"])
+    data = _read(folder, WEIGHTS, num_bytes + _HEADER_BYTES, digests)
     try:
-        found = from_safetensors(data)
+        tensors = from_safetensors(data)
     except (SafetensorError, ValueError, KeyError, RuntimeError) as error:
         raise CheckpointError(f"{folder / WEIGHTS} is damaged: save or copy the model again ({error})") from error
-    compare(folder / WEIGHTS, expected, {n: (tuple(t.shape), t.dtype) for n, t in found.items()})
+    _compare(folder / WEIGHTS, expected, _shapes(tensors))
     with torch.random.fork_rng(devices=[]):  # its initial values are of no use
-        model = make()
+        model = build()
     with torch.no_grad():
-        for name, tensor in tensors_of(model).items():
-            tensor.copy_(found[name])
+        for name, tensor in _tensors_of(model).items():
+            tensor.copy_(tensors[name])
     return model
 
 
-def read_tokenizer(folder: Path, config: Mapping[str, Any], name: str, size: str) -> "Tokenizer":
-    """The tokenizer of that file, which must be of the size that config.json has under `size`."""
+def _shapes(tensors: Mapping[str, "torch.Tensor"]) -> dict[str, tuple[tuple[int, ...], "torch.dtype"]]:
+    return {name: (tuple(tensor.shape), tensor.dtype) for name, tensor in tensors.items()}
+
+
+def _compare(path: Path, expected: Mapping[str, object], found: Mapping[str, object]) -> None:
+    """Refuse weights of another architecture, naming the first tensor that differs."""
+    for name in (*expected, *found):
+        if expected.get(name) != found.get(name):
+            what = f"is {found.get(name, 'missing')} where its config.json has {expected.get(name, 'nothing')}"
+            raise CheckpointError(
+                f"{path} belongs to another architecture: tensor {name!r} {what}".replace("torch.", "")
+            )
+
+
+def _read_tokenizer(folder: Path, digests: Mapping[str, str], name: str, size: int) -> "Tokenizer":
+    """The tokenizer of that file, which must have so many tokens."""
     from repose.data.tokenizer import Tokenizer
 
-    data = _read(folder, name, _MAX_JSON_BYTES, config["sha256"])
+    data = _read(folder, name, _MAX_JSON_BYTES, digests)
     try:
         tokenizer = Tokenizer(data.decode(), name=str(folder / name))
     except (DataError, UnicodeDecodeError) as error:
         raise CheckpointError(f"{folder / name} is no tokenizer that can be used: {error}") from error
-    if tokenizer.vocab_size != config[size]:
+    if tokenizer.vocab_size != size:
         raise CheckpointError(
-            f"{folder / name} has {tokenizer.vocab_size} tokens where the model has {config[size]}: "
+            f"{folder / name} has {tokenizer.vocab_size} tokens where the model has {size}: "
             "put the tokenizer that the model was trained with back in its place"
         )
     return tokenizer

@@ -1,64 +1,243 @@
-"""The seam between the training loop and what is learnt.
+"""What a task decides: its corpus, its examples, its model and loss, its model directory, and what it is measured by.
 
-The loop (`loop`, `learner`, `feed`, `keeper`, `run`) knows examples, updates, losses and files. What an example is,
-which model reads it, what it costs to be wrong and what is handed on is a `Task`: `translation`, `language_modelling`,
-`parsing`. `repose.tasks.registry` is the one place that chooses.
+A task is one module here with a subclass of `Task` (or of `FileTask`), a line in `repose.tasks.registry`, and its
+settings in `repose.config.experiment.TASK_SETTINGS`. Nothing else in the package asks which task it is.
 """
 
-from collections.abc import Mapping
+import json
+import tempfile
+from abc import abstractmethod
+from collections.abc import Iterator, Mapping, Sequence
 from pathlib import Path
-from typing import Any, Protocol, TypeVar
+from typing import Any, ClassVar, NamedTuple
 
-import numpy as np
 import torch
-from numpy.typing import NDArray
-from torch import Tensor, nn
+from torch import Tensor
 
+from repose.config.experiment import TASK_SETTINGS, Experiment
+from repose.data.dataset import PairDataset
 from repose.data.tokenizer import Tokenizer
-from repose.saved_model import task_directory as task_model_dir
-from repose.system.errors import CheckpointError
-from repose.tasks.examples import Examples
-from repose.training.job import TrainingJob
-from repose.training.loss import TokenSums
+from repose.model.architecture import Architecture
+from repose.runs.folder import RunFolder
+from repose.runs.records import DataRecord
+from repose.saved_model import directory
+from repose.saved_model.directory import ModelKind, SavedModel
+from repose.system.errors import CheckpointError, DataError
+from repose.tasks.corpus import SPLITS, CorpusData, prepare_corpus
+from repose.training.job import TrainingJob, TrainingTask
+from repose.training.loop import Evaluate
 
-M = TypeVar("M", bound=nn.Module)
+
+class Card(NamedTuple):
+    """What a model card says of its task."""
+
+    title: str
+    what: str
+    """The beginning of a sentence that ends in "trained with"."""
+    use: str
+    """A command."""
 
 
-class Task(Protocol):
-    """What a training asks of its task. Models, examples and parts are the task's own: nobody else looks into them."""
+class Decoding(NamedTuple):
+    """How a model that translates is measured; others have no use for it."""
 
-    def open(self, folder: Path) -> Examples:
-        """The examples of a prepared folder. Raises DataError."""
+    beam_sizes: tuple[int, ...]
+    tokenize: str
+    """sacreBLEU's tokenizer."""
+    workers: int | None
+    precision: str
 
-    def part(self, examples: Any, indices: NDArray[np.int64], device: torch.device) -> Any:
-        """These examples as the tensors of one forward pass."""
 
-    def build(self, job: TrainingJob) -> nn.Module:
-        """The model to begin with: a new one, or that of `init_from`. Raises CheckpointError and ConfigError."""
+class Figure(NamedTuple):
+    """A number and what it counts."""
 
-    def sums(self, model: Any, part: Any, *, label_smoothing: float) -> TokenSums:
-        """What is minimised, summed over the part's tokens (or words), with its gradient."""
+    value: float
+    unit: str
 
-    def losses(self, model: Any, part: Any) -> tuple[Tensor, Tensor]:
-        """Of each of them, in order: its loss in nats without smoothing, and whether it is predicted right."""
+
+class Task(TrainingTask):
+    """Everything that differs from task to task. Errors are those of `repose.system.errors`, one sentence each."""
+
+    name: ClassVar[str]
+    """As `training.task` has it."""
+    kind: ClassVar[ModelKind[Any]]
+    """What its model directories hold."""
+    look_ahead_warning: ClassVar[str] = ""
+    """What must be said of a model whose positions see tokens that they are to predict."""
+
+    @abstractmethod
+    def prepare(self, experiment: Experiment, folder: Path, workers: int) -> Iterator[str]:
+        """Fill a prepared folder (`repose.tasks.corpus`) by so many processes; yields sentences that report on it.
+
+        Raises DataError and ConfigError for a corpus or settings that cannot be used.
+        """
+
+    @abstractmethod
+    def card(self, experiment: Experiment) -> Card:
+        """What the model is called in its card, and how it is used."""
+
+    @abstractmethod
+    def model_extra(self, experiment: Experiment) -> Mapping[str, object]:
+        """What the model directory's config.json says of the experiment, such as languages."""
+
+    @abstractmethod
+    def score_run(self, experiment: Experiment, data: CorpusData, folder: Path, device: str) -> None:
+        """Measure a finished run's model; write scores.<split>.json to its folder, after all that belongs to it."""
+
+    @abstractmethod
+    def score_model(
+        self,
+        folder: Path,
+        files: Sequence[Path] | None,
+        *,
+        split: str,
+        out: Path | None,
+        device: str,
+        decoding: Decoding,
+    ) -> dict[str, Any]:
+        """Scores of a model or run directory on `files`, or on a set of the run's own corpus.
+
+        Written to `out`, if given. Raises DataError and CheckpointError.
+        """
+
+    def data_record(self, data: CorpusData) -> DataRecord:
+        """What a prepared corpus holds, in numbers."""
+        one_side = len(self.kind.tokenizers) == 1
+        examples: dict[str, int] = {}
+        tokens: dict[str, dict[str, int]] = {}
+        dropped: dict[str, dict[str, int]] = {}
+        truncated: dict[str, dict[str, int]] = {}
+        for split in SPLITS:
+            if not (data.folder / split).is_dir():
+                examples |= {split: len(data.text(split)[0])} if data.has_text(split) else {}
+                continue
+            opened = self.open(data.folder / split)
+            sums = {"src": int(opened.src_lengths.sum()), "tgt": int(opened.tgt_lengths.sum())}
+            examples[split], tokens[split] = len(opened), {"text": sums["tgt"]} if one_side else sums
+            if isinstance(opened, PairDataset):
+                dropped |= {split: opened.counts.dropped} if opened.counts.dropped else {}
+                truncated |= {split: opened.counts.truncated} if opened.counts.truncated else {}
+        sides = {"text": "tgt"} if one_side else {"src": "src", "tgt": "tgt"}
+        vocabulary = {name: Tokenizer.load(data.tokenizer_path(side)).vocab_size for name, side in sides.items()}
+        return DataRecord(examples=examples, tokens=tokens, vocabulary=vocabulary, dropped=dropped, truncated=truncated)
+
+    def validation_figures(self, experiment: Experiment, data: CorpusData) -> Evaluate | None:  # noqa: ARG002
+        """More figures of the validation set during training than its loss, where the experiment asks for any."""
+        return None
+
+    def looks_ahead(self, architecture: Architecture) -> bool:
+        """Whether a model of this architecture sees tokens that it is to predict, so that its losses mean nothing."""
+        return architecture.looks_ahead and TASK_SETTINGS[self.name].predicts_tokens
+
+    def load(self, folder: Path, device: str = "cpu") -> SavedModel[Any]:
+        """The model of a model or run directory. Raises CheckpointError and DeviceError."""
+        return directory.load(folder, self.kind, device)
+
+    def initial_model(self, job: TrainingJob) -> Any:
+        """The model of `init_from`. Raises CheckpointError where it does not fit the job."""
+        start = str(job.training.init_from)
+        loaded = self.load(Path(start))
+        if loaded.model.architecture != job.architecture:
+            raise CheckpointError(
+                f"training.init_from = {start!r} has another architecture than the one to train: "
+                "give the training that model's architecture, or leave init_from out"
+            )
+        if [tokenizer.digest for tokenizer in loaded.tokenizers] != [t.digest for t in self.tokenizers(job)]:
+            raise CheckpointError(
+                f"training.init_from = {start!r} was trained with other tokenizers: set tokenizer.src_file and "
+                "tokenizer.tgt_file to those in its folder, or leave init_from out"
+            )
+        return loaded.model
+
+    def tokenizers(self, job: TrainingJob) -> list[Tokenizer]:
+        """As many as the model has: source and target, or one."""
+        return [Tokenizer.load(path) for path in (job.src_tokenizer, job.tgt_tokenizer)[: len(self.kind.tokenizers)]]
 
     def write(self, folder: Path, model: Any, job: TrainingJob, extra: Mapping[str, object]) -> None:
-        """The model directory."""
-
-
-def initial_task_model(job: TrainingJob, kind: type[M]) -> M:
-    """The model of `init_from`, for tasks with one tokenizer. Raises CheckpointError where it does not fit the job."""
-    start = str(job.training.init_from)
-    loaded = task_model_dir.load(Path(start))
-    same_tokenizer = loaded.tokenizer.digest == Tokenizer.load(job.src_tokenizer).digest
-    if not isinstance(loaded.model, kind) or loaded.model.architecture != job.architecture or not same_tokenizer:
-        raise CheckpointError(
-            f"training.init_from = {start!r} is of another task, architecture or tokenizer than the one to train: "
-            "give the training that model's, or leave init_from out"
-        )
-    return loaded.model
+        """Write the model directory."""
+        tokenizers = [tokenizer.json for tokenizer in self.tokenizers(job)]
+        warning = self.look_ahead_warning if self.looks_ahead(model.architecture) else None
+        directory.save(folder, self.kind, model, tokenizers, card=job.card, extra=extra, warning=warning)
 
 
 def position_table(job: TrainingJob) -> Tensor | None:
     """The small table that `positions = policy` begins with."""
     return None if job.position_table is None else torch.tensor(job.position_table)
+
+
+class Measured(NamedTuple):
+    """What a model was measured to do on a set."""
+
+    counts: Mapping[str, int]
+    """How large the set is: its sentences, words, tokens, bytes."""
+    figures: Mapping[str, Figure]
+    hypotheses: Mapping[str, str]
+    """Content of files in `hypotheses/`, by what their names end in: "trees.txt"."""
+
+
+class FileTask(Task):
+    """A task whose sets are one file each, which has one tokenizer, and whose models are measured by figures alone."""
+
+    file_kind: ClassVar[str]
+    """What is in a file: "text", "CoNLL-U"."""
+
+    @abstractmethod
+    def write_ids(self, path: Path, loaded: SavedModel[Any], folder: Path) -> None:
+        """Prepare a file to measure a model on: its examples as token ids in `folder`, all of them."""
+
+    @abstractmethod
+    def measure(self, loaded: SavedModel[Any], ids: Path) -> Measured:
+        """Figures of a model on prepared examples."""
+
+    def score_run(self, experiment: Experiment, data: CorpusData, folder: Path, device: str) -> None:  # noqa: ARG002
+        """On the test set, or without one on the validation set."""
+        self._score(self.load(folder, device), data.ids(data.measured), data.measured, folder)
+
+    def score_model(
+        self,
+        folder: Path,
+        files: Sequence[Path] | None,
+        *,
+        split: str,
+        out: Path | None,
+        device: str,
+        decoding: Decoding,  # noqa: ARG002
+    ) -> dict[str, Any]:
+        """On one file, or on a set of the run's own corpus."""
+        if files and len(files) > 1:
+            what = self.name.replace("_", " ")
+            raise DataError(f"{what} is measured on one {self.file_kind} file, not on {len(files)}: name one")
+        loaded = self.load(folder, device)
+        if not files:
+            return self._score(loaded, prepare_corpus(RunFolder(folder).config().experiment).ids(split), split, out)
+        with tempfile.TemporaryDirectory() as scratch:
+            self.write_ids(files[0], loaded, Path(scratch))
+            return self._score(loaded, Path(scratch), split, out)
+
+    def _score(self, loaded: SavedModel[Any], ids: Path, split: str, out: Path | None) -> dict[str, Any]:
+        measured = self.measure(loaded, ids)
+        scores = {
+            "run_id": loaded.config.get("run_id"),
+            "split": split,
+            "task": self.name,
+            "parameters": sum(p.numel() for p in loaded.model.parameters()),
+            **measured.counts,
+            "figures": {name: figure._asdict() for name, figure in measured.figures.items()},
+            "looks_ahead": self.looks_ahead(loaded.model.architecture),
+        }
+        if out is not None:
+            write_scores(scores, out, split, measured.hypotheses)
+        return scores
+
+
+def write_scores(scores: Mapping[str, Any], folder: Path, split: str, hypotheses: Mapping[str, str]) -> None:
+    """Write hypotheses/<split>.<name>, and at last scores.<split>.json, whole or not at all."""
+    for name, content in hypotheses.items():
+        path = folder / "hypotheses" / f"{split}.{name}"
+        path.parent.mkdir(parents=True, exist_ok=True)
+        path.write_text(content, encoding="utf-8")
+    folder.mkdir(parents=True, exist_ok=True)
+    path = folder / f"scores.{split}.json"
+    unfinished = path.with_name(path.name + ".tmp")
+    unfinished.write_text(json.dumps(scores, indent=2, ensure_ascii=False) + "\n", encoding="utf-8")
+    unfinished.replace(path)

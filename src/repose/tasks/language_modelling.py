@@ -1,6 +1,7 @@
-"""Language modelling as a task: blocks of a text, a decoder without an encoder, cross-entropy of every next token."""
+"""Language modelling: blocks of a text, a decoder without an encoder, cross-entropy of every next token, and bits."""
 
-from collections.abc import Mapping
+import math
+from collections.abc import Iterator, Mapping
 from pathlib import Path
 from typing import NamedTuple
 
@@ -9,14 +10,23 @@ import torch
 from numpy.typing import NDArray
 from torch import Tensor
 
-from repose.data.text_blocks import TextBlocks
+from repose.config.experiment import Experiment
+from repose.data.batching import Permutation
+from repose.data.text_blocks import TextBlocks, read_lines, write_blocks
 from repose.data.tokenizer import Tokenizer
 from repose.model.language_model import LanguageModel, build_language_model
-from repose.saved_model import task_directory as task_model_dir
-from repose.tasks.base import initial_task_model, position_table
+from repose.saved_model.directory import TOKENIZER, ModelKind, SavedModel
+from repose.system.device import one_thread
+from repose.tasks.base import Card, Figure, FileTask, Measured, position_table
+from repose.tasks.corpus import one_file_per_set, one_tokenizer
+from repose.training.distributed import World
 from repose.training.feed import to_device
 from repose.training.job import TrainingJob
 from repose.training.loss import TokenSums, cross_entropy, token_losses
+from repose.training.validation import validate
+
+SAMPLED_TOKENS = 2000
+"""Tokens, at least, that are also predicted one by one: each takes a pass over its block up to there."""
 
 
 class BlockPart(NamedTuple):
@@ -28,8 +38,28 @@ class BlockPart(NamedTuple):
     """(N,) the token after each real token of `ids`, in row-major order."""
 
 
-class LanguageModelling:
-    """`Task` of a text in blocks (`repose.data.text_blocks`). Losses are per token, END included."""
+class LanguageModelling(FileTask):
+    """Blocks of a text (`repose.data.text_blocks`). Losses are per token, END included."""
+
+    name = "language_modelling"
+    kind = ModelKind(
+        "language_modelling",
+        {TOKENIZER: "vocab_size"},
+        lambda architecture, config: LanguageModel(architecture, vocab_size=config["vocab_size"]),
+    )
+    file_kind = "text"
+    look_ahead_warning = (
+        "This model normalises over the whole block of a text and so sees tokens that it is to predict: its "
+        "teacher-forced figures are no measure of language modelling."
+    )
+
+    def prepare(self, experiment: Experiment, folder: Path, workers: int) -> Iterator[str]:  # noqa: ARG002
+        """Tokenizer and blocks of a text file per set."""
+        files, max_tokens = one_file_per_set(experiment, self.file_kind), experiment.training.max_tgt_tokens
+        tokenizer = one_tokenizer(experiment.tokenizer, read_lines(files["train"]), folder)
+        yield f"tokenizer: {tokenizer.kind}, {tokenizer.vocab_size:,} tokens"
+        for split, path in files.items():
+            yield f"{split}: {write_blocks(read_lines(path), tokenizer, folder / split, max_tokens=max_tokens)}"
 
     def open(self, folder: Path) -> TextBlocks:
         """A prepared text."""
@@ -42,28 +72,105 @@ class LanguageModelling:
     def build(self, job: TrainingJob) -> LanguageModel:
         """A new model, or that of `init_from`."""
         if job.training.init_from is not None:
-            return initial_task_model(job, LanguageModel)
+            model: LanguageModel = self.initial_model(job)
+            return model
+        (tokenizer,) = self.tokenizers(job)
         return build_language_model(
             job.architecture,
-            vocab_size=Tokenizer.load(job.tgt_tokenizer).vocab_size,
+            vocab_size=tokenizer.vocab_size,
             seed=job.training.seed,
             position_table=position_table(job),
         )
 
     def sums(self, model: LanguageModel, part: BlockPart, *, label_smoothing: float) -> TokenSums:
         """Cross-entropy of the labels."""
-        output = model.output
-        return cross_entropy(
-            model.hidden(part.ids), output.weight, output.bias, part.labels, label_smoothing=label_smoothing
-        )
+        hidden, output = model.hidden(part.ids), model.output
+        return cross_entropy(hidden, output.weight, output.bias, part.labels, label_smoothing=label_smoothing)
 
     def losses(self, model: LanguageModel, part: BlockPart) -> tuple[Tensor, Tensor]:
         """Of every token, given the text's own earlier ones in its block."""
-        return token_losses(model.hidden(part.ids), model.output.weight, model.output.bias, part.labels)
+        return _losses(model, model.hidden(part.ids), part.labels)
 
-    def write(self, folder: Path, model: LanguageModel, job: TrainingJob, extra: Mapping[str, object]) -> None:
-        """Weights and tokenizer."""
-        tokenizer, sizes = Tokenizer.load(job.tgt_tokenizer).json, {"vocab_size": model.vocab_size}
-        task_model_dir.save(
-            folder, model, tokenizer, task="language_modelling", sizes=sizes, card=job.card, extra=extra
-        )
+    def card(self, experiment: Experiment) -> Card:
+        """Named by its language."""
+        language = experiment.corpus.tgt_lang
+        return Card(f"Language model, {language}", "A language model", "repose evaluate THIS_FOLDER TEXT")
+
+    def model_extra(self, experiment: Experiment) -> Mapping[str, object]:
+        """Language, and the longest block."""
+        return {"lang": experiment.corpus.tgt_lang, "max_tokens": experiment.training.max_tgt_tokens}
+
+    def write_ids(self, path: Path, loaded: SavedModel[LanguageModel], folder: Path) -> None:
+        """A text in blocks as long as those that the model was trained on."""
+        (tokenizer,), max_tokens = loaded.tokenizers, int(loaded.config["max_tokens"])
+        write_blocks(read_lines(path), tokenizer, folder, max_tokens=max_tokens)
+
+    def measure(self, loaded: SavedModel[LanguageModel], ids: Path) -> Measured:
+        """Bits, in one pass over each block and token by token."""
+        blocks = self.open(ids)
+        num_tokens = int(blocks.tgt_lengths.sum())
+        counts = {"num_blocks": len(blocks), "num_tokens": num_tokens, "num_bytes": blocks.num_bytes}
+        with one_thread():
+            return Measured(counts, self._figures(loaded.model, loaded.tokenizers[0], blocks), {})
+
+    def _figures(self, model: LanguageModel, tokenizer: Tokenizer, blocks: TextBlocks) -> dict[str, Figure]:
+        """Figures of a model on a text, each token given the earlier ones of its block.
+
+        `tf_loss`, `tf_accuracy`, `bits_per_token`, `perplexity` and, where the tokenizer keeps all of the text,
+        `bits_per_byte` (comparable between tokenizers) are of every token, in one pass over each block.
+
+        `stepwise_bits_per_token` is what the model can really do: token by token, each predicted by a pass that is
+        given nothing but the tokens before it; of a sample of blocks with `SAMPLED_TOKENS` tokens.
+        `sampled_bits_per_token` is that of one pass on the same tokens. They are equal, up to rounding, exactly if the
+        model does not look ahead.
+        """
+        device = next(model.parameters()).device
+        whole = validate(model, self, blocks, keras_batch=1, world=World(0, 1, device))
+        bits = whole["tf_loss"] / math.log(2)
+        figures = {
+            "bits_per_token": Figure(bits, "bits per token"),
+            "perplexity": Figure(math.exp(whole["tf_loss"]), "per token"),
+            "tf_loss": Figure(whole["tf_loss"], "nats per token"),
+            "tf_accuracy": Figure(whole["tf_accuracy"], "share of tokens"),
+        }
+        if tokenizer.lossless:
+            figures["bits_per_byte"] = Figure(bits * int(blocks.tgt_lengths.sum()) / blocks.num_bytes, "bits per byte")
+        one_pass, by_steps = _bits_of_sample(model, blocks, device)
+        figures["sampled_bits_per_token"] = Figure(one_pass, "bits per token")
+        figures["stepwise_bits_per_token"] = Figure(by_steps, "bits per token")
+        return figures
+
+
+@torch.no_grad()
+def _bits_of_sample(model: LanguageModel, blocks: TextBlocks, device: torch.device) -> tuple[float, float]:
+    """Bits per token in one pass and step by step. The sample is the same for every model of a text and tokenizer."""
+    order = Permutation(len(blocks), "repose stepwise 1")
+    one_pass = by_steps = 0.0
+    number = 0
+    for place in range(len(blocks)):
+        if number >= SAMPLED_TOKENS:
+            break
+        ids, labels = (torch.from_numpy(x).to(device) for x in blocks.batch(order(np.array([place]))))
+        one_pass += float(_nll(model, model.hidden(ids), labels).sum())
+        by_steps += float(stepwise(model, ids[0], labels).sum())
+        number += len(labels)
+    return one_pass / number / math.log(2), by_steps / number / math.log(2)
+
+
+def stepwise(model: LanguageModel, ids: Tensor, labels: Tensor) -> Tensor:
+    """-log p of each label, in nats, by a pass over nothing but the tokens up to it: (T,), as both inputs."""
+    length = len(ids)
+    rows = model.hidden(ids.expand(length, length).tril())
+    last = torch.arange(1, length + 1, device=ids.device).cumsum(0) - 1
+    return _nll(model, rows[last], labels)
+
+
+def _nll(model: LanguageModel, hidden: Tensor, labels: Tensor) -> Tensor:
+    return _losses(model, hidden, labels)[0].double()
+
+
+def _losses(model: LanguageModel, hidden: Tensor, labels: Tensor) -> tuple[Tensor, Tensor]:
+    return token_losses(hidden, model.output.weight, model.output.bias, labels)
+
+
+TASK = LanguageModelling()

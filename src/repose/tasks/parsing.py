@@ -1,8 +1,9 @@
-"""Dependency parsing as a task: trees, the encoder with a biaffine head, cross-entropy of heads and labels."""
+"""Dependency parsing: trees, the encoder with a biaffine head, cross-entropy of heads and labels, and attachment."""
 
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping, Sequence
+from itertools import chain
 from pathlib import Path
-from typing import NamedTuple
+from typing import Any, NamedTuple
 
 import numpy as np
 import torch
@@ -10,14 +11,22 @@ import torch.nn.functional as F
 from numpy.typing import NDArray
 from torch import Tensor
 
-from repose.data.tokenizer import Tokenizer
-from repose.data.treebank import Treebank
+from repose.config.experiment import Experiment
+from repose.data.treebank import Treebank, Trees, is_tree, label_inventory, write_treebank
+from repose.model.architecture import Architecture
 from repose.model.parser import Parser, build_parser
-from repose.saved_model import task_directory as task_model_dir
-from repose.tasks.base import initial_task_model, position_table
+from repose.saved_model.directory import TOKENIZER, ModelKind, SavedModel
+from repose.system.device import one_thread
+from repose.system.errors import ConfigError
+from repose.tasks.base import Card, Figure, FileTask, Measured, position_table
+from repose.tasks.corpus import one_file_per_set, one_tokenizer
+from repose.training.distributed import World
 from repose.training.feed import to_device
 from repose.training.job import TrainingJob
 from repose.training.loss import TokenSums
+from repose.training.validation import validate
+
+SENTENCES_AT_A_TIME = 64
 
 
 class TreePart(NamedTuple):
@@ -33,28 +42,38 @@ class TreePart(NamedTuple):
     """(B, W) number of each word's label."""
 
 
-class WordLosses(NamedTuple):
-    """Of each word of a part, in row-major order, (N,)."""
+class Parse(NamedTuple):
+    """The tree that a parser gives a sentence: of each word its head, 0 being ROOT, and the number of its label."""
 
-    nll: Tensor
-    """-log p(head) - log p(label | head), in nats."""
-    correct: Tensor
-    """Whether the most probable head and, at the right head, the most probable label are right. No tree is sought."""
-
-
-def word_losses(model: Parser, part: TreePart) -> WordLosses:
-    """Cross-entropy of each word's head over all words and ROOT, and of its label given that head (Dozat and Manning
-    2017, 3.3: the losses are summed)."""
-    words = model.words(part.src, part.first)
-    arcs, labels = model.arcs(words), words.packing.pad(model.labels(words, part.heads.clamp(min=0)))
-    is_word = part.first > 0  # ROOT's is 0
-    arcs, labels, heads, names = arcs[is_word], labels[is_word], part.heads[is_word], part.labels[is_word]
-    nll = F.cross_entropy(arcs, heads, reduction="none") + F.cross_entropy(labels, names, reduction="none")
-    return WordLosses(nll, (arcs.argmax(1) == heads) & (labels.argmax(1) == names) & (names > 0))
+    sentence: int
+    """Place in the treebank."""
+    heads: list[int]
+    labels: list[int]
 
 
-class Parsing:
-    """`Task` of dependency trees (`repose.data.treebank`). Losses are per word."""
+def _parser(architecture: Architecture, config: Mapping[str, Any]) -> Parser:
+    labels = config.get("labels")
+    if not isinstance(labels, list) or not labels:
+        raise ConfigError("it has no labels")
+    return Parser(architecture, vocab_size=config["vocab_size"], num_labels=len(labels))
+
+
+class Parsing(FileTask):
+    """Dependency trees (`repose.data.treebank`). Losses are per word."""
+
+    name = "parsing"
+    kind = ModelKind("parsing", {TOKENIZER: "vocab_size"}, _parser)
+    file_kind = "CoNLL-U"
+
+    def prepare(self, experiment: Experiment, folder: Path, workers: int) -> Iterator[str]:  # noqa: ARG002
+        """Tokenizer, labels and trees of a CoNLL-U file per set."""
+        trees = {split: Trees(path) for split, path in one_file_per_set(experiment, self.file_kind).items()}
+        forms = chain.from_iterable(tree.forms for tree in trees["train"])
+        tokenizer, labels = one_tokenizer(experiment.tokenizer, forms, folder), label_inventory(trees["train"])
+        yield f"tokenizer: {tokenizer.kind}, {tokenizer.vocab_size:,} tokens; {len(labels) - 1} labels"
+        for split, of_split in trees.items():
+            limit = experiment.training.max_src_tokens if split == "train" else None
+            yield f"{split}: {write_treebank(of_split, tokenizer, labels, folder / split, max_tokens=limit)}"
 
     def open(self, folder: Path) -> Treebank:
         """Prepared trees."""
@@ -67,10 +86,12 @@ class Parsing:
     def build(self, job: TrainingJob) -> Parser:
         """A new model, or that of `init_from`."""
         if job.training.init_from is not None:
-            return initial_task_model(job, Parser)
+            model: Parser = self.initial_model(job)
+            return model
+        (tokenizer,) = self.tokenizers(job)
         return build_parser(
             job.architecture,
-            vocab_size=Tokenizer.load(job.src_tokenizer).vocab_size,
+            vocab_size=tokenizer.vocab_size,
             num_labels=len(self.open(job.train_data).labels),
             seed=job.training.seed,
             position_table=position_table(job),
@@ -79,16 +100,120 @@ class Parsing:
     def sums(self, model: Parser, part: TreePart, *, label_smoothing: float) -> TokenSums:
         """Cross-entropy of heads and labels."""
         assert label_smoothing == 0.0, "Experiment refuses it"
-        losses = word_losses(model, part)
-        loss = losses.nll.sum(dtype=torch.float64)
-        return TokenSums(loss, loss.detach(), losses.correct.sum().double())
+        nll, correct = self.losses(model, part)
+        loss = nll.sum(dtype=torch.float64)
+        return TokenSums(loss, loss.detach(), correct.sum().double())
 
     def losses(self, model: Parser, part: TreePart) -> tuple[Tensor, Tensor]:
-        """`word_losses`."""
-        return word_losses(model, part)
+        """Of each word: -log p(head) - log p(label | head), over all words and ROOT, in nats (Dozat and Manning 2017,
+        3.3: the losses are summed); and whether the most probable head and, at the right head, the most probable label
+        are right. No tree is sought."""
+        words = model.words(part.src, part.first)
+        arcs, labels = model.arcs(words), words.packing.pad(model.labels(words, part.heads.clamp(min=0)))
+        is_word = part.first > 0  # ROOT's is 0
+        arcs, labels, heads, names = arcs[is_word], labels[is_word], part.heads[is_word], part.labels[is_word]
+        nll = F.cross_entropy(arcs, heads, reduction="none") + F.cross_entropy(labels, names, reduction="none")
+        return nll, (arcs.argmax(1) == heads) & (labels.argmax(1) == names) & (names > 0)
 
     def write(self, folder: Path, model: Parser, job: TrainingJob, extra: Mapping[str, object]) -> None:
-        """Weights, tokenizer and the labels' names."""
-        sizes = {"vocab_size": model.vocab_size, "labels": self.open(job.train_data).labels}
-        tokenizer = Tokenizer.load(job.src_tokenizer).json
-        task_model_dir.save(folder, model, tokenizer, task="parsing", sizes=sizes, card=job.card, extra=extra)
+        """The labels' names go with the model."""
+        super().write(folder, model, job, {"labels": self.open(job.train_data).labels, **extra})
+
+    def card(self, experiment: Experiment) -> Card:
+        """Named by its language."""
+        return Card(
+            f"Dependency parser, {experiment.corpus.src_lang}",
+            "A dependency parser (the encoder's layers count, the decoder's do not)",
+            "repose evaluate THIS_FOLDER TREES.conllu",
+        )
+
+    def model_extra(self, experiment: Experiment) -> Mapping[str, object]:
+        """Language."""
+        return {"lang": experiment.corpus.src_lang}
+
+    def write_ids(self, path: Path, loaded: SavedModel[Parser], folder: Path) -> None:
+        """All trees, however long."""
+        write_treebank(Trees(path), loaded.tokenizers[0], loaded.config["labels"], folder, max_tokens=None)
+
+    def measure(self, loaded: SavedModel[Parser], ids: Path) -> Measured:
+        """Attachment of every word, punctuation included, on gold tokens; the trees are hypotheses."""
+        treebank = self.open(ids)
+        with one_thread():
+            parses = sorted(self.parse(loaded.model, treebank))
+            world = World(0, 1, next(loaded.model.parameters()).device)
+            whole = validate(loaded.model, self, treebank, keras_batch=1, world=world)
+        figures = attachment(parses, treebank)
+        figures["tf_loss"] = Figure(whole["tf_loss"], "nats per word")
+        figures["tf_accuracy"] = Figure(whole["tf_accuracy"], "share of words")
+        counts = {"num_sentences": len(treebank), "num_words": int(treebank.tgt_lengths.sum())}
+        return Measured(counts, figures, {"trees.txt": _as_lines(parses, treebank.labels)})
+
+    @torch.no_grad()
+    def parse(self, model: Parser, treebank: Treebank) -> Iterator[Parse]:
+        """The best tree of each sentence by log p(head), and on its arcs the best labels; in no order."""
+        model.eval()
+        device = next(model.parameters()).device
+        by_length = np.argsort(treebank.src_lengths, kind="stable")
+        for indices in np.array_split(by_length, -(-len(by_length) // SENTENCES_AT_A_TIME)):
+            part = self.part(treebank, indices, device)
+            words = model.words(part.src, part.first)
+            scores = model.arcs(words).log_softmax(2).cpu().numpy()
+            lengths = (part.first >= 0).sum(1).tolist()
+            trees = [best_tree(scores[row, :length, :length]) for row, length in enumerate(lengths)]
+            heads = torch.zeros_like(part.heads)
+            for row, tree in enumerate(trees):
+                heads[row, 1 : len(tree) + 1] = torch.tensor(tree, device=device)
+            # Label 0 stands for labels unknown to training.
+            labels = words.packing.pad(model.labels(words, heads))[:, :, 1:].argmax(2) + 1
+            for index, tree, row in zip(indices.tolist(), trees, labels.tolist(), strict=True):
+                yield Parse(index, tree, row[1 : len(tree) + 1])
+
+
+def attachment(parses: Sequence[Parse], treebank: Treebank) -> dict[str, Figure]:
+    """UAS and LAS: percent of words whose head, or head and full label, is right; punctuation counts as any word."""
+    places: NDArray[np.int64] = np.array([p.sentence for p in parses])
+    heads, labels = (treebank.columns.flat(name, places) for name in ("heads", "labels"))
+    right = heads == np.concatenate([p.heads for p in parses])
+    named = right & (labels == np.concatenate([p.labels for p in parses]))
+    unit = f"percent of {len(heads):,} words"
+    return {"uas": Figure(100 * float(right.mean()), unit), "las": Figure(100 * float(named.mean()), unit)}
+
+
+def _as_lines(parses: Sequence[Parse], names: Sequence[str]) -> str:
+    """A line per sentence, head:label for each word."""
+    lines = (" ".join(f"{h}:{names[n]}" for h, n in zip(p.heads, p.labels, strict=True)) for p in parses)
+    return "".join(line + "\n" for line in lines)
+
+
+def best_tree(scores: NDArray[np.floating]) -> list[int]:
+    """The tree with the greatest sum of `scores[word, head]`, (n + 1, n + 1), as heads of words 1 .. n, 0 being ROOT.
+
+    A maximum spanning arborescence in which ROOT has exactly one child. Row 0 and the diagonal mean nothing. Where the
+    words' best heads together are a tree, nothing can be better. Else Edmonds' algorithm (McDonald et al. 2005;
+    networkx) seeks the best arborescence. To have one root, every arc from ROOT costs more than any two trees can
+    differ by, so that no tree has more of them than it must (Stanojevic and Cohen 2021). Raises ConfigError without the
+    library `networkx`.
+    """
+    n = len(scores) - 1
+    exact = np.array(scores, dtype=np.float64)
+    np.fill_diagonal(exact, -np.inf)
+    greedy: list[int] = exact[1:].argmax(1).tolist()
+    if is_tree(greedy):
+        return greedy
+    try:
+        import networkx
+    except ImportError as error:
+        raise ConfigError("finding trees needs the library networkx: pip install 'repose-nmt[parsing]'") from error
+    finite = exact[np.isfinite(exact)]
+    cost = (finite.max() - finite.min() + 1.0) * (n + 1)
+    graph = networkx.DiGraph()
+    for word in range(1, n + 1):
+        for head in range(n + 1):
+            if head != word:
+                graph.add_edge(head, word, weight=exact[word, head] - cost * (head == 0))
+    tree = networkx.maximum_spanning_arborescence(graph)
+    heads = {word: head for head, word in tree.edges}
+    return [heads[word] for word in range(1, n + 1)]
+
+
+TASK = Parsing()

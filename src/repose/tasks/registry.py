@@ -1,15 +1,34 @@
-"""The tasks that can be trained, by name: the one place that chooses among them."""
+"""The tasks that can be trained, by name. Each is a module with its `TASK`, loaded when it is needed."""
 
-from collections.abc import Mapping
+from importlib import import_module
+from typing import TYPE_CHECKING
 
-from repose.config.experiment import TaskName
-from repose.tasks.base import Task
-from repose.tasks.language_modelling import LanguageModelling
-from repose.tasks.parsing import Parsing
-from repose.tasks.translation import Translation
+from repose.saved_model.directory import read_config, task_of
+from repose.system.errors import CheckpointError, ConfigError, unknown
 
-TASKS: Mapping[TaskName, Task] = {
-    "translation": Translation(),
-    "language_modelling": LanguageModelling(),
-    "parsing": Parsing(),
+if TYPE_CHECKING:
+    from pathlib import Path
+
+    from repose.tasks.base import Task
+
+TASKS = {
+    "translation": "repose.tasks.translation",
+    "language_modelling": "repose.tasks.language_modelling",
+    "parsing": "repose.tasks.parsing",
 }
+
+
+def get_task(name: str) -> "Task":
+    """The task of that name (`training.task`). Raises ConfigError where there is none."""
+    if name not in TASKS:
+        raise ConfigError(unknown("task", name, list(TASKS)))
+    task: Task = import_module(TASKS[name]).TASK
+    return task
+
+
+def task_of_model(folder: "Path") -> "Task":
+    """The task of the model in a model or run directory. Raises CheckpointError, also for a task that is not known."""
+    try:
+        return get_task(task_of(read_config(folder)))
+    except ConfigError as error:
+        raise CheckpointError(f"{folder} holds a model that cannot be used: {error}") from error

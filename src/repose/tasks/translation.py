@@ -1,70 +1,340 @@
-"""Translation as a task: sentence pairs, the encoder-decoder, cross-entropy of the target tokens."""
+"""Translation: sentence pairs, the encoder-decoder, cross-entropy of the target tokens; measured by BLEU and chrF of
+free-running decoding, with teacher-forced figures next to them."""
 
-from collections.abc import Mapping
+import json
+import statistics
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass
 from pathlib import Path
+from typing import Any, NamedTuple
 
 import numpy as np
 import torch
 from numpy.typing import NDArray
 from torch import Tensor
 
+from repose.config.experiment import Experiment
 from repose.data.dataset import PairDataset
-from repose.data.tokenizer import Tokenizer
+from repose.data.readers import Counts, read_pairs
+from repose.data.tokenizer import END, PAD, START, UNK, Tokenizer
+from repose.decoding import translator as decoding_translator
+from repose.decoding.translator import Translator
+from repose.evaluation.metrics import Score, bleu, bleu_sentence_mean, corpus_scores, decoding_name
 from repose.model.transformer import Transformer, build
-from repose.saved_model import directory as model_dir
-from repose.system.errors import CheckpointError
-from repose.tasks.base import position_table
-from repose.training.feed import Part, make_part
+from repose.runs.folder import RunFolder
+from repose.system.device import one_thread
+from repose.system.errors import DataError
+from repose.tasks.base import Card, Decoding, Task, position_table, write_scores
+from repose.tasks.corpus import CorpusData, is_pretokenized, languages_of, prepare_corpus, prepare_pairs
+from repose.training.feed import to_device
 from repose.training.job import TrainingJob
+from repose.training.loop import Evaluate
 from repose.training.loss import TokenSums, cross_entropy, token_losses
 
 
-class Translation:
-    """`Task` of sentence pairs. Losses are per target token."""
+class PairPart(NamedTuple):
+    """Sentence pairs as tensors."""
+
+    src: Tensor
+    """(B, S) token ids."""
+    tgt: Tensor
+    """(B, T) decoder input."""
+    labels: Tensor
+    """(N,) the token after each real token of `tgt`, in row-major order."""
+
+
+class Translation(Task):
+    """Sentence pairs (`repose.data.dataset`). Losses are per target token."""
+
+    name = "translation"
+    kind = decoding_translator.MODEL_KIND
+    look_ahead_warning = decoding_translator.LOOKS_AHEAD
+
+    def prepare(self, experiment: Experiment, folder: Path, workers: int) -> Iterator[str]:
+        """Texts, tokenizers and pairs."""
+        return prepare_pairs(experiment, folder, workers)
 
     def open(self, folder: Path) -> PairDataset:
         """Prepared pairs."""
         return PairDataset.open(folder)
 
-    def part(self, examples: PairDataset, indices: NDArray[np.int64], device: torch.device) -> Part:
-        """Source, decoder input and labels."""
-        return make_part(examples, indices, device)
+    def part(self, examples: PairDataset, indices: NDArray[np.int64], device: torch.device) -> PairPart:
+        """Source, decoder input, and labels without their padding."""
+        batch = examples.batch(indices)
+        return PairPart(*to_device((batch.src, batch.tgt, batch.labels[batch.tgt != 0]), device))
 
     def build(self, job: TrainingJob) -> Transformer:
         """A new model, or that of `init_from`."""
-        src, tgt = Tokenizer.load(job.src_tokenizer), Tokenizer.load(job.tgt_tokenizer)
-        start = job.training.init_from
-        if start is None:
-            return build(
-                job.architecture,
-                src_vocab_size=src.vocab_size,
-                tgt_vocab_size=tgt.vocab_size,
-                seed=job.training.seed,
-                position_table=position_table(job),
-            )
-        loaded = model_dir.load(Path(start))
-        if loaded.model.architecture != job.architecture:
-            raise CheckpointError(
-                f"training.init_from = {start!r} has another architecture than the one to train: "
-                "give the training that model's architecture, or leave init_from out"
-            )
-        if (loaded.src_tokenizer.digest, loaded.tgt_tokenizer.digest) != (src.digest, tgt.digest):
-            raise CheckpointError(
-                f"training.init_from = {start!r} was trained with other tokenizers: set tokenizer.src_file and "
-                "tokenizer.tgt_file to those in its folder, or leave init_from out"
-            )
-        return loaded.model
+        if job.training.init_from is not None:
+            model: Transformer = self.initial_model(job)
+            return model
+        src, tgt = self.tokenizers(job)
+        return build(
+            job.architecture,
+            src_vocab_size=src.vocab_size,
+            tgt_vocab_size=tgt.vocab_size,
+            seed=job.training.seed,
+            position_table=position_table(job),
+        )
 
-    def sums(self, model: Transformer, part: Part, *, label_smoothing: float) -> TokenSums:
+    def sums(self, model: Transformer, part: PairPart, *, label_smoothing: float) -> TokenSums:
         """Cross-entropy of the labels."""
         hidden, output = model.hidden(part.src, part.tgt), model.output
         return cross_entropy(hidden, output.weight, output.bias, part.labels, label_smoothing=label_smoothing)
 
-    def losses(self, model: Transformer, part: Part) -> tuple[Tensor, Tensor]:
+    def losses(self, model: Transformer, part: PairPart) -> tuple[Tensor, Tensor]:
         """Of every target token, given the reference's earlier ones."""
         return token_losses(model.hidden(part.src, part.tgt), model.output.weight, model.output.bias, part.labels)
 
-    def write(self, folder: Path, model: Transformer, job: TrainingJob, extra: Mapping[str, object]) -> None:
-        """Weights and both tokenizers."""
-        src, tgt = Tokenizer.load(job.src_tokenizer).json, Tokenizer.load(job.tgt_tokenizer).json
-        model_dir.save(folder, model, src, tgt, card=job.card, extra=extra)
+    def card(self, experiment: Experiment) -> Card:
+        """Named by its languages."""
+        src_lang, tgt_lang = languages_of(experiment.corpus)
+        use = "echo 'A sentence.' | repose translate THIS_FOLDER"
+        return Card(f"{src_lang} → {tgt_lang}", "A translation model", use)
+
+    def model_extra(self, experiment: Experiment) -> Mapping[str, object]:
+        """Languages and how to search."""
+        src_lang, tgt_lang = languages_of(experiment.corpus)
+        decoding = {name: getattr(experiment.decoding, name) for name in decoding_translator.SETTINGS}
+        return {"src_lang": src_lang, "tgt_lang": tgt_lang, "decoding": decoding}
+
+    def validation_figures(self, experiment: Experiment, data: CorpusData) -> Evaluate | None:
+        """BLEU, where `bleu_every_epochs` is set."""
+        return ValidationBleu(data) if experiment.training.bleu_every_epochs else None
+
+    def score_run(self, experiment: Experiment, data: CorpusData, folder: Path, device: str) -> None:
+        """Greedy and with the experiment's beam; hypotheses go with the scores."""
+        split = data.measured
+        translator = decoding_translator.load(folder, device)
+        with translator, one_thread():
+            evaluation = evaluate(
+                translator,
+                *data.text(split),
+                beam_sizes=(1, experiment.decoding.beam_size),
+                pretokenized=is_pretokenized(experiment.corpus),
+            )
+        about = _about(translator, split)
+        means = over_validations(folder / "metrics.jsonl", experiment.training.bleu_mean_over)
+        if means:
+            num_sentences = len(data.text("valid")[0][: experiment.training.bleu_sentences])
+            about["over_validations"] = {"num_sentences": num_sentences, **means}
+        write_scores(about | evaluation.to_json(), folder, split, evaluation.hypotheses)
+
+    def score_model(
+        self,
+        folder: Path,
+        files: Sequence[Path] | None,
+        *,
+        split: str,
+        out: Path | None,
+        device: str,
+        decoding: Decoding,
+    ) -> dict[str, Any]:
+        """On two aligned files, or on a set of the run's own corpus. Pairs that cannot be used are left out and counted
+        under `dropped`, by reason."""
+        translator = decoding_translator.load(folder, device, decoding.workers, decoding.precision)
+        about, pretokenized = _about(translator, split), False
+        if files:
+            counts = Counts()
+            pairs = list(read_pairs(files, counts=counts))
+            src, references = [a for a, _ in pairs], [b for _, b in pairs]
+            if counts.dropped:
+                about["dropped"] = counts.dropped
+        else:
+            experiment = RunFolder(folder).config().experiment
+            src, references = prepare_corpus(experiment).text(split)
+            pretokenized = is_pretokenized(experiment.corpus)
+        with translator, one_thread():
+            evaluation = evaluate(
+                translator,
+                src,
+                references,
+                beam_sizes=decoding.beam_sizes,
+                pretokenized=pretokenized,
+                tokenize=decoding.tokenize,
+            )
+        scores = about | evaluation.to_json()
+        if out is not None:
+            write_scores(scores, out, split, evaluation.hypotheses)
+        return scores
+
+
+def _about(translator: Translator, split: str) -> dict[str, Any]:
+    """What is shown with every score: which run, on what, decoded how."""
+    decoding: dict[str, Any] = {
+        "length_penalty": translator.length_penalty,
+        "max_extra_tokens": translator.max_extra_tokens,
+    }
+    if translator.precision != "fp32":
+        decoding["precision"] = translator.precision
+    return {
+        "run_id": translator.config.get("run_id"),
+        "split": split,
+        "looks_ahead": translator.model.architecture.looks_ahead,
+        "decoding": decoding,
+    }
+
+
+@dataclass(frozen=True)
+class ValidationBleu:
+    """BLEU of (the first sentences of) the validation set, for the training loop: `bleu` of greedy translations, and
+    the `tf_bleu*` that `teacher_forced` explains."""
+
+    data: CorpusData
+
+    def __call__(self, model: Transformer, job: TrainingJob) -> dict[str, float]:
+        src, references = (side[: job.training.bleu_sentences] for side in self.data.text("valid"))
+        training = model.training
+        translator = Translator(
+            model,
+            *(Tokenizer.load(path) for path in (job.src_tokenizer, job.tgt_tokenizer)),
+            max_extra_tokens=job.decoding.max_extra_tokens,
+            batch_size=job.decoding.batch_size,
+            workers=1,  # the others wait, and have the cores
+        )
+        try:
+            hypotheses = [t.text for t in translator.translate(src, beam_size=1)]
+            forced = teacher_forced(translator, src, references)
+        finally:
+            model.train(training)
+        score = bleu(hypotheses, references, lowercase=translator.tgt_tokenizer.lowercase)
+        return {"bleu": score.value} | {name: value for name, value in forced.items() if name.startswith("tf_bleu")}
+
+
+# Scores
+
+
+@dataclass(frozen=True)
+class Decoded:
+    """One free-running decoding of a test set."""
+
+    beam_size: int
+    scores: dict[str, Score]
+    hypotheses: list[str]
+    unfinished: int
+    """Hypotheses that reached the length limit before END."""
+
+
+@dataclass(frozen=True)
+class Evaluation:
+    """All figures of one model on one test set."""
+
+    num_sentences: int
+    truncated_sources: int
+    """Sources that were cut at the model's max_length."""
+    decoded: list[Decoded]
+    teacher_forced: dict[str, float]
+    """As `teacher_forced` gives them: what the papers' tables may show. Not translation quality."""
+
+    def to_json(self) -> dict[str, Any]:
+        """The figures, without the hypotheses."""
+        return {
+            "num_sentences": self.num_sentences,
+            "truncated_sources": self.truncated_sources,
+            "decoded": {
+                decoding_name(d.beam_size): {
+                    "unfinished": d.unfinished,
+                    **{name: {"value": s.value, "signature": s.signature} for name, s in d.scores.items()},
+                }
+                for d in self.decoded
+            },
+            "teacher_forced": self.teacher_forced,
+        }
+
+    @property
+    def hypotheses(self) -> dict[str, str]:
+        """The translations as files, a line each."""
+        return {
+            f"{decoding_name(d.beam_size)}.txt": "".join(line.replace("\n", " ") + "\n" for line in d.hypotheses)
+            for d in self.decoded
+        }
+
+
+def evaluate(
+    translator: Translator,
+    sources: Sequence[str],
+    references: Sequence[str],
+    *,
+    beam_sizes: Sequence[int],
+    pretokenized: bool = False,
+    tokenize: str = "13a",
+) -> Evaluation:
+    """Translates `sources` once for each beam size and scores against `references`, raw text.
+
+    Raises DataError where the counts differ or there is nothing to score.
+    """
+    if len(sources) != len(references):
+        raise DataError(f"there are {len(sources)} sources and {len(references)} references: give one reference each")
+    tokenizer = translator.tgt_tokenizer
+    decoded, truncated = [], 0
+    for beam_size in dict.fromkeys(beam_sizes):
+        translations = translator.translate(sources, beam_size=beam_size)
+        hypotheses = [t.text for t in translations]
+        truncated = sum(t.truncated for t in translations)
+        scores = corpus_scores(
+            hypotheses,
+            references,
+            lowercase=tokenizer.lowercase,
+            pretokenized=pretokenized,
+            round_trip=None if tokenizer.lossless else tokenizer.round_trip,
+            strip_accents=tokenizer.strip_accents,
+            tokenize=tokenize,
+        )
+        unfinished = sum(not t.hypotheses[0].finished for t in translations if t.hypotheses)
+        decoded.append(Decoded(beam_size, scores, hypotheses, unfinished))
+    return Evaluation(len(sources), truncated, decoded, teacher_forced(translator, sources, references))
+
+
+def teacher_forced(translator: Translator, sources: Sequence[str], references: Sequence[str]) -> dict[str, float]:
+    """Figures of the most probable token at each place, given the reference's own earlier tokens.
+
+    `tf_loss` (nats per target token), `tf_accuracy` (0 to 1), `tf_bleu` (corpus BLEU against the raw references, in
+    percent) and `tf_bleu_sentence_mean`: that of the words that encoding and decoding leave, [UNK] dropped from both
+    sides. The last is what hyunwoongko/transformer's `evaluate` prints, presumably the Enhanced paper's BLEU
+    (arXiv 2310.10930, Table 1).
+    Differs from the code: no predictions after the reference's END; the mean is over sentences, not over batches.
+    """
+    tokenizer, limit = translator.tgt_tokenizer, translator.model.architecture.max_length
+    targets = [ids[: limit + 1] for ids in tokenizer.encode_batch(list(references))]
+    forced = translator.force(sources, targets)
+    num_tokens = sum(len(f.predictions) for f in forced)
+    loss = -sum(f.log_probs.double().sum().item() for f in forced) / num_tokens
+    right = sum(
+        p == t for f, ids in zip(forced, targets, strict=True) for p, t in zip(f.predictions, ids[1:], strict=True)
+    )
+    texts = [tokenizer.decode([p for p in f.predictions if p not in (PAD, START, END)]) for f in forced]
+    known = [[_known(tokenizer, ids) for ids in side] for side in ([f.predictions for f in forced], targets)]
+    return {
+        "tf_loss": loss,
+        "tf_accuracy": right / num_tokens,
+        "tf_bleu": bleu(texts, references, lowercase=tokenizer.lowercase).value,
+        "tf_bleu_sentence_mean": bleu_sentence_mean(*known).value,
+    }
+
+
+def _known(tokenizer: Tokenizer, ids: Sequence[int]) -> str:
+    return tokenizer.decode([i for i in ids if i not in (PAD, UNK, START, END)])
+
+
+def over_validations(metrics: Path, number: int) -> dict[str, Any]:
+    """Mean and standard deviation (n - 1; none of a single one) of BLEU over the last `number` translations.
+
+    `metrics` is a run's metrics.jsonl. Empty where the validation set was never translated during training.
+    """
+    records = [json.loads(line) for line in metrics.read_text(encoding="utf-8").splitlines()]
+    last = [record for record in records if record["kind"] == "valid" and "bleu" in record][-number:]
+    if not last:
+        return {}
+    series = {name: [record[name] for record in last] for name in last[0] if "bleu" in name}
+    return {
+        "num_validations": len(last),
+        "first_epoch": last[0]["epoch"],
+        "last_epoch": last[-1]["epoch"],
+        **{
+            name: {"mean": statistics.fmean(values), "sd": statistics.stdev(values) if len(values) > 1 else None}
+            for name, values in series.items()
+        },
+    }
+
+
+TASK = Translation()

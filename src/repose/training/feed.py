@@ -1,6 +1,6 @@
 """What each update computes on: this worker's share of each global batch, as tensors."""
 
-from collections.abc import Callable, Iterable, Iterator
+from collections.abc import Iterable, Iterator
 from typing import Any, NamedTuple
 
 import numpy as np
@@ -9,20 +9,8 @@ from numpy.typing import NDArray
 from torch import Tensor
 
 from repose.data.batching import Batches, share
-from repose.data.dataset import PairDataset
-from repose.tasks.examples import Examples
 from repose.training.distributed import World
-
-
-class Part(NamedTuple):
-    """What a worker computes in one forward and backward pass of translation."""
-
-    src: Tensor
-    """(B, S) token ids."""
-    tgt: Tensor
-    """(B, T) decoder input."""
-    labels: Tensor
-    """(N,) the token after each real token of `tgt`, in row-major order."""
+from repose.training.job import Examples, TrainingTask
 
 
 class Update(NamedTuple):
@@ -38,13 +26,6 @@ class Update(NamedTuple):
     """Whether it ends the epoch."""
 
 
-def make_part(dataset: PairDataset, indices: NDArray[np.int64], device: torch.device) -> Part:
-    """These pairs as tensors; labels lose their padding on the way."""
-    batch = dataset.batch(indices)
-    labels = batch.labels[batch.tgt != 0]
-    return Part(*to_device((batch.src, batch.tgt, labels), device))
-
-
 def to_device(arrays: Iterable[NDArray[np.int64]], device: torch.device) -> Iterator[Tensor]:
     """Arrays as tensors; to an accelerator without waiting."""
     for tensor in map(torch.from_numpy, arrays):
@@ -55,17 +36,10 @@ class Feed:
     """The updates of an epoch as one worker sees them."""
 
     def __init__(
-        self,
-        dataset: Examples,
-        batches: Batches,
-        *,
-        world: World,
-        num_parts: int,
-        part_of: Callable[[Any, NDArray[np.int64], torch.device], Any] = make_part,
+        self, task: TrainingTask, examples: Examples, batches: Batches, *, world: World, num_parts: int
     ) -> None:
-        """`part_of`: examples as tensors on a device (`Task.part`)."""
-        self._dataset, self._batches, self._world, self._num_parts = dataset, batches, world, num_parts
-        self._part_of = part_of
+        self._task, self._examples, self._batches = task, examples, batches
+        self._world, self._num_parts = world, num_parts
 
     def epoch(self, epoch: int, start: int) -> Iterator[Update]:
         """The updates of one epoch, from batch `start` on."""
@@ -78,11 +52,11 @@ class Feed:
             yield self._update(following, last=True)
 
     def _update(self, indices: NDArray[np.int64], *, last: bool) -> Update:
-        lengths = self._dataset.tgt_lengths[indices]
+        lengths = self._examples.tgt_lengths[indices]
         rank, size, num_parts = self._world.rank, self._world.size, self._num_parts
         shares = (
             share(indices, lengths, rank=rank, world_size=size, part=part, num_parts=num_parts)
             for part in range(num_parts)
         )
-        parts = (self._part_of(self._dataset, mine, self._world.device) if len(mine) else None for mine in shares)
+        parts = (self._task.part(self._examples, own, self._world.device) if len(own) else None for own in shares)
         return Update(tuple(parts), len(indices), int(lengths.sum()), last)

@@ -1,18 +1,73 @@
-"""What a training is given, and what it comes to."""
+"""What a training is given, and how it ended."""
 
 import dataclasses
+from abc import ABC, abstractmethod
 from collections.abc import Mapping
 from pathlib import Path
+from typing import Any, Protocol
+
+import numpy as np
+import torch
+from numpy.typing import NDArray
+from torch import Tensor, nn
 
 from repose.config.experiment import DecodingConfig, TrainingConfig
 from repose.model.architecture import Architecture
 from repose.runs.records import DataRecord, EndReason, RunStatus
+from repose.training.loss import TokenSums
+
+
+class Examples(Protocol):
+    """The examples of a prepared set by index: sentence pairs, blocks of a text, or trees."""
+
+    @property
+    def tgt_lengths(self) -> NDArray[np.integer[Any]]:
+        """(N,): target tokens of each example, or what else the loss is a sum over, such as words."""
+
+    @property
+    def src_lengths(self) -> NDArray[np.integer[Any]]:
+        """(N,): tokens that are read of each."""
+
+    def __len__(self) -> int:
+        """Number of examples."""
+
+
+class TrainingTask(ABC):
+    """What is learnt, as far as the training loop needs to know. Stateless, and picklable by its class.
+
+    Models, examples and parts are the task's own: the loop passes them on and looks into none of them.
+    """
+
+    @abstractmethod
+    def open(self, folder: Path) -> Examples:
+        """The examples of a prepared folder. Raises DataError."""
+
+    @abstractmethod
+    def part(self, examples: Any, indices: NDArray[np.int64], device: torch.device) -> Any:
+        """These examples as the tensors of one forward pass."""
+
+    @abstractmethod
+    def build(self, job: "TrainingJob") -> nn.Module:
+        """The model to begin with: a new one, or that of `init_from`. Raises CheckpointError and ConfigError."""
+
+    @abstractmethod
+    def sums(self, model: Any, part: Any, *, label_smoothing: float) -> TokenSums:
+        """The loss, with its gradient, and what goes with it, summed over the part's tokens (or words)."""
+
+    @abstractmethod
+    def losses(self, model: Any, part: Any) -> tuple[Tensor, Tensor]:
+        """Of each token (or word), in order: its loss in nats without smoothing, and whether it is predicted right."""
+
+    @abstractmethod
+    def write(self, folder: Path, model: Any, job: "TrainingJob", extra: Mapping[str, object]) -> None:
+        """Write the model directory, with `extra` in its config.json."""
 
 
 @dataclasses.dataclass(frozen=True, kw_only=True)
 class TrainingJob:
-    """One training: architecture and recipe, the prepared data, and the name its numbers go by. Picklable."""
+    """One training: task, architecture and recipe, the prepared data, and the name its numbers go by. Picklable."""
 
+    task: TrainingTask
     architecture: Architecture
     training: TrainingConfig
     decoding: DecodingConfig

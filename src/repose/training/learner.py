@@ -7,12 +7,11 @@ import torch
 from torch import Tensor, nn
 
 from repose.config.experiment import TrainingConfig
-from repose.tasks.base import Task
-from repose.tasks.translation import Translation
 from repose.training.distributed import World
 from repose.training.exchange import make_exchange
 from repose.training.feed import Update
 from repose.training.flat import FlatParameters
+from repose.training.job import TrainingTask
 
 
 def dropout_seed(seed: int, update: int, part: int, rank: int) -> int:
@@ -27,10 +26,10 @@ def dropout_seed(seed: int, update: int, part: int, rank: int) -> int:
 class Learner:
     """One worker's model with its flat weights, gradient and Adam (Kingma and Ba 2015)."""
 
-    def __init__(self, model: nn.Module, config: TrainingConfig, world: World, task: Task | None = None) -> None:
-        """Takes the model over: its parameters become views of one flat tensor. `task` None: translation."""
+    def __init__(self, task: TrainingTask, model: nn.Module, config: TrainingConfig, world: World) -> None:
+        """Takes the model over: its parameters become views of one flat tensor."""
         self.model: Any = model.to(world.device).train()
-        self.config, self.world, self.task = config, world, task or Translation()
+        self.config, self.world, self.task = config, world, task
         self._flat = FlatParameters(model)
         self._exchange = make_exchange(world, self._flat.size)
         self._weights = torch.nn.Parameter(torch.zeros(self._flat.size, device=world.device))

@@ -54,7 +54,7 @@ class Trainer:
         self.valid_data = task.open(job.valid_data)
         data, c = task.open(job.train_data), self.config
         batches = Batches(data.tgt_lengths, c.batching, c.batch_size, c.seed, src_lengths=data.src_lengths)
-        self.feed = Feed(data, batches, world=self.world, num_parts=c.accumulation, part_of=task.part)
+        self.feed = Feed(task, data, batches, world=self.world, num_parts=c.accumulation)
         per_epoch = batches.num_batches(0)
         limits = (c.updates, None if c.epochs is None else c.epochs * per_epoch)
         self.total = min((limit for limit in limits if limit is not None), default=None)
@@ -197,7 +197,7 @@ class Trainer:
         began = time.monotonic()
         keras_batch = c.batch_size if c.batching == "sentences" else _KERAS_BATCH
         learner = self.learner
-        figures = validate(learner.model, self.valid_data, keras_batch=keras_batch, world=self.world, task=learner.task)
+        figures = validate(learner.model, learner.task, self.valid_data, keras_batch=keras_batch, world=self.world)
         loss = figures["tf_loss"]
         state.validated = state.update
         if c.patience is not None:

@@ -10,7 +10,6 @@ import torch
 from repose.runs.records import RunStatus
 from repose.system.signals import StopSignals
 from repose.system.tuning import tuned
-from repose.tasks.registry import TASKS
 from repose.training import checkpoint, distributed
 from repose.training.distributed import World
 from repose.training.job import Outcome, TrainingJob
@@ -88,7 +87,7 @@ def _read_state(options: _Options) -> State:
 
 def _choose_workers(job: TrainingJob, state: State, device: torch.device, requested: int | None) -> str | None:
     """Enter workers and threads into the state; what is to be said about it."""
-    lengths, batch = TASKS[job.training.task].open(job.train_data).tgt_lengths, job.training.batch_size
+    lengths, batch = job.task.open(job.train_data).tgt_lengths, job.training.batch_size
     tokens = batch if job.training.batching == "tokens" else round(batch * float(np.mean(lengths)))
     number = distributed.choose_workers(
         device, requested=requested, recorded=state.workers or None, tokens_per_batch=tokens
@@ -119,8 +118,7 @@ def _work(
         return Outcome(RunStatus.DONE, state.done, state.update, state.validation)
     job, folder = options.job, options.run_dir / "state"
     with tuned(), contextlib.ExitStack() as stack:
-        task = TASKS[job.training.task]
-        learner = Learner(task.build(job), job.training, world, task)
+        learner = Learner(job.task, job.task.build(job), job.training, world)
         if (folder / "last.safetensors").exists():
             checkpoint.load(folder / "last.safetensors", learner.tensors())
             learner.set_steps(state.update)

@@ -7,10 +7,8 @@ import torch
 from numpy.typing import NDArray
 from torch import nn
 
-from repose.tasks.base import Task
-from repose.tasks.examples import Examples
-from repose.tasks.translation import Translation
 from repose.training.distributed import World
+from repose.training.job import Examples, TrainingTask
 
 TOKENS_AT_A_TIME = 4096
 """Most positions of a batch, padding included, on the longer side: bounds the memory."""
@@ -18,42 +16,41 @@ TOKENS_AT_A_TIME = 4096
 
 @torch.no_grad()
 def validate(
-    model: nn.Module, dataset: Examples, *, keras_batch: int, world: World, task: Task | None = None
+    model: nn.Module, task: TrainingTask, examples: Examples, *, keras_batch: int, world: World
 ) -> dict[str, float]:
     """`tf_loss` (nats per target token, or word), `tf_loss_keras` and `tf_accuracy` over the whole set, in fp32.
 
     Workers take batches in turn. Every worker returns the same figures, and their number does not change a bit of
-    them. `tf_loss_keras` is what Keras reports for batches of `keras_batch`
-    sentences in the set's order: their mean losses, weighted by their sentences. `task` None: translation.
+    them. `tf_loss_keras` is what Keras reports for batches of `keras_batch` sentences in the set's order: their mean
+    losses, weighted by their sentences.
     """
-    asked: Task = task or Translation()
     was_training = model.training
     model.eval()
-    sums = torch.zeros(2, len(dataset), dtype=torch.float64, device=world.device)
-    tokens_of = np.asarray(dataset.tgt_lengths, dtype=np.int64)
-    for number, indices in enumerate(_by_length(dataset)):
+    sums = torch.zeros(2, len(examples), dtype=torch.float64, device=world.device)
+    tokens_of = np.asarray(examples.tgt_lengths, dtype=np.int64)
+    for number, indices in enumerate(_by_length(examples)):
         if number % world.size != world.rank:
             continue
-        nll, correct = asked.losses(model, asked.part(dataset, indices, world.device))
+        nll, correct = task.losses(model, task.part(examples, indices, world.device))
         lengths = torch.from_numpy(tokens_of[indices]).to(world.device)
         sentences = torch.from_numpy(indices).to(world.device).repeat_interleave(lengths)
         sums.index_add_(1, sentences, torch.stack([nll, correct.to(nll.dtype)]).double())
     model.train(was_training)
     nll_of, correct_of = world.add(sums).cpu().numpy()
-    starts = np.arange(0, len(dataset), keras_batch)
+    starts = np.arange(0, len(examples), keras_batch)
     batch_means = np.add.reduceat(nll_of, starts) / np.add.reduceat(tokens_of, starts)
-    batch_sizes = np.diff(np.append(starts, len(dataset)))
+    batch_sizes = np.diff(np.append(starts, len(examples)))
     return {
         "tf_loss": float(nll_of.sum() / tokens_of.sum()),
-        "tf_loss_keras": float((batch_means * batch_sizes).sum() / len(dataset)),
+        "tf_loss_keras": float((batch_means * batch_sizes).sum() / len(examples)),
         "tf_accuracy": float(correct_of.sum() / tokens_of.sum()),
     }
 
 
-def _by_length(dataset: Examples) -> Iterator[NDArray[np.int64]]:
-    """Pairs of like length together, `TOKENS_AT_A_TIME` positions at most, longest first: a set too large for the
-    memory fails at once."""
-    src, tgt = np.asarray(dataset.src_lengths), np.asarray(dataset.tgt_lengths)
+def _by_length(examples: Examples) -> Iterator[NDArray[np.int64]]:
+    """Batches of examples of similar length, `TOKENS_AT_A_TIME` positions at most, longest first: a set too large for
+    the memory fails at once."""
+    src, tgt = np.asarray(examples.src_lengths), np.asarray(examples.tgt_lengths)
     longer = np.maximum(src, tgt)
     order = np.lexsort((tgt, longer))[::-1]
     start = 0

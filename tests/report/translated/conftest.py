@@ -13,7 +13,7 @@ from repose.config.file import load, to_json
 from repose.data.text_pairs import write_pairs
 from repose.evaluation.metrics import bleu, chrf
 from repose.report.runs import RunSet, read_runs
-from repose.tasks.corpus_data import CorpusData, prepare_corpus
+from repose.tasks.corpus import CorpusData, prepare_corpus
 
 WORDS = ("a", "the", "red", "small", "dog", "cat", "runs", "sits", "on", "under", "table", ",", "tree", "slowly")
 

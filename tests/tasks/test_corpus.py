@@ -9,7 +9,7 @@ import pytest
 from repose.config.experiment import CorpusConfig, Experiment, TokenizerConfig, TrainingConfig
 from repose.data import phrasebook
 from repose.system.errors import DataError
-from repose.tasks.corpus_data import CorpusData, prepare_corpus
+from repose.tasks.corpus import CorpusData, prepare_corpus
 
 SIZES = {"train": 40, "valid": 7, "test": 3}
 

@@ -12,7 +12,7 @@ import torch
 from repose.data.tokenizer import END, START, UNK, Tokenizer
 from repose.decoding.translator import Forced
 from repose.evaluation.metrics import bleu
-from repose.tasks.evaluate import over_validations, teacher_forced
+from repose.tasks.translation import over_validations, teacher_forced
 
 TOKENIZER = Tokenizer.train(["a b c d e f g h"], kind="wordlevel", vocab_size=20, lowercase=True)
 HALF = math.log(0.5)

@@ -3,9 +3,9 @@
 Everything lies in one folder, `<cache>/prepared/<key>`, whose key is a digest of the corpus's bytes and of the settings
 that shape the data. Runs of the same corpus and settings share it; a finished one is reused at once.
 
-    text/train.src, train.tgt, valid.src, ...   the sentence pairs as read, one per line
-    tokenizer.src.json, tokenizer.tgt.json
-    train/, valid/                              token ids (`repose.data.dataset`; other tasks: `repose.data.columns`)
+    text/train.src, train.tgt, valid.src, ...   sentence pairs as read, one per line (of tasks that read pairs)
+    tokenizer.src.json, tokenizer.tgt.json      the same one twice, for tasks with a single tokenizer
+    train/, valid/, test/                       token ids (pairs: `repose.data.dataset`; others: `repose.data.columns`)
     report.json                                 what was read, dropped, split off and cut, by reason; written last
 """
 
@@ -17,19 +17,23 @@ from itertools import chain
 from pathlib import Path
 
 from repose._version import __version__
-from repose.config.experiment import CorpusConfig, Experiment, TaskName, TokenizerConfig
-from repose.data import columns, corpora
+from repose.config.experiment import CorpusConfig, Experiment, TokenizerConfig
+from repose.data import columns, corpora, phrasebook
 from repose.data.prepare import prepare
 from repose.data.prepared_folder import read_meta
-from repose.data.text_pairs import TextPairs
+from repose.data.readers import Counts, read_pairs
+from repose.data.splits import hold_out
+from repose.data.text_pairs import Pair, TextPairs, write_pairs
 from repose.data.tokenizer import Tokenizer
-from repose.saved_model import directory as model_dir
+from repose.saved_model.directory import tokenizer_paths
 from repose.system.errors import ConfigError, DataError
 from repose.system.files import locked
-from repose.tasks.corpus_splits import PHRASEBOOK, SPLITS, write_texts
-from repose.tasks.task_corpora import build_text, build_treebank, train_tokenizer
+from repose.tasks.registry import get_task
 
 Say = Callable[[str], None]
+SPLITS = ("train", "valid", "test")
+PHRASEBOOK = "phrasebook"
+HELD_OUT_SHARE, MOST_HELD_OUT = 0.05, 500  # of the pairs, where the corpus has no valid or test set of its own
 
 
 @dataclass(frozen=True)
@@ -38,16 +42,16 @@ class CorpusData:
 
     folder: Path
     report: tuple[str, ...]
-    """Sentences that say what became of the pairs."""
+    """Sentences that say what became of its examples."""
 
     @property
     def train(self) -> Path:
-        """Token ids of the training pairs."""
+        """Token ids of the training set."""
         return self.folder / "train"
 
     @property
     def valid(self) -> Path:
-        """Token ids of the validation pairs."""
+        """Token ids of the validation set."""
         return self.folder / "valid"
 
     def tokenizer_path(self, side: str) -> Path:
@@ -61,17 +65,17 @@ class CorpusData:
         tokenizers = {side: Tokenizer.load(self.tokenizer_path(side)).digest for side in ("src", "tgt")}
         return {**ids, **tokenizers}
 
-    def ids(self, split: str) -> Path:
-        """Token ids of a split, for tasks without sentence pairs. Raises DataError where there is no such split."""
-        if not (self.folder / split / columns.META_FILE).exists():
-            raise DataError(f"this corpus has no {split} set: choose another")
-        return self.folder / split
-
     @property
     def measured(self) -> str:
         """The split that a finished model is measured on: the test set, or without one the validation set."""
         has_test = self.has_text("test") or (self.folder / "test").is_dir()
         return "test" if has_test else "valid"
+
+    def ids(self, split: str) -> Path:
+        """Token ids of a split, for tasks without sentence pairs. Raises DataError where there is no such split."""
+        if not (self.folder / split / columns.META_FILE).exists():
+            raise DataError(f"this corpus has no {split} set: choose another")
+        return self.folder / split
 
     def has_text(self, split: str) -> bool:
         """Whether the corpus has that split, as sentence pairs."""
@@ -84,11 +88,8 @@ class CorpusData:
             if not known:
                 raise DataError("this corpus is of a task without sentence pairs: it has no sources and references")
             raise DataError(f"this corpus has no {split} set: choose one of {known}")
-        src, tgt = (
-            (self.folder / "text" / f"{split}.{side}").read_text(encoding="utf-8").split("\n")[:-1]
-            for side in ("src", "tgt")
-        )
-        return src, tgt
+        pairs = list(TextPairs(self.folder / "text", split))
+        return [src for src, _ in pairs], [tgt for _, tgt in pairs]
 
 
 def prepare_corpus(
@@ -114,7 +115,7 @@ def _with_ready_tokenizers(experiment: Experiment) -> Experiment:
     start = experiment.training.init_from
     if start is None or experiment.tokenizer.src_file is not None:
         return experiment
-    src, tgt = model_dir.tokenizer_paths(Path(start))
+    src, tgt = tokenizer_paths(Path(start))
     return replace(experiment, tokenizer=TokenizerConfig(src_file=str(src), tgt_file=str(tgt)))
 
 
@@ -123,24 +124,18 @@ def _build(experiment: Experiment, folder: Path, key: str, workers: int) -> Corp
         raise DataError(f"{folder} holds other files: name an empty or new folder")
     (folder / "text").mkdir(parents=True, exist_ok=True)
     (folder / "report.json").unlink(missing_ok=True)
-    report = list(BUILDERS[experiment.training.task](experiment, folder, workers))
+    report = list(get_task(experiment.training.task).prepare(experiment, folder, workers))
     (folder / "report.json").write_text(json.dumps({"key": key, "report": report}, indent=2, ensure_ascii=False))
     return CorpusData(folder, tuple(report))
 
 
-def _build_pairs(experiment: Experiment, folder: Path, workers: int) -> Iterator[str]:
-    yield from write_texts(experiment.corpus, _files(experiment.corpus), folder / "text")
-    yield from _train_tokenizers(experiment.tokenizer, folder)
-    yield from _prepare_ids(experiment, folder, workers)
-
-
-Builder = Callable[[Experiment, Path, int], Iterator[str]]
-BUILDERS: Mapping[TaskName, Builder] = {
-    "translation": _build_pairs,
-    "language_modelling": build_text,
-    "parsing": build_treebank,
-}
-"""What a corpus becomes, by task: each fills a folder, with so many processes, and yields sentences about it."""
+def _finished(folder: Path, key: str) -> CorpusData | None:
+    """The corpus of a folder that was finished under this key."""
+    try:
+        record = json.loads((folder / "report.json").read_text(encoding="utf-8"))
+        return CorpusData(folder, tuple(map(str, record["report"]))) if record["key"] == key else None
+    except (OSError, ValueError, TypeError, KeyError, RecursionError):
+        return None
 
 
 def _content_digest(folder: Path) -> str:
@@ -148,18 +143,10 @@ def _content_digest(folder: Path) -> str:
     return str(columns.read_meta(folder)["digest"]) if columns.is_columns(folder) else read_meta(folder).digest
 
 
-def _finished(folder: Path, key: str) -> CorpusData | None:
-    try:
-        found = json.loads((folder / "report.json").read_text(encoding="utf-8"))
-    except (OSError, ValueError):
-        return None
-    return CorpusData(folder, tuple(found["report"])) if found.get("key") == key else None
-
-
 def _key(experiment: Experiment) -> str:
     """Digest of the corpus's bytes and of every setting that shapes the data."""
     corpus, training = experiment.corpus, experiment.training
-    files = {split: [_digest(path) for path in paths] for split, paths in _files(corpus).items()}
+    files = {split: [_digest(path) for path in paths] for split, paths in files_of(corpus).items()}
     tokenizer = asdict(experiment.tokenizer)
     for name in ("src_file", "tgt_file"):
         if tokenizer[name] is not None:
@@ -186,7 +173,10 @@ def _digest(path: Path) -> str:
         raise DataError(f"{path} cannot be read ({error.strerror}): check the path") from error
 
 
-def _files(corpus: CorpusConfig) -> dict[str, list[Path]]:
+# What a corpus is
+
+
+def files_of(corpus: CorpusConfig) -> dict[str, list[Path]]:
     """The files of each split; empty for the phrasebook, which is shipped."""
     if corpus.name is None:
         if not corpus.train:
@@ -197,19 +187,19 @@ def _files(corpus: CorpusConfig) -> dict[str, list[Path]]:
     if corpus.name == PHRASEBOOK:
         return {}
     folder, languages = corpora.locate(corpus.name), languages_of(corpus)
-    found = {}
+    files = {}
     for split in SPLITS:
         own = getattr(corpus, split)
         names = [split, *(s.name for s in corpora.describe(corpus.name).splits if s.name.startswith(split))]
         published = ([folder / f"{name}.{language}" for language in languages] for name in names)
         paths = [Path(p) for p in own] or next((p for p in published if all(path.exists() for path in p)), [])
         if paths:
-            found[split] = paths
-    if "train" not in found:
+            files[split] = paths
+    if "train" not in files:
         raise DataError(
             f"corpus {corpus.name} has no pair {languages[0]}-{languages[1]}: set corpus.src_lang and tgt_lang"
         )
-    return found
+    return files
 
 
 def languages_of(corpus: CorpusConfig) -> tuple[str, str]:
@@ -229,30 +219,50 @@ def is_pretokenized(corpus: CorpusConfig) -> bool:
     return corpus.pretokenized or (named and corpora.describe(str(corpus.name)).tokenised)
 
 
-def _train_tokenizers(config: TokenizerConfig, folder: Path) -> Iterator[str]:
-    """Both tokenizers, trained on the training text or taken from ready files."""
-    paths = {side: folder / f"tokenizer.{side}.json" for side in ("src", "tgt")}
-    if config.src_file is not None and config.tgt_file is not None:
-        for side, file in (("src", config.src_file), ("tgt", config.tgt_file)):
-            Tokenizer.load(Path(file)).save(paths[side])
-        return
-    pairs = TextPairs(folder / "text", "train")
-    sides: dict[str, Iterable[str]] = {"src": (a for a, _ in pairs), "tgt": (b for _, b in pairs)}
-    if config.sharing == "shared":
-        sides = {"src": chain(sides["src"], sides["tgt"])}
-    for side, lines in sides.items():
-        trained = train_tokenizer(config, lines)
-        for target in paths if config.sharing == "shared" else [side]:
-            trained.save(paths[target])
-    sizes = {side: Tokenizer.load(path).vocab_size for side, path in paths.items()}
-    yield f"tokenizers: {config.kind}, {sizes['src']:,} source and {sizes['tgt']:,} target tokens" + (
-        f" (the text allows no more than these of the {config.vocab_size:,} asked for)"
-        if max(sizes.values()) < config.vocab_size
-        else ""
+# Corpora of one file per set, and one tokenizer
+
+
+def one_file_per_set(experiment: Experiment, what: str) -> dict[str, Path]:
+    """The file of each set, for tasks that read one `what` ("text") each. Raises ConfigError for none or several."""
+    for split in SPLITS:
+        paths = getattr(experiment.corpus, split)
+        if len(paths) > 1 or (not paths and split != "test"):
+            raise ConfigError(
+                f"training.task = {experiment.training.task!r} takes one {what} file as corpus.{split}, "
+                f"not {len(paths)}: set corpus.{split} to it"
+            )
+    return {split: Path(path) for split in SPLITS for path in getattr(experiment.corpus, split)}
+
+
+def one_tokenizer(config: TokenizerConfig, lines: Iterable[str], folder: Path) -> Tokenizer:
+    """A tokenizer, trained on `lines` or ready, in both of its places in a prepared folder."""
+    if config.src_file != config.tgt_file:
+        raise ConfigError("this task has one tokenizer: set tokenizer.src_file and tokenizer.tgt_file to the same file")
+    tokenizer = _trained(config, lines) if config.src_file is None else Tokenizer.load(Path(config.src_file))
+    for side in ("src", "tgt"):
+        tokenizer.save(folder / f"tokenizer.{side}.json")
+    return tokenizer
+
+
+def _trained(config: TokenizerConfig, lines: Iterable[str]) -> Tokenizer:
+    """One tokenizer, trained as its settings say."""
+    return Tokenizer.train(
+        lines,
+        kind=config.kind,
+        vocab_size=config.vocab_size,
+        lowercase=config.lowercase,
+        strip_accents=config.strip_accents,
+        min_frequency=config.min_frequency,
     )
 
 
-def _prepare_ids(experiment: Experiment, folder: Path, workers: int) -> Iterator[str]:
+# Corpora of sentence pairs
+
+
+def prepare_pairs(experiment: Experiment, folder: Path, workers: int) -> Iterator[str]:
+    """Texts, tokenizers and ids of a corpus of sentence pairs; yields sentences about them."""
+    yield from _write_texts(experiment.corpus, files_of(experiment.corpus), folder / "text")
+    yield from _pair_tokenizers(experiment.tokenizer, folder)
     src, tgt = (Tokenizer.load(folder / f"tokenizer.{side}.json") for side in ("src", "tgt"))
     training = experiment.training
     for split in ("train", "valid"):
@@ -267,3 +277,89 @@ def _prepare_ids(experiment: Experiment, folder: Path, workers: int) -> Iterator
             workers=workers,
         )
         yield f"{split}: {report.counts.describe()}"
+
+
+def _write_texts(corpus: CorpusConfig, files: Mapping[str, list[Path]], folder: Path) -> Iterator[str]:
+    """Writes `<split>.src` and `<split>.tgt`; yields sentences about what was dropped and split off."""
+    for stale in folder.glob("*"):
+        stale.unlink()
+    if corpus.name == PHRASEBOOK:
+        shipped = phrasebook.read()
+        for split, pairs in shipped.items():
+            write_pairs(folder, split, pairs)
+        train, valid, test = (len(shipped[split]) for split in SPLITS)
+        yield f"phrasebook: {train:,} training, {valid:,} validation, {test:,} test pairs"
+    for split, paths in files.items():
+        counts = Counts()
+        read = read_pairs(paths, src_field=corpus.src_field, tgt_field=corpus.tgt_field, counts=counts)
+        write_pairs(folder, split, read)
+        yield f"{split}: {counts.describe()}"
+    if corpus.splits == "merged":
+        _merge(folder)
+    if not (folder / "valid.src").exists():
+        yield _hold_out(corpus, folder)
+
+
+def _merge(folder: Path) -> None:
+    """Makes all sets one, which is called `train`."""
+    sets = [TextPairs(folder, split) for split in SPLITS if (folder / f"{split}.src").exists()]
+    write_pairs(folder, "merged", chain.from_iterable(sets))
+    for pairs in sets:
+        for path in pairs.paths:
+            path.unlink()
+    for side in ("src", "tgt"):
+        (folder / f"merged.{side}").replace(folder / f"train.{side}")
+
+
+def _hold_out(corpus: CorpusConfig, folder: Path) -> str:
+    """Takes validation pairs, and test pairs where there are none yet, out of `train`."""
+    pairs = TextPairs(folder, "train")
+    total = sum(1 for _ in pairs)
+    has_test = (folder / "test.src").exists()
+    result = hold_out(
+        pairs,
+        num_valid=_num_held_out(corpus.held_out_valid, total),
+        num_test=0 if has_test else _num_held_out(corpus.held_out_test, total),
+        seed=corpus.split_seed,
+    )
+    counts = result.counts
+    for split in SPLITS:
+        held: Iterable[Pair] = getattr(result, split)
+        if split != "test" or counts.test:
+            write_pairs(folder, f"{split}.new", held)
+    for path in folder.glob("*.new.*"):
+        path.replace(folder / path.name.replace(".new", ""))
+    sentence = (
+        f"held out: {counts.valid:,} validation and {counts.test:,} test pairs, {counts.train:,} left to train on"
+    )
+    return sentence + (f", {counts.duplicates:,} repetitions dropped" if counts.duplicates else "")
+
+
+def _num_held_out(wanted: float | None, total: int) -> int:
+    """Pairs to hold out of so many: a number, a share, or what is usual."""
+    if wanted is None:
+        return min(MOST_HELD_OUT, max(1, int(total * HELD_OUT_SHARE)))
+    return max(1, round(wanted * total)) if isinstance(wanted, float) else wanted
+
+
+def _pair_tokenizers(config: TokenizerConfig, folder: Path) -> Iterator[str]:
+    """Both tokenizers, trained on the training text or taken from ready files."""
+    paths = {side: folder / f"tokenizer.{side}.json" for side in ("src", "tgt")}
+    if config.src_file is not None and config.tgt_file is not None:
+        for side, file in (("src", config.src_file), ("tgt", config.tgt_file)):
+            Tokenizer.load(Path(file)).save(paths[side])
+        return
+    pairs = TextPairs(folder / "text", "train")
+    sides: dict[str, Iterable[str]] = {"src": (a for a, _ in pairs), "tgt": (b for _, b in pairs)}
+    if config.sharing == "shared":
+        sides = {"src": chain(sides["src"], sides["tgt"])}
+    for side, lines in sides.items():
+        trained = _trained(config, lines)
+        for target in paths if config.sharing == "shared" else [side]:
+            trained.save(paths[target])
+    sizes = {side: Tokenizer.load(path).vocab_size for side, path in paths.items()}
+    yield f"tokenizers: {config.kind}, {sizes['src']:,} source and {sizes['tgt']:,} target tokens" + (
+        f" (the text allows no more than these of the {config.vocab_size:,} asked for)"
+        if max(sizes.values()) < config.vocab_size
+        else ""
+    )

@@ -16,12 +16,13 @@ from repose.config.file import load
 from repose.data.treebank import Treebank
 from repose.model.language_model import LanguageModel
 from repose.runs.run import evaluate_model, run
-from repose.saved_model import task_directory as task_model_dir
 from repose.system.errors import CheckpointError, ConfigError, DataError
-from repose.tasks.corpus_data import prepare_corpus
-from repose.tasks.scorer import Figure
-from repose.tasks.text_scores import stepwise
-from repose.tasks.tree_scores import Parse, attachment, parse
+from repose.tasks.base import Figure
+from repose.tasks.corpus import prepare_corpus
+from repose.tasks.language_modelling import stepwise
+from repose.tasks.parsing import TASK as PARSING
+from repose.tasks.parsing import Parse, attachment
+from repose.tasks.registry import get_task
 
 WORDS = ("red", "blue", "one", "two", "sun", "moon", "tree", "fish")
 SMALL = [
@@ -88,7 +89,7 @@ def test_scores_say_what_they_are(runs: dict[str, Path], task: str) -> None:
     scores = scores_of(runs[task])
     assert (scores["task"], scores["split"], scores["looks_ahead"]) == (task, "test", False)
     assert scores["run_id"] == json.loads((runs[task] / "config.json").read_text())["run_id"]
-    assert scores["parameters"] == sum(p.numel() for p in task_model_dir.load(runs[task]).model.parameters())
+    assert scores["parameters"] == sum(p.numel() for p in get_task(task).load(runs[task]).model.parameters())
     for figure in scores["figures"].values():
         assert set(figure) == {"value", "unit"}
     named = {"language_modelling": "bits_per_token", "parsing": "las"}[task]
@@ -142,7 +143,7 @@ def test_one_pass_equals_step_by_step_but_for_the_printed_norm(
 
 @torch.no_grad()
 def test_a_step_sees_nothing_but_its_prefix(runs: dict[str, Path]) -> None:
-    model = task_model_dir.load(runs["language_modelling"]).model
+    model = get_task("language_modelling").load(runs["language_modelling"]).model
     assert isinstance(model, LanguageModel)
     ids, labels = torch.tensor([2, 7, 9, 8]), torch.tensor([7, 9, 8, 3])
     found = stepwise(model, ids, labels)
@@ -160,8 +161,8 @@ def test_attachment_by_hand(home: Path, runs: dict[str, Path], monkeypatch: pyte
     monkeypatch.setenv("REPOSE_HOME", str(home / "home"))
     experiment = load(None, overrides=settings(home, "parsing")).experiment
     bank = Treebank.open(prepare_corpus(experiment).ids("test"))
-    model: Any = task_model_dir.load(runs["parsing"]).model
-    parses = sorted(parse(model, bank))
+    model: Any = PARSING.load(runs["parsing"]).model
+    parses = sorted(PARSING.parse(model, bank))
     assert [p.sentence for p in parses] == list(range(len(bank)))
     words = heads_right = both_right = 0
     for p in parses:
@@ -210,14 +211,14 @@ def test_it_does_not_translate(runs: dict[str, Path], task: str) -> None:
 
     caught = CliRunner().invoke(app, ["translate", str(runs[task])], input="red\n").exception
     assert isinstance(caught, CheckpointError)
-    assert str(caught).endswith("which does not translate: `repose evaluate` measures it")
+    assert str(caught).endswith("where one of 'translation' is needed: `repose evaluate` measures any")
 
 
 def test_damaged_models_are_told(runs: dict[str, Path], tmp_path: Path) -> None:
     for name, change, expected in (
         ("a", {"labels": []}, "has no labels"),
         ("b", {"vocab_size": "x"}, "has no usable vocab_size"),
-        ("c", {"task": "singing"}, "a model of singing"),
+        ("c", {"task": "singing"}, "a model of 'singing'"),
         ("d", {"labels": ["_"]}, "belongs to another architecture"),
     ):
         folder = tmp_path / name
@@ -227,7 +228,7 @@ def test_damaged_models_are_told(runs: dict[str, Path], tmp_path: Path) -> None:
         config = json.loads((folder / "config.json").read_text()) | change
         (folder / "config.json").write_text(json.dumps(config))
         with pytest.raises(CheckpointError, match=expected):
-            task_model_dir.load(folder)
+            PARSING.load(folder)
 
 
 @pytest.mark.parametrize(

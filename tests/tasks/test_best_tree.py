@@ -7,9 +7,8 @@ import numpy as np
 import pytest
 
 from repose.data.treebank import is_tree
-from repose.decoding import trees
-from repose.decoding.trees import best_tree
 from repose.system.errors import ConfigError
+from repose.tasks.parsing import best_tree
 
 
 def total(scores: np.ndarray, heads: list[int] | tuple[int, ...]) -> float:
@@ -59,6 +58,6 @@ def test_the_library_is_asked_for_where_it_is_needed(monkeypatch: pytest.MonkeyP
     chain = np.zeros((4, 4))
     for word, head in ((1, 0), (2, 1), (3, 2)):
         chain[word, head] = 1
-    assert trees.best_tree(chain) == [0, 1, 2]
+    assert best_tree(chain) == [0, 1, 2]
     with pytest.raises(ConfigError, match=r"pip install 'repose-nmt\[parsing\]'"):
         best_tree(np.zeros((4, 4)))
