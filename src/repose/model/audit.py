@@ -13,8 +13,12 @@ from torch import Tensor
 
 from repose.model.transformer import Transformer
 
-TOLERANCE = 1e-4
-"""Largest movement of a logit, log-probability (nats) or gradient that counts as rounding."""
+TOLERANCE = 1e-9
+"""Largest movement of a logit or gradient, in float64, that counts as rounding."""
+CACHE_TOLERANCE = 1e-4
+"""The same for log-probabilities of decoding, which are float32."""
+LONG = 64
+"""Tokens of a second, longer target, for what begins to leak at some distance only."""
 
 
 @dataclass(frozen=True)
@@ -42,7 +46,7 @@ class AuditReport:
 
     @property
     def causal(self) -> bool:
-        """No target position sees a later target token, neither in evaluation nor in training mode."""
+        """No target position sees a later target token, nor how many there are, in evaluation as in training mode."""
         return self._passed("causal")
 
     @property
@@ -64,7 +68,7 @@ class AuditReport:
 def audit(model: Transformer, *, seed: int = 0, length: int = 12) -> AuditReport:
     """Tries the model on random tokens, on a copy in float64, so that what moves is structure and not rounding.
 
-    `length` is the target length in tokens (at least 3).
+    `length` is the target length in tokens (at least 3); a second target has `LONG`, or as many as the model takes.
     """
     a = model.architecture
     model = copy.deepcopy(model).double().eval()
@@ -76,35 +80,65 @@ def audit(model: Transformer, *, seed: int = 0, length: int = 12) -> AuditReport
         ids = torch.randint(4, max(vocab_size, 5), (batch, length), generator=generator)
         return ids.clamp(max=vocab_size - 1).to(device)
 
-    src, tgt = random(3, length + 2, model.src_vocab_size), random(3, length, model.tgt_vocab_size)
-    src[:, 0], tgt[:, 0] = 2, 2
+    def pairs(batch: int, length: int) -> tuple[Tensor, Tensor]:
+        src, tgt = random(batch, length + 2, model.src_vocab_size), random(batch, length, model.tgt_vocab_size)
+        src[:, 0], tgt[:, 0] = 2, 2
+        return src, tgt
+
+    src, tgt = pairs(3, length)
+    long_src, long_tgt = pairs(3, max(length, min(LONG, a.max_length - 2)))
     with torch.random.fork_rng(devices=[]):
         checks = (
-            _perturbation(model, src, tgt, random(3, length, model.tgt_vocab_size)),
-            _gradient(model, src, tgt, training=False),
-            _gradient(model, src, tgt, training=True),
+            *(_perturbation(model, src, tgt, 1, training=training) for training in (False, True)),
+            *(_perturbation(model, long_src, long_tgt, 8, training=training) for training in (False, True)),
+            _truncation(model, src, tgt),
+            *(_gradient(model, src, tgt, training=training) for training in (False, True)),
             _padding(model, src, tgt),
             _cache(model, src, tgt),
         )
     return AuditReport(checks, a.looks_ahead)
 
 
-def _check(name: str, tried: str, moved: float) -> Check:
-    return Check(name, tried, moved, moved <= TOLERANCE)  # false for NaN
+def _check(name: str, tried: str, moved: float, tolerance: float = TOLERANCE) -> Check:
+    return Check(name, tried, moved, moved <= tolerance)  # false for NaN
+
+
+def _mode(training: bool) -> str:
+    return "training mode" if training else "evaluation mode"
 
 
 @torch.no_grad()
-def _perturbation(model: Transformer, src: Tensor, tgt: Tensor, other: Tensor) -> Check:
+def _perturbation(model: Transformer, src: Tensor, tgt: Tensor, every: int, *, training: bool) -> Check:
+    """Changes every `every`-th target token and, where that is not each one, all that follow it.
+
+    The first sentence gets other words, the second UNK and the third END. Dropout falls alike before and after.
+    """
+
+    def logits(ids: Tensor) -> Tensor:
+        torch.manual_seed(0)
+        return model(src, ids)
+
+    model.train(training)
+    before, moved, length = logits(tgt), 0.0, tgt.shape[1]
+    other = torch.where(tgt > 4, tgt - 1, tgt + 1).clamp(max=model.tgt_vocab_size - 1)
+    other[1], other[2] = 1, 3
+    for s in range(1, length, every):
+        changed, end = tgt.clone(), s + 1 if every == 1 else length
+        changed[:, s:end] = other[:, s:end]
+        moved = max(moved, _distance(logits(changed)[:, :s], before[:, :s]))
+    model.eval()
+    what = f"each of {length - 1} later target tokens" if every == 1 else f"the last tokens of {length}"
+    name = "perturbation" if every == 1 else f"perturbation, {length} tokens"
+    return _check(f"causal ({name}, {_mode(training)})", f"{what} changed, earlier logits compared", moved)
+
+
+@torch.no_grad()
+def _truncation(model: Transformer, src: Tensor, tgt: Tensor) -> Check:
+    """Cuts the targets: what follows must not be felt, be it by its number alone."""
     before, moved = model(src, tgt), 0.0
-    for s in range(1, tgt.shape[1]):
-        changed = tgt.clone()
-        changed[:, s] = torch.where(other[:, s] == tgt[:, s], torch.full_like(tgt[:, s], 3), other[:, s])
-        moved = max(moved, _distance(model(src, changed)[:, :s], before[:, :s]))
-    return _check(
-        "causal (perturbation)",
-        f"each of {tgt.shape[1] - 1} later target tokens changed, earlier logits compared",
-        moved,
-    )
+    for t in range(1, tgt.shape[1]):
+        moved = max(moved, _distance(model(src, tgt[:, :t]), before[:, :t]))
+    return _check("causal (truncation)", f"targets cut after each of {tgt.shape[1] - 1} tokens, logits compared", moved)
 
 
 def _gradient(model: Transformer, src: Tensor, tgt: Tensor, *, training: bool) -> Check:
@@ -123,10 +157,9 @@ def _gradient(model: Transformer, src: Tensor, tgt: Tensor, *, training: bool) -
         weights = torch.linspace(-1, 1, logits.shape[2]).to(logits)
         (gradient,) = torch.autograd.grad((logits[:, t] @ weights).sum(), embedded[0], retain_graph=True)
         moved = max(moved, _distance(gradient.unflatten(0, (batch, length))[:, t + 1 :], torch.zeros(())))
-    mode = "training" if training else "evaluation"
     model.eval()
     return _check(
-        f"causal (gradient, {mode} mode)",
+        f"causal (gradient, {_mode(training)})",
         f"gradient of each logit row in the {length} token embeddings after it",
         moved,
     )
@@ -138,11 +171,9 @@ def _padding(model: Transformer, src: Tensor, tgt: Tensor) -> Check:
     s, t = max(1, src.shape[1] // 2), max(1, tgt.shape[1] // 2)
     padded_src, padded_tgt = src.clone(), tgt.clone()
     padded_src[0, s:], padded_tgt[0, t:] = 0, 0
-    together = model(padded_src, padded_tgt)[:1, :t]
+    beside = model(padded_src, padded_tgt)[:1, :t]
     alone = model(src[:1, :s], tgt[:1, :t])
-    return _check(
-        "padding", "a sentence beside longer ones, against the same sentence alone", _distance(together, alone)
-    )
+    return _check("padding", "a sentence beside longer ones, against the same sentence alone", _distance(beside, alone))
 
 
 @torch.no_grad()
@@ -154,6 +185,7 @@ def _cache(model: Transformer, src: Tensor, tgt: Tensor) -> Check:
         "cached = full",
         f"{tgt.shape[1]} tokens decoded one by one, against one pass",
         _distance(torch.stack(steps, 1), full),
+        CACHE_TOLERANCE,
     )
 
 

@@ -37,7 +37,7 @@ class LanguageModel(nn.Module):
     def forward(self, ids: Int[Tensor, "B L"]) -> Float[Tensor, "B L V"]:
         """Logits of the token after each one, fp32; zeros at the padding. Raises DataError beyond `max_length`."""
         rows = self.decoder(ids)
-        logits = rows.packing.pad(self.output(rows.hidden))
+        logits = rows.packing.pad(self.output(rows.hidden))[: len(ids), : ids.shape[1]]
         return logits.to(torch.promote_types(logits.dtype, torch.float32))
 
     def hidden(self, ids: Int[Tensor, "B L"]) -> Float[Tensor, "N D"]:

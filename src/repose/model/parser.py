@@ -84,10 +84,10 @@ class Parser(nn.Module):
         pad = words.packing.pad
         heads = pad(words.arc_head)
         scores = pad(self.arc(words.arc_dependent)) @ heads.mT + self.arc_prior(heads).mT
-        itself = torch.eye(scores.shape[1], dtype=torch.bool, device=scores.device)
+        own = torch.eye(scores.shape[1], dtype=torch.bool, device=scores.device)
         # ROOT's own row, which means nothing, keeps ROOT: a row without any finite score would be NaN.
-        itself[0, 0] = False
-        barred = ~words.packing.mask[:, None, :] | itself
+        own[:1, :1] = False
+        barred = ~words.packing.mask[:, None, :] | own
         barred = barred & words.packing.mask[:, :, None]
         return scores.to(torch.promote_types(scores.dtype, torch.float32)).masked_fill(barred, -torch.inf)
 

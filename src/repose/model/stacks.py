@@ -3,6 +3,7 @@
 from typing import Any
 
 import torch
+import torch.nn.functional as F
 from jaxtyping import Float, Int
 from torch import Tensor, nn
 
@@ -18,6 +19,12 @@ from repose.model.positions import Positions, positions_of
 from repose.model.token_norm import TokenNorm
 
 PAD = 0
+
+
+def never_empty(ids: Int[Tensor, "B L"]) -> Int[Tensor, "B_1 L_1"]:
+    """The same with padding where there is no sentence or no column: torch reduces over nothing unwillingly."""
+    missing = [max(0, 1 - size) for size in ids.shape]
+    return F.pad(ids, (0, missing[1], 0, missing[0])) if any(missing) else ids
 
 
 class Stack(nn.Module):
@@ -85,6 +92,7 @@ class SelfAttentionStack(Stack):
         self.layers = nn.ModuleList(EncoderLayer(a, self.positions) for _ in range(num_layers))
 
     def forward(self, ids: Int[Tensor, "B L"]) -> Memory:
+        ids = never_empty(ids)
         packing = Packing(ids != PAD)
         x, values = self.embedding(ids, packing)
         blocks = self.self_blocks(packing)
@@ -116,6 +124,7 @@ class Decoder(Stack):
 
     def forward(self, tgt: Int[Tensor, "B T"], memory: Memory) -> tuple[Float[Tensor, "R D"], Packing]:
         """Packed rows of whole targets."""
+        tgt = never_empty(tgt)
         packing = Packing(tgt != PAD)
         x, values = self.embedding(tgt, packing)
         to_self, to_memory = self.self_blocks(packing), Blocks(packing, memory.packing, num_heads=self.num_heads)

@@ -60,10 +60,11 @@ class Transformer(nn.Module):
     def forward(self, src: Int[Tensor, "B S"], tgt: Int[Tensor, "B T"]) -> Float[Tensor, "B T V"]:
         """Logits of the token after each target token, fp32, given source and decoder input; zeros at padding.
 
-        Raises DataError for a sequence longer than `max_length`.
+        A batch may be empty, and a source or target of padding alone. Raises DataError for a sequence longer than
+        `max_length`.
         """
         rows, packing = self.decoder(tgt, self.encode(src))
-        logits = packing.pad(self.output(rows))
+        logits = packing.pad(self.output(rows))[: len(tgt), : tgt.shape[1]]
         return logits.to(torch.promote_types(logits.dtype, torch.float32))
 
     def hidden(self, src: Int[Tensor, "B S"], tgt: Int[Tensor, "B T"]) -> Float[Tensor, "N D"]:
@@ -89,6 +90,8 @@ class Transformer(nn.Module):
         An architecture that looks ahead has no valid cache (each new token changes all earlier rows): it decodes by
         recomputing the whole prefix, which costs a factor that grows with the length.
         """
+        if not len(tokens):
+            return self.output.weight.new_empty(0, self.tgt_vocab_size, dtype=torch.float32)
         if state.tokens is None:
             x = self.decoder.step(tokens, state.memory, state.cache)
             state.memory = None  # from here on the cache holds its keys and values

@@ -1,0 +1,147 @@
+"""The audit finds each kind of leak under its own name, and nothing in models that do not leak."""
+
+import dataclasses
+from collections.abc import Callable
+from typing import Any
+
+import pytest
+import torch
+from torch import Tensor
+
+from repose.model.audit import audit
+from repose.model.presets import preset
+from repose.model.transformer import Transformer, build
+
+SIZES: dict[str, Any] = {"d_token": 8, "num_heads": 2, "head_dim": 4, "d_ff": 16, "max_length": 70}
+
+
+def model(name: str = "ablation-none", **changes: Any) -> Transformer:
+    a = dataclasses.replace(preset(name), **(SIZES | {"num_encoder_layers": 1, "num_decoder_layers": 2} | changes))
+    return build(a, src_vocab_size=20, tgt_vocab_size=20).eval()
+
+
+def leaking(leak: Callable[[torch.nn.Module, Tensor, Any], Tensor]) -> Transformer:
+    """A model whose target embeddings, (B, T, M), are added to by `leak`."""
+    leaks = model()
+    embedding = leaks.decoder.embedding
+
+    def hook(module: torch.nn.Module, inputs: Any, output: Any) -> Any:
+        packing = inputs[1]
+        added = packing.pack(leak(module, packing.pad(output.hidden), packing))
+        return output._replace(hidden=output.hidden + added)
+
+    embedding.register_forward_hook(hook)
+    return leaks
+
+
+def failed(leaks: Transformer) -> set[str]:
+    return {check.name for check in audit(leaks).checks if not check.passed}
+
+
+def test_a_causal_model_passes() -> None:
+    report = audit(model())
+    assert report.passed
+    assert [check.name for check in report.checks if "64 tokens" in check.name]
+
+
+def test_a_look_ahead_in_training_alone_is_found() -> None:
+    """A statistic of the whole target that is used with dropout on only: its gradient is cut off, too."""
+    names = failed(leaking(lambda m, x, _: x.mean(1, keepdim=True).expand_as(x).detach() * m.training))
+    assert names == {
+        "causal (perturbation, training mode)",
+        "causal (perturbation, 64 tokens, training mode)",
+    }
+
+
+def test_a_look_ahead_that_begins_at_a_distance_is_found() -> None:
+    def leak(_: torch.nn.Module, x: Tensor, __: Any) -> Tensor:
+        added = torch.zeros_like(x)
+        added[:, 33:] = x[:, 33:].mean(1, keepdim=True) if x.shape[1] > 33 else 0
+        return added
+
+    assert {name for name in failed(leaking(leak)) if name.startswith("causal")} == {
+        "causal (perturbation, 64 tokens, evaluation mode)",
+        "causal (perturbation, 64 tokens, training mode)",
+    }
+
+
+def test_a_leak_of_the_length_is_called_causal() -> None:
+    """Which position is the last: no token is seen, but how many follow."""
+
+    def leak(_: torch.nn.Module, x: Tensor, packing: Any) -> Tensor:
+        return x * 0 + packing.mask.sum(1)[:, None, None]
+
+    leaks = leaking(leak)
+    assert "causal (truncation)" in failed(leaks)
+    assert not audit(leaks).causal
+
+
+def test_a_leak_through_end_or_unk_alone_is_found() -> None:
+    """Later tokens below 4 are what a target that ends looks like."""
+
+    def leak(_: torch.nn.Module, x: Tensor, __: Any) -> Tensor:
+        ids = seen[-1]
+        return x * 0 + ((ids == 3) | (ids == 1)).sum(1)[:, None, None]
+
+    leaks = leaking(leak)
+    seen: list[Tensor] = []
+    leaks.decoder.embedding.register_forward_pre_hook(lambda _, inputs: seen.append(inputs[0]))
+    assert "causal (perturbation, evaluation mode)" in failed(leaks)
+
+
+def test_small_leaks_are_found() -> None:
+    assert not audit(leaking(lambda _, x, __: 1e-6 * x.mean(1, keepdim=True).expand_as(x))).causal
+
+
+@pytest.mark.parametrize("window", [4, 6])
+@pytest.mark.parametrize("name", ["baseline", "reinforced"])
+def test_local_attention_on_one_short_sentence(name: str, window: int) -> None:
+    """Heads so wide that they are absorbed, and a batch of one sentence no longer than a chunk."""
+    short = model(name, attention_window=window, head_dim=16)
+    src = torch.tensor([[2, 5, 3][: window // 2]])
+    logits = short(src, src)
+    state = short.start(short.encode(src))
+    steps = [short.step(src[:, t], state) for t in range(src.shape[1])]
+    torch.testing.assert_close(torch.stack(steps, 1), logits.log_softmax(2), atol=1e-5, rtol=0)
+    assert audit(short, length=3).passed
+
+
+@pytest.mark.parametrize("head_dim", [4, 16])
+def test_a_source_of_padding_alone_decodes_as_it_is_read(head_dim: int) -> None:
+    """Where biases of values are not zero, they must not count: there is no value."""
+    biased = model("baseline", head_dim=head_dim)
+    with torch.no_grad():
+        for parameter in biased.parameters():
+            parameter.add_(torch.randn_like(parameter) * 0.3)
+    src, tgt = torch.tensor([[2, 5, 3], [0, 0, 0]]), torch.tensor([[2, 5, 6], [2, 7, 8]])
+    state = biased.start(biased.encode(src))
+    steps = [biased.step(tgt[:, t], state) for t in range(3)]
+    torch.testing.assert_close(torch.stack(steps, 1), biased(src, tgt).log_softmax(2), atol=1e-5, rtol=0)
+    state = biased.start(biased.encode(src))
+    state.select(torch.tensor([1, 1]))
+    torch.testing.assert_close(biased.step(tgt[[1, 1], 0], state)[0], steps[0][1], atol=1e-5, rtol=0)
+
+
+@pytest.mark.parametrize("window", [None, 4])
+@pytest.mark.parametrize("name", ["reinforced", "tupe-r", "rotary", "reinforced-prefix", "reinforced-lookahead"])
+@pytest.mark.parametrize(
+    ("src", "tgt"), [((0, 3), (0, 4)), ((0, 0), (0, 0)), ((2, 0), (2, 3)), ((2, 3), (2, 0)), ((2, 0), (2, 0))]
+)
+def test_empty_batches(name: str, window: int | None, src: tuple[int, int], tgt: tuple[int, int]) -> None:
+    empty = model(name, attention_window=window)
+    source, target = (torch.full(shape, 5) for shape in (src, tgt))
+    assert empty(source, target).shape == (*tgt, 20)
+    assert empty.hidden(source, target).shape == (tgt[0] * tgt[1], empty.architecture.d_model)
+    if tgt[1]:
+        assert empty.step(target[:, 0], empty.start(empty.encode(source))).shape == (tgt[0], 20)
+
+
+@pytest.mark.parametrize("kind", ["sentence", "prefix"])
+def test_gradients_of_constant_columns_are_finite(kind: str) -> None:
+    """One token, or the same one again: no variance, a gradient of up to 1/sqrt(eps) times its size."""
+    constant = model("reinforced", encoder_token_norm="sentence", decoder_token_norm=kind).train()
+    src, tgt = torch.tensor([[5, 5, 5], [5, 0, 0]]), torch.tensor([[2, 2, 2], [2, 0, 0]])
+    constant(src, tgt).logsumexp(2)[tgt != 0].sum().backward()
+    gradients = [p.grad for p in constant.parameters() if p.grad is not None]
+    assert all(gradient.isfinite().all() for gradient in gradients)
+    assert max(gradient.abs().max().item() for gradient in gradients) < 1e6
