@@ -36,8 +36,7 @@ def same_translations(ours: dict[str, Any], golden: dict[str, Any]) -> None:
 
 
 def test_models() -> None:
-    ours, golden = record.models(), record.read("models")
-    assert list(ours) == list(golden)
+    ours, golden = record.models(), record.read("models")  # presets may be added
     for name, content in golden.items():
         about = {key: value for key, value in content.items() if key not in ("values", "sum", "loss")}
         assert {key: ours[name][key] for key in about} == about, name
@@ -50,7 +49,6 @@ def test_models() -> None:
 
 def test_decoding() -> None:
     ours, golden = record.decoded(), record.read("decoded")
-    assert list(ours) == list(golden)
     for name in golden:
         same_translations(ours[name], golden[name])
 
