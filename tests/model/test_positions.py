@@ -222,3 +222,26 @@ def test_wide_heads_are_not_absorbed_where_keys_turn(positions: str) -> None:
     state = model.start(model.encode(torch.tensor([[2, 5, 3]])))
     for attention, wanted in ((layer.self_attention, positions != "rotary"), (layer.cross_attention, True)):
         assert attention.is_absorbed == attention.cached(state.cache).is_absorbed == wanted
+
+
+# --- scores of distances ---
+
+
+def distance_scores(a: Architecture, *, causal: bool) -> list[list[list[float]]]:
+    """Scores of the positions of ten tokens, [head][query][key]."""
+    at = torch.arange(10)
+    scores = positions_of(a, causal=causal).scores(at, at)
+    assert scores is not None
+    return scores.tolist()
+
+
+@pytest.mark.parametrize(
+    ("num_heads", "slopes"),
+    [(1, [1 / 256]), (4, [1 / 4, 1 / 16, 1 / 64, 1 / 256]), (3, [1 / 16, 1 / 256, 1 / 4])],
+)
+def test_alibi_falls_with_the_distance(num_heads: int, slopes: list[float]) -> None:
+    """Slopes as the paper's and its code's: for three heads those of two, then the first of four's."""
+    scores = distance_scores(Architecture(positions="alibi", num_heads=num_heads), causal=False)
+    for head, slope in zip(scores, slopes, strict=True):
+        for i, row in enumerate(head):
+            assert row == pytest.approx([-slope * abs(i - j) for j in range(10)])

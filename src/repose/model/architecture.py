@@ -14,7 +14,7 @@ from pydantic.dataclasses import dataclass
 from repose.system.errors import ConfigError
 
 PositionsKind = Literal[
-    "interleaved", "halves", "printed", "learned", "policy", "rotary", "untied", "untied_relative", "none"
+    "interleaved", "halves", "printed", "learned", "policy", "rotary", "alibi", "untied", "untied_relative", "none"
 ]
 POSITIONS_WITH_ROWS = ("interleaved", "halves", "printed", "learned", "policy")
 """Those that `combine` adds to the token embeddings, or sets beside them."""
@@ -46,7 +46,8 @@ class Architecture:
     positions: PositionsKind = "interleaved"
     """Positional encoding: Vaswani's interleaved sinusoids, the tutorial's halves, eq. 3 as printed, learned with the
     model, learned before it by a reinforcement learning policy (arXiv 2310.10930); rotated queries and keys (RoFormer);
-    scores of positions beside those of contents (TUPE-A), and of distances too (TUPE-R); none."""
+    scores that fall with the distance (ALiBi); scores of positions beside those of contents (TUPE-A), and of distances
+    too (TUPE-R); none."""
     combine: Combine = "add"
     """How token embeddings and positions meet: their sum, or side by side."""
     embedding_scale: EmbeddingScale = "sqrt"

@@ -133,6 +133,32 @@ class Rotary(Positions):
         return torch.view_as_real(pairs * turns).flatten(1).to(rows.dtype)
 
 
+class Alibi(Positions):
+    """Attention with linear biases (ALiBi, Press et al. 2022, arXiv 2108.12409, section 3): score_ij - m_h |i - j|.
+
+    m_h is fixed, one number for each head: 2^(-8h/H), h from 1, where H is a power of two; otherwise those of the next
+    lower power n, and then every other one of those of 2n, as in the authors' code. Nothing is learned or stored.
+
+    Differs from the paper, which has decoders alone: in an encoder both sides fall alike.
+    """
+
+    slopes: Float[Tensor, " H"]
+
+    def __init__(self, a: Architecture, *, causal: bool) -> None:
+        super().__init__(a, causal=causal)
+        num = 2 ** int(math.log2(a.num_heads))
+        slopes = [2 ** (-8 * h / num) for h in range(1, num + 1)]
+        slopes += [2 ** (-4 * h / num) for h in range(1, 2 * num, 2)]
+        self.register_buffer("slopes", torch.tensor(slopes[: a.num_heads]), persistent=False)
+
+    def scores(
+        self, queries_at: Int[Tensor, "*n q"], keys_at: Int[Tensor, "*n k"], derived: Any = None
+    ) -> Float[Tensor, "*n H q k"]:
+        """-m_h |i - j|."""
+        distance = (keys_at[..., None, :] - queries_at[..., :, None]).abs()
+        return -self.slopes[:, None, None] * distance[..., None, :, :]
+
+
 class UntiedPositions(Positions):
     """TUPE (Ke et al. 2021, arXiv 2006.15595, eq. 10-11): positions meet positions, contents meet contents.
 
@@ -198,6 +224,7 @@ class UntiedPositions(Positions):
 
 _CLASSES: dict[PositionsKind, type[Positions]] = {
     "rotary": Rotary,
+    "alibi": Alibi,
     "untied": UntiedPositions,
     "untied_relative": UntiedPositions,
     "none": Positions,

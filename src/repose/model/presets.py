@@ -15,6 +15,7 @@ PRE_LN = "Xiong et al. 2020, arXiv 2002.04745"
 REALFORMER = "He et al. 2021, arXiv 2012.11747"
 TUPE = "Ke et al. 2021, arXiv 2006.15595"
 ROFORMER = "Su et al. 2021, arXiv 2104.09864"
+ALIBI = "Press et al. 2022, arXiv 2108.12409"
 
 
 class Preset(NamedTuple):
@@ -159,6 +160,7 @@ PRESETS: MappingProxyType[str, Preset] = MappingProxyType(
         "rotary": Preset(
             _replace(_original, positions="rotary"), ROFORMER, "queries and keys rotated by their positions"
         ),
+        "alibi": Preset(_replace(_original, positions="alibi"), ALIBI, "scores that fall with the distance"),
     }
 )
 
