@@ -245,3 +245,21 @@ def test_alibi_falls_with_the_distance(num_heads: int, slopes: list[float]) -> N
     for head, slope in zip(scores, slopes, strict=True):
         for i, row in enumerate(head):
             assert row == pytest.approx([-slope * abs(i - j) for j in range(10)])
+
+
+@pytest.mark.parametrize("causal", [False, True])
+def test_t5_has_one_learned_score_for_each_head_and_class_of_distances(causal: bool) -> None:
+    a = Architecture(positions="t5", num_heads=2)
+    assert torch.tensor(distance_scores(a, causal=causal)).eq(0).all()
+    positions = positions_of(a, causal=causal)
+    (weights,) = positions.parameters()
+    torch.nn.init.normal_(weights)
+    queries_at, keys_at = torch.arange(40), torch.arange(30)
+    scores = positions.scores(queries_at, keys_at)
+    assert scores is not None
+    for i, j in [(0, 0), (3, 1), (39, 0), (0, 29), (20, 29)]:
+        # below half of a side's buckets each distance has its own; later keys, which a decoder never sees, have 0's
+        side, distance = (0 if causal or j <= i else 16), (max(i - j, 0) if causal else abs(i - j))
+        if distance < (16 if causal else 8):
+            assert torch.equal(scores[:, i, j], weights[:, side + distance])
+    assert torch.equal(scores[:, 5:, 5:], scores[:, :-5, :-5])  # only distances count

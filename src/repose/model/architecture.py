@@ -14,7 +14,17 @@ from pydantic.dataclasses import dataclass
 from repose.system.errors import ConfigError
 
 PositionsKind = Literal[
-    "interleaved", "halves", "printed", "learned", "policy", "rotary", "alibi", "untied", "untied_relative", "none"
+    "interleaved",
+    "halves",
+    "printed",
+    "learned",
+    "policy",
+    "rotary",
+    "alibi",
+    "t5",
+    "untied",
+    "untied_relative",
+    "none",
 ]
 POSITIONS_WITH_ROWS = ("interleaved", "halves", "printed", "learned", "policy")
 """Those that `combine` adds to the token embeddings, or sets beside them."""
@@ -44,10 +54,10 @@ class Architecture:
     """
 
     positions: PositionsKind = "interleaved"
-    """Positional encoding: Vaswani's interleaved sinusoids, the tutorial's halves, eq. 3 as printed, learned with the
-    model, learned before it by a reinforcement learning policy (arXiv 2310.10930); rotated queries and keys (RoFormer);
-    scores that fall with the distance (ALiBi); scores of positions beside those of contents (TUPE-A), and of distances
-    too (TUPE-R); none."""
+    """How the model knows the order of its tokens. Rows that `combine` adds: Vaswani's interleaved sinusoids, the
+    tutorial's halves, eq. 3 as printed, learned with the model, or learned before it by a reinforcement learning
+    policy (arXiv 2310.10930). Rotated queries and keys (RoFormer). Scores: falling with the distance (ALiBi),
+    learned for each distance (T5), of positions beside those of contents (TUPE-A), and both (TUPE-R). Or not at all."""
     combine: Combine = "add"
     """How token embeddings and positions meet: their sum, or side by side."""
     embedding_scale: EmbeddingScale = "sqrt"

@@ -159,6 +159,26 @@ class Alibi(Positions):
         return -self.slopes[:, None, None] * distance[..., None, :, :]
 
 
+class T5Positions(Positions):
+    """Relative position bias (T5, Raffel et al. 2020, arXiv 1910.10683, section 2.1): score_ij + b_h(j - i).
+
+    b is one learned number for each head and class of distances (`buckets`), zero at first, shared by the layers of
+    a stack.
+
+    Differs from the paper: products of queries and keys are scaled by 1/sqrt(C), where T5 draws smaller queries.
+    """
+
+    def __init__(self, a: Architecture, *, causal: bool) -> None:
+        super().__init__(a, causal=causal)
+        self.causal, self.distances = causal, nn.Parameter(torch.zeros(a.num_heads, NUM_BUCKETS))
+
+    def scores(
+        self, queries_at: Int[Tensor, "*n q"], keys_at: Int[Tensor, "*n k"], derived: Any = None
+    ) -> Float[Tensor, "*n H q k"]:
+        """b."""
+        return by_distance(self.distances, queries_at, keys_at, causal=self.causal)
+
+
 class UntiedPositions(Positions):
     """TUPE (Ke et al. 2021, arXiv 2006.15595, eq. 10-11): positions meet positions, contents meet contents.
 
@@ -225,6 +245,7 @@ class UntiedPositions(Positions):
 _CLASSES: dict[PositionsKind, type[Positions]] = {
     "rotary": Rotary,
     "alibi": Alibi,
+    "t5": T5Positions,
     "untied": UntiedPositions,
     "untied_relative": UntiedPositions,
     "none": Positions,

@@ -16,6 +16,7 @@ REALFORMER = "He et al. 2021, arXiv 2012.11747"
 TUPE = "Ke et al. 2021, arXiv 2006.15595"
 ROFORMER = "Su et al. 2021, arXiv 2104.09864"
 ALIBI = "Press et al. 2022, arXiv 2108.12409"
+T5 = "Raffel et al. 2020, arXiv 1910.10683"
 
 
 class Preset(NamedTuple):
@@ -161,6 +162,7 @@ PRESETS: MappingProxyType[str, Preset] = MappingProxyType(
             _replace(_original, positions="rotary"), ROFORMER, "queries and keys rotated by their positions"
         ),
         "alibi": Preset(_replace(_original, positions="alibi"), ALIBI, "scores that fall with the distance"),
+        "t5-relative": Preset(_replace(_original, positions="t5"), T5, "a learned score for each distance"),
     }
 )
 
