@@ -281,6 +281,10 @@ def _run_id(experiment: repose.Experiment) -> str:
 # Reports
 
 
+_LOOKS = r"<picture>.*?</picture>|<svg\b.*?</svg>|<style>.*?</style>"
+"""Pictures of a page and its style sheet, which has their colours."""
+
+
 def report(source: Path, home: Path, out: Path) -> dict[str, Any]:
     """Digests of what `repose report` writes: text, numbers, and the page with and without its pictures."""
     with surroundings(home, source.parent):
@@ -291,7 +295,7 @@ def report(source: Path, home: Path, out: Path) -> dict[str, Any]:
         "texts": {name: digest for name, digest in files.items() if name.endswith((".md", ".csv", ".tex"))},
         "json": files["report.json"],
         "html": files["report.html"],
-        "html_without_pictures": sha256(re.sub(r"<svg\b.*?</svg>", "", page, flags=re.DOTALL)),
+        "html_without_pictures": sha256(re.sub(_LOOKS, "", page, flags=re.DOTALL)),
     }
 
 
