@@ -1,8 +1,7 @@
 """Models small enough to be drawn in a moment, and runs that were never trained."""
 
 import dataclasses
-import json
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Sequence
 from pathlib import Path
 from typing import Any
 
@@ -17,16 +16,11 @@ from repose.model.transformer import build
 from repose.saved_model import directory as model_dir
 
 install_import_hook(
-    [
-        f"repose.plots.{module}"
-        for module in ("attention_figure", "attention_maps", "attention_numbers", "position_figure", "position_numbers")
-    ],
-    "beartype.beartype",
+    [f"repose.plots.{module}" for module in ("attention_figure", "attention", "positions")], "beartype.beartype"
 )
 
 SIZES = {"d_token": 16, "num_heads": 2, "head_dim": 8, "d_ff": 16, "num_encoder_layers": 2, "num_decoder_layers": 2}
 MakeModel = Callable[..., Path]
-MakeRun = Callable[..., Path]
 
 
 @pytest.fixture(scope="session")
@@ -49,22 +43,6 @@ def make_model(tmp_path_factory: pytest.TempPathFactory) -> MakeModel:
 @pytest.fixture(scope="session")
 def original(make_model: MakeModel) -> Path:
     return make_model("original")
-
-
-@pytest.fixture
-def make_run(tmp_path: Path) -> MakeRun:
-    """A run directory with hand-made records: (kind, epoch, figures), ten updates per epoch."""
-
-    def make(name: str, records: Sequence[tuple[str, int, Mapping[str, float]]], **settings: Any) -> Path:
-        folder = tmp_path / name
-        folder.mkdir(parents=True)
-        experiment = {"architecture": {"d_token": 24}, "training": {"seed": 0, **settings}}
-        (folder / "config.json").write_text(json.dumps({"experiment": experiment}))
-        lines = [{"kind": kind, "update": 10 * epoch, "epoch": epoch, **figures} for kind, epoch, figures in records]
-        (folder / "metrics.jsonl").write_text("".join(json.dumps(line) + "\n" for line in lines))
-        return folder
-
-    return make
 
 
 @pytest.fixture

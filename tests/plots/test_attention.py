@@ -13,11 +13,9 @@ from torch import Tensor
 
 import repose
 from repose.model.architecture import Architecture
-from repose.plots.attention_figure import draw, make_grid
-from repose.plots.attention_maps import Kind, Maps, read, visible_to_itself
-from repose.plots.attention_numbers import head_numbers, mean_numbers
+from repose.plots.attention import Kind, Maps, head_numbers, mean_numbers, read, visible_keys
+from repose.plots.attention_figure import draw, make_grid, plot_attention
 from repose.plots.canvas import canvas
-from repose.plots.pictures import plot_attention
 from repose.system.errors import CheckpointError, ConfigError, DataError
 
 SENTENCE, TARGET = "O gato viu o cachorro.", "The cat saw the dog."
@@ -90,8 +88,8 @@ def test_what_is_visible_is_what_gets_weight(axes: dict[str, Any], make_model: A
 def test_visible_by_hand() -> None:
     a = Architecture(attention_window=4, self_score="exclude")
     rows = ["-1100", "1-110", "11-11", "011-1", "0011-"]
-    assert visible_to_itself(a, 5, causal=False).int().tolist() == [[int(c == "1") for c in row] for row in rows]
-    assert visible_to_itself(Architecture(), 3, causal=True).int().tolist() == [[1, 0, 0], [1, 1, 0], [1, 1, 1]]
+    assert visible_keys(a, 5, causal=False).int().tolist() == [[int(c == "1") for c in row] for row in rows]
+    assert visible_keys(Architecture(), 3, causal=True).int().tolist() == [[1, 0, 0], [1, 1, 0], [1, 1, 1]]
 
 
 def test_maps_and_labels_are_the_models(original: Path) -> None:

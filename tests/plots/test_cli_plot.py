@@ -79,11 +79,13 @@ COMMANDS = {
 @pytest.mark.parametrize("command", COMMANDS.values(), ids=COMMANDS.keys())
 def test_without_matplotlib(command: tuple[object, ...], run: Run, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setitem(sys.modules, "matplotlib", None)  # as if it were not installed
+    for name in [name for name in sys.modules if name.startswith(("repose.plots", "repose.report.pictures"))]:
+        monkeypatch.delitem(sys.modules, name)
     assert run(*command) == (2, "", "repose: pictures need matplotlib: pip install 'repose-nmt[plot]'\n")
 
 
 def test_matplotlib_is_not_loaded_before_it_is_needed() -> None:
-    code = "import repose.cli.main, repose.plots.pictures, sys; print({'matplotlib', 'torch'} & sys.modules.keys())"
+    code = "import repose.cli.main, repose.cli.plot, sys; print({'matplotlib', 'torch'} & sys.modules.keys())"
     done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True)
     assert done.stdout == "set()\n"
 

@@ -8,9 +8,9 @@ import matplotlib
 import pytest
 from matplotlib.figure import Figure
 
+from repose.plots.attention_figure import plot_attention
 from repose.plots.canvas import canvas, save
 from repose.plots.fonts import families
-from repose.plots.pictures import plot_attention
 from repose.system.errors import ConfigError
 
 DEJAVU = Path(matplotlib.get_data_path()) / "fonts" / "ttf"

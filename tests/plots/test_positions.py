@@ -12,9 +12,14 @@ from torch import Tensor
 
 from repose.model.positions import sinusoids, upscale
 from repose.plots.canvas import canvas
-from repose.plots.pictures import plot_positions
-from repose.plots.position_figure import draw, tables
-from repose.plots.position_numbers import nearly_constant, position_numbers, similarity_by_distance
+from repose.plots.positions import (
+    draw,
+    nearly_constant,
+    plot_positions,
+    position_numbers,
+    similarity_by_distance,
+    tables,
+)
 from repose.system.errors import ConfigError
 
 SMALL = torch.rand(4, 6, generator=torch.Generator().manual_seed(0)) * 2 - 1

@@ -181,15 +181,15 @@ def sample() -> Report:
         notes={"a": "This model looks ahead.", "b": "Not comparable.", "c": "A note without a mark."},
     )
     svg = (
-        '<svg xmlns="http://www.w3.org/2000/svg" width="360pt" height="180pt" viewBox="0 0 360 180">'
-        '<rect width="360" height="180" fill="{}"/></svg>'
+        '<svg style="stroke-linecap: butt" xmlns="http://www.w3.org/2000/svg" width="360pt" height="180pt" '
+        'viewBox="0 0 360 180"><defs><path id="p" d="M0 0h9"/></defs><use xmlns:xlink="http://www.w3.org/1999/xlink" '
+        'xlink:href="#p"/><rect width="360" height="180" style="fill: var(--series-1, #0072b2)"/></svg>'
     )
     numbers = Table(id="curves", title="Validation loss", columns=heads, rows=(row("baseline", 1.5, 0.1)[:2],))
     curves = Picture(
         id="curves",
         title="Validation loss",
-        light=svg.format("#888888"),
-        dark=svg.format("#777777"),
+        svg=svg,
         description='Losses fall, from "high" to low.',
         numbers=numbers,
     )

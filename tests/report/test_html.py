@@ -62,6 +62,9 @@ def test_nothing_is_fetched(page: Page) -> None:
     for tag, attributes, _ in page.elements:
         for name in ("src", "href", "srcset", "action", "data"):
             assert re.match(r"#|data:", attributes.get(name) or "#"), f"{name} of {tag}"
+        assert all(
+            re.match(r"url\(#", part) for value in attributes.values() for part in re.findall(r"url\(.?", value or "")
+        )
     assert not re.search(r"url\(|@import", "".join(text for _, text in page.all("style")))
     (policy,) = [a["content"] or "" for a, _ in page.all("meta") if "http-equiv" in a]
     assert policy.startswith("default-src 'none'; img-src data:;")
@@ -77,7 +80,7 @@ def test_text_is_text(page: Page) -> None:
     assert "<script>document.title = 'taken over'</script>" in [text for _, text in page.all("dd")]
     assert [text for _, text in page.all("title")] == ["A report & more"]
     assert "one <run> & no moreb" in [text for _, text in page.all("th")]
-    assert [a["alt"] for a, _ in page.all("img")] == ['Losses fall, from "high" to low.']
+    assert [(a["role"], a["aria-label"]) for a, _ in page.all("svg")] == [("img", 'Losses fall, from "high" to low.')]
 
 
 def test_what_is_between_backticks_is_code(sample: Report) -> None:
@@ -93,6 +96,19 @@ def test_links_lead_to_one_place_each(page: Page) -> None:
     wanted |= {name for _, a, _ in page.elements for name in (a.get("aria-labelledby") or "").split()}
     assert wanted <= set(names)
     assert {"table-scores", "picture-curves", "sentences-a", "sentences-a-2", "section-epochs"} <= wanted
+
+
+def test_pictures_have_ids_of_their_own_and_fit(sample: Report) -> None:
+    section = sample.sections[1]
+    other = dataclasses.replace(section.pictures[0], id="other")
+    section = dataclasses.replace(section, pictures=(*section.pictures, other))
+    page = Page(write_html(dataclasses.replace(sample, sections=(section,))))
+    ids = [a["id"] for a, _ in page.all("path")]
+    assert ids == ["picture-curves-p", "picture-other-p"]
+    assert [(a["xlink:href"] or "").removeprefix("#") for a, _ in page.all("use")] == ids
+    (first, _), _ = page.all("svg")
+    assert "max-width: 480px" in (first["style"] or "")  # 360 points
+    assert "width" not in first
 
 
 def test_headings_heads_and_warnings(page: Page) -> None:

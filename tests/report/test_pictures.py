@@ -4,17 +4,14 @@ import math
 import re
 import sys
 import xml.etree.ElementTree as ET
-from itertools import pairwise
+from importlib.resources import files
 from pathlib import Path
 from typing import Any
 
 import pytest
-from hypothesis import given
-from hypothesis import strategies as st
-from matplotlib.figure import Figure
 
+from repose.plots.charts import DASHED
 from repose.report.content import Picture, Table
-from repose.report.drawing import DASHED, System, Theme, apart, both, name_points, width_of
 from repose.report.pictures import pictures
 from repose.report.runs import read_runs
 from repose.system.errors import ConfigError
@@ -80,10 +77,10 @@ def test_what_looks_ahead_is_dashed_named_and_no_translator(make_run: Any, tmp_p
     make_run("a", [2.0, 1.9], seconds=[10.0, 10.0])
     make_run("b", [2.0, 1.9], settings=["architecture.d_ff=1024"])
     dashes = ",".join(f"{1.4 * part:g}" for part in DASHED[1])  # of lines 1.4 points wide
-    assert dashes not in drawn(tmp_path)["learning-curves"].light
+    assert dashes not in drawn(tmp_path)["learning-curves"].svg
     make_run("c", [0.9, 0.8], preset="reinforced-lookahead")
     found = drawn(tmp_path)
-    assert dashes in found["learning-curves"].light
+    assert dashes in found["learning-curves"].svg
     assert [head.name for head in found["learning-curves"].numbers.columns] == ["epoch", "a", "b", "c (looks ahead)"]
     assert column(found["time"].numbers, "system") == ["a", "b", "c"]
     assert column(found["bleu-and-time"].numbers, "system") == ["a", "b"]
@@ -103,8 +100,7 @@ def test_many_systems_have_a_picture_per_corpus_and_a_panel_each(make_run: Any, 
     assert found["learning-curves"].title == "Validation loss by update, multi30k fr-en"  # there is but one epoch
     assert len(found["learning-curves-multi30k-de-en"].numbers.columns) == 1 + 8
     assert len(found["learning-curves"].numbers.columns) == 1 + 2
-    light = found["learning-curves-multi30k-de-en"].light
-    assert len(re.findall(r"<clipPath", light)) == 8
+    assert len(re.findall(r"<clipPath", found["learning-curves-multi30k-de-en"].svg)) == 8
     assert "in grey" in found["learning-curves-multi30k-de-en"].numbers.caption
 
 
@@ -114,7 +110,7 @@ def test_corpora_are_panels_of_one_picture(make_run: Any, tmp_path: Path) -> Non
     curves = drawn(tmp_path)["learning-curves"]
     assert curves.title == "Validation loss by epoch"
     assert column(curves.numbers, "corpus") == [f"multi30k {lang}-en" for lang in ("de", "fr", "ja") for _ in range(2)]
-    assert len(re.findall(r"<clipPath", curves.light)) == 3
+    assert len(re.findall(r"<clipPath", curves.svg)) == 3
 
 
 def test_a_run_that_diverged_has_no_figure_from_there_on(make_run: Any, tmp_path: Path) -> None:
@@ -129,23 +125,32 @@ def test_a_run_that_diverged_has_no_figure_from_there_on(make_run: Any, tmp_path
 def test_a_long_training_is_a_small_picture_and_a_short_table(make_run: Any, tmp_path: Path) -> None:
     make_run("a", [1 + 1 / epoch for epoch in range(1, 1001)])
     curves = drawn(tmp_path)["learning-curves"]
-    assert len(curves.light) < 100_000
+    assert len(curves.svg) < 100_000
     assert len(curves.numbers.rows) <= 61
     assert [column(curves.numbers, "epoch")[place] for place in (0, -1)] == ["1", "1,000"]
 
 
-def test_pictures_stand_alone_in_both_schemes_and_are_the_same_each_time(seeds: Path) -> None:
+def test_pictures_stand_alone_and_are_the_same_each_time(seeds: Path) -> None:
     first, second = drawn(seeds), drawn(seeds)
     for picture in first.values():
-        for svg in (picture.light, picture.dark):
-            root = ET.fromstring(svg)
-            assert root.tag == "{http://www.w3.org/2000/svg}svg"
-            links = [value for element in root.iter() for name, value in element.attrib.items() if "href" in name]
-            assert all(link.startswith("#") for link in links)
-            assert not list(root.iter("{http://www.w3.org/2000/svg}text"))  # no font of the reader's is needed
-            assert len(svg) < 150_000
-        assert picture.light != picture.dark
+        root = ET.fromstring(picture.svg)
+        assert root.tag == "{http://www.w3.org/2000/svg}svg"
+        links = [value for element in root.iter() for name, value in element.attrib.items() if "href" in name]
+        assert all(link.startswith("#") for link in links)
+        names = {element.tag.rpartition("}")[2] for element in root.iter()}
+        assert not names & {"text", "style", "script", "image", "metadata"}  # no font of the reader's is needed
+        assert len(picture.svg) < 150_000
     assert first == second
+
+
+def test_every_colour_is_one_that_the_page_chooses(seeds: Path) -> None:
+    style = files("repose.report").joinpath("page.html").read_text(encoding="utf-8").partition("</style>")[0]
+    light, dark = (dict(re.findall(r"--([\w-]+): (#\w{6});", part)) for part in style.split(":root {")[1:3])
+    assert light.keys() == dark.keys()
+    for picture in drawn(seeds).values():
+        colours = set(re.findall(r"(?:var\(--([\w-]+), )?(#[0-9a-f]{6})", picture.svg))
+        assert colours
+        assert all(light[name] == colour for name, colour in colours)  # "" where it is no variable
 
 
 def test_letters_without_a_font_do_not_stop_a_report(
@@ -167,39 +172,3 @@ def test_without_matplotlib_one_sentence(make_run: Any, tmp_path: Path, monkeypa
     monkeypatch.setitem(sys.modules, "matplotlib", None)
     with pytest.raises(ConfigError, match=r"pip install 'repose-nmt\[plot\]'"):
         pictures(read_runs([tmp_path]))
-
-
-@given(st.lists(st.floats(-5, 15), max_size=12))
-def test_names_are_apart_in_their_order_and_within(wanted: list[float]) -> None:
-    places = apart(wanted, 0.5, 0.0, 10.0)
-    ranks = sorted(range(len(wanted)), key=lambda index: (wanted[index], index))
-    ordered = [places[index] for index in ranks]
-    assert all(after - before >= 0.5 - 1e-6 for before, after in pairwise(ordered))
-    assert all(-1e-6 <= place <= 10 + 1e-6 for place in places)
-
-
-def test_names_with_room_stay_where_they_are() -> None:
-    assert apart([1.0, 3.0, 2.0], 0.5, 0.0, 10.0) == [1.0, 3.0, 2.0]
-    assert apart([1.0, 1.0], 0.5, 0.0, 10.0) == [0.75, 1.25]
-
-
-def test_names_of_points_hide_neither_each_other_nor_points() -> None:
-    boxes = []
-    points = [(0.5 + 0.01 * n, 0.5 + 0.02 * n) for n in range(6)]
-
-    def draw(theme: Theme) -> Figure:
-        figure = Figure(figsize=(4, 4))
-        axes = figure.add_axes((0, 0, 1, 1))
-        systems = [System(name=f"system-{number}", number=number) for number in range(6)]
-        found = [((x, x, x), (y, y, y), system) for (x, y), system in zip(points, systems, strict=True)]
-        name_points(axes, found, theme)
-        for text in axes.texts:
-            x, y = (4 * part for part in text.get_position())
-            boxes.append((x, y - 0.07, x + width_of(text.get_text()), y + 0.07))
-        return figure
-
-    both(draw, "")
-    light = boxes[:6]
-    for index, (left, bottom, right, top) in enumerate(light):
-        assert all(r <= left or right <= x or t <= bottom or top <= b for x, b, r, t in light[:index])
-        assert not any(left < 4 * x < right and bottom < 4 * y < top for x, y in points)

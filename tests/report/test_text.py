@@ -46,7 +46,7 @@ def test_markdown_is_aligned_and_escaped() -> None:
 
 
 def test_a_report_in_markdown_has_everything() -> None:
-    picture = Picture(id="p", title="Curves", light="<svg/>", dark="<svg/>", description="It falls.", numbers=TABLE)
+    picture = Picture(id="p", title="Curves", svg="<svg/>", description="It falls.", numbers=TABLE)
     sentence = Sentence(
         number=7, src="Ein *Satz*.", reference="A sentence.", hypotheses=("A <b>.", "B."), scores=(40.0, 60.5)
     )

@@ -8,7 +8,7 @@ import typer
 from repose.cli.models import say
 
 if TYPE_CHECKING:
-    from repose.plots.pictures import Picture
+    from repose.plots.canvas import Plotted
 
 app = typer.Typer(no_args_is_help=True, help="Draw position tables, attention and learning curves (extra `plot`).")
 
@@ -29,7 +29,7 @@ def positions(
     """Sinusoids beside a learned position table, before and after its pooling; and how alike positions are."""
     import torch
 
-    from repose.plots.pictures import plot_positions
+    from repose.plots.positions import plot_positions
     from repose.positions_rl.table import default_table, read
 
     learned = default_table() if table is None else read(table)
@@ -53,7 +53,7 @@ def attention(
     out: Out = Path("attention"),
 ) -> None:
     """What a model attends to as it translates a sentence, per layer and head, and how spread out it is."""
-    from repose.plots.pictures import plot_attention
+    from repose.plots.attention_figure import plot_attention
 
     options = {"target": target, "compare": compare, "kind": kind, "layer": layer, "head": head, "font": font}
     _show(plot_attention(run, sentence, out, **options))  # type: ignore[arg-type]
@@ -71,12 +71,12 @@ def curves(
     out: Out = Path("curves"),
 ) -> None:
     """Learning curves; runs that differ only in their seed are one curve with a band of one standard deviation."""
-    from repose.plots.pictures import plot_curves
+    from repose.report.pictures import plot_curves
 
     _show(plot_curves(runs, out, metric=metric, by=by, training=training, font=font))
 
 
-def _show(picture: "Picture") -> None:
+def _show(picture: "Plotted") -> None:
     """The numbers on stdout, the names of the files on stderr."""
     from rich.table import Table
 

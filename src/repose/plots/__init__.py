@@ -1,8 +1,12 @@
-"""Pictures of what models do, as PNG and SVG, each with the numbers behind it: matplotlib without a display.
+"""The one place that draws: PNG and SVG files, and SVG for the page of a report. matplotlib, without a display.
 
-canvas.py                                  the style, and where a picture goes
-fonts.py                                   fonts for labels in any script
-position_numbers.py, position_figure.py    position tables
-attention_maps.py, attention_numbers.py, attention_figure.py, comparison_figure.py
-learning_curves.py, curve_figure.py        metrics.jsonl of runs
+canvas.py                         the style, files, and SVG whose colours are those of a page
+fonts.py                          fonts for labels in any script
+charts.py                         curves by epoch, bars, scores against costs
+positions.py                      position tables
+attention.py, attention_figure.py what a model attends to
 """
+
+from repose.plots.canvas import require_matplotlib
+
+require_matplotlib()

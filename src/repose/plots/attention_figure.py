@@ -1,8 +1,10 @@
-"""Attention as pictures: a heat map per layer and head, tokens beside them."""
+"""Attention as pictures: heat maps per layer and head, and two models side by side."""
 
+import dataclasses
 import unicodedata
 from collections.abc import Sequence
 from dataclasses import dataclass
+from pathlib import Path
 from typing import Any
 
 import matplotlib
@@ -14,16 +16,27 @@ from matplotlib.figure import Figure
 from torch import Tensor
 
 from repose.data.token_labels import CONTINUES
-from repose.plots.attention_maps import Maps, Reading
-from repose.plots.attention_numbers import AttentionNumbers, head_numbers
-from repose.plots.canvas import GREY, INCH, place
-from repose.system.errors import ConfigError
+from repose.plots.attention import (
+    KINDS,
+    AttentionNumbers,
+    Kind,
+    Maps,
+    Reading,
+    head_numbers,
+    mean_numbers,
+    numbers_of,
+    read,
+)
+from repose.plots.canvas import GREY, INCH, MARKERS, PALETTE, Plotted, canvas, files_of, place, save, save_numbers
+from repose.system.errors import ConfigError, unknown
 
 TITLES = {"encoder": "Encoder self-attention", "decoder": "Decoder self-attention", "cross": "Cross-attention"}
 _CELL, _CELL_ALONE = 0.15, 0.24  # inches of a token's row, in a grid of heads and where there is but one map
 _SMALLEST_MAP, _LARGEST_GRID = 1.35, 30.0
 _LABEL, _SMALLEST_LABEL = 8.0, 4.5  # points
 _GAP, _HEAD, _TOP, _MARGIN = 0.14, 0.36, 0.5, 0.12  # inches: between maps, titles above each, of the figure, around
+_CHART = 1.7  # inches: height of the charts
+_CHARTS = 2.6  # and what they take below the maps, with their titles and labels
 
 
 @dataclass(frozen=True)
@@ -149,3 +162,122 @@ def _is_wide(char: str) -> bool:
 def _ems(label: str) -> float:
     """About how wide a label is, in its own height."""
     return sum(1.0 if _is_wide(char) else 0.64 for char in label)
+
+
+def draw_comparison(readings: Sequence[Reading], kind: Kind, *, layer: int = 1) -> Figure:
+    """One layer's maps (from 1), a row for each model: the mean over heads, then each head, each with its numbers.
+    Below, the mean entropy of rows and the mean weight of a token on itself for all layers; a dot is a head.
+
+    Raises ConfigError for a layer that a model has not, and where the models do not read the same tokens.
+    """
+    models = [reading.maps[kind] for reading in readings]
+    if any(maps.keys != models[0].keys or maps.queries != models[0].queries for maps in models):
+        raise ConfigError(
+            "the two models cut these sentences into different tokens, whose maps cannot be compared: "
+            "choose two models of one tokenizer"
+        )
+    indices = [chosen("layer", layer, len(maps.layers))[0] for maps in models]
+    num_heads = max(len(maps.layers[0]) for maps in models)
+    grid = make_grid(len(models), 1 + num_heads, models[0].queries, models[0].keys)
+    width, height = grid.figure_size
+    figure = Figure(figsize=(max(width, 7.0), height + _CHARTS))
+    for row, (maps, index) in enumerate(zip(models, indices, strict=True)):
+        weights, numbers = maps.layers[index], head_numbers(maps, index)
+        mean = weights.mean(0)
+        columns = [(mean, numbers_of(mean[None], maps)[0], f"({'ab'[row]}) mean of heads")]
+        columns += [(weights[h], numbers[h], f"head {h + 1}") for h in range(len(weights))]
+        for column, (shown, number, title) in enumerate(columns):
+            axes = place(figure, *grid.corner(row, column), grid.width, grid.height)
+            heat = draw_map(axes, maps, shown, title, number)
+            label_map(axes, maps, grid.label, rows=column == 0, columns=row == len(models) - 1)
+    names = ", ".join(f"({letter}) {reading.name}" for letter, reading in zip("ab", readings, strict=True))
+    finish(figure, grid, heat, f"{TITLES[kind]}, layer {layer}: {names}", models[0])
+    top = height + 0.3
+    entropy_axes = place(figure, 0.5, top, 2.6, _CHART)
+    _chart(entropy_axes, readings, kind, "normalised_entropy", "row entropy / ln(keys)")
+    entropy_axes.legend(loc="upper left", bbox_to_anchor=(1.02, 1.0) if kind == "cross" else (2.5, 1.0))
+    if kind != "cross":
+        _chart(place(figure, 4.0, top, 2.6, _CHART), readings, kind, "diagonal", "weight of a token on itself")
+    return figure
+
+
+def _chart(axes: Axes, readings: Sequence[Reading], kind: Kind, number: str, title: str) -> None:
+    """A line for each model through the mean over heads of each layer, and a dot for each head."""
+    most = 0
+    for index, reading in enumerate(readings):
+        maps: Maps = reading.maps[kind]
+        heads = [head_numbers(maps, layer) for layer in range(len(maps.layers))]
+        x = [layer + 1 + (index - 0.5) * 0.16 for layer in range(len(heads))]
+        colour, marker, most = PALETTE[index], MARKERS[index], max(most, len(heads))
+        for place_of, layer_heads in zip(x, heads, strict=True):
+            values = [getattr(head, number) for head in layer_heads]
+            axes.scatter([place_of] * len(values), values, s=9, color=colour, marker=marker, alpha=0.45, linewidths=0)
+        means = [getattr(mean_numbers(layer_heads), number) for layer_heads in heads]
+        axes.plot(x, means, color=colour, marker=marker, markersize=4, label=f"({'ab'[index]}) {reading.name}")
+    axes.set(title=title, xlabel="layer", ylim=(-0.03, 1.03), xticks=range(1, most + 1))
+    axes.set_xlim(0.5, most + 0.5)
+
+
+def plot_attention(
+    run: Path,
+    sentence: str,
+    out: Path,
+    *,
+    target: str | None = None,
+    compare: Path | None = None,
+    kind: str | None = None,
+    layer: int | None = None,
+    head: int | None = None,
+    font: Path | None = None,
+) -> Plotted:
+    """A model's attention on a sentence, a picture for each kind of attention or that of one `kind`; or with `compare`
+    one layer of two models side by side.
+
+    Raises ConfigError, DataError and CheckpointError as `read`, `draw` and `draw_comparison` do.
+    """
+    files_of(out)
+    if kind is not None and kind not in KINDS:
+        raise ConfigError(unknown("kind of attention", kind, KINDS))
+    kinds: tuple[Kind, ...] = tuple(name for name in KINDS if kind in (None, name))
+    if compare is not None and head is not None:
+        raise ConfigError("--compare shows all heads of a layer: leave --head out")
+    if compare is not None and target is None:
+        target = read(run, sentence).target  # both read what the first one writes
+    readings = [read(folder, sentence, target) for folder in (run, compare) if folder is not None]
+    if compare is not None and readings[0].name == readings[1].name:
+        readings = [dataclasses.replace(r, name=str(path)) for r, path in zip(readings, (run, compare), strict=True)]
+    text = "".join(r.name + "".join(label for m in r.maps.values() for label in m.queries + m.keys) for r in readings)
+    files = []
+    with canvas(text, font):
+        if compare is not None:
+            kinds = ("encoder",) if kind is None else kinds
+            files += save(draw_comparison(readings, kinds[0], layer=1 if layer is None else layer), out)
+        else:
+            for name in kinds:
+                figure = draw(readings[0], readings[0].maps[name], layer=layer, head=head)
+                files += save(figure, out, name if kind is None else "")
+    return _with_numbers(readings, kinds, out, files)
+
+
+def _with_numbers(readings: Sequence[Reading], kinds: Sequence[Kind], out: Path, files: list[Path]) -> Plotted:
+    """Entropies and diagonals of all layers, as JSON with the heads and as a table of the means over them."""
+    content, rows = [], []
+    for reading in readings:
+        layers = []
+        for kind in kinds:
+            maps = reading.maps[kind]
+            for layer in range(len(maps.layers)):
+                heads = head_numbers(maps, layer)
+                mean = mean_numbers(heads)
+                layers.append(
+                    {"kind": kind, "layer": layer + 1}
+                    | dataclasses.asdict(mean)
+                    | {"heads": [dataclasses.asdict(number) for number in heads]}
+                )
+                own = "–" if mean.diagonal is None else f"{mean.diagonal:.3f}"
+                numbers = [f"{mean.entropy:.3f}", f"{mean.normalised_entropy:.3f}", own]
+                rows.append([reading.name, kind, f"{layer + 1}", *numbers])
+        content.append({"model": reading.name, "layers": layers})
+    about = {"sentence": readings[0].sentence, "target": readings[0].target, "models": content}
+    header = ["model", "attention", "layer", "row entropy, nats", "over ln(keys)", "weight on itself"]
+    return Plotted([*files, save_numbers(about, out)], header, rows)

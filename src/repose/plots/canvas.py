@@ -1,11 +1,13 @@
-"""What all pictures share: a style, on white; files of the same bytes each time; no display and no global state."""
+"""What all pictures share: a style, files of the same bytes each time, SVG for a page; no display, no global state."""
 
 import io
 import json
+import re
+import warnings
 from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, NamedTuple
 
 from repose.system.errors import ConfigError
 
@@ -13,40 +15,64 @@ if TYPE_CHECKING:
     from matplotlib.axes import Axes
     from matplotlib.figure import Figure
 
-PALETTE = ("#0072B2", "#D55E00", "#009E73", "#CC79A7", "#56B4E9", "#E69F00", "#444444")
+PALETTE = ("#0072b2", "#d55e00", "#009e73", "#cc79a7", "#56b4e9", "#e69f00", "#444444")
 """Okabe and Ito's colours, which the colour-blind can tell apart, less the yellow that is hard to see on white."""
 MARKERS = ("o", "s", "^", "D", "v", "P", "X")
-GREY = "#666666"
+INK, GREY, GRID, BEHIND = "#201f1c", "#63615a", "#e6e3db", "#cbc8bf"
+"""Of text; of axes; of lines across a panel; of curves that another one is compared with."""
+_ON_A_PAGE = {INK: "ink", GREY: "dim", GRID: "grid", BEHIND: "behind"} | {
+    colour: f"series-{number}" for number, colour in enumerate(PALETTE, start=1)
+}
+"""Names of the CSS variables by which a page chooses colours: a dark one has others."""
 SUFFIXES = (".png", ".svg")
 INCH = 72.0
 """Points."""
 
-_STYLE: dict[str, Any] = {
-    "figure.dpi": 150,
-    "savefig.dpi": 150,
-    "font.size": 8,
-    "axes.titlesize": 8,
-    "axes.titlelocation": "left",
-    "axes.labelsize": 8,
-    "axes.linewidth": 0.6,
-    "axes.edgecolor": GREY,
-    "axes.spines.top": False,
-    "axes.spines.right": False,
-    "xtick.labelsize": 7,
-    "ytick.labelsize": 7,
-    "xtick.color": GREY,
-    "ytick.color": GREY,
-    "xtick.labelcolor": "black",
-    "ytick.labelcolor": "black",
-    "xtick.major.width": 0.6,
-    "ytick.major.width": 0.6,
-    "legend.frameon": False,
-    "legend.fontsize": 7,
-    "lines.linewidth": 1.4,
-    "svg.fonttype": "none",  # text stays text
-    "svg.hashsalt": "repose",  # ids that would otherwise be random
-    "text.parse_math": False,  # a token may be a dollar sign
-}
+
+class Plotted(NamedTuple):
+    """What was drawn."""
+
+    files: list[Path]
+    """Pictures, and the numbers as JSON."""
+    header: list[str]
+    rows: list[list[str]]
+    """The numbers as a table to print."""
+
+
+def _style(size: float) -> dict[str, Any]:
+    """Settings of matplotlib, with text of `size` points."""
+    return {
+        "figure.dpi": 150,
+        "savefig.dpi": 150,
+        "font.size": size,
+        "text.color": INK,
+        "axes.titlesize": size,
+        "axes.titlelocation": "left",
+        "axes.titlecolor": INK,
+        "axes.labelsize": size,
+        "axes.labelcolor": INK,
+        "axes.linewidth": 0.6,
+        "axes.edgecolor": GREY,
+        "axes.spines.top": False,
+        "axes.spines.right": False,
+        "axes.axisbelow": True,
+        "xtick.labelsize": size - 0.5,
+        "ytick.labelsize": size - 0.5,
+        "xtick.color": GREY,
+        "ytick.color": GREY,
+        "xtick.labelcolor": INK,
+        "ytick.labelcolor": INK,
+        "xtick.major.width": 0.6,
+        "ytick.major.width": 0.6,
+        "grid.color": GRID,
+        "grid.linewidth": 0.6,
+        "legend.frameon": False,
+        "legend.fontsize": size,
+        "lines.linewidth": 1.4,
+        "svg.fonttype": "none",  # text stays text
+        "svg.hashsalt": "repose",  # ids that would otherwise be random
+        "text.parse_math": False,  # a token may be a dollar sign
+    }
 
 
 def require_matplotlib() -> None:
@@ -58,18 +84,26 @@ def require_matplotlib() -> None:
 
 
 @contextmanager
-def canvas(text: str = "", font: Path | None = None, changes: Mapping[str, Any] | None = None) -> Iterator[None]:
+def canvas(text: str = "", font: Path | None = None, *, size: float = 8.0, any_font: bool = False) -> Iterator[None]:
     """While open, matplotlib draws in this project's style, whatever its user's settings, and with fonts for `text`.
 
-    `changes`: settings of matplotlib that differ from the style. Figures must be made and saved inside. Raises
-    ConfigError without matplotlib or a font for `text`.
+    `size`: of text, in points. Figures must be made and saved inside. Raises ConfigError without matplotlib, or without
+    a font for `text` unless `any_font`: then characters that no font has are drawn as boxes.
     """
     require_matplotlib()
     from matplotlib import style
 
     from repose.plots.fonts import families
 
-    with style.context(["default", {**_STYLE, "font.family": families(text, font), **(changes or {})}]):
+    try:
+        names = families(text, font)
+    except ConfigError:
+        if not any_font:
+            raise
+        names = families("", font)
+    with style.context(["default", {**_style(size), "font.family": names}]), warnings.catch_warnings():
+        if any_font:
+            warnings.filterwarnings("ignore", message="Glyph .* missing from")
         yield
 
 
@@ -87,7 +121,7 @@ def files_of(out: Path, part: str = "") -> list[Path]:
 
 
 def save(figure: "Figure", out: Path, part: str = "") -> list[Path]:
-    """Write a figure to the files of `out`; the same figure gives the same bytes."""
+    """Write a figure to the files of `out`, on white; the same figure gives the same bytes."""
     paths = files_of(out, part)
     out.parent.mkdir(parents=True, exist_ok=True)
     for path in paths:
@@ -96,12 +130,37 @@ def save(figure: "Figure", out: Path, part: str = "") -> list[Path]:
     return paths
 
 
-def svg(figure: "Figure") -> str:
-    """A figure as an SVG element, without what only a file needs; the same figure gives the same text."""
+_LONG = re.compile(r"scale\([^)]*\)|-?\d+\.\d{3,}")
+_SPARE = re.compile(
+    r"<!--.*?-->|<defs>\s*<style.*?</style>\s*</defs>|(?<=>)\s+(?=<)"
+    r"| id=\"(?:figure|axes|patch|text|legend|matplotlib\.axis|[a-z]+\d*[a-z]*)_\d+\"",
+    re.DOTALL,
+)
+_COLOUR = re.compile(r"#[0-9a-f]{6}\b")
+
+
+def page_svg(figure: "Figure") -> str:
+    """A figure as an SVG element within a page; the same figure gives the same text.
+
+    Its colours are the page's CSS variables where it has them (`_ON_A_PAGE`). Letters are outlines, so that they are as
+    wide on every machine, and places are to a hundredth of a point, without names and spaces that nothing needs.
+    """
+    from matplotlib import rc_context
+
     written = io.StringIO()
-    figure.savefig(written, format="svg", metadata={"Date": None, "Creator": None, "Format": None, "Type": None})
+    with rc_context({"svg.fonttype": "path"}):
+        nothing = {"Date": None, "Creator": None, "Format": None, "Type": None}
+        figure.savefig(written, format="svg", metadata=nothing, transparent=True)
     whole = written.getvalue()
-    return whole[whole.index("<svg") :].rstrip() + "\n"
+    text = _SPARE.sub("", whole[whole.index("<svg") :]).replace("\n", " ").strip()
+    text = _LONG.sub(lambda found: found[0] if found[0][0] == "s" else f"{float(found[0]):.2f}", text)
+    text = _COLOUR.sub(_of_the_page, text)
+    return text.replace("<svg", '<svg style="stroke-linejoin: round; stroke-linecap: butt"', 1)
+
+
+def _of_the_page(colour: re.Match[str]) -> str:
+    name = _ON_A_PAGE.get(colour[0])
+    return colour[0] if name is None else f"var(--{name}, {colour[0]})"
 
 
 def save_numbers(numbers: Mapping[str, object], out: Path) -> Path:
@@ -120,3 +179,22 @@ def place(figure: "Figure", left: float, top: float, width: float, height: float
     whole_width, whole_height = figure.get_size_inches()
     box = (left / whole_width, 1 - (top + height) / whole_height, width / whole_width, height / whole_height)
     return figure.add_axes(box)
+
+
+def inches(axes: "Axes") -> tuple[float, float]:
+    """Width and height of axes."""
+    figure = axes.get_figure(root=True)
+    assert figure is not None
+    box, (width, height) = axes.get_position(), figure.get_size_inches()
+    return float(box.width * width), float(box.height * height)
+
+
+def width_of(text: str) -> float:
+    """How wide a text of the canvas's size is, in inches."""
+    from matplotlib import rcParams
+    from matplotlib.font_manager import FontProperties
+    from matplotlib.textpath import text_to_path
+
+    lines = text.split("\n")
+    font = FontProperties(size=rcParams["font.size"])
+    return max(text_to_path.get_text_width_height_descent(line, font, ismath=False)[0] for line in lines) / INCH

@@ -53,12 +53,11 @@ class Table:
 
 @dataclass(frozen=True, kw_only=True)
 class Picture:
-    """A plot as SVG text, for a light and for a dark page, and the numbers that are drawn."""
+    """A plot as SVG text, whose colours are those of the page, and the numbers that are drawn."""
 
     id: str
     title: str
-    light: str
-    dark: str
+    svg: str
     description: str
     """What a reader who cannot see it needs to know."""
     numbers: Table

@@ -7,11 +7,12 @@ import re
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from functools import cache
+from html import escape
 from importlib.resources import files
 from itertools import groupby, pairwise
 from typing import Any
 
-from repose.report.content import Cell, Report, Table
+from repose.report.content import Cell, Picture, Report, Table
 from repose.system.errors import ConfigError
 
 Pieces = tuple[tuple[str, bool], ...]
@@ -55,7 +56,8 @@ _TOKENS = re.compile(rf"[{_CHARACTER}]|{_WORD}+(?:['’\-.,]{_WORD}+)*|\s+|.", r
 _REST = re.compile(r"(.+?)(\s*[±(].*)?", re.DOTALL)
 _NARROW = re.compile(r"[\s.,()]")
 _CODE = re.compile("`([^`]+)`")  # every second piece is what stands between backticks
-_SIZE = re.compile(r"<svg[^>]*?\sviewBox=\"0 0 ([\d.]+) ([\d.]+)\"")
+_SIZE = re.compile(r"<svg[^>]*?\sviewBox=\"0 0 ([\d.]+) [\d.]+\"")
+_ID = re.compile(r"(\bid=\"|href=\"#|url\(#)")
 _POINT = 96 / 72  # CSS pixels
 _SHORT = 24  # letters of a text in a cell that is not broken into lines
 
@@ -104,8 +106,7 @@ def write_html(report: Report) -> str:
         anchor=_anchors(report),
         lay_out=lay_out,
         compare=differences,
-        data_uri=_data_uri,
-        size=_size,
+        inline_svg=_inline_svg,
         pieces_of=_CODE.split,
     )
 
@@ -199,12 +200,12 @@ def _anchors(report: Report) -> Callable[[object], str]:
     return lambda part: names[id(part)]
 
 
-def _data_uri(svg: str) -> str:
-    return f"data:image/svg+xml;base64,{base64.b64encode(svg.encode()).decode()}"
-
-
-def _size(svg: str) -> tuple[int, int]:
-    """Width and height of a picture in CSS pixels."""
+def _inline_svg(picture: Picture, anchor: str) -> str:
+    """The picture as an element of the page: not wider than it was drawn, with ids that no other picture has."""
+    svg = _ID.sub(lambda found: f"{found[1]}{anchor}-", picture.svg)
     found = _SIZE.search(svg)
     assert found, "an SVG picture has a viewBox from 0 0"
-    return round(float(found[1]) * _POINT), round(float(found[2]) * _POINT)
+    width = round(float(found[1]) * _POINT)
+    sizes = f"max-width: {width}px; min-width: {int(0.72 * width)}px; "
+    svg = re.sub(r' (?:width|height)="[\d.]+pt"', "", svg, count=2).replace('style="', f'style="{sizes}', 1)
+    return svg.replace("<svg", f'<svg role="img" aria-label="{escape(picture.description)}"', 1)

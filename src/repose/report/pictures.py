@@ -1,26 +1,380 @@
-"""The pictures of a report, each with the numbers that are drawn: learning curves, times, and scores against costs.
+"""Which pictures a report has, and `repose plot curves`: what is drawn, with the numbers. `repose.plots` draws."""
 
-picture_parts.py                         which runs share a picture
-curve_pictures.py, cost_pictures.py      what is drawn, and what is said of it
-panels.py, drawing.py                    how it is drawn, on a light and on a dark page
-"""
+import dataclasses
+import math
+import re
+import statistics
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from pathlib import Path
+from typing import Literal, TypeAlias, get_args
 
-from repose.plots.canvas import require_matplotlib
-from repose.report.content import Picture
-from repose.report.runs import RunSet
+from matplotlib.figure import Figure as Drawing
+
+from repose.plots.canvas import Plotted, files_of, page_svg, save, save_numbers
+from repose.plots.charts import FEW, Mean, Point, Series, Spot, System, chart_canvas, draw_bars, draw_curves, draw_spots
+from repose.report import figures
+from repose.report.content import Cell, Column, Picture, Table
+from repose.report.runs import ReportRun, RunSet, read_curves
+from repose.report.score_tables import beam_name
+from repose.report.summaries import (
+    NONE,
+    Figure,
+    Of,
+    Row,
+    Spread,
+    figure_table,
+    number,
+    over_seeds,
+    rows_of,
+    shown,
+    spread,
+    spread_cell,
+    text_cell,
+    tokenizers,
+    value_cell,
+)
+from repose.system.errors import ConfigError, unknown
+
+By: TypeAlias = Literal["epoch", "update"]
+_TRAINING_NAME = {"tf_loss": "nll", "tf_loss_keras": "nll_keras"}
+"""What the training records call a validation figure, where it is another name: its loss has no label smoothing."""
+_NATS = "nats per target token"
+_UNITS = {
+    **dict.fromkeys(("tf_loss", "tf_loss_keras", "nll", "nll_keras", "loss", "loss_keras"), _NATS),
+    "tf_accuracy": "share of target tokens",
+    "bleu": "free-running, greedy",
+    "tf_bleu": "teacher-forced: no translation",
+}
+_NO_FIGURES = {"kind", "update", "epoch", "wall"}
+_FEW_FOR_TRAINING = 4  # systems whose training figures can be drawn, too
+_MOST_POINTS, _MOST_ROWS = 150, 60  # epochs of a curve, and of a table of numbers: every so many of more
+_APART = 1.2  # the dearest system against the cheapest, from which on scores are drawn against costs
 
 
 def pictures(runs: RunSet) -> tuple[Picture, ...]:
     """Whatever can be drawn of the runs: validation loss and BLEU by epoch, seconds per epoch, BLEU against parameters
     and against seconds per epoch. A panel shows one corpus; one with more than seven systems has pictures of its own.
-
-    Raises ConfigError where matplotlib is not installed.
     """
-    require_matplotlib()
-    from repose.report.cost_pictures import against_parameters, against_time, times
-    from repose.report.curve_pictures import bleu_curves, loss_curves
-    from repose.report.picture_parts import parts_of
-
-    kinds = (loss_curves, bleu_curves, times, against_parameters, against_time)
-    found = [draw(part, name) for part, name in parts_of(runs) for draw in kinds]
+    kinds = (_loss_curves, _bleu_curves, _times, _against_parameters, _against_time)
+    found = [draw(part, name) for part, name in _parts(runs) for draw in kinds]
     return tuple(picture for picture in found if picture is not None)
+
+
+def _parts(runs: RunSet) -> Iterator[tuple[RunSet, str]]:
+    """Runs that share pictures, and what to add to these pictures' ids: corpora of few systems, and one of many."""
+    for task in runs.tasks:
+        of_task = runs.of_task(task)
+        alone = [corpus for corpus in of_task.corpora if len(of_task.on([corpus]).groups) > FEW]
+        others = [corpus for corpus in of_task.corpora if corpus not in alone]
+        if len(of_task.on(others).groups) > FEW:  # not many on any of them, but not the same ones
+            alone, others = list(of_task.corpora), []
+        for corpora in [others] * bool(others) + [[corpus] for corpus in alone]:
+            pieces = [task] * (task != "translation") + corpora * (corpora != others and len(of_task.corpora) > 1)
+            yield of_task.on(corpora), re.sub(r"[^\w.]+", "-", "".join(f"-{piece}" for piece in pieces))
+
+
+def _systems(part: RunSet) -> dict[str, System]:
+    """How each system is drawn."""
+    systems = {}
+    for place, group in enumerate(part.groups):
+        runs = [run for run in part.runs if run.group == group]
+        ahead = any(run.looks_ahead for run in runs)
+        why = " (looks ahead)" if ahead else " (failed the audit)" if any(run.failed_checks for run in runs) else ""
+        systems[group] = System(label=group + why, number=place, comparable=not why)
+    return systems
+
+
+def _title(part: RunSet, title: str) -> str:
+    """With what all panels have in common: task and corpus."""
+    task = part.tasks[0]
+    where = [task.replace("_", " ")] * (task != "translation") + [*part.corpora] * (len(part.corpora) == 1)
+    return ", ".join([title, *where])
+
+
+def _picture(draw: Callable[[], Drawing], part: RunSet, description: str, numbers: Table) -> Picture:
+    """Drawn with whatever fonts this machine has: a name without one does not stop a report."""
+    with chart_canvas("".join([*part.corpora, *part.groups]), any_font=True):
+        return Picture(
+            id=numbers.id, title=numbers.title, svg=page_svg(draw()), description=description, numbers=numbers
+        )
+
+
+# Curves
+
+
+def _loss_curves(part: RunSet, name: str) -> Picture | None:
+    """Validation loss by epoch, and that of training where there are few systems; None where nothing was validated.
+
+    `name`: what is added to the picture's id.
+    """
+    token = "target token" if part.tasks == ("translation",) else "token"
+    caption = f"Nats per {token}, given the reference's earlier tokens. "
+    if any(len(tokenizers([row for row in rows_of(part) if row.corpus == corpus])) > 1 for corpus in part.corpora):
+        caption += "Systems of a corpus have different vocabularies here, whose tokens cannot be compared. "
+    training = len(part.groups) <= _FEW_FOR_TRAINING
+    names = ("learning-curves" + name, "Validation loss")
+    return _curves(part, "tf_loss", f"nats per {token}", names, caption, training=training)
+
+
+def _bleu_curves(part: RunSet, name: str) -> Picture | None:
+    """Free-running BLEU of the validation set by epoch; None where training did not score it."""
+    caption = "Greedy translations from START of the validation set's first sentences, as training scored them. "
+    return _curves(part, "bleu", "BLEU, greedy", ("bleu-curves" + name, "Validation BLEU"), caption, training=False)
+
+
+def _curves(
+    part: RunSet, metric: str, y_label: str, names: tuple[str, str], caption: str, *, training: bool
+) -> Picture | None:
+    """Validations by epoch, or by update where no run had two epochs. `names`: the picture's id and title."""
+    by: By = (
+        "epoch" if max((r["epoch"] for run in part.runs for r in run.of_kind("valid")), default=0) > 1 else "update"
+    )
+    panels = _panels(part, _systems(part), metric, by, training=training, unvalidated=False)
+    if not panels:
+        return None
+    caption += f"Mean over seeds by {by}, with a band of one standard deviation; n where fewer runs got so far."
+    if len(part.groups) > FEW and len(panels) == 1:
+        others = f", {part.baseline} in black" if part.baseline else ""
+        caption += f" Each panel shows one system in colour and the others in grey{others}."
+    title = _title(part, f"{names[1]} by {by}")
+    numbers = _curve_numbers(panels, names[0], title, caption, by, digits=1 if metric == "bleu" else 3)
+    return _picture(
+        lambda: draw_curves(panels, by, y_label, baseline=part.baseline),
+        part,
+        f"{title}, curves. {_ends(panels, by)}",
+        numbers,
+    )
+
+
+def _panels(
+    part: RunSet, systems: Mapping[str, System], metric: str, by: By, *, training: bool, unvalidated: bool
+) -> dict[str, list[Series]]:
+    """Curves of a validation figure on each corpus; `unvalidated`: or else of the training's figure of that name."""
+    panels: dict[str, list[Series]] = {}
+    for corpus in part.corpora:
+        for group, system in systems.items():
+            runs = part.of(group, corpus)
+            points = aggregate([points_of(run, "valid", metric, by) for run in runs])
+            thin = aggregate([points_of(run, "epoch", _TRAINING_NAME.get(metric, metric), by) for run in runs])
+            if not points and unvalidated:
+                points, thin = thin, ()
+            if points:
+                series = Series(system=system, points=_some(points), training=_some(thin) if training else ())
+                panels.setdefault(corpus, []).append(series)
+    return panels
+
+
+def points_of(run: ReportRun, kind: str, metric: str, by: By) -> dict[int, float]:
+    """A figure by epoch (the last of each) or by update; a run that diverged has none from there on."""
+    found = {r[by]: r.get(metric) for r in run.of_kind(kind)}
+    return {x: y for x, y in found.items() if isinstance(y, int | float) and math.isfinite(y)}
+
+
+def aggregate(runs: Sequence[Mapping[int, float]]) -> tuple[Point, ...]:
+    """Mean and deviation at each place over the runs that got so far; a run is place to figure, as `points_of`."""
+    points = []
+    for x in sorted({x for run in runs for x in run}):
+        found = spread([run[x] for run in runs if x in run])
+        assert found is not None
+        points.append(Point(x, found.mean, found.deviation or 0.0, found.n))
+    return tuple(points)
+
+
+def _some(points: tuple[Point, ...]) -> tuple[Point, ...]:
+    """Of many points every so many and the last: no more can be seen."""
+    return (*points[: -1 : math.ceil(len(points) / _MOST_POINTS)], points[-1]) if points else ()
+
+
+def _ends(panels: Mapping[str, Sequence[Series]], by: By) -> str:
+    """Where the curves end, in words."""
+    sentences = []
+    for corpus, found in panels.items():
+        ends = [f"{s.system.label} {s.end.mean:.2f} at {by} {s.end.x}" for s in found]
+        sentences.append(f"Last values on {corpus}: {', '.join(ends)}.")
+    return " ".join(sentences)
+
+
+def _curve_numbers(
+    panels: Mapping[str, Sequence[Series]], name: str, title: str, caption: str, by: By, *, digits: int
+) -> Table:
+    """A row for each place, a column for each system; every so many rows of a long training."""
+    several = len(panels) > 1
+    systems = list(dict.fromkeys(series.system for found in panels.values() for series in found))
+    rows = []
+    for corpus, found in panels.items():
+        places = sorted({point.x for series in found for point in series.points})
+        step = math.ceil(len(places) / _MOST_ROWS)
+        at = {(s.system, point.x): point for s in found for point in s.points}
+        most = {s.system: max(point.n for point in s.points) for s in found}
+        for x in [*places[:-1:step], places[-1]]:
+            cells = [_point_cell(at.get((system, x)), most.get(system, 0), digits) for system in systems]
+            rows.append((*([text_cell(corpus)] if several else []), value_cell(x, 0), *cells))
+    heads = [Column(name="corpus", numeric=False)] * several + [Column(name=by)]
+    columns = (*heads, *(Column(name=system.label) for system in systems))
+    return Table(id=name, title=title, columns=columns, rows=tuple(rows), caption=caption)
+
+
+def _point_cell(point: Point | None, most: int, digits: int) -> Cell:
+    deviation = point.deviation if point is not None and point.n > 1 else None
+    found = None if point is None else Spread(mean=point.mean, deviation=deviation, n=point.n)
+    return spread_cell(found, digits, expected=most)
+
+
+# Costs
+
+
+def _mean(row: Row, system: System, figure: Figure) -> Mean | None:
+    """A figure of a system on a corpus as it is drawn."""
+    found, values = over_seeds(row.runs, figure), [figure.of(run) for run in row.runs]
+    if found is None:
+        return None
+    return Mean(
+        system=system,
+        mean=found.mean,
+        deviation=found.deviation or 0.0,
+        values=tuple(value for value in values if value is not None),
+        text=number(found.mean, figure.digits) if figure.exact else shown(found, figure.digits),
+    )
+
+
+def _times(part: RunSet, name: str) -> Picture | None:
+    """Bars of seconds per epoch; None where no clock was read."""
+    figure = Figure(name="time", unit="seconds per epoch", digits=1, of=figures.seconds_per_epoch)
+    systems, rows = _systems(part), rows_of(part)
+    panels: dict[str, list[Mean]] = {}
+    for row in rows:
+        if bar := _mean(row, systems[row.group], figure):
+            panels.setdefault(row.corpus, []).append(bar)
+    if not panels:
+        return None
+    title = _title(part, "Seconds per epoch")
+    caption = (
+        "Training alone, by the clock: the median over the epochs of a run, then mean and standard deviation over "
+        "runs, each of which is a point. Only runs of one machine, under one load, can be compared."
+    )
+    bars = "; ".join(
+        f"{corpus}: " + ", ".join(f"{b.system.label} {b.text}" for b in found) for corpus, found in panels.items()
+    )
+    numbers = figure_table(rows, [figure], name=f"time{name}", title=title, caption=caption)
+    return _picture(lambda: draw_bars(panels, "seconds per epoch"), part, f"{title}, bars. {bars}.", numbers)
+
+
+def _against_parameters(part: RunSet, name: str) -> Picture | None:
+    """BLEU of the test set against parameters; None where it has none, or all have about the same."""
+    cost = Figure(name="parameters", digits=0, exact=True, of=figures.parameters)
+    return _against(part, f"bleu-and-parameters{name}", cost, "parameters", millions=True)
+
+
+def _against_time(part: RunSet, name: str) -> Picture | None:
+    """BLEU of the test set against seconds per epoch; None as above."""
+    cost = Figure(name="time", unit="seconds per epoch", digits=1, of=figures.seconds_per_epoch)
+    return _against(part, f"bleu-and-time{name}", cost, "seconds per epoch", millions=False)
+
+
+def _against(part: RunSet, name: str, cost: Figure, x_label: str, *, millions: bool) -> Picture | None:
+    """BLEU of the test set against a cost, a point for each system."""
+    score, width = _score(part)
+    systems, rows = _systems(part), rows_of(part)
+    panels: dict[str, list[Spot]] = {}
+    can_translate = [row for row in rows if not any(run.looks_ahead for run in row.runs)]
+    for row in can_translate:
+        x, y = _mean(row, systems[row.group], cost), _mean(row, systems[row.group], score)
+        if x is not None and y is not None:
+            panels.setdefault(row.corpus, []).append(Spot(system=systems[row.group], score=y, cost=x))
+    costs = [[spot.cost.mean for spot in found] for found in panels.values()]
+    if not any(max(found) > _APART * min(found) for found in costs):
+        return None  # points above one another say nothing of the cost
+    title = _title(part, f"BLEU against {x_label}")
+    points = "; ".join(
+        f"{corpus}: " + ", ".join(f"{s.system.label} {s.score.text} at {s.cost.text}" for s in found)
+        for corpus, found in panels.items()
+    )
+    splits = sorted({run.split for row in rows for run in row.runs})
+    caption = f"Free-running BLEU ({width}), {' or '.join(splits)} set: mean over seeds, with bars of one deviation."
+    if len(can_translate) < len(rows):
+        caption += " Systems that look ahead cannot translate, and are left out."
+    return _picture(
+        lambda: draw_spots(panels, x_label + ", millions" * millions, f"BLEU, {width}", millions=millions),
+        part,
+        f"{title}, a point for each system. {points}.",
+        figure_table(can_translate, [cost, score], name=name, title=title, caption=caption),
+    )
+
+
+def _score(part: RunSet) -> tuple[Figure, str]:
+    """The widest beam's BLEU, or greedy where there is no beam."""
+    done = [run for run in part.runs if run.done]
+    has_beam = any(figures.beam(run) for run in done)
+    name = beam_name(done) if has_beam else "greedy"
+    of: Of = lambda run: figures.score(run, None if has_beam else "greedy", "bleu")  # noqa: E731
+    return Figure(name=f"BLEU {name}", digits=1, of=of), name
+
+
+# repose plot curves
+
+
+def plot_curves(
+    folders: Sequence[Path],
+    out: Path,
+    *,
+    metric: str = "tf_loss",
+    by: str = "epoch",
+    training: bool = True,
+    font: Path | None = None,
+) -> Plotted:
+    """Learning curves of run directories as files; runs that differ only in their seed are one curve.
+
+    Raises ConfigError for an unknown metric, with the nearest that a run has, and CheckpointError for a folder that is
+    no run's.
+    """
+    files_of(out)
+    if by not in get_args(By):
+        raise ConfigError(unknown("axis", by, get_args(By)))
+    axis: By = "update" if by == "update" else "epoch"
+    runs = read_curves(folders)
+    systems = {group: _with_seeds(runs, group, system) for group, system in _systems(runs).items()}
+    panels = _panels(runs, systems, metric, axis, training=training, unvalidated=True)
+    if not panels:
+        records = [r for run in runs.runs for kind in ("valid", "epoch") for r in run.of_kind(kind)]
+        raise ConfigError(unknown("metric", metric, sorted({name for r in records for name in r} - _NO_FIGURES)))
+    with chart_canvas("".join([*runs.corpora, *runs.groups]), font):
+        figure = draw_curves(panels, axis, f"{metric}, {_UNITS[metric]}" if metric in _UNITS else metric)
+        files = save(figure, out)
+    content, rows = [], []
+    for corpus, found in panels.items():
+        for series in found:
+            of = runs.of(runs.groups[series.system.number], corpus)
+            points = {"validation": series.points, "training": series.training}
+            numbers = {name: [dataclasses.asdict(point) for point in each] for name, each in points.items()}
+            content.append(
+                {"label": series.system.label, "corpus": corpus, "runs": [str(run.folder) for run in of]} | numbers
+            )
+            rows.append([series.system.label, *[corpus] * (len(panels) > 1), *_last_and_best(of, metric, axis)])
+    header = ["model", *["corpus"] * (len(panels) > 1), "runs", f"last {by}", f"{metric} there", "best"]
+    files.append(save_numbers({"metric": metric, "by": by, "curves": content}, out))
+    return Plotted(files, header, rows)
+
+
+def _with_seeds(runs: RunSet, group: str, system: System) -> System:
+    most = max(len(runs.of(group, corpus)) for corpus in runs.corpora)
+    return dataclasses.replace(system, label=system.label + f" ({most} seeds)" * (most > 1))
+
+
+def _last_and_best(runs: Sequence[ReportRun], metric: str, by: By) -> list[str]:
+    """How many runs, where they end, and their own last and best figures: of the validation if there are any."""
+    points = [points_of(run, "valid", metric, by) for run in runs]
+    if not any(points):
+        points = [points_of(run, "epoch", _TRAINING_NAME.get(metric, metric), by) for run in runs]
+    points = [run for run in points if run]
+    is_loss, is_score = "loss" in metric or "nll" in metric, any(x in metric for x in ("accuracy", "bleu", "chrf"))
+    best = [(min if is_loss else max)(run.values()) for run in points] if is_loss or is_score else []
+    ends = sorted({max(run) for run in points})
+    last_x = f"{ends[0]}" if len(ends) == 1 else f"{ends[0]}–{ends[-1]}"
+    return [f"{len(points)}", last_x, _with_deviation([run[max(run)] for run in points]), _with_deviation(best)]
+
+
+def _with_deviation(values: Sequence[float]) -> str:
+    if not values:
+        return NONE
+    mean = f"{statistics.fmean(values):.4g}"
+    return f"{mean} ± {statistics.stdev(values):.2g}" if len(values) > 1 else mean

@@ -8,7 +8,7 @@ from pathlib import Path
 from typing import Any
 
 from repose.grids.file import SYSTEM
-from repose.plots.learning_curves import Run, folder_name, preset_of, same_settings
+from repose.model.presets import PRESETS
 from repose.report.grids import GridFolder, read_grid
 from repose.report.run_folder import ReportRun as ReportRun
 from repose.report.run_folder import read_run
@@ -46,6 +46,10 @@ class RunSet:
     def tasks(self) -> tuple[str, ...]:
         """Tasks of the runs."""
         return tuple(dict.fromkeys(run.task for run in self.runs))
+
+    def on(self, corpora: Sequence[str]) -> "RunSet":
+        """The runs on some corpora, with the groups that these have."""
+        return _run_set(self, [run for run in self.runs if run.corpus in corpora])
 
     def of_task(self, task: str) -> "RunSet":
         """The runs of one task, with the groups and corpora that it has."""
@@ -98,6 +102,13 @@ def read_runs(paths: Sequence[Path], *, title: str | None = None, baseline: str 
         about=" ".join(grid.about for grid in grids if grid.about),
     )
     return replace(_run_set(empty, runs), problems=tuple(dict.fromkeys(problems)))
+
+
+def read_curves(folders: Sequence[Path]) -> RunSet:
+    """The runs of these directories alone, finished or not. Raises CheckpointError or ConfigError for any other."""
+    runs = _named_apart(_grouped([read_run(folder, None) for folder in dict.fromkeys(folders)]))
+    empty = RunSet(title="", runs=(), groups=(), corpora=(), baseline=None, published=(), problems=())
+    return _run_set(empty, runs)
 
 
 def _baseline(
@@ -170,31 +181,40 @@ def _has_records(folder: Path) -> bool:
 
 
 def _of_folders(folders: Iterable[Path], problems: list[str]) -> list[ReportRun]:
-    """Runs without a grid: those of one corpus and the same settings but for the seed are a group; groups of one name
-    on several corpora are one system."""
+    """Runs without a grid."""
     runs = []
     for folder in folders:
         try:
             runs.append(read_run(folder, None))
         except (CheckpointError, ConfigError) as error:
             problems.append(f"{folder.name} is left out: {error}.")
+    return _grouped(runs)
+
+
+def _grouped(runs: Sequence[ReportRun]) -> list[ReportRun]:
+    """Runs without a grid: those of one corpus and the same settings but for the seed are a group; groups of one name
+    on several corpora are one system."""
     names: dict[Path, str] = {}
     for corpus in dict.fromkeys(run.corpus for run in runs):
-        groups = same_settings([_record(run) for run in runs if run.corpus == corpus])
+        groups = _alike([run for run in runs if run.corpus == corpus])
         for name, group in zip(_names(groups), groups, strict=True):
             names |= {run.folder: name for run in group}
     return [replace(run, group=names[run.folder]) for run in runs]
 
 
-def _record(run: ReportRun) -> Run:
-    return Run(run.folder, asdict(run.experiment), run.records.training)
+def _alike(runs: Sequence[ReportRun]) -> list[list[ReportRun]]:
+    """Runs of the same settings but for the seed, taken together."""
+    groups: dict[str, list[ReportRun]] = {}
+    for run in runs:
+        groups.setdefault(_settings(run), []).append(run)
+    return list(groups.values())
 
 
-def _names(groups: Sequence[Sequence[Run]]) -> list[str]:
+def _names(groups: Sequence[Sequence[ReportRun]]) -> list[str]:
     """The preset that a group is, or its folder without the seed; folders for all where two would be called the same,
     with the seed for those that still are."""
     first = [group[0] for group in groups]
-    names = [preset_of(run.settings) or folder_name(run.folder) for run in first]
+    names = [_preset(run) or folder_name(run.folder) for run in first]
     if len(set(names)) == len(names):
         return names
     names = [folder_name(run.folder) for run in first]
@@ -202,6 +222,23 @@ def _names(groups: Sequence[Sequence[Run]]) -> list[str]:
     return [
         _own(name, f"{run.folder.absolute().parent.name}/{name}", names) for name, run in zip(names, first, strict=True)
     ]
+
+
+def _preset(run: ReportRun) -> str | None:
+    """The preset whose architecture a run has, if any."""
+    architecture = run.experiment.architecture
+    return next((name for name, preset in PRESETS.items() if preset.architecture == architecture), None)
+
+
+_SEED = re.compile(r"(?:[-_. ]?(?:seed|run|trial)|[-_. ]s)?[-_. ]?\d+", re.IGNORECASE)
+
+
+def folder_name(folder: Path) -> str:
+    """`original` of original-seed2, original_2 and original/seed-2."""
+    whole = folder.absolute()
+    if _SEED.fullmatch(whole.name):
+        return whole.parent.name
+    return re.sub(_SEED.pattern + "$", "", whole.name, flags=re.IGNORECASE) or whole.name
 
 
 def _own(name: str, longer: str, names: Sequence[str]) -> str:

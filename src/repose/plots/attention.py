@@ -1,4 +1,4 @@
-"""What a trained model attends to when it translates a sentence: weights, and labels for their rows and columns."""
+"""What a trained model attends to when it translates a sentence: weights, labels, and how spread out they are."""
 
 from dataclasses import dataclass
 from pathlib import Path
@@ -11,7 +11,7 @@ from torch import Tensor
 from repose.data.tokenizer import END, START
 from repose.decoding.translator import Translator, load
 from repose.model.architecture import Architecture
-from repose.system.errors import ConfigError, DataError, unknown
+from repose.system.errors import ConfigError, DataError
 
 Kind: TypeAlias = Literal["encoder", "decoder", "cross"]
 KINDS: tuple[Kind, ...] = get_args(Kind)
@@ -69,8 +69,8 @@ def read(folder: Path, sentence: str, target: str | None = None) -> Reading:
     )
     a, (n, m) = translator.model.architecture, (len(src), len(tgt) - 1)
     maps = {
-        "encoder": (found.encoder, src_labels, src_labels, visible_to_itself(a, n, causal=False)),
-        "decoder": (found.decoder, tgt_labels[:-1], tgt_labels[:-1], visible_to_itself(a, m, causal=True)),
+        "encoder": (found.encoder, src_labels, src_labels, visible_keys(a, n, causal=False)),
+        "decoder": (found.decoder, tgt_labels[:-1], tgt_labels[:-1], visible_keys(a, m, causal=True)),
         "cross": (found.cross, tgt_labels[1:], src_labels, torch.ones(m, n, dtype=torch.bool)),
     }
     return Reading(
@@ -81,7 +81,7 @@ def read(folder: Path, sentence: str, target: str | None = None) -> Reading:
     )
 
 
-def visible_to_itself(a: Architecture, length: int, *, causal: bool) -> Bool[Tensor, "L L"]:
+def visible_keys(a: Architecture, length: int, *, causal: bool) -> Bool[Tensor, "L L"]:
     """Which tokens of a sentence a token may give weight to in self-attention: all, those before it and itself
     (`causal`), those within the window, and with `exclude` or `zero_weights` not itself."""
     distance = torch.arange(length)[:, None] - torch.arange(length)
@@ -91,14 +91,6 @@ def visible_to_itself(a: Architecture, length: int, *, causal: bool) -> Bool[Ten
     if a.self_score in ("exclude", "zero_weights"):
         seen = seen & (distance != 0)
     return seen
-
-
-def choose(reading: Reading, kind: str) -> Maps:
-    """The maps of that kind. Raises ConfigError where there is none."""
-    found = next((maps for name, maps in reading.maps.items() if name == kind), None)
-    if found is None:
-        raise ConfigError(unknown("kind of attention", kind, KINDS))
-    return found
 
 
 def _target(translator: Translator, sentence: str, target: str | None) -> list[int]:
@@ -116,3 +108,60 @@ def _name(folder: Path) -> str:
     """A run's name: its folder's, or of its `model` folder the one above."""
     whole = folder.absolute()
     return whole.parent.name if whole.name == "model" else whole.name
+
+
+@dataclass(frozen=True)
+class AttentionNumbers:
+    """One head's weights a_ij, or the mean over a layer's heads, over the rows that see two keys or more."""
+
+    entropy: float
+    """Mean of -sum_j a_ij ln a_ij, in nats."""
+    normalised_entropy: float
+    """Mean of the same over ln of the number of keys that the row may give weight to: 0 all on one, 1 on all alike."""
+    diagonal: float | None
+    """Mean of a_ii, what a token gives itself; None in cross-attention."""
+
+
+def head_numbers(maps: Maps, layer: int) -> list[AttentionNumbers]:
+    """Each head of a layer (from 0). NaN where no row sees two keys."""
+    return numbers_of(maps.layers[layer], maps)
+
+
+def numbers_of(weights: Float[Tensor, "H Q K"], maps: Maps) -> list[AttentionNumbers]:
+    """Those of each of some weights where queries see keys as in `maps`."""
+    entropy, normalised = row_entropy(weights, maps.visible)
+    rows = maps.visible.sum(1) >= 2
+    diagonal = weights.diagonal(dim1=1, dim2=2)[:, rows].double().mean(1) if maps.kind != "cross" else None
+    return [
+        AttentionNumbers(
+            entropy[head].mean().item(),
+            normalised[head].mean().item(),
+            None if diagonal is None else diagonal[head].item(),
+        )
+        for head in range(len(weights))
+    ]
+
+
+def mean_numbers(heads: list[AttentionNumbers]) -> AttentionNumbers:
+    """The mean over heads."""
+    diagonals = [head.diagonal for head in heads if head.diagonal is not None]
+    return AttentionNumbers(
+        sum(head.entropy for head in heads) / len(heads),
+        sum(head.normalised_entropy for head in heads) / len(heads),
+        sum(diagonals) / len(heads) if diagonals else None,
+    )
+
+
+def row_entropy(
+    weights: Float[Tensor, "H Q K"], visible: Bool[Tensor, "Q K"]
+) -> tuple[Float[Tensor, "H R"], Float[Tensor, "H R"]]:
+    """Entropy in nats, and over its largest value, of the R rows that see two keys or more.
+
+    Rows that do not sum to one (`zero_weights`) are divided by their sum first.
+    """
+    num_keys = visible.sum(1)
+    rows = num_keys >= 2
+    shares = weights[:, rows].double()
+    shares = shares / shares.sum(2, keepdim=True)
+    entropy = torch.special.entr(shares).sum(2)
+    return entropy, entropy / num_keys[rows].double().log()

@@ -1,6 +1,9 @@
-"""Position tables as pictures: the three panels of Fig. 5 of arXiv 2310.10930, and how alike positions are."""
+"""Position tables as pictures and numbers: the panels of Fig. 5 of arXiv 2310.10930, and how alike positions are."""
 
-from collections.abc import Mapping
+import dataclasses
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from pathlib import Path
 from string import ascii_lowercase
 
 import numpy as np
@@ -14,13 +17,70 @@ from matplotlib.patheffects import withStroke
 from torch import Tensor
 
 from repose.model.positions import sinusoids, upscale
-from repose.plots.canvas import PALETTE, place
-from repose.plots.position_numbers import FIRST, NEARLY_CONSTANT, nearly_constant, similarity, similarity_by_distance
+from repose.plots.canvas import PALETTE, Plotted, canvas, files_of, place, save, save_numbers
 from repose.system.errors import ConfigError, unknown
 
 KINDS = ("interleaved", "halves", "printed")
 _RED, _DIVERGING = "#E00000", "PuOr"
 _LEFT, _WIDTH, _GAP, _HEIGHTS, _BETWEEN = 0.55, 2.6, 0.2, (2.2, 2.6, 1.6), 0.62  # inches; between: titles and labels
+FIRST = 32
+"""Positions that most sentences have: the numbers of rows and columns that hardly change are about these."""
+NEARLY_CONSTANT = 0.05
+"""Standard deviation below which a column counts as nearly constant; entries lie between -1 and 1."""
+
+
+@dataclass(frozen=True)
+class PositionNumbers:
+    """A table P of L positions, in the numbers behind Fig. 5 of arXiv 2310.10930."""
+
+    adjacent_cosine_mean: float
+    """Mean cosine of P(i) and P(i + 1)."""
+    adjacent_cosine_min: float
+    """The least such cosine."""
+    mean_step: float
+    """Mean of ||P(i + 1) - P(i)||: the smoother, the smaller."""
+    largest_step: float
+    """The largest of them: what jumps."""
+    mean_norm: float
+    """Mean of ||P(i)||, which steps are to be seen against."""
+    distinct_rows: int
+    """How many of the first 32 positions have a row of their own."""
+    nearly_constant_columns: float
+    """Share of columns whose standard deviation over the first 32 positions is below 0.05: the paper's red box."""
+
+
+def position_numbers(table: Float[Tensor, "L M"]) -> PositionNumbers:
+    """The numbers of one table of at least two positions."""
+    table = table.double()
+    adjacent, steps = similarity(table).diagonal(1), table.diff(dim=0).norm(dim=1)
+    return PositionNumbers(
+        adjacent_cosine_mean=adjacent.mean().item(),
+        adjacent_cosine_min=adjacent.min().item(),
+        mean_step=steps.mean().item(),
+        largest_step=steps.max().item(),
+        mean_norm=table.norm(dim=1).mean().item(),
+        distinct_rows=len(table[:FIRST].unique(dim=0)),
+        nearly_constant_columns=len(nearly_constant(table)) / table.shape[1],
+    )
+
+
+def similarity(table: Float[Tensor, "L M"]) -> Float[Tensor, "L L"]:
+    """Cosines of all pairs of positions; a row of zeros is like nothing (0)."""
+    unit = torch.nn.functional.normalize(table.double(), dim=1)
+    return unit @ unit.T
+
+
+def similarity_by_distance(table: Float[Tensor, "L M"]) -> tuple[Float[Tensor, " L"], Float[Tensor, " L"]]:
+    """Mean and standard deviation of the cosines of all pairs of positions i, j, for each distance |i - j|."""
+    cosines = similarity(table)
+    diagonals = [cosines.diagonal(distance) for distance in range(len(table))]
+    return torch.stack([x.mean() for x in diagonals]), torch.stack([x.std(correction=0) for x in diagonals])
+
+
+def nearly_constant(table: Float[Tensor, "L M"]) -> list[int]:
+    """Columns that are nearly constant over the first 32 positions."""
+    deviations = table[:FIRST].double().std(dim=0, correction=0)
+    return (deviations < NEARLY_CONSTANT).nonzero().squeeze(1).tolist()
 
 
 def tables(
@@ -95,3 +155,46 @@ def _distances(axes: Axes, table: Float[Tensor, "L M"]) -> None:
     axes.plot(distances, mean, color=PALETTE[0])
     axes.set(title="mean cosine at a distance, ±1 sd", xlabel="distance |i − j|", ylim=(-1.05, 1.05))
     axes.set_xlim(0, len(table) - 1)
+
+
+def plot_positions(
+    table: Float[Tensor, "n d"],
+    out: Path,
+    *,
+    kinds: Sequence[str],
+    length: int,
+    width: int,
+    source: Mapping[str, str],
+) -> Plotted:
+    """Sinusoids beside a learned table, before and after pooling.
+
+    `source`: what the JSON says of the table's origin. Raises ConfigError as `tables`, `canvas` and `files_of` do.
+    """
+    files_of(out)
+    shown = tables(table, kinds=tuple(kinds), length=length, width=width)
+    with canvas():
+        files = save(draw(shown), out)
+    numbers = {title: position_numbers(full) for title, full in shown.items()}
+    by_distance = {title: [x.tolist() for x in similarity_by_distance(full)] for title, full in shown.items()}
+    content = {
+        title: dataclasses.asdict(found)
+        | dict(zip(("cosine_by_distance", "cosine_by_distance_sd"), by_distance[title], strict=True))
+        for title, found in numbers.items()
+    }
+    files.append(save_numbers({"table": dict(source), "length": length, "width": width, "encodings": content}, out))
+    header = ["encoding", "cosine of neighbours", "least", "mean step", "largest", "mean norm"]
+    header += ["distinct of first 32", "hardly changing"]
+    rows = [
+        [
+            title,
+            f"{n.adjacent_cosine_mean:.4f}",
+            f"{n.adjacent_cosine_min:.4f}",
+            f"{n.mean_step:.3f}",
+            f"{n.largest_step:.3f}",
+            f"{n.mean_norm:.2f}",
+            f"{n.distinct_rows}",
+            f"{n.nearly_constant_columns:.0%}",
+        ]
+        for title, n in numbers.items()
+    ]
+    return Plotted(files, header, rows)

@@ -1,0 +1,373 @@
+"""Charts that compare systems: curves by epoch, bars, and scores against costs; a panel for each corpus."""
+
+from collections.abc import Iterator, Mapping, Sequence
+from contextlib import contextmanager
+from dataclasses import dataclass, replace
+from itertools import pairwise
+from math import ceil, nan
+from pathlib import Path
+from textwrap import fill
+from typing import Any
+
+import matplotlib
+from matplotlib.axes import Axes
+from matplotlib.figure import Figure
+from matplotlib.lines import Line2D
+from matplotlib.ticker import FuncFormatter, MaxNLocator
+
+from repose.plots.canvas import BEHIND, GREY, INK, MARKERS, PALETTE, canvas, inches, place, width_of
+
+FEW = len(PALETTE)
+"""Systems that can be told apart by colour in one panel."""
+DASHED = (0, (4, 1.6))
+"""Lines of systems whose figures cannot be compared."""
+_TRAINING: Any = (0, (1, 1.4))
+_MARKED = 40  # points up to which each has a marker
+_SIZE, _LINE = 10.5, 0.19  # of letters in points, of a line of them in inches
+_ALONE, _SMALL = (5.4, 3.2), (2.35, 1.75)  # inches: a panel by itself, and one of several
+_LEFT, _BETWEEN, _BELOW, _ABOVE, _RIGHT = 0.72, 0.55, 0.38, 0.28, 0.15  # around panels: what stands there, and space
+_BAR = 0.3  # height of a bar with the space to the next
+_LEAST = 2.0  # points of BLEU on an axis: fewer would make much of nothing
+
+
+@dataclass(frozen=True, kw_only=True)
+class System:
+    """How a system is called and drawn."""
+
+    label: str
+    number: int
+    """Its place among those of the picture, from 0."""
+    comparable: bool = True
+    """Whether its figures can be compared with others': if not, lines are dashed, bars and points hollow."""
+
+    @property
+    def style(self) -> dict[str, Any]:
+        """Of its line."""
+        return {"color": PALETTE[self.number % FEW], "linestyle": "-" if self.comparable else DASHED}
+
+    @property
+    def marker(self) -> str:
+        """For those who cannot see its colour; with the colour, a mark of its own among up to 49."""
+        return MARKERS[(self.number + self.number // FEW) % FEW]
+
+
+@dataclass(frozen=True)
+class Point:
+    """The mean of several runs' figures at one place."""
+
+    x: int
+    mean: float
+    deviation: float
+    """Standard deviation over the runs, with n - 1; 0 for one run."""
+    n: int
+    """Runs that got so far."""
+
+
+@dataclass(frozen=True, kw_only=True)
+class Series:
+    """A system's figures on one corpus, by epoch or update."""
+
+    system: System
+    points: tuple[Point, ...]
+    training: tuple[Point, ...] = ()
+    """The same figure of the training set, drawn thin."""
+
+    @property
+    def end(self) -> Point:
+        """Where its line ends."""
+        return self.points[-1]
+
+
+@dataclass(frozen=True, kw_only=True)
+class Mean:
+    """A system's figure: mean and standard deviation over its runs, and each run's."""
+
+    system: System
+    mean: float
+    deviation: float
+    values: tuple[float, ...]
+    text: str
+
+    @property
+    def end(self) -> float:
+        """The largest value that is drawn."""
+        return max(self.mean + self.deviation, *self.values)
+
+
+@dataclass(frozen=True, kw_only=True)
+class Spot:
+    """A system's score, and what it cost."""
+
+    system: System
+    score: Mean
+    cost: Mean
+
+
+@contextmanager
+def chart_canvas(text: str, font: Path | None = None, *, any_font: bool = False) -> Iterator[None]:
+    """The canvas of charts (see `canvas`), in a serif face that matplotlib brings along."""
+    serif = Path(matplotlib.get_data_path()) / "fonts" / "ttf" / "STIXGeneral.ttf"
+    with canvas(text, font or serif, size=_SIZE, any_font=any_font):
+        yield
+
+
+def draw_curves(panels: Mapping[str, Sequence[Series]], x: str, y: str, *, baseline: str | None = None) -> Figure:
+    """Curves with bands of one standard deviation, a panel for each title; in a single panel, names at their ends.
+
+    More systems of a single title than can be told apart have a panel each (`baseline`: one that is in all of them).
+    """
+    first, *more = panels.values()
+    if not more and len(first) > FEW:
+        return _draw_each(first, x, y, baseline)
+    systems = _systems(series.system for found in panels.values() for series in found)
+    every = [series for found in panels.values() for series in found]
+    kinds = []
+    if any(series.training for series in every):
+        thin = Line2D([], [], color=GREY, linestyle=_TRAINING, linewidth=1)
+        kinds = [(Line2D([], [], color=GREY), "validation"), (thin, "training, dropout on")]
+    keys = [(_handle(system), system.label) for system in systems] + kinds if more else []
+    figure, axes = _panels(list(panels), keys, right=_RIGHT if more else 0.2 + _widest(systems))
+    for panel, found in zip(axes, panels.values(), strict=True):
+        for series in found:
+            _curve(panel, series)
+        _curve_scales(panel)
+        if not more:
+            _name_ends(panel, [(series.end.x, series.end.mean, series.system) for series in found])
+            if kinds:
+                panel.legend(*zip(*kinds, strict=True), loc="best")
+    _name_axes(axes, x, y)
+    return figure
+
+
+def _draw_each(found: Sequence[Series], x: str, y: str, baseline: str | None) -> Figure:
+    """A panel for each system, all others behind it in grey, and the baseline in black."""
+    figure, axes = _panels([series.system.label for series in found], [])
+    for panel, series in zip(axes, found, strict=True):
+        _behind(panel, [other for other in found if other.system.label != baseline], BEHIND)
+        _behind(panel, [other for other in found if other.system.label == baseline], INK)
+        _curve(panel, replace(series, system=replace(series.system, number=1)))
+        _curve_scales(panel)
+    low, high = min(a.get_ylim()[0] for a in axes), max(a.get_ylim()[1] for a in axes)
+    for panel in axes:
+        panel.set_ylim(low, high)
+    _name_axes(axes, x, y)
+    return figure
+
+
+def _curve(axes: Axes, series: Series) -> None:
+    """The mean with its band; where a run of several stops, the number of those that go on."""
+    style, points = series.system.style, series.points
+    if series.training:
+        x, mean = [p.x for p in series.training], [p.mean for p in series.training]
+        axes.plot(x, mean, color=style["color"], linestyle=_TRAINING, linewidth=1)
+    marks: dict[str, Any] = {"marker": series.system.marker, "markersize": 3.5} if len(points) <= _MARKED else {}
+    x, mean = [p.x for p in points], [p.mean for p in points]
+    axes.plot(x, mean, **style, **marks)
+    if any(p.n > 1 for p in points):
+        low, high = ([p.mean + sign * p.deviation for p in points] for sign in (-1, 1))
+        axes.fill_between(x, low, high, color=style["color"], alpha=0.18, linewidth=0)
+    above: dict[str, Any] = {"xytext": (0, 7), "textcoords": "offset points", "ha": "center", "fontsize": _SIZE - 2}
+    for before, point in pairwise(points):
+        if point.n != before.n:
+            axes.annotate(f"n = {point.n}", (point.x, point.mean), color=style["color"], **above)
+
+
+def _behind(axes: Axes, found: Sequence[Series], colour: str) -> None:
+    """Several lines as one with gaps, which makes the picture smaller."""
+    x = [place for series in found for place in (*(p.x for p in series.points), nan)]
+    y = [value for series in found for value in (*(p.mean for p in series.points), nan)]
+    axes.plot(x, y, color=colour, linewidth=1)
+
+
+def _curve_scales(axes: Axes) -> None:
+    axes.grid(axis="y")
+    axes.xaxis.set_major_locator(MaxNLocator(5, integer=True))
+    axes.yaxis.set_major_locator(_ticks(5))
+
+
+def draw_bars(panels: Mapping[str, Sequence[Mean]], x: str) -> Figure:
+    """A bar for each system with its standard deviation, the runs as points."""
+    systems = _systems(bar.system for found in panels.values() for bar in found)
+    size = (_SMALL[0] if len(panels) > 1 else _ALONE[0], _BAR * len(systems) + 0.1)
+    tails = max(width_of(bar.text) for found in panels.values() for bar in found)
+    figure, axes = _panels(list(panels), [], size=size, left=_widest(systems) + 0.2, between=0.25)
+    for index, (panel, found) in enumerate(zip(axes, panels.values(), strict=True)):
+        for bar in found:
+            _bar(panel, bar, systems.index(bar.system))
+        panel.set(ylim=(len(systems) - 0.4, -0.6), yticks=[])
+        panel.set_xlim(0, max(bar.end for bar in found) * (1 + (tails + 0.15) / max(size[0] - tails - 0.15, 0.5)))
+        panel.xaxis.set_major_locator(_ticks(4))
+        if index % _columns(len(panels)) == 0:
+            panel.set_yticks(range(len(systems)), [system.label for system in systems])
+            panel.tick_params(axis="y", length=0)
+    _name_axes(axes, x, "")
+    return figure
+
+
+def _bar(axes: Axes, bar: Mean, row: int) -> None:
+    """In one colour: its name stands beside it."""
+    filled = bar.system.comparable
+    (patch,) = axes.barh(row, bar.mean, height=0.62, linewidth=0.7, edgecolor=PALETTE[0])
+    patch.set(facecolor=PALETTE[0] if filled else "none", hatch=None if filled else "////", alpha=0.6)
+    if len(bar.values) > 1:
+        axes.errorbar(bar.mean, row, xerr=bar.deviation, color=INK, linewidth=1, capsize=2.5)
+        axes.plot(bar.values, [row] * len(bar.values), "o", color=INK, markersize=2.5, alpha=0.7)
+    offset: dict[str, Any] = {"xytext": (6, 0), "textcoords": "offset points", "va": "center", "annotation_clip": False}
+    axes.annotate(bar.text, (bar.end, row), **offset)
+
+
+def draw_spots(panels: Mapping[str, Sequence[Spot]], x: str, y: str, *, millions: bool) -> Figure:
+    """A point for each system, its score against its cost, with bars of one standard deviation."""
+    systems = _systems(spot.system for found in panels.values() for spot in found)
+    alone = len(panels) == 1
+    keys = [] if alone else [(_handle(system, line=False), system.label) for system in systems]
+    figure, axes = _panels(list(panels), keys, right=0.6 + _widest(systems) if alone else _RIGHT)
+    for panel, found in zip(axes, panels.values(), strict=True):
+        for spot in found:
+            _spot(panel, spot)
+        panel.set_xlim(0, max(spot.cost.mean + spot.cost.deviation for spot in found) * 1.12)
+        panel.margins(y=0.15)
+        low, high = panel.get_ylim()
+        if high - low < _LEAST:
+            panel.set_ylim((low + high - _LEAST) / 2, (low + high + _LEAST) / 2)
+        panel.grid(axis="y")
+        panel.xaxis.set_major_locator(_ticks(5 if alone else 3))
+        panel.yaxis.set_major_locator(_ticks(5))
+        if millions:
+            panel.xaxis.set_major_formatter(FuncFormatter(lambda value, _: f"{value / 1e6:g}"))
+        if alone:
+            named = [spot.system for spot in sorted(found, key=lambda spot: -spot.score.mean)]
+            lines, labels = [_handle(system, line=False) for system in named], [system.label for system in named]
+            panel.legend(lines, labels, loc="center left", bbox_to_anchor=(1, 0.5), handlelength=1)
+    _name_axes(axes, x, y)
+    return figure
+
+
+def _spot(axes: Axes, spot: Spot) -> None:
+    colour = spot.system.style["color"]
+    axes.errorbar(
+        spot.cost.mean,
+        spot.score.mean,
+        xerr=spot.cost.deviation or None,
+        yerr=spot.score.deviation or None,
+        color=colour,
+        marker=spot.system.marker,
+        markersize=6,
+        markerfacecolor=colour if spot.system.comparable else "none",
+        linewidth=0.9,
+    )
+
+
+def _name_ends(axes: Axes, ends: Sequence[tuple[float, float, System]]) -> None:
+    """Names beside the right edge, each at the height of what it names or near it, led to by a thread."""
+    width, height = inches(axes)
+    low, high = axes.get_ylim()
+    wanted = [(y - low) / (high - low) * height for _, y, _ in ends]
+    thread = {"arrowstyle": "-", "linewidth": 0.7, "linestyle": (0, (1, 1.5)), "shrinkA": 1, "shrinkB": 3}
+    for (x, y, system), at in zip(ends, spread_out(wanted, _LINE, 0.05, height), strict=True):
+        axes.annotate(
+            system.label,
+            (x, y),
+            xytext=(1 + 0.16 / width, at / height),
+            textcoords="axes fraction",
+            va="center",
+            annotation_clip=False,
+            arrowprops={**thread, "color": system.style["color"], "relpos": (0, 0.5)},
+        )
+
+
+def spread_out(wanted: Sequence[float], gap: float, low: float, high: float) -> list[float]:
+    """Places in the order of `wanted` and as near to it as can be, no two nearer than `gap`, between `low` and `high`
+    if there is room: neighbours that would touch are centred on their mean."""
+    order = sorted(range(len(wanted)), key=lambda index: wanted[index])
+    blocks: list[list[int]] = []
+
+    def centre(block: Sequence[int]) -> float:
+        half = gap * (len(block) - 1) / 2
+        mean = sum(wanted[index] for index in block) / len(block)
+        return max(min(mean, high - half), low + half)
+
+    for index in order:
+        blocks.append([index])
+        while len(blocks) > 1:
+            before, after = blocks[-2:]
+            reach = gap * (len(before) + len(after)) / 2
+            if centre(after) - centre(before) >= reach - 1e-9:
+                break
+            blocks[-2:] = [before + after]
+    places = [0.0] * len(wanted)
+    for block in blocks:
+        for rank, index in enumerate(block):
+            places[index] = centre(block) + gap * (rank - (len(block) - 1) / 2)
+    return places
+
+
+def _handle(system: System, *, line: bool = True) -> Line2D:
+    """What stands for a system in a legend."""
+    style = system.style if line else system.style | {"linestyle": ""}
+    filled = style["color"] if system.comparable or line else "none"
+    return Line2D([], [], **style, marker=system.marker, markersize=4.5, markerfacecolor=filled)
+
+
+def _panels(
+    titles: list[str],
+    keys: Sequence[tuple[Line2D, str]],
+    *,
+    size: tuple[float, float] | None = None,
+    left: float = _LEFT,
+    between: float = _BETWEEN,
+    right: float = _RIGHT,
+) -> tuple[Figure, list[Axes]]:
+    """A figure with axes for each title, and a legend above them; a single panel goes without title."""
+    several = len(titles) > 1
+    columns, (width, height) = _columns(len(titles)), size or (_SMALL if several else _ALONE)
+    letters = int((width + between / 2) / width_of("reinforced-sentence") * len("reinforced-sentence"))
+    titles = [fill(title, letters) for title in titles]
+    whole = left + columns * width + (columns - 1) * between + right
+    across = max(1, int(whole / (0.6 + max((width_of(label) for _, label in keys), default=0))))
+    tops = [1.2 * _LINE * ceil(len(keys) / across) + 0.08]
+    for row in range(0, len(titles), columns):
+        lines = max(title.count("\n") for title in titles[row : row + columns])
+        tops[-1] += (_LINE * lines + _ABOVE) * several
+        tops.append(tops[-1] + height + _BELOW)
+    figure = Figure(figsize=(whole, tops.pop() + 0.2))
+    if keys:
+        handles, labels = zip(*keys, strict=True)
+        figure.legend(
+            handles, labels, ncols=across, loc="upper left", borderpad=0, borderaxespad=0.1, columnspacing=1.5
+        )
+    axes = []
+    for index, title in enumerate(titles):
+        row, column = divmod(index, columns)
+        axes.append(place(figure, left + column * (width + between), tops[row], width, height))
+        if several:
+            axes[-1].set_title(title, pad=5)
+    return figure, axes
+
+
+def _name_axes(axes: Sequence[Axes], x: str, y: str) -> None:
+    """Names below the lowest panels and left of the first ones."""
+    columns = _columns(len(axes))
+    for index, panel in enumerate(axes):
+        if index + columns >= len(axes):
+            panel.set_xlabel(x)
+        if index % columns == 0:
+            panel.set_ylabel(y)
+
+
+def _columns(panels: int) -> int:
+    return 1 if panels == 1 else 2 if panels in (2, 4) else 3
+
+
+def _ticks(most: int) -> MaxNLocator:
+    """At round places."""
+    return MaxNLocator(most, steps=[1, 2, 2.5, 5, 10])
+
+
+def _systems(found: Iterator[System]) -> list[System]:
+    """Each once, in their order."""
+    return sorted(set(found), key=lambda system: system.number)
+
+
+def _widest(systems: Sequence[System]) -> float:
+    return max(width_of(system.label) for system in systems)

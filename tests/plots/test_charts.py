@@ -1,0 +1,104 @@
+"""Charts: names that do not touch, and panels that hold what is drawn."""
+
+from itertools import pairwise
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+from matplotlib.figure import Figure
+from matplotlib.text import Text
+
+from repose.plots.canvas import width_of
+from repose.plots.charts import (
+    FEW,
+    Mean,
+    Point,
+    Series,
+    Spot,
+    System,
+    chart_canvas,
+    draw_bars,
+    draw_curves,
+    draw_spots,
+    spread_out,
+)
+
+
+@given(st.lists(st.floats(-5, 15), max_size=12))
+def test_names_are_apart_in_their_order_and_within(wanted: list[float]) -> None:
+    places = spread_out(wanted, 0.5, 0.0, 10.0)
+    ranks = sorted(range(len(wanted)), key=lambda index: (wanted[index], index))
+    ordered = [places[index] for index in ranks]
+    assert all(after - before >= 0.5 - 1e-6 for before, after in pairwise(ordered))
+    assert all(-1e-6 <= place <= 10 + 1e-6 for place in places)
+
+
+def test_names_with_room_stay_where_they_are() -> None:
+    assert spread_out([1.0, 3.0, 2.0], 0.5, 0.0, 10.0) == [1.0, 3.0, 2.0]
+    assert spread_out([1.0, 1.0], 0.5, 0.0, 10.0) == [0.75, 1.25]
+
+
+def systems(number: int) -> list[System]:
+    return [System(label=f"reinforced-sentence-prefix-{n}", number=n, comparable=n > 0) for n in range(number)]
+
+
+def mean(system: System, value: float) -> Mean:
+    return Mean(system=system, mean=value, deviation=0.1 * value, values=(0.5 * value, 1.3 * value), text="1,234 ± 56")
+
+
+def curves(number: int, corpora: int) -> Figure:
+    found = [
+        Series(system=s, points=(Point(1, 2.0 + s.number / 99, 0.1, 3), Point(2, 1.0, 0.0, 1))) for s in systems(number)
+    ]
+    return draw_curves({f"corpus {n}": found for n in range(corpora)}, "epoch", "nats", baseline=found[0].system.label)
+
+
+def bars(number: int, corpora: int) -> Figure:
+    found = [mean(system, 10.0 + system.number) for system in systems(number)]
+    return draw_bars({f"corpus {n}": found for n in range(corpora)}, "seconds")
+
+
+def spots(number: int, corpora: int) -> Figure:
+    found = [Spot(system=s, score=mean(s, 30.0 + s.number), cost=mean(s, 1e6)) for s in systems(number)]
+    return draw_spots({f"corpus {n}": found for n in range(corpora)}, "parameters", "BLEU", millions=True)
+
+
+@pytest.mark.parametrize("draw", [curves, bars, spots])
+@pytest.mark.parametrize(("number", "corpora"), [(3, 1), (FEW + 1, 1), (3, 4)])
+def test_all_letters_are_inside_and_names_do_not_touch(draw: object, number: int, corpora: int) -> None:
+    with chart_canvas(""):
+        figure = draw(number, corpora)  # type: ignore[operator]
+        figure.set_dpi(1200)  # letters as wide as in SVG
+        figure.draw_without_rendering()
+        width, height = figure.bbox.size
+        texts = [text for axes in figure.axes for text in (*axes.texts, axes.title, axes.xaxis.label, axes.yaxis.label)]
+        for axis in [axis for axes in figure.axes for axis in (axes.xaxis, axes.yaxis)]:
+            low, high = sorted(axis.get_view_interval())
+            ticks = zip(axis.get_ticklocs(), axis.get_ticklabels(), strict=True)
+            texts += [label for at, label in ticks if low <= at <= high]  # the others are not drawn
+        legends = [*figure.legends, *(legend for axes in figure.axes if (legend := axes.get_legend()))]
+        texts += [text for legend in legends for text in legend.get_texts()]
+        texts = [text for text in texts if text.get_text() and text.get_text() != "n = 1"]
+        assert len(texts) > number
+        boxes = [Text.get_window_extent(text) for text in texts]  # without the thread of a name
+        for box in boxes:
+            assert box.x0 >= 0
+            assert box.y0 >= 0
+            assert box.x1 <= width
+            assert box.y1 <= height
+        for index, box in enumerate(boxes):
+            for text, other in zip(texts[:index], boxes, strict=False):
+                assert not box.shrunk(0.98, 0.8).overlaps(other.shrunk(0.98, 0.8)), (texts[index], text)
+
+
+def test_a_width_is_that_of_the_drawn_text() -> None:
+    with chart_canvas(""):
+        figure = Figure(dpi=1200)
+        text = figure.text(0, 0, "reinforced-sentence (looks ahead)")
+        figure.draw_without_rendering()
+        assert width_of(text.get_text()) == pytest.approx(text.get_window_extent().width / figure.dpi, rel=0.02)
+
+
+def test_many_systems_have_marks_of_their_own() -> None:
+    marks = {(system.style["color"], system.marker) for system in systems(20)}
+    assert len(marks) == 20

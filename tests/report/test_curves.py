@@ -1,0 +1,201 @@
+"""`repose plot curves`: which runs are one curve, what it is called, and the numbers beside it."""
+
+import json
+import statistics
+import xml.etree.ElementTree as ET
+from math import inf
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from repose.plots.charts import Point
+from repose.report.pictures import aggregate, plot_curves, points_of
+from repose.report.runs import read_curves
+from repose.system.errors import CheckpointError, ConfigError
+
+LOSSES = {"a-seed0": [3.0, 2.0, 1.5, 1.6], "a-seed1": [3.2, 2.2, 1.4], "a-seed2": [3.4, 2.1]}
+OTHER = ["architecture.d_token=24"]
+
+
+@pytest.fixture
+def seeds(make_run: Any) -> list[Path]:
+    settings = ["training.epochs=4"]
+    return [make_run(name, losses, seed=n, settings=settings) for n, (name, losses) in enumerate(LOSSES.items())]
+
+
+def table(folders: list[Path], out: Path, **options: Any) -> list[list[str]]:
+    return plot_curves(folders, out / "out.svg", **options).rows
+
+
+def test_seeds_become_mean_deviation_and_number(seeds: list[Path]) -> None:
+    runs = read_curves(seeds)
+    assert runs.groups == ("a",)
+    points = aggregate([points_of(run, "valid", "tf_loss", "epoch") for run in runs.runs])
+    for epoch, point in enumerate(points, start=1):
+        values = [run[epoch - 1] for run in LOSSES.values() if len(run) >= epoch]
+        mean = sum(values) / len(values)
+        squares = sum((value - mean) ** 2 for value in values)
+        deviation = (squares / (len(values) - 1)) ** 0.5 if len(values) > 1 else 0.0
+        assert (point.x, point.n) == (epoch, len(values))
+        assert (point.mean, point.deviation) == pytest.approx((mean, deviation))
+    assert [point.n for point in points] == [3, 3, 2, 1]
+    training = aggregate([points_of(run, "epoch", "nll", "epoch") for run in runs.runs])
+    assert [point.mean - 0.5 for point in training] == pytest.approx([point.mean for point in points])
+
+
+def test_the_last_and_the_best_are_each_runs_own(seeds: list[Path], tmp_path: Path) -> None:
+    ends, best = [1.6, 1.4, 2.1], [1.5, 1.4, 2.1]
+    numbers = [f"{statistics.fmean(each):.4g} ± {statistics.stdev(each):.2g}" for each in (ends, best)]
+    assert table(seeds, tmp_path) == [["a (3 seeds)", "3", "2–4", *numbers]]
+    assert table(seeds[:1], tmp_path, metric="tf_accuracy")[0][3:] == ["0.3846", "0.4"]
+    assert table(seeds[:1], tmp_path, metric="tokens") == [["a", "1", "4", "2400", "–"]]  # of the training alone
+
+
+def test_a_run_that_diverged_has_no_figure_from_there_on(make_run: Any) -> None:
+    runs = read_curves([make_run(f"a-{n}", losses, seed=n) for n, losses in enumerate(([3.0, inf], [2.0, 1.0]))])
+    points = aggregate([points_of(run, "valid", "tf_loss", "epoch") for run in runs.runs])
+    assert points[1] == Point(2, 1.0, 0.0, 1)
+
+
+def test_by_update_and_by_epoch(make_run: Any) -> None:
+    folder = make_run("a", [3.0, 2.0])
+    with (folder / "metrics.jsonl").open("a") as metrics:  # a second validation within the second epoch
+        metrics.write(json.dumps({"kind": "valid", "update": 25, "epoch": 2, "tf_loss": 1.0}) + "\n")
+    (run,) = read_curves([folder]).runs
+    assert points_of(run, "valid", "tf_loss", "epoch") == {1: 3.0, 2: 1.0}
+    assert list(points_of(run, "valid", "tf_loss", "update")) == [10, 20, 25]
+
+
+def test_runs_of_other_settings_are_other_curves(make_run: Any, tmp_path: Path) -> None:
+    rates = {"slow-1": (1, 3.0, "0.1"), "fast-1": (1, 2.0, "0.2"), "slow-2": (2, 4.0, "0.1")}
+    folders = [
+        make_run(name, [loss], seed=seed, settings=[f"training.learning_rate={rate}"])
+        for name, (seed, loss, rate) in rates.items()
+    ]
+    assert [row[:2] + row[3:4] for row in table(folders, tmp_path)] == [
+        ["slow (2 seeds)", "2", "3.5 ± 0.71"],
+        ["fast", "1", "2"],
+    ]
+
+
+NAMES = {
+    "seed in the name": ("original-seed2", "original"),
+    "s and its number": ("pre-ln-s0", "pre-ln"),
+    "a name in s": ("models3", "models"),
+    "number in the name": ("original_2", "original"),
+    "seed below": ("original/seed-2", "original"),
+    "number below": ("original/3", "original"),
+    "no seed": ("original", "original"),
+}
+
+
+@pytest.mark.parametrize(("folder", "label"), NAMES.values(), ids=NAMES.keys())
+def test_a_run_is_called_by_its_folder(folder: str, label: str, make_run: Any) -> None:
+    assert read_curves([make_run(folder, [1.0], settings=OTHER)]).groups == (label,)
+
+
+def test_a_run_of_a_preset_is_called_by_the_preset_unless_two_would_be(make_run: Any) -> None:
+    rates = {"x/one": "0.4", "x/two": "0.5", "y/two": "0.7"}
+    folders = [
+        make_run(name, [1.0], preset="reinforced", small=False, settings=[f"training.learning_rate={rate}"])
+        for name, rate in rates.items()
+    ]
+    assert read_curves(folders[:1]).groups == ("reinforced",)
+    assert read_curves(folders[:2]).groups == ("one", "two")
+    assert read_curves(folders).groups == ("one", "x/two", "y/two")
+
+
+def test_what_looks_ahead_says_so(make_run: Any, tmp_path: Path) -> None:
+    run = make_run("a", [1.0], preset="reinforced-lookahead", settings=OTHER)
+    assert table([run], tmp_path)[0][0] == "a (looks ahead)"
+
+
+def test_corpora_are_panels(make_run: Any, tmp_path: Path) -> None:
+    folders = [make_run(f"{lang}/a", [2.0], settings=[f"corpus.src_lang={lang}"]) for lang in ("de", "fr")]
+    plotted = plot_curves(folders, tmp_path / "out.svg")
+    assert plotted.header[:2] == ["model", "corpus"]
+    assert [row[:2] for row in plotted.rows] == [["a", "multi30k de-en"], ["a", "multi30k fr-en"]]
+
+
+def test_files_text_and_table(seeds: list[Path], make_run: Any, tmp_path: Path) -> None:
+    other = make_run("b", [2.5, 2.4], settings=["training.learning_rate=0.1"])
+    picture = plot_curves([*seeds, other, other], tmp_path / "out")
+    assert [path.name for path in picture.files] == ["out.png", "out.svg", "out.json"]
+    assert picture.files[0].read_bytes().startswith(b"\x89PNG\r\n\x1a\n")
+    text = list(ET.parse(picture.files[1]).getroot().itertext())
+    for label in ("a (3 seeds)", "b", "validation", "training, dropout on", "n = 2", "n = 1", "epoch"):
+        assert label in text
+    assert "tf_loss, nats per target token" in text
+    curve = json.loads(picture.files[2].read_text())["curves"][0]
+    assert curve["validation"][0] == {"x": 1, "mean": pytest.approx(3.2), "deviation": pytest.approx(0.2), "n": 3}
+    assert curve["runs"] == list(map(str, seeds))
+    assert len(picture.header) == 5
+    assert picture.rows == [["a (3 seeds)", "3", "2–4", "1.7 ± 0.36", "1.667 ± 0.38"], ["b", "1", "2", "2.4", "2.4"]]
+
+
+@pytest.mark.parametrize("suffix", ["png", "svg"])
+def test_the_same_picture_is_the_same_bytes_and_the_only_file(suffix: str, seeds: list[Path], tmp_path: Path) -> None:
+    found = []
+    for name in ("a", "b"):
+        out = tmp_path / name / f"p.{suffix}"
+        plot_curves(seeds, out)
+        assert sorted(path.name for path in out.parent.iterdir()) == sorted(["p.json", f"p.{suffix}"])
+        found.append(out.read_bytes())
+    assert found[0] == found[1]
+
+
+def test_without_training_figures(seeds: list[Path], tmp_path: Path) -> None:
+    plot_curves(seeds, tmp_path / "a.svg", training=False)
+    assert "training, dropout on" not in list(ET.parse(tmp_path / "a.svg").getroot().itertext())
+
+
+def test_the_shipped_results_can_be_drawn(tmp_path: Path) -> None:
+    results = Path(__file__).parents[2] / "results"
+    picture = plot_curves([results / "demo"], tmp_path / "demo.png", metric="tf_accuracy", by="update")
+    scores = json.loads((results / "demo" / "scores.test.json").read_text())["teacher_forced"]
+    assert float(picture.rows[0][3]) == pytest.approx(scores["tf_accuracy"], abs=0.01)  # of another set
+
+
+BAD = {
+    "unknown metric": ({"metric": "tf_los"}, ConfigError, "did you mean 'tf_loss'"),
+    "not measured": ({"metric": "bleu"}, ConfigError, "known are .*tf_accuracy"),
+    "unknown axis": ({"by": "epochs"}, ConfigError, "did you mean 'epoch'"),
+    "suffix": ({"out": Path("a.gif")}, ConfigError, "not .gif"),
+}
+
+
+@pytest.mark.parametrize(("change", "error", "sentence"), BAD.values(), ids=BAD.keys())
+def test_wrong_settings_are_one_sentence(
+    change: dict[str, Any], error: type[Exception], sentence: str, seeds: list[Path], tmp_path: Path
+) -> None:
+    with pytest.raises(error, match=sentence):
+        plot_curves(seeds, **({"out": tmp_path / "a"} | change))
+
+
+DAMAGE = {
+    "no metrics": ("metrics.jsonl", None, "it has no metrics.jsonl"),
+    "no config": ("config.json", None, "it has no config.json"),
+    "nothing recorded": ("metrics.jsonl", "", "recorded nothing yet"),
+    "no whole line": ("metrics.jsonl", '{"kind": "val', "recorded nothing yet"),
+    "half a line": ("metrics.jsonl", '{"kind": "val\n', "metrics.jsonl is damaged"),
+    "no records": ("metrics.jsonl", "3\n", "metrics.jsonl is damaged"),
+    "other JSON": ("config.json", "[]", "config.json is damaged"),
+}
+
+
+@pytest.mark.parametrize(("name", "content", "sentence"), DAMAGE.values(), ids=DAMAGE.keys())
+def test_damaged_runs_are_one_sentence(name: str, content: str | None, sentence: str, make_run: Any) -> None:
+    folder = make_run("a", [1.0])
+    (folder / name).unlink()
+    if content is not None:
+        (folder / name).write_text(content)
+    with pytest.raises(CheckpointError, match=sentence):
+        read_curves([folder])
+
+
+def test_a_file_and_a_missing_folder_are_no_runs(tmp_path: Path) -> None:
+    (tmp_path / "file").write_text("")
+    for folder in (tmp_path / "file", tmp_path / "missing"):
+        with pytest.raises(CheckpointError, match="no run directory"):
+            read_curves([folder])
