@@ -1,8 +1,15 @@
-"""Tensors and sizes only: the Transformer, its parts and the axes in which the papers differ.
+"""The Transformer, its parts, and the axes in which the papers differ: tensors and sizes only, no files.
 
 Shape letters, in every annotation of this package:
-    B batch · S / T source / target length · L either · Q / K query / key length · N real tokens of a batch,
-    packed as rows · H heads · C head width · D d_model · M d_token · F d_ff · V vocabulary.
-Batch first everywhere. Masks: True = may attend (or: is a real token).
+
+    B batch · S / T source / target length · L either · Q, q / K, k number of queries / keys
+    R packed rows: the N real tokens of a batch and a few spare ones · N sentences, too, while decoding
+    H heads · C width of a head (HC: of all side by side) · D d_model · M d_token · F d_ff · V vocabulary
+    X any width · A, E widths of the parser's arc and label states · W words (parser) or rows (decoding) of a sentence
+    G groups of heads with keys of their own · I heads of a group, H = G · I · c, e width of a group's keys, values
+    b, n, w, l, s sizes of one block: sentences, chunks, a chunk's tokens, length, sentences (`kernels`)
+    *n, *N any leading dimensions
+
+Batch first everywhere. Masks: True = may attend (or: is a real token). Positions count from 0.
 Token ids: 0 padding, 1 unknown, 2 start, 3 end.
 """

@@ -71,13 +71,13 @@ class Architecture:
     values: Values = "hidden"
     """What attention's values are made of: the layer's hidden states, or the normalised token embeddings."""
     input_norm: InputNorm = "none"
-    """Full layer normalization: layer norm of tokens and positions each by itself (separate), or of their sum."""
+    """Full layer normalization: layer norm of tokens and of positions (separate), or of their sum."""
     norm: Norm = "post"
     """Layer norm after the residual sum (Vaswani), before the sublayer (Pre-LN, a final norm per stack), or both."""
     residual_weight: Positive = 1.0
     """k of the weighted residual connection F(x) + kx."""
     self_score: SelfScore = "keep"
-    """A token's self-attention to itself: kept, score zero before softmax, excluded, or weight zero after softmax."""
+    """A token's attention to its own position: kept, score zero before softmax, excluded, or weight zero after."""
     score_residual: ScoreResidual = "none"
     """Whether attention adds the layer before's scores to its own (RealFormer)."""
     attention_window: Annotated[int, Field(ge=2)] | None = None

@@ -2,7 +2,7 @@
 
 The attention product is the only place that needs sentences as a padded batch. Padded to the longest of a random
 batch, most of the scores are padding's; so on a CPU the batch is cut into blocks of like length, each padded
-by itself and small enough to stay in the cache. Elsewhere one block is all sentences.
+alone and small enough to stay in the cache. Elsewhere one block is all sentences.
 """
 
 from collections.abc import Sequence

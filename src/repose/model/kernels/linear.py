@@ -68,8 +68,8 @@ class Int8:
 def quantize(model: nn.Module) -> None:
     """From here on `model` multiplies by its weights in int8, and can no longer be trained. It must be on a CPU.
 
-    Embeddings, norms, softmax and the attention product stay in fp32; so do the projections of wide heads where whole
-    sentences are read (`together.py`), which in translating is the encoder's attention of the baseline.
+    Embeddings, norms, softmax and the attention product stay in fp32; so do those of absorbed heads where whole
+    sentences are read (`absorption.py`), which in translating is the encoder's attention of the baseline.
     """
     if "onednn" not in torch.backends.quantized.supported_engines:
         raise ConfigError("this build of torch has no oneDNN, which int8 needs: use precision = 'fp32'")

@@ -76,13 +76,13 @@ class LocalBlocks:
 
     def padded(self, scores: Sequence[Tensor]) -> Float[Tensor, "B H Q K"]:
         """As in `Blocks`: quadratic in the length, for looking at."""
-        (bands,) = scores
-        bands = bands.unflatten(0, (self.num_sentences, self._num_chunks, self.num_heads)).transpose(1, 2)
+        (chunks,) = scores
+        chunks = chunks.unflatten(0, (self.num_sentences, self._num_chunks, self.num_heads)).transpose(1, 2)
         room = self._width * (self._num_chunks + 2)
-        whole = bands.new_zeros(*bands.shape[:2], self._num_chunks, self._width, room)
-        for chunk in range(self._num_chunks):
-            begin = chunk * self._width  # of the neighbourhood, which starts one chunk before position 0
-            whole[:, :, chunk, :, begin : begin + bands.shape[-1]] = bands[:, :, chunk]
+        whole = chunks.new_zeros(*chunks.shape[:2], self._num_chunks, self._width, room)
+        for number in range(self._num_chunks):
+            begin = number * self._width  # of the neighbourhood, which starts one chunk before position 0
+            whole[:, :, number, :, begin : begin + chunks.shape[-1]] = chunks[:, :, number]
         return whole.flatten(2, 3)[:, :, : self._length, self._width : self._width + self._length]
 
     def _chunks(self, padded: Float[Tensor, "B L X"]) -> Float[Tensor, "B n w X"]:

@@ -1,7 +1,7 @@
 """Packing: real tokens as rows, so that everything but the attention product is computed on no padding.
 
 A padded batch (B, L) of a random draw of sentences is half padding. Projections, feed-forward layers, norms,
-logits and loss act on each token by itself, so they run on the N real tokens as one (R, width) matrix; only the
+logits and loss act on each token alone, so they run on the N real tokens as one (R, width) matrix; only the
 attention product needs sentences side by side (`blocks.py`).
 """
 
