@@ -4,8 +4,9 @@ Both machines are this one, each with its own raylet, ports and one core. The sa
 after the other and undisturbed; then on the cluster, once for each way to lose a machine:
 
     killed    raylet, workers and trainings of the second machine are killed (-9) at once
-    cut off   its raylet and its training hold still (SIGSTOP), so that Ray gives it up; the training goes on as soon as
-              another attempt has claimed its folder, and must be gone before that one begins
+    silent    all of them hold still (SIGSTOP), and the storage gives the training's locks to others, as an NFS server
+              does with those of a machine that it has not heard of for long; the training wakes up as soon as another
+              attempt has locked its folder, and must be gone before that one begins
 
 Every cell must be done once, and all figures, translations and weights must be those of the undisturbed runs.
 
@@ -33,10 +34,10 @@ from ray.cluster_utils import Cluster
 
 from interleave import machine, table, write
 from repose.config.file import load, to_json
-from repose.grids import remote_cells
-from repose.grids.cells import CellJob, run_cell
-from repose.grids.claim import MARGIN
+from repose.grids import ray as on_ray
+from repose.grids.cells import LOCK, POLL, CellJob, CellState, CellStatus, run_cell
 from repose.grids.ray import RayBackend
+from repose.grids.view import reason
 from repose.tasks.corpus import prepare_corpus
 
 SETTINGS = [
@@ -45,7 +46,7 @@ SETTINGS = [
     *(f"training.{name}" for name in ("epochs=none", "validate_every_updates=25", "batch_size=150")),
     *("decoding.beam_size=2", "decoding.max_extra_tokens=5"),
 ]
-WAYS = ("killed", "cut off")
+WAYS = ("killed", "silent")
 HEALTH = {
     "health_check_initial_delay_ms": 0,
     "health_check_period_ms": 500,
@@ -53,8 +54,6 @@ HEALTH = {
     "health_check_failure_threshold": 4,
 }
 """Ray then gives a silent machine up after a few seconds rather than a minute."""
-LEASE = 6.0
-"""Seconds, see `repose.grids.claim`."""
 STORE = 80 << 20
 """Bytes of each machine's object store, the least that Ray takes."""
 
@@ -113,56 +112,69 @@ def below(process: int) -> list[int]:
     return found
 
 
-def cell_on(runs: Path, node: str) -> str | None:
-    """The cell that is being trained on that machine and has a checkpoint, if there is one."""
-    for path in runs.glob(".session-*/[!.]*"):
-        cell = runs / path.stem
-        if path.name == "order" or json.loads(path.read_text(encoding="utf-8"))["id"] != node:
-            continue
-        if (cell / "state" / "last.safetensors").exists() and times_told(cell, "done") == 0:
-            return cell.name
-    return None
-
-
 class Saboteur(threading.Thread):
     """Waits until the second machine is in the middle of a cell, and takes the machine away."""
 
     def __init__(self, runs: Path, node: Any, way: str) -> None:
         super().__init__(daemon=True)
-        self.runs, self.node, self.way = runs, node, way
+        self.runs, self.way = runs, way
         self.raylet = node.all_processes["raylet"][0].process.pid
         self.cell = ""
         self.at = 0.0
         self.lived: float | None = None
-        """Seconds for which a training that was cut off went on beside the claim of another."""
+        """Seconds for which a training that woke up went on beside the one that has its lock by now."""
 
     def run(self) -> None:
-        while not (cell := cell_on(self.runs, self.node.node_id)):
+        while not (found := self.training()):
             time.sleep(0.05)
-        self.cell, self.at = cell, time.monotonic()
-        training = int((self.runs / cell / "cell.lock").read_text(encoding="utf-8").split(":")[1])
-        if self.way == "killed":
-            for process in [self.raylet, *below(self.raylet)]:
-                with contextlib.suppress(ProcessLookupError):
-                    os.kill(process, signal.SIGKILL)
-            return
-        for process in (self.raylet, training):
-            os.kill(process, signal.SIGSTOP)
-        claim = self.runs / cell / "state" / "claim.json"
-        while json.loads(claim.read_text(encoding="utf-8"))["attempt"] == 1:
-            time.sleep(0.05)
-        began = time.monotonic()
-        os.kill(training, signal.SIGCONT)
-        with contextlib.suppress(ProcessLookupError):
-            while True:
-                os.kill(training, 0)
-                time.sleep(0.05)
-        self.lived = round(time.monotonic() - began, 2)
+        cell, training = found
+        self.cell, self.at = cell.name, time.monotonic()
+        send = signal.SIGKILL if self.way == "killed" else signal.SIGSTOP
+        for process in [self.raylet, *below(self.raylet)]:
+            with contextlib.suppress(ProcessLookupError):
+                os.kill(process, send)
+        if self.way == "silent":
+            self.lived = wake_up(cell, training)
+
+    def training(self) -> tuple[Path, int] | None:
+        """The cell that is being trained on that machine and has a checkpoint, and its process, if there is one."""
+        mine = below(self.raylet)
+        for lock in self.runs.glob(f"*/{LOCK}"):
+            words = lock.read_text(encoding="utf-8").split()
+            cell = lock.parent
+            if words and int(words[0]) in mine and (cell / "state" / "last.safetensors").exists():
+                return None if times_told(cell, "done") else (cell, int(words[0]))
+        return None
 
     def clean_up(self) -> None:
-        """Let a stopped raylet be shut down."""
-        with contextlib.suppress(ProcessLookupError):
-            os.kill(self.raylet, signal.SIGKILL)
+        """Let stopped processes be shut down."""
+        for process in [self.raylet, *below(self.raylet)]:
+            with contextlib.suppress(ProcessLookupError):
+                os.kill(process, signal.SIGKILL)
+
+
+def wake_up(cell: Path, training: int) -> float:
+    """Lose the locks of a training that holds still, and let it go on once another has them; how long it lived on."""
+    for lock in (cell / LOCK, cell / "state" / "lock"):
+        text = lock.read_bytes()
+        lock.unlink()  # the lock goes with the file; the next one finds the same name in it
+        lock.write_bytes(text)
+    name = (cell / LOCK).read_text(encoding="utf-8")
+    while (cell / LOCK).read_text(encoding="utf-8") in ("", name):
+        time.sleep(0.05)
+    began = time.monotonic()
+    os.kill(training, signal.SIGCONT)
+    while is_running(training):
+        time.sleep(0.05)
+    return round(time.monotonic() - began, 2)
+
+
+def is_running(process: int) -> bool:
+    """Whether it is there, and not merely waiting to be reaped by a parent that holds still."""
+    try:
+        return Path(f"/proc/{process}/stat").read_text().rpartition(")")[2].split()[0] != "Z"
+    except OSError:
+        return False
 
 
 def lose(way: str, folder: Path, reference: Path, args: argparse.Namespace) -> dict[str, Any]:
@@ -173,13 +185,14 @@ def lose(way: str, folder: Path, reference: Path, args: argparse.Namespace) -> d
         saboteur.start()
         began = time.monotonic()
 
-        def tell(cell: str, status: str, reason: str) -> None:
-            event = {"seconds": round(time.monotonic() - began, 1), "cell": cell, "status": status}
+        def tell(cell: str, state: CellState) -> None:
+            event = {"seconds": round(time.monotonic() - began, 1), "cell": cell, "status": state.status}
             # The name of the machine is nobody's business.
-            events.append(event | {"reason": reason.replace(platform.node(), "HOST").replace(str(folder), "FOLDER")})
-            print(f"{way}: {event['seconds']:6.1f} s  {cell}: {status} {events[-1]['reason']}", file=sys.stderr)
+            why = reason(state).replace(platform.node(), "HOST").replace(str(folder), "FOLDER")
+            events.append(event | {"reason": why})
+            print(f"{way}: {event['seconds']:6.1f} s  {cell}: {state.status} {why}", file=sys.stderr)
 
-        backend = RayBackend(address=cluster.address, retries=2, lease=LEASE)
+        backend = RayBackend(address=cluster.address, retries=2)
         results = backend.run(jobs(folder, args.seeds, args.updates), tell, threading.Event())
         seconds = time.monotonic() - began
         saboteur.clean_up()
@@ -206,7 +219,7 @@ def is_right(way: str, round_: dict[str, Any]) -> bool:
         all((c["status"], c["done_told"], c["started"], c["equal"]) == ("done", 1, 1, True) for c in cells.values())
         and sum(c["retries"] for c in cells.values()) == 1
         and (lost.get("retries"), lost.get("resumed")) == (1, 1)
-        and (way == "killed" or (round_["lost"]["lived"] or LEASE + MARGIN) < LEASE + MARGIN)
+        and (way == "killed" or (round_["lost"]["lived"] or 9.9) < 2 * POLL)
     )
 
 
@@ -219,7 +232,7 @@ def main() -> int:
     parser.add_argument("--out", type=Path, help="write the result as JSON")
     args = parser.parse_args()
     load = os.getloadavg()[0]  # of other work, which the seconds then depend on
-    remote_cells.LOOK_AT_MACHINES = 1.0  # as these cells are short
+    on_ray.LOOK_AT_MACHINES = 1.0  # as these cells are short
     with tempfile.TemporaryDirectory() as temporary:
         os.environ["REPOSE_HOME"] = f"{temporary}/home"
         reference = Path(temporary) / "undisturbed"
@@ -227,7 +240,7 @@ def main() -> int:
         undisturbed = jobs(reference, args.seeds, args.updates)
         for job in undisturbed:
             result = run_cell(job, stop=threading.Event())
-            assert result.status == "done", result.reason
+            assert result.status == CellStatus.DONE, result
         seconds = time.monotonic() - began
         rounds = {way: lose(way, Path(temporary) / way.replace(" ", "-"), reference, args) for way in args.ways}
     rows = [["undisturbed, one at a time", str(len(undisturbed)), "0", f"{seconds:.0f}", "-"]]
@@ -242,7 +255,7 @@ def main() -> int:
         "machine": machine(),
         "load_before": load,
         "ray": ray.__version__,
-        "settings": {"seeds": args.seeds, "updates": args.updates, "lease": LEASE, "experiment": SETTINGS},
+        "settings": {"seeds": args.seeds, "updates": args.updates, "experiment": SETTINGS},
         "undisturbed_seconds": round(seconds, 1),
         "right": {way: is_right(way, r) for way, r in rounds.items()},
         "rounds": rounds,

@@ -19,15 +19,15 @@ from rich.console import Console
 
 from repose.cli import main as cli
 from repose.config.file import to_json
-from repose.grids import calibrate, cells
+from repose.grids import estimate
 from repose.grids import run as grid_run
-from repose.grids.calibrate import Cost
-from repose.grids.estimate import estimate_table
+from repose.grids.cells import CellState, CellStatus, Loss
+from repose.grids.estimate import Cost, estimate_table
 from repose.grids.grid import Cell, read_grid
 from repose.grids.local import Share
 from repose.grids.run import Outcome, make_plan
 from repose.grids.survey import Identity
-from repose.grids.view import Lines, Live, duration, headline, outcome_table, progress
+from repose.grids.view import Lines, Live, duration, headline, outcome_table, progress, reason
 from repose.system.errors import ReposeError
 
 FILE = """
@@ -70,6 +70,7 @@ scores = {"run_id": run_id, "split": "test", "decoded": decoded}
 (folder / "scores.test.json").write_text(json.dumps(scores))
 """
 POPEN = subprocess.Popen
+RUNNING = CellState(status=CellStatus.RUNNING)
 Run = Callable[..., tuple[int, str, str]]
 
 
@@ -205,10 +206,10 @@ def test_a_dry_run_shows_what_it_would_take_and_changes_nothing(
     measured: list[str] = []
 
     def in_process(experiment: object, *_: object) -> Cost | ReposeError:
-        measured.append(calibrate.kind_of(experiment))  # type: ignore[arg-type]
+        measured.append(estimate.kind_of(experiment))  # type: ignore[arg-type]
         return ReposeError("it needs a GPU") if '"concat"' in measured[-1] else cost
 
-    monkeypatch.setattr(calibrate, "_in_process", in_process)
+    monkeypatch.setattr(estimate, "_in_process", in_process)
     code, out, _ = run(trial, "--dry-run", "--jobs", 2)
     assert code == 0
     assert len(measured) == 2  # of four cells: seeds take the same time
@@ -266,9 +267,9 @@ def test_headlines_of_other_tasks_and_of_half_written_scores(tmp_path: Path) -> 
 def test_the_live_table(trial: Path, tmp_path: Path) -> None:
     plan = make_plan(read_grid(trial), tmp_path / "runs", say=lambda _: None)
     view = Live(plan)
-    view("ablation-none-s0", "running", "")
-    view("reinforced-s0", "running", "")
-    view("reinforced-s0", "failed", "no [bold] luck")
+    view("ablation-none-s0", RUNNING)
+    view("reinforced-s0", RUNNING)
+    view("reinforced-s0", CellState(status=CellStatus.FAILED, message="no [bold] luck"))
     folder = plan.folder / "ablation-none-s0"
     folder.mkdir()
     (folder / "metrics.jsonl").write_text('{"kind": "epoch", "update": 80, "epoch": 1}\n')
@@ -283,30 +284,49 @@ def test_the_live_table(trial: Path, tmp_path: Path) -> None:
 def test_cells_of_another_process_are_said_to_be_so_once(
     trial: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
-    reason = f"{cells.ELSEWHERE}: process 7"
+    state = CellState(status=CellStatus.ELSEWHERE, message="process 7 on node2")
     plan = make_plan(read_grid(trial), tmp_path / "runs", say=lambda _: None)
-    theirs = replace(plan.chosen[0], status="running", reason=reason)
+    theirs = replace(plan.chosen[0], state=state)
     plan = replace(plan, chosen=(theirs,), todo=())
     view = Lines(plan)
-    view(theirs.name, "running", reason)
-    assert capsys.readouterr().err == f"[0/0] {theirs.name}: {reason}\n"
+    view(theirs.name, state)
+    assert capsys.readouterr().err == f"[0/0] {theirs.name}: running elsewhere, process 7 on node2\n"
     console = Console(file=io.StringIO(), width=140)
     console.print(next(iter(estimate_table(plan, {}, Share(1, 1)))))
     console.print(outcome_table(plan, Outcome((theirs,), stopped=False, ran=0)))
     text = console.file.getvalue()  # type: ignore[attr-defined]
-    assert "running elsewhere: process 7" in text
-    assert re.search(r"│ running │ +│ elsewhere: process 7", text)
-    assert "running running" not in text
+    assert "running elsewhere process 7 on node2" in text
+    assert re.search(r"│ running elsewhere │ +│ process 7 on node2", text)
+
+
+STATES = {
+    "on node2": CellState(status=CellStatus.RUNNING, host="node2"),
+    "its machine was lost (node2): begins again, attempt 2": CellState(lost=Loss.MACHINE, host="node2", attempt=2),
+    "lost 4 times, the last time because its machine ran out of memory (node2): the same command resumes it": CellState(
+        status=CellStatus.FAILED, lost=Loss.MEMORY, host="node2", attempt=4
+    ),
+    "its process was killed by signal 9 (out of memory?): the same command resumes it": CellState(
+        status=CellStatus.FAILED, exit_code=-9
+    ),
+    "its process ended with exit code 7 and no message": CellState(status=CellStatus.FAILED, exit_code=7),
+    "the disk is full": CellState(status=CellStatus.FAILED, message="the disk is full"),
+    "": CellState(status=CellStatus.DONE),
+}
+
+
+@pytest.mark.parametrize(("sentence", "state"), STATES.items())
+def test_states_in_words(sentence: str, state: CellState) -> None:
+    assert reason(state) == sentence
 
 
 def test_stopped_cells_are_no_progress(trial: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
     plan = make_plan(read_grid(trial), tmp_path / "runs", say=lambda _: None)
     lines, live = Lines(plan), Live(plan)
     for name, status in (("ablation-none-s0", "failed"), ("reinforced-s0", "stopped"), ("reinforced-s1", "stopped")):
-        lines(name, status, "")
-        live(name, status, "")
+        lines(name, CellState(status=CellStatus(status)))
+        live(name, CellState(status=CellStatus(status)))
     assert [line.split()[0] for line in capsys.readouterr().err.splitlines()] == ["[1/4]"] * 3
-    assert "trial: 1 of 4 cells" in live._title(live._status)
+    assert "trial: 1 of 4 cells" in live._title(live._states)
 
 
 def test_a_report_is_suggested_where_there_is_something_to_report(
@@ -338,8 +358,8 @@ def test_calibrations_are_told_one_after_the_other(
         both.wait(timeout=10)
         return ReposeError("not measured")
 
-    monkeypatch.setattr(calibrate, "_in_process", in_process)
-    costs = calibrate.calibrate(plan, Share(2, 1), device="cpu", devices=0, say=say)
+    monkeypatch.setattr(estimate, "_in_process", in_process)
+    costs = estimate.calibrate(plan, Share(2, 1), device="cpu", devices=0, say=say)
     assert [str(cost) for cost in costs.values()] == ["not measured"] * 2
 
 
@@ -374,8 +394,8 @@ def test_a_real_grid_killed_interrupted_and_resumed(tmp_path: Path) -> None:
         assert grid.poll() is None, grid.communicate()
         assert time.monotonic() < deadline
         time.sleep(0.1)
-    os.kill(int((folders["reinforced-s0"] / "cell.lock").read_text().rpartition(":")[2]), signal.SIGKILL)
-    while "killed by signal 9" not in (tmp_path / "runs" / "trial" / "grid.json").read_text():
+    os.kill(int((folders["reinforced-s0"] / "cell.lock").read_text().split()[0]), signal.SIGKILL)
+    while '"exit_code": -9' not in (tmp_path / "runs" / "trial" / "grid.json").read_text():
         time.sleep(0.1)
     grid.send_signal(signal.SIGINT)
     _, err = grid.communicate(timeout=120)

@@ -4,6 +4,7 @@ import io
 import json
 import os
 import signal
+import socket
 import subprocess
 import sys
 import threading
@@ -14,10 +15,11 @@ from pathlib import Path
 import pytest
 
 from repose.config.file import load, to_json
-from repose.grids import cell_process, cells
-from repose.grids.cells import BUSY, ELSEWHERE, CellJob, CellResult, environment, run_cell
+from repose.grids import cells
+from repose.grids.cells import BUSY, LOCK, CellJob, CellState, CellStatus, environment, run_cell
 from repose.grids.local import LocalBackend, Share, check_request, core_sets, share
 from repose.system.errors import ConfigError, DeviceError
+from repose.system.files import locked_or_busy
 
 TINY = [
     *(f"architecture.{name}" for name in ("d_token=8", "num_heads=1", "head_dim=8", "d_ff=8")),
@@ -63,7 +65,7 @@ def test_a_cell_trains_is_stopped_and_goes_on(job: Callable[..., CellJob]) -> No
 
     threading.Thread(target=when_training, daemon=True).start()
     result = run_cell(endless, stop=stop)
-    assert (result.status, result.reason) == ("stopped", "asked to stop"), (endless.folder / "cell.log").read_text()
+    assert result == CellState(status=CellStatus.STOPPED), (endless.folder / "cell.log").read_text()
     assert "the same command goes on" in log.read_text(encoding="utf-8")
     assert (endless.folder / "state" / "last.safetensors").exists()
 
@@ -75,13 +77,13 @@ def test_half_written_scores_are_made_again_and_nothing_is_trained_twice(
     short = job("training.epochs=1", "corpus.held_out_test=0")
     short.folder.mkdir(parents=True)
     order = {"experiment": short.experiment, "cores": 1, "device": "cpu", "affinity": [], "parent": os.getppid()}
-    monkeypatch.setattr(sys, "argv", ["cell_process", str(short.folder)])
-    monkeypatch.setattr(cell_process, "_save_when_alone", lambda _: None)
-    monkeypatch.setattr(cell_process, "keep_on", lambda *_: False)
+    monkeypatch.setattr(sys, "argv", ["cells", str(short.folder)])
+    monkeypatch.setattr(cells, "_save_when_alone", lambda _: None)
+    monkeypatch.setattr(cells, "keep_on", lambda *_: False)
 
     def main() -> int:
         monkeypatch.setattr(sys, "stdin", io.StringIO(json.dumps(order)))
-        return cell_process.main()
+        return cells.main()
 
     assert main() == 0
     scores = short.folder / "scores.valid.json"
@@ -95,40 +97,37 @@ def test_half_written_scores_are_made_again_and_nothing_is_trained_twice(
 def test_a_failure_is_the_last_line_that_was_said(monkeypatch: pytest.MonkeyPatch, job: Callable[..., CellJob]) -> None:
     imitated(monkeypatch, "print('working', file=sys.stderr); sys.exit('repose: the disk is full: free some')")
     result = run_cell(job(), stop=threading.Event())
-    assert (result.status, result.reason) == ("failed", "the disk is full: free some")
+    assert result == CellState(status=CellStatus.FAILED, message="the disk is full: free some")
     # Only of this attempt: the log keeps the one before.
     imitated(monkeypatch, "sys.exit(7)")
-    assert run_cell(job(), stop=threading.Event()).reason == "exit code 7"
+    assert run_cell(job(), stop=threading.Event()) == CellState(status=CellStatus.FAILED, exit_code=7)
     assert "the disk is full" in (job().folder / "cell.log").read_text()
 
 
 def test_ways_to_end(monkeypatch: pytest.MonkeyPatch, job: Callable[..., CellJob]) -> None:
-    stop = threading.Event()
+    stop, stopped = threading.Event(), CellState(status=CellStatus.STOPPED)
     imitated(monkeypatch, "import os; os.kill(os.getpid(), 9)")
-    killed = run_cell(job(), stop=stop)
-    assert killed.status == "failed"
-    assert "killed by signal 9" in killed.reason
+    assert run_cell(job(), stop=stop) == CellState(status=CellStatus.FAILED, exit_code=-9)
     imitated(monkeypatch, f"print('process 12 is at work', file=sys.stderr); sys.exit({BUSY})")
-    busy = run_cell(job(), stop=stop)
-    assert (busy.status, busy.reason) == ("stopped", f"{ELSEWHERE}: process 12 is at work")
+    assert run_cell(job(), stop=stop) == CellState(status=CellStatus.ELSEWHERE, message="process 12 is at work")
     imitated(monkeypatch, "sys.exit(3)")
-    assert run_cell(job(), stop=stop).status == "stopped"
+    assert run_cell(job(), stop=stop) == stopped
     # Asked to stop before it could handle the signal, it just dies: that is no failure.
     stop.set()
     imitated(monkeypatch, "import time; time.sleep(60)")
-    assert run_cell(job(), stop=stop).status == "stopped"
+    assert run_cell(job(), stop=stop) == stopped
     # One that does not listen is ended by the second request.
     kill = threading.Event()
     imitated(monkeypatch, "import signal, time; signal.signal(15, signal.SIG_IGN); time.sleep(60)")
-    threading.Timer(0.5, kill.set).start()
-    assert run_cell(job(), stop=stop, kill=kill).status == "stopped"
+    threading.Timer(0.2, kill.set).start()
+    assert run_cell(job(), stop=stop, kill=kill) == stopped
 
 
 def test_the_process_is_told_its_job(monkeypatch: pytest.MonkeyPatch, job: Callable[..., CellJob]) -> None:
     imitated(monkeypatch, "import os; json.dump([order, dict(os.environ)], open(1, 'w'))")
     monkeypatch.setenv("WORLD_SIZE", "8")
     mine = job()
-    assert run_cell(mine, stop=threading.Event()).status == "done"
+    assert run_cell(mine, stop=threading.Event()) == CellState(status=CellStatus.DONE)
     order, seen = json.loads((mine.folder / "cell.log").read_text())
     assert order["experiment"] == mine.experiment
     assert order["parent"] == os.getpid()
@@ -137,28 +136,59 @@ def test_the_process_is_told_its_job(monkeypatch: pytest.MonkeyPatch, job: Calla
     assert environment({"SLURM_STEP_NUM_TASKS": "4", "HOME": "/"}, cores=3).keys() >= {"HOME", "OMP_NUM_THREADS"}
 
 
-@pytest.mark.skipif(sys.platform == "win32", reason="nothing is locked there")
 def test_two_processes_do_not_work_on_one_cell(job: Callable[..., CellJob]) -> None:
-    import fcntl
-
     mine = job("training.epochs=1")
     mine.folder.mkdir(parents=True)
-    with (mine.folder / "cell.lock").open("w") as lock:
-        fcntl.flock(lock, fcntl.LOCK_EX)
-        lock.write("somewhere:77\n")
-        lock.flush()
+    with locked_or_busy(mine.folder / LOCK, ""):
         result = run_cell(mine, stop=threading.Event())
-    assert result.status == "stopped"
-    assert result.reason.startswith(f"{ELSEWHERE}: process somewhere:77")
+    assert result.status == CellStatus.ELSEWHERE
+    assert result.message == f"process {os.getpid()} on {socket.gethostname()} is at work in {mine.folder}"
     assert not (mine.folder / "config.json").exists()
+
+
+HOLDER = """
+import sys, time
+from pathlib import Path
+from repose.grids import cells
+cells.POLL = 0.05
+with cells._held(Path(sys.argv[1])):
+    print("held", flush=True)
+    time.sleep(float(sys.argv[2]))
+"""
+
+
+def holding(folder: Path, seconds: float) -> "subprocess.Popen[str]":
+    """A process that holds a cell's lock and does nothing else, once it does."""
+    command = [sys.executable, "-c", HOLDER, str(folder), str(seconds)]
+    process = subprocess.Popen(command, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True)
+    assert process.stdout is not None
+    assert process.stdout.readline() == "held\n"
+    return process
+
+
+@pytest.mark.skipif(sys.platform == "win32", reason="POSIX")
+def test_one_that_lost_its_lock_unawares_ends_before_the_next_one_begins(tmp_path: Path) -> None:
+    """As a machine that slept until its storage gave its locks to others."""
+    first = holding(tmp_path, 60)
+    lock = tmp_path / LOCK
+    name = lock.read_text(encoding="utf-8")
+    assert name.startswith(f"{first.pid} on ")
+    lock.unlink()  # the lock goes with the file
+    lock.write_text(name, encoding="utf-8")
+    second = holding(tmp_path, 0)  # waits for the first to look
+    assert first.poll() == BUSY
+    assert f"process {second.pid} on " in first.communicate()[1]
+    second.communicate(timeout=10)
+    assert second.returncode == 0
+    assert lock.read_text(encoding="utf-8") == ""  # it has signed off, and the next one need not wait
 
 
 def test_a_folder_that_cannot_be_written_is_one_sentence(job: Callable[..., CellJob], tmp_path: Path) -> None:
     (tmp_path / "grid").write_text("a file is in the way")
     result = run_cell(job(), stop=threading.Event())
-    assert result.status == "failed"
-    assert "cannot be written" in result.reason
-    assert "--out" in result.reason
+    assert result.status == CellStatus.FAILED
+    assert "cannot be written" in result.message
+    assert "--out" in result.message
 
 
 @pytest.mark.slow
@@ -190,13 +220,13 @@ def wait_for(condition: Callable[[], bool], process: "subprocess.Popen[bytes] | 
     raise AssertionError("nothing came of it in a minute")
 
 
-def fake(done: list[CellJob], *, seconds: float = 0.0) -> Callable[..., CellResult]:
-    def run(job: CellJob, *, stop: threading.Event, kill: threading.Event) -> CellResult:
+def fake(done: list[CellJob], *, seconds: float = 0.0) -> Callable[..., CellState]:
+    def run(job: CellJob, *, stop: threading.Event, kill: threading.Event) -> CellState:
         done.append(job)
         time.sleep(seconds)
         assert not kill.is_set()
-        status = "stopped" if stop.is_set() else "failed" if job.name == "bad" else "done"
-        return CellResult(status=status, reason="", seconds=seconds)  # type: ignore[arg-type]
+        good = CellStatus.STOPPED if stop.is_set() else CellStatus.DONE
+        return CellState(status=CellStatus.FAILED if job.name == "bad" else good)
 
     return run
 
@@ -210,7 +240,7 @@ def test_cells_side_by_side_each_once_and_on_cores_of_their_own() -> None:
     told: list[tuple[str, str]] = []
     backend = LocalBackend(Share(2, 1), run_cell=fake(done, seconds=0.05))
     names = ["a", "bad", "c", "d", "e"]
-    results = backend.run(jobs_named(*names), lambda name, status, _: told.append((name, status)), threading.Event())
+    results = backend.run(jobs_named(*names), lambda name, state: told.append((name, state.status)), threading.Event())
     assert sorted(job.name for job in done) == names
     assert {name: result.status for name, result in results.items()} == {
         "a": "done",

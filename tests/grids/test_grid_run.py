@@ -4,6 +4,7 @@ import hashlib
 import json
 import os
 import signal
+import socket
 import sys
 import threading
 from collections.abc import Sequence
@@ -15,11 +16,14 @@ import pytest
 from repose.config.file import from_json, to_json
 from repose.grids import manifest
 from repose.grids import run as grid_run
-from repose.grids.cells import ELSEWHERE, CellJob, CellResult, Tell
+from repose.grids.cells import LOCK, CellJob, CellState, CellStatus, Loss, Tell
 from repose.grids.grid import Cell, Grid, read_grid
+from repose.grids.manifest import Entry
 from repose.grids.run import Outcome, Plan, choose, jobs_of, make_plan, run_plan
 from repose.grids.survey import Identity, identify
-from repose.system.errors import CheckpointError, ConfigError, DataError
+from repose.grids.view import reason
+from repose.system.errors import CheckpointError, ConfigError, DataError, WriteError
+from repose.system.files import locked_or_busy
 
 FILE = """
 [corpus]
@@ -61,7 +65,7 @@ def begin(folder: Path, experiment: str, run_id: str) -> None:
 
 
 def finish(folder: Path, run_id: str) -> None:
-    (folder / "scores.test.json").write_text(json.dumps({"run_id": run_id}), encoding="utf-8")
+    (folder / "scores.test.json").write_text(json.dumps({"run_id": run_id, "figures": {}}), encoding="utf-8")
 
 
 @dataclass
@@ -69,29 +73,28 @@ class Backend:
     """Imitates trainings: what becomes of a cell is said in advance, else it is done."""
 
     grid: Grid
-    ends: dict[str, CellResult] = field(default_factory=dict)
+    ends: dict[str, CellState] = field(default_factory=dict)
     ran: list[str] = field(default_factory=list)
     kill_at: str = ""
     """The cell during which the process is asked to stop."""
 
-    def run(self, jobs: Sequence[CellJob], tell: Tell, stop: threading.Event) -> dict[str, CellResult]:
+    def run(self, jobs: Sequence[CellJob], tell: Tell, stop: threading.Event) -> dict[str, CellState]:
         results = {}
         cells = {cell.name: cell for cell in self.grid.cells}
         for job in jobs:
             if stop.is_set():
                 break
             self.ran.append(job.name)
-            tell(job.name, "running", "")
+            tell(job.name, CellState(status=CellStatus.RUNNING))
             run_id = identity(cells[job.name]).run_id
             begin(job.folder, job.experiment, run_id)
             if job.name == self.kill_at:
                 os.kill(os.getpid(), signal.SIGTERM)
-            done = CellResult(status="stopped" if stop.is_set() else "done", reason="", seconds=1.0)
-            result = self.ends.get(job.name, done)
-            if result.status == "done":
+            status = CellStatus.STOPPED if stop.is_set() else CellStatus.DONE
+            results[job.name] = self.ends.get(job.name, CellState(status=status))
+            if results[job.name].status == CellStatus.DONE:
                 finish(job.folder, run_id)
-            results[job.name] = result
-            tell(job.name, result.status, result.reason)
+            tell(job.name, results[job.name])
         return results
 
 
@@ -108,11 +111,15 @@ def go(found: Plan, backend: Backend) -> Outcome:
 
 
 def states(folder: Path) -> dict[str, str]:
-    return {name: entry.status for name, entry in manifest.read(folder).items()}
+    return {name: str(entry.status) for name, entry in entries(folder).items()}
 
 
-def failed(reason: str) -> CellResult:
-    return CellResult(status="failed", reason=reason, seconds=1.0)
+def entries(folder: Path) -> dict[str, Entry]:
+    return manifest.known_entries(folder)
+
+
+def failed(message: str) -> CellState:
+    return CellState(status=CellStatus.FAILED, message=message)
 
 
 def test_a_grid_is_done_once(trial: Grid, tmp_path: Path) -> None:
@@ -149,10 +156,10 @@ def test_failures_are_told_while_the_rest_goes_on_and_are_tried_again(trial: Gri
     outcome = go(plan(trial, out), backend)
     assert backend.ran == NAMES
     assert outcome.exit_code == 1
-    assert manifest.read(out / "trial")["reinforced-s0"].reason == "the loss is no number"
+    assert entries(out / "trial")["reinforced-s0"].state.message == "the loss is no number"
     assert plan(trial, out, retry=False).todo == ()
     kept = plan(trial, out, retry=False).chosen[1]
-    assert (kept.status, kept.reason) == ("failed", "the loss is no number")
+    assert kept.state == failed("the loss is no number")
     backend.ends.clear()
     assert go(plan(trial, out), backend).exit_code == 0
     assert backend.ran == [*NAMES, "reinforced-s0"]
@@ -176,7 +183,7 @@ def test_a_second_interrupt_kills(trial: Grid, tmp_path: Path) -> None:
     kill = threading.Event()
 
     class Deaf:
-        def run(self, _: Sequence[CellJob], __: Tell, stop: threading.Event) -> dict[str, CellResult]:
+        def run(self, _: Sequence[CellJob], __: Tell, stop: threading.Event) -> dict[str, CellState]:
             seen = []
             for _ in range(2):
                 os.kill(os.getpid(), signal.SIGINT)
@@ -196,7 +203,7 @@ def test_cells_that_another_grid_has_finished_are_taken_from_there(trial: Grid, 
     twin = again(tmp_path, name="twin")
     found = plan(twin, out)
     assert [entry.name for entry in found.todo] == ["baseline-s0", "baseline-s1"]
-    assert manifest.read(out / "twin")["reinforced-s0"].folder == "../trial/reinforced-s0"
+    assert entries(out / "twin")["reinforced-s0"].folder == "../trial/reinforced-s0"
     assert not (out / "twin" / "reinforced-s0").exists()
     # The training is the same, but not what was measured.
     measured = again(tmp_path, "decoding.beam_size=7", name="measured")
@@ -209,7 +216,7 @@ def test_one_that_is_finished_in_its_own_place_is_not_looked_for_elsewhere(trial
     out = tmp_path / "runs"
     go(plan(trial, out), Backend(trial))
     go(plan(again(tmp_path, name="twin"), out), Backend(trial))
-    assert {entry.folder for entry in manifest.read(out / "trial").values()} == set(NAMES)
+    assert {entry.folder for entry in entries(out / "trial").values()} == set(NAMES)
 
 
 def test_another_run_in_a_cells_place_is_left_alone(trial: Grid, tmp_path: Path) -> None:
@@ -221,22 +228,24 @@ def test_another_run_in_a_cells_place_is_left_alone(trial: Grid, tmp_path: Path)
     outcome = go(plan(trial, out), backend)
     assert backend.ran == NAMES[1:]
     assert outcome.exit_code == 1
-    assert "holds run 0123456789ab" in outcome.entries[0].reason
-    assert json.loads((place / "scores.test.json").read_text()) == {"run_id": "0123456789ab"}
+    assert "holds run 0123456789ab" in outcome.entries[0].state.message
+    assert json.loads((place / "scores.test.json").read_text())["run_id"] == "0123456789ab"
 
 
 def test_what_another_process_enters_meanwhile_stays(trial: Grid, tmp_path: Path) -> None:
     folder = tmp_path / "runs" / "trial"
     first = plan(trial, tmp_path / "runs")
-    known = manifest.read(folder)
-    manifest.update(folder, NAMES[1], status="done", seconds=7.0)  # while a second process prepares its corpora
+    known = entries(folder)
+    manifest.update(
+        folder, NAMES[1], state=CellState(status=CellStatus.DONE), seconds=7.0
+    )  # while a second process prepares its corpora
     manifest.write(folder, trial, first.entries, known)
-    found = manifest.read(folder)
+    found = entries(folder)
     assert (found[NAMES[1]].status, found[NAMES[1]].seconds) == ("done", 7.0)
     assert {entry.status for name, entry in found.items() if name != NAMES[1]} == {"waiting"}
     others = [replace(entry, run_id="0" * 12) for entry in first.entries]
     manifest.write(folder, trial, others, known)  # of other settings: what was entered is of other runs
-    assert {entry.status for entry in manifest.read(folder).values()} == {"waiting"}
+    assert {entry.status for entry in entries(folder).values()} == {"waiting"}
 
 
 def test_one_that_was_interrupted_does_not_go_on_to_be_measured_otherwise(trial: Grid, tmp_path: Path) -> None:
@@ -247,7 +256,7 @@ def test_one_that_was_interrupted_does_not_go_on_to_be_measured_otherwise(trial:
     assert {entry.status for entry in plan(trial, out).todo} == {"stopped"}
     found = plan(again(tmp_path, "decoding.beam_size=7"), out)
     assert found.todo == ()
-    assert all(entry.status == "failed" and "with other scores" in entry.reason for entry in found.chosen)
+    assert all(entry.status == "failed" and "with other scores" in entry.state.message for entry in found.chosen)
 
 
 def test_the_same_training_measured_otherwise_is_not_taken_for_it(trial: Grid, tmp_path: Path) -> None:
@@ -255,7 +264,7 @@ def test_the_same_training_measured_otherwise_is_not_taken_for_it(trial: Grid, t
     go(plan(trial, out), Backend(trial))
     found = plan(again(tmp_path, "decoding.beam_size=7"), out)
     assert found.todo == ()
-    assert all(entry.status == "failed" and "with other scores" in entry.reason for entry in found.chosen)
+    assert all(entry.status == "failed" and "with other scores" in entry.state.message for entry in found.chosen)
 
 
 def test_half_written_results(trial: Grid, tmp_path: Path) -> None:
@@ -268,8 +277,8 @@ def test_half_written_results(trial: Grid, tmp_path: Path) -> None:
     found = plan(trial, out)
     chosen = {entry.name: entry for entry in found.chosen}
     place = folders["baseline-s0"]
-    assert "config.json is damaged" in chosen["baseline-s0"].reason
-    assert f"move {place} away and run the grid again" in chosen["baseline-s0"].reason
+    assert "config.json is damaged" in chosen["baseline-s0"].state.message
+    assert f"move {place} away and run the grid again" in chosen["baseline-s0"].state.message
     assert [(n, chosen[n].status) for n in NAMES] == list(
         zip(NAMES, ["failed", "stopped", "waiting", "done"], strict=True)
     )
@@ -283,7 +292,7 @@ def test_manifests_of_other_versions_and_damaged_ones(trial: Grid, tmp_path: Pat
     go(plan(trial, tmp_path), Backend(trial))
     whole = json.loads(path.read_text())
     path.write_text(json.dumps(whole | {"format": 2}))
-    with pytest.raises(CheckpointError, match=r"grid\.json has format 2, this repose knows 1"):
+    with pytest.raises(CheckpointError, match=r"grid\.json has format 2, this repose reads 1"):
         plan(trial, tmp_path)
     assert json.loads(path.read_text())["format"] == 2
     for damaged in ('{"format": 1, "cel', "[]", '{"format": 1}', '{"format": 1, "cells": [{"nme": "x"}]}', "\x00"):
@@ -304,7 +313,7 @@ def test_a_corpus_that_cannot_be_prepared_fails_its_cells_alone(
     outcome = go(plan(trial, tmp_path), backend)
     assert backend.ran == NAMES[:2]
     assert outcome.exit_code == 1
-    assert outcome.entries[3].reason == "corpus x is not there: fetch it"
+    assert outcome.entries[3].state.message == "corpus x is not there: fetch it"
 
 
 def test_choices(trial: Grid) -> None:
@@ -333,58 +342,89 @@ def test_shards_share_one_folder(trial: Grid, tmp_path: Path) -> None:
     assert set(states(tmp_path / "trial").values()) == {"done"}
 
 
-@pytest.mark.skipif(sys.platform == "win32", reason="nothing is locked there")
-@pytest.mark.parametrize("lock_file", ["cell.lock", "state/lock"])
+@pytest.mark.parametrize("lock_file", [LOCK, "state/lock"])
 def test_a_cell_that_another_process_holds_is_neither_run_nor_failed(
     lock_file: str, trial: Grid, tmp_path: Path
 ) -> None:
-    import fcntl
-
-    folder = tmp_path / "trial" / "baseline-s0"
-    (folder / lock_file).parent.mkdir(parents=True)
-    with (folder / lock_file).open("w") as lock:
-        fcntl.flock(lock, fcntl.LOCK_EX)
-        lock.write("there:12\n")
-        lock.flush()
+    lock = tmp_path / "trial" / "baseline-s0" / lock_file
+    lock.parent.mkdir(parents=True)
+    with locked_or_busy(lock, ""):
         # And one that is taken between the look and the run.
-        backend = Backend(
-            trial, ends={"reinforced-s0": CellResult(status="stopped", reason=f"{ELSEWHERE}: x", seconds=0)}
-        )
+        backend = Backend(trial, ends={"reinforced-s0": CellState(status=CellStatus.ELSEWHERE, message="x")})
         outcome = go(plan(trial, tmp_path), backend)
     assert backend.ran == NAMES[1:]
-    assert [entry.status for entry in outcome.entries] == ["running", "running", "done", "done"]
-    assert outcome.entries[0].reason == f"{ELSEWHERE}: process there:12"
+    assert [entry.status for entry in outcome.entries] == [*["running elsewhere"] * 2, "done", "done"]
+    assert outcome.entries[0].state.message == f"process {os.getpid()} on {socket.gethostname()}"
     assert outcome.exit_code == 3
 
 
 def test_what_another_process_has_finished_meanwhile_counts(trial: Grid, tmp_path: Path) -> None:
     """Two calls on one grid: the last one to end says how all cells stand."""
+    elsewhere = CellState(status=CellStatus.ELSEWHERE, message="process 7")
 
     class Late(Backend):
-        def run(self, jobs: Sequence[CellJob], tell: Tell, stop: threading.Event) -> dict[str, CellResult]:
-            results = {}
+        def run(self, jobs: Sequence[CellJob], tell: Tell, stop: threading.Event) -> dict[str, CellState]:
             for job in jobs[:2]:
-                results[job.name] = CellResult(status="stopped", reason=f"{ELSEWHERE}: process 7", seconds=0.0)
-                tell(job.name, "running", "")
-                tell(job.name, "stopped", results[job.name].reason)
+                tell(job.name, CellState(status=CellStatus.RUNNING))
+                tell(job.name, elsewhere)
             others = Backend(trial, ends={NAMES[1]: failed("the loss is no number")})
             go(replace(first, todo=first.todo[:2]), others)
-            return results | super().run(jobs[2:], tell, stop)
+            return dict.fromkeys(NAMES[:2], elsewhere) | super().run(jobs[2:], tell, stop)
 
     first, second = plan(trial, tmp_path), plan(trial, tmp_path)
     outcome = go(second, Late(trial))
     assert [entry.status for entry in outcome.entries] == ["done", "failed", "done", "done"]
-    assert outcome.entries[1].reason == "the loss is no number"
+    assert outcome.entries[1].state.message == "the loss is no number"
     assert outcome.entries[0].seconds is not None
     assert outcome.exit_code == 1
-    assert manifest.read(tmp_path / "trial") == {entry.name: entry for entry in outcome.entries}
+    assert entries(tmp_path / "trial") == {entry.name: entry for entry in outcome.entries}
     # The other's end is overwritten by what was true a moment before: the run directory says what it came to.
     go(plan(trial, tmp_path), Backend(trial))
-    manifest.update(tmp_path / "trial", NAMES[0], status="running", reason=f"{ELSEWHERE}: process 7")
-    theirs = replace(second.chosen[0], status="running", reason=f"{ELSEWHERE}: process 7")
+    manifest.update(tmp_path / "trial", NAMES[0], state=elsewhere)
+    theirs = replace(second.chosen[0], state=elsewhere)
     outcome = go(replace(second, chosen=(theirs,), todo=()), Backend(trial))
-    assert (outcome.exit_code, outcome.entries[0].reason) == (0, "")
+    assert (outcome.exit_code, outcome.entries[0].state.message) == (0, "")
     assert states(tmp_path / "trial")[NAMES[0]] == "done"
+
+
+def test_one_that_finished_as_it_was_asked_to_stop_is_done(trial: Grid, tmp_path: Path) -> None:
+    """A cluster tells of those that it was asked to stop only that they have ended."""
+
+    class Deaf(Backend):
+        def run(self, jobs: Sequence[CellJob], tell: Tell, stop: threading.Event) -> dict[str, CellState]:
+            os.kill(os.getpid(), signal.SIGTERM)
+            assert stop.is_set()
+            super().run(jobs[:1], lambda *_: None, threading.Event())
+            tell(jobs[0].name, CellState(status=CellStatus.STOPPED))
+            return {jobs[0].name: CellState(status=CellStatus.STOPPED)}
+
+    outcome = go(plan(trial, tmp_path, only=["baseline"], shard="0/2"), Deaf(trial))
+    assert (outcome.exit_code, [entry.status for entry in outcome.entries]) == (0, ["done"])
+    assert states(tmp_path / "trial")[NAMES[0]] == "done"
+
+
+def test_all_that_is_known_of_a_cell_is_read_as_it_was_written(trial: Grid, tmp_path: Path) -> None:
+    plan(trial, tmp_path)
+    lost = CellState(status=CellStatus.FAILED, lost=Loss.MEMORY, host="node7", attempt=4)
+    killed = CellState(status=CellStatus.FAILED, exit_code=-9)
+    for name, state in zip(NAMES, (lost, killed), strict=False):
+        manifest.update(tmp_path / "trial", name, state=state, seconds=2.5)
+    found = entries(tmp_path / "trial")
+    assert [found[name].state for name in NAMES] == [lost, killed, CellState(), CellState()]
+    assert found[NAMES[0]].seconds == 2.5
+
+
+def test_a_grid_json_of_an_earlier_version_is_read(trial: Grid, tmp_path: Path) -> None:
+    """Its reasons are whole sentences."""
+    path = tmp_path / "trial" / "grid.json"
+    plan(trial, tmp_path)
+    content = json.loads(path.read_text())
+    content["cells"][0] |= {"status": "failed", "reason": "its process was killed by signal 9"}
+    content["cells"][1] |= {"status": "running", "reason": "running elsewhere: process 7"}
+    path.write_text(json.dumps(content))
+    assert entries(tmp_path / "trial")[NAMES[0]].state == failed("its process was killed by signal 9")
+    assert reason(plan(trial, tmp_path, retry=False).chosen[0].state) == "its process was killed by signal 9"
+    assert states(tmp_path / "trial")[NAMES[1]] == "waiting"
 
 
 def test_a_full_disk_is_one_sentence_and_stops_no_cell(
@@ -392,16 +432,16 @@ def test_a_full_disk_is_one_sentence_and_stops_no_cell(
 ) -> None:
     found = plan(trial, tmp_path)
 
-    def full(*_: object) -> None:
-        raise OSError(28, "No space left on device")
+    def full(path: Path, *_: object) -> None:
+        raise WriteError(f"{path} cannot be written (No space left on device): make room")
 
     with monkeypatch.context() as patch:
-        patch.setattr(manifest, "_replace", full)
+        patch.setattr(manifest, "write_json", full)
         backend = Backend(trial)
         outcome = go(found, backend)
         assert backend.ran == NAMES
-        assert "cannot be written (No space left on device): free disk space" in outcome.note
-        with pytest.raises(CheckpointError, match=r"grid\.json cannot be written"):
+        assert "grid.json cannot be written (No space left on device): make room" in outcome.note
+        with pytest.raises(WriteError, match=r"grid\.json cannot be written"):
             plan(trial, tmp_path)
     assert plan(trial, tmp_path).todo == ()  # what the cells have come to is in their own folders
 

@@ -6,8 +6,8 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 
-from repose.cli.models import say
 from repose.system.errors import ConfigError, unknown
+from repose.system.terminal import make_table, say, show
 
 if TYPE_CHECKING:
     from repose.grids.cells import CellJob
@@ -62,13 +62,10 @@ def grid(
     devices = num_devices(device) if on == "local" else 0
     mine = share(len(plan.todo), jobs=jobs, cores=cores_per_cell, devices=devices, gpus=gpus_per_cell)
     if dry_run:
-        from repose.cli.tables import make_console
-        from repose.grids.calibrate import calibrate
-        from repose.grids.estimate import estimate_table
+        from repose.grids.estimate import calibrate, estimate_table
 
         costs = calibrate(plan, mine, device=device, devices=devices, say=say)
-        for part in estimate_table(plan, costs, mine, on=on):
-            make_console().print(part)
+        show(*estimate_table(plan, costs, mine, on=on))
         return
     if on == "ray":
         from repose.grids.ray import RayBackend
@@ -85,19 +82,19 @@ def grid(
 
 def _run(plan: "Plan", cells: "Sequence[CellJob]", backend: "LocalBackend | RayBackend", at_once: str = "") -> None:
     """Runs the plan, shows what it comes to, and leaves with the exit code."""
-    from repose.cli.tables import make_console
+    from repose.grids.cells import CellStatus
     from repose.grids.run import run_plan
     from repose.grids.view import make_view, outcome_table
 
-    done = sum(entry.status == "done" for entry in plan.chosen)
+    done = sum(entry.status == CellStatus.DONE for entry in plan.chosen)
     say(f"{plan.folder}: {len(plan.chosen)} cells, {done} of them done, {len(plan.todo)} to run{at_once}")
     with make_view(plan) as view:
         outcome = run_plan(plan, cells, backend, watch=view, kill=backend.kill)
-    make_console().print(outcome_table(plan, outcome))
+    show(outcome_table(plan, outcome))
     if outcome.note:
         say(f"repose: {outcome.note}")
     code = outcome.exit_code
-    rest = sum(entry.status != "done" for entry in outcome.entries)
+    rest = sum(entry.status != CellStatus.DONE for entry in outcome.entries)
     if code == 3:
         say(f"{rest} of {len(outcome.entries)} cells are still to be done: the same command goes on")
     if rest < len(outcome.entries):
@@ -106,15 +103,9 @@ def _run(plan: "Plan", cells: "Sequence[CellJob]", backend: "LocalBackend | RayB
 
 
 def _list_shipped() -> None:
-    from rich.table import Table
-
-    from repose.cli.tables import make_console
     from repose.grids.grid import shipped_grids
 
-    table = Table("grid", "what it answers", "budget", show_lines=True)
-    for name, about, budget in shipped_grids():
-        table.add_row(name, about, budget)
-    make_console().print(table)
+    show(make_table(("grid", "what it answers", "budget"), shipped_grids(), lines=True))
 
 
 def _said_once() -> Callable[[str], None]:

@@ -1,30 +1,77 @@
-"""A cell of a grid: one training in a process of its own, and how a backend runs many of them.
+"""A cell of a grid: how it stands, and its training in a process of its own.
 
-The process is a leader of its own, so that Ctrl-C reaches the grid alone, which then asks each cell to save. It asks
-itself to save when the grid has died (`repose.grids.cell_process`).
+The process is a session leader, so that Ctrl-C reaches only the grid, which then asks each cell to save and end. A cell
+whose grid has died asks itself. `python -m repose.grids.cells FOLDER` is that process: it reads its job as JSON from
+stdin. Its exit codes are the command line's (0 done, 1 failed, 2 configuration, 3 stopped and resumable), and `BUSY`
+where another process is at work in the folder; the last line on stderr says why it failed.
 """
 
+import contextlib
 import json
 import os
+import signal
 import subprocess
 import sys
 import threading
 import time
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
+from enum import StrEnum
 from pathlib import Path
-from typing import IO, Literal, Protocol
+from typing import IO, Protocol
 
-Status = Literal["done", "stopped", "failed"]
-LOG = "cell.log"
-"""What a cell's process says on stderr, in its run directory."""
+from repose.system.errors import BusyError, ConfigError, ReposeError
+from repose.system.files import locked_or_busy
+
+LOG, LOCK = "cell.log", "cell.lock"
+"""What a cell's process says on stderr, and the file that it locks, in its run directory."""
 BUSY = 4
 """Exit code of a cell's process that found another one at work in the run directory."""
-ELSEWHERE = "running elsewhere"
-"""How the reason of a cell begins that another process is at work on."""
+POLL = 1.0
+"""Seconds between a cell's looks at its lock and at the process that started it."""
 
-_POLL_SECONDS = 0.1
+_WAIT_SECONDS = 0.1
+_ORPHAN_SECONDS = 600.0
+"""For an update, a checkpoint and scores: what a cell still does whose grid has died."""
 _OUTER_LAUNCHER = ("RANK", "WORLD_SIZE", "LOCAL_RANK", "MASTER_ADDR", "MASTER_PORT", "SLURM_STEP_NUM_TASKS")
+
+
+class CellStatus(StrEnum):
+    """How far a cell is."""
+
+    WAITING = "waiting"
+    RUNNING = "running"
+    ELSEWHERE = "running elsewhere"
+    """Another grid's process, or another machine's, is at work on it."""
+    STOPPED = "stopped"
+    """Interrupted: the same command resumes it."""
+    FAILED = "failed"
+    DONE = "done"
+
+
+class Loss(StrEnum):
+    """What became of a machine that ran a cell; the values are phrases of `repose.grids.view.reason`."""
+
+    MACHINE = "its machine was lost"
+    MEMORY = "its machine ran out of memory"
+    WORKER = "its Ray worker was lost"
+
+
+@dataclass(frozen=True, kw_only=True)
+class CellState:
+    """How a cell stands, and why: what `repose.grids.view.reason` makes a sentence of."""
+
+    status: CellStatus = CellStatus.WAITING
+    message: str = ""
+    """The sentence of the error that ended it; or the process that is at work on it elsewhere."""
+    exit_code: int | None = None
+    """Of a process that failed without a message; -9 for one that was killed by signal 9."""
+    host: str = ""
+    """The machine of a cluster that it runs on, or ran on last."""
+    lost: Loss | None = None
+    """Why the attempt on `host` came to nothing."""
+    attempt: int = 1
+    """Counts how often it began in this call, from 1."""
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -45,63 +92,51 @@ class CellJob:
     """The cores of this machine it is kept on, where the system can do that; empty: any `cores` of those it may use."""
 
 
-@dataclass(frozen=True, kw_only=True)
-class CellResult:
-    """How a cell's process ended."""
-
-    status: Status
-    """`stopped`: to be resumed, or another process is at work on it (the reason then begins with `ELSEWHERE`)."""
-    reason: str
-    """Empty where it is done; a sentence where it failed."""
-    seconds: float
-    """Wall-clock time of the process."""
-
-
-Tell = Callable[[str, str, str], None]
-"""(cell's name, "running" or a `Status`, reason): what happens to a cell, from any thread."""
+Tell = Callable[[str, CellState], None]
+"""(cell's name, how it stands now): called from any thread."""
 
 
 class Backend(Protocol):
     """Where cells run."""
 
-    def run(self, jobs: Sequence[CellJob], tell: Tell, stop: threading.Event) -> dict[str, CellResult]:
+    def run(self, jobs: Sequence[CellJob], tell: Tell, stop: threading.Event) -> dict[str, CellState]:
         """Run the jobs, in about this order; returns when all have ended, or `stop` is set and the running ones have
-        saved. Cells that were not begun have no result."""
+        saved. How each cell ended is told, and returned by name; cells that did not begin are left out."""
 
 
-def run_cell(job: CellJob, *, stop: threading.Event, kill: threading.Event | None = None) -> CellResult:
+# The side of the grid
+
+
+def run_cell(job: CellJob, *, stop: threading.Event, kill: threading.Event | None = None) -> CellState:
     """Run one cell to its end in a process of its own. `stop` asks it to save, `kill` ends it at once.
 
     Never raises for what happens in the cell.
     """
-    began = time.monotonic()
     try:
         job.folder.mkdir(parents=True, exist_ok=True)
         with (job.folder / LOG).open("ab") as log:
             start = log.tell()
             code = _wait(_start(job, log), stop, kill)
-        text = _text(job.folder / LOG, start)
+        said = last_line(_text(job.folder / LOG, start))
     except OSError as error:
-        reason = f"{job.folder} cannot be written ({error.strerror}): free disk space or choose another --out"
-        return CellResult(status="failed", reason=reason, seconds=time.monotonic() - began)
-    seconds = time.monotonic() - began
-    if code == 0:
-        return CellResult(status="done", reason="", seconds=seconds)
-    if code == BUSY:
-        return CellResult(status="stopped", reason=f"{ELSEWHERE}: {last_line(text)}", seconds=seconds)
+        message = f"{job.folder} cannot be written ({error.strerror}): free disk space or choose another --out"
+        return CellState(status=CellStatus.FAILED, message=message)
     asked = stop.is_set() or (kill is not None and kill.is_set())
+    if code == 0:
+        return CellState(status=CellStatus.DONE)
+    if code == BUSY:
+        return CellState(status=CellStatus.ELSEWHERE, message=said)
     if code == 3 or (code < 0 and asked):
-        return CellResult(status="stopped", reason="asked to stop", seconds=seconds)
-    if code < 0:
-        reason = f"its process was killed by signal {-code} (out of memory?): the same command resumes it"
-        return CellResult(status="failed", reason=reason, seconds=seconds)
-    return CellResult(status="failed", reason=last_line(text) or f"exit code {code}", seconds=seconds)
+        return CellState(status=CellStatus.STOPPED)
+    if code < 0 or not said:
+        return CellState(status=CellStatus.FAILED, exit_code=code)
+    return CellState(status=CellStatus.FAILED, message=said)
 
 
 def _start(job: CellJob, log: IO[bytes]) -> "subprocess.Popen[bytes]":
     """The process; it reads the job from stdin."""
     process = subprocess.Popen(
-        [sys.executable, "-m", "repose.grids.cell_process", str(job.folder)],
+        [sys.executable, "-m", "repose.grids.cells", str(job.folder)],
         stdin=subprocess.PIPE,
         stdout=log,
         stderr=log,
@@ -116,11 +151,8 @@ def _start(job: CellJob, log: IO[bytes]) -> "subprocess.Popen[bytes]":
         "affinity": list(job.affinity),
         "parent": os.getpid(),
     }
-    try:
-        with process.stdin as stdin:
-            stdin.write(json.dumps(order).encode())
-    except BrokenPipeError:  # it has died already: its exit code and last line say of what
-        pass
+    with contextlib.suppress(BrokenPipeError), process.stdin as stdin:
+        stdin.write(json.dumps(order).encode())  # if it has died already, its exit code and last line say of what
     return process
 
 
@@ -131,7 +163,7 @@ def environment(present: Mapping[str, str], *, cores: int) -> dict[str, str]:
 
 
 def _wait(process: "subprocess.Popen[bytes]", stop: threading.Event, kill: threading.Event | None) -> int:
-    """Its exit code; the requests to stop and to die are handed on, each once."""
+    """Its exit code; the requests to stop and to die are handed on."""
     asked = False
     while True:
         if kill is not None and kill.is_set():
@@ -139,10 +171,8 @@ def _wait(process: "subprocess.Popen[bytes]", stop: threading.Event, kill: threa
         elif stop.is_set() and not asked:
             process.terminate()
             asked = True
-        try:
-            return process.wait(timeout=_POLL_SECONDS)
-        except subprocess.TimeoutExpired:
-            pass
+        with contextlib.suppress(subprocess.TimeoutExpired):
+            return process.wait(timeout=_WAIT_SECONDS)
 
 
 def _text(log: Path, start: int) -> str:
@@ -155,3 +185,127 @@ def last_line(text: str) -> str:
     """The last line that says something: what a failed process ended with."""
     lines = [line.strip() for line in text.splitlines() if line.strip()]
     return lines[-1].removeprefix("repose: ") if lines else ""
+
+
+# The side of the cell
+
+
+def main() -> int:
+    """Runs the cell whose job comes on stdin; its exit code."""
+    folder, order = Path(sys.argv[1]), json.load(sys.stdin)
+    threading.Thread(target=_save_when_alone, args=(order["parent"],), daemon=True).start()
+    pinned = keep_on(order["affinity"], order["cores"])
+    try:
+        with _held(folder):
+            _forget_half_written(folder)
+            return _run(folder, order, workers=None if pinned else order["cores"])
+    except BusyError as error:
+        return _say(error, BUSY)
+    except ReposeError as error:
+        return _say(error, 2 if isinstance(error, ConfigError) else 1)
+    except (OSError, MemoryError) as error:
+        return _say(str(error) or "out of memory", 1)
+    except KeyboardInterrupt:
+        return 130
+    except Exception as error:
+        # One sentence in the table; what only a developer can use stays in the log above it.
+        import traceback
+
+        traceback.print_exc()
+        return _say(f"{type(error).__name__}: {error}" if str(error) else type(error).__name__, 1)
+
+
+def _run(folder: Path, order: dict[str, str], workers: int | None) -> int:
+    from repose.config.file import from_json
+    from repose.runs.run import run
+
+    result = run(
+        from_json(order["experiment"], "the cell's experiment"),
+        folder,
+        device=order["device"],
+        workers=workers,
+        progress="none",
+        say=lambda sentence: print(sentence, file=sys.stderr, flush=True),
+    )
+    return 0 if result.outcome.status == "done" else 3
+
+
+def _say(sentence: object, code: int) -> int:
+    print(f"repose: {' '.join(str(sentence).split())}", file=sys.stderr, flush=True)
+    return code
+
+
+def _save_when_alone(parent: int) -> None:
+    """Asks this process to save and end when the one that started it has died, and ends it when it does not."""
+    while os.getppid() == parent:
+        time.sleep(POLL)
+    os.kill(os.getpid(), signal.SIGTERM)
+    time.sleep(_ORPHAN_SECONDS)
+    os._exit(1)
+
+
+def keep_on(affinity: Sequence[int], cores: int) -> bool:
+    """Keeps this process on these cores, before torch counts them; whether that was possible.
+
+    Where it was, the training itself chooses its workers, as it does on a machine of that size: those that it began
+    with, or no more than its batches can use.
+    """
+    if not hasattr(os, "sched_setaffinity"):
+        return False
+    allowed = sorted(os.sched_getaffinity(0))
+    chosen = set(affinity) & set(allowed) or (set(allowed) if len(allowed) <= cores else set())
+    if chosen:
+        os.sched_setaffinity(0, chosen)
+    return bool(chosen)
+
+
+@contextlib.contextmanager
+def _held(folder: Path) -> Iterator[None]:
+    """Holds the cell's lock from preparation to scores; a training's own covers its training alone.
+
+    A machine that sleeps, or is cut off from its storage, may lose the lock without being told. So whoever holds it
+    looks every `POLL` seconds whose name is in the file, and ends at once if it is another's; and whoever finds the
+    name of one that did not sign off waits long enough for it to look. Raises BusyError if another process holds it.
+    """
+    path = folder / LOCK
+    before = _name_in(path)
+    with locked_or_busy(path, f"is at work in {folder}"):
+        mine = _name_in(path)
+        threading.Thread(target=_end_when_taken_over, args=(path, mine), daemon=True).start()
+        if before:
+            time.sleep(2 * POLL)
+        try:
+            yield
+        finally:
+            if _name_in(path) == mine:
+                with contextlib.suppress(OSError):
+                    path.write_text("", encoding="utf-8")
+
+
+def _name_in(lock: Path) -> str:
+    """Who has signed the file; "" where nobody has, or on a system that does not let a locked file be read."""
+    try:
+        return lock.read_text(encoding="utf-8")
+    except (OSError, ValueError):
+        return ""
+
+
+def _end_when_taken_over(lock: Path, mine: str) -> None:
+    """Ends this process when another has signed its lock: it must not save over the other's checkpoint."""
+    while _name_in(lock) in ("", mine):
+        time.sleep(POLL)
+    _say(f"process {_name_in(lock).strip()} has taken over {lock.parent}", BUSY)
+    os._exit(BUSY)
+
+
+def _forget_half_written(folder: Path) -> None:
+    """Removes scores that are no JSON: a process died as it wrote them, and they are computed again."""
+    for path in folder.glob("scores.*.json"):
+        try:
+            json.loads(path.read_text(encoding="utf-8"))
+        except ValueError:
+            path.unlink()
+
+
+if __name__ == "__main__":
+    sys.exit(main())

@@ -1,30 +1,134 @@
-"""What a grid would take, by its calibration: the table of `repose grid --dry-run`."""
+"""What a grid would take: the tables of `repose grid --dry-run`.
 
-from collections.abc import Iterator, Mapping
+A few real updates, one validation and a few translations of each kind of cell are measured; nothing of them is kept.
+`python -m repose.grids.estimate` is the process that measures: it reads an order as JSON on stdin and writes
+`Cost` as JSON on stdout. As many run at once as cells would, since cells slow one another down.
+"""
 
-from rich.markup import escape
-from rich.table import Table
+import json
+import os
+import subprocess
+import sys
+import tempfile
+import threading
+import time
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from concurrent.futures import ThreadPoolExecutor
+from dataclasses import asdict, dataclass, replace
+from pathlib import Path
+from queue import SimpleQueue
+from typing import TYPE_CHECKING, Any
 
-from repose.grids.calibrate import SENTENCES, TIMED_UPDATES, Cost, kind_of
-from repose.grids.local import Share
+from repose.config.experiment import TASK_SETTINGS, Experiment
+from repose.config.file import from_json, to_json
+from repose.grids.cells import CellStatus, environment, keep_on, last_line
+from repose.grids.local import Share, core_sets
 from repose.grids.run import Plan
-from repose.grids.view import duration, without_status
+from repose.grids.view import duration, reason
 from repose.system.errors import ReposeError
+from repose.system.terminal import make_table
 
+if TYPE_CHECKING:
+    from rich.table import Table
+
+WARM_UPDATES, TIMED_UPDATES = 3, 10
 GIB = 2**30
+SENTENCES = 64
+"""Translated by each decoding, those of medium length."""
+_SPEED = (
+    *("task", "batching", "batch_size", "accumulation", "max_src_tokens", "max_tgt_tokens", "long_pairs", "epochs"),
+    *("updates", "validate_every_updates", "label_smoothing", "precision", "bleu_every_epochs", "bleu_sentences"),
+    *("init_from", "position_table"),
+)
+"""Fields of `training` that say how long it takes."""
+
+
+@dataclass(frozen=True, kw_only=True)
+class Cost:
+    """What cells of one kind take."""
+
+    parameters: int
+    updates: int | None
+    """Optimizer steps of the whole training; None where only the clock ends it."""
+    update_seconds: float
+    validation_seconds: float
+    """Of one validation, writing the model included."""
+    validations: int
+    decode_seconds: float
+    """Of all translations, during training and at its end."""
+    start_seconds: float
+    """From the start of the process to the first update."""
+    memory_bytes: int
+    """Largest resident memory of the process and its workers."""
+
+    def seconds(self, limit_hours: float | None) -> float:
+        """Of a whole cell. `limit_hours` ends a training (`training.max_hours`)."""
+        validations = self.validations * self.validation_seconds
+        training = (self.updates or 0) * self.update_seconds + validations
+        if limit_hours is not None:
+            training = 3600 * limit_hours if self.updates is None else min(training, 3600 * limit_hours)
+        return self.start_seconds + training + self.decode_seconds
+
+
+def kind_of(experiment: Experiment) -> str:
+    """What cells that take the same time have in common."""
+    training = {name: getattr(experiment.training, name) for name in _SPEED}
+    others = [asdict(part) for part in (experiment.corpus, experiment.tokenizer, experiment.architecture)]
+    return json.dumps([training, asdict(experiment.decoding), *others], sort_keys=True)
+
+
+def calibrate(
+    plan: Plan, share: Share, *, device: str, devices: int, say: Callable[[str], None]
+) -> dict[str, Cost | ReposeError]:
+    """The cost of each kind among the cells to be run, by `kind_of`; or why a kind cannot be measured."""
+    kinds = {kind_of(plan.cell(entry).experiment): plan.cell(entry) for entry in plan.todo}
+    slots: SimpleQueue[tuple[int, tuple[int, ...]]] = SimpleQueue()
+    telling = threading.Lock()  # one sentence at a time
+    for place in enumerate(core_sets(share.jobs, share.cores)):
+        slots.put(place)
+
+    def measured(kind: str) -> Cost | ReposeError:
+        slot, affinity = slots.get()
+        where = f"cuda:{slot % devices}" if devices else device
+        with telling:
+            say(f"calibrating: {kinds[kind].name}")
+        try:
+            return _in_process(kinds[kind].experiment, where, share.cores, affinity)
+        finally:
+            slots.put((slot, affinity))
+
+    with ThreadPoolExecutor(share.jobs) as pool:
+        return dict(zip(kinds, pool.map(measured, kinds), strict=True))
+
+
+def _in_process(experiment: Experiment, device: str, cores: int, affinity: Sequence[int]) -> Cost | ReposeError:
+    order = {
+        "experiment": to_json(experiment),
+        "device": device,
+        "cores": cores,
+        "affinity": list(affinity),
+        "began": time.time(),
+    }
+    done = subprocess.run(
+        [sys.executable, "-m", "repose.grids.estimate"],
+        input=json.dumps(order).encode(),
+        capture_output=True,
+        env=environment(os.environ, cores=cores),
+        check=False,
+    )
+    if done.returncode != 0:
+        return ReposeError(last_line(done.stderr.decode(errors="replace")) or f"exit code {done.returncode}")
+    return Cost(**json.loads(done.stdout.decode().splitlines()[-1]))
 
 
 def estimate_table(
     plan: Plan, costs: Mapping[str, Cost | ReposeError], share: Share, *, on: str = "local"
-) -> Iterator[Table | str]:
+) -> "Iterator[Table | str]":
     """Cells, parameters, updates, time and memory; then totals, and what they rest on."""
-    table = Table("cell", "status", "parameters", "updates", "time", "memory", title=plan.grid.about or None)
-    table.title_justify = "left"
-    for column in table.columns[2:]:
-        column.justify = "right"
     seconds: list[float] = []
     memory = 0
     todo = {entry.name for entry in plan.todo}
+    rows = []
     for entry in plan.chosen:
         experiment = plan.cell(entry).experiment
         cost = costs.get(kind_of(experiment)) if entry.name in todo else None
@@ -34,19 +138,20 @@ def estimate_table(
             memory = max(memory, cost.memory_bytes)
             updates = "by the clock" if cost.updates is None else f"{cost.updates:,}"
             numbers = (f"{cost.parameters:,}", updates, duration(own), f"{cost.memory_bytes / GIB:.1f} GiB")
-            table.add_row(escape(entry.name), entry.status, *numbers)
+            rows.append((entry.name, str(entry.status), *numbers))
         else:
-            reason = str(cost) if cost is not None else without_status(entry.reason)
+            why = str(cost) if cost is not None else reason(entry.state)
             where = f"in {entry.folder}" if entry.folder != entry.name else ""
-            table.add_row(escape(entry.name), escape(" ".join(filter(None, (entry.status, reason, where)))))
-    yield table
+            rows.append((entry.name, " ".join(filter(None, (entry.status, why, where))), "", "", "", ""))
+    heads = ("cell", "status", "parameters", "updates", "time", "memory")
+    yield make_table(heads, rows, right=range(2, 6), title=plan.grid.about or None)
     yield from _totals(plan, seconds, memory, share, on)
 
 
 def _totals(plan: Plan, seconds: list[float], memory: int, share: Share, on: str) -> Iterator[str]:
     if plan.grid.budget:
         yield f"budget       {plan.grid.budget}"
-    done = sum(entry.status == "done" for entry in plan.chosen)
+    done = sum(entry.status == CellStatus.DONE for entry in plan.chosen)
     yield f"cells        {len(plan.chosen)}, {done} of them done, {len(plan.todo)} to run"
     if not seconds:
         return
@@ -70,3 +175,132 @@ def _makespan(seconds: list[float], jobs: int) -> float:
     for own in seconds:
         ends[ends.index(min(ends))] += own
     return max(ends)
+
+
+# The process that measures
+
+
+def main() -> int:
+    """The process that measures one kind."""
+    order = json.load(sys.stdin)
+    pinned = keep_on(order["affinity"], order["cores"])
+    try:
+        with tempfile.TemporaryDirectory(prefix="repose-calibration-") as folder:
+            experiment = from_json(order["experiment"], "the cell's experiment")
+            workers = None if pinned else order["cores"]
+            cost = measure(experiment, Path(folder), device=order["device"], workers=workers, began=order["began"])
+    except ReposeError as error:
+        print(f"repose: {error}", file=sys.stderr)
+        return 1
+    print(json.dumps(asdict(cost)))
+    return 0
+
+
+def measure(experiment: Experiment, folder: Path, *, device: str, workers: int | None, began: float) -> Cost:
+    """Trains for a few updates in `folder`, validates once and translates a few sentences.
+
+    `began` is when the process was started, in seconds since the epoch.
+    """
+    from repose.runs.folder import RunFolder
+    from repose.runs.run import run
+    from repose.tasks.corpus import prepare_corpus
+
+    data, tried = prepare_corpus(experiment), _tried(experiment)
+    before = time.time()
+    elapsed = [0.0]
+    for updates in (WARM_UPDATES, TIMED_UPDATES, 1):  # the validation falls due before the last one
+        run(tried, folder, device=device, workers=workers, stop_after=updates, progress="none")
+        if updates == WARM_UPDATES:
+            started = time.time()
+        end = RunFolder(folder).records(may_be_empty=True).end
+        elapsed.append(0.0 if end is None else end.seconds)
+    update = (elapsed[2] - elapsed[1]) / TIMED_UPDATES
+    validation = max(0.0, elapsed[3] - elapsed[2] - update)
+    total, per_epoch = _updates(experiment, data.train)
+    start = (before - began) + (started - before - elapsed[1])
+    decode = validation  # other tasks' scores take about one more
+    if TASK_SETTINGS[experiment.training.task].translates:
+        decode = _decode_seconds(experiment, data, folder, device, epochs=(total or 0) // per_epoch)
+    every = experiment.training.validate_every_updates or per_epoch
+    return Cost(
+        parameters=RunFolder(folder).num_parameters() or 0,
+        updates=total,
+        update_seconds=update,
+        validation_seconds=validation,
+        validations=-(-(total or 0) // every),
+        decode_seconds=decode,
+        start_seconds=max(0.0, start),
+        memory_bytes=_memory(workers or 1),
+    )
+
+
+def _tried(experiment: Experiment) -> Experiment:
+    """The same work per update, that does not end or pause by itself."""
+    training = replace(
+        experiment.training,
+        epochs=1_000_000,
+        updates=None,
+        max_hours=None,
+        patience=None,
+        validate_every_updates=WARM_UPDATES + TIMED_UPDATES,
+        bleu_every_epochs=None,
+        save_every_minutes=1e6,
+        warmup_share=None,
+    )
+    return replace(experiment, training=training)
+
+
+def _updates(experiment: Experiment, train: Path) -> tuple[int | None, int]:
+    """Optimizer steps of the whole training, and of an epoch."""
+    from repose.data.batching import Batches
+    from repose.tasks.registry import get_task
+
+    c = experiment.training
+    examples = get_task(c.task).open(train)
+    batches = Batches(examples.tgt_lengths, c.batching, c.batch_size, c.seed, src_lengths=examples.src_lengths)
+    per_epoch = batches.num_batches(0)
+    limits = [limit for limit in (c.updates, c.epochs and c.epochs * per_epoch) if limit is not None]
+    return min(limits, default=None), per_epoch
+
+
+def _decode_seconds(experiment: Experiment, data: Any, folder: Path, device: str, *, epochs: int) -> float:
+    """Of all translations. A model of few updates does not know when to end: what is measured is the time per token of
+    a hypothesis, and what is assumed is that hypotheses are as long as references."""
+    from repose.decoding.translator import load
+    from repose.system.device import one_thread
+
+    c = experiment.training
+    src, references = data.text(data.measured)
+    middle = max(0, (len(src) - SENTENCES) // 2)
+    sample = sorted(src, key=len)[middle : middle + SENTENCES]  # of like length, as in the batches of a whole set
+    with load(folder, "cpu" if device == "auto" else device) as translator, one_thread():
+        encoded = translator.tgt_tokenizer.encode_batch(list(references))
+        expected = sum(len(ids) - 1 for ids in encoded)  # steps: END is one, START is none
+        translator.translate(sample[:2], beam_size=1)  # the first one of a process takes longer
+        per_token = {}
+        for beam_size in {1, experiment.decoding.beam_size}:
+            began = time.monotonic()
+            found = translator.translate(sample, beam_size=beam_size)
+            tokens = sum(1 + len(t.hypotheses[0].tokens) for t in found if t.hypotheses)
+            per_token[beam_size] = (time.monotonic() - began) / max(1, tokens)
+    seconds = sum(per_token.values()) * expected
+    if c.bleu_every_epochs is not None:
+        valid = len(data.text("valid")[0])
+        share = min(valid, c.bleu_sentences or valid) / len(references)
+        seconds += epochs // c.bleu_every_epochs * share * per_token[1] * expected
+    return seconds
+
+
+def _memory(workers: int) -> int:
+    """Largest resident memory of this process, and of its largest child for each further worker."""
+    if sys.platform == "win32":
+        return 0
+    import resource
+
+    unit = 1 if sys.platform == "darwin" else 1024
+    own, child = (resource.getrusage(who).ru_maxrss for who in (resource.RUSAGE_SELF, resource.RUSAGE_CHILDREN))
+    return unit * (own + (workers - 1) * child)
+
+
+if __name__ == "__main__":
+    sys.exit(main())

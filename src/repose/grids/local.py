@@ -6,11 +6,11 @@ import threading
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field, replace
 
-from repose.grids.cells import CellJob, CellResult, Tell, run_cell
+from repose.grids.cells import CellJob, CellState, CellStatus, Tell, run_cell
 from repose.system.device import available_cores, find_device
 from repose.system.errors import ConfigError, unknown
 
-RunCell = Callable[..., CellResult]
+RunCell = Callable[..., CellState]
 _DEVICES = ("auto", "cpu", "cuda", "mps")
 
 
@@ -88,12 +88,12 @@ class LocalBackend:
     """Set to end running cells at once."""
     run_cell: RunCell = run_cell
 
-    def run(self, jobs: Sequence[CellJob], tell: Tell, stop: threading.Event) -> dict[str, CellResult]:
+    def run(self, jobs: Sequence[CellJob], tell: Tell, stop: threading.Event) -> dict[str, CellState]:
         """See `repose.grids.cells.Backend`."""
         waiting: queue.SimpleQueue[CellJob] = queue.SimpleQueue()
         for job in jobs:
             waiting.put(job)
-        results: dict[str, CellResult] = {}
+        results: dict[str, CellState] = {}
         places = core_sets(self.share.jobs, self.share.cores)
 
         def work(slot: int) -> None:
@@ -102,12 +102,11 @@ class LocalBackend:
                     job = waiting.get_nowait()
                 except queue.Empty:
                     return
-                tell(job.name, "running", "")
+                tell(job.name, CellState(status=CellStatus.RUNNING))
                 device = f"cuda:{slot % self.devices}" if self.devices else job.device
                 here = replace(job, cores=self.share.cores, affinity=places[slot], device=device)
-                result = self.run_cell(here, stop=stop, kill=self.kill)
-                results[job.name] = result
-                tell(job.name, result.status, result.reason)
+                results[job.name] = self.run_cell(here, stop=stop, kill=self.kill)
+                tell(job.name, results[job.name])
 
         threads = [threading.Thread(target=work, args=(slot,), daemon=True) for slot in range(self.share.jobs)]
         for thread in threads:

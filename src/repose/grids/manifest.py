@@ -1,24 +1,29 @@
-"""grid.json: which cells a grid has, where they lie, and how they stand.
+"""grid.json: which cells a grid has, where they lie, and how they stand. Its one writer and its one reader.
 
 Several processes may work on one grid's folder: each changes the entries of its own cells under a lock, and the file
 is replaced as a whole. What a cell has come to is in its run directory; the manifest says it at a glance.
 """
 
-import contextlib
 import json
 import os
-from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import asdict, dataclass, replace
+from collections.abc import Mapping, Sequence
+from dataclasses import asdict, dataclass, field, replace
 from pathlib import Path
-from typing import Any, Literal
+from typing import Any
 
+from repose.grids.cells import CellState, CellStatus, Loss
+from repose.grids.file import CORPUS
 from repose.grids.grid import Cell, Grid
-from repose.system.errors import CheckpointError
-from repose.system.files import locked
+from repose.system.errors import CheckpointError, WriteError
+from repose.system.files import locked, write_json
 
 FORMAT = 1
 NAME = "grid.json"
-CellStatus = Literal["waiting", "running", "done", "stopped", "failed"]
+_LOCK = ".grid.lock"
+
+
+class DamagedManifestError(CheckpointError):
+    """A grid.json that cannot be read: running the grid writes it anew."""
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -33,10 +38,36 @@ class Entry:
     """None until its data is prepared."""
     folder: str
     """Its run directory, relative to the grid's folder."""
-    status: CellStatus = "waiting"
-    reason: str = ""
+    state: CellState = field(default_factory=CellState)
     seconds: float | None = None
     """Wall-clock time of its processes so far."""
+
+    @property
+    def status(self) -> CellStatus:
+        """How far it is."""
+        return self.state.status
+
+    @property
+    def system(self) -> str:
+        """What it is, corpus and seed aside: its other labels, joined."""
+        return "-".join(label for axis, label in self.labels.items() if axis != CORPUS) or self.group
+
+    @property
+    def corpus(self) -> str | None:
+        """Its label on the corpus axis, if there is one."""
+        return self.labels.get(CORPUS)
+
+
+@dataclass(frozen=True, kw_only=True)
+class Manifest:
+    """The content of grid.json."""
+
+    name: str
+    about: str
+    axes: Mapping[str, Sequence[str]]
+    report: Mapping[str, Any]
+    """The table [grid.report]."""
+    entries: tuple[Entry, ...]
 
 
 def entry_of(cell: Cell) -> Entry:
@@ -44,89 +75,112 @@ def entry_of(cell: Cell) -> Entry:
     return Entry(name=cell.name, group=cell.group, labels=dict(cell.labels), seed=cell.seed, folder=cell.name)
 
 
+def moved(entry: Entry, folder: Path, to: Path) -> Entry:
+    """The entry of a cell whose finished run lies elsewhere; `folder` is the grid's."""
+    there = Path(os.path.relpath(to.resolve(), folder.resolve())).as_posix()
+    return replace(entry, folder=there, state=CellState(status=CellStatus.DONE), seconds=None)
+
+
 def write(folder: Path, grid: Grid, entries: Sequence[Entry], known: Mapping[str, Entry]) -> None:
-    """Make grid.json say this. Raises CheckpointError where it cannot be written.
+    """Make grid.json say this. Raises WriteError where it cannot be written.
 
     `known` is what it said before it was found out how the cells stand: an entry that another process has changed
     since then is newer, and stays.
     """
-    with _written(folder):
+    try:
         folder.mkdir(parents=True, exist_ok=True)
-        with locked(folder / ".grid.lock"):
-            newer = {name: entry for name, entry in read(folder).items() if entry != known.get(name)}
-            found = [(newer.get(entry.name, entry), entry) for entry in entries]
-            _replace(folder / NAME, _to_json(grid, [new if new.run_id == old.run_id else old for new, old in found]))
-
-
-def _to_json(grid: Grid, entries: Sequence[Entry]) -> dict[str, Any]:
-    return {
-        "format": FORMAT,
-        "name": grid.name,
-        "about": grid.about,
-        "axes": {axis: list(labels) for axis, labels in grid.axes.items()},
-        "report": dict(grid.report),
-        "cells": [asdict(entry) for entry in entries],
-    }
+    except OSError as error:
+        raise WriteError(f"{folder} cannot be written ({error.strerror}): choose another --out") from error
+    with locked(folder / _LOCK):
+        newer = {name: entry for name, entry in known_entries(folder).items() if entry != known.get(name)}
+        found = [(newer.get(entry.name, entry), entry) for entry in entries]
+        merged = tuple(new if new.run_id == old.run_id else old for new, old in found)
+        axes = {axis: list(labels) for axis, labels in grid.axes.items()}
+        _write(folder, Manifest(name=grid.name, about=grid.about, axes=axes, report=dict(grid.report), entries=merged))
 
 
 def update(folder: Path, name: str, /, **changes: Any) -> None:
-    """Change the entry of one cell. Raises CheckpointError where the file cannot be read or written."""
-    with _written(folder), locked(folder / ".grid.lock"):
-        content = _content(folder / NAME)
-        for cell in content["cells"]:
-            if cell["name"] == name:
-                cell.update(changes)
-        _replace(folder / NAME, content)
+    """Change fields of the entry of one cell. Raises CheckpointError where the file cannot be read, and WriteError."""
+    with locked(folder / _LOCK):
+        manifest = read(folder)
+        if manifest is not None:
+            entries = tuple(replace(e, **changes) if e.name == name else e for e in manifest.entries)
+            _write(folder, replace(manifest, entries=entries))
 
 
-def read(folder: Path) -> dict[str, Entry]:
-    """The entries by name; none where there is no grid.json, or a damaged one, which is then written anew.
+def read(folder: Path) -> Manifest | None:
+    """The grid of a folder; None where it has no grid.json.
 
-    Raises CheckpointError for one of another version.
+    Raises CheckpointError for one of another version, DamagedManifestError for one that is half a file or no grid's.
     """
     path = folder / NAME
     try:
-        content = _content(path)
-    except (FileNotFoundError, NotADirectoryError, ValueError):
-        return {}
+        content = json.loads(path.read_text(encoding="utf-8"))
+        if content["format"] != FORMAT:
+            raise CheckpointError(
+                f"{path} has format {content['format']}, this repose reads {FORMAT}: use the version that wrote it, "
+                "or another folder"
+            )
+        return Manifest(
+            name=str(content["name"]),
+            about=str(content.get("about", "")),
+            axes=dict(content.get("axes") or {}),
+            report=dict(content.get("report") or {}),
+            entries=tuple(_entry(cell) for cell in content["cells"]),
+        )
+    except (FileNotFoundError, NotADirectoryError):
+        return None
     except OSError as error:
         raise CheckpointError(f"{path} cannot be read ({error.strerror}): check its permissions") from error
-    if isinstance(content, dict) and content.get("format") != FORMAT:
-        raise CheckpointError(
-            f"{path} has format {content.get('format')}, this repose knows {FORMAT}: choose another --out, or go on "
-            "with the version that wrote it"
-        )
-    try:
-        return {cell["name"]: Entry(**cell) for cell in content["cells"]}
-    except (TypeError, KeyError, AttributeError):
-        return {}
-
-
-def moved(entry: Entry, folder: Path, to: Path) -> Entry:
-    """The entry of a cell whose finished run lies elsewhere; `folder` is the grid's."""
-    return replace(entry, folder=Path(os.path.relpath(to.resolve(), folder.resolve())).as_posix(), status="done")
-
-
-def _content(path: Path) -> Any:
-    return json.loads(path.read_text(encoding="utf-8"))
-
-
-def _replace(path: Path, content: Any) -> None:
-    unfinished = path.with_name(f".{path.name}.{os.getpid()}")
-    try:
-        unfinished.write_text(json.dumps(content, indent=2, ensure_ascii=False) + "\n", encoding="utf-8")
-        unfinished.replace(path)
-    finally:
-        unfinished.unlink(missing_ok=True)
-
-
-@contextlib.contextmanager
-def _written(folder: Path) -> Iterator[None]:
-    try:
-        yield
-    except OSError as error:
-        raise CheckpointError(
-            f"{folder / NAME} cannot be written ({error.strerror}): free disk space, or choose another --out"
+    except CheckpointError:
+        raise
+    except (ValueError, KeyError, TypeError, AttributeError) as error:
+        raise DamagedManifestError(
+            f"{path} is damaged: run the grid again, which writes it anew, or name the run directories instead"
         ) from error
-    except ValueError as error:
-        raise CheckpointError(f"{folder / NAME} is damaged: run the grid again, which writes it anew") from error
+
+
+def known_entries(folder: Path) -> dict[str, Entry]:
+    """The entries by name; none where there is no grid.json or a damaged one. Raises CheckpointError, see `read`."""
+    try:
+        manifest = read(folder)
+    except DamagedManifestError:
+        return {}
+    return {} if manifest is None else {entry.name: entry for entry in manifest.entries}
+
+
+def _write(folder: Path, manifest: Manifest) -> None:
+    content = {"format": FORMAT, "name": manifest.name, "about": manifest.about, "axes": manifest.axes}
+    content |= {"report": manifest.report, "cells": [_to_json(entry) for entry in manifest.entries]}
+    write_json(folder / NAME, content)
+
+
+def _to_json(entry: Entry) -> dict[str, Any]:
+    """Flat; of the state `status` and `reason` (its message), and what else is set."""
+    content, nothing = asdict(entry), asdict(CellState())
+    state, seconds = content.pop("state"), content.pop("seconds")
+    told = {"status": state.pop("status"), "reason": state.pop("message")}
+    return content | told | {name: v for name, v in state.items() if v != nothing[name]} | {"seconds": seconds}
+
+
+def _entry(cell: Mapping[str, Any]) -> Entry:
+    """Old files have no more of the state than `status` and, as `reason`, a whole sentence."""
+    lost = cell.get("lost")
+    state = CellState(
+        status=CellStatus(cell["status"]),
+        message=str(cell.get("reason", "")),
+        exit_code=cell.get("exit_code"),
+        host=str(cell.get("host", "")),
+        lost=None if lost is None else Loss(lost),
+        attempt=int(cell.get("attempt", 1)),
+    )
+    return Entry(
+        name=str(cell["name"]),
+        group=str(cell["group"]),
+        labels={str(axis): str(label) for axis, label in cell["labels"].items()},
+        seed=int(cell["seed"]),
+        run_id=cell.get("run_id"),
+        folder=str(cell["folder"]),
+        state=state,
+        seconds=cell.get("seconds"),
+    )

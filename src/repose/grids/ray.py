@@ -1,36 +1,41 @@
 """A grid on a Ray cluster (extra `cluster`): each cell is a Ray task with its CPU cores and its share of GPUs.
 
-Ray hands tasks out and says when a machine is lost; `repose.grids.remote_cells` begins the cells again that ran
-there, and `repose.grids.claim` keeps a machine that is merely cut off from writing on. The run directories and
-REPOSE_HOME must lie on storage that all machines see under the same path; `docs/cluster.md` says how to set this up.
+Ray hands the tasks out, tells where each begins, carries the request to stop, and reports most machines that are lost.
+What it does not do is here: it gives no notice of a machine that has fallen silent, and begins tasks again without
+saying so (docs/decisions/022-ray.md). That no two processes train in one folder is the care of the cell's lock
+(`repose.grids.cells`). The run directories and REPOSE_HOME must lie on storage that all machines see under the same
+path; docs/cluster.md says how to set this up.
 """
 
 import contextlib
 import math
 import os
+import secrets
 import signal
 import socket
 import threading
 import time
 from collections.abc import Iterator, Sequence
-from concurrent.futures import ThreadPoolExecutor, wait
 from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import Any
 
 from repose._version import __version__
 from repose.data.corpora import cache_home
-from repose.grids.cells import ELSEWHERE, CellJob, CellResult, Tell, run_cell
-from repose.grids.claim import LEASE, POLL, Claim, take
-from repose.grids.remote_cells import LostError, Machine, NeverBegunError, Session, Supervisor
-from repose.system.errors import BusyError, ConfigError
+from repose.grids.cells import CellJob, CellState, CellStatus, Loss, Tell, run_cell
+from repose.system.errors import ConfigError
 
+POLL = 1.0
+"""Seconds between looks at what happens."""
+LOOK_AT_MACHINES = 5.0
+"""Seconds between looks at which machines there are."""
 KNOCK = 10.0
 """Seconds in which the head must take a connection."""
 ANSWER = 60.0
 """Seconds in which a machine must say what it sees."""
-LOCK_LINGERS = 150.0
-"""Seconds for which the lock of a machine that died may stand: an NFS server keeps it for a lease of its own (90 s)."""
+LINGERS = 900.0
+"""Seconds for which a cell that was lost may still hold its lock: it ends by itself in 600, and an NFS server keeps the
+lock of a machine that died for 90."""
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -41,12 +46,10 @@ class RayBackend:
     """Of the head, "HOST:6379"; None: RAY_ADDRESS, or the cluster that this machine belongs to."""
     retries: int = 3
     """How often a cell begins again after its machine was lost."""
-    lease: float = LEASE
-    """Seconds for which a machine that is cut off goes on before it ends its cells."""
     kill: threading.Event = field(default_factory=threading.Event)
     """Set: do not wait for cells to save; they are asked to when Ray ends their tasks."""
 
-    def run(self, jobs: Sequence[CellJob], tell: Tell, stop: threading.Event) -> dict[str, CellResult]:
+    def run(self, jobs: Sequence[CellJob], tell: Tell, stop: threading.Event) -> dict[str, CellState]:
         """Run the jobs; returns when all have ended, or `stop` is set and the running ones have saved.
 
         Raises ConfigError where Ray, a cluster or the shared storage is missing.
@@ -56,10 +59,13 @@ class RayBackend:
         jobs = [replace(job, folder=job.folder.absolute()) for job in jobs]
         ray = _import_ray()
         folder = Path(os.path.commonpath([job.folder.parent for job in jobs]))
-        with _connected(ray, self.address), Session.opened(folder, cache_home()) as session:
-            cluster = _RayCluster(ray, session, self.lease)
-            cluster.check([machine for machine in cluster.machines() if machine.can_hold(jobs[0])])
-            return Supervisor(cluster, session, tell, stop, self.kill, self.retries).run(jobs)
+        with _connected(ray, self.address), _Shared.opened(folder, cache_home()) as shared:
+            machines = [_Machine.of(node) for node in ray.nodes() if node["Alive"]]
+            large_enough = [machine for machine in machines if machine.can_hold(jobs[0])]
+            _check(ray, large_enough, shared)
+            if not large_enough:
+                tell(jobs[0].name, CellState(message=_too_large(jobs[0])))
+            return _Driver(ray, shared, tell, stop, self.retries).run(jobs, self.kill)
 
 
 def _import_ray() -> Any:
@@ -104,76 +110,103 @@ def _knock(address: str | None) -> None:
         socket.create_connection((host, int(port)), timeout=KNOCK).close()
 
 
-class _RayCluster:
-    """A Ray cluster as a `repose.grids.remote_cells.Cluster`."""
+@dataclass(frozen=True)
+class _Machine:
+    """A machine of the cluster, with all that it has, free or not."""
 
-    def __init__(self, ray: Any, session: Session, lease: float) -> None:
-        self._ray, self._session, self._lease = ray, session, lease
-        self._task = ray.remote(_cell_task)
+    id: str
+    host: str
+    cores: float = 0.0
+    gpus: float = 0.0
 
-    def submit(self, job: CellJob, attempt: str) -> Any:
-        # Ray's own retries would not know of the attempt before, nor tell.
-        task = self._task.options(num_cpus=job.cores, num_gpus=job.gpus, max_retries=0, name=attempt)
-        return task.remote(job, attempt, self._session, self._lease, str(Path.cwd()))
+    @classmethod
+    def of(cls, node: dict[str, Any]) -> "_Machine":
+        """From an entry of `ray.nodes()`."""
+        resources = node["Resources"]
+        return cls(node["NodeID"], node["NodeManagerHostname"], resources.get("CPU", 0.0), resources.get("GPU", 0.0))
 
-    def ended(self, tickets: Sequence[Any], seconds: float) -> Sequence[Any]:
-        first, _ = self._ray.wait(list(tickets), num_returns=1, timeout=seconds)
-        if not first:
-            return []
-        return list(self._ray.wait(list(tickets), num_returns=len(tickets), timeout=0)[0])
+    def can_hold(self, job: CellJob) -> bool:
+        """Whether it could run that cell if it ran nothing else."""
+        return self.cores >= job.cores and self.gpus >= job.gpus
 
-    def result(self, ticket: Any) -> CellResult:
-        errors = self._ray.exceptions
+
+def _too_large(job: CellJob) -> str:
+    needed = f"{job.cores} cores" if job.cores > 1 else "1 core"
+    needed += f" and {job.gpus:g} GPU{'' if job.gpus <= 1 else 's'}" if job.gpus else ""
+    return f"the cluster has no machine with {needed} yet: add one, or ask for less per cell"
+
+
+@dataclass(frozen=True)
+class _Shared:
+    """Storage that all machines must see; a file in each of two folders shows that they do."""
+
+    folder: Path
+    """The grid's."""
+    home: Path
+    """REPOSE_HOME of all machines: it holds the prepared data, whose tokenizers are trained once."""
+    mark: str
+    start: str
+    """Where the command was started: experiments may name files from there."""
+
+    @classmethod
+    @contextlib.contextmanager
+    def opened(cls, folder: Path, home: Path) -> "Iterator[_Shared]":
+        """With its files, for a `with` block. Raises ConfigError where a folder cannot be written."""
+        shared = cls(folder.absolute(), home.absolute(), f".ray-{secrets.token_hex(4)}", str(Path.cwd()))
+        marks = [place / shared.mark for place in (shared.folder, shared.home)]
         try:
-            return self._ray.get(ticket)
-        except errors.TaskCancelledError as error:
-            raise NeverBegunError from error
-        except errors.OutOfMemoryError as error:
-            raise LostError("its machine had no memory left") from error
-        except errors.NodeDiedError as error:
-            raise LostError("its machine was lost") from error
-        except LostError as error:  # raised in the task; Ray's error is then one of this kind, too
-            raise LostError(str(getattr(error, "cause", error))) from error
-        except (errors.RayTaskError, errors.RuntimeEnvSetupError, errors.TaskUnschedulableError) as error:
-            return CellResult(status="failed", reason=_last_line(error), seconds=0.0)
-        except errors.RayError as error:
-            raise LostError("its Ray worker was lost") from error
+            for mark in marks:
+                mark.parent.mkdir(parents=True, exist_ok=True)
+                mark.touch()
+        except OSError as error:
+            raise ConfigError(
+                f"{error.filename} cannot be written ({error.strerror}): choose another --out or REPOSE_HOME"
+            ) from error
+        try:
+            yield shared
+        finally:
+            for mark in marks:
+                with contextlib.suppress(OSError):
+                    mark.unlink(missing_ok=True)
 
-    def take_back(self, ticket: Any) -> None:
-        self._ray.cancel(ticket, force=False)
-
-    def machines(self) -> list[Machine]:
-        found = (node for node in self._ray.nodes() if node["Alive"])
-        return [
-            Machine(
-                node["NodeID"],
-                node["NodeManagerHostname"],
-                node["Resources"].get("CPU", 0.0),
-                node["Resources"].get("GPU", 0.0),
+    def unseen(self) -> str:
+        """What of it this machine does not see: the end of a sentence, or nothing."""
+        if not (self.folder / self.mark).exists():
+            return f"does not see {self.folder}: choose an --out on storage that all machines share"
+        if not (self.home / self.mark).exists():
+            return (
+                f"does not see {self.home}, where the prepared data lies: set REPOSE_HOME to a folder that all "
+                "machines share"
             )
-            for node in found
-        ]
+        return ""
 
-    def check(self, machines: Sequence[Machine]) -> None:
-        """Raises ConfigError where one of these has another repose, or does not see the shared storage."""
-        from ray.util.scheduling_strategies import NodeAffinitySchedulingStrategy
 
-        task = self._ray.remote(_check_task)
-        asked = {}
-        for machine in machines:
-            there = NodeAffinitySchedulingStrategy(node_id=machine.id, soft=False)
-            options = task.options(num_cpus=0, max_retries=0, scheduling_strategy=there)
-            asked[options.remote(self._session, __version__)] = machine
-        answered, _ = self._ray.wait(list(asked), num_returns=len(asked), timeout=ANSWER) if asked else ([], [])
-        for ticket in answered:
-            try:
-                trouble = self._ray.get(ticket)
-            except self._ray.exceptions.RayTaskError as error:
-                trouble = f"cannot run repose {__version__} ({_last_line(error)}): install it there"
-            except self._ray.exceptions.RayError:
-                continue  # it is lost already, or does not answer: a cell that comes there will say so
-            if trouble:
-                raise ConfigError(f"machine {asked[ticket].host} {trouble}")
+def _check(ray: Any, machines: Sequence[_Machine], shared: _Shared) -> None:
+    """Raises ConfigError where one of these has another repose, or does not see the shared storage."""
+    from ray.util.scheduling_strategies import NodeAffinitySchedulingStrategy
+
+    task, asked = ray.remote(_check_task), {}
+    for machine in machines:
+        there = NodeAffinitySchedulingStrategy(node_id=machine.id, soft=False)
+        options = task.options(num_cpus=0, max_retries=0, scheduling_strategy=there)
+        asked[options.remote(shared, __version__)] = machine
+    answered, _ = ray.wait(list(asked), num_returns=len(asked), timeout=ANSWER) if asked else ([], [])
+    for ticket in answered:
+        try:
+            trouble = ray.get(ticket)
+        except ray.exceptions.RayTaskError as error:
+            trouble = f"cannot run repose {__version__} ({_last_line(error)}): install it there"
+        except ray.exceptions.RayError:
+            continue  # it is lost already: a cell that comes there will say so
+        if trouble:
+            raise ConfigError(f"machine {asked[ticket].host} {trouble}")
+
+
+def _check_task(shared: _Shared, version: str) -> str:
+    """On a machine of the cluster: what is wrong with it, if anything."""
+    if version != __version__:
+        return f"has repose {__version__}, this one {version}: install the same on both"
+    return shared.unseen()
 
 
 def _last_line(error: Exception) -> str:
@@ -181,58 +214,122 @@ def _last_line(error: Exception) -> str:
     return lines[-1] if lines else type(error).__name__
 
 
-def _check_task(session: Session, version: str) -> str:
-    """On a machine of the cluster: what is wrong with it, if anything."""
-    if version != __version__:
-        return f"has repose {__version__}, this one {version}: install the same on both"
-    return session.unseen()
+@dataclass(eq=False)
+class _Attempt:
+    """A task that has not ended."""
+
+    job: CellJob
+    number: int
+    stream: Any
+    """Yields the machine on which it has begun, and how the cell ended."""
+    machine: _Machine | None = None
+    missed: bool = False
+    """Whether its machine was missing at the last look."""
 
 
-def _cell_task(job: CellJob, attempt: str, session: Session, lease: float, folder: str) -> CellResult:
-    """On a machine of the cluster: one attempt at a cell, in `folder` if there is one here."""
+class _Driver:
+    """Sees the cells of one grid through."""
+
+    def __init__(self, ray: Any, shared: _Shared, tell: Tell, stop: threading.Event, retries: int) -> None:
+        self._ray, self._shared, self._tell, self._stop, self._retries = ray, shared, tell, stop, retries
+        self._task = ray.remote(_cell_task)
+        self._attempts: dict[Any, _Attempt] = {}  # by stream
+        self._ended: dict[str, CellState] = {}
+
+    def run(self, jobs: Sequence[CellJob], kill: threading.Event) -> dict[str, CellState]:
+        """All are submitted at once, since a cluster that grows looks at what waits. How those ended that began.
+
+        `kill` returns at once, and leaves the rest to Ray, which ends what nobody waits for.
+        """
+        for job in jobs:
+            self._submit(job, 1)
+        asked, looked = False, time.monotonic()
+        while self._attempts and not kill.is_set():
+            if self._stop.is_set() and not asked:
+                asked = True
+                for stream in self._attempts:
+                    self._ray.cancel(stream, force=False)  # a KeyboardInterrupt in the task, see `_run`
+            ready, _ = self._ray.wait(list(self._attempts), num_returns=1, timeout=POLL)
+            for stream in ready:
+                self._see(self._attempts[stream])
+            if time.monotonic() - looked >= LOOK_AT_MACHINES:
+                looked = time.monotonic()
+                self._look_for_silent_machines()
+        for attempt in list(self._attempts.values()):
+            self._end(attempt, CellState(status=CellStatus.STOPPED))
+        return self._ended
+
+    def _submit(self, job: CellJob, number: int) -> None:
+        resources = {"num_cpus": job.cores, "num_gpus": job.gpus}
+        task = self._task.options(**resources, max_retries=0, num_returns="streaming", name=f"{job.name}.{number}")
+        stream = task.remote(job, number, self._shared)
+        self._attempts[stream] = _Attempt(job, number, stream)
+
+    def _see(self, attempt: _Attempt) -> None:
+        errors = self._ray.exceptions
+        try:
+            news = self._ray.get(next(attempt.stream))
+        except (StopIteration, errors.TaskCancelledError):
+            self._end(attempt, CellState(status=CellStatus.STOPPED))
+        except (errors.RayTaskError, errors.RuntimeEnvSetupError, errors.TaskUnschedulableError) as error:
+            self._end(attempt, CellState(status=CellStatus.FAILED, message=_last_line(error)))
+        except errors.OutOfMemoryError:
+            self._lose(attempt, Loss.MEMORY)
+        except errors.NodeDiedError:
+            self._lose(attempt, Loss.MACHINE)
+        except errors.RayError:
+            self._lose(attempt, Loss.WORKER)
+        else:
+            if isinstance(news, _Machine):
+                attempt.machine = news
+                state = CellState(status=CellStatus.RUNNING, host=news.host, attempt=attempt.number)
+                self._tell(attempt.job.name, state)
+            else:
+                self._end(attempt, news)
+
+    def _end(self, attempt: _Attempt, state: CellState) -> None:
+        """One that was taken back before it began is as it was."""
+        del self._attempts[attempt.stream]
+        if attempt.machine is not None or state.status != CellStatus.STOPPED:
+            self._ended[attempt.job.name] = state
+            self._tell(attempt.job.name, state)
+
+    def _lose(self, attempt: _Attempt, loss: Loss) -> None:
+        """Begin again elsewhere, from the cell's last checkpoint, once the one that is lost has let go of its lock."""
+        host = "" if attempt.machine is None else attempt.machine.host
+        state = CellState(status=CellStatus.FAILED, lost=loss, host=host, attempt=attempt.number)
+        if self._stop.is_set():
+            self._end(attempt, replace(state, status=CellStatus.STOPPED))
+        elif attempt.number > self._retries:
+            self._end(attempt, state)
+        else:
+            del self._attempts[attempt.stream]
+            self._submit(attempt.job, attempt.number + 1)
+            self._tell(attempt.job.name, replace(state, status=CellStatus.WAITING, attempt=attempt.number + 1))
+
+    def _look_for_silent_machines(self) -> None:
+        """Ray gives them up, but does not say so of the tasks that ran there. One look is not enough."""
+        alive = {node["NodeID"] for node in self._ray.nodes() if node["Alive"]}
+        for attempt in list(self._attempts.values()):
+            gone = attempt.machine is not None and attempt.machine.id not in alive
+            if gone and attempt.missed:
+                self._lose(attempt, Loss.MACHINE)
+            attempt.missed = gone
+
+
+def _cell_task(job: CellJob, number: int, shared: _Shared) -> Iterator[_Machine | CellState]:
+    """On a machine of the cluster: one attempt at a cell. Yields the machine when it begins, then how it ended."""
     import ray
 
-    began, host = time.monotonic(), socket.gethostname()
-    if trouble := session.unseen():
-        return CellResult(status="failed", reason=f"machine {host} {trouble}", seconds=0.0)
-    if session.asks_to_stop():
-        return CellResult(status="stopped", reason="asked to stop", seconds=0.0)
-    session.begin(attempt, Machine(ray.get_runtime_context().get_node_id(), host, 0.0, 0.0))
-    os.environ["REPOSE_HOME"] = str(session.home)
+    host = socket.gethostname()
+    if trouble := shared.unseen():
+        yield CellState(status=CellStatus.FAILED, message=f"machine {host} {trouble}")
+        return
+    yield _Machine(ray.get_runtime_context().get_node_id(), host)
+    os.environ["REPOSE_HOME"] = str(shared.home)
     with contextlib.suppress(OSError):
-        os.chdir(folder)  # the experiment may name files from there
-    try:
-        with _claimed(job.folder, session, lease) as claim:
-            return _patiently(_on_this_machine(job), claim, session)
-    except BusyError as error:
-        result = CellResult(status="stopped", reason=f"{ELSEWHERE}: {error}", seconds=0.0)
-    except _StopError:
-        result = CellResult(status="stopped", reason="asked to stop", seconds=0.0)
-    except OSError as error:
-        reason = f"{job.folder} cannot be written on {host} ({error.strerror}): see to its storage"
-        result = CellResult(status="failed", reason=reason, seconds=0.0)
-    return replace(result, seconds=time.monotonic() - began)
-
-
-class _StopError(Exception):
-    """The session asks to stop."""
-
-
-@contextlib.contextmanager
-def _claimed(folder: Path, session: Session, lease: float) -> Iterator[Claim]:
-    """The claim on a cell's folder, as long as it takes to get and to use."""
-
-    def sleep(seconds: float) -> None:
-        time.sleep(seconds)
-        if session.asks_to_stop():
-            raise _StopError
-
-    claim = take(folder, lease=lease, wait=sleep)
-    try:
-        yield claim
-    finally:
-        with contextlib.suppress(OSError):
-            claim.release()
+        os.chdir(shared.start)
+    yield _run(_on_this_machine(job), number)
 
 
 def _on_this_machine(job: CellJob) -> CellJob:
@@ -242,48 +339,33 @@ def _on_this_machine(job: CellJob) -> CellJob:
     return replace(job, cores=math.ceil(job.gpus))  # a worker per GPU
 
 
-def _patiently(job: CellJob, claim: Claim, session: Session) -> CellResult:
-    """Run the cell; after an attempt that was lost, wait for the lock that it may have left."""
-    deadline = time.monotonic() + LOCK_LINGERS
-    while True:
-        result = _guarded(job, claim, session)
-        lingers = claim.attempt > 1 and result.reason.startswith(ELSEWHERE) and claim.is_held()
-        if not lingers or session.asks_to_stop() or time.monotonic() > deadline:
-            return result
-        time.sleep(POLL)
+def _run(job: CellJob, number: int) -> CellState:
+    """Run the cell in a thread, since `ray.cancel` interrupts this one: a request to save and end."""
+    stop, done, ended = threading.Event(), threading.Event(), list[CellState]()
 
+    def work() -> None:
+        try:
+            ended.append(_patiently(job, number, stop))
+        finally:
+            done.set()
 
-def _guarded(job: CellJob, claim: Claim, session: Session) -> CellResult:
-    """Run the cell while the claim is held. Raises LostError where the storage does not answer for `claim.lease`."""
-    stop, kill, over = threading.Event(), threading.Event(), threading.Event()
-    looked = time.monotonic()
-
-    def watch() -> None:  # in a thread of its own, since a look at storage that is gone does not return
-        while not over.wait(POLL):
-            if time.monotonic() - looked > claim.lease:
-                kill.set()
-
-    threading.Thread(target=watch, daemon=True).start()
-    taken = False
-    with ThreadPoolExecutor(1) as pool:
-        running = pool.submit(run_cell, job, stop=stop, kill=kill)
-        while not running.done():
+    try:
+        threading.Thread(target=work, daemon=True).start()
+        while not done.is_set():
             try:
-                wait([running], timeout=POLL)
-                with contextlib.suppress(OSError):
-                    now = time.monotonic()
-                    taken = taken or not claim.is_held()
-                    looked = now
-                    if taken:
-                        kill.set()
-                    elif session.asks_to_stop():
-                        stop.set()
-            except KeyboardInterrupt:  # how Ray takes back a task that has just begun
+                done.wait(POLL)
+            except KeyboardInterrupt:
                 stop.set()
-        over.set()
-    if taken:
-        reason = f"{ELSEWHERE}: a later attempt has claimed {job.folder}"
-        return replace(running.result(), status="stopped", reason=reason)
-    if kill.is_set():
-        raise LostError(f"the storage did not answer for {claim.lease:g} seconds")
-    return running.result()
+    finally:
+        stop.set()
+    return ended[0]
+
+
+def _patiently(job: CellJob, number: int, stop: threading.Event) -> CellState:
+    """Run the cell; after an attempt that was lost, wait for the lock that it may still hold."""
+    deadline = time.monotonic() + LINGERS
+    while True:
+        state = run_cell(job, stop=stop)
+        lingers = number > 1 and state.status == CellStatus.ELSEWHERE
+        if not lingers or time.monotonic() > deadline or stop.wait(POLL):
+            return state

@@ -13,7 +13,7 @@ from typing import Any
 
 from repose.config.file import to_json
 from repose.grids import manifest
-from repose.grids.cells import ELSEWHERE, Backend, CellJob, CellResult, Tell
+from repose.grids.cells import Backend, CellJob, CellState, CellStatus, Tell
 from repose.grids.grid import Cell, Grid
 from repose.grids.manifest import Entry
 from repose.grids.survey import Identity, identify, look
@@ -57,11 +57,11 @@ class Outcome:
     @property
     def exit_code(self) -> int:
         """0 all done, 1 some failed, 3 some are still to be done: the same command goes on."""
-        if self.stopped and any(entry.status != "done" for entry in self.entries):
+        if self.stopped and any(entry.status != CellStatus.DONE for entry in self.entries):
             return 3
-        if any(entry.status == "failed" for entry in self.entries):
+        if any(entry.status == CellStatus.FAILED for entry in self.entries):
             return 1
-        return 0 if all(entry.status == "done" for entry in self.entries) else 3
+        return 0 if all(entry.status == CellStatus.DONE for entry in self.entries) else 3
 
 
 def choose(cells: Sequence[Cell], only: Sequence[str], shard: str | None) -> tuple[Cell, ...]:
@@ -100,7 +100,7 @@ def make_plan(
     """
     chosen = {cell.name for cell in choose(grid.cells, only, shard)}
     folder = out / grid.name
-    known = manifest.read(folder)
+    known = manifest.known_entries(folder)
     if (folder / "config.json").exists():
         raise CheckpointError(f"{folder} is a run directory: choose another --out for the grid {grid.name}")
     identities = identify(grid.cells, say=say)
@@ -111,7 +111,8 @@ def make_plan(
     todo = tuple(
         entry
         for entry in mine
-        if entry.status in ("waiting", "stopped") or (entry.status == "failed" and retry_failed)
+        if entry.status in (CellStatus.WAITING, CellStatus.STOPPED)
+        or (entry.status == CellStatus.FAILED and retry_failed)
         if entry.name not in survey.blocked
     )
     return Plan(grid, folder, survey.entries, mine, todo, identities)
@@ -142,36 +143,35 @@ class Book:
         self.entries = {entry.name: entry for entry in plan.chosen}
         self.note = ""
 
-    def tell(self, name: str, status: str, reason: str) -> None:
+    def tell(self, name: str, state: CellState) -> None:
         """See `repose.grids.cells.Tell`."""
         with self._lock:
-            changes: dict[str, Any] = {"status": status, "reason": reason}
-            if status == "running":
+            changes: dict[str, Any] = {"state": state}
+            if state.status == CellStatus.RUNNING:
                 self._began[name] = time.monotonic()
-            elif reason.startswith(ELSEWHERE):
-                changes["status"] = "running"
-            elif name in self._began:
+            elif name in self._began and state.status != CellStatus.ELSEWHERE:
                 seconds = (self.entries[name].seconds or 0.0) + time.monotonic() - self._began.pop(name)
                 changes["seconds"] = round(seconds, 1)
             self.entries[name] = replace(self.entries[name], **changes)
             try:
                 manifest.update(self._folder, name, **changes)
-            except CheckpointError as error:  # what cells have come to is in their own folders
+            except ReposeError as error:  # what cells have come to is in their own folders
                 self.note = str(error)
-            self._watch(name, changes["status"], reason)
+            self._watch(name, state)
 
     def look_again(self, plan: Plan) -> None:
-        """Enters the ends of cells that other processes were at work on, as they stand in their folders by now."""
-        theirs = [plan.cell(entry) for entry in self.entries.values() if entry.reason.startswith(ELSEWHERE)]
+        """Enters how cells ended that other processes were at work on, or that finished as they were asked to stop."""
+        unsure = (CellStatus.ELSEWHERE, CellStatus.STOPPED)
+        theirs = [plan.cell(entry) for entry in self.entries.values() if entry.status in unsure]
         if not theirs:
             return
         try:
-            for entry in look(theirs, plan.identities, plan.folder, manifest.read(plan.folder)).entries:
-                if entry.status in ("done", "failed"):
+            known = manifest.known_entries(plan.folder)
+            for entry in look(theirs, plan.identities, plan.folder, known).entries:
+                if entry.status in (CellStatus.DONE, CellStatus.FAILED):  # its seconds are for that process to enter
                     self.entries[entry.name] = entry
-                    changes = {"status": entry.status, "reason": entry.reason, "folder": entry.folder}
-                    manifest.update(plan.folder, entry.name, **changes)  # its seconds are the other process's to enter
-        except CheckpointError as error:
+                    manifest.update(plan.folder, entry.name, state=entry.state, folder=entry.folder)
+        except ReposeError as error:
             self.note = str(error)
 
 
@@ -180,17 +180,13 @@ def run_plan(
 ) -> Outcome:
     """Runs the cells. A first SIGINT, SIGTERM or SIGUSR1 asks them to save; a second SIGINT sets `kill`."""
     book, stop = Book(plan, watch), threading.Event()
-    results: dict[str, CellResult] = {}
+    ended: dict[str, CellState] = {}
     if jobs:
         with _signals(stop, kill):
-            results = backend.run(jobs, book.tell, stop)
-    for name, result in results.items():
-        entry = book.entries[name]
-        if entry.status == "running" and not entry.reason.startswith(ELSEWHERE):  # a backend that did not tell the end
-            book.tell(name, result.status, result.reason)
+            ended = backend.run(jobs, book.tell, stop)
     book.look_again(plan)
     entries = tuple(book.entries[entry.name] for entry in plan.chosen)
-    return Outcome(entries, stop.is_set(), len(results), book.note)
+    return Outcome(entries, stop.is_set(), len(ended), book.note)
 
 
 @contextlib.contextmanager

@@ -2,21 +2,20 @@
 the way of one another. Nothing is believed but run directories."""
 
 import json
-import sys
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import asdict, dataclass, replace
 from pathlib import Path
-from typing import Any
 
 from repose.config.experiment import Experiment
 from repose.config.run_id import run_id
-from repose.grids.cells import ELSEWHERE
+from repose.grids.cells import LOCK, CellState, CellStatus
 from repose.grids.file import CORPUS
 from repose.grids.grid import Cell
 from repose.grids.manifest import Entry, entry_of, moved
-from repose.runs.folder import RunConfig, RunFolder
+from repose.runs.folder import SPLITS, RunConfig, RunFolder
 from repose.system.device import available_cores
 from repose.system.errors import CheckpointError, ReposeError
+from repose.system.files import lock_holder
 
 Say = Callable[[str], None]
 _MEASURED = ("bleu_every_epochs", "bleu_sentences", "bleu_mean_over")
@@ -89,83 +88,89 @@ def look(
     """How each cell stands. `folder` is the grid's; its siblings under --out are searched for finished runs, too."""
     entries: list[Entry] = []
     blocked: set[str] = set()
-    elsewhere: dict[str, list[Path]] | None = None
+    finished: dict[str, list[Path]] | None = None
     for cell in cells:
-        before = known.get(cell.name)
+        before, identity = known.get(cell.name), identities[cell.name]
         entry = entry_of(cell)
-        identity = identities[cell.name]
         if isinstance(identity, ReposeError):
-            entries.append(replace(entry, status="failed", reason=str(identity)))
+            entries.append(replace(entry, state=_failed(identity)))
             blocked.add(cell.name)
             continue
         entry = replace(entry, run_id=identity.run_id)
-        if before is not None and before.run_id == identity.run_id:
-            entry = replace(entry, seconds=before.seconds)
-        entry = _here(entry, folder / cell.name, cell.experiment, identity)
-        if entry.status == "done" or entry.reason.startswith(ELSEWHERE):
-            entries.append(entry)
-            continue
-        elsewhere = finished_runs(folder.parent) if elsewhere is None else elsewhere
-        candidates = (path for path in elsewhere.get(identity.run_id, ()) if path != folder / cell.name)
-        twin = next((path for path in candidates if _same_figures(path, cell.experiment, identity)), None)
-        if twin is not None:
-            entry = replace(moved(entry, folder, twin), reason="", seconds=None)
-        elif entry.status == "failed":
-            blocked.add(cell.name)
-        elif before is not None and before.status == "failed" and before.run_id == entry.run_id:
-            entry = replace(entry, status="failed", reason=before.reason)
+        before = before if before is not None and before.run_id == identity.run_id else None
+        state = _here(folder / cell.name, cell.experiment, identity)
+        entry = replace(entry, state=state, seconds=before.seconds if before is not None else None)
+        if state.status not in (CellStatus.DONE, CellStatus.ELSEWHERE):
+            finished = finished_runs(folder.parent) if finished is None else finished
+            others = (path for path in finished.get(identity.run_id, ()) if path != folder / cell.name)
+            twin = next((path for path in others if _same_figures(path, cell.experiment, identity)), None)
+            if twin is not None:
+                entry = moved(entry, folder, twin)
+            elif state.status == CellStatus.FAILED:
+                blocked.add(cell.name)
+            elif before is not None and before.status == CellStatus.FAILED:
+                entry = replace(entry, state=before.state)
         entries.append(entry)
     return Survey(tuple(entries), frozenset(blocked))
 
 
-def _here(entry: Entry, folder: Path, experiment: Experiment, identity: Identity) -> Entry:
+def _failed(why: object) -> CellState:
+    return CellState(status=CellStatus.FAILED, message=str(why))
+
+
+def _here(folder: Path, experiment: Experiment, identity: Identity) -> CellState:
     """By the run directory in the cell's own place."""
-    if (holder := _holder(folder)) is not None:
-        return replace(entry, status="running", reason=f"{ELSEWHERE}: process {holder}")
-    if not (folder / "config.json").exists():
-        return entry
+    run = RunFolder(folder)
+    for lock in (folder / LOCK, run.lock_file):  # the cell's own, and that of its training alone
+        if (holder := lock_holder(lock)) is not None:
+            return CellState(status=CellStatus.ELSEWHERE, message=holder)
+    if not run.exists:
+        return CellState()
     try:
-        theirs = RunFolder(folder).config()
+        theirs = run.config()
     except CheckpointError:
-        reason = f"{folder / 'config.json'} is damaged or no run's: move {folder} away and run the grid again"
-        return replace(entry, status="failed", reason=reason)
+        return _failed(f"{run.config_file} is damaged or no run's: move {folder} away and run the grid again")
     if theirs.run_id != identity.run_id:
-        reason = (
+        return _failed(
             f"{folder} holds run {theirs.run_id}, the cell is run {identity.run_id}: choose another --out, or "
             "move that folder away"
         )
-        return replace(entry, status="failed", reason=reason)
     if not _measured_alike(theirs, experiment, identity):
-        reason = (
+        return _failed(
             f"{folder} holds this training with other scores (its test set, decoding or training.bleu_* settings "
             "differ): choose another --out, or move that folder away"
         )
-        return replace(entry, status="failed", reason=reason)
-    if read_object(folder / f"scores.{identity.split}.json").get("run_id") != identity.run_id:
-        return replace(entry, status="stopped", reason="interrupted")
-    return replace(entry, status="done")
+    done = _scored(run, identity.split) == identity.run_id
+    return CellState(status=CellStatus.DONE if done else CellStatus.STOPPED)
 
 
 def finished_runs(out: Path) -> dict[str, list[Path]]:
     """Finished run directories under `out`, its own and those of its grids, by run id."""
     runs: dict[str, list[Path]] = {}
     for pattern in ("*/config.json", "*/*/config.json"):
-        for path in sorted(out.glob(pattern)):
-            identity, folder = read_object(path).get("run_id"), path.parent
-            scores = (read_object(folder / f"scores.{split}.json") for split in ("test", "valid"))
-            if isinstance(identity, str) and any(found.get("run_id") == identity for found in scores):
-                runs.setdefault(identity, []).append(folder)
+        for folder in sorted(path.parent for path in out.glob(pattern)):
+            for identity in {_scored(RunFolder(folder), split) for split in SPLITS} - {None}:
+                runs.setdefault(str(identity), []).append(folder)
     return runs
+
+
+def _scored(run: RunFolder, split: str) -> str | None:
+    """The id of the run whose scores on a set lie there; None where there are none, or damaged ones."""
+    try:
+        return str((run.scores(split) or {})["run_id"])
+    except (CheckpointError, KeyError):
+        return None
 
 
 def _same_figures(folder: Path, experiment: Experiment, identity: Identity) -> bool:
     """Whether a finished run of the same id was also measured on the same sentences in the same way."""
+    run = RunFolder(folder)
     try:
-        theirs = RunFolder(folder).config()
+        theirs = run.config()
     except CheckpointError:
         return False
-    has_scores = (folder / f"scores.{identity.split}.json").exists()
-    return has_scores and _measured_alike(theirs, experiment, identity)
+    is_it = theirs.run_id == identity.run_id and run.scores_file(identity.split).exists()
+    return is_it and _measured_alike(theirs, experiment, identity)
 
 
 def _measured_alike(theirs: RunConfig, experiment: Experiment, identity: Identity) -> bool:
@@ -175,28 +180,3 @@ def _measured_alike(theirs: RunConfig, experiment: Experiment, identity: Identit
         and theirs.experiment.decoding == experiment.decoding
         and all(getattr(theirs.experiment.training, name) == getattr(experiment.training, name) for name in _MEASURED)
     )
-
-
-def read_object(path: Path) -> dict[str, Any]:
-    """An object of a file; empty where it is damaged or something else."""
-    try:
-        content = json.loads(path.read_text(encoding="utf-8"))
-    except (OSError, ValueError):
-        return {}
-    return content if isinstance(content, dict) else {}
-
-
-def _holder(folder: Path) -> str | None:
-    """The process that holds a cell's lock, or its training's; None where both are free, and on Windows."""
-    if sys.platform == "win32":
-        return None
-    import fcntl
-
-    for lock in (folder / "cell.lock", folder / "state" / "lock"):
-        if lock.exists():
-            with lock.open("r+") as file:
-                try:
-                    fcntl.flock(file, fcntl.LOCK_EX | fcntl.LOCK_NB)
-                except BlockingIOError:
-                    return file.read().strip() or "unknown"
-    return None

@@ -13,17 +13,35 @@ from typing import Any, Protocol
 
 from rich.console import Console, RenderableType
 from rich.live import Live as RichLive
-from rich.markup import escape
 from rich.table import Table
 
 from repose.config.experiment import Experiment
-from repose.grids.cells import ELSEWHERE
+from repose.grids.cells import CellState, CellStatus
 from repose.grids.run import Outcome, Plan
-from repose.grids.survey import read_object
+from repose.runs.folder import RunFolder
+from repose.system.errors import CheckpointError
+from repose.system.terminal import make_table, say
 
 _TAIL = 1 << 16  # bytes of metrics.jsonl that hold its last records
 _LAST_DONE = 3  # finished cells that stay in the live table
-_ENDED = ("done", "failed")  # those that were stopped are still to be done
+_ENDED = (CellStatus.DONE, CellStatus.FAILED)  # those that were stopped are still to be done
+
+
+def reason(state: CellState) -> str:
+    """Why a cell stands as it does, as a sentence; empty where its status says it all."""
+    match state:
+        case CellState(status=CellStatus.WAITING, lost=lost) if lost is not None:
+            return f"{lost} ({state.host}): begins again, attempt {state.attempt}"
+        case CellState(status=CellStatus.FAILED, lost=lost) if lost is not None:
+            times = "once" if state.attempt == 1 else f"{state.attempt} times"
+            return f"lost {times}, the last time because {lost} ({state.host}): the same command resumes it"
+        case CellState(status=CellStatus.FAILED, exit_code=code) if code is not None and code < 0:
+            return f"its process was killed by signal {-code} (out of memory?): the same command resumes it"
+        case CellState(status=CellStatus.FAILED, exit_code=code) if code is not None:
+            return f"its process ended with exit code {code} and no message"
+        case CellState(status=CellStatus.RUNNING) if state.host:
+            return f"on {state.host}"
+    return state.message
 
 
 @dataclass(frozen=True)
@@ -39,7 +57,7 @@ class Progress:
 
 def progress(folder: Path, experiment: Experiment) -> Progress:
     """How far the run in a directory is, by the end of its metrics.jsonl."""
-    records = _tail(folder / "metrics.jsonl")
+    records = _tail(RunFolder(folder).metrics_file)
     if not records:
         return Progress("", "", None)
     training, update = experiment.training, int(records[-1].get("update", 0))
@@ -88,11 +106,14 @@ def _figures(records: list[dict[str, Any]]) -> list[str]:
 
 def headline(folder: Path) -> str:
     """The figure of a finished run that is looked at first: BLEU of its beam, or the first of another task's."""
-    scores = next((s for s in map(read_object, sorted(folder.glob("scores.*.json"))) if s), {})
+    try:
+        split, scores = RunFolder(folder).best_scores() or ("", {})
+    except CheckpointError:
+        return ""
     decoded = scores.get("decoded", {})
     for name in sorted(decoded, key=lambda name: name == "greedy"):
         if "bleu" in decoded[name]:
-            return f"BLEU {decoded[name]['bleu']['value']:.2f} ({name}, {scores.get('split', '')})"
+            return f"BLEU {decoded[name]['bleu']['value']:.2f} ({name}, {split})"
     for name, figure in scores.get("figures", {}).items():
         return f"{name} {figure['value']:.3f} {figure.get('unit', '')}".strip()
     return ""
@@ -101,7 +122,7 @@ def headline(folder: Path) -> str:
 class View(Protocol):
     """What shows a grid while it runs; a context manager."""
 
-    def __call__(self, name: str, status: str, reason: str) -> None:
+    def __call__(self, name: str, state: CellState) -> None:
         """Something has happened to a cell; from any thread."""
 
     def __enter__(self) -> "View":
@@ -119,18 +140,16 @@ class Lines:
     def __init__(self, plan: Plan) -> None:
         self._plan, self._ended, self._began = plan, 0, dict[str, float]()
 
-    def __call__(self, name: str, status: str, reason: str) -> None:
+    def __call__(self, name: str, state: CellState) -> None:
         """Prints it."""
-        seconds = ""
-        if status == "running":
+        status, what = state.status, str(state.status)
+        if status == CellStatus.RUNNING:
             self._began.setdefault(name, time.monotonic())
-        elif status != "waiting":  # which a cell also is when its machine was lost
+        elif status in (*_ENDED, CellStatus.STOPPED):
             self._ended += status in _ENDED
-            seconds = f" after {duration(time.monotonic() - self._began.get(name, time.monotonic()))}"
-        figure = headline(self._plan.folder / name) if status == "done" else reason
-        count = f"[{self._ended}/{len(self._plan.todo)}] "
-        what = reason if reason.startswith(ELSEWHERE) else f"{status}{seconds}{f', {figure}' if figure else ''}"
-        print(f"{count}{name}: {what}", file=sys.stderr, flush=True)
+            what += f" after {duration(time.monotonic() - self._began.get(name, time.monotonic()))}"
+        more = headline(self._plan.folder / name) if status == CellStatus.DONE else reason(state)
+        say(f"[{self._ended}/{len(self._plan.todo)}] {name}: {', '.join(filter(None, (what, more)))}")
 
     def __enter__(self) -> "Lines":
         return self
@@ -145,7 +164,7 @@ class Live:
     def __init__(self, plan: Plan) -> None:
         self._plan = plan
         self._experiments = {cell.name: cell.experiment for cell in plan.grid.cells}
-        self._status: dict[str, tuple[str, str]] = {}
+        self._states: dict[str, CellState] = {}
         self._began: dict[str, float] = {}
         self._share: dict[str, float] = {}  # how far a resumed cell was when it began
         self._took: list[float] = []
@@ -153,15 +172,15 @@ class Live:
         console = Console(stderr=True, highlight=False)
         self._live = RichLive(console=console, get_renderable=self._table, refresh_per_second=1, transient=True)
 
-    def __call__(self, name: str, status: str, reason: str) -> None:
+    def __call__(self, name: str, state: CellState) -> None:
         """Remembers it."""
         with self._lock:
-            self._status[name] = (status, reason)
+            self._states[name] = state
             now = time.monotonic()
-            if status == "running":
+            if state.status == CellStatus.RUNNING:
                 self._began[name] = now
                 self._share[name] = self._progress(name).share or 0.0
-            elif name in self._began and status == "done":
+            elif name in self._began and state.status == CellStatus.DONE:
                 self._took.append(now - self._began[name])
 
     def __enter__(self) -> "Live":
@@ -179,19 +198,21 @@ class Live:
 
     def _table(self) -> RenderableType:
         with self._lock:
-            status, now = dict(self._status), time.monotonic()
-        table = Table("cell", "status", "progress", "so far", "left", title=self._title(status), title_justify="left")
-        done = [name for name, (what, _) in status.items() if what == "done"][-_LAST_DONE:]
-        for name, (what, reason) in status.items():
-            if what == "running":
-                found, left = self._progress(name), self._left(name, now)
-                where = f"{found.where}: scoring" if found.share == 1.0 else found.where or without_status(reason)
-                table.add_row(escape(name), what, escape(where), found.figures, duration(left) if left else "")
-            elif what != "done":
-                table.add_row(escape(name), what, escape(reason), "", "")
-            elif name in done:
-                table.add_row(escape(name), what, "", headline(self._plan.folder / name), "")
-        return table
+            states, now = dict(self._states), time.monotonic()
+        done = [name for name, state in states.items() if state.status == CellStatus.DONE]
+        shown = {name: state for name, state in states.items() if name not in done[:-_LAST_DONE]}
+        rows = [(name, str(state.status), *self._so_far(name, state, now)) for name, state in shown.items()]
+        return make_table(("cell", "status", "progress", "so far", "left"), rows, title=self._title(states))
+
+    def _so_far(self, name: str, state: CellState, now: float) -> tuple[str, str, str]:
+        """Progress, figures and time left of a cell."""
+        if state.status == CellStatus.DONE:
+            return "", headline(self._plan.folder / name), ""
+        if state.status != CellStatus.RUNNING:
+            return reason(state), "", ""
+        found, left = self._progress(name), self._left(name, now)
+        where = f"{found.where}: scoring" if found.share == 1.0 else found.where or reason(state)
+        return where, found.figures, duration(left) if left else ""
 
     def _left(self, name: str, now: float) -> float | None:
         """Seconds that a running cell still needs, by its own speed."""
@@ -200,15 +221,15 @@ class Live:
             return None
         return (now - self._began[name]) / (share - before) * (1.0 - share)
 
-    def _title(self, status: Mapping[str, tuple[str, str]]) -> str:
-        ended = sum(what in _ENDED for what, _ in status.values())
-        waiting, now = len(self._plan.todo) - len(status), time.monotonic()
-        running = [self._left(name, now) for name, (what, _) in status.items() if what == "running"]
+    def _title(self, states: Mapping[str, CellState]) -> str:
+        ended = sum(state.status in _ENDED for state in states.values())
+        waiting, now = len(self._plan.todo) - len(states), time.monotonic()
+        running = [self._left(name, now) for name, state in states.items() if state.status == CellStatus.RUNNING]
         left = ""
         if self._took and None not in running:
             mean = statistics.fmean(self._took)
             left = f", about {duration((sum(filter(None, running)) + mean * waiting) / max(1, len(running)))} left"
-        finished = sum(entry.status == "done" for entry in self._plan.chosen)
+        finished = sum(entry.status == CellStatus.DONE for entry in self._plan.chosen)
         return f"{self._plan.grid.name}: {finished + ended} of {len(self._plan.chosen)} cells, {waiting} waiting{left}"
 
 
@@ -219,20 +240,14 @@ def make_view(plan: Plan) -> View:
 
 def outcome_table(plan: Plan, outcome: Outcome) -> Table:
     """The chosen cells as they stand: status, seconds, headline figure or reason."""
-    table = Table("cell", "status", "seconds", "result", title=plan.grid.about or None, title_justify="left")
-    table.columns[2].justify = "right"
+    rows = []
     for entry in outcome.entries:
-        result = headline(plan.folder / entry.folder) if entry.status == "done" else without_status(entry.reason)
-        if entry.folder != entry.name:
-            result += f" (in {entry.folder})"
+        done = entry.status == CellStatus.DONE
+        result = [headline(plan.folder / entry.folder) if done else reason(entry.state)]
+        result += [f"(in {entry.folder})"] * (entry.folder != entry.name)
         seconds = "" if entry.seconds is None else f"{entry.seconds:,.0f}"
-        table.add_row(escape(entry.name), entry.status, seconds, escape(result.strip()))
-    return table
-
-
-def without_status(reason: str) -> str:
-    """A reason beside its cell's status: "running elsewhere" would say it twice."""
-    return reason.removeprefix("running ") if reason.startswith(ELSEWHERE) else reason
+        rows.append((entry.name, str(entry.status), seconds, " ".join(filter(None, result))))
+    return make_table(("cell", "status", "seconds", "result"), rows, right=[2], title=plan.grid.about or None)
 
 
 def duration(seconds: float) -> str:

@@ -10,7 +10,7 @@ from pathlib import Path
 from typing import Any
 
 from repose.config.experiment import CorpusConfig, Experiment
-from repose.report.grids import GridCell
+from repose.grids.manifest import Entry
 from repose.runs.folder import SPLITS, RunConfig, RunFolder
 from repose.runs.records import Record, Records, RunStatus
 
@@ -65,7 +65,7 @@ class ReportRun:
         return self.records.of_kind(kind)
 
 
-def read_run(folder: Path, cell: GridCell | None) -> ReportRun:
+def read_run(folder: Path, cell: Entry | None) -> ReportRun:
     """The run of a directory, and what its grid says of it. Raises CheckpointError for damaged files.
 
     Without a grid, name and group are the folder's.

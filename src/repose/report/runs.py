@@ -7,9 +7,12 @@ from dataclasses import asdict, dataclass, replace
 from pathlib import Path
 from typing import Any
 
+from repose.grids import manifest
+from repose.grids.cells import CellStatus
 from repose.grids.file import SYSTEM
+from repose.grids.manifest import Manifest
+from repose.grids.view import reason
 from repose.model.presets import PRESETS
-from repose.report.grids import GridFolder, read_grid
 from repose.report.run_folder import ReportRun as ReportRun
 from repose.report.run_folder import read_run
 from repose.system.errors import CheckpointError, ConfigError, unknown
@@ -65,23 +68,23 @@ def read_runs(paths: Sequence[Path], *, title: str | None = None, baseline: str 
     """
     runs: list[ReportRun] = []
     problems: list[str] = []
-    grids: list[GridFolder] = []
+    grids: list[tuple[Path, Manifest]] = []
     loose: list[Path] = []
     for path in paths:
         if not path.is_dir():
             raise CheckpointError(f"there is no folder {path}: name run folders, or folders of runs")
         for folder in _walk(path):
             try:
-                grid = read_grid(folder)
+                grid = manifest.read(folder)
             except CheckpointError as error:
                 problems.append(f"{error}.")
                 grid = None
             if grid is not None:
-                grids.append(grid)
+                grids.append((folder, grid))
             elif (folder / "config.json").is_file() and (folder / "metrics.jsonl").is_file():
                 loose.append(folder)
-    for grid in grids:
-        runs += _of_grid(grid, problems)
+    for folder, grid in grids:
+        runs += _of_grid(folder, grid, problems)
     in_grids = {run.folder.resolve() for run in runs}
     runs += _of_folders([f for f in dict.fromkeys(loose) if f.resolve() not in in_grids], problems)
     if not runs:
@@ -90,16 +93,16 @@ def read_runs(paths: Sequence[Path], *, title: str | None = None, baseline: str 
     runs = _named_apart(_grouped_apart(_written_alike(_once(runs))))
     problems += [_unfinished(run) for run in runs if not run.done]
     problems += _unlike(runs)
-    hints = [grid.report for grid in grids]
+    hints = [grid.report for _, grid in grids]
     empty = RunSet(
-        title=title or ", ".join(grid.name for grid in grids) or paths[0].resolve().name,
+        title=title or ", ".join(grid.name for _, grid in grids) or paths[0].resolve().name,
         runs=(),
         groups=(),
         corpora=(),
         baseline=_baseline(baseline, hints, runs, problems),
         published=tuple(dict.fromkeys(str(name) for hint in hints for name in hint.get("published", ()))),
         problems=(),
-        about=" ".join(grid.about for grid in grids if grid.about),
+        about=" ".join(grid.about for _, grid in grids if grid.about),
     )
     return replace(_run_set(empty, runs), problems=tuple(dict.fromkeys(problems)))
 
@@ -151,14 +154,15 @@ def _natural(name: str) -> list[tuple[int, str]]:
     return [(int(piece), "") if piece.isdigit() else (0, piece) for piece in re.split(r"(\d+)", name)]
 
 
-def _of_grid(grid: GridFolder, problems: list[str]) -> list[ReportRun]:
+def _of_grid(place: Path, grid: Manifest, problems: list[str]) -> list[ReportRun]:
     runs, missing = [], []
-    for cell in grid.cells:
-        folder = grid.folder / cell.folder
-        if cell.status == "failed":
-            problems.append(f"{cell.name} failed: {cell.reason or 'no reason is recorded'}")
+    for cell in grid.entries:
+        folder = place / cell.folder
+        failed = cell.status == CellStatus.FAILED
+        if failed:
+            problems.append(f"{cell.name} failed: {reason(cell.state) or 'no reason is recorded'}")
         if not (folder / "config.json").is_file() or not _has_records(folder):
-            missing += [cell.name] if cell.status != "failed" else []
+            missing += [] if failed else [cell.name]
             continue
         try:
             run = read_run(folder, cell)
@@ -171,7 +175,8 @@ def _of_grid(grid: GridFolder, problems: list[str]) -> list[ReportRun]:
             problems.append(f"{cell.name} is left out: {folder} holds run {run.run_id}, the cell is run {cell.run_id}.")
     if missing:
         shown = ", ".join(missing[:3]) + (f" and {len(missing) - 3} more" if len(missing) > 3 else "")
-        problems.append(f"{len(missing)} of {len(grid.cells)} cells of {grid.name} have recorded nothing yet: {shown}.")
+        number = f"{len(missing)} of {len(grid.entries)} cells"
+        problems.append(f"{number} of {grid.name} have recorded nothing yet: {shown}.")
     return runs
 
 
