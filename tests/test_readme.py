@@ -1,4 +1,4 @@
-"""The README's commands and its Python run as they stand, on a small corpus, one epoch instead of many."""
+"""Commands and Python of the README and of docs/own-corpus.md run, on a small corpus, one epoch instead of many."""
 
 import os
 import re
@@ -12,15 +12,18 @@ from repose.data import phrasebook
 
 README = Path(__file__).parent.parent / "README.md"
 ROOT = README.parent
+PAGES = (README, ROOT / "docs" / "own-corpus.md")
 
 
 def blocks(language: str) -> list[str]:
-    return re.findall(rf"```{language}\n(.*?)```", README.read_text(encoding="utf-8"), re.DOTALL)
+    text = "".join(page.read_text(encoding="utf-8") for page in PAGES)
+    return re.findall(rf"```{language}\n(.*?)```", text, re.DOTALL)
 
 
 def commands() -> list[str]:
+    """Each once, in order."""
     lines = "".join(blocks("sh")).replace("\\\n", " ").splitlines()
-    return [line.split("  #")[0].strip() for line in lines if "repose " in line]
+    return list(dict.fromkeys(line.split("  #")[0].strip() for line in lines if "repose " in line))
 
 
 @pytest.fixture(scope="module")
@@ -64,7 +67,7 @@ def test_the_commands_run(folder: Path) -> None:
 def test_the_python_runs(folder: Path) -> None:
     if not (folder / "runs" / "mine").exists():
         run(next(command for command in commands() if "repose train corpus.pt" in command), folder)
-    (code,) = blocks("python")
+    code = "\n".join(blocks("python"))
     done = subprocess.run([sys.executable, "-c", code], cwd=folder, capture_output=True, text=True, check=False)
     assert done.returncode == 0, done.stderr
 
@@ -79,9 +82,14 @@ def test_the_make_targets_exist() -> None:
 
 
 def test_named_files_exist() -> None:
-    text = README.read_text(encoding="utf-8")
-    for path in re.findall(r"(?:docs|results)/[\w./-]+\w", text):
+    for path in re.findall(r"results/[\w./-]+\w", README.read_text(encoding="utf-8")):
         assert (ROOT / path).exists(), path
+    for page in (README, ROOT / "CONTRIBUTING.md", *(ROOT / "docs").glob("*.md")):
+        text = page.read_text(encoding="utf-8")
+        for path in re.findall(r"(?<![\w/.])(?:docs|benchmarks)/[\w./-]+\w", text):
+            assert (ROOT / path).exists(), f"{page.name}: {path}"
+        for link in re.findall(r"\]\(([\w./-]+)\)", text):
+            assert (page.parent / link).exists(), f"{page.name}: {link}"
 
 
 def test_the_grid_file_expands(folder: Path) -> None:
