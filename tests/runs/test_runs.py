@@ -1,8 +1,10 @@
 """A run from corpus to scores, in the small, by the recipe of the Enhanced paper."""
 
 import json
+import os
 import random
-from collections.abc import Iterator
+import signal
+from collections.abc import Callable, Iterator
 from dataclasses import replace
 from pathlib import Path
 from typing import Any
@@ -12,13 +14,16 @@ import torch
 
 from repose.cli.tables import run_table
 from repose.config.file import load
+from repose.data.dataset import PairDataset
 from repose.evaluation.metrics import bleu
 from repose.positions_rl.table import default_table
 from repose.positions_rl.table import write as write_table
 from repose.runs import run as runs
-from repose.runs.run import run
+from repose.runs.folder import RunFolder
+from repose.runs.run import RunResult, run
 from repose.system.errors import ConfigError
 from repose.tasks.corpus import prepare_corpus
+from repose.training.loop import Trainer
 
 WORDS = ("red", "blue", "one", "two", "sun", "moon", "tree", "fish")
 SMALL = [
@@ -125,3 +130,79 @@ def test_a_position_table_is_read_where_positions_are_a_policys_and_nowhere_else
     assert runs._position_table(load(None).experiment) is None
     with pytest.raises(ConfigError, match="remove it, or set positions"):
         runs._position_table(load(None, overrides=[mine]).experiment)
+
+
+def interrupted(name: str, after: Callable[..., Any]) -> Callable[..., Any]:
+    """A function that is interrupted as it begins."""
+
+    def first(*arguments: Any, **named: Any) -> Any:
+        os.kill(os.getpid(), getattr(signal, name))
+        return after(*arguments, **named)
+
+    return first
+
+
+@pytest.mark.parametrize("name", ["SIGTERM", "SIGHUP", "SIGUSR1", "SIGINT"])
+def test_signals_while_preparing_and_scoring_stop_the_run(
+    corpus: list[str], tmp_path: Path, monkeypatch: pytest.MonkeyPatch, name: str
+) -> None:
+    experiment = small(corpus, "training.bleu_every_epochs=none", "training.epochs=1")
+    handlers = {number: signal.getsignal(number) for number in (signal.SIGTERM, signal.SIGHUP, signal.SIGUSR1)}
+
+    def go() -> RunResult:
+        return run(experiment, tmp_path / "run", device="cpu", workers=1, progress="none")
+
+    for where, update in (("prepare_corpus", 0), ("_evaluated", 1)):
+        with monkeypatch.context() as patch:
+            patch.setattr(runs, where, interrupted(name, getattr(runs, where)))
+            result = go()
+        assert (result.outcome.status, result.outcome.reason, result.scores) == ("stopped", name, None)
+        assert (result.outcome.update > 0) == bool(update)
+    assert handlers == {number: signal.getsignal(number) for number in handlers}
+    assert go().scores is not None
+
+
+def test_a_signal_in_the_last_moment_of_the_training_is_not_forgotten(
+    corpus: list[str], tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    experiment = small(corpus, "training.bleu_every_epochs=none", "training.epochs=1")
+    with monkeypatch.context() as patch:
+        patch.setattr(Trainer, "_done", interrupted("SIGTERM", Trainer._done))
+        result = run(experiment, tmp_path / "run", device="cpu", workers=1, progress="none")
+    assert (result.outcome.status, result.scores) == ("stopped", None)
+
+
+@pytest.mark.parametrize("damage", ["missing", "cut"])
+def test_translations_that_are_not_there_any_more_are_made_again(
+    corpus: list[str], tmp_path: Path, damage: str
+) -> None:
+    experiment = small(corpus, "training.bleu_every_epochs=none", "training.epochs=1")
+    first = run(experiment, tmp_path / "run", device="cpu", workers=1, progress="none")
+    path = tmp_path / "run" / "hypotheses" / "valid.greedy.txt"
+    whole = path.read_bytes()
+    path.unlink()
+    if damage != "missing":
+        path.write_bytes(whole[: len(whole) // 2] if damage == "cut" else b"x" + whole[1:])
+    said: list[str] = []
+    again = run(experiment, tmp_path / "run", device="cpu", workers=1, progress="none", say=said.append)
+    assert path.read_bytes() == whole
+    assert again.scores == first.scores
+    assert any("hypotheses is not as it was scored: the model is evaluated again" in sentence for sentence in said)
+    said.clear()
+    run(experiment, tmp_path / "run", device="cpu", workers=1, progress="none", say=said.append)
+    assert not any("hypotheses" in sentence for sentence in said)
+
+
+def test_the_first_record_holds_the_numbers_of_the_corpus(corpus: list[str], tmp_path: Path) -> None:
+    experiment = small(corpus, "training.bleu_every_epochs=none", "training.epochs=1", "training.max_src_tokens=9")
+    run(experiment, tmp_path / "run", device="cpu", workers=1, progress="none")
+    data = prepare_corpus(experiment)
+    train, valid = PairDataset.open(data.train), PairDataset.open(data.valid)
+    record = RunFolder(tmp_path / "run").records().data
+    assert record is not None
+    assert record.examples == {"train": len(train), "valid": len(valid)}
+    assert record.tokens["train"] == {"src": train.counts.src_tokens, "tgt": train.counts.tgt_tokens}
+    assert record.vocabulary.keys() == {"src", "tgt"}
+    assert record.truncated.get("train", {}) == train.counts.truncated
+    assert record.dropped.get("train", {}) == train.counts.dropped
+    assert record.dropped | record.truncated

@@ -138,12 +138,21 @@ def fail(world: distributed.World) -> None:
     raise ReposeError(f"worker {world.rank} has its reasons")
 
 
-def test_a_failing_worker_is_heard() -> None:
-    with (
-        pytest.raises(ReposeError, match=r"^a worker failed: .*worker 1 has its reasons$"),
-        distributed.started(2, CPU, 1, fail, ()) as world,
-    ):
+def fail_otherwise(_world: distributed.World) -> None:
+    raise ValueError("repose.system.errors.\nno sentence for a user")
+
+
+@pytest.mark.parametrize(
+    ("what", "sentence"),
+    [
+        (fail, "a worker failed: worker 1 has its reasons"),
+        (fail_otherwise, "a worker failed: ValueError: repose.system.errors. no sentence for a user"),
+    ],
+)
+def test_a_failing_worker_is_heard(what: Any, sentence: str) -> None:
+    with pytest.raises(ReposeError) as caught, distributed.started(2, CPU, 1, what, ()) as world:
         world.add(torch.ones(1))
+    assert str(caught.value) == sentence
 
 
 def meet(world: distributed.World) -> None:

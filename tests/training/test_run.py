@@ -16,12 +16,11 @@ import torch
 from safetensors.torch import load_file, save_file
 
 from repose.saved_model import directory as model_dir
-from repose.system.errors import BusyError, CheckpointError, ConfigError, DeviceError, ReposeError
+from repose.system.errors import BusyError, CheckpointError, ConfigError, DeviceError, ReposeError, WriteError
 from repose.tasks.translation import TASK
-from repose.training import keeper, loop
-from repose.training.checkpoint import FORMAT, read_state
+from repose.training import checkpoint, loop
+from repose.training.checkpoint import State, read_state, save
 from repose.training.run import train
-from repose.training.state import State
 
 
 @pytest.fixture(autouse=True)
@@ -115,7 +114,7 @@ def test_finished_run_answers_at_once(lab: Any, tmp_path: Path, monkeypatch: pyt
     assert (tmp_path / "metrics.jsonl").stat().st_mtime_ns == written
 
 
-@pytest.mark.parametrize("name", ["SIGTERM", "SIGINT", "SIGUSR1"])
+@pytest.mark.parametrize("name", ["SIGTERM", "SIGINT", "SIGUSR1", "SIGHUP"])
 def test_signals_stop_after_the_update(
     lab: Any, whole: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, name: str
 ) -> None:
@@ -145,7 +144,7 @@ def test_trains_outside_the_main_thread(lab: Any, whole: Path, tmp_path: Path) -
 
 def test_busy_run_directory(lab: Any, tmp_path: Path) -> None:
     def second(*_: Any) -> dict[str, float]:
-        with pytest.raises(BusyError, match=f"process {os.getpid()} is training in"):
+        with pytest.raises(BusyError, match=f"process {os.getpid()} on .* is training in"):
             lab.go(lab.job(), tmp_path)
         return {"refused": 1.0}
 
@@ -163,6 +162,18 @@ def test_further_figures_of_the_validation_set(lab: Any, tmp_path: Path) -> None
     outcome = lab.go(lab.job(epochs=3, bleu_every_epochs=2), tmp_path, evaluate=bleu)
     assert ["bleu" in record for record in lab.records(tmp_path, "valid")] == [False, True, False]
     assert "bleu" not in outcome.metrics
+
+
+@pytest.mark.parametrize("stops", [[], [14, 7, 9], [10, 20]])
+def test_translations_come_after_so_many_epochs_whenever_validations_are(
+    lab: Any, tmp_path: Path, stops: list[int]
+) -> None:
+    """Epochs of five updates, two of which translate; validations at updates 7, 14, 21, 28, 35 and 40."""
+    job = lab.job(epochs=8, bleu_every_epochs=2, validate_every_updates=7)
+    for stop_after in (*stops, None):
+        lab.go(job, tmp_path, stop_after=stop_after, evaluate=lambda *_: {"bleu": 1.0})
+    translated = [record["update"] for record in lab.records(tmp_path, "valid") if "bleu" in record]
+    assert translated == [14, 21, 35, 40]
 
 
 def test_diverging_stops_and_keeps_the_last_checkpoint(lab: Any, tmp_path: Path) -> None:
@@ -229,8 +240,7 @@ def edit_state(run_dir: Path, **changes: Any) -> State:
     """Change what a checkpoint says; returns what it said."""
     path = run_dir / "state" / "last.safetensors"
     state = read_state(path, "0123456789ab")
-    changed = dataclasses.replace(state, **changes)
-    save_file(load_file(path), path, {"format": FORMAT, "state": changed.to_json()})
+    save(path, load_file(path), dataclasses.replace(state, **changes))
     return state
 
 
@@ -308,6 +318,82 @@ def test_damaged_checkpoint(lab: Any, tmp_path: Path, damage: str) -> None:
     assert str(path) in str(caught.value)
 
 
+def test_a_changed_byte_of_a_checkpoint_is_refused(lab: Any, tmp_path: Path) -> None:
+    """Wherever it is: in the header, in the state, in the weights."""
+    lab.go(lab.job(keep="best", average_checkpoints=2), tmp_path, stop_after=6)
+    (snapshot,) = (tmp_path / "state").glob("weights-*")
+    for path in (tmp_path / "state" / "last.safetensors", snapshot):
+        whole, tensors = path.read_bytes(), load_file(path)
+        places = torch.randint(9, len(whole), (25,), generator=torch.Generator().manual_seed(1)).tolist()
+        for place in (*places, whole.index(b'\\"epoch\\": 1') + 11, len(whole) - 1):
+            path.write_bytes(whole[:place] + bytes([whole[place] ^ 1]) + whole[place + 1 :])
+            with pytest.raises(CheckpointError) as caught:
+                read_all(path, tensors)
+            assert str(path) in str(caught.value)
+            assert "\n" not in str(caught.value)
+        path.write_bytes(whole)
+    assert lab.go(lab.job(keep="best", average_checkpoints=2), tmp_path).status == "done"
+
+
+def read_all(path: Path, tensors: dict[str, torch.Tensor]) -> None:
+    read_state(path, "0123456789ab")
+    checkpoint.load(path, {name: torch.empty_like(tensor) for name, tensor in tensors.items()})
+
+
+def test_a_checkpoint_of_the_first_format_is_resumed(lab: Any, whole: Path, tmp_path: Path) -> None:
+    lab.go(lab.job(), tmp_path, stop_after=6)
+    path = tmp_path / "state" / "last.safetensors"
+    state = json.loads(read_state(path, "0123456789ab").to_json())
+    assert (state.pop("done"), state.pop("translated"), state.pop("metrics_crc32") > 0) == (None, 0, True)
+    old = {**state, "kept": state.pop("snapshots"), "status": "running", "reason": ""}
+    del old["snapshots"]
+    save_file(load_file(path), path, {"format": "repose training state 1", "state": json.dumps(old)})
+    lab.go(lab.job(), tmp_path)
+    lab.assert_same_run(whole, tmp_path)
+
+
+METRICS_DAMAGES = {
+    "missing": lambda _: None,
+    "empty": lambda _: b"",
+    "cut": lambda content: content[: len(content) // 2],
+    "a digit": lambda content: content.replace(b'"tf_loss": 2', b'"tf_loss": 1'),
+    "NUL": lambda content: content[:100] + b"\0" * 20 + content[120:],
+}
+
+
+@pytest.mark.parametrize("damage", METRICS_DAMAGES.values(), ids=METRICS_DAMAGES.keys())
+def test_damaged_records_are_one_sentence_at_the_start(lab: Any, tmp_path: Path, damage: Any) -> None:
+    lab.go(lab.job(), tmp_path, stop_after=6)
+    metrics = tmp_path / "metrics.jsonl"
+    before = damage(metrics.read_bytes())
+    assert before != metrics.read_bytes()
+    metrics.unlink()
+    if before is not None:
+        metrics.write_bytes(before)
+    with pytest.raises(
+        CheckpointError, match=r"metrics\.jsonl is damaged: restore it, or train in a new run directory$"
+    ):
+        lab.go(lab.job(), tmp_path)
+    assert (metrics.read_bytes() if metrics.exists() else None) == before
+
+
+@pytest.mark.skipif(not Path("/dev/full").exists(), reason="there is no /dev/full")
+def test_a_full_disk_is_named_with_its_path(lab: Any, tmp_path: Path) -> None:
+    (tmp_path / "train.log").symlink_to("/dev/full")
+    with pytest.raises(WriteError, match=r"train\.log cannot be written \(No space left on device\)"):
+        lab.go(lab.job(), tmp_path)
+    (tmp_path / "file").write_text("")
+    with pytest.raises(WriteError, match=r"file.state cannot be written \(Not a directory\)"):
+        lab.go(lab.job(), tmp_path / "file")
+
+
+@pytest.mark.parametrize("stop_after", [0, -1])
+def test_a_stop_before_the_first_update_is_refused(lab: Any, tmp_path: Path, stop_after: int) -> None:
+    with pytest.raises(ConfigError, match=f"stop_after = {stop_after}, but a training can stop after 1 update"):
+        lab.go(lab.job(), tmp_path, stop_after=stop_after)
+    assert not list(tmp_path.iterdir())
+
+
 def test_full_disk_stops_with_a_sentence(lab: Any, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     lab.go(lab.job(), tmp_path, stop_after=3)
     before = (tmp_path / "state" / "last.safetensors").read_bytes()
@@ -317,8 +403,8 @@ def test_full_disk_stops_with_a_sentence(lab: Any, tmp_path: Path, monkeypatch: 
         raise OSError(28, "No space left on device")
 
     with monkeypatch.context() as patch:
-        patch.setattr(keeper.checkpoint, "save_file", full)
-        with pytest.raises(CheckpointError, match=r"cannot be written \(No space left on device\).*free disk space"):
+        patch.setattr(checkpoint, "save_file", full)
+        with pytest.raises(WriteError, match=r"cannot be written \(No space left on device\).*last whole checkpoint"):
             lab.go(lab.job(), tmp_path, stop_after=1)
     assert (tmp_path / "state" / "last.safetensors").read_bytes() == before
     assert not list((tmp_path / "state").glob("*.tmp"))

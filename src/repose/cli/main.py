@@ -117,7 +117,8 @@ def train(
     )
     if result.outcome.status == "stopped":
         why = result.outcome.reason.describe(loaded.experiment.training)
-        say(f"stopped after {result.outcome.update} updates ({why}): the same command goes on")
+        where = f" after {result.outcome.update} updates" if result.outcome.update else ""
+        say(f"stopped{where} ({why}): the same command goes on")
         raise typer.Exit(3)
     if result.scores is not None:
         from repose.cli.tables import run_table

@@ -1,7 +1,6 @@
 """Sentence pairs to token ids, cut or left out where they are too long, by as many processes as asked for."""
 
 import os
-import signal
 import threading
 from collections import Counter, deque
 from collections.abc import Iterable, Iterator, Sequence
@@ -16,6 +15,7 @@ from numpy.typing import NDArray
 
 from repose.data.prepared_folder import Settings, id_bytes
 from repose.system.errors import DataError
+from repose.system.signals import ignore_in_helper_process
 
 Pair = tuple[str, str]
 
@@ -121,7 +121,7 @@ _worker: tuple[tuple[Encoder, Encoder], Settings]
 
 def _start_worker(tokenizers: tuple[Encoder, Encoder], settings: Settings) -> None:
     global _worker
-    signal.signal(signal.SIGINT, signal.SIG_IGN)  # Ctrl-C ends the parent, and the pool with it
+    ignore_in_helper_process()  # Ctrl-C ends the parent, and the pool with it
     os.environ["TOKENIZERS_PARALLELISM"] = "false"  # the processes are the parallelism
     _worker = (tokenizers, settings)
     threading.Thread(target=_end_with_parent, daemon=True).start()

@@ -8,7 +8,6 @@ import contextlib
 import io
 import os
 import pickle
-import signal
 import subprocess
 import sys
 import threading
@@ -26,6 +25,7 @@ from repose.model.stacks import PAD
 from repose.model.transformer import DecodingState, Transformer
 from repose.system.device import end_with
 from repose.system.errors import ReposeError
+from repose.system.signals import ignore_in_helper_process
 from repose.system.tuning import tuned
 
 Found: TypeAlias = list[list[search.Hypothesis]]
@@ -169,7 +169,7 @@ class Worker:
 
 def work() -> None:
     """The main function of a worker: answers until its input ends, and ends with its parent."""
-    signal.signal(signal.SIGINT, signal.SIG_IGN)
+    ignore_in_helper_process()
     threading.Thread(target=end_with, args=(int(sys.argv[1]),), daemon=True).start()
     source, sink = os.fdopen(os.dup(0), "rb"), os.fdopen(os.dup(1), "wb")
     with contextlib.suppress(OSError):  # there may be no stderr

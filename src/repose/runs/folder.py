@@ -196,9 +196,9 @@ class RunFolder:
         except (ValueError, KeyError, TypeError, RecursionError) as error:
             raise self.damaged_metrics() from error
 
-    def damaged_metrics(self) -> CheckpointError:
+    def damaged_metrics(self, remedy: str = "leave this run out") -> CheckpointError:
         """The sentence about a metrics.jsonl that cannot be used."""
-        return CheckpointError(f"{self.metrics_file} is damaged: restore it, or leave {self.path} out")
+        return CheckpointError(f"{self.metrics_file} is damaged: restore it, or {remedy}")
 
     def scores(self, split: str) -> dict[str, Any] | None:
         """Figures on a set; None where there are none. Raises CheckpointError where they were changed or damaged."""
@@ -250,6 +250,17 @@ class RunFolder:
         if not is_same:
             raise CheckpointError(f"the translations {path} are not those that were scored: {damaged}")
         return lines
+
+    def has_all_hypotheses(self, split: str) -> bool:
+        """Whether the translations of all decodings that were scored are there as they were."""
+        scores = self.scores(split) or {}
+        names = scores.get("sha256", {}).get("hypotheses") or scores.get("decoded", {})
+        try:
+            for name in names:
+                self.hypotheses(split, name)
+        except CheckpointError:
+            return False
+        return True
 
     def num_parameters(self) -> int | None:
         """Numbers in the weights of the run's model, tied ones once, by the head of their file (the format is that of

@@ -6,7 +6,6 @@ model/            what is handed on
 scores.test.json, hypotheses/        `repose.tasks`
 """
 
-import json
 import platform
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
@@ -24,16 +23,17 @@ from repose.model.presets import difference
 from repose.positions_rl.table import PositionTable, default_table
 from repose.positions_rl.table import read as read_table
 from repose.runs.folder import RunConfig, RunFolder
-from repose.runs.records import RunStatus
+from repose.runs.records import EndReason, RunStatus
 from repose.saved_model import directory as model_dir
 from repose.system.device import available_cores
 from repose.system.errors import CheckpointError, ConfigError
+from repose.system.signals import Interrupted, StopSignals, interruptible
 from repose.tasks.base import Decoding
 from repose.tasks.corpus import CorpusData, prepare_corpus
 from repose.tasks.registry import get_task, task_of_model
 from repose.training.distributed import outer_launcher
 from repose.training.job import Outcome, TrainingJob
-from repose.training.progress import ProgressKind
+from repose.training.journal import ProgressKind
 from repose.training.run import train
 
 
@@ -43,6 +43,7 @@ class RunResult:
 
     outcome: Outcome
     run_id: str
+    """"" where it was stopped before its data was prepared."""
     scores: dict[str, Any] | None
     """Content of scores.test.json (of the validation set where there is no test set); None while not done, and on all
     workers of an outer launcher but the first."""
@@ -69,21 +70,33 @@ def run(
     """
     outer = outer_launcher()
     is_first = outer is None or outer.rank == 0  # under torchrun or SLURM every process comes here
-    data = prepare_corpus(experiment, workers=available_cores(), say=say if is_first else _silence)
-    digests, table = digests_of(experiment, data), _position_table(experiment)
-    identity = run_id(experiment, digests)
-    _claim(folder, experiment, identity, digests, data)
-    outcome = train(
-        _job(experiment, data, identity, table),
-        folder,
-        device=device,
-        workers=workers,
-        stop_after=stop_after,
-        progress=progress,
-        tensorboard=tensorboard,
-        evaluate=get_task(experiment.training.task).validation_figures(experiment, data),
-    )
-    scores = _evaluated(experiment, data, folder, device) if is_first and outcome.status is RunStatus.DONE else None
+    say = say if is_first else _silence
+    identity, outcome, scores, signals = "", None, None, StopSignals()
+    try:
+        with interruptible():
+            data = prepare_corpus(experiment, workers=available_cores(), say=say)
+            digests, table = digests_of(experiment, data), _position_table(experiment)
+            identity = run_id(experiment, digests)
+            _claim(folder, experiment, identity, digests, data)
+            outcome = train(
+                _job(experiment, data, identity, table),
+                folder,
+                device=device,
+                workers=workers,
+                stop_after=stop_after,
+                progress=progress,
+                tensorboard=tensorboard,
+                evaluate=get_task(experiment.training.task).validation_figures(experiment, data),
+                signals=signals,
+            )
+            if signals.received is not None:
+                raise Interrupted(signals.received)
+            if is_first and outcome.status is RunStatus.DONE:
+                scores = _evaluated(experiment, data, folder, device, say)
+    except Interrupted as signal:
+        reason = EndReason(signal.name)
+        reached = (0, {}) if outcome is None else (outcome.update, outcome.metrics)
+        outcome = Outcome(RunStatus.STOPPED, reason, *reached)
     return RunResult(outcome, identity, scores)
 
 
@@ -200,10 +213,17 @@ def evaluate_model(
     return task_of_model(folder).score_model(folder, files, split=split, out=out, device=device, decoding=decoding)
 
 
-def _evaluated(experiment: Experiment, data: CorpusData, folder: Path, device: str) -> dict[str, Any]:
-    """Scores of the finished model, computed once."""
-    path = folder / f"scores.{data.measured}.json"
-    if not path.exists():
-        task = get_task(experiment.training.task)
-        task.score_run(experiment, data, folder, "cpu" if device == "auto" else device)
-    return dict(json.loads(path.read_text(encoding="utf-8")))
+def _evaluated(
+    experiment: Experiment, data: CorpusData, folder: Path, device: str, say: Callable[[str], None]
+) -> dict[str, Any]:
+    """Scores of the finished model; computed where they, or the translations that belong to them, are missing."""
+    run, split = RunFolder(folder), data.measured
+    if (scores := run.scores(split)) is not None:
+        if run.has_all_hypotheses(split):
+            return scores
+        say(f"{run.hypotheses_file(split, '*').parent} is not as it was scored: the model is evaluated again")
+    task = get_task(experiment.training.task)
+    task.score_run(experiment, data, folder, "cpu" if device == "auto" else device)
+    scores = run.scores(split)
+    assert scores is not None
+    return scores

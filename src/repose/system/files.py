@@ -52,7 +52,7 @@ def replacing_file(path: Path, *, durable: bool = False) -> Iterator[Path]:
     Raises WriteError where the file cannot be written, a full disk for instance; what was at `path` then stays.
     """
     temporary = path.with_name(f".{path.name}.{secrets.token_hex(4)}.tmp")
-    with _sentence_for_os_errors(path):
+    with writing(path):
         path.parent.mkdir(parents=True, exist_ok=True)
         try:
             yield temporary
@@ -79,7 +79,7 @@ def replacing_folder(folder: Path, *, keep_all_but: Container[str] | None = None
     written; the old folder is then as it was.
     """
     temporary, old = folder.with_name(f".{folder.name}.new"), previous(folder)
-    with _sentence_for_os_errors(folder):
+    with writing(folder):
         folder.parent.mkdir(parents=True, exist_ok=True)
         if folder.exists() and not folder.is_dir():
             raise NotADirectoryError(errno.ENOTDIR, os.strerror(errno.ENOTDIR))
@@ -126,7 +126,8 @@ def _move_others(old: Path, folder: Path, ours: Container[str] | None) -> None:
 
 
 @contextlib.contextmanager
-def _sentence_for_os_errors(path: Path) -> Iterator[None]:
+def writing(path: Path) -> Iterator[None]:
+    """Within, what the operating system refuses is a WriteError about `path`."""
     try:
         yield
     except OSError as error:

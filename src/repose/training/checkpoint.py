@@ -1,53 +1,177 @@
-"""Checkpoints: one safetensors file each, replaced in one step, so that a kill at any moment leaves a whole one.
+"""What resuming a training needs, on disk: always a whole checkpoint, whenever the process is killed.
 
-    state/last.safetensors            parameters, buffers and both of Adam's moments, with `State` as JSON in the header
+    state/last.safetensors              parameters, buffers and both of Adam's moments, with `State` in the header
     state/weights-00001234.safetensors  parameters and buffers alone, of validations that the model is averaged from
 
-Reading executes nothing (no pickle).
+Both carry checksums of their content. Reading them executes nothing (no pickle).
 """
 
-import os
+import dataclasses
+import json
+import time
+import zlib
 from collections.abc import Iterable, Mapping
 from pathlib import Path
+from typing import Any
 
 import torch
 from safetensors import SafetensorError, safe_open
 from safetensors.torch import save_file
 from torch import Tensor
 
-from repose.system.errors import CheckpointError
-from repose.training.state import State
+from repose.runs.folder import RunFolder
+from repose.runs.records import EndReason, old_reason
+from repose.system.errors import CheckpointError, WriteError
+from repose.system.files import replacing_file
+from repose.training.job import TrainingJob
+from repose.training.journal import Journal
+from repose.training.learner import Learner
+from repose.training.schedule import Plateau
 
-FORMAT = "repose training state 1"
+FORMAT = "repose training state 2"
+_OLD_FORMAT = "repose training state 1"
+"""Without checksums, its end in words, and other names for two fields of `State`."""
+
+
+@dataclasses.dataclass
+class Sums:
+    """Running sums of the training loss, in nats, with dropout on and the weights changing underneath."""
+
+    loss: float = 0.0
+    nll: float = 0.0
+    correct: float = 0.0
+    tokens: int = 0
+    weighted_loss: float = 0.0
+    """Σ over batches of (sentences · mean loss of the batch)."""
+    weighted_nll: float = 0.0
+    sentences: int = 0
+
+    def means(self) -> dict[str, float]:
+        """`loss`, `nll`, `tf_accuracy` per token; `*_keras`: the batches' means, weighted by their sentences.
+
+        Keras reports the latter; a token in a batch of short sentences then counts more.
+        """
+        return {
+            "loss": self.loss / self.tokens,
+            "loss_keras": self.weighted_loss / self.sentences,
+            "nll": self.nll / self.tokens,
+            "nll_keras": self.weighted_nll / self.sentences,
+            "tf_accuracy": self.correct / self.tokens,
+        }
+
+
+@dataclasses.dataclass
+class State:
+    """Where a training stands, apart from its tensors: plain numbers that go through JSON and back unchanged."""
+
+    run_id: str
+    workers: int
+    """Processes that share the batches out; another number gives other rounding."""
+    threads: int
+    """Threads of each worker, on a CPU."""
+    update: int = 0
+    """Optimizer steps taken."""
+    epoch: int = 0
+    """Whole passes over the training pairs."""
+    batch: int = 0
+    """Batches of the next pass that are already used."""
+    tokens: int = 0
+    """Target tokens learnt from."""
+    seconds: float = 0.0
+    """Wall-clock time, summed over resumes."""
+    epoch_sums: Sums = dataclasses.field(default_factory=Sums)
+    window_sums: Sums = dataclasses.field(default_factory=Sums)
+    """Since the last line of metrics.jsonl about training."""
+    validated: int = 0
+    """Updates at the last validation."""
+    translated: int = 0
+    """Whole epochs at the last validation that translated, too."""
+    validation: dict[str, float] = dataclasses.field(default_factory=dict)
+    """The last validation's figures."""
+    plateau: Plateau = dataclasses.field(default_factory=Plateau)
+    """For the learning rate."""
+    patience: Plateau = dataclasses.field(default_factory=Plateau)
+    """For stopping early."""
+    snapshots: list[tuple[int, float]] = dataclasses.field(default_factory=list)
+    """Validations whose weights the model is made of: updates and validation loss."""
+    metrics_bytes: int = 0
+    """Length of metrics.jsonl; what follows was written after the checkpoint."""
+    metrics_crc32: int | None = 0
+    """Checksum of those bytes; None where an earlier version wrote the checkpoint."""
+    done: EndReason | None = None
+    """Why the training is over, once it is."""
+
+    @property
+    def snapshot_updates(self) -> list[int]:
+        """Updates of the snapshots."""
+        return [update for update, _ in self.snapshots]
+
+    def add_snapshot(self, loss: float, *, keep: str, number: int) -> bool:
+        """Enter the validation of the present weights, and leave the `number` that the model is made of: the last
+        ones, or those of the lowest losses (of equal ones the earlier). Returns whether this one is among them."""
+        self.snapshots.append((self.update, loss))
+        if keep == "best":
+            self.snapshots.sort(key=lambda snapshot: snapshot[1])
+            del self.snapshots[number:]
+        else:
+            del self.snapshots[:-number]
+        return (self.update, loss) in self.snapshots
+
+    def to_json(self) -> str:
+        """One line; floats keep every bit."""
+        return json.dumps(dataclasses.asdict(self))
+
+    @classmethod
+    def from_json(cls, text: str) -> "State":
+        """The inverse of `to_json`. Raises ValueError, TypeError or KeyError for anything else."""
+        fields: dict[str, Any] = json.loads(text)
+        if "status" in fields:
+            _convert_old(fields)
+        for name, kind in (("epoch_sums", Sums), ("window_sums", Sums), ("plateau", Plateau), ("patience", Plateau)):
+            fields[name] = kind(**fields[name])
+        fields["snapshots"] = [(update, loss) for update, loss in fields["snapshots"]]
+        fields["done"] = None if fields["done"] is None else EndReason(fields["done"])
+        return cls(**fields)
+
+
+def _convert_old(fields: dict[str, Any]) -> None:
+    """The fields that a checkpoint of `_OLD_FORMAT` has, as today's."""
+    status, reason = fields.pop("status"), fields.pop("reason")
+    fields["done"] = old_reason(reason) if status == "done" else None
+    fields["snapshots"] = fields.pop("kept")
+    fields["metrics_crc32"] = None
+    is_translated = fields["batch"] > 0 or fields["validated"] == fields["update"]
+    fields["translated"] = fields["epoch"] - (not is_translated)
 
 
 def save(path: Path, tensors: Mapping[str, Tensor], state: State) -> None:
     """Write a checkpoint and have it on disk before it takes the place of the one before.
 
-    Raises CheckpointError where the disk is full or not writable; the checkpoint before then stays.
+    Raises WriteError where the disk is full or not writable; the checkpoint before then stays.
     """
-    temporary = path.with_name(path.name + ".tmp")
+    contents = {name: tensor.detach().cpu().contiguous() for name, tensor in tensors.items()}
+    text, checksum = state.to_json(), 0
+    for name in sorted(contents):
+        checksum = _add_to_checksum(checksum, name, contents[name])
+    checksums = {"state_crc32": f"{_checksum_of(text):08x}", "tensors_crc32": f"{checksum:08x}"}
+    metadata = {"format": FORMAT, "state": text, **checksums}
     try:
-        contents = {name: tensor.detach().cpu().contiguous() for name, tensor in tensors.items()}
-        save_file(contents, temporary, {"format": FORMAT, "state": state.to_json()})
-        _sync(temporary)
-        temporary.replace(path)
-        _sync(path.parent)
-    except (OSError, SafetensorError) as error:
-        temporary.unlink(missing_ok=True)
-        why = error.strerror if isinstance(error, OSError) else error
-        raise CheckpointError(
-            f"the checkpoint {path} cannot be written ({why}): free disk space and run the same command again, "
-            "training then goes on from the last whole checkpoint"
-        ) from error
+        with replacing_file(path, durable=True) as temporary:
+            save_file(contents, temporary, metadata)
+    except (WriteError, SafetensorError) as error:
+        why = error if isinstance(error, WriteError) else f"{path} cannot be written: free disk space"
+        raise WriteError(f"{why}; the same command then goes on from the last whole checkpoint") from error
 
 
-def _sync(path: Path) -> None:
-    descriptor = os.open(path, os.O_RDONLY)
-    try:
-        os.fsync(descriptor)
-    finally:
-        os.close(descriptor)
+def _checksum_of(text: str) -> int:
+    return zlib.crc32(text.encode())
+
+
+def _add_to_checksum(value: int, name: str, tensor: Tensor) -> int:
+    """CRC-32 of names and content: it finds damage as a cryptographic digest would, in a fraction of the time that
+    writing takes."""
+    value = zlib.crc32(name.encode(), value)
+    return zlib.crc32(tensor.reshape(-1).view(torch.uint8).numpy().data, value)
 
 
 def read_state(path: Path, run_id: str) -> State:
@@ -55,15 +179,16 @@ def read_state(path: Path, run_id: str) -> State:
     try:
         with safe_open(path, framework="pt") as file:
             metadata = file.metadata() or {}
-        if metadata.get("format") != FORMAT:
+        if metadata.get("format") not in (FORMAT, _OLD_FORMAT):
             raise CheckpointError(f"{path} is no checkpoint of this version: train in a new run directory")
-        state = State.from_json(metadata["state"])
-    except (OSError, SafetensorError, KeyError, TypeError, AttributeError) as error:
-        raise _damaged(path, error) from error
+        text = metadata["state"]
+        if metadata["format"] == FORMAT and int(metadata["state_crc32"], 16) != _checksum_of(text):
+            raise _damaged(path)
+        state = State.from_json(text)
     except CheckpointError:
         raise
-    except ValueError as error:
-        raise _damaged(path, error) from error
+    except (OSError, SafetensorError, KeyError, TypeError, AttributeError, ValueError, RecursionError) as error:
+        raise _damaged(path) from error
     if state.run_id != run_id:
         raise CheckpointError(
             f"{path} belongs to run {state.run_id}, not to {run_id}, whose data or settings differ: "
@@ -76,29 +201,39 @@ def load(path: Path, tensors: Mapping[str, Tensor]) -> None:
     """Copy a checkpoint's tensors into these. Raises CheckpointError if it is damaged or has other tensors."""
     try:
         with safe_open(path, framework="pt") as file:
-            found = set(file.keys())
+            metadata, names, checksum = file.metadata() or {}, sorted(file.keys()), 0
             for name, target in tensors.items():
-                if name not in found or tuple(file.get_slice(name).get_shape()) != tuple(target.shape):
+                if name not in names or tuple(file.get_slice(name).get_shape()) != tuple(target.shape):
                     raise CheckpointError(
                         f"{path} belongs to another architecture, its tensor {name!r} is missing or of another shape: "
                         "train in a new run directory"
                     )
-                with torch.no_grad():
-                    target.copy_(file.get_tensor(name))
-    except (OSError, SafetensorError) as error:
-        raise _damaged(path, error) from error
+            for name in names:
+                tensor = file.get_tensor(name)
+                checksum = _add_to_checksum(checksum, name, tensor)
+                if name in tensors:
+                    with torch.no_grad():
+                        tensors[name].copy_(tensor)
+        if metadata["format"] != _OLD_FORMAT and int(metadata["tensors_crc32"], 16) != checksum:
+            raise _damaged(path)
+    except CheckpointError:
+        raise
+    except (OSError, SafetensorError, KeyError, ValueError) as error:
+        raise _damaged(path) from error
 
 
-def _damaged(path: Path, error: Exception) -> CheckpointError:
-    return CheckpointError(f"the checkpoint {path} is damaged ({error}): remove it to train from the beginning")
+def _damaged(path: Path) -> CheckpointError:
+    return CheckpointError(
+        f"the checkpoint {path} is damaged: restore it, or remove the folder {path.parent} to train from the beginning"
+    )
 
 
-def snapshot(folder: Path, update: int) -> Path:
-    """Where the weights of a validation are kept."""
-    return folder / f"weights-{update:08d}.safetensors"
+def snapshot(run: RunFolder, update: int) -> Path:
+    """File of the weights of a validation."""
+    return run.state / f"weights-{update:08d}.safetensors"
 
 
-def load_average(paths: Iterable[Path], tensors: Mapping[str, Tensor]) -> None:
+def _load_average(paths: Iterable[Path], tensors: Mapping[str, Tensor]) -> None:
     """Copy the mean of several snapshots' tensors into these; sums are in double precision."""
     files = list(paths)
     sums = {name: torch.zeros_like(tensor, dtype=torch.float64, device="cpu") for name, tensor in tensors.items()}
@@ -112,9 +247,65 @@ def load_average(paths: Iterable[Path], tensors: Mapping[str, Tensor]) -> None:
             tensor.copy_(sums[name] / len(files))
 
 
-def prune(folder: Path, updates: Iterable[int]) -> None:
+def prune(run: RunFolder, updates: Iterable[int]) -> None:
     """Remove the snapshots of other validations than these, and what an interrupted save left."""
-    wanted = {snapshot(folder, update) for update in updates}
-    for path in [*folder.glob("weights-*.safetensors"), *folder.glob("*.tmp")]:
+    wanted = {snapshot(run, update) for update in updates}
+    for path in [*run.state.glob("weights-*.safetensors"), *run.state.glob("*.tmp")]:
         if path not in wanted:
             path.unlink(missing_ok=True)
+
+
+class CheckpointWriter:
+    """Writes checkpoints, the snapshots that the model needs, and the model directory; the first worker has one."""
+
+    def __init__(self, job: TrainingJob, run: RunFolder, learner: Learner, state: State, journal: Journal) -> None:
+        self._job, self._run, self._learner, self._state, self._journal = job, run, learner, state, journal
+        self._started = time.monotonic() - state.seconds
+        self._saved = time.monotonic()
+        # Whether the model can be other than the present weights, so that earlier ones must be kept.
+        self._needs_snapshots = job.training.keep == "best" or job.training.average_checkpoints > 1
+
+    @property
+    def seconds(self) -> float:
+        """Wall-clock time of the training so far, summed over resumes."""
+        return time.monotonic() - self._started
+
+    @property
+    def is_due(self) -> bool:
+        """Whether the last checkpoint is old."""
+        return time.monotonic() - self._saved > 60 * self._job.training.save_every_minutes
+
+    def save(self) -> None:
+        """Write the checkpoint, then drop the weights that it no longer names."""
+        state = self._state
+        state.seconds = self.seconds
+        state.metrics_bytes, state.metrics_crc32 = self._journal.sync()
+        save(self._run.checkpoint, self._learner.tensors(), state)
+        prune(self._run, state.snapshot_updates)
+        self._saved = time.monotonic()
+
+    def save_snapshot(self) -> None:
+        """Keep the present weights for the model, where they are not the model themselves."""
+        if self._needs_snapshots:
+            save(snapshot(self._run, self._state.update), self._learner.model_tensors(), self._state)
+
+    def write_model(self) -> None:
+        """Write model/: the present weights, or the mean of the snapshots."""
+        job, learner, updates = self._job, self._learner, self._state.snapshot_updates
+        tensors = learner.model_tensors()
+        averages = self._needs_snapshots and bool(updates)
+        present = {name: tensor.clone() for name, tensor in tensors.items()} if averages else {}
+        if averages:
+            _load_average([snapshot(self._run, update) for update in updates], tensors)
+        extra = {
+            **job.model_extra,
+            "run_id": job.run_id,
+            "updates": updates or [self._state.update],
+            "validation": self._state.validation,
+        }
+        try:
+            learner.task.write(self._run.model, learner.model, job, extra)
+        finally:
+            with torch.no_grad():
+                for name, tensor in present.items():
+                    tensors[name].copy_(tensor)

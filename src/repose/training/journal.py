@@ -1,49 +1,157 @@
-"""metrics.jsonl, train.log and the terminal: everything that a training tells."""
+"""What a training tells: metrics.jsonl for programs, train.log and the terminal for people, and TensorBoard."""
 
 import contextlib
 import json
 import os
+import sys
 import time
+import zlib
 from collections.abc import Mapping
-from pathlib import Path
 from types import TracebackType
-from typing import IO, Any
+from typing import IO, Any, Literal
 
-from repose.system.errors import CheckpointError, ConfigError
-from repose.training.progress import Display
+from repose.runs.folder import RunFolder
+from repose.runs.records import DataRecord, EndRecord, Record
+from repose.system.errors import ConfigError, WriteError
+from repose.system.files import writing
 
-Record = Mapping[str, Any]
+ProgressKind = Literal["auto", "live", "lines", "none"]
+
+
+class Display:
+    """Shows a training on stderr to whoever waits for it; this one shows nothing."""
+
+    def advance(self, update: int, total: int | None) -> None:
+        """An update is done, of so many if that is known; called after each one, so it must cost next to nothing."""
+
+    def record(self, record: Record, text: str) -> None:
+        """Figures, and the same as a line of text."""
+
+    def note(self, text: str) -> None:
+        """A line that must be seen."""
+
+    def close(self) -> None:
+        """The training is over."""
+
+
+class Lines(Display):
+    """Plain lines for logs: every epoch and validation, and training figures at most every half minute."""
+
+    SECONDS = 30.0
+
+    def __init__(self) -> None:
+        self._shown = time.monotonic()
+
+    def record(self, record: Record, text: str) -> None:
+        """Prints it, if it is due."""
+        now = time.monotonic()
+        if record["kind"] != "train" or now - self._shown >= self.SECONDS:
+            self._shown = now
+            self.note(text)
+
+    def note(self, text: str) -> None:
+        """Prints it."""
+        print(text, file=sys.stderr, flush=True)
+
+
+class Live(Display):
+    """One line that moves, drawn by rich twice a second at most, so that it takes no time from the training."""
+
+    SECONDS = 0.5
+
+    def __init__(self) -> None:
+        from rich.console import Console
+        from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn, TimeRemainingColumn
+
+        columns = (
+            TextColumn("epoch {task.fields[epoch]}"),
+            BarColumn(bar_width=24),
+            MofNCompleteColumn(),
+            TextColumn("{task.fields[figures]}"),
+            TimeRemainingColumn(),
+        )
+        self._progress = Progress(*columns, console=Console(stderr=True), auto_refresh=False, speed_estimate_period=120)
+        self._task = self._progress.add_task("training", total=None, epoch=1, figures="")
+        self._shown: float | None = None
+        self._progress.start()
+
+    def advance(self, update: int, total: int | None) -> None:
+        """Moves the bar, now and then."""
+        now = time.monotonic()
+        if self._shown is None:
+            self._progress.reset(self._task, completed=update, total=total)  # a resumed run: no part of the speed
+            self._shown = now
+        elif now - self._shown >= self.SECONDS:
+            self._shown = now
+            self._progress.update(self._task, completed=update, total=total, refresh=True)
+
+    def record(self, record: Record, text: str) -> None:
+        """Training figures stand beside the bar; others scroll away above it."""
+        if record["kind"] == "train":
+            figures = f"loss {record['loss']:.3f}  {record['wall']['tokens_per_second']:,.0f} tokens/s"
+            self._progress.update(self._task, epoch=record["epoch"], figures=figures, refresh=True)
+        else:
+            self.note(text)
+
+    def note(self, text: str) -> None:
+        """Prints it above the bar."""
+        self._progress.console.print(text, highlight=False, markup=False)
+
+    def close(self) -> None:
+        """Leaves the last state standing."""
+        self._progress.stop()
+
+
+def make_display(kind: ProgressKind) -> Display:
+    """`auto`: live where stderr is a terminal, else lines."""
+    if kind == "none":
+        return Display()
+    return Live() if kind == "live" or (kind == "auto" and sys.stderr.isatty()) else Lines()
 
 
 class Journal:
-    """Records of a training in `metrics.jsonl`, and the same as text in `train.log` and on the terminal.
+    """Writes the records of a training to metrics.jsonl, and the same as text to train.log and the display."""
 
-    A record is one JSON object per line: `kind` ("train", "epoch" or "valid"), `update`, `epoch`, figures, and under
-    `wall` what depends on the clock, so that the rest of two files can be compared.
-    """
+    def __init__(
+        self,
+        run: RunFolder,
+        data: DataRecord,
+        display: Display,
+        *,
+        metrics_bytes: int,
+        metrics_crc32: int | None,
+        tensorboard: bool,
+    ) -> None:
+        """Begin the files of a run, or continue them: of metrics.jsonl the first `metrics_bytes` count.
 
-    def __init__(self, run_dir: Path, keep_bytes: int, display: Display, *, tensorboard: bool) -> None:
-        """Continue the files of a run directory; of metrics.jsonl the first `keep_bytes` count."""
-        self._board = _board(run_dir / "tensorboard") if tensorboard else None
-        self._display = display
-        self._metrics: IO[bytes] = (run_dir / "metrics.jsonl").open("ab")
-        self._metrics.truncate(keep_bytes)
-        self._metrics.seek(0, os.SEEK_END)
-        self._log = (run_dir / "train.log").open("a", encoding="utf-8")
-
-    def write(self, line: Record) -> None:
-        """Add a line to metrics.jsonl, and nowhere else."""
-        self._write(lambda: self._metrics.write(json.dumps(line).encode() + b"\n"))
+        Raises CheckpointError where these are not there any more as they were written.
+        """
+        self._run, self._display = run, display
+        content = _read_whole(run, metrics_bytes, metrics_crc32)
+        self._board = _board(run) if tensorboard else None
+        self._crc32 = zlib.crc32(content)
+        with writing(run.path):
+            self._metrics: IO[bytes] = run.metrics_file.open("ab")
+            self._metrics.truncate(metrics_bytes)
+            self._metrics.seek(0, os.SEEK_END)
+            self._log = run.log_file.open("a", encoding="utf-8")
+        if not metrics_bytes:
+            self._write_line(data.to_json())
 
     def record(self, record: Record) -> None:
-        """Add a record about the training."""
-        self.write(record)
-        self._to_log(describe(record))
-        self._display.record(record, describe(record))
+        """Add figures of the training."""
+        self._write_line(record)
+        text = describe(record)
+        self._to_log(text)
+        self._display.record(record, text)
         if self._board is not None:
             for name, value in record.items():
                 if isinstance(value, int | float) and name != "update":
                     self._board.add_scalar(f"{record['kind']}/{name}", value, record["update"])
+
+    def end(self, record: EndRecord) -> None:
+        """Add the last record."""
+        self._write_line(record.to_json())
 
     def note(self, text: str) -> None:
         """Say something that is no figure."""
@@ -54,11 +162,12 @@ class Journal:
         """Tell that an update is done, of so many if that is known. Cheap."""
         self._display.advance(update, total)
 
-    def sync(self) -> int:
-        """Have the records on disk; the length of metrics.jsonl in bytes."""
-        self._write(self._metrics.flush)
-        self._write(lambda: os.fsync(self._metrics.fileno()))
-        return self._metrics.tell()
+    def sync(self) -> tuple[int, int]:
+        """Have the records on disk; length and CRC-32 of metrics.jsonl."""
+        with writing(self._run.metrics_file):
+            self._metrics.flush()
+            os.fsync(self._metrics.fileno())
+        return self._metrics.tell(), self._crc32
 
     def __enter__(self) -> "Journal":
         return self
@@ -69,32 +178,46 @@ class Journal:
         """Close files and display; the log keeps what a training failed of."""
         self._display.close()
         if error is not None:
-            with contextlib.suppress(CheckpointError):
+            with contextlib.suppress(WriteError):
                 self._to_log(f"failed: {error or type(error).__name__}")
-        self._metrics.close()
-        self._log.close()
+        hush = contextlib.nullcontext() if error is None else contextlib.suppress(WriteError)
+        with hush, writing(self._run.path):
+            self._metrics.close()
+            self._log.close()
         if self._board is not None:
             self._board.close()
 
-    def _to_log(self, text: str) -> None:
-        self._write(lambda: self._log.write(f"{time.strftime('%Y-%m-%d %H:%M:%S')} {text}\n"))
-        self._write(self._log.flush)
+    def _write_line(self, line: Record) -> None:
+        content = json.dumps(line).encode() + b"\n"
+        with writing(self._run.metrics_file):
+            self._metrics.write(content)
+        self._crc32 = zlib.crc32(content, self._crc32)
 
-    def _write(self, write: Any) -> None:
-        try:
-            write()
-        except OSError as error:
-            raise CheckpointError(
-                f"the run directory cannot be written ({error.strerror}): free disk space and run the same command "
-                "again, training then goes on from the last checkpoint"
-            ) from error
+    def _to_log(self, text: str) -> None:
+        with writing(self._run.log_file):
+            self._log.write(f"{time.strftime('%Y-%m-%d %H:%M:%S')} {text}\n")
+            self._log.flush()
+
+
+def _read_whole(run: RunFolder, length: int, crc32: int | None) -> bytes:
+    """The records that a checkpoint counts on. Raises CheckpointError where they are missing or changed."""
+    try:
+        with run.metrics_file.open("rb") as file:
+            content = file.read(length)
+    except FileNotFoundError:
+        content = b""
+    if len(content) < length or crc32 not in (None, zlib.crc32(content)):
+        raise run.damaged_metrics("train in a new run directory")
+    if crc32 is None:
+        run.parse_records(content.decode("utf-8", errors="replace"))
+    return content
 
 
 def describe(record: Record) -> str:
     """A record as a line of text: what one watches, the rest is in metrics.jsonl."""
     what = {"train": "training", "epoch": "mean of the epoch", "valid": "validation"}[record["kind"]]
     shown = [f"{label} {record[name]:{form}}" for name, label, form in _SHOWN if name in record]
-    wall = record.get("wall", {})
+    wall: Mapping[str, float] = record.get("wall", {})
     if "tokens_per_second" in wall:
         shown.append(f"{wall['tokens_per_second']:,.0f} tokens/s")
     return f"epoch {record['epoch']}, update {record['update']:,}, {what}: {', '.join(shown)}"
@@ -111,11 +234,11 @@ _SHOWN = (
 )
 
 
-def _board(folder: Path) -> Any:
+def _board(run: RunFolder) -> Any:
     try:
         from torch.utils.tensorboard import SummaryWriter
     except ImportError as error:
         raise ConfigError(
             "TensorBoard is not installed: install repose-nmt[tensorboard] or train without it"
         ) from error
-    return SummaryWriter(str(folder))
+    return SummaryWriter(str(run.tensorboard))

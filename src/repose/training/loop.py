@@ -11,13 +11,12 @@ from repose.data.batching import Batches
 from repose.runs.records import EndReason, EndRecord, RunStatus, now
 from repose.system.errors import ReposeError
 from repose.system.signals import StopSignals
+from repose.training.checkpoint import CheckpointWriter, State, Sums
 from repose.training.feed import Feed, Update
 from repose.training.job import Outcome, TrainingJob
 from repose.training.journal import Journal
-from repose.training.keeper import Keeper, choose_kept
 from repose.training.learner import Learner
 from repose.training.schedule import make_schedule
-from repose.training.state import State, Sums
 from repose.training.validation import validate
 
 RECORD_EVERY = 50
@@ -42,7 +41,7 @@ class Trainer:
         state: State,
         signals: StopSignals,
         *,
-        reports: tuple[Journal, Keeper] | None,
+        reports: tuple[Journal, CheckpointWriter] | None,
         stop_after: int | None,
         evaluate: Evaluate | None,
     ) -> None:
@@ -106,6 +105,12 @@ class Trainer:
         every = self.config.validate_every_updates
         return self.state.batch == 0 if every is None else self.state.update % every == 0
 
+    def _translation_is_due(self) -> bool:
+        """Whether so many epochs have ended since the last validation that translated: validations may come at
+        other times than the ends of epochs."""
+        every, state = self.config.bleu_every_epochs, self.state
+        return every is not None and state.epoch // every > state.translated // every
+
     def _update(self, update: Update) -> None:
         """One optimizer step, and what is due after it."""
         state = self.state
@@ -128,10 +133,10 @@ class Trainer:
             self._tell("epoch", self._training_figures(state.epoch_sums, rate))
             state.epoch_sums = Sums()
         if self.reports is not None:
-            journal, keeper = self.reports
+            journal, checkpoints = self.reports
             journal.advance(state.update, self.total)
-            if looks and keeper.is_due:
-                keeper.save()
+            if looks and checkpoints.is_due:
+                checkpoints.save()
 
     def _look(self) -> None:
         """Add up the workers' figures since the last look, and learn of signals and of the clock."""
@@ -171,8 +176,8 @@ class Trainer:
         """Write a record; what depends on the clock stands apart, so that the rest of two files can be compared."""
         if self.reports is None:
             return
-        journal, keeper = self.reports
-        wall = {"seconds": round(keeper.seconds, 3)}
+        journal, checkpoints = self.reports
+        wall = {"seconds": round(checkpoints.seconds, 3)}
         if speed is not None:
             wall["tokens_per_second"] = round(speed, 1)
         journal.record({"kind": kind, "update": self.state.update, "epoch": self._epoch(), **figures, "wall": wall})
@@ -204,21 +209,21 @@ class Trainer:
             state.patience = state.patience.after(loss, patience=c.patience)
         if c.schedule == "plateau" and state.update > self.schedule.warmup and self._epoch() > c.plateau_after_epochs:
             state.plateau = state.plateau.after(loss, patience=c.plateau_patience, threshold=c.plateau_threshold)
-        kept = choose_kept(state, loss, keep=c.keep, number=c.average_checkpoints)
+        is_of_model = state.add_snapshot(loss, keep=c.keep, number=c.average_checkpoints)
         if self.reports is not None:
-            _, keeper = self.reports
-            every = c.bleu_every_epochs
-            if self.evaluate is not None and every is not None and state.batch == 0 and state.epoch % every == 0:
+            _, checkpoints = self.reports
+            if self.evaluate is not None and self._translation_is_due():
+                state.translated = state.epoch
                 self.learner.model.eval()
                 with torch.no_grad():
                     figures |= self.evaluate(self.learner.model, self.job)
                 self.learner.model.train()
             state.validation = figures
             self._tell("valid", figures)
-            if kept:
-                keeper.keep_weights()
-                keeper.write_model()
-            keeper.save()
+            if is_of_model:
+                checkpoints.save_snapshot()
+                checkpoints.write_model()
+            checkpoints.save()
         before, tokens = self.window
         self.window = (before + time.monotonic() - began, tokens)
 
@@ -230,29 +235,24 @@ class Trainer:
     def _stopped(self, reason: EndReason) -> Outcome:
         self._look_at_rest()
         if self.reports is not None:
-            _, keeper = self.reports
-            keeper.save()  # before the last record: a resumed run writes over that
-        return self._ended(RunStatus.STOPPED, reason)
+            _, checkpoints = self.reports
+            checkpoints.save()  # before the last record, so that a resumed run writes over that
+            self._record_end(RunStatus.STOPPED, reason, ": the same command goes on from here")
+        return Outcome(RunStatus.STOPPED, reason, self.state.update, self.state.validation)
 
     def _done(self, reason: EndReason) -> Outcome:
         self.state.done = reason
-        outcome = self._ended(RunStatus.DONE, reason)
         if self.reports is not None:
-            _, keeper = self.reports
-            if not self.state.kept:
-                keeper.write_model()  # no update at all: there was nothing to validate
-            keeper.save()
-        return outcome
+            _, checkpoints = self.reports
+            if not self.state.snapshots:
+                checkpoints.write_model()  # no update at all: there was nothing to validate
+            self._record_end(RunStatus.DONE, reason, "")
+            checkpoints.save()
+        return Outcome(RunStatus.DONE, reason, self.state.update, self.state.validation)
 
-    def _ended(self, status: RunStatus, reason: EndReason) -> Outcome:
-        """Records how it ended, and says so."""
-        update = self.state.update
-        if self.reports is not None:
-            journal, keeper = self.reports
-            end = EndRecord(
-                status=status, reason=reason, update=update, epoch=self._epoch(), seconds=keeper.seconds, at=now()
-            )
-            journal.write(end.to_json())
-            why, goes_on = reason.describe(self.config), ": the same command goes on from here"
-            journal.note(f"{status} at update {update} ({why})" + goes_on * (status is RunStatus.STOPPED))
-        return Outcome(status, reason, update, self.state.validation)
+    def _record_end(self, status: RunStatus, reason: EndReason, more: str) -> None:
+        assert self.reports is not None
+        journal, checkpoints = self.reports
+        place = {"update": self.state.update, "epoch": self._epoch()}
+        journal.end(EndRecord(status=status, reason=reason, **place, seconds=checkpoints.seconds, at=now()))
+        journal.note(f"{status} at update {self.state.update} ({reason.describe(self.config)}){more}")

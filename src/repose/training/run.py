@@ -2,24 +2,25 @@
 
 import contextlib
 import dataclasses
+from collections.abc import Iterator
 from pathlib import Path
 
 import numpy as np
 import torch
 
+from repose.runs.folder import RunFolder
 from repose.runs.records import RunStatus
+from repose.system.errors import ConfigError, ReposeError
+from repose.system.files import locked_or_busy, writing
 from repose.system.signals import StopSignals
 from repose.system.tuning import tuned
 from repose.training import checkpoint, distributed
+from repose.training.checkpoint import CheckpointWriter, State
 from repose.training.distributed import World
 from repose.training.job import Outcome, TrainingJob
-from repose.training.journal import Journal
-from repose.training.keeper import Keeper
+from repose.training.journal import Journal, ProgressKind, make_display
 from repose.training.learner import Learner
-from repose.training.lock import locked
 from repose.training.loop import Evaluate, Trainer
-from repose.training.progress import ProgressKind, make_display
-from repose.training.state import State
 
 
 @dataclasses.dataclass(frozen=True, kw_only=True)
@@ -27,7 +28,7 @@ class _Options:
     """What one call is asked, and the training is not: it moves no number."""
 
     job: TrainingJob
-    run_dir: Path
+    run: RunFolder
     stop_after: int | None
     progress: ProgressKind
     tensorboard: bool
@@ -43,28 +44,34 @@ def train(
     progress: ProgressKind = "auto",
     tensorboard: bool = False,
     evaluate: Evaluate | None = None,
+    signals: StopSignals | None = None,
 ) -> Outcome:
     """Train in a run directory until the recipe's limits are reached, going on from its checkpoint if it has one.
 
     `device`: auto, cpu, cuda (all GPUs) or cuda:1 (that one). `workers`: processes that share each batch out (default:
     those that the run began with; else one per GPU, or per CPU core). `stop_after`: stop after this many updates of
-    this call. Under torchrun or SLURM every process calls this alike. A finished run's outcome is returned at once.
+    this call. `signals`: where to remember a signal that came. Under torchrun or SLURM every process calls this alike.
+    A finished run's outcome is returned at once.
 
     Raises BusyError if another process trains here, CheckpointError, ConfigError, DataError, DeviceError, and
     ReposeError if the training diverges or a worker is lost. The last checkpoint is then as it was.
     """
+    if stop_after is not None and stop_after < 1:
+        raise ConfigError(f"stop_after = {stop_after}, but a training can stop after 1 update at the earliest")
     chosen = distributed.choose_device(device)
     outer = distributed.outer_launcher()
-    options = _Options(job=job, run_dir=run_dir, stop_after=stop_after, progress=progress, tensorboard=tensorboard)
-    (run_dir / "state").mkdir(parents=True, exist_ok=True)
-    with StopSignals() as signals:
+    run = RunFolder(run_dir)
+    options = _Options(job=job, run=run, stop_after=stop_after, progress=progress, tensorboard=tensorboard)
+    with writing(run.state):
+        run.state.mkdir(parents=True, exist_ok=True)
+    with signals or StopSignals() as signals:
         if outer is not None:
-            with distributed.joined(outer, chosen) as world, locked(run_dir, world):
+            with distributed.joined(outer, chosen) as world, _locked(run, world):
                 state = _read_state(options)
                 note = _workers_changed(state, world.size)
                 state.workers, state.threads = world.size, torch.get_num_threads()
                 return _work(world, state, options, signals, evaluate, note)
-        with locked(run_dir, World(0, 1, chosen)):
+        with _locked(run, World(0, 1, chosen)):
             state = _read_state(options)
             if state.done is not None:
                 return Outcome(RunStatus.DONE, state.done, state.update, state.validation)
@@ -81,8 +88,23 @@ def _follow(world: World, state: State, options: _Options) -> None:
 
 def _read_state(options: _Options) -> State:
     """The state of the run directory's checkpoint, or of the beginning."""
-    last, run_id = options.run_dir / "state" / "last.safetensors", options.job.run_id
+    last, run_id = options.run.checkpoint, options.job.run_id
     return checkpoint.read_state(last, run_id) if last.exists() else State(run_id, workers=0, threads=0)
+
+
+@contextlib.contextmanager
+def _locked(run: RunFolder, world: World) -> Iterator[None]:
+    """Hold the lock of the run directory on the first worker, for all. Raises BusyError, on all, if it is taken."""
+    with contextlib.ExitStack() as stack:
+        error = None
+        if world.rank == 0:
+            others = f"is training in {run.path}: wait for it, stop it, or take another run directory"
+            try:
+                stack.enter_context(locked_or_busy(run.lock_file, others))
+            except ReposeError as busy:
+                error = busy
+        world.share_error(error)
+        yield
 
 
 def _choose_workers(job: TrainingJob, state: State, device: torch.device, requested: int | None) -> str | None:
@@ -116,27 +138,31 @@ def _work(
     """Train as one worker; the first one reports, too."""
     if state.done is not None:
         return Outcome(RunStatus.DONE, state.done, state.update, state.validation)
-    job, folder = options.job, options.run_dir / "state"
+    job, run = options.job, options.run
     with tuned(), contextlib.ExitStack() as stack:
         learner = Learner(job.task, job.task.build(job), job.training, world)
-        if (folder / "last.safetensors").exists():
-            checkpoint.load(folder / "last.safetensors", learner.tensors())
+        if run.checkpoint.exists():
+            checkpoint.load(run.checkpoint, learner.tensors())
             learner.set_steps(state.update)
         reports = None
         if world.rank == 0:
-            checkpoint.prune(folder, [update for update, _ in state.kept])
-            display = make_display(options.progress)
-            journal = Journal(options.run_dir, state.metrics_bytes, display, tensorboard=options.tensorboard)
+            checkpoint.prune(run, state.snapshot_updates)
+            journal = Journal(
+                run,
+                job.data,
+                make_display(options.progress),
+                metrics_bytes=state.metrics_bytes,
+                metrics_crc32=state.metrics_crc32,
+                tensorboard=options.tensorboard,
+            )
             stack.enter_context(journal)
-            if not state.metrics_bytes:
-                journal.write(job.data.to_json())
             threads = f" of {_count(state.threads, 'thread')}" if world.device.type == "cpu" else ""
             where = f"{_count(world.size, 'worker')}{threads} on {world.device.type}"
             verb = "resuming" if state.update else "starting"
             journal.note(f"{verb} run {job.run_id} at update {state.update}, {where}")
             if note is not None:
                 journal.note(note)
-            reports = (journal, Keeper(job, options.run_dir, learner, state, journal))
+            reports = (journal, CheckpointWriter(job, run, learner, state, journal))
         trainer = Trainer(
             job, learner, state, signals, reports=reports, stop_after=options.stop_after, evaluate=evaluate
         )

@@ -1,0 +1,79 @@
+"""Signals as requests to stop."""
+
+import os
+import signal
+import threading
+from collections.abc import Iterator
+
+import pytest
+
+from repose.system.signals import Interrupted, StopSignals, interruptible
+
+NAMES = [name for name in ("SIGTERM", "SIGINT", "SIGHUP", "SIGUSR1") if hasattr(signal, name)]
+
+
+@pytest.fixture(autouse=True)
+def handlers() -> Iterator[None]:
+    before = {name: signal.getsignal(getattr(signal, name)) for name in NAMES}
+    yield
+    assert {name: signal.getsignal(getattr(signal, name)) for name in NAMES} == before
+
+
+def send(name: str) -> None:
+    os.kill(os.getpid(), getattr(signal, name))
+
+
+def remembered_then_interrupted(name: str) -> None:
+    with interruptible():
+        with StopSignals() as signals:
+            send(name)
+            assert signals.received == name
+        send(name)
+
+
+@pytest.mark.parametrize("name", NAMES)
+def test_a_signal_is_remembered_or_ends_at_once(name: str) -> None:
+    with StopSignals() as signals:
+        send(name)
+        assert signals.received == name
+    with pytest.raises(Interrupted) as caught:
+        remembered_then_interrupted(name)
+    assert caught.value.name == name
+    assert not isinstance(caught.value, Exception)
+
+
+def test_the_first_signal_counts_and_a_second_interrupt_ends_at_once() -> None:
+    with StopSignals() as signals:
+        send("SIGTERM")
+        send("SIGINT")
+        assert signals.received == "SIGTERM"
+    with StopSignals():
+        send("SIGINT")
+        with pytest.raises(KeyboardInterrupt):
+            send("SIGINT")
+
+
+@pytest.mark.skipif("SIGHUP" not in NAMES, reason="no SIGHUP")
+def test_under_nohup_a_hangup_is_no_request() -> None:
+    before = signal.signal(signal.SIGHUP, signal.SIG_IGN)
+    try:
+        with interruptible(), StopSignals() as signals:
+            send("SIGHUP")
+            assert signals.received is None
+        assert signal.getsignal(signal.SIGHUP) == signal.SIG_IGN
+    finally:
+        signal.signal(signal.SIGHUP, before)
+
+
+def test_outside_the_main_thread_nothing_changes() -> None:
+    found: list[object] = []
+
+    def look() -> None:
+        with interruptible(), StopSignals():
+            found.extend(signal.getsignal(getattr(signal, name)) for name in NAMES)
+
+    before = [signal.getsignal(getattr(signal, name)) for name in NAMES]
+    thread = threading.Thread(target=look)
+    thread.start()
+    thread.join()
+    assert found == before
