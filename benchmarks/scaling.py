@@ -32,7 +32,8 @@ from flops import Flops, training
 from interleave import Result, record, table, write
 from repose.config.experiment import TrainingConfig
 from repose.data.batching import Batches
-from repose.data.dataset import PairDataset, prepare
+from repose.data.dataset import PairDataset
+from repose.data.prepare import prepare
 from repose.model.architecture import Architecture
 from repose.model.presets import preset
 from repose.model.transformer import build

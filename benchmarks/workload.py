@@ -28,9 +28,7 @@ from repose._version import __version__
 from repose.data import corpora
 from repose.data.batching import Batches
 from repose.data.dataset import PairDataset
-from repose.data.encode_pairs import Encoder, Pair
-from repose.data.prepare import prepare
-from repose.data.prepared_folder import id_bytes
+from repose.data.prepare import Encoder, Pair, prepare
 from repose.data.readers import read_pairs
 from repose.data.tokenizer import END, START, Tokenizer
 
@@ -185,10 +183,8 @@ def _write(folder: Path, name: str, data: PairDataset) -> None:
 
 
 def _ids(data: PairDataset, side: str) -> tuple[np.ndarray, np.ndarray]:
-    """All ids of a side, and where each sentence begins (pairs + 1), int32, from a prepared folder's files."""
-    size = SRC_VOCAB_SIZE if side == "src" else TGT_VOCAB_SIZE
-    ids = np.fromfile(data.folder / f"{side}.ids", dtype=f"<u{id_bytes(size)}")
-    return ids.astype(np.int32), np.fromfile(data.folder / f"{side}.offsets", dtype="<i8").astype(np.int32)
+    """All ids of a side, and where each sentence begins (pairs + 1), int32."""
+    return data.columns.values(side).astype(np.int32), data.columns.offsets(side).astype(np.int32)
 
 
 def joined(rows: Sequence[np.ndarray]) -> tuple[np.ndarray, np.ndarray]:

@@ -15,16 +15,16 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from repose.data import encode_pairs
 from repose.data import prepare as prepare_module
-from repose.data.dataset import PairDataset, PreparedCounts, prepare
-from repose.data.prepare import _Column
-from repose.data.prepared_folder import FILES
+from repose.data.columns import ColumnsWriter
+from repose.data.dataset import PairDataset, PreparedCounts
+from repose.data.prepare import prepare
 from repose.data.readers import read_pairs
 from repose.data.tokenizer import Tokenizer
-from repose.system.errors import ConfigError, DataError
+from repose.system.errors import ConfigError, DataError, WriteError
 
 START, END = 2, 3
+FILES = ("meta.json", "src.ids", "src.offsets", "tgt.ids", "tgt.offsets")
 
 
 @dataclass
@@ -302,6 +302,24 @@ def test_the_digest_says_what_is_stored(build):
     assert build(pairs[::-1], "order").digest != digest
     assert build([("ab", "c"), ("d", "efh")], "one letter").digest != digest
     assert build([("abd", "c"), ("d", "efg")], "one more").digest != digest
+    assert digest.startswith("6119e809ea5cbd26"), "as in the ids of old runs"
+
+
+def test_folders_of_format_1_are_read_and_reused(build, tmp_path):
+    """As an earlier version wrote them: lengths in files of their own, and everything at the top of meta.json."""
+    pairs = [("ab", "c"), ("d", "efg")]
+    report = build(pairs)
+    meta_file = tmp_path / "d" / "meta.json"
+    meta = json.loads(meta_file.read_text(encoding="utf-8"))
+    meta_file.write_text(json.dumps({"format_version": 1, "digest": meta["digest"], **meta["info"]}), encoding="utf-8")
+    for side, lengths in (("src", [4, 3]), ("tgt", [2, 4])):
+        (tmp_path / "d" / f"{side}.lengths").write_bytes(np.array(lengths, dtype="<i4").tobytes())
+    assert stored(tmp_path / "d")[1] == ([START, 7, END], [START, 8, 9, 10], [8, 9, 10, END])
+    assert PairDataset.open(tmp_path / "d").counts == report.counts
+    again = build(pairs)
+    assert again == replace(report, reused=True)
+    assert not build(pairs[::-1]).reused  # and replaced, where the text is another
+    assert sorted(contents(tmp_path / "d")) == sorted(FILES)
 
 
 # --- damage
@@ -325,14 +343,11 @@ def test_a_damaged_folder_is_refused_and_made_anew(build, tmp_path, name, damage
     assert contents(tmp_path / "d") == before
 
 
-def test_changed_bytes_are_found_when_asked_for_and_before_reuse(build, tmp_path):
+def test_changed_bytes_are_found_before_reuse(build, tmp_path):
     pairs = [("ab", "c"), ("d", "efg")]
     build(pairs)
-    PairDataset.open(tmp_path / "d").verify()
     before = contents(tmp_path / "d")
     (tmp_path / "d" / "src.ids").write_bytes(before["src.ids"][::-1])
-    with pytest.raises(DataError, match="was changed"):
-        PairDataset.open(tmp_path / "d").verify()
     assert not build(pairs).reused
     assert contents(tmp_path / "d") == before
 
@@ -340,7 +355,7 @@ def test_changed_bytes_are_found_when_asked_for_and_before_reuse(build, tmp_path
 def test_offsets_of_another_dataset_are_refused(build, tmp_path):
     build([("ab", "c"), ("d", "efg")])
     (tmp_path / "d" / "tgt.offsets").write_bytes(np.array([0, 3, 9], dtype="<i8").tobytes())
-    with pytest.raises(DataError, match=r"tgt\.offsets does not fit"):
+    with pytest.raises(DataError, match=r"/d is damaged \(tgt\.offsets does not fit tgt\.ids\): delete that folder"):
         PairDataset.open(tmp_path / "d")
 
 
@@ -348,10 +363,12 @@ def test_offsets_of_another_dataset_are_refused(build, tmp_path):
     ("change", "sentence"),
     [
         ({"format_version": 99}, "has format 99"),
-        ({"counts": {}}, "cannot be understood"),
-        ({"settings": None}, "cannot be understood"),
-        ({"src_vocab_size": "many"}, "cannot be understood"),
-        ({"more": 1}, "cannot be understood"),
+        ({"info": {}}, "cannot be understood"),
+        ({"info": {"settings": None}}, "cannot be understood"),
+        ({"columns": {"src": "U9"}}, "cannot be understood"),
+        ({"columns": ["src", "tgt"]}, "cannot be understood"),
+        ({"num_examples": "many"}, "cannot be understood"),
+        ({"num_examples": 0}, "cannot be understood"),
     ],
 )
 def test_a_meta_file_of_another_kind_is_refused(build, tmp_path, change, sentence):
@@ -379,9 +396,11 @@ def test_other_people_s_folders_and_files_are_left_alone(build, tmp_path):
     (tmp_path / "thesis").mkdir()
     (tmp_path / "thesis" / "chapter.tex").write_text("precious", encoding="utf-8")
     (tmp_path / "file").write_text("precious", encoding="utf-8")
-    for name in ("thesis", "file", "file/below"):
+    for name in ("thesis", "file"):
         with pytest.raises(DataError, match="name another folder"):
             build([("a", "b")], name)
+    with pytest.raises(WriteError, match="choose a folder that can be written to"):
+        build([("a", "b")], "file/below")
     assert (tmp_path / "thesis" / "chapter.tex").read_text(encoding="utf-8") == "precious"
     (tmp_path / "empty").mkdir()
     build([("a", "b")], "empty")
@@ -414,17 +433,17 @@ def test_a_full_disk_leaves_nothing_half_written_and_what_was_there(build, tmp_p
     monkeypatch.setattr(prepare_module, "_CHUNK", 2)
     build([("ab", "c")])
     before = contents(tmp_path / "d")
-    write = _Column.write
+    append = ColumnsWriter.append
 
-    def full_after_some(self, encoded):
-        if self._end > 10:
+    def full_after_some(self, column, values, lengths):
+        if self.num_examples > 10:
             raise OSError(errno.ENOSPC, os.strerror(errno.ENOSPC))
-        write(self, encoded)
+        append(self, column, values, lengths)
 
     with monkeypatch.context() as patch:
-        patch.setattr(_Column, "write", full_after_some)
+        patch.setattr(ColumnsWriter, "append", full_after_some)
         for folder in ("d", "new"):
-            with pytest.raises(DataError, match=r"No space left on device.*make room"):
+            with pytest.raises(WriteError, match=r"No space left on device.*make room"):
                 build([("abc", "abc")] * 20, folder)
     assert contents(tmp_path / "d") == before
     assert not (tmp_path / "new").exists()
@@ -441,8 +460,8 @@ def test_an_error_in_the_corpus_leaves_nothing(build, tmp_path):
 
 def test_a_dying_worker_is_a_sentence(build, tmp_path, monkeypatch):
     monkeypatch.setattr(prepare_module, "_CHUNK", 2)
-    monkeypatch.setattr(encode_pairs, "_start_worker", os._exit)  # each worker ends as it starts
-    monkeypatch.setattr(encode_pairs, "_encode_in_worker", print)
+    monkeypatch.setattr(prepare_module, "_start_worker", os._exit)  # each worker ends as it starts
+    monkeypatch.setattr(prepare_module, "_encode_in_worker", print)
     with pytest.raises(DataError, match="fewer workers"):
         build([("a", "b")] * 20, workers=1)
     assert not (tmp_path / "d").exists()
@@ -451,7 +470,7 @@ def test_a_dying_worker_is_a_sentence(build, tmp_path, monkeypatch):
 SLOW_RUN = """
 import sys, time
 from pathlib import Path
-from repose.data.dataset import prepare
+from repose.data.prepare import prepare
 
 class Slow:
     vocab_size, digest = 30, "slow"
@@ -473,12 +492,12 @@ def test_a_killed_run_leaves_nothing_that_counts_as_finished(build, tmp_path):
     with run:
         assert run.stdout.readline() == "half\n"
         run.kill()
-    assert leftovers(tmp_path) == [".d.partial"]
+    assert leftovers(tmp_path) == [".d.new"]
     assert not (tmp_path / "d").exists()
     with pytest.raises(DataError, match="is not a prepared dataset"):
         PairDataset.open(tmp_path / "d")
     with pytest.raises(DataError):  # its meta.json, written last, is not there either
-        PairDataset.open(tmp_path / ".d.partial")
+        PairDataset.open(tmp_path / ".d.new")
     report = build([("ab", "c")])
     assert not report.reused
     assert stored(tmp_path / "d")
@@ -488,7 +507,7 @@ def test_a_killed_run_leaves_nothing_that_counts_as_finished(build, tmp_path):
 RUN_WITH_WORKERS = """
 import sys
 from pathlib import Path
-from repose.data.dataset import prepare
+from repose.data.prepare import prepare
 from repose.data.tokenizer import Tokenizer
 
 def pairs():
@@ -514,7 +533,6 @@ def test_workers_end_with_the_run_that_was_killed(tmp_path):
     assert not (tmp_path / "d").exists()
 
 
-@pytest.mark.skipif(sys.platform == "win32", reason="nothing is locked on Windows")
 def test_a_second_run_waits_for_the_first(build, tmp_path):
     program = SLOW_RUN.replace("time.sleep(100)", "time.sleep(0.7)")
     arguments = [sys.executable, "-c", program, str(tmp_path / "d")]

@@ -7,7 +7,6 @@ from pathlib import Path
 import numpy as np
 import pytest
 
-from repose.data import columns
 from repose.data.columns import Columns, write_columns
 from repose.data.text_blocks import TextBlocks, read_lines, write_blocks
 from repose.data.tokenizer import END, START, Tokenizer
@@ -80,25 +79,35 @@ def test_the_digest_is_that_of_the_content(tmp_path: Path) -> None:
 
 
 def test_columns_come_back(tmp_path: Path) -> None:
-    write_columns(tmp_path, ["a", "b"], [([1, 2], [4]), ([], [5]), ([6], [7])], {"x": 1})
-    found = Columns.open(tmp_path)
+    write_columns(tmp_path / "d", ["a", "b"], [([1, 2], [4]), ([], [5]), ([6], [7])], {"x": 1})
+    found = Columns.open(tmp_path / "d")
     assert (found.num_examples, found.info) == (3, {"x": 1})
+    assert found.digest.startswith("9c7e94a2b770695f"), "as in the ids of old runs"
     assert found.lengths("a").tolist() == [2, 0, 1]
     assert found.padded("a", np.array([2, 0]), -1).tolist() == [[6, -1], [1, 2]]
     assert found.flat("a", np.array([2, 1, 0])).tolist() == [6, 1, 2]
-    assert columns.is_columns(tmp_path)
+
+
+def test_columns_of_format_1_are_read(tmp_path: Path) -> None:
+    write_columns(tmp_path / "d", ["a"], [([1, 2],), ([3],)], {"x": 1})
+    (tmp_path / "d" / "a.ids").rename(tmp_path / "d" / "a.values")
+    meta = json.loads((tmp_path / "d" / "meta.json").read_text())
+    (tmp_path / "d" / "meta.json").write_text(json.dumps(meta | {"format_version": 1, "columns": ["a"]}))
+    found = Columns.open(tmp_path / "d")
+    assert (found.num_examples, found.info, found.digest) == (2, {"x": 1}, meta["digest"])
+    assert found.flat("a", np.arange(2)).tolist() == [1, 2, 3]
 
 
 def test_what_is_damaged_is_told(tmp_path: Path) -> None:
     with pytest.raises(DataError, match="nothing to learn from"):
-        write_columns(tmp_path, ["a"], [], {})
+        write_columns(tmp_path / "d", ["a"], [], {})
     with pytest.raises(DataError, match="is not a prepared dataset"):
-        Columns.open(tmp_path)
-    write_columns(tmp_path, ["a"], [([1, 2],)], {})
-    (tmp_path / "a.values").write_bytes(b"\0" * 4)
-    with pytest.raises(DataError, match=r"is damaged \(a\)"):
-        Columns.open(tmp_path)
-    meta = json.loads((tmp_path / "meta.json").read_text())
-    (tmp_path / "meta.json").write_text(json.dumps(meta | {"format_version": 2}))
-    with pytest.raises(DataError, match="another format"):
-        Columns.open(tmp_path)
+        Columns.open(tmp_path / "d")
+    write_columns(tmp_path / "d", ["a"], [([1, 2],)], {})
+    (tmp_path / "d" / "a.ids").write_bytes(b"\0" * 4)
+    with pytest.raises(DataError, match=r"is damaged \(a\.offsets does not fit a\.ids\)"):
+        Columns.open(tmp_path / "d")
+    meta = json.loads((tmp_path / "d" / "meta.json").read_text())
+    (tmp_path / "d" / "meta.json").write_text(json.dumps(meta | {"format_version": 3}))
+    with pytest.raises(DataError, match="has format 3"):
+        Columns.open(tmp_path / "d")

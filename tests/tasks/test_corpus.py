@@ -102,3 +102,19 @@ def test_another_way_of_splitting_is_other_data(files: dict[str, Any]) -> None:
     changes: list[dict[str, Any]] = [{}, {"splits": "merged"}, {"split_seed": 1}, {"held_out_valid": 0.1}]
     folders = {prepared(dataclasses.asdict(dataclasses.replace(base, **change))).folder for change in changes}
     assert len(folders) == len(changes)
+
+
+def test_a_carriage_return_within_a_line_stays_there(tmp_path: Path, files: dict[str, Any]) -> None:
+    """Of a text that is measured on: line n of the sources stays that of line n of the references."""
+    rows = [("one\rtwo", "eins zwei"), ("three", "drei"), ("four\x85five", "vier fünf")]
+    (tmp_path / "test.tsv").write_text("".join(f"{a}\t{b}\n" for a, b in rows), encoding="utf-8", newline="\n")
+    src, references = prepared(files).text("test")
+    assert list(zip(src, references, strict=True)) == rows
+
+
+@pytest.mark.parametrize("damage", ["", "{", "[]", "3", '{"key": 3}', '{"report": 3}', "[" * 100_000])
+def test_a_damaged_report_of_a_prepared_corpus_has_it_made_anew(damage: str, files: dict[str, Any]) -> None:
+    first = prepared(files)
+    (first.folder / "report.json").write_text(damage.replace("3}", '3, "key": "' + first.folder.name + '"}'))
+    assert prepared(files) == first
+    assert (first.folder / "report.json").read_text() != damage

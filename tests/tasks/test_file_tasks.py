@@ -15,6 +15,7 @@ from repose.cli.tables import run_table
 from repose.config.file import load
 from repose.data.treebank import Treebank
 from repose.model.language_model import LanguageModel
+from repose.runs.folder import RunFolder
 from repose.runs.run import evaluate_model, run
 from repose.system.errors import CheckpointError, ConfigError, DataError
 from repose.tasks.base import Figure
@@ -81,7 +82,9 @@ def runs(home: Path) -> dict[str, Path]:
 
 
 def scores_of(folder: Path) -> dict[str, Any]:
-    return dict(json.loads((folder / "scores.test.json").read_text(encoding="utf-8")))
+    scores = dict(RunFolder(folder).scores("test") or {})
+    assert scores.pop("sha256")
+    return scores
 
 
 @pytest.mark.parametrize("task", TASKS)

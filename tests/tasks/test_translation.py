@@ -1,8 +1,6 @@
 """Figures of given predictions, worked out by hand, and their means over a training."""
 
-import json
 import math
-from pathlib import Path
 from types import SimpleNamespace
 from typing import Any
 
@@ -12,6 +10,7 @@ import torch
 from repose.data.tokenizer import END, START, UNK, Tokenizer
 from repose.decoding.translator import Forced
 from repose.evaluation.metrics import bleu
+from repose.runs.records import Records
 from repose.tasks.translation import over_validations, teacher_forced
 
 TOKENIZER = Tokenizer.train(["a b c d e f g h"], kind="wordlevel", vocab_size=20, lowercase=True)
@@ -51,26 +50,21 @@ def test_the_sentence_mean_leaves_unknown_words_out_on_both_sides() -> None:
     assert teacher_forced(scripted([*ids("a b c"), UNK, UNK, END]), [""], ["a b c d e"])["tf_bleu_sentence_mean"] == 0.0
 
 
-def written(folder: Path, records: list[dict[str, Any]]) -> Path:
-    (folder / "metrics.jsonl").write_text("".join(json.dumps(record) + "\n" for record in records), encoding="utf-8")
-    return folder / "metrics.jsonl"
-
-
-def test_means_over_the_last_translations(tmp_path: Path) -> None:
+def test_means_over_the_last_translations() -> None:
     records: list[dict[str, Any]] = [{"kind": "train", "epoch": 1, "bleu": 99.0}]
     for epoch, score in enumerate([1.0, 10.0, 12.0, 17.0], 1):
         records.append({"kind": "epoch", "epoch": epoch})
         records.append({"kind": "valid", "epoch": epoch, "tf_loss": 3.0, "bleu": score, "tf_bleu": 2 * score})
         records.append({"kind": "valid", "epoch": epoch, "tf_loss": 3.0})  # one without a translation
-    found = over_validations(written(tmp_path, records), 3)
+    found = over_validations(Records(tuple(records)), 3)
     assert (found["num_validations"], found["first_epoch"], found["last_epoch"]) == (3, 2, 4)
     assert found["bleu"] == pytest.approx({"mean": 13.0, "sd": 13.0**0.5})  # of 10, 12, 17: (9 + 1 + 16) / 2
     assert found["tf_bleu"]["mean"] == 26.0
     assert found.keys() == {"num_validations", "first_epoch", "last_epoch", "bleu", "tf_bleu"}
-    assert over_validations(tmp_path / "metrics.jsonl", 100)["num_validations"] == 4
+    assert over_validations(Records(tuple(records)), 100)["num_validations"] == 4
 
 
-def test_one_translation_has_no_deviation_and_none_no_mean(tmp_path: Path) -> None:
-    path = written(tmp_path, [{"kind": "valid", "epoch": 2, "bleu": 5.0}])
-    assert over_validations(path, 100)["bleu"] == {"mean": 5.0, "sd": None}
-    assert over_validations(written(tmp_path, [{"kind": "valid", "epoch": 1, "tf_loss": 3.0}]), 100) == {}
+def test_one_translation_has_no_deviation_and_none_no_mean() -> None:
+    one = Records(({"kind": "valid", "epoch": 2, "bleu": 5.0},))
+    assert over_validations(one, 100)["bleu"] == {"mean": 5.0, "sd": None}
+    assert over_validations(Records(({"kind": "valid", "epoch": 1, "tf_loss": 3.0},)), 100) == {}

@@ -11,7 +11,7 @@ import torch
 from safetensors.torch import load_file
 
 from repose.config.experiment import DecodingConfig, TrainingConfig
-from repose.data.dataset import prepare
+from repose.data.prepare import prepare
 from repose.data.tokenizer import Tokenizer
 from repose.model.architecture import Architecture
 from repose.model.presets import PRESETS

@@ -1,17 +1,19 @@
 """Examples made of integer columns, such as token ids, in a folder that can be memory-mapped.
 
-    <column>.values     int32: the numbers of all examples, one after the other
+    <column>.ids        the numbers of all examples, one after the other
     <column>.offsets    int64, examples + 1: where each example begins, and the end
-    meta.json           columns, number of examples, digest, and what the writer has to say; written last
+    meta.json           format_version, type of each column, num_examples, digest, and what the writer has to say (info)
 
-All numbers are little-endian. For pairs of sentences, and any number of them, see `repose.data.dataset`.
+All numbers are little-endian. A folder under its final name is complete: it is written under another name and renamed.
 """
 
+import contextlib
 import hashlib
 import json
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from contextlib import ExitStack
 from dataclasses import dataclass
+from itertools import chain, islice
 from pathlib import Path
 from typing import Any
 
@@ -19,9 +21,13 @@ import numpy as np
 from numpy.typing import NDArray
 
 from repose.system.errors import DataError
+from repose.system.files import replacing_folder, write_json
 
-FORMAT_VERSION = 1
+FORMAT_VERSION = 2
 META_FILE = "meta.json"
+
+_CHUNK = 1024  # examples written together
+_SUFFIXES = (".ids", ".offsets", ".values", ".lengths")  # the last two: format 1
 
 
 @dataclass(frozen=True)
@@ -30,27 +36,30 @@ class Columns:
 
     folder: Path
     digest: str
-    """SHA-256 of all columns and of `info`: what of the data can move numbers."""
+    """SHA-256 of what of the data can move numbers; it is part of a run's id."""
     info: Mapping[str, Any]
     """What the writer said."""
     num_examples: int
-    _values: Mapping[str, NDArray[np.int32]]
+    _values: Mapping[str, NDArray[np.integer[Any]]]
     _offsets: Mapping[str, NDArray[np.int64]]
 
     @classmethod
     def open(cls, folder: Path) -> "Columns":
-        """Open a folder written by `write_columns`; raises DataError when it is missing, unfinished or damaged."""
+        """Open a folder written by `writing_columns`; raises DataError when it is missing or damaged."""
         meta = read_meta(folder)
-        values = {name: _map(folder / f"{name}.values", "<i4") for name in meta["columns"]}
-        offsets = {name: _map(folder / f"{name}.offsets", "<i8") for name in meta["columns"]}
-        for name, starts in offsets.items():
-            if len(starts) != meta["num_examples"] + 1 or starts[-1] != len(values[name]):
-                raise DataError(f"the prepared dataset {folder} is damaged ({name}): delete and prepare it again")
+        suffix = meta.get("suffix", "ids")
+        values, offsets = {}, {}
+        for name, dtype in meta["columns"].items():
+            values[name] = _map(folder / f"{name}.{suffix}", dtype)
+            offsets[name] = starts = _map(folder / f"{name}.offsets", "<i8")
+            if len(starts) != meta["num_examples"] + 1 or starts[0] != 0 or starts[-1] != len(values[name]):
+                raise damaged(folder, f"{name}.offsets does not fit {name}.{suffix}")
         return cls(folder, meta["digest"], meta["info"], meta["num_examples"], values, offsets)
 
-    def lengths(self, column: str) -> NDArray[np.int64]:
+    def lengths(self, column: str) -> NDArray[np.int32]:
         """Numbers in that column of each example, (N,)."""
-        return np.diff(self._offsets[column])
+        starts = self._offsets[column]
+        return np.subtract(starts[1:], starts[:-1], dtype=np.int32, casting="unsafe")
 
     def padded(self, column: str, indices: NDArray[np.integer[Any]], fill: int = 0) -> NDArray[np.int64]:
         """That column of these examples, (B, longest), filled up on the right."""
@@ -68,6 +77,75 @@ class Columns:
         pieces = [self._values[column][a:b] for a, b in zip(starts.tolist(), ends.tolist(), strict=True)]
         return np.concatenate(pieces).astype(np.int64) if pieces else np.zeros(0, dtype=np.int64)
 
+    def values(self, column: str) -> NDArray[np.integer[Any]]:
+        """That column of all examples, one after the other; memory-mapped."""
+        return self._values[column]
+
+    def offsets(self, column: str) -> NDArray[np.int64]:
+        """Where each example begins in `values(column)`, and the end, (N + 1,); memory-mapped."""
+        return self._offsets[column]
+
+
+class ColumnsWriter:
+    """Fills a folder in constant memory: `append` any number of times to each column, then `finish`."""
+
+    def __init__(self, folder: Path, types: Mapping[str, str], files: ExitStack) -> None:
+        self._folder = folder
+        self._types = types
+        self._files = {
+            name: [files.enter_context((folder / f"{name}.{part}").open("wb")) for part in ("ids", "offsets")]
+            for name in types
+        }
+        self._ends = dict.fromkeys(types, 0)
+        self._numbers = dict.fromkeys(types, 0)
+        for _, offsets in self._files.values():
+            offsets.write(np.zeros(1, dtype="<i8").tobytes())
+
+    @property
+    def num_examples(self) -> int:
+        """Examples appended so far."""
+        return min(self._numbers.values())
+
+    def append(self, column: str, values: NDArray[np.integer[Any]], lengths: NDArray[np.integer[Any]]) -> None:
+        """Some examples' numbers in a column, one after the other, of the column's type; `lengths` (N,) cut them."""
+        assert values.dtype == self._types[column]
+        file, offsets = self._files[column]
+        file.write(values.tobytes())
+        offsets.write((self._ends[column] + np.cumsum(lengths)).astype("<i8").tobytes())
+        self._ends[column] += len(values)
+        self._numbers[column] += len(lengths)
+
+    def offsets(self, column: str) -> bytes:
+        """The content of a column's offsets so far."""
+        file = self._files[column][1]
+        file.flush()
+        return (self._folder / f"{column}.offsets").read_bytes()
+
+    def finish(self, digest: str, info: Mapping[str, Any]) -> None:
+        """All columns are complete."""
+        assert len(set(self._numbers.values())) == 1, "every example is in every column"
+        meta = {
+            "format_version": FORMAT_VERSION,
+            "columns": dict(self._types),
+            "num_examples": self.num_examples,
+            "digest": digest,
+            "info": dict(info),
+        }
+        write_json(self._folder / META_FILE, meta)
+
+
+@contextlib.contextmanager
+def writing_columns(folder: Path, types: Mapping[str, str]) -> Iterator[ColumnsWriter]:
+    """A writer, whose folder takes the place of `folder` when the block ends without an error.
+
+    `types` are the columns' names with numpy's names of their types ("<i4"). Raises DataError where `folder` holds
+    something else than columns, WriteError where it cannot be written.
+    """
+    if folder.exists() and not (folder.is_dir() and all(_is_ours(entry) for entry in folder.iterdir())):
+        raise DataError(f"{folder} exists and is not a prepared dataset: name another folder")
+    with replacing_folder(folder) as temporary, ExitStack() as files:
+        yield ColumnsWriter(temporary, types, files)
+
 
 def write_columns(
     folder: Path,
@@ -75,63 +153,79 @@ def write_columns(
     examples: Iterable[Sequence[Sequence[int]]],
     info: Mapping[str, Any],
 ) -> None:
-    """Write examples, each one list of numbers per column, in constant memory but for the offsets.
+    """Write examples, each one list of numbers per column, as int32.
 
-    `info` is read after the last example, so that it may count them. Raises DataError where there is none, or where
-    the folder cannot be written.
+    `info` is read after the last example, so that it may count them. Raises DataError where there is none or `folder`
+    holds something else, WriteError where it cannot be written.
     """
-    ends: list[list[int]] = [[0] for _ in columns]
     digest = hashlib.sha256()
-    try:
-        folder.mkdir(parents=True, exist_ok=True)
-        (folder / META_FILE).unlink(missing_ok=True)
-        with ExitStack() as stack:
-            files = [stack.enter_context((folder / f"{name}.values").open("wb")) for name in columns]
-            for example in examples:
-                for file, end, numbers in zip(files, ends, example, strict=True):
-                    data = np.asarray(numbers, dtype="<i4").tobytes()
-                    end.append(end[-1] + len(numbers))
-                    file.write(data)
-                    digest.update(data)
-        if len(ends[0]) == 1:
+    remaining = iter(examples)
+    with writing_columns(folder, dict.fromkeys(columns, "<i4")) as writer:
+        while chunk := list(islice(remaining, _CHUNK)):
+            for numbers in chain.from_iterable(chunk):
+                digest.update(np.asarray(numbers, dtype="<i4").tobytes())
+            for name, lists in zip(columns, zip(*chunk, strict=True), strict=True):
+                lengths = np.fromiter(map(len, lists), dtype=np.int64, count=len(lists))
+                values = np.fromiter(chain.from_iterable(lists), dtype="<i4", count=int(lengths.sum()))
+                writer.append(name, values, lengths)
+        if writer.num_examples == 0:
             raise DataError(f"there is nothing to learn from in the text of {folder.name}: check the corpus files")
-        for name, end in zip(columns, ends, strict=True):
-            data = np.array(end, dtype="<i8").tobytes()
-            digest.update(data)
-            (folder / f"{name}.offsets").write_bytes(data)
+        for name in columns:
+            digest.update(writer.offsets(name))
         digest.update(json.dumps([list(columns), dict(info)], sort_keys=True).encode())
-        meta = {
-            "format_version": FORMAT_VERSION,
-            "columns": list(columns),
-            "num_examples": len(ends[0]) - 1,
-            "digest": digest.hexdigest(),
-            "info": dict(info),
-        }
-        (folder / META_FILE).write_text(json.dumps(meta, indent=2, ensure_ascii=False) + "\n", encoding="utf-8")
-    except OSError as error:
-        raise DataError(
-            f"cannot prepare {folder} ({error.strerror or error}): make room for it or name another folder"
-        ) from error
+        writer.finish(digest.hexdigest(), info)
 
 
 def read_meta(folder: Path) -> dict[str, Any]:
-    """The meta.json of a finished folder; raises DataError for any other."""
+    """The meta.json of a folder of columns; raises DataError for any other."""
+    path = folder / META_FILE
     try:
-        meta = json.loads((folder / META_FILE).read_text(encoding="utf-8"))
-        if meta["format_version"] == FORMAT_VERSION and {"columns", "num_examples", "digest", "info"} <= meta.keys():
-            return dict(meta)
-    except (OSError, ValueError, TypeError, KeyError) as error:
+        text = path.read_text(encoding="utf-8")
+    except (OSError, UnicodeDecodeError) as error:
         raise DataError(f"{folder} is not a prepared dataset (no readable {META_FILE}): prepare it again") from error
-    raise DataError(f"{folder} has another format than this version reads: prepare it again")
+    try:
+        meta = json.loads(text)
+        version = meta["format_version"]
+        meta = _from_format_1(meta) if version == 1 else meta
+        if version not in (1, FORMAT_VERSION):
+            raise DataError(f"{folder} has format {version}, this version reads {FORMAT_VERSION}: prepare it again")
+        dtypes = [np.dtype(name) for name in meta["columns"].values()]
+        understood = meta["num_examples"] > 0 and all(dtype.kind in "iu" for dtype in dtypes)
+        if not (understood and isinstance(meta["digest"], str) and isinstance(meta["info"], dict)):
+            raise ValueError
+    except (ValueError, TypeError, KeyError, AttributeError, RecursionError) as error:
+        if isinstance(error, DataError):
+            raise
+        raise damaged(folder, f"its {META_FILE} cannot be understood") from error
+    return dict(meta)
 
 
-def is_columns(folder: Path) -> bool:
-    """Whether `write_columns` has filled that folder."""
-    return bool(list(folder.glob("*.values"))) and (folder / META_FILE).exists()
+def _from_format_1(meta: Mapping[str, Any]) -> dict[str, Any]:
+    """A meta.json that was written before format 2, when sentence pairs and other examples had one each."""
+    if "columns" in meta:
+        return {**meta, "columns": dict.fromkeys(meta["columns"], "<i4"), "suffix": "values"}
+    info = {name: value for name, value in meta.items() if name not in ("format_version", "digest")}
+    types = {side: id_type(meta[f"{side}_vocab_size"]) for side in ("src", "tgt")}
+    return {"columns": types, "num_examples": meta["counts"]["kept"], "digest": meta["digest"], "info": info}
+
+
+def id_type(vocab_size: int) -> str:
+    """The type of stored token ids: uint16, or uint32 above 65,536 ids."""
+    return "<u2" if vocab_size <= 1 << 16 else "<u4"
+
+
+def _is_ours(entry: Path) -> bool:
+    return entry.name == META_FILE or entry.suffix in _SUFFIXES
 
 
 def _map(path: Path, dtype: str) -> NDArray[Any]:
     try:
+        # A plain array over the map: np.memmap itself costs microseconds at each indexing.
         return np.asarray(np.memmap(path, dtype=dtype, mode="r"))
     except (OSError, ValueError) as error:
-        raise DataError(f"cannot read {path} ({error}): delete its folder and prepare it again") from error
+        raise damaged(path.parent, f"{path.name}: {error}") from error
+
+
+def damaged(folder: Path, what: str) -> DataError:
+    """The error for a folder whose content is not what was written."""
+    return DataError(f"the prepared dataset {folder} is damaged ({what}): delete that folder and prepare it again")

@@ -1,20 +1,86 @@
 """Sentence pairs as token ids, memory-mapped, so that a corpus larger than memory can be trained on.
 
-`prepare` (in `prepare.py`) tokenises pairs into a folder; `PairDataset` reads such a folder (`prepared_folder.py`).
+`repose.data.prepare` tokenises pairs into a folder of columns "src" and "tgt" (`repose.data.columns`), which is read
+here. A stored source is [START … END], a stored target likewise; a truncated sentence has lost its end.
 """
 
+import hashlib
+from collections.abc import Iterable
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any, NamedTuple
+from typing import Any, Literal, NamedTuple
 
 import numpy as np
-from numpy.typing import DTypeLike, NDArray
+from numpy.typing import NDArray
 
-from repose.data.prepare import PreparedReport, prepare
-from repose.data.prepared_folder import SIDES, PreparedCounts, id_bytes, read_content_digest, read_meta
-from repose.system.errors import DataError
+from repose.data.columns import Columns, damaged
 
-__all__ = ["Batch", "PairDataset", "PreparedCounts", "PreparedReport", "prepare"]
+Side = Literal["src", "tgt"]
+SIDES: tuple[Side, Side] = ("src", "tgt")
+
+
+@dataclass(frozen=True)
+class Settings:
+    """What, beside the text and the tokenizers, decides the stored ids."""
+
+    max_src_tokens: int
+    """Source tokens, START and END counted."""
+    max_tgt_tokens: int
+    """Decoder positions, that is labels, END counted: one less than stored target tokens."""
+    long_pairs: Literal["drop", "truncate"]
+
+
+@dataclass(frozen=True)
+class PreparedCounts:
+    """What became of the pairs that were prepared."""
+
+    read: int
+    kept: int
+    dropped: dict[str, int]
+    """Pairs left out, by reason; read = kept + the sum of these."""
+    truncated: dict[str, int]
+    """Kept sentences that were cut, by reason."""
+    src_tokens: int
+    """Stored source tokens, START and END counted."""
+    tgt_tokens: int
+    """Labels (END counted, START not): the number that batches and losses are measured in."""
+    src_unknown: int
+    """Stored source tokens that are [UNK]."""
+    tgt_unknown: int
+
+    def describe(self) -> str:
+        """One line of text."""
+        parts = [f"{self.kept:,} pairs of {self.src_tokens:,} source and {self.tgt_tokens:,} target tokens"]
+        parts += [f"{number:,} dropped ({reason})" for reason, number in self.dropped.items()]
+        parts += [f"{number:,} cut ({reason})" for reason, number in self.truncated.items()]
+        if self.src_unknown or self.tgt_unknown:
+            parts.append(f"{self.src_unknown:,} source and {self.tgt_unknown:,} target tokens unknown")
+        return ", ".join(parts)
+
+
+@dataclass(frozen=True)
+class PairInfo:
+    """What a prepared folder says of its pairs."""
+
+    settings: Settings
+    src_tokenizer: str
+    """The tokenizer's digest."""
+    tgt_tokenizer: str
+    src_vocab_size: int
+    tgt_vocab_size: int
+    text_digest: str
+    """SHA-256 of the text of all pairs that were read."""
+    counts: PreparedCounts
+
+    @classmethod
+    def of(cls, columns: Columns) -> "PairInfo":
+        """Raises DataError for columns that hold something else."""
+        try:
+            values = dict(columns.info)
+            settings, counts = Settings(**values.pop("settings")), PreparedCounts(**values.pop("counts"))
+            return cls(**values, settings=settings, counts=counts)
+        except (TypeError, KeyError) as error:
+            raise damaged(columns.folder, "its meta.json cannot be understood") from error
 
 
 class Batch(NamedTuple):
@@ -29,82 +95,46 @@ class Batch(NamedTuple):
 
 
 @dataclass(frozen=True)
-class _Sentences:
-    """One side of a prepared folder."""
-
-    ids: NDArray[np.unsignedinteger[Any]]
-    offsets: NDArray[np.int64]
-
-    def gather(self, indices: NDArray[np.integer[Any]]) -> NDArray[np.int64]:
-        """These sentences, (B, longest), right-padded with 0."""
-        starts = self.offsets[indices]
-        lengths = self.offsets[indices + 1] - starts
-        steps = np.arange(lengths.max(initial=0))
-        real = steps < lengths[:, None]
-        padded = np.zeros(real.shape, dtype=np.int64)
-        padded[real] = self.ids[(starts[:, None] + steps)[real]]
-        return padded
-
-
-@dataclass(frozen=True)
 class PairDataset:
-    """The pairs of a prepared folder, by index. Nothing but what is asked for is read from the disk."""
+    """The pairs of a prepared folder, by index. Nothing but their lengths is held in memory."""
 
-    folder: Path
+    columns: Columns
     digest: str
     """SHA-256 of the content: what of the data can move numbers."""
     counts: PreparedCounts
     src_lengths: NDArray[np.int32]
-    """(N,): source tokens of each pair, START and END counted; memory-mapped."""
+    """(N,): source tokens of each pair, START and END counted."""
     tgt_lengths: NDArray[np.int32]
-    """(N,): labels (= decoder positions) of each pair, END counted; memory-mapped."""
-    _src: _Sentences
-    _tgt: _Sentences
+    """(N,): labels (= decoder positions) of each pair, END counted."""
 
     @classmethod
     def open(cls, folder: Path) -> "PairDataset":
         """Open a folder written by `prepare`; raises `DataError` when it is missing, unfinished or damaged."""
-        meta = read_meta(folder)
-        sentences = {}
-        for side in SIDES:
-            ids = _map(folder / f"{side}.ids", f"<u{id_bytes(meta.vocab_size(side))}")
-            offsets = _map(folder / f"{side}.offsets", "<i8")
-            if offsets[0] != 0 or offsets[-1] != len(ids):
-                raise DataError(
-                    f"the prepared dataset {folder} is damaged ({side}.offsets does not fit {side}.ids): "
-                    "delete and prepare it again"
-                )
-            sentences[side] = _Sentences(ids, offsets)
-        return cls(
-            folder=folder,
-            digest=meta.digest,
-            counts=meta.counts,
-            src_lengths=_map(folder / "src.lengths", "<i4"),
-            tgt_lengths=_map(folder / "tgt.lengths", "<i4"),
-            _src=sentences["src"],
-            _tgt=sentences["tgt"],
-        )
+        columns = Columns.open(folder)
+        counts = PairInfo.of(columns).counts
+        return cls(columns, columns.digest, counts, columns.lengths("src"), columns.lengths("tgt") - 1)
 
     def __len__(self) -> int:
         """Number of pairs."""
-        return self.counts.kept
+        return self.columns.num_examples
 
     def batch(self, indices: NDArray[np.integer[Any]]) -> Batch:
         """The pairs at `indices` (B,), each in [0, len), in this order; B may be 0, the arrays then are (0, 0)."""
-        stored = self._tgt.gather(indices)
+        stored = self.columns.padded("tgt", indices)
         tgt = stored[:, :-1].copy()
         tgt[stored[:, 1:] == 0] = 0  # the last real token is a label only
-        return Batch(src=self._src.gather(indices), tgt=tgt, labels=stored[:, 1:].copy())
-
-    def verify(self) -> None:
-        """Read everything once and compare it with the digest; raises `DataError` when a byte has changed."""
-        if read_content_digest(self.folder) != self.digest:
-            raise DataError(f"the prepared dataset {self.folder} was changed since it was made: prepare it again")
+        return Batch(src=self.columns.padded("src", indices), tgt=tgt, labels=stored[:, 1:].copy())
 
 
-def _map(path: Path, dtype: DTypeLike) -> NDArray[Any]:
-    try:
-        # A plain array over the map: np.memmap itself costs microseconds at each indexing.
-        return np.asarray(np.memmap(path, dtype=dtype, mode="r"))
-    except (OSError, ValueError) as error:
-        raise DataError(f"cannot read {path} ({error}): delete its folder and prepare it again") from error
+def content_digest(part_digests: Iterable[str]) -> str:
+    """The digest of pairs, from the hex SHA-256 of each side's ids and of its lengths (int32; of targets: labels)."""
+    return hashlib.sha256(" ".join(part_digests).encode()).hexdigest()
+
+
+def content_digest_of(columns: Columns) -> str:
+    """That digest of what lies in the folder now: reads every id."""
+    parts = []
+    for side in SIDES:
+        lengths = columns.lengths(side) - (side == "tgt")
+        parts += [hashlib.sha256(array.data).hexdigest() for array in (columns.values(side), lengths)]
+    return content_digest(parts)

@@ -1,37 +1,55 @@
-"""Tokenise sentence pairs into a prepared folder (`prepared_folder.py`), once, in constant memory."""
+"""Tokenise sentence pairs into a folder of token ids (`repose.data.dataset`), once, in constant memory."""
 
 import hashlib
 import os
-import shutil
-from collections import Counter
-from collections.abc import Iterable, Iterator
-from contextlib import ExitStack, contextmanager
-from dataclasses import dataclass
-from itertools import islice
+import threading
+from collections import Counter, deque
+from collections.abc import Iterable, Iterator, Sequence
+from concurrent.futures import Future, ProcessPoolExecutor
+from concurrent.futures.process import BrokenProcessPool
+from dataclasses import asdict, dataclass
+from itertools import chain, islice
+from multiprocessing import get_context, parent_process
 from pathlib import Path
-from typing import Literal
+from typing import Any, Literal, NamedTuple, Protocol
 
 import numpy as np
+from numpy.typing import NDArray
 
-from repose.data.encode_pairs import EncodedColumn, Encoder, Pair, encode_all
-from repose.data.prepared_folder import (
-    FORMAT_VERSION,
+from repose.data.columns import Columns, ColumnsWriter, id_type, writing_columns
+from repose.data.dataset import (
     SIDES,
-    Meta,
+    PairInfo,
     PreparedCounts,
     Settings,
     Side,
     content_digest,
-    is_ours,
-    read_content_digest,
-    read_meta,
-    write_meta,
+    content_digest_of,
 )
 from repose.system.errors import ConfigError, DataError, unknown
 from repose.system.files import locked
+from repose.system.signals import ignore_in_helper_process
+
+Pair = tuple[str, str]
 
 _CHUNK = 4096  # pairs tokenised together
 _UNK = 1
+_NO_WORDS = 2  # tokens of a sentence of which nothing but START and END is left
+
+
+class Encoder(Protocol):
+    """What is needed of a tokenizer (`tokenizer.Tokenizer`); must be picklable where workers are used."""
+
+    @property
+    def vocab_size(self) -> int:
+        """All ids are below it."""
+
+    @property
+    def digest(self) -> str:
+        """Identifies the tokenizer."""
+
+    def encode_batch(self, texts: Sequence[str]) -> list[list[int]]:
+        """[START … END] of each text."""
 
 
 @dataclass(frozen=True)
@@ -67,31 +85,23 @@ def prepare(
     be iterable more than once for that: of an iterator, the folder is made anew.
 
     The folder appears under its name when it is complete, and processes that prepare the same folder wait for each
-    other. Raises `DataError` when nothing is left to store, when the folder cannot be written (a full disk) or holds
-    other files, and `ConfigError` for settings that make no sense.
+    other. Raises `DataError` when nothing is left to store or the folder holds other files, `WriteError` when it cannot
+    be written (a full disk), and `ConfigError` for settings that make no sense.
     """
     settings = _checked(Settings(max_src_tokens, max_tgt_tokens, long_pairs), workers)
     tokenizers = (src_tokenizer, tgt_tokenizer)
-    with _sentence_for_os_errors(folder):
-        folder = folder.resolve()  # so that it has a name and a parent
-        folder.parent.mkdir(parents=True, exist_ok=True)
-        if folder.exists() and not (folder.is_dir() and is_ours(folder)):
-            raise DataError(f"{folder} exists and is not a prepared dataset: name another folder")
-        with locked(folder.with_name(f".{folder.name}.lock")):
-            if not isinstance(pairs, Iterator):
-                meta = _finished(folder, settings, tokenizers)
-                if meta is not None and _text_digest(pairs) == meta.text_digest:
-                    return PreparedReport(folder, meta.counts, meta.digest, reused=True)
-            partial = folder.with_name(f".{folder.name}.partial")
-            shutil.rmtree(partial, ignore_errors=True)  # left by a run that was killed
-            partial.mkdir()
-            try:
-                meta = _build(pairs, tokenizers, partial, settings, workers)
-                _replace(folder, partial)
-            except BaseException:
-                shutil.rmtree(partial, ignore_errors=True)
-                raise
-    return PreparedReport(folder, meta.counts, meta.digest, reused=False)
+    folder = folder.resolve()  # so that it has a name and a parent
+    with locked(folder.with_name(f".{folder.name}.lock")):
+        if not isinstance(pairs, Iterator):
+            finished = _finished(folder, settings, tokenizers)
+            if finished is not None and _text_digest(pairs) == PairInfo.of(finished).text_digest:
+                return PreparedReport(folder, PairInfo.of(finished).counts, finished.digest, reused=True)
+        types: dict[str, str] = {
+            side: id_type(tokenizer.vocab_size) for side, tokenizer in zip(SIDES, tokenizers, strict=True)
+        }
+        with writing_columns(folder, types) as writer:
+            counts, digest = _build(pairs, tokenizers, writer, settings, workers)
+    return PreparedReport(folder, counts, digest, reused=False)
 
 
 def _checked(settings: Settings, workers: int) -> Settings:
@@ -107,34 +117,15 @@ def _checked(settings: Settings, workers: int) -> Settings:
     return settings
 
 
-def _finished(folder: Path, settings: Settings, tokenizers: tuple[Encoder, Encoder]) -> Meta | None:
-    """The intact folder's meta, if it was made with these settings and tokenizers."""
+def _finished(folder: Path, settings: Settings, tokenizers: tuple[Encoder, Encoder]) -> Columns | None:
+    """The intact folder, if it was made with these settings and tokenizers."""
     try:
-        meta = read_meta(folder)
-        intact = read_content_digest(folder) == meta.digest
+        columns = Columns.open(folder)
+        info, intact = PairInfo.of(columns), content_digest_of(columns) == columns.digest
     except (DataError, OSError):
         return None
-    same = meta.settings == settings and (meta.src_tokenizer, meta.tgt_tokenizer) == tuple(t.digest for t in tokenizers)
-    return meta if intact and same else None
-
-
-def _replace(folder: Path, partial: Path) -> None:
-    """Put the complete folder in its place; what was there goes first aside, since folders cannot be overwritten."""
-    old = folder.with_name(f".{folder.name}.old")
-    shutil.rmtree(old, ignore_errors=True)
-    if folder.exists():
-        folder.replace(old)
-    partial.replace(folder)
-    shutil.rmtree(old, ignore_errors=True)
-
-
-@contextmanager
-def _sentence_for_os_errors(folder: Path) -> Iterator[None]:
-    try:
-        yield
-    except OSError as error:
-        reason = error.strerror or str(error)
-        raise DataError(f"cannot prepare {folder} ({reason}): make room for it or name another folder") from error
+    same = info.settings == settings and (info.src_tokenizer, info.tgt_tokenizer) == tuple(t.digest for t in tokenizers)
+    return columns if intact and same else None
 
 
 def _text_bytes(pairs: Iterable[Pair]) -> bytes:
@@ -155,45 +146,60 @@ def _chunks(pairs: Iterable[Pair]) -> Iterator[list[Pair]]:
         yield chunk
 
 
-class _Column:
-    """One side of the folder while it is written."""
+class EncodedColumn(NamedTuple):
+    """One side of some pairs: the sentences' ids, one after the other, and the length of each in tokens."""
 
-    def __init__(self, folder: Path, side: Side, files: ExitStack) -> None:
-        self._ids, self._offsets, self._lengths = (
-            files.enter_context((folder / f"{side}.{part}").open("wb")) for part in ("ids", "offsets", "lengths")
-        )
-        self._shift = 1 if side == "tgt" else 0  # decoder positions are one fewer than target tokens
+    ids: NDArray[np.unsignedinteger[Any]]
+    lengths: NDArray[np.int64]
+
+
+class Encoded(NamedTuple):
+    """What became of a chunk of pairs."""
+
+    columns: tuple[EncodedColumn, EncodedColumn]
+    """Source and target of the pairs that are kept."""
+    dropped: Counter[str]
+    """Pairs left out, by reason."""
+    truncated: Counter[str]
+    """Kept sentences that were cut, by reason."""
+
+
+class _Side:
+    """One side of the pairs while they are written."""
+
+    def __init__(self, side: Side, writer: ColumnsWriter) -> None:
+        self._side = side
+        self._writer = writer
         self._digests = (hashlib.sha256(), hashlib.sha256())
-        self._end = 0
+        self.tokens = 0
         self.unknown = 0
-        self._offsets.write(np.array([0], dtype="<i8").tobytes())
 
     def write(self, encoded: EncodedColumn) -> None:
         """Append sentences."""
         ids, lengths = encoded
-        ends = self._end + np.cumsum(lengths)
-        self._end += len(ids)
+        self._writer.append(self._side, ids, lengths)
+        self.tokens += len(ids)
         self.unknown += int(np.count_nonzero(ids == _UNK))
-        self._offsets.write(ends.astype("<i8").tobytes())
-        content = (ids.tobytes(), (lengths - self._shift).astype("<i4").tobytes())
-        for file, sha, data in zip((self._ids, self._lengths), self._digests, content, strict=True):
-            file.write(data)
-            sha.update(data)
+        labels = (lengths - (self._side == "tgt")).astype("<i4")  # decoder positions are one fewer than target tokens
+        for sha, array in zip(self._digests, (ids, labels), strict=True):
+            sha.update(array.data)
 
-    def finish(self) -> tuple[int, list[str]]:
-        """Force the files to the disk; returns the number of ids and the digests of ids and lengths."""
-        for file in (self._ids, self._offsets, self._lengths):
-            file.flush()
-            os.fsync(file.fileno())
-        return self._end, [sha.hexdigest() for sha in self._digests]
+    @property
+    def digests(self) -> list[str]:
+        """Of ids and lengths."""
+        return [sha.hexdigest() for sha in self._digests]
 
 
 def _build(
-    pairs: Iterable[Pair], tokenizers: tuple[Encoder, Encoder], partial: Path, settings: Settings, workers: int
-) -> Meta:
-    """Fill the folder `partial`."""
+    pairs: Iterable[Pair],
+    tokenizers: tuple[Encoder, Encoder],
+    writer: ColumnsWriter,
+    settings: Settings,
+    workers: int,
+) -> tuple[PreparedCounts, str]:
+    """Write all columns; what became of the pairs, and the digest of what is stored."""
     text = hashlib.sha256()
-    read = kept = 0
+    read = 0
     dropped: Counter[str] = Counter()
     truncated: Counter[str] = Counter()
 
@@ -204,39 +210,36 @@ def _build(
             read += len(chunk)
             yield chunk
 
-    with ExitStack() as files:
-        columns = [_Column(partial, side, files) for side in SIDES]
-        for encoded in encode_all(watched(), tokenizers, settings, workers):
-            kept += len(encoded.columns[0].lengths)
-            dropped.update(encoded.dropped)
-            truncated.update(encoded.truncated)
-            for column, sentences in zip(columns, encoded.columns, strict=True):
-                column.write(sentences)
-        if kept == 0:
-            raise DataError(_nothing_left(read, dropped))
-        (src_ids, src_digests), (tgt_ids, tgt_digests) = (column.finish() for column in columns)
-    meta = Meta(
-        format_version=FORMAT_VERSION,
+    src, tgt = (_Side(side, writer) for side in SIDES)
+    for encoded in encode_all(watched(), tokenizers, settings, workers):
+        dropped.update(encoded.dropped)
+        truncated.update(encoded.truncated)
+        src.write(encoded.columns[0])
+        tgt.write(encoded.columns[1])
+    if writer.num_examples == 0:
+        raise DataError(_nothing_left(read, dropped))
+    counts = PreparedCounts(
+        read=read,
+        kept=writer.num_examples,
+        dropped=dict(sorted(dropped.items())),
+        truncated=dict(sorted(truncated.items())),
+        src_tokens=src.tokens,
+        tgt_tokens=tgt.tokens - writer.num_examples,
+        src_unknown=src.unknown,
+        tgt_unknown=tgt.unknown,
+    )
+    info = PairInfo(
         settings=settings,
         src_tokenizer=tokenizers[0].digest,
         tgt_tokenizer=tokenizers[1].digest,
         src_vocab_size=tokenizers[0].vocab_size,
         tgt_vocab_size=tokenizers[1].vocab_size,
         text_digest=text.hexdigest(),
-        digest=content_digest(src_digests + tgt_digests),
-        counts=PreparedCounts(
-            read=read,
-            kept=kept,
-            dropped=dict(sorted(dropped.items())),
-            truncated=dict(sorted(truncated.items())),
-            src_tokens=src_ids,
-            tgt_tokens=tgt_ids - kept,
-            src_unknown=columns[0].unknown,
-            tgt_unknown=columns[1].unknown,
-        ),
+        counts=counts,
     )
-    write_meta(partial, meta)
-    return meta
+    digest = content_digest(src.digests + tgt.digests)
+    writer.finish(digest, asdict(info))
+    return counts, digest
 
 
 def _nothing_left(read: int, dropped: Counter[str]) -> str:
@@ -244,3 +247,87 @@ def _nothing_left(read: int, dropped: Counter[str]) -> str:
         return "there are no sentence pairs to prepare: check the corpus files"
     reasons = ", ".join(f"{reason}: {count:,}" for reason, count in sorted(dropped.items()))
     return f"none of the {read:,} sentence pairs can be used ({reasons}): check the corpus and the length limits"
+
+
+def encode(pairs: Sequence[Pair], tokenizers: tuple[Encoder, Encoder], settings: Settings) -> Encoded:
+    """Tokenise pairs and apply the length rule of `settings`."""
+    src_limit, tgt_limit = settings.max_src_tokens, settings.max_tgt_tokens + 1
+    src_long, tgt_long = f"source longer than {src_limit} tokens", f"target longer than {tgt_limit - 1} tokens"
+    dropped: Counter[str] = Counter()
+    truncated: Counter[str] = Counter()
+    srcs: list[list[int]] = []
+    tgts: list[list[int]] = []
+    encoded = (
+        tokenizer.encode_batch(texts) for tokenizer, texts in zip(tokenizers, zip(*pairs, strict=True), strict=True)
+    )
+    for src, tgt in zip(*encoded, strict=True):
+        too_long = [
+            reason for reason, long in ((src_long, len(src) > src_limit), (tgt_long, len(tgt) > tgt_limit)) if long
+        ]
+        if len(src) <= _NO_WORDS:
+            dropped["source without tokens"] += 1
+        elif len(tgt) <= _NO_WORDS:
+            dropped["target without tokens"] += 1
+        elif too_long and settings.long_pairs == "drop":
+            dropped[too_long[0]] += 1
+        else:
+            truncated.update(too_long)
+            srcs.append(src[:src_limit])
+            tgts.append(tgt[:tgt_limit])
+    columns = (_column(srcs, tokenizers[0].vocab_size), _column(tgts, tokenizers[1].vocab_size))
+    return Encoded(columns, dropped, truncated)
+
+
+def _column(sentences: list[list[int]], vocab_size: int) -> EncodedColumn:
+    lengths = np.array([len(sentence) for sentence in sentences], dtype=np.int64)
+    ids = np.fromiter(chain.from_iterable(sentences), dtype=id_type(vocab_size), count=int(lengths.sum()))
+    return EncodedColumn(ids, lengths)
+
+
+def encode_all(
+    chunks: Iterable[Sequence[Pair]], tokenizers: tuple[Encoder, Encoder], settings: Settings, workers: int
+) -> Iterator[Encoded]:
+    """Each chunk encoded, in order, by `workers` processes (0: this one), which hold at most two chunks each."""
+    iterator = iter(chunks)
+    first = list(islice(iterator, 2))
+    chunks = chain(first, iterator)
+    if workers == 0 or len(first) < 2:  # starting a process costs more than a single chunk
+        for chunk in chunks:
+            yield encode(chunk, tokenizers, settings)
+        return
+    pending: deque[Future[Encoded]] = deque()
+    try:
+        # Spawned, since forking is not safe where threads run (torch's, the tokenizer library's).
+        with ProcessPoolExecutor(workers, get_context("spawn"), _start_worker, (tokenizers, settings)) as pool:
+            for chunk in chunks:
+                pending.append(pool.submit(_encode_in_worker, chunk))
+                if len(pending) >= 2 * workers:
+                    yield pending.popleft().result()
+            while pending:
+                yield pending.popleft().result()
+    except BrokenProcessPool as error:
+        raise DataError("a tokenising process died (out of memory?): prepare the corpus with fewer workers") from error
+
+
+_worker: tuple[tuple[Encoder, Encoder], Settings]
+"""Set in each worker process when it starts, so that tokenizers travel once."""
+
+
+def _start_worker(tokenizers: tuple[Encoder, Encoder], settings: Settings) -> None:
+    global _worker
+    ignore_in_helper_process()  # Ctrl-C ends the parent, and the pool with it
+    os.environ["TOKENIZERS_PARALLELISM"] = "false"  # the processes are the parallelism
+    _worker = (tokenizers, settings)
+    threading.Thread(target=_end_with_parent, daemon=True).start()
+
+
+def _end_with_parent() -> None:
+    """Without it the workers of a parent that was killed wait for work for ever."""
+    parent = parent_process()
+    assert parent is not None
+    parent.join()
+    os._exit(1)
+
+
+def _encode_in_worker(pairs: Sequence[Pair]) -> Encoded:
+    return encode(pairs, *_worker)

@@ -16,7 +16,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from repose.data.columns import Columns, write_columns
-from repose.data.encode_pairs import Encoder
+from repose.data.prepare import Encoder
 from repose.data.text_files import LineReader, check_file
 
 MAX_LINE_BYTES = 1 << 22
@@ -41,7 +41,7 @@ class TextBlocks:
         return self.columns.num_examples
 
     @property
-    def tgt_lengths(self) -> NDArray[np.int64]:
+    def tgt_lengths(self) -> NDArray[np.int32]:
         """(N,): predicted tokens of each block."""
         return self.columns.lengths(_TOKENS) - 1
 

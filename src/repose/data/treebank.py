@@ -14,7 +14,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from repose.data.columns import Columns, write_columns
-from repose.data.encode_pairs import Encoder
+from repose.data.prepare import Encoder
 from repose.data.text_files import LineReader, check_file
 from repose.data.tokenizer import END, START, UNK
 from repose.system.errors import ConfigError, DataError
@@ -116,12 +116,12 @@ class Treebank:
         return self.columns.num_examples
 
     @property
-    def tgt_lengths(self) -> NDArray[np.int64]:
+    def tgt_lengths(self) -> NDArray[np.int32]:
         """(N,): words of each sentence, which are what losses and batches count."""
         return self.columns.lengths("heads")
 
     @property
-    def src_lengths(self) -> NDArray[np.int64]:
+    def src_lengths(self) -> NDArray[np.int32]:
         """(N,): subwords of each sentence, START and END counted."""
         return self.columns.lengths("src")
 

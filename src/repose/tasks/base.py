@@ -4,7 +4,6 @@ A task is one module here with a subclass of `Task` (or of `FileTask`), a line i
 settings in `repose.config.experiment.TASK_SETTINGS`. Nothing else in the package asks which task it is.
 """
 
-import json
 import tempfile
 from abc import abstractmethod
 from collections.abc import Iterator, Mapping, Sequence
@@ -171,8 +170,8 @@ class Measured(NamedTuple):
     counts: Mapping[str, int]
     """How large the set is: its sentences, words, tokens, bytes."""
     figures: Mapping[str, Figure]
-    hypotheses: Mapping[str, str]
-    """Content of files in `hypotheses/`, by what their names end in: "trees.txt"."""
+    hypotheses: Mapping[str, Sequence[str]]
+    """What the model says, a line per example, by the name of what it is: "trees"."""
 
 
 class FileTask(Task):
@@ -226,18 +225,5 @@ class FileTask(Task):
             "looks_ahead": self.looks_ahead(loaded.model.architecture),
         }
         if out is not None:
-            write_scores(scores, out, split, measured.hypotheses)
+            RunFolder(out).write_scores(split, scores, measured.hypotheses)
         return scores
-
-
-def write_scores(scores: Mapping[str, Any], folder: Path, split: str, hypotheses: Mapping[str, str]) -> None:
-    """Write hypotheses/<split>.<name>, and at last scores.<split>.json, whole or not at all."""
-    for name, content in hypotheses.items():
-        path = folder / "hypotheses" / f"{split}.{name}"
-        path.parent.mkdir(parents=True, exist_ok=True)
-        path.write_text(content, encoding="utf-8")
-    folder.mkdir(parents=True, exist_ok=True)
-    path = folder / f"scores.{split}.json"
-    unfinished = path.with_name(path.name + ".tmp")
-    unfinished.write_text(json.dumps(scores, indent=2, ensure_ascii=False) + "\n", encoding="utf-8")
-    unfinished.replace(path)

@@ -20,7 +20,6 @@ from repose._version import __version__
 from repose.config.experiment import CorpusConfig, Experiment, TokenizerConfig
 from repose.data import columns, corpora, phrasebook
 from repose.data.prepare import prepare
-from repose.data.prepared_folder import read_meta
 from repose.data.readers import Counts, read_pairs
 from repose.data.splits import hold_out
 from repose.data.text_pairs import Pair, TextPairs, write_pairs
@@ -61,7 +60,7 @@ class CorpusData:
     @property
     def digests(self) -> dict[str, str]:
         """What the data is, as it enters a run's id."""
-        ids = {split: _content_digest(self.folder / split) for split in ("train", "valid")}
+        ids = {split: columns.read_meta(self.folder / split)["digest"] for split in ("train", "valid")}
         tokenizers = {side: Tokenizer.load(self.tokenizer_path(side)).digest for side in ("src", "tgt")}
         return {**ids, **tokenizers}
 
@@ -136,11 +135,6 @@ def _finished(folder: Path, key: str) -> CorpusData | None:
         return CorpusData(folder, tuple(map(str, record["report"]))) if record["key"] == key else None
     except (OSError, ValueError, TypeError, KeyError, RecursionError):
         return None
-
-
-def _content_digest(folder: Path) -> str:
-    """Of prepared pairs or columns."""
-    return str(columns.read_meta(folder)["digest"]) if columns.is_columns(folder) else read_meta(folder).digest
 
 
 def _key(experiment: Experiment) -> str:

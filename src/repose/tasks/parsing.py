@@ -146,7 +146,7 @@ class Parsing(FileTask):
         figures["tf_loss"] = Figure(whole["tf_loss"], "nats per word")
         figures["tf_accuracy"] = Figure(whole["tf_accuracy"], "share of words")
         counts = {"num_sentences": len(treebank), "num_words": int(treebank.tgt_lengths.sum())}
-        return Measured(counts, figures, {"trees.txt": _as_lines(parses, treebank.labels)})
+        return Measured(counts, figures, {"trees": _as_lines(parses, treebank.labels)})
 
     @torch.no_grad()
     def parse(self, model: Parser, treebank: Treebank) -> Iterator[Parse]:
@@ -179,10 +179,9 @@ def attachment(parses: Sequence[Parse], treebank: Treebank) -> dict[str, Figure]
     return {"uas": Figure(100 * float(right.mean()), unit), "las": Figure(100 * float(named.mean()), unit)}
 
 
-def _as_lines(parses: Sequence[Parse], names: Sequence[str]) -> str:
+def _as_lines(parses: Sequence[Parse], names: Sequence[str]) -> list[str]:
     """A line per sentence, head:label for each word."""
-    lines = (" ".join(f"{h}:{names[n]}" for h, n in zip(p.heads, p.labels, strict=True)) for p in parses)
-    return "".join(line + "\n" for line in lines)
+    return [" ".join(f"{h}:{names[n]}" for h, n in zip(p.heads, p.labels, strict=True)) for p in parses]
 
 
 def best_tree(scores: NDArray[np.floating]) -> list[int]:

@@ -1,7 +1,6 @@
 """Translation: sentence pairs, the encoder-decoder, cross-entropy of the target tokens; measured by BLEU and chrF of
 free-running decoding, with teacher-forced figures next to them."""
 
-import json
 import statistics
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
@@ -22,9 +21,10 @@ from repose.decoding.translator import Translator
 from repose.evaluation.metrics import Score, bleu, bleu_sentence_mean, corpus_scores, decoding_name
 from repose.model.transformer import Transformer, build
 from repose.runs.folder import RunFolder
+from repose.runs.records import Records
 from repose.system.device import one_thread
 from repose.system.errors import DataError
-from repose.tasks.base import Card, Decoding, Task, position_table, write_scores
+from repose.tasks.base import Card, Decoding, Task, position_table
 from repose.tasks.corpus import CorpusData, is_pretokenized, languages_of, prepare_corpus, prepare_pairs
 from repose.training.feed import to_device
 from repose.training.job import TrainingJob
@@ -114,11 +114,12 @@ class Translation(Task):
                 pretokenized=is_pretokenized(experiment.corpus),
             )
         about = _about(translator, split)
-        means = over_validations(folder / "metrics.jsonl", experiment.training.bleu_mean_over)
+        run = RunFolder(folder)
+        means = over_validations(run.records(may_be_empty=True), experiment.training.bleu_mean_over)
         if means:
             num_sentences = len(data.text("valid")[0][: experiment.training.bleu_sentences])
             about["over_validations"] = {"num_sentences": num_sentences, **means}
-        write_scores(about | evaluation.to_json(), folder, split, evaluation.hypotheses)
+        run.write_scores(split, about | evaluation.to_json(), evaluation.hypotheses)
 
     def score_model(
         self,
@@ -155,7 +156,7 @@ class Translation(Task):
             )
         scores = about | evaluation.to_json()
         if out is not None:
-            write_scores(scores, out, split, evaluation.hypotheses)
+            RunFolder(out).write_scores(split, scores, evaluation.hypotheses)
         return scores
 
 
@@ -242,12 +243,9 @@ class Evaluation:
         }
 
     @property
-    def hypotheses(self) -> dict[str, str]:
-        """The translations as files, a line each."""
-        return {
-            f"{decoding_name(d.beam_size)}.txt": "".join(line.replace("\n", " ") + "\n" for line in d.hypotheses)
-            for d in self.decoded
-        }
+    def hypotheses(self) -> dict[str, list[str]]:
+        """The translations of each decoding, by its name."""
+        return {decoding_name(d.beam_size): d.hypotheses for d in self.decoded}
 
 
 def evaluate(
@@ -316,13 +314,12 @@ def _known(tokenizer: Tokenizer, ids: Sequence[int]) -> str:
     return tokenizer.decode([i for i in ids if i not in (PAD, UNK, START, END)])
 
 
-def over_validations(metrics: Path, number: int) -> dict[str, Any]:
+def over_validations(records: Records, number: int) -> dict[str, Any]:
     """Mean and standard deviation (n - 1; none of a single one) of BLEU over the last `number` translations.
 
-    `metrics` is a run's metrics.jsonl. Empty where the validation set was never translated during training.
+    Empty where the validation set was never translated during training.
     """
-    records = [json.loads(line) for line in metrics.read_text(encoding="utf-8").splitlines()]
-    last = [record for record in records if record["kind"] == "valid" and "bleu" in record][-number:]
+    last = [record for record in records.of_kind("valid") if "bleu" in record][-number:]
     if not last:
         return {}
     series = {name: [record[name] for record in last] for name in last[0] if "bleu" in name}
