@@ -6,6 +6,7 @@ import pytest
 import torch
 
 from repose.model.attention import ABSORBED_AT
+from repose.model.cached_attention import cached
 from repose.model.kernels.absorption import cost
 from repose.model.kernels.cache import Beams, Cache
 from repose.model.kernels.linear import quantize
@@ -39,8 +40,8 @@ def test_both_forms_are_the_attention_of_whole_targets(name: str, head_dim: int)
         state = model.start(model.encode(src))
         steps = [model.step(tgt[:, t], state) for t in range(tgt.shape[1])]
         wanted = model(src, tgt).log_softmax(2)
-        cached = model.decoder.layers[0].self_attention.cached(state.cache)
-    assert cached.is_absorbed == (head_dim == 16)
+        attention = cached(model.decoder.layers[0].self_attention, state.cache)
+    assert attention.is_absorbed == (head_dim == 16)
     torch.testing.assert_close(torch.stack(steps, 1), wanted.to(steps[0]), atol=1e-6, rtol=0)
 
 

@@ -13,6 +13,7 @@ from torch import Tensor
 from repose.model.architecture import Architecture
 from repose.model.attention import Attention, record
 from repose.model.audit import audit
+from repose.model.cached_attention import cached
 from repose.model.embedding import Embedding
 from repose.model.kernels.blocks import Blocks
 from repose.model.kernels.local import LocalBlocks
@@ -221,7 +222,7 @@ def test_wide_heads_are_not_absorbed_where_keys_turn(positions: str) -> None:
     layer = model.decoder.layers[0]
     state = model.start(model.encode(torch.tensor([[2, 5, 3]])))
     for attention, wanted in ((layer.self_attention, positions != "rotary"), (layer.cross_attention, True)):
-        assert attention.is_absorbed == attention.cached(state.cache).is_absorbed == wanted
+        assert attention.is_absorbed == cached(attention, state.cache).is_absorbed == wanted
 
 
 # --- scores of distances ---

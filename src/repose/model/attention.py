@@ -9,10 +9,8 @@ from jaxtyping import Float
 from torch import Tensor, nn
 
 from repose.model.architecture import Architecture
-from repose.model.cached_attention import CachedAttention
 from repose.model.kernels.absorption import absorb, cost
 from repose.model.kernels.blocks import Block, Blocks
-from repose.model.kernels.cache import Cache
 from repose.model.kernels.dropout import Dropout
 from repose.model.kernels.linear import Linear, linear
 from repose.model.kernels.local import LocalBlocks
@@ -121,10 +119,6 @@ class Attention(nn.Module):
         """Keep the weights, while `record` is on."""
         if self.recorded is not None:
             self.recorded.append(blocks.padded([x.detach() for x in weights]))
-
-    def cached(self, cache: Cache) -> CachedAttention:
-        """This attention as decoding with `cache` uses it."""
-        return cache.once(self, lambda: CachedAttention(self))
 
 
 def _wide(x: Tensor) -> Tensor:

@@ -9,21 +9,19 @@ Where heads are wide, as in arXiv 2410.04731 and the tutorial that it follows (C
 fewer operations and up to 16 times less memory, which is what decoding waits for. Where they are narrow it takes more.
 """
 
-from typing import TYPE_CHECKING, NamedTuple
+from typing import NamedTuple
 
 import torch
 from jaxtyping import Bool, Float
 from torch import Tensor
 
+from repose.model.attention import Attention
 from repose.model.kernels.absorption import absorb
 from repose.model.kernels.cache import Cache
 from repose.model.kernels.linear import Affine
 from repose.model.kernels.packing import Memory
 from repose.model.positions import Positions
 from repose.model.scores import Reach
-
-if TYPE_CHECKING:
-    from repose.model.attention import Attention
 
 
 class Keys(NamedTuple):
@@ -67,7 +65,7 @@ class CachedAttention:
     Shapes: G = H groups of heads that share keys for `per head`, 1 for `absorbed`; a row has I = H / G queries of each.
     """
 
-    def __init__(self, attention: "Attention") -> None:
+    def __init__(self, attention: Attention) -> None:
         query, key, value, output = attention.query, attention.key, attention.value, attention.output
         self.is_absorbed = attention.absorbs(1.0)
         self.scores = attention.scores
@@ -142,6 +140,11 @@ class CachedAttention:
         if bias is not None:
             scores = scores + bias
         return self.scores.weights([scores], reach)[0]
+
+
+def cached(attention: Attention, cache: Cache) -> CachedAttention:
+    """The attention as decoding with `cache` uses it."""
+    return cache.once(attention, lambda: CachedAttention(attention))
 
 
 def _heads(weights: Float[Tensor, "N G W I K"], values: Float[Tensor, "N G K e"]) -> Float[Tensor, "N W Hc"]:

@@ -14,12 +14,18 @@ Norms start as the identity.
 """
 
 import math
+from collections.abc import Callable
+from typing import TypeVar
 
+import torch
 from torch import Tensor, nn
 
-from repose.model.architecture import Initialisation
+from repose.model.architecture import Architecture, Initialisation
 from repose.model.attention import Attention
 from repose.model.positions import Positions
+from repose.system.errors import ConfigError
+
+M = TypeVar("M", bound=nn.Module)
 
 
 def initialise(model: nn.Module, scheme: Initialisation) -> None:
@@ -38,6 +44,20 @@ def initialise(model: nn.Module, scheme: Initialisation) -> None:
     for module in model.modules():
         if isinstance(module, nn.Embedding):
             _table(module.weight, scheme)
+
+
+def fresh(make: Callable[[], M], a: Architecture, *, seed: int, position_table: Tensor | None) -> M:
+    """A freshly initialised model; the same seed gives the same weights. Leaves the global random state alone.
+
+    Raises ConfigError where `positions = policy` has no `position_table`.
+    """
+    if a.positions == "policy" and position_table is None:
+        raise ConfigError("positions = 'policy' needs a position_table: read one with repose.positions_rl.table")
+    with torch.random.fork_rng(devices=[]):
+        torch.manual_seed(seed)
+        model = make()
+        initialise(model, a.initialisation)
+    return model
 
 
 def keras_limits(attention: Attention) -> dict[str, float]:

@@ -5,10 +5,9 @@ from jaxtyping import Float, Int
 from torch import Tensor, nn
 
 from repose.model.architecture import Architecture
-from repose.model.initialisation import initialise
+from repose.model.initialisation import fresh
 from repose.model.kernels.linear import Linear
 from repose.model.stacks import SelfAttentionStack
-from repose.system.errors import ConfigError
 
 
 class LanguageModel(nn.Module):
@@ -53,14 +52,9 @@ def build_language_model(
     seed: int = 0,
     position_table: Float[Tensor, "n d"] | None = None,
 ) -> LanguageModel:
-    """A freshly initialised model; the same seed gives the same weights. Leaves the global random state alone.
+    """A freshly initialised model (`initialisation.fresh`)."""
 
-    Raises ConfigError where `positions = policy` has no `position_table`.
-    """
-    if architecture.positions == "policy" and position_table is None:
-        raise ConfigError("positions = 'policy' needs a position_table: read one with repose.positions_rl.table")
-    with torch.random.fork_rng(devices=[]):
-        torch.manual_seed(seed)
-        model = LanguageModel(architecture, vocab_size=vocab_size, position_table=position_table)
-        initialise(model, architecture.initialisation)
-    return model
+    def make() -> LanguageModel:
+        return LanguageModel(architecture, vocab_size=vocab_size, position_table=position_table)
+
+    return fresh(make, architecture, seed=seed, position_table=position_table)

@@ -25,7 +25,7 @@ from torch import Tensor, nn
 
 from repose.model.architecture import Architecture
 from repose.model.attention import Attention
-from repose.model.cached_attention import MemoryReach, StepReach
+from repose.model.cached_attention import MemoryReach, StepReach, cached
 from repose.model.kernels.blocks import Blocks
 from repose.model.kernels.cache import Cache
 from repose.model.kernels.linear import Linear
@@ -116,10 +116,10 @@ class DecoderLayer(nn.Module):
         """One layer over one more token per row; `memory` may be None once the cache has its keys and values."""
 
         def attend(y: Tensor) -> Tensor:
-            return self.self_attention.cached(cache).self_attention(y, values, cache, to_self)
+            return cached(self.self_attention, cache).self_attention(y, values, cache, to_self)
 
         def attend_to_memory(y: Tensor) -> Tensor:
-            return self.cross_attention.cached(cache).cross_attention(y, memory, cache, to_memory)
+            return cached(self.cross_attention, cache).cross_attention(y, memory, cache, to_memory)
 
         return self._sublayers(x, attend, attend_to_memory)
 

@@ -8,12 +8,11 @@ from jaxtyping import Float, Int
 from torch import Tensor, nn
 
 from repose.model.architecture import Architecture
-from repose.model.initialisation import initialise
+from repose.model.initialisation import fresh
 from repose.model.kernels.dropout import Dropout
 from repose.model.kernels.linear import Linear
 from repose.model.kernels.packing import Packing
 from repose.model.stacks import Encoder
-from repose.system.errors import ConfigError
 
 
 class WordStates(NamedTuple):
@@ -109,14 +108,9 @@ def build_parser(
     seed: int = 0,
     position_table: Float[Tensor, "n d"] | None = None,
 ) -> Parser:
-    """A freshly initialised parser; the same seed gives the same weights. Leaves the global random state alone.
+    """A freshly initialised parser (`initialisation.fresh`)."""
 
-    Raises ConfigError where `positions = policy` has no `position_table`.
-    """
-    if architecture.positions == "policy" and position_table is None:
-        raise ConfigError("positions = 'policy' needs a position_table: read one with repose.positions_rl.table")
-    with torch.random.fork_rng(devices=[]):
-        torch.manual_seed(seed)
-        model = Parser(architecture, vocab_size=vocab_size, num_labels=num_labels, position_table=position_table)
-        initialise(model, architecture.initialisation)
-    return model
+    def make() -> Parser:
+        return Parser(architecture, vocab_size=vocab_size, num_labels=num_labels, position_table=position_table)
+
+    return fresh(make, architecture, seed=seed, position_table=position_table)

@@ -8,7 +8,7 @@ from torch import Tensor, nn
 
 from repose.model.architecture import Architecture
 from repose.model.attention import record
-from repose.model.initialisation import initialise
+from repose.model.initialisation import fresh
 from repose.model.kernels.cache import Cache, Constants
 from repose.model.kernels.linear import Linear
 from repose.model.kernels.packing import Memory
@@ -142,15 +142,10 @@ def build(
     seed: int = 0,
     position_table: Float[Tensor, "n d"] | None = None,
 ) -> Transformer:
-    """A freshly initialised model; the same seed gives the same weights. Leaves the global random state alone.
+    """A freshly initialised model (`initialisation.fresh`). `position_table`: for `positions = policy`."""
 
-    `positions = policy` needs `position_table` (see `repose.model.positions.upscale`); raises ConfigError without.
-    """
-    if architecture.positions == "policy" and position_table is None:
-        raise ConfigError("positions = 'policy' needs a position_table: read one with repose.positions_rl.table")
-    sizes = {"src_vocab_size": src_vocab_size, "tgt_vocab_size": tgt_vocab_size}
-    with torch.random.fork_rng(devices=[]):
-        torch.manual_seed(seed)
-        model = Transformer(architecture, **sizes, position_table=position_table)
-        initialise(model, architecture.initialisation)
-    return model
+    def make() -> Transformer:
+        sizes = {"src_vocab_size": src_vocab_size, "tgt_vocab_size": tgt_vocab_size}
+        return Transformer(architecture, **sizes, position_table=position_table)
+
+    return fresh(make, architecture, seed=seed, position_table=position_table)
