@@ -1,6 +1,7 @@
 """Readers: every kind of file, and what hostile files do."""
 
 import builtins
+import errno
 import gzip
 import json
 import lzma
@@ -15,8 +16,8 @@ from hypothesis import strategies as st
 from pyarrow.parquet import write_table
 
 from repose.data import readers
-from repose.data.readers import MAX_CHARACTERS, Counts, read_pairs
-from repose.system.errors import DataError
+from repose.data.readers import MAX_CHARACTERS, Counts, TextPairs, read_pairs, write_pairs
+from repose.system.errors import DataError, WriteError
 
 PAIRS = [("ein kleiner Hund", "a small dog"), ("zwei Vögel", "two birds"), ("Regen", "rain")]
 
@@ -320,6 +321,41 @@ def test_damaged_packed_files(tmp_path, corpus, suffix, pack):
 def test_tsv_with_other_than_two_columns(tmp_path, line):
     (tmp_path / "a.tsv").write_text(f"a\tb\n{line}\n", encoding="utf-8")
     fails([tmp_path / "a.tsv"], "a.tsv, line 2", f"{line.count(chr(9)) + 1} tab-separated columns")
+
+
+def test_tsv_with_a_header(tmp_path):
+    (tmp_path / "a.tsv").write_text("id\ttgt\tsrc\n1\tb\ta\n2\td\tc\n", encoding="utf-8")
+    pairs, counts = read([tmp_path / "a.tsv"])
+    assert pairs == [("a", "b"), ("c", "d")]
+    assert counts == Counts(kept=2)
+    (tmp_path / "b.tsv").write_text("de\ten\na\tb\n", encoding="utf-8")
+    assert read([tmp_path / "b.tsv"], src_field="en", tgt_field="de")[0] == [("b", "a")]
+    assert read([tmp_path / "b.tsv"])[0] == [("de", "en"), ("a", "b")]  # no header, for all that can be known
+    (tmp_path / "c.tsv").write_text("src\ttgt\tid\na\tb\n", encoding="utf-8")
+    fails([tmp_path / "c.tsv"], "c.tsv, line 2", "2 tab-separated columns instead of 3")
+
+
+def test_line_ends_of_old_macs_are_named(corpus):
+    files = corpus(b"a\rb\rc\r", b"d\re\rf\r")
+    fails(files, "a.src has no line feed but carriage returns", "convert it")
+    fails(corpus(b"a\r" * 50_000, b"d\r" * 50_000), "a.src has no line feed")  # longer than a line may be
+    assert read(corpus(b"a\rb\n", b"c\n"))[0] == [("a\rb", "c")]
+
+
+def test_carriage_returns_come_back(tmp_path):
+    pairs = [("a\rb", "c"), ("d\u2028e\x85f", "\r")]
+    write_pairs(tmp_path, "test", pairs)
+    assert list(TextPairs(tmp_path, "test")) == pairs
+
+
+def test_a_full_disk_leaves_no_pairs(tmp_path):
+    def full():
+        yield "a", "b"
+        raise OSError(errno.ENOSPC, os.strerror(errno.ENOSPC))
+
+    with pytest.raises(WriteError, match=r"test\.tgt cannot be written \(No space left on device\)"):
+        write_pairs(tmp_path, "test", full())
+    assert not list(tmp_path.iterdir())
 
 
 def test_tsv_quotes_are_text_and_blank_lines_are_counted(tmp_path):

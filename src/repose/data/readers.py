@@ -1,22 +1,31 @@
-"""Sentence pairs from files: two aligned text files, or one TSV, JSONL or Parquet file.
+"""Sentence pairs from files: two aligned text files, or one TSV, JSONL or Parquet file; and lines of hostile files.
 
 Text is passed on as it is, untrimmed, in constant memory. What cannot be a sentence pair is dropped and counted by
 reason; what shows that a file is not what it should be (misaligned, damaged, another encoding) is a `DataError`.
 """
 
+import gzip
+import io
 import json
-from collections.abc import Iterator, Sequence
+import lzma
+import zlib
+from collections.abc import Iterable, Iterator, Sequence
+from contextlib import ExitStack, contextmanager
 from dataclasses import dataclass, field
 from itertools import zip_longest
 from pathlib import Path
-from typing import TypeAlias
+from typing import BinaryIO, NamedTuple, TypeAlias
 
-from repose.data.text_files import LineReader, check_file
 from repose.system.errors import DataError
+from repose.system.files import replacing_file
 
 MAX_CHARACTERS = 20_000
 """Longer sentences are dropped: they are damage, and would hold up everything after."""
 
+Pair = tuple[str, str]
+
+_BLOCK = 1 << 20
+_BOM = b"\xef\xbb\xbf"
 _LINE_BYTES = 4 * MAX_CHARACTERS  # a character has up to four bytes in UTF-8
 _RECORD_BYTES = 1 << 22
 _ROWS_PER_BATCH = 4096
@@ -24,8 +33,117 @@ _ROWS_PER_BATCH = 4096
 _TOO_LONG = f"longer than {MAX_CHARACTERS:,} characters"
 _SUFFIXES = {".tsv": "tsv", ".tab": "tsv", ".jsonl": "jsonl", ".ndjson": "jsonl", ".parquet": "parquet"}
 
-_Row: TypeAlias = tuple[str, str] | str
+_Row: TypeAlias = Pair | str
 """A pair, or the reason why there is none."""
+
+
+class Line(NamedTuple):
+    """One line."""
+
+    number: int
+    """From 1."""
+    text: str | None
+    """Without its line end; None where it is longer than the reader's bound."""
+
+
+class LineReader:
+    """The lines of a UTF-8 text file, plain, .gz or .xz, one pass over them.
+
+    Lines end at "\\n" only: form feed, U+0085, U+2028 and a lone "\\r" are text. A "\\r" before the "\\n" and a
+    byte-order mark at the file's beginning are taken away. A line of more than `max_bytes` bytes is skipped over
+    without being held in memory. Raises `DataError` with file and line number for anything else than UTF-8, for files
+    that cannot be read, and for those with no line end but "\\r".
+    """
+
+    def __init__(self, path: Path, max_bytes: int) -> None:
+        self.path = path
+        self.num_lines = 0
+        """Lines read so far."""
+        self.had_bom = False
+        self.num_carriage_returns = 0
+        """Lines that ended in "\\r\\n" so far."""
+        self._max_bytes = max_bytes
+
+    def __iter__(self) -> Iterator[Line]:
+        with _readable(self.path), _open(self.path) as file:
+            bound = self._max_bytes + 2  # room for the line end
+            while data := file.readline(bound + (len(_BOM) if self.num_lines == 0 else 0)):
+                self.num_lines += 1
+                if self.num_lines == 1 and data.startswith(_BOM):
+                    self.had_bom = True
+                    data = data.removeprefix(_BOM)
+                    if not data:  # a file of nothing but the mark has no line
+                        self.num_lines = 0
+                        return
+                ended = data.endswith(b"\n")
+                line = data.removesuffix(b"\n")
+                if ended and line.endswith(b"\r"):
+                    line = line.removesuffix(b"\r")
+                    self.num_carriage_returns += 1
+                too_long = len(line) > self._max_bytes
+                if too_long and not ended:
+                    ended = _skip_line(file)
+                if self.num_lines == 1 and not ended and line.count(b"\r") > 1:
+                    raise DataError(
+                        f"{self.path} has no line feed but carriage returns, the line ends of old Macs: convert it, "
+                        "for instance with tr '\\r' '\\n'"
+                    )
+                yield Line(self.num_lines, None if too_long else self._decoded(line))
+
+    def _decoded(self, line: bytes) -> str:
+        try:
+            return line.decode("utf-8")
+        except UnicodeDecodeError as error:
+            raise DataError(
+                f"{self.path}, line {self.num_lines}: not UTF-8 (byte 0x{line[error.start]:02x} at position "
+                f"{error.start + 1}): convert the file to UTF-8"
+            ) from error
+
+
+def check_file(path: Path) -> None:
+    """Raise `DataError` unless `path` is a regular file that can be opened."""
+    with _readable(path):
+        if path.is_dir():
+            raise DataError(f"{path} is a folder: name a file in it")
+        if path.exists() and not path.is_file():
+            raise DataError(f"{path} is not a regular file, and data is read more than once: save it to a file first")
+        path.open("rb").close()
+
+
+def _skip_line(file: BinaryIO) -> bool:
+    """Read to the end of the line; whether it has one."""
+    while (data := file.readline(_BLOCK)) and not data.endswith(b"\n"):
+        pass
+    return bool(data)
+
+
+def _open(path: Path) -> BinaryIO:
+    match path.suffix.lower():
+        case ".gz":
+            return _buffered(gzip.open(path, "rb"))
+        case ".xz":
+            return _buffered(lzma.open(path, "rb"))
+        case _:
+            return path.open("rb", buffering=_BLOCK)
+
+
+def _buffered(file: gzip.GzipFile | lzma.LZMAFile) -> BinaryIO:
+    # Their own readline() is written in Python and several times slower than BufferedReader's.
+    return io.BufferedReader(file, _BLOCK)
+
+
+@contextmanager
+def _readable(path: Path) -> Iterator[None]:
+    try:
+        yield
+    except FileNotFoundError as error:
+        raise DataError(f"there is no file {path}: check the path") from error
+    except (EOFError, zlib.error, lzma.LZMAError, gzip.BadGzipFile) as error:
+        raise DataError(f"{path} is damaged or not what its name says ({error}): get or pack it again") from error
+    except OSError as error:
+        raise DataError(
+            f"cannot read {path} ({error.strerror or error}): check the file and its permissions"
+        ) from error
 
 
 @dataclass
@@ -106,7 +224,7 @@ class PairReader:
             case "text":
                 return _aligned(self.files[0], self.files[1], self.counts)
             case "tsv":
-                return _tsv(self.files[0], self.counts)
+                return _tsv(self.files[0], self._fields, self.counts)
             case "jsonl":
                 return _jsonl(self.files[0], self._fields, self.counts)
             case _:
@@ -118,10 +236,11 @@ def read_pairs(
 ) -> PairReader:
     """The pairs (source, target) of two aligned text files, or of one TSV, JSONL or Parquet file, by extension.
 
-    Text, TSV and JSONL may be packed (.gz, .xz). A TSV file has two columns, source and target, and no quoting;
-    `src_field` and `tgt_field` are the names in JSONL and Parquet. `counts` is set by each pass over the pairs. Raises
-    `DataError` here for files that are missing or of an unknown kind, and while reading, at the place, for what is
-    wrong inside; that two files have different numbers of lines shows at their end.
+    Text, TSV and JSONL may be packed (.gz, .xz). `src_field` and `tgt_field` are the names in JSONL, Parquet and a TSV
+    file whose first line names its columns; without such a line it has two columns, source and target. TSV has no
+    quoting. `counts` is set by each pass over the pairs. Raises `DataError` here for files that are missing or of an
+    unknown kind, and while reading, at the place, for what is wrong inside; that two files have different numbers of
+    lines shows at their end.
     """
     counts = Counts() if counts is None else counts
     return PairReader(files, src_field=src_field, tgt_field=tgt_field, counts=counts)
@@ -191,21 +310,24 @@ def _aligned(src_file: Path, tgt_file: Path, counts: Counts) -> Iterator[_Row]:
         _note_lines(reader, counts)
 
 
-def _tsv(path: Path, counts: Counts) -> Iterator[_Row]:
+def _tsv(path: Path, fields: tuple[str, str], counts: Counts) -> Iterator[_Row]:
     reader = LineReader(path, 2 * _LINE_BYTES + 1)
+    src, tgt, width = 0, 1, 2
     for line in reader:
         if line.text is None:
             yield _TOO_LONG
             continue
         columns = line.text.split("\t")
-        if len(columns) == 2:
-            yield columns[0], columns[1]
+        if line.number == 1 and all(name in columns for name in fields):
+            src, tgt, width = columns.index(fields[0]), columns.index(fields[1]), len(columns)
+        elif len(columns) == width:
+            yield columns[src], columns[tgt]
         elif line.text == "":
             yield "blank line"
         else:
             raise DataError(
-                f"{path}, line {line.number}: {len(columns)} tab-separated columns instead of 2 (source and target): "
-                "cut out the two columns"
+                f"{path}, line {line.number}: {len(columns)} tab-separated columns instead of {width}: cut out source "
+                f"and target, or begin with a line that names the columns, {fields[0]!r} and {fields[1]!r} among them"
             )
     _note_lines(reader, counts)
 
@@ -279,3 +401,27 @@ def _parquet(path: Path, fields: tuple[str, str]) -> Iterator[_Row]:
     except (pa.ArrowException, OSError, UnicodeDecodeError) as error:
         reason = str(error).splitlines()[0][:200] if str(error) else type(error).__name__
         raise DataError(f"{path} is damaged or no Parquet file ({reason}): get it again") from error
+
+
+class TextPairs:
+    """The pairs of a split in a text folder, read anew at each iteration."""
+
+    def __init__(self, folder: Path, split: str) -> None:
+        self.paths = [folder / f"{split}.{side}" for side in ("src", "tgt")]
+
+    def __iter__(self) -> Iterator[Pair]:
+        # With another newline, a carriage return inside a sentence would be read as its end.
+        src, tgt = (path.open(encoding="utf-8", newline="\n") for path in self.paths)
+        with src, tgt:
+            for a, b in zip(src, tgt, strict=True):
+                yield a.removesuffix("\n"), b.removesuffix("\n")
+
+
+def write_pairs(folder: Path, split: str, pairs: Iterable[Pair]) -> None:
+    """Writes `<split>.src` and `<split>.tgt`; no sentence may hold a line feed. Raises WriteError."""
+    with ExitStack() as stack:
+        paths = [stack.enter_context(replacing_file(path)) for path in TextPairs(folder, split).paths]
+        src, tgt = (stack.enter_context(path.open("w", encoding="utf-8", newline="\n")) for path in paths)
+        for a, b in pairs:
+            src.write(a + "\n")
+            tgt.write(b + "\n")

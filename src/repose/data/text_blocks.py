@@ -17,7 +17,7 @@ from numpy.typing import NDArray
 
 from repose.data.columns import Columns, write_columns
 from repose.data.prepare import Encoder
-from repose.data.text_files import LineReader, check_file
+from repose.data.readers import LineReader, check_file
 
 MAX_LINE_BYTES = 1 << 22
 """Longer lines are left out: they are damage."""

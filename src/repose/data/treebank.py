@@ -15,7 +15,7 @@ from numpy.typing import NDArray
 
 from repose.data.columns import Columns, write_columns
 from repose.data.prepare import Encoder
-from repose.data.text_files import LineReader, check_file
+from repose.data.readers import LineReader, check_file
 from repose.data.tokenizer import END, START, UNK
 from repose.system.errors import ConfigError, DataError
 

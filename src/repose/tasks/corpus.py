@@ -20,9 +20,8 @@ from repose._version import __version__
 from repose.config.experiment import CorpusConfig, Experiment, TokenizerConfig
 from repose.data import columns, corpora, phrasebook
 from repose.data.prepare import prepare
-from repose.data.readers import Counts, read_pairs
+from repose.data.readers import Counts, Pair, TextPairs, read_pairs, write_pairs
 from repose.data.splits import hold_out
-from repose.data.text_pairs import Pair, TextPairs, write_pairs
 from repose.data.tokenizer import Tokenizer
 from repose.saved_model.directory import tokenizer_paths
 from repose.system.errors import ConfigError, DataError

@@ -10,7 +10,7 @@ from typing import Any
 import pytest
 
 from repose.config.file import load, to_json
-from repose.data.text_pairs import write_pairs
+from repose.data.readers import write_pairs
 from repose.evaluation.metrics import bleu, chrf
 from repose.report.runs import RunSet, read_runs
 from repose.tasks.corpus import CorpusData, prepare_corpus
