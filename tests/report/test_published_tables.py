@@ -9,7 +9,7 @@ import pytest
 
 from repose.grids import published
 from repose.report.content import Cell, Table
-from repose.report.published_tables import published_tables
+from repose.report.papers import published_tables
 from repose.report.runs import RunSet, read_runs
 
 PAIR = ("corpus.name=ted_hrlr", "tokenizer.kind=wordpiece", "tokenizer.vocab_size=8000")

@@ -3,10 +3,10 @@
 from pathlib import Path
 from typing import Any
 
-from repose.report.cost_tables import runs_table
 from repose.report.runs import read_runs
-from repose.report.score_tables import scores_table
-from repose.report.settings_table import settings_table
+from repose.report.tables_costs import runs_table
+from repose.report.tables_scores import scores_table
+from repose.report.tables_settings import settings_table
 
 
 def lines(tmp_path: Path) -> dict[tuple[str, str], str]:

@@ -12,11 +12,10 @@ from repose.model.describe import describe
 from repose.report import figures
 from repose.report.build import audited, build, to_json
 from repose.report.content import Cell, Table
-from repose.report.cost_tables import costs_table
-from repose.report.epochs import best_and_last_table, equal_epochs_table
 from repose.report.runs import RunSet, read_runs
-from repose.report.score_tables import scores_table, task_tables, teacher_forced_table, variants_table
-from repose.report.summaries import Notes, spread
+from repose.report.tables import Notes, spread
+from repose.report.tables_costs import best_and_last_table, costs_table, equal_epochs_table
+from repose.report.tables_scores import scores_table, task_tables, teacher_forced_table, variants_table
 from repose.runs.records import Records
 
 ONE = {"training.batch_size=100"}

@@ -9,14 +9,13 @@ from typing import Any, Literal
 
 from repose.report import figures
 from repose.report.content import Picture, Report, Section, Table
-from repose.report.cost_tables import costs_table, runs_table
-from repose.report.epochs import best_and_last_table, equal_epochs_table, unequal_epochs
-from repose.report.length_tables import length_tables
-from repose.report.published_tables import published_tables
+from repose.report.papers import published_tables
 from repose.report.runs import ReportRun, RunSet
-from repose.report.score_tables import scores_table, task_tables, teacher_forced_table, variants_table
 from repose.report.sentences import side_by_side
-from repose.report.settings_table import settings_table
+from repose.report.tables_costs import best_and_last_table, costs_table, equal_epochs_table, runs_table, unequal_epochs
+from repose.report.tables_lengths import length_tables
+from repose.report.tables_scores import scores_table, task_tables, teacher_forced_table, variants_table
+from repose.report.tables_settings import settings_table
 from repose.report.tests_of_significance import significance_tables
 from repose.report.text import write_csv, write_latex, write_markdown
 from repose.system.errors import CheckpointError

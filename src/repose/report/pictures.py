@@ -15,8 +15,7 @@ from repose.plots.charts import FEW, Mean, Point, Series, Spot, System, chart_ca
 from repose.report import figures
 from repose.report.content import Cell, Column, Picture, Table
 from repose.report.runs import ReportRun, RunSet, read_curves
-from repose.report.score_tables import beam_name
-from repose.report.summaries import (
+from repose.report.tables import (
     NONE,
     Figure,
     Of,
@@ -33,6 +32,7 @@ from repose.report.summaries import (
     tokenizers,
     value_cell,
 )
+from repose.report.tables_scores import beam_name
 from repose.system.errors import ConfigError, unknown
 
 By: TypeAlias = Literal["epoch", "update"]

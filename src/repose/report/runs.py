@@ -219,7 +219,7 @@ def _names(groups: Sequence[Sequence[ReportRun]]) -> list[str]:
     """The preset that a group is, or its folder without the seed; folders for all where two would be called the same,
     with the seed for those that still are."""
     first = [group[0] for group in groups]
-    names = [_preset(run) or folder_name(run.folder) for run in first]
+    names = [preset_of(run) or folder_name(run.folder) for run in first]
     if len(set(names)) == len(names):
         return names
     names = [folder_name(run.folder) for run in first]
@@ -229,7 +229,7 @@ def _names(groups: Sequence[Sequence[ReportRun]]) -> list[str]:
     ]
 
 
-def _preset(run: ReportRun) -> str | None:
+def preset_of(run: ReportRun) -> str | None:
     """The preset whose architecture a run has, if any."""
     architecture = run.experiment.architecture
     return next((name for name, preset in PRESETS.items() if preset.architecture == architecture), None)

@@ -21,8 +21,8 @@ from repose.evaluation.significance import (
 )
 from repose.report.content import Cell, Column, Table
 from repose.report.runs import RunSet
-from repose.report.settings_table import confounded
-from repose.report.summaries import NONE, Notes, spread, spread_cell
+from repose.report.tables import NONE, Notes, spread, spread_cell
+from repose.report.tables_settings import confounded
 from repose.report.tested_systems import Pair, Remarks, pairs_of, systems_of
 from repose.report.translations import settings_of
 

@@ -6,7 +6,7 @@ import unicodedata
 from collections.abc import Sequence
 
 from repose.report.content import Cell, Column, Picture, Report, Section, SideBySide, Table
-from repose.report.summaries import NONE
+from repose.report.tables import NONE
 
 _LATEX = {
     "\\": r"\textbackslash{}",

@@ -8,7 +8,7 @@ import pytest
 
 from repose.evaluation.metrics import bleu
 from repose.report.content import Cell, Table
-from repose.report.length_tables import length_tables
+from repose.report.tables_lengths import length_tables
 from repose.report.translations import hypotheses_of
 
 

@@ -52,6 +52,26 @@ class Figure:
     """Whether it counts tokens, so that systems of other tokenizers cannot be compared by it."""
 
 
+def count(name: str, of: Of, unit: str = "", digits: int = 0) -> Figure:
+    """A cost that seeds do not move."""
+    return Figure(name=name, of=of, unit=unit, digits=digits, exact=True, cost=True)
+
+
+def loss(name: str, of: Of, unit: str) -> Figure:
+    """A loss by which systems of one tokenizer are compared."""
+    return Figure(name=name, of=of, unit=unit, digits=3, better="lower", judged_by_tokens=True)
+
+
+def accuracy(name: str, of: Of) -> Figure:
+    """A share of tokens, in percent."""
+    return Figure(name=name, of=of, unit="%", digits=1, better="higher", judged_by_tokens=True)
+
+
+def quality(name: str, of: Of) -> Figure:
+    """A score of translations, from 0 to 100."""
+    return Figure(name=name, of=of, digits=1, better="higher")
+
+
 @dataclass
 class Notes:
     """The notes of a table: keys a, b, ... in the order in which they are first needed."""

@@ -11,7 +11,7 @@ from repose.evaluation.by_length import EDGES, SMALL, Bucket, by_length, edges_w
 from repose.report.content import Cell, Column, Table
 from repose.report.run_folder import ReportRun
 from repose.report.runs import RunSet
-from repose.report.summaries import Notes, spread, spread_cell
+from repose.report.tables import Notes, spread, spread_cell
 from repose.report.translations import SourceLengths, lengths_of, statistics_of
 from repose.system.errors import DataError, ReposeError
 

@@ -6,37 +6,26 @@ from repose.report import figures
 from repose.report.content import Table
 from repose.report.figures import beam, decodings, score, signature, task_figure, teacher_forced
 from repose.report.runs import ReportRun, RunSet
-from repose.report.settings_table import confounded
-from repose.report.summaries import (
+from repose.report.tables import (
     Better,
     Figure,
     Notes,
     Of,
     Row,
+    accuracy,
     figure_table,
+    loss,
+    quality,
     rows_of,
     tokenizers,
 )
+from repose.report.tables_settings import confounded
 
 NATS = "nats per target token"
-_PERCENT = "%"
-
-
-def score_figures(runs: Sequence[ReportRun]) -> list[Figure]:
-    """Losses and free-running scores; the columns of the main table."""
-    width = beam_name(runs)
-    return [
-        Figure(name="train loss", unit=NATS, digits=3, of=figures.train_loss),
-        Figure(name="valid. loss", unit=NATS, digits=3, better="lower", judged_by_tokens=True, of=figures.valid_loss),
-        Figure(name="perplexity", digits=2, better="lower", judged_by_tokens=True, of=figures.perplexity),
-        Figure(
-            name="accuracy", unit=_PERCENT, digits=1, better="higher", judged_by_tokens=True, of=figures.valid_accuracy
-        ),
-        Figure(name="BLEU greedy", digits=1, better="higher", of=lambda run: score(run, "greedy", "bleu")),
-        Figure(name=f"BLEU {width}", digits=1, better="higher", of=lambda run: score(run, None, "bleu")),
-        Figure(name="chrF greedy", digits=1, better="higher", of=lambda run: score(run, "greedy", "chrf")),
-        Figure(name=f"chrF {width}", digits=1, better="higher", of=lambda run: score(run, None, "chrf")),
-    ]
+_OTHER_VOCABULARIES = "Systems of this corpus have different vocabularies, whose tokens cannot be compared."
+_AVERAGE = "Of the last validation; the model is an average of checkpoints."
+_NO_TEST_SET = "Scored on the validation set: the corpus has no test set."
+_NO_EPOCH = "No epoch was completed: mean over the last updates recorded."
 
 
 def beam_name(runs: Sequence[ReportRun]) -> str:
@@ -45,31 +34,45 @@ def beam_name(runs: Sequence[ReportRun]) -> str:
     return f"beam {names.pop().removeprefix('beam')}" if len(names) == 1 else "beam"
 
 
+def free_running(decoding: str | None, metric: str) -> Of:
+    """A score of translations from START; `decoding` None: with the widest beam."""
+    return lambda run: score(run, decoding, metric)
+
+
 def scores_table(runs: RunSet) -> Table:
     """The main table: losses, perplexity, accuracy, BLEU and chrF."""
     rows = rows_of(runs.of_task("translation"))
     several = {corpus for corpus in runs.corpora if len(tokenizers([r for r in rows if r.corpus == corpus])) > 1}
+    width = beam_name([run for row in rows for run in row.runs])
+    scores = [
+        quality(f"{label} {way}", free_running(decoding, metric))
+        for label, metric in (("BLEU", "bleu"), ("chrF", "chrf"))
+        for way, decoding in (("greedy", "greedy"), (width, None))
+    ]
+    shown = [
+        Figure(name="train loss", unit=NATS, digits=3, of=figures.train_loss),
+        loss("valid. loss", figures.valid_loss, NATS),
+        Figure(name="perplexity", digits=2, better="lower", judged_by_tokens=True, of=figures.perplexity),
+        accuracy("accuracy", figures.valid_accuracy),
+        *scores,
+    ]
 
     def marks(row: Row, figure: Figure, notes: Notes) -> list[str]:
-        keys = []
-        if figure.judged_by_tokens and row.corpus in several:
-            keys.append(
-                notes.key("Systems of this corpus have different vocabularies, whose tokens cannot be compared.")
-            )
-        if figure.judged_by_tokens and any(run.experiment.training.average_checkpoints > 1 for run in row.runs):
-            keys.append(notes.key("Of the last validation; the model is an average of checkpoints."))
-        if figure.name.startswith(("BLEU", "chrF")) and any(run.split != "test" for run in row.runs):
-            keys.append(notes.key("Scored on the validation set: the corpus has no test set."))
-        if figure.name == "train loss" and not all(run.of_kind("epoch") for run in row.runs):
-            keys.append(notes.key("No epoch was completed: mean over the last updates recorded."))
-        return keys
+        reasons = {
+            _OTHER_VOCABULARIES: figure.judged_by_tokens and row.corpus in several,
+            _AVERAGE: figure.judged_by_tokens
+            and any(run.experiment.training.average_checkpoints > 1 for run in row.runs),
+            _NO_TEST_SET: figure in scores and any(run.split != "test" for run in row.runs),
+            _NO_EPOCH: figure is shown[0] and not all(run.of_kind("epoch") for run in row.runs),
+        }
+        return [notes.key(reason) for reason, holds in reasons.items() if holds]
 
     return figure_table(
         rows,
-        score_figures([run for row in rows for run in row.runs]),
+        shown,
         name="scores",
         title="Scores",
-        caption=_scores_caption(runs),
+        caption=_scores_caption([run for row in rows for run in row.runs]),
         marks=marks,
         about=_unlike_baseline(rows, runs.baseline),
     )
@@ -87,18 +90,17 @@ def _unlike_baseline(rows: Sequence[Row], baseline: str | None) -> Callable[[Row
     return about
 
 
-def _scores_caption(runs: RunSet) -> str:
+def _scores_caption(done: Sequence[ReportRun]) -> str:
     """What the columns of the main table are, with sacreBLEU's signatures."""
-    done = [run for run in runs.runs if run.done and run.task == "translation"]
     kept = {run.experiment.training.keep for run in done}
     which = {"last": "after the last epoch", "best": "of the best validation, whose weights are kept"}
     when = " or ".join(which[keep] for keep in sorted(kept, reverse=True))
     sets = sorted({run.split for run in done})
     signatures = [
-        f"{name} {signature_}"
+        f"{name} {text}"
         for metric, name in (("bleu", "BLEU"), ("chrf", "chrF"))
-        for signature_ in dict.fromkeys(signature(run, "greedy", metric) for run in done)
-        if signature_
+        for text in dict.fromkeys(signature(run, "greedy", metric) for run in done)
+        if text
     ]
     return (
         "Mean ± standard deviation (n - 1) over n seeds; the best mean of a corpus is marked, whether or not it "
@@ -112,17 +114,12 @@ def teacher_forced_table(runs: RunSet) -> Table | None:
     """Figures of the test set given the reference's own prefix, which papers may show as if they were translations."""
     rows = rows_of(runs.of_task("translation"))
     shown = [
-        Figure(name="loss", unit=NATS, digits=3, better="lower", judged_by_tokens=True, of=_teacher_forced("tf_loss")),
+        loss("loss", lambda run: teacher_forced(run, "tf_loss"), NATS),
+        accuracy("accuracy", lambda run: figures.times(100, teacher_forced(run, "tf_accuracy"))),
+        Figure(name="tf BLEU", digits=1, of=lambda run: teacher_forced(run, "tf_bleu")),
         Figure(
-            name="accuracy",
-            unit=_PERCENT,
-            digits=1,
-            better="higher",
-            judged_by_tokens=True,
-            of=lambda run: figures.times(100, teacher_forced(run, "tf_accuracy")),
+            name="tf BLEU, mean of sentences", digits=1, of=lambda run: teacher_forced(run, "tf_bleu_sentence_mean")
         ),
-        Figure(name="tf BLEU", digits=1, of=_teacher_forced("tf_bleu")),
-        Figure(name="tf BLEU, mean of sentences", digits=1, of=_teacher_forced("tf_bleu_sentence_mean")),
     ]
     if not any(figure.of(run) is not None for figure in shown for row in rows for run in row.runs):
         return None
@@ -136,10 +133,6 @@ def teacher_forced_table(runs: RunSet) -> Table | None:
     )
 
 
-def _teacher_forced(name: str) -> Of:
-    return lambda run: teacher_forced(run, name)
-
-
 def variants_table(runs: RunSet) -> Table | None:
     """The other BLEU and chrF scores that a corpus or tokenizer asks for; None where there are none."""
     rows = [row for row in rows_of(runs.of_task("translation")) if any(_other_scores(run) for run in row.runs)]
@@ -147,11 +140,10 @@ def variants_table(runs: RunSet) -> Table | None:
     names = list(dict.fromkeys(name for run in done for name in _other_scores(run)))
     if not names:
         return None
-    width = beam_name(done)
     shown = [
-        Figure(name=f"{_variant(name)}, {label}", digits=1, better="higher", of=_score(decoding, name))
+        quality(f"{_variant(name)}, {label}", free_running(decoding, name))
         for name in names
-        for decoding, label in (("greedy", "greedy"), (None, width))
+        for decoding, label in (("greedy", "greedy"), (None, beam_name(done)))
     ]
     return figure_table(
         rows,
@@ -167,10 +159,6 @@ def _other_scores(run: ReportRun) -> list[str]:
     return [name for found in decodings(run).values() for name in found if name.startswith(("bleu_", "chrf_"))]
 
 
-def _score(decoding: str | None, metric: str) -> Of:
-    return lambda run: score(run, decoding, metric)
-
-
 def _variant(name: str) -> str:
     """ "BLEU tok:none" of bleu_tok_none."""
     metric, _, rest = name.partition("_")
@@ -184,31 +172,28 @@ def task_tables(runs: RunSet) -> list[Table]:
     tables = []
     for task in (task for task in runs.tasks if task != "translation"):
         rows = rows_of(runs.of_task(task))
-        names: dict[str, str] = {}
+        units: dict[str, str] = {}
         for run in (run for row in rows for run in row.runs):
             for name, found in (run.scores or {}).get("figures", {}).items():
-                names.setdefault(str(name), str(found.get("unit", "")) if isinstance(found, dict) else "")
-        if not names:
+                units.setdefault(str(name), str(found.get("unit", "")) if isinstance(found, dict) else "")
+        if not units:
             continue
-        columns = {name: _task_column(name, unit) for name, unit in names.items()}
+        columns = {name: _task_column(name, unit) for name, unit in units.items()}
         shown = [
             *(column for name, column in columns.items() if not name.startswith("tf_")),
             Figure(name="train loss", unit="nats", digits=3, of=figures.train_loss),
-            Figure(
-                name="valid. loss", unit="nats", digits=3, better="lower", judged_by_tokens=True, of=figures.valid_loss
-            ),
+            loss("valid. loss", figures.valid_loss, "nats"),
             *(column for name, column in columns.items() if name.startswith("tf_")),
         ]
-        title = task.replace("_", " ").capitalize()
+        splits = sorted({run.split for row in rows for run in row.runs})
         tables.append(
             figure_table(
                 rows,
                 shown,
                 name=f"scores-{task.replace('_', '-')}",
-                title=title,
+                title=task.replace("_", " ").capitalize(),
                 caption="Mean ± standard deviation (n - 1) over n seeds. Train loss: mean over the last epoch, dropout "
-                "on; validation loss: of the weights that are kept; the others are of the "
-                f"{' and '.join(sorted({run.split for row in rows for run in row.runs}))} set.",
+                f"on; validation loss: of the weights that are kept; the others are of the {' and '.join(splits)} set.",
                 about=_unlike_baseline(rows, runs.baseline),
             )
         )

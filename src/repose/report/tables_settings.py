@@ -6,7 +6,7 @@ from typing import TypeAlias
 
 from repose.report.content import Column, Table
 from repose.report.runs import ReportRun, RunSet
-from repose.report.summaries import text_cell
+from repose.report.tables import text_cell
 
 Name: TypeAlias = tuple[str, str]
 """Section and name of a setting."""

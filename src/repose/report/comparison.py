@@ -1,0 +1,136 @@
+"""What the papers' tables have in common when ours stand beside them: whose runs are meant, and what differs."""
+
+import re
+from collections.abc import Sequence
+from dataclasses import dataclass
+
+from repose.grids.published import Curve, Published, Scalar
+from repose.grids.published import Table as PublishedTable
+from repose.model.presets import PRESETS
+from repose.report.content import Cell, Column, Table
+from repose.report.runs import ReportRun, RunSet, preset_of
+from repose.report.tables import Notes, text_cell
+
+Entry = PublishedTable | Curve | Scalar
+_SIZES = ("d_token", "num_heads", "head_dim", "d_ff", "num_encoder_layers", "num_decoder_layers")
+
+
+@dataclass(frozen=True, kw_only=True)
+class Comparison:
+    """The runs of a report and the numbers of the papers."""
+
+    runs: RunSet
+    published: Published
+    requested: bool
+    """Whether the grid names the entry: then all of it is shown, and otherwise what has something beside it."""
+
+    def groups(self, *presets: str) -> list[str]:
+        """Groups that are one of these presets, in the order of the presets."""
+        found = {group: self.preset(group) for group in self.runs.groups}
+        return [group for preset in presets for group, name in found.items() if name == preset]
+
+    def group(self, preset: str) -> str | None:
+        """The first group that is the preset."""
+        return next(iter(self.groups(preset)), None)
+
+    def preset(self, group: str) -> str | None:
+        """The preset that a group is: the one that it is called by, or else the one whose architecture it has."""
+        return group if group in PRESETS else preset_of(next(run for run in self.runs.runs if run.group == group))
+
+    def done(self, group: str | None, corpus: str | None) -> tuple[ReportRun, ...]:
+        """Finished runs of a system on a corpus; none of no system or corpus."""
+        return () if group is None or corpus is None else self.runs.done(group, corpus)
+
+    def languages(self, corpus: str) -> tuple[str, str]:
+        """Source and target language of a corpus."""
+        found = next(run for run in self.runs.runs if run.corpus == corpus).experiment.corpus
+        return found.src_lang, found.tgt_lang
+
+    def corpus_of(self, pair: tuple[str, str]) -> str:
+        """The corpus of these languages, or else the first."""
+        corpora = self.runs.corpora
+        return next((corpus for corpus in corpora if self.languages(corpus) == pair), corpora[0])
+
+    def protocol(self, entry: Entry, notes: Notes) -> list[str]:
+        """The key of a note that says how a printed number was made, if anything is said of it."""
+        sentences = [self.published.protocols[tag] for tag in entry.protocol]
+        if isinstance(entry, Scalar) and entry.note:
+            sentences = [*(sentence.replace("; see the note", "") for sentence in sentences), entry.note]
+        return [notes.key(f"Paper: {' '.join(sentences)}")] if sentences else []
+
+    def where(self, entry: Entry) -> str:
+        """ "Hsiao and Dutta 2024 (arXiv 2410.04731), Table 1"."""
+        paper = self.published.paper(entry.paper)
+        return f"{paper.authors} {paper.year} ({paper.identifier}), {entry.where}"
+
+    def table(
+        self, entry: Entry, columns: Sequence[Column], rows: Sequence[tuple[Cell, ...]], caption: str, notes: Notes
+    ) -> Table:
+        """A printed table with ours beside it."""
+        return Table(
+            id=re.sub(r"[^a-z0-9]+", "-", entry.id.lower()).strip("-"),
+            title=self.where(entry),
+            columns=tuple(columns),
+            rows=tuple(rows),
+            caption=caption,
+            notes=dict(notes.sentences),
+        )
+
+
+def size_difference(run: ReportRun, preset: str) -> str | None:
+    """How a run's model differs in size from the preset that stands for the paper's."""
+    ours, theirs = run.experiment.architecture, PRESETS[preset].architecture
+    different = [name for name in _SIZES if getattr(ours, name) != getattr(theirs, name)]
+    if not different:
+        return None
+    sizes = ", ".join(f"{name} {getattr(ours, name)} ({getattr(theirs, name)})" for name in different)
+    return f"Other sizes here than in the paper (in brackets): {sizes}."
+
+
+def tokenizer_difference(run: ReportRun, kind: str, vocab_size: int) -> str | None:
+    """How a run's tokens differ from the paper's, so that losses per token do not compare."""
+    tokenizer = run.experiment.tokenizer
+    if (tokenizer.kind, tokenizer.vocab_size) == (kind, vocab_size) and tokenizer.src_file is None:
+        return None
+    ours = "ready tokenizers" if tokenizer.src_file else f"{tokenizer.kind}, at most {tokenizer.vocab_size:,} tokens"
+    return f"Other tokens here ({ours}) than in the paper ({kind}, {vocab_size:,}): losses per token do not compare."
+
+
+def printed(value: float | str, *, notes: Sequence[str] = ()) -> Cell:
+    """A number as the paper prints it."""
+    if isinstance(value, str):
+        return text_cell(value, notes=notes)
+    text = f"{value:,}" if isinstance(value, int) else f"{value:,.2f}"
+    return Cell(text=text, value=float(value), notes=tuple(notes))
+
+
+def printed_curve(entry: Curve, keys: Sequence[str]) -> list[Cell]:
+    """A printed mean for each epoch, with the number of trials where not all got so far."""
+    cells: list[Cell] = []
+    for value, trials in zip(entry.values, entry.trials, strict=True):
+        text = f"{value:.2f}" + (f" ({trials})" if trials != max(entry.trials) else "")
+        cells.append(Cell(text=text, value=value, n=trials, notes=() if cells else tuple(keys)))
+    return cells
+
+
+def as_printed(comparison: Comparison, entry: PublishedTable) -> Table:
+    """A printed table as it is: nothing here stands beside it."""
+    notes = Notes()
+    keys = comparison.protocol(entry, notes)
+    rows = [(printed(row[0], notes=keys), *map(printed, row[1:])) for row in entry.rows]
+    numeric = [all(isinstance(row[index], int | float) for row in entry.rows) for index in range(len(entry.columns))]
+    columns = [
+        Column(name=words(column.name), unit=column.unit, numeric=is_numeric)
+        for column, is_numeric in zip(entry.columns, numeric, strict=True)
+    ]
+    return comparison.table(entry, columns, rows, f"As printed. {entry.note}", notes)
+
+
+def words(name: str) -> str:
+    """A name as words."""
+    return name.replace("_", " ")
+
+
+def text_column(name: str) -> Column:
+    """The head of a column without numbers."""
+    return Column(name=name, numeric=False)

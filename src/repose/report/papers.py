@@ -1,0 +1,501 @@
+"""The papers' tables in their own column layout, ours beside theirs, marked where the protocol differs.
+
+Which entries of `repose.grids.published` are shown is said by the grid ([grid.report] published); where it says
+nothing, those that something of ours fits.
+"""
+
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import asdict, replace
+
+from repose.grids.published import Curve, Published, Scalar, load
+from repose.grids.published import Table as PublishedTable
+from repose.model.architecture import Architecture
+from repose.report import figures
+from repose.report.comparison import (
+    Comparison,
+    Entry,
+    as_printed,
+    printed,
+    printed_curve,
+    size_difference,
+    text_column,
+    tokenizer_difference,
+    words,
+)
+from repose.report.content import Cell, Column, Table
+from repose.report.runs import ReportRun, RunSet
+from repose.report.tables import (
+    NONE,
+    Figure,
+    Notes,
+    Of,
+    Spread,
+    over_seeds,
+    spread,
+    spread_cell,
+    text_cell,
+    value_cell,
+)
+from repose.system.errors import unknown
+
+WEIGHT = "enhanced/best_residual_weight"
+
+
+def published_tables(runs: RunSet, published: Published | None = None) -> tuple[tuple[Table, ...], tuple[str, ...]]:
+    """The tables, and a sentence for each entry that was requested and does not exist."""
+    published = load() if published is None else published
+    runs = runs.of_task("translation")
+    if not runs.runs:
+        return (), ()
+    comparison = Comparison(runs=runs, published=published, requested=bool(runs.published))
+    if not comparison.requested:
+        return _present(_fitting(comparison)), ()
+    listed: list[Entry] = [*published.tables, *published.curves, *published.scalars]
+    entries = {entry.id: entry for entry in listed}
+    problems = [
+        f"published: {unknown('entry', name, list(entries))}." for name in runs.published if name not in entries
+    ]
+    found = [entries[name] for name in runs.published if name in entries]
+    return _present(_requested(comparison, found)), tuple(problems)
+
+
+def _present(tables: Sequence[Table | None]) -> tuple[Table, ...]:
+    return tuple(table for table in tables if table is not None)
+
+
+def _requested(comparison: Comparison, entries: Sequence[Entry]) -> list[Table | None]:
+    """What the grid names: tables one by one, curves and single numbers of a paper together."""
+    tables: list[Table | None] = []
+    for entry in entries:
+        if isinstance(entry, PublishedTable):
+            tables.append(_LAYOUTS.get(entry.id, as_printed)(comparison, entry))
+        elif isinstance(entry, Scalar) and entry.id == WEIGHT:
+            tables.append(_weights_table(comparison, entry))
+    tables += _curves_tables(comparison, [entry for entry in entries if isinstance(entry, Curve)])
+    scalars = [entry for entry in entries if isinstance(entry, Scalar) and entry.id != WEIGHT]
+    for paper in dict.fromkeys(entry.paper for entry in scalars):
+        tables.append(_numbers_table(comparison, [entry for entry in scalars if entry.paper == paper]))
+    return tables
+
+
+def _fitting(comparison: Comparison) -> list[Table | None]:
+    """What has something of ours beside it."""
+    published = comparison.published
+    tables = [
+        _LAYOUTS[name](comparison, published.table(name))
+        for name in ("reinforced/table-1", "enhanced/table-1", "enhanced/table-2")
+    ]
+    if comparison.group("baseline") and comparison.groups(*PROPOSED):
+        tables += _curves_tables(comparison, published.curves)
+        names = ("parameters", "seconds_per_epoch")
+        scalars = [s for s in published.scalars if s.paper == "reinforced" and s.metric in names]
+        tables.append(_numbers_table(comparison, scalars))
+    return [*tables, _weights_table(comparison, published.scalar(WEIGHT))]
+
+
+def _numbers_table(comparison: Comparison, entries: Sequence[Scalar]) -> Table:
+    """Single printed numbers, with ours where a run has them."""
+    notes = Notes()
+    ours = _numbers_here(comparison, entries) if entries[0].paper == "reinforced" else {}
+    rows = []
+    for entry in entries:
+        digits = 0 if isinstance(entry.value, int) else 2
+        theirs = value_cell(float(entry.value), digits, notes=comparison.protocol(entry, notes))
+        if entry.deviation is not None:
+            theirs = replace(theirs, text=f"{theirs.text} ± {entry.deviation:,.2f}", deviation=entry.deviation)
+        group, here = ours.get(entry.id, (NONE, text_cell(NONE)))
+        label = comparison.published.system(entry.system).label
+        first = (text_cell(words(entry.metric)), text_cell(label), theirs)
+        rows.append((*first, text_cell(group), here, text_cell(entry.unit)))
+    heads = (("number", 0), ("system", 0), ("paper", 1), ("ours", 0), ("here", 1), ("unit", 0))
+    paper = comparison.published.paper(entries[0].paper)
+    return Table(
+        id=f"{paper.id}-numbers",
+        title=f"Numbers of {paper.authors} {paper.year}",
+        columns=tuple(Column(name=name, numeric=bool(numeric)) for name, numeric in heads),
+        rows=tuple(rows),
+        caption=f"{paper.identifier}; here: mean ± standard deviation (n - 1) over runs.",
+        notes=dict(notes.sentences),
+    )
+
+
+# Hsiao and Dutta 2024 (arXiv 2410.04731)
+
+PROPOSED = ("reinforced-lookahead", "reinforced-printed", "reinforced", "reinforced-sentence", "reinforced-prefix")
+"""Presets that stand for the proposed model: what it must have been, and its causal kin."""
+_LOSSES = {"train_loss": ("epoch", "nll_keras"), "validation_loss": ("valid", "tf_loss_keras")}
+"""Our records of the same unit: means of batch means."""
+_CAUSAL = (
+    "The model here is causal; the paper's must have normalised over the whole target, later tokens included, which "
+    "lowers its losses."
+)
+_LOOKS_AHEAD = "Looks ahead, as the paper's model must have done: these losses measure nothing."
+
+
+def _reinforced_table_1(comparison: Comparison, entry: PublishedTable) -> Table | None:
+    """Losses, epochs and seconds by corpus: as printed, and with each of our models in the proposed one's place.
+
+    None where nothing of ours fits and the table was not requested.
+    """
+    notes = Notes()
+    keys = comparison.protocol(entry, notes)
+    names = {str(row[0]) for row in entry.rows}
+    pairs = {corpus: _dataset(comparison, corpus, names) for corpus in comparison.runs.corpora}
+    if not comparison.requested and not names & set(pairs.values()):
+        return None
+    rows: list[tuple[Cell, ...]] = []
+    for row in entry.rows:
+        if comparison.requested or row[0] in pairs.values():
+            rows.append((text_cell(str(row[0])), text_cell("paper", notes=keys), *map(printed, row[1:])))
+            for corpus in (corpus for corpus, dataset in pairs.items() if dataset == row[0]):
+                rows += _our_rows(comparison, corpus, str(row[0]), notes, epochs=(row[3], row[7]))
+    for corpus in (corpus for corpus, dataset in pairs.items() if dataset is None):
+        rows += _our_rows(comparison, corpus, corpus, notes, epochs=None)
+    columns = [text_column("corpus"), text_column("source")]
+    columns += [
+        Column(name=words(column.name).replace("validation", "valid."), unit=column.unit)
+        for column in entry.columns[1:]
+    ]
+    caption = (
+        "Rows as printed, and ours: the baseline, and the model named in the place of the proposed one. "
+        "Our losses are means of batch means, as Keras reports them and the paper prints them; training losses with "
+        f"dropout on. Seconds are of other machines: only the ratio of two models' compares. {entry.note}"
+    )
+    return comparison.table(entry, columns, rows, caption, notes)
+
+
+def _dataset(comparison: Comparison, corpus: str, names: set[str]) -> str | None:
+    """The row of Table 1 that a corpus stands for: that of its languages."""
+    return next((name for name in (corpus, "_to_".join(comparison.languages(corpus))) if name in names), None)
+
+
+def _our_rows(
+    comparison: Comparison, corpus: str, name: str, notes: Notes, *, epochs: tuple[object, object] | None
+) -> list[tuple[Cell, ...]]:
+    """Our rows of a corpus: one for each model in the place of the proposed one."""
+    named = comparison.group("baseline")
+    baseline = comparison.done(named, corpus)
+    proposed: list[str | None] = [group for group in comparison.groups(*PROPOSED) if comparison.done(group, corpus)]
+    rows = []
+    for group in proposed or ([None] if baseline else []):
+        runs = comparison.done(group, corpus)
+        every = [*baseline, *runs]
+        differences = [*_corpus_differences(every, epochs), *_model_differences(comparison, every)]
+        keys = [notes.key(sentence) for sentence in differences]
+        keys += [] if not runs or runs[0].looks_ahead else [notes.key(_CAUSAL)]
+        label = f"here: {', '.join(name for name in (named, group) if name is not None)}"
+        rows.append(
+            (
+                text_cell(name),
+                text_cell(label, notes=keys),
+                value_cell(figures.train_pairs(every[0]), 0),
+                value_cell(figures.valid_pairs(every[0]), 0),
+                *_epochs_losses_seconds(baseline, notes),
+                *_epochs_losses_seconds(runs, notes),
+            )
+        )
+    return rows
+
+
+def _epochs_losses_seconds(runs: Sequence[ReportRun], notes: Notes) -> list[Cell]:
+    """Of a model, as Table 1 has them."""
+    keys = [notes.key(_LOOKS_AHEAD)] if any(not run.comparable for run in runs) else []
+    epochs = _over(runs, lambda run: float(figures.epochs(run)))
+    if epochs is not None and not epochs.deviation:
+        epochs = replace(epochs, deviation=None)
+    others = (
+        (_over(runs, lambda run: _at_end(run, "train_loss")), 2),
+        (_over(runs, lambda run: _at_end(run, "validation_loss")), 2),
+        (_over(runs, figures.seconds_per_epoch), 1),
+    )
+    return [spread_cell(found, digits, notes=keys if found else ()) for found, digits in ((epochs, 0), *others)]
+
+
+def _over(runs: Sequence[ReportRun], of: Of) -> Spread | None:
+    return over_seeds(runs, Figure(name="", of=of))
+
+
+def _corpus_differences(runs: Sequence[ReportRun], epochs: tuple[object, object] | None) -> list[str]:
+    """What keeps the data and the length of our trainings from being the paper's."""
+    if epochs is None:
+        return ["A corpus that the paper does not have."]
+    found = []
+    if not all((run.experiment.corpus.name or "").startswith("ted_hrlr") for run in runs):
+        found.append("The same languages, but other data than the paper's (see the number of pairs).")
+    if any(figures.epochs(run) < max(value for value in epochs if isinstance(value, int)) for run in runs):
+        found.append("Fewer epochs here than in the paper.")
+    return found
+
+
+def _model_differences(comparison: Comparison, runs: Sequence[ReportRun]) -> list[str]:
+    """What keeps our models from being the paper's."""
+    found: list[str | None] = []
+    for run in runs:
+        preset = comparison.preset(run.group)
+        found += [tokenizer_difference(run, "wordpiece", 8000), preset and size_difference(run, preset)]
+    return [sentence for sentence in dict.fromkeys(found) if sentence]
+
+
+def _at_end(run: ReportRun, metric: str) -> float | None:
+    """The last epoch's loss, as a mean of batch means."""
+    return _losses(run, metric).get(figures.epochs(run))
+
+
+def _losses(run: ReportRun, metric: str) -> Mapping[int, float]:
+    """A loss by epoch."""
+    kind, name = _LOSSES[metric]
+    return {r["epoch"]: float(r[name]) for r in run.of_kind(kind) if isinstance(r.get(name), int | float)}
+
+
+def _curves_tables(comparison: Comparison, entries: Sequence[Curve]) -> list[Table | None]:
+    """Mean losses by epoch over trials (section 3.2, Figure 3 (a)); a trial may stop before the last epoch."""
+    metrics = dict.fromkeys(entry.metric for entry in entries)
+    return [_curves_table(comparison, metric, [e for e in entries if e.metric == metric]) for metric in metrics]
+
+
+def _curves_table(comparison: Comparison, metric: str, entries: Sequence[Curve]) -> Table | None:
+    corpus = comparison.corpus_of(("pt", "en"))  # which the trials are of
+    groups = {entry.id: _stand_ins(comparison, entry.system, corpus) for entry in entries}
+    ours = {group: comparison.done(group, corpus) for found in groups.values() for group in found}
+    if not comparison.requested and not any(len(runs) > 1 for runs in ours.values()):
+        return None
+    here = {group: [_losses(run, metric) for run in runs] for group, runs in ours.items()}
+    epochs = [max(run, default=0) for runs in here.values() for run in runs]
+    longest = max([*epochs, *(len(entry.values) for entry in entries)])
+    notes = Notes()
+    columns: list[tuple[str, list[Cell]]] = []
+    for entry in entries:
+        label = entry.system.rpartition("/")[2]
+        columns.append((f"{label}, paper", printed_curve(entry, comparison.protocol(entry, notes))))
+        for group in groups[entry.id]:
+            runs = ours[group]
+            sentences = _model_differences(comparison, runs)
+            sentences += [_CAUSAL] if label == "proposed" and runs[0].comparable else []
+            sentences += [] if runs[0].comparable else [_LOOKS_AHEAD]
+            cells = [
+                spread_cell(spread([run[epoch] for run in here[group] if epoch in run]), 2, expected=len(runs))
+                for epoch in range(1, longest + 1)
+            ]
+            cells[0] = replace(cells[0], notes=tuple(notes.key(sentence) for sentence in sentences))
+            columns.append((f"{group}, here", cells))
+    rows = tuple(
+        (value_cell(epoch + 1, 0), *(cells[epoch] if epoch < len(cells) else text_cell(NONE) for _, cells in columns))
+        for epoch in range(longest)
+    )
+    return Table(
+        id=f"reinforced-curves-{metric.replace('_', '-')}",
+        title=f"{comparison.where(entries[0])}: {words(metric)}",
+        columns=(Column(name="epoch"), *(Column(name=name, unit=entries[0].unit) for name, _ in columns)),
+        rows=rows,
+        caption="Mean over trials by epoch; in brackets how many got so far, where not all did. Theirs on pt_to_en, "
+        f"ours on {corpus}, as means of batch means. {entries[0].note}",
+        notes=dict(notes.sentences),
+    )
+
+
+def _stand_ins(comparison: Comparison, system: str, corpus: str) -> list[str]:
+    """Groups with finished runs that stand for a system of the paper."""
+    presets = ("baseline",) if system.endswith("/baseline") else PROPOSED
+    return [group for group in comparison.groups(*presets) if comparison.done(group, corpus)]
+
+
+def _numbers_here(comparison: Comparison, entries: Sequence[Scalar]) -> dict[str, tuple[str, Cell]]:
+    """What our runs have for the single numbers of the paper: by id, the group and the number."""
+    corpus = comparison.corpus_of(("pt", "en"))
+    known: dict[str, tuple[Of, int]] = {
+        "parameters": (figures.parameters, 0),
+        "seconds_per_epoch": (figures.seconds_per_epoch, 2),
+        "train_loss": (lambda run: _at_end(run, "train_loss"), 2),
+        "validation_loss": (lambda run: _at_end(run, "validation_loss"), 2),
+    }
+    found: dict[str, tuple[str, Cell]] = {}
+    for entry in entries:
+        groups = _stand_ins(comparison, entry.system, corpus)
+        if entry.metric in known and groups:
+            of, digits = known[entry.metric]
+            value = _over(comparison.done(groups[0], corpus), of)
+            if entry.metric == "parameters" and value is not None:
+                value = replace(value, deviation=None)
+            found[entry.id] = (groups[0], spread_cell(value, digits))
+    return found
+
+
+# Moon et al. 2023 (arXiv 2310.10930)
+
+_LANGUAGES = {"German": "de", "Korean": "ko", "Chinese": "zh", "Japanese": "ja", "English": "en"}
+_MANY_VALIDATIONS = 20
+_FREE = Figure(name="BLEU", of=lambda run: figures.score(run, figures.beam(run) or "greedy", "bleu"))
+"""Of the widest beam, or greedy where there is none, on the test set."""
+_FORCED = Figure(name="tf BLEU", of=lambda run: figures.teacher_forced(run, "tf_bleu_sentence_mean"))
+"""Mean of sentence BLEUs given the reference's prefix: presumably what the paper prints."""
+_HEADS = {"BLEU": "BLEU, free-running", "tf BLEU": "tf BLEU, mean of sentences"}
+_CAPTION = (
+    "Here: BLEU of translations from START (widest beam, sacreBLEU), and the mean of sentence BLEUs of the most "
+    "probable tokens given the reference's prefix, presumably what the paper prints; mean ± standard deviation "
+    "(n - 1) over n seeds; no gain over a score below 1. The paper's ± is over the last 100 epochs of one run. "
+)
+
+
+def _over_validations(run: ReportRun) -> float | None:
+    """Mean BLEU of the last validations, of a run that had many: the paper's protocol, with translations from START."""
+    found = (run.scores or {}).get("over_validations", {})
+    if not isinstance(found, dict) or found.get("num_validations", 0) < _MANY_VALIDATIONS:
+        return None
+    return float(found["bleu"]["mean"])
+
+
+def _enhanced_table_1(comparison: Comparison, entry: PublishedTable) -> Table | None:
+    """BLEU by system, and how much better than the original each is."""
+    systems = {system.label: comparison.group(system.preset) for system in comparison.published.systems}
+    corpus = comparison.corpus_of(("de", "en"))
+    ours = {label: comparison.done(group, corpus) for label, group in systems.items()}
+    if not comparison.requested and sum(bool(ours.get(str(row[0]))) for row in entry.rows) < 3:
+        return None
+    notes = Notes()
+    keys = comparison.protocol(entry, notes)
+    shown = [_FREE, _FORCED]
+    if any(_over_validations(run) is not None for runs in ours.values() for run in runs):
+        shown.append(Figure(name="BLEU over validations", of=_over_validations))
+    original = {figure.name: over_seeds(ours["Original"], figure) for figure in shown}
+    rows = []
+    for label, bleu, deviation, text, improvement in entry.rows:
+        runs = ours.get(str(label), ())
+        cells = [text_cell(str(label)), _with_deviation(text, bleu, deviation, keys), _improvement(improvement)]
+        cells.append(value_cell(len(runs) or None, 0, notes=_enhanced_marks(runs, notes)))
+        for figure in shown:
+            found = over_seeds(runs, figure)
+            cells += [spread_cell(found, 1, expected=len(runs)), _gain_cell(found, original[figure.name])]
+        rows.append(tuple(cells))
+    columns = [text_column("system"), Column(name="BLEU, paper"), _gain("paper"), Column(name="n, here")]
+    for figure in shown:
+        columns += [Column(name=f"{_HEADS.get(figure.name, figure.name)}, here"), _gain(figure.name)]
+    return comparison.table(entry, columns, rows, _CAPTION + f"Ours on {corpus}. " + entry.note, notes)
+
+
+def _enhanced_table_2(comparison: Comparison, entry: PublishedTable) -> Table | None:
+    """BLEU of the original and of the Enhanced Transformer by direction."""
+    groups = (comparison.group("original"), comparison.group("enhanced"))
+    pairs = {comparison.languages(corpus): corpus for corpus in reversed(comparison.runs.corpora)}
+    found = {}
+    for direction in (str(row[0]) for row in entry.rows):
+        src, _, tgt = direction.partition(" to ")
+        corpus = pairs.get((_LANGUAGES[src], _LANGUAGES[tgt]))
+        found[direction] = [comparison.done(group, corpus) for group in groups]
+    if not comparison.requested and sum(all(runs) for runs in found.values()) < 2:
+        return None
+    notes = Notes()
+    keys = comparison.protocol(entry, notes)
+    rows = []
+    for name, old, old_sd, old_text, new, new_sd, new_text, improvement in entry.rows:
+        original, enhanced = found[str(name)]
+        cells = [
+            text_cell(str(name)),
+            _with_deviation(old_text, old, old_sd, keys),
+            _with_deviation(new_text, new, new_sd, ()),
+            _improvement(improvement),
+            value_cell(len(original) or None, 0, notes=_enhanced_marks([*original, *enhanced], notes)),
+        ]
+        for figure in (_FREE, _FORCED):
+            before, after = (over_seeds(runs, figure) for runs in (original, enhanced))
+            cells += [spread_cell(before, 1), spread_cell(after, 1), _gain_cell(after, before)]
+        rows.append(tuple(cells))
+    columns = [text_column("direction")]
+    columns += [Column(name=f"{system}, paper", unit="BLEU") for system in ("original", "enhanced")]
+    columns += [_gain("paper"), Column(name="n, here")]
+    for name in _HEADS.values():
+        columns += [Column(name=f"{system}, here", unit=name) for system in ("original", "enhanced")] + [_gain(name)]
+    return comparison.table(entry, columns, rows, _CAPTION + entry.note, notes)
+
+
+def _enhanced_comparisons(comparison: Comparison, entry: PublishedTable) -> Table | None:
+    """By how many per cent the Enhanced Transformer is better than each other system."""
+    corpus = comparison.corpus_of(("de", "en"))
+    systems = {system.label: comparison.group(system.preset) for system in comparison.published.systems}
+    enhanced = over_seeds(comparison.done(comparison.group("enhanced"), corpus), _FREE)
+    notes = Notes()
+    keys = comparison.protocol(entry, notes)
+    rows = []
+    for label, improvement in entry.rows:
+        other = over_seeds(comparison.done(systems.get(str(label)), corpus), _FREE)
+        rows.append((text_cell(str(label), notes=keys), _improvement(improvement), _gain_cell(enhanced, other)))
+    columns = (text_column("system"), _gain("paper"), _gain("BLEU, free-running, here"))
+    return comparison.table(entry, columns, rows, entry.note, notes)
+
+
+def _weights_table(comparison: Comparison, entry: Scalar) -> Table | None:
+    """BLEU by the weight k of the residual connection, of systems alike in all else; None of fewer than two."""
+    runs = comparison.runs
+    architectures = {run.group: run.experiment.architecture for run in reversed(runs.runs)}
+    architectures = {group: architectures[group] for group in runs.groups}
+    corpus = runs.corpora[0]
+    alike = ([g for g, b in architectures.items() if _same_but_weight(a, b)] for a in architectures.values())
+    groups = [group for group in next((same for same in alike if len(same) > 1), []) if runs.done(group, corpus)]
+    if len(groups) < 2:
+        return None
+    notes = Notes()
+    keys = comparison.protocol(entry, notes)
+    shown = [(_FREE, 1), (_FORCED, 1), (Figure(name="loss", of=figures.valid_loss), 3)]
+    rows = []
+    for group in sorted(groups, key=lambda group: architectures[group].residual_weight):
+        done, k = runs.done(group, corpus), architectures[group].residual_weight
+        best = text_cell("best of 2, 3, 4, 5", notes=keys) if k == entry.value else text_cell("")
+        cells = (spread_cell(over_seeds(done, figure), digits, expected=len(done)) for figure, digits in shown)
+        rows.append((Cell(text=f"{k:g}", value=k), text_cell(group), best, value_cell(len(done), 0), *cells))
+    columns = [Column(name="k"), text_column("system"), text_column("paper"), Column(name="n, here")]
+    columns += [Column(name=name) for name in _HEADS.values()]
+    return Table(
+        id="enhanced-weights",
+        title=f"{comparison.where(entry)}: weight of the residual connection",
+        columns=(*columns, Column(name="valid. loss", unit="nats per target token")),
+        rows=tuple(rows),
+        caption=_CAPTION + f"Ours on {corpus}.",
+        notes=dict(notes.sentences),
+    )
+
+
+def _same_but_weight(a: Architecture, b: Architecture) -> bool:
+    """Whether two architectures differ in nothing but the weight of the residual connection."""
+    return asdict(a) | {"residual_weight": 0} == asdict(b) | {"residual_weight": 0}
+
+
+def _enhanced_marks(runs: Sequence[ReportRun], notes: Notes) -> list[str]:
+    """What keeps our runs from being the paper's."""
+    sentences = []
+    for run in runs[:1]:
+        sentences.append(size_difference(run, "original"))
+        if run.experiment.corpus.splits == "given":
+            sentences.append("The published split here, a random one in the paper.")
+        if figures.epochs(run) < 1000:
+            sentences.append(f"{figures.updates(run):,} updates here; 1,000 epochs in the paper.")
+    return [notes.key(sentence) for sentence in sentences if sentence is not None]
+
+
+def _with_deviation(text: object, value: object, deviation: object, notes: Sequence[str]) -> Cell:
+    """A printed mean with its deviation."""
+    assert isinstance(value, int | float)
+    assert isinstance(deviation, int | float)
+    return Cell(text=str(text), value=float(value), deviation=float(deviation), notes=tuple(notes))
+
+
+def _improvement(value: object) -> Cell:
+    """A printed improvement; a dash where none is printed."""
+    return value_cell(float(value) if isinstance(value, int | float) else None, 2)
+
+
+def _gain_cell(new: Spread | None, old: Spread | None) -> Cell:
+    """By how many per cent a BLEU score is above another; none over one below 1, which is as good as none."""
+    gain = None if new is None or old is None or old.mean < 1 else 100 * (new.mean / old.mean - 1)
+    return value_cell(gain, 1)
+
+
+def _gain(name: str) -> Column:
+    return Column(name=f"gain, {name}", unit="%")
+
+
+_LAYOUTS: Mapping[str, Callable[[Comparison, PublishedTable], Table | None]] = {
+    "reinforced/table-1": _reinforced_table_1,
+    "enhanced/table-1": _enhanced_table_1,
+    "enhanced/table-2": _enhanced_table_2,
+    "enhanced/comparisons": _enhanced_comparisons,
+}
+"""How each table is set; others are shown as printed."""

@@ -1,0 +1,225 @@
+"""What systems cost (parameters, operations, time), how far they were trained, and the list of all runs."""
+
+import math
+from collections.abc import Mapping, Sequence
+from typing import Any
+
+from repose.report import figures
+from repose.report.content import Column, Table
+from repose.report.runs import ReportRun, RunSet
+from repose.report.tables import (
+    Figure,
+    Notes,
+    Of,
+    Row,
+    accuracy,
+    count,
+    figure_table,
+    loss,
+    quality,
+    rows_of,
+    text_cell,
+    value_cell,
+)
+from repose.report.tables_scores import beam_name, free_running
+
+NATS = "nats per token"
+_COMPLETED = " Epochs are completed ones: 0 where the updates ended within the first."
+_NOT_A_SCORE = (
+    " Validation BLEU is of greedy translations of the validation set's first sentences, as training scored them."
+)
+
+
+def costs_table(runs: RunSet) -> Table:
+    """Parameters, operations, seconds, epochs and updates."""
+    rows = rows_of(runs)
+    unequal = unequal_epochs(runs)
+    done = [run for row in rows for run in row.runs]
+    by_epochs = [
+        count("all operations", _in(1e12, figures.training_flops), "TFLOP", digits=1),
+        count("epochs", lambda run: float(figures.epochs(run))),
+        count("updates", lambda run: float(figures.updates(run))),
+    ]
+
+    def marks(row: Row, figure: Figure, notes: Notes) -> list[str]:
+        if figure in by_epochs and row.corpus in unequal:
+            return [notes.key("Epochs are unequal on this corpus: see the comparison at equal epochs.")]
+        return []
+
+    shown = [
+        count("parameters", figures.parameters),
+        count("operations", _in(1e6, figures.flops_per_token), "MFLOP per target token", digits=1),
+        by_epochs[0],
+        Figure(name="time", cost=True, unit="seconds per epoch", digits=1, of=figures.seconds_per_epoch),
+        Figure(name="training and validation", cost=True, unit="seconds", digits=0, of=figures.total_seconds),
+        *by_epochs[1:],
+    ]
+    return figure_table(
+        rows,
+        shown,
+        name="costs",
+        title="Costs",
+        caption="Operations: floating-point operations of one training step, forward and backward, counted by torch on "
+        "sentences of the corpus's mean length; all operations: times the target tokens of the whole training. Seconds "
+        "per epoch: training alone, median over the epochs of a run, then mean ± standard deviation over runs; by the "
+        "clock, so that whatever else ran on the machine counts." + _COMPLETED * (not all(map(figures.epochs, done))),
+        marks=marks,
+    )
+
+
+def _in(unit: float, of: Of) -> Of:
+    return lambda run: figures.times(1 / unit, of(run))
+
+
+def runs_table(runs: RunSet) -> Table:
+    """Every run by itself: what it is, and what its id is."""
+    scored: dict[str, Of] = {
+        "BLEU greedy": free_running("greedy", "bleu"),
+        f"BLEU {beam_name(runs.runs)}": free_running(None, "bleu"),
+    }
+    shown: dict[str, Of] = scored if "translation" in runs.tasks else {}
+    notes = Notes()
+    lines = []
+    for run in runs.runs:
+        keys = [] if not run.failed_checks else [notes.key(f"Failed the audit: {', '.join(run.failed_checks)}.")]
+        lines.append(
+            (
+                text_cell(run.name, notes=keys),
+                text_cell(run.group),
+                text_cell(run.corpus),
+                value_cell(run.seed, 0),
+                text_cell(run.run_id),
+                text_cell(_state(run)),
+                value_cell(figures.valid_loss(run), 3),
+                *(value_cell(of(run), 2) for of in shown.values()),
+                text_cell(run.config.versions.get("repose", "")),
+            )
+        )
+    heads = ["run", "system", "corpus", "seed", "run id", "state", "valid. loss", *shown, "repose"]
+    return Table(
+        id="runs",
+        title="Runs",
+        columns=tuple(Column(name=name, numeric=name in ("seed", "valid. loss", *shown)) for name in heads),
+        rows=tuple(lines),
+        caption="A run's id is a digest of all that can move its numbers: data, settings, seed.",
+        notes=dict(notes.sentences),
+    )
+
+
+def _state(run: ReportRun) -> str:
+    """How far it is: completed epochs, or updates where its first epoch was never completed."""
+    state = "trained, not scored" if run.trained and not run.done else run.status
+    epochs = figures.epochs(run)
+    return f"{state} ({epochs} epochs)" if epochs else f"{state} ({figures.updates(run):,} updates, in epoch 1)"
+
+
+def best_and_last_table(runs: RunSet) -> Table | None:
+    """Each run's validation figures after its last epoch and at its own best one; None where nothing was validated."""
+    rows = rows_of(runs)
+    if not any(run.of_kind("valid") for row in rows for run in row.runs):
+        return None
+
+    def last(name: str, factor: float = 1) -> Of:
+        return lambda run: figures.times(factor, _number(next(iter(reversed(run.of_kind("valid"))), None), name))
+
+    return figure_table(
+        rows,
+        [
+            count("last epoch", last("epoch")),
+            loss("loss, last", last("tf_loss"), NATS),
+            Figure(
+                name="best epoch", digits=0, exact=True, of=lambda run: _number(_best(run, "tf_loss", min), "epoch")
+            ),
+            loss("loss, best", lambda run: _number(_best(run, "tf_loss", min), "tf_loss"), NATS),
+            accuracy("accuracy, last", last("tf_accuracy", 100)),
+            quality("BLEU, last", last("bleu")),
+            quality("BLEU, best", lambda run: _number(_best(run, "bleu", max), "bleu")),
+        ],
+        name="best-and-last",
+        title="Best and last epoch",
+        caption="Validation set; each run at its own epoch of lowest loss, or of highest BLEU. What is best was chosen "
+        "on the set that it is shown of, and flatters." + _bleu_caption(rows),
+    )
+
+
+def equal_epochs_table(runs: RunSet) -> Table | None:
+    """All systems of a corpus after as many epochs as each of its runs has completed; None where one has no epoch."""
+    rows = rows_of(runs)
+    ends = {
+        corpus: {_validated_epochs(run) for row in rows if row.corpus == corpus for run in row.runs}
+        for corpus in runs.corpora
+    }
+    common = {corpus: min(found) for corpus, found in ends.items() if found and min(found) > 0}
+    rows = [row for row in rows if row.corpus in common]
+    if not rows:
+        return None
+
+    def at(kind: str, name: str, factor: float = 1) -> Of:
+        return lambda run: figures.times(factor, _number(_at(run, kind, common[run.corpus]), name))
+
+    def seconds(run: ReportRun) -> float | None:
+        found = figures.epoch_seconds(run)
+        return sum(found[: common[run.corpus]]) if found else None
+
+    caption = (
+        "Validation set, after the largest number of epochs that every run of the corpus completed."
+        + _bleu_caption(rows)
+    )
+    if any(len(ends[corpus]) > 1 for corpus in common):
+        caption += (
+            " Epochs were unequal: a run that went on was still at a higher learning rate there than one that ended, "
+            "where the schedule falls."
+        )
+    return figure_table(
+        rows,
+        [
+            count("epochs", lambda run: float(common[run.corpus])),
+            Figure(name="train loss", unit=NATS, digits=3, of=at("epoch", "nll")),
+            loss("valid. loss", at("valid", "tf_loss"), NATS),
+            accuracy("accuracy", at("valid", "tf_accuracy", 100)),
+            quality("BLEU", at("valid", "bleu")),
+            Figure(name="time so far", cost=True, unit="seconds of training", digits=0, of=seconds),
+        ],
+        name="equal-epochs",
+        title="At equal epochs",
+        caption=caption,
+    )
+
+
+def unequal_epochs(runs: RunSet) -> tuple[str, ...]:
+    """Corpora whose finished runs completed unequal numbers of epochs."""
+    rows = rows_of(runs)
+    return tuple(
+        corpus
+        for corpus in runs.corpora
+        if len({figures.epochs(run) for row in rows if row.corpus == corpus for run in row.runs}) > 1
+    )
+
+
+def _bleu_caption(rows: Sequence[Row]) -> str:
+    """What the columns of BLEU are, where there are such."""
+    scored = any("bleu" in record for row in rows for run in row.runs for record in run.of_kind("valid"))
+    return _NOT_A_SCORE if scored else ""
+
+
+def _validated_epochs(run: ReportRun) -> int:
+    """Epochs at whose end, or in which, it was validated, from the first on."""
+    found = {record["epoch"] for record in run.of_kind("valid")} & {record["epoch"] for record in run.of_kind("epoch")}
+    return next(epoch for epoch in range(len(found) + 1) if epoch + 1 not in found)
+
+
+def _at(run: ReportRun, kind: str, epoch: int) -> Mapping[str, Any] | None:
+    """Its last record of a kind in an epoch."""
+    return next((record for record in reversed(run.of_kind(kind)) if record["epoch"] == epoch), None)
+
+
+def _best(run: ReportRun, name: str, pick: Any) -> Mapping[str, Any] | None:
+    """The validation with the least or largest figure."""
+    found = [r for r in run.of_kind("valid") if (value := _number(r, name)) is not None and math.isfinite(value)]
+    best: Mapping[str, Any] | None = pick(found, key=lambda record: record[name], default=None)
+    return best
+
+
+def _number(record: Mapping[str, Any] | None, name: str) -> float | None:
+    value = None if record is None else record.get(name)
+    return float(value) if isinstance(value, int | float) else None
