@@ -12,11 +12,11 @@ from repose.report.content import Picture, Report, Section, Table
 from repose.report.papers import published_tables
 from repose.report.runs import ReportRun, RunSet
 from repose.report.sentences import side_by_side
+from repose.report.significance import significance_tables
 from repose.report.tables_costs import best_and_last_table, costs_table, equal_epochs_table, runs_table, unequal_epochs
 from repose.report.tables_lengths import length_tables
 from repose.report.tables_scores import scores_table, task_tables, teacher_forced_table, variants_table
 from repose.report.tables_settings import settings_table
-from repose.report.tests_of_significance import significance_tables
 from repose.report.text import write_csv, write_latex, write_markdown
 from repose.system.errors import CheckpointError
 

@@ -9,7 +9,7 @@ from numpy.typing import NDArray
 
 from repose.report.content import Sentence, SideBySide
 from repose.report.runs import RunSet
-from repose.report.tested_systems import Remarks, System, systems_of
+from repose.report.significance import Remarks, System, systems_of
 from repose.report.translations import hypotheses_of, texts_of
 from repose.system.errors import ReposeError
 

@@ -8,7 +8,7 @@ import pytest
 
 from repose.evaluation.significance import approximate_randomization, compare, holm, resample, welch
 from repose.report.content import Table
-from repose.report.tests_of_significance import significance_tables
+from repose.report.significance import significance_tables
 from repose.report.translations import statistics_of
 
 
