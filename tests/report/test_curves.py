@@ -10,8 +10,8 @@ from typing import Any
 import pytest
 
 from repose.plots.charts import Point
+from repose.report.collect import read_curves
 from repose.report.pictures import aggregate, plot_curves, points_of
-from repose.report.runs import read_curves
 from repose.system.errors import CheckpointError, ConfigError
 
 LOSSES = {"a-seed0": [3.0, 2.0, 1.5, 1.6], "a-seed1": [3.2, 2.2, 1.4], "a-seed2": [3.4, 2.1]}

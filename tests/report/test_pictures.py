@@ -11,9 +11,9 @@ from typing import Any
 import pytest
 
 from repose.plots.charts import DASHED
+from repose.report.collect import read_runs
 from repose.report.content import Picture, Table
 from repose.report.pictures import pictures
-from repose.report.runs import read_runs
 from repose.system.errors import ConfigError
 
 SLOW = {"a-s0": [3.0, 2.0, 1.5], "a-s1": [3.2, 2.2], "a-s2": [3.4, 2.4]}

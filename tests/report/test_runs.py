@@ -8,8 +8,8 @@ from typing import Any
 
 import pytest
 
+from repose.report.collect import read_runs
 from repose.report.figures import score
-from repose.report.runs import read_runs
 from repose.system.errors import CheckpointError, ConfigError
 
 RESULTS = Path(__file__).parents[2] / "results"

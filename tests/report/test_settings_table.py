@@ -3,7 +3,7 @@
 from pathlib import Path
 from typing import Any
 
-from repose.report.runs import read_runs
+from repose.report.collect import read_runs
 from repose.report.tables_costs import runs_table
 from repose.report.tables_scores import scores_table
 from repose.report.tables_settings import settings_table

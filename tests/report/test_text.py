@@ -11,8 +11,8 @@ from pathlib import Path
 import pytest
 
 from repose.report.build import FORMATS, build, write
+from repose.report.collect import read_runs
 from repose.report.content import Cell, Column, Picture, Report, Section, Sentence, SideBySide, Table
-from repose.report.runs import read_runs
 from repose.report.text import display_width, latex, markdown_table, write_csv, write_latex, write_markdown
 
 RESULTS = Path(__file__).parents[2] / "results"

@@ -11,8 +11,8 @@ from repose.system.errors import ConfigError, unknown
 
 if TYPE_CHECKING:
     from repose.report.build import Format
+    from repose.report.collect import RunSet
     from repose.report.content import Picture, Table
-    from repose.report.runs import RunSet
 
 
 def report(
@@ -34,7 +34,7 @@ def report(
 ) -> None:
     """Put runs together: scores over seeds, significance, costs, curves, and the papers' tables beside ours."""
     from repose.report.build import all_tables, audited, build, write
-    from repose.report.runs import read_runs
+    from repose.report.collect import read_runs
 
     wanted = _formats(formats)
     runs = read_runs(paths, title=title, baseline=baseline)

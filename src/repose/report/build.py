@@ -8,9 +8,9 @@ from pathlib import Path
 from typing import Any, Literal
 
 from repose.report import figures
+from repose.report.collect import ReportRun, RunSet
 from repose.report.content import Picture, Report, Section, Table
 from repose.report.papers import published_tables
-from repose.report.runs import ReportRun, RunSet
 from repose.report.sentences import side_by_side
 from repose.report.significance import significance_tables
 from repose.report.tables_costs import best_and_last_table, costs_table, equal_epochs_table, runs_table, unequal_epochs

@@ -7,8 +7,8 @@ from dataclasses import dataclass
 from repose.grids.published import Curve, Published, Scalar
 from repose.grids.published import Table as PublishedTable
 from repose.model.presets import PRESETS
+from repose.report.collect import ReportRun, RunSet, preset_of
 from repose.report.content import Cell, Column, Table
-from repose.report.runs import ReportRun, RunSet, preset_of
 from repose.report.tables import Notes, text_cell
 
 Entry = PublishedTable | Curve | Scalar

@@ -8,7 +8,7 @@ from functools import cache
 from typing import Any
 
 from repose.model.architecture import Architecture
-from repose.report.runs import ReportRun
+from repose.report.collect import ReportRun
 from repose.runs.folder import RunFolder
 
 
@@ -150,7 +150,7 @@ def mean_target_tokens(run: ReportRun) -> float | None:
 def parameters(run: ReportRun) -> float | None:
     """Parameters, tied ones once: counted by building a translation model; of other models in their scores, and until
     there are any in their file."""
-    if run.task != "translation":
+    if not run.translates:
         return _of(run.scores, "parameters") or RunFolder(run.folder).num_parameters()
     cost = _cost(run)
     return None if cost is None else cost[0]
@@ -172,7 +172,7 @@ def training_flops(run: ReportRun) -> float | None:
 
 def _cost(run: ReportRun) -> tuple[int, float] | None:
     sizes = vocabularies(run)
-    if run.task != "translation" or sizes is None:
+    if not run.translates or sizes is None:
         return None
     return _counted(run.experiment.architecture, *sizes, round(mean_target_tokens(run) or 16))
 

@@ -11,6 +11,7 @@ from repose.grids.published import Curve, Published, Scalar, load
 from repose.grids.published import Table as PublishedTable
 from repose.model.architecture import Architecture
 from repose.report import figures
+from repose.report.collect import ReportRun, RunSet
 from repose.report.comparison import (
     Comparison,
     Entry,
@@ -23,7 +24,6 @@ from repose.report.comparison import (
     words,
 )
 from repose.report.content import Cell, Column, Table
-from repose.report.runs import ReportRun, RunSet
 from repose.report.tables import (
     NONE,
     Figure,
@@ -44,7 +44,7 @@ WEIGHT = "enhanced/best_residual_weight"
 def published_tables(runs: RunSet, published: Published | None = None) -> tuple[tuple[Table, ...], tuple[str, ...]]:
     """The tables, and a sentence for each entry that was requested and does not exist."""
     published = load() if published is None else published
-    runs = runs.of_task("translation")
+    runs = runs.translations
     if not runs.runs:
         return (), ()
     comparison = Comparison(runs=runs, published=published, requested=bool(runs.published))

@@ -10,11 +10,12 @@ from typing import Literal, TypeAlias, get_args
 
 from matplotlib.figure import Figure as Drawing
 
+from repose.config.experiment import TASK_SETTINGS
 from repose.plots.canvas import Plotted, files_of, page_svg, save, save_numbers
 from repose.plots.charts import FEW, Mean, Point, Series, Spot, System, chart_canvas, draw_bars, draw_curves, draw_spots
 from repose.report import figures
+from repose.report.collect import ReportRun, RunSet, read_curves
 from repose.report.content import Cell, Column, Picture, Table
-from repose.report.runs import ReportRun, RunSet, read_curves
 from repose.report.tables import (
     NONE,
     Figure,
@@ -69,7 +70,7 @@ def _parts(runs: RunSet) -> Iterator[tuple[RunSet, str]]:
         if len(of_task.on(others).groups) > FEW:  # not many on any of them, but not the same ones
             alone, others = list(of_task.corpora), []
         for corpora in [others] * bool(others) + [[corpus] for corpus in alone]:
-            pieces = [task] * (task != "translation") + corpora * (corpora != others and len(of_task.corpora) > 1)
+            pieces = _named_task(task) + corpora * (corpora != others and len(of_task.corpora) > 1)
             yield of_task.on(corpora), re.sub(r"[^\w.]+", "-", "".join(f"-{piece}" for piece in pieces))
 
 
@@ -86,9 +87,13 @@ def _systems(part: RunSet) -> dict[str, System]:
 
 def _title(part: RunSet, title: str) -> str:
     """With what all panels have in common: task and corpus."""
-    task = part.tasks[0]
-    where = [task.replace("_", " ")] * (task != "translation") + [*part.corpora] * (len(part.corpora) == 1)
-    return ", ".join([title, *where])
+    where = [name.replace("_", " ") for name in _named_task(part.tasks[0])]
+    return ", ".join([title, *where, *[*part.corpora] * (len(part.corpora) == 1)])
+
+
+def _named_task(task: str) -> list[str]:
+    """A task where it has to be said: translation is understood."""
+    return [] if TASK_SETTINGS[task].translates else [task]
 
 
 def _picture(draw: Callable[[], Drawing], part: RunSet, description: str, numbers: Table) -> Picture:
@@ -107,7 +112,7 @@ def _loss_curves(part: RunSet, name: str) -> Picture | None:
 
     `name`: what is added to the picture's id.
     """
-    token = "target token" if part.tasks == ("translation",) else "token"
+    token = "target token" if all(run.translates for run in part.runs) else "token"
     caption = f"Nats per {token}, given the reference's earlier tokens. "
     if any(len(tokenizers([row for row in rows_of(part) if row.corpus == corpus])) > 1 for corpus in part.corpora):
         caption += "Systems of a corpus have different vocabularies here, whose tokens cannot be compared. "

@@ -7,8 +7,8 @@ from collections.abc import Sequence
 import numpy as np
 from numpy.typing import NDArray
 
+from repose.report.collect import RunSet
 from repose.report.content import Sentence, SideBySide
-from repose.report.runs import RunSet
 from repose.report.significance import Remarks, System, systems_of
 from repose.report.translations import hypotheses_of, texts_of
 from repose.system.errors import ReposeError
@@ -27,7 +27,7 @@ def side_by_side(
     once. Systems that look ahead have no part. Where texts or translations are missing, the caption says so and
     there are no sentences; a corpus with fewer than two systems has no entry.
     """
-    runs = runs.of_task("translation")
+    runs = runs.translations
     found = []
     for corpus in runs.corpora:
         counted = [system.counted for system in systems_of(runs, corpus, Remarks()) if system.statistics]

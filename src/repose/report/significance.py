@@ -22,9 +22,9 @@ from repose.evaluation.significance import (
     resample,
     welch,
 )
+from repose.report.collect import ReportRun, RunSet
 from repose.report.content import Cell, Column, Table
 from repose.report.figures import score
-from repose.report.runs import ReportRun, RunSet
 from repose.report.tables import NONE, Notes, spread, spread_cell
 from repose.report.tables_settings import confounded
 from repose.report.translations import decoding_of, settings_of, statistics_of
@@ -174,7 +174,7 @@ def significance_tables(runs: RunSet) -> tuple[Table, ...]:
     corpus has fewer than four. Systems that look ahead or failed an audit are left out; runs without translations are
     in `seeds` alone, which needs their scores only. Notes say so. Empty where there are not two systems.
     """
-    runs = runs.of_task("translation")
+    runs = runs.translations
     if len(runs.groups) < 2:
         return ()
     remarks = Remarks()

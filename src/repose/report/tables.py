@@ -11,8 +11,8 @@ from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from typing import Literal
 
+from repose.report.collect import ReportRun, RunSet
 from repose.report.content import Cell, Column, Table
-from repose.report.runs import ReportRun, RunSet
 
 Better = Literal["lower", "higher", ""]
 Of = Callable[[ReportRun], float | None]

@@ -5,8 +5,8 @@ from collections.abc import Mapping, Sequence
 from typing import Any
 
 from repose.report import figures
+from repose.report.collect import ReportRun, RunSet
 from repose.report.content import Column, Table
-from repose.report.runs import ReportRun, RunSet
 from repose.report.tables import (
     Figure,
     Notes,
@@ -77,7 +77,7 @@ def runs_table(runs: RunSet) -> Table:
         "BLEU greedy": free_running("greedy", "bleu"),
         f"BLEU {beam_name(runs.runs)}": free_running(None, "bleu"),
     }
-    shown: dict[str, Of] = scored if "translation" in runs.tasks else {}
+    shown: dict[str, Of] = scored if runs.translations.runs else {}
     notes = Notes()
     lines = []
     for run in runs.runs:

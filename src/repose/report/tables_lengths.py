@@ -8,9 +8,8 @@ from statistics import fmean
 import numpy as np
 
 from repose.evaluation.by_length import EDGES, SMALL, Bucket, by_length, edges_with, scores_by_length
+from repose.report.collect import ReportRun, RunSet
 from repose.report.content import Cell, Column, Table
-from repose.report.run_folder import ReportRun
-from repose.report.runs import RunSet
 from repose.report.tables import Notes, spread, spread_cell
 from repose.report.translations import SourceLengths, lengths_of, statistics_of
 from repose.system.errors import DataError, ReposeError
@@ -38,7 +37,7 @@ def length_tables(runs: RunSet, *, edges: Sequence[int] = EDGES) -> tuple[Table,
     the training is an edge, and parts beyond it are marked, if the test set has longer ones. Runs without translations
     are left out, which a note says; a corpus where all are has no table.
     """
-    runs = runs.of_task("translation")
+    runs = runs.translations
     tables = []
     for corpus in runs.corpora:
         name = "lengths" if len(runs.corpora) == 1 else f"lengths-{re.sub(r'[^a-z0-9]+', '-', corpus.lower())}"

@@ -2,10 +2,11 @@
 
 from collections.abc import Callable, Sequence
 
+from repose.config.experiment import TASK_SETTINGS
 from repose.report import figures
+from repose.report.collect import ReportRun, RunSet
 from repose.report.content import Table
 from repose.report.figures import beam, decodings, score, signature, task_figure, teacher_forced
-from repose.report.runs import ReportRun, RunSet
 from repose.report.tables import (
     Better,
     Figure,
@@ -41,7 +42,7 @@ def free_running(decoding: str | None, metric: str) -> Of:
 
 def scores_table(runs: RunSet) -> Table:
     """The main table: losses, perplexity, accuracy, BLEU and chrF."""
-    rows = rows_of(runs.of_task("translation"))
+    rows = rows_of(runs.translations)
     several = {corpus for corpus in runs.corpora if len(tokenizers([r for r in rows if r.corpus == corpus])) > 1}
     width = beam_name([run for row in rows for run in row.runs])
     scores = [
@@ -112,7 +113,7 @@ def _scores_caption(done: Sequence[ReportRun]) -> str:
 
 def teacher_forced_table(runs: RunSet) -> Table | None:
     """Figures of the test set given the reference's own prefix, which papers may show as if they were translations."""
-    rows = rows_of(runs.of_task("translation"))
+    rows = rows_of(runs.translations)
     shown = [
         loss("loss", lambda run: teacher_forced(run, "tf_loss"), NATS),
         accuracy("accuracy", lambda run: figures.times(100, teacher_forced(run, "tf_accuracy"))),
@@ -135,7 +136,7 @@ def teacher_forced_table(runs: RunSet) -> Table | None:
 
 def variants_table(runs: RunSet) -> Table | None:
     """The other BLEU and chrF scores that a corpus or tokenizer asks for; None where there are none."""
-    rows = [row for row in rows_of(runs.of_task("translation")) if any(_other_scores(run) for run in row.runs)]
+    rows = [row for row in rows_of(runs.translations) if any(_other_scores(run) for run in row.runs)]
     done = [run for row in rows for run in row.runs]
     names = list(dict.fromkeys(name for run in done for name in _other_scores(run)))
     if not names:
@@ -170,7 +171,7 @@ def _variant(name: str) -> str:
 def task_tables(runs: RunSet) -> list[Table]:
     """A table of the figures of each task other than translation."""
     tables = []
-    for task in (task for task in runs.tasks if task != "translation"):
+    for task in (task for task in runs.tasks if not TASK_SETTINGS[task].translates):
         rows = rows_of(runs.of_task(task))
         units: dict[str, str] = {}
         for run in (run for row in rows for run in row.runs):

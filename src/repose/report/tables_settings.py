@@ -4,8 +4,8 @@ from collections.abc import Hashable, Iterable, Sequence
 from dataclasses import asdict
 from typing import TypeAlias
 
+from repose.report.collect import ReportRun, RunSet
 from repose.report.content import Column, Table
-from repose.report.runs import ReportRun, RunSet
 from repose.report.tables import text_cell
 
 Name: TypeAlias = tuple[str, str]

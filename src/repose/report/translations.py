@@ -24,7 +24,7 @@ from repose.evaluation.sentence_statistics import (
     read_stored,
     write_stored,
 )
-from repose.report.run_folder import ReportRun, read_run
+from repose.report.collect import ReportRun, read_run
 from repose.system.errors import DataError
 from repose.tasks.corpus import CorpusData
 

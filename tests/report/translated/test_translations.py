@@ -9,7 +9,7 @@ import numpy as np
 import pytest
 
 from repose.data.tokenizer import Tokenizer
-from repose.report.run_folder import read_run
+from repose.report.collect import read_run
 from repose.report.translations import (
     decoding_of,
     hypotheses_of,

@@ -1,4 +1,8 @@
-"""Runs that are reported together: run directories, grids of them, and folders that hold such."""
+"""Runs that are reported together: run directories, grids of them, and folders that hold such.
+
+A run directory needs `config.json` and `metrics.jsonl`; once it has finished, its scores are `scores.test.json`, or
+`scores.valid.json` where its corpus has no test set. Model, state and hypotheses may be missing, as in `results/`.
+"""
 
 import json
 import re
@@ -7,15 +11,71 @@ from dataclasses import asdict, dataclass, replace
 from pathlib import Path
 from typing import Any
 
+from repose.config.experiment import TASK_SETTINGS, CorpusConfig, Experiment
 from repose.grids import manifest
 from repose.grids.cells import CellStatus
 from repose.grids.file import SYSTEM
-from repose.grids.manifest import Manifest
+from repose.grids.manifest import Entry, Manifest
 from repose.grids.view import reason
 from repose.model.presets import PRESETS
-from repose.report.run_folder import ReportRun as ReportRun
-from repose.report.run_folder import read_run
+from repose.runs.folder import SPLITS, RunConfig, RunFolder
+from repose.runs.records import Record, Records, RunStatus
 from repose.system.errors import CheckpointError, ConfigError, unknown
+
+
+@dataclass(frozen=True, kw_only=True)
+class ReportRun:
+    """One training, as it stands in its directory."""
+
+    folder: Path
+    name: str
+    """Name of the cell, or of the folder; unique within a RunSet."""
+    group: str
+    """The system: runs of one group and corpus differ in their seed alone."""
+    labels: Mapping[str, str]
+    """Axis of the grid to the run's label on it; empty without a grid."""
+    corpus: str
+    seed: int
+    config: RunConfig
+    experiment: Experiment
+    records: Records
+    scores: Mapping[str, Any] | None
+    """scores.test.json or scores.valid.json; None while the run is unfinished."""
+    split: str
+    """The set that the scores are of: "test" or "valid"."""
+    task: str
+    """What `training.task` says."""
+    looks_ahead: bool
+    """Whether target positions see later ones, so that teacher-forced figures are no measure of anything."""
+    run_id: str
+    status: str
+    """"done", or how far the run is: "waiting", "running", "stopped", "failed", "unfinished"."""
+    failed_checks: tuple[str, ...] = ()
+    """Checks of `repose audit` that its model failed, where it was audited."""
+
+    @property
+    def done(self) -> bool:
+        """Whether it has finished and has scores."""
+        return self.scores is not None
+
+    @property
+    def translates(self) -> bool:
+        """Whether its task is translation."""
+        return TASK_SETTINGS[self.task].translates
+
+    @property
+    def trained(self) -> bool:
+        """Whether its training has ended, be it scored or not."""
+        return self.records.status is RunStatus.DONE
+
+    @property
+    def comparable(self) -> bool:
+        """Whether its numbers may be set beside others': it neither looks ahead nor failed an audit."""
+        return not self.looks_ahead and not self.failed_checks
+
+    def of_kind(self, kind: str) -> tuple[Record, ...]:
+        """Its records of one kind: "train", "epoch" or "valid"."""
+        return self.records.of_kind(kind)
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -31,7 +91,7 @@ class RunSet:
     baseline: str | None
     """The group that the others are tested against."""
     published: tuple[str, ...]
-    """Entries of published.toml that the grid asks to be shown; empty: whatever fits."""
+    """Entries of published.toml that the grid names; empty: whatever fits."""
     problems: tuple[str, ...]
     """What is unfinished, broken or left out, one sentence each."""
     about: str = ""
@@ -54,9 +114,56 @@ class RunSet:
         """The runs on some corpora, with the groups that these have."""
         return _run_set(self, [run for run in self.runs if run.corpus in corpora])
 
+    @property
+    def translations(self) -> "RunSet":
+        """The runs that translate."""
+        return _run_set(self, [run for run in self.runs if run.translates])
+
     def of_task(self, task: str) -> "RunSet":
         """The runs of one task, with the groups and corpora that it has."""
         return _run_set(self, [run for run in self.runs if run.task == task])
+
+
+def read_run(folder: Path, cell: Entry | None) -> ReportRun:
+    """The run of a directory, and what its grid says of it. Raises CheckpointError for damaged files.
+
+    Without a grid, name and group are the folder's.
+    """
+    run = RunFolder(folder)
+    records, config = run.records(), run.config()
+    experiment = config.experiment
+    split, scores = run.best_scores() or (SPLITS[0], None)
+    corpus = corpus_name(experiment.corpus)
+    labels: Mapping[str, str] = {} if cell is None else cell.labels
+    task = experiment.training.task
+    ahead = experiment.architecture.looks_ahead and TASK_SETTINGS[task].predicts_tokens
+    return ReportRun(
+        folder=folder,
+        name=folder.name if cell is None else cell.name,
+        group=folder.name if cell is None else cell.system,
+        labels=labels,
+        corpus=corpus if cell is None else cell.corpus or corpus,
+        seed=experiment.training.seed,
+        config=config,
+        experiment=experiment,
+        records=records,
+        scores=scores,
+        split=split,
+        task=task,
+        looks_ahead=bool((scores or {}).get("looks_ahead", ahead)),
+        run_id=config.run_id,
+        status="done" if scores is not None else "unfinished" if cell is None or cell.status == "done" else cell.status,
+    )
+
+
+def corpus_name(corpus: CorpusConfig) -> str:
+    """What a corpus is called, with its languages: "multi30k de-en"; files go by their folder."""
+    name = corpus.name
+    if name is None and corpus.train:
+        first = Path(corpus.train[0])
+        name = first.parent.name or first.name
+    languages = [] if "und" in (corpus.src_lang, corpus.tgt_lang) else [f"{corpus.src_lang}-{corpus.tgt_lang}"]
+    return " ".join([name or "corpus", *languages])
 
 
 def read_runs(paths: Sequence[Path], *, title: str | None = None, baseline: str | None = None) -> RunSet:
@@ -115,13 +222,13 @@ def read_curves(folders: Sequence[Path]) -> RunSet:
 
 
 def _baseline(
-    asked: str | None, hints: Sequence[Mapping[str, Any]], runs: Sequence[ReportRun], problems: list[str]
+    requested: str | None, hints: Sequence[Mapping[str, Any]], runs: Sequence[ReportRun], problems: list[str]
 ) -> str | None:
-    """The group that is asked for, or that a grid names: whole, with a corpus before it, or by its system alone."""
+    """The requested group, or the one that a grid names: whole, with a corpus before it, or by its system alone."""
     groups = list(dict.fromkeys(run.group for run in runs))
-    if asked is not None and asked not in groups:
-        raise ConfigError(unknown("system", asked, groups))
-    named = asked or next((str(hint["baseline"]) for hint in hints if hint.get("baseline")), None)
+    if requested is not None and requested not in groups:
+        raise ConfigError(unknown("system", requested, groups))
+    named = requested or next((str(hint["baseline"]) for hint in hints if hint.get("baseline")), None)
     if named is None or named in groups:
         return named
     for run in runs:
