@@ -13,7 +13,7 @@ from typing import Any
 import pytest
 
 from repose.report.content import Report
-from repose.report.html import write_html
+from repose.report.page import write_page
 
 CHROMIUM, DRIVER = shutil.which("chromium"), shutil.which("chromedriver")
 pytestmark = [
@@ -99,7 +99,7 @@ def browser(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Browser]:
 def page(sample: Report, tmp_path: Path) -> Path:
     """The sample report as a file."""
     path = tmp_path / "report.html"
-    path.write_text(write_html(sample), encoding="utf-8")
+    path.write_text(write_page(sample), encoding="utf-8")
     return path
 
 

@@ -10,12 +10,13 @@ import pytest
 
 from repose.model.describe import describe
 from repose.report import figures
-from repose.report.build import audited, build, to_json
+from repose.report.build import audited, build
 from repose.report.collect import RunSet, read_runs
 from repose.report.content import Cell, Table
 from repose.report.tables import Notes, spread
 from repose.report.tables_costs import best_and_last_table, costs_table, equal_epochs_table
 from repose.report.tables_scores import scores_table, task_tables, teacher_forced_table, variants_table
+from repose.report.write import to_json
 from repose.runs.records import Records
 
 ONE = {"training.batch_size=100"}

@@ -10,9 +10,9 @@ from repose.cli.models import say
 from repose.system.errors import ConfigError, unknown
 
 if TYPE_CHECKING:
-    from repose.report.build import Format
     from repose.report.collect import RunSet
     from repose.report.content import Picture, Table
+    from repose.report.write import Format
 
 
 def report(
@@ -33,8 +33,9 @@ def report(
     ] = False,
 ) -> None:
     """Put runs together: scores over seeds, significance, costs, curves, and the papers' tables beside ours."""
-    from repose.report.build import all_tables, audited, build, write
+    from repose.report.build import audited, build
     from repose.report.collect import read_runs
+    from repose.report.write import all_tables, write
 
     wanted = _formats(formats)
     runs = read_runs(paths, title=title, baseline=baseline)
@@ -54,7 +55,7 @@ def report(
 
 
 def _formats(text: str) -> "list[Format]":
-    from repose.report.build import FORMATS
+    from repose.report.write import FORMATS
 
     names = [name.strip() for name in text.split(",") if name.strip()]
     for name in names:

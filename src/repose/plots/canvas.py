@@ -170,7 +170,8 @@ def save_numbers(numbers: Mapping[str, object], out: Path) -> Path:
     short = json.loads(
         json.dumps(numbers), parse_float=lambda text: float(f"{float(text):.6g}"), parse_constant=lambda _: None
     )
-    path.write_text(json.dumps(short, indent=1, ensure_ascii=False) + "\n", encoding="utf-8")
+    text = json.dumps(short, indent=1, ensure_ascii=False) + "\n"
+    path.write_text(text, encoding="utf-8", errors="backslashreplace")  # names of files may be no UTF-8
     return path
 
 

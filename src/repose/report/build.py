@@ -1,13 +1,9 @@
-"""A report put together from runs, and written as files."""
+"""A report put together from runs."""
 
 import dataclasses
-import json
-import math
 from collections.abc import Callable, Sequence
 from pathlib import Path
-from typing import Any, Literal
 
-from repose.report import figures
 from repose.report.collect import ReportRun, RunSet
 from repose.report.content import Picture, Report, Section, Table
 from repose.report.papers import published_tables
@@ -17,21 +13,14 @@ from repose.report.tables_costs import best_and_last_table, costs_table, equal_e
 from repose.report.tables_lengths import length_tables
 from repose.report.tables_scores import scores_table, task_tables, teacher_forced_table, variants_table
 from repose.report.tables_settings import settings_table
-from repose.report.text import write_csv, write_latex, write_markdown
-from repose.system.errors import CheckpointError
 
-Format = Literal["html", "md", "csv", "tex"]
-FORMATS: tuple[Format, ...] = ("html", "md", "csv", "tex")
-FORMAT = 1
-"""Of report.json."""
 Check = Callable[[Path], tuple[str, ...]]
 """Names of the checks that the model of a run directory fails."""
 
 
 def build(runs: RunSet, *, pictures: Sequence[Picture] = ()) -> Report:
     """Everything that is said about these runs."""
-    beside, unknown = published_tables(runs)
-    translates = "translation" in runs.tasks
+    papers, unknown = published_tables(runs)
     sections = [
         Section(title="Scores", paragraphs=(runs.about,) if runs.about else (), tables=_scores(runs)),
         Section(title="Settings", tables=(settings_table(runs),)),
@@ -54,8 +43,8 @@ def build(runs: RunSet, *, pictures: Sequence[Picture] = ()) -> Report:
             pictures=tuple(picture for picture in pictures if "curves" in picture.id),
         ),
         Section(title="By length of the sentence", tables=length_tables(runs)),
-        Section(title="Beside the papers", tables=beside),
-        Section(title="Sentences", comparisons=side_by_side(runs) if translates else ()),
+        Section(title="Beside the papers", tables=papers),
+        Section(title="Sentences", comparisons=side_by_side(runs)),
         Section(title="Runs", paragraphs=(*runs.problems, *unknown), tables=(runs_table(runs),)),
     ]
     return Report(
@@ -68,7 +57,7 @@ def build(runs: RunSet, *, pictures: Sequence[Picture] = ()) -> Report:
 
 def _scores(runs: RunSet) -> tuple[Table, ...]:
     """The main table, those of other tasks, and what stands behind the main one."""
-    done = any(run.done and run.task == "translation" for run in runs.runs)
+    done = any(run.done for run in runs.translations.runs)
     main = (scores_table(runs),) if done else ()
     return (*main, *task_tables(runs), *_present(teacher_forced_table(runs), variants_table(runs)))
 
@@ -130,7 +119,7 @@ def audited(runs: RunSet, check: Check) -> RunSet:
     failed: dict[tuple[str, str], tuple[str, ...]] = {}
     for run in runs.runs:
         key = (run.group, run.corpus)
-        if run.done and run.task == "translation" and key not in failed and (run.folder / "model").is_dir():
+        if run.done and run.translates and key not in failed and (run.folder / "model").is_dir():
             failed[key] = check(run.folder)
     return dataclasses.replace(
         runs,
@@ -143,122 +132,3 @@ def audited(runs: RunSet, check: Check) -> RunSet:
             for run in runs.runs
         ),
     )
-
-
-def all_tables(report: Report) -> list[Table]:
-    """The tables of a report, those behind its pictures included."""
-    return [
-        table
-        for section in report.sections
-        for table in (*section.tables, *(picture.numbers for picture in section.pictures))
-    ]
-
-
-def write(report: Report, runs: RunSet, out: Path, formats: Sequence[Format] = FORMATS) -> list[Path]:
-    """Writes report.html, report.md, tables/*.csv, tables/*.tex, and always report.json; returns what was written.
-
-    The files of a report that was written there before are removed first, others left alone. Raises
-    CheckpointError where the folder cannot be written.
-    """
-    contents: dict[Path, str] = {}
-    if "html" in formats:
-        from repose.report.html import write_html
-
-        contents[Path("report.html")] = write_html(report)
-    if "md" in formats:
-        contents[Path("report.md")] = write_markdown(report)
-    for table in all_tables(report):
-        if "csv" in formats:
-            contents[Path("tables") / f"{table.id}.csv"] = write_csv(table)
-        if "tex" in formats:
-            contents[Path("tables") / f"{table.id}.tex"] = write_latex(table)
-    contents[Path("report.json")] = json.dumps(to_json(report, runs), indent=1, ensure_ascii=False) + "\n"
-    try:
-        for former in _former(out):
-            former.unlink(missing_ok=True)
-        for name, text in contents.items():
-            (out / name).parent.mkdir(parents=True, exist_ok=True)
-            (out / name).write_text(text, encoding="utf-8")
-    except OSError as error:
-        raise CheckpointError(f"{out} cannot be written ({error.strerror}): choose another --out") from error
-    return [out / name for name in contents]
-
-
-def _former(out: Path) -> list[Path]:
-    """Files of the report that lies in a folder, by its report.json; none where that is not a report's."""
-    try:
-        content = json.loads((out / "report.json").read_text(encoding="utf-8"))
-        if content["format"] != FORMAT:
-            return []
-        tables = [name for name in content["tables"] if Path(name).name == name]
-    except (OSError, ValueError, KeyError, TypeError):
-        return []
-    pages = [out / f"report.{ending}" for ending in ("html", "md", "json")]
-    return [*pages, *(out / "tables" / f"{name}.{ending}" for name in tables for ending in ("csv", "tex"))]
-
-
-def to_json(report: Report, runs: RunSet) -> dict[str, Any]:
-    """All numbers, for a program: of every run with its id, and of every table."""
-    return {
-        "format": FORMAT,
-        "title": report.title,
-        "subtitle": report.subtitle,
-        "warnings": list(report.warnings),
-        "problems": list(runs.problems),
-        "baseline": runs.baseline,
-        "runs": [_run_json(run) for run in runs.runs],
-        "tables": {table.id: _table_json(table) for table in all_tables(report)},
-    }
-
-
-def _run_json(run: ReportRun) -> dict[str, Any]:
-    names = ("name", "group", "corpus", "seed", "run_id", "status", "split", "task", "looks_ahead")
-    measured = {
-        "epochs": figures.epochs(run),
-        "updates": figures.updates(run),
-        "train_loss": figures.train_loss(run),
-        "valid_loss": figures.valid_loss(run),
-        "perplexity": figures.perplexity(run),
-        "valid_accuracy_percent": figures.valid_accuracy(run),
-        "seconds_per_epoch": figures.seconds_per_epoch(run),
-        "seconds": figures.total_seconds(run),
-        "parameters": figures.parameters(run),
-        "training_flops_per_target_token": figures.flops_per_token(run),
-        "train_pairs": figures.train_pairs(run),
-    }
-    return {
-        **{name: getattr(run, name) for name in names},
-        "labels": dict(run.labels),
-        "failed_checks": list(run.failed_checks),
-        "versions": dict(run.config.versions),
-        "figures": {name: _finite(value) for name, value in measured.items()},
-        "scores": None if run.scores is None else dict(run.scores),
-    }
-
-
-def _table_json(table: Table) -> dict[str, Any]:
-    return {
-        "title": table.title,
-        "caption": table.caption,
-        "columns": [{"name": column.name, "unit": column.unit} for column in table.columns],
-        "rows": [
-            [
-                {
-                    "text": cell.text,
-                    "value": _finite(cell.value),
-                    "sd": _finite(cell.deviation),
-                    "n": cell.n,
-                    "notes": list(cell.notes),
-                    "best": cell.best,
-                }
-                for cell in row
-            ]
-            for row in table.rows
-        ],
-        "notes": dict(table.notes),
-    }
-
-
-def _finite(value: Any) -> Any:
-    """A number that JSON has, or null."""
-    return None if isinstance(value, float) and not math.isfinite(value) else value

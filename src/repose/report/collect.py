@@ -281,10 +281,14 @@ def _of_grid(place: Path, grid: Manifest, problems: list[str]) -> list[ReportRun
         else:
             problems.append(f"{cell.name} is left out: {folder} holds run {run.run_id}, the cell is run {cell.run_id}.")
     if missing:
-        shown = ", ".join(missing[:3]) + (f" and {len(missing) - 3} more" if len(missing) > 3 else "")
         number = f"{len(missing)} of {len(grid.entries)} cells"
-        problems.append(f"{number} of {grid.name} have recorded nothing yet: {shown}.")
+        problems.append(f"{number} of {grid.name} have recorded nothing yet: {some(missing)}.")
     return runs
+
+
+def some(names: Sequence[str]) -> str:
+    """The first three names, and how many more there are."""
+    return ", ".join(names[:3]) + (f" and {len(names) - 3} more" if len(names) > 3 else "")
 
 
 def _has_records(folder: Path) -> bool:

@@ -1,6 +1,5 @@
 """What the papers' tables have in common when ours stand beside them: whose runs are meant, and what differs."""
 
-import re
 from collections.abc import Sequence
 from dataclasses import dataclass
 
@@ -8,7 +7,7 @@ from repose.grids.published import Curve, Published, Scalar
 from repose.grids.published import Table as PublishedTable
 from repose.model.presets import PRESETS
 from repose.report.collect import ReportRun, RunSet, preset_of
-from repose.report.content import Cell, Column, Table
+from repose.report.content import Cell, Column, Table, slug
 from repose.report.tables import Notes, text_cell
 
 Entry = PublishedTable | Curve | Scalar
@@ -68,7 +67,7 @@ class Comparison:
     ) -> Table:
         """A printed table with ours beside it."""
         return Table(
-            id=re.sub(r"[^a-z0-9]+", "-", entry.id.lower()).strip("-"),
+            id=slug(entry.id),
             title=self.where(entry),
             columns=tuple(columns),
             rows=tuple(rows),

@@ -1,6 +1,12 @@
 """What a report is made of, apart from how it is written: tables, pictures, sentences and remarks."""
 
+import re
 from dataclasses import dataclass, field
+
+
+def slug(text: str) -> str:
+    """Text as a part of an id: lower case, letters of any script and digits, hyphens between."""
+    return re.sub(r"[\W_]+", "-", text.lower()).strip("-")
 
 
 @dataclass(frozen=True, kw_only=True)

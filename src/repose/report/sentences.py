@@ -1,6 +1,5 @@
 """Test sentences where two systems differ most, side by side."""
 
-import re
 import statistics
 from collections.abc import Sequence
 
@@ -8,7 +7,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from repose.report.collect import RunSet
-from repose.report.content import Sentence, SideBySide
+from repose.report.content import Sentence, SideBySide, slug
 from repose.report.significance import Remarks, System, systems_of
 from repose.report.translations import hypotheses_of, texts_of
 from repose.system.errors import ReposeError
@@ -32,7 +31,7 @@ def side_by_side(
     for corpus in runs.corpora:
         counted = [system.counted for system in systems_of(runs, corpus, Remarks()) if system.statistics]
         pair = _pair(counted, systems or (runs.baseline, None))
-        name = "sentences" if len(runs.corpora) == 1 else f"sentences-{re.sub(r'[^a-z0-9]+', '-', corpus.lower())}"
+        name = "sentences" if len(runs.corpora) == 1 else f"sentences-{slug(corpus)}"
         if pair is not None:
             found.append(_compared(pair, name, number))
     return tuple(found)

@@ -22,7 +22,7 @@ from repose.evaluation.significance import (
     resample,
     welch,
 )
-from repose.report.collect import ReportRun, RunSet
+from repose.report.collect import ReportRun, RunSet, some
 from repose.report.content import Cell, Column, Table
 from repose.report.figures import score
 from repose.report.tables import NONE, Notes, spread, spread_cell
@@ -144,11 +144,7 @@ def _check_scores(run: ReportRun, first: ReportRun | None) -> None:
 
 
 def _sentences(left_out: dict[str, list[str]]) -> list[str]:
-    return [f"Left out of the tests: {_shown(names)}; {reason}." for reason, names in left_out.items()]
-
-
-def _shown(names: Sequence[str]) -> str:
-    return ", ".join(names[:3]) + (f" and {len(names) - 3} more" if len(names) > 3 else "")
+    return [f"Left out of the tests: {some(names)}; {reason}." for reason, names in left_out.items()]
 
 
 def pairs_of(systems: Sequence[System], baseline: str | None, remarks: list[str]) -> list[Pair]:

@@ -1,6 +1,5 @@
 """BLEU by the length of the source, as tables: does a system keep up on sentences longer than it was trained on?"""
 
-import re
 from collections.abc import Sequence
 from dataclasses import dataclass
 from statistics import fmean
@@ -9,7 +8,7 @@ import numpy as np
 
 from repose.evaluation.by_length import EDGES, SMALL, Bucket, by_length, edges_with, scores_by_length
 from repose.report.collect import ReportRun, RunSet
-from repose.report.content import Cell, Column, Table
+from repose.report.content import Cell, Column, Table, slug
 from repose.report.tables import Notes, spread, spread_cell
 from repose.report.translations import SourceLengths, lengths_of, statistics_of
 from repose.system.errors import DataError, ReposeError
@@ -40,7 +39,7 @@ def length_tables(runs: RunSet, *, edges: Sequence[int] = EDGES) -> tuple[Table,
     runs = runs.translations
     tables = []
     for corpus in runs.corpora:
-        name = "lengths" if len(runs.corpora) == 1 else f"lengths-{re.sub(r'[^a-z0-9]+', '-', corpus.lower())}"
+        name = "lengths" if len(runs.corpora) == 1 else f"lengths-{slug(corpus)}"
         table = _of_corpus(runs, corpus, name, edges)
         tables += [] if table is None else [table]
     return tuple(tables)

@@ -16,9 +16,9 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 import repose
-from repose.report import html
+from repose.report import page as page_module
 from repose.report.content import Cell, Column, Report, Section, Table
-from repose.report.html import differences, lay_out, write_html
+from repose.report.page import differences, lay_out, write_page
 from repose.system.errors import ConfigError
 
 VOID = {"meta", "link", "br", "img", "source"}
@@ -55,7 +55,7 @@ class Page(HTMLParser):
 
 @pytest.fixture
 def page(sample: Report) -> Page:
-    return Page(write_html(sample))
+    return Page(write_page(sample))
 
 
 def test_nothing_is_fetched(page: Page) -> None:
@@ -84,7 +84,7 @@ def test_text_is_text(page: Page) -> None:
 
 
 def test_what_is_between_backticks_is_code(sample: Report) -> None:
-    page = Page(write_html(dataclasses.replace(sample, warnings=("Run `repose <x>`, not ` alone.",))))
+    page = Page(write_page(dataclasses.replace(sample, warnings=("Run `repose <x>`, not ` alone.",))))
     assert [text for _, text in page.all("code")] == ["repose <x>"]
     assert page.all("aside")[0][1].strip() == "Warning. Run repose <x>, not ` alone."
 
@@ -102,7 +102,7 @@ def test_pictures_have_ids_of_their_own_and_fit(sample: Report) -> None:
     section = sample.sections[1]
     other = dataclasses.replace(section.pictures[0], id="other")
     section = dataclasses.replace(section, pictures=(*section.pictures, other))
-    page = Page(write_html(dataclasses.replace(sample, sections=(section,))))
+    page = Page(write_page(dataclasses.replace(sample, sections=(section,))))
     ids = [a["id"] for a, _ in page.all("path")]
     assert ids == ["picture-curves-p", "picture-other-p"]
     assert [(a["xlink:href"] or "").removeprefix("#") for a, _ in page.all("use")] == ids
@@ -224,25 +224,25 @@ def test_letters_can_be_read(scheme: int, page: Page) -> None:
 
 def test_a_title_is_not_said_twice(sample: Report) -> None:
     table = dataclasses.replace(sample.sections[0].tables[0], title="Scores")
-    page = Page(write_html(dataclasses.replace(sample, sections=(Section(title="Scores", tables=(table,)),))))
+    page = Page(write_page(dataclasses.replace(sample, sections=(Section(title="Scores", tables=(table,)),))))
     ((_, contents),) = page.all("nav")
     assert contents.split() == ["Contents", "Scores"]
     assert [a.get("class") for a, text in page.all("strong") if text == "Scores"] == ["unseen"]  # but read aloud
 
 
 def test_the_same_report_is_the_same_page(sample: Report) -> None:
-    assert write_html(sample) == write_html(sample)
+    assert write_page(sample) == write_page(sample)
 
 
 def test_an_empty_report_is_a_page() -> None:
-    assert Page(write_html(Report(title="t", subtitle="", warnings=(), sections=()))).all("h1")[0][1] == "t"
+    assert Page(write_page(Report(title="t", subtitle="", warnings=(), sections=()))).all("h1")[0][1] == "t"
 
 
 def test_without_jinja2_one_sentence(sample: Report, monkeypatch: pytest.MonkeyPatch) -> None:
-    html._template.cache_clear()
+    page_module._template.cache_clear()
     monkeypatch.setitem(sys.modules, "jinja2", None)
     with pytest.raises(ConfigError, match=r"pip install 'repose-nmt\[report\]'"):
-        write_html(sample)
+        write_page(sample)
 
 
 def test_the_page_is_shipped() -> None:

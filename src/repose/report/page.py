@@ -1,4 +1,4 @@
-"""A report as one HTML page that needs nothing beside it: no network, no other file, and nothing to be run."""
+"""A report as one HTML page that needs nothing else: no network, no other file, and nothing to be run."""
 
 import base64
 import difflib
@@ -14,6 +14,7 @@ from typing import Any
 
 from repose.report.content import Cell, Picture, Report, Table
 from repose.system.errors import ConfigError
+from repose.system.terminal import printable
 
 Pieces = tuple[tuple[str, bool], ...]
 """A text in pieces, and of each whether it differs from the other text."""
@@ -59,6 +60,7 @@ _CODE = re.compile("`([^`]+)`")  # every second piece is what stands between bac
 _SIZE = re.compile(r"<svg[^>]*?\sviewBox=\"0 0 ([\d.]+) [\d.]+\"")
 _ID = re.compile(r"(\bid=\"|href=\"#|url\(#)")
 _POINT = 96 / 72  # CSS pixels
+_SPACES = str.maketrans("\t\n\r", "   ")
 _SHORT = 24  # letters of a text in a cell that is not broken into lines
 
 
@@ -96,7 +98,7 @@ class _Layout:
     """Keys of notes that some cell has."""
 
 
-def write_html(report: Report) -> str:
+def write_page(report: Report) -> str:
     """The whole page. Raises ConfigError where jinja2 is not installed."""
     script_hash = base64.b64encode(hashlib.sha256(_SCRIPT.encode()).digest()).decode()
     return _template().render(
@@ -119,9 +121,14 @@ def _template() -> Any:
         raise ConfigError("a report as a page needs jinja2: pip install 'repose-nmt[report]'") from error
 
     environment = jinja2.Environment(
-        autoescape=True, undefined=jinja2.StrictUndefined, trim_blocks=True, lstrip_blocks=True
+        autoescape=True, undefined=jinja2.StrictUndefined, trim_blocks=True, lstrip_blocks=True, finalize=_visible
     )
     return environment.from_string(files("repose.report").joinpath("page.html").read_text(encoding="utf-8"))
+
+
+def _visible(value: object) -> object:
+    """Text with its control characters written out; not of what is HTML already."""
+    return printable(value.translate(_SPACES)) if type(value) is str else value
 
 
 def lay_out(table: Table) -> _Layout:
@@ -208,4 +215,4 @@ def _inline_svg(picture: Picture, anchor: str) -> str:
     width = round(float(found[1]) * _POINT)
     sizes = f"max-width: {width}px; min-width: {int(0.72 * width)}px; "
     svg = re.sub(r' (?:width|height)="[\d.]+pt"', "", svg, count=2).replace('style="', f'style="{sizes}', 1)
-    return svg.replace("<svg", f'<svg role="img" aria-label="{escape(picture.description)}"', 1)
+    return svg.replace("<svg", f'<svg role="img" aria-label="{escape(printable(picture.description))}"', 1)

@@ -1,12 +1,25 @@
-"""A report as text: Markdown for reading, CSV for programs, LaTeX for papers."""
+"""A report as files: one page, Markdown for reading, CSV for programs, LaTeX for papers, JSON with all numbers."""
 
 import csv
 import io
+import json
+import math
 import unicodedata
 from collections.abc import Sequence
+from pathlib import Path
+from typing import Any, Literal
 
+from repose.report import figures
+from repose.report.collect import ReportRun, RunSet
 from repose.report.content import Cell, Column, Picture, Report, Section, SideBySide, Table
 from repose.report.tables import NONE
+from repose.system.files import write_file, writing
+from repose.system.terminal import printable
+
+Format = Literal["html", "md", "csv", "tex"]
+FORMATS: tuple[Format, ...] = ("html", "md", "csv", "tex")
+_FORMAT = 1
+"""Of report.json."""
 
 _LATEX = {
     "\\": r"\textbackslash{}",
@@ -49,6 +62,125 @@ _ACCENTS = frozenset("\u0300\u0301\u0302\u0303\u0304\u0306\u0307\u0308\u030a\u03
 _SHORT, _NARROW = 6, 6
 """Letters of a unit that stands in the head of a column, and columns of a table that needs no small print, in LaTeX."""
 _LETTERS = frozenset("ßæœøåłÆŒØÅŁıĳ")
+
+
+def all_tables(report: Report) -> list[Table]:
+    """The tables of a report, those behind its pictures included."""
+    return [
+        table
+        for section in report.sections
+        for table in (*section.tables, *(picture.numbers for picture in section.pictures))
+    ]
+
+
+def write(report: Report, runs: RunSet, out: Path, formats: Sequence[Format] = FORMATS) -> list[Path]:
+    """Writes report.html, report.md, tables/*.csv, tables/*.tex, and always report.json; returns what was written.
+
+    The files of a report that was written there before are removed first, others left alone. Raises WriteError
+    where the folder cannot be written.
+    """
+    contents: dict[Path, str] = {}
+    if "html" in formats:
+        from repose.report.page import write_page
+
+        contents[Path("report.html")] = write_page(report)
+    if "md" in formats:
+        contents[Path("report.md")] = write_markdown(report)
+    for table in all_tables(report):
+        if "csv" in formats:
+            contents[Path("tables") / f"{table.id}.csv"] = write_csv(table)
+        if "tex" in formats:
+            contents[Path("tables") / f"{table.id}.tex"] = write_latex(table)
+    contents[Path("report.json")] = json.dumps(to_json(report, runs), indent=1, ensure_ascii=False) + "\n"
+    with writing(out):
+        for former in _former(out):
+            former.unlink(missing_ok=True)
+    for name, text in contents.items():
+        write_file(out / name, text.encode("utf-8", "backslashreplace"))  # names of files may be no UTF-8
+    return [out / name for name in contents]
+
+
+def _former(out: Path) -> list[Path]:
+    """Files of the report that lies in a folder, by its report.json; none where that is not a report's."""
+    try:
+        content = json.loads((out / "report.json").read_text(encoding="utf-8"))
+        if content["format"] != _FORMAT:
+            return []
+        tables = [name for name in content["tables"] if Path(name).name == name]
+    except (OSError, ValueError, KeyError, TypeError):
+        return []
+    pages = [out / f"report.{ending}" for ending in ("html", "md", "json")]
+    return [*pages, *(out / "tables" / f"{name}.{ending}" for name in tables for ending in ("csv", "tex"))]
+
+
+def to_json(report: Report, runs: RunSet) -> dict[str, Any]:
+    """All numbers, for a program: of every run with its id, and of every table."""
+    return {
+        "format": _FORMAT,
+        "title": report.title,
+        "subtitle": report.subtitle,
+        "warnings": list(report.warnings),
+        "problems": list(runs.problems),
+        "baseline": runs.baseline,
+        "runs": [_run_json(run) for run in runs.runs],
+        "tables": {table.id: _table_json(table) for table in all_tables(report)},
+    }
+
+
+def _run_json(run: ReportRun) -> dict[str, Any]:
+    names = ("name", "group", "corpus", "seed", "run_id", "status", "split", "task", "looks_ahead")
+    measured = {
+        "epochs": figures.epochs(run),
+        "updates": figures.updates(run),
+        "train_loss": figures.train_loss(run),
+        "valid_loss": figures.valid_loss(run),
+        "perplexity": figures.perplexity(run),
+        "valid_accuracy_percent": figures.valid_accuracy(run),
+        "seconds_per_epoch": figures.seconds_per_epoch(run),
+        "seconds": figures.total_seconds(run),
+        "parameters": figures.parameters(run),
+        "training_flops_per_target_token": figures.flops_per_token(run),
+        "train_pairs": figures.train_pairs(run),
+    }
+    return {
+        **{name: getattr(run, name) for name in names},
+        "labels": dict(run.labels),
+        "failed_checks": list(run.failed_checks),
+        "versions": dict(run.config.versions),
+        "figures": {name: _finite(value) for name, value in measured.items()},
+        "scores": None if run.scores is None else dict(run.scores),
+    }
+
+
+def _table_json(table: Table) -> dict[str, Any]:
+    return {
+        "title": table.title,
+        "caption": table.caption,
+        "columns": [{"name": column.name, "unit": column.unit} for column in table.columns],
+        "rows": [
+            [
+                {
+                    "text": cell.text,
+                    "value": _finite(cell.value),
+                    "sd": _finite(cell.deviation),
+                    "n": cell.n,
+                    "notes": list(cell.notes),
+                    "best": cell.best,
+                }
+                for cell in row
+            ]
+            for row in table.rows
+        ],
+        "notes": dict(table.notes),
+    }
+
+
+def _finite(value: Any) -> Any:
+    """A number that JSON has, or null."""
+    return None if isinstance(value, float) and not math.isfinite(value) else value
+
+
+# Markdown
 
 
 def write_markdown(report: Report) -> str:
@@ -141,8 +273,8 @@ def _in_cell(text: str) -> str:
 
 
 def _inline(text: str) -> str:
-    """On one line, with nothing that Markdown would take for its own."""
-    one_line = " ".join(text.split())
+    """On one line, with nothing that Markdown would take for its own, and control characters written out."""
+    one_line = printable(" ".join(text.split()))
     for character in ("\\", "`", "*", "_", "<", "["):
         one_line = one_line.replace(character, f"\\{character}")
     return one_line
@@ -151,6 +283,9 @@ def _inline(text: str) -> str:
 def display_width(text: str) -> int:
     """Columns of a terminal: two for wide characters, none for combining marks."""
     return sum(0 if unicodedata.combining(c) else 2 if unicodedata.east_asian_width(c) in "WF" else 1 for c in text)
+
+
+# CSV
 
 
 def write_csv(table: Table) -> str:
@@ -163,7 +298,7 @@ def write_csv(table: Table) -> str:
         head += [name, f"{column.name}, sd", f"{column.name}, n"] if spread else [name]
     out = io.StringIO()
     writer = csv.writer(out, lineterminator="\n")
-    writer.writerow([*head, "notes"])
+    writer.writerow([*map(_no_formula, head), "notes"])
     for row in table.rows:
         line: list[str] = []
         for cell, spread in zip(row, spreads, strict=True):
@@ -175,7 +310,12 @@ def write_csv(table: Table) -> str:
 
 
 def _exact(cell: Cell) -> str:
-    return cell.text if cell.value is None else _number(cell.value)
+    return _no_formula(cell.text) if cell.value is None else _number(cell.value)
+
+
+def _no_formula(text: str) -> str:
+    """Text that no spreadsheet takes for a formula."""
+    return f"'{text}" if text.startswith(("=", "+", "-", "@", "\t", "\r")) else text
 
 
 def _number(value: float | None) -> str:
@@ -183,6 +323,9 @@ def _number(value: float | None) -> str:
     if value is None:
         return ""
     return str(int(value)) if float(value).is_integer() and abs(value) < 2**53 else repr(float(value))
+
+
+# LaTeX
 
 
 def write_latex(table: Table) -> str:

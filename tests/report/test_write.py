@@ -10,10 +10,20 @@ from pathlib import Path
 
 import pytest
 
-from repose.report.build import FORMATS, build, write
+from repose.report.build import build
 from repose.report.collect import read_runs
-from repose.report.content import Cell, Column, Picture, Report, Section, Sentence, SideBySide, Table
-from repose.report.text import display_width, latex, markdown_table, write_csv, write_latex, write_markdown
+from repose.report.content import Cell, Column, Picture, Report, Section, Sentence, SideBySide, Table, slug
+from repose.report.page import write_page
+from repose.report.write import (
+    FORMATS,
+    display_width,
+    latex,
+    markdown_table,
+    write,
+    write_csv,
+    write_latex,
+    write_markdown,
+)
 
 RESULTS = Path(__file__).parents[2] / "results"
 TABLE = Table(
@@ -75,6 +85,48 @@ def test_csv_has_every_digit_and_columns_of_their_own() -> None:
     assert first == ["a|b_*c*", "1.2345678901234567", "0.1", "3", "12", "Looks ahead."]
     assert float(first[1]) == TABLE.rows[0][1].value
     assert second == ["日本語", "", "", "", "1234", 'Looks ahead. Says "no".']
+
+
+def test_no_label_is_a_formula_of_a_spreadsheet() -> None:
+    labels = ("=1+1", "+a", "-b", "@c", "\td", "plain = 1")
+    heads = (Column(name="=system", numeric=False), Column(name="loss"))
+    number = Cell(text="-1.5", value=-1.5)
+    table = dataclasses.replace(TABLE, columns=heads, rows=tuple((Cell(text=label), number) for label in labels))
+    head, *rows = csv.reader(io.StringIO(write_csv(table)))
+    assert head == ["'=system", "loss", "notes"]
+    assert [row[0] for row in rows] == ["'=1+1", "'+a", "'-b", "'@c", "'\td", "plain = 1"]
+    assert {row[1] for row in rows} == {"-1.5"}  # numbers stay numbers
+
+
+def test_control_characters_are_written_out(sample: Report) -> None:
+    (comparison, _) = sample.sections[2].comparisons
+    sentence = dataclasses.replace(comparison.sentences[0], src="a\x1b[31mb\u202ec", hypotheses=("\x07", "d\ne"))
+    comparison = dataclasses.replace(comparison, sentences=(sentence,), systems=("x\x1b", "y"))
+    report = Report(
+        title="t\x1b]0;",
+        subtitle="",
+        warnings=("w\x9b",),
+        sections=(
+            Section(title="s\x00", comparisons=(comparison,), tables=(dataclasses.replace(TABLE, title="n\x1b"),)),
+        ),
+    )
+    for text in (write_markdown(report), write_page(report)):
+        assert not re.search("[\x00-\x08\x0b-\x1f\x7f-\x9f\u202e]", text)
+        for seen in (r"t\x1b", r"w\x9b", r"a\x1b", r"b\u202ec", r"\x07", r"x\x1b", r"n\x1b"):
+            assert seen in text.replace("\\\\", "\\")
+        assert "d e" in text
+
+
+def test_corpora_of_any_script_have_ids_of_their_own() -> None:
+    assert slug("Multi30k de_en") == "multi30k-de-en"
+    assert slug("日本語 ja") == "日本語-ja"
+
+
+def test_names_that_are_no_utf8_can_be_written(tmp_path: Path) -> None:
+    runs = read_runs([RESULTS / "demo"])
+    report = dataclasses.replace(build(runs), title="caf\udce9")
+    for path in write(report, runs, tmp_path):
+        path.read_text(encoding="utf-8")
 
 
 ESCAPES = {
