@@ -48,19 +48,14 @@ def published_tables(runs: RunSet, published: Published | None = None) -> tuple[
     if not runs.runs:
         return (), ()
     comparison = Comparison(runs=runs, published=published, requested=bool(runs.published))
-    if not comparison.requested:
-        return _present(_fitting(comparison)), ()
     listed: list[Entry] = [*published.tables, *published.curves, *published.scalars]
     entries = {entry.id: entry for entry in listed}
     problems = [
         f"published: {unknown('entry', name, list(entries))}." for name in runs.published if name not in entries
     ]
     found = [entries[name] for name in runs.published if name in entries]
-    return _present(_requested(comparison, found)), tuple(problems)
-
-
-def _present(tables: Sequence[Table | None]) -> tuple[Table, ...]:
-    return tuple(table for table in tables if table is not None)
+    tables = _requested(comparison, found) if comparison.requested else _fitting(comparison)
+    return tuple(table for table in tables if table is not None), tuple(problems)
 
 
 def _requested(comparison: Comparison, entries: Sequence[Entry]) -> list[Table | None]:
