@@ -290,8 +290,7 @@ def test_a_bad_copy_is_refused_and_leaves_nothing(home: Path, tmp_path: Path, ca
     with pytest.raises(DataError, match=reason) as failure:
         corpora.fetch_corpus(corpus(), home=home, source=source)
     assert "\n" not in str(failure.value)
-    assert not (home / "corpora" / "toys").exists()
-    assert not list((home / "corpora" / ".staging").iterdir())
+    assert not list((home / "corpora" / "toys").iterdir())
 
 
 def test_a_known_checksum_tells_another_text_of_the_same_size(home: Path, tmp_path: Path) -> None:
@@ -402,7 +401,7 @@ def test_when_no_mirror_answers_the_sentence_names_the_other_way(home: Path, tmp
     assert "`repose fetch toys/de_to_en --from PATH`" in message
     assert message.count("HTTP 404") == 2
     assert "\n" not in message
-    assert not (home / "corpora" / "toys").exists()
+    assert not list((home / "corpora" / "toys").iterdir())
 
 
 def test_a_mirror_with_the_wrong_text_gives_way_to_the_next(home: Path, tmp_path: Path, serve: Serve) -> None:
@@ -428,7 +427,7 @@ def test_texts_of_unknown_checksum_must_fit_together(home: Path, tmp_path: Path,
     server = serve(write_folder(tmp_path / "www", PUBLISHED | {"data/toy/en.dev": b"a\nb\n"}))
     with pytest.raises(DataError, match="different numbers of lines"):
         corpora.fetch_corpus(corpus(mirrors=(server.url,)), home=home)
-    assert not (home / "corpora" / "toys").exists()
+    assert not list((home / "corpora" / "toys").iterdir())
 
 
 # The cache
@@ -463,7 +462,7 @@ def test_a_damaged_corpus_is_fetched_anew(home: Path, tmp_path: Path, damage: Ca
 
 
 def test_what_a_killed_process_left_is_swept_away(home: Path, tmp_path: Path) -> None:
-    left_over = home / "corpora" / ".staging" / "toys" / "new"
+    left_over = home / "corpora" / "toys" / ".de_to_en.new"
     left_over.mkdir(parents=True)
     (left_over / "train.de").write_bytes(b"half a ")
     corpora.fetch_corpus(corpus(), home=home, source=write_folder(tmp_path / "copy", PUBLISHED))

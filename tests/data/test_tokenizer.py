@@ -15,7 +15,7 @@ from hypothesis import strategies as st
 from tokenizers import models, normalizers, pre_tokenizers
 
 from repose.data.tokenizer import END, PAD, START, UNK, Kind, Tokenizer
-from repose.system.errors import ConfigError, DataError
+from repose.system.errors import ConfigError, DataError, WriteError
 
 KINDS: tuple[Kind, ...] = ("wordpiece", "wordlevel", "bpe", "unigram")
 LOSSLESS: tuple[Kind, ...] = ("bpe", "unigram")
@@ -317,8 +317,8 @@ def test_unreadable_files_are_refused_in_one_sentence(trained: dict[Kind, Tokeni
     path.write_bytes(b"\xff\xfe{")
     with pytest.raises(DataError, match="not UTF-8"):
         Tokenizer.load(path)
-    with pytest.raises(DataError, match="cannot be written to"):
-        trained["bpe"].save(tmp_path / "missing" / "tokenizer.json")
+    with pytest.raises(WriteError, match=r"tokenizer\.json/inner cannot be written"):
+        trained["bpe"].save(path / "inner")
 
 
 def test_a_tokenizer_with_other_special_tokens_is_refused(tmp_path: Path) -> None:
@@ -362,3 +362,11 @@ def test_nothing_is_printed_and_a_forked_process_goes_on() -> None:
     environment = {name: value for name, value in os.environ.items() if name != "TOKENIZERS_PARALLELISM"}
     done = subprocess.run([sys.executable, "-c", FORKED], env=environment, capture_output=True, timeout=60, text=True)
     assert (done.returncode, done.stdout, done.stderr) == (0, "", "")
+
+
+def test_an_id_far_beyond_the_vocabulary_is_refused() -> None:
+    """The library would take memory for every number up to it."""
+    spec = json.loads(Tokenizer.train(["a b c"], kind="wordlevel", vocab_size=9).json)
+    spec["model"]["vocab"]["a"] = 2**31
+    with pytest.raises(DataError, match=r"it numbers 7 tokens up to 2,147,483,648"):
+        Tokenizer(json.dumps(spec))

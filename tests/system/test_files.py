@@ -15,6 +15,7 @@ import pytest
 
 from repose.system.errors import BusyError, WriteError
 from repose.system.files import (
+    checksums,
     lock_holder,
     locked,
     locked_or_busy,
@@ -80,6 +81,10 @@ class TestFile:
         assert names(tmp_path) == ["file"]
         assert (tmp_path / "file").read_text() == "old"
 
+    def test_what_cannot_be_read_is_not_what_cannot_be_written(self, tmp_path: Path) -> None:
+        with pytest.raises(FileNotFoundError), replacing_file(tmp_path / "to" / "file") as temporary:
+            temporary.write_bytes((tmp_path / "from").read_bytes())
+
     def test_a_place_that_cannot_be(self, tmp_path: Path) -> None:
         (tmp_path / "file").touch()
         with pytest.raises(WriteError, match="file/inner cannot be written"):
@@ -126,6 +131,13 @@ class TestFolder:
         with pytest.raises(WriteError, match="/d cannot be written"), replacing_folder(tmp_path / "d"):
             pass
         assert (tmp_path / "d").read_text() == "mine"
+
+
+def test_checksums(tmp_path: Path) -> None:
+    write_file(tmp_path / "a" / "b", "123456789")
+    write_file(tmp_path / "a" / ".lock", "")
+    write_file(tmp_path / "c", "")
+    assert checksums(tmp_path) == {"a/b": 0xCBF43926, "c": 0}  # the check value of CRC-32
 
 
 @contextlib.contextmanager

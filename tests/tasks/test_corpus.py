@@ -1,6 +1,8 @@
 """Whose sentences are trained on and whose are measured: a corpus's own sets, or a split of all of it."""
 
 import dataclasses
+import json
+import os
 from pathlib import Path
 from typing import Any
 
@@ -110,6 +112,45 @@ def test_a_carriage_return_within_a_line_stays_there(tmp_path: Path, files: dict
     (tmp_path / "test.tsv").write_text("".join(f"{a}\t{b}\n" for a, b in rows), encoding="utf-8", newline="\n")
     src, references = prepared(files).text("test")
     assert list(zip(src, references, strict=True)) == rows
+
+
+def flip(path: Path) -> None:
+    """Change one bit in the middle."""
+    data = bytearray(path.read_bytes())
+    data[len(data) // 2] ^= 1
+    path.write_bytes(data)
+
+
+def test_whatever_is_damaged_in_a_prepared_corpus_is_told(files: dict[str, Any]) -> None:
+    """Bytes that changed would give other numbers under the same run id."""
+    folder = prepared(files).folder
+    paths = sorted(path for path in folder.rglob("[!.]*") if path.is_file() and path.name != "report.json")
+    assert len(paths) == 6 + 2 + 2 * 5  # texts, tokenizers, ids
+    for path in paths:
+        good = path.read_bytes()
+        for damage in (flip, Path.unlink):
+            damage(path)
+            name = path.relative_to(folder).as_posix()
+            with pytest.raises(DataError, match=rf"{folder} has changed .* \({name}\): delete that folder"):
+                prepared(files)
+        path.write_bytes(good)
+    assert prepared(files).text("valid")
+
+
+def test_a_corpus_prepared_by_an_earlier_version_has_no_checksums(files: dict[str, Any]) -> None:
+    data = prepared(files)
+    record = json.loads((data.folder / "report.json").read_text())
+    del record["crc32"]
+    (data.folder / "report.json").write_text(json.dumps(record))
+    assert prepared(files) == data
+
+
+@pytest.mark.parametrize("field", ["train", "valid"])
+def test_a_pipe_or_a_device_is_refused_before_it_is_read(tmp_path: Path, files: dict[str, Any], field: str) -> None:
+    os.mkfifo(tmp_path / "pipe.tsv")
+    for path in (tmp_path / "pipe.tsv", Path("/dev/zero")):
+        with pytest.raises(DataError, match=f"{path} is not a regular file"):
+            prepared(files | {field: (str(path),)})
 
 
 @pytest.mark.parametrize("damage", ["", "{", "[]", "3", '{"key": 3}', '{"report": 3}', "[" * 100_000])

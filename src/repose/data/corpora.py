@@ -9,31 +9,18 @@ not at all. `<home>/downloads` keeps an archive that several corpora share, and 
 
 from __future__ import annotations
 
-import errno
 import json
 import os
 import shutil
-import sys
-import time
-from collections.abc import Iterator
-from contextlib import contextmanager
 from pathlib import Path
-from typing import TextIO
 
-from repose.data import corpus_texts
 from repose.data.catalogue import CorpusInfo, SplitInfo, TextInfo, describe, names
-from repose.data.corpus_build import FORMAT_VERSION, MANIFEST, CorpusBuilder
+from repose.data.corpus_build import FORMAT_VERSION, MANIFEST, CorpusBuilder, file_name, texts_of
 from repose.data.download import TIMEOUT, Progress
-from repose.system.errors import DataError
-
-if sys.platform == "win32":
-    import msvcrt
-else:
-    import fcntl
+from repose.system.errors import DataError, WriteError
+from repose.system.files import locked, replacing_folder
 
 __all__ = ["CorpusInfo", "SplitInfo", "TextInfo", "cache_home", "describe", "fetch", "fetch_corpus", "locate", "names"]
-
-_LOCK_POLL = 0.2  # seconds
 
 
 def cache_home() -> Path:
@@ -75,40 +62,37 @@ def fetch_corpus(
     """
     home = home or cache_home()
     folder = _folder(info, home)
+
+    def say_waiting() -> None:
+        if progress is not None:
+            progress(f"waiting for another process that fetches {info.source}", 0, None)
+
     try:
-        with _lock(home / "locks" / f"{info.source}.lock", progress):
+        # Where the file system has no locks, two fetches may disturb each other, but what they put into place is
+        # checked and whole all the same.
+        with locked(home / "locks" / f"{info.source}.lock", on_wait=say_waiting):
             if not _is_whole(info, folder):
                 _install(info, home, source, progress, timeout)
-    except OSError as error:
+    except (OSError, WriteError) as error:
+        cause = error if isinstance(error, OSError) else error.__cause__
+        assert isinstance(cause, OSError)
         raise DataError(
-            f"fetching {info.name} failed at {error.filename or home} ({error.strerror or error}): "
+            f"fetching {info.name} failed at {cause.filename or home} ({cause.strerror or cause}): "
             "see that there is room and permission, or set REPOSE_HOME to another folder"
         ) from error
     return folder
 
 
 def _install(info: CorpusInfo, home: Path, source: Path | None, progress: Progress | None, timeout: float) -> None:
-    """Build the corpus in a folder of its own, then move that into place. The caller holds the source's lock."""
-    folder = _folder(info, home)
+    """Put the corpus in its place, as a whole. The caller holds the source's lock."""
     downloads = home / "downloads" / info.source
-    # Beside the corpora, so that moving is renaming; what a killed process left there goes first.
-    scratch = home / "corpora" / ".staging" / info.source
-    shutil.rmtree(scratch, ignore_errors=True)
-    staging = scratch / "new"
-    staging.mkdir(parents=True)
-    try:
-        builder = CorpusBuilder(info, staging, scratch)
+    with replacing_folder(_folder(info, home)) as staging:
+        builder = CorpusBuilder(info, staging)
         if source is None:
             builder.download_from_mirrors(downloads, progress, timeout)
         else:
             builder.import_from(source)
         builder.write_manifest()
-        folder.parent.mkdir(parents=True, exist_ok=True)
-        if folder.exists():
-            folder.replace(scratch / "old")
-        staging.replace(folder)
-    finally:
-        shutil.rmtree(scratch, ignore_errors=True)
     if info.archive is None:
         shutil.rmtree(downloads, ignore_errors=True)
 
@@ -125,34 +109,7 @@ def _is_whole(info: CorpusInfo, folder: Path) -> bool:
             return False
         return all(
             (folder / name).stat().st_size == manifest["files"][name]["bytes"]
-            for name in (corpus_texts.file_name(split, text) for split, text in corpus_texts.texts_of(info))
+            for name in (file_name(split, text) for split, text in texts_of(info))
         )
     except (OSError, ValueError, LookupError, TypeError):
         return False
-
-
-@contextmanager
-def _lock(path: Path, progress: Progress | None) -> Iterator[None]:
-    """Hold an advisory lock of the operating system, which dies with its process; wait while another holds it."""
-    path.parent.mkdir(parents=True, exist_ok=True)
-    with path.open("a", encoding="utf-8") as file:
-        if not _try_lock(file):
-            if progress is not None:
-                progress(f"waiting for another process that fetches {path.stem}", 0, None)
-            while not _try_lock(file):
-                time.sleep(_LOCK_POLL)
-        yield
-
-
-def _try_lock(file: TextIO) -> bool:
-    """Whether the lock was free and is held now; closing the file frees it."""
-    try:
-        if sys.platform == "win32":
-            msvcrt.locking(file.fileno(), msvcrt.LK_NBLCK, 1)
-        else:
-            fcntl.flock(file, fcntl.LOCK_EX | fcntl.LOCK_NB)
-    except OSError as error:
-        # Some network file systems know no locks. There two fetches may disturb each other, but what they put into
-        # place is checked and whole all the same.
-        return error.errno in (errno.ENOSYS, errno.ENOLCK, errno.EOPNOTSUPP)
-    return True

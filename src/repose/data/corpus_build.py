@@ -1,34 +1,54 @@
-"""Putting one corpus together, from its mirrors or from a copy obtained otherwise, in a folder not yet in use."""
+"""Putting one corpus together, from its mirrors or from a copy obtained otherwise, in a folder not yet in use.
+
+Its texts are found under any of their names, unpacked, checked, and aligned line by line. Lines end at `\\n` and
+nowhere else. A pair (or row, where a split has more languages) of which any side is empty is dropped from every side,
+as the published counts of TED HRLR do it, and counted.
+"""
 
 from __future__ import annotations
 
+import codecs
 import functools
-import json
-from collections.abc import Callable
+import hashlib
+import itertools
+import shutil
+from collections.abc import Callable, Collection, Iterator, Mapping
+from contextlib import ExitStack
+from dataclasses import dataclass
 from pathlib import Path
-from typing import Any
 
-from repose.data import corpus_texts, unpack
+from repose.data import unpack
 from repose.data.catalogue import ArchiveInfo, CorpusInfo, SplitInfo, TextInfo
-from repose.data.corpus_texts import TextFile
 from repose.data.download import Expected, MirrorsFailedError, Progress, check_size_and_sum, download
 from repose.data.unpack import BadCopyError
 from repose.system.errors import DataError
+from repose.system.files import replacing_file, write_json
 
 FORMAT_VERSION = 1
 MANIFEST = "corpus.json"
 
+_CHUNK = 1 << 20
+_COMPRESSIONS = (".gz", ".xz")
+
+
+@dataclass(frozen=True, kw_only=True)
+class TextFile:
+    """What was found in one text: number of lines, size in bytes, SHA-256."""
+
+    num_lines: int
+    num_bytes: int
+    sha256: str
+
 
 class CorpusBuilder:
-    """Fills `staging` with the texts of a corpus and its manifest; `scratch` is for files that do not stay.
+    """Fills the empty folder `staging` with the texts of a corpus and its manifest.
 
     Call one of `import_from` and `download_from_mirrors`, then `write_manifest`.
     """
 
-    def __init__(self, info: CorpusInfo, staging: Path, scratch: Path) -> None:
+    def __init__(self, info: CorpusInfo, staging: Path) -> None:
         self.info = info
         self.staging = staging
-        self.scratch = scratch
         self.files: dict[str, TextFile] = {}
         self.origins: dict[str, str] = {}
         self.dropped: dict[str, int] = {}
@@ -61,13 +81,13 @@ class CorpusBuilder:
             url = fetch(archive.filename, _expected(archive), lambda file: self._add_archive(file, ""))
             self.origins = dict.fromkeys(self.origins, url)
             return
-        for split, text in corpus_texts.texts_of(self.info):
+        for split, text in texts_of(self.info):
             # The compressed size is not known. It is less than the text's, but for a few bytes in tiny files.
             compressed = text.path.endswith((".gz", ".xz"))
             limit = unpack.MAX_UNPACKED_BYTES if text.num_bytes is None else text.num_bytes + (1 << 16)
             expected = Expected(max_bytes=limit, num_bytes=None if compressed else text.num_bytes)
             url = fetch(text.path, expected, functools.partial(self._add, split=split, text=text, origin=""))
-            self.origins[corpus_texts.file_name(split, text)] = url
+            self.origins[file_name(split, text)] = url
         try:
             self._align()
         except BadCopyError as error:
@@ -75,7 +95,7 @@ class CorpusBuilder:
 
     def write_manifest(self) -> None:
         """Write `corpus.json`: what the folder holds and where it comes from."""
-        manifest: dict[str, Any] = {
+        manifest = {
             "format_version": FORMAT_VERSION,
             "name": self.info.name,
             "title": self.info.title,
@@ -94,8 +114,7 @@ class CorpusBuilder:
                 for name, file in self.files.items()
             },
         }
-        text = json.dumps(manifest, indent=2, ensure_ascii=False)
-        (self.staging / MANIFEST).write_text(text + "\n", encoding="utf-8")
+        write_json(self.staging / MANIFEST, manifest)
 
     def _download(
         self,
@@ -118,39 +137,178 @@ class CorpusBuilder:
             ) from error
 
     def _import_folder(self, folder: Path) -> None:
-        for split, text in corpus_texts.texts_of(self.info):
-            path = corpus_texts.find_in_folder(folder, split, text)
+        for split, text in texts_of(self.info):
+            path = find_in_folder(folder, split, text)
             self._add(path, split, text, str(path))
         self._align()
 
     def _add_archive(self, archive: Path, origin: str) -> None:
         """Unpack every text of the corpus out of a tar archive, with all checks."""
         members = set(unpack.list_members(archive))
-        wanted = {
-            corpus_texts.find_in_archive(members, split, text): (split, text)
-            for split, text in corpus_texts.texts_of(self.info)
-        }
-        targets = {member: self.scratch / f"member-{number}" for number, member in enumerate(wanted)}
+        wanted = {find_in_archive(members, split, text): (split, text) for split, text in texts_of(self.info)}
+        scratch = self.staging / ".members"
+        scratch.mkdir()
+        targets = {member: scratch / f"member-{number}" for number, member in enumerate(wanted)}
         unpack.extract_members(archive, targets)
         for member, (split, text) in wanted.items():
             self._add(targets[member], split, text, origin)
+        shutil.rmtree(scratch)
         self._align()
 
     def _add(self, path: Path, split: SplitInfo, text: TextInfo, origin: str) -> None:
         """Unpack one text into the staging folder and check it."""
-        name = corpus_texts.file_name(split, text)
+        name = file_name(split, text)
         limit = unpack.MAX_UNPACKED_BYTES if text.num_bytes is None else text.num_bytes
         unpack.unpack_text(path, self.staging / name, limit)
-        self.files[name] = corpus_texts.check_text(self.staging / name, split, text)
+        self.files[name] = check_text(self.staging / name, split, text)
         self.origins[name] = origin
 
     def _align(self) -> None:
         """Drop pairs with an empty side and compare with the published counts."""
         for split in self.info.splits:
-            found = {text.language: self.files[corpus_texts.file_name(split, text)] for text in split.texts}
-            self.dropped[split.name], kept = corpus_texts.align(self.staging, split, found)
-            self.files |= {corpus_texts.file_name(split, text): kept[text.language] for text in split.texts}
+            found = {text.language: self.files[file_name(split, text)] for text in split.texts}
+            self.dropped[split.name], kept = align(self.staging, split, found)
+            self.files |= {file_name(split, text): kept[text.language] for text in split.texts}
 
 
 def _expected(archive: ArchiveInfo) -> Expected:
     return Expected(max_bytes=unpack.MAX_UNPACKED_BYTES, num_bytes=archive.num_bytes, sha256=archive.sha256)
+
+
+def file_name(split: SplitInfo, text: TextInfo) -> str:
+    """The text's name in the cache: `<split>.<language>`."""
+    return f"{split.name}.{text.language}"
+
+
+def texts_of(info: CorpusInfo) -> Iterator[tuple[SplitInfo, TextInfo]]:
+    """Every text of a corpus with the split that it belongs to."""
+    for split in info.splits:
+        for text in split.texts:
+            yield split, text
+
+
+def candidate_paths(split: SplitInfo, text: TextInfo) -> list[str]:
+    """Names under which a copy may hold the text, most specific first.
+
+    These are the published path and what is left of it without its leading folders, then the name in the cache; each
+    as published, plain, and compressed.
+    """
+    parts = text.path.split("/")
+    stems = ["/".join(parts[start:]) for start in range(len(parts))] + [file_name(split, text)]
+    found: dict[str, None] = {}
+    for stem in stems:
+        plain = _without_compression(stem)
+        for path in (stem, plain, *(plain + ending for ending in _COMPRESSIONS)):
+            found.setdefault(path)
+    return list(found)
+
+
+def find_in_folder(folder: Path, split: SplitInfo, text: TextInfo) -> Path:
+    """The file of `folder` that holds the text; BadCopyError where there is none."""
+    candidates = candidate_paths(split, text)
+    for candidate in candidates:
+        if (folder / candidate).is_file():
+            return folder / candidate
+    raise BadCopyError(f"it lacks {_names_of(split, text)}")
+
+
+def find_in_archive(members: Collection[str], split: SplitInfo, text: TextInfo) -> str:
+    """The member that holds the text, at any depth; BadCopyError where there is none, or more than one fits equally."""
+    for candidate in candidate_paths(split, text):
+        fitting = {member for member in members if member == candidate or member.endswith("/" + candidate)}
+        if len(fitting) == 1:
+            return fitting.pop()
+        if fitting:
+            raise BadCopyError(f"it holds {len(fitting)} files called {candidate}")
+    raise BadCopyError(f"it lacks {_names_of(split, text)}")
+
+
+def check_text(path: Path, split: SplitInfo, text: TextInfo) -> TextFile:
+    """What an unpacked text holds; BadCopyError where it is not the published one, or not UTF-8."""
+    digest = hashlib.sha256()
+    decoder = codecs.getincrementaldecoder("utf-8")()
+    num_lines = num_bytes = 0
+    chunk = last = b""
+    name = file_name(split, text)
+    with path.open("rb") as file:
+        while chunk := file.read(_CHUNK):
+            if not num_bytes:
+                _refuse_web_page(chunk, name)
+            try:
+                decoder.decode(chunk)
+            except UnicodeDecodeError as error:
+                raise BadCopyError(f"{name} is not UTF-8 text near byte {num_bytes + error.start:,}") from error
+            digest.update(chunk)
+            num_lines += chunk.count(b"\n")
+            num_bytes += len(chunk)
+            last = chunk
+    # A last line without its line feed is a line all the same.
+    num_lines += bool(last) and not last.endswith(b"\n")
+    sha256 = digest.hexdigest()
+    if text.sha256 is not None and sha256 != text.sha256:
+        raise BadCopyError(f"{name} is not the published text (SHA-256 {sha256[:12]}… instead of {text.sha256[:12]}…)")
+    return TextFile(num_lines=num_lines, num_bytes=num_bytes, sha256=sha256)
+
+
+def align(folder: Path, split: SplitInfo, found: Mapping[str, TextFile]) -> tuple[int, dict[str, TextFile]]:
+    """Drop the lines of a split that any language leaves empty; (number dropped, what the files hold afterwards).
+
+    `found` maps languages to what `check_text` said of their files in `folder`, which are rewritten only where
+    something is dropped. Raises BadCopyError where the languages have different numbers of lines, or where the number
+    of pairs left is not the published one.
+    """
+    counts = {language: text.num_lines for language, text in found.items()}
+    if len(set(counts.values())) > 1:
+        sizes = ", ".join(f"{language} {count:,}" for language, count in counts.items())
+        raise BadCopyError(f"the languages of {split.name} have different numbers of lines ({sizes})")
+    num_lines = next(iter(counts.values()))
+    paths = [folder / file_name(split, text) for text in split.texts]
+    dropped = sum(1 for row in _rows(paths) if not all(row))
+    if split.num_pairs is not None and num_lines - dropped != split.num_pairs:
+        raise BadCopyError(
+            f"{split.name} has {num_lines - dropped:,} pairs with text on every side instead of the published "
+            f"{split.num_pairs:,}"
+        )
+    if not dropped:
+        return 0, dict(found)
+    _rewrite_without_empty(paths)
+    # The published SHA-256 is of the text with its empty lines; what is left of it has one of its own.
+    return dropped, {
+        text.language: check_text(path, split, TextInfo(language=text.language, path=text.path))
+        for text, path in zip(split.texts, paths, strict=True)
+    }
+
+
+def _rewrite_without_empty(paths: list[Path]) -> None:
+    with ExitStack() as stack:
+        new = [stack.enter_context(replacing_file(path)) for path in paths]
+        files = [stack.enter_context(path.open("wb")) for path in new]
+        for row in _rows(paths):
+            if all(row):
+                for file, line in zip(files, row, strict=True):
+                    file.write(line + b"\n")
+
+
+def _rows(paths: list[Path]) -> Iterator[tuple[bytes, ...]]:
+    """The lines of all files side by side, without their line feeds."""
+    with ExitStack() as stack:
+        files = [stack.enter_context(path.open("rb")) for path in paths]
+        for row in itertools.zip_longest(*files, fillvalue=b""):
+            yield tuple(line.removesuffix(b"\n") for line in row)
+
+
+def _without_compression(path: str) -> str:
+    for ending in _COMPRESSIONS:
+        path = path.removesuffix(ending)
+    return path
+
+
+def _names_of(split: SplitInfo, text: TextInfo) -> str:
+    """Both names of a text, for messages."""
+    return " or ".join(dict.fromkeys((text.path.rpartition("/")[2], file_name(split, text))))
+
+
+def _refuse_web_page(start: bytes, name: str) -> None:
+    """Hosts that lost a file like to answer with a page instead, and with success."""
+    if start.lstrip()[:15].lower().startswith((b"<!doctype html", b"<html")):
+        raise BadCopyError(f"{name} came as a web page instead of text")

@@ -16,20 +16,33 @@ survive a fork (its versions before 0.22 print a warning then). A large corpus i
 import hashlib
 import json
 import os
-from collections.abc import Iterable, Sequence
+import re
+from collections.abc import Iterable, Iterator, Sequence
 from functools import cached_property
+from itertools import islice, pairwise
 from pathlib import Path
-from typing import Any
+from typing import Any, Literal, get_args
 
 import tokenizers
+from tokenizers import decoders, models, normalizers, pre_tokenizers, processors, trainers
 
 from repose.data.token_labels import byte_labels, piece_labels
-from repose.data.tokenizer_training import BYTES, END, PAD, SPECIAL_TOKENS, START, UNK, Kind, check_unicode, learn
-from repose.system.errors import DataError
-
-__all__ = ["END", "PAD", "SPECIAL_TOKENS", "START", "UNK", "Kind", "Tokenizer"]
+from repose.system.errors import ConfigError, DataError, unknown
+from repose.system.files import write_file
 
 os.environ.setdefault("TOKENIZERS_PARALLELISM", "false")
+
+Kind = Literal["wordpiece", "wordlevel", "bpe", "unigram"]
+PAD, UNK, START, END = 0, 1, 2, 3
+SPECIAL_TOKENS = ("[PAD]", "[UNK]", "[START]", "[END]")  # index = id
+BYTES = sorted(pre_tokenizers.ByteLevel.alphabet())  # the library's 256 printable stand-ins for the 256 bytes
+
+_CONTINUATION = "##"
+_MAX_CHARS_PER_WORD = 100  # WordPiece: longer words are [UNK]
+_MAX_PIECE_BYTES = 48  # Unigram: SentencePiece's 16 characters, of up to three bytes
+_LINES_PER_FEED = 1000
+_RUN_CHARS = 256
+_LONG_RUN = re.compile(rf"\S{{{_RUN_CHARS}}}|\s{{{_RUN_CHARS}}}")
 
 _KINDS: dict[str, Kind] = {"WordPiece": "wordpiece", "WordLevel": "wordlevel", "BPE": "bpe", "Unigram": "unigram"}
 
@@ -72,7 +85,7 @@ class Tokenizer:
         Raises ConfigError for settings that cannot be met, DataError for lines without text or with lone surrogates.
         """
         trained = cls(
-            learn(
+            _learn(
                 lines,
                 kind=kind,
                 vocab_size=vocab_size,
@@ -95,13 +108,8 @@ class Tokenizer:
             raise DataError(f"no tokenizer can be read from {path}: {error.strerror}") from error
 
     def save(self, path: Path) -> None:
-        """Write tokenizer.json, whole or not at all; the same bytes as were loaded."""
-        unfinished = path.with_name(path.name + ".tmp")
-        try:
-            unfinished.write_text(self.json, encoding="utf-8", newline="\n")
-            unfinished.replace(path)
-        except OSError as error:
-            raise DataError(f"the tokenizer cannot be written to {path}: {error.strerror}") from error
+        """Write tokenizer.json, whole or not at all; the same bytes as were loaded. Raises WriteError."""
+        write_file(path, self.json)
 
     @cached_property
     def digest(self) -> str:
@@ -147,7 +155,7 @@ class Tokenizer:
 
     def encode_batch(self, texts: Sequence[str]) -> list[list[int]]:
         """Ids of each text between START and END; raises DataError for a lone surrogate."""
-        check_unicode(texts)
+        _check_unicode(texts)
         try:
             encodings = self._encode_batch(list(texts), add_special_tokens=False)
         except Exception as error:  # the library raises bare ones, for vocabularies made elsewhere
@@ -213,6 +221,11 @@ def _backend(text: str, name: str) -> Any:
     vocabulary = backend.get_vocab()
     if any(vocabulary.get(token) != i for i, token in enumerate(SPECIAL_TOKENS)):
         raise DataError(f"{name} cannot be used: it needs {', '.join(SPECIAL_TOKENS)} as its ids 0, 1, 2, 3")
+    if max(vocabulary.values()) >= 2 * len(vocabulary):
+        raise DataError(
+            f"{name} cannot be used: it numbers {len(vocabulary):,} tokens up to {max(vocabulary.values()):,}, "
+            "so train or copy the tokenizer again"
+        )
     backend.encode_special_tokens = True  # special tokens spelled out in a text are text; not kept in the JSON
     backend.no_truncation()
     backend.no_padding()
@@ -226,3 +239,128 @@ def _steps(normalizer: dict[str, Any] | None) -> list[dict[str, Any]]:
     if normalizer["type"] != "Sequence":
         return [normalizer]
     return [step for part in normalizer["normalizers"] for step in _steps(part)]
+
+
+def _learn(
+    lines: Iterable[str], *, kind: Kind, vocab_size: int, lowercase: bool, strip_accents: bool, min_frequency: int
+) -> str:
+    """The JSON of a tokenizer of that kind; settings and errors as for `Tokenizer.train`."""
+    if kind not in get_args(Kind):
+        raise ConfigError(unknown("tokenizer kind", kind, get_args(Kind)))
+    if min_frequency < 1:
+        raise ConfigError(f"min_frequency is {min_frequency}: it must be at least 1")
+    if kind == "unigram" and min_frequency != 1:
+        raise ConfigError("a unigram tokenizer knows no min_frequency: leave it at 1, or use bpe")
+    if kind != "wordpiece":  # whose alphabet the text decides
+        _check_vocab_size(vocab_size, kind, alphabet_size=0 if kind == "wordlevel" else len(BYTES))
+    first: tuple[str, ...] = SPECIAL_TOKENS
+    if kind == "wordpiece":
+        # The library numbers ##-characters as its hash map happens to give them, and breaks ties by number: two
+        # trainings differ. So the alphabet is learned alone, sorted, and handed back like special tokens.
+        lines = list(lines)
+        backend = _untrained(kind, lowercase=lowercase, strip_accents=strip_accents)
+        _feed(backend, lines, _trainer(kind, 0, min_frequency, SPECIAL_TOKENS))
+        first += tuple(sorted(set(backend.get_vocab()) - set(SPECIAL_TOKENS)))
+        _check_vocab_size(vocab_size, kind, alphabet_size=len(first) - len(SPECIAL_TOKENS))
+    backend = _untrained(kind, lowercase=lowercase, strip_accents=strip_accents)
+    _feed(backend, lines, _trainer(kind, vocab_size, min_frequency, first))
+    if backend.get_vocab_size() == len(SPECIAL_TOKENS):
+        raise ConfigError(f"no word is left at min_frequency {min_frequency}: lower it or add training text")
+    special_ids = [("[START]", START), ("[END]", END)]
+    backend.post_processor = processors.TemplateProcessing(single="[START] $A [END]", special_tokens=special_ids)
+    return _without_extra_tokens(backend.to_str(pretty=True))
+
+
+def _untrained(kind: Kind, *, lowercase: bool, strip_accents: bool) -> Any:
+    """The pipeline around an empty model."""
+    model: Any
+    splitter: Any = pre_tokenizers.ByteLevel(add_prefix_space=False)
+    decoder: Any = decoders.ByteLevel()
+    match kind:
+        case "wordpiece":
+            model = models.WordPiece(unk_token="[UNK]", max_input_chars_per_word=_MAX_CHARS_PER_WORD)
+            splitter = pre_tokenizers.BertPreTokenizer()
+            # cleanup would delete spaces before punctuation and turn "do not" into "don't".
+            decoder = decoders.WordPiece(prefix=_CONTINUATION, cleanup=False)
+        case "wordlevel":
+            model, splitter, decoder = models.WordLevel(unk_token="[UNK]"), pre_tokenizers.Whitespace(), None
+        case "bpe":
+            model = models.BPE()
+        case "unigram":
+            model = models.Unigram()
+    backend: Any = tokenizers.Tokenizer(model)
+    backend.pre_tokenizer = splitter
+    if decoder is not None:  # without one, the library joins words by spaces
+        backend.decoder = decoder
+    words = kind == "wordpiece"  # clean control characters away, and make each Chinese character a word
+    # BERT's normalizer strips exactly Mn; the library's StripAccents would take spacing vowel signs (Mc) too.
+    bert = normalizers.BertNormalizer(words, words, strip_accents=strip_accents, lowercase=False)
+    steps: list[Any] = [bert] if words or strip_accents else []
+    if strip_accents:
+        steps.append(normalizers.NFC())  # otherwise Hangul would stay in letters
+    if lowercase:
+        steps.append(normalizers.Lowercase())
+    if steps:
+        backend.normalizer = normalizers.Sequence(steps)
+    return backend
+
+
+def _trainer(kind: Kind, vocab_size: int, min_frequency: int, special_tokens: Sequence[str]) -> Any:
+    common: dict[str, Any] = {"vocab_size": vocab_size, "special_tokens": list(special_tokens), "show_progress": False}
+    match kind:
+        case "wordpiece":
+            return trainers.WordPieceTrainer(**common, min_frequency=min_frequency)
+        case "wordlevel":
+            return trainers.WordLevelTrainer(**common, min_frequency=min_frequency)
+        case "bpe":
+            return trainers.BpeTrainer(**common, min_frequency=min_frequency, initial_alphabet=BYTES)
+        case "unigram":
+            pieces: dict[str, Any] = {"initial_alphabet": BYTES, "max_piece_length": _MAX_PIECE_BYTES}
+            return trainers.UnigramTrainer(**common, **pieces, unk_token="[UNK]")
+
+
+def _without_extra_tokens(text: str) -> str:
+    """The JSON with none but our four marked as special."""
+    spec = json.loads(text)
+    spec["added_tokens"] = [token for token in spec["added_tokens"] if token["content"] in SPECIAL_TOKENS]
+    return json.dumps(spec, indent=1, ensure_ascii=False)
+
+
+def _check_vocab_size(vocab_size: int, kind: Kind, *, alphabet_size: int) -> None:
+    minimum = alphabet_size + len(SPECIAL_TOKENS) + 1
+    if vocab_size < minimum:
+        parts = f"alphabet {alphabet_size}, special tokens {len(SPECIAL_TOKENS)}, and one more"
+        raise ConfigError(f"vocab_size is {vocab_size}, but {kind} needs at least {minimum} for this text: {parts}")
+
+
+def _feed(backend: Any, lines: Iterable[str], trainer: Any) -> None:
+    """Train on lines; raises DataError when none holds text."""
+    has_text = False
+
+    def feeds() -> Iterator[list[str]]:
+        nonlocal has_text
+        rest = iter(lines)
+        while feed := list(islice(rest, _LINES_PER_FEED)):
+            _check_unicode(feed)
+            has_text = has_text or any(line.strip() for line in feed)
+            yield [piece for line in feed for piece in _cut(line)]
+
+    backend.train_from_iterator(feeds(), trainer)
+    if not has_text:
+        raise DataError("the tokenizer has no text to train on: every line is empty")
+
+
+def _cut(line: str) -> list[str]:
+    """The line, cut inside runs without a word boundary that are too long: learning takes quadratic time in them."""
+    ends = [run.end() for run in _LONG_RUN.finditer(line)] if len(line) >= _RUN_CHARS else []
+    return [line[start:end] for start, end in pairwise([0, *ends, len(line)])]
+
+
+def _check_unicode(texts: Iterable[str]) -> None:
+    """Raises DataError for a lone surrogate."""
+    # Some versions of the library would put U+FFFD in the place of a surrogate without a word.
+    for text in texts:
+        try:
+            text.encode()
+        except UnicodeEncodeError as error:
+            raise DataError(f"{text[:40]!r} holds a lone surrogate, which is no text: read it as UTF-8") from error

@@ -20,12 +20,12 @@ from repose._version import __version__
 from repose.config.experiment import CorpusConfig, Experiment, TokenizerConfig
 from repose.data import columns, corpora, phrasebook
 from repose.data.prepare import prepare
-from repose.data.readers import Counts, Pair, TextPairs, read_pairs, write_pairs
+from repose.data.readers import Counts, Pair, TextPairs, check_file, read_pairs, write_pairs
 from repose.data.splits import hold_out
 from repose.data.tokenizer import Tokenizer
 from repose.saved_model.directory import tokenizer_paths
 from repose.system.errors import ConfigError, DataError
-from repose.system.files import locked
+from repose.system.files import checksums, locked, write_json
 from repose.tasks.registry import get_task
 
 Say = Callable[[str], None]
@@ -95,13 +95,14 @@ def prepare_corpus(
 ) -> CorpusData:
     """Reads, splits, tokenises; in `folder`, or in the cache under the data's key. `workers` processes tokenise.
 
-    Raises DataError and ConfigError for a corpus or settings that cannot be used.
+    Raises DataError and ConfigError for a corpus or settings that cannot be used, DataError too where what was prepared
+    earlier has changed since, and WriteError where the folder cannot be written.
     """
     experiment = _with_ready_tokenizers(experiment)
     key = _key(experiment)
     folder = folder or corpora.cache_home() / "prepared" / key
-    folder.parent.mkdir(parents=True, exist_ok=True)
-    with locked(folder.with_name(f".{folder.name}.lock")):
+    waiting = "another process prepares this corpus: waiting for it"
+    with locked(folder.with_name(f".{folder.name}.lock"), on_wait=lambda: say(waiting)):
         data = _finished(folder, key) or _build(experiment, folder, key, workers)
     for sentence in data.report:
         say(sentence)
@@ -123,7 +124,7 @@ def _build(experiment: Experiment, folder: Path, key: str, workers: int) -> Corp
     (folder / "text").mkdir(parents=True, exist_ok=True)
     (folder / "report.json").unlink(missing_ok=True)
     report = list(get_task(experiment.training.task).prepare(experiment, folder, workers))
-    (folder / "report.json").write_text(json.dumps({"key": key, "report": report}, indent=2, ensure_ascii=False))
+    write_json(folder / "report.json", {"key": key, "report": report, "crc32": checksums(folder)})
     return CorpusData(folder, tuple(report))
 
 
@@ -131,9 +132,17 @@ def _finished(folder: Path, key: str) -> CorpusData | None:
     """The corpus of a folder that was finished under this key."""
     try:
         record = json.loads((folder / "report.json").read_text(encoding="utf-8"))
-        return CorpusData(folder, tuple(map(str, record["report"]))) if record["key"] == key else None
-    except (OSError, ValueError, TypeError, KeyError, RecursionError):
+        data = CorpusData(folder, tuple(map(str, record["report"]))) if record["key"] == key else None
+        expected = dict(record.get("crc32", {}))  # folders made before have none
+    except (OSError, ValueError, TypeError, KeyError, AttributeError, RecursionError):
         return None
+    found = checksums(folder) if data is not None else expected
+    for name in (name for name, crc in expected.items() if found.get(name) != crc):
+        raise DataError(
+            f"the prepared corpus {folder} has changed since it was made ({name}): delete that folder, and it is "
+            "prepared again"
+        )
+    return data
 
 
 def _key(experiment: Experiment) -> str:
@@ -159,6 +168,7 @@ def _key(experiment: Experiment) -> str:
 
 
 def _digest(path: Path) -> str:
+    check_file(path)  # reading a pipe or a device might never end
     try:
         with path.open("rb") as file:
             return hashlib.file_digest(file, "sha256").hexdigest()
