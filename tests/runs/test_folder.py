@@ -173,7 +173,7 @@ def test_reasons_are_sentences_once() -> None:
         "3 epochs",
         "1.5 hours",
         "no better validation loss in 2 validations",
-        "as asked, after so many updates",
+        "--stop-after",
         "SIGINT",
     ]
 

@@ -172,7 +172,7 @@ def test_a_signal_in_the_last_moment_of_the_training_is_not_forgotten(
     assert (result.outcome.status, result.scores) == ("stopped", None)
 
 
-@pytest.mark.parametrize("damage", ["missing", "cut"])
+@pytest.mark.parametrize("damage", ["missing", "cut", "changed"])
 def test_translations_that_are_not_there_any_more_are_made_again(
     corpus: list[str], tmp_path: Path, damage: str
 ) -> None:

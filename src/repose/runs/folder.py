@@ -178,16 +178,16 @@ class RunFolder:
             raise CheckpointError(f"{self.path} is no run directory: it has no {self.metrics_file.name}") from error
         except (OSError, ValueError) as error:
             raise self.damaged_metrics() from error
-        found = self.parse_records(text[: text.rfind("\n") + 1])
-        if not found.training and not may_be_empty:
+        whole = self.parse_records(text[: text.rfind("\n") + 1])
+        if not whole.training and not may_be_empty:
             raise CheckpointError(f"{self.path} has recorded nothing yet: let it train for an epoch first")
-        if found.data is None:
+        if whole.data is None:
             try:
                 model = read_object(self.model / model_dir.CONFIG, "")
             except (CheckpointError, OSError):
                 model = {}
-            found = records.completed(found, self._config(), model, self.log_file)
-        return found
+            whole = records.completed(whole, self._config(), model, self.log_file)
+        return whole
 
     def parse_records(self, text: str) -> Records:
         """Whole lines of metrics.jsonl. Raises CheckpointError for other text."""
@@ -216,8 +216,8 @@ class RunFolder:
 
     def best_scores(self) -> tuple[str, dict[str, Any]] | None:
         """Split and figures of the set that a finished run is judged by; None while there are none."""
-        found = ((split, self.scores(split)) for split in SPLITS)
-        return next(((split, scores) for split, scores in found if scores is not None), None)
+        every = ((split, self.scores(split)) for split in SPLITS)
+        return next(((split, scores) for split, scores in every if scores is not None), None)
 
     def write_scores(self, split: str, scores: Mapping[str, Any], hypotheses: Mapping[str, Iterable[str]]) -> None:
         """Put lines of text in `hypotheses/`, and at last the figures, with digests of both.

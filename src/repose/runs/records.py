@@ -23,16 +23,13 @@ TRAINING_KINDS = ("train", "epoch", "valid")
 
 
 class RunStatus(enum.StrEnum):
-    """How far a run is."""
+    """How far a training is."""
 
-    WAITING = "waiting"
-    RUNNING = "running"
-    STOPPED = "stopped"
-    """Ended before its limits; the same command resumes it."""
     UNFINISHED = "unfinished"
-    """Begun and not ended: it is running, or was killed."""
+    """It has begun and not ended: it is running, or was killed."""
+    STOPPED = "stopped"
+    """It ended before its limits; the same command resumes it."""
     DONE = "done"
-    FAILED = "failed"
 
 
 class EndReason(enum.StrEnum):
@@ -62,7 +59,7 @@ class EndReason(enum.StrEnum):
             case EndReason.PATIENCE:
                 return f"no better validation loss in {training.patience} validations"
             case EndReason.STOP_AFTER:
-                return "as asked, after so many updates"
+                return "--stop-after"
             case EndReason.OTHER_WORKER:
                 return "a signal to another worker"
         return self.value
@@ -188,17 +185,17 @@ def completed(records: Records, config: Mapping[str, Any], model: Mapping[str, A
 
 def old_reason(text: str) -> EndReason:
     """What a sentence in an old checkpoint or log says about why a training was done."""
-    return next((found for pattern, found in _REASONS.items() if re.match(pattern, text)), EndReason.UPDATES)
+    return next((reason for pattern, reason in _REASONS.items() if re.match(pattern, text)), EndReason.UPDATES)
 
 
 def _data(report: Iterable[object], model: Mapping[str, Any]) -> DataRecord | None:
     examples, tokens = {}, {}
     vocabulary = {side: model[name] for side in ("src", "tgt") if (name := f"{side}_vocab_size") in model}
     for sentence in map(str, report):
-        if found := _VOCABULARIES.match(sentence):
-            vocabulary = dict(zip(("src", "tgt"), map(_number, found.groups()), strict=True))
-        elif found := _PAIRS.match(sentence):
-            split, *numbers = found.groups()
+        if match := _VOCABULARIES.match(sentence):
+            vocabulary = dict(zip(("src", "tgt"), map(_number, match.groups()), strict=True))
+        elif match := _PAIRS.match(sentence):
+            split, *numbers = match.groups()
             examples[split], src, tgt = map(_number, numbers)
             tokens[split] = {"src": src, "tgt": tgt}
     return DataRecord(examples=examples, tokens=tokens, vocabulary=vocabulary) if examples or vocabulary else None
@@ -210,7 +207,7 @@ def _end(training: Sequence[Record], config: Mapping[str, Any], log: Path) -> En
         lines = log.read_text(encoding="utf-8", errors="replace").splitlines()
     except OSError:
         lines = []
-    ended = next((found.groups() for line in reversed(lines) if (found := _DONE.match(line))), None)
+    ended = next((match.groups() for line in reversed(lines) if (match := _DONE.match(line))), None)
     limits = config["experiment"].get("training", {})
     last: Record = training[-1] if training else {"update": 0, "epoch": 0}
     if ended is None:

@@ -1,10 +1,4 @@
-"""One run: corpus, training and evaluation, in one directory that says what it is.
-
-config.json       experiment, run id, digests and versions
-metrics.jsonl, train.log, state/     `repose.training`
-model/            what is handed on
-scores.test.json, hypotheses/        `repose.tasks`
-"""
+"""One run: its corpus is prepared, its model trained and scored, in one directory (`repose.runs.folder`)."""
 
 import platform
 from collections.abc import Callable, Mapping, Sequence
@@ -127,10 +121,10 @@ def _claim(folder: Path, experiment: Experiment, identity: str, digests: Mapping
     """Writes config.json, or makes sure that the one there is of this run."""
     run = RunFolder(folder)
     if run.config_file.exists():
-        found = run.config().run_id
-        if found != identity:
+        theirs = run.config().run_id
+        if theirs != identity:
             raise CheckpointError(
-                f"{folder} holds run {found}, these settings and data make run {identity}: "
+                f"{folder} holds run {theirs}, these settings and data make run {identity}: "
                 "choose another --out, or the settings of that run"
             )
         return

@@ -70,20 +70,20 @@ def train(
                 state = _read_state(options)
                 note = _workers_changed(state, world.size)
                 state.workers, state.threads = world.size, torch.get_num_threads()
-                return _work(world, state, options, signals, evaluate, note)
+                return _train_as_worker(world, state, options, signals, evaluate, note)
         with _locked(run, World(0, 1, chosen)):
             state = _read_state(options)
             if state.done is not None:
                 return Outcome(RunStatus.DONE, state.done, state.update, state.validation)
             note = _choose_workers(job, state, chosen, workers)
             with distributed.started(state.workers, chosen, state.threads, _follow, (state, options)) as world:
-                return _work(world, state, options, signals, evaluate, note)
+                return _train_as_worker(world, state, options, signals, evaluate, note)
 
 
 def _follow(world: World, state: State, options: _Options) -> None:
     """What a started worker does."""
     with StopSignals() as signals:
-        _work(world, state, options, signals, None, None)
+        _train_as_worker(world, state, options, signals, None, None)
 
 
 def _read_state(options: _Options) -> State:
@@ -132,7 +132,7 @@ def _count(number: int, what: str) -> str:
     return f"{number} {what}" if number == 1 else f"{number} {what}s"
 
 
-def _work(
+def _train_as_worker(
     world: World, state: State, options: _Options, signals: StopSignals, evaluate: Evaluate | None, note: str | None
 ) -> Outcome:
     """Train as one worker; the first one reports, too."""
