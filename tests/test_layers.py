@@ -20,7 +20,7 @@ ALLOWED: dict[str, set[str]] = {
     "positions_rl": {"model"},
     "config": {"model"},
     "saved_model": {"model", "data", "positions_rl"},
-    "decoding": {"model", "data", "saved_model"},
+    "decoding": {"model", "data", "config", "saved_model"},
     "runs.folder": {"config", "saved_model"},
     "tasks": {"model", "data", "config", "saved_model", "decoding", "evaluation", "runs.folder", "training"},
     "training": {"model", "data", "config", "runs.folder"},

@@ -19,7 +19,7 @@ from repose.config.experiment import TrainingConfig
 from repose.data.batching import Batches
 from repose.data.dataset import PairDataset
 from repose.decoding.pool import Pool
-from repose.decoding.translator import LENGTH_PENALTY
+from repose.decoding.translator import DEFAULTS
 from repose.decoding.worker import Batch
 from repose.model.kernels.linear import quantize
 from repose.model.presets import preset
@@ -161,7 +161,7 @@ class Decoding:
         sentences.sort(key=len, reverse=True)
         size = max(map(len, self.workload.decode_batches))
         parts = [sentences[start : start + size] for start in range(0, len(sentences), size)]
-        batches = [Batch(part, [NEW_TOKENS] * len(part), options.beam, LENGTH_PENALTY) for part in parts]
+        batches = [Batch(part, [NEW_TOKENS] * len(part), options.beam, DEFAULTS.length_penalty) for part in parts]
         found = self.pool.search(self.model, batches)
         written = [hypotheses[0].tokens for batch in found for hypotheses in batch]
         assert all(len(tokens) == NEW_TOKENS for tokens in written), "END was forbidden"

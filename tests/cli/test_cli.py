@@ -2,6 +2,7 @@
 
 import io
 import json
+import math
 import os
 import re
 import signal
@@ -183,6 +184,53 @@ def test_translate_flushes_when_the_input_pauses(trained: Path) -> None:
         assert process.wait(timeout=60) == 0
 
 
+@pytest.mark.parametrize(("how", "code"), [("Ctrl-C", 130), ("broken pipe", 1)])
+def test_translate_ends_at_once_while_its_input_stays_open(trained: Path, how: str, code: int) -> None:
+    command = [sys.executable, "-m", "repose.cli", "translate", str(trained), "--beam-size", "1"]
+    pipes = {"stdin": subprocess.PIPE, "stdout": subprocess.PIPE, "stderr": subprocess.PIPE}
+    with subprocess.Popen(command, text=True, **pipes) as process:
+        assert process.stdin is not None
+        assert process.stdout is not None
+        assert process.stderr is not None
+        process.stdin.write("Ele lê.\n")
+        process.stdin.flush()
+        assert process.stdout.readline().endswith("\n")
+        if how == "Ctrl-C":
+            process.send_signal(signal.SIGINT)
+        else:
+            process.stdout.close()
+            process.stdin.write("Ela canta.\n")
+            process.stdin.flush()
+        try:
+            assert process.wait(timeout=20) == code
+        finally:
+            process.kill()
+        assert process.stderr.read() == ""
+
+
+def test_an_error_ends_translate_while_its_input_stays_open(
+    trained: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    read, write = os.pipe()
+    with os.fdopen(read) as stdin, os.fdopen(write, "w") as other_end:
+        other_end.write("Ele lê.\n")
+        other_end.flush()
+        monkeypatch.setattr(sys, "argv", ["repose", "translate", str(trained), "--beam-size", "1000000000"])
+        monkeypatch.setattr(sys, "stdin", stdin)
+        with pytest.raises(SystemExit) as leaving:
+            cli.main()
+    assert leaving.value.code == 2
+    assert "must be from 1 (greedy search) to 1,000" in capsys.readouterr().err
+
+
+def test_translate_reads_no_more_of_an_endless_line_than_it_can_use(trained: Path, run: Run) -> None:
+    text = "O gato viu o cachorro. " + "é" * 600_000 + "\nEle lê."
+    code, out, err = run("translate", trained, "--beam-size", 1, stdin=text.encode())
+    assert (code, out.count("\n")) == (0, 2)
+    assert "1 of 2 lines were longer than 262,144 bytes: no more of them was read" in err
+    assert "UTF-8" not in err, "no character was cut"
+
+
 def test_translate_gives_hypotheses_and_scores(trained: Path, run: Run, tmp_path: Path) -> None:
     source = tmp_path / "in.txt"
     source.write_text("Ele lê.\nEla canta.\n")
@@ -203,6 +251,30 @@ def test_score_is_what_translate_reports(trained: Path, run: Run, tmp_path: Path
     assert code == 0
     direct = repose.load(trained).score(["Ele lê.", "Ela canta."], ["He reads.", "She sings."])
     assert [float(line) for line in out.splitlines()] == pytest.approx(direct, abs=1e-3)
+
+
+def test_score_gives_as_many_values_as_lines(trained: Path, run: Run, tmp_path: Path) -> None:
+    pairs = [
+        ("Ele lê.", "He reads."),
+        ("", "Nobody reads."),
+        ("Ela canta.", "She sings."),
+        ("a" * 20_001, "a"),
+        ("nu\0l", "null"),
+        ("Ele lê.", "he " * 3000),
+        ("Ele lê.", "He reads."),
+    ]
+    for path, side in zip((tmp_path / "src.txt", tmp_path / "tgt.txt"), zip(*pairs, strict=True), strict=True):
+        path.write_text("".join(line + "\n" for line in side))
+    code, out, err = run("score", trained, tmp_path / "src.txt", tmp_path / "tgt.txt")
+    values = [float(line) for line in out.splitlines()]
+    assert code == 0
+    assert [math.isnan(value) for value in values] == [False, True, False, True, True, True, False]
+    assert values[0] == pytest.approx(values[6], abs=1e-3)
+    assert values[2] == pytest.approx(repose.load(trained).score(["Ela canta."], ["She sings."])[0], abs=1e-3)
+    assert "4 of 7 pairs have no score (source empty: 1, longer than 20,000 characters: 1, NUL character: 1," in err
+    code, out, err = run("evaluate", trained, tmp_path / "src.txt", tmp_path / "tgt.txt", "--beam-size", 1)
+    assert code == 0
+    assert "3 pairs were left out (source empty: 1, longer than 20,000 characters: 1, NUL character: 1)" in out
 
 
 def test_evaluate_scores_a_runs_own_set_or_files(

@@ -14,8 +14,18 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from torch import Tensor
 
-from repose.decoding.best_tokens import PAD, _topk, best_token, best_tokens
-from repose.decoding.search import END, START, Hypothesis, beam_search, greedy, length_penalty
+from repose.decoding.search import (
+    END,
+    PAD,
+    START,
+    Hypothesis,
+    _topk,
+    beam_search,
+    best_token,
+    best_tokens,
+    greedy,
+    length_penalty,
+)
 from repose.system.errors import ConfigError, ReposeError
 
 A, B = 4, 5

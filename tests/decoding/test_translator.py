@@ -1,19 +1,24 @@
 """The translator with a small model that has learnt to reverse its input, and with untrained ones."""
 
+import copy
 import dataclasses
 import itertools
+import math
 import random
+from pathlib import Path
 
 import pytest
 import torch
 from torch.nn import functional
 
 from repose.data.tokenizer import Tokenizer
-from repose.decoding.translator import Translator
+from repose.decoding.translator import MODEL_KIND, Translator, load
 from repose.model.presets import PRESETS, preset
 from repose.model.transformer import Transformer
+from repose.saved_model import directory
 from repose.saved_model.api import build
-from repose.system.errors import ConfigError, DataError
+from repose.system.device import one_thread
+from repose.system.errors import CheckpointError, ConfigError, DataError, ReposeError
 
 WORDS = ["ka", "lo", "mi", "nu", "pe", "ra", "so", "ti"]
 TINY = {"d_token": 16, "num_heads": 2, "head_dim": 16, "d_ff": 32, "num_encoder_layers": 1, "num_decoder_layers": 1}
@@ -57,7 +62,8 @@ def learn_to_reverse(model: Transformer, tokenizer: Tokenizer, updates: int) -> 
 @pytest.fixture(scope="module")
 def reversing(tokenizer: Tokenizer) -> Translator:
     model = tiny("reinforced").train()
-    learn_to_reverse(model, tokenizer, 300)
+    with one_thread():  # threads that wait for one another are slow on a busy machine
+        learn_to_reverse(model, tokenizer, 200)
     return Translator(model, tokenizer, tokenizer)
 
 
@@ -142,6 +148,56 @@ def test_wrong_use_is_a_sentence(reversing: Translator) -> None:
         reversing.score(["ka", "lo"], ["ka"])
     with pytest.raises(DataError, match="max_length"):
         reversing.score(["ka"], ["ka " * 100])
+
+
+def test_a_score_that_is_no_number_is_refused(tokenizer: Tokenizer) -> None:
+    translator = Translator(tiny("reinforced"), tokenizer, tokenizer)
+    with torch.no_grad():
+        translator.model.output.weight.fill_(math.nan)
+    with pytest.raises(ReposeError, match="NaN"):
+        translator.score(["ka"], ["lo"])
+
+
+def test_constants_are_derived_anew_after_a_write_that_torch_does_not_count(tokenizer: Tokenizer) -> None:
+    translator = Translator(tiny("baseline"), tokenizer, tokenizer, workers=1)
+    before = [t.score for t in translator.translate(["ka lo"])]
+    for parameter in translator.model.parameters():
+        parameter.data.mul_(1.5)
+    translator.refresh()
+    after = [t.score for t in translator.translate(["ka lo"])]
+    fresh = Translator(copy.deepcopy(translator.model), tokenizer, tokenizer, workers=1)
+    assert after == [t.score for t in fresh.translate(["ka lo"])] != before
+
+
+@pytest.mark.parametrize(
+    ("decoding", "expected"),
+    [
+        ({"beam_size": 10**9}, "beam_size of decoding cannot be 1000000000: 4 is usual"),
+        ({"beam_size": 0}, "beam_size of decoding cannot be 0"),
+        ({"beam_size": "x"}, "beam_size of decoding cannot be 'x'"),
+        ({"beam_size": [1]}, r"beam_size of decoding cannot be \[1\]"),
+        ({"batch_size": 0}, "batch_size of decoding cannot be 0"),
+        ({"length_penalty": 1e300}, "length_penalty of decoding cannot be 1e\\+300"),
+        ({"max_extra_tokens": None}, "max_extra_tokens of decoding cannot be None"),
+        ([], "cannot be used"),
+        ("x", "cannot be used"),
+    ],
+)
+def test_settings_of_a_model_directory_are_checked(
+    decoding: object, expected: str, tokenizer: Tokenizer, tmp_path: Path
+) -> None:
+    model, texts = tiny("baseline"), [tokenizer.json] * 2
+    directory.save(tmp_path / "model", MODEL_KIND, model, texts, card="", extra={"decoding": decoding})
+    with pytest.raises(CheckpointError, match=expected) as caught:
+        load(tmp_path / "model")
+    assert str(tmp_path / "model") in str(caught.value)
+
+
+def test_settings_that_a_model_directory_does_not_have_are_the_usual_ones(tokenizer: Tokenizer, tmp_path: Path) -> None:
+    extra = {"decoding": {"beam_size": 2, "of_a_later_version": 3}}
+    directory.save(tmp_path / "model", MODEL_KIND, tiny("baseline"), [tokenizer.json] * 2, card="", extra=extra)
+    with load(tmp_path / "model") as translator:
+        assert (translator.beam_size, translator.length_penalty, translator.batch_size) == (2, 0.6, 64)
 
 
 @pytest.mark.slow

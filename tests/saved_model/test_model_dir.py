@@ -312,6 +312,17 @@ def test_a_tokenizer_of_another_size(tmp_path: Path, tokenizer: Tokenizer, other
     assert f"has {other_tokenizer.vocab_size} tokens where the model has {tokenizer.vocab_size}" in refusal(folder)
 
 
+@pytest.mark.parametrize("number", [2**31, 10**6])
+def test_an_id_beyond_the_vocabulary_is_refused_at_once(number: int, tmp_path: Path, tokenizer: Tokenizer) -> None:
+    """The library would write, and so hold, a vocabulary of so many places."""
+    folder = saved(tmp_path / "model", tokenizer)
+    spec = json.loads(tokenizer.json)
+    spec["model"]["vocab"]["far"] = number
+    (folder / "tokenizer.src.json").write_text(json.dumps(spec))
+    sign(folder)
+    assert f"up to {number:,}, so train or copy the tokenizer again" in refusal(folder)
+
+
 # Nothing outside
 
 

@@ -1,6 +1,7 @@
 """The verbs of the command line that work on a model or an architecture: registered in `repose.cli.main`."""
 
 import sys
+from contextlib import nullcontext
 from pathlib import Path
 from typing import Annotated
 
@@ -32,13 +33,13 @@ def translate(
     precision: Precision = "fp32",
 ) -> None:
     """Translate lines: as many out as in, in order, flushed when the input pauses."""
-    from repose.decoding.stream import StreamCounts, translate_lines
+    from repose.decoding.stream import MAX_LINE_BYTES, StreamCounts, translate_lines
     from repose.decoding.translator import load
 
     counts = StreamCounts()
     with (
         load(model, device, workers, precision) as translator,
-        sys.stdin.buffer if file is None else file.open("rb") as source,
+        nullcontext(sys.stdin.buffer) if file is None else file.open("rb") as source,
     ):
         for translation in translate_lines(
             translator, source, counts, beam_size=beam_size, num_hypotheses=num_hypotheses
@@ -51,6 +52,8 @@ def translate(
             sys.stdout.flush()
     if counts.truncated:
         say(f"{counts.truncated} of {counts.lines} lines were longer than the model reads, and were cut")
+    if counts.cut:
+        say(f"{counts.cut} of {counts.lines} lines were longer than {MAX_LINE_BYTES:,} bytes: no more of them was read")
     if counts.invalid:
         say(f"{counts.invalid} of {counts.lines} lines were not UTF-8: their invalid bytes were replaced")
 
@@ -65,16 +68,19 @@ def score(
     tgt: Annotated[Path, typer.Argument(help="Targets, one per line.")],
     device: Device = "cpu",
 ) -> None:
-    """Print the log-probability in nats of each target given its source."""
+    """Print the log-probability in nats of each target given its source; nan where a pair cannot be used."""
     from repose.data.readers import read_pairs
+    from repose.decoding.stream import StreamCounts, score_lines
     from repose.decoding.translator import load
     from repose.system.device import one_thread
 
-    pairs = list(read_pairs([src, tgt]))
+    counts, pairs = StreamCounts(), read_pairs([src, tgt])
     with one_thread():
-        scores = load(model, device).score([a for a, _ in pairs], [b for _, b in pairs])
-    for value in scores:
-        print(f"{value:.4f}")
+        for value in score_lines(load(model, device), pairs.rows(), counts):
+            print(f"{value:.4f}")
+    if counts.dropped:
+        reasons = ", ".join(f"{reason}: {number:,}" for reason, number in counts.dropped.items())
+        say(f"{sum(counts.dropped.values()):,} of {counts.lines:,} pairs have no score ({reasons})")
 
 
 def evaluate(

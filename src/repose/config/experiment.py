@@ -12,7 +12,16 @@ from typing import Annotated, Literal, TypeAlias
 from pydantic import AfterValidator, ConfigDict, Field
 from pydantic.dataclasses import dataclass
 
-from repose.config.settings import AtLeastZero, Files, NotNegative, PairsOrShare, Share, VocabSize
+from repose.config.settings import (
+    MAX_BEAM_SIZE,
+    MAX_LENGTH_PENALTY,
+    AtLeastZero,
+    Files,
+    NotNegative,
+    PairsOrShare,
+    Share,
+    VocabSize,
+)
 from repose.model.architecture import Architecture, Count, Positive, Probability
 from repose.model.presets import preset
 from repose.system.errors import ConfigError, unknown
@@ -246,9 +255,9 @@ class TrainingConfig:
 class DecodingConfig:
     """How translations are searched for."""
 
-    beam_size: Count = 4
+    beam_size: Annotated[int, Field(ge=1, le=MAX_BEAM_SIZE)] = 4
     """Hypotheses kept per sentence (1: greedy)."""
-    length_penalty: NotNegative = 0.6
+    length_penalty: Annotated[float, Field(ge=0.0, le=MAX_LENGTH_PENALTY)] = 0.6
     """Alpha of GNMT's length penalty ((5 + length) / 6)^alpha (Wu et al. 2016, eq. 14)."""
     max_extra_tokens: AtLeastZero = 50
     """A translation has at most this many tokens more than its source (Vaswani et al., section 6.1)."""

@@ -6,6 +6,10 @@ from pydantic import BeforeValidator, Field, ValidationInfo
 
 from repose.system.errors import ConfigError
 
+MAX_BEAM_SIZE = 1000
+"""Rows of a decoding grow with it: a wider beam is a slip of the keyboard or an attempt to exhaust memory."""
+MAX_LENGTH_PENALTY = 10.0
+"""Of GNMT's alpha, which is below 1 where it is of any use; far above 10 it overflows a float."""
 AtLeastZero = Annotated[int, Field(ge=0)]
 VocabSize = Annotated[int, Field(ge=5)]  # four reserved tokens and something to say
 Share = Annotated[float, Field(ge=0.0, le=1.0)]

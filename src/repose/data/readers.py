@@ -33,7 +33,7 @@ _ROWS_PER_BATCH = 4096
 _TOO_LONG = f"longer than {MAX_CHARACTERS:,} characters"
 _SUFFIXES = {".tsv": "tsv", ".tab": "tsv", ".jsonl": "jsonl", ".ndjson": "jsonl", ".parquet": "parquet"}
 
-_Row: TypeAlias = Pair | str
+Row: TypeAlias = Pair | str
 """A pair, or the reason why there is none."""
 
 
@@ -199,27 +199,33 @@ class PairReader:
             _import_parquet()
 
     def __iter__(self) -> Iterator[tuple[str, str]]:
-        self.counts.reset()
-        for row in self._rows():
+        for row in self.rows():
             if not isinstance(row, str):
-                row = _usable(*row)
-            if isinstance(row, str):
-                self.counts.drop(row)
-                continue
-            self.counts.kept += 1
-            if row[0] == row[1]:
-                self.counts.note("source and target are the same")
-            yield row
-        names = " and ".join(str(path) for path in self.files)
-        if self.counts.read == 0:
-            raise DataError(f"there is nothing in {names}: check that the right file was named")
+                yield row
         if self.counts.kept == 0:
+            names = " and ".join(str(path) for path in self.files)
             reasons = ", ".join(f"{reason}: {number:,}" for reason, number in self.counts.dropped.items())
             raise DataError(
                 f"none of the {self.counts.read:,} pairs in {names} can be used ({reasons}): check the files"
             )
 
-    def _rows(self) -> Iterator[_Row]:
+    def rows(self) -> Iterator[Row]:
+        """Every line or record: its pair, or the reason why it cannot be used. One pass counts."""
+        self.counts.reset()
+        for row in self._rows():
+            usable = row if isinstance(row, str) else _usable(*row)
+            if isinstance(usable, str):
+                self.counts.drop(usable)
+            else:
+                self.counts.kept += 1
+                if usable[0] == usable[1]:
+                    self.counts.note("source and target are the same")
+            yield usable
+        if self.counts.read == 0:
+            names = " and ".join(str(path) for path in self.files)
+            raise DataError(f"there is nothing in {names}: check that the right file was named")
+
+    def _rows(self) -> Iterator[Row]:
         match self._format:
             case "text":
                 return _aligned(self.files[0], self.files[1], self.counts)
@@ -272,7 +278,7 @@ def _format(files: Sequence[Path]) -> str:
             raise DataError(f"a corpus is one file or two aligned ones, not {len(files)}: name one or two")
 
 
-def _usable(src: str, tgt: str) -> _Row:
+def _usable(src: str, tgt: str) -> Row:
     if len(src) > MAX_CHARACTERS or len(tgt) > MAX_CHARACTERS:
         return _TOO_LONG
     if "\0" in src or "\0" in tgt:
@@ -294,7 +300,7 @@ def _note_lines(reader: LineReader, counts: Counts) -> None:
     counts.note("carriage return removed from a line end", reader.num_carriage_returns)
 
 
-def _aligned(src_file: Path, tgt_file: Path, counts: Counts) -> Iterator[_Row]:
+def _aligned(src_file: Path, tgt_file: Path, counts: Counts) -> Iterator[Row]:
     readers = LineReader(src_file, _LINE_BYTES), LineReader(tgt_file, _LINE_BYTES)
     for src, tgt in zip_longest(*readers):
         # When one file has ended the rest of the other is read only to be counted.
@@ -310,7 +316,7 @@ def _aligned(src_file: Path, tgt_file: Path, counts: Counts) -> Iterator[_Row]:
         _note_lines(reader, counts)
 
 
-def _tsv(path: Path, fields: tuple[str, str], counts: Counts) -> Iterator[_Row]:
+def _tsv(path: Path, fields: tuple[str, str], counts: Counts) -> Iterator[Row]:
     reader = LineReader(path, 2 * _LINE_BYTES + 1)
     src, tgt, width = 0, 1, 2
     for line in reader:
@@ -332,7 +338,7 @@ def _tsv(path: Path, fields: tuple[str, str], counts: Counts) -> Iterator[_Row]:
     _note_lines(reader, counts)
 
 
-def _jsonl(path: Path, fields: tuple[str, str], counts: Counts) -> Iterator[_Row]:
+def _jsonl(path: Path, fields: tuple[str, str], counts: Counts) -> Iterator[Row]:
     reader = LineReader(path, _RECORD_BYTES)
     for line in reader:
         if line.text is None:
@@ -344,7 +350,7 @@ def _jsonl(path: Path, fields: tuple[str, str], counts: Counts) -> Iterator[_Row
     _note_lines(reader, counts)
 
 
-def _record(text: str, fields: tuple[str, str], place: str) -> _Row:
+def _record(text: str, fields: tuple[str, str], place: str) -> Row:
     try:
         record = json.loads(text)
     except (ValueError, RecursionError) as error:
@@ -380,7 +386,7 @@ def _import_parquet() -> None:
         raise DataError("to read Parquet files pyarrow is needed: pip install 'repose-nmt[parquet]'") from error
 
 
-def _parquet(path: Path, fields: tuple[str, str]) -> Iterator[_Row]:
+def _parquet(path: Path, fields: tuple[str, str]) -> Iterator[Row]:
     import pyarrow as pa
     from pyarrow.parquet import ParquetFile
 

@@ -1,7 +1,7 @@
 """Batches searched by several processes: this one, and workers that are started once there is much to do.
 
 A search is many small operations, which threads do not speed up; a process of one thread for each core does. A worker
-takes about two seconds to come; this process searches meanwhile, and never waits for one that has taken no batch.
+takes about two seconds to start; this process searches meanwhile, and never waits for one that has taken no batch.
 """
 
 import contextlib
@@ -14,7 +14,7 @@ from collections.abc import Callable, Iterator, Sequence
 
 from torch import Tensor
 
-from repose.decoding.worker import Batch, Blueprint, Found, Worker
+from repose.decoding.worker import Batch, Blueprint, Results, Worker
 from repose.model.kernels.cache import Constants
 from repose.model.kernels.linear import is_quantized
 from repose.model.transformer import Transformer
@@ -22,33 +22,33 @@ from repose.system.device import one_thread
 from repose.system.tuning import tuned
 
 WORTH_SECONDS = 4.0
-"""Workers are started when searching here has taken or would take so long: twice what they need to come."""
+"""Workers are started when searching here has taken or would take so long: twice what they need to start."""
 
 
 class Pool:
     """Searches batches in at most `processes` processes, this one included.
 
     Workers are started when they are worth it and kept for later calls; they end with `close`, with this object, and
-    with this process, even if it is killed. What is found is what one process finds.
+    with this process, even if it is killed. The results are those of one process.
     """
 
     def __init__(self, processes: int) -> None:
         self.processes = processes
-        self._known: list[tuple[int, int]] = []  # the weights that the constants are derived from
+        self._versions: list[tuple[int, int]] = []  # of the weights that the constants are derived from
         self._constants: Constants = {}
-        self._seconds = 0.0  # of searching here so far, in calls that workers can share
+        self._seconds = 0.0  # spent on searching here so far, in calls that workers can share
         self._renew()
 
     def __reduce__(self) -> tuple[type["Pool"], tuple[int]]:
         return Pool, (self.processes,)  # a copy starts workers of its own
 
-    def search(self, model: Transformer, batches: Sequence[Batch]) -> list[Found]:
-        """What each batch's search finds. The first ones are begun first: put the largest there.
+    def search(self, model: Transformer, batches: Sequence[Batch]) -> list[Results]:
+        """The results of each batch. The first ones are begun first: put the largest there.
 
         Raises what a search raises, and ReposeError where a worker dies.
         """
-        if (versions := _versions(model)) != self._known:
-            self._known, self._constants = versions, {}
+        if (versions := _versions(model)) != self._versions:
+            self._versions, self._constants = versions, {}
         with one_thread(), tuned():
             if len(batches) > 1 and self._can_share(model):
                 return self._share(model, batches)
@@ -64,6 +64,11 @@ class Pool:
 
     def close(self) -> None:
         """End the workers. A later search may start others."""
+        self._crew.close()
+
+    def forget(self) -> None:
+        """Drop all that was derived from weights, workers included."""
+        self._versions, self._constants = [], {}
         self._crew.close()
 
     def _renew(self) -> None:
@@ -82,20 +87,20 @@ class Pool:
         self._crew.tidy(model)
         return self._crew
 
-    def _share(self, model: Transformer, batches: Sequence[Batch]) -> list[Found]:
+    def _share(self, model: Transformer, batches: Sequence[Batch]) -> list[Results]:
         crew = self._crew_for(model)
         seconds, num_tokens = 0.0, 0  # of what this call has searched here
         with crew.opened(_Call(batches)) as call:
             while (index := crew.take(call)) is not None:
                 before = time.monotonic()
-                call.found[index] = batches[index].search(model, self._constants)
+                call.results[index] = batches[index].search(model, self._constants)
                 took = time.monotonic() - before
                 self._seconds += took
                 seconds, num_tokens = seconds + took, num_tokens + batches[index].num_tokens
                 if self._seconds + seconds * call.num_tokens_left / num_tokens > WORTH_SECONDS:
                     crew.start(min(self.processes - 1, len(batches) - call.num_taken), model)
-            crew.wait(call, lambda: len(call.found) == len(batches))
-        return [call.found[index] for index in range(len(batches))]
+            crew.wait(call, lambda: len(call.results) == len(batches))
+        return [call.results[index] for index in range(len(batches))]
 
 
 class _Call:
@@ -105,7 +110,7 @@ class _Call:
         self.batches = batches
         self.num_taken = 0
         self.num_tokens_left = sum(batch.num_tokens for batch in batches)
-        self.found: dict[int, Found] = {}
+        self.results: dict[int, Results] = {}
         self.error: Exception | None = None
         """The first that a worker has met."""
 
@@ -202,7 +207,7 @@ class _Crew:
                     if isinstance(answer, Exception):
                         call.error = call.error or answer
                     else:
-                        call.found[index] = answer
+                        call.results[index] = answer
                     self._changed.notify_all()
         except Exception as error:
             failure = worker.failure(error)
@@ -216,7 +221,7 @@ class _Crew:
                     self.workers.remove(worker)
                 self._changed.notify_all()
             worker.end()
-            worker.hang_up()
+            worker.close_pipes()
 
     def _next(self, worker: Worker) -> tuple[_Call, int] | None:
         """A batch of any call, waiting for one; None where the worker is to end."""
@@ -230,7 +235,7 @@ class _Crew:
 
 
 def _versions(model: Transformer) -> list[tuple[int, int]]:
-    """Changes when a weight is changed or replaced: where each is in memory, and how often it was written to."""
+    """Where each weight is in memory, and how often torch has counted a write to it: not those through `.data`."""
     state = model.state_dict().values()
     written = [(tensor.data_ptr(), 0 if tensor.is_inference() else tensor._version) for tensor in state]
     return [*written, (0, int(is_quantized(model)))]

@@ -1,17 +1,25 @@
-"""Translation as a filter: lines in, as many lines out, in order, and none held back while the input pauses."""
+"""Files of lines through a translator: as many out as in, in order, none held back while the input pauses."""
 
+import contextlib
+import math
+import os
 import queue
 import threading
-from collections.abc import Iterator
-from dataclasses import dataclass
+from collections.abc import Callable, Iterable, Iterator
+from dataclasses import dataclass, field
+from itertools import islice
 from typing import BinaryIO
 
+from repose.data.readers import Row
 from repose.decoding.translator import Translation, Translator
 
 WINDOW = 1024
 """Lines for each process that are read ahead and translated together at most."""
 PAUSE = 0.05
 """Seconds without a further line after which what was read is translated."""
+MAX_LINE_BYTES = 1 << 18
+"""Of a longer line only the beginning is read: far more than a model reads of it."""
+_BLOCK = 1 << 16
 
 
 @dataclass
@@ -21,8 +29,16 @@ class StreamCounts:
     lines: int = 0
     truncated: int = 0
     """Lines longer than the model reads: their beginning was translated."""
+    cut: int = 0
+    """Lines longer than `MAX_LINE_BYTES`, of which no more was read."""
     invalid: int = 0
     """Lines with bytes that are not UTF-8, which were replaced by U+FFFD."""
+    dropped: dict[str, int] = field(default_factory=dict)
+    """Lines without a result, by reason."""
+
+    def drop(self, reason: str) -> None:
+        """Count a line without a result."""
+        self.dropped[reason] = self.dropped.get(reason, 0) + 1
 
 
 def translate_lines(
@@ -30,7 +46,8 @@ def translate_lines(
 ) -> Iterator[Translation]:
     """One translation per line of `source` (UTF-8, split at newlines only). Holds at most two windows in memory.
 
-    Raises what `Translator.translate` raises, and OSError where reading fails.
+    A thread reads, which may go on waiting for input when this ends; `source` can be closed all the same. Raises what
+    `Translator.translate` raises, and OSError where reading fails.
     """
     size = WINDOW * translator.workers
     for window in _windows(_read(source, size), size):
@@ -41,8 +58,33 @@ def translate_lines(
             yield translation
 
 
+def score_lines(translator: Translator, rows: Iterable[Row], counts: StreamCounts) -> Iterator[float]:
+    """The log-probability in nats of the target of each row given its source; nan for rows without a pair, and for
+    targets longer than the model reads. Raises what `rows` and `Translator.score` raise."""
+    limit = translator.model.architecture.max_length
+    remaining = iter(rows)
+    while window := list(islice(remaining, WINDOW)):
+        pairs: dict[int, tuple[str, list[int]]] = {}
+        for place, row in enumerate(window):
+            counts.lines += 1
+            if isinstance(row, str):
+                counts.drop(row)
+            elif len(tokens := translator.tgt_tokenizer.encode(row[1])) > limit + 1:
+                counts.drop(f"target longer than {limit:,} tokens")
+            else:
+                pairs[place] = (row[0], tokens)
+        forced = translator.force([src for src, _ in pairs.values()], [tokens for _, tokens in pairs.values()])
+        scores = dict(zip(pairs, (f.log_probs.sum().item() for f in forced), strict=True))
+        yield from (scores.get(place, math.nan) for place in range(len(window)))
+
+
 def _decode(line: bytes, counts: StreamCounts) -> str:
-    text = line.removesuffix(b"\n").removesuffix(b"\r")
+    text = line.removesuffix(b"\r")
+    if (end := MAX_LINE_BYTES) < len(text):
+        counts.cut += 1
+        while end > MAX_LINE_BYTES - 4 and text[end] & 0xC0 == 0x80:  # within a character
+            end -= 1
+        text = text[:end]
     try:
         return text.decode()
     except UnicodeDecodeError:
@@ -56,14 +98,45 @@ def _read(source: BinaryIO, size: int) -> "queue.Queue[bytes | Exception | None]
 
     def read() -> None:
         try:
-            for line in source:
-                lines.put(line)
+            with _unlocked(source) as read_block:
+                for line in _lines(read_block):
+                    lines.put(line)
             lines.put(None)
         except (OSError, ValueError) as error:
             lines.put(error)
 
     threading.Thread(target=read, daemon=True, name="repose-input").start()
     return lines
+
+
+@contextlib.contextmanager
+def _unlocked(source: BinaryIO) -> Iterator[Callable[[int], bytes]]:
+    """`source.read` without the lock of a buffered file. A thread that waits for input holds that, and Python waits for
+    it where `source` is closed, and at its own end."""
+    try:
+        descriptor = os.dup(source.fileno())
+    except OSError:  # not a file of the operating system
+        yield source.read
+        return
+    try:
+        yield lambda size: os.read(descriptor, size)
+    finally:
+        os.close(descriptor)
+
+
+def _lines(read_block: Callable[[int], bytes]) -> Iterator[bytes]:
+    """Lines without their line feeds, each as soon as it is there; a long one goes on beyond `MAX_LINE_BYTES` a little
+    and no further."""
+    begun = b""
+    while block := read_block(_BLOCK):
+        *ended, last = block.split(b"\n")
+        for line in ended:
+            yield begun + line
+            begun = b""
+        if len(begun) <= MAX_LINE_BYTES:
+            begun += last
+    if begun:
+        yield begun
 
 
 def _windows(lines: "queue.Queue[bytes | Exception | None]", size: int) -> Iterator[list[bytes]]:

@@ -1,14 +1,16 @@
 """Text in, text out: a model with its tokenizers, translating and scoring sentences."""
 
-from collections.abc import Iterator, Sequence
-from dataclasses import dataclass
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import asdict, dataclass, fields
 from itertools import chain
 from pathlib import Path
 from typing import Any, Literal, NamedTuple, Self, TypeAlias, get_args
 
 import torch
+from pydantic import ValidationError
 from torch import Tensor
 
+from repose.config.experiment import DecodingConfig
 from repose.data.tokenizer import END, START, Tokenizer
 from repose.decoding import search
 from repose.decoding.pool import Pool
@@ -18,11 +20,11 @@ from repose.model.transformer import Transformer
 from repose.saved_model import directory
 from repose.saved_model.directory import SRC_TOKENIZER, TGT_TOKENIZER, UNNAMED_TASK, ModelKind
 from repose.system.device import available_cores
-from repose.system.errors import ConfigError, DataError, unknown
+from repose.system.errors import CheckpointError, ConfigError, DataError, unknown
 
 Precision: TypeAlias = Literal["fp32", "int8"]
-BEAM_SIZE, LENGTH_PENALTY, MAX_EXTRA_TOKENS, BATCH_SIZE = 4, 0.6, 50, 64  # where a model directory says nothing
-SETTINGS = ("beam_size", "length_penalty", "max_extra_tokens", "batch_size")
+DEFAULTS = DecodingConfig()
+SETTINGS = tuple(f.name for f in fields(DecodingConfig))
 """Settings of `Translator` that a model directory has under `decoding`."""
 
 MODEL_KIND = ModelKind(
@@ -89,7 +91,11 @@ class Translator:
     Translations do not depend on which sentences are translated together, nor on the number of processes: `workers`,
     which are at most so many, this one included; by default one per core on a CPU, and one on any other device. They
     are started by a `translate` that is worth it and end with `close`, with a `with` block, and with this object.
-    Raises ConfigError for fewer than one worker, or more than one away from the CPU.
+
+    What derives from the weights is kept from call to call. Weights that were replaced, or written to in place, are
+    noticed; writes that torch does not count, through `tensor.data` or another library, are not: call `refresh` then.
+
+    Raises ConfigError for settings out of range, for fewer than one worker, and for more than one away from the CPU.
     """
 
     def __init__(
@@ -98,17 +104,25 @@ class Translator:
         src_tokenizer: Tokenizer,
         tgt_tokenizer: Tokenizer,
         *,
-        beam_size: int = BEAM_SIZE,
-        length_penalty: float = LENGTH_PENALTY,
-        max_extra_tokens: int = MAX_EXTRA_TOKENS,
-        batch_size: int = BATCH_SIZE,
+        beam_size: int = DEFAULTS.beam_size,
+        length_penalty: float = DEFAULTS.length_penalty,
+        max_extra_tokens: int = DEFAULTS.max_extra_tokens,
+        batch_size: int = DEFAULTS.batch_size,
         workers: int | None = None,
         config: dict[str, Any] | None = None,
     ) -> None:
         self.model = model.eval()
         self.src_tokenizer, self.tgt_tokenizer = src_tokenizer, tgt_tokenizer
-        self.beam_size, self.length_penalty = beam_size, length_penalty
-        self.max_extra_tokens, self.batch_size = max_extra_tokens, batch_size
+        settings = _checked(
+            {
+                "beam_size": beam_size,
+                "length_penalty": length_penalty,
+                "max_extra_tokens": max_extra_tokens,
+                "batch_size": batch_size,
+            }
+        )
+        self.beam_size, self.length_penalty = settings.beam_size, settings.length_penalty
+        self.max_extra_tokens, self.batch_size = settings.max_extra_tokens, settings.batch_size
         self.config = config or {}
         """config.json of the model directory, if it came from one: run id, versions, languages."""
         self._pool = Pool(_num_workers(workers, self.device))
@@ -122,6 +136,12 @@ class Translator:
     def close(self) -> None:
         """End the other processes, if there are any. A later `translate` starts them anew."""
         self._pool.close()
+
+    def refresh(self) -> None:
+        """Derive anew what derives from the weights, after a write to them that torch does not count."""
+        self._pool.forget()
+        if self.precision == "int8":
+            quantize(self.model)
 
     @property
     def workers(self) -> int:
@@ -206,6 +226,7 @@ class Translator:
             tgt = pad([targets[i] for i in batch]).to(self.device)
             log_probs = self.model(ids, tgt[:, :-1]).log_softmax(dim=2)
             chosen = log_probs.gather(2, tgt[:, 1:, None]).squeeze(2).cpu()
+            search.refuse_nan(chosen)
             best = log_probs.argmax(2).cpu()
             for row, i in enumerate(batch):
                 length = len(targets[i]) - 1
@@ -260,8 +281,23 @@ def load(folder: str | Path, device: str = "cpu", workers: int | None = None, pr
     model, (src_tokenizer, tgt_tokenizer), config = directory.load(Path(folder), MODEL_KIND, device)
     if precision == "int8":
         quantize(model)
-    decoding = {name: value for name, value in config.get("decoding", {}).items() if name in SETTINGS}
+    try:
+        stored = config.get("decoding", {})
+        decoding = asdict(_checked({name: value for name, value in stored.items() if name in SETTINGS}))
+    except (ConfigError, AttributeError) as error:
+        raise CheckpointError(f"config.json of {folder} cannot be used: {error}") from error
     return Translator(model, src_tokenizer, tgt_tokenizer, workers=workers, config=config, **decoding)
+
+
+def _checked(settings: Mapping[str, Any]) -> DecodingConfig:
+    """Settings of decoding, the others at their defaults. Raises ConfigError for a value that one cannot have."""
+    try:
+        return DecodingConfig(**settings)
+    except ValidationError as error:
+        name = str(error.errors(include_url=False)[0]["loc"][0])
+        raise ConfigError(
+            f"{name} of decoding cannot be {settings[name]!r}: {getattr(DEFAULTS, name)} is usual"
+        ) from error
 
 
 def _num_workers(requested: int | None, device: torch.device) -> int:

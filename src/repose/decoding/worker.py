@@ -1,4 +1,4 @@
-"""A process that searches batches for another one: what it is told, how it is started and spoken to, what it does.
+"""A process that searches batches for another one: the messages to it, its start, and its main function.
 
 It is a plain interpreter, which does not run the parent's script or notebook again, so that those need no main guard.
 Parent to worker: its model, then batches. Worker to parent: a line when it is there, then an answer to each.
@@ -28,11 +28,11 @@ from repose.system.errors import ReposeError
 from repose.system.signals import ignore_in_helper_process
 from repose.system.tuning import tuned
 
-Found: TypeAlias = list[list[search.Hypothesis]]
-"""The hypotheses of each sentence of a batch."""
+Results: TypeAlias = list[list[search.Hypothesis]]
+"""The hypotheses of each sentence of a batch, best first."""
 
 _READY = b"a worker of repose\n"
-_COMMAND = "import sys; sys.path[:] = sys.argv[2:]; from repose.decoding.worker import work; work()"
+_COMMAND = "import sys; sys.path[:] = sys.argv[2:]; from repose.decoding.worker import main; main()"
 
 
 class Batch(NamedTuple):
@@ -52,8 +52,8 @@ class Batch(NamedTuple):
         return len(self.sources) * max(map(len, self.sources))
 
     @torch.no_grad()
-    def search(self, model: Transformer, constants: Constants | None = None) -> Found:
-        """What `search.beam_search` finds, on the model's device. `constants`: see `Transformer.start`."""
+    def search(self, model: Transformer, constants: Constants | None = None) -> Results:
+        """The result of `search.beam_search`, on the model's device. `constants`: see `Transformer.start`."""
         device = next(model.parameters()).device
         state: DecodingState = model.start(model.encode(pad(self.sources).to(device)), constants)
         return search.beam_search(
@@ -102,7 +102,7 @@ class Blueprint(NamedTuple):
 
 
 class Worker:
-    """A started process. `prepare`, `ask` and `hang_up` are for one thread, which they may keep waiting."""
+    """A started process. `prepare`, `ask` and `close_pipes` are for one thread, which they may keep waiting."""
 
     def __init__(self) -> None:
         """Raises ReposeError where the system starts no more processes."""
@@ -130,7 +130,7 @@ class Worker:
         self.ready = True
 
     def ask(self, message: Blueprint | Batch) -> Any:
-        """Its answer: for a batch, `Found` or an exception. Raises EOFError, OSError or UnpicklingError if it dies."""
+        """The answer: of a batch `Results` or an exception. Raises EOFError, OSError or UnpicklingError if it dies."""
         assert self._process.stdin is not None
         assert self._process.stdout is not None
         pickle.dump(message, self._process.stdin)
@@ -146,7 +146,7 @@ class Worker:
         self._process.kill()
         self._process.wait()
 
-    def hang_up(self) -> None:
+    def close_pipes(self) -> None:
         """Close the pipes."""
         for pipe in (self._process.stdin, self._process.stdout):
             with contextlib.suppress(OSError):  # what could not be written any more
@@ -161,13 +161,13 @@ class Worker:
         with contextlib.suppress(subprocess.TimeoutExpired):  # its pipes are closed before its exit code is there
             self._process.wait(3.0)
         code = self._process.poll()
-        how = "spoke nonsense" if code is None else f"ended with exit code {code}"
+        how = "sent an answer that cannot be read" if code is None else f"ended with exit code {code}"
         if code is not None and code < 0:
             how = f"was killed by signal {-code} (out of memory?)"
         return ReposeError(f"a translation worker {how}: translate again, with fewer workers or with workers = 1")
 
 
-def work() -> None:
+def main() -> None:
     """The main function of a worker: answers until its input ends, and ends with its parent."""
     ignore_in_helper_process()
     threading.Thread(target=end_with, args=(int(sys.argv[1]),), daemon=True).start()
@@ -182,7 +182,7 @@ def work() -> None:
         constants: Constants = {}
         while True:
             message: Blueprint | Batch = pickle.load(source)
-            answer: Found | Exception | None = None
+            answer: Results | Exception | None = None
             try:
                 if isinstance(message, Blueprint):
                     model = message.build()
