@@ -111,34 +111,40 @@ def _mode(training: bool) -> str:
 def _perturbation(model: Transformer, src: Tensor, tgt: Tensor, every: int, *, training: bool) -> Check:
     """Changes every `every`-th target token and, where that is not each one, all that follow it.
 
-    The first sentence gets other words, the second UNK and the third END. Dropout falls alike before and after.
+    The first sentence gets other words, the second UNK and the third END. In training mode, where dropout falls
+    alike before and after, the last token is changed, then all but the first, then all after the middle.
     """
-
-    def logits(ids: Tensor) -> Tensor:
-        torch.manual_seed(0)
-        return model(src, ids)
-
-    model.train(training)
-    before, moved, length = logits(tgt), 0.0, tgt.shape[1]
+    length = tgt.shape[1]
     other = torch.where(tgt > 4, tgt - 1, tgt + 1).clamp(max=model.tgt_vocab_size - 1)
     other[1], other[2] = 1, 3
-    for s in range(1, length, every):
-        changed, end = tgt.clone(), s + 1 if every == 1 else length
-        changed[:, s:end] = other[:, s:end]
-        moved = max(moved, _distance(logits(changed)[:, :s], before[:, :s]))
+    cuts = sorted({1, length // 2, length - 1}) if training else list(range(1, length, every))
+    variants = []
+    for s in cuts:
+        end = s + 1 if every == 1 and not training else length
+        variants.append(torch.cat([tgt[:, :s], other[:, s:end], tgt[:, end:]], dim=1))
+    model.train(training)
+    if training:
+        after = []
+        for ids in (tgt, *variants):
+            torch.manual_seed(0)
+            after.append(model(src, ids))
+    else:  # all at once
+        ids = torch.cat([tgt, *variants])
+        after = list(model(src.repeat(len(ids) // len(src), 1), ids).split(len(src)))
     model.eval()
-    what = f"each of {length - 1} later target tokens" if every == 1 else f"the last tokens of {length}"
+    moved = max(_distance(x[:, :s], after[0][:, :s]) for s, x in zip(cuts, after[1:], strict=True))
     name = "perturbation" if every == 1 else f"perturbation, {length} tokens"
-    return _check(f"causal ({name}, {_mode(training)})", f"{what} changed, earlier logits compared", moved)
+    tried = f"later ones of {length} target tokens changed in {len(cuts)} ways, earlier logits compared"
+    return _check(f"causal ({name}, {_mode(training)})", tried, moved)
 
 
 @torch.no_grad()
 def _truncation(model: Transformer, src: Tensor, tgt: Tensor) -> Check:
     """Cuts the targets: what follows must not be felt, be it by its number alone."""
-    before, moved = model(src, tgt), 0.0
-    for t in range(1, tgt.shape[1]):
-        moved = max(moved, _distance(model(src, tgt[:, :t]), before[:, :t]))
-    return _check("causal (truncation)", f"targets cut after each of {tgt.shape[1] - 1} tokens, logits compared", moved)
+    before, cuts = model(src, tgt), sorted({1, tgt.shape[1] // 2, tgt.shape[1] - 1})
+    moved = max(_distance(model(src, tgt[:, :t]), before[:, :t]) for t in cuts)
+    tried = f"{tgt.shape[1]} target tokens cut to {', '.join(map(str, cuts))}, logits compared"
+    return _check("causal (truncation)", tried, moved)
 
 
 def _gradient(model: Transformer, src: Tensor, tgt: Tensor, *, training: bool) -> Check:
