@@ -2,6 +2,7 @@
 
 import dataclasses
 import json
+import os
 import subprocess
 import sys
 import tomllib
@@ -12,9 +13,17 @@ import pytest
 from repose.config import file as config_file
 from repose.config import run_id as config_id
 from repose.config.experiment import SECTIONS, Experiment, TrainingConfig
-from repose.config.file import from_json, load, shipped, to_json
+from repose.config.file import (
+    COMMAND_LINE,
+    Origin,
+    commented_toml,
+    format_config,
+    from_json,
+    load,
+    shipped,
+    to_json,
+)
 from repose.config.run_id import NOT_IN_RUN_ID, run_id
-from repose.config.toml import commented_toml, format_config
 from repose.grids import published
 from repose.model.presets import PRESETS, preset
 from repose.system.errors import ConfigError
@@ -164,7 +173,7 @@ def written(folder: Path, text: str, name: str = "my.toml") -> Path:
 
 
 def test_importing_loads_no_torch() -> None:
-    modules = "repose.config.experiment, repose.config.file, repose.config.toml"
+    modules = "repose.config.experiment, repose.config.file"
     code = f"import {modules}, sys; assert 'torch' not in sys.modules"
     subprocess.run([sys.executable, "-c", code], check=True)
 
@@ -174,8 +183,8 @@ def test_defaults() -> None:
     assert loaded.experiment == Experiment()
     assert loaded.experiment.architecture == preset("reinforced")
     assert set(loaded.sources) == set(FIELDS)
-    assert loaded.sources["training.epochs"] == "default"
-    assert loaded.sources["architecture.d_token"] == "preset reinforced"
+    assert loaded.sources["training.epochs"] == Origin("default")
+    assert loaded.sources["architecture.d_token"] == Origin("preset", "reinforced")
 
 
 def test_every_field_says_what_it_is() -> None:
@@ -196,10 +205,10 @@ def test_layers_and_their_sources(tmp_path: Path) -> None:
     loaded = load(path, overrides=["training.seed=8"])
     assert loaded.experiment.architecture == dataclasses.replace(preset("baseline"), d_ff=100)
     assert (loaded.experiment.training.seed, loaded.experiment.training.epochs) == (8, 3)
-    assert loaded.sources["training.seed"] == "command line"
-    assert loaded.sources["training.epochs"] == loaded.sources["architecture.d_ff"] == f"file {path}"
-    assert loaded.sources["architecture.d_token"] == "preset baseline"
-    assert loaded.sources["training.batch_size"] == "default"
+    assert loaded.sources["training.seed"] == COMMAND_LINE
+    assert loaded.sources["training.epochs"] == loaded.sources["architecture.d_ff"] == Origin("file", str(path))
+    assert loaded.sources["architecture.d_token"] == Origin("preset", "baseline")
+    assert loaded.sources["training.batch_size"] == Origin("default")
     assert loaded.preset == "baseline"
 
 
@@ -207,7 +216,7 @@ def test_a_preset_replaces_the_architecture_of_the_layers_below(tmp_path: Path) 
     path = written(tmp_path, '[architecture]\npreset = "baseline"\nd_ff = 100\n')
     loaded = load(path, preset="ablation-none", overrides=["architecture.num_heads=2"])
     assert loaded.experiment.architecture == dataclasses.replace(preset("ablation-none"), num_heads=2)
-    assert loaded.sources["architecture.d_ff"] == "preset ablation-none"
+    assert loaded.sources["architecture.d_ff"] == Origin("preset", "ablation-none")
     assert load(path, overrides=["architecture.preset=ablation-none"]).experiment.architecture == preset(
         "ablation-none"
     )
@@ -292,7 +301,7 @@ def test_ready_tokenizers_take_back_the_settings_of_lower_layers(tmp_path: Path)
     ready = ["tokenizer.src_file=s.json", "tokenizer.tgt_file=t.json"]
     loaded = load("reinforced-paper", overrides=ready)
     assert loaded.experiment.tokenizer.kind == "bpe"
-    assert loaded.sources["tokenizer.kind"] == "default"
+    assert loaded.sources["tokenizer.kind"] == Origin("default")
     path = written(tmp_path, '[tokenizer]\nvocab_size = 100\nsrc_file = "s.json"\ntgt_file = "t.json"\n')
     assert "tokenizer.vocab_size = 100 has no effect" in sentence(path=path)
     assert load(written(tmp_path, '[tokenizer]\nsrc_file = "none"\nvocab_size = 100\n')).experiment
@@ -313,16 +322,16 @@ def test_ready_tokenizers_take_back_the_settings_of_lower_layers(tmp_path: Path)
         ("training", "write section.field=value"),
         ("seed=1", "write section.field=value"),
         ("training.=1", "write section.field=value"),
-        ("training.batch_size=many", "training.batch_size should be a valid integer, not 'many'"),
-        ("training.batch_size=0", "training.batch_size should be greater than or equal to 1, not 0"),
-        ("training.batch_size=2.5", "training.batch_size should be a valid integer, not 2.5"),
-        ("training.batch_size=true", "training.batch_size should be a valid integer, not 'true'"),
-        ("training.batch_size=[1]", "training.batch_size should be a valid integer, not [1]"),
-        ("training.epochs=x", """training.epochs should be a valid integer or "none", not 'x'"""),
+        ("training.batch_size=many", "training.batch_size should be a whole number, not 'many'"),
+        ("training.batch_size=0", "training.batch_size should be at least 1, not 0"),
+        ("training.batch_size=2.5", "training.batch_size should be a whole number, not 2.5"),
+        ("training.batch_size=true", "training.batch_size should be a whole number, not 'true'"),
+        ("training.batch_size=[1]", "training.batch_size should be a whole number, not [1]"),
+        ("training.epochs=x", """training.epochs should be a whole number or "none", not 'x'"""),
         ("training.keep=first", "training.keep should be 'last' or 'best', not 'first'"),
-        ("training.warmup_share=1.5", "training.warmup_share should be less than or equal to 1"),
-        ("training.warmup_share=-0.5", "training.warmup_share should be greater than or equal to 0"),
-        ("training.average_checkpoints=0", "training.average_checkpoints should be greater than or equal to 1"),
+        ("training.warmup_share=1.5", "training.warmup_share should be at most 1"),
+        ("training.warmup_share=-0.5", "training.warmup_share should be at least 0"),
+        ("training.average_checkpoints=0", "training.average_checkpoints should be at least 1"),
         ("training.learning_rate=nan", "training.learning_rate should be a finite number, not nan"),
         ("training.max_hours=inf", "training.max_hours should be a finite number, not inf"),
         ("training.label_smoothing=1", "training.label_smoothing should be less than 1"),
@@ -341,10 +350,10 @@ def test_ready_tokenizers_take_back_the_settings_of_lower_layers(tmp_path: Path)
         ("corpus.held_out_test=-1", "corpus.held_out_test should be a number of pairs"),
         ("corpus.held_out_test=true", "corpus.held_out_test should be a number of pairs"),
         ("tokenizer.src_file=a", "tokenizer.src_file and tokenizer.tgt_file go together"),
-        ("tokenizer.vocab_size=4", "tokenizer.vocab_size should be greater than or equal to 5"),
+        ("tokenizer.vocab_size=4", "tokenizer.vocab_size should be at least 5"),
         ("architecture.positions=halvs", "architecture.positions should be 'interleaved', 'halves'"),
         ("architecture.d_token=7", "needs an even d_token, not 7"),
-        ("decoding.beam_size=0", "decoding.beam_size should be greater than or equal to 1, not 0"),
+        ("decoding.beam_size=0", "decoding.beam_size should be at least 1, not 0"),
     ],
 )
 def test_mistakes_are_answered_in_one_sentence(override: str, expected: str) -> None:
@@ -371,7 +380,7 @@ def test_the_sentence_of_an_architecture_passes_as_it_is() -> None:
 
 def test_a_mistake_in_a_file_names_the_file(tmp_path: Path) -> None:
     path = written(tmp_path, "[training]\nepochs = true\n")
-    assert sentence(path=path) == f"{path}: training.epochs should be a valid integer or \"none\", not 'true'"
+    assert sentence(path=path) == f"{path}: training.epochs should be a whole number or \"none\", not 'true'"
     path = written(tmp_path, "training = 3\n")
     assert sentence(path=path) == f"{path}: training is a section of settings, not the value 3"
 
@@ -383,12 +392,26 @@ def test_a_mistake_in_a_file_names_the_file(tmp_path: Path) -> None:
         (b"[training]\n\nkeep = '\xff'\n", "is not UTF-8 at line 3"),
         (b"x = " + b"[" * 5000, "is not TOML"),
         (b"x = " + b"1" * 5000, "is not TOML"),
+        (b"[training]\n" + b"a." * 20_000 + b"a = 1", "has a key of more than 50 parts at line 2"),
     ],
 )
 def test_files_that_cannot_be_read(tmp_path: Path, data: bytes, expected: str) -> None:
     path = tmp_path / "bad.toml"
     path.write_bytes(data)
     assert f"{path} {expected}" in sentence(path=path)
+
+
+def test_what_is_no_experiment_file_is_refused_before_it_is_read(tmp_path: Path) -> None:
+    os.mkfifo(tmp_path / "pipe.toml")
+    with (tmp_path / "large.toml").open("wb") as file:
+        file.truncate(3 << 30)
+    for path in (tmp_path / "pipe.toml", tmp_path / "large.toml", Path("/dev/zero")):
+        assert f"{path} is no file of at most 1,048,576 bytes" in sentence(path=path)
+
+
+def test_a_file_name_that_is_not_utf_8() -> None:
+    with pytest.raises(ConfigError, match=r"^command line: the file name 'caf\\udce9\.de' is not UTF-8: rename"):
+        load(None, train=[Path(os.fsdecode(b"caf\xe9.de")), Path("b.en")])
 
 
 def test_files_that_are_not_there(tmp_path: Path) -> None:
@@ -422,7 +445,7 @@ def test_shipped_experiments_load() -> None:
 def test_the_papers_recipe() -> None:
     loaded = load("reinforced-paper")
     training = loaded.experiment.training
-    assert loaded.sources["training.batch_size"] == "file reinforced-paper.toml (shipped)"
+    assert loaded.sources["training.batch_size"] == Origin("file", "reinforced-paper.toml (shipped)")
     assert (training.batching, training.batch_size, training.epochs, training.max_hours) == ("sentences", 64, 10, 12.0)
     assert (training.schedule, training.learning_rate, training.warmup_updates) == ("noam", 1.0, 4000)
     assert training.schedule_width is None
@@ -443,7 +466,7 @@ def test_the_enhanced_papers_recipe_is_what_the_paper_states() -> None:
     assert training.max_src_tokens == training.max_tgt_tokens == stated.cell("max_length", "value")
     assert (training.bleu_every_epochs, training.bleu_mean_over) == (1, 100)
     # Everything that could move its numbers is written down, not left to this project's defaults.
-    unset = {name for name, source in sources.items() if name.startswith("training.") and source == "default"}
+    unset = {name for name, source in sources.items() if name.startswith("training.") and source == Origin("default")}
     assert unset <= {
         *("training.task", "training.accumulation", "training.updates", "training.seed", "training.warmup_share"),
         *("training.schedule_width", "training.validate_every_updates", "training.save_every_minutes"),
@@ -584,7 +607,7 @@ def test_paths_within_the_folder_are_written_relative_to_it(tmp_path: Path) -> N
     [
         ('{"training": {"seeds": 1}}', "may have been written by a newer repose"),
         ('{"serving": {}}', "may have been written by a newer repose"),
-        ('{"training": {"seed": "x"}}', "run/config.json: training.seed should be a valid integer, not 'x'"),
+        ('{"training": {"seed": "x"}}', "run/config.json: training.seed should be a whole number, not 'x'"),
         ('{"training": 3}', "training is a section of settings"),
         ('{"training": ', "run/config.json is not JSON"),
         ("[" * 100_000, "run/config.json is not JSON"),

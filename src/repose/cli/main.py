@@ -4,7 +4,6 @@ Exit codes: 0 done, 1 failed, 2 wrong usage or configuration, 3 stopped early an
 Results go to stdout, all else to stderr.
 """
 
-import json
 import os
 import sys
 from pathlib import Path
@@ -65,14 +64,14 @@ def _loaded(files: list[Path] | None, config: str | None, preset: str | None, ov
     """The experiment that the arguments describe; the default recipe where none is named."""
     from repose.config.file import load
 
-    settings = list(overrides or [])
+    train: list[Path] = []
     if files and files[0].suffix == ".toml":
         if len(files) > 1 or config is not None:
             raise ConfigError("give one experiment file: either as the argument or with --config")
         config = str(files[0])
-    elif files:
-        settings.insert(0, f"corpus.train={json.dumps([str(path) for path in files])}")
-    return load(config or "default", preset=preset, overrides=settings)
+    else:
+        train = files or []
+    return load(config or "default", preset=preset, train=train, overrides=overrides or [])
 
 
 @app.callback(invoke_without_command=True)
@@ -100,7 +99,7 @@ def train(
     """Train a model on a parallel corpus and evaluate it; rerun to resume."""
     loaded = _loaded(files, config, preset, overrides)
     if print_config:
-        from repose.config.toml import format_config
+        from repose.config.file import format_config
 
         print(format_config(loaded))
         return
@@ -135,7 +134,7 @@ def init(
     out: Annotated[Path, typer.Option("--out", "-o", help="Where to write the experiment file.")] = Path("repose.toml"),
 ) -> None:
     """Write a commented experiment file to begin from."""
-    from repose.config.toml import commented_toml
+    from repose.config.file import commented_toml
 
     text = commented_toml(_loaded(files, config, preset, overrides), folder=out.absolute().parent)
     if out.exists():

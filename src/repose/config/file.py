@@ -1,4 +1,4 @@
-"""Experiments from TOML files, presets and the command line, with the origin of every value; and as JSON.
+"""Experiments from TOML files, presets and the command line, with the origin of every value; as TOML and as JSON.
 
 Layers, each over the one before: defaults, preset, file, `--preset`, `--set section.field=value`. A layer that
 names a preset replaces the whole architecture of the layers before it; a layer that names ready tokenizer files
@@ -9,31 +9,73 @@ is not set. Paths in a file are relative to the file's folder, on the command li
 import dataclasses
 import json
 import math
+import re
+import stat
 import tomllib
 from collections.abc import Iterator, Mapping, Sequence
 from importlib.resources import files
 from pathlib import Path
 from types import UnionType
-from typing import Any, NamedTuple, Union, get_args, get_origin
+from typing import Any, Literal, NamedTuple, Union, get_args, get_origin
 
 from pydantic import ValidationError
 from pydantic.fields import FieldInfo
 
 from repose.config.experiment import DEFAULT_PRESET, PATHS, SECTIONS, UNUSED_WITH_READY_TOKENIZER, Experiment
 from repose.model.architecture import from_earlier
+from repose.model.presets import PRESETS
 from repose.model.presets import preset as preset_architecture
 from repose.system.errors import ConfigError, unknown
 
 Table = Mapping[str, Any]
-COMMAND_LINE = "command line"
+
+_MAX_FILE_BYTES = 1 << 20  # an experiment file; anything larger is another file, named by mistake
+_MAX_KEY_PARTS = 50  # tomllib takes memory for the square of the dots in a key
+_LONG_KEY = re.compile(rf"(?<![\w-])(?:[\w-]++[ \t]*+\.[ \t]*+){{{_MAX_KEY_PARTS}}}")
+
+_EXPECTED = {
+    "greater_than": "greater than {gt}",
+    "greater_than_equal": "at least {ge}",
+    "less_than": "less than {lt}",
+    "less_than_equal": "at most {le}",
+    "literal_error": "{expected}",
+    "int_type": "a whole number",
+    "int_parsing": "a whole number",
+    "int_from_float": "a whole number",
+    "float_type": "a number",
+    "float_parsing": "a number",
+    "bool_type": "true or false",
+    "bool_parsing": "true or false",
+    "string_type": "text",
+}
+"""What a setting should be, by the type of pydantic's error, with the error's context filled in."""
+
+
+class Origin(NamedTuple):
+    """Where a setting's value came from."""
+
+    kind: Literal["default", "preset", "file", "command line"]
+    name: str = ""
+    """Of the preset or the file."""
+
+    def __str__(self) -> str:
+        return f"{self.kind} {self.name}".rstrip()
+
+    @property
+    def place(self) -> str:
+        """As the beginning of a sentence about a mistake."""
+        return f"{self.name or self.kind}: "
+
+
+COMMAND_LINE = Origin("command line")
 
 
 class Loaded(NamedTuple):
     """An experiment, and where each of its values came from."""
 
     experiment: Experiment
-    sources: dict[str, str]
-    """`section.field` -> "default", "preset NAME", "file PATH" or "command line"."""
+    sources: dict[str, Origin]
+    """By `section.field`."""
     preset: str
     """The preset that the architecture starts from."""
 
@@ -42,20 +84,29 @@ class Layer(NamedTuple):
     """Settings of one origin: section -> field -> value as written; `architecture` may hold `preset`."""
 
     tables: Table
-    source: str
+    source: Origin
     folder: Path
     grid: Any = None
     """A file's table [grid], which `repose.grids.grid` reads; None where it has none."""
 
 
-def load(path: Path | str | None, *, preset: str | None = None, overrides: Sequence[str] = ()) -> Loaded:
-    """The experiment of a TOML file, or of a shipped experiment's name, with a preset and `--set` strings over it.
+def load(
+    path: Path | str | None,
+    *,
+    preset: str | None = None,
+    train: Sequence[Path] = (),
+    overrides: Sequence[str] = (),
+) -> Loaded:
+    """The experiment of a TOML file, or of a shipped experiment's name, with what the command line sets over it.
 
-    Raises ConfigError, with one sentence, for whatever cannot be read or used.
+    That is a preset, training files, and `--set` strings. Raises ConfigError, with one sentence, for whatever cannot be
+    read or used.
     """
     layers = [] if path is None else [file_layer(path)]
     if preset is not None:
         layers.append(Layer({"architecture": {"preset": preset}}, COMMAND_LINE, Path.cwd()))
+    if train:
+        layers.append(Layer({"corpus": {"train": [str(file) for file in train]}}, COMMAND_LINE, Path.cwd()))
     # One layer, so that the order of --set strings does not matter; the last of two for one field wins.
     layers.append(Layer(parse_overrides(overrides), COMMAND_LINE, Path.cwd()))
     return resolve(layers)
@@ -83,16 +134,16 @@ def from_json(text: str, source: str = "config.json") -> Experiment:
         raise ConfigError(f"{source} is no experiment: an object of sections is expected")
     try:
         tables = _from_earlier(tables)
-        _check_names(tables, source)
+        _check_names(tables, Origin("file", source))
     except ConfigError as error:
         raise ConfigError(f"{error}; the file may have been written by a newer repose") from error
-    return _make({name: dict(tables.get(name, {})) for name in SECTIONS}, {}, source)
+    return _make({name: dict(tables.get(name, {})) for name in SECTIONS}, {}, Origin("file", source))
 
 
 def resolve(layers: Sequence[Layer]) -> Loaded:
     """Lay the layers over the defaults; remember who set what."""
     values: dict[str, dict[str, Any]] = {name: {} for name in SECTIONS}
-    sources: dict[str, str] = {}
+    sources: dict[str, Origin] = {}
     base = DEFAULT_PRESET
     for layer in layers:
         layer = layer._replace(tables=_from_earlier(layer.tables))
@@ -108,15 +159,13 @@ def resolve(layers: Sequence[Layer]) -> Loaded:
             values[section][field] = _as_written(name, value, layer)
             sources[name] = layer.source
     architecture = {**dataclasses.asdict(preset_architecture(base)), **values["architecture"]}
-    experiment = _make({**values, "architecture": architecture}, sources, "the configuration")
+    experiment = _make({**values, "architecture": architecture}, sources, Origin("file", "the configuration"))
     complete = {
-        f"{section}.{field.name}": sources.get(
-            f"{section}.{field.name}", f"preset {base}" if section == "architecture" else "default"
-        )
-        for section, cls in SECTIONS.items()
-        for field in dataclasses.fields(cls)
+        f"{section}.{field}": Origin("preset", base) if section == "architecture" else Origin("default")
+        for section in SECTIONS
+        for field in _fields(section)
     }
-    return Loaded(experiment, complete, base)
+    return Loaded(experiment, complete | sources, base)
 
 
 def _from_earlier(tables: Table) -> Table:
@@ -125,7 +174,9 @@ def _from_earlier(tables: Table) -> Table:
     return {**tables, "architecture": from_earlier(architecture)} if isinstance(architecture, dict) else tables
 
 
-def _take_back(values: dict[str, dict[str, Any]], sources: dict[str, str], section: str, fields: Sequence[str]) -> None:
+def _take_back(
+    values: dict[str, dict[str, Any]], sources: dict[str, Origin], section: str, fields: Sequence[str]
+) -> None:
     """Forget what earlier layers set."""
     for field in fields:
         values[section].pop(field, None)
@@ -140,24 +191,24 @@ def _settings(tables: Table) -> Iterator[tuple[str, str, Any]]:
                 yield section, field, value
 
 
-def _check_names(tables: Table, source: str) -> None:
+def _check_names(tables: Table, source: Origin) -> None:
     """Refuse sections and fields that do not exist."""
     for section, table in tables.items():
         if section not in SECTIONS:
-            raise ConfigError(f"{_where(source)}{unknown('section', section, list(SECTIONS))}")
+            raise ConfigError(f"{source.place}{unknown('section', section, list(SECTIONS))}")
         if not isinstance(table, dict):
-            raise ConfigError(f"{_where(source)}{section} is a section of settings, not the value {table!r}")
+            raise ConfigError(f"{source.place}{section} is a section of settings, not the value {table!r}")
         known = _fields(section) + (["preset"] if section == "architecture" else [])
         for field in table:
             if field not in known:
                 elsewhere = [f"{other}.{field}" for other in SECTIONS if field in _fields(other)]
                 names = elsewhere or [f"{section}.{name}" for name in known]
-                raise ConfigError(f"{_where(source)}{unknown('setting', f'{section}.{field}', names)}")
+                raise ConfigError(f"{source.place}{unknown('setting', f'{section}.{field}', names)}")
 
 
-def _check_preset_name(name: object, source: str) -> str:
+def _check_preset_name(name: object, source: Origin) -> str:
     if not isinstance(name, str):
-        raise ConfigError(f"{_where(source)}architecture.preset should be a preset's name, not {name!r}")
+        raise ConfigError(f"{source.place}architecture.preset should be a preset's name, not {name!r}")
     preset_architecture(name)
     return name
 
@@ -168,12 +219,17 @@ def _as_written(name: str, value: Any, layer: Layer) -> Any:
     if optional and value == "none":
         return None
     if isinstance(value, float) and not math.isfinite(value):
-        raise ConfigError(f"{_where(layer.source)}{name} should be a finite number, not {value}")
+        raise ConfigError(f"{layer.source.place}{name} should be a finite number, not {value}")
     if name not in PATHS:
         return value
     paths = value if isinstance(value, list) and not text else [value]
     if not all(isinstance(path, str) and path for path in paths):
-        raise ConfigError(f"{_where(layer.source)}{name} should be a path, not {value!r}")
+        raise ConfigError(f"{layer.source.place}{name} should be a path, not {value!r}")
+    for path in paths:
+        try:
+            path.encode()
+        except UnicodeEncodeError:
+            raise ConfigError(f"{layer.source.place}the file name {path!r} is not UTF-8: rename the file") from None
     absolute = [str(layer.folder.joinpath(Path(path).expanduser()).absolute()) for path in paths]
     return absolute[0] if text else absolute
 
@@ -186,8 +242,8 @@ def _takes(name: str, kind: type) -> bool:
     return annotation is kind or (is_union and kind in get_args(annotation))
 
 
-def _make(values: Mapping[str, dict[str, Any]], sources: Mapping[str, str], source: str) -> Experiment:
-    """The experiment of these values; pydantic's findings become one sentence."""
+def _make(values: Mapping[str, dict[str, Any]], sources: Mapping[str, Origin], source: Origin) -> Experiment:
+    """The experiment of these values; pydantic's errors become one sentence."""
     sections: dict[str, Any] = {}
     try:
         for section, cls in SECTIONS.items():
@@ -204,31 +260,22 @@ def _no_number(section: str, field: str, value: Any) -> Any:
     return str(value).lower() if loose else value
 
 
-def _one_sentence(error: ValidationError, section: str, sources: Mapping[str, str], source: str) -> ConfigError:
-    """pydantic's first finding as a ConfigError, with the number of the others."""
+def _one_sentence(error: ValidationError, section: str, sources: Mapping[str, Origin], source: Origin) -> ConfigError:
+    """pydantic's first error as a ConfigError, with the number of the others."""
     first, *others = error.errors(include_url=False)
-    cause = first.get("ctx", {}).get("error")
-    if isinstance(cause, ConfigError):
+    context = {key: int(v) if isinstance(v, float) and v.is_integer() else v for key, v in first.get("ctx", {}).items()}
+    if isinstance(cause := context.get("error"), ConfigError):
         return cause
-    name = f"{section}.{first['loc'][0]}"
-    value, message = first["input"], first["msg"]
-    if first["type"] == "too_long":
-        sentence = f"{name} takes at most {first['ctx']['max_length']} files, not {first['ctx']['actual_length']}"
-    elif message.startswith("Input should be "):
-        expected = message.removeprefix("Input should be ").split(", ")
-        # A list of literals has commas of its own; elsewhere what follows one is pydantic's reasoning.
-        text = ", ".join(expected) if first["type"] == "literal_error" else expected[0]
-        text += ' or "none"' if _takes(name, type(None)) else ""
-        sentence = f"{name} should be {text}, not {value!r}"
+    name, kind, value = f"{section}.{first['loc'][0]}", first["type"], first["input"]
+    if kind == "too_long":
+        sentence = f"{name} takes at most {context['max_length']} files, not {context['actual_length']}"
+    elif kind in _EXPECTED:
+        or_none = ' or "none"' if _takes(name, type(None)) else ""
+        sentence = f"{name} should be {_EXPECTED[kind].format(**context)}{or_none}, not {value!r}"
     else:
-        sentence = f"{name} = {value!r} cannot be used: {message}"
+        sentence = f"{name} = {value!r} cannot be used"
     more = f" (and {len(others)} more)" if others else ""
-    return ConfigError(f"{_where(sources.get(name, source))}{sentence}{more}")
-
-
-def _where(source: str) -> str:
-    """An origin as the beginning of a sentence."""
-    return f"{source.removeprefix('file ')}: "
+    return ConfigError(f"{sources.get(name, source).place}{sentence}{more}")
 
 
 def field_infos(section: str) -> dict[str, FieldInfo]:
@@ -248,7 +295,7 @@ def parse_overrides(overrides: Sequence[str]) -> dict[str, dict[str, Any]]:
         name, equals, text = override.partition("=")
         section, dot, field = name.strip().partition(".")
         if not (equals and dot and section and field):
-            raise ConfigError(f"{COMMAND_LINE}: {override!r} is no setting: write section.field=value")
+            raise ConfigError(f"{COMMAND_LINE.place}{override!r} is no setting: write section.field=value")
         tables.setdefault(section, {})[field] = _parse_value(section, field, text.strip())
     return tables
 
@@ -274,19 +321,22 @@ def file_layer(path: Path | str) -> Layer:
     if looks_like_name and not file.is_file():
         if name not in shipped():
             raise ConfigError(unknown("experiment file or shipped experiment", name, shipped()))
-        return _split(_parse(_read_shipped(name), name), f"file {name}.toml (shipped)", Path.cwd())
+        return _layer(_read_shipped(name), Origin("file", f"{name}.toml (shipped)"), name, Path.cwd())
     try:
+        status = file.stat()
+        if not (stat.S_ISREG(status.st_mode) or stat.S_ISDIR(status.st_mode)) or status.st_size > _MAX_FILE_BYTES:
+            raise ConfigError(f"{name} is no file of at most {_MAX_FILE_BYTES:,} bytes: name an experiment's TOML file")
         data = file.read_bytes()
     except FileNotFoundError as error:
         raise ConfigError(f"there is no experiment file {name}: check the path") from error
     except OSError as error:
         raise ConfigError(f"experiment file {name} cannot be read: {error.strerror}") from error
-    return _split(_parse(data, name), f"file {name}", file.parent)
+    return _layer(data, Origin("file", name), name, file.parent)
 
 
-def _split(tables: dict[str, Any], source: str, folder: Path) -> Layer:
-    grid = tables.pop("grid", None)
-    return Layer(tables, source, folder, grid)
+def _layer(data: bytes, source: Origin, name: str, folder: Path) -> Layer:
+    tables = _parse(data, name)
+    return Layer(tables, source, folder, tables.pop("grid", None))
 
 
 def _read_shipped(name: str) -> bytes:
@@ -296,9 +346,100 @@ def _read_shipped(name: str) -> bytes:
 def _parse(data: bytes, name: str) -> dict[str, Any]:
     """TOML as tables; what is wrong with it as one sentence with the line."""
     try:
-        return tomllib.loads(data.decode("utf-8-sig"))
+        text = data.decode("utf-8-sig")
     except UnicodeDecodeError as error:
         line = data.count(b"\n", 0, error.start) + 1
         raise ConfigError(f"{name} is not UTF-8 at line {line}: save it as UTF-8") from error
+    if long_key := _LONG_KEY.search(text):
+        line = text.count("\n", 0, long_key.start()) + 1
+        raise ConfigError(f"{name} has a key of more than {_MAX_KEY_PARTS} parts at line {line}: check the file")
+    try:
+        return tomllib.loads(text)
     except (ValueError, RecursionError) as error:  # a number of thousands of digits is a bare ValueError
         raise ConfigError(f"{name} is not TOML: {str(error)[:1].lower()}{str(error)[1:]}") from error
+
+
+# An experiment as TOML
+
+
+def format_config(loaded: Loaded) -> str:
+    """Every setting as a line of TOML, each with where its value came from (`--print-config`)."""
+    lines = []
+    for section in SECTIONS:
+        lines.append(f"[{section}]")
+        values = dataclasses.asdict(getattr(loaded.experiment, section))
+        settings = [f"{field} = {_toml(value)}" for field, value in values.items()]
+        width = min(44, max(map(len, settings)))
+        for setting, field in zip(settings, values, strict=True):
+            lines.append(f"{setting:<{width}}  # {_one_line(str(loaded.sources[f'{section}.{field}']))}")
+        lines.append("")
+    return "\n".join(lines)
+
+
+def commented_toml(loaded: Loaded, *, folder: Path | None = None) -> str:
+    """An experiment file with every setting explained: chosen ones live, the others commented out at their value.
+
+    Loading it gives the same experiment. `folder` is where the file will lie: paths within it are written
+    relative to it, so that the folder can be moved.
+    """
+    lines = ['# A setting that is commented out has the value shown; "none" stands for: not set.', ""]
+    for section, cls in SECTIONS.items():
+        lines += [f"# {_one_line((cls.__doc__ or '').splitlines()[0])}", f"[{section}]"]
+        if section == "architecture":
+            lines += [
+                "# The published architecture to start from; single axes and sizes can be changed below.",
+                f"preset = {_toml(loaded.preset)}  # {PRESETS[loaded.preset].summary}",
+            ]
+        lines += [*_commented_settings(loaded, section, folder), ""]
+    return "\n".join(lines)
+
+
+def _commented_settings(loaded: Loaded, section: str, folder: Path | None) -> Iterator[str]:
+    """Two lines per field: what it is, and its value."""
+    config = getattr(loaded.experiment, section)
+    for field, info in field_infos(section).items():
+        name, value = f"{section}.{field}", getattr(config, field)
+        if name in PATHS and folder is not None:
+            value = _relative(value, folder.absolute())
+        chosen = loaded.sources[name].kind in ("file", "command line")
+        yield f"# {_one_line(info.description or '')}"
+        yield f"{'' if chosen else '#'}{field} = {_toml(value)}"
+
+
+def _relative(value: str | tuple[str, ...] | None, folder: Path) -> str | tuple[str, ...] | None:
+    """Paths within `folder` relative to it; others as they are."""
+    if value is None:
+        return None
+    if isinstance(value, tuple):
+        return tuple(_relative_path(path, folder) for path in value)
+    return _relative_path(value, folder)
+
+
+def _relative_path(path: str, folder: Path) -> str:
+    if not Path(path).is_relative_to(folder):
+        return path
+    relative = Path(path).relative_to(folder).as_posix()
+    # A leading "./" keeps a file called "none", or beginning with "~", a file.
+    return f"./{relative}" if relative == "none" or relative.startswith("~") else relative
+
+
+def _toml(value: object) -> str:
+    """A value in TOML's notation."""
+    match value:
+        case None:
+            return '"none"'
+        case bool():
+            return str(value).lower()
+        case int() | float():
+            return repr(value)
+        case str():
+            # JSON's strings are TOML's, but for the one control character that JSON leaves bare.
+            return json.dumps(value, ensure_ascii=False).replace("\x7f", "\\u007f")
+        case tuple():
+            return f"[{', '.join(map(_toml, value))}]"
+    raise AssertionError(f"no setting is a {type(value).__name__}")
+
+
+def _one_line(text: str) -> str:
+    """Text as a TOML comment may hold it: without line breaks and control characters."""
+    return "".join(c if c.isprintable() else " " for c in " ".join(text.split()))

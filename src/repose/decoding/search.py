@@ -31,7 +31,7 @@ from typing import Protocol, TypeAlias, TypeVar, overload
 import torch
 from torch import Tensor
 
-from repose.config.settings import MAX_BEAM_SIZE, MAX_LENGTH_PENALTY
+from repose.config.experiment import MAX_BEAM_SIZE, MAX_LENGTH_PENALTY
 from repose.system.errors import ConfigError, ReposeError
 
 PAD, START, END = 0, 2, 3
