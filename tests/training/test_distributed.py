@@ -6,6 +6,8 @@ import signal
 import subprocess
 import sys
 import time
+from collections.abc import Callable
+from multiprocessing import active_children
 from pathlib import Path
 from typing import Any
 
@@ -15,6 +17,7 @@ import torch
 from repose.system.errors import ConfigError, ReposeError
 from repose.training import distributed
 from repose.training.distributed import Outer, choose_workers, outer_launcher
+from repose.training.learner import Learner
 
 CPU = torch.device("cpu")
 SCRIPT = """
@@ -102,27 +105,41 @@ def test_two_workers_equal_one(lab: Any, pair: Path, tmp_path: Path) -> None:
         assert mine == pytest.approx(theirs, rel=1e-5)
 
 
-def test_two_workers_resume_as_two(lab: Any, pair: Path, tmp_path: Path) -> None:
-    child = Child(two_worker_job(lab), tmp_path, workers=2)
-    child.wait_for(child.checkpoint)
-    child.process.terminate()
-    code, out, err = child.end()
-    assert (code, out) == (0, "stopped"), err
+def at_update(monkeypatch: pytest.MonkeyPatch, update: int, act: Callable[[], object]) -> None:
+    """Do something in this process as an update begins."""
+    backward = Learner.backward
+
+    def acted(self: Learner, batch: Any, number: int) -> None:
+        if number == update:
+            act()
+        backward(self, batch, number)
+
+    monkeypatch.setattr(Learner, "backward", acted)
+
+
+def test_two_workers_resume_as_two(lab: Any, pair: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    with monkeypatch.context() as patch:
+        at_update(patch, 6, lambda: os.kill(os.getpid(), signal.SIGTERM))
+        outcome = lab.go(two_worker_job(lab), tmp_path, workers=2)
+    assert (outcome.status, outcome.reason, outcome.update) == ("stopped", "SIGTERM", 7)
     assert lab.go(two_worker_job(lab), tmp_path, workers=None).status == "done"
     assert (tmp_path / "train.log").read_text().count("2 workers of 1 thread on cpu") == 2
     lab.assert_same_run(pair, tmp_path)
 
 
-def test_a_killed_worker_ends_the_run(lab: Any, tmp_path: Path) -> None:
-    child = Child(lab.job(epochs=10_000), tmp_path, workers=2)
-    child.wait_for(child.metrics)
-    (worker,) = child.workers()
-    os.kill(worker, signal.SIGKILL)
-    code, out, err = child.end()
-    assert (code, out) == (1, "")
-    assert err == (
-        "a worker was killed by signal 9 (out of memory?): run the same command again, training then resumes"
-    )
+def test_a_killed_worker_ends_the_run_which_then_resumes(
+    lab: Any, pair: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """The other worker waits for it in an exchange."""
+    sentence = "a worker was killed by signal 9 (out of memory?): run the same command again, training then resumes"
+    with monkeypatch.context() as patch:
+        at_update(patch, 8, lambda: [os.kill(int(p.pid or 0), signal.SIGKILL) for p in active_children()])
+        with pytest.raises(ReposeError) as caught:
+            lab.go(two_worker_job(lab), tmp_path, workers=2)
+    assert str(caught.value) == sentence
+    assert (tmp_path / "train.log").read_text().splitlines()[-1].endswith(f"failed: {sentence}")
+    assert lab.go(two_worker_job(lab), tmp_path, workers=None).status == "done"
+    lab.assert_same_run(pair, tmp_path)
 
 
 def test_workers_do_not_outlive_a_killed_parent(lab: Any, tmp_path: Path) -> None:

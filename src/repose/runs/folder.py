@@ -69,51 +69,20 @@ def read_object(path: Path, remedy: str) -> dict[str, Any]:
     return content
 
 
-@dataclass(frozen=True)
 class RunFolder:
     """A run directory, which need not exist yet. Nothing is read before it is asked for."""
 
-    path: Path
-
-    @property
-    def config_file(self) -> Path:
-        """What the run is."""
-        return self.path / "config.json"
-
-    @property
-    def metrics_file(self) -> Path:
-        """Records."""
-        return self.path / "metrics.jsonl"
-
-    @property
-    def log_file(self) -> Path:
-        """What was said during the training."""
-        return self.path / "train.log"
-
-    @property
-    def tensorboard(self) -> Path:
-        """Folder of TensorBoard's events."""
-        return self.path / "tensorboard"
-
-    @property
-    def model(self) -> Path:
-        """The model directory."""
-        return self.path / "model"
-
-    @property
-    def state(self) -> Path:
-        """Folder of what resuming needs."""
-        return self.path / "state"
-
-    @property
-    def checkpoint(self) -> Path:
-        """The last checkpoint."""
-        return self.state / "last.safetensors"
-
-    @property
-    def lock_file(self) -> Path:
-        """Held while a process trains here, whose number is in it."""
-        return self.state / "lock"
+    def __init__(self, path: Path) -> None:
+        self.path = path
+        self.config_file = path / "config.json"
+        self.metrics_file = path / "metrics.jsonl"
+        self.log_file = path / "train.log"
+        self.tensorboard = path / "tensorboard"
+        self.model = path / "model"
+        self.state = path / "state"
+        self.checkpoint = self.state / "last.safetensors"
+        self.lock_file = self.state / "lock"
+        """Held while a process trains here, which is named in it."""
 
     def scores_file(self, split: str) -> Path:
         """Figures of the finished model on a set."""

@@ -158,7 +158,7 @@ def parse(text: str) -> Records:
     return Records(tuple(training), data, end)
 
 
-def now() -> str:
+def timestamp() -> str:
     """Local date and time, as `EndRecord.at` has it."""
     return time.strftime("%Y-%m-%d %H:%M:%S")
 

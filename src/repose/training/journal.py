@@ -6,12 +6,12 @@ import os
 import sys
 import time
 import zlib
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping
 from types import TracebackType
 from typing import IO, Any, Literal
 
 from repose.runs.folder import RunFolder
-from repose.runs.records import DataRecord, EndRecord, Record
+from repose.runs.records import DataRecord, EndRecord, Record, timestamp
 from repose.system.errors import ConfigError, WriteError
 from repose.system.files import writing
 
@@ -175,11 +175,8 @@ class Journal:
     def __exit__(
         self, kind: type[BaseException] | None, error: BaseException | None, traceback: TracebackType | None
     ) -> None:
-        """Close files and display; the log keeps what a training failed of."""
+        """Close files and display."""
         self._display.close()
-        if error is not None:
-            with contextlib.suppress(WriteError):
-                self._to_log(f"failed: {error or type(error).__name__}")
         hush = contextlib.nullcontext() if error is None else contextlib.suppress(WriteError)
         with hush, writing(self._run.path):
             self._metrics.close()
@@ -195,8 +192,19 @@ class Journal:
 
     def _to_log(self, text: str) -> None:
         with writing(self._run.log_file):
-            self._log.write(f"{time.strftime('%Y-%m-%d %H:%M:%S')} {text}\n")
+            self._log.write(f"{timestamp()} {text}\n")
             self._log.flush()
+
+
+@contextlib.contextmanager
+def logging_failures(run: RunFolder) -> Iterator[None]:
+    """Within, train.log keeps the error that ends a training."""
+    try:
+        yield
+    except BaseException as error:
+        with contextlib.suppress(OSError), run.log_file.open("a", encoding="utf-8") as log:
+            log.write(f"{timestamp()} failed: {' '.join(str(error).split()) or type(error).__name__}\n")
+        raise
 
 
 def _read_whole(run: RunFolder, length: int, crc32: int | None) -> bytes:

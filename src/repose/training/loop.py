@@ -8,7 +8,7 @@ from typing import Any
 import torch
 
 from repose.data.batching import Batches
-from repose.runs.records import EndReason, EndRecord, RunStatus, now
+from repose.runs.records import EndReason, EndRecord, RunStatus, timestamp
 from repose.system.errors import ReposeError
 from repose.system.signals import StopSignals
 from repose.training.checkpoint import CheckpointWriter, State, Sums
@@ -254,5 +254,5 @@ class Trainer:
         assert self.reports is not None
         journal, checkpoints = self.reports
         place = {"update": self.state.update, "epoch": self._epoch()}
-        journal.end(EndRecord(status=status, reason=reason, **place, seconds=checkpoints.seconds, at=now()))
+        journal.end(EndRecord(status=status, reason=reason, **place, seconds=checkpoints.seconds, at=timestamp()))
         journal.note(f"{status} at update {self.state.update} ({reason.describe(self.config)}){more}")

@@ -18,7 +18,7 @@ from repose.training import checkpoint, distributed
 from repose.training.checkpoint import CheckpointWriter, State
 from repose.training.distributed import World
 from repose.training.job import Outcome, TrainingJob
-from repose.training.journal import Journal, ProgressKind, make_display
+from repose.training.journal import Journal, ProgressKind, logging_failures, make_display
 from repose.training.learner import Learner
 from repose.training.loop import Evaluate, Trainer
 
@@ -94,7 +94,10 @@ def _read_state(options: _Options) -> State:
 
 @contextlib.contextmanager
 def _locked(run: RunFolder, world: World) -> Iterator[None]:
-    """Hold the lock of the run directory on the first worker, for all. Raises BusyError, on all, if it is taken."""
+    """Hold the lock of the run directory on the first worker, for all. Raises BusyError, on all, if it is taken.
+
+    What else ends the training is kept in train.log.
+    """
     with contextlib.ExitStack() as stack:
         error = None
         if world.rank == 0:
@@ -104,6 +107,8 @@ def _locked(run: RunFolder, world: World) -> Iterator[None]:
             except ReposeError as busy:
                 error = busy
         world.share_error(error)
+        if world.rank == 0:
+            stack.enter_context(logging_failures(run))
         yield
 
 
