@@ -99,7 +99,7 @@ class Attention(nn.Module):
         with torch.autocast("cpu", enabled=False):
             queries, keys, values = ([_wide(x) for x in rows] for rows in (queries, keys, values))
             scores = [
-                torch.baddbmm(block.bias.to(q).view(len(k), -1, k.shape[1]), q.reshape(len(k), -1, k.shape[2]), k.mT)
+                torch.baddbmm(block.bias.to(q).reshape(len(k), -1, k.shape[1]), q.reshape(len(k), -1, k.shape[2]), k.mT)
                 for q, k, block in zip(queries, keys, blocks.blocks, strict=True)
             ]
             weights = self.scores.weights(
