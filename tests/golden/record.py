@@ -52,6 +52,8 @@ TRAININGS = (
 """(preset, task, precision)."""
 REPORTS = ("reinforced-trials-small", "language-modelling-small", "enhanced-small/ko-en")
 """Folders of results/: a grid of translations, one of another task, runs without a grid."""
+EXAMPLE = "reinforced-trials-small"
+"""That whose report is kept in results/ as an example; pages of the others are made when they are wanted."""
 MARKDOWN = "enhanced-small/ko-en"
 """That whose Markdown is kept as a whole."""
 SIZES = {"d_token": 16, "num_heads": 2, "head_dim": 8, "d_ff": 32, "num_encoder_layers": 2, "num_decoder_layers": 2}

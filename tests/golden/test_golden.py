@@ -89,6 +89,11 @@ def test_reports(source: str, home: Path, tmp_path: Path) -> None:
     assert ours["html_without_pictures"] == golden["html_without_pictures"]
     if SAME_MACHINE:  # drawn by the same matplotlib
         assert ours["html"] == golden["html"]
+    if source == record.EXAMPLE:
+        kept = record.files_of(record.RESULTS / source / "report")
+        assert kept.pop("report.html") == golden["html"]
+        assert kept.pop("report.json") == golden["json"]
+        assert kept.items() <= golden["texts"].items()
 
 
 @pytest.fixture(scope="module")
