@@ -25,7 +25,8 @@ from repose.evaluation.sentence_statistics import (
     write_stored,
 )
 from repose.report.collect import ReportRun, read_run
-from repose.system.errors import DataError
+from repose.runs.folder import RunFolder
+from repose.system.errors import CheckpointError, DataError
 from repose.tasks.corpus import CorpusData
 
 _SAME = 1e-6  # BLEU points: beyond the last digits, translations and scores are not of one evaluation
@@ -62,7 +63,7 @@ def texts_of(run: ReportRun) -> tuple[list[str], list[str]]:
 
 def hypotheses_of(run: ReportRun, decoding: str | None = None) -> list[str]:
     """A run's translations. Raises DataError where they are missing."""
-    return _read_hypotheses(_hypotheses_path(run, decoding or decoding_of(run)))
+    return _read_hypotheses(run.folder, run.split, decoding or decoding_of(run))
 
 
 def statistics_of(run: ReportRun) -> SentenceStatistics:
@@ -74,8 +75,7 @@ def statistics_of(run: ReportRun) -> SentenceStatistics:
     try:
         found = _counted(run, decoding)
     except DataError as missing:
-        path = _stored_path(run.folder, run.split)
-        if not path.exists():
+        if not RunFolder(run.folder).statistics_file(run.split).exists():
             raise missing
         found = _stored(run, decoding)
     measured, recorded = found.score("bleu"), float(_decoded(run)[decoding]["bleu"]["value"])
@@ -92,7 +92,7 @@ def lengths_of(run: ReportRun) -> SourceLengths:
     try:
         return _measured_lengths(_prepared(run).folder, run.split)
     except DataError as missing:
-        path = _stored_path(run.folder, run.split)
+        path = RunFolder(run.folder).statistics_file(run.split)
         if not path.exists():
             raise missing
     stored = read_stored(path)
@@ -110,7 +110,7 @@ def write_statistics(folder: Path, out: Path | None = None) -> Path:
         raise DataError(f"{folder} has no scores: let the run finish first")
     decodings = {decoding_of(run): statistics_of(run)}
     lengths = lengths_of(run)
-    path = _stored_path(out or folder, run.split)
+    path = RunFolder(out or folder).statistics_file(run.split)
     write_stored(path, StoredStatistics(decodings, lengths.words, lengths.tokens, lengths.longest_trained))
     return path
 
@@ -141,45 +141,40 @@ def _prepared(run: ReportRun) -> CorpusData:
     return data
 
 
-def _hypotheses_path(run: ReportRun, decoding: str) -> Path:
-    return run.folder / "hypotheses" / f"{run.split}.{decoding}.txt"
-
-
-def _stored_path(folder: Path, split: str) -> Path:
-    return folder / f"statistics.{split}.npz"
-
-
 def _stored(run: ReportRun, decoding: str) -> SentenceStatistics:
-    path = _stored_path(run.folder, run.split)
+    path = RunFolder(run.folder).statistics_file(run.split)
     decodings = read_stored(path).decodings
     if decoding not in decodings:
         raise DataError(f"{path.name} has no counts of {decoding}: make it again from the run's directory")
     return decodings[decoding]
 
 
-def _read_hypotheses(path: Path) -> list[str]:
+def _read_hypotheses(folder: Path, split: str, decoding: str) -> list[str]:
+    run = RunFolder(folder)
     try:
-        return path.read_bytes().decode("utf-8").split("\n")[:-1]  # a model may well say "\r"
-    except (OSError, UnicodeDecodeError) as error:
+        return run.hypotheses(split, decoding)
+    except CheckpointError as error:  # without the folder, so that runs with the same trouble are named together
+        name = run.hypotheses_file(split, decoding).relative_to(folder).as_posix()
         raise DataError(
-            f"the translations ({path.parent.name}/{path.name}) cannot be read: evaluate the run again"
+            f"the translations ({name}) cannot be read, or are not those that were scored: evaluate the run again"
         ) from error
 
 
 def _counted(run: ReportRun, decoding: str) -> SentenceStatistics:
-    data, path = _prepared(run), _hypotheses_path(run, decoding)
-    settings = settings_of(run)
+    data, settings = _prepared(run), settings_of(run)
     try:
-        stamp = path.stat().st_mtime_ns
+        stamp = RunFolder(run.folder).hypotheses_file(run.split, decoding).stat().st_mtime_ns
     except OSError:
         stamp = 0  # reading it says what is wrong
-    return _count(path, stamp, data.folder, run.split, settings["case"] == "lc", settings["tok"])
+    return _count(run.folder, run.split, decoding, stamp, data.folder, settings["case"] == "lc", settings["tok"])
 
 
 @lru_cache(maxsize=1024)
-def _count(path: Path, _stamp: int, data: Path, split: str, lowercase: bool, tokenize: str) -> SentenceStatistics:
+def _count(
+    folder: Path, split: str, decoding: str, _stamp: int, data: Path, lowercase: bool, tokenize: str
+) -> SentenceStatistics:
     """Kept, as several tables of a report need it; 0.2 MB for each run with 1,000 sentences."""
-    return _references(data, split, lowercase, tokenize).statistics(_read_hypotheses(path))
+    return _references(data, split, lowercase, tokenize).statistics(_read_hypotheses(folder, split, decoding))
 
 
 @lru_cache(maxsize=16)

@@ -73,11 +73,11 @@ def test_the_baseline_stands_beside_the_best_other(made: Any) -> None:
 
 
 def test_repeated_sentences_are_shown_once(made: Any) -> None:
-    sources, references = lines_of(made)
-    folder = made.data().folder / "text"
-    for side, lines in (("src", sources), ("tgt", references)):
-        lines[2] = lines[1]
-        (folder / f"test.{side}").write_text("".join(line + "\n" for line in lines), encoding="utf-8")
+    made.corpus("tales")
+    for path in (made.folder.parent / "texts" / "tales").glob("test.*"):
+        lines = path.read_text(encoding="utf-8").splitlines()
+        path.write_text("".join(line + "\n" for line in [*lines[:2], lines[1], *lines[3:]]), encoding="utf-8")
+    _, references = lines_of(made)
     bad = list(references)
     bad[1] = bad[2] = "?"
     made.add("base", hypotheses=bad)

@@ -101,7 +101,7 @@ def test_stored_counts_hold_no_word(made: Any) -> None:
 def test_what_is_missing_is_one_sentence(made: Any, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     folder = made.add("one")
     kept = read_run(bare(folder, tmp_path / "kept"), None)
-    with pytest.raises(DataError, match=r"translations \(hypotheses/test.beam4.txt\) cannot be read"):
+    with pytest.raises(DataError, match=r"translations \(hypotheses/test.beam4.txt\) cannot be read, or are not"):
         statistics_of(kept)
     monkeypatch.setenv("REPOSE_HOME", str(tmp_path / "elsewhere"))
     for of in (statistics_of, lengths_of):
