@@ -206,3 +206,12 @@ def test_the_first_record_holds_the_numbers_of_the_corpus(corpus: list[str], tmp
     assert record.truncated.get("train", {}) == train.counts.truncated
     assert record.dropped.get("train", {}) == train.counts.dropped
     assert record.dropped | record.truncated
+
+
+def test_a_stop_before_the_first_update_is_refused_before_anything_is_written(
+    corpus: list[str], tmp_path: Path
+) -> None:
+    with pytest.raises(ConfigError, match="stop_after = -1"):
+        run(small(corpus), tmp_path / "run", stop_after=-1, progress="none")
+    assert not (tmp_path / "run").exists()
+    assert not (tmp_path / "home").exists()

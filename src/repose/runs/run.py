@@ -28,7 +28,7 @@ from repose.tasks.registry import get_task, task_of_model
 from repose.training.distributed import outer_launcher
 from repose.training.job import Outcome, TrainingJob
 from repose.training.journal import ProgressKind
-from repose.training.run import train
+from repose.training.run import check_stop_after, train
 
 
 @dataclass(frozen=True)
@@ -62,6 +62,7 @@ def run(
 
     Raises CheckpointError where `folder` holds another run, and what preparing and training raise.
     """
+    check_stop_after(stop_after)
     outer = outer_launcher()
     is_first = outer is None or outer.rank == 0  # under torchrun or SLURM every process comes here
     say = say if is_first else _silence

@@ -56,8 +56,7 @@ def train(
     Raises BusyError if another process trains here, CheckpointError, ConfigError, DataError, DeviceError, and
     ReposeError if the training diverges or a worker is lost. The last checkpoint is then as it was.
     """
-    if stop_after is not None and stop_after < 1:
-        raise ConfigError(f"stop_after = {stop_after}, but a training can stop after 1 update at the earliest")
+    check_stop_after(stop_after)
     chosen = distributed.choose_device(device)
     outer = distributed.outer_launcher()
     run = RunFolder(run_dir)
@@ -78,6 +77,12 @@ def train(
             note = _choose_workers(job, state, chosen, workers)
             with distributed.started(state.workers, chosen, state.threads, _follow, (state, options)) as world:
                 return _train_as_worker(world, state, options, signals, evaluate, note)
+
+
+def check_stop_after(stop_after: int | None) -> None:
+    """Raises ConfigError for a number of updates that a training cannot stop after."""
+    if stop_after is not None and stop_after < 1:
+        raise ConfigError(f"stop_after = {stop_after}, but a training can stop after 1 update at the earliest")
 
 
 def _follow(world: World, state: State, options: _Options) -> None:
