@@ -1,0 +1,134 @@
+"""This checkout beside another one of this project: is training and decoding as fast as before?
+
+The two take turns on the same batches, as all contestants do (`interleave`): the one begins one round, the other the
+next. Each runs with its own `peers/repose_.py` and its own sources, in this environment.
+
+    git worktree add ../before v0.1.0
+    python benchmarks/before_after.py ../before --train train.de train.en --out before-after.json
+"""
+
+import argparse
+import os
+import statistics
+import subprocess
+import sys
+import tempfile
+from collections.abc import Iterator, Mapping, Sequence
+from pathlib import Path
+from typing import Any, NamedTuple
+
+import workload
+from decode import PASS
+from interleave import Contestant, Result, interleave, record, table, write
+from repose.system.device import available_cores
+
+HERE = Path(__file__).resolve().parents[1]
+
+
+class Work(NamedTuple):
+    """What both do."""
+
+    name: str
+    options: Mapping[str, Any]
+    batches: int
+    """In each round."""
+
+
+def all_work(args: argparse.Namespace) -> Iterator[Work]:
+    """Training in batches of 64 random sentences, and decoding, greedily and with a beam of 4, at both sizes."""
+    one_thread = {"processes": available_cores(), "threads": 1}
+    for model in ("reinforced", "baseline"):
+        options = {"task": "train", "model": model, "batches": "random64", **one_thread}
+        yield Work(f"train {model}", options, args.batches_per_round)
+        for beam in (1, 4):
+            options = {"task": "decode", "model": model, "size": "exact", "beam": beam, **one_thread}
+            yield Work(f"decode {model}, {'greedy' if beam == 1 else f'beam {beam}'}", options, args.passes * PASS)
+
+
+class Side(NamedTuple):
+    """One of the two."""
+
+    name: str
+    checkout: Path
+    home: Path
+    """Its cache: formats of prepared corpora may differ."""
+
+    @property
+    def environment(self) -> dict[str, str]:
+        """Variables with which its sources are found."""
+        sources = [self.checkout / "src", self.checkout / "benchmarks"]
+        return {"PYTHONPATH": os.pathsep.join(map(str, sources)), "REPOSE_HOME": str(self.home)}
+
+    def workload(self, corpus: Sequence[str]) -> Path:
+        """The workload, prepared by its own code; `corpus`: options of `workload.add_arguments`."""
+        command = [sys.executable, "-c", PREPARE, *corpus]
+        environment = {**os.environ, **self.environment}
+        done = subprocess.run(command, env=environment, stdout=subprocess.PIPE, text=True, check=True)
+        return Path(done.stdout.splitlines()[-1])
+
+    def contestant(self, folder: Path, options: Mapping[str, Any]) -> Contestant:
+        """Its process."""
+        arguments = [part for option, value in options.items() for part in (f"--{option}", str(value))]
+        script = self.checkout / "benchmarks" / "peers" / "repose_.py"
+        return Contestant(self.name, [sys.executable, str(script), str(folder), *arguments], self.environment)
+
+
+PREPARE = """
+import argparse, workload
+parser = argparse.ArgumentParser()
+workload.add_arguments(parser)
+print(workload.from_arguments(parser.parse_args()))
+"""
+
+
+def ratio(results: Mapping[str, Result]) -> float:
+    """How much faster this checkout is: the median over rounds of the ratio of the two."""
+    pairs = zip(results["after"].rates, results["before"].rates, strict=True)
+    return statistics.median(after / before for after, before in pairs)
+
+
+def compare(sides: Sequence[Side], folders: Sequence[Path], args: argparse.Namespace) -> dict[str, Any]:
+    """All work by both in turns: a table, and the record."""
+    facts = [workload.facts(folder) for folder in folders]
+    assert facts[0] == facts[1], "the two prepare the corpus differently"
+    results: dict[str, Result] = {}
+    ratios: dict[str, float] = {}
+    for work in all_work(args):
+        both = [side.contestant(folder, work.options) for side, folder in zip(sides, folders, strict=True)]
+        measured = interleave(both, rounds=args.rounds, batches=work.batches)
+        results |= {f"{work.name}, {name}": result for name, result in measured.items()}
+        ratios[work.name] = ratio(measured)
+        print(f"{work.name}: {ratios[work.name]:.3f}", flush=True)
+    rows = [
+        [name, *(f"{results[f'{name}, {side}'].median:,.0f}" for side in ("before", "after")), f"{value:.3f}"]
+        for name, value in ratios.items()
+    ]
+    print(table(["units per second", "before", "after", "after / before"], rows))
+    settings = {"rounds": args.rounds, "batches_per_round": args.batches_per_round, "passes": args.passes}
+    return record("before and after", workload=facts[1], settings=settings, results=results, ratios=ratios)
+
+
+def main() -> None:
+    """Measures, prints a table and writes the record."""
+    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser.add_argument("before", type=Path, help="the other checkout")
+    workload.add_arguments(parser)
+    parser.add_argument("--rounds", type=int, default=8)
+    parser.add_argument("--batches-per-round", type=int, default=20, help="of training")
+    parser.add_argument("--passes", type=int, default=1, help="over the 1,000 sentences, of decoding")
+    parser.add_argument("--out", type=Path, help="write the result as JSON")
+    args = parser.parse_args()
+    corpus = (
+        ["--corpus", args.corpus] if args.train is None else ["--train", *(str(path.resolve()) for path in args.train)]
+    )
+    with tempfile.TemporaryDirectory() as cache:
+        sides = [
+            Side(name, checkout, Path(cache) / name)
+            for name, checkout in (("before", args.before.resolve()), ("after", HERE))
+        ]
+        content = compare(sides, [side.workload(corpus) for side in sides], args)
+    write(args.out, content)
+
+
+if __name__ == "__main__":
+    main()
