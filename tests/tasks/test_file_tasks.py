@@ -3,6 +3,7 @@
 import json
 import math
 import random
+import shutil
 from pathlib import Path
 from typing import Any
 
@@ -220,6 +221,7 @@ def test_it_does_not_translate(runs: dict[str, Path], task: str) -> None:
 def test_damaged_models_are_told(runs: dict[str, Path], tmp_path: Path) -> None:
     for name, change, expected in (
         ("a", {"labels": []}, "has no labels"),
+        ("e", {"labels": ["_", 3, []]}, "has no labels"),
         ("b", {"vocab_size": "x"}, "has no usable vocab_size"),
         ("c", {"task": "singing"}, "a model of 'singing'"),
         ("d", {"labels": ["_"]}, "belongs to another architecture"),
@@ -232,6 +234,17 @@ def test_damaged_models_are_told(runs: dict[str, Path], tmp_path: Path) -> None:
         (folder / "config.json").write_text(json.dumps(config))
         with pytest.raises(CheckpointError, match=expected):
             PARSING.load(folder)
+
+
+@pytest.mark.parametrize("max_tokens", [None, "x", 0, 65, 10**30, []])
+def test_a_damaged_length_of_blocks_is_refused(
+    home: Path, runs: dict[str, Path], max_tokens: object, tmp_path: Path
+) -> None:
+    shutil.copytree(runs["language_modelling"] / "model", tmp_path / "model")
+    path = tmp_path / "model" / "config.json"
+    path.write_text(json.dumps(json.loads(path.read_text()) | {"max_tokens": max_tokens}))
+    with pytest.raises(CheckpointError, match="no usable max_tokens"):
+        evaluate_model(tmp_path / "model", [home / "test.txt"], split="test", beam_sizes=[1])
 
 
 @pytest.mark.parametrize(

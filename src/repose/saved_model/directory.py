@@ -47,9 +47,10 @@ SRC_TOKENIZER, TGT_TOKENIZER, TOKENIZER = "tokenizer.src.json", "tokenizer.tgt.j
 UNNAMED_TASK = "translation"
 """The task of a model directory whose config.json names none: the first version knew no other."""
 
-_MAX_JSON_BYTES = 256 * 2**20
+_MAX_JSON_BYTES, _MAX_NAME = 256 * 2**20, 100
 _HEADER_BYTES = 16 * 2**20  # more than the names of any model's tensors take
 _MAX_LAYERS, _MAX_LENGTH = 1000, 2**20  # beyond these a config is damaged, or meant to exhaust memory
+_MAX_TABLE_BYTES = 2**30  # of what is computed, not stored: no size of the weights' file bounds it
 _ATTEMPTS, _PAUSE_SECONDS = 4, 0.05  # a writer's two renames take less than a millisecond
 
 
@@ -231,6 +232,10 @@ def _read_config(folder: Path) -> dict[str, Any]:
         raise CheckpointError(
             f"{folder} was written by a newer repose (format {version}, this one reads {FORMAT_VERSION}): update repose"
         )
+    for name in ("run_id", "task"):  # which are shown
+        value = config.get(name, "")
+        if value is not None and not (isinstance(value, str) and value.isprintable() and len(value) < _MAX_NAME):
+            raise CheckpointError(f"{folder / CONFIG} has no usable {name}: save or copy the model again")
     return dict(config)
 
 
@@ -303,11 +308,18 @@ def _read_model(folder: Path, digests: Mapping[str, str], build: Callable[[], M]
 
     try:
         with torch.device("meta"):
-            expected = _shapes(_tensors_of(build()))
+            model = build()
+        expected = _shapes(_tensors_of(model))
     except (ConfigError, RuntimeError, TypeError) as error:  # the last two are torch's, for sizes beyond 64 bits
         reason = str(error).partition("\n")[0]
         raise CheckpointError(f"{folder / CONFIG} describes no model that can be built: {reason}") from error
     num_bytes = sum(4 * torch.Size(shape).numel() for shape, _ in expected.values())
+    tables = {id(t): t.numel() * t.element_size() for t in (*model.parameters(), *model.buffers())}
+    if (beyond := sum(tables.values()) - num_bytes) > _MAX_TABLE_BYTES:
+        raise CheckpointError(
+            f"{folder / CONFIG} describes a model whose tables of positions take {beyond >> 20:,} MiB, "
+            f"where {_MAX_TABLE_BYTES >> 20:,} are the most that are read: the file is damaged"
+        )
     data = _read(folder, WEIGHTS, num_bytes + _HEADER_BYTES, digests)
     try:
         tensors = from_safetensors(data)

@@ -17,6 +17,7 @@ from repose.data.tokenizer import Tokenizer
 from repose.model.language_model import LanguageModel, build_language_model
 from repose.saved_model.directory import TOKENIZER, ModelKind, SavedModel
 from repose.system.device import one_thread
+from repose.system.errors import CheckpointError
 from repose.tasks.base import Card, Figure, FileTask, Measured, position_table
 from repose.tasks.corpus import one_file_per_set, one_tokenizer
 from repose.training.distributed import World
@@ -102,8 +103,10 @@ class LanguageModelling(FileTask):
 
     def write_ids(self, path: Path, loaded: SavedModel[LanguageModel], folder: Path) -> None:
         """A text in blocks as long as those that the model was trained on."""
-        (tokenizer,), max_tokens = loaded.tokenizers, int(loaded.config["max_tokens"])
-        write_blocks(read_lines(path), tokenizer, folder, max_tokens=max_tokens)
+        max_tokens = loaded.config.get("max_tokens")
+        if not isinstance(max_tokens, int) or not 1 <= max_tokens <= loaded.model.architecture.max_length:
+            raise CheckpointError("config.json of the model has no usable max_tokens: save or copy the model again")
+        write_blocks(read_lines(path), loaded.tokenizers[0], folder, max_tokens=max_tokens)
 
     def measure(self, loaded: SavedModel[LanguageModel], ids: Path) -> Measured:
         """Bits, in one pass over each block and token by token."""

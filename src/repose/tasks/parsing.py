@@ -53,7 +53,7 @@ class Parse(NamedTuple):
 
 def _parser(architecture: Architecture, config: Mapping[str, Any]) -> Parser:
     labels = config.get("labels")
-    if not isinstance(labels, list) or not labels:
+    if not isinstance(labels, list) or not labels or not all(isinstance(label, str) for label in labels):
         raise ConfigError("it has no labels")
     return Parser(architecture, vocab_size=config["vocab_size"], num_labels=len(labels))
 
