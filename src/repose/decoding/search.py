@@ -97,10 +97,10 @@ def greedy(step: Step[S], state: S, max_lengths: Tensor, *, alpha: float = 0.6) 
         for sentence, token, goes in zip(sentences.tolist(), tokens.tolist(), going.tolist(), strict=True):
             if goes:
                 written[sentence].append(token)
-        kept = going & (longest > length)
-        if not bool(kept.all()):
+        live = going & (longest > length)
+        if not bool(live.all()):
             totals[sentences], finished[sentences] = scores, possible & ~going
-            rows = kept.nonzero()[:, 0]
+            rows = live.nonzero()[:, 0]
             _select(state, rows, len(sentences), max_lengths.device)
             sentences, longest, scores, tokens = (x[rows] for x in (sentences, longest, scores, tokens))
     return [
@@ -188,7 +188,7 @@ class _Beams:
 
     def results(self) -> list[list[Hypothesis]]:
         """The best hypotheses of every sentence; of equals, the one that was finished first comes first."""
-        return [sorted(found, key=lambda h: -h.normalised)[: self.num_hypotheses] for found in self.finished]
+        return [sorted(ended, key=lambda h: -h.normalised)[: self.num_hypotheses] for ended in self.finished]
 
     def _ranked_candidates(self, values: Tensor, tokens: Tensor) -> tuple[Tensor, Tensor, Tensor]:
         """Scores, rows and tokens of every candidate (N, C), best first; of equals the earlier beam, the lower id."""
@@ -207,25 +207,25 @@ class _Beams:
         normalised = sums / length_penalty(self.length, self.alpha)
         for n, place in (normalised > self.best[:, -1:]).nonzero().tolist():
             written = self._written(int(rows[n, place]))
-            found = Hypothesis(written, float(sums[n, place]), True, float(normalised[n, place]))
-            self.finished[int(self.sentences[n])].append(found)
+            hypothesis = Hypothesis(written, float(sums[n, place]), True, float(normalised[n, place]))
+            self.finished[int(self.sentences[n])].append(hypothesis)
         best = torch.cat([self.best, normalised], 1).sort(1, descending=True).values
         self.best = best[:, : self.num_hypotheses]
 
     def _cut(self, n: int, live: Tensor, rows: Tensor, tokens: Tensor) -> None:
         """End a sentence without a finished hypothesis: return what lives now, or lived before a dead end."""
-        found = self.finished[int(self.sentences[n])]
+        ended = self.finished[int(self.sentences[n])]
         if float(live[0]) > -math.inf:
             for score, row, token in zip(live.tolist(), rows.tolist(), tokens.tolist(), strict=True):
                 if score > -math.inf:
                     normalised = score / length_penalty(self.length, self.alpha)
-                    found.append(Hypothesis((*self._written(row), token), score, False, normalised))
+                    ended.append(Hypothesis((*self._written(row), token), score, False, normalised))
             return
         first_row = int((self.scores[:n] > -math.inf).sum())
         for k, score in enumerate(self.scores[n].tolist()):
             if score > -math.inf:
                 normalised = score / length_penalty(self.length - 1, self.alpha)
-                found.append(Hypothesis(self._written(first_row + k), score, False, normalised))
+                ended.append(Hypothesis(self._written(first_row + k), score, False, normalised))
 
     def _written(self, row: int) -> tuple[int, ...]:
         """The tokens of a row of the last step, without START."""
@@ -299,7 +299,7 @@ def best_tokens(log_probs: Tensor, width: int) -> tuple[Tensor, Tensor]:
     two places more, are −inf. Which of equal tokens are taken is fixed: those with the lower ids.
     """
     width = min(width + 2, log_probs.shape[1])
-    values, tokens = (found.cpu() for found in _topk(log_probs, min(width + 1, log_probs.shape[1])))
+    values, tokens = (x.cpu() for x in _topk(log_probs, min(width + 1, log_probs.shape[1])))
     refuse_nan(values)
     tied = (values[:, width - 1] == values[:, -1]) & (values[:, -1] > -math.inf)
     values = values[:, :width]

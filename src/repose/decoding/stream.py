@@ -24,7 +24,7 @@ _BLOCK = 1 << 16
 
 @dataclass
 class StreamCounts:
-    """What became of the lines."""
+    """How many lines were read, cut and left out."""
 
     lines: int = 0
     truncated: int = 0

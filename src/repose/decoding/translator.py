@@ -58,7 +58,7 @@ class Hypothesis:
 
 @dataclass(frozen=True)
 class Translation:
-    """What became of one sentence."""
+    """The translation of one sentence."""
 
     text: str
     """The best hypothesis. Empty for a blank sentence."""
@@ -76,7 +76,7 @@ class Translation:
 
 
 class Forced(NamedTuple):
-    """What a model says of one given target."""
+    """The probabilities that a model gives to one target."""
 
     log_probs: Tensor
     """Log-probability in nats of each token after START, given the ones before it: (T,)."""
@@ -195,9 +195,9 @@ class Translator:
                 for batch in batches
             ],
         )
-        found = dict(zip(chain.from_iterable(batches), chain.from_iterable(searched), strict=True))
+        results = dict(zip(chain.from_iterable(batches), chain.from_iterable(searched), strict=True))
         return [
-            self._translation(sources[i], found.get(i, []), truncated=len(ids) > limit, attention=attention)
+            self._translation(sources[i], results.get(i, []), truncated=len(ids) > limit, attention=attention)
             for i, ids in enumerate(encoded)
         ]
 
@@ -211,7 +211,7 @@ class Translator:
 
     @torch.no_grad()
     def force(self, sources: Sequence[str], targets: Sequence[Sequence[int]]) -> list[Forced]:
-        """What the model says of given targets, each ids from START to END: teacher forcing.
+        """Log-probabilities of given targets, each ids from START to END: teacher forcing.
 
         A source longer than the model's max_length is cut as `translate` cuts it; a target that long is a DataError.
         """
@@ -234,7 +234,7 @@ class Translator:
         return [forced[i] for i in range(len(src))]
 
     def _translation(
-        self, source: list[int], found: list[search.Hypothesis], *, truncated: bool, attention: bool
+        self, source: list[int], results: list[search.Hypothesis], *, truncated: bool, attention: bool
     ) -> Translation:
         hypotheses = tuple(
             Hypothesis(
@@ -244,7 +244,7 @@ class Translator:
                 h.normalised,
                 h.finished,
             )
-            for h in found
+            for h in results
         )
         return Translation(
             text=hypotheses[0].text if hypotheses else "",
@@ -252,7 +252,7 @@ class Translator:
             hypotheses=hypotheses,
             src_tokens=tuple(self.src_tokenizer.tokens(source)),
             truncated=truncated,
-            attention=self._attention(source, found[0].tokens) if attention and found else None,
+            attention=self._attention(source, results[0].tokens) if attention and results else None,
         )
 
     @torch.no_grad()
@@ -261,7 +261,7 @@ class Translator:
         return torch.cat(self.model.attention(src, tgt).cross).cpu()
 
     def _batches(self, indices: list[int], lengths: Sequence[int]) -> Iterator[list[int]]:
-        """Sentences of like length together, so that little is padded and a batch ends at about the same step."""
+        """Sentences of similar length in a batch, so that little is padded and a batch ends at about the same step."""
         ordered = sorted(indices, key=lambda i: -lengths[i])
         for start in range(0, len(ordered), self.batch_size):
             yield ordered[start : start + self.batch_size]

@@ -58,8 +58,8 @@ def by_length(lengths: Counts, edges: Sequence[int] = EDGES) -> tuple[Bucket, ..
         raise DataError("There is nothing to sort by length: 0 sentences; give at least one.")
     place = np.searchsorted(np.asarray(edges), lengths)  # edge[i - 1] < length <= edge[i]
     lows, highs = [1, *(edge + 1 for edge in edges)], [*edges, None]
-    found = (Bucket(lows[i], highs[i], np.flatnonzero(place == i)) for i in range(len(lows)))
-    return tuple(bucket for bucket in found if len(bucket))
+    buckets = (Bucket(lows[i], highs[i], np.flatnonzero(place == i)) for i in range(len(lows)))
+    return tuple(bucket for bucket in buckets if len(bucket))
 
 
 def edges_with(limits: Sequence[int], edges: Sequence[int] = EDGES) -> tuple[int, ...]:
@@ -67,8 +67,8 @@ def edges_with(limits: Sequence[int], edges: Sequence[int] = EDGES) -> tuple[int
 
     So a part lies wholly on one side of a limit.
     """
-    kept = (edge for edge in edges if all(abs(edge - limit) >= _NEAR for limit in limits))
-    return tuple(sorted({*kept, *limits}))
+    others = (edge for edge in edges if all(abs(edge - limit) >= _NEAR for limit in limits))
+    return tuple(sorted({*others, *limits}))
 
 
 def scores_by_length(

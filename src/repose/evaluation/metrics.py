@@ -90,7 +90,7 @@ def corpus_scores(
     strip_accents: bool,
     tokenize: str = "13a",
 ) -> dict[str, Score]:
-    """All scores of one decoded corpus by name: `bleu` and `chrf` against raw references, and beside them
+    """All scores of one decoded corpus by name: `bleu` and `chrf` against raw references, and also
 
     - `bleu_tok_none` if the corpus's text is tokenised already (`pretokenized`);
     - `bleu_round_trip`, `chrf_round_trip` against references after `round_trip` (encode, then decode), which is given

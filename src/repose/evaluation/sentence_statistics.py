@@ -89,13 +89,13 @@ def scores_of(metric: Metric, sums: Counts) -> NDArray[np.float64]:
 
 
 def _bleu(sums: list[int]) -> float:
-    found = BLEU.compute_bleu(correct=sums[2:6], total=sums[6:], sys_len=sums[0], ref_len=sums[1], smooth_method="exp")
-    return float(found.score)
+    score = BLEU.compute_bleu(correct=sums[2:6], total=sums[6:], sys_len=sums[0], ref_len=sums[1], smooth_method="exp")
+    return float(score.score)
 
 
 @dataclass(frozen=True)
 class StoredStatistics:
-    """What `statistics.<split>.npz` holds beside scores.<split>.json: numbers from which the tests and the tables by
+    """What `statistics.<split>.npz` holds next to scores.<split>.json: numbers from which the tests and the tables by
     length can be made again where neither text nor translations are. No text."""
 
     decodings: dict[str, SentenceStatistics]
@@ -116,8 +116,8 @@ def write_stored(path: Path, stored: StoredStatistics) -> None:
         "src_tokens": stored.src_tokens,
         "longest_trained": np.array(stored.longest_trained),
     }
-    for name, found in stored.decodings.items():
-        arrays |= {f"{name}.bleu": found.bleu.T, f"{name}.chrf": _steps(found.chrf)}  # columns resemble each other
+    for name, counts in stored.decodings.items():
+        arrays |= {f"{name}.bleu": counts.bleu.T, f"{name}.chrf": _steps(counts.chrf)}  # columns resemble each other
     unfinished = path.with_name(f".{path.name}.tmp")
     try:
         with unfinished.open("wb") as file:
@@ -164,7 +164,7 @@ def read_stored(path: Path) -> StoredStatistics:
     except Exception as error:  # a damaged archive raises half a dozen kinds, zlib's and numpy's own among them
         raise DataError(f"{path} is damaged: make it again from its run") from error
     shapes = {metric: (len(stored.src_words), width) for metric, width in WIDTH.items()}
-    right = all(found.of(metric).shape == shapes[metric] for found in stored.decodings.values() for metric in WIDTH)
+    right = all(counts.of(metric).shape == shapes[metric] for counts in stored.decodings.values() for metric in WIDTH)
     if not right or stored.src_words.shape != stored.src_tokens.shape:
         raise DataError(f"{path} is damaged (its counts do not fit each other): make it again from its run")
     return stored

@@ -1,6 +1,6 @@
-"""Whether one system is better than another, or other sentences or other seeds might turn it round.
+"""Tests of whether one system is better than another, or might be worse on other sentences or with other seeds.
 
-Two questions, answered apart (docs/significance.md):
+Two questions, each with its own answer (docs/significance.md):
 
 - Other sentences: `resample` and `compare`, the paired bootstrap over test sentences (Koehn 2004) for systems that were
   trained with several seeds; `approximate_randomization` (Riezler and Maxwell 2005), sacreBLEU's, for one seed each.

@@ -338,11 +338,11 @@ def _shapes(tensors: Mapping[str, "torch.Tensor"]) -> dict[str, tuple[tuple[int,
     return {name: (tuple(tensor.shape), tensor.dtype) for name, tensor in tensors.items()}
 
 
-def _compare(path: Path, expected: Mapping[str, object], found: Mapping[str, object]) -> None:
+def _compare(path: Path, expected: Mapping[str, object], stored: Mapping[str, object]) -> None:
     """Refuse weights of another architecture, naming the first tensor that differs."""
-    for name in (*expected, *found):
-        if expected.get(name) != found.get(name):
-            what = f"is {found.get(name, 'missing')} where its config.json has {expected.get(name, 'nothing')}"
+    for name in (*expected, *stored):
+        if expected.get(name) != stored.get(name):
+            what = f"is {stored.get(name, 'missing')} where its config.json has {expected.get(name, 'nothing')}"
             raise CheckpointError(
                 f"{path} belongs to another architecture: tensor {name!r} {what}".replace("torch.", "")
             )

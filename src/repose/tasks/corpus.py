@@ -40,7 +40,7 @@ class CorpusData:
 
     folder: Path
     report: tuple[str, ...]
-    """Sentences that say what became of its examples."""
+    """How it was prepared, in sentences for people."""
 
     @property
     def train(self) -> Path:
@@ -136,8 +136,8 @@ def _finished(folder: Path, key: str) -> CorpusData | None:
         expected = dict(record.get("crc32", {}))  # folders made before have none
     except (OSError, ValueError, TypeError, KeyError, AttributeError, RecursionError):
         return None
-    found = checksums(folder) if data is not None else expected
-    for name in (name for name, crc in expected.items() if found.get(name) != crc):
+    present = checksums(folder) if data is not None else expected
+    for name in (name for name, crc in expected.items() if present.get(name) != crc):
         raise DataError(
             f"the prepared corpus {folder} has changed since it was made ({name}): delete that folder, and it is "
             "prepared again"

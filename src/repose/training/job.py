@@ -84,7 +84,7 @@ class TrainingJob:
     position_table: tuple[tuple[float, ...], ...] | None = None
     """Rows of the small table that `positions = policy` begins with."""
     card: str = ""
-    """Text of the model card that is written beside the weights."""
+    """Text of the model card."""
     model_extra: Mapping[str, object] = dataclasses.field(default_factory=dict)
     """What else the model directory's config.json shall say."""
 

@@ -1,7 +1,7 @@
 """Masked cross-entropy in nats, computed in chunks of rows so that no tensor of all logits ever exists.
 
 The decoder's output at the real target tokens comes as packed rows (N, D); padding has no row and so no part in the
-loss. The logits of the reinforced model are more than a third of its work and by far its largest tensor, so each
+loss. The logits of the reinforced model are more than a third of its operations and by far its largest tensor, so each
 chunk's logits are turned into probabilities, into the loss and into the gradients of the hidden rows, the projection
 and its bias while they are in the processor's cache.
 """
@@ -76,7 +76,7 @@ class _Chunk(NamedTuple):
     nll: Tensor
     correct: Tensor
     uniform: Tensor | None
-    """Cross-entropy against the uniform distribution, (rows,), where it is asked for."""
+    """Cross-entropy against the uniform distribution, (rows,), with label smoothing."""
 
 
 def _chunks(hidden: Tensor, weight: Tensor, bias: Tensor | None, labels: Tensor, *, smoothed: bool) -> Iterator[_Chunk]:
