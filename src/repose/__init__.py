@@ -1,4 +1,4 @@
-"""Train, compare, explain and serve small encoder-decoder Transformers for translation.
+"""Train, compare and explain small encoder-decoder Transformers for translation.
 
     import repose
 

@@ -16,6 +16,7 @@ import pytest
 
 import repose
 from repose.cli import main as cli
+from repose.cli.tables import evaluation_table
 from repose.data import phrasebook
 from repose.data.dataset import PairDataset
 
@@ -140,7 +141,7 @@ def test_stopping_is_exit_3_and_the_same_command_goes_on(corpus: tuple[Path, Pat
     command = ("train", *corpus, "--out", tmp_path / "run", *SETTINGS, "--workers", "1")
     code, _, err = run(*command, "--stop-after", "3")
     assert code == 3
-    assert "the same command goes on" in err
+    assert "the same command resumes the run" in err
     code, out, _ = run(*command)
     assert code == 0
     assert "beam4 bleu" in out
@@ -382,6 +383,38 @@ def test_bad_files_are_one_sentence(src: bytes, tgt: bytes, sentence: str, run: 
     last = err.splitlines()[-1]
     assert last.startswith("repose: ")
     assert re.search(sentence, last), last
+
+
+@pytest.mark.skipif(sys.platform != "linux", reason="other file systems do not take such names")
+def test_odd_file_names(run: Run, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """They reach the corpus whole and do not move the cursor; those that no file can hold are one sentence."""
+    monkeypatch.chdir(tmp_path)
+    Path("\U0001f600\x7f.tsv").write_text("".join(f"um {i}\tone {i}\n" for i in range(60)))
+    assert run("prepare", "\U0001f600\x7f.tsv", "--out", "data", "--set", "tokenizer.vocab_size=300")[0] == 0
+    Path("a\x1b[31m.tsv").touch()
+    code, _, err = run("prepare", "a\x1b[31m.tsv")
+    assert (code, "\x1b" in err, r"a\x1b[31m.tsv" in err) == (1, False, True)
+    name = os.fsdecode(b"\xff.tsv")
+    Path(name).touch()
+    code, _, err = run("train", name, "--out", "run")
+    assert (code, err.count("\n")) == (2, 1)
+    assert "is not UTF-8" in err
+
+
+def test_control_characters_of_records_are_written_out(capsys: pytest.CaptureFixture[str]) -> None:
+    figures = {"perplexity\x1b[2J": {"value": 2.0, "unit": "\x9b2J"}}
+    evaluation_table({"run_id": "a\x1b[2J", "split": "test", "task": "parsing\r", "figures": figures})
+    out = capsys.readouterr().out
+    assert out.replace("\n", "").isprintable()
+    assert r"run a\x1b[2J, test, parsing\r" in out
+
+
+def test_an_error_of_the_system_is_said_with_its_file(run: Run, monkeypatch: pytest.MonkeyPatch) -> None:
+    def full(*_: object, **__: object) -> None:
+        raise OSError(28, "No space left on device", "/somewhere/file")
+
+    monkeypatch.setattr("repose.config.file.load", full)
+    assert run("prepare") == (1, "", "repose: /somewhere/file: No space left on device\n")
 
 
 def test_missing_and_damaged_models_are_one_sentence(trained: Path, run: Run, tmp_path: Path) -> None:

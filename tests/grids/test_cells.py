@@ -66,7 +66,7 @@ def test_a_cell_trains_is_stopped_and_goes_on(job: Callable[..., CellJob]) -> No
     threading.Thread(target=when_training, daemon=True).start()
     result = run_cell(endless, stop=stop)
     assert result == CellState(status=CellStatus.STOPPED), (endless.folder / "cell.log").read_text()
-    assert "the same command goes on" in log.read_text(encoding="utf-8")
+    assert "the same command resumes" in log.read_text(encoding="utf-8")
     assert (endless.folder / "state" / "last.safetensors").exists()
 
 
@@ -208,7 +208,7 @@ def test_a_cell_saves_when_its_grid_has_died(job: Callable[..., CellJob]) -> Non
     wait_for(lambda: log.exists() and "starting" in log.read_text(), grid)
     grid.send_signal(signal.SIGKILL)
     grid.wait()
-    wait_for(lambda: "the same command goes on" in log.read_text())
+    wait_for(lambda: "the same command resumes" in log.read_text())
 
 
 def wait_for(condition: Callable[[], bool], process: "subprocess.Popen[bytes] | None" = None) -> None:

@@ -77,6 +77,7 @@ class Backend:
     ran: list[str] = field(default_factory=list)
     kill_at: str = ""
     """The cell during which the process is asked to stop."""
+    signal: int = signal.SIGTERM
 
     def run(self, jobs: Sequence[CellJob], tell: Tell, stop: threading.Event) -> dict[str, CellState]:
         results = {}
@@ -89,7 +90,7 @@ class Backend:
             run_id = identity(cells[job.name]).run_id
             begin(job.folder, job.experiment, run_id)
             if job.name == self.kill_at:
-                os.kill(os.getpid(), signal.SIGTERM)
+                os.kill(os.getpid(), self.signal)
             status = CellStatus.STOPPED if stop.is_set() else CellStatus.DONE
             results[job.name] = self.ends.get(job.name, CellState(status=status))
             if results[job.name].status == CellStatus.DONE:
@@ -166,12 +167,13 @@ def test_failures_are_told_while_the_rest_goes_on_and_are_tried_again(trial: Gri
 
 
 @pytest.mark.skipif(sys.platform == "win32", reason="POSIX signals")
-def test_a_signal_stops_it_and_the_same_call_goes_on(trial: Grid, tmp_path: Path) -> None:
-    out = tmp_path / "runs"
-    backend = Backend(trial, kill_at="reinforced-s0")
-    before = signal.getsignal(signal.SIGTERM)
+@pytest.mark.parametrize("name", ["SIGTERM", "SIGHUP", "SIGUSR1"])
+def test_a_signal_stops_it_and_the_same_call_goes_on(name: str, trial: Grid, tmp_path: Path) -> None:
+    out, number = tmp_path / "runs", getattr(signal, name)
+    backend = Backend(trial, kill_at="reinforced-s0", signal=number)
+    before = signal.getsignal(number)
     outcome = go(plan(trial, out), backend)
-    assert signal.getsignal(signal.SIGTERM) is before
+    assert signal.getsignal(number) is before
     assert (outcome.exit_code, outcome.stopped) == (3, True)
     assert states(out / "trial") == dict(zip(NAMES, ["done", "stopped", "waiting", "waiting"], strict=True))
     backend.kill_at = ""

@@ -111,7 +111,7 @@ def test_an_interruption_exits_3_and_the_same_command_goes_on(
     with monkeypatch.context() as patch:
         patch.setattr("repose.cli.positions.say", interrupt)
         assert run(patch, *arguments) == 3
-    assert "stopped: the same command goes on" in capsys.readouterr().err
+    assert "stopped: the same command resumes" in capsys.readouterr().err
     assert sorted(path.name for path in tmp_path.iterdir()) == ["t.work"]
     assert run(monkeypatch, *arguments) == 0
     assert "going on after step 96 of 200" in capsys.readouterr().err
@@ -168,7 +168,7 @@ def test_a_strangers_file_is_not_overwritten(tmp_path: Path) -> None:
     ("arguments", "sentence"),
     [
         (("--reward", "sond"), "did you mean 'sound'?"),
-        (("--shape", "8by16"), "'8by16' is no shape"),
+        (("--shape", "8by16"), "'8by16' is not a shape"),
         (("--shape", "1x16"), "at least 2 positions"),
         (("--steps", "0"), "--steps must be at least 1"),
         (("--seed", "-1"), "--seed at least 0"),

@@ -1,4 +1,4 @@
-"""`repose grid`: the cells of a grid, all of them, on this machine or on a cluster."""
+"""`repose grid`: the cells of a grid, on this machine or on a cluster."""
 
 from collections.abc import Callable, Sequence
 from pathlib import Path
@@ -18,33 +18,49 @@ if TYPE_CHECKING:
 
 def grid(
     file: Annotated[
-        str | None, typer.Argument(help="A grid's TOML, or the name of a shipped one; without it, these are listed.")
+        str | None,
+        typer.Argument(help="A grid file, or the name of one that ships with repose. Without it, those are listed."),
     ] = None,
-    out: Annotated[Path, typer.Option("--out", "-o", help="Folder of the grid's folder.")] = Path("runs"),
-    jobs: Annotated[int | None, typer.Option("--jobs", "-j", help="Cells at once (default: one per core).")] = None,
-    cores_per_cell: Annotated[int | None, typer.Option(help="Cores of each (default: an equal share).")] = None,
+    out: Annotated[Path, typer.Option("--out", "-o", help="Folder in which the grid's folder is made.")] = Path("runs"),
+    jobs: Annotated[
+        int | None, typer.Option("--jobs", "-j", help="Number of cells that run at once (default: one per core).")
+    ] = None,
+    cores_per_cell: Annotated[int | None, typer.Option(help="Cores per cell (default: an equal share).")] = None,
     dry_run: Annotated[
-        bool, typer.Option("--dry-run", help="Show cells, parameters, time and memory, and exit.")
+        bool, typer.Option("--dry-run", help="Show cells, parameters, time and memory, then exit.")
     ] = False,
-    only: Annotated[list[str] | None, typer.Option(help="Cells or groups, such as 'reinforced*'; repeatable.")] = None,
+    only: Annotated[
+        list[str] | None, typer.Option(help="Run only these cells or groups, such as 'reinforced*'. Can be repeated.")
+    ] = None,
     shard: Annotated[
-        str | None, typer.Option(metavar="I/N", help="Every N-th cell from the I-th on, I from 0: for job arrays.")
+        str | None,
+        typer.Option(
+            metavar="I/N", help="Run every N-th cell, starting from the I-th (counted from 0); for job arrays."
+        ),
     ] = None,
     overrides: Annotated[
         list[str] | None,
-        typer.Option("--set", "-s", metavar="SECTION.FIELD=VALUE", help="Change a setting of all cells; repeatable."),
+        typer.Option(
+            "--set", "-s", metavar="SECTION.FIELD=VALUE", help="Change a setting in all cells. Can be repeated."
+        ),
     ] = None,
     seeds: Annotated[
-        str | None, typer.Option(help="Their number, or a list such as 0,5 (default: the file's).")
+        str | None, typer.Option(help="Number of seeds, or a list such as 0,5 (default: the file's).")
     ] = None,
-    device: Annotated[str, typer.Option(help="auto, cpu, cuda, cuda:1.")] = "auto",
-    retry_failed: Annotated[bool, typer.Option(help="Run cells again that failed before.")] = True,
-    on: Annotated[str, typer.Option(help="local, or ray: a Ray cluster (extra `cluster`).")] = "local",
-    address: Annotated[str | None, typer.Option(help="Of the Ray cluster's head (default: RAY_ADDRESS).")] = None,
-    gpus_per_cell: Annotated[float, typer.Option(help="GPUs of each cell; 0.5: two cells share one.")] = 0.0,
-    retries: Annotated[int, typer.Option(help="How often a cell goes on after its machine was lost (ray).")] = 3,
+    device: Annotated[str, typer.Option(help="auto, cpu, cuda or cuda:1.")] = "auto",
+    retry_failed: Annotated[bool, typer.Option(help="Also run cells that failed before.")] = True,
+    on: Annotated[
+        str, typer.Option(help="Where cells run: local, or ray for a Ray cluster (extra `cluster`).")
+    ] = "local",
+    address: Annotated[
+        str | None, typer.Option(help="Address of the Ray cluster's head (default: RAY_ADDRESS).")
+    ] = None,
+    gpus_per_cell: Annotated[float, typer.Option(help="GPUs per cell; with 0.5, two cells share one.")] = 0.0,
+    retries: Annotated[
+        int, typer.Option(help="How often a cell begins again after its machine was lost (Ray only).")
+    ] = 3,
 ) -> None:
-    """Train all cells of a grid: presets, corpora, settings and seeds; rerun to resume."""
+    """Train every combination of a grid's architectures, corpora, settings and seeds. Run it again to resume."""
     if file is None:
         _list_shipped()
         return
@@ -81,7 +97,7 @@ def grid(
 
 
 def _run(plan: "Plan", cells: "Sequence[CellJob]", backend: "LocalBackend | RayBackend", at_once: str = "") -> None:
-    """Runs the plan, shows what it comes to, and leaves with the exit code."""
+    """Runs the plan, shows the outcome, and leaves with the exit code."""
     from repose.grids.cells import CellStatus
     from repose.grids.run import run_plan
     from repose.grids.view import make_view, outcome_table
@@ -96,7 +112,7 @@ def _run(plan: "Plan", cells: "Sequence[CellJob]", backend: "LocalBackend | RayB
     code = outcome.exit_code
     rest = sum(entry.status != CellStatus.DONE for entry in outcome.entries)
     if code == 3:
-        say(f"{rest} of {len(outcome.entries)} cells are still to be done: the same command goes on")
+        say(f"{rest} of {len(outcome.entries)} cells are still to be done: the same command resumes them")
     if rest < len(outcome.entries):
         say(f"tables and figures: repose report {plan.folder}")
     raise typer.Exit(code)

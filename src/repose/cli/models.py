@@ -1,4 +1,5 @@
-"""The verbs of the command line that work on a model or an architecture: registered in `repose.cli.main`."""
+"""The verbs that work on a model or an architecture: `repose translate`, `score`, `evaluate`, `audit`, `presets`,
+`describe`."""
 
 import sys
 from contextlib import nullcontext
@@ -8,31 +9,36 @@ from typing import Annotated
 import typer
 
 from repose.system.errors import ConfigError, unknown
+from repose.system.terminal import say
 
-Device = Annotated[str, typer.Option(help="cpu, cuda, cuda:1, mps.")]
-Workers = Annotated[int | None, typer.Option(help="Processes that translate (default: one per core; one on a GPU).")]
-Precision = Annotated[str, typer.Option(help="fp32, or int8: faster on a CPU, a few sentences come out otherwise.")]
-ModelDir = Annotated[Path, typer.Argument(help="A run or model directory.")]
-
-
-def say(sentence: str) -> None:
-    """A line on stderr, at once."""
-    print(sentence, file=sys.stderr, flush=True)
+Device = Annotated[str, typer.Option(help="cpu, cuda, cuda:1 or mps.")]
+Workers = Annotated[
+    int | None, typer.Option(help="Number of processes that translate (default: one per core, one on a GPU).")
+]
+Precision = Annotated[str, typer.Option(help="fp32, or int8: faster on a CPU, but a few translations differ.")]
+ModelDir = Annotated[Path, typer.Argument(help="A run directory or model directory.")]
 
 
 def translate(
     model: ModelDir,
-    file: Annotated[Path | None, typer.Argument(help="Sentences, one per line (default: stdin).")] = None,
+    file: Annotated[Path | None, typer.Argument(help="Text file with one sentence per line (default: stdin).")] = None,
     beam_size: Annotated[
-        int | None, typer.Option("--beam-size", "-b", help="1 is greedy (default: the model's).")
+        int | None, typer.Option("--beam-size", "-b", help="Beam size; 1 decodes greedily (default: the model's).")
     ] = None,
-    num_hypotheses: Annotated[int, typer.Option("--num-hypotheses", "-n", help="As `line ||| text ||| score`.")] = 1,
-    scores: Annotated[bool, typer.Option(help="Put the log-probability in nats before each line, and a tab.")] = False,
+    num_hypotheses: Annotated[
+        int,
+        typer.Option(
+            "--num-hypotheses", "-n", help="Hypotheses per line; several are printed as `line ||| text ||| score`."
+        ),
+    ] = 1,
+    scores: Annotated[
+        bool, typer.Option(help="Put the log-probability (in nats) and a tab before each translation.")
+    ] = False,
     device: Device = "cpu",
     workers: Workers = None,
     precision: Precision = "fp32",
 ) -> None:
-    """Translate lines: as many out as in, in order, flushed when the input pauses."""
+    """Translate text line by line, from a file or stdin: one line out for each line in, in order."""
     from repose.decoding.stream import MAX_LINE_BYTES, StreamCounts, translate_lines
     from repose.decoding.translator import load
 
@@ -64,11 +70,11 @@ def _line(text: str) -> str:
 
 def score(
     model: ModelDir,
-    src: Annotated[Path, typer.Argument(help="Sources, one per line.")],
-    tgt: Annotated[Path, typer.Argument(help="Targets, one per line.")],
+    src: Annotated[Path, typer.Argument(help="Source sentences, one per line.")],
+    tgt: Annotated[Path, typer.Argument(help="Target sentences, one per line.")],
     device: Device = "cpu",
 ) -> None:
-    """Print the log-probability in nats of each target given its source; nan where a pair cannot be used."""
+    """Print the log-probability (in nats) of each target sentence given its source; nan where a pair cannot be used."""
     from repose.data.readers import read_pairs
     from repose.decoding.stream import StreamCounts, score_lines
     from repose.decoding.translator import load
@@ -88,17 +94,19 @@ def evaluate(
     files: Annotated[
         list[Path] | None, typer.Argument(help="Source and reference files (default: the run's own test set).")
     ] = None,
-    split: Annotated[str, typer.Option(help="Which of the run's sets, or what to call the files.")] = "test",
+    split: Annotated[
+        str, typer.Option(help="Which of the run's sets to use (test or valid), or a name for the given files.")
+    ] = "test",
     beam_size: Annotated[
-        list[int] | None, typer.Option("--beam-size", "-b", help="Repeatable (default: 1 and 4).")
+        list[int] | None, typer.Option("--beam-size", "-b", help="Beam size. Can be repeated (default: 1 and 4).")
     ] = None,
-    out: Annotated[Path | None, typer.Option("--out", "-o", help="Folder for scores and hypotheses.")] = None,
-    tokenize: Annotated[str, typer.Option(help="sacreBLEU's tokenizer of the target language.")] = "13a",
+    out: Annotated[Path | None, typer.Option("--out", "-o", help="Folder for scores and translations.")] = None,
+    tokenize: Annotated[str, typer.Option(help="sacreBLEU's tokenizer for the target language.")] = "13a",
     device: Device = "cpu",
     workers: Workers = None,
     precision: Precision = "fp32",
 ) -> None:
-    """Translate a test set freely and score it; teacher-forced figures stand beside it under tf_ names."""
+    """Translate a test set and score the translations. Teacher-forced figures, shown too, have names in tf_."""
     from repose.cli.tables import evaluation_table
     from repose.runs.run import evaluate_model
 
@@ -118,10 +126,10 @@ def evaluate(
 
 
 def audit(
-    model: Annotated[str, typer.Argument(help="A preset, or a run or model directory.")],
-    seed: Annotated[int, typer.Option(help="Seed of the tokens tried.")] = 0,
+    model: Annotated[str, typer.Argument(help="A preset, a run directory or a model directory.")],
+    seed: Annotated[int, typer.Option(help="Random seed of the test inputs.")] = 0,
 ) -> None:
-    """Check causality, padding and cache by trying; exit 1 where a check fails."""
+    """Test whether a model looks ahead, leaks padding or decodes wrongly. Exits with 1 if a check fails."""
     from repose.cli.tables import audit_table
     from repose.model.audit import audit as run_audit
     from repose.model.presets import PRESETS
@@ -143,19 +151,19 @@ def audit(
 
 
 def presets() -> None:
-    """List the published architectures, with what differs from Vaswani's."""
+    """List the published architectures and how each differs from Vaswani et al.'s base model."""
     from repose.cli.tables import presets_table
 
     presets_table()
 
 
 def describe(
-    preset: Annotated[str, typer.Argument(help="A published architecture.")],
-    src_vocab: Annotated[int, typer.Option(help="Source vocabulary, in tokens.")] = 7765,
-    tgt_vocab: Annotated[int, typer.Option(help="Target vocabulary, in tokens.")] = 7010,
-    length: Annotated[int, typer.Option(help="Sentence length, in tokens, for the operations.")] = 16,
+    preset: Annotated[str, typer.Argument(help="Name of a published architecture.")],
+    src_vocab: Annotated[int, typer.Option(help="Source vocabulary size.")] = 7765,
+    tgt_vocab: Annotated[int, typer.Option(help="Target vocabulary size.")] = 7010,
+    length: Annotated[int, typer.Option(help="Sentence length, in tokens, at which operations are counted.")] = 16,
 ) -> None:
-    """Count an architecture's parameters, operations and memory."""
+    """Show how many parameters, operations and how much memory an architecture takes."""
     from repose.cli.tables import describe_table
 
     describe_table(preset, src_vocab, tgt_vocab, length)

@@ -5,28 +5,32 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 
-from repose.cli.models import say
+from repose.system.terminal import make_table, say, show
 
 if TYPE_CHECKING:
     from repose.plots.canvas import Plotted
 
-app = typer.Typer(no_args_is_help=True, help="Draw position tables, attention and learning curves (extra `plot`).")
+app = typer.Typer(
+    no_args_is_help=True, name="plot", help="Plot position tables, attention and learning curves (extra `plot`)."
+)
 
-Out = Annotated[Path, typer.Option("--out", "-o", help="A .png or .svg file; without suffix, both are written.")]
-Font = Annotated[
-    Path | None, typer.Option(help="A font file for labels, where this machine has none for their script.")
-]
+Out = Annotated[Path, typer.Option("--out", "-o", help="A .png or .svg file; without a suffix, both are written.")]
+Font = Annotated[Path | None, typer.Option(help="Font file for labels in a script that no installed font covers.")]
 
 
 @app.command()
 def positions(
-    table: Annotated[Path | None, typer.Option(help="A learned table (default: the one that is shipped).")] = None,
-    max_length: Annotated[int, typer.Option(help="Positions.")] = 256,
+    table: Annotated[
+        Path | None, typer.Option(help="A learned table (default: the one that ships with repose).")
+    ] = None,
+    max_length: Annotated[int, typer.Option(help="Number of positions.")] = 256,
     width: Annotated[int, typer.Option(help="Numbers per position.")] = 512,
-    kind: Annotated[list[str] | None, typer.Option(help="Sinusoids: interleaved, halves, printed; repeatable.")] = None,
+    kind: Annotated[
+        list[str] | None, typer.Option(help="Sinusoids: interleaved, halves or printed. Can be repeated.")
+    ] = None,
     out: Out = Path("positions"),
 ) -> None:
-    """Sinusoids beside a learned position table, before and after its pooling; and how alike positions are."""
+    """Plot sinusoids next to a learned position table, before and after pooling, and how similar positions are."""
     import torch
 
     from repose.plots.positions import plot_positions
@@ -40,19 +44,21 @@ def positions(
 
 @app.command()
 def attention(
-    run: Annotated[Path, typer.Argument(help="A run or model directory.")],
-    sentence: Annotated[str, typer.Argument(help="What to translate.")],
-    target: Annotated[str | None, typer.Option(help="Its translation (default: the model's own).")] = None,
-    compare: Annotated[Path | None, typer.Option(help="Another model, drawn beside it: one layer, all heads.")] = None,
-    kind: Annotated[
-        str | None, typer.Option(help="encoder, decoder or cross (default: all; with --compare encoder).")
+    run: Annotated[Path, typer.Argument(help="A run directory or model directory.")],
+    sentence: Annotated[str, typer.Argument(help="Sentence to translate.")],
+    target: Annotated[str | None, typer.Option(help="Translation to use (default: the model's own).")] = None,
+    compare: Annotated[
+        Path | None, typer.Option(help="Second model to draw next to the first: one layer, all heads.")
     ] = None,
-    layer: Annotated[int | None, typer.Option(help="One layer, from 1 (default: all; with --compare 1).")] = None,
-    head: Annotated[int | None, typer.Option(help="One head, from 1 (default: all).")] = None,
+    kind: Annotated[
+        str | None, typer.Option(help="encoder, decoder or cross (default: all; encoder with --compare).")
+    ] = None,
+    layer: Annotated[int | None, typer.Option(help="Layer to draw, from 1 (default: all; 1 with --compare).")] = None,
+    head: Annotated[int | None, typer.Option(help="Head to draw, from 1 (default: all).")] = None,
     font: Font = None,
     out: Out = Path("attention"),
 ) -> None:
-    """What a model attends to as it translates a sentence, per layer and head, and how spread out it is."""
+    """Plot what a model attends to as it translates a sentence, by layer and head, and how spread out it is."""
     from repose.plots.attention_figure import plot_attention
 
     options = {"target": target, "compare": compare, "kind": kind, "layer": layer, "head": head, "font": font}
@@ -63,14 +69,14 @@ def attention(
 def curves(
     runs: Annotated[list[Path], typer.Argument(help="Run directories.")],
     metric: Annotated[
-        str, typer.Option(help="tf_loss, tf_accuracy, bleu, or any other figure of metrics.jsonl.")
+        str, typer.Option(help="tf_loss, tf_accuracy, bleu, or any other metric in metrics.jsonl.")
     ] = "tf_loss",
-    by: Annotated[str, typer.Option(help="epoch or update.")] = "epoch",
-    training: Annotated[bool, typer.Option(help="Draw training figures, too.")] = True,
+    by: Annotated[str, typer.Option(help="Horizontal axis: epoch or update.")] = "epoch",
+    training: Annotated[bool, typer.Option(help="Also draw training metrics.")] = True,
     font: Font = None,
     out: Out = Path("curves"),
 ) -> None:
-    """Learning curves; runs that differ only in their seed are one curve with a band of one standard deviation."""
+    """Plot learning curves. Runs that differ only in their seed are one curve with a band of one standard deviation."""
     from repose.report.pictures import plot_curves
 
     _show(plot_curves(runs, out, metric=metric, by=by, training=training, font=font))
@@ -78,14 +84,5 @@ def curves(
 
 def _show(picture: "Plotted") -> None:
     """The numbers on stdout, the names of the files on stderr."""
-    from rich.table import Table
-
-    from repose.cli.tables import make_console
-
-    table = Table(*picture.header)
-    for column in table.columns[1:]:
-        column.justify = "right"
-    for row in picture.rows:
-        table.add_row(*row)
-    make_console(markup=False).print(table)
+    show(make_table(picture.header, picture.rows, right=range(1, len(picture.header))))
     say(f"wrote {', '.join(map(str, picture.files))}")

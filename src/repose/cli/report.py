@@ -1,4 +1,4 @@
-"""`repose report`: what runs come to, as a page, as tables, and as numbers."""
+"""`repose report`: runs compared, as a page, as tables, and as numbers."""
 
 from importlib.util import find_spec
 from pathlib import Path
@@ -6,8 +6,8 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 
-from repose.cli.models import say
 from repose.system.errors import ConfigError, unknown
+from repose.system.terminal import make_table, say, show
 
 if TYPE_CHECKING:
     from repose.report.collect import RunSet
@@ -16,23 +16,30 @@ if TYPE_CHECKING:
 
 
 def report(
-    paths: Annotated[list[Path], typer.Argument(help="Run directories, grids' folders, or folders of either.")],
+    paths: Annotated[list[Path], typer.Argument(help="Run directories, grid folders, or folders that contain them.")],
     out: Annotated[
         Path | None,
-        typer.Option("--out", "-o", help="Folder for the report (default: PATH/report; ./report for several paths)."),
+        typer.Option(
+            "--out", "-o", help="Folder for the report (default: PATH/report, or ./report for several paths)."
+        ),
     ] = None,
-    title: Annotated[str | None, typer.Option(help="Its title (default: the grid's or folder's name).")] = None,
+    title: Annotated[
+        str | None, typer.Option(help="Title of the report (default: the name of the grid or folder).")
+    ] = None,
     baseline: Annotated[
-        str | None, typer.Option(help="The system that the others are tested against (default: the grid's).")
+        str | None, typer.Option(help="System that the others are tested against (default: the grid's).")
     ] = None,
     formats: Annotated[
-        str, typer.Option("--format", "-f", help="Of html, md, csv, tex, with commas; report.json is always written.")
+        str,
+        typer.Option(
+            "--format", "-f", help="Formats, separated by commas: html, md, csv, tex. report.json is always written."
+        ),
     ] = "html,md,csv,tex",
     audit: Annotated[
-        bool, typer.Option(help="Also audit a model of each system (default: trust what its architecture says).")
+        bool, typer.Option("--audit", help="Also audit a model of each system (default: rely on its architecture).")
     ] = False,
 ) -> None:
-    """Put runs together: scores over seeds, significance, costs, curves, and the papers' tables beside ours."""
+    """Compare runs: scores over seeds, significance, cost, learning curves, and the papers' published numbers."""
     from repose.report.build import audited, build
     from repose.report.collect import read_runs
     from repose.report.write import all_tables, write
@@ -92,18 +99,9 @@ def _failed_checks(folder: Path) -> tuple[str, ...]:
 
 def _show(table: "Table") -> None:
     """A table on stdout."""
-    from rich.table import Table as Shown
-
-    from repose.cli.tables import make_console
-
-    shown = Shown(title=table.title, title_justify="left")
-    for column in table.columns:
-        shown.add_column(column.name, justify="right" if column.numeric else "left")
-    for row in table.rows:
-        shown.add_row(*(cell.text + " *" * cell.best + "".join(f" [{key}]" for key in cell.notes) for cell in row))
-    console = make_console(width=200, markup=False)
-    console.print(shown)
-    if any(cell.best for row in table.rows for cell in row):
-        console.print("* the best mean, of those that may be compared")
-    for key, sentence in table.notes.items():
-        console.print(f"[{key}] {sentence}" if key in table.marked else sentence)
+    marked = [[c.text + " *" * c.best + "".join(f" [{key}]" for key in c.notes) for c in row] for row in table.rows]
+    right = [number for number, column in enumerate(table.columns) if column.numeric]
+    shown = make_table([column.name for column in table.columns], marked, right=right, title=table.title)
+    notes = ["* the best mean, of those that may be compared"] * any(c.best for row in table.rows for c in row)
+    notes += [f"[{key}] {note}" if key in table.marked else note for key, note in table.notes.items()]
+    show(shown, *notes, width=200)

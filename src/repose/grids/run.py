@@ -1,11 +1,10 @@
 """Running a grid: finished cells are left alone, interrupted ones go on, failed ones are told, the rest goes on."""
 
-import contextlib
 import fnmatch
 import signal
 import threading
 import time
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
 from types import FrameType
@@ -18,6 +17,7 @@ from repose.grids.grid import Cell, Grid
 from repose.grids.manifest import Entry
 from repose.grids.survey import Identity, identify, look
 from repose.system.errors import CheckpointError, ConfigError, ReposeError
+from repose.system.signals import handled_by
 
 Say = Callable[[str], None]
 
@@ -56,7 +56,7 @@ class Outcome:
 
     @property
     def exit_code(self) -> int:
-        """0 all done, 1 some failed, 3 some are still to be done: the same command goes on."""
+        """0 all done, 1 some failed, 3 some are still to be done: the same command resumes them."""
         if self.stopped and any(entry.status != CellStatus.DONE for entry in self.entries):
             return 3
         if any(entry.status == CellStatus.FAILED for entry in self.entries):
@@ -178,33 +178,18 @@ class Book:
 def run_plan(
     plan: Plan, jobs: Sequence[CellJob], backend: Backend, *, watch: Tell, kill: threading.Event | None = None
 ) -> Outcome:
-    """Runs the cells. A first SIGINT, SIGTERM or SIGUSR1 asks them to save; a second SIGINT sets `kill`."""
+    """Runs the cells. The first signal (`repose.system.signals`) asks them to save; a second SIGINT sets `kill`."""
     book, stop = Book(plan, watch), threading.Event()
     ended: dict[str, CellState] = {}
-    if jobs:
-        with _signals(stop, kill):
-            ended = backend.run(jobs, book.tell, stop)
-    book.look_again(plan)
-    entries = tuple(book.entries[entry.name] for entry in plan.chosen)
-    return Outcome(entries, stop.is_set(), len(ended), book.note)
-
-
-@contextlib.contextmanager
-def _signals(stop: threading.Event, kill: threading.Event | None) -> Iterator[None]:
-    """Signals as requests, within; outside the main thread Python allows no handlers, and there are none."""
-    if threading.current_thread() is not threading.main_thread():
-        yield
-        return
 
     def handle(number: int, _frame: FrameType | None) -> None:
         if stop.is_set() and number == signal.SIGINT and kill is not None:
             kill.set()
         stop.set()
 
-    numbers = [getattr(signal, name) for name in ("SIGINT", "SIGTERM", "SIGUSR1") if hasattr(signal, name)]
-    before = {number: signal.signal(number, handle) for number in numbers}
-    try:
-        yield
-    finally:
-        for number, handler in before.items():
-            signal.signal(number, handler)
+    if jobs:
+        with handled_by(handle):
+            ended = backend.run(jobs, book.tell, stop)
+    book.look_again(plan)
+    entries = tuple(book.entries[entry.name] for entry in plan.chosen)
+    return Outcome(entries, stop.is_set(), len(ended), book.note)

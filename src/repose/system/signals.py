@@ -8,7 +8,7 @@ from types import FrameType, TracebackType
 from typing import Any
 
 _SIGNALS = tuple(getattr(signal, name) for name in ("SIGTERM", "SIGINT", "SIGHUP", "SIGUSR1") if hasattr(signal, name))
-_Handler = Callable[[int, FrameType | None], None]
+Handler = Callable[[int, FrameType | None], None]
 
 
 class Interrupted(BaseException):
@@ -29,7 +29,14 @@ def interruptible() -> Iterator[None]:
     def interrupt(number: int, _frame: FrameType | None) -> None:
         raise Interrupted(signal.Signals(number).name)
 
-    before = _handled_by(interrupt)
+    with handled_by(interrupt):
+        yield
+
+
+@contextlib.contextmanager
+def handled_by(handler: Handler) -> Iterator[None]:
+    """Within, these signals call `handler`; outside the main thread Python allows none, and nothing changes."""
+    before = _handled_by(handler)
     try:
         yield
     finally:
@@ -71,7 +78,7 @@ def ignore_in_helper_process() -> None:
             signal.signal(number, signal.SIG_IGN)
 
 
-def _handled_by(handler: _Handler) -> dict[int, Any]:
+def _handled_by(handler: Handler) -> dict[int, Any]:
     """The handlers that there were before. A hangup that is ignored, as under nohup, stays ignored."""
     if threading.current_thread() is not threading.main_thread():
         return {}

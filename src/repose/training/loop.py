@@ -237,7 +237,7 @@ class Trainer:
         if self.reports is not None:
             _, checkpoints = self.reports
             checkpoints.save()  # before the last record, so that a resumed run writes over that
-            self._record_end(RunStatus.STOPPED, reason, ": the same command goes on from here")
+            self._record_end(RunStatus.STOPPED, reason, ": the same command resumes from here")
         return Outcome(RunStatus.STOPPED, reason, self.state.update, self.state.validation)
 
     def _done(self, reason: EndReason) -> Outcome:
