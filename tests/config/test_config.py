@@ -353,6 +353,13 @@ def test_ready_tokenizers_take_back_the_settings_of_lower_layers(tmp_path: Path)
         ("tokenizer.vocab_size=4", "tokenizer.vocab_size should be at least 5"),
         ("architecture.positions=halvs", "architecture.positions should be 'interleaved', 'halves'"),
         ("architecture.d_token=7", "needs an even d_token, not 7"),
+        ("tokenizer.vocab_size=1000000000000", "tokenizer.vocab_size should be at most 1000000, not 1000000000000"),
+        ("training.seed=18446744073709551616", "training.seed should be at most 18446744073709551615"),
+        ("architecture.d_token=1000000000", "this architecture has about"),
+        ("architecture.d_ff=1000000000", "this architecture has about"),
+        ("architecture.num_encoder_layers=1000000000", "architecture.num_encoder_layers should be at most 1000"),
+        ("architecture.max_length=1000000000", "architecture.max_length should be at most 1048576"),
+        ("decoding.beam_size=1000000000", "decoding.beam_size should be at most 1000"),
         ("decoding.beam_size=0", "decoding.beam_size should be at least 1, not 0"),
     ],
 )

@@ -3,10 +3,14 @@
 import dataclasses
 
 import pytest
+import torch
 from pydantic import ValidationError
 
+from repose.model import architecture as architecture_module
 from repose.model.architecture import Architecture, from_earlier
+from repose.model.describe import describe
 from repose.model.presets import PRESETS, difference, preset
+from repose.model.transformer import Transformer, build
 from repose.system.errors import ConfigError
 
 
@@ -107,3 +111,37 @@ def test_an_unknown_preset_is_answered_with_the_nearest() -> None:
 def test_an_architecture_cannot_be_changed_in_place() -> None:
     with pytest.raises(dataclasses.FrozenInstanceError):
         preset("reinforced").d_token = 1  # type: ignore[misc]
+
+
+@pytest.mark.parametrize("name", PRESETS)
+def test_the_number_of_weights_by_arithmetic(name: str) -> None:
+    architecture = preset(name)
+    sizes = (7765, 7765 if architecture.tie_embeddings == "all" else 7010)
+    with torch.device("meta"):
+        model = Transformer(architecture, src_vocab_size=sizes[0], tgt_vocab_size=sizes[1])
+    held = sum(tensor.numel() for tensor in (*model.parameters(), *model.buffers()))
+    assert architecture.num_weights(*sizes) == pytest.approx(held, rel=0.05)
+
+
+@pytest.mark.parametrize("field", ["d_token", "d_ff", "num_heads", "head_dim"])
+def test_a_size_of_a_billion_is_refused_before_anything_is_allocated(field: str) -> None:
+    with pytest.raises(ValidationError, match=r"has about .* weights, which take .* GB of at most 400"):
+        Architecture(**{field: 10**9})
+
+
+@pytest.mark.parametrize("field", ["num_encoder_layers", "num_decoder_layers", "max_length"])
+def test_a_number_of_a_billion_is_refused(field: str) -> None:
+    with pytest.raises(ValidationError):
+        Architecture(**{field: 10**9})
+
+
+def test_a_model_larger_than_the_machine_is_refused(monkeypatch: pytest.MonkeyPatch) -> None:
+    for size in ({"src_vocab_size": 10**12, "tgt_vocab_size": 9}, {"src_vocab_size": 9, "tgt_vocab_size": 10**12}):
+        for make in (build, describe):
+            with pytest.raises(ConfigError, match="or the vocabulary"):
+                make(preset("reinforced"), **size)
+    monkeypatch.setattr(architecture_module, "memory_bytes", lambda: 10**6)
+    with pytest.raises(ConfigError, match="lower its d_token"):
+        build(preset("reinforced"), src_vocab_size=10, tgt_vocab_size=10)
+    monkeypatch.setattr(architecture_module, "memory_bytes", lambda: None)
+    assert build(preset("reinforced"), src_vocab_size=10, tgt_vocab_size=10)

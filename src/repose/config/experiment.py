@@ -12,7 +12,7 @@ from typing import Annotated, Any, Literal, TypeAlias
 from pydantic import AfterValidator, BeforeValidator, ConfigDict, Field, ValidationInfo
 from pydantic.dataclasses import dataclass
 
-from repose.model.architecture import Architecture, Count, Positive, Probability
+from repose.model.architecture import BYTES_PER_WEIGHT, MAX_PARAMETERS, Architecture, Count, Positive, Probability
 from repose.model.presets import preset
 from repose.system.errors import ConfigError, unknown
 
@@ -23,7 +23,8 @@ MAX_BEAM_SIZE = 1000
 MAX_LENGTH_PENALTY = 10.0
 """Of GNMT's alpha, which is below 1 where it is of any use; far above 10 it overflows a float."""
 AtLeastZero = Annotated[int, Field(ge=0)]
-VocabSize = Annotated[int, Field(ge=5)]  # four reserved tokens and something to say
+VocabSize = Annotated[int, Field(ge=5, le=1_000_000)]  # four reserved tokens and something to say
+Seed = Annotated[int, Field(ge=0, le=2**64 - 1)]  # what torch's generators take
 Share = Annotated[float, Field(ge=0.0, le=1.0)]
 NotNegative = Annotated[float, Field(ge=0.0)]
 Files = Annotated[tuple[str, ...], Field(max_length=2)]
@@ -192,7 +193,7 @@ class TrainingConfig:
     """Stop after this many optimizer steps."""
     max_hours: Positive | None = None
     """Stop after this many hours, summed over resumes; of the three limits whichever comes first."""
-    seed: AtLeastZero = 0
+    seed: Seed = 0
     """Seed of initial values, order of batches and dropout."""
     schedule: Literal["noam", "inverse_sqrt", "constant", "plateau"] = "noam"
     """Learning rate over updates; `noam` is Vaswani's (2410.04731, eq. 15)."""
@@ -291,6 +292,9 @@ class Experiment:
     def __post_init__(self) -> None:
         tokenizer, training, task = self.tokenizer, self.training, TASK_SETTINGS[self.training.task]
         self._check_task()
+        if tokenizer.src_file is None:
+            vocab_sizes = [tokenizer.vocab_size] * (2 if task.translates else 1)
+            self.architecture.check_size(*vocab_sizes, max_bytes=BYTES_PER_WEIGHT * MAX_PARAMETERS)
         one_file = tokenizer.src_file is not None and tokenizer.src_file == tokenizer.tgt_file
         two_tables = task.translates and tokenizer.sharing == "separate" and not one_file
         if self.architecture.tie_embeddings == "all" and two_tables:

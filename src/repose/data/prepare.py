@@ -26,6 +26,7 @@ from repose.data.dataset import (
     content_digest,
     content_digest_of,
 )
+from repose.system.device import check_workers
 from repose.system.errors import ConfigError, DataError, unknown
 from repose.system.files import locked
 from repose.system.signals import ignore_in_helper_process
@@ -112,8 +113,7 @@ def _checked(settings: Settings, workers: int) -> Settings:
             f"max_src_tokens = {settings.max_src_tokens} and max_tgt_tokens = {settings.max_tgt_tokens} leave no room "
             "for a word: set them to at least 2 and 1"
         )
-    if workers < 0:
-        raise ConfigError(f"workers is {workers}: give the number of tokenising processes, or 0 for none")
+    check_workers(workers, least=0)
     return settings
 
 

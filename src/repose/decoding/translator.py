@@ -19,7 +19,7 @@ from repose.model.kernels.linear import is_quantized, quantize
 from repose.model.transformer import Transformer
 from repose.saved_model import directory
 from repose.saved_model.directory import SRC_TOKENIZER, TGT_TOKENIZER, UNNAMED_TASK, ModelKind
-from repose.system.device import available_cores
+from repose.system.device import available_cores, check_workers
 from repose.system.errors import CheckpointError, ConfigError, DataError, unknown
 
 Precision: TypeAlias = Literal["fp32", "int8"]
@@ -303,8 +303,7 @@ def _checked(settings: Mapping[str, Any]) -> DecodingConfig:
 def _num_workers(requested: int | None, device: torch.device) -> int:
     if requested is None:
         return available_cores() if device.type == "cpu" else 1
-    if requested < 1:
-        raise ConfigError(f"workers = {requested}, but translating needs at least one: give 1 or more")
+    check_workers(requested)
     if requested > 1 and device.type != "cpu":
         raise ConfigError(f"workers = {requested}, but only a CPU is shared by several: leave workers out on {device}")
     return requested

@@ -11,6 +11,7 @@ from typing import Annotated, Any, Literal
 from pydantic import ConfigDict, Field
 from pydantic.dataclasses import dataclass
 
+from repose.system.device import memory_bytes
 from repose.system.errors import ConfigError
 
 PositionsKind = Literal[
@@ -43,6 +44,12 @@ TieEmbeddings = Literal["all", "output", "none"]
 Count = Annotated[int, Field(ge=1)]
 Probability = Annotated[float, Field(ge=0.0, lt=1.0)]
 Positive = Annotated[float, Field(gt=0.0)]
+Layers = Annotated[int, Field(ge=1, le=1000)]
+MaxLength = Annotated[int, Field(ge=1, le=1 << 20)]
+
+MAX_PARAMETERS = 10**11
+"""More are a slip of the keyboard, or meant to exhaust memory."""
+BYTES_PER_WEIGHT = 4
 
 
 @dataclass(frozen=True, kw_only=True, config=ConfigDict(extra="forbid", use_attribute_docstrings=True))
@@ -95,11 +102,11 @@ class Architecture:
     """Width of a head's queries, keys and values (r and q in the papers)."""
     d_ff: Count = 2048
     """Hidden width of the feed-forward layers."""
-    num_encoder_layers: Count = 6
+    num_encoder_layers: Layers = 6
     """Encoder layers."""
-    num_decoder_layers: Count = 6
+    num_decoder_layers: Layers = 6
     """Decoder layers."""
-    max_length: Count = 1024
+    max_length: MaxLength = 1024
     """Longest sequence in tokens, START and END included; longer input is an error."""
 
     dropout: Probability = 0.1
@@ -120,6 +127,7 @@ class Architecture:
     def __post_init__(self) -> None:
         for problem in _problems(self):
             raise ConfigError(problem)
+        self.check_size(max_bytes=BYTES_PER_WEIGHT * MAX_PARAMETERS)
 
     @property
     def d_model(self) -> int:
@@ -135,6 +143,35 @@ class Architecture:
     def looks_ahead(self) -> bool:
         """Whether a target position can see later target tokens: true of `sentence` in the decoder, and of it alone."""
         return self.decoder_token_norm == "sentence"
+
+    def num_weights(self, *vocab_sizes: int) -> int:
+        """About how many numbers a model holds, by arithmetic alone; within a few percent.
+
+        `vocab_sizes`: of the source and the target; one for tasks with a single vocabulary; none: without embeddings.
+        """
+        inner = self.num_heads * self.head_dim
+        attention = inner * (3 * self.d_model + self.d_value)
+        feed_forward = 2 * self.d_model * self.d_ff
+        layers = self.num_encoder_layers * (attention + feed_forward)
+        layers += self.num_decoder_layers * (2 * attention + feed_forward)
+        sizes = vocab_sizes[:1] if self.tie_embeddings == "all" else vocab_sizes
+        output = vocab_sizes[-1] * self.d_model if vocab_sizes and self.tie_embeddings == "none" else 0
+        rows = 2 * self.max_length * self.d_token if self.positions in POSITIONS_WITH_ROWS else 0
+        return layers + sum(sizes) * self.d_token + output + rows
+
+    def check_size(self, *vocab_sizes: int, max_bytes: int | None = None) -> None:
+        """Raises ConfigError where the weights alone would take more than `max_bytes` (default: this machine's memory).
+
+        Before anything is allocated: a size of a billion would otherwise end in an error of torch, or with a machine
+        that stands still.
+        """
+        max_bytes = memory_bytes() if max_bytes is None else max_bytes
+        weights = self.num_weights(*vocab_sizes)
+        if max_bytes is not None and (size := BYTES_PER_WEIGHT * weights) > max_bytes:
+            raise ConfigError(
+                f"this architecture has about {weights:.1e} weights, which take {size / 1e9:,.0f} GB of at most "
+                f"{max_bytes / 1e9:,.0f}: lower its d_token, d_ff, heads, layers or max_length, or the vocabulary"
+            )
 
 
 def from_earlier(fields: Mapping[str, Any]) -> dict[str, Any]:

@@ -52,8 +52,9 @@ def describe(
 ) -> Description:
     """Counts on a batch of `batch_size` sentence pairs of `length` tokens each, allocating nothing.
 
-    Raises ConfigError for vocabularies that cannot be tied.
+    Raises ConfigError for vocabularies that cannot be tied, and for a model larger than this machine's memory.
     """
+    architecture.check_size(src_vocab_size, tgt_vocab_size)
     with torch.device("meta"):
         model = Transformer(architecture, src_vocab_size=src_vocab_size, tgt_vocab_size=tgt_vocab_size)
     total = sum(p.numel() for p in model.parameters())

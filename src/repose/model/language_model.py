@@ -53,6 +53,7 @@ def build_language_model(
     position_table: Float[Tensor, "n d"] | None = None,
 ) -> LanguageModel:
     """A freshly initialised model (`initialisation.fresh`)."""
+    architecture.check_size(vocab_size)
 
     def make() -> LanguageModel:
         return LanguageModel(architecture, vocab_size=vocab_size, position_table=position_table)

@@ -109,6 +109,7 @@ def build_parser(
     position_table: Float[Tensor, "n d"] | None = None,
 ) -> Parser:
     """A freshly initialised parser (`initialisation.fresh`)."""
+    architecture.check_size(vocab_size)
 
     def make() -> Parser:
         return Parser(architecture, vocab_size=vocab_size, num_labels=num_labels, position_table=position_table)

@@ -143,6 +143,7 @@ def build(
     position_table: Float[Tensor, "n d"] | None = None,
 ) -> Transformer:
     """A freshly initialised model (`initialisation.fresh`). `position_table`: for `positions = policy`."""
+    architecture.check_size(src_vocab_size, tgt_vocab_size)
 
     def make() -> Transformer:
         sizes = {"src_vocab_size": src_vocab_size, "tgt_vocab_size": tgt_vocab_size}

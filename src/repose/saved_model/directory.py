@@ -49,7 +49,6 @@ UNNAMED_TASK = "translation"
 
 _MAX_JSON_BYTES, _MAX_NAME = 256 * 2**20, 100
 _HEADER_BYTES = 16 * 2**20  # more than the names of any model's tensors take
-_MAX_LAYERS, _MAX_LENGTH = 1000, 2**20  # beyond these a config is damaged, or meant to exhaust memory
 _MAX_TABLE_BYTES = 2**30  # of what is computed, not stored: no size of the weights' file bounds it
 _ATTEMPTS, _PAUSE_SECONDS = 4, 0.05  # a writer's two renames take less than a millisecond
 
@@ -240,28 +239,25 @@ def _read_config(folder: Path) -> dict[str, Any]:
 
 
 def _architecture(path: Path, config: Mapping[str, Any]) -> Architecture:
-    """The architecture that a config.json names, of sizes that a model can have."""
+    """The architecture that a config.json names."""
     fields = config.get("architecture")
     if not isinstance(fields, dict):
         raise CheckpointError(f"{path} has no section architecture: save or copy the model again")
+    reason: object
     try:
-        architecture = Architecture(**from_earlier(fields))
+        return Architecture(**from_earlier(fields))
     except ValidationError as error:
         first = error.errors(include_url=False)[0]
-        field = ".".join(map(str, ("architecture", *first["loc"])))
-        raise CheckpointError(
-            f"{path} has {field} = {first['input']!r}, which this repose does not know: "
-            "the model was written by a newer one, or the file is damaged"
-        ) from error
+        reason = first.get("ctx", {}).get("error")
+        if not isinstance(reason, ConfigError):
+            field = ".".join(map(str, ("architecture", *first["loc"])))
+            raise CheckpointError(
+                f"{path} has {field} = {first['input']!r}, which this repose does not know: "
+                "the model was written by a newer one, or the file is damaged"
+            ) from error
     except ConfigError as error:
-        raise CheckpointError(f"{path} describes no model that can be built: {error}") from error
-    num_layers = architecture.num_encoder_layers + architecture.num_decoder_layers
-    if num_layers > _MAX_LAYERS or architecture.max_length > _MAX_LENGTH:
-        raise CheckpointError(
-            f"{path} describes {num_layers} layers and a max_length of {architecture.max_length}, "
-            f"where {_MAX_LAYERS} and {_MAX_LENGTH} are the most that are read: the file is damaged"
-        )
-    return architecture
+        reason = error
+    raise CheckpointError(f"{path} describes no model that can be built: {reason}")
 
 
 def _digests(path: Path, config: Mapping[str, Any]) -> Mapping[str, str]:

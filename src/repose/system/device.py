@@ -6,7 +6,7 @@ from collections.abc import Iterator
 from contextlib import contextmanager
 from typing import TYPE_CHECKING
 
-from repose.system.errors import DeviceError, unknown
+from repose.system.errors import ConfigError, DeviceError, unknown
 
 if TYPE_CHECKING:
     import torch
@@ -28,6 +28,21 @@ def find_device(name: str) -> "torch.device":
 def available_cores() -> int:
     """Cores that this process may use."""
     return len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else os.cpu_count() or 1
+
+
+def memory_bytes() -> int | None:
+    """The memory of this machine; None where that cannot be known."""
+    try:
+        return os.sysconf("SC_PAGE_SIZE") * os.sysconf("SC_PHYS_PAGES")
+    except (AttributeError, ValueError, OSError):
+        return None
+
+
+def check_workers(number: int, least: int = 1) -> None:
+    """Raises ConfigError for a number of processes that this machine cannot be meant to run."""
+    most = max(64, 4 * available_cores())
+    if not least <= number <= most:
+        raise ConfigError(f"workers = {number}, but it should be from {least} to {most} on this machine")
 
 
 def end_with(parent: int) -> None:

@@ -16,7 +16,7 @@ from torch import Tensor
 from torch.distributed import TCPStore  # type: ignore[attr-defined]
 from torch.multiprocessing.spawn import ProcessContext, ProcessException, start_processes
 
-from repose.system.device import available_cores, end_with, find_device
+from repose.system.device import available_cores, check_workers, end_with, find_device
 from repose.system.errors import ConfigError, DeviceError, ReposeError
 
 TIMEOUT = timedelta(hours=2)
@@ -102,8 +102,7 @@ def choose_device(name: str) -> torch.device:
 def choose_workers(device: torch.device, *, requested: int | None, recorded: int | None, tokens_per_batch: int) -> int:
     """As many workers as asked for, or as the run had so far; else one per GPU or, on a CPU, one per core as far as a
     batch gives each enough to do. `cuda:1` means one. Raises ConfigError for a number that cannot be had."""
-    if requested is not None and requested < 1:
-        raise ConfigError(f"workers = {requested}, but a training needs at least one: give 1 or more")
+    check_workers(1 if requested is None else requested)
     if device.type == "cpu":
         useful = max(1, min(available_cores(), tokens_per_batch // MIN_TOKENS_PER_WORKER))
         return requested or recorded or useful
