@@ -115,7 +115,7 @@ def choose_workers(device: torch.device, *, requested: int | None, recorded: int
 
 
 def threads_for(workers: int) -> int:
-    """Threads of each worker on a CPU: cores shared out, and no more than this process was told to use."""
+    """Threads of each worker on a CPU: cores shared out, and no more than this process may use."""
     return max(1, min(torch.get_num_threads(), available_cores() // workers))
 
 

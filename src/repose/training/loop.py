@@ -59,9 +59,9 @@ class Trainer:
         self.total = min((limit for limit in limits if limit is not None), default=None)
         self.schedule = make_schedule(c, d_token=job.architecture.d_token, total_updates=self.total)
         self.stop_at = None if stop_after is None else state.update + stop_after
-        # Reading a figure off a GPU makes it wait: there, several updates share one look.
-        self.look_every = 1 if self.world.device.type == "cpu" else 10
-        self.unread = Sums()
+        # Reading a figure off a GPU makes it wait: there, it waits once for several updates.
+        self.synchronise_every = 1 if self.world.device.type == "cpu" else 10
+        self.pending = Sums()
         self.stop_requested: EndReason | None = None
         self.out_of_time = False
         self.window = (time.monotonic(), state.tokens)
@@ -70,7 +70,7 @@ class Trainer:
         """Train until a limit is reached or a stop is asked for."""
         state = self.state
         updates = self.feed.epoch(state.epoch, state.batch)
-        self._look()
+        self._synchronise()
         while True:
             limit, stop = self._limit(), self._stop()
             if stop is not None and limit is None:
@@ -116,30 +116,30 @@ class Trainer:
         state = self.state
         rate = self.schedule(state.update, state.plateau.drops)
         self.learner.backward(update, state.update)
-        self.unread.tokens += update.tokens
-        self.unread.sentences += update.sentences
-        looks = (state.update + 1) % self.look_every == 0 or update.last
-        if looks:
-            self._look()  # before the step: weights of a gradient that is no number are never saved
+        self.pending.tokens += update.tokens
+        self.pending.sentences += update.sentences
+        synchronises = (state.update + 1) % self.synchronise_every == 0 or update.last
+        if synchronises:
+            self._synchronise()  # before the step: weights of a gradient that is no number are never saved
         self.learner.step(rate)
         state.update += 1
         state.batch = 0 if update.last else state.batch + 1
         state.epoch += update.last
         state.tokens += update.tokens
         if state.update % RECORD_EVERY == 0:
-            self._tell("train", self._training_figures(state.window_sums, rate), speed=self._speed())
+            self._record("train", self._training_figures(state.window_sums, rate), speed=self._speed())
             state.window_sums = Sums()
         if update.last:
-            self._tell("epoch", self._training_figures(state.epoch_sums, rate))
+            self._record("epoch", self._training_figures(state.epoch_sums, rate))
             state.epoch_sums = Sums()
         if self.reports is not None:
             journal, checkpoints = self.reports
             journal.advance(state.update, self.total)
-            if looks and checkpoints.is_due:
+            if synchronises and checkpoints.is_due:
                 checkpoints.save()
 
-    def _look(self) -> None:
-        """Add up the workers' figures since the last look, and learn of signals and of the clock."""
+    def _synchronise(self) -> None:
+        """Add up all workers' figures since the last time, and learn of signals and of the clock."""
         hours, late = self.config.max_hours, False
         if self.reports is not None and hours is not None:
             late = self.reports[1].seconds >= 3600 * hours
@@ -155,9 +155,9 @@ class Trainer:
             sums.correct += correct
             sums.weighted_loss += weighted_loss
             sums.weighted_nll += weighted_nll
-            sums.tokens += self.unread.tokens
-            sums.sentences += self.unread.sentences
-        self.unread = Sums()
+            sums.tokens += self.pending.tokens
+            sums.sentences += self.pending.sentences
+        self.pending = Sums()
         if stop:
             received = self.signals.received
             self.stop_requested = EndReason.OTHER_WORKER if received is None else EndReason(received)
@@ -172,7 +172,7 @@ class Trainer:
             f"({c.learning_rate:g}), raise training.warmup_updates ({self.schedule.warmup}), or {clip}{precision}"
         )
 
-    def _tell(self, kind: str, figures: Mapping[str, float], *, speed: float | None = None) -> None:
+    def _record(self, kind: str, figures: Mapping[str, float], *, speed: float | None = None) -> None:
         """Write a record; what depends on the clock stands apart, so that the rest of two files can be compared."""
         if self.reports is None:
             return
@@ -198,7 +198,7 @@ class Trainer:
     def _validate(self) -> None:
         """Measure the present weights, and update what the model is made of."""
         state, c = self.state, self.config
-        self._look_at_rest()
+        self._synchronise_rest()
         began = time.monotonic()
         keras_batch = c.batch_size if c.batching == "sentences" else _KERAS_BATCH
         learner = self.learner
@@ -219,7 +219,7 @@ class Trainer:
                     figures |= self.evaluate(self.learner.model, self.job)
                 self.learner.model.train()
             state.validation = figures
-            self._tell("valid", figures)
+            self._record("valid", figures)
             if is_of_model:
                 checkpoints.save_snapshot()
                 checkpoints.write_model()
@@ -227,13 +227,13 @@ class Trainer:
         before, tokens = self.window
         self.window = (before + time.monotonic() - began, tokens)
 
-    def _look_at_rest(self) -> None:
-        """Before a checkpoint nothing may be left unread: it would be lost, or be no number."""
-        if self.unread.tokens:
-            self._look()
+    def _synchronise_rest(self) -> None:
+        """Before a checkpoint no figures may be pending: they would be lost, or be no number."""
+        if self.pending.tokens:
+            self._synchronise()
 
     def _stopped(self, reason: EndReason) -> Outcome:
-        self._look_at_rest()
+        self._synchronise_rest()
         if self.reports is not None:
             _, checkpoints = self.reports
             checkpoints.save()  # before the last record, so that a resumed run writes over that
