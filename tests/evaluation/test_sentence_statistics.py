@@ -14,7 +14,7 @@ from repose.evaluation.sentence_statistics import (
     read_stored,
     write_stored,
 )
-from repose.system.errors import ConfigError, DataError
+from repose.system.errors import ConfigError, DataError, WriteError
 
 WORDS = ["a", "the", "red", "small", "dog", "cat", "runs", "sits", "on", "under", "table", ",", ".", "tree", "slowly"]
 
@@ -125,5 +125,6 @@ def test_damaged_files_are_one_sentence(tmp_path: Path) -> None:
 
 
 def test_an_unwritable_place_is_one_sentence(tmp_path: Path) -> None:
-    with pytest.raises(DataError, match="cannot be written"):
-        write_stored(tmp_path / "nowhere" / "statistics.npz", stored())
+    (tmp_path / "file").touch()
+    with pytest.raises(WriteError, match=r"statistics\.npz cannot be written"):
+        write_stored(tmp_path / "file" / "statistics.npz", stored())

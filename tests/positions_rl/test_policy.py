@@ -1,8 +1,8 @@
 """Learning: what a user types and sees, what an interruption leaves, and where SAC ends up for each reward."""
 
-import fcntl
 import importlib.util
 import json
+import os
 import sys
 from collections.abc import Callable
 from pathlib import Path
@@ -19,6 +19,7 @@ from repose.positions_rl import baselines, policy, table
 from repose.positions_rl.policy import Settings
 from repose.positions_rl.rewards import REWARDS, best_literal
 from repose.system.errors import BusyError, CheckpointError, ConfigError
+from repose.system.files import locked
 
 TINY = Settings(shape=(3, 4), steps=320)
 
@@ -148,13 +149,10 @@ def test_a_work_folder_that_is_damaged_or_anothers_is_refused(tmp_path: Path) ->
         policy.learn(TINY, tmp_path / "t.json", tmp_path / "thesis", silent)
 
 
-@pytest.mark.skipif(sys.platform == "win32", reason="nothing is locked there")
 def test_a_work_folder_in_use_is_refused(tmp_path: Path) -> None:
-    (tmp_path / "w").mkdir()
-    with (tmp_path / "w" / "lock").open("a") as held:
-        fcntl.flock(held, fcntl.LOCK_EX)
-        with pytest.raises(BusyError, match="another process is learning"):
-            policy.learn(TINY, tmp_path / "t.json", tmp_path / "w", silent)
+    busy = pytest.raises(BusyError, match=rf"^process {os.getpid()} on .* is learning in {tmp_path / 'w'}: wait for it")
+    with locked(tmp_path / "w" / "lock"), busy:
+        policy.learn(TINY, tmp_path / "t.json", tmp_path / "w", silent)
 
 
 def test_a_strangers_file_is_not_overwritten(tmp_path: Path) -> None:

@@ -17,6 +17,7 @@ from sacrebleu.metrics.chrf import CHRF
 
 from repose.evaluation.metrics import bleu
 from repose.system.errors import DataError
+from repose.system.files import replacing_file
 
 Metric: TypeAlias = Literal["bleu", "chrf"]
 Counts: TypeAlias = NDArray[np.int64]
@@ -109,7 +110,7 @@ class StoredStatistics:
 
 
 def write_stored(path: Path, stored: StoredStatistics) -> None:
-    """Writes the numbers, compressed; the same numbers give the same bytes. Raises DataError where it cannot."""
+    """Writes the numbers, compressed; the same numbers give the same bytes. Raises WriteError."""
     arrays = {
         "format": np.array(FORMAT),
         "src_words": stored.src_words,
@@ -118,13 +119,8 @@ def write_stored(path: Path, stored: StoredStatistics) -> None:
     }
     for name, counts in stored.decodings.items():
         arrays |= {f"{name}.bleu": counts.bleu.T, f"{name}.chrf": _steps(counts.chrf)}  # columns resemble each other
-    unfinished = path.with_name(f".{path.name}.tmp")
-    try:
-        with unfinished.open("wb") as file:
-            np.savez_compressed(file, allow_pickle=False, **{name: _small(a) for name, a in arrays.items()})
-        unfinished.replace(path)
-    except OSError as error:
-        raise DataError(f"{path} cannot be written ({error.strerror}): choose a folder that can be") from error
+    with replacing_file(path) as temporary, temporary.open("wb") as file:
+        np.savez_compressed(file, allow_pickle=False, **{name: _small(a) for name, a in arrays.items()})
 
 
 def _steps(chrf: Counts) -> Counts:

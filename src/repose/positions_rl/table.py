@@ -3,7 +3,6 @@
 import hashlib
 import importlib.resources
 import json
-import os
 from collections.abc import Mapping
 from dataclasses import dataclass, field
 from pathlib import Path
@@ -13,6 +12,7 @@ import numpy as np
 from jaxtyping import Float
 
 from repose.system.errors import DataError
+from repose.system.files import write_file
 
 FORMAT_VERSION = 1
 DECIMALS = 6
@@ -44,7 +44,7 @@ def rounded(values: Float[np.ndarray, "n d"]) -> Float[np.ndarray, "n d"]:
 
 
 def write(path: Path, table: PositionTable) -> None:
-    """Write it as JSON, a row per line, under a temporary name that is then renamed. Raises OSError."""
+    """Write it as JSON, a row per line, whole or not at all. Raises WriteError."""
     head = {
         "format_version": FORMAT_VERSION,
         "shape": list(table.values.shape),
@@ -54,13 +54,7 @@ def write(path: Path, table: PositionTable) -> None:
     }
     rows = ",\n".join(f"    {json.dumps(row)}" for row in rounded(table.values).tolist())
     text = json.dumps(head, indent=2).removesuffix("\n}") + f',\n  "values": [\n{rows}\n  ]\n}}\n'
-    path.parent.mkdir(parents=True, exist_ok=True)
-    temporary = path.with_name(f".{path.name}.{os.getpid()}.new")
-    try:
-        temporary.write_text(text, encoding="utf-8")
-        temporary.replace(path)
-    finally:
-        temporary.unlink(missing_ok=True)
+    write_file(path, text)
 
 
 def read(path: Path) -> PositionTable:

@@ -2,13 +2,14 @@
 
 import json
 import pickle
-import sys
 import zipfile
+from contextlib import ExitStack
 from pathlib import Path
 from types import TracebackType
-from typing import IO, TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any
 
-from repose.system.errors import BusyError, CheckpointError, ConfigError
+from repose.system.errors import CheckpointError, ConfigError
+from repose.system.files import locked_or_busy, write_json
 
 if TYPE_CHECKING:
     from stable_baselines3 import SAC
@@ -18,7 +19,7 @@ _STATE, _LOCK = "state.json", "lock"
 
 
 class WorkFolder:
-    """One process at a time works in it. `state.json`, renamed into place, names the files of the last checkpoint.
+    """One process at a time works in it. `state.json` names the files of the last checkpoint.
 
     The files are stable-baselines3's own (a zip, and pickles): a folder from a stranger should not be resumed.
     Entering raises BusyError where another process is in it, ConfigError where it belongs to other settings or holds
@@ -28,28 +29,19 @@ class WorkFolder:
     def __init__(self, folder: Path, settings: dict[str, Any]) -> None:
         self._folder = folder
         self._settings = settings
-        self._lock: IO[str] | None = None
+        self._lock = ExitStack()
 
     def __enter__(self) -> "WorkFolder":
         if self._folder.exists() and not (self._folder / _LOCK).exists() and any(self._folder.iterdir()):
             raise ConfigError(f"{self._folder} holds something else: name another folder with --work")
-        self._folder.mkdir(parents=True, exist_ok=True)
-        self._lock = (self._folder / _LOCK).open("a")
-        if sys.platform != "win32":
-            import fcntl
-
-            try:
-                fcntl.flock(self._lock, fcntl.LOCK_EX | fcntl.LOCK_NB)
-            except BlockingIOError:
-                self._lock.close()
-                raise BusyError(f"another process is learning in {self._folder}: wait for it, or stop it") from None
+        doing = f"is learning in {self._folder}: wait for it, or stop it"
+        self._lock.enter_context(locked_or_busy(self._folder / _LOCK, doing))
         return self
 
     def __exit__(
         self, kind: type[BaseException] | None, error: BaseException | None, traceback: TracebackType | None
     ) -> None:
-        if self._lock is not None:
-            self._lock.close()
+        self._lock.close()
 
     def resume(self, environments: "VecEnv") -> "SAC | None":
         """SAC as the last checkpoint left it, None where there is none.
@@ -81,17 +73,14 @@ class WorkFolder:
         networks, replay = f"step-{sac.num_timesteps}.zip", f"step-{sac.num_timesteps}.pkl"
         sac.save(self._folder / networks)
         sac.save_replay_buffer(self._folder / replay)
-        temporary = self._folder / f"{_STATE}.new"
-        state = {"networks": networks, "replay": replay, "settings": self._settings}
-        temporary.write_text(json.dumps(state, indent=2) + "\n", encoding="utf-8")
-        temporary.replace(self._folder / _STATE)
+        write_json(self._folder / _STATE, {"networks": networks, "replay": replay, "settings": self._settings})
         for old in self._folder.glob("step-*"):
             if old.name not in (networks, replay):
                 old.unlink()
 
     def remove(self) -> None:
         """Take away what was put here, and the folder if nothing else is in it."""
-        for file in (*self._folder.glob("step-*"), *self._folder.glob(f"{_STATE}*"), self._folder / _LOCK):
+        for file in (*self._folder.glob("step-*"), *self._folder.glob(f"*{_STATE}*"), self._folder / _LOCK):
             file.unlink()
         if not any(self._folder.iterdir()):
             self._folder.rmdir()
