@@ -147,6 +147,20 @@ def test_stopping_is_exit_3_and_the_same_command_goes_on(corpus: tuple[Path, Pat
     assert "beam4 bleu" in out
 
 
+@pytest.mark.parametrize("name", ["SIGTERM", "SIGHUP", "SIGUSR1", "SIGINT"])
+def test_a_signal_before_the_run_begins_is_a_sentence(
+    run: Run, monkeypatch: pytest.MonkeyPatch, tmp_path: Path, name: str
+) -> None:
+    monkeypatch.setattr("repose.runs.run.run", lambda *_, **__: os.kill(os.getpid(), getattr(signal, name)))
+    code, _, err = run("demo", "--out", tmp_path / "run")
+    assert (code, err) == (3, f"stopped ({name}): the same command resumes the run\n")
+
+
+def test_stopping_before_the_first_update_is_wrong_usage(corpus: tuple[Path, Path], run: Run, tmp_path: Path) -> None:
+    assert run("train", *corpus, "--out", tmp_path / "run", "--stop-after", "-1")[0] == 2
+    assert not (tmp_path / "run").exists()
+
+
 def test_a_signal_stops_resumable(corpus: tuple[Path, Path], tmp_path: Path) -> None:
     arguments = ["train", *map(str, corpus), "--out", str(tmp_path / "run"), *SETTINGS, "--set", "training.epochs=500"]
     process = subprocess.Popen(

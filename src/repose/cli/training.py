@@ -8,10 +8,13 @@ from typing import TYPE_CHECKING, Annotated, Any
 import typer
 
 from repose.system.errors import ConfigError
+from repose.system.signals import Interrupted, interruptible
 from repose.system.terminal import say
 
 if TYPE_CHECKING:
+    from repose.config.experiment import Experiment
     from repose.config.file import Loaded
+    from repose.runs.run import RunResult
 
 Files = Annotated[
     list[Path] | None,
@@ -58,7 +61,7 @@ def train(
         int | None, typer.Option(help="Number of processes that share each batch (default: one per GPU or core).")
     ] = None,
     stop_after: Annotated[
-        int | None, typer.Option(help="Stop after this many updates. The same command resumes the run.")
+        int | None, typer.Option(min=1, help="Stop after this many updates. The same command resumes the run.")
     ] = None,
     tensorboard: Annotated[
         bool, typer.Option("--tensorboard", help="Also write TensorBoard events (extra `tensorboard`).")
@@ -71,20 +74,31 @@ def train(
 
         print(format_config(loaded))
         return
-    from repose.runs.run import run
-
-    result = run(
-        loaded.experiment, out, device=device, workers=workers, stop_after=stop_after, tensorboard=tensorboard, say=say
+    result = _run(
+        loaded.experiment, out, device=device, workers=workers, stop_after=stop_after, tensorboard=tensorboard
     )
-    if result.outcome.status == "stopped":
-        why = result.outcome.reason.describe(loaded.experiment.training)
-        where = f" after {result.outcome.update} updates" if result.outcome.update else ""
-        say(f"stopped{where} ({why}): the same command resumes the run")
-        raise typer.Exit(3)
     if result.scores is not None:
         from repose.cli.tables import run_table
 
         run_table(out, result)
+
+
+def _run(experiment: "Experiment", out: Path, **options: Any) -> "RunResult":
+    """Train. Leaves with exit code 3 where it was stopped, be it while libraries are loaded."""
+    try:
+        with interruptible():
+            from repose.runs.run import run
+
+            result = run(experiment, out, say=say, **options)
+    except Interrupted as signal:
+        say(f"stopped ({signal.name}): the same command resumes the run")
+        raise typer.Exit(3) from None
+    if result.outcome.status == "stopped":
+        why = result.outcome.reason.describe(experiment.training)
+        where = f" after {result.outcome.update} updates" if result.outcome.update else ""
+        say(f"stopped{where} ({why}): the same command resumes the run")
+        raise typer.Exit(3)
+    return result
 
 
 def init(
@@ -167,9 +181,5 @@ def demo(
     """Train on the built-in phrasebook (about three minutes), evaluate, and translate a few sentences."""
     from repose.cli.tables import demo_table
     from repose.config.file import load
-    from repose.runs.run import run
 
-    result = run(load("demo").experiment, out, device=device, say=say)
-    if result.outcome.status == "stopped":
-        raise typer.Exit(3)
-    demo_table(out, result)
+    demo_table(out, _run(load("demo").experiment, out, device=device))
