@@ -196,7 +196,7 @@ def test_what_differs_is_marked(one: str, other: str) -> None:
     assert marked == [one, other]
 
 
-@given(st.text(), st.text())
+@given(st.text(max_size=30), st.text(max_size=30))
 def test_no_letter_is_lost(one: str, other: str) -> None:
     pieces = differences(one, other)
     assert ["".join(text for text, _ in found) for found in pieces] == [one, other]

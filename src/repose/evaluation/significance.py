@@ -29,6 +29,8 @@ SEED = 12345
 """sacreBLEU's own, so that a resample here is a resample there."""
 LEVEL = 0.05
 _BLOCK = 4_000_000  # numbers of a resample's indices held at a time
+_PLACES, _WEIGHTS = np.polynomial.legendre.leggauss(64)
+"""Of Gauss and Legendre's quadrature between -1 and 1."""
 
 
 @dataclass(frozen=True)
@@ -225,9 +227,8 @@ def student_inside(t: float, degrees: float) -> float:
 
     By t = sqrt(degrees) tan(angle) it is a constant times the integral of cos(angle)^(degrees - 1) from 0.
     """
-    places, weights = np.polynomial.legendre.leggauss(64)
     end = math.atan(t / math.sqrt(degrees))
-    integral = end / 2 * float(weights @ np.cos(end / 2 * (places + 1)) ** (degrees - 1))
+    integral = end / 2 * float(_WEIGHTS @ np.cos(end / 2 * (_PLACES + 1)) ** (degrees - 1))
     return 2 / math.sqrt(math.pi) * math.exp(math.lgamma((degrees + 1) / 2) - math.lgamma(degrees / 2)) * integral
 
 

@@ -1,4 +1,4 @@
-"""What a single run comes to, read from its records, its scores and its settings; None where it is not there."""
+"""Figures of a single run, from its records, its scores and its settings; None where they do not have it."""
 
 import math
 import re

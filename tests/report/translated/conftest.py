@@ -27,6 +27,12 @@ def mirrored(line: str) -> str:
     return " ".join(word[::-1] for word in line.split())
 
 
+def measure(hypotheses: Sequence[str], references: Sequence[str], *, lowercase: bool) -> dict[str, Any]:
+    """A decoding's scores as they stand in scores.test.json."""
+    scores = (score(hypotheses, references, lowercase=lowercase) for score in (bleu, chrf))
+    return {"unfinished": 0} | {score.name: {"value": score.value, "signature": score.signature} for score in scores}
+
+
 @dataclass
 class Made:
     """Adds runs to a grid folder, and reads it."""
@@ -35,6 +41,10 @@ class Made:
     draw: random.Random = field(default_factory=lambda: random.Random(4))
     cells: list[dict[str, Any]] = field(default_factory=list)
     corpora: dict[str, tuple[str, ...]] = field(default_factory=dict)
+    prepared: dict[tuple[str, ...], CorpusData] = field(default_factory=dict)
+    """Corpus and what may change how it is prepared, to the prepared one."""
+    greedy: dict[tuple[Path, bool], dict[str, Any]] = field(default_factory=dict)
+    """Scores of the references as translations, by the corpus and whether case is ignored."""
 
     def corpus(self, name: str, *, num_test: int = 80, longest_test: int = 9, longest: int = 9) -> "Made":
         """A corpus of its own sentences, as it is prepared for training."""
@@ -71,7 +81,8 @@ class Made:
     ) -> Path:
         """A run whose translations have this share of their words wrong, or are `hypotheses`."""
         experiment = self.experiment(corpus, f"training.seed={seed}", *overrides)
-        data = prepare_corpus(experiment)
+        shaping = (corpus, *(word for word in overrides if word.startswith(("corpus", "tokenizer", "training.max"))))
+        data = self.prepared.get(shaping) or self.prepared.setdefault(shaping, prepare_corpus(experiment))
         _, references = data.text("test")
         if hypotheses is None:
             hypotheses = [
@@ -86,14 +97,13 @@ class Made:
         config |= {"data": data.folder.name, "report": list(data.report), "versions": {}}
         (folder / "config.json").write_text(json.dumps(config), encoding="utf-8")
         (folder / "metrics.jsonl").write_text('{"kind": "epoch", "update": 9, "epoch": 1, "nll": 2.0}\n')
-        decoded = {}
+        case = (data.folder, lowercase)
+        if case not in self.greedy:
+            self.greedy[case] = measure(references, references, lowercase=lowercase)
+        decoded = {"greedy": self.greedy[case], "beam4": measure(hypotheses, references, lowercase=lowercase)}
         for decoding, lines in (("greedy", references), ("beam4", hypotheses)):  # greedy ones never to be taken
             text = "".join(line + "\n" for line in lines)
             (folder / "hypotheses" / f"test.{decoding}.txt").write_text(text, encoding="utf-8", newline="")
-            scores = (bleu(lines, references, lowercase=lowercase), chrf(lines, references, lowercase=lowercase))
-            decoded[decoding] = {"unfinished": 0} | {
-                score.name: {"value": score.value, "signature": score.signature} for score in scores
-            }
         looks_ahead = experiment.architecture.looks_ahead
         about = {"run_id": run_id, "split": "test", "looks_ahead": looks_ahead, "num_sentences": len(references)}
         (folder / "scores.test.json").write_text(json.dumps(about | {"decoded": decoded}), encoding="utf-8")

@@ -1,15 +1,23 @@
 """Who is tested against whom, and what the tables of the tests say."""
 
 import shutil
+from functools import partial
 from pathlib import Path
 from typing import Any
 
 import pytest
 
 from repose.evaluation.significance import approximate_randomization, compare, holm, resample, welch
+from repose.report import significance
 from repose.report.content import Table
 from repose.report.significance import significance_tables
 from repose.report.translations import statistics_of
+
+
+@pytest.fixture(autouse=True)
+def _few_trials(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Of the approximate randomization, which takes a second with its 10,000."""
+    monkeypatch.setattr(significance, "approximate_randomization", partial(approximate_randomization, num_trials=100))
 
 
 def tables(made: Any, baseline: str | None = None) -> dict[str, Table]:
@@ -126,7 +134,8 @@ def test_four_systems_are_tested_against_the_baseline(made: Any) -> None:
     assert "no baseline is named: systems are tested against the first, one." in " ".join(unnamed.notes.values())
 
 
-def test_single_runs_are_also_tested_as_sacrebleu_does(made: Any) -> None:
+def test_single_runs_are_also_tested_as_sacrebleu_does(made: Any, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(significance, "approximate_randomization", approximate_randomization)
     made.add("one", wrong=0.3)
     made.add("two", wrong=0.2)
     found, runs = tables(made, "one"), made.runs()
