@@ -7,8 +7,9 @@ from pathlib import Path
 import numpy as np
 import pytest
 
+from repose.data import text_blocks
 from repose.data.columns import Columns, write_columns
-from repose.data.text_blocks import TextBlocks, read_lines, write_blocks
+from repose.data.text_blocks import Documents, TextBlocks, write_blocks
 from repose.data.tokenizer import END, START, Tokenizer
 from repose.system.errors import DataError
 
@@ -62,9 +63,21 @@ def test_bytes_and_tokens_are_counted(tmp_path: Path, tokenizer: Tokenizer) -> N
 def test_lines_without_text_are_no_documents(tmp_path: Path) -> None:
     with gzip.open(tmp_path / "a.txt.gz", "wt", encoding="utf-8") as file:
         file.write("one\n \n\n two\n")
-    assert list(read_lines(tmp_path / "a.txt.gz")) == ["one", " two"]
+    assert list(Documents(tmp_path / "a.txt.gz")) == ["one", " two"]
     with pytest.raises(DataError, match="there is no file"):
-        list(read_lines(tmp_path / "b.txt"))
+        list(Documents(tmp_path / "b.txt"))
+
+
+def test_a_line_without_end_is_left_out_and_said(
+    tmp_path: Path, tokenizer: Tokenizer, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(text_blocks, "MAX_LINE_BYTES", 20)
+    (tmp_path / "a.txt").write_text("the sun\n" + "moon " * 10 + "\na fish\n" + "é" * 11)
+    documents = Documents(tmp_path / "a.txt")
+    assert list(documents) == list(documents) == ["the sun", "a fish"]
+    said = write_blocks(documents, tokenizer, tmp_path / "d", max_tokens=9)
+    assert said.startswith("2 documents of ")
+    assert said.endswith(", 2 dropped (longer than 20 bytes)")
 
 
 def test_the_digest_is_that_of_the_content(tmp_path: Path) -> None:

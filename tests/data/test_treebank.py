@@ -52,6 +52,12 @@ def test_what_is_no_tree_is_told_with_its_place(tmp_path: Path, old: str, new: s
     assert "\n" not in str(caught.value)
 
 
+def test_a_sentence_without_end_is_refused(tmp_path: Path) -> None:
+    row = "1\tYes\tyes\tINTJ\t_\t_\t0\troot\t_\t_\n"
+    with pytest.raises(DataError, match="line 10001: a sentence of more than 10,000 rows"):
+        read(tmp_path, row * 20_000)
+
+
 def test_the_library_is_asked_for(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setitem(sys.modules, "conllu", None)
     with pytest.raises(ConfigError, match=r"pip install 'repose-nmt\[parsing\]'"):

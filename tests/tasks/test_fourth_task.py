@@ -14,7 +14,7 @@ from repose.cli.tables import run_table
 from repose.config import experiment as config
 from repose.config.experiment import Experiment, TaskSettings
 from repose.config.file import load
-from repose.data.text_blocks import TextBlocks, read_lines, write_blocks
+from repose.data.text_blocks import Documents, TextBlocks, write_blocks
 from repose.model.architecture import Architecture
 from repose.runs.folder import RunFolder
 from repose.runs.run import evaluate_model, run
@@ -46,9 +46,9 @@ class Copy(FileTask):
 
     def prepare(self, experiment: Experiment, folder: Path, workers: int) -> Iterator[str]:  # noqa: ARG002
         files = one_file_per_set(experiment, self.file_kind)
-        tokenizer = one_tokenizer(experiment.tokenizer, read_lines(files["train"]), folder)
+        tokenizer = one_tokenizer(experiment.tokenizer, Documents(files["train"]), folder)
         for split, path in files.items():
-            yield f"{split}: {write_blocks(read_lines(path), tokenizer, folder / split, max_tokens=8)}"
+            yield f"{split}: {write_blocks(Documents(path), tokenizer, folder / split, max_tokens=8)}"
 
     def open(self, folder: Path) -> TextBlocks:
         return TextBlocks.open(folder)
@@ -75,7 +75,7 @@ class Copy(FileTask):
         return {"lang": experiment.corpus.tgt_lang}
 
     def write_ids(self, path: Path, loaded: SavedModel[Copier], folder: Path) -> None:
-        write_blocks(read_lines(path), loaded.tokenizers[0], folder, max_tokens=8)
+        write_blocks(Documents(path), loaded.tokenizers[0], folder, max_tokens=8)
 
     def measure(self, loaded: SavedModel[Copier], ids: Path) -> Measured:
         blocks = self.open(ids)

@@ -27,8 +27,9 @@ _MIX_1 = np.uint64(0xBF58476D1CE4E5B9)
 _MIX_2 = np.uint64(0x94D049BB133111EB)
 
 
-def _mix(x: NDArray[np.uint64]) -> NDArray[np.uint64]:
-    """The finaliser of SplitMix64 (Steele, Lea and Flood 2014): each input bit moves about half of the output bits."""
+def mix(x: NDArray[np.uint64]) -> NDArray[np.uint64]:
+    """The finaliser of SplitMix64 (Steele, Lea and Flood 2014), a bijection: each input bit moves about half of the
+    output bits."""
     x = (x ^ (x >> np.uint64(30))) * _MIX_1
     x = (x ^ (x >> np.uint64(27))) * _MIX_2
     return x ^ (x >> np.uint64(31))
@@ -53,7 +54,7 @@ class Permutation:
         self._keys = np.frombuffer(digest, dtype="<u8").astype(np.uint64)
         self._sorted: NDArray[np.int64] | None = None
         if size <= _SMALL:
-            hashes = _mix(_mix(np.arange(size, dtype=np.uint64) + self._keys[0]) ^ self._keys[1])
+            hashes = mix(mix(np.arange(size, dtype=np.uint64) + self._keys[0]) ^ self._keys[1])
             self._sorted = np.argsort(hashes, kind="stable").astype(np.int64)
 
     def __call__(self, positions: IntArray) -> NDArray[np.int64]:
@@ -75,9 +76,9 @@ class Permutation:
         for round_, key in enumerate(self._keys):
             # The top bits of the mixed word: its lowest bits are its weakest.
             if round_ % 2 == 0:
-                high = high ^ ((_mix(low + key) >> np.uint64(20)) & high_mask)
+                high = high ^ ((mix(low + key) >> np.uint64(20)) & high_mask)
             else:
-                low = low ^ ((_mix(high + key) >> np.uint64(20)) & low_mask)
+                low = low ^ ((mix(high + key) >> np.uint64(20)) & low_mask)
         return (high << low_bits) | low
 
 

@@ -32,7 +32,7 @@ _SUFFIXES = (".ids", ".offsets", ".values", ".lengths")  # the last two: format 
 
 @dataclass(frozen=True)
 class Columns:
-    """The examples of a folder, by index. Nothing but what is asked for is read from the disk."""
+    """The examples of a folder, by index. Only the examples that are used are read from the disk."""
 
     folder: Path
     digest: str

@@ -56,9 +56,9 @@ def fetch_corpus(
 ) -> Path:
     """Fetch a corpus from its mirrors, or from `source`, an archive or a folder obtained otherwise; its folder.
 
-    The same checks apply to both. A corpus that is there already is left as it is. `progress` is told file name, bytes
-    so far and bytes in all (None: unknown); `timeout`, in seconds, bounds the wait for a connection and for the next
-    bytes of it. Raises DataError, with what to do instead, where the corpus cannot be had.
+    The same checks apply to both. A corpus that is there already is left as it is. `progress` is called with the file's
+    name, bytes so far and bytes in all (None: unknown); `timeout`, in seconds, bounds the wait for a connection and for
+    the next bytes of it. Raises DataError, with what to do instead, where the corpus cannot be had.
     """
     home = home or cache_home()
     folder = _folder(info, home)

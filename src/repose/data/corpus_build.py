@@ -33,7 +33,7 @@ _COMPRESSIONS = (".gz", ".xz")
 
 @dataclass(frozen=True, kw_only=True)
 class TextFile:
-    """What was found in one text: number of lines, size in bytes, SHA-256."""
+    """What one text holds: number of lines, size in bytes, SHA-256."""
 
     num_lines: int
     num_bytes: int
@@ -166,9 +166,9 @@ class CorpusBuilder:
     def _align(self) -> None:
         """Drop pairs with an empty side and compare with the published counts."""
         for split in self.info.splits:
-            found = {text.language: self.files[file_name(split, text)] for text in split.texts}
-            self.dropped[split.name], kept = align(self.staging, split, found)
-            self.files |= {file_name(split, text): kept[text.language] for text in split.texts}
+            unpacked = {text.language: self.files[file_name(split, text)] for text in split.texts}
+            self.dropped[split.name], aligned = align(self.staging, split, unpacked)
+            self.files |= {file_name(split, text): aligned[text.language] for text in split.texts}
 
 
 def _expected(archive: ArchiveInfo) -> Expected:
@@ -195,12 +195,12 @@ def candidate_paths(split: SplitInfo, text: TextInfo) -> list[str]:
     """
     parts = text.path.split("/")
     stems = ["/".join(parts[start:]) for start in range(len(parts))] + [file_name(split, text)]
-    found: dict[str, None] = {}
+    paths: dict[str, None] = {}
     for stem in stems:
         plain = _without_compression(stem)
         for path in (stem, plain, *(plain + ending for ending in _COMPRESSIONS)):
-            found.setdefault(path)
-    return list(found)
+            paths.setdefault(path)
+    return list(paths)
 
 
 def find_in_folder(folder: Path, split: SplitInfo, text: TextInfo) -> Path:
@@ -250,14 +250,14 @@ def check_text(path: Path, split: SplitInfo, text: TextInfo) -> TextFile:
     return TextFile(num_lines=num_lines, num_bytes=num_bytes, sha256=sha256)
 
 
-def align(folder: Path, split: SplitInfo, found: Mapping[str, TextFile]) -> tuple[int, dict[str, TextFile]]:
+def align(folder: Path, split: SplitInfo, texts: Mapping[str, TextFile]) -> tuple[int, dict[str, TextFile]]:
     """Drop the lines of a split that any language leaves empty; (number dropped, what the files hold afterwards).
 
-    `found` maps languages to what `check_text` said of their files in `folder`, which are rewritten only where
+    `texts` maps languages to what `check_text` said of their files in `folder`, which are rewritten only where
     something is dropped. Raises BadCopyError where the languages have different numbers of lines, or where the number
     of pairs left is not the published one.
     """
-    counts = {language: text.num_lines for language, text in found.items()}
+    counts = {language: text.num_lines for language, text in texts.items()}
     if len(set(counts.values())) > 1:
         sizes = ", ".join(f"{language} {count:,}" for language, count in counts.items())
         raise BadCopyError(f"the languages of {split.name} have different numbers of lines ({sizes})")
@@ -270,7 +270,7 @@ def align(folder: Path, split: SplitInfo, found: Mapping[str, TextFile]) -> tupl
             f"{split.num_pairs:,}"
         )
     if not dropped:
-        return 0, dict(found)
+        return 0, dict(texts)
     _rewrite_without_empty(paths)
     # The published SHA-256 is of the text with its empty lines; what is left of it has one of its own.
     return dropped, {

@@ -98,9 +98,9 @@ def check_size_and_sum(path: Path, expected: Expected) -> None:
     if expected.sha256 is None:
         return
     with path.open("rb") as file:
-        found = hashlib.file_digest(file, "sha256").hexdigest()
-    if found != expected.sha256:
-        raise BadCopyError(f"{path.name} has the SHA-256 {found[:12]}… instead of {expected.sha256[:12]}…")
+        sha256 = hashlib.file_digest(file, "sha256").hexdigest()
+    if sha256 != expected.sha256:
+        raise BadCopyError(f"{path.name} has the SHA-256 {sha256[:12]}… instead of {expected.sha256[:12]}…")
 
 
 def _check(path: Path, expected: Expected, verify: Callable[[Path], None]) -> None:

@@ -9,6 +9,7 @@ from itertools import islice
 import numpy as np
 from numpy.typing import NDArray
 
+from repose.data.batching import mix
 from repose.system.errors import DataError
 
 Pair = tuple[str, str]
@@ -76,19 +77,19 @@ def hold_out(pairs: Iterable[Pair], *, num_valid: int, num_test: int, seed: int)
     if isinstance(pairs, Iterator):
         pairs = list(pairs)
     src, tgt = _hashes(pairs)
-    both = _mix(_mix(src) + tgt)
+    both = mix(mix(src) + tgt)
     distinct = _first_positions(both)
     eligible = distinct[~_shared(src[distinct]) & ~_shared(tgt[distinct])]
     wanted = num_valid + num_test
     _check_enough(len(src), len(distinct), len(eligible), wanted)
-    drawn = eligible[np.argsort(_mix(both[eligible] ^ _seed_key(seed)), kind="stable")[:wanted]]
+    drawn = eligible[np.argsort(mix(both[eligible] ^ _seed_key(seed)), kind="stable")[:wanted]]
     left_out = np.flatnonzero(np.isin(both, both[drawn]))
     if len(left_out) == len(src):
         raise DataError(
             f"holding out {wanted:,} of {len(distinct):,} different sentence pairs leaves none to train on: "
             "hold out fewer"
         )
-    found = _collect(pairs, np.sort(drawn))
+    held_out = _collect(pairs, np.sort(drawn))
     valid, test = (sorted(part.tolist()) for part in (drawn[:num_valid], drawn[num_valid:]))
     counts = SplitCounts(
         read=len(src),
@@ -100,8 +101,8 @@ def hold_out(pairs: Iterable[Pair], *, num_valid: int, num_test: int, seed: int)
     )
     return Splits(
         train=TrainPairs(pairs, counts.train, left_out),
-        valid=[found[position] for position in valid],
-        test=[found[position] for position in test],
+        valid=[held_out[position] for position in valid],
+        test=[held_out[position] for position in test],
         counts=counts,
     )
 
@@ -138,13 +139,6 @@ def _seed_key(seed: int) -> np.uint64:
     return np.uint64(_hash(f"repose splits 1/{seed}"))
 
 
-def _mix(x: NDArray[np.uint64]) -> NDArray[np.uint64]:
-    """The finaliser of SplitMix64: a bijection that scatters neighbouring values."""
-    x = (x ^ (x >> np.uint64(30))) * np.uint64(0xBF58476D1CE4E5B9)
-    x = (x ^ (x >> np.uint64(27))) * np.uint64(0x94D049BB133111EB)
-    return x ^ (x >> np.uint64(31))
-
-
 def _first_positions(values: NDArray[np.uint64]) -> NDArray[np.int64]:
     """Where each different value occurs first."""
     order = np.argsort(values, kind="stable")
@@ -167,13 +161,13 @@ def _shared(values: NDArray[np.uint64]) -> NDArray[np.bool_]:
 
 def _collect(pairs: Iterable[Pair], positions: NDArray[np.int64]) -> dict[int, Pair]:
     """The pairs at sorted positions."""
-    found: dict[int, Pair] = {}
+    collected: dict[int, Pair] = {}
     iterator = iter(pairs)
     begin = 0
     for position in positions.tolist():
         pair = next(islice(iterator, position - begin, None), None)
         if pair is None:
             raise DataError("the corpus changed while it was split: start again")
-        found[position] = pair
+        collected[position] = pair
         begin = position + 1
-    return found
+    return collected

@@ -60,20 +60,33 @@ class TextBlocks:
         return ids, stored[:, 1:][ids != 0]
 
 
-def read_lines(path: Path) -> Iterator[str]:
-    """The lines of a text file with something in them; plain, .gz or .xz. Raises DataError."""
-    check_file(path)
-    for line in LineReader(path, MAX_LINE_BYTES):
-        if line.text is not None and line.text.strip():
-            yield line.text
+class Documents:
+    """The lines of a text file with something in them, plain, .gz or .xz, read anew at each iteration.
+
+    Raises DataError for a file that cannot be read.
+    """
+
+    def __init__(self, path: Path) -> None:
+        check_file(path)
+        self.path = path
+        self.num_too_long = 0
+        """Lines of more than `MAX_LINE_BYTES` that the latest pass left out."""
+
+    def __iter__(self) -> Iterator[str]:
+        self.num_too_long = 0
+        for line in LineReader(self.path, MAX_LINE_BYTES):
+            if line.text is None:
+                self.num_too_long += 1
+            elif line.text.strip():
+                yield line.text
 
 
-def write_blocks(lines: Iterable[str], tokenizer: Encoder, folder: Path, *, max_tokens: int) -> str:
+def write_blocks(documents: Iterable[str], tokenizer: Encoder, folder: Path, *, max_tokens: int) -> str:
     """Tokenise documents and cut them into blocks, in constant memory; a sentence that says what came of them."""
     counts = {"num_documents": 0, "num_tokens": 0, "num_bytes": 0}
 
     def blocks() -> Iterator[list[list[int]]]:
-        remaining = iter(lines)
+        remaining = iter(documents)
         while chunk := list(islice(remaining, _CHUNK)):
             for text, ids in zip(chunk, tokenizer.encode_batch(chunk), strict=True):
                 counts["num_documents"] += 1
@@ -83,7 +96,9 @@ def write_blocks(lines: Iterable[str], tokenizer: Encoder, folder: Path, *, max_
                     yield [ids[start : start + max_tokens + 1]]
 
     write_columns(folder, [_TOKENS], blocks(), counts)
-    return (
+    sentence = (
         f"{counts['num_documents']:,} documents of {counts['num_tokens']:,} tokens and {counts['num_bytes']:,} bytes, "
         f"in blocks of at most {max_tokens:,} tokens"
     )
+    too_long = documents.num_too_long if isinstance(documents, Documents) else 0
+    return sentence + (f", {too_long:,} dropped (longer than {MAX_LINE_BYTES:,} bytes)" if too_long else "")

@@ -60,7 +60,7 @@ class Tokenizer:
         self._spec: dict[str, Any] = json.loads(self._backend.to_str())  # with the defaults that `text` may leave out
         self._steps = _steps(self._spec["normalizer"])
         self.kind: Kind = _KINDS[self._spec["model"]["type"]]
-        self.vocab_size: int = 1 + max(self._backend.get_vocab().values())  # what was found, at most what was asked for
+        self.vocab_size: int = 1 + max(self._backend.get_vocab().values())  # at most what `train` was given
         self._encode_batch = getattr(self._backend, "encode_batch_fast", self._backend.encode_batch)
 
     @classmethod
@@ -124,11 +124,11 @@ class Tokenizer:
 
     @cached_property
     def strip_accents(self) -> bool:
-        """Whether accents are stripped (BERT's normalizer, if not told, strips them exactly when it lower-cases)."""
+        """Whether accents are stripped (BERT's normalizer by default strips them exactly when it lower-cases)."""
 
         def strips(step: dict[str, Any]) -> bool:
-            told = step.get("strip_accents")
-            return step["type"] == "StripAccents" or bool(step.get("lowercase") if told is None else told)
+            setting = step.get("strip_accents")
+            return step["type"] == "StripAccents" or bool(step.get("lowercase") if setting is None else setting)
 
         return any(strips(step) for step in self._steps)
 
@@ -172,8 +172,8 @@ class Tokenizer:
         Inverts `encode` only where `lossless`; bytes that are no UTF-8, as a model may emit, become U+FFFD. WordPiece
         and WordLevel put one space between words and punctuation marks ("Hi , you !") and undo no contraction.
         """
-        kept = [i for i in self._checked(ids) if i not in (PAD, START, END)]
-        return str(self._backend.decode(kept, skip_special_tokens=False))  # which would drop [UNK] too
+        words = [i for i in self._checked(ids) if i not in (PAD, START, END)]
+        return str(self._backend.decode(words, skip_special_tokens=False))  # which would drop [UNK] too
 
     def tokens(self, ids: Sequence[int]) -> list[str]:
         """Vocabulary entry of each id, special ones included; bytes appear as the stand-ins of the JSON (Ġ: space)."""
@@ -181,17 +181,17 @@ class Tokenizer:
 
     def ids(self, tokens: Sequence[str]) -> list[int]:
         """The inverse of `tokens`: [UNK]'s id for what is no vocabulary entry."""
-        return [UNK if (found := self._backend.token_to_id(token)) is None else int(found) for token in tokens]
+        return [UNK if (i := self._backend.token_to_id(token)) is None else int(i) for token in tokens]
 
     def labels(self, ids: Sequence[int]) -> list[str]:
         """Each id as text to read (`repose.data.token_labels`): "cach", "·orro"; special tokens by their names."""
         tokens = self.tokens(ids)
         texts = [None if i < len(SPECIAL_TOKENS) else token for i, token in zip(ids, tokens, strict=True)]
         if (self._spec["decoder"] or {}).get("type") == "ByteLevel":
-            found = byte_labels(texts)
+            labels = byte_labels(texts)
         else:
-            found = piece_labels(texts, str(self._spec["model"].get("continuing_subword_prefix") or ""))
-        return [token if text is None else label for token, text, label in zip(tokens, texts, found, strict=True)]
+            labels = piece_labels(texts, str(self._spec["model"].get("continuing_subword_prefix") or ""))
+        return [token if text is None else label for token, text, label in zip(tokens, texts, labels, strict=True)]
 
     def round_trip(self, text: str) -> str:
         """decode(encode(text)): what a perfect model's output would look like."""

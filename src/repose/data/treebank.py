@@ -21,7 +21,8 @@ from repose.system.errors import ConfigError, DataError
 
 UNKNOWN_LABEL = "_"
 """Label 0: one that the training trees do not have. It is never right."""
-MAX_LINE_BYTES = 1 << 20
+MAX_LINE_BYTES, MAX_ROWS = 1 << 20, 10_000
+"""Of a line, and of the lines of a sentence: more is no CoNLL-U, and would be held in memory."""
 
 
 @dataclass(frozen=True)
@@ -52,6 +53,10 @@ class Trees:
                 raise DataError(f"{self.path}, line {number}: longer than {MAX_LINE_BYTES:,} bytes, so no CoNLL-U")
             if line.text.strip():
                 lines.append(line.text)
+                if len(lines) > MAX_ROWS:
+                    raise DataError(
+                        f"{self.path}, line {number}: a sentence of more than {MAX_ROWS:,} rows: check the file"
+                    )
             elif lines:
                 yield from _tree(lines, f"{self.path}, sentence before line {number}")
                 lines = []

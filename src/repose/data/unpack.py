@@ -121,7 +121,7 @@ def _name(member: tarfile.TarInfo) -> str:
 
 
 def _open(path: Path) -> _Reader:
-    """Open for reading, uncompressed; the compression is told by the first bytes, since names lie."""
+    """Open for reading, uncompressed; the first bytes tell the compression, since names lie."""
     with path.open("rb") as file:
         magic = file.read(6)
     if magic.startswith(b"\x1f\x8b"):

@@ -12,7 +12,7 @@ from torch import Tensor
 
 from repose.config.experiment import Experiment
 from repose.data.batching import Permutation
-from repose.data.text_blocks import TextBlocks, read_lines, write_blocks
+from repose.data.text_blocks import Documents, TextBlocks, write_blocks
 from repose.data.tokenizer import Tokenizer
 from repose.model.language_model import LanguageModel, build_language_model
 from repose.saved_model.directory import TOKENIZER, ModelKind, SavedModel
@@ -57,10 +57,10 @@ class LanguageModelling(FileTask):
     def prepare(self, experiment: Experiment, folder: Path, workers: int) -> Iterator[str]:  # noqa: ARG002
         """Tokenizer and blocks of a text file per set."""
         files, max_tokens = one_file_per_set(experiment, self.file_kind), experiment.training.max_tgt_tokens
-        tokenizer = one_tokenizer(experiment.tokenizer, read_lines(files["train"]), folder)
+        tokenizer = one_tokenizer(experiment.tokenizer, Documents(files["train"]), folder)
         yield f"tokenizer: {tokenizer.kind}, {tokenizer.vocab_size:,} tokens"
         for split, path in files.items():
-            yield f"{split}: {write_blocks(read_lines(path), tokenizer, folder / split, max_tokens=max_tokens)}"
+            yield f"{split}: {write_blocks(Documents(path), tokenizer, folder / split, max_tokens=max_tokens)}"
 
     def open(self, folder: Path) -> TextBlocks:
         """A prepared text."""
@@ -106,7 +106,7 @@ class LanguageModelling(FileTask):
         max_tokens = loaded.config.get("max_tokens")
         if not isinstance(max_tokens, int) or not 1 <= max_tokens <= loaded.model.architecture.max_length:
             raise CheckpointError("config.json of the model has no usable max_tokens: save or copy the model again")
-        write_blocks(read_lines(path), loaded.tokenizers[0], folder, max_tokens=max_tokens)
+        write_blocks(Documents(path), loaded.tokenizers[0], folder, max_tokens=max_tokens)
 
     def measure(self, loaded: SavedModel[LanguageModel], ids: Path) -> Measured:
         """Bits, in one pass over each block and token by token."""
