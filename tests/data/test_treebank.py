@@ -54,7 +54,7 @@ def test_what_is_no_tree_is_told_with_its_place(tmp_path: Path, old: str, new: s
 
 def test_a_sentence_without_end_is_refused(tmp_path: Path) -> None:
     row = "1\tYes\tyes\tINTJ\t_\t_\t0\troot\t_\t_\n"
-    with pytest.raises(DataError, match="line 10001: a sentence of more than 10,000 rows"):
+    with pytest.raises(DataError, match="line 10001: a sentence has more than 10,000 rows"):
         read(tmp_path, row * 20_000)
 
 

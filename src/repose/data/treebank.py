@@ -55,7 +55,7 @@ class Trees:
                 lines.append(line.text)
                 if len(lines) > MAX_ROWS:
                     raise DataError(
-                        f"{self.path}, line {number}: a sentence of more than {MAX_ROWS:,} rows: check the file"
+                        f"{self.path}, line {number}: a sentence has more than {MAX_ROWS:,} rows: check the file"
                     )
             elif lines:
                 yield from _tree(lines, f"{self.path}, sentence before line {number}")
