@@ -17,7 +17,7 @@ from typing import Any
 import numpy as np
 
 from interleave import machine, table, write
-from repose.positions_rl import baselines
+from repose.positions_rl import rewards
 from repose.positions_rl.policy import Settings, learn, sac_settings
 from repose.positions_rl.rewards import REWARDS, best_literal, literal, pairs
 from repose.positions_rl.table import DECIMALS, PositionTable, default_table
@@ -83,30 +83,30 @@ def spread(values: list[float]) -> dict[str, Any]:
 def contestants(shape: tuple[int, int], learned: dict[str, list[PositionTable]], seeds: int) -> dict[str, Any]:
     """Tables of each kind."""
     n, d = shape
-    full = baselines.sinusoid(FACTOR * n, FACTOR * d)
-    random = np.random.default_rng(0).uniform(-1.0, 1.0, (baselines.NUM_RANDOM_TABLES, n, d))
+    full = rewards.sinusoid(FACTOR * n, FACTOR * d)
+    random = np.random.default_rng(0).uniform(-1.0, 1.0, (rewards.NUM_RANDOM_TABLES, n, d))
     return {
         "random": list(random),
         "all positions equal": [np.ones(shape)],
-        "sinusoid": [baselines.sinusoid(n, d)],
+        "sinusoid": [rewards.sinusoid(n, d)],
         "sinusoid, means of 32 x 32": [full.reshape(n, FACTOR, d, FACTOR).mean(axis=(1, 3))],
         "sinusoid, every 32nd": [full[::FACTOR, ::FACTOR]],
         **{f"SAC, {reward}": [found.values for found in tables] for reward, tables in learned.items()},
-        **{f"ascent, {reward}": [baselines.oracle(shape, reward, s) for s in range(seeds)] for reward in REWARDS},
+        **{f"ascent, {reward}": [rewards.oracle(shape, reward, s) for s in range(seeds)] for reward in REWARDS},
     }
 
 
 def ratios(shape: tuple[int, int], figures: dict[str, Any]) -> dict[str, float]:
     """Readings of "times better" under eq. (7): over each sinusoid, SAC's mean and the best table there is."""
     n, d = shape
-    full = baselines.sinusoid(FACTOR * n, FACTOR * d)
+    full = rewards.sinusoid(FACTOR * n, FACTOR * d)
     best = best_literal(n, d)
     found = {}
     for original in ("sinusoid", "sinusoid, means of 32 x 32", "sinusoid, every 32nd"):
         score = figures[original]["literal"]["mean"]
         found[f"SAC / {original}"] = figures["SAC, literal"]["literal"]["mean"] / score
         found[f"best / {original}"] = best / score
-    cosine = literal(unit_rows(baselines.sinusoid(n, d)))
+    cosine = literal(unit_rows(rewards.sinusoid(n, d)))
     found["best / sinusoid, full size"] = best_literal(FACTOR * n, FACTOR * d) / float(literal(full))
     found["best / sinusoid, cosines instead of products"] = best_literal(n, 1) / float(cosine)
     found["SAC / best"] = figures["SAC, literal"]["literal"]["mean"] / best
@@ -170,7 +170,7 @@ def main() -> None:
             "date": datetime.datetime.now(datetime.UTC).date().isoformat(),
             "machine": machine(),
             "versions": versions,
-            "settings": {"seeds": args.seeds, "random_tables": baselines.NUM_RANDOM_TABLES, "steps": Settings().steps},
+            "settings": {"seeds": args.seeds, "random_tables": rewards.NUM_RANDOM_TABLES, "steps": Settings().steps},
             "paper_says_times_better": CLAIMED,
             "shipped": {"digest": shipped.digest, "shape": list(shipped.values.shape), "sound": shipped.score},
             "shapes": shapes,

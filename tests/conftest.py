@@ -1,5 +1,9 @@
 """Shapes are executed: every annotation of `repose.model` is checked at each call in the tests."""
 
+import io
+import sys
+from collections.abc import Callable
+
 import pytest
 import torch
 from jaxtyping import install_import_hook
@@ -11,3 +15,25 @@ install_import_hook("repose.model", "beartype.beartype")
 def _one_thread() -> None:
     """Tests run side by side, one core each."""
     torch.set_num_threads(1)
+
+
+@pytest.fixture
+def run_repose(
+    monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> Callable[..., tuple[int, str, str]]:
+    """Runs `repose` with these arguments in this process: (exit code, stdout, stderr)."""
+    from repose.cli import main
+
+    def call(*arguments: object, stdin: bytes = b"") -> tuple[int, str, str]:
+        monkeypatch.setattr(sys, "argv", ["repose", *map(str, arguments)])
+        monkeypatch.setattr(sys, "stdin", io.TextIOWrapper(io.BytesIO(stdin)))
+        capsys.readouterr()
+        try:
+            main.main()
+            code = 0
+        except SystemExit as leaving:
+            code = leaving.code if isinstance(leaving.code, int) else 0
+        captured = capsys.readouterr()
+        return code, captured.out, captured.err
+
+    return call

@@ -10,9 +10,11 @@ import subprocess
 import sys
 import time
 from collections.abc import Callable
+from contextlib import redirect_stderr, redirect_stdout
 from pathlib import Path
 
 import pytest
+import torch
 
 import repose
 from repose.cli import main as cli
@@ -36,22 +38,9 @@ Run = Callable[..., tuple[int, str, str]]
 
 
 @pytest.fixture
-def run(monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]) -> Run:
-    """Runs `repose` in this process: (exit code, stdout, stderr)."""
-
-    def call(*arguments: object, stdin: bytes = b"") -> tuple[int, str, str]:
-        monkeypatch.setattr(sys, "argv", ["repose", *map(str, arguments)])
-        monkeypatch.setattr(sys, "stdin", io.TextIOWrapper(io.BytesIO(stdin)))
-        capsys.readouterr()
-        try:
-            cli.main()
-            code = 0
-        except SystemExit as leaving:
-            code = leaving.code if isinstance(leaving.code, int) else 0
-        captured = capsys.readouterr()
-        return code, captured.out, captured.err
-
-    return call
+def run(run_repose: Run) -> Run:
+    """See `tests/conftest.py`."""
+    return run_repose
 
 
 @pytest.fixture(autouse=True)
@@ -79,14 +68,16 @@ def corpus(tmp_path_factory: pytest.TempPathFactory) -> tuple[Path, Path]:
 def trained(corpus: tuple[Path, Path], tmp_path_factory: pytest.TempPathFactory) -> Path:
     """A run of the default recipe in the small."""
     out = tmp_path_factory.mktemp("runs") / "small"
-    home = {"REPOSE_HOME": str(tmp_path_factory.getbasetemp() / "repose-home")}
-    command = [sys.executable, "-m", "repose.cli", "train", *map(str, corpus), "--out", str(out), *SETTINGS]
-    done = subprocess.run(
-        command, env=os.environ | home, capture_output=True, text=True, preexec_fn=_on_one_core, check=False
-    )
-    assert done.returncode == 0, done.stderr
-    assert "held out: 20 validation and 20 test pairs" in done.stderr
-    assert "beam4 bleu" in done.stdout
+    said, shown = io.StringIO(), io.StringIO()
+    with pytest.MonkeyPatch.context() as patch, redirect_stderr(said), redirect_stdout(shown):
+        patch.setenv("REPOSE_HOME", str(tmp_path_factory.getbasetemp() / "repose-home"))
+        command = ("repose", "train", *map(str, corpus), "--out", str(out), *SETTINGS, "--workers", "1")
+        patch.setattr(sys, "argv", list(command))
+        torch.set_num_threads(1)
+        with pytest.raises(SystemExit, match=r"^0$"):
+            cli.main()
+    assert "held out: 20 validation and 20 test pairs" in said.getvalue()
+    assert "beam4 bleu" in shown.getvalue()
     return out
 
 
@@ -186,30 +177,18 @@ def test_translate_is_a_filter(trained: Path, run: Run) -> None:
     assert "1 of 5 lines were not UTF-8" in err
 
 
-def test_translate_flushes_when_the_input_pauses(trained: Path) -> None:
-    command = [sys.executable, "-m", "repose.cli", "translate", str(trained), "--beam-size", "1"]
-    with subprocess.Popen(command, stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True) as process:
-        assert process.stdin is not None
-        assert process.stdout is not None
-        for sentence in ("Ele lê.", "Ela canta."):
-            process.stdin.write(sentence + "\n")
-            process.stdin.flush()
-            assert process.stdout.readline().endswith("\n")  # would wait for ever if it were held back
-        process.stdin.close()
-        assert process.wait(timeout=60) == 0
-
-
 @pytest.mark.parametrize(("how", "code"), [("Ctrl-C", 130), ("broken pipe", 1)])
-def test_translate_ends_at_once_while_its_input_stays_open(trained: Path, how: str, code: int) -> None:
+def test_translate_answers_and_ends_at_once_while_its_input_stays_open(trained: Path, how: str, code: int) -> None:
     command = [sys.executable, "-m", "repose.cli", "translate", str(trained), "--beam-size", "1"]
     pipes = {"stdin": subprocess.PIPE, "stdout": subprocess.PIPE, "stderr": subprocess.PIPE}
     with subprocess.Popen(command, text=True, **pipes) as process:
         assert process.stdin is not None
         assert process.stdout is not None
         assert process.stderr is not None
-        process.stdin.write("Ele lê.\n")
-        process.stdin.flush()
-        assert process.stdout.readline().endswith("\n")
+        for sentence in ("Ele lê.", "Ela canta.")[: 2 if how == "Ctrl-C" else 1]:
+            process.stdin.write(sentence + "\n")
+            process.stdin.flush()
+            assert process.stdout.readline().endswith("\n")  # would wait for ever if it were held back
         if how == "Ctrl-C":
             process.send_signal(signal.SIGINT)
         else:

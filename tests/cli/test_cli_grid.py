@@ -1,5 +1,6 @@
 """`repose grid` as its users meet it."""
 
+import functools
 import hashlib
 import io
 import json
@@ -17,7 +18,6 @@ from pathlib import Path
 import pytest
 from rich.console import Console
 
-from repose.cli import main as cli
 from repose.config.file import to_json
 from repose.grids import estimate
 from repose.grids import run as grid_run
@@ -75,21 +75,9 @@ Run = Callable[..., tuple[int, str, str]]
 
 
 @pytest.fixture
-def run(monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]) -> Run:
+def run(run_repose: Run) -> Run:
     """Runs `repose grid` in this process: (exit code, stdout, stderr)."""
-
-    def call(*arguments: object) -> tuple[int, str, str]:
-        monkeypatch.setattr(sys, "argv", ["repose", "grid", *map(str, arguments)])
-        capsys.readouterr()
-        try:
-            cli.main()
-            code = 0
-        except SystemExit as leaving:
-            code = leaving.code if isinstance(leaving.code, int) else 0
-        captured = capsys.readouterr()
-        return code, captured.out, captured.err
-
-    return call
+    return functools.partial(run_repose, "grid")
 
 
 def identities(cells: tuple[Cell, ...], **_: object) -> dict[str, Identity]:

@@ -1,5 +1,6 @@
 """`repose plot` as its users meet it."""
 
+import functools
 import json
 import subprocess
 import sys
@@ -16,21 +17,9 @@ Run = Callable[..., tuple[int, str, str]]
 
 
 @pytest.fixture
-def run(monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]) -> Run:
+def run(run_repose: Run) -> Run:
     """Runs `repose plot` in this process: (exit code, stdout, stderr)."""
-
-    def call(*arguments: object) -> tuple[int, str, str]:
-        monkeypatch.setattr(sys, "argv", ["repose", "plot", *map(str, arguments)])
-        capsys.readouterr()
-        try:
-            cli.main()
-            code = 0
-        except SystemExit as leaving:
-            code = leaving.code if isinstance(leaving.code, int) else 0
-        captured = capsys.readouterr()
-        return code, captured.out, captured.err
-
-    return call
+    return functools.partial(run_repose, "plot")
 
 
 def test_positions(run: Run, tmp_path: Path) -> None:

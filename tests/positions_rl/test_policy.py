@@ -1,12 +1,11 @@
 """Learning: what a user types and sees, what an interruption leaves, and where SAC ends up for each reward."""
 
+import functools
 import importlib.util
 import json
-import os
 import sys
 from collections.abc import Callable
 from pathlib import Path
-from typing import Any
 
 import numpy as np
 import pytest
@@ -14,13 +13,13 @@ import pytest
 pytest.importorskip("gymnasium")
 pytest.importorskip("stable_baselines3")
 
-from repose.cli import main as cli
-from repose.positions_rl import baselines, policy, table
+from repose.positions_rl import policy, rewards, table
 from repose.positions_rl.policy import Settings
 from repose.positions_rl.rewards import REWARDS, best_literal
 from repose.system.errors import BusyError, CheckpointError, ConfigError
-from repose.system.files import locked
+from repose.system.files import locked_or_busy
 
+Run = Callable[..., tuple[int, str, str]]
 TINY = Settings(shape=(3, 4), steps=320)
 
 
@@ -30,7 +29,7 @@ def _short(monkeypatch: pytest.MonkeyPatch, request: pytest.FixtureRequest) -> N
     if request.node.get_closest_marker("slow") is None:
         monkeypatch.setattr(policy, "CHUNK", 96)
         monkeypatch.setattr(policy, "RANDOM_STEPS", 64)
-        monkeypatch.setattr(baselines, "ASCENT_STEPS", 20)
+        monkeypatch.setattr(rewards, "ASCENT_STEPS", 20)
 
 
 def silent(_: str) -> None:
@@ -45,36 +44,32 @@ def stop_at(word: str) -> Callable[[str], None]:
     return say
 
 
-def run(monkeypatch: pytest.MonkeyPatch, *arguments: object) -> int:
-    """Exit code of `repose positions learn`."""
-    monkeypatch.setattr(sys, "argv", ["repose", "positions", "learn", *map(str, arguments)])
-    try:
-        cli.main()
-    except SystemExit as leaving:
-        return leaving.code if isinstance(leaving.code, int) else 0
-    return 0
+@pytest.fixture
+def run(run_repose: Run) -> Run:
+    """Runs `repose positions learn` in this process: (exit code, stdout, stderr)."""
+    return functools.partial(run_repose, "positions", "learn")
 
 
-def test_a_tiny_table_is_learned(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: Any) -> None:
+def test_a_tiny_table_is_learned(tmp_path: Path, run: Run) -> None:
     arguments = ("--out", tmp_path / "t.json", "--shape", "3x4", "--steps", 200, "--seed", 4, "--reward", "literal")
-    assert run(monkeypatch, *arguments) == 0
-    shown = capsys.readouterr()
-    assert "step 96 of 200: score " in shown.err
-    assert "step 200 of 200: score " in shown.err
+    code, shown, err = run(*arguments)
+    assert code == 0
+    assert "step 96 of 200: score " in err
+    assert "step 200 of 200: score " in err
     for name in ("random", "sinusoid", "learned", "gradient ascent"):
-        assert name in shown.out
+        assert name in shown
     found = table.read(tmp_path / "t.json")
     assert found.score == pytest.approx(REWARDS["literal"](found.values), abs=1e-6)
     assert found.provenance["command"].endswith("learn --reward literal --shape 3x4 --steps 200 --seed 4")
     assert set(found.provenance["versions"]) >= {"stable-baselines3", "gymnasium", "torch"}
     assert [path.name for path in tmp_path.iterdir()] == ["t.json"]
 
-    assert run(monkeypatch, *arguments) == 0
-    again = capsys.readouterr()
-    assert "finished already" in again.err
-    assert again.out == shown.out
-    assert run(monkeypatch, *arguments, "--seed", 5) == 2
-    assert "was learned with other settings" in capsys.readouterr().err
+    code, again, err = run(*arguments)
+    assert (code, again) == (0, shown)
+    assert "already finished" in err
+    code, _, err = run(*arguments, "--seed", 5)
+    assert code == 2
+    assert "was learned with other settings" in err
 
 
 def test_a_resumed_run_equals_an_uninterrupted_one(tmp_path: Path) -> None:
@@ -86,7 +81,7 @@ def test_a_resumed_run_equals_an_uninterrupted_one(tmp_path: Path) -> None:
         assert not parts[1].exists()
     said: list[str] = []
     resumed = policy.learn(*parts, said.append)
-    assert said[0] == "going on after step 192 of 320"
+    assert said[0] == "resuming after step 192 of 320"
     assert resumed.digest == whole.digest
     assert (tmp_path / "parts.json").read_bytes() == (tmp_path / "whole.json").read_bytes()
     assert not parts[2].exists()
@@ -100,8 +95,8 @@ def test_seeds_differ(tmp_path: Path) -> None:
     assert learned[0].digest != learned[1].digest
 
 
-def test_an_interruption_exits_3_and_the_same_command_goes_on(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: Any
+def test_an_interruption_exits_3_and_the_same_command_resumes(
+    tmp_path: Path, run: Run, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     def interrupt(sentence: str) -> None:
         print(sentence, file=sys.stderr)
@@ -111,11 +106,13 @@ def test_an_interruption_exits_3_and_the_same_command_goes_on(
     arguments = ("--out", tmp_path / "t.json", "--shape", "3x4", "--steps", 200)
     with monkeypatch.context() as patch:
         patch.setattr("repose.cli.positions.say", interrupt)
-        assert run(patch, *arguments) == 3
-    assert "stopped: the same command resumes" in capsys.readouterr().err
+        code, _, err = run(*arguments)
+    assert code == 3
+    assert "stopped: the same command resumes" in err
     assert sorted(path.name for path in tmp_path.iterdir()) == ["t.work"]
-    assert run(monkeypatch, *arguments) == 0
-    assert "going on after step 96 of 200" in capsys.readouterr().err
+    code, _, err = run(*arguments)
+    assert code == 0
+    assert "resuming after step 96 of 200" in err
     assert sorted(path.name for path in tmp_path.iterdir()) == ["t.json"]
 
 
@@ -150,14 +147,17 @@ def test_a_work_folder_that_is_damaged_or_anothers_is_refused(tmp_path: Path) ->
 
 
 def test_a_work_folder_in_use_is_refused(tmp_path: Path) -> None:
-    busy = pytest.raises(BusyError, match=rf"^process {os.getpid()} on .* is learning in {tmp_path / 'w'}: wait for it")
-    with locked(tmp_path / "w" / "lock"), busy:
+    (tmp_path / "w").mkdir()
+    with (
+        locked_or_busy(tmp_path / "w" / "lock", ""),
+        pytest.raises(BusyError, match=r"process \d+ on .* is learning in"),
+    ):
         policy.learn(TINY, tmp_path / "t.json", tmp_path / "w", silent)
 
 
 def test_a_strangers_file_is_not_overwritten(tmp_path: Path) -> None:
     (tmp_path / "notes.json").write_text("{}")
-    with pytest.raises(ConfigError, match="is no position table: name another file"):
+    with pytest.raises(ConfigError, match="is not a position table: name another file"):
         policy.learn(TINY, tmp_path / "notes.json", tmp_path / "w", silent)
     assert (tmp_path / "notes.json").read_text() == "{}"
 
@@ -172,21 +172,20 @@ def test_a_strangers_file_is_not_overwritten(tmp_path: Path) -> None:
         (("--seed", "-1"), "--seed at least 0"),
     ],
 )
-def test_wrong_usage_is_one_sentence(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: Any, arguments: tuple[str, ...], sentence: str
-) -> None:
-    assert run(monkeypatch, "--out", tmp_path / "t.json", *arguments) == 2
-    error = capsys.readouterr().err
-    assert sentence in error
-    assert len(error.splitlines()) == 1
+def test_wrong_usage_is_one_sentence(tmp_path: Path, run: Run, arguments: tuple[str, ...], sentence: str) -> None:
+    code, _, err = run("--out", tmp_path / "t.json", *arguments)
+    assert code == 2
+    assert sentence in err
+    assert len(err.splitlines()) == 1
     assert not list(tmp_path.iterdir())
 
 
-def test_a_missing_extra_is_one_sentence(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: Any) -> None:
+def test_a_missing_extra_is_one_sentence(tmp_path: Path, run: Run, monkeypatch: pytest.MonkeyPatch) -> None:
     there = importlib.util.find_spec
     monkeypatch.setattr(importlib.util, "find_spec", lambda name: None if name == "gymnasium" else there(name))
-    assert run(monkeypatch, "--out", tmp_path / "t.json") == 2
-    assert "pip install 'repose-nmt[rl]'" in capsys.readouterr().err
+    code, _, err = run("--out", tmp_path / "t.json")
+    assert code == 2
+    assert "pip install 'repose-nmt[rl]'" in err
 
 
 @pytest.mark.slow

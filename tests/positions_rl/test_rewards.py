@@ -7,7 +7,7 @@ import numpy as np
 import pytest
 import torch
 
-from repose.positions_rl import baselines
+from repose.positions_rl import rewards
 from repose.positions_rl.rewards import REWARDS, best_literal, literal, sound
 
 SHAPES = [(8, 16), (16, 8), (2, 2), (5, 3)]
@@ -61,7 +61,7 @@ def test_many_tables_at_once(name: str) -> None:
 @pytest.mark.parametrize("shape", SHAPES)
 def test_the_gradient_oracle_climbs_the_same_reward(name: str, shape: tuple[int, int]) -> None:
     table = random_tables(*shape)
-    climbed = baselines.differentiable(torch.from_numpy(table), name).item()
+    climbed = rewards.differentiable(torch.from_numpy(table), name).item()
     assert climbed == pytest.approx(REWARDS[name](table), abs=1e-10)
 
 
@@ -107,13 +107,13 @@ def test_the_cosine_with_a_row_of_zeros_is_0() -> None:
 
 @pytest.mark.parametrize("shape", [(8, 16), (16, 8)])
 def test_gradient_ascent_solves_the_sound_reward(shape: tuple[int, int]) -> None:
-    table = baselines.oracle(shape, "sound")
+    table = rewards.oracle(shape, "sound")
     assert sound(table) > -0.02
     assert table.std(axis=0).max() > 0.5
 
 
 def test_gradient_ascent_on_the_literal_reward_makes_positions_equal() -> None:
-    table = baselines.oracle((8, 4), "literal")
+    table = rewards.oracle((8, 4), "literal")
     assert literal(table) == pytest.approx(best_literal(8, 4), rel=1e-3)
     assert table.std(axis=0).max() < 0.01
 
@@ -123,4 +123,4 @@ def test_gradient_ascent_on_the_literal_reward_makes_positions_equal() -> None:
     [((16, 8), "literal", 112.29), ((8, 16), "literal", 92.97), ((16, 8), "sound", -0.50), ((8, 16), "sound", -0.69)],
 )
 def test_the_sinusoid(shape: tuple[int, int], name: str, score: float) -> None:
-    assert REWARDS[name](baselines.sinusoid(*shape)) == pytest.approx(score, abs=0.005)
+    assert REWARDS[name](rewards.sinusoid(*shape)) == pytest.approx(score, abs=0.005)

@@ -10,7 +10,7 @@ from typing import Any
 import numpy as np
 import pytest
 
-from repose.positions_rl import baselines, table
+from repose.positions_rl import rewards, table
 from repose.positions_rl.rewards import sound
 from repose.positions_rl.table import PositionTable
 from repose.system.errors import DataError
@@ -58,15 +58,15 @@ def test_a_write_that_fails_leaves_the_old_file(tmp_path: Path) -> None:
     ("change", "sentence"),
     [
         ({"format_version": 2}, "format 2, this version reads 1"),
-        ({"format_version": None}, "is no position table"),
+        ({"format_version": None}, "is not a position table"),
         ({"score": "good"}, "no number as score"),
         ({"provenance": []}, "no provenance"),
         ({"shape": [6, 4]}, r"says shape \[6, 4\] but its values are 4 rows of 6"),
-        ({"values": []}, "rows of equally many numbers"),
-        ({"values": [[0.1, 0.2], [0.3]]}, "rows of equally many numbers"),
-        ({"values": [0.1, 0.2]}, "rows of equally many numbers"),
-        ({"values": [[0.1, "0.2"]]}, "something else than numbers"),
-        ({"values": [[0.1, True]]}, "something else than numbers"),
+        ({"values": []}, "rows of the same length"),
+        ({"values": [[0.1, 0.2], [0.3]]}, "rows of the same length"),
+        ({"values": [0.1, 0.2]}, "rows of the same length"),
+        ({"values": [[0.1, "0.2"]]}, "not numbers"),
+        ({"values": [[0.1, True]]}, "not numbers"),
         ({"values": [[1.5, 0.0]], "shape": [1, 2]}, r"not finite numbers in \[-1, 1\]"),
         ({"values": [[float("nan"), 0.0]], "shape": [1, 2]}, r"not finite numbers in \[-1, 1\]"),
         ({"values": [[10**400, 0.0]], "shape": [1, 2]}, r"not finite numbers in \[-1, 1\]"),
@@ -83,7 +83,7 @@ def test_what_is_no_table_is_refused(tmp_path: Path, change: dict[str, Any], sen
 @pytest.mark.parametrize("data", [b"", b"{", b"[1]", b"7", b"\xff\xfe\x00", b"{}"])
 def test_what_is_no_json_object_is_refused(tmp_path: Path, data: bytes) -> None:
     (tmp_path / "t.json").write_bytes(data)
-    with pytest.raises(DataError, match="is no position table"):
+    with pytest.raises(DataError, match="is not a position table"):
         table.read(tmp_path / "t.json")
 
 
@@ -98,8 +98,8 @@ def test_the_shipped_table_meets_its_targets() -> None:
     assert shipped.values.shape == (8, 16)
     assert shipped.reward == "sound"
     assert score == pytest.approx(shipped.score, abs=1e-6)
-    assert score > sound(baselines.sinusoid(8, 16))
-    random, _ = baselines.random_rewards((8, 16), "sound")
+    assert score > sound(rewards.sinusoid(8, 16))
+    random, _ = rewards.random_rewards((8, 16), "sound")
     assert (score - random) / (0.0 - random) >= 0.9  # no oracle exceeds 0
 
 

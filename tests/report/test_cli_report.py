@@ -1,5 +1,6 @@
 """`repose report` as its users meet it."""
 
+import functools
 import importlib.util
 import json
 import subprocess
@@ -10,29 +11,15 @@ from typing import Any
 
 import pytest
 
-from repose.cli import main as cli
-
 Run = Callable[..., tuple[int, str, str]]
 
 
 @pytest.fixture
-def run(monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str], tmp_path: Path) -> Run:
+def run(run_repose: Run, monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> Run:
     """Runs `repose report` in this process: (exit code, stdout, stderr)."""
     monkeypatch.setenv("REPOSE_HOME", str(tmp_path / "home"))
     monkeypatch.chdir(tmp_path)
-
-    def call(*arguments: object) -> tuple[int, str, str]:
-        monkeypatch.setattr(sys, "argv", ["repose", "report", *map(str, arguments)])
-        capsys.readouterr()
-        try:
-            cli.main()
-            code = 0
-        except SystemExit as leaving:
-            code = leaving.code if isinstance(leaving.code, int) else 0
-        captured = capsys.readouterr()
-        return code, captured.out, captured.err
-
-    return call
+    return functools.partial(run_repose, "report")
 
 
 @pytest.fixture

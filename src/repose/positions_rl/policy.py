@@ -1,8 +1,12 @@
 """Soft Actor-Critic (Haarnoja et al., 2018; stable-baselines3) learns a table of positions; resumable."""
 
+import contextlib
 import importlib.metadata
 import importlib.util
-from collections.abc import Callable
+import json
+import pickle
+import zipfile
+from collections.abc import Callable, Iterator
 from dataclasses import asdict, dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -10,12 +14,12 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 from jaxtyping import Float
 
-from repose.positions_rl import baselines, table
+from repose.positions_rl import rewards, table
 from repose.positions_rl.rewards import REWARDS
 from repose.positions_rl.table import PositionTable
-from repose.positions_rl.work import WorkFolder
 from repose.system.device import one_thread
-from repose.system.errors import ConfigError, DataError, unknown
+from repose.system.errors import CheckpointError, ConfigError, DataError, unknown
+from repose.system.files import locked_or_busy, write_json
 
 if TYPE_CHECKING:
     from stable_baselines3 import SAC
@@ -34,6 +38,7 @@ ENTROPY_WEIGHT = 0.2
 """The temperature that automatic tuning begins with, in standard deviations of a random table's reward."""
 TARGET_ENTROPY = -4.0
 """Nats for each number of the table (SAC's habit is -1): the last tables are then assigned almost without noise."""
+_STATE, _LOCK = "state.json", "lock"
 ACTOR, CRITIC = [64], [256]
 """Hidden widths; two critics. The best action does not depend on the state, so that the actor has little to learn."""
 
@@ -85,25 +90,25 @@ def learn(settings: Settings, out: Path, work: Path, say: Callable[[str], None])
     """Learn a table, write it to `out` and return it.
 
     The table is the policy's deterministic action in the state where every number is 0, the mean of the start. What an
-    interruption needs is kept in the folder `work`, and removed at the end; the same call goes on from there. Where
-    `out` holds the result of the same settings already, it is said and returned. The global random generators of
-    Python, numpy and torch are seeded. Raises ConfigError where `out` or `work` belong to other settings or the extra
-    `rl` is missing, BusyError where another process works in `work`.
+    interruption needs is kept in the folder `work`, and removed at the end; the same call resumes from there. Where
+    `out` holds the result of the same settings already, it is returned. The global random generators of Python, numpy
+    and torch are seeded. Raises ConfigError where `out` or `work` belong to other settings or the extra `rl` is
+    missing, BusyError where another process works in `work`.
     """
     found = _finished(settings, out)
     if found is not None:
-        say(f"finished already: {out} was learned with these settings")
+        say(f"already finished: {out} was learned with these settings")
         return found
-    random, spread = baselines.random_rewards(settings.shape, settings.reward)
-    sinusoid = float(REWARDS[settings.reward](baselines.sinusoid(*settings.shape)))
+    random, spread = rewards.random_rewards(settings.shape, settings.reward)
+    sinusoid = float(REWARDS[settings.reward](rewards.sinusoid(*settings.shape)))
     _require_extra()
-    with WorkFolder(work, settings.as_json()) as folder, one_thread():
+    with WorkFolder.opened(work, settings.as_json()) as folder, one_thread():
         environments = _environments(settings, 1 / spread)
         sac = folder.resume(environments)
         if sac is None:
             sac = _begin(settings, environments)
         else:
-            say(f"going on after step {sac.num_timesteps:,} of {settings.steps:,}")
+            say(f"resuming after step {sac.num_timesteps:,} of {settings.steps:,}")
         while sac.num_timesteps < settings.steps:
             _advance(sac, settings)
             folder.save(sac)
@@ -178,7 +183,7 @@ def _finished(settings: Settings, out: Path) -> PositionTable | None:
     try:
         found = table.read(out)
     except DataError as error:
-        raise ConfigError(f"{out} exists already and is no position table: name another file with --out") from error
+        raise ConfigError(f"{out} exists already and is not a position table: name another file with --out") from error
     if found.provenance.get("settings") != settings.as_json():
         raise ConfigError(
             f"{out} exists already and was learned with other settings: remove it, or name another file with --out"
@@ -188,7 +193,7 @@ def _finished(settings: Settings, out: Path) -> PositionTable | None:
 
 def _result(settings: Settings, action: Float[np.ndarray, "n d"], scores: dict[str, float]) -> PositionTable:
     values, score = table.rounded(action), REWARDS[settings.reward]
-    oracle = baselines.oracle(settings.shape, settings.reward, settings.seed)
+    oracle = rewards.oracle(settings.shape, settings.reward, settings.seed)
     scores = {**scores, "policy": float(score(values)), "oracle": float(score(oracle))}
     scores = {name: round(value, table.DECIMALS) + 0.0 for name, value in scores.items()}  # -0.0 is 0.0
     shape = "x".join(map(str, settings.shape))
@@ -202,3 +207,71 @@ def _result(settings: Settings, action: Float[np.ndarray, "n d"], scores: dict[s
         "scores": scores,
     }
     return PositionTable(values=values, reward=settings.reward, score=scores["policy"], provenance=provenance)
+
+
+class WorkFolder:
+    """The folder of an unfinished learning: networks and replay memory at the last checkpoint.
+
+    `state.json` names the files of the last checkpoint. These are stable-baselines3's own (a zip, and pickles): do not
+    resume a folder from a stranger.
+    """
+
+    def __init__(self, folder: Path, settings: dict[str, Any]) -> None:
+        self._folder = folder
+        self._settings = settings
+
+    @classmethod
+    @contextlib.contextmanager
+    def opened(cls, folder: Path, settings: dict[str, Any]) -> "Iterator[WorkFolder]":
+        """The folder, for one process at a time.
+
+        Raises BusyError where another process works in it, ConfigError where it holds something else.
+        """
+        if folder.exists() and not (folder / _LOCK).exists() and any(folder.iterdir()):
+            raise ConfigError(f"{folder} holds something else: name another folder with --work")
+        folder.mkdir(parents=True, exist_ok=True)
+        with locked_or_busy(folder / _LOCK, f"is learning in {folder}: wait for it, or stop it"):
+            yield cls(folder, settings)
+
+    def resume(self, environments: "VecEnv") -> "SAC | None":
+        """SAC as the last checkpoint left it, None where there is none.
+
+        Raises ConfigError where the folder belongs to other settings, CheckpointError where it is damaged.
+        """
+        from stable_baselines3 import SAC
+
+        if not (self._folder / _STATE).exists():
+            return None
+        try:
+            state = json.loads((self._folder / _STATE).read_text(encoding="utf-8"))
+            networks, replay, settings = state["networks"], state["replay"], state["settings"]
+        except (ValueError, KeyError, TypeError) as error:
+            raise CheckpointError(f"{self._folder} is damaged: remove it and start again") from error
+        if settings != self._settings:
+            raise ConfigError(
+                f"{self._folder} holds an unfinished run with other settings: remove it, or name another with --work"
+            )
+        try:
+            sac = SAC.load(self._folder / networks, env=environments, device="cpu")
+            sac.load_replay_buffer(self._folder / replay)
+        except (OSError, ValueError, KeyError, EOFError, pickle.UnpicklingError, zipfile.BadZipFile) as error:
+            raise CheckpointError(f"{self._folder} is damaged: remove it and start again") from error
+        return sac
+
+    def save(self, sac: "SAC") -> None:
+        """Keep this step; the one before it goes once this one is complete."""
+        networks, replay = f"step-{sac.num_timesteps}.zip", f"step-{sac.num_timesteps}.pkl"
+        sac.save(self._folder / networks)
+        sac.save_replay_buffer(self._folder / replay)
+        state = {"networks": networks, "replay": replay, "settings": self._settings}
+        write_json(self._folder / _STATE, state)
+        for old in self._folder.glob("step-*"):
+            if old.name not in (networks, replay):
+                old.unlink()
+
+    def remove(self) -> None:
+        """Take away what was put here, and the folder if nothing else is in it."""
+        for file in (*self._folder.glob("step-*"), *self._folder.glob(f"*{_STATE}*"), self._folder / _LOCK):
+            file.unlink()
+        if not any(self._folder.iterdir()):
+            self._folder.rmdir()

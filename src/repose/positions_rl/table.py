@@ -64,7 +64,7 @@ def read(path: Path) -> PositionTable:
     except FileNotFoundError as error:
         raise DataError(f"there is no position table {path}: make one with `repose positions learn --out`") from error
     except UnicodeDecodeError as error:
-        raise DataError(f"{path} is no position table: it is not text") from error
+        raise DataError(f"{path} is not a position table: it is not text") from error
     return _parsed(text, str(path))
 
 
@@ -78,17 +78,17 @@ def _parsed(text: str, name: str) -> PositionTable:
     try:
         content = json.loads(text)
     except json.JSONDecodeError as error:
-        raise DataError(f"{name} is no position table: it is not JSON ({error})") from error
+        raise DataError(f"{name} is not a position table: it is not JSON ({error})") from error
     version = content.get("format_version") if isinstance(content, dict) else None
     if not isinstance(version, int) or "values" not in content:
-        raise DataError(f"{name} is no position table: make one with `repose positions learn --out`")
+        raise DataError(f"{name} is not a position table: make one with `repose positions learn --out`")
     if version != FORMAT_VERSION:
         raise DataError(
-            f"{name} is a position table of format {version}, this version reads {FORMAT_VERSION}: learn it anew"
+            f"{name} is a position table of format {version}, this version reads {FORMAT_VERSION}: learn it again"
         )
     score, provenance = content.get("score"), content.get("provenance", {})
     if type(score) not in (int, float) or not isinstance(provenance, dict):
-        raise DataError(f"{name} has no number as score, or no provenance: learn it anew")
+        raise DataError(f"{name} has no number as score, or no provenance: learn it again")
     return PositionTable(
         values=_values(content["values"], content.get("shape"), name),
         reward=str(content.get("reward")),
@@ -100,9 +100,9 @@ def _parsed(text: str, name: str) -> PositionTable:
 def _values(rows: Any, shape: Any, name: str) -> Float[np.ndarray, "n d"]:
     is_table = isinstance(rows, list) and bool(rows) and all(isinstance(row, list) and row for row in rows)
     if not is_table or len({len(row) for row in rows}) != 1:
-        raise DataError(f"{name} holds no table: its values must be rows of equally many numbers")
+        raise DataError(f"{name} holds no table: its values must be rows of the same length")
     if any(type(number) not in (int, float) for row in rows for number in row):
-        raise DataError(f"{name} holds something else than numbers in its values")
+        raise DataError(f"{name} has values that are not numbers")
     if shape != [len(rows), len(rows[0])]:
         raise DataError(f"{name} says shape {shape} but its values are {len(rows)} rows of {len(rows[0])}")
     if not all(-1 <= number <= 1 for row in rows for number in row):  # NaN is not either
