@@ -419,3 +419,30 @@ def test_missing_and_damaged_models_are_one_sentence(trained: Path, run: Run, tm
         (damaged / path.name).write_bytes(path.read_bytes()[:1000])
     code, _, err = run("translate", damaged)
     assert (code, err.count("\n")) == (1, 1)
+
+
+@pytest.mark.parametrize(
+    "error", [MemoryError(), torch.OutOfMemoryError("CUDA out of memory. Tried to allocate 2.00 GiB"), None]
+)
+def test_memory_that_runs_out_is_one_sentence(
+    error: Exception | None, run_repose: Callable[..., tuple[int, str, str]], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def fail() -> None:
+        if error is not None:
+            raise error
+        torch.empty(1 << 60, dtype=torch.uint8)  # torch's own error
+
+    monkeypatch.setattr("repose.data.corpora.names", fail)
+    code, _, said = run_repose("fetch")
+    assert (code, said) == (1, "repose: out of memory: use a machine with more, or smaller sizes\n")
+
+
+def test_an_error_of_ours_keeps_its_traceback(
+    run_repose: Callable[..., tuple[int, str, str]], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def fail() -> None:
+        raise RuntimeError("a mistake")
+
+    monkeypatch.setattr("repose.data.corpora.names", fail)
+    with pytest.raises(RuntimeError, match="a mistake"):
+        run_repose("fetch")

@@ -13,6 +13,7 @@ from collections.abc import Callable
 from pathlib import Path
 
 import pytest
+import torch
 
 from repose.config.file import load, to_json
 from repose.grids import cells
@@ -92,6 +93,22 @@ def test_half_written_scores_are_made_again_and_nothing_is_trained_twice(
     assert main() == 0
     assert scores.read_bytes() == whole
     assert (short.folder / "metrics.jsonl").read_bytes() == metrics
+
+
+def test_memory_that_runs_out_is_one_sentence(
+    job: Callable[..., CellJob], monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    def fail(*_: object, **__: object) -> int:
+        raise torch.OutOfMemoryError("CUDA out of memory. Tried to allocate 2.00 GiB")
+
+    order = {"experiment": "", "cores": 1, "device": "cpu", "affinity": [], "parent": os.getppid()}
+    monkeypatch.setattr(sys, "argv", ["cells", str(job().folder)])
+    monkeypatch.setattr(sys, "stdin", io.StringIO(json.dumps(order)))
+    monkeypatch.setattr(cells, "_save_when_alone", lambda _: None)
+    monkeypatch.setattr(cells, "keep_on", lambda *_: False)
+    monkeypatch.setattr(cells, "_run", fail)
+    assert cells.main() == 1
+    assert capsys.readouterr().err == "repose: out of memory: use a machine with more, or smaller sizes\n"
 
 
 def test_a_failure_is_the_last_line_that_was_said(monkeypatch: pytest.MonkeyPatch, job: Callable[..., CellJob]) -> None:

@@ -2,12 +2,14 @@
 
 import os
 import signal
+import subprocess
+import sys
 import threading
 from collections.abc import Iterator
 
 import pytest
 
-from repose.system.signals import Interrupted, StopSignals, interruptible
+from repose.system.signals import Interrupted, StopSignals, held_back, interruptible
 
 NAMES = [name for name in ("SIGTERM", "SIGINT", "SIGHUP", "SIGUSR1") if hasattr(signal, name)]
 
@@ -63,6 +65,17 @@ def test_under_nohup_a_hangup_is_no_request() -> None:
         assert signal.getsignal(signal.SIGHUP) == signal.SIG_IGN
     finally:
         signal.signal(signal.SIGHUP, before)
+
+
+@pytest.mark.skipif(not hasattr(signal, "pthread_sigmask"), reason="POSIX signals")
+@pytest.mark.parametrize("name", NAMES)
+def test_a_process_started_while_they_are_held_back_gets_them_when_it_listens(name: str) -> None:
+    code = "from repose.system.signals import StopSignals\nwith StopSignals() as s: print(s.received)"
+    with held_back():
+        child = subprocess.Popen([sys.executable, "-c", code], stdout=subprocess.PIPE, text=True)
+    child.send_signal(getattr(signal, name))
+    assert child.communicate(timeout=60)[0].strip() == name
+    assert child.returncode == 0
 
 
 def test_outside_the_main_thread_nothing_changes() -> None:

@@ -117,6 +117,22 @@ def at_update(monkeypatch: pytest.MonkeyPatch, update: int, act: Callable[[], ob
     monkeypatch.setattr(Learner, "backward", acted)
 
 
+def test_a_signal_to_a_worker_that_is_still_importing_asks_it_to_stop(
+    lab: Any, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    start = distributed.start_processes
+
+    def start_and_signal(*arguments: Any, **options: Any) -> Any:
+        context = start(*arguments, **options)
+        for process in context.processes:
+            os.kill(process.pid, signal.SIGUSR1)
+        return context
+
+    monkeypatch.setattr(distributed, "start_processes", start_and_signal)
+    outcome = lab.go(two_worker_job(lab), tmp_path, workers=2)
+    assert (outcome.status, outcome.reason) == ("stopped", "other_worker")
+
+
 def test_two_workers_resume_as_two(lab: Any, pair: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     with monkeypatch.context() as patch:
         at_update(patch, 6, lambda: os.kill(os.getpid(), signal.SIGTERM))

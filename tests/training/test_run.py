@@ -106,6 +106,17 @@ def test_records_after_the_checkpoint_are_dropped(lab: Any, whole: Path, tmp_pat
     lab.assert_same_run(whole, tmp_path)
 
 
+def test_files_of_a_writer_that_was_killed_are_cleared_away(lab: Any, tmp_path: Path) -> None:
+    lab.go(lab.job(), tmp_path, stop_after=1)
+    (tmp_path / "hypotheses").mkdir()
+    names = (".config.json.1a.tmp", "hypotheses/.test.greedy.txt.1a.tmp", "state/.last.safetensors.1a.tmp")
+    for name in names:
+        (tmp_path / name).write_text("half")
+    (tmp_path / "mine.tmp").write_text("whole")
+    lab.go(lab.job(), tmp_path, stop_after=1)
+    assert [name for name in (*names, "mine.tmp") if (tmp_path / name).exists()] == ["mine.tmp"]
+
+
 def test_finished_run_answers_at_once(lab: Any, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     first = lab.go(lab.job(), tmp_path)
     monkeypatch.setattr(loop, "Trainer", None)

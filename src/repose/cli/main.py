@@ -12,7 +12,7 @@ import typer
 
 from repose._version import __version__
 from repose.cli import grid, models, plot, positions, report, training
-from repose.system.errors import ConfigError, ReposeError
+from repose.system.errors import OUT_OF_MEMORY, ConfigError, ReposeError, is_out_of_memory
 from repose.system.terminal import say
 
 app = typer.Typer(
@@ -40,8 +40,10 @@ def main() -> None:
     except OSError as error:
         say(f"repose: {_sentence(error)}")
         sys.exit(1)
-    except MemoryError:
-        say("repose: out of memory: use a machine with more, or smaller sizes")
+    except (MemoryError, RuntimeError) as error:
+        if not is_out_of_memory(error):
+            raise
+        say(f"repose: {OUT_OF_MEMORY}")
         sys.exit(1)
 
 

@@ -79,6 +79,7 @@ class RunFolder:
         self.log_file = path / "train.log"
         self.tensorboard = path / "tensorboard"
         self.model = path / "model"
+        self.hypotheses_folder = path / "hypotheses"
         self.state = path / "state"
         self.checkpoint = self.state / "last.safetensors"
         self.lock_file = self.state / "lock"
@@ -90,7 +91,7 @@ class RunFolder:
 
     def hypotheses_file(self, split: str, name: str) -> Path:
         """Translations of a set by a decoding such as "greedy" or "beam4", one per line; "trees" of a parser."""
-        return self.path / "hypotheses" / f"{split}.{name}.txt"
+        return self.hypotheses_folder / f"{split}.{name}.txt"
 
     def statistics_file(self, split: str) -> Path:
         """Counts per sentence."""

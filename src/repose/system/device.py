@@ -3,7 +3,7 @@
 import os
 import time
 from collections.abc import Iterator
-from contextlib import contextmanager
+from contextlib import AbstractContextManager, contextmanager
 from typing import TYPE_CHECKING
 
 from repose.system.errors import ConfigError, DeviceError, unknown
@@ -52,17 +52,22 @@ def end_with(parent: int) -> None:
     os._exit(1)
 
 
-@contextmanager
-def one_thread() -> Iterator[None]:
+def one_thread() -> AbstractContextManager[None]:
     """Within, torch's CPU work uses one thread.
 
     A decoding step is many small operations; at each, several threads wait for one another by spinning, and as soon as
     anything else runs on the machine they wait for threads that are not running (`results/decoding-threads.json`).
     """
+    return num_threads(1)
+
+
+@contextmanager
+def num_threads(number: int) -> Iterator[None]:
+    """Within, torch's CPU work uses so many threads."""
     import torch
 
     before = torch.get_num_threads()
-    torch.set_num_threads(1)
+    torch.set_num_threads(number)
     try:
         yield
     finally:

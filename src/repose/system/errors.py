@@ -32,6 +32,15 @@ class WriteError(ReposeError):
     """A file or folder that cannot be written: a full disk, say, or no permission."""
 
 
+OUT_OF_MEMORY = "out of memory: use a machine with more, or smaller sizes"
+
+
+def is_out_of_memory(error: BaseException) -> bool:
+    """Whether memory ran out: Python's, a GPU's, or the processor's in torch, which has no class for that."""
+    of_torch = type(error).__name__ == "OutOfMemoryError" or "DefaultCPUAllocator: can't allocate" in str(error)
+    return isinstance(error, MemoryError) or (isinstance(error, RuntimeError) and of_torch)
+
+
 def unknown(what: str, name: str, known: Sequence[str]) -> str:
     """One sentence for a name that is not among the known ones, with the nearest as a guess.
 

@@ -61,9 +61,15 @@ def replacing_file(path: Path, *, durable: bool = False) -> Iterator[Path]:
                 _flush(temporary)
             temporary.replace(path)
             if durable:
-                _flush_names(path.parent)
+                _flush(path.parent)
         finally:
             temporary.unlink(missing_ok=True)
+
+
+def remove_half_written(folder: Path) -> None:
+    """Remove what processes that were killed in `replacing_file` left in a folder, when none is at work there."""
+    for path in folder.glob(".*.tmp"):
+        path.unlink(missing_ok=True)
 
 
 def previous(folder: Path) -> Path:
@@ -95,7 +101,7 @@ def replacing_folder(folder: Path, *, keep_all_but: Container[str] | None = None
             yield temporary
             for file in filter(Path.is_file, temporary.rglob("*")):
                 _flush(file)
-            _flush_names(temporary)
+            _flush(temporary)
             _swap(temporary, folder)
         except BaseException:
             shutil.rmtree(temporary, ignore_errors=True)
@@ -115,7 +121,7 @@ def _swap(temporary: Path, folder: Path) -> None:
         if old.exists():
             old.rename(folder)
         raise
-    _flush_names(folder.parent)
+    _flush(folder.parent)
 
 
 def _move_others(old: Path, folder: Path, ours: Container[str] | None) -> None:
@@ -140,21 +146,14 @@ def writing(path: Path) -> Iterator[None]:
 
 
 def _flush(path: Path) -> None:
-    descriptor = os.open(path, os.O_RDWR)
+    """Have a file's data on disk, or a folder's list of names where the system lets a folder be opened."""
+    if path.is_dir() and not hasattr(os, "O_DIRECTORY"):
+        return
+    descriptor = os.open(path, os.O_RDONLY if path.is_dir() else os.O_RDWR)
     try:
         os.fsync(descriptor)
     finally:
         os.close(descriptor)
-
-
-def _flush_names(folder: Path) -> None:
-    """Flush a folder's list of names to disk, on systems that let a folder be opened."""
-    if hasattr(os, "O_DIRECTORY"):
-        descriptor = os.open(folder, os.O_RDONLY | os.O_DIRECTORY)
-        try:
-            os.fsync(descriptor)
-        finally:
-            os.close(descriptor)
 
 
 def checksums(folder: Path) -> dict[str, int]:

@@ -1,11 +1,13 @@
-"""SIGINT, SIGTERM, SIGHUP and SIGUSR1 (a cluster's warning) as requests to stop."""
+"""SIGINT, SIGTERM, SIGHUP and SIGUSR1 (a cluster's warning) as requests to stop.
+
+Outside the main thread Python allows no handlers; there, nothing is handled.
+"""
 
 import contextlib
 import signal
 import threading
 from collections.abc import Callable, Iterator
-from types import FrameType, TracebackType
-from typing import Any
+from types import FrameType
 
 _SIGNALS = tuple(getattr(signal, name) for name in ("SIGTERM", "SIGINT", "SIGHUP", "SIGUSR1") if hasattr(signal, name))
 Handler = Callable[[int, FrameType | None], None]
@@ -21,10 +23,7 @@ class Interrupted(BaseException):
 
 @contextlib.contextmanager
 def interruptible() -> Iterator[None]:
-    """Within, these signals raise Interrupted, so that what is half done is cleaned up as after Ctrl-C.
-
-    Outside the main thread Python allows no handlers; there it does nothing.
-    """
+    """Within, these signals raise Interrupted, so that what is half done is cleaned up as after Ctrl-C."""
 
     def interrupt(number: int, _frame: FrameType | None) -> None:
         raise Interrupted(signal.Signals(number).name)
@@ -35,34 +34,48 @@ def interruptible() -> Iterator[None]:
 
 @contextlib.contextmanager
 def handled_by(handler: Handler) -> Iterator[None]:
-    """Within, these signals call `handler`; outside the main thread Python allows none, and nothing changes."""
-    before = _handled_by(handler)
+    """Within, these signals call `handler`. A hangup that is ignored, as under nohup, stays ignored."""
+    before = {}
+    if threading.current_thread() is threading.main_thread():
+        before = {number: signal.getsignal(number) for number in _SIGNALS}
+        if hasattr(signal, "SIGHUP") and before[signal.SIGHUP] == signal.SIG_IGN:
+            del before[signal.SIGHUP]
+        for number in before:
+            signal.signal(number, handler)
+    try:
+        if before and hasattr(signal, "pthread_sigmask"):
+            signal.pthread_sigmask(signal.SIG_UNBLOCK, _SIGNALS)  # in a process begun in `held_back`
+        yield
+    finally:
+        for number, old in before.items():
+            signal.signal(number, old)
+
+
+@contextlib.contextmanager
+def held_back() -> Iterator[None]:
+    """Processes started within get these signals when they enter `handled_by`: none dies of one while it imports."""
+    before = signal.pthread_sigmask(signal.SIG_BLOCK, _SIGNALS) if hasattr(signal, "pthread_sigmask") else None
     try:
         yield
     finally:
-        _restore(before)
+        if before is not None:
+            signal.pthread_sigmask(signal.SIG_SETMASK, before)
 
 
-class StopSignals:
+class StopSignals(contextlib.ExitStack):
     """While entered, remembers the first of these signals instead of dying of it.
 
-    A second SIGINT is not held back: whoever presses Ctrl-C twice means now. Outside the main thread Python allows no
-    handlers; there it does nothing.
+    A second SIGINT is not held back: whoever presses Ctrl-C twice means now.
     """
 
     def __init__(self) -> None:
+        super().__init__()
         self.received: str | None = None
         """Name of the first signal that came."""
-        self._before: dict[int, Any] = {}
 
     def __enter__(self) -> "StopSignals":
-        self._before = _handled_by(self._handle)
+        self.enter_context(handled_by(self._handle))
         return self
-
-    def __exit__(
-        self, kind: type[BaseException] | None, error: BaseException | None, traceback: TracebackType | None
-    ) -> None:
-        _restore(self._before)
 
     def _handle(self, number: int, _frame: FrameType | None) -> None:
         if number == signal.SIGINT and self.received == "SIGINT":
@@ -76,20 +89,3 @@ def ignore_in_helper_process() -> None:
     for number in _SIGNALS:
         if number != signal.SIGTERM:
             signal.signal(number, signal.SIG_IGN)
-
-
-def _handled_by(handler: Handler) -> dict[int, Any]:
-    """The handlers that there were before. A hangup that is ignored, as under nohup, stays ignored."""
-    if threading.current_thread() is not threading.main_thread():
-        return {}
-    before = {number: signal.getsignal(number) for number in _SIGNALS}
-    if hasattr(signal, "SIGHUP") and before[signal.SIGHUP] == signal.SIG_IGN:
-        del before[signal.SIGHUP]
-    for number in before:
-        signal.signal(number, handler)
-    return before
-
-
-def _restore(before: dict[int, Any]) -> None:
-    for number, handler in before.items():
-        signal.signal(number, handler)

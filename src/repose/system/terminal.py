@@ -9,7 +9,6 @@ from collections.abc import Iterable, Sequence
 from typing import TYPE_CHECKING
 
 if TYPE_CHECKING:
-    from rich.console import Console
     from rich.table import Table
     from rich.text import Text
 
@@ -56,13 +55,10 @@ def make_table(
 
 def show(*parts: "Table | str", width: int = 160) -> None:
     """Tables and lines on stdout. A file or pipe has no width: of `width` columns, so that nothing is folded."""
-    console = _console(width)
-    for part in parts:
-        console.print(printable(part) if isinstance(part, str) else part)
-
-
-def _console(width: int) -> "Console":
     from rich.console import Console
 
     console = Console(highlight=False, markup=False)
-    return console if console.is_terminal else Console(highlight=False, markup=False, width=width)
+    if not console.is_terminal:
+        console.width = width
+    for part in parts:
+        console.print(printable(part) if isinstance(part, str) else part)

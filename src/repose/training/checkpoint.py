@@ -22,7 +22,7 @@ from torch import Tensor
 from repose.runs.folder import RunFolder
 from repose.runs.records import EndReason, old_reason
 from repose.system.errors import CheckpointError, WriteError
-from repose.system.files import replacing_file
+from repose.system.files import remove_half_written, replacing_file
 from repose.training.job import TrainingJob
 from repose.training.journal import Journal
 from repose.training.learner import Learner
@@ -250,9 +250,10 @@ def _load_average(paths: Iterable[Path], tensors: Mapping[str, Tensor]) -> None:
 def prune(run: RunFolder, updates: Iterable[int]) -> None:
     """Remove the snapshots of other validations than these, and what an interrupted save left."""
     wanted = {snapshot(run, update) for update in updates}
-    for path in [*run.state.glob("weights-*.safetensors"), *run.state.glob("*.tmp")]:
+    for path in run.state.glob("weights-*.safetensors"):
         if path not in wanted:
             path.unlink(missing_ok=True)
+    remove_half_written(run.state)
 
 
 class CheckpointWriter:

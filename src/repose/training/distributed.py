@@ -16,8 +16,9 @@ from torch import Tensor
 from torch.distributed import TCPStore  # type: ignore[attr-defined]
 from torch.multiprocessing.spawn import ProcessContext, ProcessException, start_processes
 
-from repose.system.device import available_cores, check_workers, end_with, find_device
-from repose.system.errors import ConfigError, DeviceError, ReposeError
+from repose.system.device import available_cores, check_workers, end_with, find_device, num_threads
+from repose.system.errors import OUT_OF_MEMORY, ConfigError, DeviceError, ReposeError, is_out_of_memory
+from repose.system.signals import held_back
 
 TIMEOUT = timedelta(hours=2)
 """How long a worker waits for the others; translating a validation set on one of them takes long."""
@@ -144,14 +145,12 @@ def joined(outer: Outer, device: torch.device) -> Iterator[World]:
     try:
         yield World(outer.rank, outer.size, device, local=False)
     except RuntimeError as error:
-        raise _lost(error) from error
+        if is_out_of_memory(error):
+            raise
+        why = f"a worker was lost or failed ({str(error).strip().splitlines()[0]})"
+        raise ReposeError(f"{why}: run the same command again, training then resumes") from error
     finally:
         dist.destroy_process_group()
-
-
-def _lost(error: RuntimeError) -> ReposeError:
-    first = str(error).strip().splitlines()[0]
-    return ReposeError(f"a worker was lost or failed ({first}): run the same command again, training then resumes")
 
 
 @contextlib.contextmanager
@@ -164,21 +163,20 @@ def started(
     one of them dies.
     """
     if size == 1:
-        with _threads(threads):
+        with num_threads(threads):
             yield World(0, 1, _device_of(device, 0))
         return
     store = TCPStore("127.0.0.1", 0, size, is_master=True, wait_for_workers=False, timeout=TIMEOUT)
     place = (size, str(device), threads, store.port, os.getpid(), follow, arguments)
-    context: ProcessContext = start_processes(
-        _follow, place, nprocs=size - 1, join=False, daemon=True, start_method="spawn"
-    )
+    with held_back():
+        context: ProcessContext = start_processes(_follow, place, size - 1, join=False, daemon=True)
     try:
         while not store.check([f"ready {rank}" for rank in range(1, size)]):
             context.join(timeout=0.05)  # raises if one has died
         device = _device_of(device, 0)
         dist.init_process_group(_backend(device), store=store, rank=0, world_size=size, timeout=TIMEOUT)
         try:
-            with _threads(threads):
+            with num_threads(threads):
                 yield World(0, size, device)
         finally:
             dist.destroy_process_group()
@@ -216,19 +214,10 @@ def _follow(
         follow(World(rank, size, device), *arguments)
     except Exception as error:
         what = str(error) if isinstance(error, ReposeError) else f"{type(error).__name__}: {error}"
+        what = OUT_OF_MEMORY if is_out_of_memory(error) else what
         store.set(f"failure {rank}", " ".join(what.split()))
         raise
     dist.destroy_process_group()
-
-
-@contextlib.contextmanager
-def _threads(number: int) -> Iterator[None]:
-    before = torch.get_num_threads()
-    torch.set_num_threads(number)
-    try:
-        yield
-    finally:
-        torch.set_num_threads(before)
 
 
 def _has_lost_a_worker(context: ProcessContext, seconds: float = 3.0) -> bool:

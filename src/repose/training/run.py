@@ -11,7 +11,7 @@ import torch
 from repose.runs.folder import RunFolder
 from repose.runs.records import RunStatus
 from repose.system.errors import ConfigError, ReposeError
-from repose.system.files import locked_or_busy, writing
+from repose.system.files import locked_or_busy, remove_half_written, writing
 from repose.system.signals import StopSignals
 from repose.system.tuning import tuned
 from repose.training import checkpoint, distributed
@@ -114,6 +114,8 @@ def _locked(run: RunFolder, world: World) -> Iterator[None]:
         world.share_error(error)
         if world.rank == 0:
             stack.enter_context(logging_failures(run))
+            remove_half_written(run.path)
+            remove_half_written(run.hypotheses_folder)
         yield
 
 
