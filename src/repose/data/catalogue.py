@@ -4,8 +4,6 @@ The file holds names, mirrors, licences, counts and checksums, and none of the t
 languages (Multi30k has four, aligned line by line), so that a split is a list of texts rather than a pair of them.
 """
 
-from __future__ import annotations
-
 import difflib
 import functools
 import tomllib
@@ -13,6 +11,8 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from importlib import resources
 from typing import Any
+
+from pydantic import TypeAdapter
 
 from repose.system.errors import DataError
 
@@ -38,11 +38,6 @@ class SplitInfo:
     name: str
     num_pairs: int | None
     texts: tuple[TextInfo, ...]
-
-    @property
-    def languages(self) -> tuple[str, ...]:
-        """The languages that this split exists in."""
-        return tuple(text.language for text in self.texts)
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -72,22 +67,9 @@ class CorpusInfo:
     tokenised: bool
     lowercased: bool
     mirrors: tuple[str, ...]
-    archive: ArchiveInfo | None
+    archive: ArchiveInfo | None = None
     pairs: tuple[tuple[str, str], ...]
     splits: tuple[SplitInfo, ...]
-
-    @property
-    def languages(self) -> tuple[str, ...]:
-        """Every language of the corpus, in the order in which the catalogue first names it."""
-        return tuple(dict.fromkeys(language for split in self.splits for language in split.languages))
-
-    def split(self, name: str) -> SplitInfo:
-        """The split called `name`; DataError lists the names there are."""
-        for split in self.splits:
-            if split.name == name:
-                return split
-        known = ", ".join(split.name for split in self.splits)
-        raise DataError(f"corpus {self.name} has no split '{name}': choose one of {known}")
 
 
 def names() -> list[str]:
@@ -111,35 +93,22 @@ def describe(name: str) -> CorpusInfo:
 
 @functools.cache
 def _catalogue() -> dict[str, CorpusInfo]:
-    """All entries of `corpora.toml` by name."""
-    text = resources.files("repose.data").joinpath("corpora.toml").read_text(encoding="utf-8")
-    tables = tomllib.loads(text)
-    return {name: _corpus(name, entry, tables["sources"]) for name, entry in tables["corpora"].items()}
+    """All entries of `corpora.toml` by name, each with what it inherits from its source."""
+    tables = tomllib.loads(resources.files("repose.data").joinpath("corpora.toml").read_text(encoding="utf-8"))
+    entries = {
+        name: {**tables["sources"][entry["source"]], "name": name, **entry, "splits": _splits(entry["splits"])}
+        for name, entry in tables["corpora"].items()
+    }
+    return TypeAdapter(dict[str, CorpusInfo]).validate_python(entries)
 
 
-def _corpus(name: str, entry: Mapping[str, Any], sources: Mapping[str, Any]) -> CorpusInfo:
-    """One `[corpora.NAME]` table with what it inherits from its `[sources.KEY]`."""
-    source = sources[entry["source"]]
-    return CorpusInfo(
-        name=name,
-        source=entry["source"],
-        title=source["title"],
-        homepage=source["homepage"],
-        licence=source["licence"],
-        tokenised=source["tokenised"],
-        lowercased=source["lowercased"],
-        mirrors=tuple(source["mirrors"]),
-        archive=ArchiveInfo(**source["archive"]) if "archive" in source else None,
-        pairs=tuple((src, tgt) for src, tgt in entry["pairs"]),
-        splits=tuple(_split(split, table) for split, table in entry["splits"].items()),
-    )
-
-
-def _split(name: str, table: Mapping[str, Any]) -> SplitInfo:
-    """One `[corpora.NAME.splits.SPLIT]` table: every key but `num_pairs` is a language."""
-    texts = {language: text for language, text in table.items() if language != "num_pairs"}
-    return SplitInfo(
-        name=name,
-        num_pairs=table.get("num_pairs"),
-        texts=tuple(TextInfo(language=language, **text) for language, text in texts.items()),
-    )
+def _splits(tables: Mapping[str, Mapping[str, Any]]) -> list[dict[str, Any]]:
+    """The `[corpora.NAME.splits]` tables: every key of one but `num_pairs` is a language."""
+    return [
+        {
+            "name": name,
+            "num_pairs": table["num_pairs"],
+            "texts": [{"language": key, **text} for key, text in table.items() if key != "num_pairs"],
+        }
+        for name, table in tables.items()
+    ]

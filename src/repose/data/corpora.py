@@ -7,20 +7,18 @@ size, number of lines and SHA-256, and how many pairs were dropped because a sid
 not at all. `<home>/downloads` keeps an archive that several corpora share, and downloads that were interrupted.
 """
 
-from __future__ import annotations
-
 import json
 import os
 import shutil
 from pathlib import Path
 
-from repose.data.catalogue import CorpusInfo, SplitInfo, TextInfo, describe, names
-from repose.data.corpus_build import FORMAT_VERSION, MANIFEST, CorpusBuilder, file_name, texts_of
-from repose.data.download import TIMEOUT, Progress
+from repose.data.catalogue import CorpusInfo, describe, names
+from repose.data.corpus_build import FORMAT_VERSION, MANIFEST, CorpusBuilder, texts_of
+from repose.data.download import Progress
 from repose.system.errors import DataError, WriteError
 from repose.system.files import locked, replacing_folder
 
-__all__ = ["CorpusInfo", "SplitInfo", "TextInfo", "cache_home", "describe", "fetch", "fetch_corpus", "locate", "names"]
+__all__ = ["cache_home", "describe", "fetch", "fetch_corpus", "locate", "names"]
 
 
 def cache_home() -> Path:
@@ -47,21 +45,16 @@ def fetch(name: str, *, home: Path | None = None, source: Path | None = None, pr
 
 
 def fetch_corpus(
-    info: CorpusInfo,
-    *,
-    home: Path | None = None,
-    source: Path | None = None,
-    progress: Progress | None = None,
-    timeout: float = TIMEOUT,
+    info: CorpusInfo, *, home: Path | None = None, source: Path | None = None, progress: Progress | None = None
 ) -> Path:
     """Fetch a corpus from its mirrors, or from `source`, an archive or a folder obtained otherwise; its folder.
 
     The same checks apply to both. A corpus that is there already is left as it is. `progress` is called with the file's
-    name, bytes so far and bytes in all (None: unknown); `timeout`, in seconds, bounds the wait for a connection and for
-    the next bytes of it. Raises DataError, with what to do instead, where the corpus cannot be had.
+    name, bytes so far and bytes in all (None: unknown). Raises DataError, with what to do instead, where the corpus
+    cannot be had.
     """
     home = home or cache_home()
-    folder = _folder(info, home)
+    folder, downloads = _folder(info, home), home / "downloads" / info.source
 
     def say_waiting() -> None:
         if progress is not None:
@@ -72,7 +65,15 @@ def fetch_corpus(
         # checked and whole all the same.
         with locked(home / "locks" / f"{info.source}.lock", on_wait=say_waiting):
             if not _is_whole(info, folder):
-                _install(info, home, source, progress, timeout)
+                with replacing_folder(folder) as staging:
+                    builder = CorpusBuilder(info, staging)
+                    if source is None:
+                        builder.download_from_mirrors(downloads, progress)
+                    else:
+                        builder.import_from(source)
+                    builder.write_manifest()
+                if info.archive is None:
+                    shutil.rmtree(downloads, ignore_errors=True)
     except (OSError, WriteError) as error:
         cause = error if isinstance(error, OSError) else error.__cause__
         assert isinstance(cause, OSError)
@@ -81,20 +82,6 @@ def fetch_corpus(
             "see that there is room and permission, or set REPOSE_HOME to another folder"
         ) from error
     return folder
-
-
-def _install(info: CorpusInfo, home: Path, source: Path | None, progress: Progress | None, timeout: float) -> None:
-    """Put the corpus in its place, as a whole. The caller holds the source's lock."""
-    downloads = home / "downloads" / info.source
-    with replacing_folder(_folder(info, home)) as staging:
-        builder = CorpusBuilder(info, staging)
-        if source is None:
-            builder.download_from_mirrors(downloads, progress, timeout)
-        else:
-            builder.import_from(source)
-        builder.write_manifest()
-    if info.archive is None:
-        shutil.rmtree(downloads, ignore_errors=True)
 
 
 def _folder(info: CorpusInfo, home: Path) -> Path:
@@ -107,9 +94,6 @@ def _is_whole(info: CorpusInfo, folder: Path) -> bool:
         manifest = json.loads((folder / MANIFEST).read_text(encoding="utf-8"))
         if manifest["format_version"] != FORMAT_VERSION or manifest["name"] != info.name:
             return False
-        return all(
-            (folder / name).stat().st_size == manifest["files"][name]["bytes"]
-            for name in (file_name(split, text) for split, text in texts_of(info))
-        )
+        return all((folder / name).stat().st_size == manifest["files"][name]["bytes"] for name in texts_of(info))
     except (OSError, ValueError, LookupError, TypeError):
         return False

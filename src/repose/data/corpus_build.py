@@ -5,21 +5,17 @@ nowhere else. A pair (or row, where a split has more languages) of which any sid
 as the published counts of TED HRLR do it, and counted.
 """
 
-from __future__ import annotations
-
-import codecs
 import functools
 import hashlib
-import itertools
 import shutil
-from collections.abc import Callable, Collection, Iterator, Mapping
+from collections.abc import Callable, Iterator, Sequence
 from contextlib import ExitStack
-from dataclasses import dataclass
+from dataclasses import asdict, dataclass, replace
 from pathlib import Path
 
 from repose.data import unpack
-from repose.data.catalogue import ArchiveInfo, CorpusInfo, SplitInfo, TextInfo
-from repose.data.download import Expected, MirrorsFailedError, Progress, check_size_and_sum, download
+from repose.data.catalogue import ArchiveInfo, CorpusInfo, TextInfo
+from repose.data.download import Expected, MirrorsFailedError, Progress, download
 from repose.data.unpack import BadCopyError
 from repose.system.errors import DataError
 from repose.system.files import replacing_file, write_json
@@ -27,16 +23,14 @@ from repose.system.files import replacing_file, write_json
 FORMAT_VERSION = 1
 MANIFEST = "corpus.json"
 
-_CHUNK = 1 << 20
-_COMPRESSIONS = (".gz", ".xz")
 
-
-@dataclass(frozen=True, kw_only=True)
+@dataclass(frozen=True)
 class TextFile:
-    """What one text holds: number of lines, size in bytes, SHA-256."""
+    """What the manifest says of a text: where it came from, number of lines, size in bytes, SHA-256."""
 
-    num_lines: int
-    num_bytes: int
+    source: str
+    lines: int
+    bytes: int
     sha256: str
 
 
@@ -50,7 +44,6 @@ class CorpusBuilder:
         self.info = info
         self.staging = staging
         self.files: dict[str, TextFile] = {}
-        self.origins: dict[str, str] = {}
         self.dropped: dict[str, int] = {}
 
     def import_from(self, source: Path) -> None:
@@ -60,10 +53,13 @@ class CorpusBuilder:
             source = source / archive.filename
         try:
             if source.is_dir():
-                self._import_folder(source)
+                for name, text in texts_of(self.info).items():
+                    path = source / find(name, text, lambda path: [path] if (source / path).is_file() else [])
+                    self._add(path, name, text, str(path))
+                self._align()
             elif source.is_file():
                 if archive is not None:
-                    check_size_and_sum(source, _expected(archive))
+                    _expected(archive).check(source)
                 self._add_archive(source, str(source))
             else:
                 raise DataError(f"{source} does not exist: give an archive or a folder that holds {self.info.name}")
@@ -73,21 +69,31 @@ class CorpusBuilder:
                 f"published, or a folder with all of its files"
             ) from error
 
-    def download_from_mirrors(self, folder: Path, progress: Progress | None, timeout: float) -> None:
+    def download_from_mirrors(self, folder: Path, progress: Progress | None) -> None:
         """Take the texts from the mirrors, by way of `folder`; DataError where none gives what was published."""
-        fetch = functools.partial(self._download, folder=folder, progress=progress, timeout=timeout)
-        if self.info.archive is not None:
-            archive = self.info.archive
+
+        def fetch(path: str, expected: Expected, verify: Callable[[Path], None]) -> str:
+            """One file; the address that served it."""
+            urls = [mirror + path for mirror in self.info.mirrors]
+            try:
+                return download(urls, folder / path, expected, verify, progress=progress)
+            except MirrorsFailedError as error:
+                raise DataError(
+                    f"no mirror gave a good {Path(path).name} ({error}): get the data another way, starting from "
+                    f"{self.info.homepage}, and run `repose fetch {self.info.name} --from PATH`"
+                ) from error
+
+        if (archive := self.info.archive) is not None:
             url = fetch(archive.filename, _expected(archive), lambda file: self._add_archive(file, ""))
-            self.origins = dict.fromkeys(self.origins, url)
+            self.files = {name: replace(file, source=url) for name, file in self.files.items()}
             return
-        for split, text in texts_of(self.info):
+        for name, text in texts_of(self.info).items():
             # The compressed size is not known. It is less than the text's, but for a few bytes in tiny files.
             compressed = text.path.endswith((".gz", ".xz"))
             limit = unpack.MAX_UNPACKED_BYTES if text.num_bytes is None else text.num_bytes + (1 << 16)
             expected = Expected(max_bytes=limit, num_bytes=None if compressed else text.num_bytes)
-            url = fetch(text.path, expected, functools.partial(self._add, split=split, text=text, origin=""))
-            self.origins[file_name(split, text)] = url
+            url = fetch(text.path, expected, functools.partial(self._add, name=name, text=text, source=""))
+            self.files[name] = replace(self.files[name], source=url)
         try:
             self._align()
         except BadCopyError as error:
@@ -95,220 +101,118 @@ class CorpusBuilder:
 
     def write_manifest(self) -> None:
         """Write `corpus.json`: what the folder holds and where it comes from."""
+        about = ("name", "title", "homepage", "licence", "tokenised", "lowercased")
         manifest = {
             "format_version": FORMAT_VERSION,
-            "name": self.info.name,
-            "title": self.info.title,
-            "homepage": self.info.homepage,
-            "licence": self.info.licence,
-            "tokenised": self.info.tokenised,
-            "lowercased": self.info.lowercased,
+            **{name: getattr(self.info, name) for name in about},
             "dropped_empty_pairs": self.dropped,
-            "files": {
-                name: {
-                    "source": self.origins[name],
-                    "lines": file.num_lines,
-                    "bytes": file.num_bytes,
-                    "sha256": file.sha256,
-                }
-                for name, file in self.files.items()
-            },
+            "files": {name: asdict(file) for name, file in self.files.items()},
         }
         write_json(self.staging / MANIFEST, manifest)
 
-    def _download(
-        self,
-        path: str,
-        expected: Expected,
-        verify: Callable[[Path], None],
-        *,
-        folder: Path,
-        progress: Progress | None,
-        timeout: float,
-    ) -> str:
-        """One file from this corpus's mirrors; the address that served it."""
-        urls = [mirror + path for mirror in self.info.mirrors]
-        try:
-            return download(urls, folder / path, expected, verify, progress=progress, timeout=timeout)
-        except MirrorsFailedError as error:
-            raise DataError(
-                f"no mirror gave a good {Path(path).name} ({error}): get the data another way, starting from "
-                f"{self.info.homepage}, and run `repose fetch {self.info.name} --from PATH`"
-            ) from error
-
-    def _import_folder(self, folder: Path) -> None:
-        for split, text in texts_of(self.info):
-            path = find_in_folder(folder, split, text)
-            self._add(path, split, text, str(path))
-        self._align()
-
-    def _add_archive(self, archive: Path, origin: str) -> None:
+    def _add_archive(self, archive: Path, source: str) -> None:
         """Unpack every text of the corpus out of a tar archive, with all checks."""
-        members = set(unpack.list_members(archive))
-        wanted = {find_in_archive(members, split, text): (split, text) for split, text in texts_of(self.info)}
+        members, texts = set(unpack.list_members(archive)), texts_of(self.info)
         scratch = self.staging / ".members"
         scratch.mkdir()
-        targets = {member: scratch / f"member-{number}" for number, member in enumerate(wanted)}
+        targets = {
+            find(name, text, lambda path: [m for m in members if f"/{m}".endswith(f"/{path}")]): scratch / name
+            for name, text in texts.items()
+        }
         unpack.extract_members(archive, targets)
-        for member, (split, text) in wanted.items():
-            self._add(targets[member], split, text, origin)
+        for name, text in texts.items():
+            self._add(scratch / name, name, text, source)
         shutil.rmtree(scratch)
         self._align()
 
-    def _add(self, path: Path, split: SplitInfo, text: TextInfo, origin: str) -> None:
+    def _add(self, path: Path, name: str, text: TextInfo, source: str) -> None:
         """Unpack one text into the staging folder and check it."""
-        name = file_name(split, text)
         limit = unpack.MAX_UNPACKED_BYTES if text.num_bytes is None else text.num_bytes
         unpack.unpack_text(path, self.staging / name, limit)
-        self.files[name] = check_text(self.staging / name, split, text)
-        self.origins[name] = origin
+        self.files[name] = check_text(self.staging / name, source, text.sha256)
 
     def _align(self) -> None:
-        """Drop pairs with an empty side and compare with the published counts."""
+        """Drop the rows of each split that any language leaves empty; BadCopyError for other counts than published."""
         for split in self.info.splits:
-            unpacked = {text.language: self.files[file_name(split, text)] for text in split.texts}
-            self.dropped[split.name], aligned = align(self.staging, split, unpacked)
-            self.files |= {file_name(split, text): aligned[text.language] for text in split.texts}
+            names = [f"{split.name}.{text.language}" for text in split.texts]
+            lines = {text.language: self.files[name].lines for text, name in zip(split.texts, names, strict=True)}
+            if len(set(lines.values())) > 1:
+                sizes = ", ".join(f"{language} {count:,}" for language, count in lines.items())
+                raise BadCopyError(f"the languages of {split.name} have different numbers of lines ({sizes})")
+            paths = [self.staging / name for name in names]
+            dropped = self.dropped[split.name] = sum(1 for row in _rows(paths) if not all(row))
+            num_pairs = self.files[names[0]].lines - dropped
+            if split.num_pairs not in (None, num_pairs):
+                raise BadCopyError(
+                    f"{split.name} has {num_pairs:,} pairs with text on every side instead of the published "
+                    f"{split.num_pairs:,}"
+                )
+            if dropped:
+                _rewrite_without_empty(paths)
+                for name, path in zip(names, paths, strict=True):
+                    # The published SHA-256 is of the text with its empty lines; what is left of it has its own.
+                    self.files[name] = check_text(path, self.files[name].source, None)
 
 
 def _expected(archive: ArchiveInfo) -> Expected:
     return Expected(max_bytes=unpack.MAX_UNPACKED_BYTES, num_bytes=archive.num_bytes, sha256=archive.sha256)
 
 
-def file_name(split: SplitInfo, text: TextInfo) -> str:
-    """The text's name in the cache: `<split>.<language>`."""
-    return f"{split.name}.{text.language}"
+def texts_of(info: CorpusInfo) -> dict[str, TextInfo]:
+    """Every text of a corpus by its name in the cache, `<split>.<language>`."""
+    return {f"{split.name}.{text.language}": text for split in info.splits for text in split.texts}
 
 
-def texts_of(info: CorpusInfo) -> Iterator[tuple[SplitInfo, TextInfo]]:
-    """Every text of a corpus with the split that it belongs to."""
-    for split in info.splits:
-        for text in split.texts:
-            yield split, text
+def find(name: str, text: TextInfo, fitting: Callable[[str], Sequence[str]]) -> str:
+    """The file of a copy that holds the text; BadCopyError where there is none, or more than one fits equally.
 
-
-def candidate_paths(split: SplitInfo, text: TextInfo) -> list[str]:
-    """Names under which a copy may hold the text, most specific first.
-
-    These are the published path and what is left of it without its leading folders, then the name in the cache; each
-    as published, plain, and compressed.
+    A copy may call it by its published path, by what is left of that without leading folders, or by its name in the
+    cache, each as published, plain, and compressed; the most specific comes first. `fitting` gives the copy's files of
+    a name.
     """
     parts = text.path.split("/")
-    stems = ["/".join(parts[start:]) for start in range(len(parts))] + [file_name(split, text)]
-    paths: dict[str, None] = {}
-    for stem in stems:
-        plain = _without_compression(stem)
-        for path in (stem, plain, *(plain + ending for ending in _COMPRESSIONS)):
-            paths.setdefault(path)
-    return list(paths)
+    for stem in [*("/".join(parts[start:]) for start in range(len(parts))), name]:
+        plain = stem.removesuffix(".gz").removesuffix(".xz")
+        for path in (stem, plain, f"{plain}.gz", f"{plain}.xz"):
+            files = fitting(path)
+            if len(files) > 1:
+                raise BadCopyError(f"it holds {len(files)} files called {path}")
+            if files:
+                return files[0]
+    raise BadCopyError(f"it lacks {' or '.join(dict.fromkeys((parts[-1], name)))}")
 
 
-def find_in_folder(folder: Path, split: SplitInfo, text: TextInfo) -> Path:
-    """The file of `folder` that holds the text; BadCopyError where there is none."""
-    candidates = candidate_paths(split, text)
-    for candidate in candidates:
-        if (folder / candidate).is_file():
-            return folder / candidate
-    raise BadCopyError(f"it lacks {_names_of(split, text)}")
-
-
-def find_in_archive(members: Collection[str], split: SplitInfo, text: TextInfo) -> str:
-    """The member that holds the text, at any depth; BadCopyError where there is none, or more than one fits equally."""
-    for candidate in candidate_paths(split, text):
-        fitting = {member for member in members if member == candidate or member.endswith("/" + candidate)}
-        if len(fitting) == 1:
-            return fitting.pop()
-        if fitting:
-            raise BadCopyError(f"it holds {len(fitting)} files called {candidate}")
-    raise BadCopyError(f"it lacks {_names_of(split, text)}")
-
-
-def check_text(path: Path, split: SplitInfo, text: TextInfo) -> TextFile:
+def check_text(path: Path, source: str, sha256: str | None) -> TextFile:
     """What an unpacked text holds; BadCopyError where it is not the published one, or not UTF-8."""
-    digest = hashlib.sha256()
-    decoder = codecs.getincrementaldecoder("utf-8")()
-    num_lines = num_bytes = 0
-    chunk = last = b""
-    name = file_name(split, text)
     with path.open("rb") as file:
-        while chunk := file.read(_CHUNK):
-            if not num_bytes:
-                _refuse_web_page(chunk, name)
-            try:
-                decoder.decode(chunk)
-            except UnicodeDecodeError as error:
-                raise BadCopyError(f"{name} is not UTF-8 text near byte {num_bytes + error.start:,}") from error
-            digest.update(chunk)
-            num_lines += chunk.count(b"\n")
-            num_bytes += len(chunk)
-            last = chunk
-    # A last line without its line feed is a line all the same.
-    num_lines += bool(last) and not last.endswith(b"\n")
-    sha256 = digest.hexdigest()
-    if text.sha256 is not None and sha256 != text.sha256:
-        raise BadCopyError(f"{name} is not the published text (SHA-256 {sha256[:12]}… instead of {text.sha256[:12]}…)")
-    return TextFile(num_lines=num_lines, num_bytes=num_bytes, sha256=sha256)
+        # Hosts that lost a file like to answer with a page instead, and with success.
+        if file.read(1 << 20).lstrip()[:15].lower().startswith((b"<!doctype html", b"<html")):
+            raise BadCopyError(f"{path.name} came as a web page instead of text")
+        file.seek(0)
+        digest = hashlib.file_digest(file, "sha256").hexdigest()
+    if sha256 is not None and sha256 != digest:
+        raise BadCopyError(f"{path.name} is not the published text (SHA-256 {digest[:12]}… instead of {sha256[:12]}…)")
+    num_lines = 0
+    with path.open(encoding="utf-8", newline="\n") as lines:
+        try:
+            for _ in lines:
+                num_lines += 1
+        except UnicodeDecodeError as error:
+            raise BadCopyError(f"{path.name} is not UTF-8 text after line {num_lines:,}") from error
+    return TextFile(source, num_lines, path.stat().st_size, digest)
 
 
-def align(folder: Path, split: SplitInfo, texts: Mapping[str, TextFile]) -> tuple[int, dict[str, TextFile]]:
-    """Drop the lines of a split that any language leaves empty; (number dropped, what the files hold afterwards).
-
-    `texts` maps languages to what `check_text` said of their files in `folder`, which are rewritten only where
-    something is dropped. Raises BadCopyError where the languages have different numbers of lines, or where the number
-    of pairs left is not the published one.
-    """
-    counts = {language: text.num_lines for language, text in texts.items()}
-    if len(set(counts.values())) > 1:
-        sizes = ", ".join(f"{language} {count:,}" for language, count in counts.items())
-        raise BadCopyError(f"the languages of {split.name} have different numbers of lines ({sizes})")
-    num_lines = next(iter(counts.values()))
-    paths = [folder / file_name(split, text) for text in split.texts]
-    dropped = sum(1 for row in _rows(paths) if not all(row))
-    if split.num_pairs is not None and num_lines - dropped != split.num_pairs:
-        raise BadCopyError(
-            f"{split.name} has {num_lines - dropped:,} pairs with text on every side instead of the published "
-            f"{split.num_pairs:,}"
-        )
-    if not dropped:
-        return 0, dict(texts)
-    _rewrite_without_empty(paths)
-    # The published SHA-256 is of the text with its empty lines; what is left of it has one of its own.
-    return dropped, {
-        text.language: check_text(path, split, TextInfo(language=text.language, path=text.path))
-        for text, path in zip(split.texts, paths, strict=True)
-    }
-
-
-def _rewrite_without_empty(paths: list[Path]) -> None:
+def _rewrite_without_empty(paths: Sequence[Path]) -> None:
     with ExitStack() as stack:
-        new = [stack.enter_context(replacing_file(path)) for path in paths]
-        files = [stack.enter_context(path.open("wb")) for path in new]
-        for row in _rows(paths):
-            if all(row):
-                for file, line in zip(files, row, strict=True):
-                    file.write(line + b"\n")
+        files = [stack.enter_context(stack.enter_context(replacing_file(path)).open("wb")) for path in paths]
+        for row in filter(all, _rows(paths)):
+            for file, line in zip(files, row, strict=True):
+                file.write(line + b"\n")
 
 
-def _rows(paths: list[Path]) -> Iterator[tuple[bytes, ...]]:
+def _rows(paths: Sequence[Path]) -> Iterator[tuple[bytes, ...]]:
     """The lines of all files side by side, without their line feeds."""
     with ExitStack() as stack:
         files = [stack.enter_context(path.open("rb")) for path in paths]
-        for row in itertools.zip_longest(*files, fillvalue=b""):
+        for row in zip(*files, strict=True):
             yield tuple(line.removesuffix(b"\n") for line in row)
-
-
-def _without_compression(path: str) -> str:
-    for ending in _COMPRESSIONS:
-        path = path.removesuffix(ending)
-    return path
-
-
-def _names_of(split: SplitInfo, text: TextInfo) -> str:
-    """Both names of a text, for messages."""
-    return " or ".join(dict.fromkeys((text.path.rpartition("/")[2], file_name(split, text))))
-
-
-def _refuse_web_page(start: bytes, name: str) -> None:
-    """Hosts that lost a file like to answer with a page instead, and with success."""
-    if start.lstrip()[:15].lower().startswith((b"<!doctype html", b"<html")):
-        raise BadCopyError(f"{name} came as a web page instead of text")

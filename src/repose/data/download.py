@@ -6,8 +6,6 @@ If-Range, so that a server whose file has changed since, or that knows no ranges
 The target appears, under its own name, only once its size, checksum and content have been checked.
 """
 
-from __future__ import annotations
-
 import hashlib
 import http.client
 import json
@@ -41,6 +39,17 @@ class Expected:
     num_bytes: int | None = None
     sha256: str | None = None
 
+    def check(self, path: Path) -> None:
+        """BadCopyError unless the file has the expected size and SHA-256."""
+        size = path.stat().st_size
+        if self.num_bytes is not None and size != self.num_bytes:
+            raise BadCopyError(f"{path.name} has {size:,} bytes instead of {self.num_bytes:,}")
+        if self.sha256 is not None:
+            with path.open("rb") as file:
+                sha256 = hashlib.file_digest(file, "sha256").hexdigest()
+            if sha256 != self.sha256:
+                raise BadCopyError(f"{path.name} has the SHA-256 {sha256[:12]}… instead of {self.sha256[:12]}…")
+
 
 class MirrorsFailedError(Exception):
     """No mirror served the file; `reasons` holds "host: what went wrong" for each, in the order they were tried."""
@@ -51,11 +60,11 @@ class MirrorsFailedError(Exception):
 
 
 class _MirrorError(Exception):
-    """This mirror cannot serve the file; the next one may."""
+    """This mirror did not serve the file; the next one may, or `again` this one."""
 
-
-class _InterruptedTransferError(Exception):
-    """The connection broke off, or the range was refused; asking the same mirror again may help."""
+    def __init__(self, reason: str, *, again: bool = False) -> None:
+        super().__init__(reason)
+        self.again = again
 
 
 def download(
@@ -74,194 +83,143 @@ def download(
     Raises MirrorsFailedError when no mirror serves it, OSError when it cannot be written.
     """
     target.parent.mkdir(parents=True, exist_ok=True)
+    file = _Download(target, expected, verify, progress or (lambda *_: None), timeout)
     if target.exists():
         try:
-            _check(target, expected, verify)
-            return _read_origin(target)[0] or str(target)
+            file.check(target)
+            return file.origin()[0] or str(target)
         except BadCopyError:
             target.unlink()
     reasons = []
     for url in urls:
         try:
-            _download_from(url, target, expected, verify, progress or _silent, timeout)
+            file.fetch(url)
             return url
         except _MirrorError as error:
             reasons.append(f"{urlsplit(url).hostname}: {error}")
     raise MirrorsFailedError(reasons)
 
 
-def check_size_and_sum(path: Path, expected: Expected) -> None:
-    """BadCopyError unless the file has the expected size and SHA-256."""
-    size = path.stat().st_size
-    if expected.num_bytes is not None and size != expected.num_bytes:
-        raise BadCopyError(f"{path.name} has {size:,} bytes instead of {expected.num_bytes:,}")
-    if expected.sha256 is None:
-        return
-    with path.open("rb") as file:
-        sha256 = hashlib.file_digest(file, "sha256").hexdigest()
-    if sha256 != expected.sha256:
-        raise BadCopyError(f"{path.name} has the SHA-256 {sha256[:12]}… instead of {expected.sha256[:12]}…")
+class _Download:
+    """A file on its way to `target`."""
 
+    def __init__(
+        self, target: Path, expected: Expected, verify: Callable[[Path], None], progress: Progress, timeout: float
+    ) -> None:
+        self._target, self._expected, self._verify = target, expected, verify
+        self._progress, self._timeout = progress, timeout
+        self._part, self._origin = (target.with_name(f"{target.name}.{what}") for what in ("part", "origin"))
 
-def _check(path: Path, expected: Expected, verify: Callable[[Path], None]) -> None:
-    check_size_and_sum(path, expected)
-    verify(path)
+    def check(self, path: Path) -> None:
+        """BadCopyError for another file than the one wanted."""
+        self._expected.check(path)
+        self._verify(path)
 
-
-def _download_from(
-    url: str,
-    target: Path,
-    expected: Expected,
-    verify: Callable[[Path], None],
-    progress: Progress,
-    timeout: float,
-) -> None:
-    """Ask one mirror, again while its connections break off; the checked file ends as `target`."""
-    part = _part(target)
-    reason: Exception = _MirrorError("no attempt")
-    for _ in range(ATTEMPTS):
+    def origin(self) -> tuple[str, str]:
+        """(address, validator) that the target or its part came with; empty where that is not known."""
         try:
-            resumed = _transfer(url, target, expected, progress, timeout)
-        except _InterruptedTransferError as error:
-            reason = error
-            continue
+            record = json.loads(self._origin.read_text(encoding="utf-8"))
+            return str(record["url"]), str(record["validator"])
+        except (OSError, ValueError, LookupError, TypeError):
+            return "", ""
+
+    def fetch(self, url: str) -> None:
+        """Ask one mirror, again while its connections break off; the checked file ends as the target."""
+        for attempts_left in reversed(range(ATTEMPTS)):
+            try:
+                self._attempt(url)
+            except _MirrorError as error:
+                if not (error.again and attempts_left):
+                    raise
+            else:
+                self._part.replace(self._target)
+                return
+
+    def _attempt(self, url: str) -> None:
+        """One request, and its checked answer in the part file, which may hold some of an earlier one."""
+        origin, validator = self.origin()
+        offset = self._part.stat().st_size if self._part.exists() and origin == url and validator else 0
+        if not offset or offset != self._expected.num_bytes:
+            offset = self._transfer(url, offset, validator)
         try:
-            _check(part, expected, verify)
+            self.check(self._part)
         except BadCopyError as error:
             # A wrong file must not be resumed. One that was put together from two answers deserves a fresh start;
             # one that came in a single answer is simply what this mirror has.
-            part.unlink()
-            reason = error
-            if resumed:
-                continue
-            break
-        part.replace(target)
-        return
-    raise _MirrorError(str(reason)) from reason
+            self._part.unlink()
+            raise _MirrorError(str(error), again=offset > 0) from error
 
-
-def _transfer(url: str, target: Path, expected: Expected, progress: Progress, timeout: float) -> bool:
-    """One request and its answer into the part file; True where it continued an earlier one."""
-    part = _part(target)
-    offset, validator = _resumable(url, target)
-    if offset and offset == expected.num_bytes:
-        return True
-    headers = {"User-Agent": "repose", "Accept-Encoding": "identity"}
-    if offset:
-        headers |= {"Range": f"bytes={offset}-", "If-Range": validator}
-    try:
-        response = urllib.request.urlopen(urllib.request.Request(url, headers=headers), timeout=timeout)
-    except urllib.error.HTTPError as error:
-        with error:
-            if error.code == 416 and offset:
-                part.unlink()
-                raise _InterruptedTransferError("refuses to resume") from error
-            raise _MirrorError(f"HTTP {error.code} {error.reason}".rstrip()) from error
-    except (OSError, http.client.HTTPException) as error:
-        raise _MirrorError(_network_reason(error)) from error
-    with response:
-        offset = _start(response, offset)
-        length = response.headers.get("Content-Length", "")
-        total = offset + int(length) if length.isdecimal() else None
-        _check_announced(total, expected)
-        if not offset:
-            # An answer to a range need not repeat what the first one said (RFC 9110, section 15.3.7).
-            _write_origin(target, url, response)
-        _copy(response, target, offset, total, expected, progress)
-    return offset > 0
-
-
-def _copy(
-    response: http.client.HTTPResponse,
-    target: Path,
-    offset: int,
-    total: int | None,
-    expected: Expected,
-    progress: Progress,
-) -> None:
-    """The body of an answer into the part file, from byte `offset` on."""
-    limit = expected.max_bytes if expected.num_bytes is None else expected.num_bytes
-    received = offset
-    with _part(target).open("ab" if offset else "wb") as file:
-        progress(target.name, received, total)
-        while True:
-            try:
-                chunk = response.read1(_CHUNK)
-            except (OSError, http.client.HTTPException) as error:
-                raise _broken_off(received, offset, total, _network_reason(error)) from error
-            if not chunk:
-                break
-            received += len(chunk)
-            if received > limit:
-                file.truncate(0)
-                raise _MirrorError(f"sends more than {limit:,} bytes")
-            file.write(chunk)
-            progress(target.name, received, total)
-    if total is not None and received < total:
-        raise _broken_off(received, offset, total, "closed the connection")
-
-
-def _broken_off(received: int, offset: int, total: int | None, reason: str) -> Exception:
-    """The error for a body that ended early: worth another attempt only where this one brought some bytes."""
-    size = f"{received:,} of {total:,} bytes" if total is not None else f"{received:,} bytes"
-    message = f"{reason} after {size}"
-    return _InterruptedTransferError(message) if received > offset else _MirrorError(message)
-
-
-def _start(response: http.client.HTTPResponse, offset: int) -> int:
-    """The position that the answer's body begins at: `offset` if the range was granted, else 0.
-
-    Raises _MirrorError for an answer that is neither the whole file nor the range asked for.
-    """
-    if response.status == 200:
-        return 0
-    granted = re.match(r"bytes (\d+)-", response.headers.get("Content-Range", ""))
-    if response.status == 206 and granted and int(granted[1]) == offset:
+    def _transfer(self, url: str, offset: int, validator: str) -> int:
+        """Ask for the bytes from `offset` on; the position that the answer began at."""
+        headers = {"User-Agent": "repose", "Accept-Encoding": "identity"}
+        if offset:
+            headers |= {"Range": f"bytes={offset}-", "If-Range": validator}
+        try:
+            response = urllib.request.urlopen(urllib.request.Request(url, headers=headers), timeout=self._timeout)
+        except urllib.error.HTTPError as error:
+            with error:
+                if error.code == 416 and offset:
+                    self._part.unlink()
+                    raise _MirrorError("refuses to resume", again=True) from error
+                raise _MirrorError(f"HTTP {error.code} {error.reason}".rstrip()) from error
+        except (OSError, http.client.HTTPException) as error:
+            raise _MirrorError(_network_reason(error)) from error
+        with response:
+            offset, total = self._begin(response, offset)
+            if not offset:  # an answer to a range need not repeat what the first one said (RFC 9110, section 15.3.7)
+                # If-Range needs a strong validator: a weak entity tag (W/"…") promises less than equal bytes.
+                tag = response.headers.get("ETag", "")
+                validator = response.headers.get("Last-Modified", "") if not tag or tag.startswith("W/") else tag
+                self._origin.write_text(json.dumps({"url": url, "validator": validator}), encoding="utf-8")
+            self._copy(response, offset, total)
         return offset
-    raise _MirrorError(f"answers with HTTP {response.status} and another part of the file than was asked for")
 
+    def _begin(self, response: http.client.HTTPResponse, offset: int) -> tuple[int, int | None]:
+        """Where the answer's body begins (`offset` if the range was granted, else 0), and bytes in all, if known.
 
-def _check_announced(total: int | None, expected: Expected) -> None:
-    """Refuse a file of the wrong size before it is transferred."""
-    if total is None:
-        return
-    if expected.num_bytes is not None and total != expected.num_bytes:
-        raise _MirrorError(f"offers {total:,} bytes instead of {expected.num_bytes:,}")
-    if total > expected.max_bytes:
-        raise _MirrorError(f"offers {total:,} bytes, more than the {expected.max_bytes:,} allowed")
+        Raises _MirrorError for an answer that is neither the whole file nor the range asked for, or of a wrong size.
+        """
+        granted = re.match(r"bytes (\d+)-", response.headers.get("Content-Range", ""))
+        if response.status == 200:
+            offset = 0
+        elif response.status != 206 or not granted or int(granted[1]) != offset:
+            raise _MirrorError(f"answers with HTTP {response.status} and another part of the file than was asked for")
+        length, expected = response.headers.get("Content-Length", ""), self._expected
+        if not length.isdecimal():
+            return offset, None
+        total = offset + int(length)
+        if expected.num_bytes is not None and total != expected.num_bytes:
+            raise _MirrorError(f"offers {total:,} bytes instead of {expected.num_bytes:,}")
+        if total > expected.max_bytes:
+            raise _MirrorError(f"offers {total:,} bytes, more than the {expected.max_bytes:,} allowed")
+        return offset, total
 
-
-def _resumable(url: str, target: Path) -> tuple[int, str]:
-    """(bytes at hand, validator for If-Range) of an earlier answer of this address; (0, "") where there is none."""
-    part = _part(target)
-    origin, validator = _read_origin(target)
-    if part.exists() and origin == url and validator:
-        return part.stat().st_size, validator
-    return 0, ""
-
-
-def _write_origin(target: Path, url: str, response: http.client.HTTPResponse) -> None:
-    # If-Range needs a strong validator: a weak entity tag (W/"…") promises less than equal bytes.
-    tag = response.headers.get("ETag", "")
-    validator = response.headers.get("Last-Modified", "") if not tag or tag.startswith("W/") else tag
-    _origin(target).write_text(json.dumps({"url": url, "validator": validator}), encoding="utf-8")
-
-
-def _read_origin(target: Path) -> tuple[str, str]:
-    """(address, validator) that the target or its part came with; empty where that is not known."""
-    try:
-        record = json.loads(_origin(target).read_text(encoding="utf-8"))
-        return str(record["url"]), str(record["validator"])
-    except (OSError, ValueError, LookupError, TypeError):
-        return "", ""
-
-
-def _part(target: Path) -> Path:
-    return target.with_name(target.name + ".part")
-
-
-def _origin(target: Path) -> Path:
-    return target.with_name(target.name + ".origin")
+    def _copy(self, response: http.client.HTTPResponse, offset: int, total: int | None) -> None:
+        """The body of an answer into the part file, from byte `offset` on."""
+        limit = self._expected.max_bytes if self._expected.num_bytes is None else self._expected.num_bytes
+        received, broken_off = offset, ""
+        with self._part.open("ab" if offset else "wb") as file:
+            self._progress(self._target.name, received, total)
+            while True:
+                try:
+                    chunk = response.read1(_CHUNK)
+                except (OSError, http.client.HTTPException) as error:
+                    broken_off = _network_reason(error)
+                    break
+                if not chunk:
+                    break
+                received += len(chunk)
+                if received > limit:
+                    file.truncate(0)
+                    raise _MirrorError(f"sends more than {limit:,} bytes")
+                file.write(chunk)
+                self._progress(self._target.name, received, total)
+        if total is not None and received < total:
+            broken_off = broken_off or "closed the connection"
+        if broken_off:
+            size = f"{received:,} of {total:,}" if total is not None else f"{received:,}"
+            # Worth another attempt only where this one brought some bytes.
+            raise _MirrorError(f"{broken_off} after {size} bytes", again=received > offset)
 
 
 def _network_reason(error: Exception) -> str:
@@ -269,10 +227,4 @@ def _network_reason(error: Exception) -> str:
     cause = error.reason if isinstance(error, urllib.error.URLError) else error
     if isinstance(cause, TimeoutError):
         return "did not answer in time"
-    if isinstance(cause, OSError) and cause.strerror:
-        return cause.strerror
-    return str(cause) or type(cause).__name__
-
-
-def _silent(_name: str, _done: int, _total: int | None) -> None:
-    pass
+    return (isinstance(cause, OSError) and cause.strerror) or str(cause) or type(cause).__name__

@@ -5,8 +5,6 @@ copied to paths that the caller names, and every other one is only looked at. An
 a device, or would land outside its folder is refused as a whole, and so is one that unpacks to too much.
 """
 
-from __future__ import annotations
-
 import gzip
 import io
 import lzma
@@ -35,66 +33,55 @@ class BadCopyError(Exception):
     """
 
 
-_DAMAGE = (tarfile.TarError, EOFError, zlib.error, lzma.LZMAError, gzip.BadGzipFile)
-
-
 def unpack_text(source: Path, target: Path, max_bytes: int) -> None:
     """Copy `source`, uncompressed whatever its name ends in, to `target`.
 
     Raises BadCopyError where it is damaged or holds more than `max_bytes` bytes.
     """
-    with _damage_as_bad_copy(source), _open(source) as reader, target.open("wb") as writer:
-        _copy(reader, writer, max_bytes, source.name)
+    with _damage_as_bad_copy(source), _open(source) as reader:
+        _copy(reader, target, max_bytes, source.name)
 
 
 def list_members(archive: Path, max_bytes: int = MAX_UNPACKED_BYTES) -> list[str]:
     """Names of the regular files in a tar archive, in its order; BadCopyError where the archive is not safe."""
-    with _damage_as_bad_copy(archive), _members(archive, max_bytes) as members:
-        return [_name(member) for _, member in members if member.isreg()]
+    with _damage_as_bad_copy(archive):
+        return [name for name, _, _ in _files(archive, max_bytes)]
 
 
 def extract_members(archive: Path, targets: Mapping[str, Path], max_bytes: int = MAX_UNPACKED_BYTES) -> None:
     """Copy the members that `targets` names to the paths it gives; BadCopyError where one is missing or not safe."""
     missing = set(targets)
-    with _damage_as_bad_copy(archive), _members(archive, max_bytes) as members:
-        for tar, member in members:
-            name = _name(member)
-            if name not in targets or not member.isreg():
-                continue
-            reader = tar.extractfile(member)
-            assert reader is not None, "a regular member has content"
-            with reader, targets[name].open("wb") as writer:
-                _copy(reader, writer, max_bytes, name)
-            missing.discard(name)
+    with _damage_as_bad_copy(archive):
+        for name, tar, member in _files(archive, max_bytes):
+            if name in targets:
+                reader = tar.extractfile(member)
+                assert reader is not None, "a regular member has content"
+                _copy(reader, targets[name], max_bytes, name)
+                missing.discard(name)
     if missing:
         raise BadCopyError(f"it lacks {min(missing)}")
 
 
-@contextmanager
-def _members(archive: Path, max_bytes: int) -> Iterator[Iterator[tuple[tarfile.TarFile, tarfile.TarInfo]]]:
-    """The archive's members, each checked before it is handed on, in one pass over the file."""
+def _files(archive: Path, max_bytes: int) -> Iterator[tuple[str, tarfile.TarFile, tarfile.TarInfo]]:
+    """The regular members in one pass over the archive, each checked and named without a leading `./`."""
+    total = 0
     with (
         _open(archive) as stream,
         # Headers and padding count here, hence the margin; the sum of the members is checked exactly.
         tarfile.open(fileobj=_Bounded(stream, 2 * max_bytes + _CHUNK), mode="r|") as tar,
     ):
-        yield _checked(tar, archive.parent, max_bytes)
+        for count, member in enumerate(tar, start=1):
+            _refuse_hostile(member)
+            total += member.size
+            if total > max_bytes or count > MAX_MEMBERS:
+                raise BadCopyError(f"it unpacks to more than {max_bytes:,} bytes or {MAX_MEMBERS:,} files")
+            if member.isreg():
+                yield str(PurePosixPath(member.name)), tar, member
 
 
-def _checked(tar: tarfile.TarFile, folder: Path, max_bytes: int) -> Iterator[tuple[tarfile.TarFile, tarfile.TarInfo]]:
-    total = 0
-    for count, member in enumerate(tar, start=1):
-        _refuse_hostile(member, folder)
-        total += member.size
-        if total > max_bytes or count > MAX_MEMBERS:
-            raise BadCopyError(f"it unpacks to more than {max_bytes:,} bytes or {MAX_MEMBERS:,} files")
-        yield tar, member
-
-
-def _refuse_hostile(member: tarfile.TarInfo, folder: Path) -> None:
+def _refuse_hostile(member: tarfile.TarInfo) -> None:
     """BadCopyError for a member that plain unpacking could write elsewhere, or that is neither file nor folder."""
     path = PurePosixPath(member.name)
-    kind = ""
     if path.is_absolute() or ".." in path.parts or PureWindowsPath(path).drive or {"\\", "\0"} & set(member.name):
         kind = "a path that leaves its folder"
     elif member.issym() or member.islnk():
@@ -105,19 +92,8 @@ def _refuse_hostile(member: tarfile.TarInfo, folder: Path) -> None:
         # Its size in the header is another one than the member's, so that the sum of sizes would not bound it.
         kind = "a sparse file"
     else:
-        try:
-            # Python's own judgement beside ours (PEP 706; from 3.11.4 on). It needs a folder, and any will do.
-            if hasattr(tarfile, "data_filter"):
-                tarfile.data_filter(member, str(folder))
-        except tarfile.FilterError:
-            kind = "a path that leaves its folder"
-    if kind:
-        raise BadCopyError(f"it holds {kind} ({member.name!r}) and is not safe to unpack")
-
-
-def _name(member: tarfile.TarInfo) -> str:
-    """The member's name without a leading `./`."""
-    return str(PurePosixPath(member.name))
+        return
+    raise BadCopyError(f"it holds {kind} ({member.name!r}) and is not safe to unpack")
 
 
 def _open(path: Path) -> _Reader:
@@ -126,18 +102,17 @@ def _open(path: Path) -> _Reader:
         magic = file.read(6)
     if magic.startswith(b"\x1f\x8b"):
         return gzip.open(path, "rb")
-    if magic == b"\xfd7zXZ\x00":
-        return lzma.open(path, "rb")
-    return path.open("rb")
+    return lzma.open(path, "rb") if magic == b"\xfd7zXZ\x00" else path.open("rb")
 
 
-def _copy(reader: _Reader, writer: IO[bytes], max_bytes: int, name: str) -> None:
+def _copy(reader: _Reader, target: Path, max_bytes: int, name: str) -> None:
     size = 0
-    while chunk := reader.read(_CHUNK):
-        size += len(chunk)
-        if size > max_bytes:
-            raise BadCopyError(f"{name} unpacks to more than the {max_bytes:,} bytes expected")
-        writer.write(chunk)
+    with target.open("wb") as writer:
+        while chunk := reader.read(_CHUNK):
+            size += len(chunk)
+            if size > max_bytes:
+                raise BadCopyError(f"{name} unpacks to more than the {max_bytes:,} bytes expected")
+            writer.write(chunk)
 
 
 @contextmanager
@@ -145,9 +120,8 @@ def _damage_as_bad_copy(path: Path) -> Iterator[None]:
     """Decoders' errors as BadCopyError; errors of the disk pass."""
     try:
         yield
-    except _DAMAGE as error:
-        reason = str(error) or "it ends early"
-        raise BadCopyError(f"{path.name} cannot be unpacked ({reason})") from error
+    except (tarfile.TarError, EOFError, zlib.error, lzma.LZMAError, gzip.BadGzipFile) as error:
+        raise BadCopyError(f"{path.name} cannot be unpacked ({str(error) or 'it ends early'})") from error
 
 
 class _Bounded(io.RawIOBase):
