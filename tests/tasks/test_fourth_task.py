@@ -57,7 +57,7 @@ class Copy(FileTask):
         ids, _ = examples.batch(indices)
         return torch.from_numpy(ids[ids != 0]).to(device)
 
-    def build(self, job: TrainingJob) -> Copier:
+    def new_model(self, job: TrainingJob) -> Copier:
         torch.manual_seed(job.training.seed)
         (tokenizer,) = self.tokenizers(job)
         return Copier(job.architecture, vocab_size=tokenizer.vocab_size)

@@ -17,15 +17,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from repose.data.columns import Columns, ColumnsWriter, id_type, writing_columns
-from repose.data.dataset import (
-    SIDES,
-    PairInfo,
-    PreparedCounts,
-    Settings,
-    Side,
-    content_digest,
-    content_digest_of,
-)
+from repose.data.dataset import SIDES, PairInfo, PreparedCounts, Settings, content_digest, content_digest_of
 from repose.system.device import check_workers
 from repose.system.errors import ConfigError, DataError, unknown
 from repose.system.files import locked
@@ -89,32 +81,25 @@ def prepare(
     other. Raises `DataError` when nothing is left to store or the folder holds other files, `WriteError` when it cannot
     be written (a full disk), and `ConfigError` for settings that make no sense.
     """
-    settings = _checked(Settings(max_src_tokens, max_tgt_tokens, long_pairs), workers)
-    tokenizers = (src_tokenizer, tgt_tokenizer)
+    if long_pairs not in ("drop", "truncate"):
+        raise ConfigError(unknown("treatment of long pairs", long_pairs, ("drop", "truncate")))
+    if max_src_tokens < 2 or max_tgt_tokens < 1:
+        raise ConfigError(
+            f"max_src_tokens = {max_src_tokens} and max_tgt_tokens = {max_tgt_tokens} leave no room for a word: "
+            "set them to at least 2 and 1"
+        )
+    check_workers(workers, least=0)
+    settings, tokenizers = Settings(max_src_tokens, max_tgt_tokens, long_pairs), (src_tokenizer, tgt_tokenizer)
     folder = folder.resolve()  # so that it has a name and a parent
     with locked(folder.with_name(f".{folder.name}.lock")):
         if not isinstance(pairs, Iterator):
             finished = _finished(folder, settings, tokenizers)
             if finished is not None and _text_digest(pairs) == PairInfo.of(finished).text_digest:
                 return PreparedReport(folder, PairInfo.of(finished).counts, finished.digest, reused=True)
-        types: dict[str, str] = {
-            side: id_type(tokenizer.vocab_size) for side, tokenizer in zip(SIDES, tokenizers, strict=True)
-        }
+        types: dict[str, str] = {side: id_type(t.vocab_size) for side, t in zip(SIDES, tokenizers, strict=True)}
         with writing_columns(folder, types) as writer:
             counts, digest = _build(pairs, tokenizers, writer, settings, workers)
     return PreparedReport(folder, counts, digest, reused=False)
-
-
-def _checked(settings: Settings, workers: int) -> Settings:
-    if settings.long_pairs not in ("drop", "truncate"):
-        raise ConfigError(unknown("treatment of long pairs", settings.long_pairs, ("drop", "truncate")))
-    if settings.max_src_tokens < 2 or settings.max_tgt_tokens < 1:
-        raise ConfigError(
-            f"max_src_tokens = {settings.max_src_tokens} and max_tgt_tokens = {settings.max_tgt_tokens} leave no room "
-            "for a word: set them to at least 2 and 1"
-        )
-    check_workers(workers, least=0)
-    return settings
 
 
 def _finished(folder: Path, settings: Settings, tokenizers: tuple[Encoder, Encoder]) -> Columns | None:
@@ -146,11 +131,8 @@ def _chunks(pairs: Iterable[Pair]) -> Iterator[list[Pair]]:
         yield chunk
 
 
-class EncodedColumn(NamedTuple):
-    """One side of some pairs: the sentences' ids, one after the other, and the length of each in tokens."""
-
-    ids: NDArray[np.unsignedinteger[Any]]
-    lengths: NDArray[np.int64]
+EncodedColumn = tuple[NDArray[np.unsignedinteger[Any]], NDArray[np.int64]]
+"""One side of some pairs: the sentences' ids, one after the other, and the length of each in tokens."""
 
 
 class Encoded(NamedTuple):
@@ -164,89 +146,53 @@ class Encoded(NamedTuple):
     """Kept sentences that were cut, by reason."""
 
 
-class _Side:
-    """One side of the pairs while they are written."""
-
-    def __init__(self, side: Side, writer: ColumnsWriter) -> None:
-        self._side = side
-        self._writer = writer
-        self._digests = (hashlib.sha256(), hashlib.sha256())
-        self.tokens = 0
-        self.unknown = 0
-
-    def write(self, encoded: EncodedColumn) -> None:
-        """Append sentences."""
-        ids, lengths = encoded
-        self._writer.append(self._side, ids, lengths)
-        self.tokens += len(ids)
-        self.unknown += int(np.count_nonzero(ids == _UNK))
-        labels = (lengths - (self._side == "tgt")).astype("<i4")  # decoder positions are one fewer than target tokens
-        for sha, array in zip(self._digests, (ids, labels), strict=True):
-            sha.update(array.data)
-
-    @property
-    def digests(self) -> list[str]:
-        """Of ids and lengths."""
-        return [sha.hexdigest() for sha in self._digests]
-
-
 def _build(
-    pairs: Iterable[Pair],
-    tokenizers: tuple[Encoder, Encoder],
-    writer: ColumnsWriter,
-    settings: Settings,
-    workers: int,
+    pairs: Iterable[Pair], tokenizers: tuple[Encoder, Encoder], writer: ColumnsWriter, settings: Settings, workers: int
 ) -> tuple[PreparedCounts, str]:
     """Write all columns; what became of the pairs, and the digest of what is stored."""
     text = hashlib.sha256()
-    read = 0
-    dropped: Counter[str] = Counter()
-    truncated: Counter[str] = Counter()
+    content = {side: (hashlib.sha256(), hashlib.sha256()) for side in SIDES}
+    read, dropped, truncated, tokens, unknown_tokens = (Counter[str]() for _ in range(5))
 
     def watched() -> Iterator[list[Pair]]:
-        nonlocal read
         for chunk in _chunks(pairs):
             text.update(_text_bytes(chunk))
-            read += len(chunk)
+            read["pairs"] += len(chunk)
             yield chunk
 
-    src, tgt = (_Side(side, writer) for side in SIDES)
     for encoded in encode_all(watched(), tokenizers, settings, workers):
         dropped.update(encoded.dropped)
         truncated.update(encoded.truncated)
-        src.write(encoded.columns[0])
-        tgt.write(encoded.columns[1])
+        for side, (ids, lengths) in zip(SIDES, encoded.columns, strict=True):
+            writer.append(side, ids, lengths)
+            labels = (lengths - (side == "tgt")).astype("<i4")  # decoder positions: one fewer than target tokens
+            for sha, array in zip(content[side], (ids, labels), strict=True):
+                sha.update(array.data)
+            tokens[side] += int((lengths - (side == "tgt")).sum())
+            unknown_tokens[side] += int(np.count_nonzero(ids == _UNK))
+    if read["pairs"] == 0:
+        raise DataError("there are no sentence pairs to prepare: check the corpus files")
     if writer.num_examples == 0:
-        raise DataError(_nothing_left(read, dropped))
+        reasons = ", ".join(f"{reason}: {count:,}" for reason, count in sorted(dropped.items()))
+        raise DataError(
+            f"none of the {read['pairs']:,} sentence pairs can be used ({reasons}): check the corpus and the length "
+            "limits"
+        )
     counts = PreparedCounts(
-        read=read,
+        read=read["pairs"],
         kept=writer.num_examples,
         dropped=dict(sorted(dropped.items())),
         truncated=dict(sorted(truncated.items())),
-        src_tokens=src.tokens,
-        tgt_tokens=tgt.tokens - writer.num_examples,
-        src_unknown=src.unknown,
-        tgt_unknown=tgt.unknown,
+        src_tokens=tokens["src"],
+        tgt_tokens=tokens["tgt"],
+        src_unknown=unknown_tokens["src"],
+        tgt_unknown=unknown_tokens["tgt"],
     )
-    info = PairInfo(
-        settings=settings,
-        src_tokenizer=tokenizers[0].digest,
-        tgt_tokenizer=tokenizers[1].digest,
-        src_vocab_size=tokenizers[0].vocab_size,
-        tgt_vocab_size=tokenizers[1].vocab_size,
-        text_digest=text.hexdigest(),
-        counts=counts,
-    )
-    digest = content_digest(src.digests + tgt.digests)
+    (src_digest, tgt_digest), (src_size, tgt_size) = zip(*((t.digest, t.vocab_size) for t in tokenizers), strict=True)
+    info = PairInfo(settings, src_digest, tgt_digest, src_size, tgt_size, text.hexdigest(), counts)
+    digest = content_digest(sha.hexdigest() for side in SIDES for sha in content[side])
     writer.finish(digest, asdict(info))
     return counts, digest
-
-
-def _nothing_left(read: int, dropped: Counter[str]) -> str:
-    if read == 0:
-        return "there are no sentence pairs to prepare: check the corpus files"
-    reasons = ", ".join(f"{reason}: {count:,}" for reason, count in sorted(dropped.items()))
-    return f"none of the {read:,} sentence pairs can be used ({reasons}): check the corpus and the length limits"
 
 
 def encode(pairs: Sequence[Pair], tokenizers: tuple[Encoder, Encoder], settings: Settings) -> Encoded:
@@ -281,7 +227,7 @@ def encode(pairs: Sequence[Pair], tokenizers: tuple[Encoder, Encoder], settings:
 def _column(sentences: list[list[int]], vocab_size: int) -> EncodedColumn:
     lengths = np.array([len(sentence) for sentence in sentences], dtype=np.int64)
     ids = np.fromiter(chain.from_iterable(sentences), dtype=id_type(vocab_size), count=int(lengths.sum()))
-    return EncodedColumn(ids, lengths)
+    return ids, lengths
 
 
 def encode_all(

@@ -205,7 +205,7 @@ def evaluate_model(
     DataError and CheckpointError.
     """
     decoding = Decoding(tuple(beam_sizes), tokenize, workers, precision)
-    return task_of_model(folder).score_model(folder, files, split=split, out=out, device=device, decoding=decoding)
+    return task_of_model(folder).score_model(folder, files, split, out, device, decoding)
 
 
 def _evaluated(

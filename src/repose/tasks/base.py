@@ -11,7 +11,7 @@ from pathlib import Path
 from typing import Any, ClassVar, NamedTuple
 
 import torch
-from torch import Tensor
+from torch import Tensor, nn
 
 from repose.config.experiment import TASK_SETTINGS, Experiment
 from repose.data.dataset import PairDataset
@@ -41,10 +41,10 @@ class Decoding(NamedTuple):
     """How a model that translates is measured; others have no use for it."""
 
     beam_sizes: tuple[int, ...]
-    tokenize: str
+    tokenize: str = "13a"
     """sacreBLEU's tokenizer."""
-    workers: int | None
-    precision: str
+    workers: int | None = None
+    precision: str = "fp32"
 
 
 class Figure(NamedTuple):
@@ -85,14 +85,7 @@ class Task(TrainingTask):
 
     @abstractmethod
     def score_model(
-        self,
-        folder: Path,
-        files: Sequence[Path] | None,
-        *,
-        split: str,
-        out: Path | None,
-        device: str,
-        decoding: Decoding,
+        self, folder: Path, files: Sequence[Path] | None, split: str, out: Path | None, device: str, decoding: Decoding
     ) -> dict[str, Any]:
         """Scores of a model or run directory on `files`, or on a set of the run's own corpus.
 
@@ -102,23 +95,20 @@ class Task(TrainingTask):
     def data_record(self, data: CorpusData) -> DataRecord:
         """What a prepared corpus holds, in numbers."""
         one_side = len(self.kind.tokenizers) == 1
-        examples: dict[str, int] = {}
-        tokens: dict[str, dict[str, int]] = {}
-        dropped: dict[str, dict[str, int]] = {}
-        truncated: dict[str, dict[str, int]] = {}
-        for split in SPLITS:
-            if not (data.folder / split).is_dir():
-                examples |= {split: len(data.text(split)[0])} if data.has_text(split) else {}
-                continue
-            opened = self.open(data.folder / split)
-            sums = {"src": int(opened.src_lengths.sum()), "tgt": int(opened.tgt_lengths.sum())}
-            examples[split], tokens[split] = len(opened), {"text": sums["tgt"]} if one_side else sums
-            if isinstance(opened, PairDataset):
-                dropped |= {split: opened.counts.dropped} if opened.counts.dropped else {}
-                truncated |= {split: opened.counts.truncated} if opened.counts.truncated else {}
+        opened = {split: self.open(data.folder / split) for split in SPLITS if (data.folder / split).is_dir()}
+        counts = {split: pairs.counts for split, pairs in opened.items() if isinstance(pairs, PairDataset)}
+        as_text = {split: len(data.text(split)[0]) for split in SPLITS if split not in opened and data.has_text(split)}
         sides = {"text": "tgt"} if one_side else {"src": "src", "tgt": "tgt"}
-        vocabulary = {name: Tokenizer.load(data.tokenizer_path(side)).vocab_size for name, side in sides.items()}
-        return DataRecord(examples=examples, tokens=tokens, vocabulary=vocabulary, dropped=dropped, truncated=truncated)
+        return DataRecord(
+            examples={**{split: len(examples) for split, examples in opened.items()}, **as_text},
+            tokens={
+                split: {name: int(getattr(examples, f"{side}_lengths").sum()) for name, side in sides.items()}
+                for split, examples in opened.items()
+            },
+            vocabulary={name: Tokenizer.load(data.tokenizer_path(side)).vocab_size for name, side in sides.items()},
+            dropped={split: of_split.dropped for split, of_split in counts.items() if of_split.dropped},
+            truncated={split: of_split.truncated for split, of_split in counts.items() if of_split.truncated},
+        )
 
     def validation_figures(self, experiment: Experiment, data: CorpusData) -> Evaluate | None:  # noqa: ARG002
         """More figures of the validation set during training than its loss, where the experiment asks for any."""
@@ -132,9 +122,14 @@ class Task(TrainingTask):
         """The model of a model or run directory. Raises CheckpointError and DeviceError."""
         return directory.load(folder, self.kind, device)
 
-    def initial_model(self, job: TrainingJob) -> Any:
-        """The model of `init_from`. Raises CheckpointError where it does not fit the job."""
-        start = str(job.training.init_from)
+    @abstractmethod
+    def new_model(self, job: TrainingJob) -> nn.Module:
+        """A model with initial values drawn from the job's seed."""
+
+    def build(self, job: TrainingJob) -> nn.Module:
+        """A new model, or that of `init_from`. Raises CheckpointError where that does not fit the job."""
+        if (start := job.training.init_from) is None:
+            return self.new_model(job)
         loaded = self.load(Path(start))
         if loaded.model.architecture != job.architecture:
             raise CheckpointError(
@@ -193,14 +188,7 @@ class FileTask(Task):
         self._score(self.load(folder, device), data.ids(data.measured), data.measured, folder)
 
     def score_model(
-        self,
-        folder: Path,
-        files: Sequence[Path] | None,
-        *,
-        split: str,
-        out: Path | None,
-        device: str,
-        decoding: Decoding,  # noqa: ARG002
+        self, folder: Path, files: Sequence[Path] | None, split: str, out: Path | None, device: str, _: Decoding
     ) -> dict[str, Any]:
         """On one file, or on a set of the run's own corpus."""
         if files and len(files) > 1:

@@ -15,9 +15,10 @@ from collections.abc import Callable, Iterable, Iterator, Mapping
 from dataclasses import asdict, dataclass, replace
 from itertools import chain
 from pathlib import Path
+from typing import Any
 
 from repose._version import __version__
-from repose.config.experiment import CorpusConfig, Experiment, TokenizerConfig
+from repose.config.experiment import UNUSED_WITH_READY_TOKENIZER, CorpusConfig, Experiment, TokenizerConfig
 from repose.data import columns, corpora, phrasebook
 from repose.data.prepare import prepare
 from repose.data.readers import Counts, Pair, TextPairs, check_file, read_pairs, write_pairs
@@ -248,15 +249,7 @@ def one_tokenizer(config: TokenizerConfig, lines: Iterable[str], folder: Path) -
 
 
 def _trained(config: TokenizerConfig, lines: Iterable[str]) -> Tokenizer:
-    """One tokenizer, trained as its settings say."""
-    return Tokenizer.train(
-        lines,
-        kind=config.kind,
-        vocab_size=config.vocab_size,
-        lowercase=config.lowercase,
-        strip_accents=config.strip_accents,
-        min_frequency=config.min_frequency,
-    )
+    return Tokenizer.train(lines, **{name: getattr(config, name) for name in UNUSED_WITH_READY_TOKENIZER})
 
 
 # Corpora of sentence pairs
@@ -267,18 +260,11 @@ def prepare_pairs(experiment: Experiment, folder: Path, workers: int) -> Iterato
     yield from _write_texts(experiment.corpus, files_of(experiment.corpus), folder / "text")
     yield from _pair_tokenizers(experiment.tokenizer, folder)
     src, tgt = (Tokenizer.load(folder / f"tokenizer.{side}.json") for side in ("src", "tgt"))
-    training = experiment.training
+    limits: dict[str, Any] = {
+        name: getattr(experiment.training, name) for name in ("max_src_tokens", "max_tgt_tokens", "long_pairs")
+    }
     for split in ("train", "valid"):
-        report = prepare(
-            TextPairs(folder / "text", split),
-            src,
-            tgt,
-            folder / split,
-            max_src_tokens=training.max_src_tokens,
-            max_tgt_tokens=training.max_tgt_tokens,
-            long_pairs=training.long_pairs,
-            workers=workers,
-        )
+        report = prepare(TextPairs(folder / "text", split), src, tgt, folder / split, **limits, workers=workers)
         yield f"{split}: {report.counts.describe()}"
 
 

@@ -63,28 +63,17 @@ class LanguageModelling(FileTask):
             yield f"{split}: {write_blocks(Documents(path), tokenizer, folder / split, max_tokens=max_tokens)}"
 
     def open(self, folder: Path) -> TextBlocks:
-        """A prepared text."""
         return TextBlocks.open(folder)
 
     def part(self, examples: TextBlocks, indices: NDArray[np.int64], device: torch.device) -> BlockPart:
-        """Input and labels."""
         return BlockPart(*to_device(examples.batch(indices), device))
 
-    def build(self, job: TrainingJob) -> LanguageModel:
-        """A new model, or that of `init_from`."""
-        if job.training.init_from is not None:
-            model: LanguageModel = self.initial_model(job)
-            return model
+    def new_model(self, job: TrainingJob) -> LanguageModel:
         (tokenizer,) = self.tokenizers(job)
-        return build_language_model(
-            job.architecture,
-            vocab_size=tokenizer.vocab_size,
-            seed=job.training.seed,
-            position_table=position_table(job),
-        )
+        size, table = tokenizer.vocab_size, position_table(job)
+        return build_language_model(job.architecture, vocab_size=size, seed=job.training.seed, position_table=table)
 
     def sums(self, model: LanguageModel, part: BlockPart, *, label_smoothing: float) -> TokenSums:
-        """Cross-entropy of the labels."""
         hidden, output = model.hidden(part.ids), model.output
         return cross_entropy(hidden, output.weight, output.bias, part.labels, label_smoothing=label_smoothing)
 

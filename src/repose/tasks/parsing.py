@@ -76,18 +76,12 @@ class Parsing(FileTask):
             yield f"{split}: {write_treebank(of_split, tokenizer, labels, folder / split, max_tokens=limit)}"
 
     def open(self, folder: Path) -> Treebank:
-        """Prepared trees."""
         return Treebank.open(folder)
 
     def part(self, examples: Treebank, indices: NDArray[np.int64], device: torch.device) -> TreePart:
-        """Subwords, words and arcs."""
         return TreePart(*to_device(examples.batch(indices), device))
 
-    def build(self, job: TrainingJob) -> Parser:
-        """A new model, or that of `init_from`."""
-        if job.training.init_from is not None:
-            model: Parser = self.initial_model(job)
-            return model
+    def new_model(self, job: TrainingJob) -> Parser:
         (tokenizer,) = self.tokenizers(job)
         return build_parser(
             job.architecture,
@@ -98,7 +92,6 @@ class Parsing(FileTask):
         )
 
     def sums(self, model: Parser, part: TreePart, *, label_smoothing: float) -> TokenSums:
-        """Cross-entropy of heads and labels."""
         assert label_smoothing == 0.0, "Experiment refuses it"
         nll, correct = self.losses(model, part)
         loss = nll.sum(dtype=torch.float64)
@@ -128,7 +121,6 @@ class Parsing(FileTask):
         )
 
     def model_extra(self, experiment: Experiment) -> Mapping[str, object]:
-        """Language."""
         return {"lang": experiment.corpus.src_lang}
 
     def write_ids(self, path: Path, loaded: SavedModel[Parser], folder: Path) -> None:

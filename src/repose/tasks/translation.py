@@ -18,12 +18,11 @@ from repose.data.readers import Counts, read_pairs
 from repose.data.tokenizer import END, PAD, START, UNK, Tokenizer
 from repose.decoding import translator as decoding_translator
 from repose.decoding.translator import Translator
-from repose.evaluation.metrics import Score, bleu, bleu_sentence_mean, corpus_scores, decoding_name
+from repose.evaluation.metrics import bleu, bleu_sentence_mean, corpus_scores, decoding_name
 from repose.model.transformer import Transformer, build
 from repose.runs.folder import RunFolder
 from repose.runs.records import Records
 from repose.system.device import one_thread
-from repose.system.errors import DataError
 from repose.tasks.base import Card, Decoding, Task, position_table
 from repose.tasks.corpus import CorpusData, is_pretokenized, languages_of, prepare_corpus, prepare_pairs
 from repose.training.feed import to_device
@@ -55,7 +54,6 @@ class Translation(Task):
         return prepare_pairs(experiment, folder, workers)
 
     def open(self, folder: Path) -> PairDataset:
-        """Prepared pairs."""
         return PairDataset.open(folder)
 
     def part(self, examples: PairDataset, indices: NDArray[np.int64], device: torch.device) -> PairPart:
@@ -63,22 +61,12 @@ class Translation(Task):
         batch = examples.batch(indices)
         return PairPart(*to_device((batch.src, batch.tgt, batch.labels[batch.tgt != 0]), device))
 
-    def build(self, job: TrainingJob) -> Transformer:
-        """A new model, or that of `init_from`."""
-        if job.training.init_from is not None:
-            model: Transformer = self.initial_model(job)
-            return model
-        src, tgt = self.tokenizers(job)
-        return build(
-            job.architecture,
-            src_vocab_size=src.vocab_size,
-            tgt_vocab_size=tgt.vocab_size,
-            seed=job.training.seed,
-            position_table=position_table(job),
-        )
+    def new_model(self, job: TrainingJob) -> Transformer:
+        src, tgt = (tokenizer.vocab_size for tokenizer in self.tokenizers(job))
+        table, seed = position_table(job), job.training.seed
+        return build(job.architecture, src_vocab_size=src, tgt_vocab_size=tgt, seed=seed, position_table=table)
 
     def sums(self, model: Transformer, part: PairPart, *, label_smoothing: float) -> TokenSums:
-        """Cross-entropy of the labels."""
         hidden, output = model.hidden(part.src, part.tgt), model.output
         return cross_entropy(hidden, output.weight, output.bias, part.labels, label_smoothing=label_smoothing)
 
@@ -104,76 +92,30 @@ class Translation(Task):
 
     def score_run(self, experiment: Experiment, data: CorpusData, folder: Path, device: str) -> None:
         """Greedy and with the experiment's beam; hypotheses go with the scores."""
-        split = data.measured
-        translator = decoding_translator.load(folder, device)
-        with translator, one_thread():
-            evaluation = evaluate(
-                translator,
-                *data.text(split),
-                beam_sizes=(1, experiment.decoding.beam_size),
-                pretokenized=is_pretokenized(experiment.corpus),
-            )
-        about = _about(translator, split)
-        run = RunFolder(folder)
+        run, texts = RunFolder(folder), data.text(data.measured)
         means = over_validations(run.records(may_be_empty=True), experiment.training.bleu_mean_over)
         if means:
             num_sentences = len(data.text("valid")[0][: experiment.training.bleu_sentences])
-            about["over_validations"] = {"num_sentences": num_sentences, **means}
-        run.write_scores(split, about | evaluation.to_json(), evaluation.hypotheses)
+            means = {"over_validations": {"num_sentences": num_sentences, **means}}
+        translator = decoding_translator.load(folder, device)
+        decoding = Decoding(beam_sizes=(1, experiment.decoding.beam_size))
+        _score(translator, *texts, data.measured, decoding, is_pretokenized(experiment.corpus), means, folder)
 
     def score_model(
-        self,
-        folder: Path,
-        files: Sequence[Path] | None,
-        *,
-        split: str,
-        out: Path | None,
-        device: str,
-        decoding: Decoding,
+        self, folder: Path, files: Sequence[Path] | None, split: str, out: Path | None, device: str, decoding: Decoding
     ) -> dict[str, Any]:
         """On two aligned files, or on a set of the run's own corpus. Pairs that cannot be used are left out and counted
         under `dropped`, by reason."""
         translator = decoding_translator.load(folder, device, decoding.workers, decoding.precision)
-        about, pretokenized = _about(translator, split), False
         if files:
             counts = Counts()
             pairs = list(read_pairs(files, counts=counts))
-            src, references = [a for a, _ in pairs], [b for _, b in pairs]
-            if counts.dropped:
-                about["dropped"] = counts.dropped
+            texts, pretokenized = ([a for a, _ in pairs], [b for _, b in pairs]), False
+            dropped = {"dropped": counts.dropped} if counts.dropped else {}
         else:
-            experiment = RunFolder(folder).config().experiment
-            src, references = prepare_corpus(experiment).text(split)
-            pretokenized = is_pretokenized(experiment.corpus)
-        with translator, one_thread():
-            evaluation = evaluate(
-                translator,
-                src,
-                references,
-                beam_sizes=decoding.beam_sizes,
-                pretokenized=pretokenized,
-                tokenize=decoding.tokenize,
-            )
-        scores = about | evaluation.to_json()
-        if out is not None:
-            RunFolder(out).write_scores(split, scores, evaluation.hypotheses)
-        return scores
-
-
-def _about(translator: Translator, split: str) -> dict[str, Any]:
-    """What is shown with every score: which run, on what, decoded how."""
-    decoding: dict[str, Any] = {
-        "length_penalty": translator.length_penalty,
-        "max_extra_tokens": translator.max_extra_tokens,
-    }
-    if translator.precision != "fp32":
-        decoding["precision"] = translator.precision
-    return {
-        "run_id": translator.config.get("run_id"),
-        "split": split,
-        "looks_ahead": translator.model.architecture.looks_ahead,
-        "decoding": decoding,
-    }
+            experiment, dropped = RunFolder(folder).config().experiment, {}
+            texts, pretokenized = prepare_corpus(experiment).text(split), is_pretokenized(experiment.corpus)
+        return _score(translator, *texts, split, decoding, pretokenized, dropped, out)
 
 
 @dataclass(frozen=True)
@@ -205,82 +147,59 @@ class ValidationBleu:
 # Scores
 
 
-@dataclass(frozen=True)
-class Decoded:
-    """One free-running decoding of a test set."""
-
-    beam_size: int
-    scores: dict[str, Score]
-    hypotheses: list[str]
-    unfinished: int
-    """Hypotheses that reached the length limit before END."""
-
-
-@dataclass(frozen=True)
-class Evaluation:
-    """All figures of one model on one test set."""
-
-    num_sentences: int
-    truncated_sources: int
-    """Sources that were cut at the model's max_length."""
-    decoded: list[Decoded]
-    teacher_forced: dict[str, float]
-    """As `teacher_forced` gives them: what the papers' tables may show. Not translation quality."""
-
-    def to_json(self) -> dict[str, Any]:
-        """The figures, without the hypotheses."""
-        return {
-            "num_sentences": self.num_sentences,
-            "truncated_sources": self.truncated_sources,
-            "decoded": {
-                decoding_name(d.beam_size): {
-                    "unfinished": d.unfinished,
-                    **{name: {"value": s.value, "signature": s.signature} for name, s in d.scores.items()},
-                }
-                for d in self.decoded
-            },
-            "teacher_forced": self.teacher_forced,
-        }
-
-    @property
-    def hypotheses(self) -> dict[str, list[str]]:
-        """The translations of each decoding, by its name."""
-        return {decoding_name(d.beam_size): d.hypotheses for d in self.decoded}
-
-
-def evaluate(
+def _score(
     translator: Translator,
     sources: Sequence[str],
     references: Sequence[str],
-    *,
-    beam_sizes: Sequence[int],
-    pretokenized: bool = False,
-    tokenize: str = "13a",
-) -> Evaluation:
-    """Translates `sources` once for each beam size and scores against `references`, raw text.
-
-    Raises DataError where the counts differ or there is nothing to score.
+    split: str,
+    decoding: Decoding,
+    pretokenized: bool,
+    about: Mapping[str, Any],
+    out: Path | None,
+) -> dict[str, Any]:
+    """All figures of one model on one set, `about` among them, written to the run directory `out` with the hypotheses:
+    raw text, translated once for each beam size, and teacher-forced. Raises DataError where there is nothing to score.
     """
-    if len(sources) != len(references):
-        raise DataError(f"there are {len(sources)} sources and {len(references)} references: give one reference each")
     tokenizer = translator.tgt_tokenizer
-    decoded, truncated = [], 0
-    for beam_size in dict.fromkeys(beam_sizes):
-        translations = translator.translate(sources, beam_size=beam_size)
-        hypotheses = [t.text for t in translations]
-        truncated = sum(t.truncated for t in translations)
-        scores = corpus_scores(
-            hypotheses,
-            references,
-            lowercase=tokenizer.lowercase,
-            pretokenized=pretokenized,
-            round_trip=None if tokenizer.lossless else tokenizer.round_trip,
-            strip_accents=tokenizer.strip_accents,
-            tokenize=tokenize,
-        )
-        unfinished = sum(not t.hypotheses[0].finished for t in translations if t.hypotheses)
-        decoded.append(Decoded(beam_size, scores, hypotheses, unfinished))
-    return Evaluation(len(sources), truncated, decoded, teacher_forced(translator, sources, references))
+    decoded: dict[str, dict[str, Any]] = {}
+    hypotheses: dict[str, list[str]] = {}
+    truncated = 0
+    with translator, one_thread():
+        for beam_size in dict.fromkeys(decoding.beam_sizes):
+            name = decoding_name(beam_size)
+            translations = translator.translate(sources, beam_size=beam_size)
+            hypotheses[name] = [t.text for t in translations]
+            truncated = sum(t.truncated for t in translations)
+            scores = corpus_scores(
+                hypotheses[name],
+                references,
+                lowercase=tokenizer.lowercase,
+                pretokenized=pretokenized,
+                round_trip=None if tokenizer.lossless else tokenizer.round_trip,
+                strip_accents=tokenizer.strip_accents,
+                tokenize=decoding.tokenize,
+            )
+            # Hypotheses that reached the length limit before END.
+            unfinished = sum(not t.hypotheses[0].finished for t in translations if t.hypotheses)
+            values = {s.name: {"value": s.value, "signature": s.signature} for s in scores.values()}
+            decoded[name] = {"unfinished": unfinished, **values}
+        forced = teacher_forced(translator, sources, references)
+    precision = {} if translator.precision == "fp32" else {"precision": translator.precision}
+    settings = {name: getattr(translator, name) for name in ("length_penalty", "max_extra_tokens")}
+    result = {
+        "run_id": translator.config.get("run_id"),
+        "split": split,
+        "looks_ahead": translator.model.architecture.looks_ahead,
+        "decoding": {**settings, **precision},
+        **about,
+        "num_sentences": len(sources),
+        "truncated_sources": truncated,  # cut at the model's max_length
+        "decoded": decoded,
+        "teacher_forced": forced,
+    }
+    if out is not None:
+        RunFolder(out).write_scores(split, result, hypotheses)
+    return result
 
 
 def teacher_forced(translator: Translator, sources: Sequence[str], references: Sequence[str]) -> dict[str, float]:
