@@ -174,11 +174,11 @@ def sample() -> Report:
         rows=(
             row("baseline", 35.1, 0.4),
             row("reinforced", 36.7, 0.3, best=True),
-            row("one <run> & no more", 35.9, None, "b"),
-            row("reinforced-lookahead", 0.1, 0.1, "a", "b"),
+            row("one <run> & no more", 35.9, None, "Not comparable."),
+            row("reinforced-lookahead", 0.1, 0.1, "This model looks ahead.", "Not comparable."),
         ),
         caption="Mean ± standard deviation over seeds.",
-        notes={"a": "This model looks ahead.", "b": "Not comparable.", "c": "A note without a mark."},
+        remarks=("A note without a mark.",),
     )
     svg = (
         '<svg style="stroke-linecap: butt" xmlns="http://www.w3.org/2000/svg" width="360pt" height="180pt" '

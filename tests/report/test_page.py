@@ -18,7 +18,7 @@ from hypothesis import strategies as st
 import repose
 from repose.report import page as page_module
 from repose.report.content import Cell, Column, Report, Section, Table
-from repose.report.page import differences, lay_out, write_page
+from repose.report.page import differences, write_page
 from repose.system.errors import ConfigError
 
 VOID = {"meta", "link", "br", "img", "source"}
@@ -79,7 +79,7 @@ def test_the_one_script_is_the_one_that_may_run(page: Page) -> None:
 def test_text_is_text(page: Page) -> None:
     assert "<script>document.title = 'taken over'</script>" in [text for _, text in page.all("dd")]
     assert [text for _, text in page.all("title")] == ["A report & more"]
-    assert "one <run> & no moreb" in [text for _, text in page.all("th")]
+    assert "one <run> & no morea" in [text for _, text in page.all("th")]
     assert [(a["role"], a["aria-label"]) for a, _ in page.all("svg")] == [("img", 'Losses fall, from "high" to low.')]
 
 
@@ -142,36 +142,40 @@ def test_unknown_languages_are_not_named_as_a_pair(page: Page) -> None:
 
 def test_marks_lead_to_notes_and_the_first_mark_is_led_back_to(page: Page) -> None:
     marks = [a for a, text in page.all("a") if "-note-" in (a["href"] or "") and text in "abc"]
-    assert Counter(a["href"] for a in marks) == {"#table-scores-note-a": 2, "#table-scores-note-b": 4}
-    assert [a["id"] for a in marks if "id" in a] == ["table-scores-mark-b", "table-scores-mark-a"]
+    assert Counter(a["href"] for a in marks) == {"#table-scores-note-a": 4, "#table-scores-note-b": 2}
+    assert [a["id"] for a in marks if "id" in a] == ["table-scores-mark-a", "table-scores-mark-b"]
     notes = {a["id"]: text for a, text in page.all("li") if "-note-" in (a.get("id") or "")}
-    assert notes["table-scores-note-a"] == "aThis model looks ahead."
+    assert notes["table-scores-note-b"] == "bThis model looks ahead."
     assert notes["table-scores-note-c"] == "A note without a mark."
 
 
+def page_of(columns: list[Column], rows: list[list[Cell]]) -> Page:
+    table = Table(id="t", title="", columns=columns, rows=rows)
+    section = Section(title="s", tables=(table,))
+    return Page(write_page(Report(title="", subtitle="", warnings=(), sections=(section,))))
+
+
 def test_figures_stand_below_figures() -> None:
-    cells = [Cell(text="-34.2 ± 0.3", notes=("a",)), Cell(text="5"), Cell(text="–")]
-    table = Table(id="t", title="", columns=(Column(name="x"),), rows=tuple((cell,) for cell in cells))
-    shown = [row.cells[0] for row in lay_out(table).rows]
-    assert [cell.figure for cell in shown] == ["−34.2", "5", "–"]
-    assert [cell.rest for cell in shown] == [" ± 0.3", "", ""]
+    page = page_of([Column("x")], [[Cell("-34.2 ± 0.3", notes=("Why.",))], [Cell("5")], [Cell("–")]])
+    spans = {kind: [(a, text) for a, text in page.all("span") if a.get("class") == kind] for kind in ("figure", "tail")}
+    assert [text for _, text in spans["figure"]] == ["−34.2", "5", "–"]
+    assert [text for _, text in spans["tail"]] == [" ± 0.3a", "", ""]
     # space, sign, space, 0, point, 3; and the mark: as many digits wide in all rows
-    assert {cell.tail_width for cell in shown} == {0.5 + 1 + 0.5 + 1 + 0.5 + 1 + 1.0}
+    assert {a["style"] for a, _ in spans["tail"]} == {f"min-width:{0.5 + 1 + 0.5 + 1 + 0.5 + 1 + 1.0}ch"}
 
 
 def test_words_are_never_taken_for_numbers() -> None:
-    names = ("a ± b", "-x")
-    table = Table(
-        id="t", title="", columns=(Column(name="x", numeric=False),), rows=tuple((Cell(text=name),) for name in names)
-    )
-    assert [row.cells[0].figure for row in lay_out(table).rows] == list(names)
+    names = ["a ± b", "-x"]
+    page = page_of([Column("x", numeric=False)], [[Cell(name)] for name in names])
+    assert [text for a, text in page.all("th") if a["scope"] == "row"] == names
 
 
 def test_blocks_of_rows_are_set_apart() -> None:
-    rows = tuple((Cell(text=corpus), Cell(text=system)) for corpus in "xy" for system in "ab")
-    heads = (Column(name="corpus", numeric=False), Column(name="system", numeric=False))
-    assert [row.apart for row in lay_out(Table(id="t", title="", columns=heads, rows=rows)).rows] == [0, 0, 1, 0]
-    assert not any(row.apart for row in lay_out(Table(id="t", title="", columns=heads, rows=rows[::2])).rows)
+    rows = [[Cell(corpus), Cell(system)] for corpus in "xy" for system in "ab"]
+    heads = [Column("corpus", numeric=False), Column("system", numeric=False)]
+    apart = [a.get("class") == "apart" for a, _ in page_of(heads, rows).all("tr")]
+    assert apart == [False, False, False, True, False]  # the first is the head
+    assert not any(a.get("class") for a, _ in page_of(heads, rows[::2]).all("tr"))
 
 
 # What only one of two texts has is in brackets.

@@ -25,8 +25,8 @@ def table_of(runs: RunSet, name: str) -> Table:
     return next(table for table in tables if table.id == name)
 
 
-def said(table: Table, cell: Cell) -> str:
-    return " ".join(table.notes[key] for key in cell.notes)
+def said(cell: Cell) -> str:
+    return " ".join(cell.notes)
 
 
 def texts(row: Sequence[Cell]) -> list[str]:
@@ -51,7 +51,7 @@ def test_table_1_has_the_papers_columns_and_rows(table_1: RunSet) -> None:
     theirs = [row for row in table.rows if row[1].text == "paper"]
     assert [[row[0].text, *(cell.value for cell in row[2:])] for row in theirs] == [list(row) for row in entry.rows]
     assert "look" not in table.caption
-    assert "each position sees the future" in said(table, theirs[0][1])
+    assert "each position sees the future" in said(theirs[0][1])
 
 
 def test_our_rows_stand_below_theirs_in_their_unit(table_1: RunSet) -> None:
@@ -66,7 +66,7 @@ def test_our_rows_stand_below_theirs_in_their_unit(table_1: RunSet) -> None:
 
 def test_our_rows_say_what_differs(table_1: RunSet) -> None:
     table = table_of(table_1, "reinforced-table-1")
-    ours = {row[0].text: said(table, row[1]) for row in table.rows if row[1].text.startswith("here")}
+    ours = {row[0].text: said(row[1]) for row in table.rows if row[1].text.startswith("here")}
     assert "Fewer epochs here" in ours["gl_to_en"]
     assert "The model here is causal" in ours["gl_to_en"]
     assert "other data" not in ours["gl_to_en"]
@@ -80,7 +80,7 @@ def test_other_data_tokens_and_sizes_are_said(make_run: Any, tmp_path: Path) -> 
     make_run("baseline-s0", [5.0], preset="baseline", settings=settings)
     table = table_of(asked(tmp_path, "reinforced/table-1"), "reinforced-table-1")
     (ours,) = [row for row in table.rows if row[1].text.startswith("here")]
-    note = said(table, ours[1])
+    note = said(ours[1])
     assert "but other data than the paper's" in note
     assert "Other tokens here (bpe, at most 4,000 tokens)" in note
     assert "d_token 16 (128)" in note
@@ -91,8 +91,8 @@ def test_a_model_that_looks_ahead_carries_its_warning_here_too(make_run: Any, tm
     make_run("reinforced-lookahead-s0", [1.0], preset="reinforced-lookahead", settings=["corpus.src_lang=gl"])
     table = table_of(asked(tmp_path, "reinforced/table-1"), "reinforced-table-1")
     (ours,) = [row for row in table.rows if row[1].text.startswith("here")]
-    assert all("measure nothing" in said(table, cell) for cell in ours[8:])
-    assert "causal" not in said(table, ours[1])
+    assert all("measure nothing" in said(cell) for cell in ours[8:])
+    assert "causal" not in said(ours[1])
 
 
 def test_trials_are_means_by_epoch_with_their_number(make_run: Any, tmp_path: Path) -> None:
@@ -114,7 +114,7 @@ def test_single_numbers_stand_beside_ours(make_run: Any, tmp_path: Path) -> None
     table = table_of(asked(tmp_path, "reinforced/pt_to_en/baseline/seconds_per_epoch"), "reinforced-numbers")
     (row,) = table.rows
     assert texts(row)[2:5] == ["4,297.79 ± 675.79", "baseline", "25.00 ± 7.07"]
-    assert "the caption of Figure 3 the variance" in said(table, row[2])
+    assert "the caption of Figure 3 the variance" in said(row[2])
 
 
 @pytest.fixture
@@ -133,9 +133,9 @@ def test_enhanced_table_1_has_both_kinds_of_bleu_and_their_gains(enhanced: Path)
     assert rows["Enhanced Transformer"][3:6] == ["2", "25.5 ± 0.7", "121.7"]
     assert rows["RealFormer"][3:] == ["–"] * 5
     first = table.rows[0]
-    assert "last 100 of 1,000 epochs" in said(table, first[1])
-    assert "d_token 16 (512)" in said(table, first[3])
-    assert "10 updates here; 1,000 epochs in the paper." in said(table, first[3])
+    assert "last 100 of 1,000 epochs" in said(first[1])
+    assert "d_token 16 (512)" in said(first[3])
+    assert "10 updates here; 1,000 epochs in the paper." in said(first[3])
 
 
 def test_enhanced_table_2_is_by_direction(enhanced: Path, make_run: Any) -> None:

@@ -12,8 +12,8 @@ from repose.model.describe import describe
 from repose.report import figures
 from repose.report.build import audited, build
 from repose.report.collect import RunSet, read_runs
-from repose.report.content import Cell, Table
-from repose.report.tables import Notes, spread
+from repose.report.content import Cell, Column, Table
+from repose.report.tables import spread
 from repose.report.tables_costs import best_and_last_table, costs_table, equal_epochs_table
 from repose.report.tables_scores import scores_table, task_tables, teacher_forced_table, variants_table
 from repose.report.write import to_json
@@ -91,7 +91,7 @@ def test_every_figure_but_costs_of_a_model_that_looks_ahead_carries_a_warning(th
             costs = [cell for name, cell in zip(names, row, strict=True) if name in COSTS]
             assert (not warned) == (table.id == "costs")
             assert not any(cell.notes for cell in costs)
-            assert all("looks ahead" in " ".join(table.notes[key] for key in cell.notes) for cell in warned), table.id
+            assert all("looks ahead" in " ".join(cell.notes) for cell in warned), table.id
     assert "ahead: the decoder sees the tokens" in report.warnings[0]
 
 
@@ -101,7 +101,7 @@ def test_losses_of_other_tokens_are_not_compared(make_run: Any, tmp_path: Path) 
     table = scores_table(read_runs([tmp_path]))
     row = cells(table, "a")
     assert not row["valid. loss"].best
-    assert "different vocabularies" in table.notes[row["valid. loss"].notes[0]]
+    assert "different vocabularies" in row["valid. loss"].notes[0]
     assert cells(table, "b")["BLEU greedy"].best
     assert not cells(table, "b")["BLEU greedy"].notes
 
@@ -158,7 +158,7 @@ def test_counts_have_no_deviation_and_a_range_where_they_differ(make_run: Any, t
     row = cells(table, "a")
     assert (row["epochs"].text, row["epochs"].value) == ("2–3", 2.5)
     assert "±" not in row["parameters"].text
-    assert "Epochs are unequal" in table.notes[row["epochs"].notes[0]]
+    assert "Epochs are unequal" in row["epochs"].notes[0]
 
 
 def test_at_equal_epochs_all_have_had_as_many_as_the_shortest(make_run: Any, tmp_path: Path) -> None:
@@ -200,9 +200,7 @@ def test_the_loss_of_an_average_is_said_to_be_of_its_last_validation(make_run: A
     table = scores_table(read_runs([tmp_path]))
     row = cells(table, "average")
     assert row["valid. loss"].value == 2.0
-    assert [table.notes[key] for key in row["valid. loss"].notes] == [
-        "Of the last validation; the model is an average of checkpoints."
-    ]
+    assert row["valid. loss"].notes == ["Of the last validation; the model is an average of checkpoints."]
     assert not row["BLEU greedy"].notes
 
 
@@ -264,9 +262,9 @@ def test_systems_of_other_tasks_say_their_size_and_other_settings(make_run: Any,
     runs = read_runs([tmp_path])  # without the model's file
     assert cells(costs_table(runs), "a")["parameters"].text == "1,234"
     (table,) = task_tables(runs)
-    assert cells(table, "a")["system"].notes == ()
-    (key,) = cells(table, "b")["system"].notes
-    assert "learning_rate 0.008 against 0.004" in table.notes[key]
+    assert cells(table, "a")["system"].notes == []
+    (note,) = cells(table, "b")["system"].notes
+    assert "learning_rate 0.008 against 0.004" in note
 
 
 def test_only_figures_that_count_no_tokens_are_compared_between_other_tokens(make_run: Any, tmp_path: Path) -> None:
@@ -290,7 +288,7 @@ def test_a_failed_audit_is_a_warning_and_never_the_best(make_run: Any, tmp_path:
     table = scores_table(runs)
     bad = cells(table, "bad")["valid. loss"]
     assert not bad.best
-    assert table.notes[bad.notes[0]].startswith("This model failed the audit (padding)")
+    assert bad.notes[0].startswith("This model failed the audit (padding)")
     assert cells(table, "good")["valid. loss"].best
     assert build(runs).warnings[0].startswith("bad: failed the audit")
     ahead = audited(read_runs([tmp_path]), lambda _: ("causal (perturbation)",))
@@ -316,10 +314,12 @@ def test_a_table_is_of_corpora_where_there_are_several(make_run: Any, tmp_path: 
 
 
 def test_keys_of_notes_go_on_after_z() -> None:
-    notes = Notes()
-    keys = [notes.key(str(number)) for number in range(28)]
+    rows = [[Cell("", notes=[str(number), "3"])] for number in range(27)]
+    table = Table(id="t", title="", columns=[Column("x")], rows=rows, remarks=["the last", "0"])
+    keys = list(table.keys.values())
     assert keys[:2] + keys[-3:] == ["a", "b", "z", "aa", "bb"]
-    assert notes.key("3") == "d"
+    assert table.keys_of(rows[2][0]) == ["d", "b"]
+    assert table.marked == set(keys[:-1])
 
 
 def test_seeds_without_a_finite_figure_have_no_deviation_and_are_never_best(make_run: Any, tmp_path: Path) -> None:

@@ -45,7 +45,7 @@ def test_scores_of_systems_that_were_trained_otherwise_carry_a_note(make_run: An
     make_run("deep-s0", [2.0], settings=["architecture.num_encoder_layers=2", "training.save_every_minutes=3"])
     make_run("fast-s0", [2.0], settings=["training.learning_rate=0.5", "tokenizer.vocab_size=77"])
     table = scores_table(read_runs([tmp_path], baseline="plain"))
-    notes = {row[0].text: [table.notes[key] for key in row[0].notes] for row in table.rows}
+    notes = {row[0].text: row[0].notes for row in table.rows}
     assert notes["plain"] == notes["deep"] == []
     (note,) = notes["fast"]
     assert note.startswith("Other settings than plain, beside the architecture: vocab_size 77 against ")

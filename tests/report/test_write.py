@@ -33,13 +33,12 @@ TABLE = Table(
     rows=(
         (
             Cell(text="a|b_*c*"),
-            Cell(text="1.23 ± 0.10", value=1.2345678901234567, deviation=0.1, n=3, notes=("a",), best=True),
+            Cell(text="1.23 ± 0.10", value=1.2345678901234567, deviation=0.1, n=3, notes=("Looks ahead.",), best=True),
             Cell(text="12", value=12.0),
         ),
-        (Cell(text="日本語"), Cell(text="–", notes=("a", "b")), Cell(text="1,234", value=1234.0)),
+        (Cell(text="日本語"), Cell(text="–", notes=("Looks ahead.", 'Says "no".')), Cell(text="1,234", value=1234.0)),
     ),
     caption="50 % of <all>.",
-    notes={"a": "Looks ahead.", "b": 'Says "no".'},
 )
 
 
@@ -190,7 +189,7 @@ def test_files_are_those_that_were_asked_for(tmp_path: Path) -> None:
 
 def test_notes_of_a_whole_table_have_no_letter_and_an_empty_translation_is_said(sample: Report) -> None:
     text = write_markdown(sample)
-    assert "- [a] This model looks ahead." in text
+    assert "- [b] This model looks ahead." in text
     assert "- A note without a mark." in text
     assert ": (empty)" in text
     table = sample.sections[0].tables[0]

@@ -99,9 +99,11 @@ def _failed_checks(folder: Path) -> tuple[str, ...]:
 
 def _show(table: "Table") -> None:
     """A table on stdout."""
-    marked = [[c.text + " *" * c.best + "".join(f" [{key}]" for key in c.notes) for c in row] for row in table.rows]
+    marked = [
+        [c.text + " *" * c.best + "".join(f" [{key}]" for key in table.keys_of(c)) for c in row] for row in table.rows
+    ]
     right = [number for number, column in enumerate(table.columns) if column.numeric]
     shown = make_table([column.name for column in table.columns], marked, right=right, title=table.title)
     notes = ["* the best mean, of those that may be compared"] * any(c.best for row in table.rows for c in row)
-    notes += [f"[{key}] {note}" if key in table.marked else note for key, note in table.notes.items()]
+    notes += [f"[{key}] {note}" if key in table.marked else note for note, key in table.keys.items()]
     show(shown, *notes, width=200)

@@ -8,6 +8,7 @@ import json
 import re
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import asdict, dataclass, replace
+from functools import cached_property
 from pathlib import Path
 from typing import Any
 
@@ -85,14 +86,11 @@ class RunSet:
     title: str
     runs: tuple[ReportRun, ...]
     """Finished ones, and unfinished ones that have recorded something."""
-    groups: tuple[str, ...]
-    """Systems."""
-    corpora: tuple[str, ...]
-    baseline: str | None
+    baseline: str | None = None
     """The group that the others are tested against."""
-    published: tuple[str, ...]
+    published: tuple[str, ...] = ()
     """Entries of published.toml that the grid names; empty: whatever fits."""
-    problems: tuple[str, ...]
+    problems: tuple[str, ...] = ()
     """What is unfinished, broken or left out, one sentence each."""
     about: str = ""
     """What the grid is for, in its own words."""
@@ -105,23 +103,38 @@ class RunSet:
         """The finished ones among them."""
         return tuple(run for run in self.of(group, corpus) if run.done)
 
-    @property
+    @cached_property
+    def groups(self) -> tuple[str, ...]:
+        """Systems."""
+        return tuple(dict.fromkeys(run.group for run in self.runs))
+
+    @cached_property
+    def corpora(self) -> tuple[str, ...]:
+        """Corpora of the runs."""
+        return tuple(dict.fromkeys(run.corpus for run in self.runs))
+
+    @cached_property
     def tasks(self) -> tuple[str, ...]:
         """Tasks of the runs."""
         return tuple(dict.fromkeys(run.task for run in self.runs))
 
+    def of_task(self, task: str) -> "RunSet":
+        """The runs of one task."""
+        return self._only(run for run in self.runs if run.task == task)
+
     def on(self, corpora: Sequence[str]) -> "RunSet":
-        """The runs on some corpora, with the groups that these have."""
-        return _run_set(self, [run for run in self.runs if run.corpus in corpora])
+        """The runs on some corpora."""
+        return self._only(run for run in self.runs if run.corpus in corpora)
 
     @property
     def translations(self) -> "RunSet":
         """The runs that translate."""
-        return _run_set(self, [run for run in self.runs if run.translates])
+        return self._only(run for run in self.runs if run.translates)
 
-    def of_task(self, task: str) -> "RunSet":
-        """The runs of one task, with the groups and corpora that it has."""
-        return _run_set(self, [run for run in self.runs if run.task == task])
+    def _only(self, runs: Iterable[ReportRun]) -> "RunSet":
+        """Some of the runs, with the baseline if it is among their systems."""
+        part = replace(self, runs=tuple(runs))
+        return part if part.baseline in part.groups else replace(part, baseline=None)
 
 
 def read_run(folder: Path, cell: Entry | None) -> ReportRun:
@@ -134,15 +147,14 @@ def read_run(folder: Path, cell: Entry | None) -> ReportRun:
     experiment = config.experiment
     split, scores = run.best_scores() or (SPLITS[0], None)
     corpus = corpus_name(experiment.corpus)
-    labels: Mapping[str, str] = {} if cell is None else cell.labels
     task = experiment.training.task
     ahead = experiment.architecture.looks_ahead and TASK_SETTINGS[task].predicts_tokens
     return ReportRun(
         folder=folder,
-        name=folder.name if cell is None else cell.name,
-        group=folder.name if cell is None else cell.system,
-        labels=labels,
-        corpus=corpus if cell is None else cell.corpus or corpus,
+        name=cell.name if cell else folder.name,
+        group=cell.system if cell else folder.name,
+        labels=cell.labels if cell else {},
+        corpus=(cell.corpus if cell else None) or corpus,
         seed=experiment.training.seed,
         config=config,
         experiment=experiment,
@@ -201,24 +213,20 @@ def read_runs(paths: Sequence[Path], *, title: str | None = None, baseline: str 
     problems += [_unfinished(run) for run in runs if not run.done]
     problems += _unlike(runs)
     hints = [grid.report for _, grid in grids]
-    empty = RunSet(
+    return RunSet(
         title=title or ", ".join(grid.name for _, grid in grids) or paths[0].resolve().name,
-        runs=(),
-        groups=(),
-        corpora=(),
+        runs=tuple(runs),
         baseline=_baseline(baseline, hints, runs, problems),
         published=tuple(dict.fromkeys(str(name) for hint in hints for name in hint.get("published", ()))),
-        problems=(),
+        problems=tuple(dict.fromkeys(problems)),
         about=" ".join(grid.about for _, grid in grids if grid.about),
     )
-    return replace(_run_set(empty, runs), problems=tuple(dict.fromkeys(problems)))
 
 
 def read_curves(folders: Sequence[Path]) -> RunSet:
     """The runs of these directories alone, finished or not. Raises CheckpointError or ConfigError for any other."""
     runs = _named_apart(_grouped([read_run(folder, None) for folder in dict.fromkeys(folders)]))
-    empty = RunSet(title="", runs=(), groups=(), corpora=(), baseline=None, published=(), problems=())
-    return _run_set(empty, runs)
+    return RunSet(title="", runs=tuple(runs))
 
 
 def _baseline(
@@ -236,14 +244,6 @@ def _baseline(
             return run.group
     problems.append(f"The grid's baseline {named} has no run here: the first system stands in for it.")
     return None
-
-
-def _run_set(like: RunSet, runs: Sequence[ReportRun]) -> RunSet:
-    """`like` with these runs, their groups and corpora, and its baseline if that is one of them."""
-    groups = tuple(dict.fromkeys(run.group for run in runs))
-    baseline = like.baseline if like.baseline in groups else None
-    corpora = tuple(dict.fromkeys(run.corpus for run in runs))
-    return replace(like, runs=tuple(runs), groups=groups, corpora=corpora, baseline=baseline)
 
 
 def _walk(path: Path) -> Iterator[Path]:
@@ -312,32 +312,33 @@ def _grouped(runs: Sequence[ReportRun]) -> list[ReportRun]:
     on several corpora are one system."""
     names: dict[Path, str] = {}
     for corpus in dict.fromkeys(run.corpus for run in runs):
-        groups = _alike([run for run in runs if run.corpus == corpus])
-        for name, group in zip(_names(groups), groups, strict=True):
+        groups: dict[str, list[ReportRun]] = {}
+        for run in runs:
+            if run.corpus == corpus:
+                groups.setdefault(_settings(run), []).append(run)
+        for name, group in zip(_names([group[0] for group in groups.values()]), groups.values(), strict=True):
             names |= {run.folder: name for run in group}
     return [replace(run, group=names[run.folder]) for run in runs]
 
 
-def _alike(runs: Sequence[ReportRun]) -> list[list[ReportRun]]:
-    """Runs of the same settings but for the seed, taken together."""
-    groups: dict[str, list[ReportRun]] = {}
-    for run in runs:
-        groups.setdefault(_settings(run), []).append(run)
-    return list(groups.values())
-
-
-def _names(groups: Sequence[Sequence[ReportRun]]) -> list[str]:
-    """The preset that a group is, or its folder without the seed; folders for all where two would be called the same,
+def _names(runs: Sequence[ReportRun]) -> list[str]:
+    """The preset that each run is, or its folder without the seed; folders for all where two would be called the same,
     with the seed for those that still are."""
-    first = [group[0] for group in groups]
-    names = [preset_of(run) or folder_name(run.folder) for run in first]
+    names = [preset_of(run) or folder_name(run.folder) for run in runs]
     if len(set(names)) == len(names):
         return names
-    names = [folder_name(run.folder) for run in first]
-    names = [_own(name, run.folder.name, names) for name, run in zip(names, first, strict=True)]
-    return [
-        _own(name, f"{run.folder.absolute().parent.name}/{name}", names) for name, run in zip(names, first, strict=True)
-    ]
+    names = [folder_name(run.folder) for run in runs]
+    names = _apart(names, [run.folder.name for run in runs])
+    return _apart(names, [_in_folder(run, name) for name, run in zip(names, runs, strict=True)])
+
+
+def _apart(names: Sequence[str], longer: Sequence[str]) -> list[str]:
+    """Names that no other has, or else the longer ones."""
+    return [name if names.count(name) == 1 else long for name, long in zip(names, longer, strict=True)]
+
+
+def _in_folder(run: ReportRun, name: str) -> str:
+    return f"{run.folder.absolute().parent.name}/{name}"
 
 
 def preset_of(run: ReportRun) -> str | None:
@@ -357,11 +358,6 @@ def folder_name(folder: Path) -> str:
     return re.sub(_SEED.pattern + "$", "", whole.name, flags=re.IGNORECASE) or whole.name
 
 
-def _own(name: str, longer: str, names: Sequence[str]) -> str:
-    """A name that no other has, or else the longer one."""
-    return name if names.count(name) == 1 else longer
-
-
 def _once(runs: Sequence[ReportRun]) -> list[ReportRun]:
     """Each training once: of two directories of the same run the one that is done, or else the first.
 
@@ -378,14 +374,14 @@ def _once(runs: Sequence[ReportRun]) -> list[ReportRun]:
 def _written_alike(runs: Sequence[ReportRun]) -> list[ReportRun]:
     """A cell may be a run of another grid that wrote out the `schedule_width` which "none" stands for: none for all."""
     none = {run.group for run in runs if run.experiment.training.schedule_width is None}
-
-    def alike(run: ReportRun) -> ReportRun:
+    alike = []
+    for run in runs:
         experiment = run.experiment
-        if run.group not in none or experiment.training.schedule_width != experiment.architecture.d_token:
-            return run
-        return replace(run, experiment=replace(experiment, training=replace(experiment.training, schedule_width=None)))
-
-    return [alike(run) for run in runs]
+        if run.group in none and experiment.training.schedule_width == experiment.architecture.d_token:
+            training = replace(experiment.training, schedule_width=None)
+            run = replace(run, experiment=replace(experiment, training=training))
+        alike.append(run)
+    return alike
 
 
 def _grouped_apart(runs: Sequence[ReportRun]) -> list[ReportRun]:
@@ -394,10 +390,7 @@ def _grouped_apart(runs: Sequence[ReportRun]) -> list[ReportRun]:
     for run in runs:
         settings.setdefault((run.group, run.corpus), set()).add(_settings(run))
     unlike = {group for (group, _), found in settings.items() if len(found) > 1}
-    return [
-        replace(run, group=f"{run.folder.absolute().parent.name}/{run.group}") if run.group in unlike else run
-        for run in runs
-    ]
+    return [replace(run, group=_in_folder(run, run.group)) if run.group in unlike else run for run in runs]
 
 
 def _settings(run: ReportRun) -> str:
@@ -408,11 +401,8 @@ def _settings(run: ReportRun) -> str:
 
 def _named_apart(runs: Sequence[ReportRun]) -> list[ReportRun]:
     """Runs of one name in different places go by their folders, too."""
-    names = [run.name for run in runs]
-    return [
-        run if names.count(run.name) == 1 else replace(run, name=f"{run.folder.absolute().parent.name}/{run.name}")
-        for run in runs
-    ]
+    names = _apart([run.name for run in runs], [_in_folder(run, run.name) for run in runs])
+    return [replace(run, name=name) for run, name in zip(runs, names, strict=True)]
 
 
 def _unfinished(run: ReportRun) -> str:

@@ -8,7 +8,6 @@ from repose.grids.published import Table as PublishedTable
 from repose.model.presets import PRESETS
 from repose.report.collect import ReportRun, RunSet, preset_of
 from repose.report.content import Cell, Column, Table, slug
-from repose.report.tables import Notes, text_cell
 
 Entry = PublishedTable | Curve | Scalar
 _SIZES = ("d_token", "num_heads", "head_dim", "d_ff", "num_encoder_layers", "num_decoder_layers")
@@ -50,12 +49,12 @@ class Comparison:
         corpora = self.runs.corpora
         return next((corpus for corpus in corpora if self.languages(corpus) == pair), corpora[0])
 
-    def protocol(self, entry: Entry, notes: Notes) -> list[str]:
-        """The key of a note that says how a printed number was made, if anything is said of it."""
+    def protocol(self, entry: Entry) -> list[str]:
+        """The note that says how a printed number was made, if anything is said of it."""
         sentences = [self.published.protocols[tag] for tag in entry.protocol]
         if isinstance(entry, Scalar) and entry.note:
             sentences = [*(sentence.replace("; see the note", "") for sentence in sentences), entry.note]
-        return [notes.key(f"Paper: {' '.join(sentences)}")] if sentences else []
+        return [f"Paper: {' '.join(sentences)}"] if sentences else []
 
     def where(self, entry: Entry) -> str:
         """ "Hsiao and Dutta 2024 (arXiv 2410.04731), Table 1"."""
@@ -63,17 +62,10 @@ class Comparison:
         return f"{paper.authors} {paper.year} ({paper.identifier}), {entry.where}"
 
     def table(
-        self, entry: Entry, columns: Sequence[Column], rows: Sequence[tuple[Cell, ...]], caption: str, notes: Notes
+        self, entry: PublishedTable, columns: Sequence[Column], rows: Sequence[Sequence[Cell]], caption: str
     ) -> Table:
         """A printed table with ours beside it."""
-        return Table(
-            id=slug(entry.id),
-            title=self.where(entry),
-            columns=tuple(columns),
-            rows=tuple(rows),
-            caption=caption,
-            notes=dict(notes.sentences),
-        )
+        return Table(id=slug(entry.id), title=self.where(entry), columns=columns, rows=rows, caption=caption)
 
 
 def size_difference(run: ReportRun, preset: str) -> str | None:
@@ -98,38 +90,30 @@ def tokenizer_difference(run: ReportRun, kind: str, vocab_size: int) -> str | No
 def printed(value: float | str, *, notes: Sequence[str] = ()) -> Cell:
     """A number as the paper prints it."""
     if isinstance(value, str):
-        return text_cell(value, notes=notes)
-    text = f"{value:,}" if isinstance(value, int) else f"{value:,.2f}"
-    return Cell(text=text, value=float(value), notes=tuple(notes))
+        return Cell(value, notes=notes)
+    return Cell(f"{value:,}" if isinstance(value, int) else f"{value:,.2f}", float(value), notes=notes)
 
 
-def printed_curve(entry: Curve, keys: Sequence[str]) -> list[Cell]:
+def printed_curve(entry: Curve, notes: Sequence[str]) -> list[Cell]:
     """A printed mean for each epoch, with the number of trials where not all got so far."""
     cells: list[Cell] = []
     for value, trials in zip(entry.values, entry.trials, strict=True):
         text = f"{value:.2f}" + (f" ({trials})" if trials != max(entry.trials) else "")
-        cells.append(Cell(text=text, value=value, n=trials, notes=() if cells else tuple(keys)))
+        cells.append(Cell(text, value, n=trials, notes=() if cells else notes))
     return cells
 
 
 def as_printed(comparison: Comparison, entry: PublishedTable) -> Table:
     """A printed table as it is: nothing here stands beside it."""
-    notes = Notes()
-    keys = comparison.protocol(entry, notes)
-    rows = [(printed(row[0], notes=keys), *map(printed, row[1:])) for row in entry.rows]
-    numeric = [all(isinstance(row[index], int | float) for row in entry.rows) for index in range(len(entry.columns))]
+    notes = comparison.protocol(entry)
+    rows = [[printed(row[0], notes=notes), *map(printed, row[1:])] for row in entry.rows]
     columns = [
-        Column(name=words(column.name), unit=column.unit, numeric=is_numeric)
-        for column, is_numeric in zip(entry.columns, numeric, strict=True)
+        Column(words(column.name), column.unit, all(not isinstance(row[index], str) for row in entry.rows))
+        for index, column in enumerate(entry.columns)
     ]
-    return comparison.table(entry, columns, rows, f"As printed. {entry.note}", notes)
+    return comparison.table(entry, columns, rows, f"As printed. {entry.note}")
 
 
 def words(name: str) -> str:
     """A name as words."""
     return name.replace("_", " ")
-
-
-def text_column(name: str) -> Column:
-    """The head of a column without numbers."""
-    return Column(name=name, numeric=False)

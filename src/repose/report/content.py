@@ -1,7 +1,10 @@
 """What a report is made of, apart from how it is written: tables, pictures, sentences and remarks."""
 
 import re
-from dataclasses import dataclass, field
+from collections.abc import Sequence
+from dataclasses import dataclass
+from functools import cached_property
+from string import ascii_lowercase
 
 
 def slug(text: str) -> str:
@@ -9,7 +12,7 @@ def slug(text: str) -> str:
     return re.sub(r"[\W_]+", "-", text.lower()).strip("-")
 
 
-@dataclass(frozen=True, kw_only=True)
+@dataclass(frozen=True)
 class Cell:
     """One cell of a table."""
 
@@ -21,13 +24,13 @@ class Cell:
     """Standard deviation over seeds, with n - 1; None for a single run."""
     n: int | None = None
     """Runs behind the number."""
-    notes: tuple[str, ...] = ()
-    """Keys of the table's notes that apply to this cell."""
+    notes: Sequence[str] = ()
+    """Sentences about it."""
     best: bool = False
     """Whether the number is the best of its column among those that may be compared."""
 
 
-@dataclass(frozen=True, kw_only=True)
+@dataclass(frozen=True)
 class Column:
     """Head of a column."""
 
@@ -44,17 +47,27 @@ class Table:
     id: str
     """Name of its files, such as "scores"."""
     title: str
-    columns: tuple[Column, ...]
-    rows: tuple[tuple[Cell, ...], ...]
+    columns: Sequence[Column]
+    rows: Sequence[Sequence[Cell]]
     caption: str = ""
     """What is counted, in which unit, over what."""
-    notes: dict[str, str] = field(default_factory=dict)
-    """Key, such as "a", to the sentence it stands for."""
+    remarks: Sequence[str] = ()
+    """Sentences about the whole table."""
 
-    @property
+    @cached_property
+    def keys(self) -> dict[str, str]:
+        """Each note of a cell, row by row, then each remark, to its key: a to z, aa, bb, ..."""
+        notes = dict.fromkeys([*(note for row in self.rows for cell in row for note in cell.notes), *self.remarks])
+        return {note: ascii_lowercase[i % 26] * (1 + i // 26) for i, note in enumerate(notes)}
+
+    def keys_of(self, cell: Cell) -> list[str]:
+        """Those of a cell's notes."""
+        return [self.keys[note] for note in cell.notes]
+
+    @cached_property
     def marked(self) -> frozenset[str]:
         """Keys that some cell has; the other notes are of the whole table, and shown without a key."""
-        return frozenset(key for row in self.rows for cell in row for key in cell.notes)
+        return frozenset(key for row in self.rows for cell in row for key in self.keys_of(cell))
 
 
 @dataclass(frozen=True, kw_only=True)

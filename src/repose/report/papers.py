@@ -19,23 +19,11 @@ from repose.report.comparison import (
     printed,
     printed_curve,
     size_difference,
-    text_column,
     tokenizer_difference,
     words,
 )
 from repose.report.content import Cell, Column, Table
-from repose.report.tables import (
-    NONE,
-    Figure,
-    Notes,
-    Of,
-    Spread,
-    over_seeds,
-    spread,
-    spread_cell,
-    text_cell,
-    value_cell,
-)
+from repose.report.tables import NONE, Figure, Of, Spread, over_seeds, spread, spread_cell, value_cell
 from repose.system.errors import unknown
 
 WEIGHT = "enhanced/best_residual_weight"
@@ -90,27 +78,26 @@ def _fitting(comparison: Comparison) -> list[Table | None]:
 
 def _numbers_table(comparison: Comparison, entries: Sequence[Scalar]) -> Table:
     """Single printed numbers, with ours where a run has them."""
-    notes = Notes()
     ours = _numbers_here(comparison, entries) if entries[0].paper == "reinforced" else {}
     rows = []
     for entry in entries:
         digits = 0 if isinstance(entry.value, int) else 2
-        theirs = value_cell(float(entry.value), digits, notes=comparison.protocol(entry, notes))
+        theirs = value_cell(float(entry.value), digits, notes=comparison.protocol(entry))
         if entry.deviation is not None:
             theirs = replace(theirs, text=f"{theirs.text} ± {entry.deviation:,.2f}", deviation=entry.deviation)
-        group, here = ours.get(entry.id, (NONE, text_cell(NONE)))
+        group, here = ours.get(entry.id, (NONE, Cell(NONE)))
         label = comparison.published.system(entry.system).label
-        first = (text_cell(words(entry.metric)), text_cell(label), theirs)
-        rows.append((*first, text_cell(group), here, text_cell(entry.unit)))
-    heads = (("number", 0), ("system", 0), ("paper", 1), ("ours", 0), ("here", 1), ("unit", 0))
+        rows.append([Cell(words(entry.metric)), Cell(label), theirs, Cell(group), here, Cell(entry.unit)])
     paper = comparison.published.paper(entries[0].paper)
     return Table(
         id=f"{paper.id}-numbers",
         title=f"Numbers of {paper.authors} {paper.year}",
-        columns=tuple(Column(name=name, numeric=bool(numeric)) for name, numeric in heads),
-        rows=tuple(rows),
+        columns=[
+            Column(name, numeric=name in ("paper", "here"))
+            for name in ("number", "system", "paper", "ours", "here", "unit")
+        ],
+        rows=rows,
         caption=f"{paper.identifier}; here: mean ± standard deviation (n - 1) over runs.",
-        notes=dict(notes.sentences),
     )
 
 
@@ -132,31 +119,27 @@ def _reinforced_table_1(comparison: Comparison, entry: PublishedTable) -> Table 
 
     None where nothing of ours fits and the table was not requested.
     """
-    notes = Notes()
-    keys = comparison.protocol(entry, notes)
+    notes = comparison.protocol(entry)
     names = {str(row[0]) for row in entry.rows}
     pairs = {corpus: _dataset(comparison, corpus, names) for corpus in comparison.runs.corpora}
     if not comparison.requested and not names & set(pairs.values()):
         return None
-    rows: list[tuple[Cell, ...]] = []
+    rows: list[list[Cell]] = []
     for row in entry.rows:
         if comparison.requested or row[0] in pairs.values():
-            rows.append((text_cell(str(row[0])), text_cell("paper", notes=keys), *map(printed, row[1:])))
+            rows.append([Cell(str(row[0])), Cell("paper", notes=notes), *map(printed, row[1:])])
             for corpus in (corpus for corpus, dataset in pairs.items() if dataset == row[0]):
-                rows += _our_rows(comparison, corpus, str(row[0]), notes, epochs=(row[3], row[7]))
+                rows += _our_rows(comparison, corpus, str(row[0]), epochs=(row[3], row[7]))
     for corpus in (corpus for corpus, dataset in pairs.items() if dataset is None):
-        rows += _our_rows(comparison, corpus, corpus, notes, epochs=None)
-    columns = [text_column("corpus"), text_column("source")]
-    columns += [
-        Column(name=words(column.name).replace("validation", "valid."), unit=column.unit)
-        for column in entry.columns[1:]
-    ]
+        rows += _our_rows(comparison, corpus, corpus, epochs=None)
+    columns = [Column("corpus", numeric=False), Column("source", numeric=False)]
+    columns += [Column(words(c.name).replace("validation", "valid."), c.unit) for c in entry.columns[1:]]
     caption = (
         "Rows as printed, and ours: the baseline, and the model named in the place of the proposed one. "
         "Our losses are means of batch means, as Keras reports them and the paper prints them; training losses with "
         f"dropout on. Seconds are of other machines: only the ratio of two models' compares. {entry.note}"
     )
-    return comparison.table(entry, columns, rows, caption, notes)
+    return comparison.table(entry, columns, rows, caption)
 
 
 def _dataset(comparison: Comparison, corpus: str, names: set[str]) -> str | None:
@@ -165,8 +148,8 @@ def _dataset(comparison: Comparison, corpus: str, names: set[str]) -> str | None
 
 
 def _our_rows(
-    comparison: Comparison, corpus: str, name: str, notes: Notes, *, epochs: tuple[object, object] | None
-) -> list[tuple[Cell, ...]]:
+    comparison: Comparison, corpus: str, name: str, *, epochs: tuple[object, object] | None
+) -> list[list[Cell]]:
     """Our rows of a corpus: one for each model in the place of the proposed one."""
     named = comparison.group("baseline")
     baseline = comparison.done(named, corpus)
@@ -175,39 +158,28 @@ def _our_rows(
     for group in proposed or ([None] if baseline else []):
         runs = comparison.done(group, corpus)
         every = [*baseline, *runs]
-        differences = [*_corpus_differences(every, epochs), *_model_differences(comparison, every)]
-        keys = [notes.key(sentence) for sentence in differences]
-        keys += [] if not runs or runs[0].looks_ahead else [notes.key(_CAUSAL)]
+        notes = [*_corpus_differences(every, epochs), *_model_differences(comparison, every)]
+        notes += [] if not runs or runs[0].looks_ahead else [_CAUSAL]
         label = f"here: {', '.join(name for name in (named, group) if name is not None)}"
-        rows.append(
-            (
-                text_cell(name),
-                text_cell(label, notes=keys),
-                value_cell(figures.train_pairs(every[0]), 0),
-                value_cell(figures.valid_pairs(every[0]), 0),
-                *_epochs_losses_seconds(baseline, notes),
-                *_epochs_losses_seconds(runs, notes),
-            )
-        )
+        pairs = (value_cell(of(every[0]), 0) for of in (figures.train_pairs, figures.valid_pairs))
+        trained = [*_epochs_losses_seconds(baseline), *_epochs_losses_seconds(runs)]
+        rows.append([Cell(name), Cell(label, notes=notes), *pairs, *trained])
     return rows
 
 
-def _epochs_losses_seconds(runs: Sequence[ReportRun], notes: Notes) -> list[Cell]:
+def _epochs_losses_seconds(runs: Sequence[ReportRun]) -> list[Cell]:
     """Of a model, as Table 1 has them."""
-    keys = [notes.key(_LOOKS_AHEAD)] if any(not run.comparable for run in runs) else []
+    notes = [_LOOKS_AHEAD] if any(not run.comparable for run in runs) else []
     epochs = _over(runs, lambda run: float(figures.epochs(run)))
     if epochs is not None and not epochs.deviation:
         epochs = replace(epochs, deviation=None)
-    others = (
-        (_over(runs, lambda run: _at_end(run, "train_loss")), 2),
-        (_over(runs, lambda run: _at_end(run, "validation_loss")), 2),
-        (_over(runs, figures.seconds_per_epoch), 1),
-    )
-    return [spread_cell(found, digits, notes=keys if found else ()) for found, digits in ((epochs, 0), *others)]
+    found = [(epochs, 0), *((_over(runs, of), 2) for of in _LOSSES_AT_END.values())]
+    found.append((_over(runs, figures.seconds_per_epoch), 1))
+    return [spread_cell(value, digits, notes=notes if value else ()) for value, digits in found]
 
 
 def _over(runs: Sequence[ReportRun], of: Of) -> Spread | None:
-    return over_seeds(runs, Figure(name="", of=of))
+    return over_seeds(runs, Figure("", of))
 
 
 def _corpus_differences(runs: Sequence[ReportRun], epochs: tuple[object, object] | None) -> list[str]:
@@ -231,15 +203,17 @@ def _model_differences(comparison: Comparison, runs: Sequence[ReportRun]) -> lis
     return [sentence for sentence in dict.fromkeys(found) if sentence]
 
 
-def _at_end(run: ReportRun, metric: str) -> float | None:
-    """The last epoch's loss, as a mean of batch means."""
-    return _losses(run, metric).get(figures.epochs(run))
-
-
 def _losses(run: ReportRun, metric: str) -> Mapping[int, float]:
     """A loss by epoch."""
     kind, name = _LOSSES[metric]
     return {r["epoch"]: float(r[name]) for r in run.of_kind(kind) if isinstance(r.get(name), int | float)}
+
+
+_LOSSES_AT_END: dict[str, Of] = {
+    "train_loss": lambda run: _losses(run, "train_loss").get(figures.epochs(run)),
+    "validation_loss": lambda run: _losses(run, "validation_loss").get(figures.epochs(run)),
+}
+"""The last epoch's losses, as means of batch means."""
 
 
 def _curves_tables(comparison: Comparison, entries: Sequence[Curve]) -> list[Table | None]:
@@ -257,34 +231,28 @@ def _curves_table(comparison: Comparison, metric: str, entries: Sequence[Curve])
     here = {group: [_losses(run, metric) for run in runs] for group, runs in ours.items()}
     epochs = [max(run, default=0) for runs in here.values() for run in runs]
     longest = max([*epochs, *(len(entry.values) for entry in entries)])
-    notes = Notes()
     columns: list[tuple[str, list[Cell]]] = []
     for entry in entries:
         label = entry.system.rpartition("/")[2]
-        columns.append((f"{label}, paper", printed_curve(entry, comparison.protocol(entry, notes))))
+        columns.append((f"{label}, paper", printed_curve(entry, comparison.protocol(entry))))
         for group in groups[entry.id]:
             runs = ours[group]
-            sentences = _model_differences(comparison, runs)
-            sentences += [_CAUSAL] if label == "proposed" and runs[0].comparable else []
-            sentences += [] if runs[0].comparable else [_LOOKS_AHEAD]
-            cells = [
-                spread_cell(spread([run[epoch] for run in here[group] if epoch in run]), 2, expected=len(runs))
-                for epoch in range(1, longest + 1)
-            ]
-            cells[0] = replace(cells[0], notes=tuple(notes.key(sentence) for sentence in sentences))
-            columns.append((f"{group}, here", cells))
-    rows = tuple(
-        (value_cell(epoch + 1, 0), *(cells[epoch] if epoch < len(cells) else text_cell(NONE) for _, cells in columns))
-        for epoch in range(longest)
-    )
+            notes = _model_differences(comparison, runs)
+            notes += [_CAUSAL] if label == "proposed" and runs[0].comparable else []
+            notes += [] if runs[0].comparable else [_LOOKS_AHEAD]
+            means = (spread([run[epoch] for run in here[group] if epoch in run]) for epoch in range(1, longest + 1))
+            cells = [spread_cell(mean, 2, expected=len(runs)) for mean in means]
+            columns.append((f"{group}, here", [replace(cells[0], notes=notes), *cells[1:]]))
     return Table(
         id=f"reinforced-curves-{metric.replace('_', '-')}",
         title=f"{comparison.where(entries[0])}: {words(metric)}",
-        columns=(Column(name="epoch"), *(Column(name=name, unit=entries[0].unit) for name, _ in columns)),
-        rows=rows,
+        columns=[Column("epoch"), *(Column(name, entries[0].unit) for name, _ in columns)],
+        rows=[
+            [value_cell(place + 1, 0), *(cells[place] if place < len(cells) else Cell(NONE) for _, cells in columns)]
+            for place in range(longest)
+        ],
         caption="Mean over trials by epoch; in brackets how many got so far, where not all did. Theirs on pt_to_en, "
         f"ours on {corpus}, as means of batch means. {entries[0].note}",
-        notes=dict(notes.sentences),
     )
 
 
@@ -300,8 +268,7 @@ def _numbers_here(comparison: Comparison, entries: Sequence[Scalar]) -> dict[str
     known: dict[str, tuple[Of, int]] = {
         "parameters": (figures.parameters, 0),
         "seconds_per_epoch": (figures.seconds_per_epoch, 2),
-        "train_loss": (lambda run: _at_end(run, "train_loss"), 2),
-        "validation_loss": (lambda run: _at_end(run, "validation_loss"), 2),
+        **{name: (of, 2) for name, of in _LOSSES_AT_END.items()},
     }
     found: dict[str, tuple[str, Cell]] = {}
     for entry in entries:
@@ -319,9 +286,9 @@ def _numbers_here(comparison: Comparison, entries: Sequence[Scalar]) -> dict[str
 
 _LANGUAGES = {"German": "de", "Korean": "ko", "Chinese": "zh", "Japanese": "ja", "English": "en"}
 _MANY_VALIDATIONS = 20
-_FREE = Figure(name="BLEU", of=lambda run: figures.score(run, figures.beam(run) or "greedy", "bleu"))
+_FREE = Figure("BLEU", lambda run: figures.score(run, figures.beam(run) or "greedy", "bleu"))
 """Of the widest beam, or greedy where there is none, on the test set."""
-_FORCED = Figure(name="tf BLEU", of=lambda run: figures.teacher_forced(run, "tf_bleu_sentence_mean"))
+_FORCED = Figure("tf BLEU", lambda run: figures.teacher_forced(run, "tf_bleu_sentence_mean"))
 """Mean of sentence BLEUs given the reference's prefix: presumably what the paper prints."""
 _HEADS = {"BLEU": "BLEU, free-running", "tf BLEU": "tf BLEU, mean of sentences"}
 _CAPTION = (
@@ -341,30 +308,31 @@ def _over_validations(run: ReportRun) -> float | None:
 
 def _enhanced_table_1(comparison: Comparison, entry: PublishedTable) -> Table | None:
     """BLEU by system, and how much better than the original each is."""
-    systems = {system.label: comparison.group(system.preset) for system in comparison.published.systems}
     corpus = comparison.corpus_of(("de", "en"))
-    ours = {label: comparison.done(group, corpus) for label, group in systems.items()}
+    ours = {
+        system.label: comparison.done(comparison.group(system.preset), corpus)
+        for system in comparison.published.systems
+    }
     if not comparison.requested and sum(bool(ours.get(str(row[0]))) for row in entry.rows) < 3:
         return None
-    notes = Notes()
-    keys = comparison.protocol(entry, notes)
+    notes = comparison.protocol(entry)
     shown = [_FREE, _FORCED]
     if any(_over_validations(run) is not None for runs in ours.values() for run in runs):
-        shown.append(Figure(name="BLEU over validations", of=_over_validations))
-    original = {figure.name: over_seeds(ours["Original"], figure) for figure in shown}
+        shown.append(Figure("BLEU over validations", _over_validations))
     rows = []
     for label, bleu, deviation, text, improvement in entry.rows:
         runs = ours.get(str(label), ())
-        cells = [text_cell(str(label)), _with_deviation(text, bleu, deviation, keys), _improvement(improvement)]
-        cells.append(value_cell(len(runs) or None, 0, notes=_enhanced_marks(runs, notes)))
+        cells = [Cell(str(label)), _with_deviation(text, bleu, deviation, notes), _improvement(improvement)]
+        cells.append(value_cell(len(runs) or None, 0, notes=_enhanced_marks(runs)))
         for figure in shown:
             found = over_seeds(runs, figure)
-            cells += [spread_cell(found, 1, expected=len(runs)), _gain_cell(found, original[figure.name])]
-        rows.append(tuple(cells))
-    columns = [text_column("system"), Column(name="BLEU, paper"), _gain("paper"), Column(name="n, here")]
+            gain = _gain_cell(found, over_seeds(ours["Original"], figure))
+            cells += [spread_cell(found, 1, expected=len(runs)), gain]
+        rows.append(cells)
+    columns = [Column("system", numeric=False), Column("BLEU, paper"), _gain("paper"), Column("n, here")]
     for figure in shown:
-        columns += [Column(name=f"{_HEADS.get(figure.name, figure.name)}, here"), _gain(figure.name)]
-    return comparison.table(entry, columns, rows, _CAPTION + f"Ours on {corpus}. " + entry.note, notes)
+        columns += [Column(f"{_HEADS.get(figure.name, figure.name)}, here"), _gain(figure.name)]
+    return comparison.table(entry, columns, rows, _CAPTION + f"Ours on {corpus}. " + entry.note)
 
 
 def _enhanced_table_2(comparison: Comparison, entry: PublishedTable) -> Table | None:
@@ -378,28 +346,23 @@ def _enhanced_table_2(comparison: Comparison, entry: PublishedTable) -> Table | 
         found[direction] = [comparison.done(group, corpus) for group in groups]
     if not comparison.requested and sum(all(runs) for runs in found.values()) < 2:
         return None
-    notes = Notes()
-    keys = comparison.protocol(entry, notes)
+    notes = comparison.protocol(entry)
     rows = []
     for name, old, old_sd, old_text, new, new_sd, new_text, improvement in entry.rows:
         original, enhanced = found[str(name)]
-        cells = [
-            text_cell(str(name)),
-            _with_deviation(old_text, old, old_sd, keys),
-            _with_deviation(new_text, new, new_sd, ()),
-            _improvement(improvement),
-            value_cell(len(original) or None, 0, notes=_enhanced_marks([*original, *enhanced], notes)),
-        ]
+        theirs = [_with_deviation(old_text, old, old_sd, notes), _with_deviation(new_text, new, new_sd, ())]
+        number = value_cell(len(original) or None, 0, notes=_enhanced_marks([*original, *enhanced]))
+        cells = [Cell(str(name)), *theirs, _improvement(improvement), number]
         for figure in (_FREE, _FORCED):
             before, after = (over_seeds(runs, figure) for runs in (original, enhanced))
             cells += [spread_cell(before, 1), spread_cell(after, 1), _gain_cell(after, before)]
-        rows.append(tuple(cells))
-    columns = [text_column("direction")]
-    columns += [Column(name=f"{system}, paper", unit="BLEU") for system in ("original", "enhanced")]
-    columns += [_gain("paper"), Column(name="n, here")]
+        rows.append(cells)
+    columns = [Column("direction", numeric=False)]
+    columns += [Column(f"{system}, paper", "BLEU") for system in ("original", "enhanced")]
+    columns += [_gain("paper"), Column("n, here")]
     for name in _HEADS.values():
-        columns += [Column(name=f"{system}, here", unit=name) for system in ("original", "enhanced")] + [_gain(name)]
-    return comparison.table(entry, columns, rows, _CAPTION + entry.note, notes)
+        columns += [*(Column(f"{system}, here", name) for system in ("original", "enhanced")), _gain(name)]
+    return comparison.table(entry, columns, rows, _CAPTION + entry.note)
 
 
 def _enhanced_comparisons(comparison: Comparison, entry: PublishedTable) -> Table | None:
@@ -407,14 +370,13 @@ def _enhanced_comparisons(comparison: Comparison, entry: PublishedTable) -> Tabl
     corpus = comparison.corpus_of(("de", "en"))
     systems = {system.label: comparison.group(system.preset) for system in comparison.published.systems}
     enhanced = over_seeds(comparison.done(comparison.group("enhanced"), corpus), _FREE)
-    notes = Notes()
-    keys = comparison.protocol(entry, notes)
+    notes = comparison.protocol(entry)
     rows = []
     for label, improvement in entry.rows:
         other = over_seeds(comparison.done(systems.get(str(label)), corpus), _FREE)
-        rows.append((text_cell(str(label), notes=keys), _improvement(improvement), _gain_cell(enhanced, other)))
-    columns = (text_column("system"), _gain("paper"), _gain("BLEU, free-running, here"))
-    return comparison.table(entry, columns, rows, entry.note, notes)
+        rows.append([Cell(str(label), notes=notes), _improvement(improvement), _gain_cell(enhanced, other)])
+    columns = [Column("system", numeric=False), _gain("paper"), _gain("BLEU, free-running, here")]
+    return comparison.table(entry, columns, rows, entry.note)
 
 
 def _weights_table(comparison: Comparison, entry: Scalar) -> Table | None:
@@ -427,24 +389,23 @@ def _weights_table(comparison: Comparison, entry: Scalar) -> Table | None:
     groups = [group for group in next((same for same in alike if len(same) > 1), []) if runs.done(group, corpus)]
     if len(groups) < 2:
         return None
-    notes = Notes()
-    keys = comparison.protocol(entry, notes)
-    shown = [(_FREE, 1), (_FORCED, 1), (Figure(name="loss", of=figures.valid_loss), 3)]
+    protocol = comparison.protocol(entry)
+    shown = [(_FREE, 1), (_FORCED, 1), (Figure("loss", figures.valid_loss), 3)]
     rows = []
     for group in sorted(groups, key=lambda group: architectures[group].residual_weight):
         done, k = runs.done(group, corpus), architectures[group].residual_weight
-        best = text_cell("best of 2, 3, 4, 5", notes=keys) if k == entry.value else text_cell("")
+        best = Cell("best of 2, 3, 4, 5", notes=protocol) if k == entry.value else Cell("")
         cells = (spread_cell(over_seeds(done, figure), digits, expected=len(done)) for figure, digits in shown)
-        rows.append((Cell(text=f"{k:g}", value=k), text_cell(group), best, value_cell(len(done), 0), *cells))
-    columns = [Column(name="k"), text_column("system"), text_column("paper"), Column(name="n, here")]
-    columns += [Column(name=name) for name in _HEADS.values()]
+        rows.append([Cell(f"{k:g}", k), Cell(group), best, value_cell(len(done), 0), *cells])
+    columns = [Column("k"), Column("system", numeric=False), Column("paper", numeric=False), Column("n, here")]
+    columns += [*map(Column, _HEADS.values()), Column("valid. loss", "nats per target token")]
     return Table(
         id="enhanced-weights",
         title=f"{comparison.where(entry)}: weight of the residual connection",
-        columns=(*columns, Column(name="valid. loss", unit="nats per target token")),
-        rows=tuple(rows),
+        columns=columns,
+        rows=rows,
         caption=_CAPTION + f"Ours on {corpus}.",
-        notes=dict(notes.sentences),
+        remarks=protocol,
     )
 
 
@@ -453,7 +414,7 @@ def _same_but_weight(a: Architecture, b: Architecture) -> bool:
     return asdict(a) | {"residual_weight": 0} == asdict(b) | {"residual_weight": 0}
 
 
-def _enhanced_marks(runs: Sequence[ReportRun], notes: Notes) -> list[str]:
+def _enhanced_marks(runs: Sequence[ReportRun]) -> list[str]:
     """What keeps our runs from being the paper's."""
     sentences = []
     for run in runs[:1]:
@@ -462,14 +423,14 @@ def _enhanced_marks(runs: Sequence[ReportRun], notes: Notes) -> list[str]:
             sentences.append("The published split here, a random one in the paper.")
         if figures.epochs(run) < 1000:
             sentences.append(f"{figures.updates(run):,} updates here; 1,000 epochs in the paper.")
-    return [notes.key(sentence) for sentence in sentences if sentence is not None]
+    return [sentence for sentence in sentences if sentence is not None]
 
 
 def _with_deviation(text: object, value: object, deviation: object, notes: Sequence[str]) -> Cell:
     """A printed mean with its deviation."""
     assert isinstance(value, int | float)
     assert isinstance(deviation, int | float)
-    return Cell(text=str(text), value=float(value), deviation=float(deviation), notes=tuple(notes))
+    return Cell(str(text), float(value), float(deviation), notes=notes)
 
 
 def _improvement(value: object) -> Cell:
@@ -479,12 +440,11 @@ def _improvement(value: object) -> Cell:
 
 def _gain_cell(new: Spread | None, old: Spread | None) -> Cell:
     """By how many per cent a BLEU score is above another; none over one below 1, which is as good as none."""
-    gain = None if new is None or old is None or old.mean < 1 else 100 * (new.mean / old.mean - 1)
-    return value_cell(gain, 1)
+    return value_cell(None if new is None or old is None or old.mean < 1 else 100 * (new.mean / old.mean - 1), 1)
 
 
 def _gain(name: str) -> Column:
-    return Column(name=f"gain, {name}", unit="%")
+    return Column(f"gain, {name}", "%")
 
 
 _LAYOUTS: Mapping[str, Callable[[Comparison, PublishedTable], Table | None]] = {

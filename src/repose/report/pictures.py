@@ -19,7 +19,6 @@ from repose.report.content import Cell, Column, Picture, Table
 from repose.report.tables import (
     NONE,
     Figure,
-    Of,
     Row,
     Spread,
     figure_table,
@@ -29,7 +28,6 @@ from repose.report.tables import (
     shown,
     spread,
     spread_cell,
-    text_cell,
     tokenizers,
     value_cell,
 )
@@ -212,17 +210,15 @@ def _curve_numbers(
         at = {(s.system, point.x): point for s in found for point in s.points}
         most = {s.system: max(point.n for point in s.points) for s in found}
         for x in [*places[:-1:step], places[-1]]:
-            cells = [_point_cell(at.get((system, x)), most.get(system, 0), digits) for system in systems]
-            rows.append((*([text_cell(corpus)] if several else []), value_cell(x, 0), *cells))
-    heads = [Column(name="corpus", numeric=False)] * several + [Column(name=by)]
-    columns = (*heads, *(Column(name=system.label) for system in systems))
-    return Table(id=name, title=title, columns=columns, rows=tuple(rows), caption=caption)
+            cells = (_point_cell(at.get((system, x)), most.get(system, 0), digits) for system in systems)
+            rows.append([*[Cell(corpus)] * several, value_cell(x, 0), *cells])
+    columns = [*[Column("corpus", numeric=False)] * several, Column(by), *(Column(system.label) for system in systems)]
+    return Table(id=name, title=title, columns=columns, rows=rows, caption=caption)
 
 
 def _point_cell(point: Point | None, most: int, digits: int) -> Cell:
     deviation = point.deviation if point is not None and point.n > 1 else None
-    found = None if point is None else Spread(mean=point.mean, deviation=deviation, n=point.n)
-    return spread_cell(found, digits, expected=most)
+    return spread_cell(Spread(point.mean, deviation, point.n) if point else None, digits, expected=most)
 
 
 # Costs
@@ -244,7 +240,7 @@ def _mean(row: Row, system: System, figure: Figure) -> Mean | None:
 
 def _times(part: RunSet, name: str) -> Picture | None:
     """Bars of seconds per epoch; None where no clock was read."""
-    figure = Figure(name="time", unit="seconds per epoch", digits=1, of=figures.seconds_per_epoch)
+    figure = Figure("time", figures.seconds_per_epoch, unit="seconds per epoch", digits=1)
     systems, rows = _systems(part), rows_of(part)
     panels: dict[str, list[Mean]] = {}
     for row in rows:
@@ -266,13 +262,13 @@ def _times(part: RunSet, name: str) -> Picture | None:
 
 def _against_parameters(part: RunSet, name: str) -> Picture | None:
     """BLEU of the test set against parameters; None where it has none, or all have about the same."""
-    cost = Figure(name="parameters", digits=0, exact=True, of=figures.parameters)
+    cost = Figure("parameters", figures.parameters, digits=0, exact=True)
     return _against(part, f"bleu-and-parameters{name}", cost, "parameters", millions=True)
 
 
 def _against_time(part: RunSet, name: str) -> Picture | None:
     """BLEU of the test set against seconds per epoch; None as above."""
-    cost = Figure(name="time", unit="seconds per epoch", digits=1, of=figures.seconds_per_epoch)
+    cost = Figure("time", figures.seconds_per_epoch, unit="seconds per epoch", digits=1)
     return _against(part, f"bleu-and-time{name}", cost, "seconds per epoch", millions=False)
 
 
@@ -311,8 +307,8 @@ def _score(part: RunSet) -> tuple[Figure, str]:
     done = [run for run in part.runs if run.done]
     has_beam = any(figures.beam(run) for run in done)
     name = beam_name(done) if has_beam else "greedy"
-    of: Of = lambda run: figures.score(run, None if has_beam else "greedy", "bleu")  # noqa: E731
-    return Figure(name=f"BLEU {name}", digits=1, of=of), name
+    decoding = None if has_beam else "greedy"
+    return Figure(f"BLEU {name}", lambda run: figures.score(run, decoding, "bleu"), digits=1), name
 
 
 # repose plot curves

@@ -25,7 +25,7 @@ from repose.evaluation.significance import (
 from repose.report.collect import ReportRun, RunSet, some
 from repose.report.content import Cell, Column, Table
 from repose.report.figures import score
-from repose.report.tables import NONE, Notes, spread, spread_cell
+from repose.report.tables import NONE, spread, spread_cell
 from repose.report.tables_settings import confounded
 from repose.report.translations import decoding_of, settings_of, statistics_of
 from repose.system.errors import DataError, ReposeError
@@ -197,32 +197,21 @@ def _over_sentences(pairs: Sequence[Pair], metric: Metric, remarks: Sequence[str
     for system in {id(one): one for pair in pairs for one in (pair.system, pair.other)}.values():
         sampled[id(system)] = resample(system.statistics, metric, num_resamples=number)
     found = [compare(sampled[id(pair.system)], sampled[id(pair.other)]) for pair in pairs]
-    corrected = holm([one.p for one in found])
-    notes = Notes()
     rows = [
-        (
-            *_names(pair, notes),
-            _number(len(pair.system.runs), "d"),
-            _number(len(pair.other.runs), "d"),
-            _difference(pair, one.value, notes),
-            _number(one.low, "+.2f"),
-            _number(one.high, "+.2f"),
+        [
+            *_names(pair),
+            *(_number(len(side.runs), "d") for side in (pair.system, pair.other)),
+            _difference(pair, one.value),
+            *(_number(value, "+.2f") for value in (one.low, one.high)),
             _p(one.p),
-            _p(p, notes),
+            _p(p, corrected=True),
             _seeds_agree(pair, metric, one.value),
-        )
-        for pair, one, p in zip(pairs, found, corrected, strict=True)
+        ]
+        for pair, one, p in zip(pairs, found, holm([one.p for one in found]), strict=True)
     ]
-    columns = [
-        Column(name="seeds"),
-        Column(name="seeds (against)"),
-        Column(name="difference", unit=unit),
-        Column(name="95 % from", unit=unit),
-        Column(name="to", unit=unit),
-        Column(name="p"),
-        Column(name="p (Holm)"),
-        Column(name="seeds agree", numeric=False),
-    ]
+    columns = [Column("seeds"), Column("seeds (against)")]
+    columns += [Column(name, unit) for name in ("difference", "95 % from", "to")]
+    columns += [Column("p"), Column("p (Holm)"), Column("seeds agree", numeric=False)]
     caption = (
         f"{unit}, mean over seeds within each of {number:,} resamples of the test sentences (seed {SEED}), minus that "
         "of the system it is tested against; translations with each run's own beam. Paired bootstrap (Koehn 2004); p "
@@ -233,40 +222,29 @@ def _over_sentences(pairs: Sequence[Pair], metric: Metric, remarks: Sequence[str
         if pairs
         else "No two systems could be tested."
     )
-    for remark in remarks:
-        notes.key(remark)
     name = "significance" if metric == "bleu" else f"significance-{metric}"
-    return _table(name, f"Differences in {unit}, over test sentences", columns, rows, caption, notes)
+    return _table(name, f"Differences in {unit}, over test sentences", columns, rows, caption, remarks)
 
 
 def _over_seeds(pairs: Sequence[Pair], remarks: Sequence[str]) -> Table:
     """Spread over seeds, and Welch's interval of the difference."""
-    notes, rows = Notes(), []
+    rows = []
     for pair in pairs:
         values, others = pair.system.scores("bleu"), pair.other.scores("bleu")
         interval = welch(values, others)
-        rows.append(
-            (
-                *_names(pair, notes),
-                *(spread_cell(spread(side), 2, expected=0) for side in (values, others)),
-                _difference(pair, fmean(values) - fmean(others), notes),
-                *(
-                    (_number(interval.low, "+.2f"), _number(interval.high, "+.2f"))
-                    if interval is not None
-                    else (Cell(text=NONE, notes=(notes.key(_NO_INTERVAL),)),) * 2
-                ),
-            )
-        )
-    columns = [Column(name=name, unit="BLEU") for name in ("mean", "mean (against)", "difference", "95 % from", "to")]
+        ends = [Cell(NONE, notes=[_NO_INTERVAL])] * 2
+        if interval is not None:
+            ends = [_number(value, "+.2f") for value in (interval.low, interval.high)]
+        means = (spread_cell(spread(side), 2, expected=0) for side in (values, others))
+        rows.append([*_names(pair), *means, _difference(pair, fmean(values) - fmean(others)), *ends])
+    columns = [Column(name, "BLEU") for name in ("mean", "mean (against)", "difference", "95 % from", "to")]
     caption = (
         "Mean ± standard deviation (n) of the seeds' BLEU on the whole test set, and Welch's 95 % interval of the "
         "difference of the means, each seed a draw of its own; not corrected for the number of rows. It says what "
         "other seeds might change on these sentences: a difference is safe where this and the resampling of sentences "
         "agree."
     )
-    for remark in remarks:
-        notes.key(remark)
-    return _table("seeds", "Differences in BLEU, over seeds", columns, rows, caption, notes)
+    return _table("seeds", "Differences in BLEU, over seeds", columns, rows, caption, remarks)
 
 
 def _randomized(pairs: Sequence[Pair]) -> Table:
@@ -278,38 +256,30 @@ def _randomized(pairs: Sequence[Pair]) -> Table:
         )
         for pair, way in zip(pairs, ways, strict=True)
     ]
-    corrected = holm([one.p for one in found])
-    notes = Notes()
     rows = [
-        (*_names(pair, notes), _difference(pair, one.difference, notes), _p(one.p), _p(p, notes))
-        for pair, one, p in zip(pairs, found, corrected, strict=True)
+        [*_names(pair), _difference(pair, one.difference), _p(one.p), _p(p, corrected=True)]
+        for pair, one, p in zip(pairs, found, holm([one.p for one in found]), strict=True)
     ]
-    columns = [Column(name="difference", unit="BLEU"), Column(name="p"), Column(name="p (Holm)")]
+    columns = [Column("difference", "BLEU"), Column("p"), Column("p (Holm)")]
     signatures = " and ".join(dict.fromkeys(one.signature for one in found))
     caption = f"sacreBLEU's paired approximate randomization, {signatures}." + _holm_caption(len(pairs))
     title = "Differences in BLEU of two single runs"
-    return _table("approximate-randomization", title, columns, rows, caption, notes)
+    return _table("approximate-randomization", title, columns, rows, caption)
 
 
 def _table(
     name: str,
     title: str,
     columns: Sequence[Column],
-    rows: Sequence[tuple[Cell, ...]],
+    rows: Sequence[Sequence[Cell]],
     caption: str,
-    notes: Notes,
+    remarks: Sequence[str] = (),
 ) -> Table:
     """A table whose rows begin with corpus, system and against; without the corpora where there is only one."""
-    heads = [Column(name=name, numeric=False) for name in ("corpus", "system", "against")]
+    heads = [Column(name, numeric=False) for name in ("corpus", "system", "against")]
     first = 0 if len({row[0].text for row in rows}) > 1 else 1
-    return Table(
-        id=name,
-        title=title,
-        columns=(*heads[first:], *columns),
-        rows=tuple(row[first:] for row in rows),
-        caption=caption,
-        notes=notes.sentences,
-    )
+    rows, columns = [row[first:] for row in rows], [*heads[first:], *columns]
+    return Table(id=name, title=title, columns=columns, rows=rows, caption=caption, remarks=remarks)
 
 
 def _holm_caption(number: int) -> str:
@@ -318,33 +288,32 @@ def _holm_caption(number: int) -> str:
     return f" p (Holm) is corrected for the {number} comparisons of this table (Holm 1979)."
 
 
-def _names(pair: Pair, notes: Notes) -> tuple[Cell, ...]:
+def _names(pair: Pair) -> list[Cell]:
     """Corpus, system and against; noted where the two were not trained alike."""
     unlike = confounded(pair.system.runs, pair.other.runs)
-    system = Cell(text=pair.system.group, notes=(notes.key(unlike),) if unlike else ())
-    return (Cell(text=pair.system.corpus), system, Cell(text=pair.other.group))
+    system = Cell(pair.system.group, notes=[unlike] if unlike else [])
+    return [Cell(pair.system.corpus), system, Cell(pair.other.group)]
 
 
-def _difference(pair: Pair, value: float, notes: Notes) -> Cell:
+def _difference(pair: Pair, value: float) -> Cell:
     """A difference; noted where neither system translates."""
     dead = all(fmean(side.scores("bleu")) < _DEAD for side in (pair.system, pair.other))
-    return replace(_number(value, "+.2f"), notes=(notes.key(_NEITHER),) if dead else ())
+    return _number(value, "+.2f", notes=[_NEITHER] * dead)
 
 
 def _seeds_agree(pair: Pair, metric: Metric, value: float) -> Cell:
     """Whether other seeds would leave the sign of a difference as it is."""
     interval = welch(pair.system.scores(metric), pair.other.scores(metric))
     if interval is None:
-        return Cell(text=NONE)
-    return Cell(text="yes" if (interval.low if value > 0 else -interval.high) > 0 else "no")
+        return Cell(NONE)
+    return Cell("yes" if (interval.low if value > 0 else -interval.high) > 0 else "no")
 
 
-def _number(value: float, form: str) -> Cell:
-    return Cell(text=f"{value:{form}}".replace("-", "−"), value=float(value))
+def _number(value: float, form: str, notes: Sequence[str] = ()) -> Cell:
+    return Cell(f"{value:{form}}".replace("-", "−"), float(value), notes=notes)
 
 
-def _p(value: float, notes: Notes | None = None) -> Cell:
+def _p(value: float, *, corrected: bool = False) -> Cell:
     """A p value; a corrected one is noted where it is small."""
-    text = "<0.001" if value < 0.001 else f"{value:.3f}"
-    keys = (notes.key(_SIGNIFICANT),) if notes is not None and value <= LEVEL else ()
-    return Cell(text=text, value=value, notes=keys)
+    notes = [_SIGNIFICANT] * (corrected and value <= LEVEL)
+    return Cell("<0.001" if value < 0.001 else f"{value:.3f}", value, notes=notes)

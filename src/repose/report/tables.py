@@ -6,9 +6,8 @@ with n - 1, and a single run has none. The runs of a set differ in nothing but t
 
 import math
 import statistics
-import string
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass, field, replace
+from dataclasses import KW_ONLY, dataclass
 from typing import Literal
 
 from repose.report.collect import ReportRun, RunSet
@@ -24,7 +23,7 @@ LOOKS_AHEAD = (
 NONE = "–"
 
 
-@dataclass(frozen=True, kw_only=True)
+@dataclass(frozen=True)
 class Spread:
     """Several runs' values of one figure."""
 
@@ -34,12 +33,13 @@ class Spread:
     n: int
 
 
-@dataclass(frozen=True, kw_only=True)
+@dataclass(frozen=True)
 class Figure:
     """A figure that a run has, or has not, and how it is shown."""
 
     name: str
     of: Of
+    _: KW_ONLY
     unit: str = ""
     digits: int = 2
     better: Better = ""
@@ -54,39 +54,22 @@ class Figure:
 
 def count(name: str, of: Of, unit: str = "", digits: int = 0) -> Figure:
     """A cost that seeds do not move."""
-    return Figure(name=name, of=of, unit=unit, digits=digits, exact=True, cost=True)
+    return Figure(name, of, unit=unit, digits=digits, exact=True, cost=True)
 
 
 def loss(name: str, of: Of, unit: str) -> Figure:
     """A loss by which systems of one tokenizer are compared."""
-    return Figure(name=name, of=of, unit=unit, digits=3, better="lower", judged_by_tokens=True)
+    return Figure(name, of, unit=unit, digits=3, better="lower", judged_by_tokens=True)
 
 
 def accuracy(name: str, of: Of) -> Figure:
     """A share of tokens, in percent."""
-    return Figure(name=name, of=of, unit="%", digits=1, better="higher", judged_by_tokens=True)
+    return Figure(name, of, unit="%", digits=1, better="higher", judged_by_tokens=True)
 
 
 def quality(name: str, of: Of) -> Figure:
     """A score of translations, from 0 to 100."""
-    return Figure(name=name, of=of, digits=1, better="higher")
-
-
-@dataclass
-class Notes:
-    """The notes of a table: keys a, b, ... in the order in which they are first needed."""
-
-    sentences: dict[str, str] = field(default_factory=dict)
-
-    def key(self, sentence: str) -> str:
-        """The key of a sentence, a new one where it is new."""
-        for key, known in self.sentences.items():
-            if known == sentence:
-                return key
-        number, letters = len(self.sentences), string.ascii_lowercase
-        key = letters[number % 26] * (1 + number // 26)
-        self.sentences[key] = sentence
-        return key
+    return Figure(name, of, digits=1, better="higher")
 
 
 def spread(values: Sequence[float]) -> Spread | None:
@@ -94,7 +77,7 @@ def spread(values: Sequence[float]) -> Spread | None:
     if not values:
         return None
     deviation = statistics.stdev(values) if len(values) > 1 and all(map(math.isfinite, values)) else None
-    return Spread(mean=statistics.fmean(values), deviation=deviation, n=len(values))
+    return Spread(statistics.fmean(values), deviation, len(values))
 
 
 def over_seeds(runs: Sequence[ReportRun], figure: Figure) -> Spread | None:
@@ -115,35 +98,21 @@ def shown(found: Spread, digits: int, expected: int | None = None) -> str:
     return text if expected is None or found.n == expected else f"{text} ({found.n})"
 
 
-def text_cell(text: str, *, notes: Sequence[str] = ()) -> Cell:
-    """A cell that is no number."""
-    return Cell(text=text, notes=tuple(notes))
-
-
 def spread_cell(
     found: Spread | None, digits: int, *, expected: int | None = None, notes: Sequence[str] = (), best: bool = False
 ) -> Cell:
     """A cell of a mean; a dash for none."""
     if found is None:
-        return Cell(text=NONE, notes=tuple(notes))
-    return Cell(
-        text=shown(found, digits, expected),
-        value=found.mean,
-        deviation=found.deviation,
-        n=found.n,
-        notes=tuple(notes),
-        best=best,
-    )
+        return Cell(NONE, notes=notes)
+    return Cell(shown(found, digits, expected), found.mean, found.deviation, found.n, notes, best)
 
 
 def value_cell(value: float | None, digits: int, *, notes: Sequence[str] = ()) -> Cell:
     """A cell of a single number, without runs behind it."""
-    if value is None:
-        return Cell(text=NONE, notes=tuple(notes))
-    return Cell(text=number(value, digits), value=value, notes=tuple(notes))
+    return Cell(NONE if value is None else number(value, digits), value, notes=notes)
 
 
-@dataclass(frozen=True, kw_only=True)
+@dataclass(frozen=True)
 class Row:
     """A system on a corpus, and the runs that are counted."""
 
@@ -167,17 +136,8 @@ class Row:
 
 def rows_of(runs: RunSet) -> list[Row]:
     """Every system and corpus with finished runs, corpora first."""
-    pairs = [(group, corpus) for corpus in runs.corpora for group in runs.groups]
-    rows = [Row(group=group, corpus=corpus, runs=runs.done(group, corpus)) for group, corpus in pairs]
+    rows = [Row(group, corpus, runs.done(group, corpus)) for corpus in runs.corpora for group in runs.groups]
     return [row for row in rows if row.runs]
-
-
-Marks = Callable[[Row, Figure, Notes], list[str]]
-"""Further notes of a cell: keys that `Notes.key` gave."""
-
-
-def _no_marks(_row: Row, _figure: Figure, _notes: Notes) -> list[str]:
-    return []
 
 
 def figure_table(
@@ -187,60 +147,53 @@ def figure_table(
     name: str,
     title: str,
     caption: str,
-    marks: Marks = _no_marks,
-    about: Callable[[Row, Notes], list[str]] = lambda _row, _notes: [],
+    marks: Callable[[Row, Figure], Sequence[str]] = lambda _row, _figure: (),
+    about: Callable[[Row], Sequence[str]] = lambda _row: (),
 ) -> Table:
     """A row for each of `rows`, a column for each figure that some run has; the best of each corpus marked.
 
     `marks` gives further notes of a figure, `about` those of a system.
     """
-    notes = Notes()
-    cells: dict[tuple[int, str], Spread | None] = {
-        (index, figure.name): over_seeds(row.runs, figure) for index, row in enumerate(rows) for figure in figures
-    }
-    present = [f for f in figures if any(cells[index, f.name] is not None for index in range(len(rows)))]
-    corpora = list(dict.fromkeys(row.corpus for row in rows))
-    best = {(corpus, f.name): _best(rows, cells, f, corpus) for corpus in corpora for f in present}
+    found = [{figure.name: over_seeds(row.runs, figure) for figure in figures} for row in rows]
+    present = [figure for figure in figures if any(spreads[figure.name] for spreads in found)]
+    several = len({row.corpus for row in rows}) > 1
     lines = []
-    for index, row in enumerate(rows):
-        warned = [notes.key(row.warning)] if row.warning else []
-        line = [text_cell(row.corpus)] if len(corpora) > 1 else []
-        line += [text_cell(row.group, notes=warned + about(row, notes)), value_cell(len(row.runs), 0)]
-        for f in present:
-            own = [*([] if f.cost else warned), *marks(row, f, notes)] if cells[index, f.name] is not None else []
-            is_best = index in best[row.corpus, f.name]
-            cell = spread_cell(cells[index, f.name], f.digits, expected=len(row.runs), notes=own, best=is_best)
-            line.append(_counted(cell, row, f) if f.exact else cell)
-        lines.append(tuple(line))
-    heads = [Column(name="corpus", numeric=False)] if len(corpora) > 1 else []
-    heads += [Column(name="system", numeric=False), Column(name="n", unit="runs")]
-    heads += [Column(name=f.name, unit=f.unit) for f in present]
-    return Table(
-        id=name, title=title, columns=tuple(heads), rows=tuple(lines), caption=caption, notes=dict(notes.sentences)
-    )
+    for row, spreads in zip(rows, found, strict=True):
+        beside = [(r, s) for r, s in zip(rows, found, strict=True) if r.corpus == row.corpus]
+        warned = [row.warning] if row.warning else []
+        cells = [Cell(row.corpus)] * several
+        cells += [Cell(row.group, notes=[*warned, *about(row)]), value_cell(len(row.runs), 0)]
+        for figure in present:
+            if (mean := spreads[figure.name]) is None:
+                cells.append(Cell(NONE))
+                continue
+            text = _exact(row, figure) if figure.exact else shown(mean, figure.digits, len(row.runs))
+            notes = [*([] if figure.cost else warned), *marks(row, figure)]
+            best = row.comparable and round(mean.mean, figure.digits) == _best(beside, figure)
+            cells.append(Cell(text, mean.mean, mean.deviation, mean.n, notes, best))
+        lines.append(cells)
+    heads = [Column("corpus", numeric=False)] * several + [Column("system", numeric=False), Column("n", "runs")]
+    columns = [*heads, *(Column(figure.name, figure.unit) for figure in present)]
+    return Table(id=name, title=title, columns=columns, rows=lines, caption=caption)
 
 
-def _counted(cell: Cell, row: Row, figure: Figure) -> Cell:
-    """The cell of an exact figure: one number, or the range."""
+def _exact(row: Row, figure: Figure) -> str:
+    """One number, or the range."""
     found = sorted({value for run in row.runs if (value := figure.of(run)) is not None})
-    text = "–".join(number(value, figure.digits) for value in dict.fromkeys((found[0], found[-1]))) if found else NONE
-    return replace(cell, text=text)
+    return "–".join(number(value, figure.digits) for value in dict.fromkeys((found[0], found[-1])))
 
 
-def _best(rows: Sequence[Row], cells: Mapping[tuple[int, str], Spread | None], figure: Figure, corpus: str) -> set[int]:
-    """The rows with the best mean, as it is shown, of at least two that may be compared."""
-    means = {
-        index: round(found.mean, figure.digits)
-        for index, row in enumerate(rows)
-        if row.corpus == corpus and row.comparable and (found := cells[index, figure.name]) is not None
-        if math.isfinite(found.mean)
-    }
-    if not figure.better or len(means) < 2:
-        return set()
-    if figure.judged_by_tokens and len(tokenizers([row for row in rows if row.corpus == corpus])) > 1:
-        return set()
-    best = (min if figure.better == "lower" else max)(means.values())
-    return {index for index, mean in means.items() if mean == best}
+def _best(rows: Sequence[tuple[Row, Mapping[str, Spread | None]]], figure: Figure) -> float | None:
+    """The best mean, as it is shown, of at least two rows of a corpus that may be compared."""
+    means = [
+        round(found.mean, figure.digits)
+        for row, spreads in rows
+        if row.comparable and (found := spreads[figure.name]) is not None and math.isfinite(found.mean)
+    ]
+    unlike = figure.judged_by_tokens and len(tokenizers([row for row, _ in rows])) > 1
+    if not figure.better or len(means) < 2 or unlike:
+        return None
+    return min(means) if figure.better == "lower" else max(means)
 
 
 def tokenizers(rows: Sequence[Row]) -> set[str]:

@@ -6,21 +6,8 @@ from typing import Any
 
 from repose.report import figures
 from repose.report.collect import ReportRun, RunSet
-from repose.report.content import Column, Table
-from repose.report.tables import (
-    Figure,
-    Notes,
-    Of,
-    Row,
-    accuracy,
-    count,
-    figure_table,
-    loss,
-    quality,
-    rows_of,
-    text_cell,
-    value_cell,
-)
+from repose.report.content import Cell, Column, Table
+from repose.report.tables import Figure, Of, Row, accuracy, count, figure_table, loss, quality, rows_of, value_cell
 from repose.report.tables_scores import beam_name, free_running
 
 NATS = "nats per token"
@@ -41,17 +28,16 @@ def costs_table(runs: RunSet) -> Table:
         count("updates", lambda run: float(figures.updates(run))),
     ]
 
-    def marks(row: Row, figure: Figure, notes: Notes) -> list[str]:
-        if figure in by_epochs and row.corpus in unequal:
-            return [notes.key("Epochs are unequal on this corpus: see the comparison at equal epochs.")]
-        return []
+    def marks(row: Row, figure: Figure) -> list[str]:
+        said = figure in by_epochs and row.corpus in unequal
+        return ["Epochs are unequal on this corpus: see the comparison at equal epochs."] * said
 
     shown = [
         count("parameters", figures.parameters),
         count("operations", _in(1e6, figures.flops_per_token), "MFLOP per target token", digits=1),
         by_epochs[0],
-        Figure(name="time", cost=True, unit="seconds per epoch", digits=1, of=figures.seconds_per_epoch),
-        Figure(name="training and validation", cost=True, unit="seconds", digits=0, of=figures.total_seconds),
+        Figure("time", figures.seconds_per_epoch, cost=True, unit="seconds per epoch", digits=1),
+        Figure("training and validation", figures.total_seconds, cost=True, unit="seconds", digits=0),
         *by_epochs[1:],
     ]
     return figure_table(
@@ -73,36 +59,24 @@ def _in(unit: float, of: Of) -> Of:
 
 def runs_table(runs: RunSet) -> Table:
     """Every run by itself: what it is, and what its id is."""
-    scored: dict[str, Of] = {
-        "BLEU greedy": free_running("greedy", "bleu"),
-        f"BLEU {beam_name(runs.runs)}": free_running(None, "bleu"),
-    }
-    shown: dict[str, Of] = scored if runs.translations.runs else {}
-    notes = Notes()
+    shown: dict[str, Of] = {}
+    if runs.translations.runs:
+        wide = f"BLEU {beam_name(runs.runs)}"
+        shown = {"BLEU greedy": free_running("greedy", "bleu"), wide: free_running(None, "bleu")}
     lines = []
     for run in runs.runs:
-        keys = [] if not run.failed_checks else [notes.key(f"Failed the audit: {', '.join(run.failed_checks)}.")]
-        lines.append(
-            (
-                text_cell(run.name, notes=keys),
-                text_cell(run.group),
-                text_cell(run.corpus),
-                value_cell(run.seed, 0),
-                text_cell(run.run_id),
-                text_cell(_state(run)),
-                value_cell(figures.valid_loss(run), 3),
-                *(value_cell(of(run), 2) for of in shown.values()),
-                text_cell(run.config.versions.get("repose", "")),
-            )
-        )
+        failed = [f"Failed the audit: {', '.join(run.failed_checks)}."] if run.failed_checks else []
+        numbers = [value_cell(figures.valid_loss(run), 3), *(value_cell(of(run), 2) for of in shown.values())]
+        version = Cell(run.config.versions.get("repose", ""))
+        what = [Cell(run.name, notes=failed), Cell(run.group), Cell(run.corpus), value_cell(run.seed, 0)]
+        lines.append([*what, Cell(run.run_id), Cell(_state(run)), *numbers, version])
     heads = ["run", "system", "corpus", "seed", "run id", "state", "valid. loss", *shown, "repose"]
     return Table(
         id="runs",
         title="Runs",
-        columns=tuple(Column(name=name, numeric=name in ("seed", "valid. loss", *shown)) for name in heads),
-        rows=tuple(lines),
+        columns=[Column(name, numeric=name in ("seed", "valid. loss", *shown)) for name in heads],
+        rows=lines,
         caption="A run's id is a digest of all that can move its numbers: data, settings, seed.",
-        notes=dict(notes.sentences),
     )
 
 
@@ -127,9 +101,7 @@ def best_and_last_table(runs: RunSet) -> Table | None:
         [
             count("last epoch", last("epoch")),
             loss("loss, last", last("tf_loss"), NATS),
-            Figure(
-                name="best epoch", digits=0, exact=True, of=lambda run: _number(_best(run, "tf_loss", min), "epoch")
-            ),
+            Figure("best epoch", lambda run: _number(_best(run, "tf_loss", min), "epoch"), digits=0, exact=True),
             loss("loss, best", lambda run: _number(_best(run, "tf_loss", min), "tf_loss"), NATS),
             accuracy("accuracy, last", last("tf_accuracy", 100)),
             quality("BLEU, last", last("bleu")),
@@ -174,11 +146,11 @@ def equal_epochs_table(runs: RunSet) -> Table | None:
         rows,
         [
             count("epochs", lambda run: float(common[run.corpus])),
-            Figure(name="train loss", unit=NATS, digits=3, of=at("epoch", "nll")),
+            Figure("train loss", at("epoch", "nll"), unit=NATS, digits=3),
             loss("valid. loss", at("valid", "tf_loss"), NATS),
             accuracy("accuracy", at("valid", "tf_accuracy", 100)),
             quality("BLEU", at("valid", "bleu")),
-            Figure(name="time so far", cost=True, unit="seconds of training", digits=0, of=seconds),
+            Figure("time so far", seconds, cost=True, unit="seconds of training", digits=0),
         ],
         name="equal-epochs",
         title="At equal epochs",

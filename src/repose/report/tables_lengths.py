@@ -9,7 +9,7 @@ import numpy as np
 from repose.evaluation.by_length import EDGES, SMALL, Bucket, by_length, edges_with, scores_by_length
 from repose.report.collect import ReportRun, RunSet
 from repose.report.content import Cell, Column, Table, slug
-from repose.report.tables import Notes, spread, spread_cell
+from repose.report.tables import spread, spread_cell
 from repose.report.translations import SourceLengths, lengths_of, statistics_of
 from repose.system.errors import DataError, ReposeError
 
@@ -64,20 +64,17 @@ def _of_corpus(runs: RunSet, corpus: str, name: str, edges: Sequence[int]) -> Ta
         except ReposeError as error:
             missing.append(f"{run.name} is left out: {error}.")
     groups = [[one for one in measured if one.run.group == group] for group in runs.groups]
-    notes = Notes()
-    rows = (_sizes(buckets, notes), *_rows([group for group in groups if group], buckets, in_tokens, notes))
-    for remark in missing:
-        notes.key(remark)
+    sizes = [Cell(f"{len(bucket):,}", len(bucket), notes=[_FEW] * bucket.small) for bucket in buckets]
     unit = "tokens, START and END counted" if in_tokens else "words"
     return Table(
         id=name,
         title="BLEU by length of the source" + ("" if name == "lengths" else f", {corpus}"),
-        columns=(Column(name="system", numeric=False), *(Column(name=bucket.label) for bucket in buckets)),
-        rows=rows,
+        columns=[Column("system", numeric=False), *(Column(bucket.label) for bucket in buckets)],
+        rows=[[Cell("test sentences"), *sizes], *_rows([group for group in groups if group], buckets, in_tokens)],
         caption=f"Corpus BLEU, with each run's own beam, of the test sentences whose source has so many {unit}; "
         "mean ± standard deviation over seeds. Compare within a column: each has sentences of its own."
         + _training(beyond, limits),
-        notes=notes.sentences,
+        remarks=missing,
     )
 
 
@@ -102,17 +99,7 @@ def _training(beyond: Sequence[int], limits: Sequence[int]) -> str:
     return f" The longest source of the training has {shown} tokens" + (", by system." if len(limits) > 1 else ".")
 
 
-def _sizes(buckets: Sequence[Bucket], notes: Notes) -> tuple[Cell, ...]:
-    cells = (
-        Cell(text=f"{len(bucket):,}", value=len(bucket), notes=(notes.key(_FEW),) if bucket.small else ())
-        for bucket in buckets
-    )
-    return (Cell(text="test sentences"), *cells)
-
-
-def _rows(
-    groups: Sequence[Sequence[_Measured]], buckets: Sequence[Bucket], in_tokens: bool, notes: Notes
-) -> list[tuple[Cell, ...]]:
+def _rows(groups: Sequence[Sequence[_Measured]], buckets: Sequence[Bucket], in_tokens: bool) -> list[list[Cell]]:
     """A row for each system; of those that may be compared, the best mean of a column is marked, ties included."""
     means = [[fmean(column) for column in zip(*(one.values for one in group), strict=True)] for group in groups]
     fair = [all(one.run.comparable for one in group) for group in groups]
@@ -121,20 +108,12 @@ def _rows(
     rows = []
     for group, mean, is_fair in zip(groups, means, fair, strict=True):
         longest = max(one.lengths.longest_trained for one in group)
-        cells = []
+        cells = [Cell(group[0].run.group)]
         for place, bucket in enumerate(buckets):
-            reasons = {
-                _LONGER: in_tokens and bucket.shortest > longest,
-                _FEW: bucket.small,
-                _NOT_FAIR: not is_fair,
-            }
-            cells.append(
-                spread_cell(
-                    spread([one.values[place] for one in group]),
-                    _DIGITS,
-                    notes=[notes.key(reason) for reason, holds in reasons.items() if holds],
-                    best=is_fair and sum(fair) > 1 and round(mean[place], _DIGITS) == best[place],
-                )
-            )
-        rows.append((Cell(text=group[0].run.group), *cells))
+            reasons = {_LONGER: in_tokens and bucket.shortest > longest, _FEW: bucket.small, _NOT_FAIR: not is_fair}
+            notes = [reason for reason, holds in reasons.items() if holds]
+            is_best = is_fair and sum(fair) > 1 and round(mean[place], _DIGITS) == best[place]
+            found = spread([one.values[place] for one in group])
+            cells.append(spread_cell(found, _DIGITS, notes=notes, best=is_best))
+        rows.append(cells)
     return rows

@@ -6,20 +6,7 @@ from repose.config.experiment import TASK_SETTINGS
 from repose.report import figures
 from repose.report.collect import ReportRun, RunSet
 from repose.report.content import Table
-from repose.report.figures import beam, decodings, score, signature, task_figure, teacher_forced
-from repose.report.tables import (
-    Better,
-    Figure,
-    Notes,
-    Of,
-    Row,
-    accuracy,
-    figure_table,
-    loss,
-    quality,
-    rows_of,
-    tokenizers,
-)
+from repose.report.tables import Better, Figure, Of, Row, accuracy, figure_table, loss, quality, rows_of, tokenizers
 from repose.report.tables_settings import confounded
 
 NATS = "nats per target token"
@@ -31,62 +18,57 @@ _NO_EPOCH = "No epoch was completed: mean over the last updates recorded."
 
 def beam_name(runs: Sequence[ReportRun]) -> str:
     """ "beam 4", or "beam" where widths differ."""
-    names = {name for run in runs if (name := beam(run)) is not None}
+    names = {name for run in runs if (name := figures.beam(run)) is not None}
     return f"beam {names.pop().removeprefix('beam')}" if len(names) == 1 else "beam"
 
 
 def free_running(decoding: str | None, metric: str) -> Of:
     """A score of translations from START; `decoding` None: with the widest beam."""
-    return lambda run: score(run, decoding, metric)
+    return lambda run: figures.score(run, decoding, metric)
 
 
 def scores_table(runs: RunSet) -> Table:
     """The main table: losses, perplexity, accuracy, BLEU and chrF."""
     rows = rows_of(runs.translations)
-    several = {corpus for corpus in runs.corpora if len(tokenizers([r for r in rows if r.corpus == corpus])) > 1}
-    width = beam_name([run for row in rows for run in row.runs])
+    done = [run for row in rows for run in row.runs]
+    several = {row.corpus for row in rows if len(tokenizers([r for r in rows if r.corpus == row.corpus])) > 1}
     scores = [
         quality(f"{label} {way}", free_running(decoding, metric))
         for label, metric in (("BLEU", "bleu"), ("chrF", "chrf"))
-        for way, decoding in (("greedy", "greedy"), (width, None))
+        for way, decoding in (("greedy", "greedy"), (beam_name(done), None))
     ]
+    train_loss = Figure("train loss", figures.train_loss, unit=NATS, digits=3)
     shown = [
-        Figure(name="train loss", unit=NATS, digits=3, of=figures.train_loss),
+        train_loss,
         loss("valid. loss", figures.valid_loss, NATS),
-        Figure(name="perplexity", digits=2, better="lower", judged_by_tokens=True, of=figures.perplexity),
+        Figure("perplexity", figures.perplexity, better="lower", judged_by_tokens=True),
         accuracy("accuracy", figures.valid_accuracy),
         *scores,
     ]
 
-    def marks(row: Row, figure: Figure, notes: Notes) -> list[str]:
+    def marks(row: Row, figure: Figure) -> list[str]:
+        averaged = any(run.experiment.training.average_checkpoints > 1 for run in row.runs)
         reasons = {
             _OTHER_VOCABULARIES: figure.judged_by_tokens and row.corpus in several,
-            _AVERAGE: figure.judged_by_tokens
-            and any(run.experiment.training.average_checkpoints > 1 for run in row.runs),
+            _AVERAGE: figure.judged_by_tokens and averaged,
             _NO_TEST_SET: figure in scores and any(run.split != "test" for run in row.runs),
-            _NO_EPOCH: figure is shown[0] and not all(run.of_kind("epoch") for run in row.runs),
+            _NO_EPOCH: figure is train_loss and not all(run.of_kind("epoch") for run in row.runs),
         }
-        return [notes.key(reason) for reason, holds in reasons.items() if holds]
+        return [reason for reason, holds in reasons.items() if holds]
 
-    return figure_table(
-        rows,
-        shown,
-        name="scores",
-        title="Scores",
-        caption=_scores_caption([run for row in rows for run in row.runs]),
-        marks=marks,
-        about=_unlike_baseline(rows, runs.baseline),
-    )
+    about = _unlike_baseline(rows, runs.baseline)
+    caption = _scores_caption(done)
+    return figure_table(rows, shown, name="scores", title="Scores", caption=caption, marks=marks, about=about)
 
 
-def _unlike_baseline(rows: Sequence[Row], baseline: str | None) -> Callable[[Row, Notes], list[str]]:
+def _unlike_baseline(rows: Sequence[Row], baseline: str | None) -> Callable[[Row], list[str]]:
     """Notes a system whose settings, beside the architecture, are not the baseline's or else the first system's."""
 
-    def about(row: Row, notes: Notes) -> list[str]:
+    def about(row: Row) -> list[str]:
         here = [other for other in rows if other.corpus == row.corpus]
         against = next((other for other in here if other.group == baseline), here[0])
         unlike = confounded(row.runs, against.runs)
-        return [notes.key(unlike)] if unlike else []
+        return [unlike] if unlike else []
 
     return about
 
@@ -100,7 +82,7 @@ def _scores_caption(done: Sequence[ReportRun]) -> str:
     signatures = [
         f"{name} {text}"
         for metric, name in (("bleu", "BLEU"), ("chrf", "chrF"))
-        for text in dict.fromkeys(signature(run, "greedy", metric) for run in done)
+        for text in dict.fromkeys(figures.signature(run, "greedy", metric) for run in done)
         if text
     ]
     return (
@@ -115,11 +97,11 @@ def teacher_forced_table(runs: RunSet) -> Table | None:
     """Figures of the test set given the reference's own prefix, which papers may show as if they were translations."""
     rows = rows_of(runs.translations)
     shown = [
-        loss("loss", lambda run: teacher_forced(run, "tf_loss"), NATS),
-        accuracy("accuracy", lambda run: figures.times(100, teacher_forced(run, "tf_accuracy"))),
-        Figure(name="tf BLEU", digits=1, of=lambda run: teacher_forced(run, "tf_bleu")),
+        loss("loss", lambda run: figures.teacher_forced(run, "tf_loss"), NATS),
+        accuracy("accuracy", lambda run: figures.times(100, figures.teacher_forced(run, "tf_accuracy"))),
+        Figure("tf BLEU", lambda run: figures.teacher_forced(run, "tf_bleu"), digits=1),
         Figure(
-            name="tf BLEU, mean of sentences", digits=1, of=lambda run: teacher_forced(run, "tf_bleu_sentence_mean")
+            "tf BLEU, mean of sentences", lambda run: figures.teacher_forced(run, "tf_bleu_sentence_mean"), digits=1
         ),
     ]
     if not any(figure.of(run) is not None for figure in shown for row in rows for run in row.runs):
@@ -157,15 +139,14 @@ def variants_table(runs: RunSet) -> Table | None:
 
 
 def _other_scores(run: ReportRun) -> list[str]:
-    return [name for found in decodings(run).values() for name in found if name.startswith(("bleu_", "chrf_"))]
+    return [name for found in figures.decodings(run).values() for name in found if name.startswith(("bleu_", "chrf_"))]
 
 
 def _variant(name: str) -> str:
     """ "BLEU tok:none" of bleu_tok_none."""
     metric, _, rest = name.partition("_")
-    return (
-        f"{ {'bleu': 'BLEU', 'chrf': 'chrF'}[metric] } {'tok:none' if rest == 'tok_none' else rest.replace('_', ' ')}"
-    )
+    label = {"bleu": "BLEU", "chrf": "chrF"}[metric]
+    return f"{label} {'tok:none' if rest == 'tok_none' else rest.replace('_', ' ')}"
 
 
 def task_tables(runs: RunSet) -> list[Table]:
@@ -182,7 +163,7 @@ def task_tables(runs: RunSet) -> list[Table]:
         columns = {name: _task_column(name, unit) for name, unit in units.items()}
         shown = [
             *(column for name, column in columns.items() if not name.startswith("tf_")),
-            Figure(name="train loss", unit="nats", digits=3, of=figures.train_loss),
+            Figure("train loss", figures.train_loss, unit="nats", digits=3),
             loss("valid. loss", figures.valid_loss, "nats"),
             *(column for name, column in columns.items() if name.startswith("tf_")),
         ]
@@ -205,12 +186,12 @@ def _task_column(name: str, unit: str) -> Figure:
     label = name.upper() if name in ("uas", "las") else name.replace("_", " ")
     digits = 2 if "percent" in unit or "%" in unit or name == "perplexity" else 3
     return Figure(
-        name=label,
+        label,
+        lambda run: figures.task_figure(run, name),
         unit="" if label.endswith(unit) else unit,
         digits=digits,
         better=_better(name),
         judged_by_tokens="token" in unit,
-        of=lambda run: task_figure(run, name),
     )
 
 

@@ -5,8 +5,7 @@ from dataclasses import asdict
 from typing import TypeAlias
 
 from repose.report.collect import ReportRun, RunSet
-from repose.report.content import Column, Table
-from repose.report.tables import text_cell
+from repose.report.content import Cell, Column, Table
 
 Name: TypeAlias = tuple[str, str]
 """Section and name of a setting."""
@@ -46,8 +45,8 @@ def settings_table(runs: RunSet) -> Table:
     return Table(
         id="settings",
         title="Settings",
-        columns=tuple(Column(name=name, numeric=False) for name in ("of", "what", "settings")),
-        rows=tuple(tuple(text_cell(text) for text in line) for line in lines),
+        columns=[Column(name, numeric=False) for name in ("of", "what", "settings")],
+        rows=[[Cell(text) for text in line] for line in lines],
         caption="As config.json has them, by their names in an experiment file: first what all finished runs have in "
         "common, then the data of each corpus as it was prepared, then what is a system's own.",
     )

@@ -11,7 +11,7 @@ from typing import Any, Literal
 
 from repose.report import figures
 from repose.report.collect import ReportRun, RunSet
-from repose.report.content import Cell, Column, Picture, Report, Section, SideBySide, Table
+from repose.report.content import Cell, Column, Report, SideBySide, Table
 from repose.report.tables import NONE
 from repose.system.files import write_file, writing
 from repose.system.terminal import printable
@@ -21,42 +21,14 @@ FORMATS: tuple[Format, ...] = ("html", "md", "csv", "tex")
 _FORMAT = 1
 """Of report.json."""
 
-_LATEX = {
-    "\\": r"\textbackslash{}",
-    "{": r"\{",
-    "}": r"\}",
-    "$": r"\$",
-    "&": r"\&",
-    "#": r"\#",
-    "%": r"\%",
-    "_": r"\_",
-    "^": r"\textasciicircum{}",
-    "~": r"\textasciitilde{}",
-    "<": r"\textless{}",
-    ">": r"\textgreater{}",
-    "|": r"\textbar{}",
-    '"': "''",
-    "±": r"$\pm$",
-    "×": r"$\times$",
-    "÷": r"$\div$",
-    "·": r"$\cdot$",
-    "−": r"$-$",
-    "–": "--",
-    "—": "---",
-    "…": r"\ldots{}",
-    "√": r"$\surd$",
-    "→": r"$\rightarrow$",
-    "∞": r"$\infty$",
-    "≤": r"$\leq$",
-    "≥": r"$\geq$",
-    "≈": r"$\approx$",
-    "Δ": r"$\Delta$",
-    "α": r"$\alpha$",
-    "’": "'",
-    "“": "``",
-    "”": "''",
-    "†": r"\dag{}",
-}
+_TEXT = {"\\": "textbackslash", "^": "textasciicircum", "~": "textasciitilde", "<": "textless", ">": "textgreater"}
+_TEXT |= {"|": "textbar", "…": "ldots", "†": "dag"}
+_MATH = {"±": r"\pm", "×": r"\times", "÷": r"\div", "·": r"\cdot", "−": "-", "√": r"\surd", "→": r"\rightarrow"}
+_MATH |= {"∞": r"\infty", "≤": r"\leq", "≥": r"\geq", "≈": r"\approx", "Δ": r"\Delta", "α": r"\alpha"}
+_LATEX = {'"': "''", "–": "--", "—": "---", "’": "'", "“": "``", "”": "''"}
+_LATEX |= {sign: f"\\{sign}" for sign in "{}$&#%_"}
+_LATEX |= {sign: rf"\{name}{{}}" for sign, name in _TEXT.items()}
+_LATEX |= {sign: f"${name}$" for sign, name in _MATH.items()}
 _ACCENTS = frozenset("\u0300\u0301\u0302\u0303\u0304\u0306\u0307\u0308\u030a\u030b\u030c\u0327")
 """Those that LaTeX's standard encoding can put on a letter."""
 _SHORT, _NARROW = 6, 6
@@ -157,22 +129,14 @@ def _table_json(table: Table) -> dict[str, Any]:
         "title": table.title,
         "caption": table.caption,
         "columns": [{"name": column.name, "unit": column.unit} for column in table.columns],
-        "rows": [
-            [
-                {
-                    "text": cell.text,
-                    "value": _finite(cell.value),
-                    "sd": _finite(cell.deviation),
-                    "n": cell.n,
-                    "notes": list(cell.notes),
-                    "best": cell.best,
-                }
-                for cell in row
-            ]
-            for row in table.rows
-        ],
-        "notes": dict(table.notes),
+        "rows": [[_cell_json(table, cell) for cell in row] for row in table.rows],
+        "notes": {key: note for note, key in table.keys.items()},
     }
+
+
+def _cell_json(table: Table, cell: Cell) -> dict[str, Any]:
+    numbers = {"value": _finite(cell.value), "sd": _finite(cell.deviation), "n": cell.n}
+    return {"text": cell.text, **numbers, "notes": table.keys_of(cell), "best": cell.best}
 
 
 def _finite(value: Any) -> Any:
@@ -185,32 +149,19 @@ def _finite(value: Any) -> Any:
 
 def write_markdown(report: Report) -> str:
     """The whole report; pictures as the tables of their numbers."""
-    blocks = [f"# {_inline(report.title)}", _inline(report.subtitle)]
-    blocks += [_warning(sentence) for sentence in report.warnings]
+    blocks = [f"# {_inline(report.title)}", _inline(report.subtitle), *map(_warning, report.warnings)]
     for section in report.sections:
-        blocks += _section(section)
+        blocks += [f"## {_inline(section.title)}", *map(_inline, section.paragraphs), *map(_warning, section.warnings)]
+        blocks += map(markdown_table, section.tables)
+        for picture in section.pictures:
+            blocks += [f"### {_inline(picture.title)}", _inline(picture.description), *_table_parts(picture.numbers)]
+        for comparison in section.comparisons:
+            blocks += _comparison(comparison)
     return "\n\n".join(block for block in blocks if block) + "\n"
-
-
-def _section(section: Section) -> list[str]:
-    blocks = [f"## {_inline(section.title)}"]
-    blocks += [_inline(paragraph) for paragraph in section.paragraphs]
-    blocks += [_warning(sentence) for sentence in section.warnings]
-    for table in section.tables:
-        blocks.append(markdown_table(table))
-    for picture in section.pictures:
-        blocks += _picture(picture)
-    for comparison in section.comparisons:
-        blocks += _comparison(comparison)
-    return blocks
 
 
 def _warning(sentence: str) -> str:
     return f"> **Warning:** {_inline(sentence)}"
-
-
-def _picture(picture: Picture) -> list[str]:
-    return [f"### {_inline(picture.title)}", _inline(picture.description), *_table_parts(picture.numbers)]
 
 
 def _comparison(comparison: SideBySide) -> list[str]:
@@ -233,15 +184,14 @@ def markdown_table(table: Table) -> str:
 def _table_parts(table: Table) -> list[str]:
     parts = [_grid(table)] if table.rows else ["(no rows)"]
     parts += [_inline(table.caption)] if table.caption else []
-    marked = table.marked
-    notes = [f"- {f'[{key}] ' if key in marked else ''}{_inline(text)}" for key, text in table.notes.items()]
+    notes = [f"- {f'[{key}] ' * (key in table.marked)}{_inline(note)}" for note, key in table.keys.items()]
     return [*parts, "\n".join(notes)] if notes else parts
 
 
 def _grid(table: Table) -> str:
     """Columns of equal width, so that the source reads as a table, too."""
     rows = [[_head(column) for column in table.columns]]
-    rows += [[_markdown_cell(cell) for cell in row] for row in table.rows]
+    rows += [[_markdown_cell(table, cell) for cell in row] for row in table.rows]
     widths = [max(3, *(display_width(row[index]) for row in rows)) for index in range(len(table.columns))]
     lines = [_line(row, widths, table.columns) for row in rows]
     rule = [
@@ -262,10 +212,10 @@ def _head(column: Column) -> str:
     return _in_cell(f"{column.name} ({column.unit})" if column.unit else column.name)
 
 
-def _markdown_cell(cell: Cell) -> str:
+def _markdown_cell(table: Table, cell: Cell) -> str:
     text = _in_cell(cell.text)
     text = f"**{text}**" if cell.best else text
-    return text + "".join(f" [{key}]" for key in cell.notes)
+    return text + "".join(f" [{key}]" for key in table.keys_of(cell))
 
 
 def _in_cell(text: str) -> str:
@@ -304,8 +254,7 @@ def write_csv(table: Table) -> str:
         for cell, spread in zip(row, spreads, strict=True):
             value = "" if cell.text == NONE else _exact(cell)
             line += [value, _number(cell.deviation), "" if cell.n is None else str(cell.n)] if spread else [value]
-        keys = dict.fromkeys(key for cell in row for key in cell.notes)
-        writer.writerow([*line, " ".join(table.notes[key] for key in keys if key in table.notes)])
+        writer.writerow([*line, " ".join(dict.fromkeys(note for cell in row for note in cell.notes))])
     return out.getvalue()
 
 
@@ -345,24 +294,24 @@ def write_latex(table: Table) -> str:
         r"    \toprule",
         f"    {' & '.join(heads)} \\\\",
         r"    \midrule",
-        *(f"    {' & '.join(_latex_cell(cell) for cell in row)} \\\\" for row in table.rows),
+        *(f"    {' & '.join(_latex_cell(table, cell) for cell in row)} \\\\" for row in table.rows),
         r"    \bottomrule",
         r"  \end{tabular}",
     ]
     remarks = [latex(text) for text in (table.caption, units and f"Units: {units}.") if text]
     remarks += [
         (rf"\textsuperscript{{{latex(key)}}}~" if key in table.marked else "") + latex(text)
-        for key, text in table.notes.items()
+        for text, key in table.keys.items()
     ]
     lines += [rf"  \par\smallskip\footnotesize\raggedright {remark}" for remark in remarks]
     return "\n".join([*lines, r"\end{table}"]) + "\n"
 
 
-def _latex_cell(cell: Cell) -> str:
+def _latex_cell(table: Table, cell: Cell) -> str:
     text = latex(cell.text)
     # \relax: "[" after \\ would be read as an argument.
     text = rf"\textbf{{{text}}}" if cell.best else rf"\relax {text}" if text.startswith("[") else text
-    return text + (rf"\textsuperscript{{{latex(','.join(cell.notes))}}}" if cell.notes else "")
+    return text + (rf"\textsuperscript{{{latex(','.join(table.keys_of(cell)))}}}" if cell.notes else "")
 
 
 def latex(text: str) -> str:

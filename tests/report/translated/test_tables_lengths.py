@@ -7,13 +7,13 @@ from typing import Any
 import pytest
 
 from repose.evaluation.metrics import bleu
-from repose.report.content import Cell, Table
+from repose.report.content import Cell
 from repose.report.tables_lengths import length_tables
 from repose.report.translations import hypotheses_of
 
 
-def said(table: Table, cell: Cell) -> str:
-    return " ".join(table.notes[key] for key in cell.notes)
+def said(cell: Cell) -> str:
+    return " ".join(cell.notes)
 
 
 def test_parts_longer_than_the_training_are_marked(made: Any) -> None:
@@ -44,8 +44,8 @@ def test_parts_longer_than_the_training_are_marked(made: Any) -> None:
             assert cell.n == 2
     assert [cell.best for cell in good[1:]] == [True] * 3
     assert not any(cell.best for cell in base[1:])
-    assert ["Longer than every source" in said(table, cell) for cell in base[1:]] == [False, True, True]
-    assert ["Fewer than 50" in said(table, cell) for cell in sizes[1:]] == [len(part) < 50 for part in parts]
+    assert ["Longer than every source" in said(cell) for cell in base[1:]] == [False, True, True]
+    assert ["Fewer than 50" in said(cell) for cell in sizes[1:]] == [len(part) < 50 for part in parts]
     assert {len(part) < 50 for part in parts} == {True, False}, "both must occur"
 
 
@@ -56,8 +56,8 @@ def test_a_model_trained_on_longer_ones_is_not_marked(made: Any) -> None:
     (table,) = length_tables(made.runs())
     assert [column.name for column in table.columns][1:] == ["1–10", "11–22", "23–30"]
     short, long = table.rows[1:]
-    assert ["Longer" in said(table, cell) for cell in short[1:]] == [False, True, True]
-    assert ["Longer" in said(table, cell) for cell in long[1:]] == [False, False, True]
+    assert ["Longer" in said(cell) for cell in short[1:]] == [False, True, True]
+    assert ["Longer" in said(cell) for cell in long[1:]] == [False, False, True]
     assert "10 or 22 tokens, by system" in table.caption
 
 
@@ -76,7 +76,7 @@ def test_words_are_counted_where_tokenizers_differ(made: Any) -> None:
     (table,) = length_tables(made.runs())
     assert [column.name for column in table.columns][1:] == ["1–10", "11–20", "21–30"]
     assert "so many words" in table.caption
-    assert not any("Longer" in note for note in table.notes.values())
+    assert not any("Longer" in note for note in table.keys)
 
 
 def test_what_looks_ahead_is_never_best(made: Any) -> None:
@@ -85,7 +85,7 @@ def test_what_looks_ahead_is_never_best(made: Any) -> None:
     made.add("cheat", wrong=0.0, overrides=["architecture.decoder_token_norm=sentence"])
     (table,) = length_tables(made.runs())
     one, two, cheat = table.rows[1:]
-    assert "looks ahead" in said(table, cheat[1])
+    assert "looks ahead" in said(cheat[1])
     assert (one[1].best, two[1].best, cheat[1].best) == (False, True, False)
     assert cheat[1].value == pytest.approx(100)
 
@@ -102,6 +102,6 @@ def test_missing_texts(made: Any, tmp_path: Path, monkeypatch: pytest.MonkeyPatc
     (folder / "hypotheses" / "test.beam4.txt").unlink()
     (table,) = length_tables(made.runs())
     assert [row[0].text for row in table.rows] == ["test sentences", "one"]
-    assert "tales-two-s0 is left out: the translations" in " ".join(table.notes.values())
+    assert "tales-two-s0 is left out: the translations" in " ".join(table.keys)
     monkeypatch.setenv("REPOSE_HOME", str(tmp_path / "elsewhere"))
     assert length_tables(made.runs()) == ()
