@@ -29,7 +29,7 @@ from repose.data import corpora
 from repose.data.batching import Batches
 from repose.data.dataset import PairDataset
 from repose.data.prepare import Encoder, Pair, prepare
-from repose.data.readers import read_pairs
+from repose.data.readers import PairReader
 from repose.data.tokenizer import END, START, Tokenizer
 
 sys.path.append(str(Path(__file__).parents[1] / "tools"))
@@ -86,7 +86,7 @@ def facts(folder: Path) -> dict[str, Any]:
 def make(files: Sequence[Path], name: str | None = None) -> Path:
     """The workload of a corpus in one file or two aligned ones, called `name`."""
     name = name or files[0].resolve().parent.name
-    return _cached(_digest(files), name, lambda folder: _from_text(read_pairs(files), folder))
+    return _cached(_digest(files), name, lambda folder: _from_text(PairReader(files), folder))
 
 
 def make_phrasebook(pairs: int = 20_000) -> Path:
@@ -104,7 +104,7 @@ def make_paper_epoch(files: Sequence[Path], pairs: int = PAPER_PAIRS) -> Path:
     name = f"random ids, lengths of {files[0].resolve().parent.name}"
 
     def build(folder: Path) -> Path:
-        texts = [pair for i in range(0, len(files), 2) for pair in read_pairs(files[i : i + 2])]
+        texts = [pair for i in range(0, len(files), 2) for pair in PairReader(files[i : i + 2])]
         lengths = np.array([[*map(len, pair)] for pair in zip(*(_encode(side) for side in _sides(texts)), strict=True)])
         rng = np.random.default_rng(0)
         drawn = np.minimum(lengths, [MAX_TOKENS, MAX_TOKENS + 1])[rng.integers(len(lengths), size=pairs)]

@@ -19,7 +19,7 @@ from repose.data import prepare as prepare_module
 from repose.data.columns import ColumnsWriter
 from repose.data.dataset import PairDataset, PreparedCounts
 from repose.data.prepare import prepare
-from repose.data.readers import read_pairs
+from repose.data.readers import PairReader
 from repose.data.tokenizer import Tokenizer
 from repose.system.errors import ConfigError, DataError, WriteError
 
@@ -288,7 +288,7 @@ def test_an_iterator_is_read_once_and_gives_the_same(build, tmp_path):
 
 def test_a_corpus_from_files_is_reused(build, tmp_path):
     (tmp_path / "a.tsv").write_text("ab\tc\n\td\nd\tefg\n", encoding="utf-8")
-    pairs = read_pairs([tmp_path / "a.tsv"])
+    pairs = PairReader([tmp_path / "a.tsv"])
     assert not build(pairs).reused
     assert build(pairs).reused
     assert pairs.counts.kept == 2
@@ -453,7 +453,7 @@ def test_a_full_disk_leaves_nothing_half_written_and_what_was_there(build, tmp_p
 def test_an_error_in_the_corpus_leaves_nothing(build, tmp_path):
     (tmp_path / "a.tsv").write_text("ab\tc\n" * 3 + "no tab\n", encoding="utf-8")
     with pytest.raises(DataError, match="line 4"):
-        build(read_pairs([tmp_path / "a.tsv"]))
+        build(PairReader([tmp_path / "a.tsv"]))
     assert not (tmp_path / "d").exists()
     assert not leftovers(tmp_path)
 

@@ -16,7 +16,7 @@ from hypothesis import strategies as st
 from pyarrow.parquet import write_table
 
 from repose.data import readers
-from repose.data.readers import MAX_CHARACTERS, Counts, TextPairs, read_pairs, write_pairs
+from repose.data.readers import MAX_CHARACTERS, Counts, PairReader, TextPairs, write_pairs
 from repose.system.errors import DataError, WriteError
 
 PAIRS = [("ein kleiner Hund", "a small dog"), ("zwei Vögel", "two birds"), ("Regen", "rain")]
@@ -44,7 +44,7 @@ def side(number: int) -> bytes:
 
 def read(files, **fields) -> tuple[list[tuple[str, str]], Counts]:
     counts = Counts()
-    return list(read_pairs(files, counts=counts, **fields)), counts
+    return list(PairReader(files, counts=counts, **fields)), counts
 
 
 def fails(files, *sentence_parts: str, **fields) -> None:
@@ -107,12 +107,12 @@ def test_parquet_without_pyarrow_names_the_extra(tmp_path, monkeypatch):
 
     monkeypatch.setattr(builtins, "__import__", without_pyarrow)
     with pytest.raises(DataError, match=re.escape("pip install 'repose-nmt[parquet]'")):
-        read_pairs([tmp_path / "a.parquet"])
+        PairReader([tmp_path / "a.parquet"])
 
 
 def test_each_pass_reads_and_counts_anew(corpus):
     counts = Counts()
-    pairs = read_pairs(corpus(side(0) + b"\n", side(1) + b"x\n"), counts=counts)
+    pairs = PairReader(corpus(side(0) + b"\n", side(1) + b"x\n"), counts=counts)
     assert list(pairs) == list(pairs) == PAIRS
     assert counts == pairs.counts == Counts(kept=3, dropped={"source empty": 1})
     assert counts.read == 4
@@ -131,7 +131,7 @@ def test_each_pass_reads_and_counts_anew(corpus):
 )
 def test_files_that_are_no_corpus_are_refused(tmp_path, names, sentence):
     with pytest.raises(DataError, match=sentence):
-        read_pairs([tmp_path / name for name in names])
+        PairReader([tmp_path / name for name in names])
 
 
 # --- lines
@@ -235,7 +235,7 @@ def test_memory_does_not_grow_with_the_corpus(corpus):
     files = corpus(lines(*(f"Satz {number}" for number in range(30_000))), lines(*(f"{n}" for n in range(30_000))))
     tracemalloc.start()
     try:
-        number = sum(1 for _ in read_pairs(files))
+        number = sum(1 for _ in PairReader(files))
         _, peak = tracemalloc.get_traced_memory()
     finally:
         tracemalloc.stop()
@@ -287,16 +287,16 @@ def test_other_encodings(corpus, bad):
 def test_missing_files_and_folders(corpus, tmp_path):
     files = corpus(b"a\n", b"b\n")
     with pytest.raises(DataError, match=r"there is no file .*missing"):
-        read_pairs([files[0], tmp_path / "missing"])
+        PairReader([files[0], tmp_path / "missing"])
     with pytest.raises(DataError, match="is a folder"):
-        read_pairs([tmp_path, files[1]])
+        PairReader([tmp_path, files[1]])
 
 
 @pytest.mark.skipif(not hasattr(os, "mkfifo"), reason="needs named pipes")
 def test_a_pipe_is_refused_and_not_waited_for(corpus, tmp_path):
     os.mkfifo(tmp_path / "pipe")
     with pytest.raises(DataError, match="not a regular file"):
-        read_pairs([tmp_path / "pipe", corpus(b"", b"b\n")[1]])
+        PairReader([tmp_path / "pipe", corpus(b"", b"b\n")[1]])
 
 
 @pytest.mark.skipif(not hasattr(os, "geteuid") or os.geteuid() == 0, reason="root may read everything")
@@ -304,7 +304,7 @@ def test_a_file_without_permission(corpus):
     files = corpus(b"a\n", b"b\n")
     files[0].chmod(0)
     with pytest.raises(DataError, match="permissions"):
-        read_pairs(files)
+        PairReader(files)
 
 
 @pytest.mark.parametrize(("suffix", "pack"), [(".gz", gzip.compress), (".xz", lzma.compress)])

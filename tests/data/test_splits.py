@@ -8,7 +8,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from repose.data.readers import read_pairs
+from repose.data.readers import PairReader
 from repose.data.splits import hold_out
 from repose.system.errors import DataError
 
@@ -120,7 +120,7 @@ def test_iterators_and_files_give_the_same(tmp_path):
     for number, name in enumerate(("a.src", "a.tgt")):
         (tmp_path / name).write_text("".join(f"{pair[number]}\n" for pair in pairs), encoding="utf-8")
     expected = hold_out(pairs, num_valid=5, num_test=5, seed=0)
-    for source in (iter(pairs), read_pairs([tmp_path / "a.src", tmp_path / "a.tgt"])):
+    for source in (iter(pairs), PairReader([tmp_path / "a.src", tmp_path / "a.tgt"])):
         splits = hold_out(source, num_valid=5, num_test=5, seed=0)
         assert (splits.valid, splits.test, splits.counts) == (expected.valid, expected.test, expected.counts)
         assert list(splits.train) == list(splits.train) == list(expected.train)

@@ -75,12 +75,12 @@ def score(
     device: Device = "cpu",
 ) -> None:
     """Print the log-probability (in nats) of each target sentence given its source; nan where a pair cannot be used."""
-    from repose.data.readers import read_pairs
+    from repose.data.readers import PairReader
     from repose.decoding.stream import StreamCounts, score_lines
     from repose.decoding.translator import load
     from repose.system.device import one_thread
 
-    counts, pairs = StreamCounts(), read_pairs([src, tgt])
+    counts, pairs = StreamCounts(), PairReader([src, tgt])
     with one_thread():
         for value in score_lines(load(model, device), pairs.rows(), counts):
             print(f"{value:.4f}")

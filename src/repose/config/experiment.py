@@ -291,7 +291,11 @@ class Experiment:
 
     def __post_init__(self) -> None:
         tokenizer, training, task = self.tokenizer, self.training, TASK_SETTINGS[self.training.task]
-        self._check_task()
+        for name, what_to_do in task.refuses.items():
+            section, _, field = name.partition(".")
+            values = getattr(self, section)
+            if (value := getattr(values, field)) != getattr(type(values), field):
+                raise ConfigError(f"training.task = {training.task!r} has no use for {name} = {value!r}, {what_to_do}")
         if tokenizer.src_file is None:
             vocab_sizes = [tokenizer.vocab_size] * (2 if task.translates else 1)
             self.architecture.check_size(*vocab_sizes, max_bytes=BYTES_PER_WEIGHT * MAX_PARAMETERS)
@@ -308,15 +312,6 @@ class Experiment:
                     f"training.{name} = {getattr(training, name)} is longer than the model reads: raise "
                     f"architecture.max_length ({self.architecture.max_length}) or lower training.{name}"
                 )
-
-    def _check_task(self) -> None:
-        """Refuse settings that the task has no use for."""
-        task = self.training.task
-        for name, what_to_do in TASK_SETTINGS[task].refuses.items():
-            section, _, field = name.partition(".")
-            values = getattr(self, section)
-            if (value := getattr(values, field)) != getattr(type(values), field):
-                raise ConfigError(f"training.task = {task!r} has no use for {name} = {value!r}, {what_to_do}")
 
 
 Section = CorpusConfig | TokenizerConfig | Architecture | TrainingConfig | DecodingConfig

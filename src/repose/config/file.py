@@ -102,14 +102,12 @@ def load(
     That is a preset, training files, and `--set` strings. Raises ConfigError, with one sentence, for whatever cannot be
     read or used.
     """
-    layers = [] if path is None else [file_layer(path)]
-    if preset is not None:
-        layers.append(Layer({"architecture": {"preset": preset}}, COMMAND_LINE, Path.cwd()))
-    if train:
-        layers.append(Layer({"corpus": {"train": [str(file) for file in train]}}, COMMAND_LINE, Path.cwd()))
+    tables: list[Table] = [] if preset is None else [{"architecture": {"preset": preset}}]
+    tables += [{"corpus": {"train": [str(file) for file in train]}}] if train else []
     # One layer, so that the order of --set strings does not matter; the last of two for one field wins.
-    layers.append(Layer(parse_overrides(overrides), COMMAND_LINE, Path.cwd()))
-    return resolve(layers)
+    tables.append(parse_overrides(overrides))
+    layers = [] if path is None else [file_layer(path)]
+    return resolve([*layers, *(Layer(table, COMMAND_LINE, Path.cwd()) for table in tables)])
 
 
 def shipped() -> list[str]:
@@ -150,14 +148,19 @@ def resolve(layers: Sequence[Layer]) -> Loaded:
         _check_names(layer.tables, layer.source)
         new_base = layer.tables.get("architecture", {}).get("preset")
         if new_base is not None:
-            base = _check_preset_name(new_base, layer.source)
+            if not isinstance(new_base, str):
+                raise ConfigError(
+                    f"{layer.source.place}architecture.preset should be a preset's name, not {new_base!r}"
+                )
+            base = new_base
+            preset_architecture(base)  # which refuses a name that there is not
             _take_back(values, sources, "architecture", list(values["architecture"]))
         if layer.tables.get("tokenizer", {}).get("src_file", "none") != "none":
             _take_back(values, sources, "tokenizer", UNUSED_WITH_READY_TOKENIZER)
-        for section, field, value in _settings(layer.tables):
-            name = f"{section}.{field}"
-            values[section][field] = _as_written(name, value, layer)
-            sources[name] = layer.source
+        for section, field in ((section, field) for section, table in layer.tables.items() for field in table):
+            if (name := f"{section}.{field}") != "architecture.preset":
+                values[section][field] = _as_written(name, layer.tables[section][field], layer)
+                sources[name] = layer.source
     architecture = {**dataclasses.asdict(preset_architecture(base)), **values["architecture"]}
     experiment = _make({**values, "architecture": architecture}, sources, Origin("file", "the configuration"))
     complete = {
@@ -183,14 +186,6 @@ def _take_back(
         sources.pop(f"{section}.{field}", None)
 
 
-def _settings(tables: Table) -> Iterator[tuple[str, str, Any]]:
-    """(section, field, value) of every setting but the preset's name."""
-    for section, table in tables.items():
-        for field, value in table.items():
-            if (section, field) != ("architecture", "preset"):
-                yield section, field, value
-
-
 def _check_names(tables: Table, source: Origin) -> None:
     """Refuse sections and fields that do not exist."""
     for section, table in tables.items():
@@ -204,13 +199,6 @@ def _check_names(tables: Table, source: Origin) -> None:
                 elsewhere = [f"{other}.{field}" for other in SECTIONS if field in _fields(other)]
                 names = elsewhere or [f"{section}.{name}" for name in known]
                 raise ConfigError(f"{source.place}{unknown('setting', f'{section}.{field}', names)}")
-
-
-def _check_preset_name(name: object, source: Origin) -> str:
-    if not isinstance(name, str):
-        raise ConfigError(f"{source.place}architecture.preset should be a preset's name, not {name!r}")
-    preset_architecture(name)
-    return name
 
 
 def _as_written(name: str, value: Any, layer: Layer) -> Any:
@@ -247,17 +235,16 @@ def _make(values: Mapping[str, dict[str, Any]], sources: Mapping[str, Origin], s
     sections: dict[str, Any] = {}
     try:
         for section, cls in SECTIONS.items():
-            sections[section] = cls(**{name: _no_number(section, name, v) for name, v in values[section].items()})
+            sections[section] = cls(**{name: _no_number(f"{section}.{name}", v) for name, v in values[section].items()})
         return Experiment(**sections)
     except ValidationError as error:
         where = next((name for name in SECTIONS if name not in sections), "")
         raise _one_sentence(error, where, sources, source) from None
 
 
-def _no_number(section: str, field: str, value: Any) -> Any:
+def _no_number(name: str, value: Any) -> Any:
     """A boolean as text where a number is wanted, since pydantic would read true as 1."""
-    loose = isinstance(value, bool) and field in _fields(section) and not _takes(f"{section}.{field}", bool)
-    return str(value).lower() if loose else value
+    return str(value).lower() if isinstance(value, bool) and not _takes(name, bool) else value
 
 
 def _one_sentence(error: ValidationError, section: str, sources: Mapping[str, Origin], source: Origin) -> ConfigError:
@@ -399,23 +386,16 @@ def _commented_settings(loaded: Loaded, section: str, folder: Path | None) -> It
     config = getattr(loaded.experiment, section)
     for field, info in field_infos(section).items():
         name, value = f"{section}.{field}", getattr(config, field)
-        if name in PATHS and folder is not None:
-            value = _relative(value, folder.absolute())
+        if name in PATHS and folder is not None and value is not None:
+            within = folder.absolute()
+            value = _relative(value, within) if isinstance(value, str) else tuple(_relative(p, within) for p in value)
         chosen = loaded.sources[name].kind in ("file", "command line")
         yield f"# {_one_line(info.description or '')}"
         yield f"{'' if chosen else '#'}{field} = {_toml(value)}"
 
 
-def _relative(value: str | tuple[str, ...] | None, folder: Path) -> str | tuple[str, ...] | None:
-    """Paths within `folder` relative to it; others as they are."""
-    if value is None:
-        return None
-    if isinstance(value, tuple):
-        return tuple(_relative_path(path, folder) for path in value)
-    return _relative_path(value, folder)
-
-
-def _relative_path(path: str, folder: Path) -> str:
+def _relative(path: str, folder: Path) -> str:
+    """A path within `folder` relative to it; others as they are."""
     if not Path(path).is_relative_to(folder):
         return path
     relative = Path(path).relative_to(folder).as_posix()

@@ -9,6 +9,7 @@ import io
 import json
 import lzma
 import zlib
+from collections import Counter
 from collections.abc import Iterable, Iterator, Sequence
 from contextlib import ExitStack, contextmanager
 from dataclasses import dataclass, field
@@ -151,24 +152,15 @@ class Counts:
     """What became of the pairs of a corpus; filled while it is read."""
 
     kept: int = 0
-    dropped: dict[str, int] = field(default_factory=dict)
+    dropped: Counter[str] = field(default_factory=Counter)
     """Pairs left out, by reason."""
-    notes: dict[str, int] = field(default_factory=dict)
+    notes: Counter[str] = field(default_factory=Counter)
     """How often something was seen that is worth knowing, though nothing was left out for it."""
 
     @property
     def read(self) -> int:
         """All pairs seen."""
-        return self.kept + sum(self.dropped.values())
-
-    def drop(self, reason: str) -> None:
-        """Count a dropped pair."""
-        self.dropped[reason] = self.dropped.get(reason, 0) + 1
-
-    def note(self, what: str, times: int = 1) -> None:
-        """Count an observation; `times` may be 0."""
-        if times:
-            self.notes[what] = self.notes.get(what, 0) + times
+        return self.kept + self.dropped.total()
 
     def describe(self) -> str:
         """One line of text."""
@@ -185,11 +177,20 @@ class Counts:
 
 
 class PairReader:
-    """The sentence pairs of a corpus, iterable any number of times; each pass reads the files anew."""
+    """The pairs (source, target) of two aligned text files, or of one TSV, JSONL or Parquet file, by extension.
 
-    def __init__(self, files: Sequence[Path], *, src_field: str, tgt_field: str, counts: Counts) -> None:
+    Iterable any number of times; each pass reads the files anew, and sets `counts`. Text, TSV and JSONL may be packed
+    (.gz, .xz). `src_field` and `tgt_field` are the names in JSONL, Parquet and a TSV file whose first line names its
+    columns; without such a line it has two columns, source and target. TSV has no quoting. Raises `DataError` at once
+    for files that are missing or of an unknown kind, and while reading, at the place, for what is wrong inside; that
+    two files have different numbers of lines shows at their end.
+    """
+
+    def __init__(
+        self, files: Sequence[Path], *, src_field: str = "src", tgt_field: str = "tgt", counts: Counts | None = None
+    ) -> None:
         self.files = tuple(files)
-        self.counts = counts
+        self.counts = Counts() if counts is None else counts
         """Of the latest pass."""
         self._fields = (src_field, tgt_field)
         self._format = _format(self.files)
@@ -215,11 +216,11 @@ class PairReader:
         for row in self._rows():
             usable = row if isinstance(row, str) else _usable(*row)
             if isinstance(usable, str):
-                self.counts.drop(usable)
+                self.counts.dropped[usable] += 1
             else:
                 self.counts.kept += 1
                 if usable[0] == usable[1]:
-                    self.counts.note("source and target are the same")
+                    self.counts.notes["source and target are the same"] += 1
             yield usable
         if self.counts.read == 0:
             names = " and ".join(str(path) for path in self.files)
@@ -235,21 +236,6 @@ class PairReader:
                 return _jsonl(self.files[0], self._fields, self.counts)
             case _:
                 return _parquet(self.files[0], self._fields)
-
-
-def read_pairs(
-    files: Sequence[Path], *, src_field: str = "src", tgt_field: str = "tgt", counts: Counts | None = None
-) -> PairReader:
-    """The pairs (source, target) of two aligned text files, or of one TSV, JSONL or Parquet file, by extension.
-
-    Text, TSV and JSONL may be packed (.gz, .xz). `src_field` and `tgt_field` are the names in JSONL, Parquet and a TSV
-    file whose first line names its columns; without such a line it has two columns, source and target. TSV has no
-    quoting. `counts` is set by each pass over the pairs. Raises `DataError` here for files that are missing or of an
-    unknown kind, and while reading, at the place, for what is wrong inside; that two files have different numbers of
-    lines shows at their end.
-    """
-    counts = Counts() if counts is None else counts
-    return PairReader(files, src_field=src_field, tgt_field=tgt_field, counts=counts)
 
 
 def _format(files: Sequence[Path]) -> str:
@@ -296,8 +282,8 @@ def _usable(src: str, tgt: str) -> Row:
 
 
 def _note_lines(reader: LineReader, counts: Counts) -> None:
-    counts.note("byte-order mark removed from a file", int(reader.had_bom))
-    counts.note("carriage return removed from a line end", reader.num_carriage_returns)
+    marks, returns = "byte-order mark removed from a file", "carriage return removed from a line end"
+    counts.notes += Counter({marks: int(reader.had_bom), returns: reader.num_carriage_returns})  # no zeros
 
 
 def _aligned(src_file: Path, tgt_file: Path, counts: Counts) -> Iterator[Row]:

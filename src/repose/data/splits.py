@@ -78,18 +78,22 @@ def hold_out(pairs: Iterable[Pair], *, num_valid: int, num_test: int, seed: int)
         pairs = list(pairs)
     src, tgt = _hashes(pairs)
     both = mix(mix(src) + tgt)
-    distinct = _first_positions(both)
+    distinct = np.unique(both, return_index=True)[1]
     eligible = distinct[~_shared(src[distinct]) & ~_shared(tgt[distinct])]
     wanted = num_valid + num_test
     _check_enough(len(src), len(distinct), len(eligible), wanted)
-    drawn = eligible[np.argsort(mix(both[eligible] ^ _seed_key(seed)), kind="stable")[:wanted]]
+    key = np.uint64(_hash(f"repose splits 1/{seed}"))
+    drawn = eligible[np.argsort(mix(both[eligible] ^ key), kind="stable")[:wanted]]
     left_out = np.flatnonzero(np.isin(both, both[drawn]))
     if len(left_out) == len(src):
         raise DataError(
             f"holding out {wanted:,} of {len(distinct):,} different sentence pairs leaves none to train on: "
             "hold out fewer"
         )
-    held_out = _collect(pairs, np.sort(drawn))
+    positions = set(drawn.tolist())
+    held_out = {position: pair for position, pair in enumerate(pairs) if position in positions}
+    if len(held_out) < wanted:
+        raise DataError("the corpus changed while it was split: start again")
     valid, test = (sorted(part.tolist()) for part in (drawn[:num_valid], drawn[num_valid:]))
     counts = SplitCounts(
         read=len(src),
@@ -135,39 +139,7 @@ def _hash(sentence: str) -> int:
     return int.from_bytes(hashlib.blake2b(same.encode(), digest_size=8).digest(), "little")
 
 
-def _seed_key(seed: int) -> np.uint64:
-    return np.uint64(_hash(f"repose splits 1/{seed}"))
-
-
-def _first_positions(values: NDArray[np.uint64]) -> NDArray[np.int64]:
-    """Where each different value occurs first."""
-    order = np.argsort(values, kind="stable")
-    ordered = values[order]
-    is_first = np.ones(len(values), dtype=bool)
-    is_first[1:] = ordered[1:] != ordered[:-1]
-    return order[is_first]
-
-
 def _shared(values: NDArray[np.uint64]) -> NDArray[np.bool_]:
     """Which values occur more than once."""
-    order = np.argsort(values, kind="stable")
-    ordered = values[order]
-    equal = ordered[1:] == ordered[:-1]
-    result = np.zeros(len(values), dtype=bool)
-    result[order[1:][equal]] = True
-    result[order[:-1][equal]] = True
-    return result
-
-
-def _collect(pairs: Iterable[Pair], positions: NDArray[np.int64]) -> dict[int, Pair]:
-    """The pairs at sorted positions."""
-    collected: dict[int, Pair] = {}
-    iterator = iter(pairs)
-    begin = 0
-    for position in positions.tolist():
-        pair = next(islice(iterator, position - begin, None), None)
-        if pair is None:
-            raise DataError("the corpus changed while it was split: start again")
-        collected[position] = pair
-        begin = position + 1
-    return collected
+    _, number, counts = np.unique(values, return_inverse=True, return_counts=True)
+    return counts[number] > 1

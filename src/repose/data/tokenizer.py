@@ -84,16 +84,33 @@ class Tokenizer:
 
         Raises ConfigError for settings that cannot be met, DataError for lines without text or with lone surrogates.
         """
-        trained = cls(
-            _learn(
-                lines,
-                kind=kind,
-                vocab_size=vocab_size,
-                lowercase=lowercase,
-                strip_accents=strip_accents,
-                min_frequency=min_frequency,
-            )
-        )
+        if kind not in get_args(Kind):
+            raise ConfigError(unknown("tokenizer kind", kind, get_args(Kind)))
+        if min_frequency < 1:
+            raise ConfigError(f"min_frequency is {min_frequency}: it must be at least 1")
+        if kind == "unigram" and min_frequency != 1:
+            raise ConfigError("a unigram tokenizer knows no min_frequency: leave it at 1, or use bpe")
+        if kind != "wordpiece":  # whose alphabet the text decides
+            _check_vocab_size(vocab_size, kind, alphabet_size=0 if kind == "wordlevel" else len(BYTES))
+        first: tuple[str, ...] = SPECIAL_TOKENS
+        if kind == "wordpiece":
+            # The library numbers ##-characters as its hash map happens to give them, and breaks ties by number: two
+            # trainings differ. So the alphabet is learned alone, sorted, and handed back like special tokens.
+            lines = list(lines)
+            backend = _untrained(kind, lowercase=lowercase, strip_accents=strip_accents)
+            _feed(backend, lines, _trainer(kind, 0, min_frequency, SPECIAL_TOKENS))
+            first += tuple(sorted(set(backend.get_vocab()) - set(SPECIAL_TOKENS)))
+            _check_vocab_size(vocab_size, kind, alphabet_size=len(first) - len(SPECIAL_TOKENS))
+        backend = _untrained(kind, lowercase=lowercase, strip_accents=strip_accents)
+        _feed(backend, lines, _trainer(kind, vocab_size, min_frequency, first))
+        if backend.get_vocab_size() == len(SPECIAL_TOKENS):
+            raise ConfigError(f"no word is left at min_frequency {min_frequency}: lower it or add training text")
+        special_ids = [("[START]", START), ("[END]", END)]
+        backend.post_processor = processors.TemplateProcessing(single="[START] $A [END]", special_tokens=special_ids)
+        spec = json.loads(backend.to_str())
+        # None but our four are special.
+        spec["added_tokens"] = [token for token in spec["added_tokens"] if token["content"] in SPECIAL_TOKENS]
+        trained = cls(json.dumps(spec, indent=1, ensure_ascii=False))
         assert trained.lossless == (kind in ("bpe", "unigram") and not lowercase and not strip_accents)
         return trained
 
@@ -241,36 +258,6 @@ def _steps(normalizer: dict[str, Any] | None) -> list[dict[str, Any]]:
     return [step for part in normalizer["normalizers"] for step in _steps(part)]
 
 
-def _learn(
-    lines: Iterable[str], *, kind: Kind, vocab_size: int, lowercase: bool, strip_accents: bool, min_frequency: int
-) -> str:
-    """The JSON of a tokenizer of that kind; settings and errors as for `Tokenizer.train`."""
-    if kind not in get_args(Kind):
-        raise ConfigError(unknown("tokenizer kind", kind, get_args(Kind)))
-    if min_frequency < 1:
-        raise ConfigError(f"min_frequency is {min_frequency}: it must be at least 1")
-    if kind == "unigram" and min_frequency != 1:
-        raise ConfigError("a unigram tokenizer knows no min_frequency: leave it at 1, or use bpe")
-    if kind != "wordpiece":  # whose alphabet the text decides
-        _check_vocab_size(vocab_size, kind, alphabet_size=0 if kind == "wordlevel" else len(BYTES))
-    first: tuple[str, ...] = SPECIAL_TOKENS
-    if kind == "wordpiece":
-        # The library numbers ##-characters as its hash map happens to give them, and breaks ties by number: two
-        # trainings differ. So the alphabet is learned alone, sorted, and handed back like special tokens.
-        lines = list(lines)
-        backend = _untrained(kind, lowercase=lowercase, strip_accents=strip_accents)
-        _feed(backend, lines, _trainer(kind, 0, min_frequency, SPECIAL_TOKENS))
-        first += tuple(sorted(set(backend.get_vocab()) - set(SPECIAL_TOKENS)))
-        _check_vocab_size(vocab_size, kind, alphabet_size=len(first) - len(SPECIAL_TOKENS))
-    backend = _untrained(kind, lowercase=lowercase, strip_accents=strip_accents)
-    _feed(backend, lines, _trainer(kind, vocab_size, min_frequency, first))
-    if backend.get_vocab_size() == len(SPECIAL_TOKENS):
-        raise ConfigError(f"no word is left at min_frequency {min_frequency}: lower it or add training text")
-    special_ids = [("[START]", START), ("[END]", END)]
-    backend.post_processor = processors.TemplateProcessing(single="[START] $A [END]", special_tokens=special_ids)
-    return _without_extra_tokens(backend.to_str(pretty=True))
-
-
 def _untrained(kind: Kind, *, lowercase: bool, strip_accents: bool) -> Any:
     """The pipeline around an empty model."""
     model: Any
@@ -317,13 +304,6 @@ def _trainer(kind: Kind, vocab_size: int, min_frequency: int, special_tokens: Se
         case "unigram":
             pieces: dict[str, Any] = {"initial_alphabet": BYTES, "max_piece_length": _MAX_PIECE_BYTES}
             return trainers.UnigramTrainer(**common, **pieces, unk_token="[UNK]")
-
-
-def _without_extra_tokens(text: str) -> str:
-    """The JSON with none but our four marked as special."""
-    spec = json.loads(text)
-    spec["added_tokens"] = [token for token in spec["added_tokens"] if token["content"] in SPECIAL_TOKENS]
-    return json.dumps(spec, indent=1, ensure_ascii=False)
 
 
 def _check_vocab_size(vocab_size: int, kind: Kind, *, alphabet_size: int) -> None:

@@ -5,6 +5,7 @@ import math
 import os
 import queue
 import threading
+from collections import Counter
 from collections.abc import Callable, Iterable, Iterator
 from dataclasses import dataclass, field
 from itertools import islice
@@ -33,12 +34,8 @@ class StreamCounts:
     """Lines longer than `MAX_LINE_BYTES`, of which no more was read."""
     invalid: int = 0
     """Lines with bytes that are not UTF-8, which were replaced by U+FFFD."""
-    dropped: dict[str, int] = field(default_factory=dict)
+    dropped: Counter[str] = field(default_factory=Counter)
     """Lines without a result, by reason."""
-
-    def drop(self, reason: str) -> None:
-        """Count a line without a result."""
-        self.dropped[reason] = self.dropped.get(reason, 0) + 1
 
 
 def translate_lines(
@@ -68,9 +65,9 @@ def score_lines(translator: Translator, rows: Iterable[Row], counts: StreamCount
         for place, row in enumerate(window):
             counts.lines += 1
             if isinstance(row, str):
-                counts.drop(row)
+                counts.dropped[row] += 1
             elif len(tokens := translator.tgt_tokenizer.encode(row[1])) > limit + 1:
-                counts.drop(f"target longer than {limit:,} tokens")
+                counts.dropped[f"target longer than {limit:,} tokens"] += 1
             else:
                 pairs[place] = (row[0], tokens)
         forced = translator.force([src for src, _ in pairs.values()], [tokens for _, tokens in pairs.values()])

@@ -15,6 +15,7 @@ Writing replaces the folder as a whole (`repose.system.files`). A reader that me
 their SHA-256, and begins again.
 """
 
+import contextlib
 import dataclasses
 import hashlib
 import json
@@ -38,7 +39,6 @@ if TYPE_CHECKING:
 
     from repose.data.tokenizer import Tokenizer
 
-T = TypeVar("T")
 M = TypeVar("M", bound="nn.Module")
 
 FORMAT_VERSION = 1
@@ -97,11 +97,8 @@ def save(
     if warning is not None and warning not in card:
         card = f"> **Warning.** {warning}\n\n{card}"
     config = _config(kind, model, contents, warning, extra)
-    files = {
-        **contents,
-        CARD: card.encode(),
-        CONFIG: (json.dumps(config, indent=2, ensure_ascii=False) + "\n").encode(),
-    }
+    config_text = json.dumps(config, indent=2, ensure_ascii=False) + "\n"
+    files = {**contents, CARD: card.encode(), CONFIG: config_text.encode()}
     place = folder.resolve()
     if place.is_dir() and not (place / CONFIG).exists() and any(place.iterdir()):
         raise CheckpointError(f"{folder} holds something else than a model: choose a new or empty folder")
@@ -116,7 +113,11 @@ def load(folder: Path, kind: ModelKind[M], device: str = "cpu") -> SavedModel[M]
     Raises CheckpointError for whatever is missing, damaged, of another task or format, DeviceError for the device.
     """
     target = find_device(device)
-    return _attempted(lambda: _load(locate(folder), kind, target))
+    for _ in range(_ATTEMPTS - 1):
+        with contextlib.suppress(CheckpointError):  # a writer may have come between
+            return _load(locate(folder), kind, target)
+        time.sleep(_PAUSE_SECONDS)
+    return _load(locate(folder), kind, target)
 
 
 def read_config(folder: Path) -> dict[str, Any]:
@@ -187,18 +188,6 @@ def _tensors_of(model: "nn.Module") -> dict[str, "torch.Tensor"]:
 
 
 # Reading
-
-
-def _attempted(read: Callable[[], T]) -> T:
-    """What `read` returns, tried again where a writer may have come between."""
-    for attempt in range(_ATTEMPTS):
-        try:
-            return read()
-        except CheckpointError:
-            if attempt == _ATTEMPTS - 1:
-                raise
-            time.sleep(_PAUSE_SECONDS)
-    raise AssertionError("the last attempt returns or raises")
 
 
 def _load(folder: Path, kind: ModelKind[M], device: "torch.device") -> SavedModel[M]:

@@ -21,7 +21,7 @@ from repose._version import __version__
 from repose.config.experiment import UNUSED_WITH_READY_TOKENIZER, CorpusConfig, Experiment, TokenizerConfig
 from repose.data import columns, corpora, phrasebook
 from repose.data.prepare import prepare
-from repose.data.readers import Counts, Pair, TextPairs, check_file, read_pairs, write_pairs
+from repose.data.readers import Counts, Pair, PairReader, TextPairs, check_file, write_pairs
 from repose.data.splits import hold_out
 from repose.data.tokenizer import Tokenizer
 from repose.saved_model.directory import tokenizer_paths
@@ -280,7 +280,7 @@ def _write_texts(corpus: CorpusConfig, files: Mapping[str, list[Path]], folder: 
         yield f"phrasebook: {train:,} training, {valid:,} validation, {test:,} test pairs"
     for split, paths in files.items():
         counts = Counts()
-        read = read_pairs(paths, src_field=corpus.src_field, tgt_field=corpus.tgt_field, counts=counts)
+        read = PairReader(paths, src_field=corpus.src_field, tgt_field=corpus.tgt_field, counts=counts)
         write_pairs(folder, split, read)
         yield f"{split}: {counts.describe()}"
     if corpus.splits == "merged":

@@ -14,7 +14,7 @@ from torch import Tensor
 
 from repose.config.experiment import Experiment
 from repose.data.dataset import PairDataset
-from repose.data.readers import Counts, read_pairs
+from repose.data.readers import Counts, PairReader
 from repose.data.tokenizer import END, PAD, START, UNK, Tokenizer
 from repose.decoding import translator as decoding_translator
 from repose.decoding.translator import Translator
@@ -109,7 +109,7 @@ class Translation(Task):
         translator = decoding_translator.load(folder, device, decoding.workers, decoding.precision)
         if files:
             counts = Counts()
-            pairs = list(read_pairs(files, counts=counts))
+            pairs = list(PairReader(files, counts=counts))
             texts, pretokenized = ([a for a, _ in pairs], [b for _, b in pairs]), False
             dropped = {"dropped": counts.dropped} if counts.dropped else {}
         else:
