@@ -184,7 +184,7 @@ def _write(folder: Path, name: str, data: PairDataset) -> None:
 
 def _ids(data: PairDataset, side: str) -> tuple[np.ndarray, np.ndarray]:
     """All ids of a side, and where each sentence begins (pairs + 1), int32."""
-    return data.columns.values(side).astype(np.int32), data.columns.offsets(side).astype(np.int32)
+    return data.columns.values[side].astype(np.int32), data.columns.offsets[side].astype(np.int32)
 
 
 def joined(rows: Sequence[np.ndarray]) -> tuple[np.ndarray, np.ndarray]:

@@ -189,7 +189,7 @@ def test_a_corpus_that_was_not_fetched_says_how_to(home: Path) -> None:
 
 def test_a_fetched_corpus_is_located(home: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(corpora, "describe", lambda _name: corpus())
-    folder = corpora.fetch("toys/de_to_en", home=home, source=write_folder(tmp_path / "copy", PUBLISHED))
+    folder = corpora.fetch_corpus(corpus(), home=home, source=write_folder(tmp_path / "copy", PUBLISHED))
     assert folder == home / "corpora" / "toys" / "de_to_en"
     assert corpora.locate("toys/de_to_en", home=home) == folder
     (folder / "train.en").write_bytes(b"cut\n")

@@ -197,7 +197,7 @@ def test_the_first_record_holds_the_numbers_of_the_corpus(corpus: list[str], tmp
     experiment = small(corpus, "training.bleu_every_epochs=none", "training.epochs=1", "training.max_src_tokens=9")
     run(experiment, tmp_path / "run", device="cpu", workers=1, progress="none")
     data = prepare_corpus(experiment)
-    train, valid = PairDataset.open(data.train), PairDataset.open(data.valid)
+    train, valid = PairDataset.open(data.ids("train")), PairDataset.open(data.ids("valid"))
     record = RunFolder(tmp_path / "run").records().data
     assert record is not None
     assert record.examples == {"train": len(train), "valid": len(valid)}

@@ -152,7 +152,7 @@ def fetch(
             print(f"{known}\t{', '.join('-'.join(pair) for pair in info.pairs)}\t{info.licence}")
         return
     with _download_progress() as progress:
-        folder = corpora.fetch(name, source=source, progress=progress)
+        folder = corpora.fetch_corpus(corpora.describe(name), source=source, progress=progress)
     print(folder)
 
 

@@ -149,9 +149,7 @@ def resolve(layers: Sequence[Layer]) -> Loaded:
         new_base = layer.tables.get("architecture", {}).get("preset")
         if new_base is not None:
             if not isinstance(new_base, str):
-                raise ConfigError(
-                    f"{layer.source.place}architecture.preset should be a preset's name, not {new_base!r}"
-                )
+                raise ConfigError(f"{layer.source.place}architecture.preset should be a name, not {new_base!r}")
             base = new_base
             preset_architecture(base)  # which refuses a name that there is not
             _take_back(values, sources, "architecture", list(values["architecture"]))
@@ -166,7 +164,7 @@ def resolve(layers: Sequence[Layer]) -> Loaded:
     complete = {
         f"{section}.{field}": Origin("preset", base) if section == "architecture" else Origin("default")
         for section in SECTIONS
-        for field in _fields(section)
+        for field in field_infos(section)
     }
     return Loaded(experiment, complete | sources, base)
 
@@ -193,10 +191,10 @@ def _check_names(tables: Table, source: Origin) -> None:
             raise ConfigError(f"{source.place}{unknown('section', section, list(SECTIONS))}")
         if not isinstance(table, dict):
             raise ConfigError(f"{source.place}{section} is a section of settings, not the value {table!r}")
-        known = _fields(section) + (["preset"] if section == "architecture" else [])
+        known = [*field_infos(section), *(["preset"] if section == "architecture" else [])]
         for field in table:
             if field not in known:
-                elsewhere = [f"{other}.{field}" for other in SECTIONS if field in _fields(other)]
+                elsewhere = [f"{other}.{field}" for other in SECTIONS if field in field_infos(other)]
                 names = elsewhere or [f"{section}.{name}" for name in known]
                 raise ConfigError(f"{source.place}{unknown('setting', f'{section}.{field}', names)}")
 
@@ -271,10 +269,6 @@ def field_infos(section: str) -> dict[str, FieldInfo]:
     return infos
 
 
-def _fields(section: str) -> list[str]:
-    return [field.name for field in dataclasses.fields(SECTIONS[section])]
-
-
 def parse_overrides(overrides: Sequence[str]) -> dict[str, dict[str, Any]]:
     """`section.field=value` strings as tables. A value is TOML where it can be, else a bare string."""
     tables: dict[str, dict[str, Any]] = {}
@@ -293,7 +287,7 @@ def _parse_value(section: str, field: str, text: str) -> Any:
     except (ValueError, RecursionError):
         return text
     value = parsed["value"]
-    known = section in SECTIONS and field in _fields(section)
+    known = section in SECTIONS and field in field_infos(section)
     wants_text = known and (_takes(f"{section}.{field}", str) or f"{section}.{field}" in PATHS)
     # "2024" is a number in TOML, but a file or a field may be called so. A second key came from a line break.
     is_text = len(parsed) > 1 or (wants_text and not isinstance(value, str | list))

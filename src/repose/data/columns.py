@@ -40,8 +40,10 @@ class Columns:
     info: Mapping[str, Any]
     """What the writer said."""
     num_examples: int
-    _values: Mapping[str, NDArray[np.integer[Any]]]
-    _offsets: Mapping[str, NDArray[np.int64]]
+    values: Mapping[str, NDArray[np.integer[Any]]]
+    """Each column of all examples, one after the other; memory-mapped."""
+    offsets: Mapping[str, NDArray[np.int64]]
+    """Where each example begins in a column's `values`, and the end, (N + 1,); memory-mapped."""
 
     @classmethod
     def open(cls, folder: Path) -> "Columns":
@@ -58,32 +60,24 @@ class Columns:
 
     def lengths(self, column: str) -> NDArray[np.int32]:
         """Numbers in that column of each example, (N,)."""
-        starts = self._offsets[column]
+        starts = self.offsets[column]
         return np.subtract(starts[1:], starts[:-1], dtype=np.int32, casting="unsafe")
 
     def padded(self, column: str, indices: NDArray[np.integer[Any]], fill: int = 0) -> NDArray[np.int64]:
         """That column of these examples, (B, longest), filled up on the right."""
-        starts = self._offsets[column][indices]
-        lengths = self._offsets[column][indices + 1] - starts
+        starts = self.offsets[column][indices]
+        lengths = self.offsets[column][indices + 1] - starts
         steps = np.arange(lengths.max(initial=0))
         real = steps < lengths[:, None]
         padded = np.full(real.shape, fill, dtype=np.int64)
-        padded[real] = self._values[column][(starts[:, None] + steps)[real]]
+        padded[real] = self.values[column][(starts[:, None] + steps)[real]]
         return padded
 
     def flat(self, column: str, indices: NDArray[np.integer[Any]]) -> NDArray[np.int64]:
         """That column of these examples, one after the other."""
-        starts, ends = self._offsets[column][indices], self._offsets[column][indices + 1]
-        pieces = [self._values[column][a:b] for a, b in zip(starts.tolist(), ends.tolist(), strict=True)]
+        starts, ends = self.offsets[column][indices], self.offsets[column][indices + 1]
+        pieces = [self.values[column][a:b] for a, b in zip(starts.tolist(), ends.tolist(), strict=True)]
         return np.concatenate(pieces).astype(np.int64) if pieces else np.zeros(0, dtype=np.int64)
-
-    def values(self, column: str) -> NDArray[np.integer[Any]]:
-        """That column of all examples, one after the other; memory-mapped."""
-        return self._values[column]
-
-    def offsets(self, column: str) -> NDArray[np.int64]:
-        """Where each example begins in `values(column)`, and the end, (N + 1,); memory-mapped."""
-        return self._offsets[column]
 
 
 class ColumnsWriter:
@@ -141,17 +135,15 @@ def writing_columns(folder: Path, types: Mapping[str, str]) -> Iterator[ColumnsW
     `types` are the columns' names with numpy's names of their types ("<i4"). Raises DataError where `folder` holds
     something else than columns, WriteError where it cannot be written.
     """
-    if folder.exists() and not (folder.is_dir() and all(_is_ours(entry) for entry in folder.iterdir())):
+    is_ours = folder.is_dir() and all(e.name == META_FILE or e.suffix in _SUFFIXES for e in folder.iterdir())
+    if folder.exists() and not is_ours:
         raise DataError(f"{folder} exists and is not a prepared dataset: name another folder")
     with replacing_folder(folder) as temporary, ExitStack() as files:
         yield ColumnsWriter(temporary, types, files)
 
 
 def write_columns(
-    folder: Path,
-    columns: Sequence[str],
-    examples: Iterable[Sequence[Sequence[int]]],
-    info: Mapping[str, Any],
+    folder: Path, columns: Sequence[str], examples: Iterable[Sequence[Sequence[int]]], info: Mapping[str, Any]
 ) -> None:
     """Write examples, each one list of numbers per column, as int32.
 
@@ -212,10 +204,6 @@ def _from_format_1(meta: Mapping[str, Any]) -> dict[str, Any]:
 def id_type(vocab_size: int) -> str:
     """The type of stored token ids: uint16, or uint32 above 65,536 ids."""
     return "<u2" if vocab_size <= 1 << 16 else "<u4"
-
-
-def _is_ours(entry: Path) -> bool:
-    return entry.name == META_FILE or entry.suffix in _SUFFIXES
 
 
 def _map(path: Path, dtype: str) -> NDArray[Any]:

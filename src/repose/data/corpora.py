@@ -18,7 +18,7 @@ from repose.data.download import Progress
 from repose.system.errors import DataError, WriteError
 from repose.system.files import locked, replacing_folder
 
-__all__ = ["cache_home", "describe", "fetch", "fetch_corpus", "locate", "names"]
+__all__ = ["cache_home", "describe", "fetch_corpus", "locate", "names"]
 
 
 def cache_home() -> Path:
@@ -37,11 +37,6 @@ def locate(name: str, *, home: Path | None = None) -> Path:
     if not _is_whole(info, folder):
         raise DataError(f"corpus {name} is not in {folder}: run `repose fetch {name}`")
     return folder
-
-
-def fetch(name: str, *, home: Path | None = None, source: Path | None = None, progress: Progress | None = None) -> Path:
-    """Fetch the corpus called `name` and return its folder; see `fetch_corpus`."""
-    return fetch_corpus(describe(name), home=home, source=source, progress=progress)
 
 
 def fetch_corpus(

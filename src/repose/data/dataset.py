@@ -136,5 +136,5 @@ def content_digest_of(columns: Columns) -> str:
     parts = []
     for side in SIDES:
         lengths = columns.lengths(side) - (side == "tgt")
-        parts += [hashlib.sha256(array.data).hexdigest() for array in (columns.values(side), lengths)]
+        parts += [hashlib.sha256(array.data).hexdigest() for array in (columns.values[side], lengths)]
     return content_digest(parts)

@@ -9,7 +9,7 @@ from concurrent.futures import Future, ProcessPoolExecutor
 from concurrent.futures.process import BrokenProcessPool
 from dataclasses import asdict, dataclass
 from itertools import chain, islice
-from multiprocessing import get_context, parent_process
+from multiprocessing import get_context
 from pathlib import Path
 from typing import Any, Literal, NamedTuple, Protocol
 
@@ -18,7 +18,7 @@ from numpy.typing import NDArray
 
 from repose.data.columns import Columns, ColumnsWriter, id_type, writing_columns
 from repose.data.dataset import SIDES, PairInfo, PreparedCounts, Settings, content_digest, content_digest_of
-from repose.system.device import check_workers
+from repose.system.device import check_workers, end_with
 from repose.system.errors import ConfigError, DataError, unknown
 from repose.system.files import locked
 from repose.system.signals import ignore_in_helper_process
@@ -264,15 +264,7 @@ def _start_worker(tokenizers: tuple[Encoder, Encoder], settings: Settings) -> No
     ignore_in_helper_process()  # Ctrl-C ends the parent, and the pool with it
     os.environ["TOKENIZERS_PARALLELISM"] = "false"  # the processes are the parallelism
     _worker = (tokenizers, settings)
-    threading.Thread(target=_end_with_parent, daemon=True).start()
-
-
-def _end_with_parent() -> None:
-    """Without it the workers of a parent that was killed wait for work for ever."""
-    parent = parent_process()
-    assert parent is not None
-    parent.join()
-    os._exit(1)
+    threading.Thread(target=end_with, args=(os.getppid(),), daemon=True).start()
 
 
 def _encode_in_worker(pairs: Sequence[Pair]) -> Encoded:

@@ -89,16 +89,13 @@ class LineReader:
                         f"{self.path} has no line feed but carriage returns, the line ends of old Macs: convert it, "
                         "for instance with tr '\\r' '\\n'"
                     )
-                yield Line(self.num_lines, None if too_long else self._decoded(line))
-
-    def _decoded(self, line: bytes) -> str:
-        try:
-            return line.decode("utf-8")
-        except UnicodeDecodeError as error:
-            raise DataError(
-                f"{self.path}, line {self.num_lines}: not UTF-8 (byte 0x{line[error.start]:02x} at position "
-                f"{error.start + 1}): convert the file to UTF-8"
-            ) from error
+                try:
+                    yield Line(self.num_lines, None if too_long else line.decode("utf-8"))
+                except UnicodeDecodeError as error:
+                    raise DataError(
+                        f"{self.path}, line {self.num_lines}: not UTF-8 (byte 0x{line[error.start]:02x} at position "
+                        f"{error.start + 1}): convert the file to UTF-8"
+                    ) from error
 
 
 def check_file(path: Path) -> None:
@@ -119,18 +116,9 @@ def _skip_line(file: BinaryIO) -> bool:
 
 
 def _open(path: Path) -> BinaryIO:
-    match path.suffix.lower():
-        case ".gz":
-            return _buffered(gzip.open(path, "rb"))
-        case ".xz":
-            return _buffered(lzma.open(path, "rb"))
-        case _:
-            return path.open("rb", buffering=_BLOCK)
-
-
-def _buffered(file: gzip.GzipFile | lzma.LZMAFile) -> BinaryIO:
+    packed = {".gz": gzip.GzipFile, ".xz": lzma.LZMAFile}.get(path.suffix.lower())
     # Their own readline() is written in Python and several times slower than BufferedReader's.
-    return io.BufferedReader(file, _BLOCK)
+    return path.open("rb", buffering=_BLOCK) if packed is None else io.BufferedReader(packed(path), _BLOCK)
 
 
 @contextmanager

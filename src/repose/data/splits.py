@@ -4,7 +4,6 @@ import hashlib
 from array import array
 from collections.abc import Iterable, Iterator
 from dataclasses import dataclass
-from itertools import islice
 
 import numpy as np
 from numpy.typing import NDArray
@@ -43,7 +42,6 @@ class TrainPairs:
     """The pairs of a corpus but for some, in its order; iterable as often as the corpus is."""
 
     def __init__(self, pairs: Iterable[Pair], length: int, left_out: NDArray[np.int64]) -> None:
-        """`left_out`: sorted positions."""
         self._pairs = pairs
         self._length = length
         self._left_out = left_out
@@ -53,13 +51,8 @@ class TrainPairs:
         return self._length
 
     def __iter__(self) -> Iterator[Pair]:
-        remaining = iter(self._pairs)
-        begin = 0
-        for position in self._left_out.tolist():
-            yield from islice(remaining, position - begin)
-            next(remaining, None)
-            begin = position + 1
-        yield from remaining
+        left_out = set(self._left_out.tolist())
+        return (pair for position, pair in enumerate(self._pairs) if position not in left_out)
 
 
 def hold_out(pairs: Iterable[Pair], *, num_valid: int, num_test: int, seed: int) -> Splits:

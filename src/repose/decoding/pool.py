@@ -14,7 +14,7 @@ from collections.abc import Callable, Iterator, Sequence
 
 from torch import Tensor
 
-from repose.decoding.worker import Batch, Blueprint, Results, Worker
+from repose.decoding.worker import Batch, Results, Worker, packed
 from repose.model.kernels.cache import Constants
 from repose.model.kernels.linear import is_quantized
 from repose.model.transformer import Transformer
@@ -131,7 +131,7 @@ class _Crew:
         self._calls: list[_Call] = []
         self._changed = threading.Condition()
         self._process = os.getpid()
-        self._blueprint: Blueprint | None = None
+        self._packed: bytes | None = None  # the model, as it is given to each
         self._weights: dict[str, Tensor] = {}  # kept, so that no other tensor takes a place in memory
         self._versions: list[tuple[int, int]] = []
 
@@ -144,19 +144,19 @@ class _Crew:
         with self._changed:
             self.workers[:] = [worker for worker in self.workers if worker.is_alive()]
             self._changed.notify_all()
-        if self._blueprint is not None and _versions(model) != self._versions:
+        if self._packed is not None and _versions(model) != self._versions:
             self.close()
 
     def start(self, number: int, model: Transformer) -> None:
         """Have at least so many workers, without waiting for them."""
         with self._changed:
             while len(self.workers) < number:
-                if self._blueprint is None:
-                    self._blueprint, self._weights = Blueprint.of(model), dict(model.state_dict())
+                if self._packed is None:
+                    self._packed, self._weights = packed(model), dict(model.state_dict())
                     self._versions = _versions(model)
                 worker = Worker()
                 self.workers.append(worker)
-                given = (worker, self._blueprint)
+                given = (worker, self._packed)
                 threading.Thread(target=self._serve, args=given, daemon=True, name="repose-worker").start()
 
     @contextlib.contextmanager
@@ -188,16 +188,16 @@ class _Crew:
         if self.is_of_this_process():
             with self._changed:
                 ended, self.workers[:] = list(self.workers), []
-                self._blueprint, self._weights = None, {}
+                self._packed, self._weights = None, {}
                 self._changed.notify_all()
             for worker in ended:
                 worker.end()
 
-    def _serve(self, worker: Worker, blueprint: Blueprint) -> None:
+    def _serve(self, worker: Worker, model: bytes) -> None:
         """A worker's thread. Whatever it meets is raised in those who wait."""
         call = None
         try:
-            worker.prepare(blueprint)
+            worker.prepare(model)
             with self._changed:
                 self._changed.notify_all()
             while (task := self._next(worker)) is not None:

@@ -114,12 +114,8 @@ class Translator:
         self.model = model.eval()
         self.src_tokenizer, self.tgt_tokenizer = src_tokenizer, tgt_tokenizer
         settings = _checked(
-            {
-                "beam_size": beam_size,
-                "length_penalty": length_penalty,
-                "max_extra_tokens": max_extra_tokens,
-                "batch_size": batch_size,
-            }
+            {"beam_size": beam_size, "length_penalty": length_penalty}
+            | {"max_extra_tokens": max_extra_tokens, "batch_size": batch_size}
         )
         self.beam_size, self.length_penalty = settings.beam_size, settings.length_penalty
         self.max_extra_tokens, self.batch_size = settings.max_extra_tokens, settings.batch_size
@@ -236,14 +232,9 @@ class Translator:
     def _translation(
         self, source: list[int], results: list[search.Hypothesis], *, truncated: bool, attention: bool
     ) -> Translation:
+        target = self.tgt_tokenizer
         hypotheses = tuple(
-            Hypothesis(
-                self.tgt_tokenizer.decode(h.tokens),
-                tuple(self.tgt_tokenizer.tokens(h.tokens)),
-                h.score,
-                h.normalised,
-                h.finished,
-            )
+            Hypothesis(target.decode(h.tokens), tuple(target.tokens(h.tokens)), h.score, h.normalised, h.finished)
             for h in results
         )
         return Translation(

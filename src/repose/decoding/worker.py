@@ -18,7 +18,6 @@ import torch
 from torch import Tensor
 
 from repose.decoding import search
-from repose.model.architecture import Architecture
 from repose.model.kernels.cache import Constants
 from repose.model.kernels.linear import is_quantized, quantize
 from repose.model.stacks import PAD
@@ -74,31 +73,22 @@ def pad(rows: Sequence[Sequence[int]]) -> Tensor:
     return padded
 
 
-class Blueprint(NamedTuple):
-    """All that a worker needs to build the model."""
+def packed(model: Transformer) -> bytes:
+    """A copy of the model as it is now, from which a worker can build it."""
+    sizes = {"src_vocab_size": model.src_vocab_size, "tgt_vocab_size": model.tgt_vocab_size}
+    file = io.BytesIO()
+    torch.save((model.architecture, sizes, dict(model.state_dict()), is_quantized(model)), file)
+    return file.getvalue()
 
-    architecture: Architecture
-    src_vocab_size: int
-    tgt_vocab_size: int
-    state: bytes
-    int8: bool
 
-    @classmethod
-    def of(cls, model: Transformer) -> "Blueprint":
-        """A copy of the model as it is now."""
-        state = io.BytesIO()
-        torch.save(dict(model.state_dict()), state)
-        return cls(
-            model.architecture, model.src_vocab_size, model.tgt_vocab_size, state.getvalue(), is_quantized(model)
-        )
-
-    def build(self) -> Transformer:
-        """The model, with tensors of the types that they had."""
-        model = Transformer(self.architecture, src_vocab_size=self.src_vocab_size, tgt_vocab_size=self.tgt_vocab_size)
-        model.load_state_dict(torch.load(io.BytesIO(self.state), weights_only=True), assign=True)
-        if self.int8:
-            quantize(model)
-        return model.eval()
+def unpacked(data: bytes) -> Transformer:
+    """The model, with tensors of the types that they had."""
+    architecture, sizes, state, int8 = torch.load(io.BytesIO(data), weights_only=False)
+    model = Transformer(architecture, **sizes)
+    model.load_state_dict(state, assign=True)
+    if int8:
+        quantize(model)
+    return model.eval()
 
 
 class Worker:
@@ -118,18 +108,18 @@ class Worker:
         self.ready = False
         """Whether it has its model."""
 
-    def prepare(self, blueprint: Blueprint) -> None:
+    def prepare(self, model: bytes) -> None:
         """Wait until it is there, and give it its model. Raises what `ask` raises, and ReposeError."""
         assert self._process.stdout is not None
         while (line := self._process.stdout.readline()) != _READY:  # anything else was printed while Python started
             if not line:
                 raise EOFError
-        answer = self.ask(blueprint)
+        answer = self.ask(model)
         if isinstance(answer, Exception):
             raise answer
         self.ready = True
 
-    def ask(self, message: Blueprint | Batch) -> Any:
+    def ask(self, message: bytes | Batch) -> Any:
         """The answer: of a batch `Results` or an exception. Raises EOFError, OSError or UnpicklingError if it dies."""
         assert self._process.stdin is not None
         assert self._process.stdout is not None
@@ -181,11 +171,11 @@ def main() -> None:
         model: Transformer | None = None
         constants: Constants = {}
         while True:
-            message: Blueprint | Batch = pickle.load(source)
+            message: bytes | Batch = pickle.load(source)
             answer: Results | Exception | None = None
             try:
-                if isinstance(message, Blueprint):
-                    model = message.build()
+                if isinstance(message, bytes):
+                    model = unpacked(message)
                 else:
                     assert model is not None, "the model comes first"
                     answer = message.search(model, constants)

@@ -216,7 +216,7 @@ def measure(experiment: Experiment, folder: Path, *, device: str, workers: int |
         elapsed.append(0.0 if end is None else end.seconds)
     update = (elapsed[2] - elapsed[1]) / TIMED_UPDATES
     validation = max(0.0, elapsed[3] - elapsed[2] - update)
-    total, per_epoch = _updates(experiment, data.train)
+    total, per_epoch = _updates(experiment, data.ids("train"))
     start = (before - began) + (started - before - elapsed[1])
     decode = validation  # other tasks' scores take about one more
     if TASK_SETTINGS[experiment.training.task].translates:

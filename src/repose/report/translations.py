@@ -190,5 +190,5 @@ def _measured_lengths(folder: Path, split: str) -> SourceLengths:
     return SourceLengths(
         words=np.array([len(line.split()) for line in sources], np.int64),
         tokens=np.array([len(one) for one in ids], np.int64),
-        longest_trained=int(PairDataset.open(data.train).src_lengths.max()),
+        longest_trained=int(PairDataset.open(data.ids("train")).src_lengths.max()),
     )

@@ -43,16 +43,6 @@ class CorpusData:
     report: tuple[str, ...]
     """How it was prepared, in sentences for people."""
 
-    @property
-    def train(self) -> Path:
-        """Token ids of the training set."""
-        return self.folder / "train"
-
-    @property
-    def valid(self) -> Path:
-        """Token ids of the validation set."""
-        return self.folder / "valid"
-
     def tokenizer_path(self, side: str) -> Path:
         """The tokenizer of "src" or "tgt"."""
         return self.folder / f"tokenizer.{side}.json"
@@ -71,7 +61,7 @@ class CorpusData:
         return "test" if has_test else "valid"
 
     def ids(self, split: str) -> Path:
-        """Token ids of a split, for tasks without sentence pairs. Raises DataError where there is no such split."""
+        """Token ids of a split. Raises DataError where it has none."""
         if not (self.folder / split / columns.META_FILE).exists():
             raise DataError(f"this corpus has no {split} set: choose another")
         return self.folder / split

@@ -79,7 +79,7 @@ class LanguageModelling(FileTask):
 
     def losses(self, model: LanguageModel, part: BlockPart) -> tuple[Tensor, Tensor]:
         """Of every token, given the text's own earlier ones in its block."""
-        return _losses(model, model.hidden(part.ids), part.labels)
+        return token_losses(model.hidden(part.ids), model.output.weight, model.output.bias, part.labels)
 
     def card(self, experiment: Experiment) -> Card:
         """Named by its language."""
@@ -158,11 +158,7 @@ def stepwise(model: LanguageModel, ids: Tensor, labels: Tensor) -> Tensor:
 
 
 def _nll(model: LanguageModel, hidden: Tensor, labels: Tensor) -> Tensor:
-    return _losses(model, hidden, labels)[0].double()
-
-
-def _losses(model: LanguageModel, hidden: Tensor, labels: Tensor) -> tuple[Tensor, Tensor]:
-    return token_losses(hidden, model.output.weight, model.output.bias, labels)
+    return token_losses(hidden, model.output.weight, model.output.bias, labels)[0].double()
 
 
 TASK = LanguageModelling()

@@ -128,7 +128,8 @@ class Parsing(FileTask):
         write_treebank(Trees(path), loaded.tokenizers[0], loaded.config["labels"], folder, max_tokens=None)
 
     def measure(self, loaded: SavedModel[Parser], ids: Path) -> Measured:
-        """Attachment of every word, punctuation included, on gold tokens; the trees are hypotheses."""
+        """Attachment of every word, punctuation included, on gold tokens; the trees are hypotheses,
+        a line per sentence with head:label for each word."""
         treebank = self.open(ids)
         with one_thread():
             parses = sorted(self.parse(loaded.model, treebank))
@@ -138,7 +139,9 @@ class Parsing(FileTask):
         figures["tf_loss"] = Figure(whole["tf_loss"], "nats per word")
         figures["tf_accuracy"] = Figure(whole["tf_accuracy"], "share of words")
         counts = {"num_sentences": len(treebank), "num_words": int(treebank.tgt_lengths.sum())}
-        return Measured(counts, figures, {"trees": _as_lines(parses, treebank.labels)})
+        names = treebank.labels
+        lines = [" ".join(f"{h}:{names[n]}" for h, n in zip(p.heads, p.labels, strict=True)) for p in parses]
+        return Measured(counts, figures, {"trees": lines})
 
     @torch.no_grad()
     def parse(self, model: Parser, treebank: Treebank) -> Iterator[Parse]:
@@ -169,11 +172,6 @@ def attachment(parses: Sequence[Parse], treebank: Treebank) -> dict[str, Figure]
     named = right & (labels == np.concatenate([p.labels for p in parses]))
     unit = f"percent of {len(heads):,} words"
     return {"uas": Figure(100 * float(right.mean()), unit), "las": Figure(100 * float(named.mean()), unit)}
-
-
-def _as_lines(parses: Sequence[Parse], names: Sequence[str]) -> list[str]:
-    """A line per sentence, head:label for each word."""
-    return [" ".join(f"{h}:{names[n]}" for h, n in zip(p.heads, p.labels, strict=True)) for p in parses]
 
 
 def best_tree(scores: NDArray[np.floating]) -> list[int]:
