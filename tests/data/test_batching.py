@@ -11,7 +11,6 @@ from hypothesis import strategies as st
 
 from repose.data import batching
 from repose.data.batching import Batches, Permutation, share
-from repose.system.errors import ConfigError
 
 POLICIES = ("sentences", "tokens")
 
@@ -184,14 +183,6 @@ def test_only_one_window_of_pairs_is_held_at_a_time(monkeypatch):
     found = np.concatenate(list(Batches(Lengths(), "tokens", 100, 0).epoch(0)))
     assert len(np.unique(found)) == 50_000
     assert Lengths.largest == 1024
-
-
-@pytest.mark.parametrize(
-    ("policy", "batch_size", "sentence"), [("token", 10, "did you mean 'tokens'"), ("tokens", 0, "at least 1")]
-)
-def test_settings_that_make_no_sense_are_refused(policy, batch_size, sentence):
-    with pytest.raises(ConfigError, match=sentence):
-        Batches(np.ones(3, dtype=np.int32), policy, batch_size, 0)
 
 
 # --- sharing out

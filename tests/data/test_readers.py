@@ -43,8 +43,8 @@ def side(number: int) -> bytes:
 
 
 def read(files, **fields) -> tuple[list[tuple[str, str]], Counts]:
-    counts = Counts()
-    return list(PairReader(files, counts=counts, **fields)), counts
+    reader = PairReader(files, **fields)
+    return list(reader), reader.counts
 
 
 def fails(files, *sentence_parts: str, **fields) -> None:
@@ -111,11 +111,10 @@ def test_parquet_without_pyarrow_names_the_extra(tmp_path, monkeypatch):
 
 
 def test_each_pass_reads_and_counts_anew(corpus):
-    counts = Counts()
-    pairs = PairReader(corpus(side(0) + b"\n", side(1) + b"x\n"), counts=counts)
+    pairs = PairReader(corpus(side(0) + b"\n", side(1) + b"x\n"))
     assert list(pairs) == list(pairs) == PAIRS
-    assert counts == pairs.counts == Counts(kept=3, dropped={"source empty": 1})
-    assert counts.read == 4
+    assert pairs.counts == Counts(kept=3, dropped={"source empty": 1})
+    assert pairs.counts.read == 4
 
 
 @pytest.mark.parametrize(

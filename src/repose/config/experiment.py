@@ -314,14 +314,8 @@ class Experiment:
                 )
 
 
-Section = CorpusConfig | TokenizerConfig | Architecture | TrainingConfig | DecodingConfig
-SECTIONS: Mapping[str, type[Section]] = {
-    "corpus": CorpusConfig,
-    "tokenizer": TokenizerConfig,
-    "architecture": Architecture,
-    "training": TrainingConfig,
-    "decoding": DecodingConfig,
-}
+SECTIONS: Mapping[str, Any] = {field.name: field.type for field in dataclasses.fields(Experiment)}
+"""The classes above by the names of their sections."""
 
 PATHS = frozenset(
     {"corpus.train", "corpus.valid", "corpus.test", "tokenizer.src_file", "tokenizer.tgt_file"}

@@ -14,8 +14,6 @@ from typing import Any, Literal
 import numpy as np
 from numpy.typing import NDArray
 
-from repose.system.errors import ConfigError, unknown
-
 IntArray = NDArray[np.integer[Any]]
 
 WINDOW = 1 << 16
@@ -106,15 +104,11 @@ class Batches:
     ) -> None:
         """`tgt_lengths` (N,): labels of each pair, END included (`PairDataset.tgt_lengths`).
 
-        `batch_size` is in sentences or in target tokens, by policy. `src_lengths` (N,), where given, lets pairs of
-        like source length meet too. Raises `ConfigError` for an unknown policy or a batch size below 1.
+        `batch_size` ≥ 1 is in sentences or in target tokens, by policy. `src_lengths` (N,), where given, lets pairs of
+        like source length meet too.
         """
-        if policy not in ("sentences", "tokens"):
-            raise ConfigError(unknown("batching policy", policy, ("sentences", "tokens")))
-        if batch_size < 1:
-            raise ConfigError(
-                f"batch_size is {batch_size}, but a batch needs at least 1: set training.batch_size higher"
-            )
+        assert policy in ("sentences", "tokens")
+        assert batch_size >= 1
         assert src_lengths is None or src_lengths.shape == tgt_lengths.shape
         self.policy = policy
         self.batch_size = batch_size

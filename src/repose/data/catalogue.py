@@ -14,6 +14,7 @@ from typing import Any
 
 from pydantic import TypeAdapter
 
+from repose.data.download import Expected
 from repose.system.errors import DataError
 
 
@@ -41,12 +42,10 @@ class SplitInfo:
 
 
 @dataclass(frozen=True, kw_only=True)
-class ArchiveInfo:
-    """The one tar archive that holds the texts of every corpus of a source; size in bytes and SHA-256 where known."""
+class ArchiveInfo(Expected):
+    """The one tar archive that holds the texts of every corpus of a source."""
 
     filename: str
-    num_bytes: int | None = None
-    sha256: str | None = None
 
 
 @dataclass(frozen=True, kw_only=True)

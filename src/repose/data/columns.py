@@ -15,7 +15,7 @@ from contextlib import ExitStack
 from dataclasses import dataclass
 from itertools import chain, islice
 from pathlib import Path
-from typing import Any
+from typing import Any, Self
 
 import numpy as np
 from numpy.typing import NDArray
@@ -73,11 +73,34 @@ class Columns:
         padded[real] = self.values[column][(starts[:, None] + steps)[real]]
         return padded
 
+    def shifted(self, column: str, indices: NDArray[np.integer[Any]]) -> tuple[NDArray[np.int64], NDArray[np.int64]]:
+        """What a decoder reads, all tokens but the last, and has to say, all but the first: (B, longest - 1) each, and
+        0 from the same place on."""
+        stored = self.padded(column, indices)
+        labels = stored[:, 1:].copy()
+        return np.where(labels == 0, 0, stored[:, :-1]), labels
+
     def flat(self, column: str, indices: NDArray[np.integer[Any]]) -> NDArray[np.int64]:
         """That column of these examples, one after the other."""
         starts, ends = self.offsets[column][indices], self.offsets[column][indices + 1]
         pieces = [self.values[column][a:b] for a, b in zip(starts.tolist(), ends.tolist(), strict=True)]
         return np.concatenate(pieces).astype(np.int64) if pieces else np.zeros(0, dtype=np.int64)
+
+
+@dataclass(frozen=True)
+class Prepared:
+    """Examples of one kind; a kind says what its columns are."""
+
+    columns: Columns
+
+    @classmethod
+    def open(cls, folder: Path) -> Self:
+        """Raises DataError when the folder is missing, unfinished or damaged."""
+        return cls(Columns.open(folder))
+
+    def __len__(self) -> int:
+        """Number of examples."""
+        return self.columns.num_examples
 
 
 class ColumnsWriter:

@@ -14,7 +14,7 @@ from dataclasses import asdict, dataclass, replace
 from pathlib import Path
 
 from repose.data import unpack
-from repose.data.catalogue import ArchiveInfo, CorpusInfo, TextInfo
+from repose.data.catalogue import CorpusInfo, TextInfo
 from repose.data.download import Expected, MirrorsFailedError, Progress, download
 from repose.data.unpack import BadCopyError
 from repose.system.errors import DataError
@@ -59,7 +59,7 @@ class CorpusBuilder:
                 self._align()
             elif source.is_file():
                 if archive is not None:
-                    _expected(archive).check(source)
+                    archive.check(source)
                 self._add_archive(source, str(source))
             else:
                 raise DataError(f"{source} does not exist: give an archive or a folder that holds {self.info.name}")
@@ -84,7 +84,7 @@ class CorpusBuilder:
                 ) from error
 
         if (archive := self.info.archive) is not None:
-            url = fetch(archive.filename, _expected(archive), lambda file: self._add_archive(file, ""))
+            url = fetch(archive.filename, archive, lambda file: self._add_archive(file, ""))
             self.files = {name: replace(file, source=url) for name, file in self.files.items()}
             return
         for name, text in texts_of(self.info).items():
@@ -152,10 +152,6 @@ class CorpusBuilder:
                 for name, path in zip(names, paths, strict=True):
                     # The published SHA-256 is of the text with its empty lines; what is left of it has its own.
                     self.files[name] = check_text(path, self.files[name].source, None)
-
-
-def _expected(archive: ArchiveInfo) -> Expected:
-    return Expected(max_bytes=unpack.MAX_UNPACKED_BYTES, num_bytes=archive.num_bytes, sha256=archive.sha256)
 
 
 def texts_of(info: CorpusInfo) -> dict[str, TextInfo]:

@@ -120,10 +120,7 @@ class PairDataset:
 
     def batch(self, indices: NDArray[np.integer[Any]]) -> Batch:
         """The pairs at `indices` (B,), each in [0, len), in this order; B may be 0, the arrays then are (0, 0)."""
-        stored = self.columns.padded("tgt", indices)
-        tgt = stored[:, :-1].copy()
-        tgt[stored[:, 1:] == 0] = 0  # the last real token is a label only
-        return Batch(src=self.columns.padded("src", indices), tgt=tgt, labels=stored[:, 1:].copy())
+        return Batch(self.columns.padded("src", indices), *self.columns.shifted("tgt", indices))
 
 
 def content_digest(part_digests: Iterable[str]) -> str:

@@ -17,7 +17,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from urllib.parse import urlsplit
 
-from repose.data.unpack import BadCopyError
+from repose.data.unpack import MAX_UNPACKED_BYTES, BadCopyError
 
 Progress = Callable[[str, int, int | None], None]
 """Told (file name, bytes so far, bytes in all or None where the server does not say)."""
@@ -35,7 +35,7 @@ _CHUNK = 1 << 16
 class Expected:
     """What a file must be: exact size in bytes and SHA-256 where known, and never more than `max_bytes`."""
 
-    max_bytes: int
+    max_bytes: int = MAX_UNPACKED_BYTES
     num_bytes: int | None = None
     sha256: str | None = None
 

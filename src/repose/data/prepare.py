@@ -19,7 +19,7 @@ from numpy.typing import NDArray
 from repose.data.columns import Columns, ColumnsWriter, id_type, writing_columns
 from repose.data.dataset import SIDES, PairInfo, PreparedCounts, Settings, content_digest, content_digest_of
 from repose.system.device import check_workers, end_with
-from repose.system.errors import ConfigError, DataError, unknown
+from repose.system.errors import DataError
 from repose.system.files import locked
 from repose.system.signals import ignore_in_helper_process
 
@@ -79,50 +79,45 @@ def prepare(
 
     The folder appears under its name when it is complete, and processes that prepare the same folder wait for each
     other. Raises `DataError` when nothing is left to store or the folder holds other files, `WriteError` when it cannot
-    be written (a full disk), and `ConfigError` for settings that make no sense.
+    be written (a full disk), and `ConfigError` for a number of workers that this machine cannot be meant to run.
     """
-    if long_pairs not in ("drop", "truncate"):
-        raise ConfigError(unknown("treatment of long pairs", long_pairs, ("drop", "truncate")))
-    if max_src_tokens < 2 or max_tgt_tokens < 1:
-        raise ConfigError(
-            f"max_src_tokens = {max_src_tokens} and max_tgt_tokens = {max_tgt_tokens} leave no room for a word: "
-            "set them to at least 2 and 1"
-        )
+    assert long_pairs in ("drop", "truncate")
+    assert max_src_tokens >= 2, "START and END"
+    assert max_tgt_tokens >= 1, "END"
     check_workers(workers, least=0)
     settings, tokenizers = Settings(max_src_tokens, max_tgt_tokens, long_pairs), (src_tokenizer, tgt_tokenizer)
     folder = folder.resolve()  # so that it has a name and a parent
     with locked(folder.with_name(f".{folder.name}.lock")):
-        if not isinstance(pairs, Iterator):
-            finished = _finished(folder, settings, tokenizers)
-            if finished is not None and _text_digest(pairs) == PairInfo.of(finished).text_digest:
-                return PreparedReport(folder, PairInfo.of(finished).counts, finished.digest, reused=True)
+        if not isinstance(pairs, Iterator) and (report := _finished(folder, pairs, settings, tokenizers)):
+            return report
         types: dict[str, str] = {side: id_type(t.vocab_size) for side, t in zip(SIDES, tokenizers, strict=True)}
         with writing_columns(folder, types) as writer:
             counts, digest = _build(pairs, tokenizers, writer, settings, workers)
     return PreparedReport(folder, counts, digest, reused=False)
 
 
-def _finished(folder: Path, settings: Settings, tokenizers: tuple[Encoder, Encoder]) -> Columns | None:
-    """The intact folder, if it was made with these settings and tokenizers."""
+def _finished(
+    folder: Path, pairs: Iterable[Pair], settings: Settings, tokenizers: tuple[Encoder, Encoder]
+) -> PreparedReport | None:
+    """Of the folder as it is, if it is intact and was made of this text with these settings and tokenizers."""
     try:
         columns = Columns.open(folder)
         info, intact = PairInfo.of(columns), content_digest_of(columns) == columns.digest
     except (DataError, OSError):
         return None
     same = info.settings == settings and (info.src_tokenizer, info.tgt_tokenizer) == tuple(t.digest for t in tokenizers)
-    return columns if intact and same else None
+    if not (intact and same):
+        return None
+    text = hashlib.sha256()
+    for chunk in _chunks(pairs):
+        text.update(_text_bytes(chunk))
+    is_of_text = text.hexdigest() == info.text_digest
+    return PreparedReport(folder, info.counts, columns.digest, reused=True) if is_of_text else None
 
 
 def _text_bytes(pairs: Iterable[Pair]) -> bytes:
     """An unambiguous form of the text: nothing but the pairs themselves gives the same bytes."""
     return "".join([f"{len(src)} {len(tgt)} {src}{tgt}" for src, tgt in pairs]).encode()
-
-
-def _text_digest(pairs: Iterable[Pair]) -> str:
-    sha = hashlib.sha256()
-    for chunk in _chunks(pairs):
-        sha.update(_text_bytes(chunk))
-    return sha.hexdigest()
 
 
 def _chunks(pairs: Iterable[Pair]) -> Iterator[list[Pair]]:

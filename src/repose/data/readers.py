@@ -157,12 +157,6 @@ class Counts:
         parts += [f"{number:,} × {what}" for what, number in self.notes.items()]
         return ", ".join(parts)
 
-    def reset(self) -> None:
-        """Begin again at nothing."""
-        self.kept = 0
-        self.dropped.clear()
-        self.notes.clear()
-
 
 class PairReader:
     """The pairs (source, target) of two aligned text files, or of one TSV, JSONL or Parquet file, by extension.
@@ -174,11 +168,9 @@ class PairReader:
     two files have different numbers of lines shows at their end.
     """
 
-    def __init__(
-        self, files: Sequence[Path], *, src_field: str = "src", tgt_field: str = "tgt", counts: Counts | None = None
-    ) -> None:
+    def __init__(self, files: Sequence[Path], *, src_field: str = "src", tgt_field: str = "tgt") -> None:
         self.files = tuple(files)
-        self.counts = Counts() if counts is None else counts
+        self.counts = Counts()
         """Of the latest pass."""
         self._fields = (src_field, tgt_field)
         self._format = _format(self.files)
@@ -200,7 +192,7 @@ class PairReader:
 
     def rows(self) -> Iterator[Row]:
         """Every line or record: its pair, or the reason why it cannot be used. One pass counts."""
-        self.counts.reset()
+        self.counts = Counts()
         for row in self._rows():
             usable = row if isinstance(row, str) else _usable(*row)
             if isinstance(usable, str):

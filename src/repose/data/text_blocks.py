@@ -7,7 +7,6 @@ from the earlier tokens of its block, and nothing is carried over from one block
 """
 
 from collections.abc import Iterable, Iterator
-from dataclasses import dataclass
 from itertools import islice
 from pathlib import Path
 from typing import Any
@@ -15,7 +14,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from repose.data.columns import Columns, write_columns
+from repose.data.columns import Prepared, write_columns
 from repose.data.prepare import Encoder
 from repose.data.readers import LineReader, check_file
 
@@ -25,20 +24,8 @@ _CHUNK = 1024  # lines tokenised together
 _TOKENS = "tokens"
 
 
-@dataclass(frozen=True)
-class TextBlocks:
-    """The blocks of a prepared text."""
-
-    columns: Columns
-
-    @classmethod
-    def open(cls, folder: Path) -> "TextBlocks":
-        """Raises DataError when the folder is missing, unfinished or damaged."""
-        return cls(Columns.open(folder))
-
-    def __len__(self) -> int:
-        """Number of blocks."""
-        return self.columns.num_examples
+class TextBlocks(Prepared):
+    """The blocks of a prepared text; one is an example."""
 
     @property
     def tgt_lengths(self) -> NDArray[np.int32]:
@@ -54,10 +41,8 @@ class TextBlocks:
 
     def batch(self, indices: NDArray[np.integer[Any]]) -> tuple[NDArray[np.int64], NDArray[np.int64]]:
         """Input (B, T), 0 = padding, and labels (N,), the token after each real token of the input."""
-        stored = self.columns.padded(_TOKENS, indices)
-        ids = stored[:, :-1].copy()
-        ids[stored[:, 1:] == 0] = 0
-        return ids, stored[:, 1:][ids != 0]
+        ids, labels = self.columns.shifted(_TOKENS, indices)
+        return ids, labels[ids != 0]
 
 
 class Documents:

@@ -27,7 +27,7 @@ import tokenizers
 from tokenizers import decoders, models, normalizers, pre_tokenizers, processors, trainers
 
 from repose.data.token_labels import byte_labels, piece_labels
-from repose.system.errors import ConfigError, DataError, unknown
+from repose.system.errors import ConfigError, DataError
 from repose.system.files import write_file
 
 os.environ.setdefault("TOKENIZERS_PARALLELISM", "false")
@@ -84,10 +84,8 @@ class Tokenizer:
 
         Raises ConfigError for settings that cannot be met, DataError for lines without text or with lone surrogates.
         """
-        if kind not in get_args(Kind):
-            raise ConfigError(unknown("tokenizer kind", kind, get_args(Kind)))
-        if min_frequency < 1:
-            raise ConfigError(f"min_frequency is {min_frequency}: it must be at least 1")
+        assert kind in get_args(Kind)
+        assert min_frequency >= 1
         if kind == "unigram" and min_frequency != 1:
             raise ConfigError("a unigram tokenizer knows no min_frequency: leave it at 1, or use bpe")
         if kind != "wordpiece":  # whose alphabet the text decides

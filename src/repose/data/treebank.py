@@ -13,7 +13,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from repose.data.columns import Columns, write_columns
+from repose.data.columns import Prepared, write_columns
 from repose.data.prepare import Encoder
 from repose.data.readers import LineReader, check_file
 from repose.data.tokenizer import END, START, UNK
@@ -105,20 +105,8 @@ def label_inventory(trees: Iterable[Tree]) -> list[str]:
     return [UNKNOWN_LABEL, *sorted({label for tree in trees for label in tree.labels} - {UNKNOWN_LABEL})]
 
 
-@dataclass(frozen=True)
-class Treebank:
-    """Prepared trees."""
-
-    columns: Columns
-
-    @classmethod
-    def open(cls, folder: Path) -> "Treebank":
-        """Raises DataError when the folder is missing, unfinished or damaged."""
-        return cls(Columns.open(folder))
-
-    def __len__(self) -> int:
-        """Number of sentences."""
-        return self.columns.num_examples
+class Treebank(Prepared):
+    """Prepared trees; one sentence is an example."""
 
     @property
     def tgt_lengths(self) -> NDArray[np.int32]:
@@ -152,22 +140,14 @@ def write_treebank(
     info: dict[str, Any] = dict.fromkeys(("num_sentences", "num_words", "num_long", "num_new_labels"), 0)
     info["labels"] = list(labels)
     number_of = {label: number for number, label in enumerate(labels)}
-    pieces: dict[str, list[int]] = {}
-
-    def pieces_of(forms: Sequence[str]) -> list[list[int]]:
-        new = [form for form in dict.fromkeys(forms) if form not in pieces]
-        if new:
-            encoded = tokenizer.encode_batch(new)
-            # A form of which a tokenizer leaves nothing, such as a lone accent, is a word all the same.
-            pieces.update({form: ids[1:-1] or [UNK] for form, ids in zip(new, encoded, strict=True)})
-        return [pieces[form] for form in forms]
 
     def examples() -> Iterator[tuple[Sequence[int], ...]]:
         for tree in trees:
             src, first = [START], []
-            for ids in pieces_of(tree.forms):
+            for ids in tokenizer.encode_batch(tree.forms):
                 first.append(len(src))
-                src += ids
+                # A form of which a tokenizer leaves nothing, such as a lone accent, is a word all the same.
+                src += ids[1:-1] or [UNK]
             src.append(END)
             if max_tokens is not None and len(src) > max_tokens:
                 info["num_long"] += 1

@@ -34,10 +34,12 @@ class Pool:
 
     def __init__(self, processes: int) -> None:
         self.processes = processes
-        self._versions: list[tuple[int, int]] = []  # of the weights that the constants are derived from
+        # What constants and workers derive from; weights are kept, so that no other tensor takes a place in memory.
+        self._versions: list[tuple[int, int]] = []
+        self._weights: dict[str, Tensor] = {}
         self._constants: Constants = {}
         self._seconds = 0.0  # spent on searching here so far, in calls that workers can share
-        self._renew()
+        self._crew = _Crew(self)
 
     def __reduce__(self) -> tuple[type["Pool"], tuple[int]]:
         return Pool, (self.processes,)  # a copy starts workers of its own
@@ -47,8 +49,7 @@ class Pool:
 
         Raises what a search raises, and ReposeError where a worker dies.
         """
-        if (versions := _versions(model)) != self._versions:
-            self._versions, self._constants = versions, {}
+        self._renew(model)
         with one_thread(), tuned():
             if len(batches) > 1 and self._can_share(model):
                 return self._share(model, batches)
@@ -57,7 +58,8 @@ class Pool:
     def start(self, model: Transformer) -> None:
         """Start all workers now and wait until they are ready, for measurements. Raises ReposeError where one dies."""
         if self._can_share(model):
-            crew = self._crew_for(model)
+            self._renew(model)
+            crew = self._crew
             with crew.opened(_Call([])) as call:
                 crew.start(self.processes - 1, model)
                 crew.wait(call, lambda: all(worker.ready for worker in crew.workers))
@@ -68,27 +70,25 @@ class Pool:
 
     def forget(self) -> None:
         """Drop all that was derived from weights, workers included."""
-        self._versions, self._constants = [], {}
+        self._versions, self._weights, self._constants = [], {}, {}
         self._crew.close()
 
-    def _renew(self) -> None:
-        self._crew = _Crew()
-        weakref.finalize(self, self._crew.close)
+    def _renew(self, model: Transformer) -> None:
+        """Part with what derives from other weights, with workers that have died, and with those of another process."""
+        if not self._crew.is_of_this_process():
+            self._crew = _Crew(self)
+        if (versions := _versions(model)) != self._versions:
+            self.forget()
+            self._versions, self._weights = versions, dict(model.state_dict())
+        self._crew.tidy()
 
     def _can_share(self, model: Transformer) -> bool:
         """Workers build a `Transformer`, on the CPU. A frozen application would start itself as a worker."""
         on_cpu = next(model.parameters()).device.type == "cpu"
         return self.processes > 1 and on_cpu and type(model) is Transformer and not hasattr(sys, "frozen")
 
-    def _crew_for(self, model: Transformer) -> "_Crew":
-        """The living workers, if they have these weights."""
-        if not self._crew.is_of_this_process():
-            self._renew()
-        self._crew.tidy(model)
-        return self._crew
-
     def _share(self, model: Transformer, batches: Sequence[Batch]) -> list[Results]:
-        crew = self._crew_for(model)
+        crew = self._crew
         seconds, num_tokens = 0.0, 0  # of what this call has searched here
         with crew.opened(_Call(batches)) as call:
             while (index := crew.take(call)) is not None:
@@ -97,7 +97,8 @@ class Pool:
                 took = time.monotonic() - before
                 self._seconds += took
                 seconds, num_tokens = seconds + took, num_tokens + batches[index].num_tokens
-                if self._seconds + seconds * call.num_tokens_left / num_tokens > WORTH_SECONDS:
+                num_tokens_left = sum(batch.num_tokens for batch in batches[call.num_taken :])
+                if self._seconds + seconds * num_tokens_left / num_tokens > WORTH_SECONDS:
                     crew.start(min(self.processes - 1, len(batches) - call.num_taken), model)
             crew.wait(call, lambda: len(call.results) == len(batches))
         return [call.results[index] for index in range(len(batches))]
@@ -109,7 +110,6 @@ class _Call:
     def __init__(self, batches: Sequence[Batch]) -> None:
         self.batches = batches
         self.num_taken = 0
-        self.num_tokens_left = sum(batch.num_tokens for batch in batches)
         self.results: dict[int, Results] = {}
         self.error: Exception | None = None
         """The first that a worker has met."""
@@ -118,7 +118,6 @@ class _Call:
         """The index of the next batch, if there is one and nothing has failed."""
         if self.error is not None or self.num_taken == len(self.batches):
             return None
-        self.num_tokens_left -= self.batches[self.num_taken].num_tokens
         self.num_taken += 1
         return self.num_taken - 1
 
@@ -126,34 +125,30 @@ class _Call:
 class _Crew:
     """Workers with the same weights, each with a thread of this process that gives it batches of the open calls."""
 
-    def __init__(self) -> None:
+    def __init__(self, pool: Pool) -> None:
+        """They end with `pool`."""
         self.workers: list[Worker] = []
         self._calls: list[_Call] = []
         self._changed = threading.Condition()
         self._process = os.getpid()
         self._packed: bytes | None = None  # the model, as it is given to each
-        self._weights: dict[str, Tensor] = {}  # kept, so that no other tensor takes a place in memory
-        self._versions: list[tuple[int, int]] = []
+        weakref.finalize(pool, self.close)
 
     def is_of_this_process(self) -> bool:
         """Whether this process has made it, not one that this is a fork of."""
         return self._process == os.getpid()
 
-    def tidy(self, model: Transformer) -> None:
-        """Part with workers that have died idle, and with all if the model was changed."""
+    def tidy(self) -> None:
+        """Part with workers that have died idle."""
         with self._changed:
             self.workers[:] = [worker for worker in self.workers if worker.is_alive()]
             self._changed.notify_all()
-        if self._packed is not None and _versions(model) != self._versions:
-            self.close()
 
     def start(self, number: int, model: Transformer) -> None:
         """Have at least so many workers, without waiting for them."""
         with self._changed:
             while len(self.workers) < number:
-                if self._packed is None:
-                    self._packed, self._weights = packed(model), dict(model.state_dict())
-                    self._versions = _versions(model)
+                self._packed = self._packed or packed(model)
                 worker = Worker()
                 self.workers.append(worker)
                 given = (worker, self._packed)
@@ -188,7 +183,7 @@ class _Crew:
         if self.is_of_this_process():
             with self._changed:
                 ended, self.workers[:] = list(self.workers), []
-                self._packed, self._weights = None, {}
+                self._packed = None
                 self._changed.notify_all()
             for worker in ended:
                 worker.end()

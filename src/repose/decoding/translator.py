@@ -178,19 +178,12 @@ class Translator:
         sources = [_cut(ids, limit) for ids in encoded]
         blank = [not text.strip() for text in texts]
         batches = list(self._batches([i for i in range(len(texts)) if not blank[i]], [len(ids) for ids in sources]))
-        searched = self._pool.search(
-            self.model,
-            [
-                Batch(
-                    sources=[sources[i] for i in batch],
-                    max_lengths=[min(len(sources[i]) + self.max_extra_tokens, limit) for i in batch],
-                    beam_size=beam_size,
-                    alpha=alpha,
-                    num_hypotheses=num_hypotheses,
-                )
-                for batch in batches
-            ],
-        )
+        longest = [min(len(ids) + self.max_extra_tokens, limit) for ids in sources]
+        work = [
+            Batch([sources[i] for i in batch], [longest[i] for i in batch], beam_size, alpha, num_hypotheses)
+            for batch in batches
+        ]
+        searched = self._pool.search(self.model, work)
         results = dict(zip(chain.from_iterable(batches), chain.from_iterable(searched), strict=True))
         return [
             self._translation(sources[i], results.get(i, []), truncated=len(ids) > limit, attention=attention)

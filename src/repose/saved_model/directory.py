@@ -92,8 +92,11 @@ def save(
     not the model's own stays. Raises CheckpointError where the folder holds something else, and WriteError where it
     cannot be written.
     """
-    texts = dict(zip(kind.tokenizers, tokenizers, strict=True))
-    contents = {WEIGHTS: _weights_bytes(model), **{name: text.encode() for name, text in texts.items()}}
+    from safetensors.torch import save as to_safetensors
+
+    tensors = {name: tensor.detach().cpu().contiguous() for name, tensor in _tensors_of(model).items()}
+    texts = zip(kind.tokenizers, tokenizers, strict=True)
+    contents = {WEIGHTS: to_safetensors(tensors, {"format": "pt"}), **{name: text.encode() for name, text in texts}}
     if warning is not None and warning not in card:
         card = f"> **Warning.** {warning}\n\n{card}"
     config = _config(kind, model, contents, warning, extra)
@@ -170,13 +173,6 @@ def _config(
     }
     assert not config.keys() & extra.keys(), "these keys are the model directory's own"
     return {**config, **extra}
-
-
-def _weights_bytes(model: "nn.Module") -> bytes:
-    """The content of model.safetensors."""
-    from safetensors.torch import save as to_safetensors
-
-    return to_safetensors({n: t.detach().cpu().contiguous() for n, t in _tensors_of(model).items()}, {"format": "pt"})
 
 
 def _tensors_of(model: "nn.Module") -> dict[str, "torch.Tensor"]:

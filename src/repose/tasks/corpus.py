@@ -21,7 +21,7 @@ from repose._version import __version__
 from repose.config.experiment import UNUSED_WITH_READY_TOKENIZER, CorpusConfig, Experiment, TokenizerConfig
 from repose.data import columns, corpora, phrasebook
 from repose.data.prepare import prepare
-from repose.data.readers import Counts, Pair, PairReader, TextPairs, check_file, write_pairs
+from repose.data.readers import Pair, PairReader, TextPairs, check_file, write_pairs
 from repose.data.splits import hold_out
 from repose.data.tokenizer import Tokenizer
 from repose.saved_model.directory import tokenizer_paths
@@ -269,10 +269,9 @@ def _write_texts(corpus: CorpusConfig, files: Mapping[str, list[Path]], folder: 
         train, valid, test = (len(shipped[split]) for split in SPLITS)
         yield f"phrasebook: {train:,} training, {valid:,} validation, {test:,} test pairs"
     for split, paths in files.items():
-        counts = Counts()
-        read = PairReader(paths, src_field=corpus.src_field, tgt_field=corpus.tgt_field, counts=counts)
-        write_pairs(folder, split, read)
-        yield f"{split}: {counts.describe()}"
+        reader = PairReader(paths, src_field=corpus.src_field, tgt_field=corpus.tgt_field)
+        write_pairs(folder, split, reader)
+        yield f"{split}: {reader.counts.describe()}"
     if corpus.splits == "merged":
         _merge(folder)
     if not (folder / "valid.src").exists():
@@ -323,22 +322,18 @@ def _num_held_out(wanted: float | None, total: int) -> int:
 
 def _pair_tokenizers(config: TokenizerConfig, folder: Path) -> Iterator[str]:
     """Both tokenizers, trained on the training text or taken from ready files."""
-    paths = {side: folder / f"tokenizer.{side}.json" for side in ("src", "tgt")}
-    if config.src_file is not None and config.tgt_file is not None:
-        for side, file in (("src", config.src_file), ("tgt", config.tgt_file)):
-            Tokenizer.load(Path(file)).save(paths[side])
-        return
     pairs = TextPairs(folder / "text", "train")
-    sides: dict[str, Iterable[str]] = {"src": (a for a, _ in pairs), "tgt": (b for _, b in pairs)}
-    if config.sharing == "shared":
-        sides = {"src": chain(sides["src"], sides["tgt"])}
-    for side, lines in sides.items():
-        trained = _trained(config, lines)
-        for target in paths if config.sharing == "shared" else [side]:
-            trained.save(paths[target])
-    sizes = {side: Tokenizer.load(path).vocab_size for side, path in paths.items()}
-    yield f"tokenizers: {config.kind}, {sizes['src']:,} source and {sizes['tgt']:,} target tokens" + (
-        f" (the text allows no more than these of the {config.vocab_size:,} asked for)"
-        if max(sizes.values()) < config.vocab_size
-        else ""
-    )
+    sides: list[Iterable[str]] = [(a for a, _ in pairs), (b for _, b in pairs)]
+    if config.src_file is None and config.sharing == "shared":
+        sizes = [one_tokenizer(config, chain(*sides), folder).vocab_size] * 2
+    else:
+        sizes = []
+        for side, file, lines in zip(("src", "tgt"), (config.src_file, config.tgt_file), sides, strict=True):
+            tokenizer = _trained(config, lines) if file is None else Tokenizer.load(Path(file))
+            tokenizer.save(folder / f"tokenizer.{side}.json")
+            sizes.append(tokenizer.vocab_size)
+    if config.src_file is None:
+        too_short = f" (the text allows no more than these of the {config.vocab_size:,} asked for)"
+        yield f"tokenizers: {config.kind}, {sizes[0]:,} source and {sizes[1]:,} target tokens" + (
+            too_short if max(sizes) < config.vocab_size else ""
+        )

@@ -82,7 +82,6 @@ class LanguageModelling(FileTask):
         return token_losses(model.hidden(part.ids), model.output.weight, model.output.bias, part.labels)
 
     def card(self, experiment: Experiment) -> Card:
-        """Named by its language."""
         language = experiment.corpus.tgt_lang
         return Card(f"Language model, {language}", "A language model", "repose evaluate THIS_FOLDER TEXT")
 

@@ -113,7 +113,6 @@ class Parsing(FileTask):
         super().write(folder, model, job, {"labels": self.open(job.train_data).labels, **extra})
 
     def card(self, experiment: Experiment) -> Card:
-        """Named by its language."""
         return Card(
             f"Dependency parser, {experiment.corpus.src_lang}",
             "A dependency parser (the encoder's layers count, the decoder's do not)",

@@ -14,7 +14,7 @@ from torch import Tensor
 
 from repose.config.experiment import Experiment
 from repose.data.dataset import PairDataset
-from repose.data.readers import Counts, PairReader
+from repose.data.readers import PairReader
 from repose.data.tokenizer import END, PAD, START, UNK, Tokenizer
 from repose.decoding import translator as decoding_translator
 from repose.decoding.translator import Translator
@@ -50,7 +50,6 @@ class Translation(Task):
     look_ahead_warning = decoding_translator.LOOKS_AHEAD
 
     def prepare(self, experiment: Experiment, folder: Path, workers: int) -> Iterator[str]:
-        """Texts, tokenizers and pairs."""
         return prepare_pairs(experiment, folder, workers)
 
     def open(self, folder: Path) -> PairDataset:
@@ -75,7 +74,6 @@ class Translation(Task):
         return token_losses(model.hidden(part.src, part.tgt), model.output.weight, model.output.bias, part.labels)
 
     def card(self, experiment: Experiment) -> Card:
-        """Named by its languages."""
         src_lang, tgt_lang = languages_of(experiment.corpus)
         use = "echo 'A sentence.' | repose translate THIS_FOLDER"
         return Card(f"{src_lang} → {tgt_lang}", "A translation model", use)
@@ -108,10 +106,10 @@ class Translation(Task):
         under `dropped`, by reason."""
         translator = decoding_translator.load(folder, device, decoding.workers, decoding.precision)
         if files:
-            counts = Counts()
-            pairs = list(PairReader(files, counts=counts))
+            reader = PairReader(files)
+            pairs = list(reader)
             texts, pretokenized = ([a for a, _ in pairs], [b for _, b in pairs]), False
-            dropped = {"dropped": counts.dropped} if counts.dropped else {}
+            dropped = {"dropped": reader.counts.dropped} if reader.counts.dropped else {}
         else:
             experiment, dropped = RunFolder(folder).config().experiment, {}
             texts, pretokenized = prepare_corpus(experiment).text(split), is_pretokenized(experiment.corpus)
