@@ -143,6 +143,13 @@ def resolve(layers: Sequence[Layer]) -> Loaded:
     values: dict[str, dict[str, Any]] = {name: {} for name in SECTIONS}
     sources: dict[str, Origin] = {}
     base = DEFAULT_PRESET
+
+    def take_back(section: str, fields: Sequence[str]) -> None:
+        """Forget what earlier layers set."""
+        for field in fields:
+            values[section].pop(field, None)
+            sources.pop(f"{section}.{field}", None)
+
     for layer in layers:
         layer = layer._replace(tables=_from_earlier(layer.tables))
         _check_names(layer.tables, layer.source)
@@ -152,9 +159,9 @@ def resolve(layers: Sequence[Layer]) -> Loaded:
                 raise ConfigError(f"{layer.source.place}architecture.preset should be a name, not {new_base!r}")
             base = new_base
             preset_architecture(base)  # which refuses a name that there is not
-            _take_back(values, sources, "architecture", list(values["architecture"]))
+            take_back("architecture", list(values["architecture"]))
         if layer.tables.get("tokenizer", {}).get("src_file", "none") != "none":
-            _take_back(values, sources, "tokenizer", UNUSED_WITH_READY_TOKENIZER)
+            take_back("tokenizer", UNUSED_WITH_READY_TOKENIZER)
         for section, field in ((section, field) for section, table in layer.tables.items() for field in table):
             if (name := f"{section}.{field}") != "architecture.preset":
                 values[section][field] = _as_written(name, layer.tables[section][field], layer)
@@ -173,15 +180,6 @@ def _from_earlier(tables: Table) -> Table:
     """Sections that an earlier version wrote, as today's."""
     architecture = tables.get("architecture")
     return {**tables, "architecture": from_earlier(architecture)} if isinstance(architecture, dict) else tables
-
-
-def _take_back(
-    values: dict[str, dict[str, Any]], sources: dict[str, Origin], section: str, fields: Sequence[str]
-) -> None:
-    """Forget what earlier layers set."""
-    for field in fields:
-        values[section].pop(field, None)
-        sources.pop(f"{section}.{field}", None)
 
 
 def _check_names(tables: Table, source: Origin) -> None:

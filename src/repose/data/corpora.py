@@ -33,7 +33,7 @@ def cache_home() -> Path:
 def locate(name: str, *, home: Path | None = None) -> Path:
     """The folder of a fetched corpus; DataError that says how to fetch it where it is not there or not whole."""
     info = describe(name)
-    folder = _folder(info, home or cache_home())
+    folder = (home or cache_home()) / "corpora" / info.name
     if not _is_whole(info, folder):
         raise DataError(f"corpus {name} is not in {folder}: run `repose fetch {name}`")
     return folder
@@ -49,7 +49,7 @@ def fetch_corpus(
     cannot be had.
     """
     home = home or cache_home()
-    folder, downloads = _folder(info, home), home / "downloads" / info.source
+    folder, downloads = home / "corpora" / info.name, home / "downloads" / info.source
 
     def say_waiting() -> None:
         if progress is not None:
@@ -77,10 +77,6 @@ def fetch_corpus(
             "see that there is room and permission, or set REPOSE_HOME to another folder"
         ) from error
     return folder
-
-
-def _folder(info: CorpusInfo, home: Path) -> Path:
-    return home / "corpora" / info.name
 
 
 def _is_whole(info: CorpusInfo, folder: Path) -> bool:

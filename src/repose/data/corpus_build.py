@@ -148,7 +148,13 @@ class CorpusBuilder:
                     f"{split.num_pairs:,}"
                 )
             if dropped:
-                _rewrite_without_empty(paths)
+                with ExitStack() as stack:
+                    files = [
+                        stack.enter_context(stack.enter_context(replacing_file(path)).open("wb")) for path in paths
+                    ]
+                    for row in filter(all, _rows(paths)):
+                        for file, line in zip(files, row, strict=True):
+                            file.write(line + b"\n")
                 for name, path in zip(names, paths, strict=True):
                     # The published SHA-256 is of the text with its empty lines; what is left of it has its own.
                     self.files[name] = check_text(path, self.files[name].source, None)
@@ -196,14 +202,6 @@ def check_text(path: Path, source: str, sha256: str | None) -> TextFile:
         except UnicodeDecodeError as error:
             raise BadCopyError(f"{path.name} is not UTF-8 text after line {num_lines:,}") from error
     return TextFile(source, num_lines, path.stat().st_size, digest)
-
-
-def _rewrite_without_empty(paths: Sequence[Path]) -> None:
-    with ExitStack() as stack:
-        files = [stack.enter_context(stack.enter_context(replacing_file(path)).open("wb")) for path in paths]
-        for row in filter(all, _rows(paths)):
-            for file, line in zip(files, row, strict=True):
-                file.write(line + b"\n")
 
 
 def _rows(paths: Sequence[Path]) -> Iterator[tuple[bytes, ...]]:

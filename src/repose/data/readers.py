@@ -15,7 +15,7 @@ from contextlib import ExitStack, contextmanager
 from dataclasses import dataclass, field
 from itertools import zip_longest
 from pathlib import Path
-from typing import BinaryIO, NamedTuple, TypeAlias
+from typing import BinaryIO, TypeAlias
 
 from repose.system.errors import DataError
 from repose.system.files import replacing_file
@@ -31,6 +31,7 @@ _LINE_BYTES = 4 * MAX_CHARACTERS  # a character has up to four bytes in UTF-8
 _RECORD_BYTES = 1 << 22
 _ROWS_PER_BATCH = 4096
 
+_ENDED = "\n"  # no line
 _TOO_LONG = f"longer than {MAX_CHARACTERS:,} characters"
 _SUFFIXES = {".tsv": "tsv", ".tab": "tsv", ".jsonl": "jsonl", ".ndjson": "jsonl", ".parquet": "parquet"}
 
@@ -38,20 +39,11 @@ Row: TypeAlias = Pair | str
 """A pair, or the reason why there is none."""
 
 
-class Line(NamedTuple):
-    """One line."""
-
-    number: int
-    """From 1."""
-    text: str | None
-    """Without its line end; None where it is longer than the reader's bound."""
-
-
 class LineReader:
-    """The lines of a UTF-8 text file, plain, .gz or .xz, one pass over them.
+    """The lines of a UTF-8 text file, plain, .gz or .xz, without their line ends, one pass over them.
 
     Lines end at "\\n" only: form feed, U+0085, U+2028 and a lone "\\r" are text. A "\\r" before the "\\n" and a
-    byte-order mark at the file's beginning are taken away. A line of more than `max_bytes` bytes is skipped over
+    byte-order mark at the file's beginning are taken away. A line of more than `max_bytes` bytes is None, skipped over
     without being held in memory. Raises `DataError` with file and line number for anything else than UTF-8, for files
     that cannot be read, and for those with no line end but "\\r".
     """
@@ -59,13 +51,13 @@ class LineReader:
     def __init__(self, path: Path, max_bytes: int) -> None:
         self.path = path
         self.num_lines = 0
-        """Lines read so far."""
+        """Lines read so far: the number of the one that was given last, from 1."""
         self.had_bom = False
         self.num_carriage_returns = 0
         """Lines that ended in "\\r\\n" so far."""
         self._max_bytes = max_bytes
 
-    def __iter__(self) -> Iterator[Line]:
+    def __iter__(self) -> Iterator[str | None]:
         with _readable(self.path), _open(self.path) as file:
             bound = self._max_bytes + 2  # room for the line end
             while data := file.readline(bound + (len(_BOM) if self.num_lines == 0 else 0)):
@@ -90,7 +82,7 @@ class LineReader:
                         "for instance with tr '\\r' '\\n'"
                     )
                 try:
-                    yield Line(self.num_lines, None if too_long else line.decode("utf-8"))
+                    yield None if too_long else line.decode("utf-8")
                 except UnicodeDecodeError as error:
                     raise DataError(
                         f"{self.path}, line {self.num_lines}: not UTF-8 (byte 0x{line[error.start]:02x} at position "
@@ -177,7 +169,10 @@ class PairReader:
         for path in self.files:
             check_file(path)
         if self._format == "parquet":
-            _import_parquet()
+            try:
+                import pyarrow.parquet  # noqa: F401
+            except ImportError as error:
+                raise DataError("to read Parquet files pyarrow is needed: pip install 'repose-nmt[parquet]'") from error
 
     def __iter__(self) -> Iterator[tuple[str, str]]:
         for row in self.rows():
@@ -268,10 +263,10 @@ def _note_lines(reader: LineReader, counts: Counts) -> None:
 
 def _aligned(src_file: Path, tgt_file: Path, counts: Counts) -> Iterator[Row]:
     readers = LineReader(src_file, _LINE_BYTES), LineReader(tgt_file, _LINE_BYTES)
-    for src, tgt in zip_longest(*readers):
+    for src, tgt in zip_longest(*readers, fillvalue=_ENDED):
         # When one file has ended the rest of the other is read only to be counted.
-        if src is not None and tgt is not None:
-            yield _TOO_LONG if src.text is None or tgt.text is None else (src.text, tgt.text)
+        if src is not _ENDED and tgt is not _ENDED:
+            yield _TOO_LONG if src is None or tgt is None else (src, tgt)
     src_lines, tgt_lines = (reader.num_lines for reader in readers)
     if src_lines != tgt_lines:
         raise DataError(
@@ -286,20 +281,21 @@ def _tsv(path: Path, fields: tuple[str, str], counts: Counts) -> Iterator[Row]:
     reader = LineReader(path, 2 * _LINE_BYTES + 1)
     src, tgt, width = 0, 1, 2
     for line in reader:
-        if line.text is None:
+        if line is None:
             yield _TOO_LONG
             continue
-        columns = line.text.split("\t")
-        if line.number == 1 and all(name in columns for name in fields):
+        columns = line.split("\t")
+        if reader.num_lines == 1 and all(name in columns for name in fields):
             src, tgt, width = columns.index(fields[0]), columns.index(fields[1]), len(columns)
         elif len(columns) == width:
             yield columns[src], columns[tgt]
-        elif line.text == "":
+        elif line == "":
             yield "blank line"
         else:
             raise DataError(
-                f"{path}, line {line.number}: {len(columns)} tab-separated columns instead of {width}: cut out source "
-                f"and target, or begin with a line that names the columns, {fields[0]!r} and {fields[1]!r} among them"
+                f"{path}, line {reader.num_lines}: {len(columns)} tab-separated columns instead of {width}: cut out "
+                "source and target, or begin with a line that names the columns, "
+                f"{fields[0]!r} and {fields[1]!r} among them"
             )
     _note_lines(reader, counts)
 
@@ -307,12 +303,12 @@ def _tsv(path: Path, fields: tuple[str, str], counts: Counts) -> Iterator[Row]:
 def _jsonl(path: Path, fields: tuple[str, str], counts: Counts) -> Iterator[Row]:
     reader = LineReader(path, _RECORD_BYTES)
     for line in reader:
-        if line.text is None:
+        if line is None:
             yield f"record longer than {_RECORD_BYTES:,} bytes"
-        elif not line.text.strip():
+        elif not line.strip():
             yield "blank line"
         else:
-            yield _record(line.text, fields, f"{path}, line {line.number}")
+            yield _record(line, fields, f"{path}, line {reader.num_lines}")
     _note_lines(reader, counts)
 
 
@@ -343,13 +339,6 @@ def _record(text: str, fields: tuple[str, str], place: str) -> Row:
 def _no_field(name: str, known: Sequence[str]) -> str:
     present = ", ".join(repr(other[:40]) for other in known[:20]) or "none"
     return f"there is no field {name!r} (present: {present}): set src_field and tgt_field"
-
-
-def _import_parquet() -> None:
-    try:
-        import pyarrow.parquet  # noqa: F401
-    except ImportError as error:
-        raise DataError("to read Parquet files pyarrow is needed: pip install 'repose-nmt[parquet]'") from error
 
 
 def _parquet(path: Path, fields: tuple[str, str]) -> Iterator[Row]:

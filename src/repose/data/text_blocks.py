@@ -60,10 +60,10 @@ class Documents:
     def __iter__(self) -> Iterator[str]:
         self.num_too_long = 0
         for line in LineReader(self.path, MAX_LINE_BYTES):
-            if line.text is None:
+            if line is None:
                 self.num_too_long += 1
-            elif line.text.strip():
-                yield line.text
+            elif line.strip():
+                yield line
 
 
 def write_blocks(documents: Iterable[str], tokenizer: Encoder, folder: Path, *, max_tokens: int) -> str:

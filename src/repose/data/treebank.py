@@ -46,22 +46,20 @@ class Trees:
 
     def __iter__(self) -> Iterator[Tree]:
         lines: list[str] = []
-        number = 0
-        for line in LineReader(self.path, MAX_LINE_BYTES):
-            number = line.number
-            if line.text is None:
-                raise DataError(f"{self.path}, line {number}: longer than {MAX_LINE_BYTES:,} bytes, so no CoNLL-U")
-            if line.text.strip():
-                lines.append(line.text)
+        reader = LineReader(self.path, MAX_LINE_BYTES)
+        for line in reader:
+            here = f"{self.path}, line {reader.num_lines}"
+            if line is None:
+                raise DataError(f"{here}: longer than {MAX_LINE_BYTES:,} bytes, so no CoNLL-U")
+            if line.strip():
+                lines.append(line)
                 if len(lines) > MAX_ROWS:
-                    raise DataError(
-                        f"{self.path}, line {number}: a sentence has more than {MAX_ROWS:,} rows: check the file"
-                    )
+                    raise DataError(f"{here}: a sentence has more than {MAX_ROWS:,} rows: check the file")
             elif lines:
-                yield from _tree(lines, f"{self.path}, sentence before line {number}")
+                yield from _tree(lines, f"{self.path}, sentence before line {reader.num_lines}")
                 lines = []
         if lines:
-            yield from _tree(lines, f"{self.path}, sentence that ends at line {number}")
+            yield from _tree(lines, f"{self.path}, sentence that ends at line {reader.num_lines}")
 
 
 def _tree(lines: Sequence[str], where: str) -> Iterator[Tree]:

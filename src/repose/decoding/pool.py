@@ -97,8 +97,7 @@ class Pool:
                 took = time.monotonic() - before
                 self._seconds += took
                 seconds, num_tokens = seconds + took, num_tokens + batches[index].num_tokens
-                num_tokens_left = sum(batch.num_tokens for batch in batches[call.num_taken :])
-                if self._seconds + seconds * num_tokens_left / num_tokens > WORTH_SECONDS:
+                if self._seconds + seconds * call.num_tokens_left / num_tokens > WORTH_SECONDS:
                     crew.start(min(self.processes - 1, len(batches) - call.num_taken), model)
             crew.wait(call, lambda: len(call.results) == len(batches))
         return [call.results[index] for index in range(len(batches))]
@@ -110,6 +109,7 @@ class _Call:
     def __init__(self, batches: Sequence[Batch]) -> None:
         self.batches = batches
         self.num_taken = 0
+        self.num_tokens_left = sum(batch.num_tokens for batch in batches)
         self.results: dict[int, Results] = {}
         self.error: Exception | None = None
         """The first that a worker has met."""
@@ -118,6 +118,7 @@ class _Call:
         """The index of the next batch, if there is one and nothing has failed."""
         if self.error is not None or self.num_taken == len(self.batches):
             return None
+        self.num_tokens_left -= self.batches[self.num_taken].num_tokens
         self.num_taken += 1
         return self.num_taken - 1
 

@@ -92,6 +92,7 @@ def save(
     not the model's own stays. Raises CheckpointError where the folder holds something else, and WriteError where it
     cannot be written.
     """
+    import torch
     from safetensors.torch import save as to_safetensors
 
     tensors = {name: tensor.detach().cpu().contiguous() for name, tensor in _tensors_of(model).items()}
@@ -99,8 +100,18 @@ def save(
     contents = {WEIGHTS: to_safetensors(tensors, {"format": "pt"}), **{name: text.encode() for name, text in texts}}
     if warning is not None and warning not in card:
         card = f"> **Warning.** {warning}\n\n{card}"
-    config = _config(kind, model, contents, warning, extra)
-    config_text = json.dumps(config, indent=2, ensure_ascii=False) + "\n"
+    architecture: Any = model.architecture
+    config: dict[str, object] = {
+        "format_version": FORMAT_VERSION,
+        "architecture": dataclasses.asdict(architecture),
+        **({} if kind.task == UNNAMED_TASK else {"task": kind.task}),
+        **{size: getattr(model, size) for size in kind.tokenizers.values()},
+        "looks_ahead": warning,
+        "versions": {"repose": __version__, "torch": torch.__version__},
+        "sha256": {name: hashlib.sha256(data).hexdigest() for name, data in contents.items()},
+    }
+    assert not config.keys() & extra.keys(), "these keys are the model directory's own"
+    config_text = json.dumps({**config, **extra}, indent=2, ensure_ascii=False) + "\n"
     files = {**contents, CARD: card.encode(), CONFIG: config_text.encode()}
     place = folder.resolve()
     if place.is_dir() and not (place / CONFIG).exists() and any(place.iterdir()):
@@ -150,29 +161,6 @@ def locate(folder: Path) -> Path:
         what = "is a file" if folder.exists() else "does not exist"
         raise CheckpointError(f"the model directory {folder} {what}: give a folder that holds {CONFIG} and {WEIGHTS}")
     return folder
-
-
-# Writing
-
-
-def _config(
-    kind: ModelKind[M], model: M, contents: Mapping[str, bytes], warning: str | None, extra: Mapping[str, object]
-) -> dict[str, object]:
-    """config.json of a model and its other files."""
-    import torch
-
-    architecture: Any = model.architecture
-    config: dict[str, object] = {
-        "format_version": FORMAT_VERSION,
-        "architecture": dataclasses.asdict(architecture),
-        **({} if kind.task == UNNAMED_TASK else {"task": kind.task}),
-        **{size: getattr(model, size) for size in kind.tokenizers.values()},
-        "looks_ahead": warning,
-        "versions": {"repose": __version__, "torch": torch.__version__},
-        "sha256": {name: hashlib.sha256(data).hexdigest() for name, data in contents.items()},
-    }
-    assert not config.keys() & extra.keys(), "these keys are the model directory's own"
-    return {**config, **extra}
 
 
 def _tensors_of(model: "nn.Module") -> dict[str, "torch.Tensor"]:
@@ -306,7 +294,13 @@ def _read_model(folder: Path, digests: Mapping[str, str], build: Callable[[], M]
         tensors = from_safetensors(data)
     except (SafetensorError, ValueError, KeyError, RuntimeError) as error:
         raise CheckpointError(f"{folder / WEIGHTS} is damaged: save or copy the model again ({error})") from error
-    _compare(folder / WEIGHTS, expected, _shapes(tensors))
+    stored = _shapes(tensors)
+    for name in (*expected, *stored):
+        if expected.get(name) != stored.get(name):
+            what = f"is {stored.get(name, 'missing')} where its config.json has {expected.get(name, 'nothing')}"
+            raise CheckpointError(
+                f"{folder / WEIGHTS} belongs to another architecture: tensor {name!r} {what}".replace("torch.", "")
+            )
     with torch.random.fork_rng(devices=[]):  # its initial values are of no use
         model = build()
     with torch.no_grad():
@@ -317,16 +311,6 @@ def _read_model(folder: Path, digests: Mapping[str, str], build: Callable[[], M]
 
 def _shapes(tensors: Mapping[str, "torch.Tensor"]) -> dict[str, tuple[tuple[int, ...], "torch.dtype"]]:
     return {name: (tuple(tensor.shape), tensor.dtype) for name, tensor in tensors.items()}
-
-
-def _compare(path: Path, expected: Mapping[str, object], stored: Mapping[str, object]) -> None:
-    """Refuse weights of another architecture, naming the first tensor that differs."""
-    for name in (*expected, *stored):
-        if expected.get(name) != stored.get(name):
-            what = f"is {stored.get(name, 'missing')} where its config.json has {expected.get(name, 'nothing')}"
-            raise CheckpointError(
-                f"{path} belongs to another architecture: tensor {name!r} {what}".replace("torch.", "")
-            )
 
 
 def _read_tokenizer(folder: Path, digests: Mapping[str, str], name: str, size: int) -> "Tokenizer":

@@ -21,7 +21,7 @@ from repose._version import __version__
 from repose.config.experiment import UNUSED_WITH_READY_TOKENIZER, CorpusConfig, Experiment, TokenizerConfig
 from repose.data import columns, corpora, phrasebook
 from repose.data.prepare import prepare
-from repose.data.readers import Pair, PairReader, TextPairs, check_file, write_pairs
+from repose.data.readers import PairReader, TextPairs, check_file, write_pairs
 from repose.data.splits import hold_out
 from repose.data.tokenizer import Tokenizer
 from repose.saved_model.directory import tokenizer_paths
@@ -281,12 +281,9 @@ def _write_texts(corpus: CorpusConfig, files: Mapping[str, list[Path]], folder: 
 def _merge(folder: Path) -> None:
     """Makes all sets one, which is called `train`."""
     sets = [TextPairs(folder, split) for split in SPLITS if (folder / f"{split}.src").exists()]
-    write_pairs(folder, "merged", chain.from_iterable(sets))
-    for pairs in sets:
-        for path in pairs.paths:
-            path.unlink()
-    for side in ("src", "tgt"):
-        (folder / f"merged.{side}").replace(folder / f"train.{side}")
+    write_pairs(folder, "train", chain.from_iterable(sets))  # which takes its place when all are read
+    for path in (path for split in ("valid", "test") for path in TextPairs(folder, split).paths):
+        path.unlink(missing_ok=True)
 
 
 def _hold_out(corpus: CorpusConfig, folder: Path) -> str:
@@ -302,11 +299,8 @@ def _hold_out(corpus: CorpusConfig, folder: Path) -> str:
     )
     counts = result.counts
     for split in SPLITS:
-        held: Iterable[Pair] = getattr(result, split)
         if split != "test" or counts.test:
-            write_pairs(folder, f"{split}.new", held)
-    for path in folder.glob("*.new.*"):
-        path.replace(folder / path.name.replace(".new", ""))
+            write_pairs(folder, split, getattr(result, split))
     sentence = (
         f"held out: {counts.valid:,} validation and {counts.test:,} test pairs, {counts.train:,} left to train on"
     )

@@ -13,7 +13,6 @@ from torch import Tensor
 from repose.config.experiment import Experiment
 from repose.data.batching import Permutation
 from repose.data.text_blocks import Documents, TextBlocks, write_blocks
-from repose.data.tokenizer import Tokenizer
 from repose.model.language_model import LanguageModel, build_language_model
 from repose.saved_model.directory import TOKENIZER, ModelKind, SavedModel
 from repose.system.device import one_thread
@@ -97,14 +96,6 @@ class LanguageModelling(FileTask):
         write_blocks(Documents(path), loaded.tokenizers[0], folder, max_tokens=max_tokens)
 
     def measure(self, loaded: SavedModel[LanguageModel], ids: Path) -> Measured:
-        """Bits, in one pass over each block and token by token."""
-        blocks = self.open(ids)
-        num_tokens = int(blocks.tgt_lengths.sum())
-        counts = {"num_blocks": len(blocks), "num_tokens": num_tokens, "num_bytes": blocks.num_bytes}
-        with one_thread():
-            return Measured(counts, self._figures(loaded.model, loaded.tokenizers[0], blocks), {})
-
-    def _figures(self, model: LanguageModel, tokenizer: Tokenizer, blocks: TextBlocks) -> dict[str, Figure]:
         """Figures of a model on a text, each token given the earlier ones of its block.
 
         `tf_loss`, `tf_accuracy`, `bits_per_token`, `perplexity` and, where the tokenizer keeps all of the text,
@@ -115,21 +106,24 @@ class LanguageModelling(FileTask):
         `sampled_bits_per_token` is that of one pass on the same tokens. They are equal, up to rounding, exactly if the
         model does not look ahead.
         """
+        model, blocks = loaded.model, self.open(ids)
         device = next(model.parameters()).device
-        whole = validate(model, self, blocks, keras_batch=1, world=World(0, 1, device))
-        bits = whole["tf_loss"] / math.log(2)
+        with one_thread():
+            whole = validate(model, self, blocks, keras_batch=1, world=World(0, 1, device))
+            one_pass, by_steps = _bits_of_sample(model, blocks, device)
+        bits, num_tokens = whole["tf_loss"] / math.log(2), int(blocks.tgt_lengths.sum())
         figures = {
             "bits_per_token": Figure(bits, "bits per token"),
             "perplexity": Figure(math.exp(whole["tf_loss"]), "per token"),
             "tf_loss": Figure(whole["tf_loss"], "nats per token"),
             "tf_accuracy": Figure(whole["tf_accuracy"], "share of tokens"),
         }
-        if tokenizer.lossless:
-            figures["bits_per_byte"] = Figure(bits * int(blocks.tgt_lengths.sum()) / blocks.num_bytes, "bits per byte")
-        one_pass, by_steps = _bits_of_sample(model, blocks, device)
+        if loaded.tokenizers[0].lossless:
+            figures["bits_per_byte"] = Figure(bits * num_tokens / blocks.num_bytes, "bits per byte")
         figures["sampled_bits_per_token"] = Figure(one_pass, "bits per token")
         figures["stepwise_bits_per_token"] = Figure(by_steps, "bits per token")
-        return figures
+        counts = {"num_blocks": len(blocks), "num_tokens": num_tokens, "num_bytes": blocks.num_bytes}
+        return Measured(counts, figures, {})
 
 
 @torch.no_grad()

@@ -195,10 +195,8 @@ def best_tree(scores: NDArray[np.floating]) -> list[int]:
     finite = exact[np.isfinite(exact)]
     cost = (finite.max() - finite.min() + 1.0) * (n + 1)
     graph = networkx.DiGraph()
-    for word in range(1, n + 1):
-        for head in range(n + 1):
-            if head != word:
-                graph.add_edge(head, word, weight=exact[word, head] - cost * (head == 0))
+    arcs = ((head, word) for word in range(1, n + 1) for head in range(n + 1) if head != word)
+    graph.add_weighted_edges_from((head, word, exact[word, head] - cost * (head == 0)) for head, word in arcs)
     tree = networkx.maximum_spanning_arborescence(graph)
     heads = {word: head for head, word in tree.edges}
     return [heads[word] for word in range(1, n + 1)]

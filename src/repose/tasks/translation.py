@@ -142,9 +142,6 @@ class ValidationBleu:
         return {"bleu": score.value} | {name: value for name, value in forced.items() if name.startswith("tf_bleu")}
 
 
-# Scores
-
-
 def _score(
     translator: Translator,
     sources: Sequence[str],
