@@ -44,8 +44,8 @@ def reverse(text: str) -> str:
     return " ".join(reversed(text.split()))
 
 
-def learn_to_reverse(model: Transformer, tokenizer: Tokenizer, updates: int) -> None:
-    optimizer = torch.optim.Adam(model.parameters(), lr=4e-3)
+def learn_to_reverse(model: Transformer, tokenizer: Tokenizer, updates: int, lr: float = 4e-3) -> None:
+    optimizer = torch.optim.Adam(model.parameters(), lr=lr)
     for update in range(updates):
         src = sentences(64, seed=update)
         ids, tgt = (
@@ -63,7 +63,7 @@ def learn_to_reverse(model: Transformer, tokenizer: Tokenizer, updates: int) -> 
 def reversing(tokenizer: Tokenizer) -> Translator:
     model = tiny("reinforced").train()
     with one_thread():  # threads that wait for one another are slow on a busy machine
-        learn_to_reverse(model, tokenizer, 200)
+        learn_to_reverse(model, tokenizer, 120, lr=8e-3)
     return Translator(model, tokenizer, tokenizer)
 
 
