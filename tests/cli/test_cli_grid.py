@@ -14,11 +14,12 @@ import time
 from collections.abc import Callable
 from dataclasses import replace
 from pathlib import Path
+from typing import Any
 
 import pytest
 from rich.console import Console
 
-from repose.config.file import to_json
+from repose.config.file import from_json, to_json
 from repose.grids import estimate
 from repose.grids import run as grid_run
 from repose.grids.cells import CellState, CellStatus, Loss
@@ -58,6 +59,7 @@ seeds = 2
 IMITATION = """
 import hashlib, json, sys
 from pathlib import Path
+from typing import Any
 folder, order = Path(sys.argv[1]), json.load(sys.stdin)
 experiment = json.loads(order["experiment"])
 if experiment["training"]["seed"] == 1 and experiment["architecture"]["combine"] == "concat":
@@ -193,8 +195,8 @@ def test_a_dry_run_shows_what_it_would_take_and_changes_nothing(
     )
     measured: list[str] = []
 
-    def in_process(experiment: object, *_: object) -> Cost | ReposeError:
-        measured.append(estimate.kind_of(experiment))  # type: ignore[arg-type]
+    def in_process(order: dict[str, Any]) -> Cost | ReposeError:
+        measured.append(estimate.kind_of(from_json(order["experiment"])))
         return ReposeError("it needs a GPU") if '"concat"' in measured[-1] else cost
 
     monkeypatch.setattr(estimate, "_in_process", in_process)

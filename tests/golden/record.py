@@ -262,7 +262,7 @@ def _searched(translator: repose.Translator, sources: Sequence[str]) -> dict[str
 
 def run_ids() -> dict[str, Any]:
     """Of every shipped experiment and cell, as if all data had one digest; and of every run in results/."""
-    grids = [grid.name for grid in shipped_grids()]
+    grids = [name for name, _, _ in shipped_grids()]
     runs = {}
     for path in sorted(RESULTS.rglob("config.json")):
         config = json.loads(path.read_text(encoding="utf-8"))

@@ -34,7 +34,8 @@ def job(folder: Path, name: str = "a-s0", **changes: Any) -> CellJob:
 
 # Ray, as far as it is asked
 
-SMALL, LARGE = _Machine("m1", "small", 2.0, 1.0), _Machine("m2", "large", 8.0, 2.0)
+SMALL, LARGE = _Machine("m1", "small"), _Machine("m2", "large")
+RESOURCES = {SMALL: {"CPU": 2.0, "GPU": 1.0}, LARGE: {"CPU": 8.0, "GPU": 2.0}}
 
 
 class Stream:
@@ -77,7 +78,7 @@ class FakeRay(SimpleNamespace):
                 "NodeID": machine.id,
                 "NodeManagerHostname": machine.host,
                 "Alive": machine in self.present,
-                "Resources": {"CPU": machine.cores, "GPU": machine.gpus},
+                "Resources": RESOURCES[machine],
             }
             for machine in (SMALL, LARGE)
         ]

@@ -17,14 +17,14 @@ from repose.config.file import load
 from repose.data.treebank import Treebank
 from repose.model.language_model import LanguageModel
 from repose.runs.folder import RunFolder
-from repose.runs.run import evaluate_model, run
+from repose.runs.run import run
 from repose.system.errors import CheckpointError, ConfigError, DataError
-from repose.tasks.base import Figure
+from repose.tasks.base import Decoding, Figure
 from repose.tasks.corpus import prepare_corpus
 from repose.tasks.language_modelling import stepwise
 from repose.tasks.parsing import TASK as PARSING
 from repose.tasks.parsing import Parse, attachment
-from repose.tasks.registry import get_task
+from repose.tasks.registry import get_task, task_of_model
 
 WORDS = ("red", "blue", "one", "two", "sun", "moon", "tree", "fish")
 SMALL = [
@@ -35,6 +35,11 @@ SMALL = [
     "tokenizer.vocab_size=300",
 ]
 TASKS = ("language_modelling", "parsing")
+
+
+def scored(folder: Path, files: list[Path] | None, out: Path | None = None) -> dict[str, Any]:
+    """What `repose evaluate` comes to."""
+    return task_of_model(folder).score_model(folder, files, "test", out, "cpu", Decoding((1,)))
 
 
 def conllu(words: list[str]) -> str:
@@ -106,11 +111,11 @@ def test_a_model_is_loaded_and_measured_again(
 ) -> None:
     monkeypatch.setenv("REPOSE_HOME", str(home / "home"))
     ending = {"language_modelling": "txt", "parsing": "conllu"}[task]
-    own = evaluate_model(runs[task], None, split="test", beam_sizes=[1], out=tmp_path)
-    on_file = evaluate_model(runs[task] / "model", [home / f"test.{ending}"], split="test", beam_sizes=[1])
+    own = scored(runs[task], None, out=tmp_path)
+    on_file = scored(runs[task] / "model", [home / f"test.{ending}"])
     assert own == on_file == scores_of(runs[task]) == scores_of(tmp_path)
     with pytest.raises(DataError, match="name one"):
-        evaluate_model(runs[task], [home / "a", home / "b"], split="test", beam_sizes=[1])
+        scored(runs[task], [home / "a", home / "b"])
 
 
 def test_bits(home: Path, runs: dict[str, Path]) -> None:
@@ -244,7 +249,7 @@ def test_a_damaged_length_of_blocks_is_refused(
     path = tmp_path / "model" / "config.json"
     path.write_text(json.dumps(json.loads(path.read_text()) | {"max_tokens": max_tokens}))
     with pytest.raises(CheckpointError, match="no usable max_tokens"):
-        evaluate_model(tmp_path / "model", [home / "test.txt"], split="test", beam_sizes=[1])
+        scored(tmp_path / "model", [home / "test.txt"])
 
 
 @pytest.mark.parametrize(

@@ -17,16 +17,21 @@ from repose.config.file import load
 from repose.data.text_blocks import Documents, TextBlocks, write_blocks
 from repose.model.architecture import Architecture
 from repose.runs.folder import RunFolder
-from repose.runs.run import evaluate_model, run
+from repose.runs.run import run
 from repose.saved_model.directory import TOKENIZER, ModelKind, SavedModel
 from repose.system.errors import CheckpointError, ConfigError
 from repose.tasks import registry
-from repose.tasks.base import Card, Figure, FileTask, Measured
+from repose.tasks.base import Card, Decoding, Figure, FileTask, Measured
 from repose.tasks.corpus import one_file_per_set, one_tokenizer
 from repose.training.distributed import World
 from repose.training.job import TrainingJob
 from repose.training.loss import TokenSums, cross_entropy, token_losses
 from repose.training.validation import validate
+
+
+def scored(folder: Path, files: list[Path] | None, out: Path | None = None) -> dict[str, Any]:
+    """What `repose evaluate` comes to."""
+    return registry.task_of_model(folder).score_model(folder, files, "test", out, "cpu", Decoding((1,)))
 
 
 class Copier(nn.Module):
@@ -134,7 +139,7 @@ def test_another_task_is_prepared_trained_resumed_measured_and_loaded(
     assert isinstance(loaded.model, Copier)
     assert (loaded.config["task"], loaded.config["lang"]) == ("copy", "und")
     assert "# Copier" in (folder / "model" / "README.md").read_text()
-    again = evaluate_model(folder / "model", [tmp_path / "text.txt"], split="test", beam_sizes=[1])
+    again = scored(folder / "model", [tmp_path / "text.txt"])
     assert again["figures"] == scores["figures"]
     run_table(folder, result)
     assert "copied" in capsys.readouterr().out
@@ -153,4 +158,4 @@ def test_a_model_of_a_task_that_is_not_known_is_refused(settings: list[str], tmp
     path = folder / "model" / "config.json"
     path.write_text(json.dumps(json.loads(path.read_text()) | {"task": "evil"}))
     with pytest.raises(CheckpointError, match="cannot be used: there is no task 'evil'"):
-        evaluate_model(folder, None, split="test", beam_sizes=[1])
+        scored(folder, None)

@@ -62,7 +62,9 @@ def grid(
 ) -> None:
     """Train every combination of a grid's architectures, corpora, settings and seeds. Run it again to resume."""
     if file is None:
-        _list_shipped()
+        from repose.grids.grid import shipped_grids
+
+        show(make_table(("grid", "what it answers", "budget"), shipped_grids(), lines=True))
         return
     if on not in ("local", "ray"):
         raise ConfigError(unknown("backend", on, ["local", "ray"]))
@@ -97,13 +99,11 @@ def grid(
 
 
 def _run(plan: "Plan", cells: "Sequence[CellJob]", backend: "LocalBackend | RayBackend", at_once: str = "") -> None:
-    """Runs the plan, shows the outcome, and leaves with the exit code."""
     from repose.grids.cells import CellStatus
     from repose.grids.run import run_plan
     from repose.grids.view import make_view, outcome_table
 
-    done = sum(entry.status == CellStatus.DONE for entry in plan.chosen)
-    say(f"{plan.folder}: {len(plan.chosen)} cells, {done} of them done, {len(plan.todo)} to run{at_once}")
+    say(f"{plan.folder}: {len(plan.chosen)} cells, {plan.summary}{at_once}")
     with make_view(plan) as view:
         outcome = run_plan(plan, cells, backend, watch=view, kill=backend.kill)
     show(outcome_table(plan, outcome))
@@ -116,12 +116,6 @@ def _run(plan: "Plan", cells: "Sequence[CellJob]", backend: "LocalBackend | RayB
     if rest < len(outcome.entries):
         say(f"tables and figures: repose report {plan.folder}")
     raise typer.Exit(code)
-
-
-def _list_shipped() -> None:
-    from repose.grids.grid import shipped_grids
-
-    show(make_table(("grid", "what it answers", "budget"), shipped_grids(), lines=True))
 
 
 def _said_once() -> Callable[[str], None]:

@@ -37,21 +37,15 @@ def main() -> None:
         sys.exit(1)
     except KeyboardInterrupt:
         sys.exit(130)
-    except OSError as error:
-        say(f"repose: {_sentence(error)}")
+    except OSError as error:  # without its number, and with its file if it has one
+        what = error.strerror or str(error)
+        say(f"repose: {what}" if error.filename is None else f"repose: {os.fsdecode(error.filename)}: {what}")
         sys.exit(1)
     except (MemoryError, RuntimeError) as error:
         if not is_out_of_memory(error):
             raise
         say(f"repose: {OUT_OF_MEMORY}")
         sys.exit(1)
-
-
-def _sentence(error: OSError) -> str:
-    """Without the number of the error, and with its file if it has one."""
-    if error.strerror is None:
-        return str(error)
-    return error.strerror if error.filename is None else f"{os.fsdecode(error.filename)}: {error.strerror}"
 
 
 @app.callback(invoke_without_command=True)

@@ -9,7 +9,7 @@ from typing import Annotated
 import typer
 
 from repose.system.errors import ConfigError, unknown
-from repose.system.terminal import say
+from repose.system.terminal import make_table, say, show
 
 Device = Annotated[str, typer.Option(help="cpu, cuda, cuda:1 or mps.")]
 Workers = Annotated[
@@ -108,21 +108,11 @@ def evaluate(
 ) -> None:
     """Translate a test set and score the translations. Teacher-forced figures, shown too, have names in tf_."""
     from repose.cli.tables import evaluation_table
-    from repose.runs.run import evaluate_model
+    from repose.tasks.base import Decoding
+    from repose.tasks.registry import task_of_model
 
-    evaluation_table(
-        evaluate_model(
-            model,
-            files,
-            split=split,
-            beam_sizes=beam_size or [1, 4],
-            out=out,
-            tokenize=tokenize,
-            device=device,
-            workers=workers,
-            precision=precision,
-        )
-    )
+    decoding = Decoding(tuple(beam_size or (1, 4)), tokenize, workers, precision)
+    evaluation_table(task_of_model(model).score_model(model, files, split, out, device, decoding))
 
 
 def audit(
@@ -130,7 +120,7 @@ def audit(
     seed: Annotated[int, typer.Option(help="Random seed of the test inputs.")] = 0,
 ) -> None:
     """Test whether a model looks ahead, leaks padding or decodes wrongly. Exits with 1 if a check fails."""
-    from repose.cli.tables import audit_table
+    from repose.decoding.translator import LOOKS_AHEAD, load
     from repose.model.audit import audit as run_audit
     from repose.model.presets import PRESETS
 
@@ -139,22 +129,27 @@ def audit(
 
         tried = build(model, src_vocab_size=200, tgt_vocab_size=200, seed=seed)
     elif Path(model).exists():
-        from repose.decoding.translator import load
-
         tried = load(model).model
     else:
         raise ConfigError(unknown("preset or directory", model, list(PRESETS)))
     report = run_audit(tried, seed=seed)
-    audit_table(report)
+    rows = [(c.name, c.tried, f"{c.moved:.1e}", "passed" if c.passed else "FAILED") for c in report.checks]
+    show(make_table(("check", "tried", "moved by", ""), rows), *[LOOKS_AHEAD] * report.looks_ahead)
     if not report.passed:
         raise typer.Exit(1)
 
 
 def presets() -> None:
     """List the published architectures and how each differs from Vaswani et al.'s base model."""
-    from repose.cli.tables import presets_table
+    from rich.text import Text
 
-    presets_table()
+    from repose.model.presets import PRESETS, difference
+
+    rows: list[tuple[str, Text, str] | None] = []
+    for name, p in PRESETS.items():
+        changed = ", ".join(f"{field} {value}" for field, (_, value) in difference(p.architecture).items())
+        rows += [(name, Text.assemble(p.summary, "\n", (changed or "nothing", "dim")), p.citation), None]
+    show(make_table(("preset", "differs from vaswani-base in", "source"), rows))
 
 
 def describe(
@@ -164,6 +159,23 @@ def describe(
     length: Annotated[int, typer.Option(help="Sentence length, in tokens, at which operations are counted.")] = 16,
 ) -> None:
     """Show how many parameters, operations and how much memory an architecture takes."""
-    from repose.cli.tables import describe_table
+    from repose.decoding.translator import LOOKS_AHEAD
+    from repose.model.describe import describe
+    from repose.model.presets import PRESETS
+    from repose.model.presets import preset as preset_architecture
 
-    describe_table(preset, src_vocab, tgt_vocab, length)
+    architecture = preset_architecture(preset)
+    d = describe(architecture, src_vocab_size=src_vocab, tgt_vocab_size=tgt_vocab, length=length)
+    rows: list[tuple[str, str] | None] = [(part, f"{count:,}") for part, count in d.parts.items()]
+    rows += [None, ("total", f"{d.total:,}")]
+    if (published := PRESETS[preset].published_parameters) is not None:
+        rows.append(("published (at vocabularies 7,765 and 7,010)", f"{published:,}"))
+    show(
+        make_table(("part", "parameters"), rows, right=[1], title=f"{preset}: {PRESETS[preset].summary}"),
+        f"vocabularies        {src_vocab:,} source, {tgt_vocab:,} target tokens",
+        f"training            {d.training_flops / 1e6:,.1f} MFLOP per target token, at {length} tokens a sentence",
+        f"forward             {d.forward_flops / 1e6:,.1f} MFLOP per target token",
+        f"weights             {d.weights_bytes / 2**20:,.1f} MiB in fp32",
+        f"weights + training  {d.training_bytes / 2**20:,.1f} MiB with gradients and Adam's moments, less activations",
+        *[f"warning             {LOOKS_AHEAD}"] * architecture.looks_ahead,
+    )

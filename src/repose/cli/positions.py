@@ -2,22 +2,19 @@
 
 import re
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated
+from typing import Annotated
 
 import typer
 
 from repose.system.errors import ConfigError
 from repose.system.terminal import make_table, say, show
 
-if TYPE_CHECKING:
-    from repose.positions_rl.table import PositionTable
-
-app = typer.Typer(name="positions", no_args_is_help=True)
-
-
-@app.callback()
-def _group() -> None:
-    """Learn position tables by reinforcement learning (Soft Actor-Critic; extra `rl`)."""
+app = typer.Typer(
+    name="positions",
+    no_args_is_help=True,
+    help="Learn position tables by reinforcement learning (Soft Actor-Critic; extra `rl`).",
+)
+app.callback()(lambda: None)  # with it, one command is a group of one
 
 
 @app.command()
@@ -47,17 +44,7 @@ def learn(
     except KeyboardInterrupt:
         say("stopped: the same command resumes from the last step shown")
         raise typer.Exit(3) from None
-    _show(table)
-    say(f"wrote {out}")
-
-
-def _show(table: "PositionTable") -> None:
-    """Its score and those of its baselines, on stdout."""
-    names = {
-        "random": "random tables (mean)",
-        "sinusoid": "sinusoid",
-        "policy": "learned",
-        "oracle": "gradient ascent",
-    }
+    names = {"random": "random tables (mean)", "sinusoid": "sinusoid", "policy": "learned", "oracle": "gradient ascent"}
     rows = [(name, f"{table.provenance['scores'][key]:.4f}") for key, name in names.items()]
     show(make_table(("positions", f"{table.reward} reward"), rows, right=[1]))
+    say(f"wrote {out}")

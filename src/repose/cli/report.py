@@ -98,7 +98,6 @@ def _failed_checks(folder: Path) -> tuple[str, ...]:
 
 
 def _show(table: "Table") -> None:
-    """A table on stdout."""
     marked = [
         [c.text + " *" * c.best + "".join(f" [{key}]" for key in table.keys_of(c)) for c in row] for row in table.rows
     ]

@@ -3,15 +3,11 @@
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from rich.text import Text
-
-from repose.model.presets import PRESETS, difference, preset
 from repose.runs.folder import RunFolder
 from repose.saved_model.directory import UNNAMED_TASK
 from repose.system.terminal import make_table, show
 
 if TYPE_CHECKING:
-    from repose.model.audit import AuditReport
     from repose.runs.run import RunResult
 
 NUM_SAMPLES = 5
@@ -21,46 +17,6 @@ _TEACHER_FORCED = {
     "tf_bleu": "argmax given the reference's prefix; not a translation",
     "tf_bleu_sentence_mean": "the same, averaged over sentences, unsmoothed",
 }
-
-
-def presets_table() -> None:
-    """Every preset: what it is, how it differs from Vaswani's base model, where it comes from."""
-    rows: list[tuple[str, Text, str] | None] = []
-    for name, p in PRESETS.items():
-        changed = ", ".join(f"{field} {value}" for field, (_, value) in difference(p.architecture).items())
-        rows += [(name, Text.assemble(p.summary, "\n", (changed or "nothing", "dim")), p.citation), None]
-    show(make_table(("preset", "differs from vaswani-base in", "source"), rows))
-
-
-def describe_table(name: str, src_vocab_size: int, tgt_vocab_size: int, length: int) -> None:
-    """Parameters by part, operations and memory of a preset. Raises ConfigError where it is unknown."""
-    from repose.decoding.translator import LOOKS_AHEAD
-    from repose.model.describe import describe
-
-    architecture = preset(name)
-    d = describe(architecture, src_vocab_size=src_vocab_size, tgt_vocab_size=tgt_vocab_size, length=length)
-    rows: list[tuple[str, str] | None] = [(part, f"{count:,}") for part, count in d.parts.items()]
-    rows += [None, ("total", f"{d.total:,}")]
-    published = PRESETS[name].published_parameters
-    if published is not None:
-        rows.append(("published (at vocabularies 7,765 and 7,010)", f"{published:,}"))
-    show(
-        make_table(("part", "parameters"), rows, right=[1], title=f"{name}: {PRESETS[name].summary}"),
-        f"vocabularies        {src_vocab_size:,} source, {tgt_vocab_size:,} target tokens",
-        f"training            {d.training_flops / 1e6:,.1f} MFLOP per target token, at {length} tokens a sentence",
-        f"forward             {d.forward_flops / 1e6:,.1f} MFLOP per target token",
-        f"weights             {d.weights_bytes / 2**20:,.1f} MiB in fp32",
-        f"weights + training  {d.training_bytes / 2**20:,.1f} MiB with gradients and Adam's moments, less activations",
-        *[f"warning             {LOOKS_AHEAD}"] * architecture.looks_ahead,
-    )
-
-
-def audit_table(report: "AuditReport") -> None:
-    """What was tried, and by how much the logits moved."""
-    from repose.decoding.translator import LOOKS_AHEAD
-
-    rows = [(c.name, c.tried, f"{c.moved:.1e}", "passed" if c.passed else "FAILED") for c in report.checks]
-    show(make_table(("check", "tried", "moved by", ""), rows), *[LOOKS_AHEAD] * report.looks_ahead)
 
 
 def evaluation_table(scores: dict[str, Any]) -> None:

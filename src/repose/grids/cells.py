@@ -14,11 +14,11 @@ import subprocess
 import sys
 import threading
 import time
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
 from enum import StrEnum
 from pathlib import Path
-from typing import IO, Protocol
+from typing import IO, Any, Protocol
 
 from repose.system.errors import OUT_OF_MEMORY, BusyError, ConfigError, ReposeError, is_out_of_memory
 from repose.system.files import locked_or_busy
@@ -114,10 +114,11 @@ def run_cell(job: CellJob, *, stop: threading.Event, kill: threading.Event | Non
     """
     try:
         job.folder.mkdir(parents=True, exist_ok=True)
-        with (job.folder / LOG).open("ab") as log:
-            start = log.tell()
+        with (job.folder / LOG).open("a+b") as log:
+            start = log.seek(0, os.SEEK_END)
             code = _wait(_start(job, log), stop, kill)
-        said = last_line(_text(job.folder / LOG, start))
+            log.seek(start)
+            said = last_line(log.read().decode("utf-8", errors="replace"))
     except OSError as error:
         message = f"{job.folder} cannot be written ({error.strerror}): free disk space or choose another --out"
         return CellState(status=CellStatus.FAILED, message=message)
@@ -134,31 +135,20 @@ def run_cell(job: CellJob, *, stop: threading.Event, kill: threading.Event | Non
 
 
 def _start(job: CellJob, log: IO[bytes]) -> "subprocess.Popen[bytes]":
-    """The process; it reads the job from stdin."""
-    process = subprocess.Popen(
-        [sys.executable, "-m", "repose.grids.cells", str(job.folder)],
-        stdin=subprocess.PIPE,
-        stdout=log,
-        stderr=log,
-        env=environment(os.environ, cores=job.cores),
-        start_new_session=True,
-    )
+    command, env = [sys.executable, "-m", "repose.grids.cells", str(job.folder)], environment(cores=job.cores)
+    streams: dict[str, Any] = {"stdin": subprocess.PIPE, "stdout": log, "stderr": log}
+    process = subprocess.Popen(command, env=env, start_new_session=True, **streams)
     assert process.stdin is not None, "stdin is a pipe"
-    order = {
-        "experiment": job.experiment,
-        "cores": job.cores,
-        "device": job.device,
-        "affinity": list(job.affinity),
-        "parent": os.getpid(),
-    }
+    order = {name: getattr(job, name) for name in ("experiment", "cores", "device", "affinity")}
+    order["parent"] = os.getpid()
     with contextlib.suppress(BrokenPipeError), process.stdin as stdin:
         stdin.write(json.dumps(order).encode())  # if it has died already, its exit code and last line say of what
     return process
 
 
-def environment(present: Mapping[str, str], *, cores: int) -> dict[str, str]:
+def environment(*, cores: int) -> dict[str, str]:
     """The environment of a cell's process: so many threads, and no place among an outer launcher's workers."""
-    kept = {name: value for name, value in present.items() if name not in _OUTER_LAUNCHER}
+    kept = {name: value for name, value in os.environ.items() if name not in _OUTER_LAUNCHER}
     return kept | {"OMP_NUM_THREADS": str(cores), "OMP_WAIT_POLICY": "passive", "TOKENIZERS_PARALLELISM": "false"}
 
 
@@ -173,12 +163,6 @@ def _wait(process: "subprocess.Popen[bytes]", stop: threading.Event, kill: threa
             asked = True
         with contextlib.suppress(subprocess.TimeoutExpired):
             return process.wait(timeout=_WAIT_SECONDS)
-
-
-def _text(log: Path, start: int) -> str:
-    with log.open("rb") as file:
-        file.seek(start)
-        return file.read().decode("utf-8", errors="replace")
 
 
 def last_line(text: str) -> str:

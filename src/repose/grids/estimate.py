@@ -6,13 +6,12 @@ A few real updates, one validation and a few translations of each kind of cell a
 """
 
 import json
-import os
 import subprocess
 import sys
 import tempfile
 import threading
 import time
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import asdict, dataclass, replace
 from pathlib import Path
@@ -21,7 +20,7 @@ from typing import TYPE_CHECKING, Any
 
 from repose.config.experiment import TASK_SETTINGS, Experiment
 from repose.config.file import from_json, to_json
-from repose.grids.cells import CellStatus, environment, keep_on, last_line
+from repose.grids.cells import environment, keep_on, last_line
 from repose.grids.local import Share, core_sets
 from repose.grids.run import Plan
 from repose.grids.view import duration, reason
@@ -89,11 +88,12 @@ def calibrate(
 
     def measured(kind: str) -> Cost | ReposeError:
         slot, affinity = slots.get()
-        where = f"cuda:{slot % devices}" if devices else device
+        order = {"experiment": to_json(kinds[kind].experiment), "cores": share.cores, "affinity": affinity}
+        order |= {"device": f"cuda:{slot % devices}" if devices else device, "began": time.time()}
         with telling:
             say(f"calibrating: {kinds[kind].name}")
         try:
-            return _in_process(kinds[kind].experiment, where, share.cores, affinity)
+            return _in_process(order)
         finally:
             slots.put((slot, affinity))
 
@@ -101,21 +101,10 @@ def calibrate(
         return dict(zip(kinds, pool.map(measured, kinds), strict=True))
 
 
-def _in_process(experiment: Experiment, device: str, cores: int, affinity: Sequence[int]) -> Cost | ReposeError:
-    order = {
-        "experiment": to_json(experiment),
-        "device": device,
-        "cores": cores,
-        "affinity": list(affinity),
-        "began": time.time(),
-    }
-    done = subprocess.run(
-        [sys.executable, "-m", "repose.grids.estimate"],
-        input=json.dumps(order).encode(),
-        capture_output=True,
-        env=environment(os.environ, cores=cores),
-        check=False,
-    )
+def _in_process(order: Mapping[str, Any]) -> Cost | ReposeError:
+    command, text = [sys.executable, "-m", "repose.grids.estimate"], json.dumps(order).encode()
+    env = environment(cores=order["cores"])
+    done = subprocess.run(command, input=text, capture_output=True, env=env, check=False)
     if done.returncode != 0:
         return ReposeError(last_line(done.stderr.decode(errors="replace")) or f"exit code {done.returncode}")
     return Cost(**json.loads(done.stdout.decode().splitlines()[-1]))
@@ -151,13 +140,14 @@ def estimate_table(
 def _totals(plan: Plan, seconds: list[float], memory: int, share: Share, on: str) -> Iterator[str]:
     if plan.grid.budget:
         yield f"budget       {plan.grid.budget}"
-    done = sum(entry.status == CellStatus.DONE for entry in plan.chosen)
-    yield f"cells        {len(plan.chosen)}, {done} of them done, {len(plan.todo)} to run"
+    yield f"cells        {len(plan.chosen)}, {plan.summary}"
     if not seconds:
         return
-    whole = _makespan(seconds, share.jobs)
+    ends = [0.0] * share.jobs  # of those that run in each place, the next one in the first that is free
+    for own in seconds:
+        ends[ends.index(min(ends))] += own
     yield (
-        f"time         about {duration(whole)} with {share.jobs} cells at once, cores of each: {share.cores}; "
+        f"time         about {duration(max(ends))} with {share.jobs} cells at once, cores of each: {share.cores}; "
         f"{duration(sum(seconds))} one after the other"
     )
     yield f"memory       about {memory * share.jobs / GIB:.1f} GiB at a time"
@@ -169,19 +159,10 @@ def _totals(plan: Plan, seconds: list[float], memory: int, share: Share, on: str
     )
 
 
-def _makespan(seconds: list[float], jobs: int) -> float:
-    """When the last of these ends, each taken in turn by the first of `jobs` places that is free."""
-    ends = [0.0] * jobs
-    for own in seconds:
-        ends[ends.index(min(ends))] += own
-    return max(ends)
-
-
 # The process that measures
 
 
 def main() -> int:
-    """The process that measures one kind."""
     order = json.load(sys.stdin)
     pinned = keep_on(order["affinity"], order["cores"])
     try:
@@ -236,18 +217,9 @@ def measure(experiment: Experiment, folder: Path, *, device: str, workers: int |
 
 def _tried(experiment: Experiment) -> Experiment:
     """The same work per update, that does not end or pause by itself."""
-    training = replace(
-        experiment.training,
-        epochs=1_000_000,
-        updates=None,
-        max_hours=None,
-        patience=None,
-        validate_every_updates=WARM_UPDATES + TIMED_UPDATES,
-        bleu_every_epochs=None,
-        save_every_minutes=1e6,
-        warmup_share=None,
-    )
-    return replace(experiment, training=training)
+    endless: dict[str, Any] = dict.fromkeys(("updates", "max_hours", "patience", "bleu_every_epochs", "warmup_share"))
+    endless |= {"epochs": 1_000_000, "save_every_minutes": 1e6, "validate_every_updates": WARM_UPDATES + TIMED_UPDATES}
+    return replace(experiment, training=replace(experiment.training, **endless))
 
 
 def _updates(experiment: Experiment, train: Path) -> tuple[int | None, int]:

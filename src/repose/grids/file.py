@@ -3,7 +3,7 @@
 import math
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
-from typing import Any
+from typing import Any, TypeVar
 
 from repose.config.experiment import SECTIONS
 from repose.config.file import Layer
@@ -42,7 +42,6 @@ class Axis:
 
     @property
     def labels(self) -> tuple[str, ...]:
-        """Of its values, in order."""
         return tuple(choice.label for choice in self.choices)
 
 
@@ -56,7 +55,6 @@ class Rule:
     """As it is called in errors."""
 
     def applies(self, labels: Mapping[str, str], seed: int) -> bool:
-        """Whether a cell matches."""
         found = {**labels, SEED: str(seed)}
         return all(found.get(axis) in wanted for axis, wanted in self.matches.items())
 
@@ -81,7 +79,7 @@ def read_table(layer: Layer, name: str, *, seeds: Sequence[int] | None) -> GridT
     if layer.grid is None:
         raise ConfigError(f"{name} has no table [grid]: it is one experiment, for `repose train --config {name}`")
     where = f"{name}: [grid]"
-    table = _table(layer.grid, where)
+    table = _is(dict, layer.grid, where)
     _known(table, _KEYS, where)
     axes = [axis for axis in (_corpora(table, where), _systems(table, where)) if axis is not None]
     axes += _vary(table, where)
@@ -90,18 +88,21 @@ def read_table(layer: Layer, name: str, *, seeds: Sequence[int] | None) -> GridT
         raise ConfigError(
             f"{where} has two axes of one name ({', '.join(names)}): give those of vary names of their own"
         )
-    own = read_seeds(table["seeds"], where) if "seeds" in table else (_own_seed(layer),)
-    max_cells = _max_cells(table, where)
+    seed = layer.tables.get("training", {}).get("seed", 0)  # what is no number is refused as a setting
+    own = read_seeds(table["seeds"], where) if "seeds" in table else (seed if isinstance(seed, int) else 0,)
+    max_cells = table.get("max_cells", MAX_CELLS)
+    if not isinstance(max_cells, int) or isinstance(max_cells, bool) or max_cells < 1:
+        raise ConfigError(f"{where} max_cells should be a number from 1, not {max_cells!r}")
     settings, excludes = math.prod(len(axis.choices) for axis in axes), bool(table.get("exclude"))
     check_number(settings * len(own if seeds is None else seeds), max_cells, name, excludes=excludes)
     if seeds is not None:  # rules may name the file's seeds, too
         check_number(settings * len(own), max_cells, name, excludes=True)
     rule_seeds = [*own, *(seeds or ())]
-    report = _table(table.get("report", {}), f"{name}: [grid.report]")
+    report = _is(dict, table.get("report", {}), f"{name}: [grid.report]")
     _known(report, ("baseline", "published"), f"{name}: [grid.report]")
     return GridTable(
-        about=_text(table, "about", where),
-        budget=_text(table, "budget", where),
+        about=_is(str, table.get("about", ""), f"{where} about"),
+        budget=_is(str, table.get("budget", ""), f"{where} budget"),
         axes=tuple(axes),
         seeds=own,
         max_cells=max_cells,
@@ -139,31 +140,22 @@ def label_of(value: Any) -> str:
     return "+".join(map(str, value)) if isinstance(value, list) else str(value)
 
 
-def _own_seed(layer: Layer) -> int:
-    seed = layer.tables.get("training", {}).get("seed", 0)
-    return seed if isinstance(seed, int) else 0  # what else it may be is refused as a setting
-
-
 def _corpora(table: Mapping[str, Any], where: str) -> Axis | None:
     if "corpora" not in table:
         return None
-    choices = []
-    for label, settings in _table(table["corpora"], f"{where} corpora").items():
-        choices.append(Choice(label, {"corpus": _table(settings, f"{where} corpora.{label}")}))
+    corpora = _is(dict, table["corpora"], f"{where} corpora").items()
+    choices = [Choice(label, {"corpus": _is(dict, s, f"{where} corpora.{label}")}) for label, s in corpora]
     return _axis(CORPUS, choices, where)
 
 
 def _systems(table: Mapping[str, Any], where: str) -> Axis | None:
     if "presets" not in table and "systems" not in table:
         return None
-    choices = []
-    names = _list(table.get("presets", []), f"{where} presets")
-    for name in names:
-        _preset(name, f"{where} presets")
-        choices.append(Choice(name, {}, name))
-    for number, system in enumerate(_list(table.get("systems", []), f"{where} systems"), start=1):
+    names = _is(list, table.get("presets", []), f"{where} presets")
+    choices = [Choice(_preset(name, f"{where} presets"), {}, name) for name in names]
+    for number, system in enumerate(_is(list, table.get("systems", []), f"{where} systems"), start=1):
         place = f"{where} systems, entry {number},"
-        system = _table(system, place)
+        system = _is(dict, system, place)
         _known(system, ("name", "preset", "set"), place)
         label = system.get("name")
         if not isinstance(label, str) or not label:
@@ -178,7 +170,7 @@ def _vary(table: Mapping[str, Any], where: str) -> list[Axis]:
     """An axis of values of one setting, or of bundles of settings with names."""
     axes: list[Axis] = []
     written: dict[str, Any] = {}
-    for key, value in _table(table.get("vary", {}), f"{where} vary").items():
+    for key, value in _is(dict, table.get("vary", {}), f"{where} vary").items():
         if key in SECTIONS and isinstance(value, dict):  # written without quotation marks
             written |= {f"{key}.{field}": values for field, values in value.items()}
         else:
@@ -187,7 +179,7 @@ def _vary(table: Mapping[str, Any], where: str) -> list[Axis]:
     for name, value in written.items():
         place = f"{where} vary.{name}"
         if "." in name:
-            values = _list(value, place)
+            values = _is(list, value, place)
             choices = [Choice(label_of(v), settings_of({name: v}, place)) for v in values]
             field = name.rpartition(".")[2]
             axes.append(_axis(field if fields.count(field) == 1 else name, choices, where, written=name))
@@ -211,9 +203,9 @@ def _axis(name: str, choices: Sequence[Choice], where: str, *, written: str = ""
 
 def _rules(table: Mapping[str, Any], key: str, axes: Sequence[Axis], seeds: Sequence[int], name: str) -> list[Rule]:
     rules = []
-    for number, entry in enumerate(_list(table.get(key, []), f"{name}: [grid] {key}"), start=1):
+    for number, entry in enumerate(_is(list, table.get(key, []), f"{name}: [grid] {key}"), start=1):
         place = f"{name}: [[grid.{key}]], entry {number},"
-        entry = dict(_table(entry, place))
+        entry = dict(_is(dict, entry, place))
         settings = settings_of(entry.pop("set", {}), place) if key == "for" else {}
         if key == "for" and not settings:
             raise ConfigError(f'{place} sets nothing: write set = {{ "section.field" = value }}')
@@ -240,7 +232,7 @@ def _match(key: str, value: Any, axes: Sequence[Axis], seeds: Sequence[int], pla
 def settings_of(table: Any, place: str) -> dict[str, dict[str, Any]]:
     """Settings written as "section.field" = value, or as tables of sections."""
     found: dict[str, dict[str, Any]] = {}
-    for key, value in _table(table, place).items():
+    for key, value in _is(dict, table, place).items():
         section, dot, field = key.partition(".")
         if section not in SECTIONS or not (dot or isinstance(value, dict)):
             names = [f"{name}." for name in SECTIONS]
@@ -253,20 +245,14 @@ def settings_of(table: Any, place: str) -> dict[str, dict[str, Any]]:
     return found
 
 
-def _preset(name: Any, place: str) -> None:
+def _preset(name: Any, place: str) -> str:
     if not isinstance(name, str):
         raise ConfigError(f"{place} should hold the names of presets, not {name!r}")
     try:
         preset_architecture(name)
     except ConfigError as error:
         raise ConfigError(f"{place}: {error}") from None
-
-
-def _max_cells(table: Mapping[str, Any], where: str) -> int:
-    value = table.get("max_cells", MAX_CELLS)
-    if not isinstance(value, int) or isinstance(value, bool) or value < 1:
-        raise ConfigError(f"{where} max_cells should be a number from 1, not {value!r}")
-    return value
+    return name
 
 
 def _known(table: Mapping[str, Any], keys: Sequence[str], where: str) -> None:
@@ -275,20 +261,11 @@ def _known(table: Mapping[str, Any], keys: Sequence[str], where: str) -> None:
             raise ConfigError(f"{where}: {unknown('key', key, keys)}")
 
 
-def _table(value: Any, where: str) -> Mapping[str, Any]:
-    if not isinstance(value, dict):
-        raise ConfigError(f"{where} should be a table, not {value!r}")
-    return value
+_Kind = TypeVar("_Kind", dict[str, Any], list[Any], str)
+_KINDS = {dict: "a table", list: "a list", str: "a sentence"}
 
 
-def _list(value: Any, where: str) -> list[Any]:
-    if not isinstance(value, list):
-        raise ConfigError(f"{where} should be a list, not {value!r}")
-    return value
-
-
-def _text(table: Mapping[str, Any], key: str, where: str) -> str:
-    value = table.get(key, "")
-    if not isinstance(value, str):
-        raise ConfigError(f"{where} {key} should be a sentence, not {value!r}")
+def _is(kind: type[_Kind], value: Any, where: str) -> _Kind:
+    if not isinstance(value, kind):
+        raise ConfigError(f"{where} should be {_KINDS[kind]}, not {value!r}")
     return value

@@ -11,7 +11,7 @@ import re
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any, NamedTuple
+from typing import Any
 
 from repose.config.experiment import Experiment
 from repose.config.file import COMMAND_LINE, Layer, file_layer, parse_overrides, resolve, shipped, to_json
@@ -51,14 +51,6 @@ class Grid:
     """All of the first seed first, so that something can be compared early."""
 
 
-class Shipped(NamedTuple):
-    """A grid that comes with the package."""
-
-    name: str
-    about: str
-    budget: str
-
-
 def read_grid(path: Path | str, *, overrides: Sequence[str] = (), seeds: str | None = None) -> Grid:
     """The grid of a file, or of a shipped grid's name. `seeds` ("3", or "0,5") stand for the file's.
 
@@ -90,15 +82,13 @@ def read_grid(path: Path | str, *, overrides: Sequence[str] = (), seeds: str | N
     return Grid(name=name, about=table.about, budget=table.budget, axes=axes, report=table.report, cells=cells)
 
 
-def shipped_grids() -> list[Shipped]:
-    """Those that come with the package, by name."""
-    layers = ((name, file_layer(name)) for name in shipped())
-    found = ((name, layer.grid) for name, layer in layers if layer.grid is not None)
-    return [Shipped(name, str(grid.get("about", "")), str(grid.get("budget", ""))) for name, grid in found]
+def shipped_grids() -> list[tuple[str, str, str]]:
+    """Name, `about` and `budget` of the grids that come with the package."""
+    tables = {name: file_layer(name).grid for name in shipped()}
+    return [(name, grid.get("about", ""), grid.get("budget", "")) for name, grid in tables.items() if grid is not None]
 
 
 def _seeds(text: str) -> Sequence[int]:
-    """`--seeds`: a number of them, or a list."""
     pieces = [piece.strip() for piece in text.split(",") if piece.strip()]
     if not all(piece.isascii() and piece.isdecimal() for piece in pieces) or not pieces:
         raise ConfigError(f"--seeds should be a number of seeds or a list such as 0,5, not {text!r}")
@@ -208,8 +198,7 @@ def _check_published(table: GridTable, name: str) -> None:
     if not wanted:
         return
     published = load_published()
-    known = [table.id for table in published.tables]
-    known += [curve.id for curve in published.curves] + [scalar.id for scalar in published.scalars]
+    known = [entry.id for entry in (*published.tables, *published.curves, *published.scalars)]
     for entry in wanted:
         if entry not in known:
             near = ", ".join(difflib.get_close_matches(entry, known, n=3, cutoff=0.0))

@@ -89,7 +89,6 @@ class LocalBackend:
     run_cell: RunCell = run_cell
 
     def run(self, jobs: Sequence[CellJob], tell: Tell, stop: threading.Event) -> dict[str, CellState]:
-        """See `repose.grids.cells.Backend`."""
         waiting: queue.SimpleQueue[CellJob] = queue.SimpleQueue()
         for job in jobs:
             waiting.put(job)

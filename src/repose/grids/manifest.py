@@ -11,10 +11,12 @@ from dataclasses import asdict, dataclass, field, replace
 from pathlib import Path
 from typing import Any
 
-from repose.grids.cells import CellState, CellStatus, Loss
+from pydantic import TypeAdapter
+
+from repose.grids.cells import CellState, CellStatus
 from repose.grids.file import CORPUS
 from repose.grids.grid import Cell, Grid
-from repose.system.errors import CheckpointError, WriteError
+from repose.system.errors import CheckpointError
 from repose.system.files import locked, write_json
 
 FORMAT = 1
@@ -44,7 +46,6 @@ class Entry:
 
     @property
     def status(self) -> CellStatus:
-        """How far it is."""
         return self.state.status
 
     @property
@@ -58,7 +59,7 @@ class Entry:
         return self.labels.get(CORPUS)
 
 
-@dataclass(frozen=True, kw_only=True)
+@dataclass(frozen=True)
 class Manifest:
     """The content of grid.json."""
 
@@ -68,6 +69,9 @@ class Manifest:
     report: Mapping[str, Any]
     """The table [grid.report]."""
     entries: tuple[Entry, ...]
+
+
+_ENTRY = TypeAdapter(Entry)
 
 
 def entry_of(cell: Cell) -> Entry:
@@ -87,16 +91,11 @@ def write(folder: Path, grid: Grid, entries: Sequence[Entry], known: Mapping[str
     `known` is what it said before it was found out how the cells stand: an entry that another process has changed
     since then is newer, and stays.
     """
-    try:
-        folder.mkdir(parents=True, exist_ok=True)
-    except OSError as error:
-        raise WriteError(f"{folder} cannot be written ({error.strerror}): choose another --out") from error
     with locked(folder / _LOCK):
         newer = {name: entry for name, entry in known_entries(folder).items() if entry != known.get(name)}
         found = [(newer.get(entry.name, entry), entry) for entry in entries]
         merged = tuple(new if new.run_id == old.run_id else old for new, old in found)
-        axes = {axis: list(labels) for axis, labels in grid.axes.items()}
-        _write(folder, Manifest(name=grid.name, about=grid.about, axes=axes, report=dict(grid.report), entries=merged))
+        _write(folder, Manifest(grid.name, grid.about, grid.axes, grid.report, merged))
 
 
 def update(folder: Path, name: str, /, **changes: Any) -> None:
@@ -150,8 +149,8 @@ def known_entries(folder: Path) -> dict[str, Entry]:
 
 
 def _write(folder: Path, manifest: Manifest) -> None:
-    content = {"format": FORMAT, "name": manifest.name, "about": manifest.about, "axes": manifest.axes}
-    content |= {"report": manifest.report, "cells": [_to_json(entry) for entry in manifest.entries]}
+    content = {"format": FORMAT, **vars(manifest), "cells": [_to_json(entry) for entry in manifest.entries]}
+    del content["entries"]
     write_json(folder / NAME, content)
 
 
@@ -165,22 +164,4 @@ def _to_json(entry: Entry) -> dict[str, Any]:
 
 def _entry(cell: Mapping[str, Any]) -> Entry:
     """Old files have no more of the state than `status` and, as `reason`, a whole sentence."""
-    lost = cell.get("lost")
-    state = CellState(
-        status=CellStatus(cell["status"]),
-        message=str(cell.get("reason", "")),
-        exit_code=cell.get("exit_code"),
-        host=str(cell.get("host", "")),
-        lost=None if lost is None else Loss(lost),
-        attempt=int(cell.get("attempt", 1)),
-    )
-    return Entry(
-        name=str(cell["name"]),
-        group=str(cell["group"]),
-        labels={str(axis): str(label) for axis, label in cell["labels"].items()},
-        seed=int(cell["seed"]),
-        run_id=cell.get("run_id"),
-        folder=str(cell["folder"]),
-        state=state,
-        seconds=cell.get("seconds"),
-    )
+    return _ENTRY.validate_python({**cell, "state": {**cell, "message": cell.get("reason", "")}})

@@ -48,8 +48,8 @@ class Column:
 
 
 @dataclass(frozen=True, kw_only=True, config=_CLOSED)
-class Table:
-    """A printed table. The first column names the rows."""
+class Entry:
+    """What a paper prints, `where` in it, in which of its texts, and how it was made."""
 
     id: str
     paper: str
@@ -57,6 +57,12 @@ class Table:
     sources: tuple[str, ...]
     protocol: tuple[str, ...]
     note: str
+
+
+@dataclass(frozen=True, kw_only=True, config=_CLOSED)
+class Table(Entry):
+    """A printed table. The first column names the rows."""
+
     columns: tuple[Column, ...]
     rows: tuple[tuple[Cell, ...], ...]
 
@@ -77,29 +83,16 @@ class Table:
 
     def cell(self, row: str, column: str) -> Cell:
         """One cell. Raises ConfigError where there is no such row or column."""
-        keys = [str(cells[0]) for cells in self.rows]
-        if row not in keys:
-            raise ConfigError(f"table {self.id!r} has no row {row!r}: it has {', '.join(keys)}")
-        return self.column(column)[keys.index(row)]
-
-    def number(self, row: str, column: str) -> float:
-        """One numeric cell. Raises ConfigError where there is no such cell, or where it holds text."""
-        value = self.cell(row, column)
-        if isinstance(value, str):
-            raise ConfigError(f"cell ({row!r}, {column!r}) of table {self.id!r} holds text, {value!r}: ask for `cell`")
-        return float(value)
+        cells = dict(zip((str(row[0]) for row in self.rows), self.column(column), strict=True))
+        if row not in cells:
+            raise ConfigError(f"table {self.id!r} has no row {row!r}: it has {', '.join(cells)}")
+        return cells[row]
 
 
 @dataclass(frozen=True, kw_only=True, config=_CLOSED)
-class Curve:
+class Curve(Entry):
     """A printed mean per epoch, from epoch 1 on, with the number of trials behind each mean."""
 
-    id: str
-    paper: str
-    where: str
-    sources: tuple[str, ...]
-    protocol: tuple[str, ...]
-    note: str
     system: str
     metric: str
     unit: str
@@ -112,23 +105,11 @@ class Curve:
                 f"curve {self.id!r} has {len(self.values)} values and {len(self.trials)} trial counts: give one each"
             )
 
-    def at(self, epoch: int) -> float:
-        """The mean at an epoch, counted from 1. Raises ConfigError where none is printed."""
-        if not 1 <= epoch <= len(self.values):
-            raise ConfigError(f"curve {self.id!r} has epochs 1 to {len(self.values)}, not {epoch}")
-        return self.values[epoch - 1]
-
 
 @dataclass(frozen=True, kw_only=True, config=_CLOSED)
-class Scalar:
+class Scalar(Entry):
     """A single printed number, with its standard deviation where one is printed."""
 
-    id: str
-    paper: str
-    where: str
-    sources: tuple[str, ...]
-    protocol: tuple[str, ...]
-    note: str
     system: str
     metric: str
     unit: str
@@ -138,7 +119,10 @@ class Scalar:
 
 @dataclass(frozen=True, kw_only=True, config=_CLOSED)
 class Published:
-    """Everything in `published.toml`; `protocols` explains each protocol tag in a sentence."""
+    """Everything in `published.toml`; `protocols` explains each protocol tag in a sentence.
+
+    Its methods find what has an id, such as "reinforced/table-1", and raise ConfigError where there is none.
+    """
 
     protocols: dict[str, str]
     papers: tuple[Paper, ...]
@@ -148,7 +132,7 @@ class Published:
     scalars: tuple[Scalar, ...]
 
     def __post_init__(self) -> None:
-        entries: list[Table | Curve | Scalar] = [*self.tables, *self.curves, *self.scalars]
+        entries = [*self.tables, *self.curves, *self.scalars]
         ids = [*(p.id for p in self.papers), *(s.id for s in self.systems), *(e.id for e in entries)]
         for name in sorted({name for name in ids if ids.count(name) > 1}):
             raise ConfigError(f"the id {name!r} is given twice: give each entry its own")
@@ -159,38 +143,33 @@ class Published:
                 raise ConfigError(f"{entry.id!r} names a paper or source that is not listed: add it to `papers`")
             if unexplained := set(entry.protocol) - set(self.protocols):
                 raise ConfigError(f"{entry.id!r} has unexplained tags {sorted(unexplained)}: add them to `protocols`")
-            if not isinstance(entry, Table) and entry.system not in systems:
+            if isinstance(entry, Curve | Scalar) and entry.system not in systems:
                 raise ConfigError(f"{entry.id!r} names the unknown system {entry.system!r}: add it to `systems`")
 
     def paper(self, name: str) -> Paper:
-        """The paper of that id. Raises ConfigError where there is none."""
         return _find(self.papers, "paper", name)
 
     def system(self, name: str) -> System:
-        """The system of that id. Raises ConfigError where there is none."""
         return _find(self.systems, "system", name)
 
     def table(self, name: str) -> Table:
-        """The table of that id, such as "reinforced/table-1". Raises ConfigError where there is none."""
         return _find(self.tables, "table", name)
 
     def curve(self, name: str) -> Curve:
-        """The learning curve of that id. Raises ConfigError where there is none."""
         return _find(self.curves, "curve", name)
 
     def scalar(self, name: str) -> Scalar:
-        """The number of that id. Raises ConfigError where there is none."""
         return _find(self.scalars, "number", name)
 
 
-_Entry = TypeVar("_Entry", Paper, System, Table, Curve, Scalar)
+_One = TypeVar("_One", Paper, System, Table, Curve, Scalar)
 
 
-def _find(entries: tuple[_Entry, ...], kind: str, name: str) -> _Entry:
-    for entry in entries:
-        if entry.id == name:
-            return entry
-    raise ConfigError(f"no published {kind} {name!r}: there are {', '.join(entry.id for entry in entries)}")
+def _find(entries: tuple[_One, ...], kind: str, name: str) -> _One:
+    by_id = {entry.id: entry for entry in entries}
+    if name not in by_id:
+        raise ConfigError(f"no published {kind} {name!r}: there are {', '.join(by_id)}")
+    return by_id[name]
 
 
 def parse(text: str) -> Published:

@@ -15,14 +15,14 @@ import signal
 import socket
 import threading
 import time
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import Any
 
 from repose._version import __version__
 from repose.data.corpora import cache_home
-from repose.grids.cells import CellJob, CellState, CellStatus, Loss, Tell, run_cell
+from repose.grids.cells import CellJob, CellState, CellStatus, Loss, Tell, last_line, run_cell
 from repose.system.errors import ConfigError
 
 POLL = 1.0
@@ -60,9 +60,8 @@ class RayBackend:
         ray = _import_ray()
         folder = Path(os.path.commonpath([job.folder.parent for job in jobs]))
         with _connected(ray, self.address), _Shared.opened(folder, cache_home()) as shared:
-            machines = [_Machine.of(node) for node in ray.nodes() if node["Alive"]]
-            large_enough = [machine for machine in machines if machine.can_hold(jobs[0])]
-            _check(ray, large_enough, shared)
+            large_enough = [node for node in ray.nodes() if node["Alive"] and _can_hold(node["Resources"], jobs[0])]
+            _check(ray, [_Machine(node["NodeID"], node["NodeManagerHostname"]) for node in large_enough], shared)
             if not large_enough:
                 tell(jobs[0].name, CellState(message=_too_large(jobs[0])))
             return _Driver(ray, shared, tell, stop, self.retries).run(jobs, self.kill)
@@ -112,22 +111,15 @@ def _knock(address: str | None) -> None:
 
 @dataclass(frozen=True)
 class _Machine:
-    """A machine of the cluster, with all that it has, free or not."""
+    """A machine of the cluster."""
 
     id: str
     host: str
-    cores: float = 0.0
-    gpus: float = 0.0
 
-    @classmethod
-    def of(cls, node: dict[str, Any]) -> "_Machine":
-        """From an entry of `ray.nodes()`."""
-        resources = node["Resources"]
-        return cls(node["NodeID"], node["NodeManagerHostname"], resources.get("CPU", 0.0), resources.get("GPU", 0.0))
 
-    def can_hold(self, job: CellJob) -> bool:
-        """Whether it could run that cell if it ran nothing else."""
-        return self.cores >= job.cores and self.gpus >= job.gpus
+def _can_hold(resources: Mapping[str, float], job: CellJob) -> bool:
+    """Whether a machine with these resources, free or not, could run that cell if it ran nothing else."""
+    return resources.get("CPU", 0.0) >= job.cores and resources.get("GPU", 0.0) >= job.gpus
 
 
 def _too_large(job: CellJob) -> str:
@@ -174,10 +166,8 @@ class _Shared:
         if not (self.folder / self.mark).exists():
             return f"does not see {self.folder}: choose an --out on storage that all machines share"
         if not (self.home / self.mark).exists():
-            return (
-                f"does not see {self.home}, where the prepared data lies: set REPOSE_HOME to a folder that all "
-                "machines share"
-            )
+            what = "where the prepared data lies: set REPOSE_HOME to a folder that all machines share"
+            return f"does not see {self.home}, {what}"
         return ""
 
 
@@ -210,8 +200,7 @@ def _check_task(shared: _Shared, version: str) -> str:
 
 
 def _last_line(error: Exception) -> str:
-    lines = [line.strip() for line in str(error).splitlines() if line.strip()]
-    return lines[-1] if lines else type(error).__name__
+    return last_line(str(error)) or type(error).__name__
 
 
 @dataclass(eq=False)
@@ -353,7 +342,7 @@ def _run(job: CellJob, number: int) -> CellState:
         threading.Thread(target=work, daemon=True).start()
         while not done.is_set():
             try:
-                done.wait(POLL)
+                done.wait(POLL)  # a join that is interrupted takes the thread for dead
             except KeyboardInterrupt:
                 stop.set()
     finally:

@@ -36,8 +36,13 @@ class Plan:
     identities: Mapping[str, Identity | ReposeError]
     """Of every cell, by name."""
 
+    @property
+    def summary(self) -> str:
+        """How many of the chosen cells are done and are to be run."""
+        done = sum(entry.status == CellStatus.DONE for entry in self.chosen)
+        return f"{done} of them done, {len(self.todo)} to run"
+
     def cell(self, entry: Entry) -> Cell:
-        """The cell of an entry."""
         return next(cell for cell in self.grid.cells if cell.name == entry.name)
 
 
@@ -108,29 +113,15 @@ def make_plan(
     if record:
         manifest.write(folder, grid, survey.entries, known)
     mine = tuple(entry for entry in survey.entries if entry.name in chosen)
-    todo = tuple(
-        entry
-        for entry in mine
-        if entry.status in (CellStatus.WAITING, CellStatus.STOPPED)
-        or (entry.status == CellStatus.FAILED and retry_failed)
-        if entry.name not in survey.blocked
-    )
+    open_ = {CellStatus.WAITING, CellStatus.STOPPED, *([CellStatus.FAILED] if retry_failed else [])}
+    todo = tuple(entry for entry in mine if entry.status in open_ and entry.name not in survey.blocked)
     return Plan(grid, folder, survey.entries, mine, todo, identities)
 
 
 def jobs_of(plan: Plan, *, device: str, cores: int, gpus: float = 0.0) -> list[CellJob]:
-    """The cells to be run, in order."""
-    return [
-        CellJob(
-            name=entry.name,
-            folder=(plan.folder / entry.name).absolute(),
-            experiment=to_json(plan.cell(entry).experiment),
-            cores=cores,
-            gpus=gpus,
-            device=device,
-        )
-        for entry in plan.todo
-    ]
+    needs: dict[str, Any] = {"cores": cores, "gpus": gpus, "device": device}
+    folder, cells = plan.folder.absolute(), map(plan.cell, plan.todo)
+    return [CellJob(name=c.name, folder=folder / c.name, experiment=to_json(c.experiment), **needs) for c in cells]
 
 
 class Book:
@@ -144,7 +135,6 @@ class Book:
         self.note = ""
 
     def tell(self, name: str, state: CellState) -> None:
-        """See `repose.grids.cells.Tell`."""
         with self._lock:
             changes: dict[str, Any] = {"state": state}
             if state.status == CellStatus.RUNNING:

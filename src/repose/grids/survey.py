@@ -4,6 +4,7 @@ the way of one another. Nothing is believed but run directories."""
 import json
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import asdict, dataclass, replace
+from functools import partial
 from pathlib import Path
 
 from repose.config.experiment import Experiment
@@ -52,8 +53,10 @@ def identify(cells: Sequence[Cell], *, say: Say) -> dict[str, Identity | ReposeE
     for cell in cells:
         experiment, key = cell.experiment, _data_settings(cell.experiment)
         if key not in prepared:
+            whose = f"{cell.labels[CORPUS]}: " if CORPUS in cell.labels else ""
             try:
-                prepared[key] = prepare_corpus(experiment, workers=available_cores(), say=_about(cell, say))
+                tell = partial(lambda whose, sentence: say(whose + sentence), whose)
+                prepared[key] = prepare_corpus(experiment, workers=available_cores(), say=tell)
             except ReposeError as error:
                 prepared[key] = error
         data = prepared[key]
@@ -68,18 +71,11 @@ def identify(cells: Sequence[Cell], *, say: Say) -> dict[str, Identity | ReposeE
     return found
 
 
-def _about(cell: Cell, say: Say) -> Say:
-    """Says whose corpus it is."""
-    corpus = cell.labels.get(CORPUS)
-    return say if corpus is None else lambda sentence: say(f"{corpus}: {sentence}")
-
-
 def _data_settings(experiment: Experiment) -> str:
     """All settings that preparing a corpus may read."""
-    training = asdict(experiment.training)
-    limits = {name: v for name, v in training.items() if name.startswith("max_") or name in ("long_pairs", "init_from")}
-    task = {"task": training.get("task")}
-    return json.dumps([asdict(experiment.corpus), asdict(experiment.tokenizer), limits, task], sort_keys=True)
+    others = ("long_pairs", "init_from", "task")
+    read = {k: v for k, v in asdict(experiment.training).items() if k.startswith("max_") or k in others}
+    return json.dumps([asdict(experiment.corpus), asdict(experiment.tokenizer), read], sort_keys=True)
 
 
 def look(
@@ -166,17 +162,15 @@ def _same_figures(folder: Path, experiment: Experiment, identity: Identity) -> b
     """Whether a finished run of the same id was also measured on the same sentences in the same way."""
     run = RunFolder(folder)
     try:
-        theirs = run.config()
+        return run.scores_file(identity.split).exists() and _measured_alike(run.config(), experiment, identity)
     except CheckpointError:
         return False
-    is_it = theirs.run_id == identity.run_id and run.scores_file(identity.split).exists()
-    return is_it and _measured_alike(theirs, experiment, identity)
 
 
 def _measured_alike(theirs: RunConfig, experiment: Experiment, identity: Identity) -> bool:
-    """Whether a run of the same id, finished or not, is one that is measured in the same way."""
+    """Whether a run, finished or not, is that of the identity and measured in the same way."""
     return (
-        theirs.data == identity.data
+        (theirs.run_id, theirs.data) == (identity.run_id, identity.data)
         and theirs.experiment.decoding == experiment.decoding
         and all(getattr(theirs.experiment.training, name) == getattr(experiment.training, name) for name in _MEASURED)
     )

@@ -1,15 +1,14 @@
 """What one sees of a running grid: a live table on a terminal, a line per event elsewhere; and a table at the end."""
 
+import contextlib
 import json
 import statistics
 import sys
 import threading
 import time
 from collections.abc import Mapping
-from dataclasses import dataclass
 from pathlib import Path
-from types import TracebackType
-from typing import Any, Protocol
+from typing import Any, NamedTuple
 
 from rich.console import Console, RenderableType
 from rich.live import Live as RichLive
@@ -44,8 +43,7 @@ def reason(state: CellState) -> str:
     return state.message
 
 
-@dataclass(frozen=True)
-class Progress:
+class Progress(NamedTuple):
     """How far a run is."""
 
     where: str
@@ -60,18 +58,18 @@ def progress(folder: Path, experiment: Experiment) -> Progress:
     records = _tail(RunFolder(folder).metrics_file)
     if not records:
         return Progress("", "", None)
-    training, update = experiment.training, int(records[-1].get("update", 0))
-    ends = [record for record in records if record.get("kind") == "epoch"]
-    limits = []
-    if training.updates is not None:
-        limits.append(training.updates)
-    if training.epochs is not None and ends:
-        limits.append(round(ends[-1]["update"] / ends[-1]["epoch"]) * training.epochs)
+    training, update = experiment.training, int(records[-1]["update"])
+    ends = [record["update"] / record["epoch"] for record in records if record["kind"] == "epoch"]
+    limits = [] if training.updates is None else [training.updates]
+    limits += [round(ends[-1]) * training.epochs] if training.epochs is not None and ends else []
     of_epochs = f"/{training.epochs}" if training.epochs is not None else ""
     of_updates = f" of {min(limits):,}" if limits else ""
-    where = f"epoch {records[-1].get('epoch', 1)}{of_epochs}, update {update:,}{of_updates}"
-    share = min(1.0, update / min(limits)) if limits else None
-    return Progress(where, ", ".join(_figures(records)), share)
+    where = f"epoch {records[-1]['epoch']}{of_epochs}, update {update:,}{of_updates}"
+    figures = []
+    for kind, name, label in (("train", "loss", "loss"), ("valid", "tf_loss", "tf_loss"), ("valid", "bleu", "BLEU")):
+        last = next((r[name] for r in reversed(records) if r["kind"] == kind and name in r), None)
+        figures += [] if last is None else [f"{label} {last:{'.1f' if name == 'bleu' else '.3f'}}"]
+    return Progress(where, ", ".join(figures), min(1.0, update / min(limits)) if limits else None)
 
 
 def _tail(path: Path) -> list[dict[str, Any]]:
@@ -94,16 +92,6 @@ def _tail(path: Path) -> list[dict[str, Any]]:
     return records
 
 
-def _figures(records: list[dict[str, Any]]) -> list[str]:
-    shown = (("train", "loss", "loss", ".3f"), ("valid", "tf_loss", "tf_loss", ".3f"), ("valid", "bleu", "BLEU", ".1f"))
-    found = []
-    for kind, name, label, form in shown:
-        last = next((r[name] for r in reversed(records) if r["kind"] == kind and name in r), None)
-        if last is not None:
-            found.append(f"{label} {last:{form}}")
-    return found
-
-
 def headline(folder: Path) -> str:
     """The figure of a finished run that is looked at first: BLEU of its beam, or the first of another task's."""
     try:
@@ -119,29 +107,24 @@ def headline(folder: Path) -> str:
     return ""
 
 
-class View(Protocol):
-    """What shows a grid while it runs; a context manager."""
+class View(contextlib.AbstractContextManager["View"]):
+    """What shows a grid while it is entered."""
 
     def __call__(self, name: str, state: CellState) -> None:
         """Something has happened to a cell; from any thread."""
+        raise NotImplementedError
 
-    def __enter__(self) -> "View":
-        """Begins to show."""
-
-    def __exit__(
-        self, kind: type[BaseException] | None, error: BaseException | None, traceback: TracebackType | None
-    ) -> None:
+    def __exit__(self, *_: object) -> None:
         """Ends."""
 
 
-class Lines:
+class Lines(View):
     """One line per event, on stderr."""
 
     def __init__(self, plan: Plan) -> None:
         self._plan, self._ended, self._began = plan, 0, dict[str, float]()
 
     def __call__(self, name: str, state: CellState) -> None:
-        """Prints it."""
         status, what = state.status, str(state.status)
         if status == CellStatus.RUNNING:
             self._began.setdefault(name, time.monotonic())
@@ -151,14 +134,8 @@ class Lines:
         more = headline(self._plan.folder / name) if status == CellStatus.DONE else reason(state)
         say(f"[{self._ended}/{len(self._plan.todo)}] {name}: {', '.join(filter(None, (what, more)))}")
 
-    def __enter__(self) -> "Lines":
-        return self
 
-    def __exit__(self, *_: object) -> None:
-        """Nothing."""
-
-
-class Live:
+class Live(View):
     """A table that is drawn anew every second, on stderr."""
 
     def __init__(self, plan: Plan) -> None:
@@ -173,7 +150,6 @@ class Live:
         self._live = RichLive(console=console, get_renderable=self._table, refresh_per_second=1, transient=True)
 
     def __call__(self, name: str, state: CellState) -> None:
-        """Remembers it."""
         with self._lock:
             self._states[name] = state
             now = time.monotonic()
@@ -184,14 +160,12 @@ class Live:
                 self._took.append(now - self._began[name])
 
     def __enter__(self) -> "Live":
-        self._live.__enter__()
+        self._live.start()
         return self
 
-    def __exit__(
-        self, kind: type[BaseException] | None, error: BaseException | None, traceback: TracebackType | None
-    ) -> None:
+    def __exit__(self, *_: object) -> None:
         """Takes the table away: `outcome_table` follows."""
-        self._live.__exit__(kind, error, traceback)
+        self._live.stop()
 
     def _progress(self, name: str) -> Progress:
         return progress(self._plan.folder / name, self._experiments[name])

@@ -95,13 +95,13 @@ def learn(settings: Settings, out: Path, work: Path, say: Callable[[str], None])
     and torch are seeded. Raises ConfigError where `out` or `work` belong to other settings or the extra `rl` is
     missing, BusyError where another process works in `work`.
     """
-    found = _finished(settings, out)
-    if found is not None:
+    if (found := _finished(settings, out)) is not None:
         say(f"already finished: {out} was learned with these settings")
         return found
     random, spread = rewards.random_rewards(settings.shape, settings.reward)
     sinusoid = float(REWARDS[settings.reward](rewards.sinusoid(*settings.shape)))
-    _require_extra()
+    if any(importlib.util.find_spec(package) is None for package in ("stable_baselines3", "gymnasium")):
+        raise ConfigError("learning positions needs stable-baselines3 and gymnasium: pip install 'repose-nmt[rl]'")
     with WorkFolder.opened(work, settings.as_json()) as folder, one_thread():
         environments = _environments(settings, 1 / spread)
         sac = folder.resume(environments)
@@ -125,11 +125,6 @@ def assigned(sac: "SAC", shape: tuple[int, int]) -> Float[np.ndarray, "n d"]:
     """The policy's deterministic action in the state of zeros."""
     action, _ = sac.predict(np.zeros(shape[0] * shape[1], dtype=np.float32), deterministic=True)
     return action.reshape(shape).astype(np.float64)
-
-
-def _require_extra() -> None:
-    if any(importlib.util.find_spec(package) is None for package in ("stable_baselines3", "gymnasium")):
-        raise ConfigError("learning positions needs stable-baselines3 and gymnasium: pip install 'repose-nmt[rl]'")
 
 
 def _begin(settings: Settings, environments: "VecEnv") -> "SAC":

@@ -48,7 +48,6 @@ class RunConfig:
     versions: Mapping[str, str]
 
     def to_json(self) -> dict[str, Any]:
-        """The content of the file."""
         content = {f.name: getattr(self, f.name) for f in dataclasses.fields(self)}
         return {**content, "experiment": json.loads(to_json(self.experiment))}
 
@@ -99,7 +98,6 @@ class RunFolder:
 
     @property
     def exists(self) -> bool:
-        """Whether there is a run."""
         return self.config_file.is_file()
 
     def settings(self) -> dict[str, Any]:
@@ -113,13 +111,11 @@ class RunFolder:
             experiment = from_json(json.dumps(content["experiment"]), str(self.config_file))
         except ConfigError as error:
             raise CheckpointError(str(error)) from error
+        run_id, data = (str(content.get(name, "")) for name in ("run_id", "data"))
+        digests, versions = (content.get(name, {}) for name in ("digests", "versions"))
+        of_data = tuple(map(str, content.get("report", ())))
         return RunConfig(
-            run_id=str(content.get("run_id", "")),
-            experiment=experiment,
-            digests=dict(content.get("digests", {})),
-            data=str(content.get("data", "")),
-            report=tuple(map(str, content.get("report", ()))),
-            versions=dict(content.get("versions", {})),
+            run_id=run_id, experiment=experiment, digests=digests, data=data, report=of_data, versions=versions
         )
 
     def _config(self) -> dict[str, Any]:
@@ -213,11 +209,8 @@ class RunFolder:
             raise CheckpointError(f"the translations {path} cannot be read: {damaged}") from error
         scores = self.scores(split) or {}
         digest = scores.get("sha256", {}).get("hypotheses", {}).get(name)
-        if digest is None:  # scores of an earlier version
-            is_same = scores.get("num_sentences", len(lines)) == len(lines)
-        else:
-            is_same = hashlib.sha256(content).hexdigest() == digest
-        if not is_same:
+        of_earlier_version = digest is None and scores.get("num_sentences", len(lines)) == len(lines)
+        if not of_earlier_version and hashlib.sha256(content).hexdigest() != digest:
             raise CheckpointError(f"the translations {path} are not those that were scored: {damaged}")
         return lines
 

@@ -14,6 +14,8 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
+from pydantic import TypeAdapter
+
 from repose.config.experiment import TrainingConfig
 
 Record = Mapping[str, Any]
@@ -49,20 +51,15 @@ class EndReason(enum.StrEnum):
 
     def describe(self, training: TrainingConfig) -> str:
         """A few words for a sentence."""
-        match self:
-            case EndReason.UPDATES:
-                return f"{training.updates} updates"
-            case EndReason.EPOCHS:
-                return f"{training.epochs} epochs"
-            case EndReason.HOURS:
-                return f"{training.max_hours:g} hours"
-            case EndReason.PATIENCE:
-                return f"no better validation loss in {training.patience} validations"
-            case EndReason.STOP_AFTER:
-                return "--stop-after"
-            case EndReason.OTHER_WORKER:
-                return "a signal to another worker"
-        return self.value
+        words = {
+            EndReason.UPDATES: f"{training.updates} updates",
+            EndReason.EPOCHS: f"{training.epochs} epochs",
+            EndReason.HOURS: f"{training.max_hours or 0:g} hours",
+            EndReason.PATIENCE: f"no better validation loss in {training.patience} validations",
+            EndReason.STOP_AFTER: "--stop-after",
+            EndReason.OTHER_WORKER: "a signal to another worker",
+        }
+        return words.get(self, self.value)
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -84,7 +81,6 @@ class DataRecord:
     """Split to reason to examples that were cut."""
 
     def to_json(self) -> dict[str, Any]:
-        """The line."""
         return {"kind": "data", **dataclasses.asdict(self)}
 
 
@@ -105,21 +101,13 @@ class EndRecord:
     """Local date and time, such as "2026-11-22 02:43:12"; "" where it is not known."""
 
     def to_json(self) -> dict[str, Any]:
-        """The line."""
         place = {"status": self.status, "reason": self.reason, "update": self.update, "epoch": self.epoch}
         return {"kind": "end", **place, "wall": {"seconds": round(self.seconds, 3), "at": self.at}}
 
     @classmethod
     def from_json(cls, line: Record) -> "EndRecord":
         """The inverse. Raises KeyError, TypeError or ValueError for anything else."""
-        return cls(
-            status=RunStatus(line["status"]),
-            reason=EndReason(line["reason"]),
-            update=int(line["update"]),
-            epoch=int(line["epoch"]),
-            seconds=float(line["wall"]["seconds"]),
-            at=str(line["wall"]["at"]),
-        )
+        return TypeAdapter(cls).validate_python({**line, **line["wall"]})
 
 
 @dataclass(frozen=True)

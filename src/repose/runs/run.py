@@ -1,7 +1,7 @@
 """One run: its corpus is prepared, its model trained and scored, in one directory (`repose.runs.folder`)."""
 
 import platform
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -22,9 +22,8 @@ from repose.saved_model import directory as model_dir
 from repose.system.device import available_cores
 from repose.system.errors import CheckpointError, ConfigError
 from repose.system.signals import Interrupted, StopSignals, interruptible
-from repose.tasks.base import Decoding
 from repose.tasks.corpus import CorpusData, prepare_corpus
-from repose.tasks.registry import get_task, task_of_model
+from repose.tasks.registry import get_task
 from repose.training.distributed import outer_launcher
 from repose.training.job import Outcome, TrainingJob
 from repose.training.journal import ProgressKind
@@ -43,10 +42,6 @@ class RunResult:
     workers of an outer launcher but the first."""
 
 
-def _silence(_: str) -> None:
-    """Says nothing."""
-
-
 def run(
     experiment: Experiment,
     folder: Path,
@@ -56,7 +51,7 @@ def run(
     stop_after: int | None = None,
     progress: ProgressKind = "auto",
     tensorboard: bool = False,
-    say: Callable[[str], None] = _silence,
+    say: Callable[[str], None] = lambda _: None,
 ) -> RunResult:
     """Prepares, trains and evaluates in `folder`, going on from whatever is there; a finished run is not repeated.
 
@@ -65,7 +60,7 @@ def run(
     check_stop_after(stop_after)
     outer = outer_launcher()
     is_first = outer is None or outer.rank == 0  # under torchrun or SLURM every process comes here
-    say = say if is_first else _silence
+    say = say if is_first else lambda _: None
     identity, outcome, scores, signals = "", None, None, StopSignals()
     try:
         with interruptible():
@@ -129,22 +124,11 @@ def _claim(folder: Path, experiment: Experiment, identity: str, digests: Mapping
                 "choose another --out, or the settings of that run"
             )
         return
-    versions = {
-        "repose": __version__,
-        "torch": torch.__version__,
-        "tokenizers": tokenizers.__version__,
-        "numpy": numpy.__version__,
-        "python": platform.python_version(),
-    }
+    versions = {module.__name__: module.__version__ for module in (torch, tokenizers, numpy)}
+    versions = {"repose": __version__, **versions, "python": platform.python_version()}
+    name, report = data.folder.name, tuple(data.report)
     run.write_config(
-        RunConfig(
-            run_id=identity,
-            experiment=experiment,
-            digests=digests,
-            data=data.folder.name,
-            report=tuple(data.report),
-            versions=versions,
-        )
+        RunConfig(run_id=identity, experiment=experiment, digests=digests, data=name, report=report, versions=versions)
     )
 
 
@@ -184,28 +168,6 @@ def _card(experiment: Experiment, data: CorpusData, identity: str) -> str:
         "config.json, teacher-forced ones under names that begin with tf_.\n\n"
         "## Differences from Vaswani et al. (2017), base\n\n| setting | there | here |\n|---|---|---|\n" + changed
     )
-
-
-def evaluate_model(
-    folder: Path,
-    files: Sequence[Path] | None,
-    *,
-    split: str,
-    beam_sizes: Sequence[int],
-    out: Path | None = None,
-    tokenize: str = "13a",
-    device: str = "cpu",
-    workers: int | None = None,
-    precision: str = "fp32",
-) -> dict[str, Any]:
-    """Scores of a run or model directory on `files`, or on a set of the run's own corpus.
-
-    `files`: two aligned ones for translation, one text or CoNLL-U file for the other tasks, which have no use for
-    `beam_sizes`, `tokenize`, `workers` and `precision` (as for `repose.load`). Written to `out`, if given. Raises
-    DataError and CheckpointError.
-    """
-    decoding = Decoding(tuple(beam_sizes), tokenize, workers, precision)
-    return task_of_model(folder).score_model(folder, files, split, out, device, decoding)
 
 
 def _evaluated(

@@ -15,6 +15,7 @@ from pathlib import Path
 from typing import Any
 
 import torch
+from pydantic import TypeAdapter
 from safetensors import SafetensorError, safe_open
 from safetensors.torch import save_file
 from torch import Tensor
@@ -45,6 +46,14 @@ class Sums:
     """Σ over batches of (sentences · mean loss of the batch)."""
     weighted_nll: float = 0.0
     sentences: int = 0
+
+    def add(self, loss: float, nll: float, correct: float, weighted_loss: float, weighted_nll: float) -> None:
+        """Add workers' figures (`Learner.sums`)."""
+        self.loss += loss
+        self.nll += nll
+        self.correct += correct
+        self.weighted_loss += weighted_loss
+        self.weighted_nll += weighted_nll
 
     def means(self) -> dict[str, float]:
         """`loss`, `nll`, `tf_accuracy` per token; `*_keras`: the batches' means, weighted by their sentences.
@@ -103,7 +112,6 @@ class State:
 
     @property
     def snapshot_updates(self) -> list[int]:
-        """Updates of the snapshots."""
         return [update for update, _ in self.snapshots]
 
     def add_snapshot(self, loss: float, *, keep: str, number: int) -> bool:
@@ -127,11 +135,10 @@ class State:
         fields: dict[str, Any] = json.loads(text)
         if "status" in fields:
             _convert_old(fields)
-        for name, kind in (("epoch_sums", Sums), ("window_sums", Sums), ("plateau", Plateau), ("patience", Plateau)):
-            fields[name] = kind(**fields[name])
-        fields["snapshots"] = [(update, loss) for update, loss in fields["snapshots"]]
-        fields["done"] = None if fields["done"] is None else EndReason(fields["done"])
-        return cls(**fields)
+        return _STATE.validate_python(fields)
+
+
+_STATE = TypeAdapter(State)
 
 
 def _convert_old(fields: dict[str, Any]) -> None:
@@ -175,7 +182,12 @@ def _add_to_checksum(value: int, name: str, tensor: Tensor) -> int:
 
 
 def read_state(path: Path, run_id: str) -> State:
-    """A checkpoint's state without its tensors. Raises CheckpointError if it is damaged or of another run."""
+    """A checkpoint's state without its tensors, or that of the beginning where there is none.
+
+    Raises CheckpointError if it is damaged or of another run.
+    """
+    if not path.exists():
+        return State(run_id, workers=0, threads=0)
     try:
         with safe_open(path, framework="pt") as file:
             metadata = file.metadata() or {}
@@ -260,7 +272,7 @@ class CheckpointWriter:
     """Writes checkpoints, the snapshots that the model needs, and the model directory; the first worker has one."""
 
     def __init__(self, job: TrainingJob, run: RunFolder, learner: Learner, state: State, journal: Journal) -> None:
-        self._job, self._run, self._learner, self._state, self._journal = job, run, learner, state, journal
+        self._job, self._run, self._learner, self._state, self.journal = job, run, learner, state, journal
         self._started = time.monotonic() - state.seconds
         self._saved = time.monotonic()
         # Whether the model can be other than the present weights, so that earlier ones must be kept.
@@ -280,7 +292,7 @@ class CheckpointWriter:
         """Write the checkpoint, then drop the weights that it no longer names."""
         state = self._state
         state.seconds = self.seconds
-        state.metrics_bytes, state.metrics_crc32 = self._journal.sync()
+        state.metrics_bytes, state.metrics_crc32 = self.journal.sync()
         save(self._run.checkpoint, self._learner.tensors(), state)
         prune(self._run, state.snapshot_updates)
         self._saved = time.monotonic()
@@ -298,12 +310,8 @@ class CheckpointWriter:
         present = {name: tensor.clone() for name, tensor in tensors.items()} if averages else {}
         if averages:
             _load_average([snapshot(self._run, update) for update in updates], tensors)
-        extra = {
-            **job.model_extra,
-            "run_id": job.run_id,
-            "updates": updates or [self._state.update],
-            "validation": self._state.validation,
-        }
+        found = {"updates": updates or [self._state.update], "validation": self._state.validation}
+        extra = {**job.model_extra, "run_id": job.run_id, **found}
         try:
             learner.task.write(self._run.model, learner.model, job, extra)
         finally:

@@ -8,7 +8,7 @@ import time
 from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass
 from datetime import timedelta
-from typing import Any, Protocol
+from typing import Any
 
 import torch
 import torch.distributed as dist
@@ -73,21 +73,15 @@ def outer_launcher(environment: Mapping[str, str] = os.environ) -> Outer | None:
     e = environment
     if {"RANK", "WORLD_SIZE", "MASTER_ADDR", "MASTER_PORT"} <= e.keys():
         rank = int(e["RANK"])
-        return Outer(
-            rank, int(e["WORLD_SIZE"]), int(e.get("LOCAL_RANK", rank)), e["MASTER_ADDR"], int(e["MASTER_PORT"])
-        )
+        local_rank = int(e.get("LOCAL_RANK", rank))
+        return Outer(rank, int(e["WORLD_SIZE"]), local_rank, e["MASTER_ADDR"], int(e["MASTER_PORT"]))
     if int(e.get("SLURM_STEP_NUM_TASKS", 1)) > 1:
-        address = e.get("MASTER_ADDR") or _first_host(e["SLURM_STEP_NODELIST"])
+        # The first of a list of nodes: "n7", "n7,n9" or "n[07-09,12]".
+        address = e.get("MASTER_ADDR") or re.sub(r"^([^[,]+)(?:\[(\w+))?.*$", r"\1\2", e["SLURM_STEP_NODELIST"])
         port = int(e.get("MASTER_PORT") or 20_000 + int(e["SLURM_JOB_ID"]) % 20_000)
         size = int(e["SLURM_STEP_NUM_TASKS"])
         return Outer(int(e["SLURM_PROCID"]), size, int(e["SLURM_LOCALID"]), address, port)
     return None
-
-
-def _first_host(nodes: str) -> str:
-    """The first of SLURM's node list: "n7", "n7,n9" or "n[07-09,12]"."""
-    prefix, first = re.match(r"([^\[,]+)(?:\[(\w+))?", nodes).groups()  # type: ignore[union-attr]
-    return prefix + (first or "")
 
 
 def choose_device(name: str) -> torch.device:
@@ -127,21 +121,21 @@ def _device_of(device: torch.device, local_rank: int) -> torch.device:
     return device
 
 
-def _backend(device: torch.device) -> str:
-    return "nccl" if device.type == "cuda" else "gloo"
+def _join(device: torch.device, rank: int, size: int, **place: Any) -> None:
+    backend = "nccl" if device.type == "cuda" else "gloo"
+    dist.init_process_group(backend, rank=rank, world_size=size, timeout=TIMEOUT, **place)
 
 
 @contextlib.contextmanager
 def joined(outer: Outer, device: torch.device) -> Iterator[World]:
     """This process as a worker of an outer launcher's job."""
-    if outer.size == 1:
-        yield World(0, 1, _device_of(device, outer.local_rank))
-        return
     device = _device_of(device, outer.local_rank)
+    if outer.size == 1:
+        yield World(0, 1, device)
+        return
     url = f"tcp://{outer.address}:{outer.port}"
-    if "TORCHELASTIC_RUN_ID" in os.environ:
-        url = "env://"  # the launcher's store is there already
-    dist.init_process_group(_backend(device), init_method=url, rank=outer.rank, world_size=outer.size, timeout=TIMEOUT)
+    # Under torchrun the launcher's store is there already.
+    _join(device, outer.rank, outer.size, init_method="env://" if "TORCHELASTIC_RUN_ID" in os.environ else url)
     try:
         yield World(outer.rank, outer.size, device, local=False)
     except RuntimeError as error:
@@ -167,14 +161,14 @@ def started(
             yield World(0, 1, _device_of(device, 0))
         return
     store = TCPStore("127.0.0.1", 0, size, is_master=True, wait_for_workers=False, timeout=TIMEOUT)
-    place = (size, str(device), threads, store.port, os.getpid(), follow, arguments)
+    place = (World(0, size, device), threads, store.port, os.getpid(), follow, arguments)
     with held_back():
         context: ProcessContext = start_processes(_follow, place, size - 1, join=False, daemon=True)
     try:
         while not store.check([f"ready {rank}" for rank in range(1, size)]):
             context.join(timeout=0.05)  # raises if one has died
         device = _device_of(device, 0)
-        dist.init_process_group(_backend(device), store=store, rank=0, world_size=size, timeout=TIMEOUT)
+        _join(device, 0, size, store=store)
         try:
             with num_threads(threads):
                 yield World(0, size, device)
@@ -193,23 +187,16 @@ def started(
 
 
 def _follow(
-    index: int,
-    size: int,
-    device_name: str,
-    threads: int,
-    port: int,
-    parent: int,
-    follow: Callable[..., None],
-    arguments: tuple[Any, ...],
+    index: int, first: World, threads: int, port: int, parent: int, follow: Callable[..., None], arguments: Any
 ) -> None:
     """The main function of a started worker, of rank index + 1."""
     threading.Thread(target=end_with, args=(parent,), daemon=True).start()
     torch.set_num_threads(threads)
-    rank = index + 1
-    device = _device_of(torch.device(device_name), rank)
+    rank, size = index + 1, first.size
+    device = _device_of(first.device, rank)
     store = TCPStore("127.0.0.1", port, size, is_master=False, timeout=TIMEOUT)
     store.set(f"ready {rank}", "")
-    dist.init_process_group(_backend(device), store=store, rank=rank, world_size=size, timeout=TIMEOUT)
+    _join(device, rank, size, store=store)
     try:
         follow(World(rank, size, device), *arguments)
     except Exception as error:
@@ -247,50 +234,33 @@ def _death(context: ProcessContext, store: TCPStore) -> ReposeError:
 # How workers add their gradients up. Each holds all of the weights and all of Adam's moments.
 
 
-class Exchange(Protocol):
-    """The flat gradient of one worker, and that of all."""
-
-    local: Tensor
-    """What backward passes add to."""
-    gradient: Tensor
-    """The sum over workers, after `sum`; may be `local` itself."""
-
-    def sum(self) -> None:
-        """Sum the workers' gradients."""
-
-    def scale(self, factor: Tensor) -> None:
-        """Multiply the sum, by a number that is the same on all workers."""
-
-
-def make_exchange(world: World, size: int) -> Exchange:
-    """The fastest way for these workers to sum `size` elements."""
-    if world.size > 1 and world.local and world.device.type == "cpu" and hasattr(os, "memfd_create"):
-        return SharedMemory(world, size)
-    return AllReduce(world, size)
-
-
 class AllReduce:
-    """One all-reduce of torch's process group; nothing at all for a single worker.
+    """The flat gradient of one worker, and that of all: one all-reduce of torch's process group, or nothing for one.
 
     DistributedDataParallel would overlap it with the backward pass. But it lays its buckets out anew after the first
     backward pass, and with them the order in which three workers or more sum: a resumed run would differ in its last
     bits from an uninterrupted one.
     """
 
+    local: Tensor
+    """What backward passes add to."""
+    gradient: Tensor
+    """The sum over workers, after `sum`; may be `local` itself."""
+
     def __init__(self, world: World, size: int) -> None:
         self._world = world
         self.local = self.gradient = torch.zeros(size, device=world.device)
 
     def sum(self) -> None:
-        """Sum the workers' gradients, in place."""
+        """Sum the workers' gradients."""
         self._world.add(self.gradient)
 
     def scale(self, factor: Tensor) -> None:
-        """Multiply the sum."""
+        """Multiply the sum, by a number that is the same on all workers."""
         self.gradient *= factor
 
 
-class SharedMemory:
+class SharedMemory(AllReduce):
     """Workers of one machine write their gradients to memory that all of them see, and each sums one slice.
 
     Faster than gloo's all-reduce, which sends everything through a socket. The memory has no name in a
@@ -319,6 +289,13 @@ class SharedMemory:
         dist.barrier()
         self.gradient[self._slice] *= factor
         dist.barrier()
+
+
+def make_exchange(world: World, size: int) -> AllReduce:
+    """The fastest way for these workers to sum `size` elements."""
+    if world.size > 1 and world.local and world.device.type == "cpu" and hasattr(os, "memfd_create"):
+        return SharedMemory(world, size)
+    return AllReduce(world, size)
 
 
 def _shared(world: World, size: int) -> Tensor:

@@ -7,7 +7,6 @@ import sys
 import time
 import zlib
 from collections.abc import Iterator, Mapping
-from types import TracebackType
 from typing import IO, Any, Literal
 
 from repose.runs.folder import RunFolder
@@ -43,14 +42,12 @@ class Lines(Display):
         self._shown = time.monotonic()
 
     def record(self, record: Record, text: str) -> None:
-        """Prints it, if it is due."""
         now = time.monotonic()
         if record["kind"] != "train" or now - self._shown >= self.SECONDS:
             self._shown = now
             self.note(text)
 
     def note(self, text: str) -> None:
-        """Prints it."""
         print(text, file=sys.stderr, flush=True)
 
 
@@ -76,7 +73,6 @@ class Live(Display):
         self._progress.start()
 
     def advance(self, update: int, total: int | None) -> None:
-        """Moves the bar, now and then."""
         now = time.monotonic()
         if self._shown is None:
             self._progress.reset(self._task, completed=update, total=total)  # a resumed run: no part of the speed
@@ -94,11 +90,9 @@ class Live(Display):
             self.note(text)
 
     def note(self, text: str) -> None:
-        """Prints it above the bar."""
         self._progress.console.print(text, highlight=False, markup=False)
 
     def close(self) -> None:
-        """Leaves the last state standing."""
         self._progress.stop()
 
 
@@ -113,29 +107,29 @@ class Journal:
     """Writes the records of a training to metrics.jsonl, and the same as text to train.log and the display."""
 
     def __init__(
-        self,
-        run: RunFolder,
-        data: DataRecord,
-        display: Display,
-        *,
-        metrics_bytes: int,
-        metrics_crc32: int | None,
-        tensorboard: bool,
+        self, run: RunFolder, data: DataRecord, display: Display, written: tuple[int, int | None], *, tensorboard: bool
     ) -> None:
-        """Begin the files of a run, or continue them: of metrics.jsonl the first `metrics_bytes` count.
+        """Begin the files of a run, or continue them: of metrics.jsonl what was `written` counts, see `sync`.
 
-        Raises CheckpointError where these are not there any more as they were written.
+        Raises CheckpointError where that is not there any more as it was.
         """
         self._run, self._display = run, display
-        content = _read_whole(run, metrics_bytes, metrics_crc32)
-        self._board = _board(run) if tensorboard else None
+        content = _read_whole(run, *written)
+        self._board: Any = None
+        if tensorboard:
+            try:
+                from torch.utils.tensorboard import SummaryWriter
+            except ImportError as error:
+                how = "install repose-nmt[tensorboard] or train without it"
+                raise ConfigError(f"TensorBoard is not installed: {how}") from error
+            self._board = SummaryWriter(str(run.tensorboard))
         self._crc32 = zlib.crc32(content)
         with writing(run.path):
             self._metrics: IO[bytes] = run.metrics_file.open("ab")
-            self._metrics.truncate(metrics_bytes)
+            self._metrics.truncate(len(content))
             self._metrics.seek(0, os.SEEK_END)
             self._log = run.log_file.open("a", encoding="utf-8")
-        if not metrics_bytes:
+        if not content:
             self._write_line(data.to_json())
 
     def record(self, record: Record) -> None:
@@ -150,7 +144,6 @@ class Journal:
                     self._board.add_scalar(f"{record['kind']}/{name}", value, record["update"])
 
     def end(self, record: EndRecord) -> None:
-        """Add the last record."""
         self._write_line(record.to_json())
 
     def note(self, text: str) -> None:
@@ -172,12 +165,9 @@ class Journal:
     def __enter__(self) -> "Journal":
         return self
 
-    def __exit__(
-        self, kind: type[BaseException] | None, error: BaseException | None, traceback: TracebackType | None
-    ) -> None:
-        """Close files and display."""
+    def __exit__(self, kind: type[BaseException] | None, *_: object) -> None:
         self._display.close()
-        hush = contextlib.nullcontext() if error is None else contextlib.suppress(WriteError)
+        hush = contextlib.nullcontext() if kind is None else contextlib.suppress(WriteError)
         with hush, writing(self._run.path):
             self._metrics.close()
             self._log.close()
@@ -240,13 +230,3 @@ _SHOWN = (
     ("tf_bleu", "tf_BLEU", ".1f"),
     ("learning_rate", "learning rate", ".2e"),
 )
-
-
-def _board(run: RunFolder) -> Any:
-    try:
-        from torch.utils.tensorboard import SummaryWriter
-    except ImportError as error:
-        raise ConfigError(
-            "TensorBoard is not installed: install repose-nmt[tensorboard] or train without it"
-        ) from error
-    return SummaryWriter(str(run.tensorboard))

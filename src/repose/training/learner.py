@@ -45,19 +45,14 @@ class FlatParameters:
         }
 
     def use(self, weights: Tensor, gradient: Tensor) -> None:
-        """Make the model's parameters and their gradients views of these flat tensors, whose content then counts.
+        """Move the model's parameters to a flat tensor and their gradients to another, of which they become views.
 
         Backward passes add to `gradient`, which is to be zeroed instead of being set to None.
         """
         gradients = self.views(gradient)
         for name, view in self.views(weights).items():
-            self._parameters[name].data = view
+            self._parameters[name].data = view.copy_(self._parameters[name].data)
             self._parameters[name].grad = gradients[name]
-
-    def write(self, weights: Tensor) -> None:
-        """Copy the model's present parameters into a flat tensor."""
-        for name, view in self.views(weights).items():
-            view.copy_(self._parameters[name].data)
 
 
 class Learner:
@@ -71,16 +66,10 @@ class Learner:
         self._exchange = make_exchange(world, self._flat.size)
         self._weights = torch.nn.Parameter(torch.zeros(self._flat.size, device=world.device))
         self._weights.grad = self._exchange.gradient
-        self._flat.write(self._weights.data)
         self._flat.use(self._weights.data, self._exchange.local)
         kind = torch.optim.Adam if config.weight_decay_kind == "l2" else torch.optim.AdamW
-        self._adam = kind(
-            [self._weights],
-            betas=(config.adam_beta1, config.adam_beta2),
-            eps=config.adam_eps,
-            weight_decay=config.weight_decay,
-            fused=True,
-        )
+        betas, decay = (config.adam_beta1, config.adam_beta2), config.weight_decay
+        self._adam = kind([self._weights], betas=betas, eps=config.adam_eps, weight_decay=decay, fused=True)
         self._moments = {name: torch.zeros_like(self._weights.data) for name in ("exp_avg", "exp_avg_sq")}
         self._adam.state[self._weights] = {"step": torch.zeros((), device=world.device), **self._moments}
         self.norm = torch.zeros((), device=world.device)

@@ -14,7 +14,6 @@ from repose.system.signals import StopSignals
 from repose.training.checkpoint import CheckpointWriter, State, Sums
 from repose.training.feed import Feed, Update
 from repose.training.job import Outcome, TrainingJob
-from repose.training.journal import Journal
 from repose.training.learner import Learner
 from repose.training.schedule import make_schedule
 from repose.training.validation import validate
@@ -41,21 +40,21 @@ class Trainer:
         state: State,
         signals: StopSignals,
         *,
-        reports: tuple[Journal, CheckpointWriter] | None,
+        writer: CheckpointWriter | None,
         stop_after: int | None,
         evaluate: Evaluate | None,
     ) -> None:
-        """`reports` and `evaluate` are the first worker's. `stop_after` counts from the present update."""
+        """`writer` and `evaluate` are the first worker's. `stop_after` counts from the present update."""
         self.job, self.config, self.world = job, job.training, learner.world
         self.learner, self.state, self.signals = learner, state, signals
-        self.reports, self.evaluate = reports, evaluate
+        self.writer, self.evaluate = writer, evaluate
         task = learner.task
         self.valid_data = task.open(job.valid_data)
         data, c = task.open(job.train_data), self.config
         batches = Batches(data.tgt_lengths, c.batching, c.batch_size, c.seed, src_lengths=data.src_lengths)
         self.feed = Feed(task, data, batches, world=self.world, num_parts=c.accumulation)
         per_epoch = batches.num_batches(0)
-        limits = (c.updates, None if c.epochs is None else c.epochs * per_epoch)
+        limits = (c.updates, c.epochs and c.epochs * per_epoch)
         self.total = min((limit for limit in limits if limit is not None), default=None)
         self.schedule = make_schedule(c, d_token=job.architecture.d_token, total_updates=self.total)
         self.stop_at = None if stop_after is None else state.update + stop_after
@@ -132,29 +131,23 @@ class Trainer:
         if update.last:
             self._record("epoch", self._training_figures(state.epoch_sums, rate))
             state.epoch_sums = Sums()
-        if self.reports is not None:
-            journal, checkpoints = self.reports
-            journal.advance(state.update, self.total)
-            if synchronises and checkpoints.is_due:
-                checkpoints.save()
+        if self.writer is not None:
+            self.writer.journal.advance(state.update, self.total)
+            if synchronises and self.writer.is_due:
+                self.writer.save()
 
     def _synchronise(self) -> None:
         """Add up all workers' figures since the last time, and learn of signals and of the clock."""
-        hours, late = self.config.max_hours, False
-        if self.reports is not None and hours is not None:
-            late = self.reports[1].seconds >= 3600 * hours
+        hours = self.config.max_hours
+        late = self.writer is not None and hours is not None and self.writer.seconds >= 3600 * hours
         flags = torch.tensor([self.signals.received is not None, late], device=self.world.device)
         figures = self.world.add(torch.cat([self.learner.sums, flags.to(self.learner.sums.dtype)])).tolist()
         self.learner.sums.zero_()
-        loss, nll, correct, weighted_loss, weighted_nll, stop, late = figures
-        if not (math.isfinite(loss) and math.isfinite(float(self.learner.norm))):
-            raise DivergenceError(self._divergence("gradient" if math.isfinite(loss) else "loss"))
+        *added, stop, late = figures
+        if not (math.isfinite(added[0]) and math.isfinite(float(self.learner.norm))):
+            raise DivergenceError(self._divergence("gradient" if math.isfinite(added[0]) else "loss"))
         for sums in (self.state.epoch_sums, self.state.window_sums):
-            sums.loss += loss
-            sums.nll += nll
-            sums.correct += correct
-            sums.weighted_loss += weighted_loss
-            sums.weighted_nll += weighted_nll
+            sums.add(*added)
             sums.tokens += self.pending.tokens
             sums.sentences += self.pending.sentences
         self.pending = Sums()
@@ -174,13 +167,13 @@ class Trainer:
 
     def _record(self, kind: str, figures: Mapping[str, float], *, speed: float | None = None) -> None:
         """Write a record; what depends on the clock stands apart, so that the rest of two files can be compared."""
-        if self.reports is None:
+        if self.writer is None:
             return
-        journal, checkpoints = self.reports
-        wall = {"seconds": round(checkpoints.seconds, 3)}
+        wall = {"seconds": round(self.writer.seconds, 3)}
         if speed is not None:
             wall["tokens_per_second"] = round(speed, 1)
-        journal.record({"kind": kind, "update": self.state.update, "epoch": self._epoch(), **figures, "wall": wall})
+        place = {"kind": kind, "update": self.state.update, "epoch": self._epoch()}
+        self.writer.journal.record({**place, **figures, "wall": wall})
 
     def _epoch(self) -> int:
         """That of the last update, from 1."""
@@ -210,8 +203,7 @@ class Trainer:
         if c.schedule == "plateau" and state.update > self.schedule.warmup and self._epoch() > c.plateau_after_epochs:
             state.plateau = state.plateau.after(loss, patience=c.plateau_patience, threshold=c.plateau_threshold)
         is_of_model = state.add_snapshot(loss, keep=c.keep, number=c.average_checkpoints)
-        if self.reports is not None:
-            _, checkpoints = self.reports
+        if self.writer is not None:
             if self.evaluate is not None and self._translation_is_due():
                 state.translated = state.epoch
                 self.learner.model.eval()
@@ -221,9 +213,9 @@ class Trainer:
             state.validation = figures
             self._record("valid", figures)
             if is_of_model:
-                checkpoints.save_snapshot()
-                checkpoints.write_model()
-            checkpoints.save()
+                self.writer.save_snapshot()
+                self.writer.write_model()
+            self.writer.save()
         before, tokens = self.window
         self.window = (before + time.monotonic() - began, tokens)
 
@@ -234,25 +226,24 @@ class Trainer:
 
     def _stopped(self, reason: EndReason) -> Outcome:
         self._synchronise_rest()
-        if self.reports is not None:
-            _, checkpoints = self.reports
-            checkpoints.save()  # before the last record, so that a resumed run writes over that
-            self._record_end(RunStatus.STOPPED, reason, ": the same command resumes from here")
-        return Outcome(RunStatus.STOPPED, reason, self.state.update, self.state.validation)
+        if self.writer is not None:
+            self.writer.save()  # before the last record, so that a resumed run writes over that
+        return self._ended(RunStatus.STOPPED, reason, ": the same command resumes from here")
 
     def _done(self, reason: EndReason) -> Outcome:
         self.state.done = reason
-        if self.reports is not None:
-            _, checkpoints = self.reports
-            if not self.state.snapshots:
-                checkpoints.write_model()  # no update at all: there was nothing to validate
-            self._record_end(RunStatus.DONE, reason, "")
-            checkpoints.save()
-        return Outcome(RunStatus.DONE, reason, self.state.update, self.state.validation)
+        if self.writer is not None and not self.state.snapshots:
+            self.writer.write_model()  # no update at all: there was nothing to validate
+        outcome = self._ended(RunStatus.DONE, reason)
+        if self.writer is not None:
+            self.writer.save()
+        return outcome
 
-    def _record_end(self, status: RunStatus, reason: EndReason, more: str) -> None:
-        assert self.reports is not None
-        journal, checkpoints = self.reports
-        place = {"update": self.state.update, "epoch": self._epoch()}
-        journal.end(EndRecord(status=status, reason=reason, **place, seconds=checkpoints.seconds, at=timestamp()))
-        journal.note(f"{status} at update {self.state.update} ({reason.describe(self.config)}){more}")
+    def _ended(self, status: RunStatus, reason: EndReason, more: str = "") -> Outcome:
+        state = self.state
+        if self.writer is not None:
+            place = {"update": state.update, "epoch": self._epoch()}
+            end = EndRecord(status=status, reason=reason, **place, seconds=self.writer.seconds, at=timestamp())
+            self.writer.journal.end(end)
+            self.writer.journal.note(f"{status} at update {state.update} ({reason.describe(self.config)}){more}")
+        return Outcome(status, reason, state.update, state.validation)

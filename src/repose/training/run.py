@@ -66,12 +66,12 @@ def train(
     with signals or StopSignals() as signals:
         if outer is not None:
             with distributed.joined(outer, chosen) as world, _locked(run, world):
-                state = _read_state(options)
+                state = checkpoint.read_state(run.checkpoint, job.run_id)
                 note = _workers_changed(state, world.size)
                 state.workers, state.threads = world.size, torch.get_num_threads()
                 return _train_as_worker(world, state, options, signals, evaluate, note)
         with _locked(run, World(0, 1, chosen)):
-            state = _read_state(options)
+            state = checkpoint.read_state(run.checkpoint, job.run_id)
             if state.done is not None:
                 return Outcome(RunStatus.DONE, state.done, state.update, state.validation)
             note = _choose_workers(job, state, chosen, workers)
@@ -86,15 +86,8 @@ def check_stop_after(stop_after: int | None) -> None:
 
 
 def _follow(world: World, state: State, options: _Options) -> None:
-    """What a started worker does."""
     with StopSignals() as signals:
         _train_as_worker(world, state, options, signals, None, None)
-
-
-def _read_state(options: _Options) -> State:
-    """The state of the run directory's checkpoint, or of the beginning."""
-    last, run_id = options.run.checkpoint, options.job.run_id
-    return checkpoint.read_state(last, run_id) if last.exists() else State(run_id, workers=0, threads=0)
 
 
 @contextlib.contextmanager
@@ -141,7 +134,7 @@ def _workers_changed(state: State, number: int) -> str | None:
 
 
 def _count(number: int, what: str) -> str:
-    return f"{number} {what}" if number == 1 else f"{number} {what}s"
+    return f"{number} {what}{'s' * (number != 1)}"
 
 
 def _train_as_worker(
@@ -156,17 +149,11 @@ def _train_as_worker(
         if run.checkpoint.exists():
             checkpoint.load(run.checkpoint, learner.tensors())
             learner.set_steps(state.update)
-        reports = None
+        writer = None
         if world.rank == 0:
             checkpoint.prune(run, state.snapshot_updates)
-            journal = Journal(
-                run,
-                job.data,
-                make_display(options.progress),
-                metrics_bytes=state.metrics_bytes,
-                metrics_crc32=state.metrics_crc32,
-                tensorboard=options.tensorboard,
-            )
+            written, display = (state.metrics_bytes, state.metrics_crc32), make_display(options.progress)
+            journal = Journal(run, job.data, display, written, tensorboard=options.tensorboard)
             stack.enter_context(journal)
             threads = f" of {_count(state.threads, 'thread')}" if world.device.type == "cpu" else ""
             where = f"{_count(world.size, 'worker')}{threads} on {world.device.type}"
@@ -174,8 +161,6 @@ def _train_as_worker(
             journal.note(f"{verb} run {job.run_id} at update {state.update}, {where}")
             if note is not None:
                 journal.note(note)
-            reports = (journal, CheckpointWriter(job, run, learner, state, journal))
-        trainer = Trainer(
-            job, learner, state, signals, reports=reports, stop_after=options.stop_after, evaluate=evaluate
-        )
-        return trainer.run()
+            writer = CheckpointWriter(job, run, learner, state, journal)
+        stop_after = options.stop_after
+        return Trainer(job, learner, state, signals, writer=writer, stop_after=stop_after, evaluate=evaluate).run()
