@@ -1,10 +1,12 @@
 """`repose grid`: the cells of a grid, on this machine or on a cluster."""
 
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
+from functools import cache
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated
 
 import typer
+from typer import Argument, Option
 
 from repose.system.errors import ConfigError, unknown
 from repose.system.terminal import make_table, say, show
@@ -19,46 +21,32 @@ if TYPE_CHECKING:
 def grid(
     file: Annotated[
         str | None,
-        typer.Argument(help="A grid file, or the name of one that ships with repose. Without it, those are listed."),
+        Argument(help="A grid file, or the name of one that ships with repose. Without it, those are listed."),
     ] = None,
-    out: Annotated[Path, typer.Option("--out", "-o", help="Folder in which the grid's folder is made.")] = Path("runs"),
+    out: Annotated[Path, Option("--out", "-o", help="Folder in which the grid's folder is made.")] = Path("runs"),
     jobs: Annotated[
-        int | None, typer.Option("--jobs", "-j", help="Number of cells that run at once (default: one per core).")
+        int | None, Option("--jobs", "-j", help="Number of cells that run at once (default: one per core).")
     ] = None,
-    cores_per_cell: Annotated[int | None, typer.Option(help="Cores per cell (default: an equal share).")] = None,
-    dry_run: Annotated[
-        bool, typer.Option("--dry-run", help="Show cells, parameters, time and memory, then exit.")
-    ] = False,
+    cores_per_cell: Annotated[int | None, Option(help="Cores per cell (default: an equal share).")] = None,
+    dry_run: Annotated[bool, Option("--dry-run", help="Show cells, parameters, time and memory, then exit.")] = False,
     only: Annotated[
-        list[str] | None, typer.Option(help="Run only these cells or groups, such as 'reinforced*'. Can be repeated.")
+        list[str] | None, Option(help="Run only these cells or groups, such as 'reinforced*'. Can be repeated.")
     ] = None,
     shard: Annotated[
         str | None,
-        typer.Option(
-            metavar="I/N", help="Run every N-th cell, starting from the I-th (counted from 0); for job arrays."
-        ),
+        Option(metavar="I/N", help="Run every N-th cell, starting from the I-th (counted from 0); for job arrays."),
     ] = None,
     overrides: Annotated[
         list[str] | None,
-        typer.Option(
-            "--set", "-s", metavar="SECTION.FIELD=VALUE", help="Change a setting in all cells. Can be repeated."
-        ),
+        Option("--set", "-s", metavar="SECTION.FIELD=VALUE", help="Change a setting in all cells. Can be repeated."),
     ] = None,
-    seeds: Annotated[
-        str | None, typer.Option(help="Number of seeds, or a list such as 0,5 (default: the file's).")
-    ] = None,
-    device: Annotated[str, typer.Option(help="auto, cpu, cuda or cuda:1.")] = "auto",
-    retry_failed: Annotated[bool, typer.Option(help="Also run cells that failed before.")] = True,
-    on: Annotated[
-        str, typer.Option(help="Where cells run: local, or ray for a Ray cluster (extra `cluster`).")
-    ] = "local",
-    address: Annotated[
-        str | None, typer.Option(help="Address of the Ray cluster's head (default: RAY_ADDRESS).")
-    ] = None,
-    gpus_per_cell: Annotated[float, typer.Option(help="GPUs per cell; with 0.5, two cells share one.")] = 0.0,
-    retries: Annotated[
-        int, typer.Option(help="How often a cell begins again after its machine was lost (Ray only).")
-    ] = 3,
+    seeds: Annotated[str | None, Option(help="Number of seeds, or a list such as 0,5 (default: the file's).")] = None,
+    device: Annotated[str, Option(help="auto, cpu, cuda or cuda:1.")] = "auto",
+    retry_failed: Annotated[bool, Option(help="Also run cells that failed before.")] = True,
+    on: Annotated[str, Option(help="Where cells run: local, or ray for a Ray cluster (extra `cluster`).")] = "local",
+    address: Annotated[str | None, Option(help="Address of the Ray cluster's head (default: RAY_ADDRESS).")] = None,
+    gpus_per_cell: Annotated[float, Option(help="GPUs per cell; with 0.5, two cells share one.")] = 0.0,
+    retries: Annotated[int, Option(help="How often a cell begins again after its machine was lost (Ray only).")] = 3,
 ) -> None:
     """Train every combination of a grid's architectures, corpora, settings and seeds. Run it again to resume."""
     if file is None:
@@ -74,8 +62,9 @@ def grid(
 
     check_request(jobs=jobs, cores=cores_per_cell, device=device, here=on == "local")
     found = read_grid(file, overrides=overrides or [], seeds=seeds)
+    # Each sentence is said once: a corpus is prepared for every setting that shapes it.
     plan = make_plan(
-        found, out, only=only or [], shard=shard, retry_failed=retry_failed, record=not dry_run, say=_said_once()
+        found, out, only=only or [], shard=shard, retry_failed=retry_failed, record=not dry_run, say=cache(say)
     )
     devices = num_devices(device) if on == "local" else 0
     mine = share(len(plan.todo), jobs=jobs, cores=cores_per_cell, devices=devices, gpus=gpus_per_cell)
@@ -116,15 +105,3 @@ def _run(plan: "Plan", cells: "Sequence[CellJob]", backend: "LocalBackend | RayB
     if rest < len(outcome.entries):
         say(f"tables and figures: repose report {plan.folder}")
     raise typer.Exit(code)
-
-
-def _said_once() -> Callable[[str], None]:
-    """Says each sentence once: grids prepare a corpus for every setting that shapes it."""
-    told: set[str] = set()
-
-    def tell(sentence: str) -> None:
-        if sentence not in told:
-            told.add(sentence)
-            say(sentence)
-
-    return tell

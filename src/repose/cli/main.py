@@ -9,10 +9,11 @@ import sys
 from typing import Annotated
 
 import typer
+from typer import Option
 
 from repose._version import __version__
 from repose.cli import grid, models, plot, positions, report, training
-from repose.system.errors import OUT_OF_MEMORY, ConfigError, ReposeError, is_out_of_memory
+from repose.system.errors import told
 from repose.system.terminal import say
 
 app = typer.Typer(
@@ -29,27 +30,20 @@ def main() -> None:
     os.environ.setdefault("OMP_WAIT_POLICY", "passive")
     try:
         app()
-    except ReposeError as error:
-        say(f"repose: {error}")
-        sys.exit(2 if isinstance(error, ConfigError) else 1)
     except BrokenPipeError:  # a reader such as `head` has enough
         os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
         sys.exit(1)
     except KeyboardInterrupt:
         sys.exit(130)
-    except OSError as error:  # without its number, and with its file if it has one
-        what = error.strerror or str(error)
-        say(f"repose: {what}" if error.filename is None else f"repose: {os.fsdecode(error.filename)}: {what}")
-        sys.exit(1)
-    except (MemoryError, RuntimeError) as error:
-        if not is_out_of_memory(error):
+    except Exception as error:
+        if (sentence := told(error)) is None:
             raise
-        say(f"repose: {OUT_OF_MEMORY}")
-        sys.exit(1)
+        say(f"repose: {sentence[0]}")
+        sys.exit(sentence[1])
 
 
 @app.callback(invoke_without_command=True)
-def _version(version: Annotated[bool, typer.Option("--version", help="Show the version and exit.")] = False) -> None:
+def _version(version: Annotated[bool, Option("--version", help="Show the version and exit.")] = False) -> None:
     if version:
         print(__version__)
         raise typer.Exit

@@ -7,32 +7,31 @@ from pathlib import Path
 from typing import Annotated
 
 import typer
+from typer import Argument, Option
 
 from repose.system.errors import ConfigError, unknown
 from repose.system.terminal import make_table, say, show
 
-Device = Annotated[str, typer.Option(help="cpu, cuda, cuda:1 or mps.")]
+Device = Annotated[str, Option(help="cpu, cuda, cuda:1 or mps.")]
 Workers = Annotated[
-    int | None, typer.Option(help="Number of processes that translate (default: one per core, one on a GPU).")
+    int | None, Option(help="Number of processes that translate (default: one per core, one on a GPU).")
 ]
-Precision = Annotated[str, typer.Option(help="fp32, or int8: faster on a CPU, but a few translations differ.")]
-ModelDir = Annotated[Path, typer.Argument(help="A run directory or model directory.")]
+Precision = Annotated[str, Option(help="fp32, or int8: faster on a CPU, but a few translations differ.")]
+ModelDir = Annotated[Path, Argument(help="A run directory or model directory.")]
 
 
 def translate(
     model: ModelDir,
-    file: Annotated[Path | None, typer.Argument(help="Text file with one sentence per line (default: stdin).")] = None,
+    file: Annotated[Path | None, Argument(help="Text file with one sentence per line (default: stdin).")] = None,
     beam_size: Annotated[
-        int | None, typer.Option("--beam-size", "-b", help="Beam size; 1 decodes greedily (default: the model's).")
+        int | None, Option("--beam-size", "-b", help="Beam size; 1 decodes greedily (default: the model's).")
     ] = None,
     num_hypotheses: Annotated[
         int,
-        typer.Option(
-            "--num-hypotheses", "-n", help="Hypotheses per line; several are printed as `line ||| text ||| score`."
-        ),
+        Option("--num-hypotheses", "-n", help="Hypotheses per line; several are printed as `line ||| text ||| score`."),
     ] = 1,
     scores: Annotated[
-        bool, typer.Option(help="Put the log-probability (in nats) and a tab before each translation.")
+        bool, Option(help="Put the log-probability (in nats) and a tab before each translation.")
     ] = False,
     device: Device = "cpu",
     workers: Workers = None,
@@ -70,8 +69,8 @@ def _line(text: str) -> str:
 
 def score(
     model: ModelDir,
-    src: Annotated[Path, typer.Argument(help="Source sentences, one per line.")],
-    tgt: Annotated[Path, typer.Argument(help="Target sentences, one per line.")],
+    src: Annotated[Path, Argument(help="Source sentences, one per line.")],
+    tgt: Annotated[Path, Argument(help="Target sentences, one per line.")],
     device: Device = "cpu",
 ) -> None:
     """Print the log-probability (in nats) of each target sentence given its source; nan where a pair cannot be used."""
@@ -92,16 +91,16 @@ def score(
 def evaluate(
     model: ModelDir,
     files: Annotated[
-        list[Path] | None, typer.Argument(help="Source and reference files (default: the run's own test set).")
+        list[Path] | None, Argument(help="Source and reference files (default: the run's own test set).")
     ] = None,
     split: Annotated[
-        str, typer.Option(help="Which of the run's sets to use (test or valid), or a name for the given files.")
+        str, Option(help="Which of the run's sets to use (test or valid), or a name for the given files.")
     ] = "test",
     beam_size: Annotated[
-        list[int] | None, typer.Option("--beam-size", "-b", help="Beam size. Can be repeated (default: 1 and 4).")
+        list[int] | None, Option("--beam-size", "-b", help="Beam size. Can be repeated (default: 1 and 4).")
     ] = None,
-    out: Annotated[Path | None, typer.Option("--out", "-o", help="Folder for scores and translations.")] = None,
-    tokenize: Annotated[str, typer.Option(help="sacreBLEU's tokenizer for the target language.")] = "13a",
+    out: Annotated[Path | None, Option("--out", "-o", help="Folder for scores and translations.")] = None,
+    tokenize: Annotated[str, Option(help="sacreBLEU's tokenizer for the target language.")] = "13a",
     device: Device = "cpu",
     workers: Workers = None,
     precision: Precision = "fp32",
@@ -116,8 +115,8 @@ def evaluate(
 
 
 def audit(
-    model: Annotated[str, typer.Argument(help="A preset, a run directory or a model directory.")],
-    seed: Annotated[int, typer.Option(help="Random seed of the test inputs.")] = 0,
+    model: Annotated[str, Argument(help="A preset, a run directory or a model directory.")],
+    seed: Annotated[int, Option(help="Random seed of the test inputs.")] = 0,
 ) -> None:
     """Test whether a model looks ahead, leaks padding or decodes wrongly. Exits with 1 if a check fails."""
     from repose.decoding.translator import LOOKS_AHEAD, load
@@ -153,10 +152,10 @@ def presets() -> None:
 
 
 def describe(
-    preset: Annotated[str, typer.Argument(help="Name of a published architecture.")],
-    src_vocab: Annotated[int, typer.Option(help="Source vocabulary size.")] = 7765,
-    tgt_vocab: Annotated[int, typer.Option(help="Target vocabulary size.")] = 7010,
-    length: Annotated[int, typer.Option(help="Sentence length, in tokens, at which operations are counted.")] = 16,
+    preset: Annotated[str, Argument(help="Name of a published architecture.")],
+    src_vocab: Annotated[int, Option(help="Source vocabulary size.")] = 7765,
+    tgt_vocab: Annotated[int, Option(help="Target vocabulary size.")] = 7010,
+    length: Annotated[int, Option(help="Sentence length, in tokens, at which operations are counted.")] = 16,
 ) -> None:
     """Show how many parameters, operations and how much memory an architecture takes."""
     from repose.decoding.translator import LOOKS_AHEAD

@@ -4,6 +4,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Annotated
 
 import typer
+from typer import Argument, Option
 
 from repose.system.terminal import make_table, say, show
 
@@ -14,19 +15,17 @@ app = typer.Typer(
     no_args_is_help=True, name="plot", help="Plot position tables, attention and learning curves (extra `plot`)."
 )
 
-Out = Annotated[Path, typer.Option("--out", "-o", help="A .png or .svg file; without a suffix, both are written.")]
-Font = Annotated[Path | None, typer.Option(help="Font file for labels in a script that no installed font covers.")]
+Out = Annotated[Path, Option("--out", "-o", help="A .png or .svg file; without a suffix, both are written.")]
+Font = Annotated[Path | None, Option(help="Font file for labels in a script that no installed font covers.")]
 
 
 @app.command()
 def positions(
-    table: Annotated[
-        Path | None, typer.Option(help="A learned table (default: the one that ships with repose).")
-    ] = None,
-    max_length: Annotated[int, typer.Option(help="Number of positions.")] = 256,
-    width: Annotated[int, typer.Option(help="Numbers per position.")] = 512,
+    table: Annotated[Path | None, Option(help="A learned table (default: the one that ships with repose).")] = None,
+    max_length: Annotated[int, Option(help="Number of positions.")] = 256,
+    width: Annotated[int, Option(help="Numbers per position.")] = 512,
     kind: Annotated[
-        list[str] | None, typer.Option(help="Sinusoids: interleaved, halves or printed. Can be repeated.")
+        list[str] | None, Option(help="Sinusoids: interleaved, halves or printed. Can be repeated.")
     ] = None,
     out: Out = Path("positions"),
 ) -> None:
@@ -44,17 +43,17 @@ def positions(
 
 @app.command()
 def attention(
-    run: Annotated[Path, typer.Argument(help="A run directory or model directory.")],
-    sentence: Annotated[str, typer.Argument(help="Sentence to translate.")],
-    target: Annotated[str | None, typer.Option(help="Translation to use (default: the model's own).")] = None,
+    run: Annotated[Path, Argument(help="A run directory or model directory.")],
+    sentence: Annotated[str, Argument(help="Sentence to translate.")],
+    target: Annotated[str | None, Option(help="Translation to use (default: the model's own).")] = None,
     compare: Annotated[
-        Path | None, typer.Option(help="Second model to draw next to the first: one layer, all heads.")
+        Path | None, Option(help="Second model to draw next to the first: one layer, all heads.")
     ] = None,
     kind: Annotated[
-        str | None, typer.Option(help="encoder, decoder or cross (default: all; encoder with --compare).")
+        str | None, Option(help="encoder, decoder or cross (default: all; encoder with --compare).")
     ] = None,
-    layer: Annotated[int | None, typer.Option(help="Layer to draw, from 1 (default: all; 1 with --compare).")] = None,
-    head: Annotated[int | None, typer.Option(help="Head to draw, from 1 (default: all).")] = None,
+    layer: Annotated[int | None, Option(help="Layer to draw, from 1 (default: all; 1 with --compare).")] = None,
+    head: Annotated[int | None, Option(help="Head to draw, from 1 (default: all).")] = None,
     font: Font = None,
     out: Out = Path("attention"),
 ) -> None:
@@ -67,12 +66,12 @@ def attention(
 
 @app.command()
 def curves(
-    runs: Annotated[list[Path], typer.Argument(help="Run directories.")],
+    runs: Annotated[list[Path], Argument(help="Run directories.")],
     metric: Annotated[
-        str, typer.Option(help="tf_loss, tf_accuracy, bleu, or any other metric in metrics.jsonl.")
+        str, Option(help="tf_loss, tf_accuracy, bleu, or any other metric in metrics.jsonl.")
     ] = "tf_loss",
-    by: Annotated[str, typer.Option(help="Horizontal axis: epoch or update.")] = "epoch",
-    training: Annotated[bool, typer.Option(help="Also draw training metrics.")] = True,
+    by: Annotated[str, Option(help="Horizontal axis: epoch or update.")] = "epoch",
+    training: Annotated[bool, Option(help="Also draw training metrics.")] = True,
     font: Font = None,
     out: Out = Path("curves"),
 ) -> None:

@@ -5,6 +5,7 @@ from pathlib import Path
 from typing import Annotated
 
 import typer
+from typer import Option
 
 from repose.system.errors import ConfigError
 from repose.system.terminal import make_table, say, show
@@ -19,15 +20,15 @@ app.callback()(lambda: None)  # with it, one command is a group of one
 
 @app.command()
 def learn(
-    out: Annotated[Path, typer.Option("--out", "-o", help="File to write the table to, as JSON.")],
+    out: Annotated[Path, Option("--out", "-o", help="File to write the table to, as JSON.")],
     reward: Annotated[
-        str, typer.Option(help="sound, or literal: as the paper prints it; its optimum is a constant table.")
+        str, Option(help="sound, or literal: as the paper prints it; its optimum is a constant table.")
     ] = "sound",
-    shape: Annotated[str, typer.Option(help="Number of positions x numbers per position.")] = "8x16",
-    steps: Annotated[int, typer.Option(help="Number of tables to try.")] = 80_000,
-    seed: Annotated[int, typer.Option(help="Random seed.")] = 0,
+    shape: Annotated[str, Option(help="Number of positions x numbers per position.")] = "8x16",
+    steps: Annotated[int, Option(help="Number of tables to try.")] = 80_000,
+    seed: Annotated[int, Option(help="Random seed.")] = 0,
     work: Annotated[
-        Path | None, typer.Option(help="Folder for the unfinished run (default: next to the table, with suffix .work).")
+        Path | None, Option(help="Folder for the unfinished run (default: next to the table, with suffix .work).")
     ] = None,
 ) -> None:
     """Learn a position table (one or two minutes on one core). Run the same command again to resume."""

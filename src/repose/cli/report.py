@@ -4,7 +4,7 @@ from importlib.util import find_spec
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated
 
-import typer
+from typer import Argument, Option
 
 from repose.system.errors import ConfigError, unknown
 from repose.system.terminal import make_table, say, show
@@ -16,27 +16,23 @@ if TYPE_CHECKING:
 
 
 def report(
-    paths: Annotated[list[Path], typer.Argument(help="Run directories, grid folders, or folders that contain them.")],
+    paths: Annotated[list[Path], Argument(help="Run directories, grid folders, or folders that contain them.")],
     out: Annotated[
         Path | None,
-        typer.Option(
-            "--out", "-o", help="Folder for the report (default: PATH/report, or ./report for several paths)."
-        ),
+        Option("--out", "-o", help="Folder for the report (default: PATH/report, or ./report for several paths)."),
     ] = None,
-    title: Annotated[
-        str | None, typer.Option(help="Title of the report (default: the name of the grid or folder).")
-    ] = None,
+    title: Annotated[str | None, Option(help="Title of the report (default: the name of the grid or folder).")] = None,
     baseline: Annotated[
-        str | None, typer.Option(help="System that the others are tested against (default: the grid's).")
+        str | None, Option(help="System that the others are tested against (default: the grid's).")
     ] = None,
     formats: Annotated[
         str,
-        typer.Option(
+        Option(
             "--format", "-f", help="Formats, separated by commas: html, md, csv, tex. report.json is always written."
         ),
     ] = "html,md,csv,tex",
     audit: Annotated[
-        bool, typer.Option("--audit", help="Also audit a model of each system (default: rely on its architecture).")
+        bool, Option("--audit", help="Also audit a model of each system (default: rely on its architecture).")
     ] = False,
 ) -> None:
     """Compare runs: scores over seeds, significance, cost, learning curves, and the papers' published numbers."""

@@ -6,6 +6,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
+from typer import Argument, Option
 
 from repose.system.errors import ConfigError
 from repose.system.signals import Interrupted, interruptible
@@ -18,21 +19,21 @@ if TYPE_CHECKING:
 
 Files = Annotated[
     list[Path] | None,
-    typer.Argument(
+    Argument(
         help="Two aligned text files (source and target); one TSV, JSONL or Parquet file; or an experiment's TOML file."
     ),
 ]
 Config = Annotated[
-    str | None, typer.Option("--config", "-c", help="An experiment file, or the name of one that ships with repose.")
+    str | None, Option("--config", "-c", help="An experiment file, or the name of one that ships with repose.")
 ]
 PresetName = Annotated[
-    str | None, typer.Option("--preset", "-p", help="Use a published architecture (see `repose presets`).")
+    str | None, Option("--preset", "-p", help="Use a published architecture (see `repose presets`).")
 ]
 Overrides = Annotated[
     list[str] | None,
-    typer.Option("--set", "-s", metavar="SECTION.FIELD=VALUE", help="Change one setting. Can be repeated."),
+    Option("--set", "-s", metavar="SECTION.FIELD=VALUE", help="Change one setting. Can be repeated."),
 ]
-Device = Annotated[str, typer.Option(help="auto, cpu, cuda, cuda:1 or mps.")]
+Device = Annotated[str, Option(help="auto, cpu, cuda, cuda:1 or mps.")]
 
 
 def _loaded(files: list[Path] | None, config: str | None, preset: str | None, overrides: list[str] | None) -> "Loaded":
@@ -48,23 +49,23 @@ def _loaded(files: list[Path] | None, config: str | None, preset: str | None, ov
 
 
 def train(
-    out: Annotated[Path, typer.Option("--out", "-o", help="Run directory. The same command resumes the run in it.")],
+    out: Annotated[Path, Option("--out", "-o", help="Run directory. The same command resumes the run in it.")],
     files: Files = None,
     config: Config = None,
     preset: PresetName = None,
     overrides: Overrides = None,
     print_config: Annotated[
-        bool, typer.Option("--print-config", help="Show every setting and where it comes from, then exit.")
+        bool, Option("--print-config", help="Show every setting and where it comes from, then exit.")
     ] = False,
     device: Device = "auto",
     workers: Annotated[
-        int | None, typer.Option(help="Number of processes that share each batch (default: one per GPU or core).")
+        int | None, Option(help="Number of processes that share each batch (default: one per GPU or core).")
     ] = None,
     stop_after: Annotated[
-        int | None, typer.Option(min=1, help="Stop after this many updates. The same command resumes the run.")
+        int | None, Option(min=1, help="Stop after this many updates. The same command resumes the run.")
     ] = None,
     tensorboard: Annotated[
-        bool, typer.Option("--tensorboard", help="Also write TensorBoard events (extra `tensorboard`).")
+        bool, Option("--tensorboard", help="Also write TensorBoard events (extra `tensorboard`).")
     ] = False,
 ) -> None:
     """Train a model on a parallel corpus and evaluate it. Run the same command again to resume."""
@@ -106,7 +107,7 @@ def init(
     config: Config = None,
     preset: PresetName = None,
     overrides: Overrides = None,
-    out: Annotated[Path, typer.Option("--out", "-o", help="File to write.")] = Path("repose.toml"),
+    out: Annotated[Path, Option("--out", "-o", help="File to write.")] = Path("repose.toml"),
 ) -> None:
     """Write a commented experiment file to start from."""
     from repose.config.file import commented_toml
@@ -123,8 +124,8 @@ def prepare(
     config: Config = None,
     preset: PresetName = None,
     overrides: Overrides = None,
-    out: Annotated[Path | None, typer.Option("--out", "-o", help="Folder to write (default: in the cache).")] = None,
-    workers: Annotated[int | None, typer.Option(help="Number of tokenising processes (default: one per core).")] = None,
+    out: Annotated[Path | None, Option("--out", "-o", help="Folder to write (default: in the cache).")] = None,
+    workers: Annotated[int | None, Option(help="Number of tokenising processes (default: one per core).")] = None,
 ) -> None:
     """Read, split and tokenise a corpus, as `train` does first, and say what was dropped."""
     from repose.system.device import available_cores
@@ -138,10 +139,8 @@ def prepare(
 
 
 def fetch(
-    name: Annotated[str | None, typer.Argument(help="Corpus to fetch. Without it, all corpora are listed.")] = None,
-    source: Annotated[
-        Path | None, typer.Option("--from", help="Use this archive or folder instead of downloading.")
-    ] = None,
+    name: Annotated[str | None, Argument(help="Corpus to fetch. Without it, all corpora are listed.")] = None,
+    source: Annotated[Path | None, Option("--from", help="Use this archive or folder instead of downloading.")] = None,
 ) -> None:
     """Download a published corpus into the cache (REPOSE_HOME) and verify it."""
     from repose.data import corpora
@@ -175,7 +174,7 @@ def _download_progress() -> Iterator[Callable[[str, int, int | None], None]]:
 
 
 def demo(
-    out: Annotated[Path, typer.Option("--out", "-o", help="Run directory.")] = Path("runs/demo"),
+    out: Annotated[Path, Option("--out", "-o", help="Run directory.")] = Path("runs/demo"),
     device: Device = "auto",
 ) -> None:
     """Train on the built-in phrasebook (about three minutes), evaluate, and translate a few sentences."""

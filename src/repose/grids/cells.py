@@ -20,7 +20,7 @@ from enum import StrEnum
 from pathlib import Path
 from typing import IO, Any, Protocol
 
-from repose.system.errors import OUT_OF_MEMORY, BusyError, ConfigError, ReposeError, is_out_of_memory
+from repose.system.errors import BusyError, told
 from repose.system.files import locked_or_busy
 
 LOG, LOCK = "cell.log", "cell.lock"
@@ -185,15 +185,11 @@ def main() -> int:
             return _run(folder, order, workers=None if pinned else order["cores"])
     except BusyError as error:
         return _say(error, BUSY)
-    except ReposeError as error:
-        return _say(error, 2 if isinstance(error, ConfigError) else 1)
-    except OSError as error:
-        return _say(error, 1)
     except KeyboardInterrupt:
         return 130
     except Exception as error:
-        if is_out_of_memory(error):
-            return _say(OUT_OF_MEMORY, 1)
+        if (sentence := told(error)) is not None:
+            return _say(*sentence)
         # One sentence in the table; what only a developer can use stays in the log above it.
         import traceback
 

@@ -1,6 +1,7 @@
 """Errors that a user can cause and mend: one sentence that says what is wrong and what to do."""
 
 import difflib
+import os
 from collections.abc import Sequence
 
 
@@ -39,6 +40,18 @@ def is_out_of_memory(error: BaseException) -> bool:
     """Whether memory ran out: Python's, a GPU's, or the processor's in torch, which has no class for that."""
     of_torch = type(error).__name__ == "OutOfMemoryError" or "DefaultCPUAllocator: can't allocate" in str(error)
     return isinstance(error, MemoryError) or (isinstance(error, RuntimeError) and of_torch)
+
+
+def told(error: BaseException) -> tuple[str, int] | None:
+    """The sentence about an error that a user can mend, and the exit code; None where the fault is ours."""
+    if isinstance(error, ReposeError):
+        return str(error), 2 if isinstance(error, ConfigError) else 1
+    if is_out_of_memory(error):
+        return OUT_OF_MEMORY, 1
+    if isinstance(error, OSError):  # without its number, and with its file if it has one
+        what = error.strerror or str(error)
+        return what if error.filename is None else f"{os.fsdecode(error.filename)}: {what}", 1
+    return None
 
 
 def unknown(what: str, name: str, known: Sequence[str]) -> str:

@@ -78,10 +78,5 @@ def make_schedule(config: TrainingConfig, *, d_token: int, total_updates: int | 
     if config.warmup_share is not None:
         assert total_updates is not None, "TrainingConfig refuses a share of the unknown"
         warmup = round(config.warmup_share * total_updates)
-    return Schedule(
-        kind=config.schedule,
-        learning_rate=config.learning_rate,
-        warmup=warmup,
-        width=config.schedule_width or d_token,
-        plateau_factor=config.plateau_factor,
-    )
+    width = config.schedule_width or d_token
+    return Schedule(config.schedule, config.learning_rate, warmup, width, config.plateau_factor)
