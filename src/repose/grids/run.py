@@ -109,13 +109,13 @@ def make_plan(
     if (folder / "config.json").exists():
         raise CheckpointError(f"{folder} is a run directory: choose another --out for the grid {grid.name}")
     identities = identify(grid.cells, say=say)
-    survey = look(grid.cells, identities, folder, known)
+    entries, blocked = look(grid.cells, identities, folder, known)
     if record:
-        manifest.write(folder, grid, survey.entries, known)
-    mine = tuple(entry for entry in survey.entries if entry.name in chosen)
+        manifest.write(folder, grid, entries, known)
+    mine = tuple(entry for entry in entries if entry.name in chosen)
     open_ = {CellStatus.WAITING, CellStatus.STOPPED, *([CellStatus.FAILED] if retry_failed else [])}
-    todo = tuple(entry for entry in mine if entry.status in open_ and entry.name not in survey.blocked)
-    return Plan(grid, folder, survey.entries, mine, todo, identities)
+    todo = tuple(entry for entry in mine if entry.status in open_ and entry.name not in blocked)
+    return Plan(grid, folder, entries, mine, todo, identities)
 
 
 def jobs_of(plan: Plan, *, device: str, cores: int, gpus: float = 0.0) -> list[CellJob]:
@@ -157,7 +157,8 @@ class Book:
             return
         try:
             known = manifest.known_entries(plan.folder)
-            for entry in look(theirs, plan.identities, plan.folder, known).entries:
+            entries, _ = look(theirs, plan.identities, plan.folder, known)
+            for entry in entries:
                 if entry.status in (CellStatus.DONE, CellStatus.FAILED):  # its seconds are for that process to enter
                     self.entries[entry.name] = entry
                     manifest.update(plan.folder, entry.name, state=entry.state, folder=entry.folder)
@@ -170,16 +171,14 @@ def run_plan(
 ) -> Outcome:
     """Runs the cells. The first signal (`repose.system.signals`) asks them to save; a second SIGINT sets `kill`."""
     book, stop = Book(plan, watch), threading.Event()
-    ended: dict[str, CellState] = {}
 
     def handle(number: int, _frame: FrameType | None) -> None:
         if stop.is_set() and number == signal.SIGINT and kill is not None:
             kill.set()
         stop.set()
 
-    if jobs:
-        with handled_by(handle):
-            ended = backend.run(jobs, book.tell, stop)
+    with handled_by(handle):
+        ended = backend.run(jobs, book.tell, stop) if jobs else {}
     book.look_again(plan)
     entries = tuple(book.entries[entry.name] for entry in plan.chosen)
     return Outcome(entries, stop.is_set(), len(ended), book.note)

@@ -34,15 +34,6 @@ class Identity:
     """The set that the finished run is scored on: "test", or "valid" where there is none."""
 
 
-@dataclass(frozen=True)
-class Survey:
-    """How the cells of a grid stand."""
-
-    entries: tuple[Entry, ...]
-    blocked: frozenset[str]
-    """Names of those that cannot be run: their corpus cannot be prepared, or another run lies in their place."""
-
-
 def identify(cells: Sequence[Cell], *, say: Say) -> dict[str, Identity | ReposeError]:
     """The identity of each cell by name, or why it has none. Every corpus is prepared once, before any cell starts."""
     from repose.runs.run import digests_of
@@ -80,8 +71,9 @@ def _data_settings(experiment: Experiment) -> str:
 
 def look(
     cells: Sequence[Cell], identities: Mapping[str, Identity | ReposeError], folder: Path, known: Mapping[str, Entry]
-) -> Survey:
-    """How each cell stands. `folder` is the grid's; its siblings under --out are searched for finished runs, too."""
+) -> tuple[tuple[Entry, ...], set[str]]:
+    """How each cell stands; and the names of those that cannot be run, since their corpus cannot be prepared or another
+    run lies in their place. `folder` is the grid's; its siblings under --out are searched for finished runs, too."""
     entries: list[Entry] = []
     blocked: set[str] = set()
     finished: dict[str, list[Path]] | None = None
@@ -107,7 +99,7 @@ def look(
             elif before is not None and before.status == CellStatus.FAILED:
                 entry = replace(entry, state=before.state)
         entries.append(entry)
-    return Survey(tuple(entries), frozenset(blocked))
+    return tuple(entries), blocked
 
 
 def _failed(why: object) -> CellState:

@@ -45,13 +45,8 @@ def rounded(values: Float[np.ndarray, "n d"]) -> Float[np.ndarray, "n d"]:
 
 def write(path: Path, table: PositionTable) -> None:
     """Write it as JSON, a row per line, whole or not at all. Raises WriteError."""
-    head = {
-        "format_version": FORMAT_VERSION,
-        "shape": list(table.values.shape),
-        "reward": table.reward,
-        "score": table.score,
-        "provenance": dict(table.provenance),
-    }
+    head = {"format_version": FORMAT_VERSION, "shape": table.values.shape, "reward": table.reward}
+    head |= {"score": table.score, "provenance": dict(table.provenance)}
     rows = ",\n".join(f"    {json.dumps(row)}" for row in rounded(table.values).tolist())
     text = json.dumps(head, indent=2).removesuffix("\n}") + f',\n  "values": [\n{rows}\n  ]\n}}\n'
     write_file(path, text)
@@ -89,12 +84,8 @@ def _parsed(text: str, name: str) -> PositionTable:
     score, provenance = content.get("score"), content.get("provenance", {})
     if type(score) not in (int, float) or not isinstance(provenance, dict):
         raise DataError(f"{name} has no number as score, or no provenance: learn it again")
-    return PositionTable(
-        values=_values(content["values"], content.get("shape"), name),
-        reward=str(content.get("reward")),
-        score=float(score),
-        provenance=provenance,
-    )
+    values, reward = _values(content["values"], content.get("shape"), name), str(content.get("reward"))
+    return PositionTable(values=values, reward=reward, score=float(score), provenance=provenance)
 
 
 def _values(rows: Any, shape: Any, name: str) -> Float[np.ndarray, "n d"]:
