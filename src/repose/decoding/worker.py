@@ -16,6 +16,7 @@ from typing import Any, NamedTuple, TypeAlias
 
 import torch
 from torch import Tensor
+from torch.nn.utils.rnn import pad_sequence
 
 from repose.decoding import search
 from repose.model.kernels.cache import Constants
@@ -67,10 +68,7 @@ class Batch(NamedTuple):
 
 def pad(rows: Sequence[Sequence[int]]) -> Tensor:
     """Ids as rows, int64 (B, longest), PAD on the right."""
-    padded = torch.full((len(rows), max(map(len, rows))), PAD)
-    for row, ids in enumerate(rows):
-        padded[row, : len(ids)] = torch.tensor(ids)
-    return padded
+    return pad_sequence([torch.tensor(ids) for ids in rows], batch_first=True, padding_value=PAD)
 
 
 def packed(model: Transformer) -> bytes:
