@@ -10,6 +10,7 @@ from repose.evaluation.metrics import bleu, chrf
 from repose.evaluation.sentence_statistics import (
     References,
     SentenceStatistics,
+    SourceLengths,
     StoredStatistics,
     read_stored,
     write_stored,
@@ -64,9 +65,7 @@ def stored(number: int = 20) -> StoredStatistics:
     counted = References(references)
     return StoredStatistics(
         {"beam4": counted.statistics(hypotheses), "greedy": counted.statistics(references)},
-        np.arange(number, dtype=np.int64),
-        np.arange(number, dtype=np.int64) * 70_000,
-        300,
+        SourceLengths(np.arange(number, dtype=np.int64), np.arange(number, dtype=np.int64) * 70_000, 300),
     )
 
 
@@ -83,9 +82,9 @@ def test_counts_come_back_from_their_file(tmp_path: Path) -> None:
     assert list(found.decodings) == ["beam4", "greedy"]
     for name, statistics in wanted.decodings.items():
         assert_same(found.decodings[name], statistics)
-    np.testing.assert_array_equal(found.src_words, wanted.src_words)
-    np.testing.assert_array_equal(found.src_tokens, wanted.src_tokens)
-    assert found.longest_trained == 300
+    np.testing.assert_array_equal(found.lengths.words, wanted.lengths.words)
+    np.testing.assert_array_equal(found.lengths.tokens, wanted.lengths.tokens)
+    assert found.lengths.longest_trained == 300
     write_stored(tmp_path / "again.npz", wanted)
     assert (tmp_path / "again.npz").read_bytes() == (tmp_path / "statistics.test.npz").read_bytes()
     assert sorted(path.name for path in tmp_path.iterdir()) == ["again.npz", "statistics.test.npz"]

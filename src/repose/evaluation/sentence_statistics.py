@@ -95,27 +95,34 @@ def _bleu(sums: list[int]) -> float:
 
 
 @dataclass(frozen=True)
+class SourceLengths:
+    """Lengths of the N sources of a test set."""
+
+    words: Counts
+    """(N,): words, as spaces part them."""
+    tokens: Counts
+    """(N,): of the run's own tokenizer, START and END counted, as `training.max_src_tokens` counts them."""
+    longest_trained: int
+    """Tokens of the longest source that was trained on."""
+
+
+@dataclass(frozen=True)
 class StoredStatistics:
     """What `statistics.<split>.npz` holds next to scores.<split>.json: numbers from which the tests and the tables by
     length can be made again where neither text nor translations are. No text."""
 
     decodings: dict[str, SentenceStatistics]
     """By name, such as "greedy" and "beam4"."""
-    src_words: Counts
-    """(N,): words of each source, as spaces part them."""
-    src_tokens: Counts
-    """(N,): tokens of each source for the run's own tokenizer, START and END counted."""
-    longest_trained: int
-    """Tokens of the longest source that was trained on."""
+    lengths: SourceLengths
 
 
 def write_stored(path: Path, stored: StoredStatistics) -> None:
     """Writes the numbers, compressed; the same numbers give the same bytes. Raises WriteError."""
     arrays = {
         "format": np.array(FORMAT),
-        "src_words": stored.src_words,
-        "src_tokens": stored.src_tokens,
-        "longest_trained": np.array(stored.longest_trained),
+        "src_words": stored.lengths.words,
+        "src_tokens": stored.lengths.tokens,
+        "longest_trained": np.array(stored.lengths.longest_trained),
     }
     for name, counts in stored.decodings.items():
         arrays |= {f"{name}.bleu": counts.bleu.T, f"{name}.chrf": _steps(counts.chrf)}  # columns resemble each other
@@ -147,20 +154,18 @@ def read_stored(path: Path) -> StoredStatistics:
         if (version := int(arrays["format"])) != FORMAT:
             raise DataError(f"{path} has format {version}, this version reads {FORMAT}: make it again from its run")
         names = sorted(name.removesuffix(".bleu") for name in arrays if name.endswith(".bleu"))
-        stored = StoredStatistics(
-            {name: SentenceStatistics(arrays[f"{name}.bleu"].T, _summed(arrays[f"{name}.chrf"])) for name in names},
-            arrays["src_words"],
-            arrays["src_tokens"],
-            int(arrays["longest_trained"]),
-        )
+        lengths = SourceLengths(arrays["src_words"], arrays["src_tokens"], int(arrays["longest_trained"]))
+        decodings = {
+            name: SentenceStatistics(arrays[f"{name}.bleu"].T, _summed(arrays[f"{name}.chrf"])) for name in names
+        }
     except DataError:
         raise
     except FileNotFoundError as error:
         raise DataError(f"there is no {path}: make it from a run directory that has its translations") from error
     except Exception as error:  # a damaged archive raises half a dozen kinds, zlib's and numpy's own among them
         raise DataError(f"{path} is damaged: make it again from its run") from error
-    shapes = {metric: (len(stored.src_words), width) for metric, width in WIDTH.items()}
-    right = all(counts.of(metric).shape == shapes[metric] for counts in stored.decodings.values() for metric in WIDTH)
-    if not right or stored.src_words.shape != stored.src_tokens.shape:
+    shapes = {metric: (len(lengths.words), width) for metric, width in WIDTH.items()}
+    right = all(counts.of(metric).shape == shapes[metric] for counts in decodings.values() for metric in WIDTH)
+    if not right or lengths.words.shape != lengths.tokens.shape:
         raise DataError(f"{path} is damaged (its counts do not fit each other): make it again from its run")
-    return stored
+    return StoredStatistics(decodings, lengths)

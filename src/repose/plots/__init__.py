@@ -7,6 +7,9 @@ positions.py                      position tables
 attention.py, attention_figure.py what a model attends to
 """
 
-from repose.plots.canvas import require_matplotlib
+from repose.system.errors import ConfigError
 
-require_matplotlib()
+try:
+    import matplotlib  # noqa: F401
+except ImportError as error:
+    raise ConfigError("pictures need matplotlib: pip install 'repose-nmt[plot]'") from error

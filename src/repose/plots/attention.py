@@ -2,6 +2,7 @@
 
 from dataclasses import dataclass
 from pathlib import Path
+from statistics import fmean
 from typing import Literal, TypeAlias, get_args
 
 import torch
@@ -132,23 +133,17 @@ def numbers_of(weights: Float[Tensor, "H Q K"], maps: Maps) -> list[AttentionNum
     entropy, normalised = row_entropy(weights, maps.visible)
     rows = maps.visible.sum(1) >= 2
     diagonal = weights.diagonal(dim1=1, dim2=2)[:, rows].double().mean(1) if maps.kind != "cross" else None
-    return [
-        AttentionNumbers(
-            entropy[head].mean().item(),
-            normalised[head].mean().item(),
-            None if diagonal is None else diagonal[head].item(),
-        )
-        for head in range(len(weights))
-    ]
+    own = [None] * len(weights) if diagonal is None else diagonal.tolist()
+    return list(map(AttentionNumbers, entropy.mean(1).tolist(), normalised.mean(1).tolist(), own))
 
 
 def mean_numbers(heads: list[AttentionNumbers]) -> AttentionNumbers:
     """The mean over heads."""
     diagonals = [head.diagonal for head in heads if head.diagonal is not None]
     return AttentionNumbers(
-        sum(head.entropy for head in heads) / len(heads),
-        sum(head.normalised_entropy for head in heads) / len(heads),
-        sum(diagonals) / len(heads) if diagonals else None,
+        fmean(head.entropy for head in heads),
+        fmean(head.normalised_entropy for head in heads),
+        fmean(diagonals) if diagonals else None,
     )
 
 

@@ -269,11 +269,8 @@ def _with_numbers(readings: Sequence[Reading], kinds: Sequence[Kind], out: Path,
             for layer in range(len(maps.layers)):
                 heads = head_numbers(maps, layer)
                 mean = mean_numbers(heads)
-                layers.append(
-                    {"kind": kind, "layer": layer + 1}
-                    | dataclasses.asdict(mean)
-                    | {"heads": [dataclasses.asdict(number) for number in heads]}
-                )
+                means = {"kind": kind, "layer": layer + 1} | dataclasses.asdict(mean)
+                layers.append(means | {"heads": [dataclasses.asdict(number) for number in heads]})
                 own = "–" if mean.diagonal is None else f"{mean.diagonal:.3f}"
                 numbers = [f"{mean.entropy:.3f}", f"{mean.normalised_entropy:.3f}", own]
                 rows.append([reading.name, kind, f"{layer + 1}", *numbers])

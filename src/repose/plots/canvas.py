@@ -7,13 +7,16 @@ import warnings
 from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, NamedTuple
+from typing import Any, NamedTuple
 
+from matplotlib import rc_context, rcParams, style
+from matplotlib.axes import Axes
+from matplotlib.figure import Figure
+from matplotlib.font_manager import FontProperties
+from matplotlib.textpath import text_to_path
+
+from repose.plots.fonts import families
 from repose.system.errors import ConfigError
-
-if TYPE_CHECKING:
-    from matplotlib.axes import Axes
-    from matplotlib.figure import Figure
 
 PALETTE = ("#0072b2", "#d55e00", "#009e73", "#cc79a7", "#56b4e9", "#e69f00", "#444444")
 """Okabe and Ito's colours, which the colour-blind can tell apart, less the yellow that is hard to see on white."""
@@ -41,60 +44,29 @@ class Plotted(NamedTuple):
 
 def _style(size: float) -> dict[str, Any]:
     """Settings of matplotlib, with text of `size` points."""
+    inked = ("text.color", "axes.titlecolor", "axes.labelcolor", "xtick.labelcolor", "ytick.labelcolor")
     return {
-        "figure.dpi": 150,
-        "savefig.dpi": 150,
-        "font.size": size,
-        "text.color": INK,
-        "axes.titlesize": size,
-        "axes.titlelocation": "left",
-        "axes.titlecolor": INK,
-        "axes.labelsize": size,
-        "axes.labelcolor": INK,
-        "axes.linewidth": 0.6,
-        "axes.edgecolor": GREY,
-        "axes.spines.top": False,
-        "axes.spines.right": False,
-        "axes.axisbelow": True,
-        "xtick.labelsize": size - 0.5,
-        "ytick.labelsize": size - 0.5,
-        "xtick.color": GREY,
-        "ytick.color": GREY,
-        "xtick.labelcolor": INK,
-        "ytick.labelcolor": INK,
-        "xtick.major.width": 0.6,
-        "ytick.major.width": 0.6,
-        "grid.color": GRID,
-        "grid.linewidth": 0.6,
-        "legend.frameon": False,
-        "legend.fontsize": size,
-        "lines.linewidth": 1.4,
+        **dict.fromkeys(("figure.dpi", "savefig.dpi"), 150),
+        **dict.fromkeys(("font.size", "axes.titlesize", "axes.labelsize", "legend.fontsize"), size),
+        **dict.fromkeys(("xtick.labelsize", "ytick.labelsize"), size - 0.5),
+        **dict.fromkeys(inked, INK),
+        **dict.fromkeys(("axes.edgecolor", "xtick.color", "ytick.color"), GREY),
+        **dict.fromkeys(("axes.linewidth", "xtick.major.width", "ytick.major.width", "grid.linewidth"), 0.6),
+        **dict.fromkeys(("axes.spines.top", "axes.spines.right", "legend.frameon"), False),
+        **{"axes.titlelocation": "left", "axes.axisbelow": True, "grid.color": GRID, "lines.linewidth": 1.4},
         "svg.fonttype": "none",  # text stays text
         "svg.hashsalt": "repose",  # ids that would otherwise be random
         "text.parse_math": False,  # a token may be a dollar sign
     }
 
 
-def require_matplotlib() -> None:
-    """Raises ConfigError where matplotlib is not installed."""
-    try:
-        import matplotlib  # noqa: F401
-    except ImportError as error:
-        raise ConfigError("pictures need matplotlib: pip install 'repose-nmt[plot]'") from error
-
-
 @contextmanager
 def canvas(text: str = "", font: Path | None = None, *, size: float = 8.0, any_font: bool = False) -> Iterator[None]:
     """While open, matplotlib draws in this project's style, whatever its user's settings, and with fonts for `text`.
 
-    `size`: of text, in points. Figures must be made and saved inside. Raises ConfigError without matplotlib, or without
-    a font for `text` unless `any_font`: then characters that no font has are drawn as boxes.
+    `size`: of text, in points. Figures must be made and saved inside. Raises ConfigError without a font for `text`
+    unless `any_font`: then characters that no font has are drawn as boxes.
     """
-    require_matplotlib()
-    from matplotlib import style
-
-    from repose.plots.fonts import families
-
     try:
         names = families(text, font)
     except ConfigError:
@@ -120,7 +92,7 @@ def files_of(out: Path, part: str = "") -> list[Path]:
     return [out.with_name(stem + suffix) for suffix in ([out.suffix] if out.suffix else SUFFIXES)]
 
 
-def save(figure: "Figure", out: Path, part: str = "") -> list[Path]:
+def save(figure: Figure, out: Path, part: str = "") -> list[Path]:
     """Write a figure to the files of `out`, on white; the same figure gives the same bytes."""
     paths = files_of(out, part)
     out.parent.mkdir(parents=True, exist_ok=True)
@@ -139,14 +111,12 @@ _SPARE = re.compile(
 _COLOUR = re.compile(r"#[0-9a-f]{6}\b")
 
 
-def page_svg(figure: "Figure") -> str:
+def page_svg(figure: Figure) -> str:
     """A figure as an SVG element within a page; the same figure gives the same text.
 
     Its colours are the page's CSS variables where it has them (`_ON_A_PAGE`). Letters are outlines, so that they are as
     wide on every machine, and places are to a hundredth of a point, without names and spaces that nothing needs.
     """
-    from matplotlib import rc_context
-
     written = io.StringIO()
     with rc_context({"svg.fonttype": "path"}):
         nothing = {"Date": None, "Creator": None, "Format": None, "Type": None}
@@ -175,14 +145,14 @@ def save_numbers(numbers: Mapping[str, object], out: Path) -> Path:
     return path
 
 
-def place(figure: "Figure", left: float, top: float, width: float, height: float) -> "Axes":
+def place(figure: Figure, left: float, top: float, width: float, height: float) -> Axes:
     """Axes of a size and place in inches, from the figure's upper left corner."""
     whole_width, whole_height = figure.get_size_inches()
     box = (left / whole_width, 1 - (top + height) / whole_height, width / whole_width, height / whole_height)
     return figure.add_axes(box)
 
 
-def inches(axes: "Axes") -> tuple[float, float]:
+def inches(axes: Axes) -> tuple[float, float]:
     """Width and height of axes."""
     figure = axes.get_figure(root=True)
     assert figure is not None
@@ -192,10 +162,6 @@ def inches(axes: "Axes") -> tuple[float, float]:
 
 def width_of(text: str) -> float:
     """How wide a text of the canvas's size is, in inches."""
-    from matplotlib import rcParams
-    from matplotlib.font_manager import FontProperties
-    from matplotlib.textpath import text_to_path
-
     lines = text.split("\n")
     font = FontProperties(size=rcParams["font.size"])
     return max(text_to_path.get_text_width_height_descent(line, font, ismath=False)[0] for line in lines) / INCH

@@ -245,17 +245,11 @@ def draw_spots(panels: Mapping[str, Sequence[Spot]], x: str, y: str, *, millions
 
 def _spot(axes: Axes, spot: Spot) -> None:
     colour = spot.system.style["color"]
-    axes.errorbar(
-        spot.cost.mean,
-        spot.score.mean,
-        xerr=spot.cost.deviation or None,
-        yerr=spot.score.deviation or None,
-        color=colour,
-        marker=spot.system.marker,
-        markersize=6,
-        markerfacecolor=colour if spot.system.comparable else "none",
-        linewidth=0.9,
-    )
+    score, cost = spot.score, spot.cost
+    filled = colour if spot.system.comparable else "none"
+    marker: dict[str, Any] = {"marker": spot.system.marker, "markersize": 6, "markerfacecolor": filled}
+    spreads: dict[str, Any] = {"xerr": cost.deviation or None, "yerr": score.deviation or None}
+    axes.errorbar(cost.mean, score.mean, **spreads, **marker, color=colour, linewidth=0.9)
 
 
 def _name_ends(axes: Axes, ends: Sequence[tuple[float, float, System]]) -> None:
@@ -265,21 +259,14 @@ def _name_ends(axes: Axes, ends: Sequence[tuple[float, float, System]]) -> None:
     wanted = [(y - low) / (high - low) * height for _, y, _ in ends]
     thread = {"arrowstyle": "-", "linewidth": 0.7, "linestyle": (0, (1, 1.5)), "shrinkA": 1, "shrinkB": 3}
     for (x, y, system), at in zip(ends, spread_out(wanted, _LINE, 0.05, height), strict=True):
-        axes.annotate(
-            system.label,
-            (x, y),
-            xytext=(1 + 0.16 / width, at / height),
-            textcoords="axes fraction",
-            va="center",
-            annotation_clip=False,
-            arrowprops={**thread, "color": system.style["color"], "relpos": (0, 0.5)},
-        )
+        where: dict[str, Any] = {"xytext": (1 + 0.16 / width, at / height), "textcoords": "axes fraction"}
+        arrow = {**thread, "color": system.style["color"], "relpos": (0, 0.5)}
+        axes.annotate(system.label, (x, y), **where, va="center", annotation_clip=False, arrowprops=arrow)
 
 
 def spread_out(wanted: Sequence[float], gap: float, low: float, high: float) -> list[float]:
     """Places in the order of `wanted` and as near to it as can be, no two nearer than `gap`, between `low` and `high`
     if there is room: neighbours that would touch are centred on their mean."""
-    order = sorted(range(len(wanted)), key=lambda index: wanted[index])
     blocks: list[list[int]] = []
 
     def centre(block: Sequence[int]) -> float:
@@ -287,14 +274,11 @@ def spread_out(wanted: Sequence[float], gap: float, low: float, high: float) -> 
         mean = sum(wanted[index] for index in block) / len(block)
         return max(min(mean, high - half), low + half)
 
-    for index in order:
-        blocks.append([index])
-        while len(blocks) > 1:
-            before, after = blocks[-2:]
-            reach = gap * (len(before) + len(after)) / 2
-            if centre(after) - centre(before) >= reach - 1e-9:
-                break
-            blocks[-2:] = [before + after]
+    for index in sorted(range(len(wanted)), key=wanted.__getitem__):
+        block = [index]
+        while blocks and centre(block) - centre(blocks[-1]) < gap * (len(blocks[-1]) + len(block)) / 2 - 1e-9:
+            block = blocks.pop() + block
+        blocks.append(block)
     places = [0.0] * len(wanted)
     for block in blocks:
         for rank, index in enumerate(block):
@@ -332,10 +316,8 @@ def _panels(
         tops.append(tops[-1] + height + _BELOW)
     figure = Figure(figsize=(whole, tops.pop() + 0.2))
     if keys:
-        handles, labels = zip(*keys, strict=True)
-        figure.legend(
-            handles, labels, ncols=across, loc="upper left", borderpad=0, borderaxespad=0.1, columnspacing=1.5
-        )
+        spaces: dict[str, Any] = {"borderpad": 0, "borderaxespad": 0.1, "columnspacing": 1.5}
+        figure.legend(*zip(*keys, strict=True), ncols=across, loc="upper left", **spaces)
     axes = []
     for index, title in enumerate(titles):
         row, column = divmod(index, columns)

@@ -182,19 +182,14 @@ def plot_positions(
         for title, found in numbers.items()
     }
     files.append(save_numbers({"table": dict(source), "length": length, "width": width, "encodings": content}, out))
-    header = ["encoding", "cosine of neighbours", "least", "mean step", "largest", "mean norm"]
-    header += ["distinct of first 32", "hardly changing"]
-    rows = [
-        [
-            title,
-            f"{n.adjacent_cosine_mean:.4f}",
-            f"{n.adjacent_cosine_min:.4f}",
-            f"{n.mean_step:.3f}",
-            f"{n.largest_step:.3f}",
-            f"{n.mean_norm:.2f}",
-            f"{n.distinct_rows}",
-            f"{n.nearly_constant_columns:.0%}",
-        ]
-        for title, n in numbers.items()
-    ]
-    return Plotted(files, header, rows)
+    forms = {
+        "cosine of neighbours": ".4f",
+        "least": ".4f",
+        "mean step": ".3f",
+        "largest": ".3f",
+        "mean norm": ".2f",
+        "distinct of first 32": "d",
+        "hardly changing": ".0%",
+    }
+    rows = [[title, *map(format, dataclasses.astuple(n), forms.values())] for title, n in numbers.items()]
+    return Plotted(files, ["encoding", *forms], rows)

@@ -21,7 +21,7 @@ def train_loss(run: ReportRun) -> float | None:
 def kept(run: ReportRun) -> Mapping[str, Any] | None:
     """The validation of the weights that the model is made of: the last one, or the best one where that is kept; the
     last one where the model is an average of checkpoints, which was never validated."""
-    found = [record for record in run.of_kind("valid") if _of(record, "tf_loss") is not None]
+    found = [record for record in run.of_kind("valid") if number_of(record, "tf_loss") is not None]
     if not found:
         return None
     if run.experiment.training.keep == "best" and run.experiment.training.average_checkpoints == 1:
@@ -31,7 +31,7 @@ def kept(run: ReportRun) -> Mapping[str, Any] | None:
 
 def valid_loss(run: ReportRun) -> float | None:
     """tf_loss of the model's weights on the validation set, nats per target token."""
-    return _of(kept(run), "tf_loss")
+    return number_of(kept(run), "tf_loss")
 
 
 def perplexity(run: ReportRun) -> float | None:
@@ -42,7 +42,7 @@ def perplexity(run: ReportRun) -> float | None:
 
 def valid_accuracy(run: ReportRun) -> float | None:
     """Share of validation tokens predicted right given the reference's earlier ones, in percent."""
-    share = _of(kept(run), "tf_accuracy")
+    share = number_of(kept(run), "tf_accuracy")
     return None if share is None else 100 * share
 
 
@@ -61,7 +61,7 @@ def beam(run: ReportRun) -> str | None:
 def score(run: ReportRun, decoding: str | None, metric: str) -> float | None:
     """A free-running score, in percent; `decoding` None: of the widest beam."""
     name = beam(run) if decoding is None else decoding
-    return _of(decodings(run).get(name or "", {}).get(metric), "value")
+    return number_of(decodings(run).get(name or "", {}).get(metric), "value")
 
 
 def signature(run: ReportRun, decoding: str | None, metric: str) -> str:
@@ -72,12 +72,12 @@ def signature(run: ReportRun, decoding: str | None, metric: str) -> str:
 
 def teacher_forced(run: ReportRun, name: str) -> float | None:
     """A teacher-forced figure of the test set."""
-    return _of((run.scores or {}).get("teacher_forced"), name)
+    return number_of((run.scores or {}).get("teacher_forced"), name)
 
 
 def task_figure(run: ReportRun, name: str) -> float | None:
     """A figure of another task than translation."""
-    return _of((run.scores or {}).get("figures", {}).get(name), "value")
+    return number_of((run.scores or {}).get("figures", {}).get(name), "value")
 
 
 def epoch_seconds(run: ReportRun) -> list[float]:
@@ -151,7 +151,7 @@ def parameters(run: ReportRun) -> float | None:
     """Parameters, tied ones once: counted by building a translation model; of other models in their scores, and until
     there are any in their file."""
     if not run.translates:
-        return _of(run.scores, "parameters") or RunFolder(run.folder).num_parameters()
+        return number_of(run.scores, "parameters") or RunFolder(run.folder).num_parameters()
     cost = _cost(run)
     return None if cost is None else cost[0]
 
@@ -188,14 +188,15 @@ def _counted(a: Architecture, src_vocab_size: int, tgt_vocab_size: int, length: 
 
 
 def _clock(record: Mapping[str, Any]) -> float | None:
-    return _of(record.get("wall"), "seconds")
+    return number_of(record.get("wall"), "seconds")
 
 
 def _last(records: Any, name: str) -> float | None:
-    return _of(records[-1], name) if records else None
+    return number_of(records[-1], name) if records else None
 
 
-def _of(mapping: Any, name: str) -> float | None:
+def number_of(mapping: Any, name: str) -> float | None:
+    """The number that a record or another mapping has under a name, if any."""
     value = mapping.get(name) if isinstance(mapping, Mapping) else None
     return float(value) if isinstance(value, int | float) and not isinstance(value, bool) else None
 

@@ -6,7 +6,7 @@ import re
 import statistics
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from pathlib import Path
-from typing import Literal, TypeAlias, get_args
+from typing import Any, Literal, TypeAlias, get_args
 
 from matplotlib.figure import Figure as Drawing
 
@@ -249,14 +249,10 @@ def _times(part: RunSet, name: str) -> Picture | None:
     if not panels:
         return None
     title = _title(part, "Seconds per epoch")
-    caption = (
-        "Training alone, by the clock: the median over the epochs of a run, then mean and standard deviation over "
-        "runs, each of which is a point. Only runs of one machine, under one load, can be compared."
-    )
     bars = "; ".join(
         f"{corpus}: " + ", ".join(f"{b.system.label} {b.text}" for b in found) for corpus, found in panels.items()
     )
-    numbers = figure_table(rows, [figure], name=f"time{name}", title=title, caption=caption)
+    numbers = figure_table(rows, [figure], f"time{name}", like="time", title=title)
     return _picture(lambda: draw_bars(panels, "seconds per epoch"), part, f"{title}, bars. {bars}.", numbers)
 
 
@@ -290,15 +286,14 @@ def _against(part: RunSet, name: str, cost: Figure, x_label: str, *, millions: b
         f"{corpus}: " + ", ".join(f"{s.system.label} {s.score.text} at {s.cost.text}" for s in found)
         for corpus, found in panels.items()
     )
-    splits = sorted({run.split for row in rows for run in row.runs})
-    caption = f"Free-running BLEU ({width}), {' or '.join(splits)} set: mean over seeds, with bars of one deviation."
-    if len(can_translate) < len(rows):
-        caption += " Systems that look ahead cannot translate, and are left out."
+    sets = " or ".join(sorted({run.split for row in rows for run in row.runs}))
+    more = " Systems that look ahead cannot translate, and are left out." * (len(can_translate) < len(rows))
+    words: dict[str, Any] = {"title": title, "width": width, "sets": sets, "more": more}
     return _picture(
         lambda: draw_spots(panels, x_label + ", millions" * millions, f"BLEU, {width}", millions=millions),
         part,
         f"{title}, a point for each system. {points}.",
-        figure_table(can_translate, [cost, score], name=name, title=title, caption=caption),
+        figure_table(can_translate, [cost, score], name, like="bleu-against-cost", **words),
     )
 
 

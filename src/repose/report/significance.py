@@ -7,6 +7,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass, field, replace
 from itertools import combinations
 from statistics import fmean
+from typing import Any
 
 import numpy as np
 
@@ -25,7 +26,7 @@ from repose.evaluation.significance import (
 from repose.report.collect import ReportRun, RunSet, some
 from repose.report.content import Cell, Column, Table
 from repose.report.figures import score
-from repose.report.tables import NONE, spread, spread_cell
+from repose.report.tables import NONE, captioned, spread, spread_cell
 from repose.report.tables_settings import confounded
 from repose.report.translations import decoding_of, settings_of, statistics_of
 from repose.system.errors import DataError, ReposeError
@@ -212,18 +213,10 @@ def _over_sentences(pairs: Sequence[Pair], metric: Metric, remarks: Sequence[str
     columns = [Column("seeds"), Column("seeds (against)")]
     columns += [Column(name, unit) for name in ("difference", "95 % from", "to")]
     columns += [Column("p"), Column("p (Holm)"), Column("seeds agree", numeric=False)]
-    caption = (
-        f"{unit}, mean over seeds within each of {number:,} resamples of the test sentences (seed {SEED}), minus that "
-        "of the system it is tested against; translations with each run's own beam. Paired bootstrap (Koehn 2004); p "
-        f"is two-sided and, with so many resamples, at least {2 / (number + 1):.1g}. It says what other test sentences "
-        "might change for these models, not what other seeds might. Seeds agree: whether Welch's 95 % interval over "
-        "seeds also leaves out 0, on the same side; a dash without two seeds on either side."
-        + _holm_caption(len(pairs))
-        if pairs
-        else "No two systems could be tested."
-    )
     name = "significance" if metric == "bleu" else f"significance-{metric}"
-    return _table(name, f"Differences in {unit}, over test sentences", columns, rows, caption, remarks)
+    like, least = "significance" if pairs else "significance-of-none", 2 / (number + 1)
+    words = {"unit": unit, "number": number, "seed": SEED, "least": least, "holm": _holm(len(pairs))}
+    return _table(name, columns, rows, like=like, remarks=remarks, **words)
 
 
 def _over_seeds(pairs: Sequence[Pair], remarks: Sequence[str]) -> Table:
@@ -238,13 +231,7 @@ def _over_seeds(pairs: Sequence[Pair], remarks: Sequence[str]) -> Table:
         means = (spread_cell(spread(side), 2, expected=0) for side in (values, others))
         rows.append([*_names(pair), *means, _difference(pair, fmean(values) - fmean(others)), *ends])
     columns = [Column(name, "BLEU") for name in ("mean", "mean (against)", "difference", "95 % from", "to")]
-    caption = (
-        "Mean ± standard deviation (n) of the seeds' BLEU on the whole test set, and Welch's 95 % interval of the "
-        "difference of the means, each seed a draw of its own; not corrected for the number of rows. It says what "
-        "other seeds might change on these sentences: a difference is safe where this and the resampling of sentences "
-        "agree."
-    )
-    return _table("seeds", "Differences in BLEU, over seeds", columns, rows, caption, remarks)
+    return _table("seeds", columns, rows, remarks=remarks)
 
 
 def _randomized(pairs: Sequence[Pair]) -> Table:
@@ -262,27 +249,17 @@ def _randomized(pairs: Sequence[Pair]) -> Table:
     ]
     columns = [Column("difference", "BLEU"), Column("p"), Column("p (Holm)")]
     signatures = " and ".join(dict.fromkeys(one.signature for one in found))
-    caption = f"sacreBLEU's paired approximate randomization, {signatures}." + _holm_caption(len(pairs))
-    title = "Differences in BLEU of two single runs"
-    return _table("approximate-randomization", title, columns, rows, caption)
+    return _table("approximate-randomization", columns, rows, signatures=signatures, holm=_holm(len(pairs)))
 
 
-def _table(
-    name: str,
-    title: str,
-    columns: Sequence[Column],
-    rows: Sequence[Sequence[Cell]],
-    caption: str,
-    remarks: Sequence[str] = (),
-) -> Table:
+def _table(name: str, columns: Sequence[Column], rows: Sequence[Sequence[Cell]], **words: Any) -> Table:
     """A table whose rows begin with corpus, system and against; without the corpora where there is only one."""
     heads = [Column(name, numeric=False) for name in ("corpus", "system", "against")]
     first = 0 if len({row[0].text for row in rows}) > 1 else 1
-    rows, columns = [row[first:] for row in rows], [*heads[first:], *columns]
-    return Table(id=name, title=title, columns=columns, rows=rows, caption=caption, remarks=remarks)
+    return captioned(name, [*heads[first:], *columns], [row[first:] for row in rows], **words)
 
 
-def _holm_caption(number: int) -> str:
+def _holm(number: int) -> str:
     if number == 1:
         return " One comparison: nothing to correct for."
     return f" p (Holm) is corrected for the {number} comparisons of this table (Holm 1979)."

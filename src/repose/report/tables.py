@@ -6,9 +6,12 @@ with n - 1, and a single run has none. The runs of a set differ in nothing but t
 
 import math
 import statistics
+import tomllib
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import KW_ONLY, dataclass
-from typing import Literal
+from functools import cache
+from importlib.resources import files
+from typing import Any, Literal
 
 from repose.report.collect import ReportRun, RunSet
 from repose.report.content import Cell, Column, Table
@@ -140,19 +143,38 @@ def rows_of(runs: RunSet) -> list[Row]:
     return [row for row in rows if row.runs]
 
 
+@cache
+def _captions() -> dict[str, dict[str, str]]:
+    return tomllib.loads(files("repose.report").joinpath("captions.toml").read_text(encoding="utf-8"))
+
+
+def captioned(
+    name: str,
+    columns: Sequence[Column],
+    rows: Sequence[Sequence[Cell]],
+    *,
+    like: str | None = None,
+    remarks: Sequence[str] = (),
+    **words: Any,
+) -> Table:
+    """A table with the title and caption that captions.toml has for its name, or for `like`; `words` go into them."""
+    texts = {key: text.format(**words) for key, text in _captions()[like or name].items()}
+    return Table(id=name, columns=columns, rows=rows, remarks=remarks, **texts)
+
+
 def figure_table(
     rows: Sequence[Row],
     figures: Sequence[Figure],
-    *,
     name: str,
-    title: str,
-    caption: str,
+    *,
+    like: str | None = None,
     marks: Callable[[Row, Figure], Sequence[str]] = lambda _row, _figure: (),
     about: Callable[[Row], Sequence[str]] = lambda _row: (),
+    **words: Any,
 ) -> Table:
     """A row for each of `rows`, a column for each figure that some run has; the best of each corpus marked.
 
-    `marks` gives further notes of a figure, `about` those of a system.
+    `marks` gives further notes of a figure, `about` those of a system; the others are of `captioned`.
     """
     found = [{figure.name: over_seeds(row.runs, figure) for figure in figures} for row in rows]
     present = [figure for figure in figures if any(spreads[figure.name] for spreads in found)]
@@ -174,7 +196,7 @@ def figure_table(
         lines.append(cells)
     heads = [Column("corpus", numeric=False)] * several + [Column("system", numeric=False), Column("n", "runs")]
     columns = [*heads, *(Column(figure.name, figure.unit) for figure in present)]
-    return Table(id=name, title=title, columns=columns, rows=lines, caption=caption)
+    return captioned(name, columns, lines, like=like, **words)
 
 
 def _exact(row: Row, figure: Figure) -> str:

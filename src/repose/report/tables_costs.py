@@ -7,7 +7,20 @@ from typing import Any
 from repose.report import figures
 from repose.report.collect import ReportRun, RunSet
 from repose.report.content import Cell, Column, Table
-from repose.report.tables import Figure, Of, Row, accuracy, count, figure_table, loss, quality, rows_of, value_cell
+from repose.report.figures import number_of
+from repose.report.tables import (
+    Figure,
+    Of,
+    Row,
+    accuracy,
+    captioned,
+    count,
+    figure_table,
+    loss,
+    quality,
+    rows_of,
+    value_cell,
+)
 from repose.report.tables_scores import beam_name, free_running
 
 NATS = "nats per token"
@@ -40,17 +53,8 @@ def costs_table(runs: RunSet) -> Table:
         Figure("training and validation", figures.total_seconds, cost=True, unit="seconds", digits=0),
         *by_epochs[1:],
     ]
-    return figure_table(
-        rows,
-        shown,
-        name="costs",
-        title="Costs",
-        caption="Operations: floating-point operations of one training step, forward and backward, counted by torch on "
-        "sentences of the corpus's mean length; all operations: times the target tokens of the whole training. Seconds "
-        "per epoch: training alone, median over the epochs of a run, then mean ± standard deviation over runs; by the "
-        "clock, so that whatever else ran on the machine counts." + _COMPLETED * (not all(map(figures.epochs, done))),
-        marks=marks,
-    )
+    more = _COMPLETED * (not all(map(figures.epochs, done)))
+    return figure_table(rows, shown, "costs", marks=marks, more=more)
 
 
 def _in(unit: float, of: Of) -> Of:
@@ -71,13 +75,8 @@ def runs_table(runs: RunSet) -> Table:
         what = [Cell(run.name, notes=failed), Cell(run.group), Cell(run.corpus), value_cell(run.seed, 0)]
         lines.append([*what, Cell(run.run_id), Cell(_state(run)), *numbers, version])
     heads = ["run", "system", "corpus", "seed", "run id", "state", "valid. loss", *shown, "repose"]
-    return Table(
-        id="runs",
-        title="Runs",
-        columns=[Column(name, numeric=name in ("seed", "valid. loss", *shown)) for name in heads],
-        rows=lines,
-        caption="A run's id is a digest of all that can move its numbers: data, settings, seed.",
-    )
+    columns = [Column(name, numeric=name in ("seed", "valid. loss", *shown)) for name in heads]
+    return captioned("runs", columns, lines)
 
 
 def _state(run: ReportRun) -> str:
@@ -94,24 +93,18 @@ def best_and_last_table(runs: RunSet) -> Table | None:
         return None
 
     def last(name: str, factor: float = 1) -> Of:
-        return lambda run: figures.times(factor, _number(next(iter(reversed(run.of_kind("valid"))), None), name))
+        return lambda run: figures.times(factor, number_of(next(iter(reversed(run.of_kind("valid"))), None), name))
 
-    return figure_table(
-        rows,
-        [
-            count("last epoch", last("epoch")),
-            loss("loss, last", last("tf_loss"), NATS),
-            Figure("best epoch", lambda run: _number(_best(run, "tf_loss", min), "epoch"), digits=0, exact=True),
-            loss("loss, best", lambda run: _number(_best(run, "tf_loss", min), "tf_loss"), NATS),
-            accuracy("accuracy, last", last("tf_accuracy", 100)),
-            quality("BLEU, last", last("bleu")),
-            quality("BLEU, best", lambda run: _number(_best(run, "bleu", max), "bleu")),
-        ],
-        name="best-and-last",
-        title="Best and last epoch",
-        caption="Validation set; each run at its own epoch of lowest loss, or of highest BLEU. What is best was chosen "
-        "on the set that it is shown of, and flatters." + _bleu_caption(rows),
-    )
+    shown = [
+        count("last epoch", last("epoch")),
+        loss("loss, last", last("tf_loss"), NATS),
+        Figure("best epoch", lambda run: number_of(_best(run, "tf_loss", min), "epoch"), digits=0, exact=True),
+        loss("loss, best", lambda run: number_of(_best(run, "tf_loss", min), "tf_loss"), NATS),
+        accuracy("accuracy, last", last("tf_accuracy", 100)),
+        quality("BLEU, last", last("bleu")),
+        quality("BLEU, best", lambda run: number_of(_best(run, "bleu", max), "bleu")),
+    ]
+    return figure_table(rows, shown, "best-and-last", more=_bleu_caption(rows))
 
 
 def equal_epochs_table(runs: RunSet) -> Table | None:
@@ -127,35 +120,27 @@ def equal_epochs_table(runs: RunSet) -> Table | None:
         return None
 
     def at(kind: str, name: str, factor: float = 1) -> Of:
-        return lambda run: figures.times(factor, _number(_at(run, kind, common[run.corpus]), name))
+        return lambda run: figures.times(factor, number_of(_at(run, kind, common[run.corpus]), name))
 
     def seconds(run: ReportRun) -> float | None:
         found = figures.epoch_seconds(run)
         return sum(found[: common[run.corpus]]) if found else None
 
-    caption = (
-        "Validation set, after the largest number of epochs that every run of the corpus completed."
-        + _bleu_caption(rows)
-    )
+    more = _bleu_caption(rows)
     if any(len(ends[corpus]) > 1 for corpus in common):
-        caption += (
+        more += (
             " Epochs were unequal: a run that went on was still at a higher learning rate there than one that ended, "
             "where the schedule falls."
         )
-    return figure_table(
-        rows,
-        [
-            count("epochs", lambda run: float(common[run.corpus])),
-            Figure("train loss", at("epoch", "nll"), unit=NATS, digits=3),
-            loss("valid. loss", at("valid", "tf_loss"), NATS),
-            accuracy("accuracy", at("valid", "tf_accuracy", 100)),
-            quality("BLEU", at("valid", "bleu")),
-            Figure("time so far", seconds, cost=True, unit="seconds of training", digits=0),
-        ],
-        name="equal-epochs",
-        title="At equal epochs",
-        caption=caption,
-    )
+    shown = [
+        count("epochs", lambda run: float(common[run.corpus])),
+        Figure("train loss", at("epoch", "nll"), unit=NATS, digits=3),
+        loss("valid. loss", at("valid", "tf_loss"), NATS),
+        accuracy("accuracy", at("valid", "tf_accuracy", 100)),
+        quality("BLEU", at("valid", "bleu")),
+        Figure("time so far", seconds, cost=True, unit="seconds of training", digits=0),
+    ]
+    return figure_table(rows, shown, "equal-epochs", more=more)
 
 
 def unequal_epochs(runs: RunSet) -> tuple[str, ...]:
@@ -187,11 +172,6 @@ def _at(run: ReportRun, kind: str, epoch: int) -> Mapping[str, Any] | None:
 
 def _best(run: ReportRun, name: str, pick: Any) -> Mapping[str, Any] | None:
     """The validation with the least or largest figure."""
-    found = [r for r in run.of_kind("valid") if (value := _number(r, name)) is not None and math.isfinite(value)]
+    found = [r for r in run.of_kind("valid") if (value := number_of(r, name)) is not None and math.isfinite(value)]
     best: Mapping[str, Any] | None = pick(found, key=lambda record: record[name], default=None)
     return best
-
-
-def _number(record: Mapping[str, Any] | None, name: str) -> float | None:
-    value = None if record is None else record.get(name)
-    return float(value) if isinstance(value, int | float) else None

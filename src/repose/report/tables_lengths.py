@@ -7,10 +7,11 @@ from statistics import fmean
 import numpy as np
 
 from repose.evaluation.by_length import EDGES, SMALL, Bucket, by_length, edges_with, scores_by_length
+from repose.evaluation.sentence_statistics import SourceLengths
 from repose.report.collect import ReportRun, RunSet
 from repose.report.content import Cell, Column, Table, slug
-from repose.report.tables import spread, spread_cell
-from repose.report.translations import SourceLengths, lengths_of, statistics_of
+from repose.report.tables import captioned, spread, spread_cell
+from repose.report.translations import lengths_of, statistics_of
 from repose.system.errors import DataError, ReposeError
 
 _DIGITS = 1  # after the point of a score; the best is the best as it is shown
@@ -65,16 +66,15 @@ def _of_corpus(runs: RunSet, corpus: str, name: str, edges: Sequence[int]) -> Ta
             missing.append(f"{run.name} is left out: {error}.")
     groups = [[one for one in measured if one.run.group == group] for group in runs.groups]
     sizes = [Cell(f"{len(bucket):,}", len(bucket), notes=[_FEW] * bucket.small) for bucket in buckets]
-    unit = "tokens, START and END counted" if in_tokens else "words"
-    return Table(
-        id=name,
-        title="BLEU by length of the source" + ("" if name == "lengths" else f", {corpus}"),
-        columns=[Column("system", numeric=False), *(Column(bucket.label) for bucket in buckets)],
-        rows=[[Cell("test sentences"), *sizes], *_rows([group for group in groups if group], buckets, in_tokens)],
-        caption=f"Corpus BLEU, with each run's own beam, of the test sentences whose source has so many {unit}; "
-        "mean ± standard deviation over seeds. Compare within a column: each has sentences of its own."
-        + _training(beyond, limits),
+    return captioned(
+        name,
+        [Column("system", numeric=False), *(Column(bucket.label) for bucket in buckets)],
+        [[Cell("test sentences"), *sizes], *_rows([group for group in groups if group], buckets, in_tokens)],
+        like="lengths",
         remarks=missing,
+        corpus="" if name == "lengths" else f", {corpus}",
+        unit="tokens, START and END counted" if in_tokens else "words",
+        more=_training(beyond, limits),
     )
 
 

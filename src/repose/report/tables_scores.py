@@ -56,9 +56,24 @@ def scores_table(runs: RunSet) -> Table:
         }
         return [reason for reason, holds in reasons.items() if holds]
 
-    about = _unlike_baseline(rows, runs.baseline)
-    caption = _scores_caption(done)
-    return figure_table(rows, shown, name="scores", title="Scores", caption=caption, marks=marks, about=about)
+    kept = {run.experiment.training.keep for run in done}
+    which = {"last": "after the last epoch", "best": "of the best validation, whose weights are kept"}
+    signatures = [
+        f"{label} {text}"
+        for label, metric in (("BLEU", "bleu"), ("chrF", "chrf"))
+        for text in dict.fromkeys(figures.signature(run, "greedy", metric) for run in done)
+        if text
+    ]
+    return figure_table(
+        rows,
+        shown,
+        "scores",
+        marks=marks,
+        about=_unlike_baseline(rows, runs.baseline),
+        when=" or ".join(which[keep] for keep in sorted(kept, reverse=True)),
+        sets=" and ".join(sorted({run.split for run in done})) or "test",
+        signatures="; ".join(signatures),
+    )
 
 
 def _unlike_baseline(rows: Sequence[Row], baseline: str | None) -> Callable[[Row], list[str]]:
@@ -71,26 +86,6 @@ def _unlike_baseline(rows: Sequence[Row], baseline: str | None) -> Callable[[Row
         return [unlike] if unlike else []
 
     return about
-
-
-def _scores_caption(done: Sequence[ReportRun]) -> str:
-    """What the columns of the main table are, with sacreBLEU's signatures."""
-    kept = {run.experiment.training.keep for run in done}
-    which = {"last": "after the last epoch", "best": "of the best validation, whose weights are kept"}
-    when = " or ".join(which[keep] for keep in sorted(kept, reverse=True))
-    sets = sorted({run.split for run in done})
-    signatures = [
-        f"{name} {text}"
-        for metric, name in (("bleu", "BLEU"), ("chrf", "chrF"))
-        for text in dict.fromkeys(figures.signature(run, "greedy", metric) for run in done)
-        if text
-    ]
-    return (
-        "Mean ± standard deviation (n - 1) over n seeds; the best mean of a corpus is marked, whether or not it "
-        "differs from the next. Train loss: mean over the last epoch, dropout on. Validation loss, perplexity, "
-        f"accuracy: given the reference's earlier tokens, {when}. BLEU and chrF, 0 to 100: of translations from START, "
-        f"{' and '.join(sets) or 'test'} set. " + "; ".join(signatures)
-    )
 
 
 def teacher_forced_table(runs: RunSet) -> Table | None:
@@ -106,14 +101,7 @@ def teacher_forced_table(runs: RunSet) -> Table | None:
     ]
     if not any(figure.of(run) is not None for figure in shown for row in rows for run in row.runs):
         return None
-    return figure_table(
-        rows,
-        shown,
-        name="teacher-forced",
-        title="Given the reference's prefix",
-        caption="The most probable token at each place of the test set, given the reference's own earlier tokens: "
-        "nothing is translated, and BLEU of such output is not translation quality. Papers may print it all the same.",
-    )
+    return figure_table(rows, shown, "teacher-forced")
 
 
 def variants_table(runs: RunSet) -> Table | None:
@@ -128,14 +116,7 @@ def variants_table(runs: RunSet) -> Table | None:
         for name in names
         for decoding, label in (("greedy", "greedy"), (None, beam_name(done)))
     ]
-    return figure_table(
-        rows,
-        shown,
-        name="score-variants",
-        title="Other ways to score",
-        caption="tok:none: text that is tokenised already is not tokenised again; round trip: references as the "
-        "tokenizer gives them back; no accents: combining marks taken from both sides.",
-    )
+    return figure_table(rows, shown, "score-variants")
 
 
 def _other_scores(run: ReportRun) -> list[str]:
@@ -167,16 +148,15 @@ def task_tables(runs: RunSet) -> list[Table]:
             loss("valid. loss", figures.valid_loss, "nats"),
             *(column for name, column in columns.items() if name.startswith("tf_")),
         ]
-        splits = sorted({run.split for row in rows for run in row.runs})
         tables.append(
             figure_table(
                 rows,
                 shown,
-                name=f"scores-{task.replace('_', '-')}",
-                title=task.replace("_", " ").capitalize(),
-                caption="Mean ± standard deviation (n - 1) over n seeds. Train loss: mean over the last epoch, dropout "
-                f"on; validation loss: of the weights that are kept; the others are of the {' and '.join(splits)} set.",
+                f"scores-{task.replace('_', '-')}",
+                like="scores-task",
                 about=_unlike_baseline(rows, runs.baseline),
+                task=task.replace("_", " ").capitalize(),
+                sets=" and ".join(sorted({run.split for row in rows for run in row.runs})),
             )
         )
     return tables

@@ -6,6 +6,7 @@ from typing import TypeAlias
 
 from repose.report.collect import ReportRun, RunSet
 from repose.report.content import Cell, Column, Table
+from repose.report.tables import captioned
 
 Name: TypeAlias = tuple[str, str]
 """Section and name of a setting."""
@@ -42,14 +43,8 @@ def settings_table(runs: RunSet) -> Table:
             [(name, _values([(r.corpus, settings[r.folder].get(name)) for r in own])) for name in names],
             keep=set(names) - common,
         )
-    return Table(
-        id="settings",
-        title="Settings",
-        columns=[Column(name, numeric=False) for name in ("of", "what", "settings")],
-        rows=[[Cell(text) for text in line] for line in lines],
-        caption="As config.json has them, by their names in an experiment file: first what all finished runs have in "
-        "common, then the data of each corpus as it was prepared, then what is a system's own.",
-    )
+    columns = [Column(name, numeric=False) for name in ("of", "what", "settings")]
+    return captioned("settings", columns, [[Cell(text) for text in line] for line in lines])
 
 
 def differences(runs: Sequence[ReportRun], others: Sequence[ReportRun]) -> str:

@@ -4,8 +4,6 @@ Translations lie in a run's directory, sources and references in the prepared co
 missing, as in `results/`, the counts in `statistics.<split>.npz` stand for them (`write_statistics` makes it).
 """
 
-from collections.abc import Mapping
-from dataclasses import dataclass
 from functools import lru_cache
 from pathlib import Path
 from typing import Any
@@ -17,9 +15,9 @@ from repose.data.dataset import PairDataset
 from repose.data.tokenizer import Tokenizer
 from repose.evaluation.metrics import decoding_name
 from repose.evaluation.sentence_statistics import (
-    Counts,
     References,
     SentenceStatistics,
+    SourceLengths,
     StoredStatistics,
     read_stored,
     write_stored,
@@ -30,18 +28,6 @@ from repose.system.errors import CheckpointError, DataError
 from repose.tasks.corpus import CorpusData
 
 _SAME = 1e-6  # BLEU points: beyond the last digits, translations and scores are not of one evaluation
-
-
-@dataclass(frozen=True)
-class SourceLengths:
-    """Lengths of the N sources of a run's test set."""
-
-    words: Counts
-    """(N,): as spaces part them."""
-    tokens: Counts
-    """(N,): of the run's own tokenizer, START and END counted, as `training.max_src_tokens` counts them."""
-    longest_trained: int
-    """Tokens of the longest source that the run was trained on."""
 
 
 def decoding_of(run: ReportRun) -> str:
@@ -95,8 +81,7 @@ def lengths_of(run: ReportRun) -> SourceLengths:
         path = RunFolder(run.folder).statistics_file(run.split)
         if not path.exists():
             raise missing
-    stored = read_stored(path)
-    return SourceLengths(stored.src_words, stored.src_tokens, stored.longest_trained)
+    return read_stored(path).lengths
 
 
 def write_statistics(folder: Path, out: Path | None = None) -> Path:
@@ -108,26 +93,23 @@ def write_statistics(folder: Path, out: Path | None = None) -> Path:
     run = read_run(folder, None)
     if run.scores is None:
         raise DataError(f"{folder} has no scores: let the run finish first")
-    decodings = {decoding_of(run): statistics_of(run)}
-    lengths = lengths_of(run)
     path = RunFolder(out or folder).statistics_file(run.split)
-    write_stored(path, StoredStatistics(decodings, lengths.words, lengths.tokens, lengths.longest_trained))
+    write_stored(path, StoredStatistics({decoding_of(run): statistics_of(run)}, lengths_of(run)))
     return path
 
 
-def _decoded(run: ReportRun) -> dict[str, Mapping[str, Any]]:
+def _decoded(run: ReportRun) -> dict[str, dict[str, Any]]:
     """The decodings that were scored, in their order; at least one."""
     assert run.scores is not None, "only finished runs are compared"
     found = run.scores.get("decoded")
     decodings = found.items() if isinstance(found, dict) else ()
-    whole: dict[str, Mapping[str, Any]] = {name: one for name, one in decodings if _has_bleu(one)}
+    whole = {name: one for name, one in decodings if isinstance(one, dict) and _is_score(one.get("bleu"))}
     if not whole:
         raise DataError(f"scores.{run.split}.json has no BLEU with its signature: evaluate the run again")
     return whole
 
 
-def _has_bleu(scores: Any) -> bool:
-    score = scores.get("bleu") if isinstance(scores, dict) else None
+def _is_score(score: Any) -> bool:
     return isinstance(score, dict) and {"value", "signature"} <= score.keys()
 
 
