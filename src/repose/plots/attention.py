@@ -21,6 +21,18 @@ LONGEST_LABEL = 16
 
 
 @dataclass(frozen=True)
+class AttentionNumbers:
+    """One head's weights a_ij, or the mean over a layer's heads, over the rows that see two keys or more."""
+
+    entropy: float
+    """Mean of -sum_j a_ij ln a_ij, in nats."""
+    normalised_entropy: float
+    """Mean of the same over ln of the number of keys that the row may give weight to: 0 all on one, 1 on all alike."""
+    diagonal: float | None
+    """Mean of a_ii, what a token gives itself; None in cross-attention."""
+
+
+@dataclass(frozen=True)
 class Maps:
     """One kind of attention of one model on one sentence pair."""
 
@@ -33,6 +45,18 @@ class Maps:
     """Column labels: the token attended to."""
     visible: Bool[Tensor, "Q K"]
     """Which keys a query may give weight to."""
+
+    def head_numbers(self, layer: int) -> list[AttentionNumbers]:
+        """Each head of a layer (from 0). NaN where no row sees two keys."""
+        return self.numbers_of(self.layers[layer])
+
+    def numbers_of(self, weights: Float[Tensor, "H Q K"]) -> list[AttentionNumbers]:
+        """Those of each of some weights of these queries and keys."""
+        entropy, normalised = row_entropy(weights, self.visible)
+        own: list[float | None] = [None] * len(weights)
+        if self.kind != "cross":
+            own = weights.diagonal(dim1=1, dim2=2)[:, self.visible.sum(1) >= 2].double().mean(1).tolist()
+        return list(map(AttentionNumbers, entropy.mean(1).tolist(), normalised.mean(1).tolist(), own))
 
 
 @dataclass(frozen=True)
@@ -109,32 +133,6 @@ def _name(folder: Path) -> str:
     """A run's name: its folder's, or of its `model` folder the one above."""
     whole = folder.absolute()
     return whole.parent.name if whole.name == "model" else whole.name
-
-
-@dataclass(frozen=True)
-class AttentionNumbers:
-    """One head's weights a_ij, or the mean over a layer's heads, over the rows that see two keys or more."""
-
-    entropy: float
-    """Mean of -sum_j a_ij ln a_ij, in nats."""
-    normalised_entropy: float
-    """Mean of the same over ln of the number of keys that the row may give weight to: 0 all on one, 1 on all alike."""
-    diagonal: float | None
-    """Mean of a_ii, what a token gives itself; None in cross-attention."""
-
-
-def head_numbers(maps: Maps, layer: int) -> list[AttentionNumbers]:
-    """Each head of a layer (from 0). NaN where no row sees two keys."""
-    return numbers_of(maps.layers[layer], maps)
-
-
-def numbers_of(weights: Float[Tensor, "H Q K"], maps: Maps) -> list[AttentionNumbers]:
-    """Those of each of some weights where queries see keys as in `maps`."""
-    entropy, normalised = row_entropy(weights, maps.visible)
-    rows = maps.visible.sum(1) >= 2
-    diagonal = weights.diagonal(dim1=1, dim2=2)[:, rows].double().mean(1) if maps.kind != "cross" else None
-    own = [None] * len(weights) if diagonal is None else diagonal.tolist()
-    return list(map(AttentionNumbers, entropy.mean(1).tolist(), normalised.mean(1).tolist(), own))
 
 
 def mean_numbers(heads: list[AttentionNumbers]) -> AttentionNumbers:

@@ -16,17 +16,7 @@ from matplotlib.figure import Figure
 from torch import Tensor
 
 from repose.data.token_labels import CONTINUES
-from repose.plots.attention import (
-    KINDS,
-    AttentionNumbers,
-    Kind,
-    Maps,
-    Reading,
-    head_numbers,
-    mean_numbers,
-    numbers_of,
-    read,
-)
+from repose.plots.attention import KINDS, AttentionNumbers, Kind, Maps, Reading, mean_numbers, read
 from repose.plots.canvas import GREY, INCH, MARKERS, PALETTE, Plotted, canvas, files_of, place, save, save_numbers
 from repose.system.errors import ConfigError, unknown
 
@@ -88,7 +78,7 @@ def draw(reading: Reading, maps: Maps, *, layer: int | None = None, head: int | 
     grid = make_grid(len(layers), len(heads), maps.queries, maps.keys)
     figure = Figure(figsize=grid.figure_size)
     for row, index in enumerate(layers):
-        numbers = head_numbers(maps, index)
+        numbers = maps.head_numbers(index)
         for column, number in enumerate(heads):
             axes = place(figure, *grid.corner(row, column), grid.width, grid.height)
             title = f"layer {index + 1}, head {number + 1}"
@@ -182,9 +172,9 @@ def draw_comparison(readings: Sequence[Reading], kind: Kind, *, layer: int = 1) 
     width, height = grid.figure_size
     figure = Figure(figsize=(max(width, 7.0), height + _CHARTS))
     for row, (maps, index) in enumerate(zip(models, indices, strict=True)):
-        weights, numbers = maps.layers[index], head_numbers(maps, index)
+        weights, numbers = maps.layers[index], maps.head_numbers(index)
         mean = weights.mean(0)
-        columns = [(mean, numbers_of(mean[None], maps)[0], f"({'ab'[row]}) mean of heads")]
+        columns = [(mean, maps.numbers_of(mean[None])[0], f"({'ab'[row]}) mean of heads")]
         columns += [(weights[h], numbers[h], f"head {h + 1}") for h in range(len(weights))]
         for column, (shown, number, title) in enumerate(columns):
             axes = place(figure, *grid.corner(row, column), grid.width, grid.height)
@@ -206,7 +196,7 @@ def _chart(axes: Axes, readings: Sequence[Reading], kind: Kind, number: str, tit
     most = 0
     for index, reading in enumerate(readings):
         maps: Maps = reading.maps[kind]
-        heads = [head_numbers(maps, layer) for layer in range(len(maps.layers))]
+        heads = [maps.head_numbers(layer) for layer in range(len(maps.layers))]
         x = [layer + 1 + (index - 0.5) * 0.16 for layer in range(len(heads))]
         colour, marker, most = PALETTE[index], MARKERS[index], max(most, len(heads))
         for place_of, layer_heads in zip(x, heads, strict=True):
@@ -267,7 +257,7 @@ def _with_numbers(readings: Sequence[Reading], kinds: Sequence[Kind], out: Path,
         for kind in kinds:
             maps = reading.maps[kind]
             for layer in range(len(maps.layers)):
-                heads = head_numbers(maps, layer)
+                heads = maps.head_numbers(layer)
                 mean = mean_numbers(heads)
                 means = {"kind": kind, "layer": layer + 1} | dataclasses.asdict(mean)
                 layers.append(means | {"heads": [dataclasses.asdict(number) for number in heads]})

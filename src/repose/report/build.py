@@ -63,7 +63,7 @@ def _scores(runs: RunSet) -> tuple[Table, ...]:
 
 
 def _present(*tables: Table | None) -> tuple[Table, ...]:
-    return tuple(table for table in tables if table is not None)
+    return tuple(filter(None, tables))
 
 
 def _subtitle(runs: RunSet) -> str:

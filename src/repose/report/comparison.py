@@ -2,12 +2,14 @@
 
 from collections.abc import Sequence
 from dataclasses import dataclass
+from typing import Any
 
 from repose.grids.published import Curve, Published, Scalar
 from repose.grids.published import Table as PublishedTable
 from repose.model.presets import PRESETS
 from repose.report.collect import ReportRun, RunSet, preset_of
 from repose.report.content import Cell, Column, Table, slug
+from repose.report.tables import captioned
 
 Entry = PublishedTable | Curve | Scalar
 _SIZES = ("d_token", "num_heads", "head_dim", "d_ff", "num_encoder_layers", "num_decoder_layers")
@@ -62,10 +64,16 @@ class Comparison:
         return f"{paper.authors} {paper.year} ({paper.identifier}), {entry.where}"
 
     def table(
-        self, entry: PublishedTable, columns: Sequence[Column], rows: Sequence[Sequence[Cell]], caption: str
+        self,
+        entry: PublishedTable,
+        columns: Sequence[Column],
+        rows: Sequence[Sequence[Cell]],
+        like: str | None = None,
+        **words: Any,
     ) -> Table:
         """A printed table with ours beside it."""
-        return Table(id=slug(entry.id), title=self.where(entry), columns=columns, rows=rows, caption=caption)
+        words |= {"where": self.where(entry), "note": entry.note}
+        return captioned(slug(entry.id), columns, rows, like=like, **words)
 
 
 def size_difference(run: ReportRun, preset: str) -> str | None:
@@ -92,26 +100,6 @@ def printed(value: float | str, *, notes: Sequence[str] = ()) -> Cell:
     if isinstance(value, str):
         return Cell(value, notes=notes)
     return Cell(f"{value:,}" if isinstance(value, int) else f"{value:,.2f}", float(value), notes=notes)
-
-
-def printed_curve(entry: Curve, notes: Sequence[str]) -> list[Cell]:
-    """A printed mean for each epoch, with the number of trials where not all got so far."""
-    cells: list[Cell] = []
-    for value, trials in zip(entry.values, entry.trials, strict=True):
-        text = f"{value:.2f}" + (f" ({trials})" if trials != max(entry.trials) else "")
-        cells.append(Cell(text, value, n=trials, notes=() if cells else notes))
-    return cells
-
-
-def as_printed(comparison: Comparison, entry: PublishedTable) -> Table:
-    """A printed table as it is: nothing here stands beside it."""
-    notes = comparison.protocol(entry)
-    rows = [[printed(row[0], notes=notes), *map(printed, row[1:])] for row in entry.rows]
-    columns = [
-        Column(words(column.name), column.unit, all(not isinstance(row[index], str) for row in entry.rows))
-        for index, column in enumerate(entry.columns)
-    ]
-    return comparison.table(entry, columns, rows, f"As printed. {entry.note}")
 
 
 def words(name: str) -> str:

@@ -12,18 +12,9 @@ from repose.grids.published import Table as PublishedTable
 from repose.model.architecture import Architecture
 from repose.report import figures
 from repose.report.collect import ReportRun, RunSet
-from repose.report.comparison import (
-    Comparison,
-    Entry,
-    as_printed,
-    printed,
-    printed_curve,
-    size_difference,
-    tokenizer_difference,
-    words,
-)
-from repose.report.content import Cell, Column, Table
-from repose.report.tables import NONE, Figure, Of, Spread, over_seeds, spread, spread_cell, value_cell
+from repose.report.comparison import Comparison, Entry, printed, size_difference, tokenizer_difference, words
+from repose.report.content import Cell, Column, Table, slug
+from repose.report.tables import NONE, Figure, Of, Spread, captioned, over_seeds, spread, spread_cell, value_cell
 from repose.system.errors import unknown
 
 WEIGHT = "enhanced/best_residual_weight"
@@ -51,7 +42,7 @@ def _requested(comparison: Comparison, entries: Sequence[Entry]) -> list[Table |
     tables: list[Table | None] = []
     for entry in entries:
         if isinstance(entry, PublishedTable):
-            tables.append(_LAYOUTS.get(entry.id, as_printed)(comparison, entry))
+            tables.append(_LAYOUTS.get(entry.id, _as_printed)(comparison, entry))
         elif isinstance(entry, Scalar) and entry.id == WEIGHT:
             tables.append(_weights_table(comparison, entry))
     tables += _curves_tables(comparison, [entry for entry in entries if isinstance(entry, Curve)])
@@ -76,6 +67,17 @@ def _fitting(comparison: Comparison) -> list[Table | None]:
     return [*tables, _weights_table(comparison, published.scalar(WEIGHT))]
 
 
+def _as_printed(comparison: Comparison, entry: PublishedTable) -> Table:
+    """A printed table as it is: nothing here stands beside it."""
+    notes = comparison.protocol(entry)
+    rows = [[printed(row[0], notes=notes), *map(printed, row[1:])] for row in entry.rows]
+    columns = [
+        Column(words(column.name), column.unit, all(not isinstance(row[index], str) for row in entry.rows))
+        for index, column in enumerate(entry.columns)
+    ]
+    return comparison.table(entry, columns, rows, "as-printed")
+
+
 def _numbers_table(comparison: Comparison, entries: Sequence[Scalar]) -> Table:
     """Single printed numbers, with ours where a run has them."""
     ours = _numbers_here(comparison, entries) if entries[0].paper == "reinforced" else {}
@@ -89,16 +91,11 @@ def _numbers_table(comparison: Comparison, entries: Sequence[Scalar]) -> Table:
         label = comparison.published.system(entry.system).label
         rows.append([Cell(words(entry.metric)), Cell(label), theirs, Cell(group), here, Cell(entry.unit)])
     paper = comparison.published.paper(entries[0].paper)
-    return Table(
-        id=f"{paper.id}-numbers",
-        title=f"Numbers of {paper.authors} {paper.year}",
-        columns=[
-            Column(name, numeric=name in ("paper", "here"))
-            for name in ("number", "system", "paper", "ours", "here", "unit")
-        ],
-        rows=rows,
-        caption=f"{paper.identifier}; here: mean ± standard deviation (n - 1) over runs.",
-    )
+    columns = [
+        Column(name, numeric=name in ("paper", "here"))
+        for name in ("number", "system", "paper", "ours", "here", "unit")
+    ]
+    return captioned(f"{paper.id}-numbers", columns, rows, like="numbers", **asdict(paper))
 
 
 # Hsiao and Dutta 2024 (arXiv 2410.04731)
@@ -134,12 +131,7 @@ def _reinforced_table_1(comparison: Comparison, entry: PublishedTable) -> Table 
         rows += _our_rows(comparison, corpus, corpus, epochs=None)
     columns = [Column("corpus", numeric=False), Column("source", numeric=False)]
     columns += [Column(words(c.name).replace("validation", "valid."), c.unit) for c in entry.columns[1:]]
-    caption = (
-        "Rows as printed, and ours: the baseline, and the model named in the place of the proposed one. "
-        "Our losses are means of batch means, as Keras reports them and the paper prints them; training losses with "
-        f"dropout on. Seconds are of other machines: only the ratio of two models' compares. {entry.note}"
-    )
-    return comparison.table(entry, columns, rows, caption)
+    return comparison.table(entry, columns, rows)
 
 
 def _dataset(comparison: Comparison, corpus: str, names: set[str]) -> str | None:
@@ -234,7 +226,7 @@ def _curves_table(comparison: Comparison, metric: str, entries: Sequence[Curve])
     columns: list[tuple[str, list[Cell]]] = []
     for entry in entries:
         label = entry.system.rpartition("/")[2]
-        columns.append((f"{label}, paper", printed_curve(entry, comparison.protocol(entry))))
+        columns.append((f"{label}, paper", _printed_curve(entry, comparison.protocol(entry))))
         for group in groups[entry.id]:
             runs = ours[group]
             notes = _model_differences(comparison, runs)
@@ -243,17 +235,22 @@ def _curves_table(comparison: Comparison, metric: str, entries: Sequence[Curve])
             means = (spread([run[epoch] for run in here[group] if epoch in run]) for epoch in range(1, longest + 1))
             cells = [spread_cell(mean, 2, expected=len(runs)) for mean in means]
             columns.append((f"{group}, here", [replace(cells[0], notes=notes), *cells[1:]]))
-    return Table(
-        id=f"reinforced-curves-{metric.replace('_', '-')}",
-        title=f"{comparison.where(entries[0])}: {words(metric)}",
-        columns=[Column("epoch"), *(Column(name, entries[0].unit) for name, _ in columns)],
-        rows=[
-            [value_cell(place + 1, 0), *(cells[place] if place < len(cells) else Cell(NONE) for _, cells in columns)]
-            for place in range(longest)
-        ],
-        caption="Mean over trials by epoch; in brackets how many got so far, where not all did. Theirs on pt_to_en, "
-        f"ours on {corpus}, as means of batch means. {entries[0].note}",
-    )
+    rows = [
+        [value_cell(place + 1, 0), *(cells[place] if place < len(cells) else Cell(NONE) for _, cells in columns)]
+        for place in range(longest)
+    ]
+    heads = [Column("epoch"), *(Column(name, entries[0].unit) for name, _ in columns)]
+    said = {"where": comparison.where(entries[0]), "what": words(metric), "corpus": corpus, "note": entries[0].note}
+    return captioned(f"reinforced-curves-{slug(metric)}", heads, rows, like="reinforced-curves", **said)
+
+
+def _printed_curve(entry: Curve, notes: Sequence[str]) -> list[Cell]:
+    """A printed mean for each epoch, with the number of trials where not all got so far."""
+    cells: list[Cell] = []
+    for value, trials in zip(entry.values, entry.trials, strict=True):
+        text = f"{value:.2f}" + (f" ({trials})" if trials != max(entry.trials) else "")
+        cells.append(Cell(text, value, n=trials, notes=() if cells else notes))
+    return cells
 
 
 def _stand_ins(comparison: Comparison, system: str, corpus: str) -> list[str]:
@@ -291,11 +288,6 @@ _FREE = Figure("BLEU", lambda run: figures.score(run, figures.beam(run) or "gree
 _FORCED = Figure("tf BLEU", lambda run: figures.teacher_forced(run, "tf_bleu_sentence_mean"))
 """Mean of sentence BLEUs given the reference's prefix: presumably what the paper prints."""
 _HEADS = {"BLEU": "BLEU, free-running", "tf BLEU": "tf BLEU, mean of sentences"}
-_CAPTION = (
-    "Here: BLEU of translations from START (widest beam, sacreBLEU), and the mean of sentence BLEUs of the most "
-    "probable tokens given the reference's prefix, presumably what the paper prints; mean ± standard deviation "
-    "(n - 1) over n seeds; no gain over a score below 1. The paper's ± is over the last 100 epochs of one run. "
-)
 
 
 def _over_validations(run: ReportRun) -> float | None:
@@ -332,7 +324,7 @@ def _enhanced_table_1(comparison: Comparison, entry: PublishedTable) -> Table | 
     columns = [Column("system", numeric=False), Column("BLEU, paper"), _gain("paper"), Column("n, here")]
     for figure in shown:
         columns += [Column(f"{_HEADS.get(figure.name, figure.name)}, here"), _gain(figure.name)]
-    return comparison.table(entry, columns, rows, _CAPTION + f"Ours on {corpus}. " + entry.note)
+    return comparison.table(entry, columns, rows, corpus=corpus)
 
 
 def _enhanced_table_2(comparison: Comparison, entry: PublishedTable) -> Table | None:
@@ -362,7 +354,7 @@ def _enhanced_table_2(comparison: Comparison, entry: PublishedTable) -> Table | 
     columns += [_gain("paper"), Column("n, here")]
     for name in _HEADS.values():
         columns += [*(Column(f"{system}, here", name) for system in ("original", "enhanced")), _gain(name)]
-    return comparison.table(entry, columns, rows, _CAPTION + entry.note)
+    return comparison.table(entry, columns, rows)
 
 
 def _enhanced_comparisons(comparison: Comparison, entry: PublishedTable) -> Table | None:
@@ -376,7 +368,7 @@ def _enhanced_comparisons(comparison: Comparison, entry: PublishedTable) -> Tabl
         other = over_seeds(comparison.done(systems.get(str(label)), corpus), _FREE)
         rows.append([Cell(str(label), notes=notes), _improvement(improvement), _gain_cell(enhanced, other)])
     columns = [Column("system", numeric=False), _gain("paper"), _gain("BLEU, free-running, here")]
-    return comparison.table(entry, columns, rows, entry.note)
+    return comparison.table(entry, columns, rows)
 
 
 def _weights_table(comparison: Comparison, entry: Scalar) -> Table | None:
@@ -399,14 +391,8 @@ def _weights_table(comparison: Comparison, entry: Scalar) -> Table | None:
         rows.append([Cell(f"{k:g}", k), Cell(group), best, value_cell(len(done), 0), *cells])
     columns = [Column("k"), Column("system", numeric=False), Column("paper", numeric=False), Column("n, here")]
     columns += [*map(Column, _HEADS.values()), Column("valid. loss", "nats per target token")]
-    return Table(
-        id="enhanced-weights",
-        title=f"{comparison.where(entry)}: weight of the residual connection",
-        columns=columns,
-        rows=rows,
-        caption=_CAPTION + f"Ours on {corpus}.",
-        remarks=protocol,
-    )
+    said = {"where": comparison.where(entry), "corpus": corpus}
+    return captioned("enhanced-weights", columns, rows, remarks=protocol, **said)
 
 
 def _same_but_weight(a: Architecture, b: Architecture) -> bool:

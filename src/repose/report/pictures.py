@@ -13,24 +13,9 @@ from matplotlib.figure import Figure as Drawing
 from repose.config.experiment import TASK_SETTINGS
 from repose.plots.canvas import Plotted, files_of, page_svg, save, save_numbers
 from repose.plots.charts import FEW, Mean, Point, Series, Spot, System, chart_canvas, draw_bars, draw_curves, draw_spots
-from repose.report import figures
+from repose.report import figures, tables
 from repose.report.collect import ReportRun, RunSet, read_curves
 from repose.report.content import Cell, Column, Picture, Table
-from repose.report.tables import (
-    NONE,
-    Figure,
-    Row,
-    Spread,
-    figure_table,
-    number,
-    over_seeds,
-    rows_of,
-    shown,
-    spread,
-    spread_cell,
-    tokenizers,
-    value_cell,
-)
 from repose.report.tables_scores import beam_name
 from repose.system.errors import ConfigError, unknown
 
@@ -112,7 +97,7 @@ def _loss_curves(part: RunSet, name: str) -> Picture | None:
     """
     token = "target token" if all(run.translates for run in part.runs) else "token"
     caption = f"Nats per {token}, given the reference's earlier tokens. "
-    if any(len(tokenizers([row for row in rows_of(part) if row.corpus == corpus])) > 1 for corpus in part.corpora):
+    if any(len(tables.tokenizers([r for r in tables.rows_of(part) if r.corpus == c])) > 1 for c in part.corpora):
         caption += "Systems of a corpus have different vocabularies here, whose tokens cannot be compared. "
     training = len(part.groups) <= _FEW_FOR_TRAINING
     names = ("learning-curves" + name, "Validation loss")
@@ -177,7 +162,7 @@ def aggregate(runs: Sequence[Mapping[int, float]]) -> tuple[Point, ...]:
     """Mean and deviation at each place over the runs that got so far; a run is place to figure, as `points_of`."""
     points = []
     for x in sorted({x for run in runs for x in run}):
-        found = spread([run[x] for run in runs if x in run])
+        found = tables.spread([run[x] for run in runs if x in run])
         assert found is not None
         points.append(Point(x, found.mean, found.deviation or 0.0, found.n))
     return tuple(points)
@@ -211,22 +196,22 @@ def _curve_numbers(
         most = {s.system: max(point.n for point in s.points) for s in found}
         for x in [*places[:-1:step], places[-1]]:
             cells = (_point_cell(at.get((system, x)), most.get(system, 0), digits) for system in systems)
-            rows.append([*[Cell(corpus)] * several, value_cell(x, 0), *cells])
+            rows.append([*[Cell(corpus)] * several, tables.value_cell(x, 0), *cells])
     columns = [*[Column("corpus", numeric=False)] * several, Column(by), *(Column(system.label) for system in systems)]
     return Table(id=name, title=title, columns=columns, rows=rows, caption=caption)
 
 
 def _point_cell(point: Point | None, most: int, digits: int) -> Cell:
     deviation = point.deviation if point is not None and point.n > 1 else None
-    return spread_cell(Spread(point.mean, deviation, point.n) if point else None, digits, expected=most)
+    return tables.spread_cell(tables.Spread(point.mean, deviation, point.n) if point else None, digits, expected=most)
 
 
 # Costs
 
 
-def _mean(row: Row, system: System, figure: Figure) -> Mean | None:
+def _mean(row: tables.Row, system: System, figure: tables.Figure) -> Mean | None:
     """A figure of a system on a corpus as it is drawn."""
-    found, values = over_seeds(row.runs, figure), [figure.of(run) for run in row.runs]
+    found, values = tables.over_seeds(row.runs, figure), [figure.of(run) for run in row.runs]
     if found is None:
         return None
     return Mean(
@@ -234,14 +219,14 @@ def _mean(row: Row, system: System, figure: Figure) -> Mean | None:
         mean=found.mean,
         deviation=found.deviation or 0.0,
         values=tuple(value for value in values if value is not None),
-        text=number(found.mean, figure.digits) if figure.exact else shown(found, figure.digits),
+        text=tables.number(found.mean, figure.digits) if figure.exact else tables.shown(found, figure.digits),
     )
 
 
 def _times(part: RunSet, name: str) -> Picture | None:
     """Bars of seconds per epoch; None where no clock was read."""
-    figure = Figure("time", figures.seconds_per_epoch, unit="seconds per epoch", digits=1)
-    systems, rows = _systems(part), rows_of(part)
+    figure = tables.Figure("time", figures.seconds_per_epoch, unit="seconds per epoch", digits=1)
+    systems, rows = _systems(part), tables.rows_of(part)
     panels: dict[str, list[Mean]] = {}
     for row in rows:
         if bar := _mean(row, systems[row.group], figure):
@@ -252,26 +237,26 @@ def _times(part: RunSet, name: str) -> Picture | None:
     bars = "; ".join(
         f"{corpus}: " + ", ".join(f"{b.system.label} {b.text}" for b in found) for corpus, found in panels.items()
     )
-    numbers = figure_table(rows, [figure], f"time{name}", like="time", title=title)
+    numbers = tables.figure_table(rows, [figure], f"time{name}", like="time", title=title)
     return _picture(lambda: draw_bars(panels, "seconds per epoch"), part, f"{title}, bars. {bars}.", numbers)
 
 
 def _against_parameters(part: RunSet, name: str) -> Picture | None:
     """BLEU of the test set against parameters; None where it has none, or all have about the same."""
-    cost = Figure("parameters", figures.parameters, digits=0, exact=True)
+    cost = tables.Figure("parameters", figures.parameters, digits=0, exact=True)
     return _against(part, f"bleu-and-parameters{name}", cost, "parameters", millions=True)
 
 
 def _against_time(part: RunSet, name: str) -> Picture | None:
     """BLEU of the test set against seconds per epoch; None as above."""
-    cost = Figure("time", figures.seconds_per_epoch, unit="seconds per epoch", digits=1)
+    cost = tables.Figure("time", figures.seconds_per_epoch, unit="seconds per epoch", digits=1)
     return _against(part, f"bleu-and-time{name}", cost, "seconds per epoch", millions=False)
 
 
-def _against(part: RunSet, name: str, cost: Figure, x_label: str, *, millions: bool) -> Picture | None:
+def _against(part: RunSet, name: str, cost: tables.Figure, x_label: str, *, millions: bool) -> Picture | None:
     """BLEU of the test set against a cost, a point for each system."""
     score, width = _score(part)
-    systems, rows = _systems(part), rows_of(part)
+    systems, rows = _systems(part), tables.rows_of(part)
     panels: dict[str, list[Spot]] = {}
     can_translate = [row for row in rows if not any(run.looks_ahead for run in row.runs)]
     for row in can_translate:
@@ -293,17 +278,17 @@ def _against(part: RunSet, name: str, cost: Figure, x_label: str, *, millions: b
         lambda: draw_spots(panels, x_label + ", millions" * millions, f"BLEU, {width}", millions=millions),
         part,
         f"{title}, a point for each system. {points}.",
-        figure_table(can_translate, [cost, score], name, like="bleu-against-cost", **words),
+        tables.figure_table(can_translate, [cost, score], name, like="bleu-against-cost", **words),
     )
 
 
-def _score(part: RunSet) -> tuple[Figure, str]:
+def _score(part: RunSet) -> tuple[tables.Figure, str]:
     """The widest beam's BLEU, or greedy where there is no beam."""
     done = [run for run in part.runs if run.done]
     has_beam = any(figures.beam(run) for run in done)
     name = beam_name(done) if has_beam else "greedy"
     decoding = None if has_beam else "greedy"
-    return Figure(f"BLEU {name}", lambda run: figures.score(run, decoding, "bleu"), digits=1), name
+    return tables.Figure(f"BLEU {name}", lambda run: figures.score(run, decoding, "bleu"), digits=1), name
 
 
 # repose plot curves
@@ -371,6 +356,6 @@ def _last_and_best(runs: Sequence[ReportRun], metric: str, by: By) -> list[str]:
 
 def _with_deviation(values: Sequence[float]) -> str:
     if not values:
-        return NONE
+        return tables.NONE
     mean = f"{statistics.fmean(values):.4g}"
     return f"{mean} ± {statistics.stdev(values):.2g}" if len(values) > 1 else mean

@@ -11,18 +11,8 @@ from typing import Any
 
 import numpy as np
 
+from repose.evaluation import significance as testing
 from repose.evaluation.sentence_statistics import Metric, SentenceStatistics
-from repose.evaluation.significance import (
-    LEVEL,
-    NUM_RESAMPLES,
-    SEED,
-    Resampled,
-    approximate_randomization,
-    compare,
-    holm,
-    resample,
-    welch,
-)
 from repose.report.collect import ReportRun, RunSet, some
 from repose.report.content import Cell, Column, Table
 from repose.report.figures import score
@@ -33,7 +23,7 @@ from repose.system.errors import DataError, ReposeError
 
 UNITS: dict[Metric, str] = {"bleu": "BLEU", "chrf": "chrF"}
 _RESAMPLES_PER_TEST = 200  # so that the least p there is, corrected for the number of tests, is 0.01
-_SIGNIFICANT = f"At or below {LEVEL} after the correction."
+_SIGNIFICANT = f"At or below {testing.LEVEL} after the correction."
 _DEAD = 1.0  # BLEU
 _NEITHER = "Both systems score below 1 BLEU: neither translates, and no difference between them says anything."
 _NO_INTERVAL = "One seed on a side, or scores that do not differ, give no interval."
@@ -193,11 +183,11 @@ def significance_tables(runs: RunSet) -> tuple[Table, ...]:
 
 def _over_sentences(pairs: Sequence[Pair], metric: Metric, remarks: Sequence[str]) -> Table:
     """The paired bootstrap, corrected over all rows."""
-    unit, number = UNITS[metric], max(NUM_RESAMPLES, _RESAMPLES_PER_TEST * len(pairs))
-    sampled: dict[int, Resampled] = {}
+    unit, number = UNITS[metric], max(testing.NUM_RESAMPLES, _RESAMPLES_PER_TEST * len(pairs))
+    sampled: dict[int, testing.Resampled] = {}
     for system in {id(one): one for pair in pairs for one in (pair.system, pair.other)}.values():
-        sampled[id(system)] = resample(system.statistics, metric, num_resamples=number)
-    found = [compare(sampled[id(pair.system)], sampled[id(pair.other)]) for pair in pairs]
+        sampled[id(system)] = testing.resample(system.statistics, metric, num_resamples=number)
+    found = [testing.compare(sampled[id(pair.system)], sampled[id(pair.other)]) for pair in pairs]
     rows = [
         [
             *_names(pair),
@@ -208,14 +198,14 @@ def _over_sentences(pairs: Sequence[Pair], metric: Metric, remarks: Sequence[str
             _p(p, corrected=True),
             _seeds_agree(pair, metric, one.value),
         ]
-        for pair, one, p in zip(pairs, found, holm([one.p for one in found]), strict=True)
+        for pair, one, p in zip(pairs, found, testing.holm([one.p for one in found]), strict=True)
     ]
     columns = [Column("seeds"), Column("seeds (against)")]
     columns += [Column(name, unit) for name in ("difference", "95 % from", "to")]
     columns += [Column("p"), Column("p (Holm)"), Column("seeds agree", numeric=False)]
     name = "significance" if metric == "bleu" else f"significance-{metric}"
     like, least = "significance" if pairs else "significance-of-none", 2 / (number + 1)
-    words = {"unit": unit, "number": number, "seed": SEED, "least": least, "holm": _holm(len(pairs))}
+    words = {"unit": unit, "number": number, "seed": testing.SEED, "least": least, "holm": _holm(len(pairs))}
     return _table(name, columns, rows, like=like, remarks=remarks, **words)
 
 
@@ -224,7 +214,7 @@ def _over_seeds(pairs: Sequence[Pair], remarks: Sequence[str]) -> Table:
     rows = []
     for pair in pairs:
         values, others = pair.system.scores("bleu"), pair.other.scores("bleu")
-        interval = welch(values, others)
+        interval = testing.welch(values, others)
         ends = [Cell(NONE, notes=[_NO_INTERVAL])] * 2
         if interval is not None:
             ends = [_number(value, "+.2f") for value in (interval.low, interval.high)]
@@ -238,14 +228,14 @@ def _randomized(pairs: Sequence[Pair]) -> Table:
     """sacreBLEU's approximate randomization, for pairs of single runs."""
     ways = [settings_of(pair.system.runs[0]) for pair in pairs]
     found = [
-        approximate_randomization(
+        testing.approximate_randomization(
             pair.system.statistics[0], pair.other.statistics[0], lowercase=way["case"] == "lc", tokenize=way["tok"]
         )
         for pair, way in zip(pairs, ways, strict=True)
     ]
     rows = [
         [*_names(pair), _difference(pair, one.difference), _p(one.p), _p(p, corrected=True)]
-        for pair, one, p in zip(pairs, found, holm([one.p for one in found]), strict=True)
+        for pair, one, p in zip(pairs, found, testing.holm([one.p for one in found]), strict=True)
     ]
     columns = [Column("difference", "BLEU"), Column("p"), Column("p (Holm)")]
     signatures = " and ".join(dict.fromkeys(one.signature for one in found))
@@ -280,7 +270,7 @@ def _difference(pair: Pair, value: float) -> Cell:
 
 def _seeds_agree(pair: Pair, metric: Metric, value: float) -> Cell:
     """Whether other seeds would leave the sign of a difference as it is."""
-    interval = welch(pair.system.scores(metric), pair.other.scores(metric))
+    interval = testing.welch(pair.system.scores(metric), pair.other.scores(metric))
     if interval is None:
         return Cell(NONE)
     return Cell("yes" if (interval.low if value > 0 else -interval.high) > 0 else "no")
@@ -292,5 +282,5 @@ def _number(value: float, form: str, notes: Sequence[str] = ()) -> Cell:
 
 def _p(value: float, *, corrected: bool = False) -> Cell:
     """A p value; a corrected one is noted where it is small."""
-    notes = [_SIGNIFICANT] * (corrected and value <= LEVEL)
+    notes = [_SIGNIFICANT] * (corrected and value <= testing.LEVEL)
     return Cell("<0.001" if value < 0.001 else f"{value:.3f}", value, notes=notes)

@@ -190,7 +190,7 @@ def _table_parts(table: Table) -> list[str]:
 
 def _grid(table: Table) -> str:
     """Columns of equal width, so that the source reads as a table, too."""
-    rows = [[_head(column) for column in table.columns]]
+    rows = [[_in_cell(f"{c.name} ({c.unit})" if c.unit else c.name) for c in table.columns]]
     rows += [[_markdown_cell(table, cell) for cell in row] for row in table.rows]
     widths = [max(3, *(display_width(row[index]) for row in rows)) for index in range(len(table.columns))]
     lines = [_line(row, widths, table.columns) for row in rows]
@@ -206,10 +206,6 @@ def _line(cells: Sequence[str], widths: Sequence[int], columns: Sequence[Column]
         for cell, width, column in zip(cells, widths, columns, strict=True)
     ]
     return f"| {' | '.join(padded)} |"
-
-
-def _head(column: Column) -> str:
-    return _in_cell(f"{column.name} ({column.unit})" if column.unit else column.name)
 
 
 def _markdown_cell(table: Table, cell: Cell) -> str:

@@ -17,7 +17,9 @@ from repose.report.translations import statistics_of
 @pytest.fixture(autouse=True)
 def _few_trials(monkeypatch: pytest.MonkeyPatch) -> None:
     """Of the approximate randomization, which takes a second with its 10,000."""
-    monkeypatch.setattr(significance, "approximate_randomization", partial(approximate_randomization, num_trials=100))
+    monkeypatch.setattr(
+        significance.testing, "approximate_randomization", partial(approximate_randomization, num_trials=100)
+    )
 
 
 def tables(made: Any, baseline: str | None = None) -> dict[str, Table]:
@@ -134,7 +136,7 @@ def test_four_systems_are_tested_against_the_baseline(made: Any) -> None:
 
 
 def test_single_runs_are_also_tested_as_sacrebleu_does(made: Any, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(significance, "approximate_randomization", approximate_randomization)
+    monkeypatch.setattr(significance.testing, "approximate_randomization", approximate_randomization)
     made.add("one", wrong=0.3)
     made.add("two", wrong=0.2)
     found, runs = tables(made, "one"), made.runs()
