@@ -130,7 +130,6 @@ def without_accents(text: str) -> str:
 
 
 def _marked(score: Score, difference: str, field: str) -> Score:
-    """`score` with the difference in its name and in its signature."""
     return replace(score, name=f"{score.name}_{difference}", signature=f"{score.signature}|{field}")
 
 

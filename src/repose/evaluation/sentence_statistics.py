@@ -136,7 +136,6 @@ def _steps(chrf: Counts) -> Counts:
 
 
 def _summed(steps: Counts) -> Counts:
-    """`_steps` undone."""
     return np.ascontiguousarray(steps.cumsum(axis=1).transpose(2, 1, 0).reshape(-1, WIDTH["chrf"]))
 
 

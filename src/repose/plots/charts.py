@@ -342,12 +342,10 @@ def _columns(panels: int) -> int:
 
 
 def _ticks(most: int) -> MaxNLocator:
-    """At round places."""
     return MaxNLocator(most, steps=[1, 2, 2.5, 5, 10])
 
 
 def _systems(found: Iterator[System]) -> list[System]:
-    """Each once, in their order."""
     return sorted(set(found), key=lambda system: system.number)
 
 

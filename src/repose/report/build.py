@@ -92,7 +92,6 @@ def _finished(run: ReportRun) -> str:
 
 
 def _warnings(runs: RunSet) -> tuple[str, ...]:
-    """What nobody should miss."""
     ahead = list(dict.fromkeys(run.group for run in runs.runs if run.looks_ahead))
     failed = list(dict.fromkeys(run.group for run in runs.runs if run.failed_checks and not run.looks_ahead))
     systems = {(run.group, run.corpus) for run in runs.runs if run.done}

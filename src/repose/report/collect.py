@@ -297,7 +297,6 @@ def _has_records(folder: Path) -> bool:
 
 
 def _of_folders(folders: Iterable[Path], problems: list[str]) -> list[ReportRun]:
-    """Runs without a grid."""
     runs = []
     for folder in folders:
         try:

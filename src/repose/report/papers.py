@@ -53,7 +53,6 @@ def _requested(comparison: Comparison, entries: Sequence[Entry]) -> list[Table |
 
 
 def _fitting(comparison: Comparison) -> list[Table | None]:
-    """What has something of ours beside it."""
     published = comparison.published
     tables = [
         _LAYOUTS[name](comparison, published.table(name))
@@ -142,7 +141,6 @@ def _dataset(comparison: Comparison, corpus: str, names: set[str]) -> str | None
 def _our_rows(
     comparison: Comparison, corpus: str, name: str, *, epochs: tuple[object, object] | None
 ) -> list[list[Cell]]:
-    """Our rows of a corpus: one for each model in the place of the proposed one."""
     named = comparison.group("baseline")
     baseline = comparison.done(named, corpus)
     proposed: list[str | None] = [group for group in comparison.groups(*PROPOSED) if comparison.done(group, corpus)]
@@ -160,7 +158,6 @@ def _our_rows(
 
 
 def _epochs_losses_seconds(runs: Sequence[ReportRun]) -> list[Cell]:
-    """Of a model, as Table 1 has them."""
     notes = [_LOOKS_AHEAD] if any(not run.comparable for run in runs) else []
     epochs = _over(runs, lambda run: float(figures.epochs(run)))
     if epochs is not None and not epochs.deviation:
@@ -196,7 +193,6 @@ def _model_differences(comparison: Comparison, runs: Sequence[ReportRun]) -> lis
 
 
 def _losses(run: ReportRun, metric: str) -> Mapping[int, float]:
-    """A loss by epoch."""
     kind, name = _LOSSES[metric]
     return {r["epoch"]: float(r[name]) for r in run.of_kind(kind) if isinstance(r.get(name), int | float)}
 
@@ -396,7 +392,6 @@ def _weights_table(comparison: Comparison, entry: Scalar) -> Table | None:
 
 
 def _same_but_weight(a: Architecture, b: Architecture) -> bool:
-    """Whether two architectures differ in nothing but the weight of the residual connection."""
     return asdict(a) | {"residual_weight": 0} == asdict(b) | {"residual_weight": 0}
 
 
@@ -413,7 +408,6 @@ def _enhanced_marks(runs: Sequence[ReportRun]) -> list[str]:
 
 
 def _with_deviation(text: object, value: object, deviation: object, notes: Sequence[str]) -> Cell:
-    """A printed mean with its deviation."""
     assert isinstance(value, int | float)
     assert isinstance(deviation, int | float)
     return Cell(str(text), float(value), float(deviation), notes=notes)

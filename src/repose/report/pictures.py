@@ -58,7 +58,6 @@ def _parts(runs: RunSet) -> Iterator[tuple[RunSet, str]]:
 
 
 def _systems(part: RunSet) -> dict[str, System]:
-    """How each system is drawn."""
     systems = {}
     for place, group in enumerate(part.groups):
         runs = [run for run in part.runs if run.group == group]
@@ -210,7 +209,6 @@ def _point_cell(point: Point | None, most: int, digits: int) -> Cell:
 
 
 def _mean(row: tables.Row, system: System, figure: tables.Figure) -> Mean | None:
-    """A figure of a system on a corpus as it is drawn."""
     found, values = tables.over_seeds(row.runs, figure), [figure.of(run) for run in row.runs]
     if found is None:
         return None

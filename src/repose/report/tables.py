@@ -200,7 +200,6 @@ def figure_table(
 
 
 def _exact(row: Row, figure: Figure) -> str:
-    """One number, or the range."""
     found = sorted({value for run in row.runs if (value := figure.of(run)) is not None})
     return "–".join(number(value, figure.digits) for value in dict.fromkeys((found[0], found[-1])))
 

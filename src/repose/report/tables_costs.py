@@ -4,23 +4,10 @@ import math
 from collections.abc import Mapping, Sequence
 from typing import Any
 
-from repose.report import figures
+from repose.report import figures, tables
 from repose.report.collect import ReportRun, RunSet
 from repose.report.content import Cell, Column, Table
 from repose.report.figures import number_of
-from repose.report.tables import (
-    Figure,
-    Of,
-    Row,
-    accuracy,
-    captioned,
-    count,
-    figure_table,
-    loss,
-    quality,
-    rows_of,
-    value_cell,
-)
 from repose.report.tables_scores import beam_name, free_running
 
 NATS = "nats per token"
@@ -32,51 +19,54 @@ _NOT_A_SCORE = (
 
 def costs_table(runs: RunSet) -> Table:
     """Parameters, operations, seconds, epochs and updates."""
-    rows = rows_of(runs)
+    rows = tables.rows_of(runs)
     unequal = unequal_epochs(runs)
     done = [run for row in rows for run in row.runs]
     by_epochs = [
-        count("all operations", _in(1e12, figures.training_flops), "TFLOP", digits=1),
-        count("epochs", lambda run: float(figures.epochs(run))),
-        count("updates", lambda run: float(figures.updates(run))),
+        tables.count("all operations", _in(1e12, figures.training_flops), "TFLOP", digits=1),
+        tables.count("epochs", lambda run: float(figures.epochs(run))),
+        tables.count("updates", lambda run: float(figures.updates(run))),
     ]
 
-    def marks(row: Row, figure: Figure) -> list[str]:
+    def marks(row: tables.Row, figure: tables.Figure) -> list[str]:
         said = figure in by_epochs and row.corpus in unequal
         return ["Epochs are unequal on this corpus: see the comparison at equal epochs."] * said
 
     shown = [
-        count("parameters", figures.parameters),
-        count("operations", _in(1e6, figures.flops_per_token), "MFLOP per target token", digits=1),
+        tables.count("parameters", figures.parameters),
+        tables.count("operations", _in(1e6, figures.flops_per_token), "MFLOP per target token", digits=1),
         by_epochs[0],
-        Figure("time", figures.seconds_per_epoch, cost=True, unit="seconds per epoch", digits=1),
-        Figure("training and validation", figures.total_seconds, cost=True, unit="seconds", digits=0),
+        tables.Figure("time", figures.seconds_per_epoch, cost=True, unit="seconds per epoch", digits=1),
+        tables.Figure("training and validation", figures.total_seconds, cost=True, unit="seconds", digits=0),
         *by_epochs[1:],
     ]
     more = _COMPLETED * (not all(map(figures.epochs, done)))
-    return figure_table(rows, shown, "costs", marks=marks, more=more)
+    return tables.figure_table(rows, shown, "costs", marks=marks, more=more)
 
 
-def _in(unit: float, of: Of) -> Of:
+def _in(unit: float, of: tables.Of) -> tables.Of:
     return lambda run: figures.times(1 / unit, of(run))
 
 
 def runs_table(runs: RunSet) -> Table:
     """Every run by itself: what it is, and what its id is."""
-    shown: dict[str, Of] = {}
+    shown: dict[str, tables.Of] = {}
     if runs.translations.runs:
         wide = f"BLEU {beam_name(runs.runs)}"
         shown = {"BLEU greedy": free_running("greedy", "bleu"), wide: free_running(None, "bleu")}
     lines = []
     for run in runs.runs:
         failed = [f"Failed the audit: {', '.join(run.failed_checks)}."] if run.failed_checks else []
-        numbers = [value_cell(figures.valid_loss(run), 3), *(value_cell(of(run), 2) for of in shown.values())]
+        numbers = [
+            tables.value_cell(figures.valid_loss(run), 3),
+            *(tables.value_cell(of(run), 2) for of in shown.values()),
+        ]
         version = Cell(run.config.versions.get("repose", ""))
-        what = [Cell(run.name, notes=failed), Cell(run.group), Cell(run.corpus), value_cell(run.seed, 0)]
+        what = [Cell(run.name, notes=failed), Cell(run.group), Cell(run.corpus), tables.value_cell(run.seed, 0)]
         lines.append([*what, Cell(run.run_id), Cell(_state(run)), *numbers, version])
     heads = ["run", "system", "corpus", "seed", "run id", "state", "valid. loss", *shown, "repose"]
     columns = [Column(name, numeric=name in ("seed", "valid. loss", *shown)) for name in heads]
-    return captioned("runs", columns, lines)
+    return tables.captioned("runs", columns, lines)
 
 
 def _state(run: ReportRun) -> str:
@@ -88,28 +78,28 @@ def _state(run: ReportRun) -> str:
 
 def best_and_last_table(runs: RunSet) -> Table | None:
     """Each run's validation figures after its last epoch and at its own best one; None where nothing was validated."""
-    rows = rows_of(runs)
+    rows = tables.rows_of(runs)
     if not any(run.of_kind("valid") for row in rows for run in row.runs):
         return None
 
-    def last(name: str, factor: float = 1) -> Of:
+    def last(name: str, factor: float = 1) -> tables.Of:
         return lambda run: figures.times(factor, number_of(next(iter(reversed(run.of_kind("valid"))), None), name))
 
     shown = [
-        count("last epoch", last("epoch")),
-        loss("loss, last", last("tf_loss"), NATS),
-        Figure("best epoch", lambda run: number_of(_best(run, "tf_loss", min), "epoch"), digits=0, exact=True),
-        loss("loss, best", lambda run: number_of(_best(run, "tf_loss", min), "tf_loss"), NATS),
-        accuracy("accuracy, last", last("tf_accuracy", 100)),
-        quality("BLEU, last", last("bleu")),
-        quality("BLEU, best", lambda run: number_of(_best(run, "bleu", max), "bleu")),
+        tables.count("last epoch", last("epoch")),
+        tables.loss("loss, last", last("tf_loss"), NATS),
+        tables.Figure("best epoch", lambda run: number_of(_best(run, "tf_loss", min), "epoch"), digits=0, exact=True),
+        tables.loss("loss, best", lambda run: number_of(_best(run, "tf_loss", min), "tf_loss"), NATS),
+        tables.accuracy("accuracy, last", last("tf_accuracy", 100)),
+        tables.quality("BLEU, last", last("bleu")),
+        tables.quality("BLEU, best", lambda run: number_of(_best(run, "bleu", max), "bleu")),
     ]
-    return figure_table(rows, shown, "best-and-last", more=_bleu_caption(rows))
+    return tables.figure_table(rows, shown, "best-and-last", more=_bleu_caption(rows))
 
 
 def equal_epochs_table(runs: RunSet) -> Table | None:
     """All systems of a corpus after as many epochs as each of its runs has completed; None where one has no epoch."""
-    rows = rows_of(runs)
+    rows = tables.rows_of(runs)
     ends = {
         corpus: {_validated_epochs(run) for row in rows if row.corpus == corpus for run in row.runs}
         for corpus in runs.corpora
@@ -119,7 +109,7 @@ def equal_epochs_table(runs: RunSet) -> Table | None:
     if not rows:
         return None
 
-    def at(kind: str, name: str, factor: float = 1) -> Of:
+    def at(kind: str, name: str, factor: float = 1) -> tables.Of:
         return lambda run: figures.times(factor, number_of(_at(run, kind, common[run.corpus]), name))
 
     def seconds(run: ReportRun) -> float | None:
@@ -133,19 +123,19 @@ def equal_epochs_table(runs: RunSet) -> Table | None:
             "where the schedule falls."
         )
     shown = [
-        count("epochs", lambda run: float(common[run.corpus])),
-        Figure("train loss", at("epoch", "nll"), unit=NATS, digits=3),
-        loss("valid. loss", at("valid", "tf_loss"), NATS),
-        accuracy("accuracy", at("valid", "tf_accuracy", 100)),
-        quality("BLEU", at("valid", "bleu")),
-        Figure("time so far", seconds, cost=True, unit="seconds of training", digits=0),
+        tables.count("epochs", lambda run: float(common[run.corpus])),
+        tables.Figure("train loss", at("epoch", "nll"), unit=NATS, digits=3),
+        tables.loss("valid. loss", at("valid", "tf_loss"), NATS),
+        tables.accuracy("accuracy", at("valid", "tf_accuracy", 100)),
+        tables.quality("BLEU", at("valid", "bleu")),
+        tables.Figure("time so far", seconds, cost=True, unit="seconds of training", digits=0),
     ]
-    return figure_table(rows, shown, "equal-epochs", more=more)
+    return tables.figure_table(rows, shown, "equal-epochs", more=more)
 
 
 def unequal_epochs(runs: RunSet) -> tuple[str, ...]:
     """Corpora whose finished runs completed unequal numbers of epochs."""
-    rows = rows_of(runs)
+    rows = tables.rows_of(runs)
     return tuple(
         corpus
         for corpus in runs.corpora
@@ -153,8 +143,7 @@ def unequal_epochs(runs: RunSet) -> tuple[str, ...]:
     )
 
 
-def _bleu_caption(rows: Sequence[Row]) -> str:
-    """What the columns of BLEU are, where there are such."""
+def _bleu_caption(rows: Sequence[tables.Row]) -> str:
     scored = any("bleu" in record for row in rows for run in row.runs for record in run.of_kind("valid"))
     return _NOT_A_SCORE if scored else ""
 
