@@ -3,7 +3,7 @@
 content.py                          what a report is made of
 collect.py, translations.py         runs and their translations, as they lie in their folders
 figures.py                          the figures of one run
-tables.py                           mean and deviation over seeds, as rows of a table
+tables.py, captions.toml            mean and deviation over seeds, as rows of a table; titles and captions of all
 tables_scores.py, tables_costs.py, tables_lengths.py, tables_settings.py
 significance.py, sentences.py       tests between systems, and sentences side by side
 comparison.py, papers.py            the papers' tables with ours beside theirs
