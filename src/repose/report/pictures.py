@@ -8,8 +8,6 @@ from collections.abc import Callable, Iterator, Mapping, Sequence
 from pathlib import Path
 from typing import Any, Literal, TypeAlias, get_args
 
-from matplotlib.figure import Figure as Drawing
-
 from repose.config.experiment import TASK_SETTINGS
 from repose.plots.canvas import Plotted, files_of, page_svg, save, save_numbers
 from repose.plots.charts import FEW, Mean, Point, Series, Spot, System, chart_canvas, draw_bars, draw_curves, draw_spots
@@ -78,7 +76,7 @@ def _named_task(task: str) -> list[str]:
     return [] if TASK_SETTINGS[task].translates else [task]
 
 
-def _picture(draw: Callable[[], Drawing], part: RunSet, description: str, numbers: Table) -> Picture:
+def _picture(draw: Callable[[], Any], part: RunSet, description: str, numbers: Table) -> Picture:
     """Drawn with whatever fonts this machine has: a name without one does not stop a report."""
     with chart_canvas("".join([*part.corpora, *part.groups]), any_font=True):
         return Picture(
