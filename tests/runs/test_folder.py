@@ -1,6 +1,7 @@
 """The owner of a run directory: what it writes it reads, and damage is one sentence."""
 
 import json
+import zlib
 from collections.abc import Callable
 from pathlib import Path
 from typing import Any
@@ -202,7 +203,7 @@ def test_an_old_run_says_what_its_corpus_held() -> None:
 def test_an_old_run_without_a_log_has_ended_at_its_limits(run: RunFolder) -> None:
     config = json.loads(run.config_file.read_text())
     config["experiment"]["training"]["epochs"] = 2
-    run.config_file.write_text(json.dumps(config))
+    run.config_file.write_text(json.dumps(config | {"own_crc32": None}))
     lines = [{**EPOCH, "update": 8 * epoch, "epoch": epoch} for epoch in (1, 2)]
     for number, status in ((1, RunStatus.UNFINISHED), (2, RunStatus.DONE)):
         run.metrics_file.write_text("".join(json.dumps(line) + "\n" for line in lines[:number]))
@@ -212,3 +213,21 @@ def test_an_old_run_without_a_log_has_ended_at_its_limits(run: RunFolder) -> Non
 def test_records_of_other_kinds_are_kept() -> None:
     text = json.dumps({"kind": "new", "update": 1, "epoch": 1})
     assert [record["kind"] for record in parse(text).training] == ["new"]
+
+
+def test_records_that_changed_after_the_training_ended_are_damaged(run: RunFolder) -> None:
+    begin = "".join(json.dumps(line) + "\n" for line in (DATA.to_json(), EPOCH))
+    whole = begin + json.dumps(END.checked(zlib.crc32(begin.encode())).to_json()) + "\n"
+    run.metrics_file.write_text(whole)
+    assert run.records().status is RunStatus.STOPPED
+    for old, new in (("5.3", "5.4"), ("71", "72"), ('"update": 9', '"update": 8')):
+        run.metrics_file.write_text(whole.replace(old, new))
+        with pytest.raises(CheckpointError, match="damaged"):
+            run.records()
+
+
+def test_settings_that_changed_are_damaged(run: RunFolder) -> None:
+    text = run.config_file.read_text()
+    run.config_file.write_text(text.replace('"seed": 0', '"seed": 1'))
+    with pytest.raises(CheckpointError, match="damaged"):
+        run.config()

@@ -247,7 +247,7 @@ def test_a_damaged_length_of_blocks_is_refused(
 ) -> None:
     shutil.copytree(runs["language_modelling"] / "model", tmp_path / "model")
     path = tmp_path / "model" / "config.json"
-    path.write_text(json.dumps(json.loads(path.read_text()) | {"max_tokens": max_tokens}))
+    path.write_text(json.dumps(json.loads(path.read_text()) | {"max_tokens": max_tokens, "own_crc32": None}))
     with pytest.raises(CheckpointError, match="no usable max_tokens"):
         scored(tmp_path / "model", [home / "test.txt"])
 

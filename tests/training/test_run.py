@@ -472,7 +472,7 @@ def test_the_first_record_is_about_the_data_and_the_last_about_the_end(lab: Any,
             **{"kind": "end", "status": status, "reason": reason, "update": update, "epoch": epoch},
             "wall": lines[-1]["wall"],
         }
-        assert lines[-1]["wall"].keys() == {"seconds", "at"}
+        assert lines[-1]["wall"].keys() == {"seconds", "at", "crc32"}
         assert all(list(line)[:3] == ["kind", "update", "epoch"] for line in lines[1:-1])
         assert not any(line["kind"] in ("data", "end") for line in lines[1:-1])
 

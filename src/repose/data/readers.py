@@ -372,10 +372,14 @@ class TextPairs:
 
     def __iter__(self) -> Iterator[Pair]:
         # With another newline, a carriage return inside a sentence would be read as its end.
-        src, tgt = (path.open(encoding="utf-8", newline="\n") for path in self.paths)
-        with src, tgt:
-            for a, b in zip(src, tgt, strict=True):
-                yield a.removesuffix("\n"), b.removesuffix("\n")
+        try:
+            with ExitStack() as stack:
+                src, tgt = (stack.enter_context(path.open(encoding="utf-8", newline="\n")) for path in self.paths)
+                for a, b in zip(src, tgt, strict=True):
+                    yield a.removesuffix("\n"), b.removesuffix("\n")
+        except (OSError, ValueError) as error:
+            folder = self.paths[0].parent
+            raise DataError(f"the texts of {folder} are damaged: delete that folder, and prepare it again") from error
 
 
 def write_pairs(folder: Path, split: str, pairs: Iterable[Pair]) -> None:

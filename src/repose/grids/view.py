@@ -1,14 +1,13 @@
 """What one sees of a running grid: a live table on a terminal, a line per event elsewhere; and a table at the end."""
 
 import contextlib
-import json
 import statistics
 import sys
 import threading
 import time
 from collections.abc import Mapping
 from pathlib import Path
-from typing import Any, NamedTuple
+from typing import NamedTuple
 
 from rich.console import Console, RenderableType
 from rich.live import Live as RichLive
@@ -17,7 +16,9 @@ from rich.table import Table
 from repose.config.experiment import Experiment
 from repose.grids.cells import CellState, CellStatus
 from repose.grids.run import Outcome, Plan
+from repose.runs import records
 from repose.runs.folder import RunFolder
+from repose.runs.records import Record
 from repose.system.errors import CheckpointError
 from repose.system.terminal import make_table, say
 
@@ -55,24 +56,28 @@ class Progress(NamedTuple):
 
 def progress(folder: Path, experiment: Experiment) -> Progress:
     """How far the run in a directory is, by the end of its metrics.jsonl."""
-    records = _tail(RunFolder(folder).metrics_file)
-    if not records:
+    lines = _tail(RunFolder(folder).metrics_file)
+    if not lines:
         return Progress("", "", None)
-    training, update = experiment.training, int(records[-1]["update"])
-    ends = [record["update"] / record["epoch"] for record in records if record["kind"] == "epoch"]
+    training, update = experiment.training, lines[-1]["update"]
+    ends = [
+        record["update"] / record["epoch"]
+        for record in lines
+        if record["kind"] == "epoch" and min(record["update"], record["epoch"]) > 0
+    ]
     limits = [] if training.updates is None else [training.updates]
     limits += [round(ends[-1]) * training.epochs] if training.epochs is not None and ends else []
     of_epochs = f"/{training.epochs}" if training.epochs is not None else ""
     of_updates = f" of {min(limits):,}" if limits else ""
-    where = f"epoch {records[-1]['epoch']}{of_epochs}, update {update:,}{of_updates}"
+    where = f"epoch {lines[-1]['epoch']}{of_epochs}, update {update:,}{of_updates}"
     figures = []
     for kind, name, label in (("train", "loss", "loss"), ("valid", "tf_loss", "tf_loss"), ("valid", "bleu", "BLEU")):
-        last = next((r[name] for r in reversed(records) if r["kind"] == kind and name in r), None)
+        last = next((r[name] for r in reversed(lines) if r["kind"] == kind and name in r), None)
         figures += [] if last is None else [f"{label} {last:{'.1f' if name == 'bleu' else '.3f'}}"]
     return Progress(where, ", ".join(figures), min(1.0, update / min(limits)) if limits else None)
 
 
-def _tail(path: Path) -> list[dict[str, Any]]:
+def _tail(path: Path) -> list[Record]:
     """The last records; lines that are cut at either end are left out."""
     try:
         with path.open("rb") as file:
@@ -81,15 +86,11 @@ def _tail(path: Path) -> list[dict[str, Any]]:
             lines = file.read().decode("utf-8", errors="replace").splitlines()
     except OSError:
         return []
-    records = []
+    found: list[Record] = []
     for line in lines:
-        try:
-            record = json.loads(line)
-        except ValueError:
-            continue
-        if isinstance(record, dict) and {"kind", "update", "epoch"} <= record.keys():
-            records.append(record)
-    return records
+        with contextlib.suppress(*records.NOT_RECORDS):
+            found += records.parse(line).training
+    return found
 
 
 def headline(folder: Path) -> str:

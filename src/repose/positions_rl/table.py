@@ -58,8 +58,8 @@ def read(path: Path) -> PositionTable:
         text = path.read_text(encoding="utf-8")
     except FileNotFoundError as error:
         raise DataError(f"there is no position table {path}: make one with `repose positions learn --out`") from error
-    except UnicodeDecodeError as error:
-        raise DataError(f"{path} is not a position table: it is not text") from error
+    except (OSError, UnicodeDecodeError) as error:
+        raise DataError(f"{path} is not a position table: it is no file of text that can be read") from error
     return _parsed(text, str(path))
 
 
@@ -72,7 +72,7 @@ def default_table() -> PositionTable:
 def _parsed(text: str, name: str) -> PositionTable:
     try:
         content = json.loads(text)
-    except json.JSONDecodeError as error:
+    except (ValueError, RecursionError) as error:
         raise DataError(f"{name} is not a position table: it is not JSON ({error})") from error
     version = content.get("format_version") if isinstance(content, dict) else None
     if not isinstance(version, int) or "values" not in content:

@@ -27,7 +27,7 @@ from repose.runs import records
 from repose.runs.records import Records
 from repose.saved_model import directory as model_dir
 from repose.system.errors import CheckpointError, ConfigError
-from repose.system.files import write_file, write_json
+from repose.system.files import sealed, unsealed, write_file, write_json
 
 SPLITS = ("test", "valid")
 """Sets that a finished model can be scored on, the preferred one first."""
@@ -63,9 +63,9 @@ def read_object(path: Path, remedy: str) -> dict[str, Any]:
         raise
     except (OSError, ValueError, RecursionError) as error:
         raise CheckpointError(f"{path} is damaged: {remedy}") from error
-    if not isinstance(content, dict):
+    if not isinstance(content, dict) or (bare := unsealed(content)) is None:
         raise CheckpointError(f"{path} is damaged: {remedy}")
-    return content
+    return bare
 
 
 class RunFolder:
@@ -125,13 +125,14 @@ class RunFolder:
         except (FileNotFoundError, NotADirectoryError) as error:
             raise CheckpointError(f"{self.path} is no run directory: it has no {self.config_file.name}") from error
         shapes = {"experiment": dict, "digests": dict, "report": list, "versions": dict}
-        if "experiment" not in content or not all(isinstance(content.get(n, t()), t) for n, t in shapes.items()):
+        has_shapes = all(isinstance(content.get(name, kind()), kind) for name, kind in shapes.items())
+        if "experiment" not in content or not has_shapes:
             raise CheckpointError(f"{self.config_file} is damaged or no run's: {remedy}")
         return content
 
     def write_config(self, config: RunConfig) -> None:
         """Make the directory that of a run. Raises WriteError where it cannot be written."""
-        write_json(self.config_file, config.to_json())
+        write_json(self.config_file, sealed(config.to_json()))
 
     def records(self, *, may_be_empty: bool = False) -> Records:
         """metrics.jsonl, but for a last line that was not written to its end.
@@ -147,6 +148,8 @@ class RunFolder:
         whole = self.parse_records(text[: text.rfind("\n") + 1])
         if not whole.training and not may_be_empty:
             raise CheckpointError(f"{self.path} has recorded nothing yet: let it train for an epoch first")
+        if whole.data is not None and whole.end is None and self.best_scores() is not None and not may_be_empty:
+            raise self.damaged_metrics()  # what has scores has ended
         if whole.data is None:
             try:
                 model = read_object(self.model / model_dir.CONFIG, "")
@@ -159,7 +162,7 @@ class RunFolder:
         """Whole lines of metrics.jsonl. Raises CheckpointError for other text."""
         try:
             return records.parse(text)
-        except (ValueError, KeyError, TypeError, RecursionError) as error:
+        except records.NOT_RECORDS as error:
             raise self.damaged_metrics() from error
 
     def damaged_metrics(self, remedy: str = "leave this run out") -> CheckpointError:
@@ -174,9 +177,10 @@ class RunFolder:
             content = read_object(path, remedy)
         except (FileNotFoundError, NotADirectoryError):
             return None
-        sha256 = content.get("sha256", {})
-        is_whole = isinstance(sha256, dict) and sha256.get("scores") in (None, _digest_of_scores(content))
-        if not is_whole or not any(isinstance(content.get(name), dict) for name in ("decoded", "figures")):
+        has_shapes = isinstance(content.get("sha256", {}), dict) and any(
+            isinstance(content.get(name), dict) for name in ("decoded", "figures")
+        )
+        if not has_shapes:
             raise CheckpointError(f"{path} is damaged: {remedy}")
         return content
 
@@ -196,8 +200,7 @@ class RunFolder:
             text = "".join(line.replace("\n", " ") + "\n" for line in lines)
             write_file(self.hypotheses_file(split, name), text)
             digests[name] = hashlib.sha256(text.encode()).hexdigest()
-        content = dict(scores) | {"sha256": {"scores": _digest_of_scores(scores), "hypotheses": digests}}
-        write_json(self.scores_file(split), content)
+        write_json(self.scores_file(split), sealed({**scores, "sha256": {"hypotheses": digests}}))
 
     def hypotheses(self, split: str, name: str) -> list[str]:
         """A line for each sentence. Raises CheckpointError where they are missing, damaged or not those scored."""
@@ -234,9 +237,3 @@ class RunFolder:
             return sum(math.prod(tensor["shape"]) for name, tensor in head.items() if name != "__metadata__")
         except (OSError, ValueError, KeyError, TypeError, AttributeError, RecursionError):
             return None
-
-
-def _digest_of_scores(scores: Mapping[str, Any]) -> str:
-    """Of everything but the digests themselves."""
-    figures = {name: value for name, value in scores.items() if name != "sha256"}
-    return hashlib.sha256(json.dumps(figures, sort_keys=True).encode()).hexdigest()

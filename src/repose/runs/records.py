@@ -9,6 +9,7 @@ import enum
 import json
 import re
 import time
+import zlib
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
@@ -83,6 +84,11 @@ class DataRecord:
     def to_json(self) -> dict[str, Any]:
         return {"kind": "data", **dataclasses.asdict(self)}
 
+    @classmethod
+    def from_json(cls, line: Record) -> "DataRecord":
+        """The inverse. Raises ValueError for anything else."""
+        return TypeAdapter(cls).validate_python(line)
+
 
 @dataclass(frozen=True, kw_only=True)
 class EndRecord:
@@ -99,10 +105,18 @@ class EndRecord:
     """Wall-clock time of the training, summed over resumes."""
     at: str
     """Local date and time, such as "2026-11-22 02:43:12"; "" where it is not known."""
+    crc32: int | None = None
+    """Checksum of the file up to this record's checksum, by which damage is found; None in files of before."""
 
     def to_json(self) -> dict[str, Any]:
         place = {"status": self.status, "reason": self.reason, "update": self.update, "epoch": self.epoch}
-        return {"kind": "end", **place, "wall": {"seconds": round(self.seconds, 3), "at": self.at}}
+        wall = {"seconds": round(self.seconds, 3), "at": self.at}
+        return {"kind": "end", **place, "wall": wall if self.crc32 is None else {**wall, "crc32": self.crc32}}
+
+    def checked(self, crc32: int) -> "EndRecord":
+        """The record with the checksum of the file, if `crc32` is that of all lines before it."""
+        bare = dataclasses.replace(self, crc32=None)
+        return dataclasses.replace(self, crc32=zlib.crc32(json.dumps(bare.to_json()).encode(), crc32))
 
     @classmethod
     def from_json(cls, line: Record) -> "EndRecord":
@@ -131,19 +145,37 @@ class Records:
         return RunStatus.UNFINISHED if self.end is None else self.end.status
 
 
+NOT_RECORDS = (AttributeError, KeyError, TypeError, ValueError, RecursionError)
+
+
 def parse(text: str) -> Records:
-    """Whole lines of metrics.jsonl. Raises KeyError, TypeError, ValueError or RecursionError for other text."""
-    data, end, training = None, None, []
-    for line in map(json.loads, filter(str.strip, text.splitlines())):
+    """Whole lines of metrics.jsonl.
+
+    Raises one of `NOT_RECORDS` for other text, and for text that has changed since its end was recorded.
+    """
+    data, end, training, crc32 = None, None, [], 0
+    for written in filter(str.strip, text.splitlines(keepends=True)):
+        line: dict[str, Any] = json.loads(written)
         match line["kind"]:
             case "data":
-                data = DataRecord(**{name: value for name, value in line.items() if name != "kind"})
+                data = DataRecord.from_json(line)
             case "end":
                 end = EndRecord.from_json(line)
+                if end.crc32 is not None and end != end.checked(crc32):
+                    raise ValueError("checksum")
             case _:
-                _place = int(line["update"]), int(line["epoch"])
+                figures = {name: value for name, value in line.items() if name not in ("kind", "wall")}
+                is_placed = all(type(line[name]) is int for name in ("update", "epoch"))
+                if not (is_placed and _are_numbers({**figures, **line.get("wall", {})})):
+                    raise ValueError(line["kind"])
                 training.append(line)
+        crc32 = zlib.crc32(written.encode(), crc32)
     return Records(tuple(training), data, end)
+
+
+def _are_numbers(values: object) -> bool:
+    """Whether it is a mapping to numbers."""
+    return isinstance(values, Mapping) and all(isinstance(value, int | float) for value in values.values())
 
 
 def timestamp() -> str:

@@ -175,6 +175,7 @@ def _evaluated(
 ) -> dict[str, Any]:
     """Scores of the finished model; computed where they, or the translations that belong to them, are missing."""
     run, split = RunFolder(folder), data.measured
+    model_dir.check(run.model)
     if (scores := run.scores(split)) is not None:
         if run.has_all_hypotheses(split):
             return scores

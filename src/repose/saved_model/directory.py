@@ -20,6 +20,7 @@ import dataclasses
 import hashlib
 import json
 import stat
+import sys
 import time
 from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
@@ -31,7 +32,7 @@ from repose._version import __version__
 from repose.model.architecture import Architecture, from_earlier
 from repose.system.device import find_device
 from repose.system.errors import CheckpointError, ConfigError, DataError
-from repose.system.files import previous, replacing_folder
+from repose.system.files import previous, replacing_folder, sealed, unsealed
 
 if TYPE_CHECKING:
     import torch
@@ -111,7 +112,7 @@ def save(
         "sha256": {name: hashlib.sha256(data).hexdigest() for name, data in contents.items()},
     }
     assert not config.keys() & extra.keys(), "these keys are the model directory's own"
-    config_text = json.dumps({**config, **extra}, indent=2, ensure_ascii=False) + "\n"
+    config_text = json.dumps(sealed({**config, **extra}), indent=2, ensure_ascii=False) + "\n"
     files = {**contents, CARD: card.encode(), CONFIG: config_text.encode()}
     place = folder.resolve()
     if place.is_dir() and not (place / CONFIG).exists() and any(place.iterdir()):
@@ -137,6 +138,14 @@ def load(folder: Path, kind: ModelKind[M], device: str = "cpu") -> SavedModel[M]
 def read_config(folder: Path) -> dict[str, Any]:
     """config.json of a model directory, or of a run directory's model. Loads no torch. Raises CheckpointError."""
     return _read_config(locate(folder))
+
+
+def check(folder: Path) -> None:
+    """Raise CheckpointError unless the files of a model directory are as they were written."""
+    config = _read_config(folder)
+    for name, _ in sorted((digests := _digests(folder / CONFIG, config)).items()):
+        _read(folder, name, sys.maxsize, digests)
+    _check_whole(folder, config)
 
 
 def task_of(config: Mapping[str, Any]) -> str:
@@ -188,7 +197,9 @@ def _load(folder: Path, kind: ModelKind[M], device: "torch.device") -> SavedMode
     digests = _digests(folder / CONFIG, config)
     model = _read_model(folder, digests, lambda: kind.build(architecture, config))
     tokenizers = (_read_tokenizer(folder, digests, name, config[size]) for name, size in kind.tokenizers.items())
-    return SavedModel(model.to(device).eval(), tuple(tokenizers), config)
+    made = SavedModel(model.to(device).eval(), tuple(tokenizers), config)
+    _check_whole(folder, config)
+    return made
 
 
 def _read_config(folder: Path) -> dict[str, Any]:
@@ -209,6 +220,12 @@ def _read_config(folder: Path) -> dict[str, Any]:
         if value is not None and not (isinstance(value, str) and value.isprintable() and len(value) < _MAX_NAME):
             raise CheckpointError(f"{folder / CONFIG} has no usable {name}: save or copy the model again")
     return dict(config)
+
+
+def _check_whole(folder: Path, config: Mapping[str, Any]) -> None:
+    """Last, so that whatever is wrong with a field is said of that field."""
+    if unsealed(config) is None:
+        raise CheckpointError(f"{folder / CONFIG} has changed since it was written: save or copy the model again")
 
 
 def _architecture(path: Path, config: Mapping[str, Any]) -> Architecture:

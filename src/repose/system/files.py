@@ -21,15 +21,16 @@ import secrets
 import shutil
 import socket
 import zlib
-from collections.abc import Callable, Container, Iterator
+from collections.abc import Callable, Container, Iterator, Mapping
 from pathlib import Path
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 from repose.system.errors import BusyError, WriteError
 
 if TYPE_CHECKING:
     from filelock import BaseFileLock
 
+_SEAL = "own_crc32"
 _NO_LOCKS = (errno.ENOSYS, errno.ENOLCK, errno.EOPNOTSUPP)
 
 
@@ -42,6 +43,21 @@ def write_file(path: Path, data: str | bytes, *, durable: bool = False) -> None:
 def write_json(path: Path, content: object, *, durable: bool = False) -> None:
     """Write a value as indented JSON, whole or not at all; see `replacing_file`."""
     write_file(path, json.dumps(content, indent=2, ensure_ascii=False) + "\n", durable=durable)
+
+
+def sealed(content: Mapping[str, Any]) -> dict[str, Any]:
+    """A JSON object with a checksum of itself."""
+    return {**content, _SEAL: _seal(content)}
+
+
+def unsealed(content: Mapping[str, Any]) -> dict[str, Any] | None:
+    """The object without its checksum; None where it has changed since. One that has none is taken as it is."""
+    bare = {name: value for name, value in content.items() if name != _SEAL}
+    return bare if content.get(_SEAL) in (None, _seal(bare)) else None
+
+
+def _seal(content: Mapping[str, Any]) -> str:
+    return f"{zlib.crc32(json.dumps(content, sort_keys=True).encode()):08x}"
 
 
 @contextlib.contextmanager

@@ -26,7 +26,7 @@ from repose.data.splits import hold_out
 from repose.data.tokenizer import Tokenizer
 from repose.saved_model.directory import tokenizer_paths
 from repose.system.errors import ConfigError, DataError
-from repose.system.files import checksums, locked, write_json
+from repose.system.files import checksums, locked, sealed, unsealed, write_json
 from repose.tasks.registry import get_task
 
 Say = Callable[[str], None]
@@ -115,7 +115,7 @@ def _build(experiment: Experiment, folder: Path, key: str, workers: int) -> Corp
     (folder / "text").mkdir(parents=True, exist_ok=True)
     (folder / "report.json").unlink(missing_ok=True)
     report = list(get_task(experiment.training.task).prepare(experiment, folder, workers))
-    write_json(folder / "report.json", {"key": key, "report": report, "crc32": checksums(folder)})
+    write_json(folder / "report.json", sealed({"key": key, "report": report, "crc32": checksums(folder)}))
     return CorpusData(folder, tuple(report))
 
 
@@ -123,7 +123,8 @@ def _finished(folder: Path, key: str) -> CorpusData | None:
     """The corpus of a folder that was finished under this key."""
     try:
         record = json.loads((folder / "report.json").read_text(encoding="utf-8"))
-        data = CorpusData(folder, tuple(map(str, record["report"]))) if record["key"] == key else None
+        is_ours = record["key"] == key and unsealed(record) is not None
+        data = CorpusData(folder, tuple(map(str, record["report"]))) if is_ours else None
         expected = dict(record.get("crc32", {}))  # folders made before have none
     except (OSError, ValueError, TypeError, KeyError, AttributeError, RecursionError):
         return None

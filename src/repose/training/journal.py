@@ -114,7 +114,7 @@ class Journal:
         Raises CheckpointError where that is not there any more as it was.
         """
         self._run, self._display = run, display
-        content = _read_whole(run, *written)
+        content = read_whole(run, *written)
         self._board: Any = None
         if tensorboard:
             try:
@@ -144,7 +144,7 @@ class Journal:
                     self._board.add_scalar(f"{record['kind']}/{name}", value, record["update"])
 
     def end(self, record: EndRecord) -> None:
-        self._write_line(record.to_json())
+        self._write_line(record.checked(self._crc32).to_json())
 
     def note(self, text: str) -> None:
         """Say something that is no figure."""
@@ -197,12 +197,12 @@ def logging_failures(run: RunFolder) -> Iterator[None]:
         raise
 
 
-def _read_whole(run: RunFolder, length: int, crc32: int | None) -> bytes:
+def read_whole(run: RunFolder, length: int, crc32: int | None) -> bytes:
     """The records that a checkpoint counts on. Raises CheckpointError where they are missing or changed."""
     try:
         with run.metrics_file.open("rb") as file:
             content = file.read(length)
-    except FileNotFoundError:
+    except OSError:
         content = b""
     if len(content) < length or crc32 not in (None, zlib.crc32(content)):
         raise run.damaged_metrics("train in a new run directory")

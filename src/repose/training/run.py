@@ -18,7 +18,7 @@ from repose.training import checkpoint, distributed
 from repose.training.checkpoint import CheckpointWriter, State
 from repose.training.distributed import World
 from repose.training.job import Outcome, TrainingJob
-from repose.training.journal import Journal, ProgressKind, logging_failures, make_display
+from repose.training.journal import Journal, ProgressKind, logging_failures, make_display, read_whole
 from repose.training.learner import Learner
 from repose.training.loop import Evaluate, Trainer
 
@@ -73,6 +73,7 @@ def train(
         with _locked(run, World(0, 1, chosen)):
             state = checkpoint.read_state(run.checkpoint, job.run_id)
             if state.done is not None:
+                read_whole(run, state.metrics_bytes, state.metrics_crc32)  # nothing else would show damage
                 return Outcome(RunStatus.DONE, state.done, state.update, state.validation)
             note = _choose_workers(job, state, chosen, workers)
             with distributed.started(state.workers, chosen, state.threads, _follow, (state, options)) as world:
