@@ -5,14 +5,13 @@ There are two ways to end: the result that the undamaged files give, or one sent
 
 import functools
 import itertools
-import json
 import re
 from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import Any
 
 import pytest
-from victims import SETTINGS, Said, Victim, fresh_copy, run_cli
+from victims import SETTINGS, Said, Victim, fresh_copy, result_of, run_cli
 
 DAMAGES: dict[str, Callable[[Path], object]] = {
     "truncated": lambda path: path.write_bytes(path.read_bytes()[: path.stat().st_size // 2]),
@@ -97,17 +96,6 @@ def flipped(content: bytes) -> bytes:
 def table_of(said: Said) -> str:
     """What a command printed, but for the clock."""
     return re.sub(r"[\d,]+ seconds", "", said.out)
-
-
-def result_of(folder: Path) -> dict[str, Any]:
-    """What a training leaves that counts: its model, records and scores."""
-    files = ["scores.test.json", "hypotheses/test.greedy.txt", "hypotheses/test.beam2.txt", *MODEL]
-    lines = [json.loads(line) for line in (folder / "metrics.jsonl").read_text().splitlines()]
-    records = [{name: value for name, value in line.items() if name != "wall"} for line in lines]
-    return {"records": records, **{name: (folder / name).read_bytes() for name in files}}
-
-
-MODEL = [f"model/{name}" for name in OF_MODEL if name != "README.md"]  # a card is for people
 
 
 Attack = Callable[[Case], str]

@@ -9,7 +9,7 @@ from pathlib import Path
 import pytest
 from victims import run_cli
 
-from repose.data.readers import read_pairs
+from repose.data.readers import PairReader
 from repose.system.errors import DataError
 
 HALF_A_MILLION = 500_000
@@ -69,7 +69,7 @@ def written(files: dict[str, bytes], folder: Path) -> list[Path]:
 
 @pytest.mark.parametrize(("files", "pairs"), PAIRS.values(), ids=PAIRS)
 def test_what_can_be_read_is_read(files: dict[str, bytes], pairs: list[tuple[str, str]], tmp_path: Path) -> None:
-    assert list(read_pairs(written(files, tmp_path))) == pairs
+    assert list(PairReader(written(files, tmp_path))) == pairs
 
 
 @pytest.mark.parametrize(("files", "sentence"), SENTENCES.values(), ids=SENTENCES)
@@ -77,7 +77,7 @@ def test_what_cannot_be_read_is_one_sentence(files: dict[str, bytes], sentence: 
     if "a.parquet" in files:
         pytest.importorskip("pyarrow")
     with pytest.raises(DataError, match=sentence) as caught:
-        list(read_pairs(written(files, tmp_path)))
+        list(PairReader(written(files, tmp_path)))
     assert "\n" not in str(caught.value)
 
 

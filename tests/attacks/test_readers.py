@@ -13,7 +13,7 @@ from hypothesis import strategies as st
 from repose.config import file as config_file
 from repose.config.experiment import Experiment
 from repose.data.columns import Columns
-from repose.data.readers import TextPairs, read_pairs
+from repose.data.readers import PairReader, TextPairs
 from repose.data.text_blocks import Documents
 from repose.data.tokenizer import Tokenizer
 from repose.data.treebank import Trees
@@ -131,11 +131,11 @@ def safetensors(header: bytes) -> bytes:
 
 
 READERS: dict[str, tuple[st.SearchStrategy[bytes], Callable[[bytes, Path], object]]] = {
-    "lines": (LINES.map(b"".join), in_file("a.tsv", lambda path: list(read_pairs([path])))),
-    "aligned lines": (LINES.map(b"".join), in_file("a", lambda path: list(read_pairs([path, path])))),
-    "JSONL": (replaced({"src": "a", "tgt": "b"}), in_file("a.jsonl", lambda path: list(read_pairs([path])))),
-    "packed": (LINES.map(b"".join), in_file("a.tsv.gz", lambda path: list(read_pairs([path])))),
-    "xz": (LINES.map(b"".join), in_file("a.tsv.xz", lambda path: list(read_pairs([path])))),
+    "lines": (LINES.map(b"".join), in_file("a.tsv", lambda path: list(PairReader([path])))),
+    "aligned lines": (LINES.map(b"".join), in_file("a", lambda path: list(PairReader([path, path])))),
+    "JSONL": (replaced({"src": "a", "tgt": "b"}), in_file("a.jsonl", lambda path: list(PairReader([path])))),
+    "packed": (LINES.map(b"".join), in_file("a.tsv.gz", lambda path: list(PairReader([path])))),
+    "xz": (LINES.map(b"".join), in_file("a.tsv.xz", lambda path: list(PairReader([path])))),
     "prepared text": (LINES.map(b"".join), read_text),
     "documents": (LINES.map(b"".join), in_file("a.txt", lambda path: list(Documents(path)))),
     "columns": (replaced(META), read_columns),

@@ -1,11 +1,13 @@
 """One tiny corpus and two runs of it, made once: the victims. Attacks are made on copies, in this process."""
 
 import io
+import json
 import shutil
 import sys
 from collections.abc import Callable
 from dataclasses import dataclass
 from pathlib import Path
+from typing import Any
 
 import pytest
 import torch
@@ -131,3 +133,13 @@ def fresh_copy(whole: Victim, place: Path, patch: pytest.MonkeyPatch) -> Victim:
     shutil.copytree(whole.root, root)
     patch.setenv("REPOSE_HOME", str(root / "home"))
     return Victim(root)
+
+
+def result_of(folder: Path) -> dict[str, Any]:
+    """What a training leaves that counts: its model, records and scores."""
+    model = [f"model/{name}" for name in ("config.json", "model.safetensors", "tokenizer.src.json")]
+    hypotheses = sorted(path.relative_to(folder).as_posix() for path in folder.glob("hypotheses/*"))
+    lines = [json.loads(line) for line in (folder / "metrics.jsonl").read_text().splitlines()]
+    records = [{name: value for name, value in line.items() if name != "wall"} for line in lines]
+    files = ["scores.test.json", *hypotheses, *model]
+    return {"records": records, **{name: (folder / name).read_bytes() for name in files}}

@@ -76,6 +76,8 @@ def _tree(lines: Sequence[str], where: str) -> Iterator[Tree]:
     words = [row for row in sentence if isinstance(row["id"], int)]
     if not words:
         return
+    if not all({"form", "head", "deprel"} <= row.keys() for row in words):
+        raise DataError(f"{where} is not CoNLL-U (a word has fewer than eight columns): check the file")
     heads = [row["head"] for row in words]
     if any(not isinstance(head, int) or not 0 <= head <= len(words) for head in heads):
         raise DataError(f"{where} has a word whose head is no word of it: give a treebank with basic trees")

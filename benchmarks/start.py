@@ -1,0 +1,134 @@
+"""What checking costs when a program starts: this checkout beside another one, before there were checksums, say.
+
+Both prepare 30,000 pairs made from the phrasebook, and go on with a run of the default recipe for one update: what is
+timed is the whole command, in fresh processes that take turns (A B B A ...). Each has its own cache and its own run,
+which is put back before each time. What counts is the median over rounds.
+
+    git worktree add ../before 4cc8e41
+    python benchmarks/start.py ../before --out results/speed/start.json
+"""
+
+import argparse
+import datetime
+import os
+import shutil
+import statistics
+import subprocess
+import sys
+import tempfile
+import time
+from itertools import islice, product
+from pathlib import Path
+from typing import Any, NamedTuple
+
+from interleave import machine, write
+from repose.data import phrasebook
+
+HERE = Path(__file__).resolve().parents[1]
+PREPARE, RESUME = "prepare 30,000 pairs", "resume a run"
+REPOSE = """
+import sys
+try:
+    from repose.cli.main import main
+except ImportError:
+    from repose.cli import main
+sys.argv[0] = "repose"
+main()
+"""
+
+
+class Side(NamedTuple):
+    """One of the two."""
+
+    name: str
+    checkout: Path
+    folder: Path
+    """Of its cache and its runs."""
+
+    def repose(self, *arguments: object, home: str = "home", code: int = 0) -> float:
+        """Seconds that a command takes. Raises RuntimeError where it ends with another exit code than `code`."""
+        environment = {**os.environ, "PYTHONPATH": str(self.checkout / "src"), "REPOSE_HOME": str(self.folder / home)}
+        command = [sys.executable, "-c", REPOSE, *map(str, arguments)]
+        began = time.perf_counter()
+        done = subprocess.run(command, env=environment, capture_output=True, text=True, check=False)
+        seconds = time.perf_counter() - began
+        if done.returncode != code:
+            raise RuntimeError(f"{self.name}: {' '.join(command[3:])}: {done.stderr}")
+        return seconds
+
+    def begin(self, corpus: Path, settings: list[str]) -> None:
+        """A run to go on with."""
+        self.repose("train", corpus, "--out", self.folder / "begun", "--stop-after", 2, *settings, code=3)
+
+    def prepare(self, corpus: Path, settings: list[str]) -> float:
+        """Seconds, from nothing."""
+        shutil.rmtree(self.folder / "new", ignore_errors=True)
+        return self.repose("prepare", corpus, "--workers", 1, *settings, home="new")
+
+    def resume(self, corpus: Path, settings: list[str]) -> float:
+        """Seconds, one update included."""
+        shutil.rmtree(self.folder / "run", ignore_errors=True)
+        shutil.copytree(self.folder / "begun", self.folder / "run")
+        return self.repose("train", corpus, "--out", self.folder / "run", "--stop-after", 1, *settings, code=3)
+
+
+def write_corpus(path: Path, number: int) -> None:
+    """So many pairs, each of two of the phrasebook's."""
+    pairs = [pair for split in phrasebook.read().values() for pair in split]
+    lines = (f"{a[0]} {b[0]}\t{a[1]} {b[1]}\n" for a, b in islice(product(pairs, pairs[::97]), number))
+    path.write_text("".join(lines), encoding="utf-8")
+
+
+Seconds = dict[str, dict[str, list[float]]]
+"""Of each round, by what was done and by who did it."""
+
+
+def measure(before: Path, folder: Path, rounds: int, pairs: int, settings: list[str]) -> Seconds:
+    corpus = folder / "pairs.tsv"
+    write_corpus(corpus, pairs)
+    sides = [Side("before", before.resolve(), folder / "before"), Side("now", HERE, folder / "now")]
+    for side in sides:
+        side.begin(corpus, settings)
+    found: Seconds = {what: {s.name: [] for s in sides} for what in (PREPARE, RESUME)}
+    for number in range(rounds):
+        for side in sides if number % 2 == 0 else sides[::-1]:
+            found[PREPARE][side.name].append(side.prepare(corpus, settings))
+            found[RESUME][side.name].append(side.resume(corpus, settings))
+    return found
+
+
+def summary(seconds: Seconds) -> dict[str, Any]:
+    """Medians, and how many times as long the later one takes: of the medians, and the median of the rounds' ratios."""
+    made = {}
+    for what, sides in seconds.items():
+        before, now = (statistics.median(sides[name]) for name in ("before", "now"))
+        ratios = [b / a for a, b in zip(sides["before"], sides["now"], strict=True)]
+        medians = {"before": before, "now": now, "ratio": now / before, "median_ratio": statistics.median(ratios)}
+        made[what] = {"median_seconds": medians, "seconds": sides}
+    return made
+
+
+def main() -> None:
+    """Measure, show and write."""
+    parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
+    parser.add_argument("before", type=Path, help="the other checkout")
+    parser.add_argument("--rounds", type=int, default=9)
+    parser.add_argument("--pairs", type=int, default=30_000)
+    parser.add_argument("--set", dest="settings", action="append", default=[], metavar="SECTION.FIELD=VALUE")
+    parser.add_argument("--out", type=Path)
+    args = parser.parse_args()
+    settings = [part for setting in args.settings for part in ("--set", setting)]
+    with tempfile.TemporaryDirectory() as folder:
+        found = summary(measure(args.before, Path(folder), args.rounds, args.pairs, settings))
+    for what, figures in found.items():
+        m = figures["median_seconds"]
+        print(f"{what}: {m['before']:.2f} s before, {m['now']:.2f} s now, ratio {m['ratio']:.3f}")
+    if args.out is not None:
+        settings_of = {"rounds": args.rounds, "pairs": args.pairs, "set": args.settings}
+        today = datetime.datetime.now(datetime.UTC).date().isoformat()
+        content = {"benchmark": "start", "date": today, "machine": machine(), "settings": settings_of}
+        write(args.out, {**content, "results": found})
+
+
+if __name__ == "__main__":
+    main()

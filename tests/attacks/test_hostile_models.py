@@ -1,0 +1,25 @@
+"""Model directories of strangers, under a limit of memory: one sentence each, no code run, no file read outside."""
+
+import json
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+from victims import Victim
+
+LIMIT = 6 << 30
+"""Bytes of address space; torch alone maps three of them."""
+SCRIPT = Path(__file__).with_name("hostile_models.py")
+
+
+@pytest.mark.skipif(sys.platform != "linux", reason="no limit of address space")
+def test_hostile_model_directories_are_one_sentence_each(whole: Victim, tmp_path: Path) -> None:
+    command = [sys.executable, str(SCRIPT), str(whole.finished / "model"), str(LIMIT), str(tmp_path)]
+    done = subprocess.run(command, capture_output=True, text=True, timeout=300, check=False)
+    assert done.returncode == 0, done.stderr[-2000:]
+    outcomes = json.loads(done.stdout)
+    wrong = {name: said for name, said in outcomes.items() if said == "loaded" or said.startswith("unexpected")}
+    assert not wrong
+    assert all(said.isprintable() and "root:" not in said for said in outcomes.values())
+    assert not (tmp_path / "executed").exists()
