@@ -2,7 +2,8 @@
 
 Both prepare 30,000 pairs made from the phrasebook, and go on with a run of the default recipe for one update: what is
 timed is the whole command, in fresh processes that take turns (A B B A ...). Each has its own cache and its own run,
-which is put back before each time. What counts is the median over rounds.
+which is put back before each time. What counts is the median over rounds. Both load torch first, which only the later
+one needs to prepare: here it is checking that is compared.
 
     git worktree add ../before 4cc8e41
     python benchmarks/start.py ../before --out results/speed/start.json
@@ -11,6 +12,7 @@ which is put back before each time. What counts is the median over rounds.
 import argparse
 import datetime
 import os
+import resource
 import shutil
 import statistics
 import subprocess
@@ -27,7 +29,7 @@ from repose.data import phrasebook
 HERE = Path(__file__).resolve().parents[1]
 PREPARE, RESUME = "prepare 30,000 pairs", "resume a run"
 REPOSE = """
-import sys
+import sys, torch
 try:
     from repose.cli.main import main
 except ImportError:
@@ -35,6 +37,19 @@ except ImportError:
 sys.argv[0] = "repose"
 main()
 """
+
+
+class Cost(NamedTuple):
+    """In seconds."""
+
+    wall: float
+    processor: float
+    """Of the process and those that it started; moves less where others are at work on the machine."""
+
+
+def _processor_seconds() -> float:
+    used = resource.getrusage(resource.RUSAGE_CHILDREN)
+    return used.ru_utime + used.ru_stime
 
 
 class Side(NamedTuple):
@@ -45,31 +60,36 @@ class Side(NamedTuple):
     folder: Path
     """Of its cache and its runs."""
 
-    def repose(self, *arguments: object, home: str = "home", code: int = 0) -> float:
-        """Seconds that a command takes. Raises RuntimeError where it ends with another exit code than `code`."""
+    def repose(self, *arguments: object, home: str = "home", code: int = 0) -> Cost:
+        """What a command takes. Raises RuntimeError where it ends with another exit code than `code`."""
         environment = {**os.environ, "PYTHONPATH": str(self.checkout / "src"), "REPOSE_HOME": str(self.folder / home)}
         command = [sys.executable, "-c", REPOSE, *map(str, arguments)]
-        began = time.perf_counter()
+        began, spent = time.perf_counter(), _processor_seconds()
         done = subprocess.run(command, env=environment, capture_output=True, text=True, check=False)
-        seconds = time.perf_counter() - began
+        cost = Cost(time.perf_counter() - began, _processor_seconds() - spent)
         if done.returncode != code:
             raise RuntimeError(f"{self.name}: {' '.join(command[3:])}: {done.stderr}")
-        return seconds
+        return cost
 
     def begin(self, corpus: Path, settings: list[str]) -> None:
         """A run to go on with."""
-        self.repose("train", corpus, "--out", self.folder / "begun", "--stop-after", 2, *settings, code=3)
+        self.train(corpus, "begun", 2, settings)
 
-    def prepare(self, corpus: Path, settings: list[str]) -> float:
-        """Seconds, from nothing."""
+    def train(self, corpus: Path, run: str, updates: int, settings: list[str]) -> Cost:
+        """So many updates."""
+        limits = ("--workers", 1, "--stop-after", updates)
+        return self.repose("train", corpus, "--out", self.folder / run, *limits, *settings, code=3)
+
+    def prepare(self, corpus: Path, settings: list[str]) -> Cost:
+        """From nothing."""
         shutil.rmtree(self.folder / "new", ignore_errors=True)
         return self.repose("prepare", corpus, "--workers", 1, *settings, home="new")
 
-    def resume(self, corpus: Path, settings: list[str]) -> float:
-        """Seconds, one update included."""
+    def resume(self, corpus: Path, settings: list[str]) -> Cost:
+        """One update included."""
         shutil.rmtree(self.folder / "run", ignore_errors=True)
         shutil.copytree(self.folder / "begun", self.folder / "run")
-        return self.repose("train", corpus, "--out", self.folder / "run", "--stop-after", 1, *settings, code=3)
+        return self.train(corpus, "run", 1, settings)
 
 
 def write_corpus(path: Path, number: int) -> None:
@@ -79,17 +99,17 @@ def write_corpus(path: Path, number: int) -> None:
     path.write_text("".join(lines), encoding="utf-8")
 
 
-Seconds = dict[str, dict[str, list[float]]]
+Costs = dict[str, dict[str, list[Cost]]]
 """Of each round, by what was done and by who did it."""
 
 
-def measure(before: Path, folder: Path, rounds: int, pairs: int, settings: list[str]) -> Seconds:
+def measure(before: Path, folder: Path, rounds: int, pairs: int, settings: list[str]) -> Costs:
     corpus = folder / "pairs.tsv"
     write_corpus(corpus, pairs)
     sides = [Side("before", before.resolve(), folder / "before"), Side("now", HERE, folder / "now")]
     for side in sides:
         side.begin(corpus, settings)
-    found: Seconds = {what: {s.name: [] for s in sides} for what in (PREPARE, RESUME)}
+    found: Costs = {what: {s.name: [] for s in sides} for what in (PREPARE, RESUME)}
     for number in range(rounds):
         for side in sides if number % 2 == 0 else sides[::-1]:
             found[PREPARE][side.name].append(side.prepare(corpus, settings))
@@ -97,14 +117,16 @@ def measure(before: Path, folder: Path, rounds: int, pairs: int, settings: list[
     return found
 
 
-def summary(seconds: Seconds) -> dict[str, Any]:
-    """Medians, and how many times as long the later one takes: of the medians, and the median of the rounds' ratios."""
-    made = {}
-    for what, sides in seconds.items():
-        before, now = (statistics.median(sides[name]) for name in ("before", "now"))
-        ratios = [b / a for a, b in zip(sides["before"], sides["now"], strict=True)]
-        medians = {"before": before, "now": now, "ratio": now / before, "median_ratio": statistics.median(ratios)}
-        made[what] = {"median_seconds": medians, "seconds": sides}
+def summary(costs: Costs) -> dict[str, Any]:
+    """By what was done and by clock: seconds, medians, and how many times as long it takes now, by these medians."""
+    made: dict[str, Any] = {}
+    for what, sides in costs.items():
+        made[what] = {}
+        for clock in Cost._fields:
+            seconds = {name: [getattr(cost, clock) for cost in rounds] for name, rounds in sides.items()}
+            medians = {name: statistics.median(values) for name, values in seconds.items()}
+            ratio = medians["now"] / medians["before"]
+            made[what][clock] = {"median_seconds": medians, "ratio": ratio, "seconds": seconds}
     return made
 
 
@@ -120,9 +142,10 @@ def main() -> None:
     settings = [part for setting in args.settings for part in ("--set", setting)]
     with tempfile.TemporaryDirectory() as folder:
         found = summary(measure(args.before, Path(folder), args.rounds, args.pairs, settings))
-    for what, figures in found.items():
-        m = figures["median_seconds"]
-        print(f"{what}: {m['before']:.2f} s before, {m['now']:.2f} s now, ratio {m['ratio']:.3f}")
+    for what, clocks in found.items():
+        for clock, figures in clocks.items():
+            m = figures["median_seconds"]
+            print(f"{what}, {clock}: {m['before']:.2f} s before, {m['now']:.2f} s now, ratio {figures['ratio']:.3f}")
     if args.out is not None:
         settings_of = {"rounds": args.rounds, "pairs": args.pairs, "set": args.settings}
         today = datetime.datetime.now(datetime.UTC).date().isoformat()
