@@ -5,6 +5,7 @@ There are two ways to end: the result that the undamaged files give, or one sent
 
 import functools
 import itertools
+import os
 import re
 from collections.abc import Callable, Iterator
 from pathlib import Path
@@ -160,3 +161,22 @@ def test_a_damaged_file_is_one_sentence_or_does_not_matter(victim: str, attack: 
 def test_every_damage_before_every_command(command: str, attack: Attack) -> None:
     wrong = [problem for case in every_case() if case[0] == command and (problem := attack(case))]
     assert not wrong, "\n".join(wrong)
+
+
+PIPES = {
+    "config.json": ["plot", "curves"],
+    "metrics.jsonl": ["plot", "curves"],
+    "scores.test.json": ["plot", "curves"],
+    "model/config.json": ["score"],
+    "model/model.safetensors": ["score"],
+}
+
+
+@pytest.mark.skipif(not hasattr(os, "mkfifo"), reason="no pipes with names")
+@pytest.mark.parametrize("name", PIPES)
+def test_a_pipe_in_the_place_of_a_file_does_not_block(name: str, victim: Victim) -> None:
+    path = victim.finished / name
+    path.unlink()
+    os.mkfifo(path)
+    said = run_cli(*COMMANDS[" ".join(PIPES[name])](victim))
+    assert said.is_one_sentence, said

@@ -17,7 +17,7 @@ from repose.grids.cells import CellState, CellStatus
 from repose.grids.file import CORPUS
 from repose.grids.grid import Cell, Grid
 from repose.system.errors import CheckpointError
-from repose.system.files import locked, write_json
+from repose.system.files import locked, read_file, write_json
 
 FORMAT = 1
 NAME = "grid.json"
@@ -114,7 +114,7 @@ def read(folder: Path) -> Manifest | None:
     """
     path = folder / NAME
     try:
-        content = json.loads(path.read_text(encoding="utf-8"))
+        content = json.loads(read_file(path))
         if content["format"] != FORMAT:
             raise CheckpointError(
                 f"{path} has format {content['format']}, this repose reads {FORMAT}: use the version that wrote it, "

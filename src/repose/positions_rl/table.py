@@ -12,7 +12,7 @@ import numpy as np
 from jaxtyping import Float
 
 from repose.system.errors import DataError
-from repose.system.files import write_file
+from repose.system.files import read_file, write_file
 
 FORMAT_VERSION = 1
 DECIMALS = 6
@@ -55,7 +55,7 @@ def write(path: Path, table: PositionTable) -> None:
 def read(path: Path) -> PositionTable:
     """The table in a file. Raises DataError where it is missing, damaged, or no such table."""
     try:
-        text = path.read_text(encoding="utf-8")
+        text = read_file(path).decode()
     except FileNotFoundError as error:
         raise DataError(f"there is no position table {path}: make one with `repose positions learn --out`") from error
     except (OSError, UnicodeDecodeError) as error:

@@ -27,7 +27,7 @@ from repose.runs import records
 from repose.runs.records import Records
 from repose.saved_model import directory as model_dir
 from repose.system.errors import CheckpointError, ConfigError
-from repose.system.files import sealed, unsealed, write_file, write_json
+from repose.system.files import read_file, sealed, unsealed, write_file, write_json
 
 SPLITS = ("test", "valid")
 """Sets that a finished model can be scored on, the preferred one first."""
@@ -58,7 +58,7 @@ def read_object(path: Path, remedy: str) -> dict[str, Any]:
     FileNotFoundError and NotADirectoryError pass: what a missing file means, the caller knows.
     """
     try:
-        content = json.loads(path.read_text(encoding="utf-8"))
+        content = json.loads(read_file(path))
     except (FileNotFoundError, NotADirectoryError):
         raise
     except (OSError, ValueError, RecursionError) as error:
@@ -140,7 +140,7 @@ class RunFolder:
         Raises CheckpointError where it is missing, damaged, or, unless it may, says nothing about the training yet.
         """
         try:
-            text = self.metrics_file.read_text(encoding="utf-8")
+            text = read_file(self.metrics_file).decode()
         except (FileNotFoundError, NotADirectoryError) as error:
             raise CheckpointError(f"{self.path} is no run directory: it has no {self.metrics_file.name}") from error
         except (OSError, ValueError) as error:
@@ -206,7 +206,7 @@ class RunFolder:
         """A line for each sentence. Raises CheckpointError where they are missing, damaged or not those scored."""
         path, damaged = self.hypotheses_file(split, name), "run the same training command again, or evaluate it anew"
         try:
-            content = path.read_bytes()
+            content = read_file(path)
             lines = content.decode("utf-8").split("\n")[:-1]  # a model may well say "\r"
         except (OSError, UnicodeDecodeError) as error:
             raise CheckpointError(f"the translations {path} cannot be read: {damaged}") from error

@@ -34,6 +34,13 @@ _SEAL = "own_crc32"
 _NO_LOCKS = (errno.ENOSYS, errno.ENOLCK, errno.EOPNOTSUPP)
 
 
+def read_file(path: Path) -> bytes:
+    """The content of a file. Raises OSError, for a pipe or a device too, of which reading might never end."""
+    if path.exists() and not path.is_file():
+        raise OSError(errno.EINVAL, "not a regular file", str(path))
+    return path.read_bytes()
+
+
 def write_file(path: Path, data: str | bytes, *, durable: bool = False) -> None:
     """Write a file whole or not at all; see `replacing_file`. Text is written as UTF-8, line feeds as they are."""
     with replacing_file(path, durable=durable) as temporary:
