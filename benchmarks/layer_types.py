@@ -33,7 +33,7 @@ from torch.utils.flop_counter import FlopCounterMode
 
 from interleave import machine, table, write
 from layer_kinds import HEADS, LAYER_KINDS, LayerKind, Recurrent
-from repose.system.tuning import tuned
+from repose.system.device import tuned
 from scaling import exponent, rotate
 
 USUAL = {"": 0, "k": 3, "r": 32}

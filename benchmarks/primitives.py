@@ -20,7 +20,7 @@ from interleave import machine, table, write
 from repose.decoding.search import best_tokens
 from repose.model.kernels.dropout import Dropout
 from repose.model.kernels.linear import Int8, matmul_nt, onednn_is_faster
-from repose.system.tuning import tuned
+from repose.system.device import tuned
 
 ROWS, WIDTH, HEADS, VOCAB = 480, 128, 8, 7010  # rows of half a batch of 64; the papers' width, heads and target words
 

@@ -37,7 +37,7 @@ from repose.data.prepare import prepare
 from repose.model.architecture import Architecture
 from repose.model.presets import preset
 from repose.model.transformer import build
-from repose.system.tuning import tuned
+from repose.system.device import tuned
 from repose.tasks.translation import TASK, PairPart
 from repose.training.distributed import World
 from repose.training.feed import Feed, Update

@@ -25,7 +25,7 @@ from repose.model.architecture import Architecture
 from repose.model.presets import preset
 from repose.model.transformer import Transformer
 from repose.saved_model.api import build
-from repose.system.tuning import tuned
+from repose.system.device import tuned
 from repose.training.loss import cross_entropy
 
 VOCAB = 4000

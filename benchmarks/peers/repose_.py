@@ -24,7 +24,7 @@ from repose.decoding.worker import Batch
 from repose.model.kernels.linear import quantize
 from repose.model.presets import preset
 from repose.model.transformer import Transformer, build
-from repose.system.tuning import tuned
+from repose.system.device import tuned
 from repose.tasks.translation import TASK
 from repose.training import distributed
 from repose.training.distributed import World

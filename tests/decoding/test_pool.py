@@ -23,8 +23,8 @@ from repose.decoding.worker import Batch, Worker
 from repose.model.kernels.linear import quantize
 from repose.model.presets import preset
 from repose.model.transformer import Transformer, build
+from repose.system.device import tuned
 from repose.system.errors import ConfigError, ReposeError
-from repose.system.tuning import tuned
 
 WORDS = ["ka", "lo", "mi", "nu", "pe", "ra", "so", "ti"]
 SIZES = {"d_token": 16, "num_heads": 2, "head_dim": 16, "d_ff": 32, "num_encoder_layers": 1, "num_decoder_layers": 1}

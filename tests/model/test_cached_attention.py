@@ -71,10 +71,10 @@ def test_beams_there_and_back(sentences: list[int]) -> None:
 
 def test_what_is_kept_of_finished_sentences_is_thrown_away() -> None:
     cache = Cache(torch.tensor([[True, True]] * 3 + [[True, False]]))
-    cache.put_memory("keys", torch.arange(4.0)[:, None])
+    cache.of_memory("keys", lambda: [torch.arange(4.0)[:, None]])
     cache.select(torch.tensor([0, 1, 3, 3]))
     cache.select(torch.tensor([2, 3]))
-    (kept,) = cache.get_memory("keys")  # type: ignore[misc]
+    (kept,) = cache.of_memory("keys", lambda: [])
     assert kept.tolist() == [[3.0]]
     assert cache.beams.sentences.tolist() == [0, 0]
     assert cache.src_bias is not None

@@ -18,8 +18,7 @@ from repose.decoding.worker import Batch, Results, Worker, packed
 from repose.model.kernels.cache import Constants
 from repose.model.kernels.linear import is_quantized
 from repose.model.transformer import Transformer
-from repose.system.device import one_thread
-from repose.system.tuning import tuned
+from repose.system.device import one_thread, tuned
 
 WORTH_SECONDS = 4.0
 """Workers are started when searching here has taken or would take so long: twice what they need to start."""

@@ -23,10 +23,9 @@ from repose.model.kernels.cache import Constants
 from repose.model.kernels.linear import is_quantized, quantize
 from repose.model.stacks import PAD
 from repose.model.transformer import DecodingState, Transformer
-from repose.system.device import end_with
+from repose.system.device import end_with, tuned
 from repose.system.errors import ReposeError
 from repose.system.signals import ignore_in_helper_process
-from repose.system.tuning import tuned
 
 Results: TypeAlias = list[list[search.Hypothesis]]
 """The hypotheses of each sentence of a batch, best first."""

@@ -6,7 +6,7 @@ value stands where it is computed, in the file named after the axis.
 """
 
 from collections.abc import Mapping
-from typing import Annotated, Any, Literal
+from typing import Annotated, Any, Literal, get_args
 
 from pydantic import ConfigDict, Field
 from pydantic.dataclasses import dataclass
@@ -14,21 +14,10 @@ from pydantic.dataclasses import dataclass
 from repose.system.device import memory_bytes
 from repose.system.errors import ConfigError
 
-PositionsKind = Literal[
-    "interleaved",
-    "halves",
-    "printed",
-    "learned",
-    "policy",
-    "rotary",
-    "alibi",
-    "t5",
-    "untied",
-    "untied_relative",
-    "none",
-]
-POSITIONS_WITH_ROWS = ("interleaved", "halves", "printed", "learned", "policy")
+PositionsWithRows = Literal["interleaved", "halves", "printed", "learned", "policy"]
 """Those that `combine` adds to the token embeddings, or sets beside them."""
+PositionsKind = Literal[PositionsWithRows, "rotary", "alibi", "t5", "untied", "untied_relative", "none"]
+POSITIONS_WITH_ROWS = get_args(PositionsWithRows)
 Combine = Literal["add", "concat"]
 EmbeddingScale = Literal["sqrt", "inverse_sqrt", "none"]
 TokenNormKind = Literal["none", "sentence", "prefix", "vocabulary"]

@@ -111,17 +111,15 @@ class CachedAttention:
     ) -> Float[Tensor, "R D"]:
         """Attention to the memory, which may be None once the cache has its keys and values."""
         owner = Memory if self.is_absorbed else self  # absorbed, every layer reads the same
-        cached = cache.get_memory(owner)
-        if cached is None:
-            assert memory is not None, "the first step of a cache needs the memory"
-            cached = cache.put_memory(owner, *self._of_memory(memory))
+        cached = cache.of_memory(owner, lambda: self._of_memory(memory))
         weights = self._weights(cache.beams.gather(self.query(x)), cached[0], reach.bias, reach)
         out = self.output(cache.beams.scatter(_heads(weights, cached[-1])))
         if cache.has_source is not None and self._value_bias is not None:
             out = out - (1 - cache.has_source[cache.beams.sentences].view(-1, 1)) * self._value_bias
         return out
 
-    def _of_memory(self, memory: Memory) -> list[Float[Tensor, "N G S c"]]:
+    def _of_memory(self, memory: Memory | None) -> list[Float[Tensor, "N G S c"]]:
+        assert memory is not None, "the first step of a cache needs the memory"
         rows = [memory.hidden] if memory.values is memory.hidden else [memory.hidden, memory.values]
         if not self.is_absorbed:
             rows = [self.key(rows[0]), self.value(rows[-1])]

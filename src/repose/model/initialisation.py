@@ -46,16 +46,17 @@ def initialise(model: nn.Module, scheme: Initialisation) -> None:
             _table(module.weight, scheme)
 
 
-def fresh(make: Callable[[], M], a: Architecture, *, seed: int, position_table: Tensor | None) -> M:
+def fresh(make: Callable[..., M], a: Architecture, *vocab_sizes: int, seed: int, position_table: Tensor | None) -> M:
     """A freshly initialised model; the same seed gives the same weights. Leaves the global random state alone.
 
-    Raises ConfigError where `positions = policy` has no `position_table`.
+    Raises ConfigError where `positions = policy` has no `position_table`, or memory is too small for the model.
     """
+    a.check_size(*vocab_sizes)
     if a.positions == "policy" and position_table is None:
         raise ConfigError("positions = 'policy' needs a position_table: read one with repose.positions_rl.table")
     with torch.random.fork_rng(devices=[]):
         torch.manual_seed(seed)
-        model = make()
+        model = make(a, position_table=position_table)
         initialise(model, a.initialisation)
     return model
 

@@ -1,5 +1,7 @@
 """A decoder without an encoder: each token of a text predicted from those before it."""
 
+from functools import partial
+
 import torch
 from jaxtyping import Float, Int
 from torch import Tensor, nn
@@ -7,7 +9,7 @@ from torch import Tensor, nn
 from repose.model.architecture import Architecture
 from repose.model.initialisation import fresh
 from repose.model.kernels.linear import Linear
-from repose.model.stacks import SelfAttentionStack
+from repose.model.stacks import Encoder
 
 
 class LanguageModel(nn.Module):
@@ -26,9 +28,7 @@ class LanguageModel(nn.Module):
         super().__init__()
         a = architecture
         self.architecture, self.vocab_size = a, vocab_size
-        self.decoder = SelfAttentionStack(
-            a, vocab_size, a.decoder_token_norm, a.num_decoder_layers, causal=True, position_table=position_table
-        )
+        self.decoder = Encoder(a, vocab_size, position_table, causal=True)
         self.output = Linear(a.d_model, vocab_size, bias=a.output_bias)
         if a.tie_embeddings != "none":
             self.output.weight = self.decoder.embedding.tokens.weight
@@ -46,16 +46,8 @@ class LanguageModel(nn.Module):
 
 
 def build_language_model(
-    architecture: Architecture,
-    *,
-    vocab_size: int,
-    seed: int = 0,
-    position_table: Float[Tensor, "n d"] | None = None,
+    architecture: Architecture, *, vocab_size: int, seed: int = 0, position_table: Float[Tensor, "n d"] | None = None
 ) -> LanguageModel:
     """A freshly initialised model (`initialisation.fresh`)."""
-    architecture.check_size(vocab_size)
-
-    def make() -> LanguageModel:
-        return LanguageModel(architecture, vocab_size=vocab_size, position_table=position_table)
-
-    return fresh(make, architecture, seed=seed, position_table=position_table)
+    make = partial(LanguageModel, vocab_size=vocab_size)
+    return fresh(make, architecture, vocab_size, seed=seed, position_table=position_table)

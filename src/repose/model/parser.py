@@ -1,5 +1,6 @@
 """A dependency parser: the encoder, and a deep biaffine head (Dozat and Manning 2017, arXiv 1611.01734)."""
 
+from functools import partial
 from typing import NamedTuple
 
 import torch
@@ -55,7 +56,7 @@ class Parser(nn.Module):
         super().__init__()
         a = architecture
         self.architecture, self.vocab_size, self.num_labels = a, vocab_size, num_labels
-        self.encoder = Encoder(a, vocab_size, position_table)
+        self.encoder = Encoder(a, vocab_size, position_table, causal=False)
         arc, label = a.d_model, max(1, a.d_model // 2)
         self.arc_dependent, self.arc_head = Linear(a.d_model, arc), Linear(a.d_model, arc)
         self.label_dependent, self.label_head = Linear(a.d_model, label), Linear(a.d_model, label)
@@ -109,9 +110,5 @@ def build_parser(
     position_table: Float[Tensor, "n d"] | None = None,
 ) -> Parser:
     """A freshly initialised parser (`initialisation.fresh`)."""
-    architecture.check_size(vocab_size)
-
-    def make() -> Parser:
-        return Parser(architecture, vocab_size=vocab_size, num_labels=num_labels, position_table=position_table)
-
-    return fresh(make, architecture, seed=seed, position_table=position_table)
+    make = partial(Parser, vocab_size=vocab_size, num_labels=num_labels)
+    return fresh(make, architecture, vocab_size, seed=seed, position_table=position_table)

@@ -1,5 +1,6 @@
 """The stacks: embedding and layers, put together from an Architecture."""
 
+from collections.abc import Callable
 from typing import Any
 
 import torch
@@ -7,7 +8,7 @@ import torch.nn.functional as F
 from jaxtyping import Float, Int
 from torch import Tensor, nn
 
-from repose.model.architecture import Architecture, TokenNormKind
+from repose.model.architecture import Architecture
 from repose.model.cached_attention import MemoryReach, StepReach
 from repose.model.embedding import Embedding
 from repose.model.kernels.blocks import Blocks
@@ -28,20 +29,16 @@ def never_empty(ids: Int[Tensor, "B L"]) -> Int[Tensor, "B_1 L_1"]:
 
 
 class Stack(nn.Module):
-    """What encoder and decoder share: an embedding, positions, later layers' token norm, and a last norm with
-    `norm = pre`."""
+    """What encoder and decoder share: an embedding, positions, layers with token norm between them, and a last norm
+    with `norm = pre`."""
 
-    def __init__(
-        self,
-        a: Architecture,
-        vocab_size: int,
-        token_norm: TokenNormKind,
-        num_layers: int,
-        *,
-        causal: bool,
-        position_table: Tensor | None,
-    ) -> None:
+    layer_class: type[EncoderLayer] | type[DecoderLayer]
+
+    def __init__(self, a: Architecture, vocab_size: int, position_table: Tensor | None, *, causal: bool) -> None:
+        """`causal`: with the decoder's number of layers and token norm, otherwise the encoder's."""
         super().__init__()
+        token_norm = a.decoder_token_norm if causal else a.encoder_token_norm
+        num_layers = a.num_decoder_layers if causal else a.num_encoder_layers
         self.embedding = Embedding(a, vocab_size, token_norm)
         positions = positions_of(a, causal=causal, table=position_table)
         self.position_scores = None if positions.has_rows else positions
@@ -52,6 +49,7 @@ class Stack(nn.Module):
         later = token_norm if a.token_norm_site == "every_layer" else "none"
         self.layer_token_norms = nn.ModuleList(TokenNorm(later, eps=a.token_norm_eps) for _ in range(num_layers - 1))
         self.final_norm = nn.LayerNorm(a.d_model, eps=a.norm_eps) if a.norm == "pre" else nn.Identity()
+        self.layers = nn.ModuleList(self.layer_class(a, positions) for _ in range(num_layers))
 
     @property
     def positions(self) -> Positions:
@@ -61,66 +59,45 @@ class Stack(nn.Module):
     def self_blocks(self, packing: Packing) -> Blocks | LocalBlocks:
         """Where a sentence's tokens meet each other."""
         how: dict[str, Any] = {"num_heads": self.num_heads, "causal": self.causal, "positions": self.positions}
-        return (
-            Blocks(packing, packing, **how) if self.window is None else LocalBlocks(packing, window=self.window, **how)
-        )
+        if self.window is None:
+            return Blocks(packing, packing, **how)
+        return LocalBlocks(packing, window=self.window, **how)
 
-    def between_layers(self, index: int, x: Tensor, packing: Packing, cache: Cache | None = None) -> Tensor:
-        """The input of layer `index` > 0: with `every_layer`, its token half normalised, its position half as it is."""
-        token_norm: TokenNorm = self.layer_token_norms[index - 1]  # type: ignore[assignment]
-        if token_norm.kind == "none":
-            return x
-        tokens = token_norm(x[:, : self.d_token], packing, cache=cache)
-        return torch.cat([tokens, x[:, self.d_token :]], dim=1)
+    def through_layers(
+        self, x: Tensor, packing: Packing, run: Callable[[Any, Tensor], Tensor], cache: Cache | None = None
+    ) -> Float[Tensor, "R D"]:
+        """What comes out of all layers, `run` on one after the other, and of the last norm.
+
+        With `every_layer`, the input of each but the first has its token half normalised, its position half as it is.
+        """
+        for index, layer in enumerate(self.layers):
+            norm = self.layer_token_norms[index - 1] if index > 0 else None
+            if isinstance(norm, TokenNorm) and norm.kind != "none":
+                tokens = norm(x[:, : self.d_token], packing, cache=cache)
+                x = torch.cat([tokens, x[:, self.d_token :]], dim=1)
+            x = run(layer, x)
+        return self.final_norm(x)
 
 
-class SelfAttentionStack(Stack):
-    """Ids to hidden states by self-attention and feed-forward layers alone: an encoder, or, `causal`, a decoder that
-    has no memory to attend to."""
+class Encoder(Stack):
+    """Ids to memory by self-attention and feed-forward layers alone; with `causal`, a decoder that has no memory to
+    attend to."""
 
-    def __init__(
-        self,
-        a: Architecture,
-        vocab_size: int,
-        token_norm: TokenNormKind,
-        num_layers: int,
-        *,
-        causal: bool,
-        position_table: Tensor | None,
-    ) -> None:
-        super().__init__(a, vocab_size, token_norm, num_layers, causal=causal, position_table=position_table)
-        self.layers = nn.ModuleList(EncoderLayer(a, self.positions) for _ in range(num_layers))
+    layer_class = EncoderLayer
 
     def forward(self, ids: Int[Tensor, "B L"]) -> Memory:
         ids = never_empty(ids)
         packing = Packing(ids != PAD)
         x, values = self.embedding(ids, packing)
         blocks = self.self_blocks(packing)
-        for index, layer in enumerate(self.layers):
-            if index > 0:
-                x = self.between_layers(index, x, packing)
-            x = layer(x, values, blocks)
-        x = self.final_norm(x)
+        x = self.through_layers(x, packing, lambda layer, x: layer(x, values, blocks))
         return Memory(x, x if values is None else values, packing)
-
-
-class Encoder(SelfAttentionStack):
-    """Source ids to memory."""
-
-    def __init__(self, a: Architecture, vocab_size: int, position_table: Tensor | None) -> None:
-        super().__init__(
-            a, vocab_size, a.encoder_token_norm, a.num_encoder_layers, causal=False, position_table=position_table
-        )
 
 
 class Decoder(Stack):
     """Target ids and memory to the hidden states that predict each next token."""
 
-    def __init__(self, a: Architecture, vocab_size: int, position_table: Tensor | None) -> None:
-        super().__init__(
-            a, vocab_size, a.decoder_token_norm, a.num_decoder_layers, causal=True, position_table=position_table
-        )
-        self.layers = nn.ModuleList(DecoderLayer(a, self.positions) for _ in range(a.num_decoder_layers))
+    layer_class = DecoderLayer
 
     def forward(self, tgt: Int[Tensor, "B T"], memory: Memory) -> tuple[Float[Tensor, "R D"], Packing]:
         """Packed rows of whole targets."""
@@ -128,20 +105,14 @@ class Decoder(Stack):
         packing = Packing(tgt != PAD)
         x, values = self.embedding(tgt, packing)
         to_self, to_memory = self.self_blocks(packing), Blocks(packing, memory.packing, num_heads=self.num_heads)
-        for index, layer in enumerate(self.layers):
-            if index > 0:
-                x = self.between_layers(index, x, packing)
-            x = layer(x, values, memory, to_self, to_memory)
-        return self.final_norm(x), packing
+        x = self.through_layers(x, packing, lambda layer, x: layer(x, values, memory, to_self, to_memory))
+        return x, packing
 
     def step(self, tokens: Int[Tensor, " R"], memory: Memory | None, cache: Cache) -> Float[Tensor, "R D"]:
         """Rows of one more target token each, after those that the cache holds."""
         packing = Packing(torch.ones_like(tokens[:, None], dtype=torch.bool))
         x, values = self.embedding(tokens[:, None], packing, cache)
-        to_self, to_memory = StepReach(cache, self.positions, self.window), MemoryReach(cache)
-        for index, layer in enumerate(self.layers):
-            if index > 0:
-                x = self.between_layers(index, x, packing, cache)
-            x = layer.step(x, values, memory, cache, to_self, to_memory)  # type: ignore[operator]
-        cache.advance()
-        return self.final_norm(x)
+        reach = StepReach(cache, self.positions, self.window), MemoryReach(cache)
+        x = self.through_layers(x, packing, lambda layer, x: layer.step(x, values, memory, cache, *reach), cache)
+        cache.length += 1
+        return x

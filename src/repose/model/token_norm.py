@@ -5,6 +5,8 @@ tokens the statistics run, what padding does, and what happens to a single token
 an epsilon is added to the variance, and the axes `encoder_token_norm` and `decoder_token_norm` name the tokens.
 """
 
+from functools import partial
+
 import torch
 from jaxtyping import Bool, Float
 from torch import Tensor, nn
@@ -47,7 +49,9 @@ class TokenNorm(nn.Module):
             case "none":
                 return x
             case "vocabulary":
-                mean, var = self._vocabulary_statistics(table, scale, cache)
+                assert table is not None, "vocabulary statistics are of an embedding table"
+                make = partial(vocabulary_statistics, table, scale)
+                mean, var = make() if cache is None else cache.once(self, make)
                 return (x - mean) * (var + self.eps).rsqrt()
             case "sentence":
                 padded = packing.pad(x)
@@ -56,12 +60,6 @@ class TokenNorm(nn.Module):
                 padded = packing.pad(x)
                 mean, var = self._prefix_statistics(padded, packing.mask, cache)
         return packing.pack((padded - mean) * (var + self.eps).rsqrt())
-
-    def _vocabulary_statistics(self, table: Tensor | None, scale: float, cache: Cache | None) -> tuple[Tensor, Tensor]:
-        assert table is not None, "vocabulary statistics are of an embedding table"
-        if cache is None:
-            return vocabulary_statistics(table, scale)
-        return cache.once(self, lambda: vocabulary_statistics(table, scale))
 
     def _prefix_statistics(self, x: Tensor, real: Tensor, cache: Cache | None) -> tuple[Tensor, Tensor]:
         state = cache.get(self) if cache is not None else None

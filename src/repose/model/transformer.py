@@ -1,5 +1,6 @@
 """The skeleton: two stacks and an output projection, put together from an Architecture."""
 
+from functools import partial
 from typing import NamedTuple
 
 import torch
@@ -47,10 +48,9 @@ class Transformer(nn.Module):
                 f"{tgt_vocab_size} tokens: train a shared tokenizer, or set tie_embeddings = 'output' or 'none'"
             )
         self.architecture = a
-        self.src_vocab_size = src_vocab_size
-        self.tgt_vocab_size = tgt_vocab_size
-        self.encoder = Encoder(a, src_vocab_size, position_table)
-        self.decoder = Decoder(a, tgt_vocab_size, position_table)
+        self.src_vocab_size, self.tgt_vocab_size = src_vocab_size, tgt_vocab_size
+        self.encoder = Encoder(a, src_vocab_size, position_table, causal=False)
+        self.decoder = Decoder(a, tgt_vocab_size, position_table, causal=True)
         self.output = Linear(a.d_model, tgt_vocab_size, bias=a.output_bias)
         if a.tie_embeddings in ("all", "output"):
             self.output.weight = self.decoder.embedding.tokens.weight
@@ -108,12 +108,8 @@ class Transformer(nn.Module):
             self.hidden(src, tgt)
         maps = {name: calls[0] for name, calls in recorded.items()}
         kinds = ("encoder", "self_attention"), ("decoder", "self_attention"), ("decoder", "cross_attention")
-        return AttentionMaps(
-            *(
-                [m for name, m in maps.items() if name.startswith(stack) and name.endswith(kind)]
-                for stack, kind in kinds
-            )
-        )
+        ours = ([m for name, m in maps.items() if name.startswith(x) and name.endswith(y)] for x, y in kinds)
+        return AttentionMaps(*ours)
 
 
 class DecodingState:
@@ -122,9 +118,8 @@ class DecodingState:
     def __init__(self, memory: Memory, constants: Constants | None, *, keeps_tokens: bool) -> None:
         self.memory: Memory | None = memory
         self.cache = Cache(memory.packing.mask, constants)
-        self.tokens = (
-            memory.packing.mask.new_empty(len(memory.packing.mask), 0, dtype=torch.long) if keeps_tokens else None
-        )
+        none = memory.packing.mask.new_empty(len(memory.packing.mask), 0, dtype=torch.long)
+        self.tokens = none if keeps_tokens else None
 
     def select(self, rows: Int[Tensor, " R"]) -> None:
         """Makes row i what row `rows[i]` was."""
@@ -143,10 +138,5 @@ def build(
     position_table: Float[Tensor, "n d"] | None = None,
 ) -> Transformer:
     """A freshly initialised model (`initialisation.fresh`). `position_table`: for `positions = policy`."""
-    architecture.check_size(src_vocab_size, tgt_vocab_size)
-
-    def make() -> Transformer:
-        sizes = {"src_vocab_size": src_vocab_size, "tgt_vocab_size": tgt_vocab_size}
-        return Transformer(architecture, **sizes, position_table=position_table)
-
-    return fresh(make, architecture, seed=seed, position_table=position_table)
+    make = partial(Transformer, src_vocab_size=src_vocab_size, tgt_vocab_size=tgt_vocab_size)
+    return fresh(make, architecture, src_vocab_size, tgt_vocab_size, seed=seed, position_table=position_table)

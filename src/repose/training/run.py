@@ -10,10 +10,10 @@ import torch
 
 from repose.runs.folder import RunFolder
 from repose.runs.records import RunStatus
+from repose.system.device import tuned
 from repose.system.errors import ConfigError, ReposeError
 from repose.system.files import locked_or_busy, remove_half_written, writing
 from repose.system.signals import StopSignals
-from repose.system.tuning import tuned
 from repose.training import checkpoint, distributed
 from repose.training.checkpoint import CheckpointWriter, State
 from repose.training.distributed import World

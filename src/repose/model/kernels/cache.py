@@ -1,6 +1,6 @@
 """The cache of decoding: what a decoder keeps from one step to the next, in slots per component."""
 
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from functools import cached_property
 from typing import TypeAlias, TypeVar, cast
 
@@ -70,7 +70,7 @@ class Cache:
     def __init__(self, src_mask: Bool[Tensor, "N S"], constants: Constants | None = None) -> None:
         """`constants`: those of an earlier decoding with the same weights, to be used again and added to."""
         self.length = 0
-        """Target tokens consumed so far, the same for every row."""
+        """Target tokens consumed so far, the same for every row; at the end of a step it grows by one."""
         self.src_bias: Float[Tensor, "N 1 1 1 S"] | None = None
         """Added to the scores of source tokens: 0 for real ones, -inf for padding; 0 in a source of padding alone."""
         self.has_source: Float[Tensor, "N 1 1 1 1"] | None = None
@@ -107,18 +107,11 @@ class Cache:
             buffer[:, :, self.length] = x
         return tuple(buffer[:, :, : self.length + 1] for buffer in known)
 
-    def advance(self) -> None:
-        """Ends a step: one more token is consumed."""
-        self.length += 1
-
-    def get_memory(self, owner: object) -> tuple[Tensor, ...] | None:
-        """What is kept of the memory under this name, per sentence; None where nothing is yet."""
-        return self._memory.get(owner)
-
-    def put_memory(self, owner: object, *tensors: Tensor) -> tuple[Tensor, ...]:
-        """Keeps something of the memory; each tensor is (N, ...)."""
-        self._memory[owner] = tensors
-        return tensors
+    def of_memory(self, owner: object, make: Callable[[], Sequence[Tensor]]) -> tuple[Tensor, ...]:
+        """What is kept of the memory under this name, made the first time; each tensor is (N, ...)."""
+        if owner not in self._memory:
+            self._memory[owner] = tuple(make())
+        return self._memory[owner]
 
     def once(self, component: nn.Module, make: Callable[[], T]) -> T:
         """What the component keeps that no reordering touches, such as statistics of the embedding table."""
