@@ -5,7 +5,7 @@ field with named values, and a model is a value of this small frozen dataclass. 
 value stands where it is computed, in the file named after the axis.
 """
 
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping
 from typing import Annotated, Any, Literal, get_args
 
 from pydantic import ConfigDict, Field
@@ -180,54 +180,46 @@ def from_earlier(fields: Mapping[str, Any]) -> dict[str, Any]:
     return today
 
 
-def _problems(a: Architecture) -> list[str]:
+def _problems(a: Architecture) -> Iterator[str]:
     """Sentences about combinations that make no sense; the one place that refuses them."""
     kinds = {a.encoder_token_norm, a.decoder_token_norm} - {"none"}
     without_rows = a.positions not in POSITIONS_WITH_ROWS
-    checks = [
-        (
-            a.combine == "concat" and a.tie_embeddings != "none",
+    if a.combine == "concat" and a.tie_embeddings != "none":
+        yield (
             f"tie_embeddings = {a.tie_embeddings!r} needs d_token = d_model, which combine = 'concat' doubles: "
-            "set tie_embeddings = 'none' or combine = 'add'",
-        ),
-        (
-            a.combine == "concat" and without_rows,
+            "set tie_embeddings = 'none' or combine = 'add'"
+        )
+    if a.combine == "concat" and without_rows:
+        yield (
             f"combine = 'concat' has nothing to set beside the tokens when positions = {a.positions!r}: "
-            "choose another positions value or combine = 'add'",
-        ),
-        (
-            a.norm == "pre" and a.residual_weight != 1.0,
+            "choose another positions value or combine = 'add'"
+        )
+    if a.norm == "pre" and a.residual_weight != 1.0:
+        yield (
             f"residual_weight = {a.residual_weight} with norm = 'pre' multiplies the residual stream at every sublayer "
-            "without bound: set residual_weight = 1.0 or norm = 'post'",
-        ),
-        (
-            a.input_norm == "separate" and without_rows,
+            "without bound: set residual_weight = 1.0 or norm = 'post'"
+        )
+    if a.input_norm == "separate" and without_rows:
+        yield (
             f"input_norm = 'separate' brings tokens and positions to one scale, and positions = {a.positions!r} is no "
-            "second: "
-            "set input_norm = 'sum' or choose another positions value",
-        ),
-        (
-            a.token_norm_site != "tokens" and a.combine != "concat",
+            "second: set input_norm = 'sum' or choose another positions value"
+        )
+    if a.token_norm_site != "tokens" and a.combine != "concat":
+        yield (
             f"token_norm_site = {a.token_norm_site!r} speaks of the token half of a concatenation: "
-            "set combine = 'concat' or token_norm_site = 'tokens'",
-        ),
-        (
-            a.token_norm_site != "tokens" and "vocabulary" in kinds,
+            "set combine = 'concat' or token_norm_site = 'tokens'"
+        )
+    if a.token_norm_site != "tokens" and "vocabulary" in kinds:
+        yield (
             f"token_norm_site = {a.token_norm_site!r} normalises no rows of the embedding table, so 'vocabulary' "
-            "statistics do not apply: use 'sentence' or 'prefix', or token_norm_site = 'tokens'",
-        ),
-        (
-            a.token_norm_site != "tokens" and not kinds,
+            "statistics do not apply: use 'sentence' or 'prefix', or token_norm_site = 'tokens'"
+        )
+    if a.token_norm_site != "tokens" and not kinds:
+        yield (
             f"token_norm_site = {a.token_norm_site!r} has nothing to place while both token norms are 'none': "
-            "set encoder_token_norm or decoder_token_norm, or token_norm_site = 'tokens'",
-        ),
-        (
-            a.positions in ("interleaved", "halves", "printed") and a.d_token % 2 == 1,
-            f"positions = {a.positions!r} pairs sines with cosines and needs an even d_token, not {a.d_token}",
-        ),
-        (
-            a.positions == "rotary" and a.head_dim % 2 == 1,
-            f"positions = 'rotary' turns pairs of numbers and needs an even head_dim, not {a.head_dim}",
-        ),
-    ]
-    return [sentence for applies, sentence in checks if applies]
+            "set encoder_token_norm or decoder_token_norm, or token_norm_site = 'tokens'"
+        )
+    if a.positions in ("interleaved", "halves", "printed") and a.d_token % 2 == 1:
+        yield f"positions = {a.positions!r} pairs sines with cosines and needs an even d_token, not {a.d_token}"
+    if a.positions == "rotary" and a.head_dim % 2 == 1:
+        yield f"positions = 'rotary' turns pairs of numbers and needs an even head_dim, not {a.head_dim}"

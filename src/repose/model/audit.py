@@ -164,11 +164,8 @@ def _gradient(model: Transformer, src: Tensor, tgt: Tensor, *, training: bool) -
         (gradient,) = torch.autograd.grad((logits[:, t] @ weights).sum(), embedded[0], retain_graph=True)
         moved = max(moved, _distance(gradient.unflatten(0, (batch, length))[:, t + 1 :], torch.zeros(())))
     model.eval()
-    return _check(
-        f"causal (gradient, {_mode(training)})",
-        f"gradient of each logit row in the {length} token embeddings after it",
-        moved,
-    )
+    tried = f"gradient of each logit row in the {length} token embeddings after it"
+    return _check(f"causal (gradient, {_mode(training)})", tried, moved)
 
 
 @torch.no_grad()
@@ -187,12 +184,8 @@ def _cache(model: Transformer, src: Tensor, tgt: Tensor) -> Check:
     full = model(src, tgt).log_softmax(dim=2)
     state = model.start(model.encode(src))
     steps = [model.step(tgt[:, t], state) for t in range(tgt.shape[1])]
-    return _check(
-        "cached = full",
-        f"{tgt.shape[1]} tokens decoded one by one, against one pass",
-        _distance(torch.stack(steps, 1), full),
-        CACHE_TOLERANCE,
-    )
+    tried = f"{tgt.shape[1]} tokens decoded one by one, against one pass"
+    return _check("cached = full", tried, _distance(torch.stack(steps, 1), full), CACHE_TOLERANCE)
 
 
 def _distance(a: Tensor, b: Tensor) -> float:

@@ -31,7 +31,7 @@ class Keys(NamedTuple):
     own: Bool[Tensor, " K"] | None
 
 
-class StepReach:
+class StepReach(Reach):
     """What self-attention reaches when one more token of each row is read (`Reach`): the row's tokens so far."""
 
     def __init__(self, cache: Cache, positions: Positions, window: int | None) -> None:
@@ -43,20 +43,18 @@ class StepReach:
         self.bias = positions.scores(keys_at[-1:], keys_at, cache.once(positions, positions.derived))
         """Scores of positions, (H, 1, K)."""
         self.blocks = [Keys(None, keys_at == self.at)]
-        self.scores: list[Tensor] | None = None
 
     def turn(self, rows: Float[Tensor, "R HC"]) -> Float[Tensor, "R HC"]:
         """Queries or keys of the token being read as they enter the scores."""
         return self._positions.turn(rows, self.at)
 
 
-class MemoryReach:
+class MemoryReach(Reach):
     """What cross-attention reaches in a step (`Reach`): the tokens of the row's source."""
 
     def __init__(self, cache: Cache) -> None:
         self.bias = cache.src_bias
         self.blocks = [Keys(cache.has_source, None)]
-        self.scores: list[Tensor] | None = None
 
 
 class CachedAttention:

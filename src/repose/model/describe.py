@@ -50,20 +50,26 @@ PARTS = {
 def describe(
     architecture: Architecture, *, src_vocab_size: int, tgt_vocab_size: int, length: int = 16, batch_size: int = 8
 ) -> Description:
-    """Counts on a batch of `batch_size` sentence pairs of `length` tokens each, allocating nothing.
+    """Counts on a batch of `batch_size` sentence pairs of `length` tokens each. It really runs: packing depends on the
+    ids.
 
     Raises ConfigError for vocabularies that cannot be tied, and for a model larger than this machine's memory.
     """
     architecture.check_size(src_vocab_size, tgt_vocab_size)
-    with torch.device("meta"):
-        model = Transformer(architecture, src_vocab_size=src_vocab_size, tgt_vocab_size=tgt_vocab_size)
+    model = Transformer(architecture, src_vocab_size=src_vocab_size, tgt_vocab_size=tgt_vocab_size).eval()
     total = sum(p.numel() for p in model.parameters())
-    forward, training = _flops(architecture, src_vocab_size, tgt_vocab_size, length, batch_size)
+    src, tgt = torch.ones(2, batch_size, length, dtype=torch.long)
+    with sdpa_kernel(SDPBackend.MATH):  # plain matrix products, which torch's counter knows on every device
+        with FlopCounterMode(display=False, custom_mapping=FLOPS) as forward:
+            loss = model(src, tgt).sum()
+        with FlopCounterMode(display=False, custom_mapping=FLOPS) as backward:
+            loss.backward()
+    flops = forward.get_total_flops()
     return Description(
         parts=_parts(model),
         total=total,
-        training_flops=training / (batch_size * length),
-        forward_flops=forward / (batch_size * length),
+        training_flops=(flops + backward.get_total_flops()) / (batch_size * length),
+        forward_flops=flops / (batch_size * length),
         weights_bytes=4 * total,
         training_bytes=BYTES_PER_PARAMETER * total,
     )
@@ -76,18 +82,3 @@ def _parts(model: nn.Module) -> dict[str, int]:
         part = next((part for part, prefix in PARTS.items() if generic.startswith(prefix + ".")), "norms")
         counts[part] += parameter.numel()
     return {part: count for part, count in counts.items() if count or "position" not in part}
-
-
-def _flops(a: Architecture, src_vocab_size: int, tgt_vocab_size: int, length: int, batch_size: int) -> tuple[int, int]:
-    """(forward, forward and backward) of one batch; a small one really runs, since packing depends on the ids.
-
-    Attention runs as plain matrix products, which torch's counter knows on every device.
-    """
-    model = Transformer(a, src_vocab_size=src_vocab_size, tgt_vocab_size=tgt_vocab_size).eval()
-    src, tgt = torch.ones(2, batch_size, length, dtype=torch.long)
-    with sdpa_kernel(SDPBackend.MATH):
-        with FlopCounterMode(display=False, custom_mapping=FLOPS) as forward:
-            loss = model(src, tgt).sum()
-        with FlopCounterMode(display=False, custom_mapping=FLOPS) as backward:
-            loss.backward()
-    return forward.get_total_flops(), forward.get_total_flops() + backward.get_total_flops()

@@ -66,11 +66,8 @@ class EncoderLayer(nn.Module):
         self, x: Float[Tensor, "R D"], values: Float[Tensor, "R M"] | None, blocks: Blocks | LocalBlocks
     ) -> Float[Tensor, "R D"]:
         """One layer; `values` None means the layer's own input."""
-
-        def attend(y: Tensor) -> Tensor:
-            return self.self_attention(y, y, y if values is None else values, blocks)
-
-        x = self.self_attention_sublayer(x, attend)
+        attend = self.self_attention
+        x = self.self_attention_sublayer(x, lambda y: attend(y, y, y if values is None else values, blocks))
         return self.feed_forward_sublayer(x, self.feed_forward)
 
 
@@ -95,14 +92,11 @@ class DecoderLayer(nn.Module):
         to_memory: Blocks,
     ) -> Float[Tensor, "R D"]:
         """One layer over whole targets; `values` None means the layer's own input."""
-
-        def attend(y: Tensor) -> Tensor:
-            return self.self_attention(y, y, y if values is None else values, to_self)
-
-        def attend_to_memory(y: Tensor) -> Tensor:
-            return self.cross_attention(y, memory.hidden, memory.values, to_memory)
-
-        return self._sublayers(x, attend, attend_to_memory)
+        return self._sublayers(
+            x,
+            lambda y: self.self_attention(y, y, y if values is None else values, to_self),
+            lambda y: self.cross_attention(y, memory.hidden, memory.values, to_memory),
+        )
 
     def step(
         self,
@@ -114,14 +108,11 @@ class DecoderLayer(nn.Module):
         to_memory: MemoryReach,
     ) -> Float[Tensor, "R D"]:
         """One layer over one more token per row; `memory` may be None once the cache has its keys and values."""
-
-        def attend(y: Tensor) -> Tensor:
-            return cached(self.self_attention, cache).self_attention(y, values, cache, to_self)
-
-        def attend_to_memory(y: Tensor) -> Tensor:
-            return cached(self.cross_attention, cache).cross_attention(y, memory, cache, to_memory)
-
-        return self._sublayers(x, attend, attend_to_memory)
+        return self._sublayers(
+            x,
+            lambda y: cached(self.self_attention, cache).self_attention(y, values, cache, to_self),
+            lambda y: cached(self.cross_attention, cache).cross_attention(y, memory, cache, to_memory),
+        )
 
     def _sublayers(self, x: Tensor, attend: Branch, attend_to_memory: Branch) -> Tensor:
         x = self.self_attention_sublayer(x, attend)

@@ -206,10 +206,7 @@ class UntiedPositions(Positions):
         self.distances = nn.Parameter(torch.zeros(a.num_heads, NUM_BUCKETS)) if relative else None
 
     def scores(
-        self,
-        queries_at: Int[Tensor, "*n q"],
-        keys_at: Int[Tensor, "*n k"],
-        derived: Any = None,
+        self, queries_at: Int[Tensor, "*n q"], keys_at: Int[Tensor, "*n k"], derived: Any = None
     ) -> Float[Tensor, "*n {self.num_heads} q k"]:
         """Scores of positions against positions."""
         with torch.autocast(self.table.device.type, enabled=False):

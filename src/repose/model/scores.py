@@ -25,16 +25,14 @@ class Block(Protocol):
         """In self-attention, True where a key is the query's own token."""
 
 
-@runtime_checkable
-class Reach(Protocol):
+class Reach:
     """Which queries meet which keys, in the layers of one stack: `Blocks`, `LocalBlocks`, or one step of decoding."""
 
-    @property
-    def blocks(self) -> Sequence[Block]:
-        """Queries and keys in as many blocks as there are tensors of scores."""
-
-    scores: list[Tensor] | None
-    """Scores of the layer before, block by block."""
+    blocks: Sequence[Block]
+    """Queries and keys in as many blocks as there are tensors of scores."""
+    scores: list[Tensor] | None = None
+    """Scores of the layer before, block by block, where attention adds them to its own (RealFormer): one forward pass
+    makes one `Reach` for each chain of layers."""
 
 
 class Scores:

@@ -15,6 +15,7 @@ from torch import Tensor
 
 from repose.model.kernels.packing import Packing, Places
 from repose.model.positions import Positions
+from repose.model.scores import Reach
 
 SHORTEST = 0.8
 """A sentence shorter than this share of its block's longest begins a new block."""
@@ -33,12 +34,10 @@ class Block(NamedTuple):
     """In self-attention, which key is a query's own token: the diagonal of the scores."""
 
 
-class Blocks:
+class Blocks(Reach):
     """Which queries of a batch meet which keys, and the way of packed rows to their blocks and back."""
 
-    scores: list[Tensor] | None = None
-    """Scores of the layer before, block by block, where attention adds them to its own (RealFormer): one forward pass
-    makes one `Blocks` for each chain of layers."""
+    blocks: list[Block]
 
     def __init__(
         self,

@@ -11,28 +11,22 @@ import torch.nn.functional as F
 from jaxtyping import Float
 from torch import Tensor
 
-from repose.model.kernels.blocks import make_block
+from repose.model.kernels.blocks import Block, make_block
 from repose.model.kernels.packing import Packing
 from repose.model.positions import Positions
+from repose.model.scores import Reach
 
 
-class LocalBlocks:
+class LocalBlocks(Reach):
     """As `Blocks` of a packing with itself, but position i attends to position j only where |i - j| <= r // 2.
 
     One block holds all chunks of all sentences: b = B · n of them, w = r // 2 queries and 3 w keys each (causal: 2 w).
     """
 
-    scores: list[Tensor] | None = None
-    """As in `Blocks`."""
+    blocks: list[Block]
 
     def __init__(
-        self,
-        packing: Packing,
-        *,
-        window: int,
-        num_heads: int,
-        causal: bool = False,
-        positions: Positions | None = None,
+        self, packing: Packing, *, window: int, num_heads: int, causal: bool = False, positions: Positions | None = None
     ) -> None:
         """`window`: r. The rest as for `Blocks`."""
         self._packing, self._positions, self.num_heads = packing, positions, num_heads
