@@ -117,6 +117,9 @@ class Scalar(Entry):
     deviation: float | None = None
 
 
+_One = TypeVar("_One", Paper, System, Table, Curve, Scalar)
+
+
 @dataclass(frozen=True, kw_only=True, config=_CLOSED)
 class Published:
     """Everything in `published.toml`; `protocols` explains each protocol tag in a sentence.
@@ -146,30 +149,13 @@ class Published:
             if isinstance(entry, Curve | Scalar) and entry.system not in systems:
                 raise ConfigError(f"{entry.id!r} names the unknown system {entry.system!r}: add it to `systems`")
 
-    def paper(self, name: str) -> Paper:
-        return _find(self.papers, "paper", name)
-
-    def system(self, name: str) -> System:
-        return _find(self.systems, "system", name)
-
-    def table(self, name: str) -> Table:
-        return _find(self.tables, "table", name)
-
-    def curve(self, name: str) -> Curve:
-        return _find(self.curves, "curve", name)
-
-    def scalar(self, name: str) -> Scalar:
-        return _find(self.scalars, "number", name)
-
-
-_One = TypeVar("_One", Paper, System, Table, Curve, Scalar)
-
-
-def _find(entries: tuple[_One, ...], kind: str, name: str) -> _One:
-    by_id = {entry.id: entry for entry in entries}
-    if name not in by_id:
-        raise ConfigError(f"no published {kind} {name!r}: there are {', '.join(by_id)}")
-    return by_id[name]
+    def find(self, kind: type[_One], name: str) -> _One:
+        """The entry of that kind and id. Raises ConfigError where there is none."""
+        entries = (*self.papers, *self.systems, *self.tables, *self.curves, *self.scalars)
+        by_id = {entry.id: entry for entry in entries if isinstance(entry, kind)}
+        if name not in by_id:
+            raise ConfigError(f"no published {kind.__name__.lower()} {name!r}: there are {', '.join(by_id)}")
+        return by_id[name]
 
 
 def parse(text: str) -> Published:

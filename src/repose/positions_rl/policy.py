@@ -4,6 +4,7 @@ import contextlib
 import importlib.metadata
 import importlib.util
 import json
+import math
 import pickle
 import zipfile
 from collections.abc import Callable, Iterator
@@ -131,21 +132,11 @@ def _begin(settings: Settings, environments: "VecEnv") -> "SAC":
     """SAC before its first step."""
     from stable_baselines3 import SAC
 
-    return SAC(
-        "MlpPolicy",
-        environments,
-        learning_rate=LEARNING_RATE,
-        buffer_size=REPLAY,
-        learning_starts=RANDOM_STEPS,
-        batch_size=BATCH_SIZE,
-        train_freq=1,
-        gradient_steps=1,
-        ent_coef=f"auto_{ENTROPY_WEIGHT}",
-        target_entropy=TARGET_ENTROPY * settings.shape[0] * settings.shape[1],
-        policy_kwargs={"net_arch": {"pi": ACTOR, "qf": CRITIC}},
-        seed=settings.seed,
-        device="cpu",
-    )
+    steps: dict[str, Any] = {"train_freq": 1, "gradient_steps": 1, "learning_rate": LEARNING_RATE}
+    sizes: dict[str, Any] = {"buffer_size": REPLAY, "learning_starts": RANDOM_STEPS, "batch_size": BATCH_SIZE}
+    entropy = {"ent_coef": f"auto_{ENTROPY_WEIGHT}", "target_entropy": TARGET_ENTROPY * math.prod(settings.shape)}
+    options = {**steps, **sizes, **entropy, "policy_kwargs": {"net_arch": {"pi": ACTOR, "qf": CRITIC}}}
+    return SAC("MlpPolicy", environments, seed=settings.seed, device="cpu", **options)
 
 
 def _environments(settings: Settings, scale: float) -> "VecEnv":

@@ -4,7 +4,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Any
 
-from repose.grids.published import Curve, Published, Scalar
+from repose.grids.published import Curve, Paper, Published, Scalar
 from repose.grids.published import Table as PublishedTable
 from repose.model.presets import PRESETS
 from repose.report.collect import ReportRun, RunSet, preset_of
@@ -60,7 +60,7 @@ class Comparison:
 
     def where(self, entry: Entry) -> str:
         """ "Hsiao and Dutta 2024 (arXiv 2410.04731), Table 1"."""
-        paper = self.published.paper(entry.paper)
+        paper = self.published.find(Paper, entry.paper)
         return f"{paper.authors} {paper.year} ({paper.identifier}), {entry.where}"
 
     def table(

@@ -7,7 +7,7 @@ nothing, those that something of ours fits.
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import asdict, replace
 
-from repose.grids.published import Curve, Published, Scalar, load
+from repose.grids.published import Curve, Paper, Published, Scalar, System, load
 from repose.grids.published import Table as PublishedTable
 from repose.model.architecture import Architecture
 from repose.report import figures
@@ -55,7 +55,7 @@ def _requested(comparison: Comparison, entries: Sequence[Entry]) -> list[Table |
 def _fitting(comparison: Comparison) -> list[Table | None]:
     published = comparison.published
     tables = [
-        _LAYOUTS[name](comparison, published.table(name))
+        _LAYOUTS[name](comparison, published.find(PublishedTable, name))
         for name in ("reinforced/table-1", "enhanced/table-1", "enhanced/table-2")
     ]
     if comparison.group("baseline") and comparison.groups(*PROPOSED):
@@ -63,7 +63,7 @@ def _fitting(comparison: Comparison) -> list[Table | None]:
         names = ("parameters", "seconds_per_epoch")
         scalars = [s for s in published.scalars if s.paper == "reinforced" and s.metric in names]
         tables.append(_numbers_table(comparison, scalars))
-    return [*tables, _weights_table(comparison, published.scalar(WEIGHT))]
+    return [*tables, _weights_table(comparison, published.find(Scalar, WEIGHT))]
 
 
 def _as_printed(comparison: Comparison, entry: PublishedTable) -> Table:
@@ -87,9 +87,9 @@ def _numbers_table(comparison: Comparison, entries: Sequence[Scalar]) -> Table:
         if entry.deviation is not None:
             theirs = replace(theirs, text=f"{theirs.text} ± {entry.deviation:,.2f}", deviation=entry.deviation)
         group, here = ours.get(entry.id, (NONE, Cell(NONE)))
-        label = comparison.published.system(entry.system).label
+        label = comparison.published.find(System, entry.system).label
         rows.append([Cell(words(entry.metric)), Cell(label), theirs, Cell(group), here, Cell(entry.unit)])
-    paper = comparison.published.paper(entries[0].paper)
+    paper = comparison.published.find(Paper, entries[0].paper)
     columns = [
         Column(name, numeric=name in ("paper", "here"))
         for name in ("number", "system", "paper", "ours", "here", "unit")
