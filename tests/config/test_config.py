@@ -85,10 +85,14 @@ MOVES = {
     "training.weight_decay": "0.1",
     "training.weight_decay_kind": "l2",
     "training.label_smoothing": "0.1",
+    "training.r_drop": "5.0",
+    "training.bpe_dropout": "0.1",
+    "training.word_dropout": "0.1",
     "training.clip_norm": "1.0",
     "training.precision": "bf16",
     "training.patience": "3",
     "training.keep": "best",
+    "training.best_by": "chrf",
     "training.average_checkpoints": "5",
     "training.validate_every_updates": "50",
 }
@@ -122,6 +126,7 @@ STAYS = {
     "tokenizer.sharing": "shared",
     "tokenizer.lowercase": "true",
     "tokenizer.strip_accents": "true",
+    "tokenizer.single_digits": "true",
     "tokenizer.min_frequency": "2",
     "tokenizer.src_file": "s.json",
     "tokenizer.tgt_file": "s.json",
@@ -478,6 +483,7 @@ def test_the_enhanced_papers_recipe_is_what_the_paper_states() -> None:
         *("training.task", "training.accumulation", "training.updates", "training.seed", "training.warmup_share"),
         *("training.schedule_width", "training.validate_every_updates", "training.save_every_minutes"),
         *("training.init_from", "training.position_table"),
+        *("training.r_drop", "training.bpe_dropout", "training.word_dropout", "training.best_by"),  # off
     }
 
 

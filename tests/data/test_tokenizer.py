@@ -366,3 +366,20 @@ def test_an_id_far_beyond_the_vocabulary_is_refused() -> None:
     spec["model"]["vocab"]["a"] = 2**31
     with pytest.raises(DataError, match=r"it numbers 7 tokens up to 2,147,483,648"):
         Tokenizer(json.dumps(spec))
+
+
+@pytest.mark.parametrize("kind", ["bpe", "unigram", "wordpiece"])
+def test_digits_are_tokens_of_their_own(kind: Kind) -> None:
+    lines = [f"in {number} the {number % 7}th of {number * 31}, no. {number}" for number in range(1900, 2000)]
+    tokenizer = Tokenizer.train(lines, kind=kind, vocab_size=400, single_digits=True)
+    for text in ("in 1987", "7,000,000 and ¾ of २०"):
+        pieces = tokenizer.tokens(tokenizer.encode(text))
+        assert all(sum(character.isdigit() for character in piece) <= 1 for piece in pieces)
+    assert tokenizer.lossless == (kind in LOSSLESS)
+    if tokenizer.lossless:
+        assert tokenizer.round_trip("in 1987  the 12th,\t3x4 = 12") == "in 1987  the 12th,\t3x4 = 12"
+
+
+def test_a_word_level_tokenizer_cannot_take_digits_apart() -> None:
+    with pytest.raises(ConfigError, match="single_digits"):
+        Tokenizer.train(["a 12"], kind="wordlevel", vocab_size=10, single_digits=True)

@@ -12,7 +12,7 @@ from torch import Tensor, nn
 
 from repose.cli.tables import run_table
 from repose.config import experiment as config
-from repose.config.experiment import Experiment, TaskSettings
+from repose.config.experiment import Experiment, TaskSettings, TrainingConfig
 from repose.config.file import load
 from repose.data.text_blocks import Documents, TextBlocks, write_blocks
 from repose.model.architecture import Architecture
@@ -67,7 +67,7 @@ class Copy(FileTask):
         (tokenizer,) = self.tokenizers(job)
         return Copier(job.architecture, vocab_size=tokenizer.vocab_size)
 
-    def sums(self, model: Copier, part: Tensor, *, label_smoothing: float) -> TokenSums:  # noqa: ARG002
+    def sums(self, model: Copier, part: Tensor, config: TrainingConfig) -> TokenSums:  # noqa: ARG002
         return cross_entropy(model.tokens(part), model.output.weight, model.output.bias, part)
 
     def losses(self, model: Copier, part: Tensor) -> tuple[Tensor, Tensor]:

@@ -87,7 +87,14 @@ def test_resuming_changes_no_bit(lab: Any, whole: Path, tmp_path: Path, stops: l
     lab.assert_same_run(whole, tmp_path)
 
 
-@pytest.mark.parametrize("batching", [{"batching": "tokens", "batch_size": 40}, {"accumulation": 3, "clip_norm": 0.5}])
+@pytest.mark.parametrize(
+    "batching",
+    [
+        {"batching": "tokens", "batch_size": 40},
+        {"accumulation": 3, "clip_norm": 0.5},
+        {"r_drop": 5.0, "bpe_dropout": 0.2, "word_dropout": 0.1, "schedule": "linear", "learning_rate": 1e-3},
+    ],
+)
 def test_resuming_other_recipes(lab: Any, tmp_path: Path, batching: dict[str, Any]) -> None:
     job = lab.job(epochs=None, updates=17, validate_every_updates=4, precision="bf16", **batching)
     lab.go(job, tmp_path / "whole")
@@ -204,6 +211,15 @@ def test_early_stopping(lab: Any, tmp_path: Path, monkeypatch: pytest.MonkeyPatc
     outcome = lab.go(lab.job(epochs=9, patience=2), tmp_path)
     assert (outcome.status, outcome.update) == ("done", 20)
     assert outcome.reason == "patience"
+
+
+@pytest.mark.parametrize("workers", [1, 2])
+def test_the_best_by_chrf_is_kept(lab: Any, tmp_path: Path, workers: int) -> None:
+    values = iter([10.0, 30.0, 20.0, 25.0, 99.0])
+    job = lab.job(epochs=9, patience=2, keep="best", best_by="chrf")
+    outcome = lab.go(job, tmp_path, workers=workers, evaluate=lambda *_: {"chrf": next(values)})
+    assert (outcome.reason, outcome.update) == ("patience", 20)
+    assert json.loads((tmp_path / "model" / "config.json").read_text())["updates"] == [10]
 
 
 def test_early_stopping_counts_over_resumes(lab: Any, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:

@@ -36,7 +36,26 @@ def test_plateau_drops_by_its_factor() -> None:
     assert [rate(200, drops) for drops in (0, 1, 3)] == pytest.approx([1e-3, 5e-4, 1.25e-4])
 
 
-@pytest.mark.parametrize("kind", ["noam", "inverse_sqrt", "constant", "plateau"])
+def test_linear_falls_to_zero() -> None:
+    config = TrainingConfig(schedule="linear", learning_rate=1e-3, warmup_share=0.1, epochs=None, updates=1000)
+    rate = make_schedule(config, d_token=64, total_updates=1000)
+    assert [rate(s) for s in (0, 50, 100, 550, 1000)] == pytest.approx([0.0, 5e-4, 1e-3, 5e-4, 0.0])
+
+
+def test_linear_bends_where_the_clock_ends_the_training_early() -> None:
+    config = TrainingConfig(schedule="linear", learning_rate=1e-3, warmup_share=0.1, epochs=None, updates=1000)
+    rate = make_schedule(config, d_token=64, total_updates=1000)
+    assert [rate(s, end=500.0) for s in (25, 50, 275, 500)] == pytest.approx([5e-4, 1e-3, 5e-4, 0.0])
+    assert rate(550, end=2000.0) == rate(550)
+
+
+def test_linear_by_the_clock_alone() -> None:
+    config = TrainingConfig(schedule="linear", learning_rate=1e-3, warmup_updates=100, epochs=None, max_hours=1.0)
+    rate = make_schedule(config, d_token=64, total_updates=None)
+    assert [rate(50), rate(550, end=1000.0)] == pytest.approx([5e-4, 5e-4])
+
+
+@pytest.mark.parametrize("kind", ["noam", "inverse_sqrt", "linear", "constant", "plateau"])
 def test_without_warmup_no_update_is_lost(kind: str) -> None:
     rate = schedule(kind, warmup=0)
     assert math.isfinite(rate(0))

@@ -19,6 +19,7 @@ from repose.model.architecture import Architecture
 from repose.model.presets import preset
 from repose.runs.records import DataRecord
 from repose.system.errors import CheckpointError
+from repose.tasks import translation
 from repose.tasks.registry import get_task
 from repose.tasks.translation import TASK as TRANSLATION
 from repose.training import loop
@@ -178,7 +179,7 @@ def test_word_losses_by_hand(lab: Any, jobs: dict[str, Make]) -> None:
             right.append(bool(own.argmax() == head and labels[row, word].argmax() == label))
     assert nll.tolist() == pytest.approx(expected, abs=1e-5)
     assert correct.tolist() == right
-    sums = task.sums(model, part, label_smoothing=0.0)
+    sums = task.sums(model, part, TrainingConfig())
     assert float(sums.loss) == pytest.approx(sum(expected), rel=1e-5)
     assert float(sums.correct) == sum(right)
 
@@ -190,8 +191,19 @@ def test_token_losses_by_hand(lab: Any, jobs: dict[str, Make]) -> None:
     model: Any = task.build(job).eval()
     part = task.part(task.open(job.valid_data), np.arange(4), CPU)
     logits = model(part.ids)[part.ids != 0]
-    sums = task.sums(model, part, label_smoothing=0.1)
+    sums = task.sums(model, part, TrainingConfig(label_smoothing=0.1))
     assert float(sums.loss) == pytest.approx(
         float(F.cross_entropy(logits, part.labels, reduction="sum", label_smoothing=0.1)), rel=1e-5
     )
     assert float(sums.nll) == pytest.approx(float(task.losses(model, part)[0].sum()), rel=1e-5)
+
+
+def test_word_dropout_hides_words_alone() -> None:
+    ids = torch.tensor([[2, 5, 6, 7, 8, 3, 0, 0]] * 500)
+    torch.manual_seed(0)
+    hidden = translation._hide(ids, 0.25)
+    assert torch.equal(hidden[:, [0, 5, 6, 7]], ids[:, [0, 5, 6, 7]])
+    changed = hidden != ids
+    assert (hidden[changed] == 1).all()
+    assert changed[:, 1:5].float().mean() == pytest.approx(0.25, abs=0.03)
+    assert translation._hide(ids, 0.0) is ids

@@ -46,6 +46,17 @@ def test_figures_are_those_of_each_sentence_alone(lab: Any, monkeypatch: pytest.
     assert figures["tf_loss_keras"] == pytest.approx(np.average(means, weights=[10, 10, 3]), rel=1e-6)
 
 
+def test_source_gain_is_the_difference_of_two_losses(lab: Any) -> None:
+    data = PairDataset.open(lab.valid)
+    model = build(lab.tiny, src_vocab_size=12, tgt_vocab_size=12, seed=1).eval()
+    figures = validate(model, TASK, data, keras_batch=10, world=ALONE)
+    (indices,) = validation._by_length(data)  # all in one batch
+    part = TASK.part(data, indices, ALONE.device)
+    with torch.no_grad():
+        right, wrong = (TASK.losses(model, p)[0].double().mean() for p in (part, TASK.mismatched(part)))
+    assert figures["source_gain"] == pytest.approx(float(wrong - right), abs=1e-6)
+
+
 def test_workers_share_the_set(lab: Any, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(validation, "TOKENS_AT_A_TIME", 40)
     data = PairDataset.open(lab.valid)

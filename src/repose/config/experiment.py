@@ -61,6 +61,10 @@ _OF_PAIRS = {
     "corpus.name": "which names sentence pairs: set corpus.train and corpus.valid to files instead",
     "corpus.splits": "which is for sentence pairs: leave it out",
     "training.bleu_every_epochs": "which needs translations: leave it out",
+    "training.best_by": "which needs translations: leave it out",
+    "training.r_drop": "which is for translation: leave it out",
+    "training.bpe_dropout": "which is for translation: leave it out",
+    "training.word_dropout": "which is for translation: leave it out",
 }
 TASK_SETTINGS: Mapping[str, TaskSettings] = {
     "translation": TaskSettings(limits=("max_src_tokens", "max_tgt_tokens"), translates=True),
@@ -139,6 +143,8 @@ class TokenizerConfig:
     """Whether text is lower-cased; what is lost is not restored in translations."""
     strip_accents: bool = False
     """Whether accents are stripped; what is lost is not restored in translations."""
+    single_digits: bool = False
+    """Whether each digit is a token of its own, so that numbers can be copied."""
     min_frequency: Count = 1
     """Occurrences that a merge or a word needs to enter the vocabulary."""
     src_file: str | None = None
@@ -165,7 +171,7 @@ class TokenizerConfig:
             )
 
 
-UNUSED_WITH_READY_TOKENIZER = ("kind", "vocab_size", "lowercase", "strip_accents", "min_frequency")
+UNUSED_WITH_READY_TOKENIZER = ("kind", "vocab_size", "lowercase", "strip_accents", "single_digits", "min_frequency")
 
 
 @dataclass(frozen=True, kw_only=True, config=_CONFIG)
@@ -195,7 +201,7 @@ class TrainingConfig:
     """Stop after this many hours, summed over resumes; of the three limits whichever comes first."""
     seed: Seed = 0
     """Seed of initial values, order of batches and dropout."""
-    schedule: Literal["noam", "inverse_sqrt", "constant", "plateau"] = "noam"
+    schedule: Literal["noam", "inverse_sqrt", "linear", "constant", "plateau"] = "noam"
     """Learning rate over updates; `noam` is Vaswani's (2410.04731, eq. 15)."""
     learning_rate: Positive = 1.0
     """Factor on the schedule for `noam`; the peak for the others."""
@@ -225,14 +231,22 @@ class TrainingConfig:
     """Decay of the weights themselves (AdamW), or added to the gradient (L2)."""
     label_smoothing: Probability = 0.0
     """Probability mass spread over the vocabulary."""
+    r_drop: NotNegative = 0.0
+    """Weight of R-Drop: two passes with different dropout are to agree (Liang et al. 2021; 0: one pass)."""
+    bpe_dropout: Probability = 0.0
+    """Probability that a merge of the tokenizer is left out, drawn anew in each epoch (Provilkov et al. 2020)."""
+    word_dropout: Probability = 0.0
+    """Probability that a token is read as [UNK], on both sides (Sennrich and Zhang 2019)."""
     clip_norm: Positive | None = None
     """Largest norm of the gradient ("none": not clipped)."""
     precision: Literal["fp32", "bf16"] = "fp32"
     """Precision of matrix products; weights and optimizer stay in fp32."""
     patience: Count | None = None
-    """Validations without a better loss before training stops early ("none": it does not)."""
+    """Validations without a better figure before training stops early ("none": it does not)."""
     keep: Literal["last", "best"] = "last"
-    """Which weights become the model: the last, or those of the best validation loss."""
+    """Which weights become the model: the last, or those of the best validation."""
+    best_by: Literal["loss", "chrf"] = "loss"
+    """The figure of a validation that `keep` and `patience` go by: loss, or chrF of greedy translations."""
     average_checkpoints: Count = 1
     """Validations whose weights are averaged into the model (1: no averaging)."""
     validate_every_updates: Count | None = None

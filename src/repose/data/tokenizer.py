@@ -72,12 +72,14 @@ class Tokenizer:
         vocab_size: int,
         lowercase: bool = False,
         strip_accents: bool = False,
+        single_digits: bool = False,
         min_frequency: int = 1,
     ) -> "Tokenizer":
         """Learn a vocabulary of at most `vocab_size` tokens; text that allows no more yields fewer.
 
         `strip_accents` removes nonspacing marks (category Mn) after canonical decomposition (ż→z, й→и, but not ł) and
-        composes what is left; `lowercase` comes after it. `min_frequency` counts words for `wordlevel`, pairs of pieces
+        composes what is left; `lowercase` comes after it. With `single_digits` no token holds more than one digit,
+        so that a model can copy any number. `min_frequency` counts words for `wordlevel`, pairs of pieces
         for `bpe` and `wordpiece`; `unigram` has none. `wordpiece` holds all lines in memory, the others stream them.
         The same lines give the same tokenizer, except for `unigram`: its learner adds floats in random order, so that
         scores differ in their last digits, and once in a while a piece does.
@@ -86,20 +88,25 @@ class Tokenizer:
         """
         assert kind in get_args(Kind)
         assert min_frequency >= 1
+        if kind == "wordlevel" and single_digits:
+            raise ConfigError(
+                "a wordlevel tokenizer puts a space between tokens, digits too: use bpe for single_digits"
+            )
         if kind == "unigram" and min_frequency != 1:
             raise ConfigError("a unigram tokenizer knows no min_frequency: leave it at 1, or use bpe")
         if kind != "wordpiece":  # whose alphabet the text decides
             _check_vocab_size(vocab_size, kind, alphabet_size=0 if kind == "wordlevel" else len(BYTES))
         first: tuple[str, ...] = SPECIAL_TOKENS
+        how = {"lowercase": lowercase, "strip_accents": strip_accents, "single_digits": single_digits}
         if kind == "wordpiece":
             # The library numbers ##-characters as its hash map happens to give them, and breaks ties by number: two
             # trainings differ. So the alphabet is learned alone, sorted, and handed back like special tokens.
             lines = list(lines)
-            backend = _untrained(kind, lowercase=lowercase, strip_accents=strip_accents)
+            backend = _untrained(kind, **how)
             _feed(backend, lines, _trainer(kind, 0, min_frequency, SPECIAL_TOKENS))
             first += tuple(sorted(set(backend.get_vocab()) - set(SPECIAL_TOKENS)))
             _check_vocab_size(vocab_size, kind, alphabet_size=len(first) - len(SPECIAL_TOKENS))
-        backend = _untrained(kind, lowercase=lowercase, strip_accents=strip_accents)
+        backend = _untrained(kind, **how)
         _feed(backend, lines, _trainer(kind, vocab_size, min_frequency, first))
         if backend.get_vocab_size() == len(SPECIAL_TOKENS):
             raise ConfigError(f"no word is left at min_frequency {min_frequency}: lower it or add training text")
@@ -152,6 +159,11 @@ class Tokenizer:
         """Whether decode(encode(x)) == x for every valid Unicode x; False for any construction not known to be so."""
         model = self._spec["model"]
         splitter, decoder = self._spec["pre_tokenizer"] or {}, self._spec["decoder"] or {}
+        if splitter.get("type") == "Sequence" and [part["type"] for part in splitter["pretokenizers"]] == [
+            "Digits",
+            "ByteLevel",
+        ]:
+            splitter = splitter["pretokenizers"][1]
         return (
             self.kind in ("bpe", "unigram")
             and not self._steps
@@ -180,6 +192,11 @@ class Tokenizer:
             [START, *(token if token > END or token == UNK else UNK for token in encoding.ids), END]
             for encoding in encodings
         ]
+
+    def words(self, text: str) -> list[str]:
+        """The pieces that no token reaches beyond, in the alphabet of the vocabulary's entries."""
+        normal = self._backend.normalizer.normalize_str(text) if self._backend.normalizer else text
+        return [word for word, _ in self._backend.pre_tokenizer.pre_tokenize_str(normal)]
 
     def decode(self, ids: Sequence[int]) -> str:
         """Text of ids: [PAD], [START] and [END] are dropped, [UNK] stays visible.
@@ -256,7 +273,7 @@ def _steps(normalizer: dict[str, Any] | None) -> list[dict[str, Any]]:
     return [step for part in normalizer["normalizers"] for step in _steps(part)]
 
 
-def _untrained(kind: Kind, *, lowercase: bool, strip_accents: bool) -> Any:
+def _untrained(kind: Kind, *, lowercase: bool, strip_accents: bool, single_digits: bool) -> Any:
     """The pipeline around an empty model."""
     model: Any
     splitter: Any = pre_tokenizers.ByteLevel(add_prefix_space=False)
@@ -274,7 +291,8 @@ def _untrained(kind: Kind, *, lowercase: bool, strip_accents: bool) -> Any:
         case "unigram":
             model = models.Unigram()
     backend: Any = tokenizers.Tokenizer(model)
-    backend.pre_tokenizer = splitter
+    digits = [pre_tokenizers.Digits(individual_digits=True)] if single_digits else []
+    backend.pre_tokenizer = pre_tokenizers.Sequence([*digits, splitter]) if digits else splitter
     if decoder is not None:  # without one, the library joins words by spaces
         backend.decoder = decoder
     words = kind == "wordpiece"  # clean control characters away, and make each Chinese character a word

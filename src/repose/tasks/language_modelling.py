@@ -10,7 +10,7 @@ import torch
 from numpy.typing import NDArray
 from torch import Tensor
 
-from repose.config.experiment import Experiment
+from repose.config.experiment import Experiment, TrainingConfig
 from repose.data.batching import Permutation
 from repose.data.text_blocks import Documents, TextBlocks, write_blocks
 from repose.model.language_model import LanguageModel, build_language_model
@@ -72,9 +72,9 @@ class LanguageModelling(FileTask):
         size, table = tokenizer.vocab_size, position_table(job)
         return build_language_model(job.architecture, vocab_size=size, seed=job.training.seed, position_table=table)
 
-    def sums(self, model: LanguageModel, part: BlockPart, *, label_smoothing: float) -> TokenSums:
+    def sums(self, model: LanguageModel, part: BlockPart, config: TrainingConfig) -> TokenSums:
         hidden, output = model.hidden(part.ids), model.output
-        return cross_entropy(hidden, output.weight, output.bias, part.labels, label_smoothing=label_smoothing)
+        return cross_entropy(hidden, output.weight, output.bias, part.labels, label_smoothing=config.label_smoothing)
 
     def losses(self, model: LanguageModel, part: BlockPart) -> tuple[Tensor, Tensor]:
         """Of every token, given the text's own earlier ones in its block."""

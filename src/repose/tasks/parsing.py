@@ -11,7 +11,7 @@ import torch.nn.functional as F
 from numpy.typing import NDArray
 from torch import Tensor
 
-from repose.config.experiment import Experiment
+from repose.config.experiment import Experiment, TrainingConfig
 from repose.data.treebank import Treebank, Trees, is_tree, label_inventory, write_treebank
 from repose.model.architecture import Architecture
 from repose.model.parser import Parser, build_parser
@@ -91,8 +91,8 @@ class Parsing(FileTask):
             position_table=position_table(job),
         )
 
-    def sums(self, model: Parser, part: TreePart, *, label_smoothing: float) -> TokenSums:
-        assert label_smoothing == 0.0, "Experiment refuses it"
+    def sums(self, model: Parser, part: TreePart, config: TrainingConfig) -> TokenSums:
+        assert config.label_smoothing == 0.0, "Experiment refuses it"
         nll, correct = self.losses(model, part)
         loss = nll.sum(dtype=torch.float64)
         return TokenSums(loss, loss.detach(), correct.sum().double())

@@ -2,7 +2,7 @@
 free-running decoding, with teacher-forced figures next to them."""
 
 import statistics
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, NamedTuple
@@ -12,13 +12,14 @@ import torch
 from numpy.typing import NDArray
 from torch import Tensor
 
-from repose.config.experiment import Experiment
+from repose.config.experiment import Experiment, TrainingConfig
+from repose.data.bpe_dropout import BpeDropout
 from repose.data.dataset import PairDataset
 from repose.data.readers import PairReader
 from repose.data.tokenizer import END, PAD, START, UNK, Tokenizer
 from repose.decoding import translator as decoding_translator
 from repose.decoding.translator import Translator
-from repose.evaluation.metrics import bleu, bleu_sentence_mean, corpus_scores, decoding_name
+from repose.evaluation.metrics import bleu, bleu_sentence_mean, chrf, corpus_scores, decoding_name
 from repose.model.transformer import Transformer, build
 from repose.runs.folder import RunFolder
 from repose.runs.records import Records
@@ -29,6 +30,7 @@ from repose.training.feed import to_device
 from repose.training.job import TrainingJob
 from repose.training.loop import Evaluate
 from repose.training.loss import TokenSums, cross_entropy, token_losses
+from repose.training.r_drop import r_drop
 
 
 class PairPart(NamedTuple):
@@ -65,13 +67,37 @@ class Translation(Task):
         table, seed = position_table(job), job.training.seed
         return build(job.architecture, src_vocab_size=src, tgt_vocab_size=tgt, seed=seed, position_table=table)
 
-    def sums(self, model: Transformer, part: PairPart, *, label_smoothing: float) -> TokenSums:
-        hidden, output = model.hidden(part.src, part.tgt), model.output
-        return cross_entropy(hidden, output.weight, output.bias, part.labels, label_smoothing=label_smoothing)
+    def sampler(self, examples: PairDataset, job: TrainingJob) -> Callable[[int], PairDataset]:
+        """The pairs, with `bpe_dropout` in other pieces in each epoch."""
+        config = job.training
+        if not config.bpe_dropout:
+            return lambda _: examples
+        src, tgt = self.tokenizers(job)
+        limits = (config.max_src_tokens, config.max_tgt_tokens)
+        drawn = BpeDropout(examples, (src, tgt), dropout=config.bpe_dropout, limits=limits)
+        return lambda epoch: drawn.epoch(config.seed, epoch)
+
+    def sums(self, model: Transformer, part: PairPart, config: TrainingConfig) -> TokenSums:
+        """Cross-entropy of the labels, of two passes with `r_drop`; tokens are hidden with `word_dropout`."""
+        src, tgt, labels = part
+        twice = 2 if config.r_drop else 1
+        src, tgt = (_hide(ids.repeat(twice, 1), config.word_dropout) for ids in (src, tgt))
+        hidden, output = model.hidden(src, tgt), model.output
+        smoothing = config.label_smoothing
+        if config.r_drop:
+            first, second = hidden.chunk(2)
+            return r_drop(
+                first, second, output.weight, output.bias, labels, label_smoothing=smoothing, alpha=config.r_drop
+            )
+        return cross_entropy(hidden, output.weight, output.bias, labels, label_smoothing=smoothing)
 
     def losses(self, model: Transformer, part: PairPart) -> tuple[Tensor, Tensor]:
         """Of every target token, given the reference's earlier ones."""
         return token_losses(model.hidden(part.src, part.tgt), model.output.weight, model.output.bias, part.labels)
+
+    def mismatched(self, part: PairPart) -> PairPart:
+        """Each target with the source of the pair before it in the batch."""
+        return part._replace(src=part.src.roll(1, 0))
 
     def card(self, experiment: Experiment) -> Card:
         src_lang, tgt_lang = languages_of(experiment.corpus)
@@ -85,8 +111,9 @@ class Translation(Task):
         return {"src_lang": src_lang, "tgt_lang": tgt_lang, "decoding": decoding}
 
     def validation_figures(self, experiment: Experiment, data: CorpusData) -> Evaluate | None:
-        """BLEU, where `bleu_every_epochs` is set."""
-        return ValidationBleu(data) if experiment.training.bleu_every_epochs else None
+        """BLEU and chrF, where `bleu_every_epochs` is set or chrF decides."""
+        c = experiment.training
+        return ValidationBleu(data) if c.bleu_every_epochs or c.best_by == "chrf" else None
 
     def score_run(self, experiment: Experiment, data: CorpusData, folder: Path, device: str) -> None:
         """Greedy and with the experiment's beam; hypotheses go with the scores."""
@@ -116,10 +143,18 @@ class Translation(Task):
         return _score(translator, *texts, split, decoding, pretokenized, dropped, out)
 
 
+def _hide(ids: Tensor, probability: float) -> Tensor:
+    """Ids with each real token replaced by [UNK] with this probability."""
+    if not probability:
+        return ids
+    hidden = (torch.rand(ids.shape, device=ids.device) < probability) & (ids > END)
+    return ids.masked_fill(hidden, UNK)
+
+
 @dataclass(frozen=True)
 class ValidationBleu:
-    """BLEU of (the first sentences of) the validation set, for the training loop: `bleu` of greedy translations, and
-    the `tf_bleu*` that `teacher_forced` explains."""
+    """Figures of translations of (the first sentences of) the validation set, for the training loop: `bleu` and `chrf`
+    of greedy ones, and with `bleu_every_epochs` the `tf_bleu*` that `teacher_forced` explains."""
 
     data: CorpusData
 
@@ -135,11 +170,13 @@ class ValidationBleu:
         )
         try:
             hypotheses = [t.text for t in translator.translate(src, beam_size=1)]
-            forced = teacher_forced(translator, src, references)
+            forced = teacher_forced(translator, src, references) if job.training.bleu_every_epochs else {}
         finally:
             model.train(training)
-        score = bleu(hypotheses, references, lowercase=translator.tgt_tokenizer.lowercase)
-        return {"bleu": score.value} | {name: value for name, value in forced.items() if name.startswith("tf_bleu")}
+        lowercase = translator.tgt_tokenizer.lowercase
+        scores = [score(hypotheses, references, lowercase=lowercase) for score in (bleu, chrf)]
+        figures = {score.name: score.value for score in scores}
+        return figures | {name: value for name, value in forced.items() if name.startswith("tf_bleu")}
 
 
 def _score(

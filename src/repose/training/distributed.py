@@ -42,6 +42,11 @@ class World:
             dist.all_reduce(tensor)
         return tensor
 
+    def of_first(self, value: float) -> float:
+        """The first worker's value, on every worker; also a barrier."""
+        mine = value if self.rank == 0 else 0.0
+        return self.add(torch.tensor(mine, dtype=torch.float64, device=self.device)).item()
+
     def share_error(self, error: Exception | None) -> None:
         """Raise on every worker what the first one met, so that none waits for the others."""
         if self.size > 1:

@@ -1,6 +1,6 @@
 """What each update computes on: this worker's share of each global batch, as tensors."""
 
-from collections.abc import Iterable, Iterator
+from collections.abc import Callable, Iterable, Iterator
 from typing import Any, NamedTuple
 
 import numpy as np
@@ -36,27 +36,35 @@ class Feed:
     """The updates of an epoch as one worker sees them."""
 
     def __init__(
-        self, task: TrainingTask, examples: Examples, batches: Batches, *, world: World, num_parts: int
+        self,
+        task: TrainingTask,
+        sampler: Callable[[int], Examples],
+        batches: Batches,
+        *,
+        world: World,
+        num_parts: int,
     ) -> None:
-        self._task, self._examples, self._batches = task, examples, batches
+        """`sampler`: the examples as each epoch reads them."""
+        self._task, self._sampler, self._batches = task, sampler, batches
         self._world, self._num_parts = world, num_parts
 
     def epoch(self, epoch: int, start: int) -> Iterator[Update]:
         """The updates of one epoch, from batch `start` on."""
+        examples = self._sampler(epoch)
         following: NDArray[np.int64] | None = None
         for indices in self._batches.epoch(epoch, start):
             if following is not None:
-                yield self._update(following, last=False)
+                yield self._update(examples, following, last=False)
             following = indices
         if following is not None:
-            yield self._update(following, last=True)
+            yield self._update(examples, following, last=True)
 
-    def _update(self, indices: NDArray[np.int64], *, last: bool) -> Update:
-        lengths = self._examples.tgt_lengths[indices]
+    def _update(self, examples: Examples, indices: NDArray[np.int64], *, last: bool) -> Update:
+        lengths = examples.tgt_lengths[indices]
         rank, size, num_parts = self._world.rank, self._world.size, self._num_parts
         shares = (
             share(indices, lengths, rank=rank, world_size=size, part=part, num_parts=num_parts)
             for part in range(num_parts)
         )
-        parts = (self._task.part(self._examples, own, self._world.device) if len(own) else None for own in shares)
+        parts = (self._task.part(examples, own, self._world.device) if len(own) else None for own in shares)
         return Update(tuple(parts), len(indices), int(lengths.sum()), last)

@@ -2,7 +2,7 @@
 
 import dataclasses
 from abc import ABC, abstractmethod
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from pathlib import Path
 from typing import Any, Protocol
 
@@ -50,13 +50,21 @@ class TrainingTask(ABC):
     def build(self, job: "TrainingJob") -> nn.Module:
         """The model to begin with: a new one, or that of `init_from`. Raises CheckpointError and ConfigError."""
 
+    def sampler(self, examples: Any, job: "TrainingJob") -> Callable[[int], Examples]:  # noqa: ARG002
+        """The examples as each epoch reads them, by its number. Raises ConfigError."""
+        return lambda _: examples
+
     @abstractmethod
-    def sums(self, model: Any, part: Any, *, label_smoothing: float) -> TokenSums:
+    def sums(self, model: Any, part: Any, config: TrainingConfig) -> TokenSums:
         """The loss, with its gradient, and what goes with it, summed over the part's tokens (or words)."""
 
     @abstractmethod
     def losses(self, model: Any, part: Any) -> tuple[Tensor, Tensor]:
         """Of each token (or word), in order: its loss in nats without smoothing, and whether it is predicted right."""
+
+    def mismatched(self, part: Any) -> Any:  # noqa: ARG002
+        """The part with each example's source exchanged for another's; None where examples have no source."""
+        return None
 
     @abstractmethod
     def write(self, folder: Path, model: Any, job: "TrainingJob", extra: Mapping[str, object]) -> None:

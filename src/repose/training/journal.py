@@ -226,7 +226,9 @@ _SHOWN = (
     ("nll", "nll", ".3f"),
     ("tf_loss", "tf_loss", ".3f"),
     ("tf_accuracy", "tf_accuracy", ".1%"),
+    ("source_gain", "source_gain", ".2f"),
     ("bleu", "BLEU", ".1f"),
+    ("chrf", "chrF", ".1f"),
     ("tf_bleu", "tf_BLEU", ".1f"),
     ("learning_rate", "learning rate", ".2e"),
 )

@@ -94,7 +94,7 @@ class Learner:
                 continue
             torch.manual_seed(dropout_seed(config.seed, number, index, self.world.rank))
             with torch.autocast(kind, torch.bfloat16, enabled=config.precision == "bf16"):
-                sums = self.task.sums(self.model, part, label_smoothing=config.label_smoothing)
+                sums = self.task.sums(self.model, part, config)
             (sums.loss / update.tokens).backward()
             loss, weight = sums.loss.detach(), update.sentences / update.tokens
             self.sums += torch.stack([loss, sums.nll, sums.correct, loss * weight, sums.nll * weight])

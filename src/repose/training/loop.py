@@ -52,7 +52,7 @@ class Trainer:
         self.valid_data = task.open(job.valid_data)
         data, c = task.open(job.train_data), self.config
         batches = Batches(data.tgt_lengths, c.batching, c.batch_size, c.seed, src_lengths=data.src_lengths)
-        self.feed = Feed(task, data, batches, world=self.world, num_parts=c.accumulation)
+        self.feed = Feed(task, task.sampler(data, job), batches, world=self.world, num_parts=c.accumulation)
         per_epoch = batches.num_batches(0)
         limits = (c.updates, c.epochs and c.epochs * per_epoch)
         self.total = min((limit for limit in limits if limit is not None), default=None)
@@ -60,6 +60,8 @@ class Trainer:
         self.stop_at = None if stop_after is None else state.update + stop_after
         # Reading a figure off a GPU makes it wait: there, it waits once for several updates.
         self.synchronise_every = 1 if self.world.device.type == "cpu" else 10
+        self.end = math.inf
+        """Updates after which the training is expected to end."""
         self.pending = Sums()
         self.stop_requested: EndReason | None = None
         self.out_of_time = False
@@ -108,12 +110,14 @@ class Trainer:
         """Whether so many epochs have ended since the last validation that translated: validations may come at
         other times than the ends of epochs."""
         every, state = self.config.bleu_every_epochs, self.state
+        if self.config.best_by == "chrf":
+            return True
         return every is not None and state.epoch // every > state.translated // every
 
     def _update(self, update: Update) -> None:
         """One optimizer step, and what is due after it."""
         state = self.state
-        rate = self.schedule(state.update, state.plateau.drops)
+        rate = self.schedule(state.update, state.plateau.drops, end=self.end)
         self.learner.backward(update, state.update)
         self.pending.tokens += update.tokens
         self.pending.sentences += update.sentences
@@ -140,10 +144,12 @@ class Trainer:
         """Add up all workers' figures since the last time, and learn of signals and of the clock."""
         hours = self.config.max_hours
         late = self.writer is not None and hours is not None and self.writer.seconds >= 3600 * hours
-        flags = torch.tensor([self.signals.received is not None, late], device=self.world.device)
-        figures = self.world.add(torch.cat([self.learner.sums, flags.to(self.learner.sums.dtype)])).tolist()
+        more = [self.signals.received is not None, late, self._updates_left() if self.world.rank == 0 else 0.0]
+        told = torch.tensor(more, dtype=self.learner.sums.dtype, device=self.world.device)
+        figures = self.world.add(torch.cat([self.learner.sums, told])).tolist()
         self.learner.sums.zero_()
-        *added, stop, late = figures
+        *added, stop, late, left = figures
+        self.end = self.state.update + left
         if not (math.isfinite(added[0]) and math.isfinite(float(self.learner.norm))):
             raise DivergenceError(self._divergence("gradient" if math.isfinite(added[0]) else "loss"))
         for sums in (self.state.epoch_sums, self.state.window_sums):
@@ -155,6 +161,15 @@ class Trainer:
             received = self.signals.received
             self.stop_requested = EndReason.OTHER_WORKER if received is None else EndReason(received)
         self.out_of_time = bool(late)
+
+    def _updates_left(self) -> float:
+        """Updates until a limit ends the training, at its speed so far; infinite where nothing says."""
+        update, hours = self.state.update, self.config.max_hours
+        left = math.inf if self.total is None else self.total - update
+        if self.writer is not None and hours is not None and update:
+            seconds = self.writer.seconds
+            left = min(left, max(0.0, 3600 * hours - seconds) * update / seconds)
+        return left
 
     def _divergence(self, what: str) -> str:
         c = self.config
@@ -198,18 +213,17 @@ class Trainer:
         figures = validate(learner.model, learner.task, self.valid_data, keras_batch=keras_batch, world=self.world)
         loss = figures["tf_loss"]
         state.validated = state.update
+        if self._translation_is_due():
+            state.translated = state.epoch
+            figures = {**figures, **self._translate()}
+        # What a model is chosen by: the lower the better.
+        cost = loss if c.best_by == "loss" else -self.world.of_first(figures.get("chrf", 0.0))
         if c.patience is not None:
-            state.patience = state.patience.after(loss, patience=c.patience)
+            state.patience = state.patience.after(cost, patience=c.patience)
         if c.schedule == "plateau" and state.update > self.schedule.warmup and self._epoch() > c.plateau_after_epochs:
             state.plateau = state.plateau.after(loss, patience=c.plateau_patience, threshold=c.plateau_threshold)
-        is_of_model = state.add_snapshot(loss, keep=c.keep, number=c.average_checkpoints)
+        is_of_model = state.add_snapshot(cost, keep=c.keep, number=c.average_checkpoints)
         if self.writer is not None:
-            if self.evaluate is not None and self._translation_is_due():
-                state.translated = state.epoch
-                self.learner.model.eval()
-                with torch.no_grad():
-                    figures |= self.evaluate(self.learner.model, self.job)
-                self.learner.model.train()
             state.validation = figures
             self._record("valid", figures)
             if is_of_model:
@@ -218,6 +232,16 @@ class Trainer:
             self.writer.save()
         before, tokens = self.window
         self.window = (before + time.monotonic() - began, tokens)
+
+    def _translate(self) -> Mapping[str, float]:
+        """Figures of translations of the validation set; the first worker has them, alone."""
+        if self.evaluate is None:
+            return {}
+        self.learner.model.eval()
+        with torch.no_grad():
+            figures = self.evaluate(self.learner.model, self.job)
+        self.learner.model.train()
+        return figures
 
     def _synchronise_rest(self) -> None:
         """Before a checkpoint no figures may be pending: they would be lost, or be no number."""

@@ -81,11 +81,9 @@ class _Chunk(NamedTuple):
 
 def _chunks(hidden: Tensor, weight: Tensor, bias: Tensor | None, labels: Tensor, *, smoothed: bool) -> Iterator[_Chunk]:
     """Each chunk of rows with its probabilities. A chunk has a multiple of `ROWS` rows, the last ones zero."""
-    num_rows, num_classes = len(labels), len(weight)
-    limit = CPU_LOGITS if hidden.device.type == "cpu" else ACCELERATOR_LOGITS
-    num_chunks = -(-num_rows * num_classes // limit)
-    step = -(-num_rows // (max(num_chunks, 1) * ROWS)) * ROWS
-    for start in range(0, num_rows, step or 1):
+    num_rows = len(labels)
+    step = rows_at_a_time(num_rows, len(weight), hidden.device)
+    for start in range(0, num_rows, step):
         rows = slice(start, min(start + step, num_rows))
         part, label = _filled(hidden[rows]), _filled(labels[rows])[:, None]
         logits = matmul_nt(part, weight, bias)
@@ -103,6 +101,13 @@ def _chunks(hidden: Tensor, weight: Tensor, bias: Tensor | None, labels: Tensor,
         number = rows.stop - start
         error[number:] = 0
         yield _Chunk(rows, part, error, nll[:number], correct[:number], None if uniform is None else uniform[:number])
+
+
+def rows_at_a_time(num_rows: int, num_classes: int, device: torch.device) -> int:
+    """Rows of a chunk: a multiple of `ROWS`, at least 1."""
+    limit = CPU_LOGITS if device.type == "cpu" else ACCELERATOR_LOGITS
+    num_chunks = -(-num_rows * num_classes // limit)
+    return -(-num_rows // (max(num_chunks, 1) * ROWS)) * ROWS or 1
 
 
 def _filled(x: Tensor) -> Tensor:

@@ -41,6 +41,8 @@ class Schedule:
     - `noam`: factor · width^-0.5 · min(s^-0.5, s · warmup^-1.5) (Vaswani et al. 2017, section 5.3; 2410.04731,
       eq. 25 of the OpenReview text, eq. 15 of the arXiv one), the peak factor · (width · warmup)^-0.5 at s = warmup;
     - `inverse_sqrt`: peak · min(s / warmup, (warmup / s)^0.5);
+    - `linear`: peak · min(s / warmup, (end - s) / (end - warmup)): zero at the end. Where the clock ends a training
+      before its last update does, the end and with it the warm-up come earlier;
     - `constant`: peak · min(s / warmup, 1);
     - `plateau`: as `constant`, times factor^drops.
 
@@ -55,9 +57,12 @@ class Schedule:
     width: int
     """m of eq. 25; `noam` only."""
     plateau_factor: float
+    total: int | None = None
+    """Updates of the whole training; `linear` only."""
 
-    def __call__(self, update: int, drops: int = 0) -> float:
-        """The learning rate of update s = 0, 1, …; `drops` as counted by `Plateau`."""
+    def __call__(self, update: int, drops: int = 0, *, end: float = math.inf) -> float:
+        """The learning rate of update s = 0, 1, …; `drops` as counted by `Plateau`, `end`: the updates after which the
+        training is expected to end, if that is before `total`."""
         rise = min(1.0, update / self.warmup) if self.warmup else 1.0
         fall = math.sqrt(max(self.warmup, 1) / max(update, self.warmup, 1))
         match self.kind:
@@ -65,11 +70,23 @@ class Schedule:
                 return self.learning_rate * rise * fall / math.sqrt(self.width * max(self.warmup, 1))
             case "inverse_sqrt":
                 return self.learning_rate * rise * fall
+            case "linear":
+                return self.learning_rate * self._linear(update, end)
             case "constant":
                 return self.learning_rate * rise
             case "plateau":
                 return self.learning_rate * rise * math.pow(self.plateau_factor, drops)
         raise AssertionError(self.kind)
+
+    def _linear(self, update: int, end: float) -> float:
+        total = math.inf if self.total is None else self.total
+        last, warmup = min(end, total), float(self.warmup)
+        if math.isinf(last):  # nothing is known before the first updates have taken their time
+            return min(1.0, update / warmup) if warmup else 1.0
+        if not math.isinf(total):
+            warmup *= last / total
+        rise = update / warmup if warmup else 1.0
+        return max(0.0, min(1.0, rise, (last - update) / max(last - warmup, 1.0)))
 
 
 def make_schedule(config: TrainingConfig, *, d_token: int, total_updates: int | None) -> Schedule:
@@ -79,4 +96,4 @@ def make_schedule(config: TrainingConfig, *, d_token: int, total_updates: int | 
         assert total_updates is not None, "TrainingConfig refuses a share of the unknown"
         warmup = round(config.warmup_share * total_updates)
     width = config.schedule_width or d_token
-    return Schedule(config.schedule, config.learning_rate, warmup, width, config.plateau_factor)
+    return Schedule(config.schedule, config.learning_rate, warmup, width, config.plateau_factor, total_updates)

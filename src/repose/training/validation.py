@@ -12,6 +12,8 @@ from repose.training.job import Examples, TrainingTask
 
 TOKENS_AT_A_TIME = 4096
 """Most positions of a batch, padding included, on the longer side: bounds the memory."""
+MISMATCHED = 300
+"""About how many examples are also read with another example's source."""
 
 
 @torch.no_grad()
@@ -23,28 +25,44 @@ def validate(
     Workers take batches in turn. Every worker returns the same figures, and their number does not change a bit of
     them. `tf_loss_keras` is what Keras reports for batches of `keras_batch` sentences in the set's order: their mean
     losses, weighted by their sentences.
+    `source_gain`, where a task's examples have sources: the nats per target token that the true source saves against
+    that of another example of like length, over some `MISMATCHED` examples. Near 0 the model ignores its source.
     """
     was_training = model.training
     model.eval()
-    sums = torch.zeros(2, len(examples), dtype=torch.float64, device=world.device)
+    sums = torch.zeros(3, len(examples), dtype=torch.float64, device=world.device)
     tokens_of = np.asarray(examples.tgt_lengths, dtype=np.int64)
-    for number, indices in enumerate(_by_length(examples)):
+    batches = list(_by_length(examples))
+    every = max(1, len(examples) // MISMATCHED)
+    seen, mismatched = 0, np.zeros(len(examples), dtype=bool)
+    for number, indices in enumerate(batches):
+        # Spread over all lengths: a batch whenever its share of the examples seen is still missing.
+        is_mismatched = len(indices) > 1 and mismatched.sum() * every <= seen
+        seen += len(indices)
+        mismatched[indices] = is_mismatched
         if number % world.size != world.rank:
             continue
-        nll, correct = task.losses(model, task.part(examples, indices, world.device))
+        part = task.part(examples, indices, world.device)
+        nll, correct = task.losses(model, part)
+        other = task.mismatched(part) if is_mismatched else None
+        other_nll = torch.zeros_like(nll) if other is None else task.losses(model, other)[0]
         lengths = torch.from_numpy(tokens_of[indices]).to(world.device)
         sentences = torch.from_numpy(indices).to(world.device).repeat_interleave(lengths)
-        sums.index_add_(1, sentences, torch.stack([nll, correct.to(nll.dtype)]).double())
+        sums.index_add_(1, sentences, torch.stack([nll, correct.to(nll.dtype), other_nll]).double())
     model.train(was_training)
-    nll_of, correct_of = world.add(sums).cpu().numpy()
+    nll_of, correct_of, other_nll_of = world.add(sums).cpu().numpy()
     starts = np.arange(0, len(examples), keras_batch)
     batch_means = np.add.reduceat(nll_of, starts) / np.add.reduceat(tokens_of, starts)
     batch_sizes = np.diff(np.append(starts, len(examples)))
-    return {
+    figures = {
         "tf_loss": float(nll_of.sum() / tokens_of.sum()),
         "tf_loss_keras": float((batch_means * batch_sizes).sum() / len(examples)),
         "tf_accuracy": float(correct_of.sum() / tokens_of.sum()),
     }
+    if other_nll_of.any():
+        gain = other_nll_of[mismatched].sum() - nll_of[mismatched].sum()
+        figures["source_gain"] = float(gain / tokens_of[mismatched].sum())
+    return figures
 
 
 def _by_length(examples: Examples) -> Iterator[NDArray[np.int64]]:

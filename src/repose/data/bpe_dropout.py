@@ -1,0 +1,222 @@
+"""BPE-dropout: each epoch reads the training text in other pieces (Provilkov et al. 2020, arXiv 1910.13267).
+
+A BPE tokenizer builds a word from characters by merging the pair of lowest rank again and again. With dropout each
+merge that is possible is left out with probability p at each step, so that a word is sometimes read as smaller
+pieces: a model then knows its rare words' parts. Draws are a pure function of (seed, epoch).
+
+Differs from the paper: of a word that occurs often, `DRAWS` segmentations are drawn in an epoch and its occurrences
+choose among these; all words are segmented at once, a merge of each at a time, in numpy.
+"""
+
+import hashlib
+import json
+import math
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass, replace
+
+import numpy as np
+from numpy.typing import NDArray
+
+from repose.data.batching import mix
+from repose.data.columns import Columns
+from repose.data.dataset import SIDES, PairDataset, Side
+from repose.data.tokenizer import END, START, Tokenizer
+from repose.system.errors import ConfigError
+
+DRAWS = 16
+_WORDS_AT_A_TIME = 1 << 14
+_NONE = np.iinfo(np.int64).max
+
+Ids = NDArray[np.int64]
+
+
+class Draws:
+    """Uniform random numbers by hashing a counter: the same on every machine and with every version of numpy."""
+
+    def __init__(self, key: str) -> None:
+        digest = hashlib.blake2b(key.encode(), digest_size=16).digest()
+        self._keys = np.frombuffer(digest, dtype="<u8").astype(np.uint64)
+        self._drawn = 0
+
+    def __call__(self, *shape: int) -> NDArray[np.float64]:
+        """The next numbers in [0, 1)."""
+        number = math.prod(shape)
+        counter = np.arange(self._drawn, self._drawn + number, dtype=np.uint64)
+        self._drawn += number
+        hashed = mix(mix(counter + self._keys[0]) ^ self._keys[1])
+        numbers: NDArray[np.float64] = (hashed >> np.uint64(11)).astype(np.float64) * 2.0**-53
+        return numbers.reshape(shape)
+
+
+class Merges:
+    """The merges of a BPE tokenizer as arrays that are looked up by pair."""
+
+    def __init__(self, tokenizer: Tokenizer) -> None:
+        """Raises ConfigError for a tokenizer of another kind."""
+        if tokenizer.kind != "bpe":
+            raise ConfigError(
+                f"training.bpe_dropout needs a tokenizer of kind 'bpe', not {tokenizer.kind!r}: "
+                "set tokenizer.kind = 'bpe' or training.bpe_dropout = 0"
+            )
+        model = json.loads(tokenizer.json)["model"]
+        vocabulary: dict[str, int] = model["vocab"]
+        pairs = [tuple(merge.split(" ")) if isinstance(merge, str) else tuple(merge) for merge in model["merges"]]
+        self.characters = {token: i for token, i in vocabulary.items() if len(token) == 1}
+        self._size = 1 + max(vocabulary.values())
+        keys = np.array([vocabulary[a] * self._size + vocabulary[b] for a, b in pairs], dtype=np.int64)
+        order = np.argsort(keys)
+        self._keys = np.append(keys[order], _NONE)
+        self._ranks = np.append(order, _NONE)
+        self._results = np.array([vocabulary[a + b] for a, b in pairs] or [0], dtype=np.int64)
+
+    def ranks(self, left: Ids, right: Ids) -> Ids:
+        """Rank of the merge of each pair; `_NONE` where there is none (an id is then -1, or no merge has this pair)."""
+        keys = np.where((left >= 0) & (right >= 0), left * self._size + right, -1)
+        places = np.searchsorted(self._keys, keys)
+        return np.where(self._keys[places] == keys, self._ranks[places], _NONE)
+
+    def results(self, ranks: Ids) -> Ids:
+        """The token that each merge makes."""
+        return self._results[ranks]
+
+    def segment(self, words: Sequence[Ids], dropout: float, draws: Draws) -> list[Ids]:
+        """Each word, given as the ids of its characters, as token ids; with `dropout` 0 those of the tokenizer."""
+        segmented: list[Ids] = [np.zeros(0, dtype=np.int64)] * len(words)
+        by_length = np.argsort([len(word) for word in words], kind="stable")
+        for start in range(0, len(words), _WORDS_AT_A_TIME):
+            chosen = by_length[start : start + _WORDS_AT_A_TIME]
+            pieces = np.full((len(chosen), max(len(words[i]) for i in chosen)), -1, dtype=np.int64)
+            for row, i in enumerate(chosen):
+                pieces[row, : len(words[i])] = words[i]
+            for row, ids in zip(chosen, self._merged(pieces, dropout, draws), strict=True):
+                segmented[row] = ids
+        return segmented
+
+    def _merged(self, pieces: Ids, dropout: float, draws: Draws) -> list[Ids]:
+        """Rows of ids, filled up with -1, after all merges."""
+        active = np.arange(len(pieces))
+        while active.size and pieces.shape[1] > 1:
+            rows = pieces[active]
+            ranks = self.ranks(rows[:, :-1], rows[:, 1:])
+            if dropout:
+                ranks[draws(*ranks.shape) < dropout] = _NONE
+            places = ranks.argmin(axis=1)
+            best = np.take_along_axis(ranks, places[:, None], 1)[:, 0]
+            merging = best != _NONE
+            # A word whose merges were all left out at this step is done, as in the paper's Algorithm 1.
+            active, rows, places, best = active[merging], rows[merging], places[merging], best[merging]
+            columns = np.arange(rows.shape[1])
+            source = np.where(columns > places[:, None], columns + 1, columns)
+            moved = np.take_along_axis(np.pad(rows, ((0, 0), (0, 1)), constant_values=-1), source, 1)
+            moved[np.arange(len(moved)), places] = self.results(best)
+            pieces[active] = moved
+        return [row[row >= 0] for row in pieces]
+
+
+@dataclass(frozen=True)
+class _Text:
+    """One side of a corpus as words: what is drawn anew in each epoch."""
+
+    merges: Merges
+    characters: list[Ids]
+    """Each different word's characters."""
+    counts: Ids
+    """How often each of them occurs."""
+    words: Ids
+    """The words of all sentences, one after the other."""
+    starts: Ids
+    """(N + 1,): where each sentence's words begin."""
+    is_fixed: NDArray[np.bool_]
+    """(N,): sentences that are read as they are stored: cut ones, whose text does not give their tokens again."""
+
+    @classmethod
+    def of(cls, stored: Columns, side: Side, tokenizer: Tokenizer) -> "_Text":
+        """The words of stored sentences."""
+        merges, numbers = Merges(tokenizer), dict[str, int]()
+        words: list[int] = []
+        starts, fixed = [0], []
+        for ids in _sentences(stored, side):
+            text = tokenizer.decode(ids)
+            is_fixed = tokenizer.encode(text) != ids
+            fixed.append(is_fixed)
+            if not is_fixed:
+                words += [numbers.setdefault(word, len(numbers)) for word in tokenizer.words(text)]
+            starts.append(len(words))
+        characters = [np.array([merges.characters[c] for c in word], dtype=np.int64) for word in numbers]
+        all_words = np.array(words, dtype=np.int64)
+        counts = np.bincount(all_words, minlength=len(numbers))
+        return cls(merges, characters, counts, all_words, np.array(starts, dtype=np.int64), np.array(fixed, dtype=bool))
+
+    def draw(self, dropout: float, draws: Draws) -> tuple[Ids, Ids]:
+        """Token ids of all sentences without START and END, one after the other, and their numbers, (N,)."""
+        numbers = np.minimum(self.counts, DRAWS)
+        first = np.cumsum(numbers) - numbers
+        words = [self.characters[i] for i in np.repeat(np.arange(len(numbers)), numbers)]
+        drawn = self.merges.segment(words, dropout, draws)
+        lengths = np.array([len(ids) for ids in drawn], dtype=np.int64)
+        flat = np.concatenate(drawn) if drawn else np.zeros(0, dtype=np.int64)
+        begins = np.cumsum(lengths) - lengths
+        chosen = first[self.words] + (draws(len(self.words)) * numbers[self.words]).astype(np.int64)
+        sizes = lengths[chosen]
+        ends = np.cumsum(sizes)
+        steps = np.arange(ends[-1] if len(ends) else 0) - np.repeat(ends - sizes, sizes)
+        of_sentence = np.diff(np.append(0, ends)[self.starts])
+        return flat[np.repeat(begins[chosen], sizes) + steps], of_sentence
+
+
+class BpeDropout:
+    """Stored pairs, in other pieces in each epoch. Holds the corpus in memory, as words."""
+
+    def __init__(
+        self, stored: PairDataset, tokenizers: tuple[Tokenizer, Tokenizer], *, dropout: float, limits: tuple[int, int]
+    ) -> None:
+        """`dropout`: the probability p that a merge is left out; `limits`: most tokens that are read of a source
+        (START and END counted) and a target (labels). A sentence that a draw makes longer is read as it is stored.
+
+        Raises ConfigError for tokenizers that are not BPE.
+        """
+        self._stored, self._dropout = stored, dropout
+        self._limits = {"src": limits[0], "tgt": limits[1] + 1}
+        self._texts = {
+            side: _Text.of(stored.columns, side, tokenizer) for side, tokenizer in zip(SIDES, tokenizers, strict=True)
+        }
+
+    def epoch(self, seed: int, epoch: int) -> PairDataset:
+        """The pairs as they are read in this epoch: the same for the same seed, on every worker."""
+        draws = Draws(f"repose bpe dropout 1/{seed}/{epoch}")
+        columns = {side: self._side(side, draws) for side in SIDES}
+        stored = self._stored.columns
+        resampled = replace(
+            stored,
+            _values={side: values for side, (values, _) in columns.items()},
+            _offsets={side: offsets for side, (_, offsets) in columns.items()},
+        )
+        return replace(
+            self._stored,
+            columns=resampled,
+            src_lengths=resampled.lengths("src"),
+            tgt_lengths=resampled.lengths("tgt") - 1,
+        )
+
+    def _side(self, side: Side, draws: Draws) -> tuple[Ids, Ids]:
+        """Values and offsets of one side, as `Columns` has them."""
+        text, stored = self._texts[side], self._stored.columns
+        drawn, lengths = text.draw(self._dropout, draws)
+        before = stored.lengths(side).astype(np.int64)
+        as_stored = text.is_fixed | (lengths + 2 > self._limits[side])
+        final = np.where(as_stored, before, lengths + 2)
+        offsets = np.append(0, np.cumsum(final))
+        values = np.empty(offsets[-1], dtype=np.int64)
+        values[offsets[:-1]], values[offsets[1:] - 1] = START, END
+        ours = np.repeat(~as_stored, lengths)
+        steps = np.arange(len(drawn)) - np.repeat(np.cumsum(lengths) - lengths, lengths)
+        values[(np.repeat(offsets[:-1] + 1, lengths) + steps)[ours]] = drawn[ours]
+        for i in np.flatnonzero(as_stored):
+            values[offsets[i] : offsets[i + 1]] = stored.flat(side, np.array([i]))
+        return values, offsets
+
+
+def _sentences(stored: Columns, side: Side) -> Iterator[list[int]]:
+    offsets, values = stored.offsets(side), stored.values(side)
+    for start, end in zip(offsets[:-1].tolist(), offsets[1:].tolist(), strict=True):
+        yield values[start:end].tolist()

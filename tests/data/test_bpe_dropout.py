@@ -1,0 +1,99 @@
+"""BPE-dropout against the tokenizer itself, and against the paper's algorithm written for one word."""
+
+import json
+from itertools import pairwise
+
+import numpy as np
+import pytest
+
+from repose.data.bpe_dropout import BpeDropout, Draws, Merges
+from repose.data.dataset import PairDataset
+from repose.data.prepare import prepare
+from repose.data.tokenizer import Tokenizer
+from repose.system.errors import ConfigError
+
+LINES = [
+    f"the {a} {b} sees a {c} hedgehog 12 times ¿no?"
+    for a in ["old", "new", "red"]
+    for b in ("fox", "fish", "owl")
+    for c in ("big", "small", "tiny")
+]
+
+
+@pytest.fixture(scope="module")
+def tokenizer() -> Tokenizer:
+    return Tokenizer.train(LINES, kind="bpe", vocab_size=330)
+
+
+@pytest.fixture(scope="module")
+def pairs(tokenizer: Tokenizer, tmp_path_factory: pytest.TempPathFactory) -> PairDataset:
+    folder = tmp_path_factory.mktemp("pairs") / "train"
+    prepare(
+        [(line, line.upper()) for line in LINES],
+        tokenizer,
+        tokenizer,
+        folder,
+        max_src_tokens=60,
+        max_tgt_tokens=60,
+        long_pairs="drop",
+        workers=1,
+    )
+    return PairDataset.open(folder)
+
+
+def test_without_dropout_words_are_the_tokenizers(tokenizer: Tokenizer) -> None:
+    merges = Merges(tokenizer)
+    for line in (*LINES[:5], "unseen wörds: Ωmega", "a" * 300):
+        words = [np.array([merges.characters[c] for c in word]) for word in tokenizer.words(line)]
+        ids = np.concatenate(merges.segment(words, 0.0, Draws("")))
+        assert ids.tolist() == tokenizer.encode(line)[1:-1]
+
+
+def test_one_word_is_segmented_as_the_papers_algorithm_says(tokenizer: Tokenizer) -> None:
+    """Algorithm 1 for one word, with the same draws."""
+    model = json.loads(tokenizer.json)["model"]
+    ranks = {tuple(m.split(" ")) if isinstance(m, str) else tuple(m): rank for rank, m in enumerate(model["merges"])}
+    merges, word = Merges(tokenizer), "Ġhedgehog"
+    seen = set()
+    for seed in range(40):
+        pieces, draws = list(word), Draws(str(seed))
+        while len(pieces) > 1:
+            kept = draws(len(word) - 1) >= 0.3
+            possible = {i: ranks[p] for i, p in enumerate(pairwise(pieces)) if p in ranks and kept[i]}
+            if not possible:
+                break
+            i = min(possible, key=lambda place: possible[place])
+            pieces[i : i + 2] = [pieces[i] + pieces[i + 1]]
+        characters = [np.array([merges.characters[c] for c in word])]
+        ours = merges.segment(characters, 0.3, Draws(str(seed)))[0]
+        assert tokenizer.tokens(ours.tolist()) == pieces
+        seen.add(tuple(pieces))
+    assert len(seen) > 3
+
+
+def test_an_epoch_says_the_same_in_other_pieces(tokenizer: Tokenizer, pairs: PairDataset) -> None:
+    drawn = BpeDropout(pairs, (tokenizer, tokenizer), dropout=0.2, limits=(60, 60))
+    first, again, second = drawn.epoch(0, 0), drawn.epoch(0, 0), drawn.epoch(0, 1)
+    everything = np.arange(len(pairs))
+    assert np.array_equal(first.batch(everything).src, again.batch(everything).src)
+    assert not np.array_equal(first.src_lengths, second.src_lengths)
+    assert first.tgt_lengths.sum() > pairs.tgt_lengths.sum()
+    for index, line in enumerate(LINES):
+        src, tgt, labels = (row[0] for row in first.batch(np.array([index])))
+        assert tokenizer.decode(src.tolist()) == line
+        assert (src[0], src[-1], tgt[0], labels[-1]) == (2, 3, 2, 3)
+        assert tokenizer.decode(labels.tolist()) == line.upper()
+    assert np.array_equal(first.tgt_lengths, (first.batch(everything).labels > 0).sum(1))
+
+
+def test_sentences_that_grow_too_long_are_read_as_stored(tokenizer: Tokenizer, pairs: PairDataset) -> None:
+    limit = int(pairs.src_lengths.max())
+    drawn = BpeDropout(pairs, (tokenizer, tokenizer), dropout=0.5, limits=(limit, 60)).epoch(0, 0)
+    assert drawn.src_lengths.max() <= limit
+    stored, ours = (data.batch(np.arange(len(pairs))).src for data in (pairs, drawn))
+    assert any(np.array_equal(a[a > 0], b[b > 0]) for a, b in zip(stored, ours, strict=True))
+
+
+def test_other_tokenizers_are_refused() -> None:
+    with pytest.raises(ConfigError, match="needs a tokenizer of kind 'bpe', not 'unigram'"):
+        Merges(Tokenizer.train(LINES, kind="unigram", vocab_size=330))
