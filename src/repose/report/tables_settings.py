@@ -14,13 +14,18 @@ ALL = "all"
 _TOPICS = {
     "corpus": ("splits", "held_out_valid", "held_out_test", "pretokenized"),
     "batches": ("batching", "batch_size", "accumulation", "max_src_tokens", "max_tgt_tokens", "long_pairs"),
-    "length of the training": ("epochs", "updates", "max_hours", "patience", "keep", "average_checkpoints"),
+    "length of the training": ("epochs", "updates", "max_hours", "patience", "keep", "best_by", "average_checkpoints"),
     "learning rate": ("schedule", "learning_rate", "warmup_updates", "warmup_share", "schedule_width"),
     "optimiser": ("adam_beta1", "adam_beta2", "adam_eps", "weight_decay", "weight_decay_kind", "clip_norm"),
-    "regularisation": ("label_smoothing", "dropout", "attention_dropout", "attention_output_dropout"),
+    "regularisation": (
+        *("label_smoothing", "dropout", "attention_dropout", "attention_output_dropout"),
+        *("r_drop", "bpe_dropout", "word_dropout"),
+    ),
     "precision": ("precision",),
 }
 _TOPIC_OF = {name: topic for topic, names in _TOPICS.items() for name in names}
+_RARE = ("r_drop", "bpe_dropout", "word_dropout", "best_by", "single_digits")
+"""Settings that few trainings use: at their default they are off, as what is none."""
 _MOVE_NOTHING = ("seed", "max_hours", "save_every_minutes", "bleu_every_epochs", "bleu_sentences", "bleu_mean_over")
 """Settings of the training that are not the method: they name a draw, or only say when it is saved and looked at."""
 
@@ -81,6 +86,8 @@ def _settings(run: ReportRun) -> dict[Name, Hashable]:
                 continue
             if name.startswith("plateau_") and run.experiment.training.schedule != "plateau":
                 continue
+            if name in _RARE and value == getattr(type(getattr(run.experiment, section)), name):
+                value = None
             found[section, name] = value if isinstance(value, Hashable) else str(value)
     return found
 
