@@ -188,8 +188,8 @@ class BpeDropout:
         stored = self._stored.columns
         resampled = replace(
             stored,
-            _values={side: values for side, (values, _) in columns.items()},
-            _offsets={side: offsets for side, (_, offsets) in columns.items()},
+            values={side: values for side, (values, _) in columns.items()},
+            offsets={side: offsets for side, (_, offsets) in columns.items()},
         )
         return replace(
             self._stored,
@@ -217,6 +217,6 @@ class BpeDropout:
 
 
 def _sentences(stored: Columns, side: Side) -> Iterator[list[int]]:
-    offsets, values = stored.offsets(side), stored.values(side)
+    offsets, values = stored.offsets[side], stored.values[side]
     for start, end in zip(offsets[:-1].tolist(), offsets[1:].tolist(), strict=True):
         yield values[start:end].tolist()

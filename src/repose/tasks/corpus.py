@@ -145,6 +145,8 @@ def _key(experiment: Experiment) -> str:
     for name in ("src_file", "tgt_file"):
         if tokenizer[name] is not None:
             tokenizer[name] = _digest(Path(tokenizer[name]))
+    if not tokenizer["single_digits"]:
+        del tokenizer["single_digits"]  # a later setting: without it, folders made before keep their keys
     settings = {
         "corpus": files or f"{corpus.name} {__version__}",  # the shipped pairs may change with the package
         "fields": [corpus.src_field, corpus.tgt_field],
@@ -153,7 +155,7 @@ def _key(experiment: Experiment) -> str:
         "limits": [training.max_src_tokens, training.max_tgt_tokens, training.long_pairs],
     }
     if corpus.splits != "given":
-        settings["splits"] = corpus.splits  # a later setting: without it, folders made before keep their keys
+        settings["splits"] = corpus.splits  # likewise
     if training.task != "translation":
         settings["task"] = training.task  # likewise
     return hashlib.sha256(json.dumps(settings, sort_keys=True).encode()).hexdigest()[:16]
