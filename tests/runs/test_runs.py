@@ -12,6 +12,7 @@ from typing import Any
 import pytest
 import torch
 
+import repose
 from repose.cli.tables import run_table
 from repose.config.file import load
 from repose.data.dataset import PairDataset
@@ -215,3 +216,19 @@ def test_a_stop_before_the_first_update_is_refused_before_anything_is_written(
         run(small(corpus), tmp_path / "run", stop_after=-1, progress="none")
     assert not (tmp_path / "run").exists()
     assert not (tmp_path / "home").exists()
+
+
+def test_how_to_search_is_chosen_on_the_validation_set(corpus: list[str], tmp_path: Path) -> None:
+    settings = [*SMALL, *corpus, "decoding.length_penalty=none", "training.best_by=chrf", "training.keep=best"]
+    experiment = load("enhanced-table1", overrides=settings).experiment
+    result = run(experiment, tmp_path / "run", device="cpu", workers=1, progress="none")
+    assert result.scores is not None
+    trials = result.scores["decoding_chosen"]
+    assert [(t["beam_size"], t["length_penalty"]) for t in trials] == [(1, 0.0), (4, 0.2), (4, 0.6), (4, 1.0), (4, 1.5)]
+    with repose.load(tmp_path / "run") as translator:
+        best = max(trials, key=lambda trial: trial["bleu"])
+        assert translator.beam_size == best["beam_size"]
+        assert translator.length_penalty in {t["length_penalty"] for t in trials[1:]}
+    assert result.scores["decoding"]["length_penalty"] == translator.length_penalty
+    again = run(experiment, tmp_path / "run", device="cpu", workers=1, progress="none")
+    assert again.scores == result.scores

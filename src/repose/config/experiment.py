@@ -22,6 +22,8 @@ MAX_BEAM_SIZE = 1000
 """Rows of a decoding grow with it: a wider beam is a slip of the keyboard or an attempt to exhaust memory."""
 MAX_LENGTH_PENALTY = 10.0
 """Of GNMT's alpha, which is below 1 where it is of any use; far above 10 it overflows a float."""
+LENGTH_PENALTY = 0.6
+"""Wu et al. (2016), Vaswani et al. (2017)."""
 AtLeastZero = Annotated[int, Field(ge=0)]
 VocabSize = Annotated[int, Field(ge=5, le=1_000_000)]  # four reserved tokens and something to say
 Seed = Annotated[int, Field(ge=0, le=2**64 - 1)]  # what torch's generators take
@@ -285,8 +287,9 @@ class DecodingConfig:
 
     beam_size: Annotated[int, Field(ge=1, le=MAX_BEAM_SIZE)] = 4
     """Hypotheses kept per sentence (1: greedy)."""
-    length_penalty: Annotated[float, Field(ge=0.0, le=MAX_LENGTH_PENALTY)] = 0.6
-    """Alpha of GNMT's length penalty ((5 + length) / 6)^alpha (Wu et al. 2016, eq. 14)."""
+    length_penalty: Annotated[float, Field(ge=0.0, le=MAX_LENGTH_PENALTY)] | None = LENGTH_PENALTY
+    """Alpha of GNMT's length penalty ((5 + length) / 6)^alpha (Wu et al. 2016, eq. 14); "none": the best of several on
+    the validation set, once training is over, and greedy search instead of the beam where that is better there."""
     max_extra_tokens: AtLeastZero = 50
     """A translation has at most this many tokens more than its source (Vaswani et al., section 6.1)."""
     batch_size: Count = 64

@@ -10,7 +10,7 @@ import torch
 from pydantic import ValidationError
 from torch import Tensor
 
-from repose.config.experiment import DecodingConfig
+from repose.config.experiment import LENGTH_PENALTY, DecodingConfig
 from repose.data.tokenizer import END, START, Tokenizer
 from repose.decoding import search
 from repose.decoding.pool import Pool
@@ -105,7 +105,7 @@ class Translator:
         tgt_tokenizer: Tokenizer,
         *,
         beam_size: int = DEFAULTS.beam_size,
-        length_penalty: float = DEFAULTS.length_penalty,
+        length_penalty: float | None = DEFAULTS.length_penalty,
         max_extra_tokens: int = DEFAULTS.max_extra_tokens,
         batch_size: int = DEFAULTS.batch_size,
         workers: int | None = None,
@@ -117,7 +117,9 @@ class Translator:
             {"beam_size": beam_size, "length_penalty": length_penalty}
             | {"max_extra_tokens": max_extra_tokens, "batch_size": batch_size}
         )
-        self.beam_size, self.length_penalty = settings.beam_size, settings.length_penalty
+        self.beam_size = settings.beam_size
+        # None: to be chosen when the training is over.
+        self.length_penalty = LENGTH_PENALTY if settings.length_penalty is None else settings.length_penalty
         self.max_extra_tokens, self.batch_size = settings.max_extra_tokens, settings.batch_size
         self.config = config or {}
         """config.json of the model directory, if it came from one: run id, versions, languages."""

@@ -32,7 +32,7 @@ from repose._version import __version__
 from repose.model.architecture import Architecture, from_earlier
 from repose.system.device import find_device
 from repose.system.errors import CheckpointError, ConfigError, DataError
-from repose.system.files import previous, replacing_folder, sealed, unsealed
+from repose.system.files import previous, replacing_folder, sealed, unsealed, write_json
 
 if TYPE_CHECKING:
     import torch
@@ -120,6 +120,14 @@ def save(
     with replacing_folder(place, keep_all_but=files) as temporary:
         for name, data in files.items():
             (temporary / name).write_bytes(data)
+
+
+def change_config(folder: Path, values: Mapping[str, object]) -> None:
+    """Replace values of the config.json of a model directory, or of a run directory's model. Raises CheckpointError,
+    and WriteError where it cannot be written."""
+    place = locate(folder)
+    config = unsealed(_read_config(place)) or {}
+    write_json(place / CONFIG, sealed({**config, **values}))
 
 
 def load(folder: Path, kind: ModelKind[M], device: str = "cpu") -> SavedModel[M]:

@@ -3,7 +3,7 @@ free-running decoding, with teacher-forced figures next to them."""
 
 import statistics
 from collections.abc import Callable, Iterator, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import asdict, dataclass
 from pathlib import Path
 from typing import Any, NamedTuple
 
@@ -23,8 +23,10 @@ from repose.evaluation.metrics import bleu, bleu_sentence_mean, chrf, corpus_sco
 from repose.model.transformer import Transformer, build
 from repose.runs.folder import RunFolder
 from repose.runs.records import Records
+from repose.saved_model import directory
 from repose.system.device import one_thread
 from repose.tasks.base import Card, Decoding, Task, position_table
+from repose.tasks.choice import choose
 from repose.tasks.corpus import CorpusData, is_pretokenized, languages_of, prepare_corpus, prepare_pairs
 from repose.training.feed import to_device
 from repose.training.job import TrainingJob
@@ -122,9 +124,15 @@ class Translation(Task):
         if means:
             num_sentences = len(data.text("valid")[0][: experiment.training.bleu_sentences])
             means = {"over_validations": {"num_sentences": num_sentences, **means}}
+        beam_size, about = experiment.decoding.beam_size, dict(means)
+        if experiment.decoding.length_penalty is None:
+            with decoding_translator.load(folder, device) as translator, one_thread():
+                choice = choose(translator, *data.text("valid"), beam_size)
+            directory.change_config(folder, {"decoding": {**asdict(experiment.decoding), **choice.settings}})
+            about["decoding_chosen"] = choice.to_json()
         translator = decoding_translator.load(folder, device)
-        decoding = Decoding(beam_sizes=(1, experiment.decoding.beam_size))
-        _score(translator, *texts, data.measured, decoding, is_pretokenized(experiment.corpus), means, folder)
+        decoding = Decoding(beam_sizes=(1, beam_size))
+        _score(translator, *texts, data.measured, decoding, is_pretokenized(experiment.corpus), about, folder)
 
     def score_model(
         self, folder: Path, files: Sequence[Path] | None, split: str, out: Path | None, device: str, decoding: Decoding
