@@ -4,6 +4,7 @@ import dataclasses
 import json
 import math
 import os
+import random
 import signal
 import sys
 import threading
@@ -15,6 +16,8 @@ import pytest
 import torch
 from safetensors.torch import load_file, save_file
 
+from repose.data.prepare import prepare
+from repose.data.tokenizer import Tokenizer
 from repose.saved_model import directory as model_dir
 from repose.system.errors import BusyError, CheckpointError, ConfigError, DeviceError, ReposeError, WriteError
 from repose.tasks.translation import TASK
@@ -92,7 +95,7 @@ def test_resuming_changes_no_bit(lab: Any, whole: Path, tmp_path: Path, stops: l
     [
         {"batching": "tokens", "batch_size": 40},
         {"accumulation": 3, "clip_norm": 0.5},
-        {"r_drop": 5.0, "bpe_dropout": 0.2, "word_dropout": 0.1, "schedule": "linear", "learning_rate": 1e-3},
+        {"r_drop": 5.0, "word_dropout": 0.1, "schedule": "linear", "learning_rate": 1e-3},
     ],
 )
 def test_resuming_other_recipes(lab: Any, tmp_path: Path, batching: dict[str, Any]) -> None:
@@ -102,6 +105,31 @@ def test_resuming_other_recipes(lab: Any, tmp_path: Path, batching: dict[str, An
         lab.go(job, tmp_path / "pieces", stop_after=5)
     lab.assert_same_run(tmp_path / "whole", tmp_path / "pieces")
     assert [record["update"] for record in lab.records(tmp_path / "whole", "valid")] == [4, 8, 12, 16, 17]
+
+
+@pytest.mark.parametrize("workers", [1, 2])
+def test_resuming_draws_the_same_pieces(lab: Any, tmp_path: Path, workers: int) -> None:
+    lines = [
+        " ".join(random.Random(i).sample(("red", "blue", "one", "two", "sun", "moon", "tree", "fish"), 5))
+        for i in range(40)
+    ]
+    tokenizer = Tokenizer.train(lines, kind="bpe", vocab_size=290)
+    tokenizer.save(tmp_path / "bpe.json")
+    data = tmp_path / "data"
+    limits: dict[str, Any] = {"max_src_tokens": 60, "max_tgt_tokens": 60, "long_pairs": "drop", "workers": 1}
+    prepare([(line, line.upper()) for line in lines], tokenizer, tokenizer, data, **limits)
+    architecture = dataclasses.replace(lab.tiny, max_length=64)
+    job = dataclasses.replace(
+        lab.job(architecture, bpe_dropout=0.2, max_src_tokens=60, max_tgt_tokens=60),
+        **dict.fromkeys(("train_data", "valid_data"), data),
+        **dict.fromkeys(("src_tokenizer", "tgt_tokenizer"), tmp_path / "bpe.json"),
+    )
+    lab.go(job, tmp_path / "whole", workers=workers)
+    for _ in range(3):
+        lab.go(job, tmp_path / "pieces", workers=workers, stop_after=6)
+    lab.assert_same_run(tmp_path / "whole", tmp_path / "pieces")
+    tokens = [record["tokens"] for record in lab.records(tmp_path / "whole", "epoch")]
+    assert tokens[1] - tokens[0] != tokens[2] - tokens[1]
 
 
 def test_records_after_the_checkpoint_are_dropped(lab: Any, whole: Path, tmp_path: Path) -> None:
@@ -518,3 +546,16 @@ def test_tensorboard(lab: Any, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) 
     monkeypatch.setitem(sys.modules, "torch.utils.tensorboard", None)
     with pytest.raises(ConfigError, match=r"install repose-nmt\[tensorboard\]"):
         lab.go(lab.job(epochs=1), tmp_path / "without", tensorboard=True)
+
+
+def test_a_model_that_ignores_its_source_is_named(
+    lab: Any, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capfd: pytest.CaptureFixture[str]
+) -> None:
+    gains = iter([0.0, 0.0, 0.0, 0.0, 0.1, 0.5, 0.19])
+    monkeypatch.setattr(loop, "validate", lambda *_, **__: {"tf_loss": 1.0, "source_gain": next(gains)})
+    train(lab.job(epochs=7), tmp_path, device="cpu", workers=1, progress="lines")
+    said = [line for line in capfd.readouterr().err.splitlines() if "hardly reads its source" in line]
+    assert len(said) == 2  # early, and at the end
+    assert "0.10 nats" in said[0]
+    assert "0.19 nats" in said[1]
+    assert "architecture.norm = 'pre'" in said[0]

@@ -25,6 +25,7 @@ _UNITS = {
     **dict.fromkeys(("tf_loss", "tf_loss_keras", "nll", "nll_keras", "loss", "loss_keras"), _NATS),
     "tf_accuracy": "share of target tokens",
     "bleu": "free-running, greedy",
+    "source_gain": _NATS,
     "tf_bleu": "teacher-forced: no translation",
 }
 _NO_FIGURES = {"kind", "update", "epoch", "wall"}
@@ -34,10 +35,11 @@ _APART = 1.2  # the dearest system against the cheapest, from which on scores ar
 
 
 def pictures(runs: RunSet) -> tuple[Picture, ...]:
-    """Whatever can be drawn of the runs: validation loss and BLEU by epoch, seconds per epoch, BLEU against parameters
-    and against seconds per epoch. A panel shows one corpus; one with more than seven systems has pictures of its own.
+    """Whatever can be drawn of the runs: validation loss, what the source is worth, and BLEU by epoch; seconds per
+    epoch; BLEU against parameters and against seconds per epoch. A panel shows one corpus; one with more than seven
+    systems has pictures of its own.
     """
-    kinds = (_loss_curves, _bleu_curves, _times, _against_parameters, _against_time)
+    kinds = (_loss_curves, _source_curves, _bleu_curves, _times, _against_parameters, _against_time)
     found = [draw(part, name) for part, name in _parts(runs) for draw in kinds]
     return tuple(picture for picture in found if picture is not None)
 
@@ -99,6 +101,13 @@ def _loss_curves(part: RunSet, name: str) -> Picture | None:
     training = len(part.groups) <= _FEW_FOR_TRAINING
     names = ("learning-curves" + name, "Validation loss")
     return _curves(part, "tf_loss", f"nats per {token}", names, caption, training=training)
+
+
+def _source_curves(part: RunSet, name: str) -> Picture | None:
+    """What the source is worth by epoch; None where validations did not measure it."""
+    caption = "How many nats per target token the true source saves against another sentence's: near 0 it is ignored. "
+    names = ("source-curves" + name, "What the source is worth")
+    return _curves(part, "source_gain", "nats per target token", names, caption, training=False)
 
 
 def _bleu_curves(part: RunSet, name: str) -> Picture | None:

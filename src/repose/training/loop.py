@@ -20,6 +20,9 @@ from repose.training.validation import validate
 
 RECORD_EVERY = 50
 """Updates between lines about the training in metrics.jsonl."""
+_EARLY_EPOCHS = 5  # after which a model should have begun to read its source
+LITTLE_GAIN = 0.2
+"""`source_gain` below which a model as good as ignores its source, in nats per target token."""
 _KERAS_BATCH = 64  # sentences; what tf_loss_keras means where batches are not counted in sentences
 
 Evaluate = Callable[[Any, TrainingJob], Mapping[str, float]]
@@ -226,12 +229,26 @@ class Trainer:
         if self.writer is not None:
             state.validation = figures
             self._record("valid", figures)
+            if state.epoch == _EARLY_EPOCHS and state.batch == 0:
+                self._warn_of_deafness()
             if is_of_model:
                 self.writer.save_snapshot()
                 self.writer.write_model()
             self.writer.save()
         before, tokens = self.window
         self.window = (before + time.monotonic() - began, tokens)
+
+    def _warn_of_deafness(self) -> None:
+        """Say that the model ignores its source, if it does: it is then a fluent language model of the target."""
+        gain = self.state.validation.get("source_gain")
+        if self.writer is None or gain is None or gain >= LITTLE_GAIN:
+            return
+        pre = "" if self.job.architecture.norm == "pre" else ", set architecture.norm = 'pre'"
+        self.writer.journal.note(
+            f"the model hardly reads its source (it predicts {gain:.2f} nats per token better with the right one than "
+            f"with another): train longer{pre}, try a learning rate below {self.config.learning_rate:g} or fewer "
+            "tokens per update, or add pairs"
+        )
 
     def _translate(self) -> Mapping[str, float]:
         """Figures of translations of the validation set; the first worker has them, alone."""
@@ -269,5 +286,6 @@ class Trainer:
             place = {"update": state.update, "epoch": self._epoch()}
             end = EndRecord(status=status, reason=reason, **place, seconds=self.writer.seconds, at=timestamp())
             self.writer.journal.end(end)
+            self._warn_of_deafness()
             self.writer.journal.note(f"{status} at update {state.update} ({reason.describe(self.config)}){more}")
         return Outcome(status, reason, state.update, state.validation)
