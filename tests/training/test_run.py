@@ -109,15 +109,14 @@ def test_resuming_other_recipes(lab: Any, tmp_path: Path, batching: dict[str, An
 
 @pytest.mark.parametrize("workers", [1, 2])
 def test_resuming_draws_the_same_pieces(lab: Any, tmp_path: Path, workers: int) -> None:
-    lines = [
-        " ".join(random.Random(i).sample(("red", "blue", "one", "two", "sun", "moon", "tree", "fish"), 5))
-        for i in range(40)
-    ]
-    tokenizer = Tokenizer.train(lines, kind="bpe", vocab_size=290)
+    words = ("red", "blue", "one", "two", "sun", "moon", "tree", "fish")
+    lines = [" ".join(random.Random(i).sample(words, 5)) for i in range(40)]
+    pairs = [(line, line[::-1]) for line in lines]
+    tokenizer = Tokenizer.train([text for pair in pairs for text in pair], kind="bpe", vocab_size=300)
     tokenizer.save(tmp_path / "bpe.json")
     data = tmp_path / "data"
     limits: dict[str, Any] = {"max_src_tokens": 60, "max_tgt_tokens": 60, "long_pairs": "drop", "workers": 1}
-    prepare([(line, line.upper()) for line in lines], tokenizer, tokenizer, data, **limits)
+    prepare(pairs, tokenizer, tokenizer, data, **limits)
     architecture = dataclasses.replace(lab.tiny, max_length=64)
     job = dataclasses.replace(
         lab.job(architecture, bpe_dropout=0.2, max_src_tokens=60, max_tgt_tokens=60),
