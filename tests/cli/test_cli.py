@@ -446,3 +446,39 @@ def test_an_error_of_ours_keeps_its_traceback(
     monkeypatch.setattr("repose.data.corpora.names", fail)
     with pytest.raises(RuntimeError, match="a mistake"):
         run_repose("fetch")
+
+
+def test_plain_options_are_settings(corpus: tuple[Path, Path], run: Run, tmp_path: Path) -> None:
+    valid, test = (
+        tuple(corpus[0].with_name(f"{split}.{side}") for side in ("pt", "en")) for split in ("valid", "test")
+    )
+    command = ["train", "--valid", *valid, "--test", *test, "--epochs", 3, "--minutes", 90, *corpus]
+    code, out, err = run(*command, "--out", tmp_path / "run", "--print-config")
+    assert code == 0, err
+    assert f'valid = ["{valid[0]}", "{valid[1]}"]' in out
+    assert f'test = ["{test[0]}", "{test[1]}"]' in out
+    assert "epochs = 3 " in out
+    assert "max_hours = 1.5 " in out
+    (tmp_path / "v.tsv").touch()
+    code, out, err = run("train", "--valid", tmp_path / "v.tsv", *corpus, "--out", tmp_path / "run", "--print-config")
+    assert code == 0, err
+    assert f'valid = ["{tmp_path / "v.tsv"}"]' in out
+    assert f'train = ["{corpus[0]}", "{corpus[1]}"]' in out
+
+
+def test_the_end_shows_translations_and_what_to_try(trained: Path, corpus: tuple[Path, Path], run: Run) -> None:
+    code, out, _ = run("train", *corpus, "--out", trained, *SETTINGS)
+    assert code == 0
+    assert "held-out sentence" in out
+    for verb in ("translate", "evaluate", "report"):
+        assert f"repose {verb} {trained}" in out
+    assert len(re.findall("updates", out)) == 1
+
+
+def test_a_device_that_cannot_train_is_refused_before_the_corpus_is_read(
+    run: Run, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("torch.backends.mps.is_available", lambda: True)
+    (tmp_path / "a.tsv").write_text("um\tone\n" * 40)
+    code, _, err = run("train", tmp_path / "a.tsv", "--out", tmp_path / "run", "--device", "mps")
+    assert (code, err) == (1, "repose: training does not run on mps: use cpu or cuda\n")

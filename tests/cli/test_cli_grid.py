@@ -28,8 +28,9 @@ from repose.grids.grid import Cell, read_grid
 from repose.grids.local import Share
 from repose.grids.run import Outcome, make_plan
 from repose.grids.survey import Identity
-from repose.grids.view import Lines, Live, duration, headline, outcome_table, progress, reason
+from repose.grids.view import Lines, Live, headline, outcome_table, progress, reason
 from repose.system.errors import ReposeError
+from repose.system.terminal import duration
 
 FILE = """
 [corpus]

@@ -60,4 +60,4 @@ for panel, verbs in PANELS.items():
         if isinstance(verb, typer.Typer):
             app.add_typer(verb, rich_help_panel=panel)
         else:
-            app.command(rich_help_panel=panel)(verb)
+            app.command(rich_help_panel=panel, cls=training.WithFiles if verb is training.train else None)(verb)

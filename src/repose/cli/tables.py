@@ -3,9 +3,10 @@
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
+from repose.config.experiment import TASK_SETTINGS, Experiment
 from repose.runs.folder import RunFolder
 from repose.saved_model.directory import UNNAMED_TASK
-from repose.system.terminal import make_table, show
+from repose.system.terminal import duration, make_table, show
 
 if TYPE_CHECKING:
     from repose.runs.run import RunResult
@@ -59,28 +60,35 @@ def _translation_rows(scores: dict[str, Any]) -> list[tuple[str, str, str] | Non
 
 
 def run_table(folder: Path, result: "RunResult") -> None:
-    """The outcome of a finished run."""
+    """The outcome of a finished run: what was trained, its scores, a few translations, and what to try next."""
     assert result.scores is not None, "a finished run has scores"
-    run, outcome = RunFolder(folder), result.outcome
-    end, why = run.records(may_be_empty=True).end, outcome.reason.describe(run.config().experiment.training)
+    run = RunFolder(folder)
+    experiment, end = run.config().experiment, run.records(may_be_empty=True).end
     show(
-        f"finished: {why}, {outcome.update:,} updates",
-        f"{run.num_parameters() or 0:,} parameters, {0.0 if end is None else end.seconds:,.0f} seconds of training, "
-        f"model in {run.model}",
+        f"finished: {result.outcome.update:,} updates ({result.outcome.reason.describe(experiment.training)}) in "
+        f"{duration(0.0 if end is None else end.seconds)}, {run.num_parameters() or 0:,} parameters, "
+        f"model in {run.model}"
     )
     evaluation_table(result.scores)
+    if TASK_SETTINGS[experiment.training.task].translates:
+        _show_samples(run, experiment, result.scores["split"], list(result.scores["decoded"])[-1])
+    else:
+        show(f"measure it on another file: repose evaluate {folder} FILE")
+    show(f"its page, with learning curves: repose report {folder}")
 
 
-def demo_table(folder: Path, result: "RunResult") -> None:
-    """The same, with a few held-out sentences and their translations."""
+def _show_samples(run: RunFolder, experiment: Experiment, split: str, decoding: str) -> None:
+    """A few sentences of the set that was scored with their translations, and how to translate others."""
     from repose.tasks.corpus import prepare_corpus
 
-    run_table(folder, result)
-    experiment = RunFolder(folder).config().experiment
-    src, references = prepare_corpus(experiment).text("test")
-    hypotheses = RunFolder(folder).hypotheses("test", f"beam{experiment.decoding.beam_size}")
-    rows = list(zip(src, hypotheses, references, strict=True))[:: max(1, len(src) // NUM_SAMPLES)]
+    sources, references = prepare_corpus(experiment).text(split)
+    hypotheses = run.hypotheses(split, decoding)
+    some = zip(sources, hypotheses, references, strict=True)
+    every = -(-len(sources) // NUM_SAMPLES)
+    rows = [row for number, row in enumerate(some) if number % every == 0]
+    example = sources[0] if len(sources[0]) < 60 and "'" not in sources[0] else "A sentence."
     show(
         make_table(("held-out sentence", "translation", "reference"), rows, lines=True),
-        f"translate your own: echo 'O gato viu o cachorro.' | repose translate {folder}",
+        f"translate your own: echo '{example}' | repose translate {run.path}",
+        f"measure it on other text: repose evaluate {run.path} SOURCES REFERENCES",
     )

@@ -1,5 +1,6 @@
 """The verbs that turn a corpus into a model: `repose train`, `init`, `prepare`, `fetch`, `demo`."""
 
+import json
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from pathlib import Path
@@ -7,7 +8,9 @@ from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 from typer import Argument, Option
+from typer.core import TyperCommand
 
+from repose.data.readers import holds_pairs
 from repose.system.errors import ConfigError
 from repose.system.signals import Interrupted, interruptible
 from repose.system.terminal import say
@@ -33,7 +36,36 @@ Overrides = Annotated[
     list[str] | None,
     Option("--set", "-s", metavar="SECTION.FIELD=VALUE", help="Change one setting. Can be repeated."),
 ]
-Device = Annotated[str, Option(help="auto, cpu, cuda, cuda:1 or mps.")]
+Device = Annotated[str, Option(help="auto, cpu, cuda or cuda:1.")]
+Valid = Annotated[
+    list[Path] | None,
+    Option("--valid", metavar="SRC TGT", help="Validation pairs, in files as the corpus's (default: some of its own)."),
+]
+Test = Annotated[list[Path] | None, Option("--test", metavar="SRC TGT", help="Test pairs, likewise.")]
+Epochs = Annotated[int | None, Option(help="Passes over the corpus, at most (default: the recipe's).")]
+Minutes = Annotated[float | None, Option(help="Minutes of training, at most.")]
+
+
+class WithFiles(TyperCommand):
+    """A command whose `--valid` and `--test` take two aligned files after them, or one file that holds pairs."""
+
+    def parse_args(self, ctx: typer.Context, args: list[str]) -> list[str]:  # type: ignore[override]
+        """Write `--valid A B` as the parser wants it: `--valid A --valid B`."""
+        written, given = [], iter(args)
+        for arg in given:
+            written.append(arg)
+            if arg in ("--valid", "--test") and (first := next(given, None)) is not None:
+                written.append(first)
+                if not holds_pairs(Path(first)) and (second := next(given, None)) is not None:
+                    written += [arg, second]
+        return super().parse_args(ctx, written)
+
+
+def _settings(**given: Any) -> list[str]:
+    """Plain options as `--set` has them, by `section.field` with the dot as two underscores; None where not given."""
+    named = {name.replace("__", "."): value for name, value in given.items() if value not in (None, [])}
+    shown = {n: [str(path) for path in v] if isinstance(v, list) else v for n, v in named.items()}
+    return [f"{name}={json.dumps(value)}" for name, value in shown.items()]
 
 
 def _loaded(files: list[Path] | None, config: str | None, preset: str | None, overrides: list[str] | None) -> "Loaded":
@@ -53,6 +85,10 @@ def train(
     files: Files = None,
     config: Config = None,
     preset: PresetName = None,
+    valid: Valid = None,
+    test: Test = None,
+    epochs: Epochs = None,
+    minutes: Minutes = None,
     overrides: Overrides = None,
     print_config: Annotated[
         bool, Option("--print-config", help="Show every setting and where it comes from, then exit.")
@@ -69,7 +105,9 @@ def train(
     ] = False,
 ) -> None:
     """Train a model on a parallel corpus and evaluate it. Run the same command again to resume."""
-    loaded = _loaded(files, config, preset, overrides)
+    plain = _settings(corpus__valid=valid, corpus__test=test, training__epochs=epochs)
+    plain += _settings(training__max_hours=None if minutes is None else minutes / 60)
+    loaded = _loaded(files, config, preset, [*plain, *(overrides or [])])
     if print_config:
         from repose.config.file import format_config
 
@@ -178,7 +216,7 @@ def demo(
     device: Device = "auto",
 ) -> None:
     """Train on the built-in phrasebook (about three minutes), evaluate, and translate a few sentences."""
-    from repose.cli.tables import demo_table
+    from repose.cli.tables import run_table
     from repose.config.file import load
 
-    demo_table(out, _run(load("demo").experiment, out, device=device))
+    run_table(out, _run(load("demo").experiment, out, device=device))

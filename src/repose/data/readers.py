@@ -213,12 +213,21 @@ class PairReader:
                 return _parquet(self.files[0], self._fields)
 
 
+def holds_pairs(path: Path) -> bool:
+    """Whether one such file is a corpus, by its name: TSV, JSONL or Parquet."""
+    return _kind(path) != "text"
+
+
+def _kind(path: Path) -> str:
+    packed = path.suffix.lower() in (".gz", ".xz")
+    return _SUFFIXES.get(Path(path.stem if packed else path.name).suffix.lower(), "text")
+
+
 def _format(files: Sequence[Path]) -> str:
     kinds = []
     for path in files:
-        packed = path.suffix.lower() in (".gz", ".xz")
-        kind = _SUFFIXES.get(Path(path.stem if packed else path.name).suffix.lower(), "text")
-        if kind == "parquet" and packed:
+        kind = _kind(path)
+        if kind == "parquet" and path.suffix.lower() in (".gz", ".xz"):
             raise DataError(f"{path} is a packed Parquet file, which cannot be read: unpack it (Parquet packs itself)")
         kinds.append(kind)
     match kinds:
@@ -279,7 +288,7 @@ def _aligned(src_file: Path, tgt_file: Path, counts: Counts) -> Iterator[Row]:
 
 def _tsv(path: Path, fields: tuple[str, str], counts: Counts) -> Iterator[Row]:
     reader = LineReader(path, 2 * _LINE_BYTES + 1)
-    src, tgt, width = 0, 1, 2
+    src, tgt, width, first_without = 0, 1, 2, 0
     for line in reader:
         if line is None:
             yield _TOO_LONG
@@ -291,6 +300,9 @@ def _tsv(path: Path, fields: tuple[str, str], counts: Counts) -> Iterator[Row]:
             yield columns[src], columns[tgt]
         elif line == "":
             yield "blank line"
+        elif len(columns) == 1:
+            first_without = first_without or reader.num_lines
+            yield f"no tab, first on line {first_without:,}"
         else:
             raise DataError(
                 f"{path}, line {reader.num_lines}: {len(columns)} tab-separated columns instead of {width}: cut out "

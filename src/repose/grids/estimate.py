@@ -23,9 +23,9 @@ from repose.config.file import from_json, to_json
 from repose.grids.cells import environment, keep_on, last_line
 from repose.grids.local import Share, core_sets
 from repose.grids.run import Plan
-from repose.grids.view import duration, reason
+from repose.grids.view import reason
 from repose.system.errors import ReposeError
-from repose.system.terminal import make_table
+from repose.system.terminal import duration, make_table
 
 if TYPE_CHECKING:
     from rich.table import Table

@@ -20,7 +20,7 @@ from repose.runs import records
 from repose.runs.folder import RunFolder
 from repose.runs.records import Record
 from repose.system.errors import CheckpointError
-from repose.system.terminal import make_table, say
+from repose.system.terminal import duration, make_table, say
 
 _TAIL = 1 << 16  # bytes of metrics.jsonl that hold its last records
 _LAST_DONE = 3  # finished cells that stay in the live table
@@ -223,10 +223,3 @@ def outcome_table(plan: Plan, outcome: Outcome) -> Table:
         seconds = "" if entry.seconds is None else f"{entry.seconds:,.0f}"
         rows.append((entry.name, str(entry.status), seconds, " ".join(filter(None, result))))
     return make_table(("cell", "status", "seconds", "result"), rows, right=[2], title=plan.grid.about or None)
-
-
-def duration(seconds: float) -> str:
-    """A time in words, short."""
-    if seconds < 90:
-        return f"{seconds:.0f} s"
-    return f"{seconds / 60:.0f} min" if seconds < 90 * 60 else f"{seconds / 3600:.1f} h"

@@ -24,9 +24,9 @@ from repose.system.errors import CheckpointError, ConfigError
 from repose.system.signals import Interrupted, StopSignals, interruptible
 from repose.tasks.corpus import CorpusData, prepare_corpus
 from repose.tasks.registry import get_task
-from repose.training.distributed import outer_launcher
+from repose.training.display import ProgressKind
+from repose.training.distributed import choose_device, outer_launcher
 from repose.training.job import Outcome, TrainingJob
-from repose.training.journal import ProgressKind
 from repose.training.run import check_stop_after, train
 
 
@@ -58,6 +58,7 @@ def run(
     Raises CheckpointError where `folder` holds another run, and what preparing and training raise.
     """
     check_stop_after(stop_after)
+    choose_device(device)  # what cannot be had is said before the corpus is read
     outer = outer_launcher()
     is_first = outer is None or outer.rank == 0  # under torchrun or SLURM every process comes here
     say = say if is_first else lambda _: None
@@ -68,6 +69,7 @@ def run(
             digests, table = digests_of(experiment, data), _position_table(experiment)
             identity = run_id(experiment, digests)
             _claim(folder, experiment, identity, digests, data)
+            task = get_task(experiment.training.task)
             outcome = train(
                 _job(experiment, data, identity, table),
                 folder,
@@ -76,7 +78,8 @@ def run(
                 stop_after=stop_after,
                 progress=progress,
                 tensorboard=tensorboard,
-                evaluate=get_task(experiment.training.task).validation_figures(experiment, data),
+                evaluate=task.validation_figures(experiment, data),
+                examples=None if progress == "none" else task.validation_examples(data),
                 signals=signals,
             )
             if signals.received is not None:

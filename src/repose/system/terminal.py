@@ -22,6 +22,13 @@ def printable(text: str) -> str:
     return _UNSEEN.sub(lambda found: found[0].encode("unicode_escape").decode("ascii"), text)
 
 
+def duration(seconds: float) -> str:
+    """A time in words, short."""
+    if seconds < 90:
+        return f"{seconds:.0f} s"
+    return f"{seconds / 60:.0f} min" if seconds < 90 * 60 else f"{seconds / 3600:.1f} h"
+
+
 def say(sentence: str) -> None:
     """A line on stderr, at once."""
     print(printable(sentence), file=sys.stderr, flush=True)

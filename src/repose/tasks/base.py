@@ -24,7 +24,7 @@ from repose.saved_model.directory import ModelKind, SavedModel
 from repose.system.errors import CheckpointError, DataError
 from repose.tasks.corpus import SPLITS, CorpusData, prepare_corpus
 from repose.training.job import TrainingJob, TrainingTask
-from repose.training.loop import Evaluate
+from repose.training.loop import Evaluate, Examples
 
 
 class Card(NamedTuple):
@@ -112,6 +112,10 @@ class Task(TrainingTask):
 
     def validation_figures(self, experiment: Experiment, data: CorpusData) -> Evaluate | None:  # noqa: ARG002
         """More figures of the validation set during training than its loss, where the experiment asks for any."""
+        return None
+
+    def validation_examples(self, data: CorpusData) -> Examples | None:  # noqa: ARG002
+        """A few sentences of the validation set to look at as training goes on, where the task has any."""
         return None
 
     def looks_ahead(self, architecture: Architecture) -> bool:

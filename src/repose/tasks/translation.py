@@ -30,7 +30,7 @@ from repose.tasks.choice import choose
 from repose.tasks.corpus import CorpusData, is_pretokenized, languages_of, prepare_corpus, prepare_pairs
 from repose.training.feed import to_device
 from repose.training.job import TrainingJob
-from repose.training.loop import Evaluate
+from repose.training.loop import Evaluate, Examples
 from repose.training.loss import TokenSums, cross_entropy, token_losses
 from repose.training.r_drop import r_drop
 
@@ -117,6 +117,10 @@ class Translation(Task):
         c = experiment.training
         return ValidationBleu(data) if c.bleu_every_epochs or c.best_by == "chrf" else None
 
+    def validation_examples(self, data: CorpusData) -> Examples:
+        """Greedy translations of three sentences."""
+        return ValidationExamples(data)
+
     def score_run(self, experiment: Experiment, data: CorpusData, folder: Path, device: str) -> None:
         """Greedy and with the experiment's beam; hypotheses go with the scores."""
         run, texts = RunFolder(folder), data.text(data.measured)
@@ -169,13 +173,7 @@ class ValidationBleu:
     def __call__(self, model: Transformer, job: TrainingJob) -> dict[str, float]:
         src, references = (side[: job.training.bleu_sentences] for side in self.data.text("valid"))
         training = model.training
-        translator = Translator(
-            model,
-            *(Tokenizer.load(path) for path in (job.src_tokenizer, job.tgt_tokenizer)),
-            max_extra_tokens=job.decoding.max_extra_tokens,
-            batch_size=job.decoding.batch_size,
-            workers=1,  # the others wait, and have the cores
-        )
+        translator = _in_training(model, job)
         try:
             hypotheses = [t.text for t in translator.translate(src, beam_size=1)]
             forced = teacher_forced(translator, src, references) if job.training.bleu_every_epochs else {}
@@ -185,6 +183,31 @@ class ValidationBleu:
         scores = [score(hypotheses, references, lowercase=lowercase) for score in (bleu, chrf)]
         figures = {score.name: score.value for score in scores}
         return figures | {name: value for name, value in forced.items() if name.startswith("tf_bleu")}
+
+
+@dataclass(frozen=True)
+class ValidationExamples:
+    """A few sentences of the validation set, spread over it, for whoever watches the training."""
+
+    data: CorpusData
+    number: int = 3
+
+    def __call__(self, model: Transformer, job: TrainingJob) -> list[tuple[str, str, str]]:
+        sources, references = self.data.text("valid")
+        few = range(0, len(sources), -(-len(sources) // self.number))
+        translations = _in_training(model, job).translate([sources[i] for i in few], beam_size=1)
+        return [(sources[i], t.text, references[i]) for i, t in zip(few, translations, strict=True)]
+
+
+def _in_training(model: Transformer, job: TrainingJob) -> Translator:
+    """A translator with the present weights; the other workers wait, and have the cores."""
+    return Translator(
+        model,
+        *(Tokenizer.load(path) for path in (job.src_tokenizer, job.tgt_tokenizer)),
+        max_extra_tokens=job.decoding.max_extra_tokens,
+        batch_size=job.decoding.batch_size,
+        workers=1,
+    )
 
 
 def _score(

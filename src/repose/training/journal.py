@@ -3,104 +3,16 @@
 import contextlib
 import json
 import os
-import sys
-import time
 import zlib
-from collections.abc import Iterator, Mapping
-from typing import IO, Any, Literal
+from collections.abc import Iterator, Mapping, Sequence
+from typing import IO, Any
 
 from repose.runs.folder import RunFolder
 from repose.runs.records import DataRecord, EndRecord, Record, timestamp
 from repose.system.errors import ConfigError, WriteError
 from repose.system.files import writing
-
-ProgressKind = Literal["auto", "live", "lines", "none"]
-
-
-class Display:
-    """Shows a training on stderr to whoever waits for it; this one shows nothing."""
-
-    def advance(self, update: int, total: int | None) -> None:
-        """An update is done, of so many if that is known; called after each one, so it must cost next to nothing."""
-
-    def record(self, record: Record, text: str) -> None:
-        """Figures, and the same as a line of text."""
-
-    def note(self, text: str) -> None:
-        """A line that must be seen."""
-
-    def close(self) -> None:
-        """The training is over."""
-
-
-class Lines(Display):
-    """Plain lines for logs: every epoch and validation, and training figures at most every half minute."""
-
-    SECONDS = 30.0
-
-    def __init__(self) -> None:
-        self._shown = time.monotonic()
-
-    def record(self, record: Record, text: str) -> None:
-        now = time.monotonic()
-        if record["kind"] != "train" or now - self._shown >= self.SECONDS:
-            self._shown = now
-            self.note(text)
-
-    def note(self, text: str) -> None:
-        print(text, file=sys.stderr, flush=True)
-
-
-class Live(Display):
-    """One line that moves, drawn by rich twice a second at most, so that it takes no time from the training."""
-
-    SECONDS = 0.5
-
-    def __init__(self) -> None:
-        from rich.console import Console
-        from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn, TimeRemainingColumn
-
-        columns = (
-            TextColumn("epoch {task.fields[epoch]}"),
-            BarColumn(bar_width=24),
-            MofNCompleteColumn(),
-            TextColumn("{task.fields[figures]}"),
-            TimeRemainingColumn(),
-        )
-        self._progress = Progress(*columns, console=Console(stderr=True), auto_refresh=False, speed_estimate_period=120)
-        self._task = self._progress.add_task("training", total=None, epoch=1, figures="")
-        self._shown: float | None = None
-        self._progress.start()
-
-    def advance(self, update: int, total: int | None) -> None:
-        now = time.monotonic()
-        if self._shown is None:
-            self._progress.reset(self._task, completed=update, total=total)  # a resumed run: no part of the speed
-            self._shown = now
-        elif now - self._shown >= self.SECONDS:
-            self._shown = now
-            self._progress.update(self._task, completed=update, total=total, refresh=True)
-
-    def record(self, record: Record, text: str) -> None:
-        """Training figures stand beside the bar; others scroll away above it."""
-        if record["kind"] == "train":
-            figures = f"loss {record['loss']:.3f}  {record['wall']['tokens_per_second']:,.0f} tokens/s"
-            self._progress.update(self._task, epoch=record["epoch"], figures=figures, refresh=True)
-        else:
-            self.note(text)
-
-    def note(self, text: str) -> None:
-        self._progress.console.print(text, highlight=False, markup=False)
-
-    def close(self) -> None:
-        self._progress.stop()
-
-
-def make_display(kind: ProgressKind) -> Display:
-    """`auto`: live where stderr is a terminal, else lines."""
-    if kind == "none":
-        return Display()
-    return Live() if kind == "live" or (kind == "auto" and sys.stderr.isatty()) else Lines()
+from repose.system.terminal import printable
+from repose.training.display import Display, Progress
 
 
 class Journal:
@@ -114,6 +26,7 @@ class Journal:
         Raises CheckpointError where that is not there any more as it was.
         """
         self._run, self._display = run, display
+        self._progress = Progress()
         content = read_whole(run, *written)
         self._board: Any = None
         if tensorboard:
@@ -135,7 +48,7 @@ class Journal:
     def record(self, record: Record) -> None:
         """Add figures of the training."""
         self._write_line(record)
-        text = describe(record)
+        text = describe(record, self._progress)
         self._to_log(text)
         self._display.record(record, text)
         if self._board is not None:
@@ -151,9 +64,22 @@ class Journal:
         self._to_log(text)
         self._display.note(text)
 
-    def advance(self, update: int, total: int | None) -> None:
-        """Tell that an update is done, of so many if that is known. Cheap."""
-        self._display.advance(update, total)
+    def advance(self, progress: Progress) -> None:
+        """Tell that an update is done. Cheap."""
+        self._progress = progress
+        self._display.advance(progress)
+
+    @property
+    def wants_examples(self) -> bool:
+        """Whether there is somebody to show translations to, who has not seen any for a while."""
+        return self._display.wants_examples
+
+    def examples(self, texts: Sequence[Sequence[str]]) -> None:
+        """Show a few sentences, what the model makes of them, and what is right."""
+        for source, hypothesis, reference in texts:
+            for label, text in (("source", source), ("model", hypothesis), ("reference", reference)):
+                self.note(f"    {label:>9}: {printable(text)}")
+        self._display.examples_shown()
 
     def sync(self) -> tuple[int, int]:
         """Have the records on disk; length and CRC-32 of metrics.jsonl."""
@@ -211,14 +137,17 @@ def read_whole(run: RunFolder, length: int, crc32: int | None) -> bytes:
     return content
 
 
-def describe(record: Record) -> str:
-    """A record as a line of text: what one watches, the rest is in metrics.jsonl."""
+def describe(record: Record, progress: Progress) -> str:
+    """A record as a line of text, with how far the training is: what one watches, the rest is in metrics.jsonl."""
     what = {"train": "training", "epoch": "mean of the epoch", "valid": "validation"}[record["kind"]]
     shown = [f"{label} {record[name]:{form}}" for name, label, form in _SHOWN if name in record]
     wall: Mapping[str, float] = record.get("wall", {})
     if "tokens_per_second" in wall:
         shown.append(f"{wall['tokens_per_second']:,.0f} tokens/s")
-    return f"epoch {record['epoch']}, update {record['update']:,}, {what}: {', '.join(shown)}"
+    if left := progress.time_left:
+        shown.append(left)
+    total = "" if progress.total is None else f" of {progress.total:,}"
+    return f"epoch {record['epoch']}, update {record['update']:,}{total}, {what}: {', '.join(shown)}"
 
 
 _SHOWN = (

@@ -2,7 +2,7 @@
 
 import math
 import time
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from typing import Any
 
 import torch
@@ -12,6 +12,7 @@ from repose.runs.records import EndReason, EndRecord, RunStatus, timestamp
 from repose.system.errors import ReposeError
 from repose.system.signals import StopSignals
 from repose.training.checkpoint import CheckpointWriter, State, Sums
+from repose.training.display import Progress
 from repose.training.feed import Feed, Update
 from repose.training.job import Outcome, TrainingJob
 from repose.training.learner import Learner
@@ -27,6 +28,8 @@ _KERAS_BATCH = 64  # sentences; what tf_loss_keras means where batches are not c
 
 Evaluate = Callable[[Any, TrainingJob], Mapping[str, float]]
 """Further figures of the validation set, such as BLEU, by name. Called on the first worker alone."""
+Examples = Callable[[Any, TrainingJob], Sequence[Sequence[str]]]
+"""A few sentences to look at: source, what the model makes of it, and the reference. On the first worker alone."""
 
 
 class DivergenceError(ReposeError):
@@ -46,11 +49,12 @@ class Trainer:
         writer: CheckpointWriter | None,
         stop_after: int | None,
         evaluate: Evaluate | None,
+        examples: Examples | None = None,
     ) -> None:
-        """`writer` and `evaluate` are the first worker's. `stop_after` counts from the present update."""
+        """`writer`, `evaluate` and `examples` are the first worker's. `stop_after` counts from the present update."""
         self.job, self.config, self.world = job, job.training, learner.world
         self.learner, self.state, self.signals = learner, state, signals
-        self.writer, self.evaluate = writer, evaluate
+        self.writer, self.evaluate, self.examples = writer, evaluate, examples
         task = learner.task
         self.valid_data = task.open(job.valid_data)
         data, c = task.open(job.train_data), self.config
@@ -139,7 +143,7 @@ class Trainer:
             self._record("epoch", self._training_figures(state.epoch_sums, rate))
             state.epoch_sums = Sums()
         if self.writer is not None:
-            self.writer.journal.advance(state.update, self.total)
+            self.writer.journal.advance(self._progress())
             if synchronises and self.writer.is_due:
                 self.writer.save()
 
@@ -173,6 +177,18 @@ class Trainer:
             seconds = self.writer.seconds
             left = min(left, max(0.0, 3600 * hours - seconds) * update / seconds)
         return left
+
+    def _progress(self) -> Progress:
+        """How far the training is, and how long it may take at its speed so far."""
+        update, hours = self.state.update, self.config.max_hours
+        assert self.writer is not None
+        seconds, left = self.writer.seconds, math.inf
+        if self.total is not None:
+            left = seconds / update * (self.total - update)
+        if hours is not None:
+            left = min(left, max(0.0, 3600 * hours - seconds))
+        early = self.config.patience is not None
+        return Progress(update, self.total, self._epoch(), left if math.isfinite(left) else None, early)
 
     def _divergence(self, what: str) -> str:
         c = self.config
@@ -229,6 +245,7 @@ class Trainer:
         if self.writer is not None:
             state.validation = figures
             self._record("valid", figures)
+            self._show_examples()
             if state.epoch == _EARLY_EPOCHS and state.batch == 0:
                 self._warn_of_deafness()
             if is_of_model:
@@ -259,6 +276,15 @@ class Trainer:
             figures = self.evaluate(self.learner.model, self.job)
         self.learner.model.train()
         return figures
+
+    def _show_examples(self) -> None:
+        """Let whoever watches see what the model makes of a few sentences."""
+        if self.writer is not None and self.examples is not None and self.writer.journal.wants_examples:
+            self.learner.model.eval()
+            with torch.no_grad():
+                texts = self.examples(self.learner.model, self.job)
+            self.learner.model.train()
+            self.writer.journal.examples(texts)
 
     def _synchronise_rest(self) -> None:
         """Before a checkpoint no figures may be pending: they would be lost, or be no number."""

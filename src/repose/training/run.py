@@ -16,11 +16,12 @@ from repose.system.files import locked_or_busy, remove_half_written, writing
 from repose.system.signals import StopSignals
 from repose.training import checkpoint, distributed
 from repose.training.checkpoint import CheckpointWriter, State
+from repose.training.display import ProgressKind, make_display
 from repose.training.distributed import World
 from repose.training.job import Outcome, TrainingJob
-from repose.training.journal import Journal, ProgressKind, logging_failures, make_display, read_whole
+from repose.training.journal import Journal, logging_failures, read_whole
 from repose.training.learner import Learner
-from repose.training.loop import Evaluate, Trainer
+from repose.training.loop import Evaluate, Examples, Trainer
 
 
 @dataclasses.dataclass(frozen=True, kw_only=True)
@@ -44,13 +45,15 @@ def train(
     progress: ProgressKind = "auto",
     tensorboard: bool = False,
     evaluate: Evaluate | None = None,
+    examples: Examples | None = None,
     signals: StopSignals | None = None,
 ) -> Outcome:
     """Train in a run directory until the recipe's limits are reached, going on from its checkpoint if it has one.
 
     `device`: auto, cpu, cuda (all GPUs) or cuda:1 (that one). `workers`: processes that share each batch out (default:
     those that the run began with; else one per GPU, or per CPU core). `stop_after`: stop after this many updates of
-    this call. `signals`: where to remember a signal that came. Under torchrun or SLURM every process calls this alike.
+    this call. `signals`: where to remember a signal that came. `examples`: sentences to show at validations.
+    Under torchrun or SLURM every process calls this alike.
     A finished run's outcome is returned at once.
 
     Raises BusyError if another process trains here, CheckpointError, ConfigError, DataError, DeviceError, and
@@ -69,7 +72,7 @@ def train(
                 state = checkpoint.read_state(run.checkpoint, job.run_id)
                 note = _workers_changed(state, world.size)
                 state.workers, state.threads = world.size, torch.get_num_threads()
-                return _train_as_worker(world, state, options, signals, evaluate, note)
+                return _train_as_worker(world, state, options, signals, note, evaluate, examples)
         with _locked(run, World(0, 1, chosen)):
             state = checkpoint.read_state(run.checkpoint, job.run_id)
             if state.done is not None:
@@ -77,7 +80,7 @@ def train(
                 return Outcome(RunStatus.DONE, state.done, state.update, state.validation)
             note = _choose_workers(job, state, chosen, workers)
             with distributed.started(state.workers, chosen, state.threads, _follow, (state, options)) as world:
-                return _train_as_worker(world, state, options, signals, evaluate, note)
+                return _train_as_worker(world, state, options, signals, note, evaluate, examples)
 
 
 def check_stop_after(stop_after: int | None) -> None:
@@ -88,7 +91,7 @@ def check_stop_after(stop_after: int | None) -> None:
 
 def _follow(world: World, state: State, options: _Options) -> None:
     with StopSignals() as signals:
-        _train_as_worker(world, state, options, signals, None, None)
+        _train_as_worker(world, state, options, signals, None)
 
 
 @contextlib.contextmanager
@@ -139,7 +142,13 @@ def _count(number: int, what: str) -> str:
 
 
 def _train_as_worker(
-    world: World, state: State, options: _Options, signals: StopSignals, evaluate: Evaluate | None, note: str | None
+    world: World,
+    state: State,
+    options: _Options,
+    signals: StopSignals,
+    note: str | None,
+    evaluate: Evaluate | None = None,
+    examples: Examples | None = None,
 ) -> Outcome:
     """Train as one worker; the first one reports, too."""
     if state.done is not None:
@@ -163,5 +172,13 @@ def _train_as_worker(
             if note is not None:
                 journal.note(note)
             writer = CheckpointWriter(job, run, learner, state, journal)
-        stop_after = options.stop_after
-        return Trainer(job, learner, state, signals, writer=writer, stop_after=stop_after, evaluate=evaluate).run()
+        return Trainer(
+            job,
+            learner,
+            state,
+            signals,
+            writer=writer,
+            stop_after=options.stop_after,
+            evaluate=evaluate,
+            examples=examples,
+        ).run()

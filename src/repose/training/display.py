@@ -1,0 +1,155 @@
+"""How far a training is, shown on stderr to whoever waits for it: a line that moves on a terminal, else plain lines."""
+
+import sys
+import time
+from dataclasses import dataclass
+from typing import Literal
+
+from repose.runs.records import Record
+from repose.system.terminal import duration
+
+ProgressKind = Literal["auto", "live", "lines", "none"]
+
+
+@dataclass(frozen=True)
+class Progress:
+    """How far a training is, and how long it may still take."""
+
+    update: int = 0
+    """Optimizer steps taken."""
+    total: int | None = None
+    """Of so many, if that is known."""
+    epoch: int = 1
+    """That of the last update, from 1."""
+    seconds_left: float | None = None
+    """Until a limit ends the training, at its speed so far; None where that is not known."""
+    may_end_earlier: bool = False
+    """Whether validations may end it before."""
+
+    @property
+    def time_left(self) -> str:
+        """In words: "12 min left"; "" where it is not known."""
+        if self.seconds_left is None:
+            return ""
+        return ("at most " if self.may_end_earlier else "") + f"{duration(self.seconds_left)} left"
+
+
+class Display:
+    """Shows a training; this one shows nothing."""
+
+    @property
+    def wants_examples(self) -> bool:
+        """Whether translations of a few sentences are to be shown at the next validation."""
+        return False
+
+    def advance(self, progress: Progress) -> None:
+        """An update is done; called after each one, so it must cost next to nothing."""
+
+    def record(self, record: Record, text: str) -> None:
+        """Figures, and the same as a line of text."""
+
+    def note(self, text: str) -> None:
+        """A line that must be seen."""
+
+    def examples_shown(self) -> None:
+        """Translations have just been shown."""
+
+    def close(self) -> None:
+        """The training is over."""
+
+
+class _Watched(Display):
+    """Shows translations at most once a minute, however often a training validates."""
+
+    EXAMPLES_SECONDS = 60.0
+
+    def __init__(self) -> None:
+        self._examples_at: float | None = None
+
+    @property
+    def wants_examples(self) -> bool:
+        return self._examples_at is None or time.monotonic() - self._examples_at >= self.EXAMPLES_SECONDS
+
+    def examples_shown(self) -> None:
+        self._examples_at = time.monotonic()
+
+
+class Lines(_Watched):
+    """Plain lines for logs: every epoch and validation, and how far the training is at most every half minute."""
+
+    SECONDS = 30.0
+
+    def __init__(self) -> None:
+        super().__init__()
+        self._shown = time.monotonic()
+
+    def advance(self, progress: Progress) -> None:
+        if time.monotonic() - self._shown >= self.SECONDS:
+            total = "" if progress.total is None else f" of {progress.total:,}"
+            left = progress.time_left and f", {progress.time_left}"
+            self.note(f"epoch {progress.epoch}, update {progress.update:,}{total}{left}")
+
+    def record(self, record: Record, text: str) -> None:
+        if record["kind"] != "train" or time.monotonic() - self._shown >= self.SECONDS:
+            self.note(text)
+
+    def note(self, text: str) -> None:
+        self._shown = time.monotonic()
+        print(text, file=sys.stderr, flush=True)
+
+
+class Live(_Watched):
+    """One line that moves, drawn by rich twice a second at most, so that it takes no time from the training."""
+
+    SECONDS = 0.5
+
+    def __init__(self) -> None:
+        super().__init__()
+        from rich.console import Console
+        from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn
+
+        columns = (
+            TextColumn("epoch {task.fields[epoch]}"),
+            BarColumn(bar_width=24),
+            MofNCompleteColumn(),
+            TextColumn("{task.fields[figures]}"),
+            TextColumn("{task.fields[left]}"),
+        )
+        self._progress = Progress(*columns, console=Console(stderr=True), auto_refresh=False)
+        self._task = self._progress.add_task("training", total=None, epoch=1, figures="", left="")
+        self._shown = 0.0
+        self._progress.start()
+
+    def advance(self, progress: Progress) -> None:
+        now = time.monotonic()
+        if now - self._shown >= self.SECONDS:
+            self._shown = now
+            self._progress.update(
+                self._task,
+                completed=progress.update,
+                total=progress.total,
+                refresh=True,
+                epoch=progress.epoch,
+                left=progress.time_left,
+            )
+
+    def record(self, record: Record, text: str) -> None:
+        """Training figures stand beside the bar; others scroll away above it."""
+        if record["kind"] == "train":
+            figures = f"loss {record['loss']:.3f}  {record['wall']['tokens_per_second']:,.0f} tokens/s"
+            self._progress.update(self._task, figures=figures, refresh=True)
+        else:
+            self.note(text)
+
+    def note(self, text: str) -> None:
+        self._progress.console.print(text, highlight=False, markup=False)
+
+    def close(self) -> None:
+        self._progress.stop()
+
+
+def make_display(kind: ProgressKind) -> Display:
+    """`auto`: live where stderr is a terminal, else lines."""
+    if kind == "none":
+        return Display()
+    return Live() if kind == "live" or (kind == "auto" and sys.stderr.isatty()) else Lines()

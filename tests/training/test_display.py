@@ -1,0 +1,64 @@
+"""What somebody sees who waits for a training."""
+
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from repose.training.display import Lines, Live, Progress
+from repose.training.run import train
+
+
+@pytest.mark.parametrize(
+    ("progress", "words"),
+    [
+        (Progress(340, 1360, seconds_left=722.0), "12 min left"),
+        (Progress(340, 1360, seconds_left=722.0, may_end_earlier=True), "at most 12 min left"),
+        (Progress(340, 1360, seconds_left=41.0), "41 s left"),
+        (Progress(340, None, seconds_left=3600.0 * 3 + 290), "3.1 h left"),
+        (Progress(340), ""),
+    ],
+)
+def test_time_left_in_words(progress: Progress, words: str) -> None:
+    assert progress.time_left == words
+
+
+def test_lines_say_how_far_a_slow_training_is(
+    capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    now = [100.0]
+    monkeypatch.setattr("repose.training.display.time.monotonic", lambda: now[0])
+    lines = Lines()
+    lines.advance(Progress(1, 1360, seconds_left=700.0))
+    now[0] += 31
+    lines.advance(Progress(340, 1360, epoch=2, seconds_left=722.0))
+    lines.advance(Progress(341, 1360, epoch=2, seconds_left=722.0))
+    assert capsys.readouterr().err == "epoch 2, update 340 of 1,360, 12 min left\n"
+
+
+def test_the_line_that_moves_shows_the_epoch_of_the_last_update() -> None:
+    live = Live()
+    live.advance(Progress(700, 1360, epoch=6, seconds_left=60.0))
+    task = live._progress.tasks[0]
+    live.close()
+    assert (task.fields["epoch"], task.completed, task.fields["left"]) == (6, 700, "60 s left")
+
+
+def test_translations_are_shown_as_training_goes_on(
+    lab: Any, tmp_path: Path, capfd: pytest.CaptureFixture[str]
+) -> None:
+    def examples(model: Any, _: Any) -> list[tuple[str, str, str]]:
+        assert not model.training
+        return [("red sun", "SUN\x1b RED", "SUN RED")]
+
+    how: dict[str, Any] = {"device": "cpu", "workers": 1}
+    train(lab.job(), tmp_path / "a", progress="lines", examples=examples, **how)
+    err = capfd.readouterr().err
+    assert err.count("   source: red sun\n") == 1, "once a minute, however often it validates"
+    assert "    model: SUN\\x1b RED\n" in err
+    assert "of 15, validation" in err
+    train(lab.job(), tmp_path / "b", progress="none", examples=examples, **how)
+    assert "red sun" not in (tmp_path / "b" / "train.log").read_text()
+    assert (tmp_path / "a" / "metrics.jsonl").read_text().count("\n") == (
+        tmp_path / "b" / "metrics.jsonl"
+    ).read_text().count("\n")
