@@ -482,3 +482,45 @@ def test_a_device_that_cannot_train_is_refused_before_the_corpus_is_read(
     (tmp_path / "a.tsv").write_text("um\tone\n" * 40)
     code, _, err = run("train", tmp_path / "a.tsv", "--out", tmp_path / "run", "--device", "mps")
     assert (code, err) == (1, "repose: training does not run on mps: use cpu or cuda\n")
+
+
+def test_translate_splits_paragraphs_and_warns_of_scripts(trained: Path, run: Run) -> None:
+    config = json.loads((trained / "model" / "config.json").read_text())
+    assert (config["src_scripts"], config["max_src_tokens"]) == (["Latin"], 128)
+    lines = ["Ele lê. Ela canta.", "Ele lê.", "Ela canta.", "Привет, мир.", "как дела"]
+    code, out, err = run("translate", trained, "--beam-size", 1, stdin="\n".join(lines).encode())
+    assert code == 0
+    both, first, second, *_ = out.split("\n")
+    assert both.split() == f"{first} {second}".split()
+    assert err == "line 4 is in Cyrillic script, which this model's training never saw: expect nonsense\n"
+    long = ", ".join(["o gato viu o cachorro"] * 60)
+    _, out, err = run("translate", trained, "--beam-size", 1, stdin=long.encode())
+    assert "1 of 1 lines had a sentence longer than the model reads: it was translated in parts" in err
+
+
+def test_translate_takes_settings_of_the_search(trained: Path, run: Run) -> None:
+    text = b"O gato viu o cachorro."
+    words = run("translate", trained, "--beam-size", 1, "--no-repeat-ngram-size", 1, stdin=text)[1].split()
+    assert len(words) == len(set(words))
+    assert run("translate", trained, "--length-penalty", 11, stdin=text)[0] == 2
+    assert run("translate", trained, "--length-penalty", 0, stdin=text)[0] == 0
+
+
+@pytest.mark.skipif(not hasattr(os, "openpty"), reason="there are no pseudo-terminals")
+def test_a_person_at_a_terminal_is_asked_for_a_sentence(
+    trained: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    person, terminal = os.openpty()
+    os.write(person, b"Ele.\n\x04")
+    with os.fdopen(terminal) as stdin:
+        monkeypatch.setattr(sys, "argv", ["repose", "translate", str(trained), "--beam-size", "1"])
+        monkeypatch.setattr(sys, "stdin", stdin)
+        with pytest.raises(SystemExit):
+            cli.main()
+    os.close(person)
+    assert capsys.readouterr().err == "type a sentence; Ctrl-D ends\n"
+
+
+def test_a_file_that_is_not_there_is_said_without_a_number(trained: Path, run: Run) -> None:
+    code, _, err = run("translate", trained, "nosuch.txt")
+    assert (code, err) == (1, "repose: there is no file nosuch.txt: check the path\n")

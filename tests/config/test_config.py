@@ -23,7 +23,7 @@ from repose.config.file import (
     shipped,
     to_json,
 )
-from repose.config.run_id import NOT_IN_RUN_ID, run_id
+from repose.config.run_id import NOT_IN_RUN_ID, id_of_numbers, id_of_settings, run_id
 from repose.grids import published
 from repose.model.presets import PRESETS, preset
 from repose.system.errors import ConfigError
@@ -638,3 +638,10 @@ def test_json_of_an_older_repose_gets_defaults() -> None:
     table = json.loads(to_json(Experiment()))
     del table["training"]["clip_norm"]
     assert from_json(json.dumps(table)) == Experiment()
+
+
+def test_run_ids_as_scores_show_them_tell_numbers_of_workers_apart() -> None:
+    shown = {workers: id_of_numbers("0123456789ab", workers) for workers in ((), (1,), (2,), (2, 1), (1, 2))}
+    assert shown[()] == shown[(1,)] == "0123456789ab", "ids of recorded runs stay"
+    assert len(set(shown.values())) == 4
+    assert all(id_of_settings(one) == "0123456789ab" for one in shown.values())

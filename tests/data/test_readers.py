@@ -316,7 +316,14 @@ def test_damaged_packed_files(tmp_path, corpus, suffix, pack):
         fails([file, other], f"a{suffix} is damaged or not what its name says")
 
 
-@pytest.mark.parametrize("line", ["only one", "a\tb\tc", " "])
+def test_a_tsv_line_without_a_tab_is_left_out_and_named(tmp_path):
+    (tmp_path / "a.tsv").write_text("a\tb\nonly one\nc\td\n \n", encoding="utf-8")
+    reader = PairReader([tmp_path / "a.tsv"])
+    assert list(reader) == [("a", "b"), ("c", "d")]
+    assert reader.counts.dropped == {"no tab, first on line 2": 2}
+
+
+@pytest.mark.parametrize("line", ["a\tb\tc", "a\t\tb\tc"])
 def test_tsv_with_other_than_two_columns(tmp_path, line):
     (tmp_path / "a.tsv").write_text(f"a\tb\n{line}\n", encoding="utf-8")
     fails([tmp_path / "a.tsv"], "a.tsv, line 2", f"{line.count(chr(9)) + 1} tab-separated columns")

@@ -468,3 +468,36 @@ def test_cuda_finds_what_the_cpu_finds(beam_size: int) -> None:
         limits = torch.arange(50, device=device) % 13 + 1
         found.append(beam_search(state.step, state, limits, beam_size=beam_size, num_hypotheses=beam_size))
     assert found[0] == found[1]
+
+
+@pytest.mark.parametrize("beam_size", [1, 3])
+@pytest.mark.parametrize("n", [1, 2, 3])
+def test_no_n_tokens_in_a_row_are_said_twice(beam_size: int, n: int) -> None:
+    generator = random.Random(n)
+
+    def table(_sentence: int, _said: Prefix) -> list[float]:
+        # It would say "a" for ever; END gets likely once other tokens are taken.
+        weights = [0.0, 0.01, 0.0, 0.02, 0.6, 0.2 + 0.01 * generator.random(), 0.1]
+        return [math.log(w) if w else -INF for w in weights]
+
+    def search(no_repeat: int) -> list[tuple[int, ...]]:
+        script = Script(table, 2)
+        found = beam_search(
+            script, script, torch.tensor([12, 9]), beam_size=beam_size, num_hypotheses=1, no_repeat=no_repeat
+        )
+        return [hypotheses[0].tokens for hypotheses in found]
+
+    def repeats(tokens: tuple[int, ...]) -> bool:
+        runs = [tokens[i : i + n] for i in range(len(tokens) - n + 1)]
+        return len(runs) > len(set(runs))
+
+    assert repeats(search(0)[0]) or beam_size > 1
+    assert not any(map(repeats, search(n)))
+
+
+def test_what_may_be_said_twice_leaves_the_search_as_it_was() -> None:
+    table = scripted({(): {A: 1.0}, (A,): {B: 1.0}, (A, B): {END: 1.0}})
+    for no_repeat in (0, 2, 3):
+        script = Script(table, 1)
+        (found,) = greedy(script, script, torch.tensor([6]), no_repeat=no_repeat)
+        assert found.tokens == (A, B)

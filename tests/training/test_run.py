@@ -310,10 +310,13 @@ def test_max_hours_is_summed_over_resumes(lab: Any, tmp_path: Path) -> None:
 
 def test_another_number_of_workers_is_said(lab: Any, tmp_path: Path) -> None:
     lab.go(lab.job(), tmp_path, stop_after=7)
-    edit_state(tmp_path, workers=2)
+    edit_state(tmp_path, workers=2, all_workers=[2])
     assert lab.go(lab.job(), tmp_path, workers=1).status == "done"
     log = (tmp_path / "train.log").read_text()
-    assert "going on with 1 worker instead of 2: figures may differ by rounding from here on" in log
+    assert "going on with 1 worker instead of 2: with other dropout masks from here on" in log
+    assert model_dir.read_config(tmp_path)["run_id"] == "0123456789ab-w2+1", (
+        "scores are told apart from those of one worker"
+    )
 
 
 def weights_by_update(lab: Any, job: Any, folder: Path, updates: list[int]) -> list[dict[str, torch.Tensor]]:

@@ -4,13 +4,16 @@
 import sys
 from contextlib import nullcontext
 from pathlib import Path
-from typing import Annotated
+from typing import TYPE_CHECKING, Annotated
 
 import typer
 from typer import Argument, Option
 
 from repose.system.errors import ConfigError, unknown
 from repose.system.terminal import make_table, say, show
+
+if TYPE_CHECKING:
+    from repose.decoding.stream import StreamCounts
 
 Device = Annotated[str, Option(help="cpu, cuda, cuda:1 or mps.")]
 Workers = Annotated[
@@ -30,6 +33,12 @@ def translate(
         int,
         Option("--num-hypotheses", "-n", help="Hypotheses per line; several are printed as `line ||| text ||| score`."),
     ] = 1,
+    length_penalty: Annotated[
+        float | None, Option(help="0: none; higher prefers longer translations (default: the model's).")
+    ] = None,
+    no_repeat_ngram_size: Annotated[
+        int | None, Option(min=0, help="So many tokens in a row are never said twice; 3 stops loops (default: none).")
+    ] = None,
     scores: Annotated[
         bool, Option(help="Put the log-probability (in nats) and a tab before each translation.")
     ] = False,
@@ -37,17 +46,26 @@ def translate(
     workers: Workers = None,
     precision: Precision = "fp32",
 ) -> None:
-    """Translate text line by line, from a file or stdin: one line out for each line in, in order."""
+    """Translate text line by line, from a file or stdin: one line out for each line in, in order.
+
+    A line may hold several sentences: they are translated one by one.
+    """
+    from repose.data.readers import check_file
     from repose.decoding.stream import MAX_LINE_BYTES, StreamCounts, translate_lines
     from repose.decoding.translator import load
 
-    counts = StreamCounts()
+    counts, said = StreamCounts(), False
+    how = {"beam_size": beam_size, "num_hypotheses": num_hypotheses, "length_penalty": length_penalty}
+    if file is not None:
+        check_file(file)
     with (
         load(model, device, workers, precision) as translator,
         nullcontext(sys.stdin.buffer) if file is None else file.open("rb") as source,
     ):
+        if file is None and sys.stdin.isatty():
+            say("type a sentence; Ctrl-D ends")
         for translation in translate_lines(
-            translator, source, counts, beam_size=beam_size, num_hypotheses=num_hypotheses
+            translator, source, counts, **how, no_repeat_ngram_size=no_repeat_ngram_size
         ):
             if num_hypotheses > 1:
                 for hypothesis in translation.hypotheses:
@@ -55,12 +73,24 @@ def translate(
             else:
                 print(f"{translation.score:.4f}\t" * scores + _line(translation.text))
             sys.stdout.flush()
+            if counts.unseen is not None and not said:
+                line, script = counts.unseen
+                say(f"line {line:,} is in {script} script, which this model's training never saw: expect nonsense")
+                said = True
+    _say_counts(counts, MAX_LINE_BYTES)
+
+
+def _say_counts(counts: "StreamCounts", max_bytes: int) -> None:
+    """What did not go through a translator as it was."""
+    lines = f"of {counts.lines:,} lines"
+    if counts.too_long:
+        say(f"{counts.too_long:,} {lines} had a sentence longer than the model reads: it was translated in parts")
     if counts.truncated:
-        say(f"{counts.truncated} of {counts.lines} lines were longer than the model reads, and were cut")
+        say(f"{counts.truncated:,} {lines} were longer than the model reads, without a place to split them: cut")
     if counts.cut:
-        say(f"{counts.cut} of {counts.lines} lines were longer than {MAX_LINE_BYTES:,} bytes: no more of them was read")
+        say(f"{counts.cut:,} {lines} were longer than {max_bytes:,} bytes: no more of them was read")
     if counts.invalid:
-        say(f"{counts.invalid} of {counts.lines} lines were not UTF-8: their invalid bytes were replaced")
+        say(f"{counts.invalid:,} {lines} were not UTF-8: their invalid bytes were replaced")
 
 
 def _line(text: str) -> str:

@@ -290,6 +290,8 @@ class DecodingConfig:
     length_penalty: Annotated[float, Field(ge=0.0, le=MAX_LENGTH_PENALTY)] | None = LENGTH_PENALTY
     """Alpha of GNMT's length penalty ((5 + length) / 6)^alpha (Wu et al. 2016, eq. 14); "none": the best of several on
     the validation set, once training is over, and greedy search instead of the beam where that is better there."""
+    no_repeat_ngram_size: AtLeastZero = 0
+    """So many tokens in a row are never said twice in a translation (Paulus et al. 2017; 0: they may be)."""
     max_extra_tokens: AtLeastZero = 50
     """A translation has at most this many tokens more than its source (Vaswani et al., section 6.1)."""
     batch_size: Count = 64

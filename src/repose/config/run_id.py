@@ -3,7 +3,7 @@
 import dataclasses
 import hashlib
 import json
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from typing import Any
 
 from repose.config.experiment import Experiment, TrainingConfig
@@ -47,6 +47,17 @@ def run_id(experiment: Experiment, digests: Mapping[str, str]) -> str:
     }
     canonical = json.dumps(content, sort_keys=True, ensure_ascii=True, separators=(",", ":"))
     return hashlib.sha256(canonical.encode()).hexdigest()[:12]
+
+
+def id_of_numbers(identity: str, workers: Sequence[int]) -> str:
+    """A run's id as models and scores show it: with the numbers of workers that shared its batches, in order, where
+    those were not one ("0123456789ab-w2"), since each worker draws dropout masks of its own (docs/decisions/025)."""
+    return identity if set(workers) <= {1} else f"{identity}-w{'+'.join(map(str, workers))}"
+
+
+def id_of_settings(shown: str) -> str:
+    """The run's own id in what `id_of_numbers` made."""
+    return shown.partition("-")[0]
 
 
 def _of_run(section: Architecture | TrainingConfig) -> dict[str, Any]:

@@ -18,6 +18,8 @@ Beam search, each step, each sentence:
 A beam of one is greedy search and ends at its first END, although a longer output might rank higher. Ties go to the
 earlier beam, then to the lower token id. Each sentence is searched as if it were alone in the batch. A token of
 log-probability −inf is never chosen; where all are −inf, a sentence without a finished hypothesis ends unfinished.
+With `no_repeat` = n > 0, a hypothesis never says the same n tokens in a row twice (Paulus et al. 2017, section 2.5):
+what would complete them gets −inf.
 
 The vocabulary is reduced on the device of the log-probabilities; what remains (a few candidates a row) is ranked on
 the CPU in float64, at the price of one synchronisation a step, which dropping finished rows needs anyway.
@@ -73,7 +75,7 @@ def length_penalty(length: int | Tensor, alpha: float) -> float | Tensor:
 
 
 @torch.no_grad()
-def greedy(step: Step[S], state: S, max_lengths: Tensor, *, alpha: float = 0.6) -> list[Hypothesis]:
+def greedy(step: Step[S], state: S, max_lengths: Tensor, *, alpha: float = 0.6, no_repeat: int = 0) -> list[Hypothesis]:
     """The most probable token at each step until END; one hypothesis per sentence.
 
     `max_lengths`: int64 (B,), the most new tokens of each sentence, END included, on the device where `step` wants its
@@ -87,10 +89,13 @@ def greedy(step: Step[S], state: S, max_lengths: Tensor, *, alpha: float = 0.6) 
     # Of each row: its sentence, the longest it may get, its score, and its last token.
     sentences, longest, scores = torch.arange(len(limits)), limits, totals.clone()
     tokens = torch.full_like(limits, START)
+    said = torch.empty(len(limits), 0, dtype=torch.int64)  # (R, tokens so far)
     length = 0
     while len(sentences):
         length += 1
-        best, tokens = best_token(step(tokens.to(max_lengths.device), state))
+        log_probs = step(tokens.to(max_lengths.device), state)
+        best, tokens = best_token(_without_repeats(log_probs, said, no_repeat))
+        said = torch.cat([said, tokens[:, None]], 1)
         possible = best > -math.inf
         going = possible & (tokens != END)
         scores = scores + best.masked_fill_(~possible, 0.0)
@@ -102,7 +107,8 @@ def greedy(step: Step[S], state: S, max_lengths: Tensor, *, alpha: float = 0.6) 
             totals[sentences], finished[sentences] = scores, possible & ~going
             rows = live.nonzero()[:, 0]
             _select(state, rows, len(sentences), max_lengths.device)
-            sentences, longest, scores, tokens = (x[rows] for x in (sentences, longest, scores, tokens))
+            sentences, longest, scores = sentences[rows], longest[rows], scores[rows]
+            tokens, said = tokens[rows], said[rows]
     return [
         Hypothesis(tuple(y), score, end, score / length_penalty(len(y) + end, alpha))
         for y, score, end in zip(written, totals.tolist(), finished.tolist(), strict=True)
@@ -118,6 +124,7 @@ def beam_search(
     beam_size: int,
     alpha: float = 0.6,
     num_hypotheses: int = 1,
+    no_repeat: int = 0,
 ) -> list[list[Hypothesis]]:
     """The `num_hypotheses` best of each sentence, best first: at least one, fewer where fewer were found.
 
@@ -132,13 +139,15 @@ def beam_search(
             "ask for fewer hypotheses or for a wider beam."
         )
     if beam_size == 1:
-        return [[hypothesis] for hypothesis in greedy(step, state, max_lengths, alpha=alpha)]
+        return [[hypothesis] for hypothesis in greedy(step, state, max_lengths, alpha=alpha, no_repeat=no_repeat)]
     beams = _Beams(_checked_limits(max_lengths, alpha), beam_size, alpha, num_hypotheses)
     tokens = torch.full(max_lengths.shape, START)
+    said = torch.empty(len(tokens), 0, dtype=torch.int64)  # (R, tokens so far)
     while (num_rows := len(tokens)) > 0:
-        log_probs = step(tokens.to(max_lengths.device), state)
+        log_probs = _without_repeats(step(tokens.to(max_lengths.device), state), said, no_repeat)
         # A row's own `beam_size` + 1 best hold all that it can give: one END, and `beam_size` that live on.
         rows, tokens = beams.advance(*best_tokens(log_probs, beam_size + 1))
+        said = torch.cat([said[rows], tokens[:, None]], 1)
         _select(state, rows, num_rows, max_lengths.device)
     return beams.results()
 
@@ -251,6 +260,21 @@ def _select(state: State, rows: Tensor, num_rows: int, device: torch.device) -> 
     """Reorder the state, unless all rows stay where they are or none is left."""
     if len(rows) and not (len(rows) == num_rows and torch.equal(rows, torch.arange(num_rows))):
         state.select(rows.to(device))
+
+
+def _without_repeats(log_probs: Tensor, said: Tensor, n: int) -> Tensor:
+    """−inf for tokens that would complete n tokens in a row that a row has said before (n = 0: none).
+
+    log_probs (R, V) and `said`, int64 (R, T) on the CPU -> (R, V).
+    """
+    if n == 0 or said.shape[1] < n:
+        return log_probs
+    windows = said.unfold(1, n, 1)  # (R, T - n + 1, n)
+    again = (windows[..., :-1] == said[:, None, said.shape[1] - n + 1 :]).all(2)
+    rows, places = again.nonzero(as_tuple=True)
+    log_probs = log_probs.clone()
+    log_probs[rows.to(log_probs.device), windows[rows, places, -1].to(log_probs.device)] = -math.inf
+    return log_probs
 
 
 # The best tokens of each row of log-probabilities: of equals those with the lowest ids; never PAD or START

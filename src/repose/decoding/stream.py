@@ -9,9 +9,11 @@ from collections import Counter
 from collections.abc import Callable, Iterable, Iterator
 from dataclasses import dataclass, field
 from itertools import islice
-from typing import BinaryIO
+from typing import Any, BinaryIO
 
 from repose.data.readers import Row
+from repose.data.scripts import unseen_script
+from repose.decoding.parts import translate_texts
 from repose.decoding.translator import Translation, Translator
 
 WINDOW = 1024
@@ -29,7 +31,11 @@ class StreamCounts:
 
     lines: int = 0
     truncated: int = 0
-    """Lines longer than the model reads: their beginning was translated."""
+    """Lines with more than the model reads and no place to split it: the beginning was translated."""
+    too_long: int = 0
+    """Lines with a sentence longer than the model reads, which was translated in parts."""
+    unseen: tuple[int, str] | None = None
+    """The first line, from 1, in a script that the model's training never saw, and that script."""
     cut: int = 0
     """Lines longer than `MAX_LINE_BYTES`, of which no more was read."""
     invalid: int = 0
@@ -39,19 +45,25 @@ class StreamCounts:
 
 
 def translate_lines(
-    translator: Translator, source: BinaryIO, counts: StreamCounts, *, beam_size: int | None, num_hypotheses: int
+    translator: Translator, source: BinaryIO, counts: StreamCounts, **how: Any
 ) -> Iterator[Translation]:
-    """One translation per line of `source` (UTF-8, split at newlines only). Holds at most two windows in memory.
+    """One translation per line of `source` (UTF-8, split at newlines only), whose sentences are translated one by one
+    (`repose.decoding.parts`); `how` as for `Translator.translate`. Holds at most two windows in memory.
 
     A thread reads, which may go on waiting for input when this ends; `source` can be closed all the same. Raises what
     `Translator.translate` raises, and OSError where reading fails.
     """
     size = WINDOW * translator.workers
+    scripts = translator.config.get("src_scripts")
+    seen = set(map(str, scripts)) if isinstance(scripts, list) else None  # models of earlier versions say nothing
     for window in _windows(_read(source, size), size):
         lines = [_decode(line, counts) for line in window]
-        for translation in translator.translate(lines, beam_size=beam_size, num_hypotheses=num_hypotheses):
+        for line, (translation, parts) in zip(lines, translate_texts(translator, lines, **how), strict=True):
             counts.lines += 1
             counts.truncated += translation.truncated
+            counts.too_long += parts.too_long
+            if seen and counts.unseen is None and (script := unseen_script(line, seen)) is not None:
+                counts.unseen = (counts.lines, script)
             yield translation
 
 

@@ -106,6 +106,7 @@ class Translator:
         *,
         beam_size: int = DEFAULTS.beam_size,
         length_penalty: float | None = DEFAULTS.length_penalty,
+        no_repeat_ngram_size: int = DEFAULTS.no_repeat_ngram_size,
         max_extra_tokens: int = DEFAULTS.max_extra_tokens,
         batch_size: int = DEFAULTS.batch_size,
         workers: int | None = None,
@@ -116,10 +117,12 @@ class Translator:
         settings = _checked(
             {"beam_size": beam_size, "length_penalty": length_penalty}
             | {"max_extra_tokens": max_extra_tokens, "batch_size": batch_size}
+            | {"no_repeat_ngram_size": no_repeat_ngram_size}
         )
         self.beam_size = settings.beam_size
         # None: to be chosen when the training is over.
         self.length_penalty = LENGTH_PENALTY if settings.length_penalty is None else settings.length_penalty
+        self.no_repeat_ngram_size = settings.no_repeat_ngram_size
         self.max_extra_tokens, self.batch_size = settings.max_extra_tokens, settings.batch_size
         self.config = config or {}
         """config.json of the model directory, if it came from one: run id, versions, languages."""
@@ -163,11 +166,13 @@ class Translator:
         beam_size: int | None = None,
         num_hypotheses: int = 1,
         length_penalty: float | None = None,
+        no_repeat_ngram_size: int | None = None,
         attention: bool = False,
     ) -> list[Translation]:
         """One translation for each text, in order. A blank text is translated as an empty one.
 
-        `num_hypotheses`: how many of the beam to return, at most `beam_size`. A hypothesis has at most
+        `num_hypotheses`: how many of the beam to return, at most `beam_size`. `no_repeat_ngram_size`: so many tokens in
+        a row are never said twice in a translation; 0: they may be. A hypothesis has at most
         `max_extra_tokens` tokens more than its source, and no more than the model's max_length.
         Raises ConfigError for settings out of range.
         """
@@ -175,6 +180,8 @@ class Translator:
             raise ConfigError("translate takes a list of sentences: write translate([text]) for one")
         beam_size = self.beam_size if beam_size is None else beam_size
         alpha = self.length_penalty if length_penalty is None else length_penalty
+        no_repeat = self.no_repeat_ngram_size if no_repeat_ngram_size is None else no_repeat_ngram_size
+        _checked({"no_repeat_ngram_size": no_repeat})
         limit = self.model.architecture.max_length
         encoded = self.src_tokenizer.encode_batch(list(texts))
         sources = [_cut(ids, limit) for ids in encoded]
@@ -182,7 +189,7 @@ class Translator:
         batches = list(self._batches([i for i in range(len(texts)) if not blank[i]], [len(ids) for ids in sources]))
         longest = [min(len(ids) + self.max_extra_tokens, limit) for ids in sources]
         work = [
-            Batch([sources[i] for i in batch], [longest[i] for i in batch], beam_size, alpha, num_hypotheses)
+            Batch([sources[i] for i in batch], [longest[i] for i in batch], beam_size, alpha, num_hypotheses, no_repeat)
             for batch in batches
         ]
         searched = self._pool.search(self.model, work)

@@ -44,6 +44,7 @@ class Batch(NamedTuple):
     beam_size: int
     alpha: float
     num_hypotheses: int = 1
+    no_repeat: int = 0
 
     @property
     def num_tokens(self) -> int:
@@ -62,6 +63,7 @@ class Batch(NamedTuple):
             beam_size=self.beam_size,
             alpha=self.alpha,
             num_hypotheses=self.num_hypotheses,
+            no_repeat=self.no_repeat,
         )
 
 

@@ -8,7 +8,7 @@ from functools import partial
 from pathlib import Path
 
 from repose.config.experiment import Experiment
-from repose.config.run_id import run_id
+from repose.config.run_id import id_of_settings, run_id
 from repose.grids.cells import LOCK, CellState, CellStatus
 from repose.grids.file import CORPUS
 from repose.grids.grid import Cell
@@ -145,7 +145,7 @@ def finished_runs(out: Path) -> dict[str, list[Path]]:
 def _scored(run: RunFolder, split: str) -> str | None:
     """The id of the run whose scores on a set lie there; None where there are none, or damaged ones."""
     try:
-        return str((run.scores(split) or {})["run_id"])
+        return id_of_settings(str((run.scores(split) or {})["run_id"]))
     except (CheckpointError, KeyError):
         return None
 

@@ -150,7 +150,7 @@ def _job(experiment: Experiment, data: CorpusData, identity: str, table: Positio
         data=task.data_record(data),
         position_table=None if table is None else tuple(map(tuple, table.values.tolist())),
         card=_card(experiment, data, identity),
-        model_extra={"run_id": identity, **task.model_extra(experiment)},
+        model_extra={"run_id": identity, **task.model_extra(experiment), **task.seen(data)},
     )
 
 

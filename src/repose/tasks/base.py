@@ -79,6 +79,10 @@ class Task(TrainingTask):
     def model_extra(self, experiment: Experiment) -> Mapping[str, object]:
         """What the model directory's config.json says of the experiment, such as languages."""
 
+    def seen(self, data: CorpusData) -> Mapping[str, object]:  # noqa: ARG002
+        """What config.json says of the text that the model has seen."""
+        return {}
+
     @abstractmethod
     def score_run(self, experiment: Experiment, data: CorpusData, folder: Path, device: str) -> None:
         """Measure a finished run's model; write scores.<split>.json to its folder, after all that belongs to it."""

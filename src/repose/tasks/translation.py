@@ -4,6 +4,7 @@ free-running decoding, with teacher-forced figures next to them."""
 import statistics
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import asdict, dataclass
+from itertools import islice
 from pathlib import Path
 from typing import Any, NamedTuple
 
@@ -15,7 +16,8 @@ from torch import Tensor
 from repose.config.experiment import Experiment, TrainingConfig
 from repose.data.bpe_dropout import BpeDropout
 from repose.data.dataset import PairDataset
-from repose.data.readers import PairReader
+from repose.data.readers import PairReader, TextPairs
+from repose.data.scripts import scripts_in
 from repose.data.tokenizer import END, PAD, START, UNK, Tokenizer
 from repose.decoding import translator as decoding_translator
 from repose.decoding.translator import Translator
@@ -33,6 +35,8 @@ from repose.training.job import TrainingJob
 from repose.training.loop import Evaluate, Examples
 from repose.training.loss import TokenSums, cross_entropy, token_losses
 from repose.training.r_drop import r_drop
+
+_LINES_FOR_SCRIPTS = 100_000
 
 
 class PairPart(NamedTuple):
@@ -110,7 +114,13 @@ class Translation(Task):
         """Languages and how to search."""
         src_lang, tgt_lang = languages_of(experiment.corpus)
         decoding = {name: getattr(experiment.decoding, name) for name in decoding_translator.SETTINGS}
-        return {"src_lang": src_lang, "tgt_lang": tgt_lang, "decoding": decoding}
+        limit = experiment.training.max_src_tokens
+        return {"src_lang": src_lang, "tgt_lang": tgt_lang, "max_src_tokens": limit, "decoding": decoding}
+
+    def seen(self, data: CorpusData) -> Mapping[str, object]:
+        """The scripts of the sources, so that a translator can say what it has never seen."""
+        sources = (src for src, _ in islice(TextPairs(data.folder / "text", "train"), _LINES_FOR_SCRIPTS))
+        return {"src_scripts": scripts_in(sources)}
 
     def validation_figures(self, experiment: Experiment, data: CorpusData) -> Evaluate | None:
         """BLEU and chrF, where `bleu_every_epochs` is set or chrF decides."""
@@ -249,6 +259,8 @@ def _score(
         forced = teacher_forced(translator, sources, references)
     precision = {} if translator.precision == "fp32" else {"precision": translator.precision}
     settings = {name: getattr(translator, name) for name in ("length_penalty", "max_extra_tokens")}
+    if translator.no_repeat_ngram_size:
+        settings["no_repeat_ngram_size"] = translator.no_repeat_ngram_size
     result = {
         "run_id": translator.config.get("run_id"),
         "split": split,

@@ -20,6 +20,7 @@ from safetensors import SafetensorError, safe_open
 from safetensors.torch import save_file
 from torch import Tensor
 
+from repose.config.run_id import id_of_numbers
 from repose.runs.folder import RunFolder
 from repose.runs.records import EndReason, old_reason
 from repose.system.errors import CheckpointError, WriteError
@@ -75,9 +76,11 @@ class State:
 
     run_id: str
     workers: int
-    """Processes that share the batches out; another number gives other rounding."""
+    """Processes that share the batches out; another number draws other dropout masks."""
     threads: int
     """Threads of each worker, on a CPU."""
+    all_workers: tuple[int, ...] = ()
+    """Every number of workers that the training has had, in order; none in checkpoints of earlier versions."""
     update: int = 0
     """Optimizer steps taken."""
     epoch: int = 0
@@ -109,6 +112,14 @@ class State:
     """Checksum of those bytes; None where an earlier version wrote the checkpoint."""
     done: EndReason | None = None
     """Why the training is over, once it is."""
+
+    def share_out(self, workers: int, threads: int) -> None:
+        """Go on with so many workers of so many threads each."""
+        if self.update == 0:
+            self.all_workers = (workers,)
+        elif self.all_workers and workers != self.workers:
+            self.all_workers += (workers,)
+        self.workers, self.threads = workers, threads
 
     @property
     def snapshot_updates(self) -> list[int]:
@@ -311,7 +322,7 @@ class CheckpointWriter:
         if averages:
             _load_average([snapshot(self._run, update) for update in updates], tensors)
         found = {"updates": updates or [self._state.update], "validation": self._state.validation}
-        extra = {**job.model_extra, "run_id": job.run_id, **found}
+        extra = {**job.model_extra, "run_id": id_of_numbers(job.run_id, self._state.all_workers), **found}
         try:
             learner.task.write(self._run.model, learner.model, job, extra)
         finally:

@@ -71,7 +71,7 @@ def train(
             with distributed.joined(outer, chosen) as world, _locked(run, world):
                 state = checkpoint.read_state(run.checkpoint, job.run_id)
                 note = _workers_changed(state, world.size)
-                state.workers, state.threads = world.size, torch.get_num_threads()
+                state.share_out(world.size, torch.get_num_threads())
                 return _train_as_worker(world, state, options, signals, note, evaluate, examples)
         with _locked(run, World(0, 1, chosen)):
             state = checkpoint.read_state(run.checkpoint, job.run_id)
@@ -125,7 +125,7 @@ def _choose_workers(job: TrainingJob, state: State, device: torch.device, reques
     )
     note = _workers_changed(state, number)
     if number != state.workers:
-        state.workers, state.threads = number, distributed.threads_for(number)
+        state.share_out(number, distributed.threads_for(number))
     return note
 
 
@@ -134,7 +134,7 @@ def _workers_changed(state: State, number: int) -> str | None:
     if state.workers in (0, number):
         return None
     workers = _count(number, "worker")
-    return f"going on with {workers} instead of {state.workers}: figures may differ by rounding from here on"
+    return f"going on with {workers} instead of {state.workers}: with other dropout masks from here on"
 
 
 def _count(number: int, what: str) -> str:

@@ -1,0 +1,38 @@
+"""Scripts that text is written in, by the names that Unicode gives its letters: Latin, Cyrillic, Han, Arabic."""
+
+import unicodedata
+from collections import Counter
+from collections.abc import Container, Iterable
+from functools import cache
+
+_NO_SCRIPT = ("", "MODIFIER", "FEMININE", "MASCULINE", "MICRO", "FULLWIDTH", "HALFWIDTH", "SUPERSCRIPT")
+_ONE_SCRIPT = dict.fromkeys(("CJK", "HIRAGANA", "KATAKANA", "KATAKANA-HIRAGANA", "BOPOMOFO", "IDEOGRAPHIC"), "Han")
+LEAST_SHARE = 0.001
+"""Of a text's letters, those of a script that it is said to have: a foreign name is in none."""
+
+
+@cache
+def script_of(letter: str) -> str | None:
+    """The script of a character; None of what is no letter, or of any script. Chinese and Japanese are "Han"."""
+    if not letter.isalpha():
+        return None
+    first = unicodedata.name(letter, "").split(" ")[0]
+    return None if first in _NO_SCRIPT else _ONE_SCRIPT.get(first, first.capitalize())
+
+
+def scripts_in(lines: Iterable[str]) -> list[str]:
+    """The scripts of a text, by name, those of fewer letters than `LEAST_SHARE` left out."""
+    characters: Counter[str] = Counter()
+    for line in lines:
+        characters.update(line)
+    letters: Counter[str] = Counter()
+    for character, number in characters.items():
+        if (script := script_of(character)) is not None:
+            letters[script] += number
+    return sorted(script for script, number in letters.items() if number >= LEAST_SHARE * letters.total())
+
+
+def unseen_script(line: str, seen: Container[str]) -> str | None:
+    """The script of most letters of a line, if it is not among those seen."""
+    letters = Counter(script for character in line if (script := script_of(character)) is not None)
+    return next((script for script, _ in letters.most_common(1) if script not in seen), None)

@@ -1,0 +1,123 @@
+"""Text of any length through a model that reads sentences: split, translated, and put together again.
+
+A text is split into sentences (https://github.com/wikimedia/sentencex), and a sentence that is longer than what the
+model reads at clauses, or between words. The white space between the parts is the text's own.
+"""
+
+import re
+import unicodedata
+from collections.abc import Callable, Iterator, Sequence
+from dataclasses import dataclass, replace
+from itertools import chain
+from typing import Any, NamedTuple
+
+import sentencex
+
+from repose.decoding.translator import Translation, Translator
+
+_OUTER_SPACE = re.compile(r"(\s*)(.*?)(\s*)", re.DOTALL)
+_CLAUSE = re.compile(r"(?<=[;:,،؛、，；：])\s*|\s+(?=[–—(])|(?<=[–—)])\s+")
+_WORD = re.compile(r"\s+")
+
+
+class Part(NamedTuple):
+    """A sentence, or as much of it as the model reads."""
+
+    before: str
+    """White space."""
+    text: str
+    """Empty where a text is blank."""
+    after: str
+    """White space."""
+
+
+@dataclass(frozen=True)
+class Parts:
+    """A text as the model reads it."""
+
+    parts: tuple[Part, ...]
+    too_long: bool
+    """Whether a sentence was longer than the model reads."""
+
+
+def parts_of(text: str, language: str, fits: Callable[[str], bool]) -> Parts:
+    """Split a text; of a sentence that does not fit and has no place to split it, the whole. Nothing is lost."""
+    parts, too_long = [], False
+    for sentence in sentencex.segment(language, text) if text.strip() else [text]:
+        pieces = [sentence] if fits(sentence) else list(_pieces(sentence, fits))
+        too_long = too_long or len(pieces) > 1
+        for piece in pieces:
+            found = _OUTER_SPACE.fullmatch(piece)
+            assert found is not None
+            parts.append(Part(*found.groups()))
+    return Parts(tuple(parts), too_long)
+
+
+def _pieces(text: str, fits: Callable[[str], bool]) -> Iterator[str]:
+    """A sentence in halves, and halves of halves, until each fits."""
+    if fits(text) or (place := _place_to_split(text)) is None:
+        yield text
+    else:
+        yield from _pieces(text[:place], fits)
+        yield from _pieces(text[place:], fits)
+
+
+def _place_to_split(text: str) -> int | None:
+    """The end of a clause nearest to the middle, not at the edges; else of a word, or between two wide characters."""
+    middle, least = len(text) / 2, len(text) // 5
+    for pattern, edge in ((_CLAUSE, least), (_WORD, 1)):
+        places = [found.end() for found in pattern.finditer(text) if edge <= found.end() <= len(text) - edge]
+        if places:
+            return min(places, key=lambda place: abs(place - middle))
+    inside = [place for place in range(1, len(text)) if _is_wide(text[place - 1]) and _is_wide(text[place])]
+    return min(inside, key=lambda place: abs(place - middle)) if inside else None
+
+
+def _is_wide(character: str) -> bool:
+    """Of a script that writes no spaces between sentences: Chinese, Japanese."""
+    return unicodedata.east_asian_width(character) in "WF"
+
+
+def translate_texts(translator: Translator, texts: Sequence[str], **how: Any) -> list[tuple[Translation, Parts]]:
+    """Each text's translation, with what it was split into; `how` as for `Translator.translate`.
+
+    Of a text in several parts: the text put together, the sum of the scores, no hypotheses. Where several hypotheses
+    are asked for nothing is split.
+    """
+    limit = max_src_tokens(translator)
+    language = str(translator.config.get("src_lang", "und"))
+    language = "xx" if language == "und" else language  # sentencex's name for any other
+
+    def fits(text: str) -> bool:
+        return (len(text) < limit - 1 and text.isascii()) or len(translator.src_tokenizer.encode(text)) <= limit
+
+    if how.get("num_hypotheses", 1) > 1:
+        whole = [Parts((Part("", text, ""),), False) for text in texts]
+    else:
+        whole = [parts_of(text, language, fits) for text in texts]
+    sentences = [part.text for parts in whole for part in parts.parts]
+    translations = iter(translator.translate(sentences, **how))
+    return [(_joined([next(translations) for _ in parts.parts], parts.parts), parts) for parts in whole]
+
+
+def max_src_tokens(translator: Translator) -> int:
+    """The longest source that the model was trained on, where it says so, or that it can read."""
+    limit, trained = translator.model.architecture.max_length, translator.config.get("max_src_tokens")
+    return min(limit, trained) if isinstance(trained, int) and trained > 2 else limit
+
+
+def _joined(translations: Sequence[Translation], parts: Sequence[Part]) -> Translation:
+    if len(parts) == 1 and not parts[0].before and not parts[0].after:
+        return translations[0]
+    text = ""
+    for translation, part in zip(translations, parts, strict=True):
+        glued = text and translation.text and not text[-1].isspace() and not part.before
+        text += " " * bool(glued and not _is_wide(text[-1])) + part.before + translation.text.strip() + part.after
+    return replace(
+        translations[0],
+        text=text,
+        score=sum(translation.score for translation in translations),
+        hypotheses=(),
+        src_tokens=tuple(chain.from_iterable(translation.src_tokens for translation in translations)),
+        truncated=any(translation.truncated for translation in translations),
+    )

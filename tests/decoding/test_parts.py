@@ -1,0 +1,73 @@
+"""Texts of any length: nothing is lost where they are split, and white space stays."""
+
+from types import SimpleNamespace
+from typing import Any, ClassVar
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from repose.decoding.parts import parts_of, translate_texts
+from repose.decoding.translator import Translation
+
+
+def short(text: str) -> bool:
+    return len(text) <= 20
+
+
+@given(st.text(alphabet="ab ,;.\n。日\u2028\t", max_size=200))
+def test_nothing_is_lost(text: str) -> None:
+    parts = parts_of(text, "en", short).parts
+    assert "".join("".join(part) for part in parts) == text
+    assert parts, "a blank text has a part too"
+
+
+@pytest.mark.parametrize(
+    ("text", "wanted"),
+    [
+        ("One. Two.  Three.", ["One.", "Two.", "Three."]),
+        ("a first clause, a second one", ["a first clause,", "a second one"]),
+        ("no commas in it but many words", ["no commas in it", "but many words"]),
+        ("x" * 50, ["x" * 50]),
+        ("猫" * 30, ["猫" * 15, "猫" * 15]),
+        ("", [""]),
+    ],
+)
+def test_sentences_then_clauses_then_words(text: str, wanted: list[str]) -> None:
+    found = parts_of(text, "en", short)
+    assert [part.text for part in found.parts] == wanted
+    assert found.too_long == (len(wanted) == 2)
+
+
+class Shouting:
+    """A translator that says what it reads in capitals, and reads twelve tokens: letters and two marks."""
+
+    config: ClassVar[dict[str, Any]] = {"src_lang": "en", "max_src_tokens": 22}
+    model = SimpleNamespace(architecture=SimpleNamespace(max_length=64))
+    src_tokenizer = SimpleNamespace(encode=lambda text: [2, *map(ord, text), 3])
+
+    def translate(self, texts: list[str], **_: object) -> list[Translation]:
+        return [Translation(t.upper(), -1.0, (), tuple(t), truncated=len(t) > 20) for t in texts]
+
+
+def test_a_text_is_put_together_with_its_own_white_space() -> None:
+    shouting: Any = Shouting()
+    texts = ["One. Two.\tThree.  ", " a first clause, a second one", "", "日本。 猫。", "x" * 30]
+    found = translate_texts(shouting, texts)
+    assert [t.text for t, _ in found] == [text.upper() for text in texts]
+    assert [t.score for t, _ in found] == [-3.0, -2.0, -1.0, -2.0, -1.0]
+    assert [t.truncated for t, _ in found] == [False, False, False, False, True]
+    assert [parts.too_long for _, parts in found] == [False, True, False, False, False]
+    assert [t.text for t, _ in translate_texts(shouting, ["One. Two."], num_hypotheses=2)] == ["ONE. TWO."]
+    assert len(translate_texts(shouting, ["One. Two."], num_hypotheses=2)[0][1].parts) == 1
+
+
+def test_sentences_that_were_glued_get_a_space_in_a_language_that_writes_them() -> None:
+    class English(Shouting):
+        def translate(self, texts: list[str], **_: object) -> list[Translation]:
+            return [Translation({"猫。": "A cat.", "犬。": "A dog."}[t], 0.0, (), (), False) for t in texts]
+
+    english: Any = English()
+    assert translate_texts(english, ["猫。犬。"])[0][0].text == "A cat. A dog."
+    same: Any = Shouting()
+    assert translate_texts(same, ["猫。犬。"])[0][0].text == "猫。犬。"
