@@ -5,6 +5,7 @@ import json
 import math
 import os
 import re
+import shutil
 import signal
 import subprocess
 import sys
@@ -332,7 +333,7 @@ def test_fetch_lists_and_names_the_nearest(run: Run) -> None:
 
 
 def test_presets_and_describe(run: Run) -> None:
-    assert "reinforced-lookahead" in run("presets")[1]
+    assert "reinforced-lookahead" in run("presets", "--all")[1]
     out = run("describe", "reinforced")[1]
     assert out.count("2,809,634") == 2
     assert "cannot translate" in run("describe", "reinforced-lookahead")[1]
@@ -524,3 +525,97 @@ def test_a_person_at_a_terminal_is_asked_for_a_sentence(
 def test_a_file_that_is_not_there_is_said_without_a_number(trained: Path, run: Run) -> None:
     code, _, err = run("translate", trained, "nosuch.txt")
     assert (code, err) == (1, "repose: there is no file nosuch.txt: check the path\n")
+
+
+def test_resuming_with_other_settings_names_them(trained: Path, corpus: tuple[Path, Path], run: Run) -> None:
+    changed = ("--set", "training.seed=1", "--set", "architecture.d_ff=16")
+    code, _, err = run("train", *corpus, "--out", trained, *SETTINGS, *changed)
+    assert code == 1
+    assert "(architecture.d_ff was 32, is 16, training.seed was 0, is 1)" in err
+
+
+def test_slips_of_the_keyboard_are_understood(corpus: tuple[Path, Path], run: Run, tmp_path: Path) -> None:
+    out = ("--out", tmp_path / "run")
+    assert "write training.epochs=VALUE" in run("train", *corpus, *out, "--set", "training.epochs")[2]
+    code, _, err = run("train", "reinforced-paper", *out)
+    assert (code, "write --config reinforced-paper" in err) == (2, True)
+    unquoted = f"corpus.train=[{corpus[0]}, {corpus[1]}]"
+    assert f'train = ["{corpus[0]}", "{corpus[1]}"]' in run("train", *out, "--set", unquoted, "--print-config")[1]
+
+
+def test_a_model_that_will_look_ahead_is_named_before_it_is_trained(
+    run: Run, corpus: tuple[Path, Path], tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def stop(*_: object, **__: object) -> None:
+        raise KeyboardInterrupt
+
+    monkeypatch.setattr("repose.runs.run.prepare_corpus", stop)
+    err = run("train", *corpus, "--out", tmp_path / "run", "--preset", "reinforced-lookahead")[2]
+    assert "cannot translate" in err
+
+
+def test_presets_are_a_short_table(run: Run) -> None:
+    out = run("presets")[1]
+    assert out.count("\n") < 45
+    assert max(map(len, out.splitlines())) < 125
+    assert re.search(r"│ reinforced +│ +\d\.\d M │ reinforced position", out)
+    assert "begin with the default, reinforced" in out
+    assert "arXiv 2410.04731" in run("presets", "--all")[1]
+    assert "arXiv" not in out
+
+
+def test_presets_runs_and_models_are_taken_alike(trained: Path, run: Run, tmp_path: Path) -> None:
+    totals = [re.findall(r"total +│ +([\d,]+)", run("describe", path)[1]) for path in (trained, trained / "model")]
+    assert totals[0] == totals[1]
+    assert totals[0]
+    assert run("audit", trained / "model")[0] == 0
+    assert run("report", trained / "model", "--format", "md", "--out", tmp_path / "report")[0] == 0
+    for verb in ("evaluate", "translate", "report"):
+        code, _, err = run(verb, "reinforced")
+        assert code == 1
+        assert "reinforced is a preset, an architecture without weights" in err
+    copied = tmp_path / "copied"
+    shutil.copytree(trained / "model", copied)
+    code, _, err = run("evaluate", copied)
+    assert (code, err.count("\n")) == (1, 1)
+    assert "is a model directory, which knows no corpus" in err
+    assert "is a model directory, without records of its training" in run("report", copied)[2]
+
+
+def test_given_files_are_not_called_test(trained: Path, corpus: tuple[Path, Path], run: Run) -> None:
+    files = [corpus[0].with_name("valid.pt"), corpus[0].with_name("valid.en")]
+    out = run("evaluate", trained, *files, "--beam-size", 1)[1]
+    assert "valid: 10 sentences" in out
+
+
+def test_the_cache_is_listed_and_cleared(
+    trained: Path, corpus: tuple[Path, Path], run: Run, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    finished = tmp_path / "finished"
+    shutil.copytree(trained, finished)
+    weights = (finished / "model" / "model.safetensors").read_bytes()
+    code, _, err = run("cache", finished)
+    assert (code, "MB of state removed" in err, (finished / "state").exists()) == (0, True, False)
+    code, out, _ = run("train", *corpus, "--out", finished, *SETTINGS)
+    assert (code, "beam4 bleu" in out) == (0, True), "a finished run stays finished"
+    assert (finished / "model" / "model.safetensors").read_bytes() == weights
+    monkeypatch.setenv("REPOSE_HOME", str(tmp_path / "home"))
+    assert run("prepare", *corpus, "--set", "tokenizer.vocab_size=300")[0] == 0
+    assert "400 of 400 pairs read" in run("cache")[1]
+    assert "of 1 prepared corpora removed" in run("cache", "--clear")[2]
+    assert "0.0 MB of prepared corpora" in run("cache")[1]
+
+
+def test_the_state_of_a_run_that_is_not_finished_stays(corpus: tuple[Path, Path], run: Run, tmp_path: Path) -> None:
+    out = tmp_path / "run"
+    assert run("train", *corpus, "--out", out, *SETTINGS, "--workers", "1", "--stop-after", "1")[0] == 3
+    code, _, err = run("cache", out)
+    assert (code, "needs its state to go on" in err) == (1, True)
+    assert (out / "state" / "last.safetensors").exists()
+
+
+def test_help_is_grouped_for_newcomers(run: Run) -> None:
+    out = run("--help")[1]
+    titles = ("Train and translate", "Compare", "Architectures of papers", "Corpora and files")
+    places = [out.index(title) for title in titles]
+    assert places == sorted(places)

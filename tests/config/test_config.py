@@ -138,6 +138,7 @@ STAYS = {
     "training.position_table": "t",
     "decoding.beam_size": "1",
     "decoding.length_penalty": "1.0",
+    "decoding.no_repeat_ngram_size": "3",
     "decoding.max_extra_tokens": "10",
     "decoding.batch_size": "8",
 }

@@ -197,7 +197,7 @@ def test_a_fetched_corpus_is_located(home: Path, tmp_path: Path, monkeypatch: py
         corpora.locate("toys/de_to_en", home=home)
 
 
-# From a copy obtained otherwise
+# From a copy that is already there
 
 
 CANONICAL = {"train.de": TRAIN_DE, "train.en": TRAIN_EN, "valid.de": VALID_DE, "valid.en": VALID_EN}

@@ -387,11 +387,11 @@ def test_unknown_devices(name: str) -> None:
 
 def test_absent_devices(tmp_path: Path, tokenizer: Tokenizer, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(torch.cuda, "device_count", lambda: 0)
-    with pytest.raises(DeviceError, match="'cuda' is not available, this machine has 0 of its kind"):
+    with pytest.raises(DeviceError, match="'cuda' is not available, this machine has none"):
         model_dir.load(saved(tmp_path / "model", tokenizer), MODEL_KIND, "cuda")
     monkeypatch.setattr(torch.cuda, "device_count", lambda: 2)
     assert find_device("cuda:1") == torch.device("cuda:1")
-    with pytest.raises(DeviceError, match="this machine has 2 of its kind"):
+    with pytest.raises(DeviceError, match="this machine has only 2"):
         find_device("cuda:2")
 
 

@@ -23,12 +23,18 @@ def grid(
         str | None,
         Argument(help="A grid file, or the name of one that ships with repose. Without it, those are listed."),
     ] = None,
-    out: Annotated[Path, Option("--out", "-o", help="Folder in which the grid's folder is made.")] = Path("runs"),
+    out: Annotated[Path, Option("--out", "-o", help="Where to make the grid's folder.")] = Path("runs"),
     jobs: Annotated[
         int | None, Option("--jobs", "-j", help="Number of cells that run at once (default: one per core).")
     ] = None,
     cores_per_cell: Annotated[int | None, Option(help="Cores per cell (default: an equal share).")] = None,
-    dry_run: Annotated[bool, Option("--dry-run", help="Show cells, parameters, time and memory, then exit.")] = False,
+    dry_run: Annotated[
+        bool,
+        Option(
+            "--dry-run",
+            help="Show cells, parameters, time and memory, then exit. Trains a few updates (about a minute).",
+        ),
+    ] = False,
     only: Annotated[
         list[str] | None, Option(help="Run only these cells or groups, such as 'reinforced*'. Can be repeated.")
     ] = None,

@@ -12,7 +12,7 @@ import typer
 from typer import Option
 
 from repose._version import __version__
-from repose.cli import grid, models, plot, positions, report, training
+from repose.cli import cache, grid, models, plot, positions, report, training
 from repose.system.errors import told
 from repose.system.terminal import say
 
@@ -49,11 +49,11 @@ def _version(version: Annotated[bool, Option("--version", help="Show the version
         raise typer.Exit
 
 
-PANELS = {
-    "Train": (training.train, training.init, training.prepare, training.fetch, training.demo),
-    "Use a model": (models.translate, models.score, models.evaluate, models.audit),
+PANELS = {  # in the order in which a newcomer needs them
+    "Train and translate": (training.demo, training.train, models.translate, models.evaluate, models.score),
     "Compare": (grid.grid, report.report, plot.app),
-    "Architectures": (models.presets, models.describe, positions.app),
+    "Architectures of papers": (models.presets, models.describe, models.audit, positions.app),
+    "Corpora and files": (training.fetch, training.prepare, training.init, cache.cache),
 }
 for panel, verbs in PANELS.items():
     for verb in verbs:

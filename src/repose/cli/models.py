@@ -124,8 +124,9 @@ def evaluate(
         list[Path] | None, Argument(help="Source and reference files (default: the run's own test set).")
     ] = None,
     split: Annotated[
-        str, Option(help="Which of the run's sets to use (test or valid), or a name for the given files.")
-    ] = "test",
+        str | None,
+        Option(help="Which of the run's sets to use, test (the default) or valid; or a name for the given files."),
+    ] = None,
     beam_size: Annotated[
         list[int] | None, Option("--beam-size", "-b", help="Beam size. Can be repeated (default: 1 and 4).")
     ] = None,
@@ -140,6 +141,7 @@ def evaluate(
     from repose.tasks.base import Decoding
     from repose.tasks.registry import task_of_model
 
+    split = split or (files[0].name.split(".")[0] if files else "test")
     decoding = Decoding(tuple(beam_size or (1, 4)), tokenize, workers, precision)
     evaluation_table(task_of_model(model).score_model(model, files, split, out, device, decoding))
 
@@ -168,12 +170,27 @@ def audit(
         raise typer.Exit(1)
 
 
-def presets() -> None:
-    """List the published architectures and how each differs from Vaswani et al.'s base model."""
+def presets(
+    every: Annotated[bool, Option("--all", help="Show how each differs from Vaswani et al., and its source.")] = False,
+) -> None:
+    """List the published architectures: what each is for, and its size."""
     from rich.text import Text
 
+    from repose.config.experiment import DEFAULT_PRESET, TokenizerConfig
+    from repose.model.describe import num_parameters
     from repose.model.presets import PRESETS, difference
 
+    if not every:
+        size = TokenizerConfig().vocab_size
+        short = [
+            (name, f"{num_parameters(p.architecture, size) / 1e6:.1f} M", p.summary) for name, p in PRESETS.items()
+        ]
+        show(
+            make_table(("preset", "parameters", "what it is"), short, right=[1]),
+            f"parameters are at vocabularies of {size:,}; repose describe NAME counts them, --all says what differs",
+            f"to translate, begin with the default, {DEFAULT_PRESET}; the others are for comparing",
+        )
+        return
     rows: list[tuple[str, Text, str] | None] = []
     for name, p in PRESETS.items():
         changed = ", ".join(f"{field} {value}" for field, (_, value) in difference(p.architecture).items())
@@ -182,25 +199,33 @@ def presets() -> None:
 
 
 def describe(
-    preset: Annotated[str, Argument(help="Name of a published architecture.")],
-    src_vocab: Annotated[int, Option(help="Source vocabulary size.")] = 7765,
-    tgt_vocab: Annotated[int, Option(help="Target vocabulary size.")] = 7010,
+    model: Annotated[str, Argument(help="A preset, a run directory or a model directory.")],
+    src_vocab: Annotated[int | None, Option(help="Source vocabulary size (default: the model's, or 7765).")] = None,
+    tgt_vocab: Annotated[int | None, Option(help="Target vocabulary size (default: the model's, or 7010).")] = None,
     length: Annotated[int, Option(help="Sentence length, in tokens, at which operations are counted.")] = 16,
 ) -> None:
-    """Show how many parameters, operations and how much memory an architecture takes."""
+    """Show how many parameters, operations and how much memory an architecture or a model takes."""
     from repose.decoding.translator import LOOKS_AHEAD
     from repose.model.describe import describe
     from repose.model.presets import PRESETS
     from repose.model.presets import preset as preset_architecture
+    from repose.saved_model.directory import read_sizes
 
-    architecture = preset_architecture(preset)
+    if Path(model).exists():
+        architecture, sizes = read_sizes(Path(model))
+    else:
+        architecture, sizes = preset_architecture(model), (7765, 7010)
+    src_vocab, tgt_vocab = src_vocab or sizes[0], tgt_vocab or sizes[1]
     d = describe(architecture, src_vocab_size=src_vocab, tgt_vocab_size=tgt_vocab, length=length)
     rows: list[tuple[str, str] | None] = [(part, f"{count:,}") for part, count in d.parts.items()]
     rows += [None, ("total", f"{d.total:,}")]
-    if (published := PRESETS[preset].published_parameters) is not None:
+    known = PRESETS.get(model)
+    if known is not None and (published := known.published_parameters) is not None:
         rows.append(("published (at vocabularies 7,765 and 7,010)", f"{published:,}"))
     show(
-        make_table(("part", "parameters"), rows, right=[1], title=f"{preset}: {PRESETS[preset].summary}"),
+        make_table(
+            ("part", "parameters"), rows, right=[1], title=model if known is None else f"{model}: {known.summary}"
+        ),
         f"vocabularies        {src_vocab:,} source, {tgt_vocab:,} target tokens",
         f"training            {d.training_flops / 1e6:,.1f} MFLOP per target token, at {length} tokens a sentence",
         f"forward             {d.forward_flops / 1e6:,.1f} MFLOP per target token",

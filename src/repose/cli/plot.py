@@ -68,7 +68,8 @@ def attention(
 def curves(
     runs: Annotated[list[Path], Argument(help="Run directories.")],
     metric: Annotated[
-        str, Option(help="tf_loss, tf_accuracy, bleu, or any other metric in metrics.jsonl.")
+        str,
+        Option(help="tf_loss, tf_accuracy, any other in metrics.jsonl; bleu, chrf: after training.bleu_every_epochs."),
     ] = "tf_loss",
     by: Annotated[str, Option(help="Horizontal axis: epoch or update.")] = "epoch",
     training: Annotated[bool, Option(help="Also draw training metrics.")] = True,

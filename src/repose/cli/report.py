@@ -6,7 +6,7 @@ from typing import TYPE_CHECKING, Annotated
 
 from typer import Argument, Option
 
-from repose.system.errors import ConfigError, unknown
+from repose.system.errors import CheckpointError, ConfigError, unknown
 from repose.system.terminal import make_table, say, show
 
 if TYPE_CHECKING:
@@ -40,7 +40,8 @@ def report(
     from repose.report.collect import read_runs
     from repose.report.write import all_tables, write
 
-    wanted = _formats(formats)
+    wanted, paths = _formats(formats), [_run_of(path) for path in paths]
+    say(f"looking for runs in {', '.join(map(str, paths))}")
     runs = read_runs(paths, title=title, baseline=baseline)
     if audit:
         runs = audited(runs, _failed_checks)
@@ -55,6 +56,19 @@ def report(
     pages = [str(file) for file in files if file.parent == out]
     rest = f" and {len(files) - len(pages)} files in {out / 'tables'}" if len(files) > len(pages) else ""
     say(f"wrote {', '.join(pages)}{rest}")
+
+
+def _run_of(path: Path) -> Path:
+    """The run that a model directory lies in; other folders as they are. Raises CheckpointError for what has no run."""
+    from repose.saved_model.directory import WEIGHTS, locate
+
+    if not path.is_dir():
+        return locate(path)  # which says what there is instead
+    if not (path / WEIGHTS).exists() or (path / "metrics.jsonl").exists():
+        return path
+    if not (path.absolute().parent / "metrics.jsonl").exists():
+        raise CheckpointError(f"{path} is a model directory, without records of its training: name the run's directory")
+    return path.parent
 
 
 def _formats(text: str) -> "list[Format]":

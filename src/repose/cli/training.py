@@ -70,13 +70,15 @@ def _settings(**given: Any) -> list[str]:
 
 def _loaded(files: list[Path] | None, config: str | None, preset: str | None, overrides: list[str] | None) -> "Loaded":
     """The experiment that the arguments describe; the default recipe where none is named."""
-    from repose.config.file import load
+    from repose.config.file import load, shipped
 
     train = files or []
     if train and train[0].suffix == ".toml":
         if len(train) > 1 or config is not None:
             raise ConfigError("give one experiment file: either as the argument or with --config")
         config, train = str(train[0]), []
+    if len(train) == 1 and not train[0].exists() and str(train[0]) in shipped():
+        raise ConfigError(f"{train[0]} is an experiment that ships with repose: write --config {train[0]}")
     return load(config or "default", preset=preset, train=train, overrides=overrides or [])
 
 

@@ -273,6 +273,8 @@ def parse_overrides(overrides: Sequence[str]) -> dict[str, dict[str, Any]]:
     for override in overrides:
         name, equals, text = override.partition("=")
         section, dot, field = name.strip().partition(".")
+        if dot and section and field and not equals:
+            raise ConfigError(f"{COMMAND_LINE.place}{override!r} has no value: write {override}=VALUE")
         if not (equals and dot and section and field):
             raise ConfigError(f"{COMMAND_LINE.place}{override!r} is no setting: write section.field=value")
         tables.setdefault(section, {})[field] = _parse_value(section, field, text.strip())
@@ -283,6 +285,8 @@ def _parse_value(section: str, field: str, text: str) -> Any:
     try:
         parsed = tomllib.loads(f"value = {text}")
     except (ValueError, RecursionError):
+        if f"{section}.{field}" in PATHS and text.startswith("[") and text.endswith("]"):
+            return [path.strip().strip("\"'") for path in text[1:-1].split(",")]  # a shell has taken the quotes away
         return text
     value = parsed["value"]
     known = section in SECTIONS and field in field_infos(section)

@@ -42,7 +42,7 @@ def locate(name: str, *, home: Path | None = None) -> Path:
 def fetch_corpus(
     info: CorpusInfo, *, home: Path | None = None, source: Path | None = None, progress: Progress | None = None
 ) -> Path:
-    """Fetch a corpus from its mirrors, or from `source`, an archive or a folder obtained otherwise; its folder.
+    """Fetch a corpus from its mirrors, or from `source`, an archive or folder that you already have; its folder.
 
     The same checks apply to both. A corpus that is there already is left as it is. `progress` is called with the file's
     name, bytes so far and bytes in all (None: unknown). Raises DataError, with what to do instead, where the corpus

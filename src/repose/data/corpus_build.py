@@ -1,4 +1,4 @@
-"""Putting one corpus together, from its mirrors or from a copy obtained otherwise, in a folder not yet in use.
+"""Putting one corpus together, from its mirrors or from a copy that is already there, in a folder not yet in use.
 
 Its texts are found under any of their names, unpacked, checked, and aligned line by line. Lines end at `\\n` and
 nowhere else. A pair (or row, where a split has more languages) of which any side is empty is dropped from every side,

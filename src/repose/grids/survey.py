@@ -117,7 +117,7 @@ def _here(folder: Path, experiment: Experiment, identity: Identity) -> CellState
     try:
         theirs = run.config()
     except CheckpointError:
-        return _failed(f"{run.config_file} is damaged or no run's: move {folder} away and run the grid again")
+        return _failed(f"{run.config_file} is damaged or not of a run: move {folder} away and run the grid again")
     if theirs.run_id != identity.run_id:
         return _failed(
             f"{folder} holds run {theirs.run_id}, the cell is run {identity.run_id}: choose another --out, or "

@@ -75,6 +75,13 @@ def describe(
     )
 
 
+def num_parameters(architecture: Architecture, vocab_size: int) -> int:
+    """Parameters at source and target vocabularies of that size; allocates nothing."""
+    with torch.device("meta"):
+        model = Transformer(architecture, src_vocab_size=vocab_size, tgt_vocab_size=vocab_size)
+    return sum(p.numel() for p in model.parameters())
+
+
 def _parts(model: nn.Module) -> dict[str, int]:
     counts = dict.fromkeys([*PARTS, "norms"], 0)
     for name, parameter in model.named_parameters():  # tied parameters come once

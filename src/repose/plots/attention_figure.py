@@ -100,7 +100,7 @@ def draw_map(
     axes.annotate(title, (0, 1), xycoords="axes fraction", xytext=(0, 12), textcoords="offset points", fontsize=7.5)
     if numbers is not None:
         own = "" if numbers.diagonal is None else f" · self {numbers.diagonal:.2f}"
-        axes.set_title(f"entropy {numbers.normalised_entropy:.2f}{own}", fontsize=6.5, color=GREY, pad=3)
+        axes.set_title(f"entropy, of 1: {numbers.normalised_entropy:.2f}{own}", fontsize=6.5, color=GREY, pad=3)
     return heat
 
 
@@ -124,7 +124,7 @@ def finish(figure: Figure, grid: Grid, heat: Any, title: str, maps: Maps) -> Non
     """Title, colour bar, and what the axes are."""
     width, height = figure.get_size_inches()
     figure.text(_MARGIN / width, 1 - 0.12 / height, title, va="top", fontsize=10)
-    query = "token that attends" if maps.kind != "cross" else "target token that is written after looking"
+    query = "token that attends" if maps.kind != "cross" else "target token being written"
     about = f"rows: {query}; columns: token attended to"
     if not grid.label:
         about += "; too many tokens for labels beside so many maps: choose one by --layer and --head"

@@ -126,8 +126,13 @@ class RunFolder:
             raise CheckpointError(f"{self.path} is no run directory: it has no {self.config_file.name}") from error
         shapes = {"experiment": dict, "digests": dict, "report": list, "versions": dict}
         has_shapes = all(isinstance(content.get(name, kind()), kind) for name, kind in shapes.items())
+        if "format_version" in content and "experiment" not in content:
+            raise CheckpointError(
+                f"{self.path} is a model directory, which knows no corpus and no training: name files to measure it "
+                "on, or the run that it comes from"
+            )
         if "experiment" not in content or not has_shapes:
-            raise CheckpointError(f"{self.config_file} is damaged or no run's: {remedy}")
+            raise CheckpointError(f"{self.config_file} is damaged, or not the config of a run: {remedy}")
         return content
 
     def write_config(self, config: RunConfig) -> None:

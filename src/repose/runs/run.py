@@ -2,7 +2,7 @@
 
 import platform
 from collections.abc import Callable, Mapping
-from dataclasses import dataclass
+from dataclasses import asdict, dataclass
 from pathlib import Path
 from typing import Any
 
@@ -28,6 +28,9 @@ from repose.training.display import ProgressKind
 from repose.training.distributed import choose_device, outer_launcher
 from repose.training.job import Outcome, TrainingJob
 from repose.training.run import check_stop_after, train
+
+MOST_DIFFERENCES = 5
+"""Settings that a sentence names."""
 
 
 @dataclass(frozen=True)
@@ -58,6 +61,9 @@ def run(
     Raises CheckpointError where `folder` holds another run, and what preparing and training raise.
     """
     check_stop_after(stop_after)
+    task = get_task(experiment.training.task)
+    if task.looks_ahead(experiment.architecture):
+        say(task.look_ahead_warning)
     choose_device(device)  # what cannot be had is said before the corpus is read
     outer = outer_launcher()
     is_first = outer is None or outer.rank == 0  # under torchrun or SLURM every process comes here
@@ -69,7 +75,6 @@ def run(
             digests, table = digests_of(experiment, data), _position_table(experiment)
             identity = run_id(experiment, digests)
             _claim(folder, experiment, identity, digests, data)
-            task = get_task(experiment.training.task)
             outcome = train(
                 _job(experiment, data, identity, table),
                 folder,
@@ -120,11 +125,11 @@ def _claim(folder: Path, experiment: Experiment, identity: str, digests: Mapping
     """Writes config.json, or makes sure that the one there is of this run."""
     run = RunFolder(folder)
     if run.config_file.exists():
-        theirs = run.config().run_id
-        if theirs != identity:
+        theirs = run.config()
+        if theirs.run_id != identity:
             raise CheckpointError(
-                f"{folder} holds run {theirs}, these settings and data make run {identity}: "
-                "choose another --out, or the settings of that run"
+                f"{folder} holds run {theirs.run_id}, these settings and data make run {identity} "
+                f"({_differences(theirs, experiment, digests)}): choose another --out, or the settings of that run"
             )
         return
     versions = {module.__name__: module.__version__ for module in (torch, tokenizers, numpy)}
@@ -133,6 +138,22 @@ def _claim(folder: Path, experiment: Experiment, identity: str, digests: Mapping
     run.write_config(
         RunConfig(run_id=identity, experiment=experiment, digests=digests, data=name, report=report, versions=versions)
     )
+
+
+def _differences(theirs: RunConfig, experiment: Experiment, digests: Mapping[str, str]) -> str:
+    """What makes another run of one, in words: the settings, and whether other data is read."""
+    sections = (asdict(theirs.experiment), asdict(experiment))
+    settings = [
+        f"{section}.{name} was {value!r}, is {sections[1][section][name]!r}"
+        for section in ("tokenizer", "architecture", "training")
+        for name, value in sections[0][section].items()
+        if value != sections[1][section][name]
+    ]
+    if len(settings) > MOST_DIFFERENCES:
+        settings[MOST_DIFFERENCES:] = [f"and {len(settings) - MOST_DIFFERENCES} more"]
+    data = [name for name in ("train", "valid") if theirs.digests.get(name) != digests.get(name)]
+    settings += [f"other {' and '.join(data)} data"] * bool(data)
+    return ", ".join(settings) or "another version of repose"
 
 
 def _job(experiment: Experiment, data: CorpusData, identity: str, table: PositionTable | None) -> TrainingJob:

@@ -30,6 +30,7 @@ from pydantic import ValidationError
 
 from repose._version import __version__
 from repose.model.architecture import Architecture, from_earlier
+from repose.model.presets import PRESETS
 from repose.system.device import find_device
 from repose.system.errors import CheckpointError, ConfigError, DataError
 from repose.system.files import previous, replacing_folder, sealed, unsealed, write_json
@@ -156,6 +157,16 @@ def check(folder: Path) -> None:
     _check_whole(folder, config)
 
 
+def read_sizes(folder: Path) -> tuple[Architecture, tuple[int, int]]:
+    """Architecture and vocabulary sizes (source, target) of a model that translates. Raises CheckpointError."""
+    place = locate(folder)
+    config = _read_config(place)
+    sizes = config.get("src_vocab_size"), config.get("tgt_vocab_size")
+    if task_of(config) != UNNAMED_TASK or not all(isinstance(size, int) and size > 0 for size in sizes):
+        raise CheckpointError(f"{folder} holds no model that translates: only those and presets can be described")
+    return _architecture(place / CONFIG, config), sizes  # type: ignore[return-value]
+
+
 def task_of(config: Mapping[str, Any]) -> str:
     """Name of the task of the model whose config.json that is; it may be one that this version does not know."""
     return str(config.get("task", UNNAMED_TASK))
@@ -174,6 +185,10 @@ def locate(folder: Path) -> Path:
     inner = folder / "model"
     if not (folder / WEIGHTS).exists() and (inner.is_dir() or previous(inner).is_dir()):
         return inner
+    if not folder.exists() and str(folder) in PRESETS:
+        raise CheckpointError(
+            f"{folder} is a preset, an architecture without weights: train it with `repose train --preset {folder}`"
+        )
     if not folder.is_dir() and not previous(folder).is_dir():
         what = "is a file" if folder.exists() else "does not exist"
         raise CheckpointError(f"the model directory {folder} {what}: give a folder that holds {CONFIG} and {WEIGHTS}")

@@ -25,8 +25,12 @@ def find_device(name: str) -> "torch.device":
         raise DeviceError(unknown("device", name, ["cpu", "cuda", "mps"]))
     counts = {"cpu": 1, "cuda": torch.cuda.device_count(), "mps": int(torch.backends.mps.is_available())}
     if int(index or 0) >= counts[kind]:
-        raise DeviceError(f"device {name!r} is not available, this machine has {counts[kind]} of its kind: use cpu")
+        raise DeviceError(f"device {name!r} is not available, this machine has {_devices(counts[kind])}: use cpu")
     return torch.device(name)
+
+
+def _devices(number: int) -> str:
+    return {0: "none", 1: "only one"}.get(number, f"only {number}")
 
 
 def available_cores() -> int:

@@ -307,7 +307,11 @@ def _hold_out(corpus: CorpusConfig, folder: Path) -> str:
     sentence = (
         f"held out: {counts.valid:,} validation and {counts.test:,} test pairs, {counts.train:,} left to train on"
     )
-    return sentence + (f", {counts.duplicates:,} repetitions dropped" if counts.duplicates else "")
+    return sentence + (f", {_count(counts.duplicates, 'repeated pair')} dropped" if counts.duplicates else "")
+
+
+def _count(number: int, what: str) -> str:
+    return f"{number:,} {what}{'s' * (number != 1)}"
 
 
 def _num_held_out(wanted: float | None, total: int) -> int:

@@ -313,5 +313,5 @@ class Trainer:
             end = EndRecord(status=status, reason=reason, **place, seconds=self.writer.seconds, at=timestamp())
             self.writer.journal.end(end)
             self._warn_of_deafness()
-            self.writer.journal.note(f"{status} at update {state.update} ({reason.describe(self.config)}){more}")
+            self.writer.journal.note(f"{status} at update {state.update:,} ({reason.describe(self.config)}){more}")
         return Outcome(status, reason, state.update, state.validation)

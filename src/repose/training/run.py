@@ -74,6 +74,8 @@ def train(
                 state.share_out(world.size, torch.get_num_threads())
                 return _train_as_worker(world, state, options, signals, note, evaluate, examples)
         with _locked(run, World(0, 1, chosen)):
+            if (finished := _finished(run)) is not None:
+                return finished
             state = checkpoint.read_state(run.checkpoint, job.run_id)
             if state.done is not None:
                 read_whole(run, state.metrics_bytes, state.metrics_crc32)  # nothing else would show damage
@@ -81,6 +83,18 @@ def train(
             note = _choose_workers(job, state, chosen, workers)
             with distributed.started(state.workers, chosen, state.threads, _follow, (state, options)) as world:
                 return _train_as_worker(world, state, options, signals, note, evaluate, examples)
+
+
+def _finished(run: RunFolder) -> Outcome | None:
+    """How a run ended whose state was cleared away since (`repose cache`)."""
+    if run.checkpoint.exists() or not run.metrics_file.exists():
+        return None
+    records = run.records(may_be_empty=True)
+    if records.end is None or records.status is not RunStatus.DONE:
+        return None
+    last = next(iter(reversed(records.of_kind("valid"))), {})
+    figures = {name: value for name, value in last.items() if isinstance(value, float)}
+    return Outcome(RunStatus.DONE, records.end.reason, records.end.update, figures)
 
 
 def check_stop_after(stop_after: int | None) -> None:

@@ -1,0 +1,39 @@
+"""`repose cache`: what takes room, and can be made again."""
+
+from pathlib import Path
+from typing import Annotated
+
+from typer import Argument, Option
+
+from repose.system.terminal import make_table, say, show
+
+MB = 1_000_000
+
+
+def cache(
+    runs: Annotated[
+        list[Path] | None, Argument(help="Finished runs: remove their state/, which they need no more.")
+    ] = None,
+    clear: Annotated[
+        bool, Option("--clear", help="Remove all prepared corpora; the next training on one prepares it again.")
+    ] = False,
+) -> None:
+    """List prepared corpora and their sizes, or clear them away; fetched corpora stay."""
+    from repose.data.corpora import cache_home
+    from repose.tasks.cache import prepared_corpora, remove_prepared, remove_state
+
+    for run in runs or []:
+        say(f"{run}: {remove_state(run) / MB:,.1f} MB of state removed")
+    if runs and not clear:
+        return
+    found = prepared_corpora()
+    if clear:
+        for one in found:
+            remove_prepared(one)
+        say(f"{sum(one.num_bytes for one in found) / MB:,.1f} MB of {len(found):,} prepared corpora removed")
+        return
+    rows = [(one.folder.name, f"{one.num_bytes / MB:,.1f}", f"{one.days:,.0f}", one.what) for one in found]
+    if rows:
+        show(make_table(("prepared corpus", "MB", "days old", "what"), rows, right=[1, 2]))
+    total = sum(one.num_bytes for one in found) / MB
+    show(f"{total:,.1f} MB of prepared corpora in {cache_home() / 'prepared'}; repose cache --clear removes them")

@@ -1,0 +1,68 @@
+"""What takes room and can be made again: prepared corpora, and what finished runs would need to go on training."""
+
+import json
+import shutil
+import time
+from pathlib import Path
+from typing import NamedTuple
+
+from repose.data.corpora import cache_home
+from repose.runs.folder import RunFolder
+from repose.runs.records import RunStatus
+from repose.system.errors import CheckpointError
+from repose.system.files import locked_or_busy
+
+
+class Prepared(NamedTuple):
+    """A prepared corpus in the cache."""
+
+    folder: Path
+    num_bytes: int
+    days: float
+    """Since it was made."""
+    what: str
+    """The first sentence of its report; "" where it was never finished."""
+
+
+def prepared_corpora() -> list[Prepared]:
+    """All prepared corpora of the cache, the largest first."""
+    home = cache_home() / "prepared"
+    folders = [path for path in home.iterdir() if path.is_dir()] if home.is_dir() else []
+    return sorted((_prepared(folder) for folder in folders), key=lambda one: -one.num_bytes)
+
+
+def _prepared(folder: Path) -> Prepared:
+    made = folder / "report.json"
+    try:
+        report = json.loads(made.read_text(encoding="utf-8"))["report"]
+        what, at = str(report[0]), made.stat().st_mtime
+    except (OSError, ValueError, LookupError, TypeError):
+        what, at = "", folder.stat().st_mtime
+    return Prepared(folder, bytes_of(folder), (time.time() - at) / 86_400, what)
+
+
+def bytes_of(folder: Path) -> int:
+    """Size of all files of a folder."""
+    return sum(path.lstat().st_size for path in folder.rglob("*") if not path.is_dir())
+
+
+def remove_prepared(one: Prepared) -> None:
+    """Remove a prepared corpus; the next training on it prepares it again. Raises BusyError while one does."""
+    with locked_or_busy(one.folder.with_name(f".{one.folder.name}.lock"), f"prepares {one.folder}: wait for it"):
+        shutil.rmtree(one.folder)
+
+
+def remove_state(folder: Path) -> int:
+    """Remove what a finished run would need to go on training, which it never does; bytes that became free.
+
+    Raises CheckpointError where the folder holds no finished run, BusyError where a process trains in it.
+    """
+    run = RunFolder(folder)
+    if run.records(may_be_empty=True).status is not RunStatus.DONE or run.best_scores() is None:
+        raise CheckpointError(f"{folder} is not finished, and needs its state to go on: let it finish first")
+    if not run.state.is_dir():
+        return 0
+    with locked_or_busy(run.lock_file, f"is training in {folder}: wait for it"):
+        size = bytes_of(run.state)
+    shutil.rmtree(run.state)
+    return size
