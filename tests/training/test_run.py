@@ -497,7 +497,7 @@ def test_progress_goes_to_stderr_and_the_log(lab: Any, tmp_path: Path, capfd: py
         out, err = capfd.readouterr()
         assert out == ""
         assert "validation: tf_loss" in err
-        assert "done at update 5 (1 epochs)" in err
+        assert "done at update 5 (1 epoch)" in err
         log = (tmp_path / progress / "train.log").read_text()
         assert "starting run 0123456789ab at update 0, 1 worker of 1 thread on cpu" in log
         assert "epoch 1, update 5 of 5, validation: tf_loss" in log

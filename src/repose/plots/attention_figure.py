@@ -100,7 +100,7 @@ def draw_map(
     axes.annotate(title, (0, 1), xycoords="axes fraction", xytext=(0, 12), textcoords="offset points", fontsize=7.5)
     if numbers is not None:
         own = "" if numbers.diagonal is None else f" · self {numbers.diagonal:.2f}"
-        axes.set_title(f"entropy, of 1: {numbers.normalised_entropy:.2f}{own}", fontsize=6.5, color=GREY, pad=3)
+        axes.set_title(f"entropy {numbers.normalised_entropy:.2f} of 1{own}", fontsize=6.5, color=GREY, pad=3)
     return heat
 
 

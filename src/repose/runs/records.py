@@ -52,15 +52,21 @@ class EndReason(enum.StrEnum):
 
     def describe(self, training: TrainingConfig) -> str:
         """A few words for a sentence."""
+        judge = "chrF" if training.best_by == "chrf" else "validation loss"
         words = {
-            EndReason.UPDATES: f"{training.updates} updates",
-            EndReason.EPOCHS: f"{training.epochs} epochs",
-            EndReason.HOURS: f"{training.max_hours or 0:g} hours",
-            EndReason.PATIENCE: f"no better validation loss in {training.patience} validations",
+            EndReason.UPDATES: _count(training.updates, "update"),
+            EndReason.EPOCHS: _count(training.epochs, "epoch"),
+            EndReason.HOURS: _count(training.max_hours, "hour"),
+            EndReason.PATIENCE: f"no better {judge} in {_count(training.patience, 'validation')}",
             EndReason.STOP_AFTER: "--stop-after",
             EndReason.OTHER_WORKER: "a signal to another worker",
         }
         return words.get(self, self.value)
+
+
+def _count(number: float | None, what: str) -> str:
+    shown = f"{number:,}" if isinstance(number, int) else f"{number or 0:g}"
+    return f"{shown} {what}{'s' * (number != 1)}"
 
 
 @dataclass(frozen=True, kw_only=True)
