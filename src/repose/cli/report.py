@@ -1,5 +1,6 @@
 """`repose report`: runs compared, as a page, as tables, and as numbers."""
 
+import sys
 from importlib.util import find_spec
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated
@@ -41,7 +42,8 @@ def report(
     from repose.report.write import all_tables, write
 
     wanted, paths = _formats(formats), [_run_of(path) for path in paths]
-    say(f"looking for runs in {', '.join(map(str, paths))}")
+    if sys.stderr.isatty():  # somebody waits, and a large folder takes its time
+        say(f"looking for runs in {', '.join(map(str, paths))}")
     runs = read_runs(paths, title=title, baseline=baseline)
     if audit:
         runs = audited(runs, _failed_checks)

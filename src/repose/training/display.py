@@ -29,7 +29,7 @@ class Progress:
     @property
     def time_left(self) -> str:
         """In words: "12 min left"; "" where it is not known."""
-        if self.seconds_left is None:
+        if self.seconds_left is None or self.update == self.total:
             return ""
         return ("at most " if self.may_end_earlier else "") + f"{duration(self.seconds_left)} left"
 
