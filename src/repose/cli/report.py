@@ -62,10 +62,11 @@ def report(
 
 def _run_of(path: Path) -> Path:
     """The run that a model directory lies in; other folders as they are. Raises CheckpointError for what has no run."""
+    from repose.model.presets import PRESETS
     from repose.saved_model.directory import WEIGHTS, locate
 
-    if not path.is_dir():
-        return locate(path)  # which says what there is instead
+    if str(path) in PRESETS and not path.exists():
+        locate(path)  # which says what a preset is
     if not (path / WEIGHTS).exists() or (path / "metrics.jsonl").exists():
         return path
     if not (path.absolute().parent / "metrics.jsonl").exists():
