@@ -451,6 +451,8 @@ def test_shipped_experiments_load() -> None:
             sizes = {f: getattr(found, f) for f in ("d_token", "num_heads", "head_dim", "d_ff", "dropout")}
             sizes |= {"num_encoder_layers": 2, "num_decoder_layers": 2, "attention_output_dropout": found.dropout}
             assert found == dataclasses.replace(preset("original"), **sizes)
+        elif name == "transformer-tiny":
+            assert found == dataclasses.replace(preset(name), norm="pre")
         else:
             assert found == preset("original" if name.startswith("enhanced") else "reinforced")
 
