@@ -12,11 +12,7 @@ import typer
 from typer import Option
 
 from repose._version import __version__
-<<<<<<< HEAD
 from repose.cli import cache, grid, models, plot, positions, report, training
-=======
-from repose.cli import check, grid, models, plot, positions, report, training
->>>>>>> 7c9e80c (Corpora are looked over before training; scores say what inflates them and how translations end)
 from repose.system.errors import told
 from repose.system.terminal import say
 
@@ -53,14 +49,8 @@ def _version(version: Annotated[bool, Option("--version", help="Show the version
         raise typer.Exit
 
 
-<<<<<<< HEAD
 PANELS = {  # in the order in which a newcomer needs them
     "Train and translate": (training.demo, training.train, models.translate, models.evaluate, models.score),
-=======
-PANELS = {
-    "Train": (check.check, training.train, training.init, training.prepare, training.fetch, training.demo),
-    "Use a model": (models.translate, models.score, models.evaluate, models.audit),
->>>>>>> 7c9e80c (Corpora are looked over before training; scores say what inflates them and how translations end)
     "Compare": (grid.grid, report.report, plot.app),
     "Architectures of papers": (models.presets, models.describe, models.audit, positions.app),
     "Corpora and files": (training.fetch, training.prepare, training.init, cache.cache),

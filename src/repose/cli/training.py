@@ -68,9 +68,7 @@ def _settings(**given: Any) -> list[str]:
     return [f"{name}={json.dumps(value)}" for name, value in shown.items()]
 
 
-def loaded_experiment(
-    files: list[Path] | None, config: str | None, preset: str | None, overrides: list[str] | None
-) -> "Loaded":
+def _loaded(files: list[Path] | None, config: str | None, preset: str | None, overrides: list[str] | None) -> "Loaded":
     """The experiment that the arguments describe; the default recipe where none is named."""
     from repose.config.file import load, shipped
 
@@ -109,13 +107,9 @@ def train(
     ] = False,
 ) -> None:
     """Train a model on a parallel corpus and evaluate it. Run the same command again to resume."""
-<<<<<<< HEAD
     plain = _settings(corpus__valid=valid, corpus__test=test, training__epochs=epochs)
     plain += _settings(training__max_hours=None if minutes is None else minutes / 60)
     loaded = _loaded(files, config, preset, [*plain, *(overrides or [])])
-=======
-    loaded = loaded_experiment(files, config, preset, overrides)
->>>>>>> 7c9e80c (Corpora are looked over before training; scores say what inflates them and how translations end)
     if print_config:
         from repose.config.file import format_config
 
@@ -158,7 +152,7 @@ def init(
     """Write a commented experiment file to start from."""
     from repose.config.file import commented_toml
 
-    text = commented_toml(loaded_experiment(files, config, preset, overrides), folder=out.absolute().parent)
+    text = commented_toml(_loaded(files, config, preset, overrides), folder=out.absolute().parent)
     if out.exists():
         raise ConfigError(f"{out} exists already: remove it, or name another file with --out")
     out.write_text(text, encoding="utf-8")
@@ -174,13 +168,12 @@ def prepare(
     workers: Annotated[int | None, Option(help="Number of tokenising processes (default: one per core).")] = None,
 ) -> None:
     """Read, split and tokenise a corpus, as `train` does first, and say what was dropped."""
-    from repose.data.advice import summary
     from repose.system.device import available_cores
     from repose.tasks.corpus import prepare_corpus
 
-    loaded = loaded_experiment(files, config, preset, overrides)
+    loaded = _loaded(files, config, preset, overrides)
     data = prepare_corpus(loaded.experiment, folder=out, workers=workers or available_cores())
-    for sentence in (*data.report, *summary(data.check)):
+    for sentence in data.report:
         say(sentence)
     print(data.folder)
 
