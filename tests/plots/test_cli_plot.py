@@ -54,6 +54,8 @@ def test_curves(run: Run, tmp_path: Path) -> None:
     assert err == f"wrote {tmp_path / 'c.svg'}, {tmp_path / 'c.json'}\n"
     code, _, err = run("curves", RESULTS / "demo", "--metric", "tf_accurcy")
     assert (code, err) == (2, "repose: there is no metric 'tf_accurcy': did you mean 'tf_accuracy'?\n")
+    code, _, err = run("curves", RESULTS / "demo", "--metric", "bleu")
+    assert (code, "train with --set training.bleu_every_epochs=1" in err) == (2, True)
     code, _, err = run("curves", RESULTS)
     assert (code, err) == (1, f"repose: {RESULTS} is no run directory: it has no metrics.jsonl\n")
 

@@ -321,6 +321,10 @@ def plot_curves(
     systems = {group: _with_seeds(runs, group, system) for group, system in _systems(runs).items()}
     panels = _panels(runs, systems, metric, axis, training=training, unvalidated=True)
     if not panels:
+        if metric in ("bleu", "chrf"):
+            raise ConfigError(
+                f"these runs recorded no {metric}: train with --set training.bleu_every_epochs=1 for that"
+            )
         records = [r for run in runs.runs for kind in ("valid", "epoch") for r in run.of_kind(kind)]
         raise ConfigError(unknown("metric", metric, sorted({name for r in records for name in r} - _NO_FIGURES)))
     with chart_canvas("".join([*runs.corpora, *runs.groups]), font):
