@@ -159,7 +159,8 @@ def test_the_shipped_results_can_be_drawn(tmp_path: Path) -> None:
 
 BAD = {
     "unknown metric": ({"metric": "tf_los"}, ConfigError, "did you mean 'tf_loss'"),
-    "not measured": ({"metric": "bleu"}, ConfigError, "known are .*tf_accuracy"),
+    "not measured": ({"metric": "bleu"}, ConfigError, "recorded no bleu: train with"),
+    "unlike any": ({"metric": "qqqq"}, ConfigError, "known are .*tf_accuracy"),
     "unknown axis": ({"by": "epochs"}, ConfigError, "did you mean 'epoch'"),
     "suffix": ({"out": Path("a.gif")}, ConfigError, "not .gif"),
 }
