@@ -88,6 +88,8 @@ MOVES = {
     "training.r_drop": "5.0",
     "training.bpe_dropout": "0.1",
     "training.word_dropout": "0.1",
+    "training.corpus_temperature": "5",
+    "training.upsample": "2",
     "training.clip_norm": "1.0",
     "training.precision": "bf16",
     "training.patience": "3",
@@ -121,6 +123,10 @@ STAYS = {
     "corpus.held_out_test": "10",
     "corpus.split_seed": "1",
     "corpus.pretokenized": "true",
+    "corpus.tag": "gl",
+    "corpus.also": "[{train = ['a.tsv'], tag = 'pt'}]",
+    "corpus.synthetic": "d.tsv",
+    "corpus.synthetic_tag": "none",
     "tokenizer.kind": "unigram",
     "tokenizer.vocab_size": "1000",
     "tokenizer.sharing": "shared",
@@ -151,7 +157,11 @@ def overrides_of(name: str) -> list[str]:
         return MOVES_TOGETHER[name]
     if name in ("tokenizer.src_file", "tokenizer.tgt_file"):
         return ["tokenizer.src_file=s.json", "tokenizer.tgt_file=s.json"]
-    beside = {"training.schedule": ["training.learning_rate=0.5"]}.get(name, [])
+    beside = {
+        "training.schedule": ["training.learning_rate=0.5"],
+        "training.corpus_temperature": ["corpus.also={train = ['a.tsv'], tag = 'pt'}"],
+        "training.upsample": ["corpus.synthetic=d.tsv"],
+    }.get(name, [])
     return [f"{name}={ {**MOVES, **STAYS}[name] }", *beside]
 
 
@@ -487,6 +497,7 @@ def test_the_enhanced_papers_recipe_is_what_the_paper_states() -> None:
         *("training.schedule_width", "training.validate_every_updates", "training.save_every_minutes"),
         *("training.init_from", "training.position_table"),
         *("training.r_drop", "training.bpe_dropout", "training.word_dropout", "training.best_by"),  # off
+        *("training.corpus_temperature", "training.upsample"),  # off
     }
 
 
@@ -648,3 +659,40 @@ def test_run_ids_as_scores_show_them_tell_numbers_of_workers_apart() -> None:
     assert shown[()] == shown[(1,)] == "0123456789ab", "ids of recorded runs stay"
     assert len(set(shown.values())) == 4
     assert all(id_of_settings(one) == "0123456789ab" for one in shown.values())
+
+
+# Several corpora
+
+
+def test_further_corpora_are_tables(tmp_path: Path) -> None:
+    text = '[corpus]\ntrain = "a.tsv"\nalso = [{train = ["b.pt", "b.en"], tag = "pt"}]\nsynthetic = "s.tsv"\n'
+    loaded = load(written(tmp_path, text))
+    corpus = loaded.experiment.corpus
+    (other,) = corpus.also
+    assert (other.train, other.tag) == ((str(tmp_path / "b.pt"), str(tmp_path / "b.en")), "pt")
+    assert corpus.synthetic == (str(tmp_path / "s.tsv"),)
+    assert corpus.tags == ("pt", "BT")
+    assert from_json(to_json(loaded.experiment)) == loaded.experiment
+    again = load(written(tmp_path, commented_toml(loaded, folder=tmp_path), name="again.toml"))
+    assert again.experiment == loaded.experiment
+
+
+@pytest.mark.parametrize(
+    ("override", "said"),
+    [
+        ("corpus.also=x.tsv", "should be tables such as"),
+        ("corpus.also=[{train=['a.tsv']}]", "has train and tag"),
+        ("corpus.also=[{train=['a.tsv'],tag='END'}]", "'END' cannot be a tag"),
+        ("corpus.also=[{train=['a.tsv'],tag=5}]", "corpus.also"),
+        ("corpus.tag=a tag", "cannot be a tag"),
+        ("training.upsample=2", "is for the pairs beside tagged synthetic ones"),
+        ("training.corpus_temperature=5", "is for several corpora"),
+        ("training.corpus_temperature=0.5", "at least 1"),
+    ],
+)
+def test_what_several_corpora_cannot_be(override: str, said: str) -> None:
+    assert said in sentence(override)
+
+
+def test_a_tag_is_of_one_kind_of_pairs() -> None:
+    assert "is another corpus's tag" in sentence("corpus.synthetic=s.tsv", "corpus.tag=BT")

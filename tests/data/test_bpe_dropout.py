@@ -2,6 +2,8 @@
 
 import json
 from itertools import pairwise
+from pathlib import Path
+from typing import Any
 
 import numpy as np
 import pytest
@@ -9,6 +11,7 @@ import pytest
 from repose.data.bpe_dropout import BpeDropout, Draws, Merges
 from repose.data.dataset import PairDataset
 from repose.data.prepare import prepare
+from repose.data.tags import TaggedPairs, TaggingEncoder
 from repose.data.tokenizer import Tokenizer
 from repose.system.errors import ConfigError
 
@@ -97,3 +100,20 @@ def test_sentences_that_grow_too_long_are_read_as_stored(tokenizer: Tokenizer, p
 def test_other_tokenizers_are_refused() -> None:
     with pytest.raises(ConfigError, match="needs a tokenizer of kind 'bpe', not 'unigram'"):
         Merges(Tokenizer.train(LINES, kind="unigram", vocab_size=330))
+
+
+def test_a_tag_stays_before_a_sentence_in_other_pieces(tmp_path: Path) -> None:
+    tagging = Tokenizer.train(LINES, kind="bpe", vocab_size=330, tags=("pt",))
+    sources = [*TaggedPairs([(line, line) for line in LINES], "pt"), *((line, line) for line in LINES)]
+    limits: dict[str, Any] = {"max_src_tokens": 60, "max_tgt_tokens": 60, "long_pairs": "drop"}
+    prepare(sources, TaggingEncoder(tagging), tagging, tmp_path / "train", **limits, workers=1)
+    stored = PairDataset.open(tmp_path / "train")
+    read = BpeDropout(stored, (tagging, tagging), dropout=0.3, limits=(60, 60)).epoch(0, 1)
+    every = np.arange(len(stored))
+    before, after = stored.batch(every).src, read.batch(every).src
+    assert (after[:, 1] == tagging.tags["pt"]).tolist() == [True] * len(LINES) + [False] * len(LINES)
+    for row, line in zip(after.tolist(), (*LINES, *LINES), strict=True):
+        assert tagging.decode(row) == line
+    changed = (read.src_lengths != stored.src_lengths).reshape(2, -1)
+    assert changed.any(1).tolist() == [True, True]
+    assert before.shape[1] <= after.shape[1] <= 60

@@ -12,7 +12,7 @@ import typer
 from typer import Option
 
 from repose._version import __version__
-from repose.cli import cache, grid, models, plot, positions, report, training
+from repose.cli import cache, grid, models, more_data, plot, positions, report, training
 from repose.system.errors import told
 from repose.system.terminal import say
 
@@ -53,7 +53,7 @@ PANELS = {  # in the order in which a newcomer needs them
     "Train and translate": (training.demo, training.train, models.translate, models.evaluate, models.score),
     "Compare": (grid.grid, report.report, plot.app),
     "Architectures of papers": (models.presets, models.describe, models.audit, positions.app),
-    "Corpora and files": (training.fetch, training.prepare, training.init, cache.cache),
+    "Corpora and files": (training.fetch, training.prepare, training.init, more_data.backtranslate, cache.cache),
 }
 for panel, verbs in PANELS.items():
     for verb in verbs:

@@ -42,6 +42,9 @@ def translate(
     scores: Annotated[
         bool, Option(help="Put the log-probability (in nats) and a tab before each translation.")
     ] = False,
+    to: Annotated[
+        str | None, Option(metavar="LANG", help="Language to translate into, for a model of several (its tag).")
+    ] = None,
     device: Device = "cpu",
     workers: Workers = None,
     precision: Precision = "fp32",
@@ -55,7 +58,7 @@ def translate(
     from repose.decoding.translator import load
 
     counts, said = StreamCounts(), False
-    how = {"beam_size": beam_size, "num_hypotheses": num_hypotheses, "length_penalty": length_penalty}
+    how = {"beam_size": beam_size, "num_hypotheses": num_hypotheses, "length_penalty": length_penalty, "to": to}
     if file is not None:
         check_file(file)
     with (

@@ -68,8 +68,16 @@ def _settings(**given: Any) -> list[str]:
     return [f"{name}={json.dumps(value)}" for name, value in shown.items()]
 
 
-def _loaded(files: list[Path] | None, config: str | None, preset: str | None, overrides: list[str] | None) -> "Loaded":
-    """The experiment that the arguments describe; the default recipe where none is named."""
+def _loaded(
+    files: list[Path] | None,
+    config: str | None,
+    preset: str | None,
+    overrides: list[str] | None,
+    start: Path | None = None,
+    synthetic: tuple[Path, ...] | None = None,
+) -> "Loaded":
+    """The experiment that the arguments describe; the default recipe where none is named, or that of fine-tuning where
+    it starts from a model."""
     from repose.config.file import load, shipped
 
     train = files or []
@@ -79,7 +87,13 @@ def _loaded(files: list[Path] | None, config: str | None, preset: str | None, ov
         config, train = str(train[0]), []
     if len(train) == 1 and not train[0].exists() and str(train[0]) in shipped():
         raise ConfigError(f"{train[0]} is an experiment that ships with repose: write --config {train[0]}")
-    return load(config or "default", preset=preset, train=train, overrides=overrides or [])
+    given: dict[str, Any] = {"train": train, "synthetic": synthetic or (), "overrides": overrides or []}
+    if start is None:
+        return load(config or "default", preset=preset, **given)
+    from repose.runs.fine_tuning import RECIPE, settings_of
+
+    model = settings_of(start)
+    return load(config or RECIPE, preset=preset, model=model, **given)
 
 
 def train(
@@ -92,6 +106,14 @@ def train(
     epochs: Epochs = None,
     minutes: Minutes = None,
     overrides: Overrides = None,
+    start: Annotated[
+        Path | None,
+        Option("--from", metavar="RUN", help="Go on from this trained model, with its sizes and tokenizers."),
+    ] = None,
+    synthetic: Annotated[
+        tuple[Path, Path] | None,
+        Option(metavar="SRC TGT", help="More pairs to train on, whose sources `repose backtranslate` wrote."),
+    ] = None,
     print_config: Annotated[
         bool, Option("--print-config", help="Show every setting and where it comes from, then exit.")
     ] = False,
@@ -109,7 +131,7 @@ def train(
     """Train a model on a parallel corpus and evaluate it. Run the same command again to resume."""
     plain = _settings(corpus__valid=valid, corpus__test=test, training__epochs=epochs)
     plain += _settings(training__max_hours=None if minutes is None else minutes / 60)
-    loaded = _loaded(files, config, preset, [*plain, *(overrides or [])])
+    loaded = _loaded(files, config, preset, [*plain, *(overrides or [])], start, synthetic)
     if print_config:
         from repose.config.file import format_config
 

@@ -6,6 +6,7 @@ these from TOML and the command line. The digest of what can move a training's n
 """
 
 import dataclasses
+import re
 from collections.abc import Mapping
 from typing import Annotated, Any, Literal, TypeAlias
 
@@ -62,9 +63,14 @@ class TaskSettings:
 _OF_PAIRS = {
     "corpus.name": "which names sentence pairs: set corpus.train and corpus.valid to files instead",
     "corpus.splits": "which is for sentence pairs: leave it out",
+    "corpus.tag": "which is for translation: leave it out",
+    "corpus.also": "which is for translation: leave it out",
+    "corpus.synthetic": "which is for translation: leave it out",
     "training.bleu_every_epochs": "which needs translations: leave it out",
     "training.best_by": "which needs translations: leave it out",
     "training.r_drop": "which is for translation: leave it out",
+    "training.corpus_temperature": "which is for translation: leave it out",
+    "training.upsample": "which is for translation: leave it out",
     "training.bpe_dropout": "which is for translation: leave it out",
     "training.word_dropout": "which is for translation: leave it out",
 }
@@ -93,6 +99,26 @@ def _known_task(name: str) -> str:
 TaskName: TypeAlias = Annotated[str, AfterValidator(_known_task)]
 
 _CONFIG = ConfigDict(extra="forbid", use_attribute_docstrings=True)
+
+
+def _tag(name: str) -> str:
+    if not re.fullmatch(r"[\w-]{1,32}", name) or name in ("PAD", "UNK", "START", "END"):
+        raise ConfigError(f"{name!r} cannot be a tag: take at most 32 letters, digits, - and _, such as 'pt'")
+    return name
+
+
+Tag = Annotated[str, AfterValidator(_tag)]
+"""The name of a token that stands before the sources of a corpus (`repose.data.tags`)."""
+
+
+@dataclass(frozen=True, kw_only=True, config=_CONFIG)
+class FurtherCorpus:
+    """Pairs that are trained on beside those of the corpus: of a related language, a domain, or another direction."""
+
+    train: Files
+    """One TSV, JSONL or Parquet file, or two aligned text files (source, target)."""
+    tag: Tag
+    """What the model reads before their sources; the target language where the directions differ."""
 
 
 @dataclass(frozen=True, kw_only=True, config=_CONFIG)
@@ -125,10 +151,26 @@ class CorpusConfig:
     """Seed that these are drawn by; not the training's, so that all its seeds are measured on the same sentences."""
     pretokenized: bool = False
     """Whether the text is tokenised already, so that BLEU is shown with `tok:none` beside 13a."""
+    tag: Tag | None = None
+    """What the model reads before the sources of this corpus, where `also` holds others ("none": nothing)."""
+    also: tuple[FurtherCorpus, ...] = ()
+    """Further corpora to train on, as {train = [files], tag = "pt"}; validation and test stay this corpus's."""
+    synthetic: Files = ()
+    """Training pairs whose sources a model wrote (`repose backtranslate`), in the same form as `train`."""
+    synthetic_tag: Tag | None = "BT"
+    """What the model reads before those sources ("none": nothing)."""
 
     def __post_init__(self) -> None:
         if self.name is not None and self.train:
             raise ConfigError(f"corpus.name = {self.name!r} and corpus.train are both set: keep one of them")
+        if self.synthetic and self.synthetic_tag in (*(one.tag for one in self.also), self.tag or ""):
+            raise ConfigError(f"corpus.synthetic_tag = {self.synthetic_tag!r} is another corpus's tag: choose another")
+
+    @property
+    def tags(self) -> tuple[str, ...]:
+        """The tags that the source vocabulary needs, each once."""
+        every = (self.tag, *(one.tag for one in self.also), self.synthetic_tag if self.synthetic else None)
+        return tuple(dict.fromkeys(tag for tag in every if tag is not None))
 
 
 @dataclass(frozen=True, kw_only=True, config=_CONFIG)
@@ -237,6 +279,10 @@ class TrainingConfig:
     """Weight of R-Drop: two passes with different dropout are to agree (Liang et al. 2021; 0: one pass)."""
     bpe_dropout: Probability = 0.0
     """Probability that a merge of the tokenizer is left out, drawn anew in each epoch (Provilkov et al. 2020)."""
+    corpus_temperature: Annotated[float, Field(ge=1.0, le=100.0)] = 1.0
+    """T of the shares of several corpora, by tag, in an epoch: size^(1/T) (Arivazhagan et al. 2019; 1: as they are)."""
+    upsample: Annotated[int, Field(ge=1, le=1000)] = 1
+    """Times that an epoch reads the pairs that are not synthetic."""
     word_dropout: Probability = 0.0
     """Probability that a token is read as [UNK], on both sides (Sennrich and Zhang 2019)."""
     clip_norm: Positive | None = None
@@ -320,6 +366,16 @@ class Experiment:
             self.architecture.check_size(*vocab_sizes, max_bytes=BYTES_PER_WEIGHT * MAX_PARAMETERS)
         one_file = tokenizer.src_file is not None and tokenizer.src_file == tokenizer.tgt_file
         two_tables = task.translates and tokenizer.sharing == "separate" and not one_file
+        if training.upsample > 1 and not (self.corpus.synthetic and self.corpus.synthetic_tag):
+            raise ConfigError(
+                f"training.upsample = {training.upsample} is for the pairs beside tagged synthetic ones: set "
+                "corpus.synthetic and corpus.synthetic_tag, or leave it out"
+            )
+        if training.corpus_temperature > 1 and not self.corpus.also:
+            raise ConfigError(
+                f"training.corpus_temperature = {training.corpus_temperature:g} is for several corpora: set "
+                "corpus.also, or leave it out"
+            )
         if self.architecture.tie_embeddings == "all" and two_tables:
             raise ConfigError(
                 "architecture.tie_embeddings = 'all' needs one vocabulary for both languages: "
@@ -337,7 +393,7 @@ SECTIONS: Mapping[str, Any] = {field.name: field.type for field in dataclasses.f
 """The classes above by the names of their sections."""
 
 PATHS = frozenset(
-    {"corpus.train", "corpus.valid", "corpus.test", "tokenizer.src_file", "tokenizer.tgt_file"}
+    {"corpus.train", "corpus.valid", "corpus.test", "corpus.synthetic", "tokenizer.src_file", "tokenizer.tgt_file"}
     | {"training.init_from", "training.position_table"}
 )
 """Settings that name files or folders."""

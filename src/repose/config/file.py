@@ -54,9 +54,9 @@ _EXPECTED = {
 class Origin(NamedTuple):
     """Where a setting's value came from."""
 
-    kind: Literal["default", "preset", "file", "command line"]
+    kind: Literal["default", "preset", "file", "model", "command line"]
     name: str = ""
-    """Of the preset or the file."""
+    """Of the preset, the file or the model directory."""
 
     def __str__(self) -> str:
         return f"{self.kind} {self.name}".rstrip()
@@ -90,23 +90,39 @@ class Layer(NamedTuple):
     """A file's table [grid], which `repose.grids.grid` reads; None where it has none."""
 
 
+class ModelLayers(NamedTuple):
+    """Settings that come with a model that training starts from."""
+
+    under: Layer
+    """What an experiment file may change."""
+    over: Layer
+    """What the weights fix, over the file's."""
+
+
 def load(
     path: Path | str | None,
     *,
     preset: str | None = None,
     train: Sequence[Path] = (),
+    synthetic: Sequence[Path] = (),
     overrides: Sequence[str] = (),
+    model: ModelLayers | None = None,
 ) -> Loaded:
     """The experiment of a TOML file, or of a shipped experiment's name, with what the command line sets over it.
 
-    That is a preset, training files, and `--set` strings. Raises ConfigError, with one sentence, for whatever cannot be
-    read or used.
+    That is a preset, training files, synthetic ones, and `--set` strings; `model`: what comes with the model to start
+    from. Raises ConfigError, with one sentence, for whatever cannot be read or used.
     """
+    if model is not None and preset is not None:
+        raise ConfigError(f"a training that starts from a model keeps its architecture: leave out preset {preset}")
     tables: list[Table] = [] if preset is None else [{"architecture": {"preset": preset}}]
-    tables += [{"corpus": {"train": [str(file) for file in train]}}] if train else []
+    for name, given in (("train", train), ("synthetic", synthetic)):
+        tables += [{"corpus": {name: [str(file) for file in given]}}] if given else []
     # One layer, so that the order of --set strings does not matter; the last of two for one field wins.
     tables.append(parse_overrides(overrides))
     layers = [] if path is None else [file_layer(path)]
+    if model is not None:
+        layers = [model.under, *layers, model.over]
     return resolve([*layers, *(Layer(table, COMMAND_LINE, Path.cwd()) for table in tables)])
 
 
@@ -204,6 +220,8 @@ def _as_written(name: str, value: Any, layer: Layer) -> Any:
         return None
     if isinstance(value, float) and not math.isfinite(value):
         raise ConfigError(f"{layer.source.place}{name} should be a finite number, not {value}")
+    if name == "corpus.also":
+        return _further_corpora(value, layer)
     if name not in PATHS:
         return value
     paths = value if isinstance(value, list) and not text else [value]
@@ -216,6 +234,22 @@ def _as_written(name: str, value: Any, layer: Layer) -> Any:
             raise ConfigError(f"{layer.source.place}the file name {path!r} is not UTF-8: rename the file") from None
     absolute = [str(layer.folder.joinpath(Path(path).expanduser()).absolute()) for path in paths]
     return absolute[0] if text else absolute
+
+
+def _further_corpora(value: Any, layer: Layer) -> Any:
+    """The tables of `corpus.also`, their files made absolute."""
+    tables = [value] if isinstance(value, dict) else value
+    if not isinstance(tables, list | tuple) or not all(isinstance(table, dict) for table in tables):
+        raise ConfigError(
+            f"{layer.source.place}corpus.also should be tables such as [{{train = ['a.pt', 'a.en'], tag = 'pt'}}], "
+            f"not {value!r}"
+        )
+    found = []
+    for table in tables:
+        if set(table) != {"train", "tag"}:
+            raise ConfigError(f"{layer.source.place}each table of corpus.also has train and tag, not {_toml(table)}")
+        found.append({"tag": table["tag"], "train": _as_written("corpus.train", table["train"], layer)})
+    return found
 
 
 def _takes(name: str, kind: type) -> bool:
@@ -385,7 +419,7 @@ def _commented_settings(loaded: Loaded, section: str, folder: Path | None) -> It
         if name in PATHS and folder is not None and value is not None:
             within = folder.absolute()
             value = _relative(value, within) if isinstance(value, str) else tuple(_relative(p, within) for p in value)
-        chosen = loaded.sources[name].kind in ("file", "command line")
+        chosen = loaded.sources[name].kind in ("file", "model", "command line")
         yield f"# {_one_line(info.description or '')}"
         yield f"{'' if chosen else '#'}{field} = {_toml(value)}"
 
@@ -400,7 +434,13 @@ def _relative(path: str, folder: Path) -> str:
 
 
 def _toml(value: object) -> str:
-    """A value in TOML's notation: JSON's, but for the one control character that JSON leaves bare."""
+    """A value in TOML's notation: JSON's, but for tables and for the one control character that JSON leaves bare."""
+    if dataclasses.is_dataclass(value) and not isinstance(value, type):
+        value = dataclasses.asdict(value)
+    if isinstance(value, Mapping):
+        return "{" + ", ".join(f"{name} = {_toml(of_name)}" for name, of_name in value.items()) + "}"
+    if isinstance(value, list | tuple):
+        return "[" + ", ".join(map(_toml, value)) + "]"
     return json.dumps("none" if value is None else value, ensure_ascii=False).replace("\x7f", "\\u007f")
 
 

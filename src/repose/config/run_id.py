@@ -20,7 +20,7 @@ NOT_IN_RUN_ID = frozenset(
 LATER_FIELDS = frozenset(
     {"input_norm", "self_score", "score_residual", "attention_window"}  # of `architecture`
     | {"plateau_threshold", "plateau_after_epochs", "task"}  # of `training`
-    | {"r_drop", "bpe_dropout", "word_dropout", "best_by"}
+    | {"r_drop", "bpe_dropout", "word_dropout", "best_by", "corpus_temperature", "upsample"}
 )
 """Fields that came after the first runs: at their default, which is what those runs did, they are not in the id."""
 

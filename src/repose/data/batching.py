@@ -8,7 +8,7 @@ generator whose stream could change with a library's version.
 """
 
 import hashlib
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from typing import Any, Literal
 
 import numpy as np
@@ -90,7 +90,7 @@ class Batches:
       is sorted by target length, then source length (ties stay shuffled), cut greedily into batches of at most
       `batch_size` target tokens, and its batches are shuffled. A pair longer than the budget is a batch of its own.
 
-    Every pair occurs exactly once in an epoch.
+    Every pair occurs exactly once in an epoch; with a `mixture`, as often as that says.
     """
 
     def __init__(
@@ -101,11 +101,13 @@ class Batches:
         seed: int,
         *,
         src_lengths: IntArray | None = None,
+        mixture: Callable[[int], NDArray[np.int64]] | None = None,
     ) -> None:
         """`tgt_lengths` (N,): labels of each pair, END included (`PairDataset.tgt_lengths`).
 
         `batch_size` ≥ 1 is in sentences or in target tokens, by policy. `src_lengths` (N,), where given, lets pairs of
-        like source length meet too.
+        like source length meet too. `mixture`: the pairs that an
+        epoch reads, by its number (`repose.data.mixture`).
         """
         assert policy in ("sentences", "tokens")
         assert batch_size >= 1
@@ -115,7 +117,7 @@ class Batches:
         self.seed = seed
         self._tgt_lengths = tgt_lengths
         self._src_lengths = src_lengths
-        self._size = len(tgt_lengths)
+        self._mixture = mixture
 
     def epoch(self, epoch: int, start: int = 0) -> Iterator[NDArray[np.int64]]:
         """The batches of one epoch from number `start` on, in order; those before it cost next to nothing."""
@@ -124,20 +126,29 @@ class Batches:
 
     def num_batches(self, epoch: int) -> int:
         """How many batches `epoch(epoch)` yields; with `tokens` counted in one pass over the lengths."""
+        size = self._num_pairs(epoch)
         if self.policy == "sentences":
-            return -(-self._size // self.batch_size)
-        return sum(len(self._window(epoch, first)[1]) - 1 for first in range(0, self._size, WINDOW))
+            return -(-size // self.batch_size)
+        return sum(len(self._window(epoch, first)[1]) - 1 for first in range(0, size, WINDOW))
+
+    def _num_pairs(self, epoch: int) -> int:
+        return len(self._tgt_lengths) if self._mixture is None else len(self._mixture(epoch))
+
+    def _pairs(self, epoch: int, first: int, end: int) -> NDArray[np.int64]:
+        """The epoch's pairs from number `first` to before `end`, in its order."""
+        order = Permutation(self._num_pairs(epoch), self._key(epoch, "pairs"))(np.arange(first, end))
+        return order if self._mixture is None else self._mixture(epoch)[order]
 
     def _key(self, epoch: int, stream: str) -> str:
         return f"repose batches 1/{self.seed}/{epoch}/{stream}"
 
     def _sentences(self, epoch: int, start: int) -> Iterator[NDArray[np.int64]]:
-        order = Permutation(self._size, self._key(epoch, "pairs"))
-        for first in range(start * self.batch_size, self._size, self.batch_size):
-            yield order(np.arange(first, min(first + self.batch_size, self._size)))
+        size = self._num_pairs(epoch)
+        for first in range(start * self.batch_size, size, self.batch_size):
+            yield self._pairs(epoch, first, min(first + self.batch_size, size))
 
     def _tokens(self, epoch: int, start: int) -> Iterator[NDArray[np.int64]]:
-        for first in range(0, self._size, WINDOW):
+        for first in range(0, self._num_pairs(epoch), WINDOW):
             indices, cuts = self._window(epoch, first)
             number = len(cuts) - 1
             if start >= number:
@@ -149,8 +160,7 @@ class Batches:
 
     def _window(self, epoch: int, first: int) -> tuple[NDArray[np.int64], list[int]]:
         """One window's pairs, sorted by length, and where to cut them (K + 1 cuts for K batches)."""
-        order = Permutation(self._size, self._key(epoch, "pairs"))
-        indices = order(np.arange(first, min(first + WINDOW, self._size)))
+        indices = self._pairs(epoch, first, min(first + WINDOW, self._num_pairs(epoch)))
         lengths = np.asarray(self._tgt_lengths[indices], dtype=np.int64)
         if self._src_lengths is None:
             by_length = np.argsort(lengths, kind="stable")

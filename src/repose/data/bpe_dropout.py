@@ -126,6 +126,8 @@ class _Text:
     """The words of all sentences, one after the other."""
     starts: Ids
     """(N + 1,): where each sentence's words begin."""
+    tags: Ids
+    """(N,): the token between START and the text; 0 where there is none."""
     is_fixed: NDArray[np.bool_]
     """(N,): sentences that are read as they are stored: cut ones, whose text does not give their tokens again."""
 
@@ -134,10 +136,12 @@ class _Text:
         """The words of stored sentences."""
         merges, numbers = Merges(tokenizer), dict[str, int]()
         words: list[int] = []
-        starts, fixed = [0], []
+        starts, fixed, tags = [0], [], []
+        known = set(tokenizer.tags.values())
         for ids in _sentences(stored, side):
             text = tokenizer.decode(ids)
-            is_fixed = tokenizer.encode(text) != ids
+            tags.append(ids[1] if ids[1] in known else 0)
+            is_fixed = tokenizer.encode(text) != [i for i in ids if i not in known]
             fixed.append(is_fixed)
             if not is_fixed:
                 words += [numbers.setdefault(word, len(numbers)) for word in tokenizer.words(text)]
@@ -145,7 +149,8 @@ class _Text:
         characters = [np.array([merges.characters[c] for c in word], dtype=np.int64) for word in numbers]
         all_words = np.array(words, dtype=np.int64)
         counts = np.bincount(all_words, minlength=len(numbers))
-        return cls(merges, characters, counts, all_words, np.array(starts, dtype=np.int64), np.array(fixed, dtype=bool))
+        starts_, tags_ = (np.array(numbers_, dtype=np.int64) for numbers_ in (starts, tags))
+        return cls(merges, characters, counts, all_words, starts_, tags_, np.array(fixed, dtype=bool))
 
     def draw(self, dropout: float, draws: Draws) -> tuple[Ids, Ids]:
         """Token ids of all sentences without START and END, one after the other, and their numbers, (N,)."""
@@ -203,14 +208,16 @@ class BpeDropout:
         text, stored = self._texts[side], self._stored.columns
         drawn, lengths = text.draw(self._dropout, draws)
         before = stored.lengths(side).astype(np.int64)
-        as_stored = text.is_fixed | (lengths + 2 > self._limits[side])
-        final = np.where(as_stored, before, lengths + 2)
+        heads = np.where(text.tags > 0, 2, 1)
+        as_stored = text.is_fixed | (lengths + heads + 1 > self._limits[side])
+        final = np.where(as_stored, before, lengths + heads + 1)
         offsets = np.append(0, np.cumsum(final))
         values = np.empty(offsets[-1], dtype=np.int64)
         values[offsets[:-1]], values[offsets[1:] - 1] = START, END
+        values[offsets[:-1][heads == 2] + 1] = text.tags[heads == 2]
         ours = np.repeat(~as_stored, lengths)
         steps = np.arange(len(drawn)) - np.repeat(np.cumsum(lengths) - lengths, lengths)
-        values[(np.repeat(offsets[:-1] + 1, lengths) + steps)[ours]] = drawn[ours]
+        values[(np.repeat(offsets[:-1] + heads, lengths) + steps)[ours]] = drawn[ours]
         for i in np.flatnonzero(as_stored):
             values[offsets[i] : offsets[i + 1]] = stored.flat(side, np.array([i]))
         return values, offsets

@@ -75,7 +75,7 @@ def hold_out(pairs: Iterable[Pair], *, num_valid: int, num_test: int, seed: int)
     eligible = distinct[~_shared(src[distinct]) & ~_shared(tgt[distinct])]
     wanted = num_valid + num_test
     _check_enough(len(src), len(distinct), len(eligible), wanted)
-    key = np.uint64(_hash(f"repose splits 1/{seed}"))
+    key = np.uint64(same_sentence(f"repose splits 1/{seed}"))
     drawn = eligible[np.argsort(mix(both[eligible] ^ key), kind="stable")[:wanted]]
     left_out = np.flatnonzero(np.isin(both, both[drawn]))
     if len(left_out) == len(src):
@@ -122,12 +122,13 @@ def _hashes(pairs: Iterable[Pair]) -> tuple[NDArray[np.uint64], NDArray[np.uint6
     """A 64-bit hash of every sentence; a collision only makes two sentences count as the same."""
     src_hashes, tgt_hashes = array("Q"), array("Q")
     for src, tgt in pairs:
-        src_hashes.append(_hash(src))
-        tgt_hashes.append(_hash(tgt))
+        src_hashes.append(same_sentence(src))
+        tgt_hashes.append(same_sentence(tgt))
     return np.frombuffer(src_hashes, dtype=np.uint64), np.frombuffer(tgt_hashes, dtype=np.uint64)
 
 
-def _hash(sentence: str) -> int:
+def same_sentence(sentence: str) -> int:
+    """A 64-bit hash of a sentence, without its case and spacing."""
     same = " ".join(sentence.casefold().split())
     return int.from_bytes(hashlib.blake2b(same.encode(), digest_size=8).digest(), "little")
 

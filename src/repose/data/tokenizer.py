@@ -74,6 +74,7 @@ class Tokenizer:
         strip_accents: bool = False,
         single_digits: bool = False,
         min_frequency: int = 1,
+        tags: Sequence[str] = (),
     ) -> "Tokenizer":
         """Learn a vocabulary of at most `vocab_size` tokens; text that allows no more yields fewer.
 
@@ -81,6 +82,7 @@ class Tokenizer:
         composes what is left; `lowercase` comes after it. With `single_digits` no token holds more than one digit,
         so that a model can copy any number. `min_frequency` counts words for `wordlevel`, pairs of pieces
         for `bpe` and `wordpiece`; `unigram` has none. `wordpiece` holds all lines in memory, the others stream them.
+        `tags` are reserved tokens beyond the four (`repose.data.tags`).
         The same lines give the same tokenizer, except for `unigram`: its learner adds floats in random order, so that
         scores differ in their last digits, and once in a while a piece does.
 
@@ -95,26 +97,27 @@ class Tokenizer:
         if kind == "unigram" and min_frequency != 1:
             raise ConfigError("a unigram tokenizer knows no min_frequency: leave it at 1, or use bpe")
         if kind != "wordpiece":  # whose alphabet the text decides
-            _check_vocab_size(vocab_size, kind, alphabet_size=0 if kind == "wordlevel" else len(BYTES))
-        first: tuple[str, ...] = SPECIAL_TOKENS
+            _check_vocab_size(vocab_size, kind, alphabet_size=len(tags) + (0 if kind == "wordlevel" else len(BYTES)))
+        reserved = (*SPECIAL_TOKENS, *(f"[{tag}]" for tag in tags))
+        first = reserved
         how = {"lowercase": lowercase, "strip_accents": strip_accents, "single_digits": single_digits}
         if kind == "wordpiece":
             # The library numbers ##-characters as its hash map happens to give them, and breaks ties by number: two
             # trainings differ. So the alphabet is learned alone, sorted, and handed back like special tokens.
             lines = list(lines)
             backend = _untrained(kind, **how)
-            _feed(backend, lines, _trainer(kind, 0, min_frequency, SPECIAL_TOKENS))
-            first += tuple(sorted(set(backend.get_vocab()) - set(SPECIAL_TOKENS)))
+            _feed(backend, lines, _trainer(kind, 0, min_frequency, reserved))
+            first += tuple(sorted(set(backend.get_vocab()) - set(reserved)))
             _check_vocab_size(vocab_size, kind, alphabet_size=len(first) - len(SPECIAL_TOKENS))
         backend = _untrained(kind, **how)
         _feed(backend, lines, _trainer(kind, vocab_size, min_frequency, first))
-        if backend.get_vocab_size() == len(SPECIAL_TOKENS):
+        if backend.get_vocab_size() == len(reserved):
             raise ConfigError(f"no word is left at min_frequency {min_frequency}: lower it or add training text")
         special_ids = [("[START]", START), ("[END]", END)]
         backend.post_processor = processors.TemplateProcessing(single="[START] $A [END]", special_tokens=special_ids)
         spec = json.loads(backend.to_str())
-        # None but our four are special.
-        spec["added_tokens"] = [token for token in spec["added_tokens"] if token["content"] in SPECIAL_TOKENS]
+        # None but our four and the tags are special.
+        spec["added_tokens"] = [token for token in spec["added_tokens"] if token["content"] in reserved]
         trained = cls(json.dumps(spec, indent=1, ensure_ascii=False))
         assert trained.lossless == (kind in ("bpe", "unigram") and not lowercase and not strip_accents)
         return trained
@@ -138,6 +141,16 @@ class Tokenizer:
         """SHA-256 (hex) of the JSON with sorted keys and without layout: the tokenizer's identity."""
         canonical = json.dumps(json.loads(self.json), sort_keys=True, separators=(",", ":"))
         return hashlib.sha256(canonical.encode("ascii")).hexdigest()
+
+    @cached_property
+    def tags(self) -> dict[str, int]:
+        """Reserved tokens beyond the four by name, with their ids; none in most tokenizers."""
+        added = [token for token in self._spec["added_tokens"] if token["special"] and token["id"] > END]
+        return {token["content"][1:-1]: token["id"] for token in added if re.fullmatch(r"\[.+\]", token["content"])}
+
+    @cached_property
+    def _unsaid(self) -> frozenset[int]:
+        return frozenset((PAD, START, END, *self.tags.values()))
 
     @cached_property
     def lowercase(self) -> bool:
@@ -199,12 +212,12 @@ class Tokenizer:
         return [word for word, _ in self._backend.pre_tokenizer.pre_tokenize_str(normal)]
 
     def decode(self, ids: Sequence[int]) -> str:
-        """Text of ids: [PAD], [START] and [END] are dropped, [UNK] stays visible.
+        """Text of ids: [PAD], [START], [END] and tags are dropped, [UNK] stays visible.
 
         Inverts `encode` only where `lossless`; bytes that are no UTF-8, as a model may emit, become U+FFFD. WordPiece
         and WordLevel put one space between words and punctuation marks ("Hi , you !") and undo no contraction.
         """
-        words = [i for i in self._checked(ids) if i not in (PAD, START, END)]
+        words = [i for i in self._checked(ids) if i not in self._unsaid]
         return str(self._backend.decode(words, skip_special_tokens=False))  # which would drop [UNK] too
 
     def tokens(self, ids: Sequence[int]) -> list[str]:
@@ -218,7 +231,8 @@ class Tokenizer:
     def labels(self, ids: Sequence[int]) -> list[str]:
         """Each id as text to read (`repose.data.token_labels`): "cach", "·orro"; special tokens by their names."""
         tokens = self.tokens(ids)
-        texts = [None if i < len(SPECIAL_TOKENS) else token for i, token in zip(ids, tokens, strict=True)]
+        special = {UNK, *self._unsaid}
+        texts = [None if i in special else token for i, token in zip(ids, tokens, strict=True)]
         if (self._spec["decoder"] or {}).get("type") == "ByteLevel":
             labels = byte_labels(texts)
         else:

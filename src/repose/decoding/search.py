@@ -82,6 +82,20 @@ def greedy(step: Step[S], state: S, max_lengths: Tensor, *, alpha: float = 0.6, 
     tokens. `state` has one row per sentence and is used up. `alpha` enters `normalised` only.
     Raises ConfigError for values out of range.
     """
+    return token_by_token(
+        step, state, max_lengths, lambda log_probs, *_: best_token(log_probs), alpha=alpha, no_repeat=no_repeat
+    )
+
+
+Choose: TypeAlias = Callable[[Tensor, Tensor, int], tuple[Tensor, Tensor]]
+"""(log-probabilities (R, V), the sentence of each row (R,), which token it is, from 1) -> the log-probability, float64,
+and the id of a token for each row, (R,), on the CPU; −inf where there is none."""
+
+
+def token_by_token(
+    step: Step[S], state: S, max_lengths: Tensor, choose: Choose, *, alpha: float = 0.6, no_repeat: int = 0
+) -> list[Hypothesis]:
+    """One hypothesis per sentence, each token as `choose` says, until END; the rest as for `greedy`."""
     limits = _checked_limits(max_lengths, alpha)
     totals = torch.zeros(len(limits), dtype=torch.float64)
     finished = torch.zeros(len(limits), dtype=torch.bool)
@@ -94,7 +108,7 @@ def greedy(step: Step[S], state: S, max_lengths: Tensor, *, alpha: float = 0.6, 
     while len(sentences):
         length += 1
         log_probs = step(tokens.to(max_lengths.device), state)
-        best, tokens = best_token(_without_repeats(log_probs, said, no_repeat))
+        best, tokens = choose(_without_repeats(log_probs, said, no_repeat), sentences, length)
         said = torch.cat([said, tokens[:, None]], 1)
         possible = best > -math.inf
         going = possible & (tokens != END)

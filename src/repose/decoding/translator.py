@@ -11,9 +11,11 @@ from pydantic import ValidationError
 from torch import Tensor
 
 from repose.config.experiment import LENGTH_PENALTY, DecodingConfig
+from repose.data.tags import with_tag
 from repose.data.tokenizer import END, START, Tokenizer
 from repose.decoding import search
 from repose.decoding.pool import Pool
+from repose.decoding.sampling import Sampling, check
 from repose.decoding.worker import Batch, pad
 from repose.model.kernels.linear import is_quantized, quantize
 from repose.model.transformer import Transformer
@@ -126,6 +128,8 @@ class Translator:
         self.max_extra_tokens, self.batch_size = settings.max_extra_tokens, settings.batch_size
         self.config = config or {}
         """config.json of the model directory, if it came from one: run id, versions, languages."""
+        self.tag: str | None = self.config.get("tag")
+        """What the model reads before a source unless told otherwise, one of `src_tokenizer.tags`."""
         self._pool = Pool(_num_workers(workers, self.device))
 
     def __enter__(self) -> Self:
@@ -168,12 +172,16 @@ class Translator:
         length_penalty: float | None = None,
         no_repeat_ngram_size: int | None = None,
         attention: bool = False,
+        to: str | None = None,
+        sampling: Sampling | None = None,
     ) -> list[Translation]:
         """One translation for each text, in order. A blank text is translated as an empty one.
 
         `num_hypotheses`: how many of the beam to return, at most `beam_size`. `no_repeat_ngram_size`: so many tokens in
         a row are never said twice in a translation; 0: they may be. A hypothesis has at most
         `max_extra_tokens` tokens more than its source, and no more than the model's max_length.
+        `to`: the tag of a model that was trained with several, such as the language to translate into.
+        `sampling`: draw one translation of each instead of searching for the best.
         Raises ConfigError for settings out of range.
         """
         if isinstance(texts, str):
@@ -183,13 +191,22 @@ class Translator:
         no_repeat = self.no_repeat_ngram_size if no_repeat_ngram_size is None else no_repeat_ngram_size
         _checked({"no_repeat_ngram_size": no_repeat})
         limit = self.model.architecture.max_length
-        encoded = self.src_tokenizer.encode_batch(list(texts))
+        encoded = self._encode(texts, self.tag if to is None else to)
         sources = [_cut(ids, limit) for ids in encoded]
         blank = [not text.strip() for text in texts]
         batches = list(self._batches([i for i in range(len(texts)) if not blank[i]], [len(ids) for ids in sources]))
         longest = [min(len(ids) + self.max_extra_tokens, limit) for ids in sources]
+        first = 0
+        if sampling is not None:
+            check(sampling)
+            first, num_hypotheses = sampling.first, 1
         work = [
-            Batch([sources[i] for i in batch], [longest[i] for i in batch], beam_size, alpha, num_hypotheses, no_repeat)
+            Batch(
+                [sources[i] for i in batch],
+                [longest[i] for i in batch],
+                *(beam_size, alpha, num_hypotheses, no_repeat, sampling),
+                numbers=[first + i for i in batch],
+            )
             for batch in batches
         ]
         searched = self._pool.search(self.model, work)
@@ -216,7 +233,7 @@ class Translator:
         if len(sources) != len(targets):
             raise DataError(f"there are {len(sources)} sources and {len(targets)} targets: give one target per source")
         limit = self.model.architecture.max_length
-        src = [_cut(ids, limit) for ids in self.src_tokenizer.encode_batch(list(sources))]
+        src = [_cut(ids, limit) for ids in self._encode(sources, self.tag)]
         lengths = [max(len(s), len(t)) for s, t in zip(src, targets, strict=True)]
         forced: dict[int, Forced] = {}
         for batch in self._batches(list(range(len(src))), lengths):
@@ -230,6 +247,9 @@ class Translator:
                 length = len(targets[i]) - 1
                 forced[i] = Forced(chosen[row, :length], tuple(best[row, :length].tolist()))
         return [forced[i] for i in range(len(src))]
+
+    def _encode(self, texts: Sequence[str], tag: str | None) -> list[list[int]]:
+        return [with_tag(self.src_tokenizer, ids, tag) for ids in self.src_tokenizer.encode_batch(list(texts))]
 
     def _translation(
         self, source: list[int], results: list[search.Hypothesis], *, truncated: bool, attention: bool
@@ -274,6 +294,8 @@ def load(folder: str | Path, device: str = "cpu", workers: int | None = None, pr
     model, (src_tokenizer, tgt_tokenizer), config = directory.load(Path(folder), MODEL_KIND, device)
     if precision == "int8":
         quantize(model)
+    if config.get("tag", "") not in ("", *src_tokenizer.tags):
+        raise CheckpointError(f"config.json of {folder} names a tag that its tokenizer does not have: copy it again")
     try:
         stored = config.get("decoding", {})
         decoding = asdict(_checked({name: value for name, value in stored.items() if name in SETTINGS}))

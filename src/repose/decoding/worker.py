@@ -19,6 +19,7 @@ from torch import Tensor
 from torch.nn.utils.rnn import pad_sequence
 
 from repose.decoding import search
+from repose.decoding.sampling import Sampling, sample
 from repose.model.kernels.cache import Constants
 from repose.model.kernels.linear import is_quantized, quantize
 from repose.model.stacks import PAD
@@ -45,6 +46,10 @@ class Batch(NamedTuple):
     alpha: float
     num_hypotheses: int = 1
     no_repeat: int = 0
+    sampling: Sampling | None = None
+    """Draw instead of searching."""
+    numbers: Sequence[int] = ()
+    """Of each sentence among all, for `sampling`."""
 
     @property
     def num_tokens(self) -> int:
@@ -53,13 +58,25 @@ class Batch(NamedTuple):
 
     @torch.no_grad()
     def search(self, model: Transformer, constants: Constants | None = None) -> Results:
-        """The result of `search.beam_search`, on the model's device. `constants`: see `Transformer.start`."""
+        """Of `search.beam_search` or `sample`, on the model's device. `constants`: see `Transformer.start`."""
         device = next(model.parameters()).device
         state: DecodingState = model.start(model.encode(pad(self.sources).to(device)), constants)
+        max_lengths = torch.tensor(self.max_lengths, device=device)
+        if self.sampling is not None:
+            drawn = sample(
+                model.step,
+                state,
+                max_lengths,
+                sampling=self.sampling,
+                numbers=self.numbers,
+                alpha=self.alpha,
+                no_repeat=self.no_repeat,
+            )
+            return [[hypothesis] for hypothesis in drawn]
         return search.beam_search(
             model.step,
             state,
-            torch.tensor(self.max_lengths, device=device),
+            max_lengths,
             beam_size=self.beam_size,
             alpha=self.alpha,
             num_hypotheses=self.num_hypotheses,

@@ -37,7 +37,7 @@ SENTENCES = 64
 _SPEED = (
     *("task", "batching", "batch_size", "accumulation", "max_src_tokens", "max_tgt_tokens", "long_pairs", "epochs"),
     *("updates", "validate_every_updates", "label_smoothing", "precision", "bleu_every_epochs", "bleu_sentences"),
-    *("init_from", "position_table"),
+    *("init_from", "position_table", "corpus_temperature", "upsample"),
 )
 """Fields of `training` that say how long it takes."""
 
@@ -197,7 +197,7 @@ def measure(experiment: Experiment, folder: Path, *, device: str, workers: int |
         elapsed.append(0.0 if end is None else end.seconds)
     update = (elapsed[2] - elapsed[1]) / TIMED_UPDATES
     validation = max(0.0, elapsed[3] - elapsed[2] - update)
-    total, per_epoch = _updates(experiment, data.ids("train"))
+    total, per_epoch = _updates(experiment, data)
     start = (before - began) + (started - before - elapsed[1])
     decode = validation  # other tasks' scores take about one more
     if TASK_SETTINGS[experiment.training.task].translates:
@@ -222,14 +222,21 @@ def _tried(experiment: Experiment) -> Experiment:
     return replace(experiment, training=replace(experiment.training, **endless))
 
 
-def _updates(experiment: Experiment, train: Path) -> tuple[int | None, int]:
+def _updates(experiment: Experiment, data: Any) -> tuple[int | None, int]:
     """Optimizer steps of the whole training, and of an epoch."""
     from repose.data.batching import Batches
+    from repose.data.tokenizer import Tokenizer
+    from repose.tasks.more_corpora import mixture
     from repose.tasks.registry import get_task
 
     c = experiment.training
-    examples = get_task(c.task).open(train)
-    batches = Batches(examples.tgt_lengths, c.batching, c.batch_size, c.seed, src_lengths=examples.src_lengths)
+    examples: Any = get_task(c.task).open(data.ids("train"))
+    mixed = None
+    if TASK_SETTINGS[c.task].translates:
+        mixed = mixture(examples, Tokenizer.load(data.tokenizer_path("src")), c, experiment.corpus.synthetic_tag)
+    batches = Batches(
+        examples.tgt_lengths, c.batching, c.batch_size, c.seed, src_lengths=examples.src_lengths, mixture=mixed
+    )
     per_epoch = batches.num_batches(0)
     limits = [limit for limit in (c.updates, c.epochs and c.epochs * per_epoch) if limit is not None]
     return min(limits, default=None), per_epoch

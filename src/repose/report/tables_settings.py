@@ -20,11 +20,15 @@ _TOPICS = {
     "regularisation": (
         *("label_smoothing", "dropout", "attention_dropout", "attention_output_dropout"),
         *("r_drop", "bpe_dropout", "word_dropout"),
+        *("corpus_temperature", "upsample"),
     ),
     "precision": ("precision",),
 }
 _TOPIC_OF = {name: topic for topic, names in _TOPICS.items() for name in names}
-_RARE = ("r_drop", "bpe_dropout", "word_dropout", "best_by", "single_digits", "no_repeat_ngram_size")
+_RARE = (
+    *("r_drop", "bpe_dropout", "word_dropout", "best_by", "single_digits", "no_repeat_ngram_size"),
+    *("corpus_temperature", "upsample"),
+)
 """Settings that few trainings use: at their default they are off, as what is none."""
 _MOVE_NOTHING = ("seed", "max_hours", "save_every_minutes", "bleu_every_epochs", "bleu_sentences", "bleu_mean_over")
 """Settings of the training that are not the method: they name a draw, or only say when it is saved and looked at."""

@@ -170,6 +170,7 @@ def _job(experiment: Experiment, data: CorpusData, identity: str, table: Positio
         run_id=identity,
         data=task.data_record(data),
         position_table=None if table is None else tuple(map(tuple, table.values.tolist())),
+        synthetic_tag=experiment.corpus.synthetic_tag if experiment.corpus.synthetic else None,
         card=_card(experiment, data, identity),
         model_extra={"run_id": identity, **task.model_extra(experiment), **task.seen(data)},
     )

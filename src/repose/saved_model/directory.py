@@ -180,6 +180,20 @@ def tokenizer_paths(folder: Path) -> tuple[Path, Path]:
     return place / names[0], place / names[1]
 
 
+def have_one_tokenizer(folder: Path) -> bool:
+    """Whether source and target of that model share their tokenizer."""
+    place = locate(folder)
+    src, tgt = tokenizer_paths(folder)
+    digests = _digests(place / CONFIG, _read_config(place))
+    return digests.get(src.name) == digests.get(tgt.name)
+
+
+def architecture_of(folder: Path) -> Architecture:
+    """The architecture of a model directory, or of a run directory's model. Loads no torch. Raises CheckpointError."""
+    place = locate(folder)
+    return _architecture(place / CONFIG, _read_config(place))
+
+
 def locate(folder: Path) -> Path:
     """The model directory that a user's path means: itself, or `model` in a run directory."""
     inner = folder / "model"

@@ -7,6 +7,7 @@ settings in `repose.config.experiment.TASK_SETTINGS`. Nothing else in the packag
 import tempfile
 from abc import abstractmethod
 from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import replace
 from pathlib import Path
 from typing import Any, ClassVar, NamedTuple
 
@@ -25,6 +26,9 @@ from repose.system.errors import CheckpointError, DataError
 from repose.tasks.corpus import SPLITS, CorpusData, prepare_corpus
 from repose.training.job import TrainingJob, TrainingTask
 from repose.training.loop import Evaluate, Examples
+
+_DROPOUT = ("dropout", "attention_dropout", "attention_output_dropout")
+"""What of an architecture may be other than that of the model that a training starts from."""
 
 
 class Card(NamedTuple):
@@ -135,11 +139,14 @@ class Task(TrainingTask):
         """A model with initial values drawn from the job's seed."""
 
     def build(self, job: TrainingJob) -> nn.Module:
-        """A new model, or that of `init_from`. Raises CheckpointError where that does not fit the job."""
+        """A new model, or that of `init_from`, whose dropout may be another. Raises CheckpointError where that does not
+        fit the job."""
         if (start := job.training.init_from) is None:
             return self.new_model(job)
         loaded = self.load(Path(start))
-        if loaded.model.architecture != job.architecture:
+        theirs = loaded.model.architecture
+        rates = {name: getattr(job.architecture, name) for name in _DROPOUT}
+        if replace(theirs, **rates) != job.architecture:
             raise CheckpointError(
                 f"training.init_from = {start!r} has another architecture than the one to train: "
                 "give the training that model's architecture, or leave init_from out"
@@ -149,7 +156,11 @@ class Task(TrainingTask):
                 f"training.init_from = {start!r} was trained with other tokenizers: set tokenizer.src_file and "
                 "tokenizer.tgt_file to those in its folder, or leave init_from out"
             )
-        return loaded.model
+        if theirs == job.architecture:
+            return loaded.model
+        model = self.new_model(job)
+        model.load_state_dict(loaded.model.state_dict())
+        return model
 
     def tokenizers(self, job: TrainingJob) -> list[Tokenizer]:
         """As many as the model has: source and target, or one."""

@@ -11,7 +11,7 @@ that shape the data. Runs of the same corpus and settings share it; a finished o
 
 import hashlib
 import json
-from collections.abc import Callable, Iterable, Iterator, Mapping
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import asdict, dataclass, replace
 from itertools import chain
 from pathlib import Path
@@ -23,10 +23,12 @@ from repose.data import columns, corpora, phrasebook
 from repose.data.prepare import prepare
 from repose.data.readers import PairReader, TextPairs, check_file, write_pairs
 from repose.data.splits import hold_out
+from repose.data.tags import TaggedPairs, TaggingEncoder
 from repose.data.tokenizer import Tokenizer
 from repose.saved_model.directory import tokenizer_paths
 from repose.system.errors import ConfigError, DataError
 from repose.system.files import checksums, locked, sealed, unsealed, write_json
+from repose.tasks import more_corpora
 from repose.tasks.registry import get_task
 
 Say = Callable[[str], None]
@@ -147,7 +149,7 @@ def _key(experiment: Experiment) -> str:
             tokenizer[name] = _digest(Path(tokenizer[name]))
     if not tokenizer["single_digits"]:
         del tokenizer["single_digits"]  # a later setting: without it, folders made before keep their keys
-    settings = {
+    settings: dict[str, Any] = {
         "corpus": files or f"{corpus.name} {__version__}",  # the shipped pairs may change with the package
         "fields": [corpus.src_field, corpus.tgt_field],
         "held_out": [corpus.held_out_valid, corpus.held_out_test, corpus.split_seed],
@@ -156,6 +158,10 @@ def _key(experiment: Experiment) -> str:
     }
     if corpus.splits != "given":
         settings["splits"] = corpus.splits  # likewise
+    if parts := more_corpora.parts_of(corpus):
+        settings["also"] = [[[_digest(path) for path in part.files], part.tag] for part in parts]  # likewise
+    if corpus.tag is not None:
+        settings["tag"] = corpus.tag  # likewise
     if training.task != "translation":
         settings["task"] = training.task  # likewise
     return hashlib.sha256(json.dumps(settings, sort_keys=True).encode()).hexdigest()[:16]
@@ -231,18 +237,18 @@ def one_file_per_set(experiment: Experiment, what: str) -> dict[str, Path]:
     return {split: Path(path) for split in SPLITS for path in getattr(experiment.corpus, split)}
 
 
-def one_tokenizer(config: TokenizerConfig, lines: Iterable[str], folder: Path) -> Tokenizer:
+def one_tokenizer(config: TokenizerConfig, lines: Iterable[str], folder: Path, tags: Sequence[str] = ()) -> Tokenizer:
     """A tokenizer, trained on `lines` or ready, in both of its places in a prepared folder."""
     if config.src_file != config.tgt_file:
         raise ConfigError("this task has one tokenizer: set tokenizer.src_file and tokenizer.tgt_file to the same file")
-    tokenizer = _trained(config, lines) if config.src_file is None else Tokenizer.load(Path(config.src_file))
+    tokenizer = _trained(config, lines, tags) if config.src_file is None else Tokenizer.load(Path(config.src_file))
     for side in ("src", "tgt"):
         tokenizer.save(folder / f"tokenizer.{side}.json")
     return tokenizer
 
 
-def _trained(config: TokenizerConfig, lines: Iterable[str]) -> Tokenizer:
-    return Tokenizer.train(lines, **{name: getattr(config, name) for name in UNUSED_WITH_READY_TOKENIZER})
+def _trained(config: TokenizerConfig, lines: Iterable[str], tags: Sequence[str]) -> Tokenizer:
+    return Tokenizer.train(lines, tags=tags, **{name: getattr(config, name) for name in UNUSED_WITH_READY_TOKENIZER})
 
 
 # Corpora of sentence pairs
@@ -250,14 +256,20 @@ def _trained(config: TokenizerConfig, lines: Iterable[str]) -> Tokenizer:
 
 def prepare_pairs(experiment: Experiment, folder: Path, workers: int) -> Iterator[str]:
     """Texts, tokenizers and ids of a corpus of sentence pairs; yields sentences about them."""
-    yield from _write_texts(experiment.corpus, files_of(experiment.corpus), folder / "text")
-    yield from _pair_tokenizers(experiment.tokenizer, folder)
+    corpus, text = experiment.corpus, folder / "text"
+    yield from _write_texts(corpus, files_of(corpus), text)
+    yield from more_corpora.write_parts(corpus, text)
+    yield from _pair_tokenizers(experiment.tokenizer, corpus, folder)
     src, tgt = (Tokenizer.load(folder / f"tokenizer.{side}.json") for side in ("src", "tgt"))
+    sets: dict[str, Iterable[tuple[str, str]]] = {
+        "train": more_corpora.TrainingPairs(corpus, text),
+        "valid": TaggedPairs(TextPairs(text, "valid"), corpus.tag),
+    }
     limits: dict[str, Any] = {
         name: getattr(experiment.training, name) for name in ("max_src_tokens", "max_tgt_tokens", "long_pairs")
     }
-    for split in ("train", "valid"):
-        report = prepare(TextPairs(folder / "text", split), src, tgt, folder / split, **limits, workers=workers)
+    for split, pairs in sets.items():
+        report = prepare(pairs, TaggingEncoder(src), tgt, folder / split, **limits, workers=workers)
         yield f"{split}: {report.counts.describe()}"
 
 
@@ -321,16 +333,16 @@ def _num_held_out(wanted: float | None, total: int) -> int:
     return max(1, round(wanted * total)) if isinstance(wanted, float) else wanted
 
 
-def _pair_tokenizers(config: TokenizerConfig, folder: Path) -> Iterator[str]:
-    """Both tokenizers, trained on the training text or taken from ready files."""
-    pairs = TextPairs(folder / "text", "train")
-    sides: list[Iterable[str]] = [(a for a, _ in pairs), (b for _, b in pairs)]
+def _pair_tokenizers(config: TokenizerConfig, corpus: CorpusConfig, folder: Path) -> Iterator[str]:
+    """Both tokenizers, trained on the training text or taken from ready files. Tags are for sources alone."""
+    sides = more_corpora.training_text(corpus, folder / "text")
     if config.src_file is None and config.sharing == "shared":
-        sizes = [one_tokenizer(config, chain(*sides), folder).vocab_size] * 2
+        sizes = [one_tokenizer(config, chain(*sides), folder, corpus.tags).vocab_size] * 2
     else:
         sizes = []
         for side, file, lines in zip(("src", "tgt"), (config.src_file, config.tgt_file), sides, strict=True):
-            tokenizer = _trained(config, lines) if file is None else Tokenizer.load(Path(file))
+            tags = corpus.tags if side == "src" else ()
+            tokenizer = _trained(config, lines, tags) if file is None else Tokenizer.load(Path(file))
             tokenizer.save(folder / f"tokenizer.{side}.json")
             sizes.append(tokenizer.vocab_size)
     if config.src_file is None:

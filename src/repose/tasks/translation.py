@@ -16,6 +16,7 @@ from torch import Tensor
 from repose.config.experiment import Experiment, TrainingConfig
 from repose.data.bpe_dropout import BpeDropout
 from repose.data.dataset import PairDataset
+from repose.data.mixture import Mixture
 from repose.data.readers import PairReader, TextPairs
 from repose.data.scripts import scripts_in
 from repose.data.tokenizer import END, PAD, START, UNK, Tokenizer
@@ -27,6 +28,7 @@ from repose.runs.folder import RunFolder
 from repose.runs.records import Records
 from repose.saved_model import directory
 from repose.system.device import one_thread
+from repose.tasks import more_corpora
 from repose.tasks.base import Card, Decoding, Task, position_table
 from repose.tasks.choice import choose
 from repose.tasks.corpus import CorpusData, is_pretokenized, languages_of, prepare_corpus, prepare_pairs
@@ -83,6 +85,10 @@ class Translation(Task):
         drawn = BpeDropout(examples, (src, tgt), dropout=config.bpe_dropout, limits=limits)
         return lambda epoch: drawn.epoch(config.seed, epoch)
 
+    def mixture(self, examples: PairDataset, job: TrainingJob) -> Mixture | None:
+        """Several corpora in the shares that are asked for."""
+        return more_corpora.mixture(examples, self.tokenizers(job)[0], job.training, job.synthetic_tag)
+
     def sums(self, model: Transformer, part: PairPart, config: TrainingConfig) -> TokenSums:
         """Cross-entropy of the labels, of two passes with `r_drop`; tokens are hidden with `word_dropout`."""
         src, tgt, labels = part
@@ -114,12 +120,15 @@ class Translation(Task):
         """Languages and how to search."""
         src_lang, tgt_lang = languages_of(experiment.corpus)
         decoding = {name: getattr(experiment.decoding, name) for name in decoding_translator.SETTINGS}
+        tag = {} if experiment.corpus.tag is None else {"tag": experiment.corpus.tag}
         limit = experiment.training.max_src_tokens
-        return {"src_lang": src_lang, "tgt_lang": tgt_lang, "max_src_tokens": limit, "decoding": decoding}
+        return {"src_lang": src_lang, "tgt_lang": tgt_lang, **tag, "max_src_tokens": limit, "decoding": decoding}
 
     def seen(self, data: CorpusData) -> Mapping[str, object]:
         """The scripts of the sources, so that a translator can say what it has never seen."""
-        sources = (src for src, _ in islice(TextPairs(data.folder / "text", "train"), _LINES_FOR_SCRIPTS))
+        texts = data.folder / "text"
+        names = ["train", *sorted(path.stem for path in texts.glob("also*.src"))]
+        sources = (src for name in names for src, _ in islice(TextPairs(texts, name), _LINES_FOR_SCRIPTS))
         return {"src_scripts": scripts_in(sources)}
 
     def validation_figures(self, experiment: Experiment, data: CorpusData) -> Evaluate | None:
@@ -217,6 +226,7 @@ def _in_training(model: Transformer, job: TrainingJob) -> Translator:
         max_extra_tokens=job.decoding.max_extra_tokens,
         batch_size=job.decoding.batch_size,
         workers=1,
+        config=dict(job.model_extra),
     )
 
 

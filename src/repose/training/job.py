@@ -54,6 +54,10 @@ class TrainingTask(ABC):
         """The examples as each epoch reads them, by its number. Raises ConfigError."""
         return lambda _: examples
 
+    def mixture(self, examples: Any, job: "TrainingJob") -> Callable[[int], NDArray[np.int64]] | None:  # noqa: ARG002
+        """The examples that each epoch reads, by its number, as indices; None where it is each of them once."""
+        return None
+
     @abstractmethod
     def sums(self, model: Any, part: Any, config: TrainingConfig) -> TokenSums:
         """The loss, with its gradient, and what goes with it, summed over the part's tokens (or words)."""
@@ -91,6 +95,8 @@ class TrainingJob:
     """What the prepared data holds, for the records."""
     position_table: tuple[tuple[float, ...], ...] | None = None
     """Rows of the small table that `positions = policy` begins with."""
+    synthetic_tag: str | None = None
+    """What marks the sources that a model wrote."""
     card: str = ""
     """Text of the model card."""
     model_extra: Mapping[str, object] = dataclasses.field(default_factory=dict)

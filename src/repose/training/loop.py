@@ -58,7 +58,10 @@ class Trainer:
         task = learner.task
         self.valid_data = task.open(job.valid_data)
         data, c = task.open(job.train_data), self.config
-        batches = Batches(data.tgt_lengths, c.batching, c.batch_size, c.seed, src_lengths=data.src_lengths)
+        mixture = task.mixture(data, job)
+        batches = Batches(
+            data.tgt_lengths, c.batching, c.batch_size, c.seed, src_lengths=data.src_lengths, mixture=mixture
+        )
         self.feed = Feed(task, task.sampler(data, job), batches, world=self.world, num_parts=c.accumulation)
         per_epoch = batches.num_batches(0)
         limits = (c.updates, c.epochs and c.epochs * per_epoch)

@@ -1,0 +1,52 @@
+"""The verb that makes training pairs out of text in one language: `repose backtranslate`."""
+
+from pathlib import Path
+from typing import Annotated
+
+import typer
+from typer import Argument, Option
+
+from repose.system.errors import ConfigError
+from repose.system.signals import Interrupted, interruptible
+from repose.system.terminal import say
+
+
+def backtranslate(
+    model: Annotated[Path, Argument(help="A run or model directory that translates out of the text's language.")],
+    text: Annotated[Path, Argument(help="Text in the target language of the model to be, one sentence per line.")],
+    out: Annotated[
+        Path, Option("--out", "-o", help="Name of the pairs to write: OUT.src (translations) and OUT.tgt (the text).")
+    ],
+    sampling: Annotated[
+        float | None,
+        Option(metavar="TEMPERATURE", help="Draw translations at this temperature (1: as likely as the model says)."),
+    ] = None,
+    beam_size: Annotated[
+        int | None, Option("--beam-size", "-b", help="Search with this beam (default: the model's).")
+    ] = None,
+    seed: Annotated[int, Option(help="Seed of the draws.")] = 0,
+    to: Annotated[str | None, Option(help="Language (tag) to translate into, for a model of several.")] = None,
+    device: Annotated[str, Option(help="cpu, cuda, cuda:1 or mps.")] = "cpu",
+    workers: Annotated[
+        int | None, Option(help="Number of processes that translate (default: one per core, one on a GPU).")
+    ] = None,
+) -> None:
+    """Translate text back into the source language, as more pairs to train on (`repose train --synthetic`)."""
+    if sampling is not None and beam_size is not None:
+        raise ConfigError("--sampling draws and --beam-size searches: give one of them")
+    try:
+        with interruptible():
+            from repose.decoding.sampling import Sampling
+            from repose.decoding.translator import load
+            from repose.tasks.back_translation import back_translate
+
+            draw = None if sampling is None else Sampling(sampling, seed)
+            with load(model, device, workers) as translator:
+                found = back_translate(translator, text, out, sampling=draw, beam_size=beam_size, to=to)
+    except Interrupted as signal:
+        say(f"stopped ({signal.name}): nothing was written")
+        raise typer.Exit(3) from None
+    say(f"{found.pairs:,} pairs of {found.lines:,} lines")
+    for reason, number in found.dropped.items():
+        say(f"{number:,} left out ({reason})")
+    print(f"{out}.src {out}.tgt")

@@ -1,0 +1,66 @@
+"""Tags: a token before a source sentence, which says what kind of pair it belongs to or what is wanted.
+
+A model that learns from several corpora is told by it which one a sentence comes from, or into which language to
+translate (Johnson et al. 2017, arXiv 1611.04558), and which sources a machine wrote (Caswell et al. 2019, arXiv
+1906.06442). A tag is a reserved token of the source vocabulary, [START] [tag] …: no text can spell it.
+
+On its way through the preparation of a corpus a sentence carries its tag as text before it, between NUL characters,
+which the readers let no sentence hold.
+"""
+
+from collections.abc import Iterable, Iterator, Sequence
+
+from repose.data.tokenizer import Tokenizer
+from repose.system.errors import ConfigError, unknown
+
+_MARK = "\0"
+
+
+class TaggedPairs:
+    """Pairs whose sources carry a tag; iterable as often as `pairs` are."""
+
+    def __init__(self, pairs: Iterable[tuple[str, str]], tag: str | None) -> None:
+        self._pairs, self._tag = pairs, tag
+
+    def __iter__(self) -> Iterator[tuple[str, str]]:
+        if self._tag is None:
+            yield from self._pairs
+        else:
+            before = f"{_MARK}{self._tag}{_MARK}"
+            yield from ((before + src, tgt) for src, tgt in self._pairs)
+
+
+class TaggingEncoder:
+    """A source tokenizer that reads the tag before a text; an `Encoder` (`repose.data.prepare`)."""
+
+    def __init__(self, tokenizer: Tokenizer) -> None:
+        self._tokenizer = tokenizer
+
+    @property
+    def vocab_size(self) -> int:
+        """The tokenizer's."""
+        return self._tokenizer.vocab_size
+
+    @property
+    def digest(self) -> str:
+        """The tokenizer's."""
+        return self._tokenizer.digest
+
+    def encode_batch(self, texts: Sequence[str]) -> list[list[int]]:
+        """[START (tag) … END] of each text. Raises ConfigError for a tag that the tokenizer does not have."""
+        parts = [text.split(_MARK, 2) if text.startswith(_MARK) else ["", "", text] for text in texts]
+        encoded = self._tokenizer.encode_batch([text for _, _, text in parts])
+        return [with_tag(self._tokenizer, ids, tag or None) for ids, (_, tag, _) in zip(encoded, parts, strict=True)]
+
+
+def with_tag(tokenizer: Tokenizer, ids: list[int], tag: str | None) -> list[int]:
+    """Source ids with a tag after START. Raises ConfigError for one that the tokenizer does not have."""
+    if tag is None:
+        return ids
+    if tag not in tokenizer.tags:
+        if not tokenizer.tags:
+            raise ConfigError(
+                f"the tag {tag!r} is not in the source vocabulary, which was made without tags: leave the tag out"
+            )
+        raise ConfigError(unknown("tag of the source vocabulary", tag, list(tokenizer.tags)))
+    return [ids[0], tokenizer.tags[tag], *ids[1:]]

@@ -1,0 +1,33 @@
+"""Translations that say the same words again and again, which beginners' models do, and which no score tells."""
+
+import re
+
+LONGEST = 20
+"""Words of the longest phrase that is looked for."""
+LONG, TIMES, TIMES_IF_LONG = 3, 3, 2
+"""A phrase of fewer than `LONG` words must stand three times in a row, a longer one twice."""
+_WORD = re.compile(
+    "[\u0e00-\u0eff\u1000-\u109f\u1780-\u17ff\u3040-\u30ff\u3400-\u9fff\uf900-\ufaff]"
+    r"|[^\W_]+(?:['’][^\W_]+)*|[()\[\]]"
+)
+"""A word, a bracket, or a character of scripts that do not part words; other punctuation does not count."""
+
+
+def loops(text: str) -> bool:
+    """Whether one or two words stand there three times in a row, or a phrase of three to twenty words twice.
+
+    Case is no difference. People do so, too, now and then (results/corpus-check.json): compare with the reference.
+    """
+    words = _WORD.findall(text.casefold())
+    return len(set(words)) < len(words) and any(_repeats(words, length) for length in range(1, LONGEST + 1))
+
+
+def _repeats(words: list[str], length: int) -> bool:
+    """Whether a phrase of this length is repeated: that many words in a row are those `length` places before."""
+    needed = length * ((TIMES if length < LONG else TIMES_IF_LONG) - 1)
+    run = 0
+    for before, word in zip(words, words[length:], strict=False):
+        run = run + 1 if before == word else 0
+        if run == needed:
+            return True
+    return False

@@ -1,0 +1,42 @@
+"""Fine-tuning: the settings that come with a trained model, so that its training can go on with other sentences.
+
+Architecture, tokenizers and weights are the model's; the recipe is that of an experiment file, by default the shipped
+`fine-tuning` with its low constant learning rate. Domain adaptation by going on is Luong and Manning 2015 ("Stanford
+Neural Machine Translation Systems for Spoken Language Domains").
+"""
+
+from dataclasses import asdict, fields
+from pathlib import Path
+from typing import Any
+
+from repose.config.experiment import TASK_SETTINGS, DecodingConfig, TrainingConfig
+from repose.config.file import Layer, ModelLayers, Origin
+from repose.saved_model import directory
+from repose.system.errors import CheckpointError
+
+RECIPE = "fine-tuning"
+"""The experiment that ships for it."""
+
+
+def settings_of(folder: Path) -> ModelLayers:
+    """What a training that starts from this run or model directory takes over. Raises CheckpointError."""
+    config = directory.read_config(folder)
+    task = directory.task_of(config)
+    if task not in TASK_SETTINGS:
+        raise CheckpointError(f"{folder} holds a model of the task {task!r}, which is not known: update repose")
+    architecture = directory.architecture_of(folder)
+    src, tgt = (str(path.absolute()) for path in directory.tokenizer_paths(folder))
+    one = directory.have_one_tokenizer(folder)
+    limits = {name: min(getattr(TrainingConfig, name), architecture.max_length) for name in TASK_SETTINGS[task].limits}
+    languages = {name: config[name] for name in ("src_lang", "tgt_lang", "tag") if isinstance(config.get(name), str)}
+    stored = config.get("decoding")
+    known = {field.name for field in fields(DecodingConfig)}
+    decoding = {name: value for name, value in stored.items() if name in known} if isinstance(stored, dict) else {}
+    under: dict[str, Any] = {"corpus": languages, "training": limits, "decoding": decoding}
+    over = {
+        "architecture": asdict(architecture),
+        "tokenizer": {"src_file": src, "tgt_file": src if one else tgt, "sharing": "shared" if one else "separate"},
+        "training": {"task": task, "init_from": str(folder.absolute())},
+    }
+    source = Origin("model", str(folder))
+    return ModelLayers(*(Layer(tables, source, Path.cwd()) for tables in (under, over)))

@@ -1,0 +1,108 @@
+"""Back-translation: a model translates sentences of the target language, and another learns from the pairs.
+
+Sources are a model's, targets are what people wrote (Sennrich et al. 2016, arXiv 1511.06709). Lines that give no useful
+pair are left out and counted.
+"""
+
+from collections import Counter
+from collections.abc import Iterator
+from dataclasses import dataclass, field
+from itertools import islice
+from pathlib import Path
+
+from repose.data.readers import LineReader, check_file, write_pairs
+from repose.decoding.sampling import Sampling
+from repose.decoding.translator import Translation, Translator
+from repose.evaluation.looping import loops
+from repose.system.errors import ConfigError, DataError
+
+_WINDOW = 1024
+"""Lines for each process that are translated together."""
+_MAX_LINE_BYTES = 1 << 16
+
+
+@dataclass
+class BackTranslated:
+    """What became of the lines of a monolingual text."""
+
+    lines: int = 0
+    dropped: Counter[str] = field(default_factory=Counter)
+    """Lines left out, by reason."""
+
+    @property
+    def pairs(self) -> int:
+        """Pairs that were written."""
+        return self.lines - self.dropped.total()
+
+
+def back_translate(
+    translator: Translator,
+    text: Path,
+    out: Path,
+    *,
+    sampling: Sampling | None,
+    beam_size: int | None = None,
+    to: str | None = None,
+) -> BackTranslated:
+    """Translates the lines of `text`; writes OUT.src, the translations, and OUT.tgt, the lines, whole or not at all.
+
+    `sampling`: draw translations; without it, search with `beam_size`. Raises DataError for a text that cannot be read
+    or gives no pair, ConfigError for settings out of range and for files that are there already, and WriteError.
+    """
+    check_file(text)
+    counts = BackTranslated()
+    for path in (out.with_name(f"{out.name}.{side}") for side in ("src", "tgt")):
+        if path.exists():
+            raise ConfigError(f"{path} exists already: remove it, or name another --out")
+    write_pairs(out.parent, out.name, _pairs(translator, text, counts, sampling, beam_size, to))
+    return counts
+
+
+def _pairs(
+    translator: Translator,
+    text: Path,
+    counts: BackTranslated,
+    sampling: Sampling | None,
+    beam_size: int | None,
+    to: str | None,
+) -> Iterator[tuple[str, str]]:
+    remaining = iter(LineReader(text, _MAX_LINE_BYTES))
+    while window := list(islice(remaining, _WINDOW * translator.workers)):
+        first, kept = counts.lines, {}
+        for place, line in enumerate(window):
+            counts.lines += 1
+            if line is None:
+                counts.dropped[f"line longer than {_MAX_LINE_BYTES:,} bytes"] += 1
+            elif not line.strip():
+                counts.dropped["blank line"] += 1
+            elif "\0" in line:
+                counts.dropped["NUL character"] += 1
+            else:
+                kept[place] = line
+        # All lines are translated, blank ones for nothing, so that a line's number is its place in the file.
+        lines = [kept.get(place, "") for place in range(len(window))]
+        drawing = None if sampling is None else sampling._replace(first=first)
+        translations = translator.translate(lines, beam_size=beam_size, sampling=drawing, to=to)
+        for place, line in kept.items():
+            if (reason := _problem(translations[place])) is None:
+                yield _one_line(translations[place].text), line
+            else:
+                counts.dropped[reason] += 1
+    if counts.pairs == 0:
+        reasons = ", ".join(f"{reason}: {number:,}" for reason, number in counts.dropped.items())
+        raise DataError(f"{text} gives no pair ({reasons or 'it is empty'}): check the file and the model")
+
+
+def _problem(translation: Translation) -> str | None:
+    """Why a translation is no use as a source, if it is none."""
+    if translation.truncated:
+        return "longer than the model reads"
+    if not _one_line(translation.text).strip():
+        return "translation empty"
+    if not translation.hypotheses[0].finished:
+        return "translation without an end"
+    return "translation loops" if loops(translation.text) else None
+
+
+def _one_line(text: str) -> str:
+    return " ".join(text.replace("\0", " ").splitlines())

@@ -1,0 +1,116 @@
+"""What else is trained on beside the pairs of a corpus: further corpora, and synthetic pairs, each with its tag.
+
+Their texts lie beside the corpus's own in a prepared folder, as `also0`, `also1`, ..., `synthetic`. Pairs of which a
+side stands in the validation or test set are left out: a related language's corpus may well translate the same talks.
+"""
+
+from collections import Counter
+from collections.abc import Iterable, Iterator
+from itertools import chain
+from pathlib import Path
+from typing import NamedTuple
+
+import numpy as np
+from numpy.typing import NDArray
+
+from repose.config.experiment import CorpusConfig, TrainingConfig
+from repose.data.dataset import PairDataset
+from repose.data.mixture import Mixture, temperature_shares
+from repose.data.readers import PairReader, TextPairs, write_pairs
+from repose.data.splits import same_sentence
+from repose.data.tags import TaggedPairs
+from repose.data.tokenizer import Tokenizer
+
+Pair = tuple[str, str]
+
+
+class Part(NamedTuple):
+    """A corpus that is trained on beside the main one."""
+
+    name: str
+    """Of its texts in the prepared folder."""
+    files: tuple[Path, ...]
+    tag: str | None
+
+
+def parts_of(corpus: CorpusConfig) -> list[Part]:
+    """The further corpora and the synthetic pairs."""
+    found = [Part(f"also{i}", tuple(map(Path, one.train)), one.tag) for i, one in enumerate(corpus.also)]
+    if corpus.synthetic:
+        found.append(Part("synthetic", tuple(map(Path, corpus.synthetic)), corpus.synthetic_tag))
+    return found
+
+
+def write_parts(corpus: CorpusConfig, folder: Path) -> Iterator[str]:
+    """Writes their texts beside those of the sets; yields sentences about what was dropped. Raises DataError."""
+    parts = parts_of(corpus)
+    if not parts:
+        return
+    measured = [TextPairs(folder, split) for split in ("valid", "test") if (folder / f"{split}.src").exists()]
+    held_out = {same_sentence(sentence) for pairs in measured for pair in pairs for sentence in pair}
+    for part in parts:
+        reader = PairReader(part.files, src_field=corpus.src_field, tgt_field=corpus.tgt_field)
+        left_out = Counter[str]()
+        write_pairs(folder, part.name, _without(reader, held_out, left_out))
+        tag = "" if part.tag is None else f" (tag {part.tag})"
+        known = left_out["known"]
+        yield f"{part.name}{tag}: {reader.counts.describe()}" + (
+            f", {known:,} left out that are in the validation or test set" if known else ""
+        )
+
+
+def _without(pairs: Iterable[Pair], held_out: set[int], left_out: Counter[str]) -> Iterator[Pair]:
+    for pair in pairs:
+        if held_out.isdisjoint(map(same_sentence, pair)):
+            yield pair
+        else:
+            left_out["known"] += 1
+
+
+class TrainingPairs:
+    """All pairs that are trained on, with their tags (`repose.data.tags`); iterable any number of times."""
+
+    def __init__(self, corpus: CorpusConfig, folder: Path) -> None:
+        tags = {"train": corpus.tag, **{part.name: part.tag for part in parts_of(corpus)}}
+        self._sets = [TaggedPairs(TextPairs(folder, name), tag) for name, tag in tags.items()]
+
+    def __iter__(self) -> Iterator[Pair]:
+        return chain.from_iterable(self._sets)
+
+
+def training_text(corpus: CorpusConfig, folder: Path) -> tuple[Iterator[str], Iterator[str]]:
+    """Source and target sentences of all pairs that are trained on."""
+    names = ["train", *(part.name for part in parts_of(corpus))]
+
+    def side(number: int) -> Iterator[str]:
+        return (pair[number] for name in names for pair in TextPairs(folder, name))
+
+    return side(0), side(1)
+
+
+def mixture(
+    examples: PairDataset, tokenizer: Tokenizer, config: TrainingConfig, synthetic_tag: str | None
+) -> Mixture | None:
+    """The pairs that each epoch reads; None where it is every pair once.
+
+    Corpora are told apart by their tags. Real ones have the shares of `corpus_temperature`, `upsample` times; of the
+    synthetic ones every pair is read once.
+    """
+    if config.corpus_temperature == 1 and config.upsample == 1:
+        return None
+    groups = _groups(examples, tokenizer)
+    names, counts = np.unique(groups, return_counts=True)
+    numbers = dict(zip(names.tolist(), counts.tolist(), strict=True))
+    synthetic = tokenizer.tags.get(synthetic_tag or "", -1)
+    real = [group for group in numbers if group != synthetic]
+    if real:
+        shares = temperature_shares([numbers[group] for group in real], config.corpus_temperature)
+        numbers |= {group: config.upsample * share for group, share in zip(real, shares, strict=True)}
+    return Mixture(groups, numbers, config.seed)
+
+
+def _groups(examples: PairDataset, tokenizer: Tokenizer) -> NDArray[np.int64]:
+    """(N,): the id of each source's tag, 0 where it has none."""
+    starts = examples.columns.offsets["src"][:-1]
+    second = np.asarray(examples.columns.values["src"][starts + 1], dtype=np.int64)
+    return np.where(np.isin(second, list(tokenizer.tags.values())), second, 0)

@@ -1,0 +1,170 @@
+"""More data than one parallel corpus, from the command line: fine-tuning, back-translation, several corpora."""
+
+import dataclasses
+import sys
+from collections.abc import Callable
+from pathlib import Path
+
+import pytest
+import torch
+
+from repose.cli import main as cli
+from repose.data import phrasebook
+from repose.runs.folder import RunFolder
+
+TINY = {
+    "architecture.d_token": 16,
+    "architecture.num_heads": 2,
+    "architecture.head_dim": 8,
+    "architecture.d_ff": 32,
+    "architecture.num_encoder_layers": 1,
+    "architecture.num_decoder_layers": 1,
+    "tokenizer.vocab_size": 400,
+    "training.batch_size": 600,
+    "training.epochs": 2,
+    "decoding.max_extra_tokens": 3,
+}
+SETTINGS = [part for name, value in TINY.items() for part in ("--set", f"{name}={value}")]
+Run = Callable[..., tuple[int, str, str]]
+
+
+@pytest.fixture
+def run(run_repose: Run) -> Run:
+    """See `tests/conftest.py`."""
+    return run_repose
+
+
+@pytest.fixture(autouse=True)
+def _home(monkeypatch: pytest.MonkeyPatch, tmp_path_factory: pytest.TempPathFactory) -> None:
+    monkeypatch.setenv("REPOSE_HOME", str(tmp_path_factory.getbasetemp() / "repose-home"))
+
+
+def write_pairs(path: Path, start: int, end: int) -> Path:
+    pairs = phrasebook.read()["train"][start:end]
+    path.write_text("".join(f"{src}\t{tgt}\n" for src, tgt in pairs), encoding="utf-8")
+    return path
+
+
+@pytest.fixture(scope="session")
+def trained(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """A small run."""
+    folder = tmp_path_factory.mktemp("more-data")
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setenv("REPOSE_HOME", str(tmp_path_factory.getbasetemp() / "repose-home"))
+        files = write_pairs(folder / "first.tsv", 0, 300)
+        command = ["repose", "train", str(files), "--out", str(folder / "run"), *SETTINGS, "--workers", "1"]
+        patch.setattr(sys, "argv", command)
+        torch.set_num_threads(1)
+        with pytest.raises(SystemExit, match=r"^0$"):
+            cli.main()
+    return folder / "run"
+
+
+# Fine-tuning
+
+
+def test_fine_tuning_takes_sizes_and_tokenizers_along(trained: Path, run: Run, tmp_path: Path) -> None:
+    new = write_pairs(tmp_path / "new.tsv", 1000, 1060)
+    command = ("train", "--from", trained, new, "--out", tmp_path / "tuned", "--workers", "1")
+    code, out, _ = run(*command, "--set", "training.epochs=1", "--set", "architecture.dropout=0.25")
+    assert code == 0
+    assert "beam4 bleu" in out
+    first, second = (RunFolder(folder).config() for folder in (trained, tmp_path / "tuned"))
+    assert second.run_id != first.run_id
+    assert {side: second.digests[side] for side in ("src", "tgt")} == {s: first.digests[s] for s in ("src", "tgt")}
+    architecture = second.experiment.architecture
+    assert architecture == dataclasses.replace(first.experiment.architecture, dropout=0.25)
+    training = second.experiment.training
+    assert (training.schedule, training.learning_rate) == ("constant", 2e-4)
+    assert second.experiment.decoding.max_extra_tokens == 3  # the model's
+    weights = [(folder / "model" / "model.safetensors").read_bytes() for folder in (trained, tmp_path / "tuned")]
+    assert weights[0] != weights[1]
+
+
+def test_fine_tuning_keeps_the_architecture(trained: Path, run: Run, tmp_path: Path) -> None:
+    code, _, err = run("train", "--from", trained, "a.tsv", "-o", tmp_path / "x", "--preset", "baseline")
+    assert code == 2
+    assert "keeps its architecture" in err
+    code, _, err = run("train", "--from", tmp_path / "none", "a.tsv", "-o", tmp_path / "x")
+    assert code == 1
+    assert "does not exist" in err
+
+
+def test_fine_tuning_shows_what_the_model_decides(trained: Path, run: Run) -> None:
+    code, out, _ = run("train", "--from", trained, "a.src", "b.tgt", "-o", "x", "--print-config")
+    assert code == 0
+    lines = {line.split(" = ")[0]: line for line in out.splitlines() if " = " in line}
+    assert f"# model {trained}" in lines["d_token"]
+    assert "# file fine-tuning.toml (shipped)" in lines["learning_rate"]
+
+
+# Back-translation
+
+
+def test_back_translated_pairs_are_trained_on_beside_real_ones(trained: Path, run: Run, tmp_path: Path) -> None:
+    lines = [src for src, _ in phrasebook.read()["train"][2000:2060]]
+    text = tmp_path / "mono.txt"
+    text.write_text("\n".join([*lines[:30], "", *lines[30:]]) + "\n", encoding="utf-8")
+    command = ("backtranslate", trained, text, "--sampling", "1", "--workers", "1")
+    code, out, err = run(*command, "--out", tmp_path / "bt")
+    assert code == 0, err
+    assert out.split() == [str(tmp_path / "bt.src"), str(tmp_path / "bt.tgt")]
+    src, tgt = ((tmp_path / f"bt.{side}").read_text(encoding="utf-8").splitlines() for side in ("src", "tgt"))
+    assert len(src) == len(tgt) > 0
+    assert f"{len(src):,} pairs of 61 lines" in err
+    assert "1 left out (blank line)" in err
+    assert set(tgt) <= set(lines)
+    assert all(src)
+    run(*command, "--out", tmp_path / "again")
+    assert (tmp_path / "again.src").read_bytes() == (tmp_path / "bt.src").read_bytes()
+    run(*command, "--out", tmp_path / "other", "--seed", "1")
+    assert (tmp_path / "other.src").read_bytes() != (tmp_path / "bt.src").read_bytes()
+    assert run(*command, "--out", tmp_path / "bt")[0] == 2  # which is there already
+
+    real = write_pairs(tmp_path / "real.tsv", 0, 100)
+    more = ("--synthetic", tmp_path / "bt.src", tmp_path / "bt.tgt", "--set", "training.upsample=2")
+    code, out, err = run("train", real, *more, "--out", tmp_path / "run", *SETTINGS, "--workers", "1")
+    assert code == 0, err
+    assert "synthetic (tag BT): " in err
+    assert "beam4 bleu" in out
+
+
+def test_a_text_that_gives_no_pair_leaves_no_files(trained: Path, run: Run, tmp_path: Path) -> None:
+    (tmp_path / "mono.txt").write_text("\n\n", encoding="utf-8")
+    code, _, err = run("backtranslate", trained, tmp_path / "mono.txt", "--out", tmp_path / "bt")
+    assert code == 1
+    assert "gives no pair (blank line: 2)" in err
+    assert {path.name for path in tmp_path.iterdir()} == {"mono.txt"}
+    code, _, err = run("backtranslate", trained, tmp_path / "x", "-o", tmp_path / "b", "-b", "2", "--sampling", "1")
+    assert code == 2
+    assert "give one of them" in err
+
+
+# Several directions
+
+
+def test_one_model_translates_both_ways(run: Run, tmp_path: Path) -> None:
+    write_pairs(tmp_path / "there.tsv", 0, 150)
+    pairs = phrasebook.read()["train"][:150]
+    (tmp_path / "back.tsv").write_text("".join(f"{tgt}\t{src}\n" for src, tgt in pairs), encoding="utf-8")
+    settings = (
+        *("corpus.tag=en", f"corpus.also=[{{train=['{tmp_path / 'back.tsv'}'],tag='pt'}}]"),
+        *("training.corpus_temperature=5", "training.bpe_dropout=0.1", "tokenizer.sharing=shared"),
+    )
+    more = (part for setting in settings for part in ("--set", setting))
+    command = ("train", tmp_path / "there.tsv", *SETTINGS, *more, "--workers", "1", "--out")
+    code, _, err = run(*command, tmp_path / "run")
+    assert code == 0, err
+    assert "left out that are in the validation or test set" in err
+    line = f"{pairs[0][0]}\n".encode()
+    translate = ("translate", tmp_path / "run", "--scores")
+    default, there, back = (run(*translate, *to, stdin=line)[1] for to in ((), ("--to", "en"), ("--to", "pt")))
+    assert default == there != back
+    code, _, err = run(*translate, "--to", "fr", stdin=line)
+    assert code == 2
+    assert "'fr'" in err
+
+    assert run(*command, tmp_path / "resumed", "--stop-after", "3")[0] == 3
+    assert run(*command, tmp_path / "resumed")[0] == 0
+    whole, resumed = ((tmp_path / name / "model" / "model.safetensors").read_bytes() for name in ("run", "resumed"))
+    assert whole == resumed

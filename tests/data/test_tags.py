@@ -1,0 +1,54 @@
+"""Tags are reserved tokens that stand after START and that no text can spell."""
+
+import pickle
+from typing import Any
+
+import pytest
+
+from repose.data.tags import TaggedPairs, TaggingEncoder, with_tag
+from repose.data.tokenizer import END, START, Tokenizer
+from repose.system.errors import ConfigError
+
+LINES = ["the cat saw the dog", "a [pt] is no tag in a text [BT]", "o gato viu o cão"] * 3
+
+
+def tokenizer(kind: Any, **more: Any) -> Tokenizer:
+    return Tokenizer.train(LINES, kind=kind, vocab_size=400, tags=("pt", "BT"), **more)
+
+
+@pytest.mark.parametrize("kind", ["bpe", "unigram", "wordpiece", "wordlevel"])
+def test_no_text_can_spell_a_tag(kind: str) -> None:
+    found = tokenizer(kind)
+    assert found.tags == {"pt": 4, "BT": 5}
+    ids = found.encode("a [pt] is no tag in a text [BT]")
+    assert not {4, 5} & set(ids)
+    tagged = with_tag(found, ids, "BT")
+    assert tagged[:2] == [START, 5]
+    assert tagged[2:] == ids[1:]
+    assert found.decode(tagged) == found.decode(ids)
+    assert found.tokens(tagged)[1] == found.labels(tagged)[1] == "[BT]"
+    assert found.lossless == (kind in ("bpe", "unigram"))
+    assert found.vocab_size <= 400
+
+
+def test_without_tags_a_vocabulary_is_what_it_was() -> None:
+    plain = Tokenizer.train(LINES, kind="bpe", vocab_size=400)
+    assert plain.tags == {}
+    assert plain.digest == Tokenizer.train(LINES, kind="bpe", vocab_size=400, tags=()).digest
+
+
+def test_an_encoder_reads_the_tag_before_a_text() -> None:
+    encoder = pickle.loads(pickle.dumps(TaggingEncoder(tokenizer("bpe"))))
+    pairs = [*TaggedPairs([("o gato", "x")], "pt"), *TaggedPairs([("the cat", "y")], None)]
+    first, second = encoder.encode_batch([src for src, _ in pairs])
+    assert first[:2] == [START, 4]
+    assert first[2:] == tokenizer("bpe").encode("o gato")[1:]
+    assert second == tokenizer("bpe").encode("the cat")
+    assert first[-1] == second[-1] == END
+
+
+def test_a_tag_that_is_not_there_is_told() -> None:
+    with pytest.raises(ConfigError, match="made without tags"):
+        with_tag(Tokenizer.train(LINES, kind="bpe", vocab_size=400), [START, END], "pt")
+    with pytest.raises(ConfigError, match="'gl'"):
+        with_tag(tokenizer("bpe"), [START, END], "gl")

@@ -1,0 +1,69 @@
+"""Drawn translations: the model's own distribution, and the same draws however sentences are grouped."""
+
+import math
+
+import pytest
+import torch
+from torch import Tensor
+
+from repose.decoding.sampling import Sampling, check, drawn, sample
+from repose.system.errors import ConfigError
+
+END = 3
+P = [0.0, 0.1, 0.1, 0.2, 0.4, 0.2]  # PAD, UNK, START, END, two words
+
+
+class Rows:
+    """A state that counts nothing."""
+
+    def select(self, rows: Tensor) -> None:
+        pass
+
+
+def step(tokens: Tensor, _: Rows) -> Tensor:
+    return torch.tensor(P).log().expand(len(tokens), -1)
+
+
+def draw(numbers: list[int], **sampling: float) -> list[tuple[int, ...]]:
+    limits = torch.full((len(numbers),), 8)
+    how = Sampling(**sampling)  # type: ignore[arg-type]
+    return [h.tokens for h in sample(step, Rows(), limits, sampling=how, numbers=numbers)]
+
+
+def test_tokens_are_drawn_as_often_as_the_model_says() -> None:
+    uniform = (torch.arange(9000, dtype=torch.float64) + 0.5) / 9000
+    _, tokens = drawn(torch.tensor(P).log().expand(9000, -1), uniform, 1.0)
+    counts = torch.bincount(tokens, minlength=6).tolist()
+    assert counts == pytest.approx([0, 1000, 0, 2000, 4000, 2000], abs=2)  # without PAD and START
+    _, tokens = drawn(torch.tensor(P).log().expand(9000, -1), uniform, 0.5)
+    weights = [0, 1, 0, 4, 16, 4]
+    assert torch.bincount(tokens, minlength=6).tolist() == pytest.approx([9000 * w / 25 for w in weights], abs=2)
+
+
+def test_a_score_is_the_model_s_own() -> None:
+    (hypothesis,) = sample(step, Rows(), torch.tensor([8]), sampling=Sampling(2.0, 1), numbers=[5])
+    expected = sum(math.log(P[token]) for token in (*hypothesis.tokens, *([END] if hypothesis.finished else [])))
+    assert hypothesis.score == pytest.approx(expected, abs=1e-5)
+
+
+def test_a_draw_depends_on_seed_and_number_alone() -> None:
+    together = draw(list(range(40)), seed=3)
+    assert together == [draw([number], seed=3)[0] for number in range(40)]
+    assert draw([7, 3], seed=3) == [together[7], together[3]]
+    assert draw(list(range(40)), seed=4) != together
+    assert len(set(together)) > 10
+
+
+def test_a_low_temperature_is_greedy_and_impossible_tokens_are_never_drawn() -> None:
+    assert draw(list(range(5)), temperature=0.01) == [(4,) * 8] * 5
+    nothing = torch.full((1, 6), -math.inf)
+    assert drawn(nothing, torch.tensor([0.5], dtype=torch.float64), 1.0)[0].item() == -math.inf
+    almost_one = torch.tensor([1 - 2.0**-53], dtype=torch.float64)
+    sure = torch.tensor([[0.0, 0.0, 0.0, 1.0, 0.0, 0.0]]).log()
+    assert drawn(sure, almost_one, 1.0)[1].item() == END
+
+
+@pytest.mark.parametrize("sampling", [Sampling(0.0), Sampling(-1.0), Sampling(math.nan), Sampling(1.0, -1)])
+def test_settings_out_of_range(sampling: Sampling) -> None:
+    with pytest.raises(ConfigError, match="of sampling is"):
+        check(sampling)

@@ -1,0 +1,101 @@
+"""Further corpora and synthetic pairs: tags, what is left out of them, and how often an epoch reads them."""
+
+import dataclasses
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+
+from repose.config.experiment import CorpusConfig, Experiment, TokenizerConfig, TrainingConfig
+from repose.data.dataset import PairDataset
+from repose.data.tokenizer import Tokenizer
+from repose.system.errors import ConfigError
+from repose.tasks.corpus import CorpusData, prepare_corpus
+from repose.tasks.more_corpora import mixture
+
+
+@pytest.fixture(autouse=True)
+def _home(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
+    monkeypatch.setenv("REPOSE_HOME", str(tmp_path / "home"))
+
+
+def pairs_file(path: Path, what: str, number: int, *more: str) -> str:
+    lines = [f"{what} number {place}\t{what} nummer {place}\n" for place in range(number)]
+    path.write_text("".join([*lines, *more]), encoding="utf-8")
+    return str(path)
+
+
+@pytest.fixture
+def experiment(tmp_path: Path) -> Experiment:
+    """Galician (40 pairs) beside Portuguese (120) and synthetic ones (20)."""
+    leaks = ("VALID  number 3\tsomething else\n", "something\ttest nummer 1\n")
+    corpus: dict[str, Any] = {
+        "train": (pairs_file(tmp_path / "gl.tsv", "gl", 40),),
+        "valid": (pairs_file(tmp_path / "valid.tsv", "valid", 7),),
+        "test": (pairs_file(tmp_path / "test.tsv", "test", 3),),
+        "also": [{"train": [pairs_file(tmp_path / "pt.tsv", "pt", 120, *leaks)], "tag": "pt"}],
+        "synthetic": (pairs_file(tmp_path / "bt.tsv", "bt", 20),),
+    }
+    return Experiment(
+        corpus=CorpusConfig(**corpus), tokenizer=TokenizerConfig(kind="wordlevel"), training=TrainingConfig()
+    )
+
+
+def changed(experiment: Experiment, section: str, **values: Any) -> Experiment:
+    return dataclasses.replace(experiment, **{section: dataclasses.replace(getattr(experiment, section), **values)})
+
+
+def opened(data: CorpusData) -> tuple[PairDataset, Tokenizer]:
+    return PairDataset.open(data.folder / "train"), Tokenizer.load(data.tokenizer_path("src"))
+
+
+def firsts(data: CorpusData, split: str) -> list[str]:
+    """What stands after START."""
+    pairs, tokenizer = PairDataset.open(data.folder / split), Tokenizer.load(data.tokenizer_path("src"))
+    return tokenizer.tokens(pairs.batch(np.arange(len(pairs))).src[:, 1].tolist())
+
+
+def test_what_is_measured_is_in_no_other_corpus(experiment: Experiment) -> None:
+    data = prepare_corpus(experiment)
+    (sentence,) = [sentence for sentence in data.report if sentence.startswith("also0")]
+    assert "also0 (tag pt): 122 of 122 pairs read" in sentence
+    assert "2 left out that are in the validation or test set" in sentence
+    assert firsts(data, "train") == ["gl"] * 40 + ["[pt]"] * 120 + ["[BT]"] * 20
+    assert firsts(data, "valid") == ["[UNK]"] * 7  # "valid" is no word of the training text
+    assert data.text("valid")[0][0] == "valid number 0"
+    assert Tokenizer.load(data.tokenizer_path("tgt")).tags == {}
+
+
+def test_a_tag_of_its_own_stands_before_what_is_measured_too(experiment: Experiment) -> None:
+    plain, tagged = prepare_corpus(experiment), prepare_corpus(changed(experiment, "corpus", tag="gl"))
+    assert plain.folder != tagged.folder
+    assert firsts(tagged, "train")[:40] == ["[gl]"] * 40
+    assert firsts(tagged, "valid") == ["[gl]"] * 7
+    untagged = prepare_corpus(changed(experiment, "corpus", synthetic_tag=None))
+    assert firsts(untagged, "train")[160:] == ["bt"] * 20
+
+
+def test_epochs_read_the_corpora_in_the_shares_that_are_asked_for(experiment: Experiment) -> None:
+    pairs, tokenizer = opened(prepare_corpus(experiment))
+    assert mixture(pairs, tokenizer, experiment.training, "BT") is None
+
+    def counts(**training: Any) -> list[int]:
+        config = changed(experiment, "training", **training).training
+        found = mixture(pairs, tokenizer, config, "BT")
+        assert found is not None
+        drawn = found(3)
+        return [int(((drawn >= a) & (drawn < b)).sum()) for a, b in ((0, 40), (40, 160), (160, 180))]
+
+    assert counts(upsample=3) == [120, 360, 20]
+    assert counts(corpus_temperature=2.0) == [59, 101, 20]  # 1 : sqrt(3)
+    assert counts(corpus_temperature=2.0, upsample=2) == [118, 202, 20]
+
+
+def test_ready_tokenizers_need_the_tags(experiment: Experiment) -> None:
+    data = prepare_corpus(experiment)
+    ready = {f"{side}_file": str(data.tokenizer_path(side)) for side in ("src", "tgt")}
+    again = dataclasses.replace(experiment, tokenizer=TokenizerConfig(**ready))
+    assert prepare_corpus(again).digests == data.digests
+    with pytest.raises(ConfigError, match="'gl'"):
+        prepare_corpus(changed(again, "corpus", tag="gl"))
