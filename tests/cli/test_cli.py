@@ -275,15 +275,18 @@ def test_score_gives_as_many_values_as_lines(trained: Path, run: Run, tmp_path: 
 def test_evaluate_scores_a_runs_own_set_or_files(
     trained: Path, corpus: tuple[Path, Path], run: Run, tmp_path: Path
 ) -> None:
-    code, out, _ = run("evaluate", trained, "--beam-size", 1)
+    code, out, _ = run("evaluate", trained, "--beam-size", 1, "--all")
     assert code == 0
     assert "tf_bleu" in out
     assert json.loads((trained / "config.json").read_text())["run_id"] in out
     few = [tmp_path / "few.pt", tmp_path / "few.en"]
     for path, whole in zip(few, corpus, strict=True):
         path.write_text("".join(whole.read_text().splitlines(keepends=True)[:8]))
-    code, _, _ = run("evaluate", trained / "model", *few, "--split", "few", "--out", tmp_path / "scores")
+    code, out, _ = run("evaluate", trained / "model", *few, "--split", "few", "--out", tmp_path / "scores")
     assert code == 0
+    assert "tf_" not in out
+    assert all(f"beam4 {counted}" in out for counted in ("brevity penalty", "did not end", "loop"))
+    assert "WARNING" not in out
     exact = json.loads((tmp_path / "scores" / "scores.few.json").read_text())
     assert exact["num_sentences"] == 8
     out_of = ("--out", tmp_path / "int8", "--precision", "int8", "--workers", 1)
@@ -295,6 +298,57 @@ def test_evaluate_scores_a_runs_own_set_or_files(
     code, _, err = run("translate", trained, few[0], "--precision", "int9")
     assert code == 2
     assert "int8" in err
+
+
+def test_scores_of_tokenised_references_are_shown_with_both_figures_and_a_warning(
+    trained: Path, run: Run, tmp_path: Path
+) -> None:
+    few = [tmp_path / "few.pt", tmp_path / "few.en"]
+    few[0].write_text("Ele lê .\nEla canta .\n", encoding="utf-8")
+    few[1].write_text("He reads &quot; it &quot; .\nShe sings .\n", encoding="utf-8")
+    code, out, _ = run("evaluate", trained, *few, "--beam-size", 1, "--split", "few", "--out", tmp_path / "scores")
+    assert code == 0
+    assert "greedy bleu_detokenised" in out
+    assert "WARNING: of 2 references 2 look tokenised and 1 hold HTML entities" in out
+    scores = json.loads((tmp_path / "scores" / "scores.few.json").read_text())
+    assert scores["references"] == {"tokenised": 2, "entities": 1}
+    assert scores["decoded"]["greedy"].keys() >= {"unfinished", "looping", "bleu_detokenised", "chrf_detokenised"}
+    assert 0 <= scores["decoded"]["greedy"]["bleu"]["brevity_penalty"] <= 1
+
+
+def test_check_says_what_is_wrong_where_and_what_to_do(corpus: tuple[Path, Path], run: Run, tmp_path: Path) -> None:
+    pairs = [path.read_text(encoding="utf-8").splitlines() for path in corpus]
+    (tmp_path / "c.pt").write_text("".join(f"{line}\n" for line in pairs[0][:200] + pairs[0][:50]), encoding="utf-8")
+    english = [line.replace(".", " .") for line in pairs[1][:200] + pairs[1][:50]]
+    (tmp_path / "c.en").write_text("".join(f"{line}\n" for line in english), encoding="utf-8")
+    code, out, _ = run("check", tmp_path / "c.pt", tmp_path / "c.en")
+    assert code == 0
+    assert "250 training pairs" in out
+    assert re.search(r"Tokenised already.* training targets \(\d+ %; first line 1\)", out)
+    assert re.search(r"Repetitions.* 50 training pairs \(20 %; first line 201\)", out)
+    assert "Detokenise it" in out
+    assert "\\n" not in out
+    sets = ("--test", tmp_path / "c.pt", tmp_path / "c.en", "--set", "corpus.pretokenized=true")
+    code, out, _ = run("check", tmp_path / "c.pt", tmp_path / "c.en", *sets)
+    assert "Detokenise it" not in out
+    assert "Also in the training set" in out
+
+
+def test_check_of_a_clean_corpus_is_one_line(corpus: tuple[Path, Path], run: Run, tmp_path: Path) -> None:
+    few = [tmp_path / "few.pt", tmp_path / "few.en"]
+    for path, whole in zip(few, corpus, strict=True):
+        path.write_text("".join(whole.read_text(encoding="utf-8").splitlines(keepends=True)[:100]), encoding="utf-8")
+    assert run("check", *few) == (0, "100 training pairs: nothing conspicuous\n", "")
+
+
+def test_check_is_for_pairs_in_files(run: Run, tmp_path: Path) -> None:
+    code, _, err = run("check", "--config", "demo")
+    assert (code, err) == (2, "repose: the corpus 'phrasebook' ships with repose: there are no files to check\n")
+    (tmp_path / "t.txt").write_text("one\n")
+    files = ("corpus.train=" + str(tmp_path / "t.txt"), "corpus.valid=" + str(tmp_path / "t.txt"))
+    settings = [part for setting in (*files, "training.task=language_modelling") for part in ("--set", setting)]
+    code, _, err = run("check", *settings)
+    assert (code, "sentence pairs" in err) == (2, True)
 
 
 def test_audit_passes_what_is_causal_and_fails_what_looks_ahead(trained: Path, run: Run) -> None:

@@ -132,7 +132,7 @@ def test_corpus_scores_says_what_differs() -> None:
     assert scores["bleu"] == bleu(hypotheses, references, lowercase=True)
     assert scores["chrf"] == chrf(hypotheses, references, lowercase=True)
     plain = bleu(hypotheses, references, lowercase=True, tokenize="none")
-    assert scores["bleu_tok_none"] == Score("bleu_tok_none", plain.value, plain.signature)
+    assert scores["bleu_tok_none"] == Score("bleu_tok_none", plain.value, plain.signature, plain.brevity_penalty)
     assert "|tok:none|" in plain.signature
     assert scores["bleu_round_trip"].value == pytest.approx(100.0, abs=1e-9)
     assert scores["chrf_round_trip"].value == pytest.approx(100.0, abs=1e-9)
@@ -141,6 +141,24 @@ def test_corpus_scores_says_what_differs() -> None:
     bare = bleu(["wir sind do n ' t uber muller ."], ["wir sind do n't uber muller ."])
     assert scores["bleu"].value < scores["bleu_no_accents"].value == pytest.approx(bare.value, abs=1e-9)
     assert scores["bleu_no_accents"].signature == scores["bleu"].signature + "|accents:no"
+
+
+def test_both_sides_are_detokenised_where_that_is_asked_for() -> None:
+    """13a takes "&apos;" apart into four tokens, three of which a wrong translation has, too."""
+    hypotheses, references = ["I &apos;m a cat"], ["you &apos;m a dog"]
+    plain = {"lowercase": False, "pretokenized": False, "round_trip": None, "strip_accents": False}
+    scores = corpus_scores(hypotheses, references, **plain, detokenise=lambda text: text.replace(" &apos;", "'"))  # type: ignore[arg-type]
+    assert list(scores) == ["bleu", "chrf", "bleu_detokenised", "chrf_detokenised"]
+    assert scores["bleu_detokenised"].value == bleu(["I'm a cat"], ["you'm a dog"]).value < scores["bleu"].value
+    assert scores["chrf_detokenised"].value == chrf(["I'm a cat"], ["you'm a dog"]).value
+    for name in ("bleu", "chrf"):
+        assert scores[f"{name}_detokenised"].signature == f"{scores[name].signature}|text:detokenised"
+
+
+def test_the_brevity_penalty_is_that_of_bleu() -> None:
+    assert bleu(["a b c d"], ["a b c d e f"]).brevity_penalty == pytest.approx(math.exp(-0.5))
+    assert bleu(["a b c d e"], ["a b c d"]).brevity_penalty == 1.0
+    assert chrf(["a"], ["a b"]).brevity_penalty is None
 
 
 def test_accents_are_stripped_on_both_sides() -> None:

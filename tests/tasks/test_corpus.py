@@ -12,6 +12,7 @@ from repose.config.experiment import CorpusConfig, Experiment, TokenizerConfig, 
 from repose.data import phrasebook
 from repose.system.errors import DataError
 from repose.tasks.corpus import CorpusData, prepare_corpus
+from repose.tasks.registry import get_task
 
 SIZES = {"train": 40, "valid": 7, "test": 3}
 
@@ -125,7 +126,7 @@ def test_whatever_is_damaged_in_a_prepared_corpus_is_told(files: dict[str, Any])
     """Bytes that changed would give other numbers under the same run id."""
     folder = prepared(files).folder
     paths = sorted(path for path in folder.rglob("[!.]*") if path.is_file() and path.name != "report.json")
-    assert len(paths) == 6 + 2 + 2 * 5  # texts, tokenizers, ids
+    assert len(paths) == 6 + 2 + 2 * 5 + 1  # texts, tokenizers, ids, findings
     for path in paths:
         good = path.read_bytes()
         for damage in (flip, Path.unlink):
@@ -159,3 +160,33 @@ def test_a_damaged_report_of_a_prepared_corpus_has_it_made_anew(damage: str, fil
     (first.folder / "report.json").write_text(damage.replace("3}", '3, "key": "' + first.folder.name + '"}'))
     assert prepared(files) == first
     assert (first.folder / "report.json").read_text() != damage
+
+
+def test_what_is_wrong_is_said_before_the_training_and_kept_with_the_corpus(files: dict[str, Any]) -> None:
+    """Each line twice: the run's record of its data has the finding."""
+    path = Path(files["train"][0])
+    path.write_text(path.read_text(encoding="utf-8") * 2, encoding="utf-8")
+    said: list[str] = []
+    experiment = Experiment(corpus=CorpusConfig(**files), tokenizer=TokenizerConfig(kind="wordlevel"))
+    for _ in range(2):  # prepared, and reused
+        said.clear()
+        data = prepare_corpus(experiment, say=said.append)
+        assert "check: Repetitions of an earlier pair: 40 training pairs (50 %; first line 41)" in said
+        assert not any("check" in sentence for sentence in data.report)
+        (found,) = (one for one in get_task("translation").data_record(data).findings if one["kind"] == "repeated")
+        assert found == {"kind": "repeated", "split": "train", "count": 40, "of": 80, "line": 41}
+    (data.folder / "check.json").unlink()
+    assert data.check.findings == ()  # a folder of an earlier version
+
+
+def test_sets_that_are_put_together_may_share_sentences(files: dict[str, Any]) -> None:
+    shared = "a sentence that is long enough to count\tein Satz, der lang genug ist, um zu zählen\n"
+    for split in ("train", "test"):
+        with Path(files[split][0]).open("a", encoding="utf-8") as file:
+            file.write(shared)
+    kinds = {
+        splits: {one.kind.value for one in prepared(files | {"splits": splits}).check.findings}
+        for splits in ("given", "merged")
+    }
+    assert "trained_on" in kinds["given"]
+    assert "trained_on" not in kinds["merged"]

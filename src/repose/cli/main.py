@@ -12,7 +12,7 @@ import typer
 from typer import Option
 
 from repose._version import __version__
-from repose.cli import cache, grid, models, more_data, plot, positions, report, training
+from repose.cli import cache, check, grid, models, more_data, plot, positions, report, training
 from repose.system.errors import told
 from repose.system.terminal import say
 
@@ -50,7 +50,14 @@ def _version(version: Annotated[bool, Option("--version", help="Show the version
 
 
 PANELS = {  # in the order in which a newcomer needs them
-    "Train and translate": (training.demo, training.train, models.translate, models.evaluate, models.score),
+    "Train and translate": (
+        training.demo,
+        check.check,
+        training.train,
+        models.translate,
+        models.evaluate,
+        models.score,
+    ),
     "Compare": (grid.grid, report.report, plot.app),
     "Architectures of papers": (models.presets, models.describe, models.audit, positions.app),
     "Corpora and files": (training.fetch, training.prepare, training.init, more_data.backtranslate, cache.cache),
@@ -60,4 +67,6 @@ for panel, verbs in PANELS.items():
         if isinstance(verb, typer.Typer):
             app.add_typer(verb, rich_help_panel=panel)
         else:
-            app.command(rich_help_panel=panel, cls=training.WithFiles if verb is training.train else None)(verb)
+            app.command(
+                rich_help_panel=panel, cls=training.WithFiles if verb in (check.check, training.train) else None
+            )(verb)

@@ -135,18 +135,21 @@ def evaluate(
     ] = None,
     out: Annotated[Path | None, Option("--out", "-o", help="Folder for scores and translations.")] = None,
     tokenize: Annotated[str, Option(help="sacreBLEU's tokenizer for the target language.")] = "13a",
+    every: Annotated[
+        bool, Option("--all", help="Show teacher-forced figures, too (tf_), which are no translation quality.")
+    ] = False,
     device: Device = "cpu",
     workers: Workers = None,
     precision: Precision = "fp32",
 ) -> None:
-    """Translate a test set and score the translations. Teacher-forced figures, shown too, have names in tf_."""
+    """Translate a test set and score the translations."""
     from repose.cli.tables import evaluation_table
     from repose.tasks.base import Decoding
     from repose.tasks.registry import task_of_model
 
     split = split or (files[0].name.split(".")[0] if files else "test")
     decoding = Decoding(tuple(beam_size or (1, 4)), tokenize, workers, precision)
-    evaluation_table(task_of_model(model).score_model(model, files, split, out, device, decoding))
+    evaluation_table(task_of_model(model).score_model(model, files, split, out, device, decoding), every=every)
 
 
 def audit(

@@ -7,6 +7,7 @@ from repose.config.experiment import TASK_SETTINGS, Experiment
 from repose.runs.folder import RunFolder
 from repose.saved_model.directory import UNNAMED_TASK
 from repose.system.terminal import duration, make_table, show
+from repose.tasks.inflation import inflated
 
 if TYPE_CHECKING:
     from repose.runs.run import RunResult
@@ -19,40 +20,53 @@ _TEACHER_FORCED = {
     "tf_bleu_sentence_mean": "the same, averaged over sentences, unsmoothed",
 }
 
+_COUNTED = (
+    ("unfinished", "did not end", "sentences that reached the length limit"),
+    ("looping", "loop", "sentences that say the same words again and again"),
+)
 
-def evaluation_table(scores: dict[str, Any]) -> None:
-    """Figures of one evaluation, each with its signature or unit."""
+
+def evaluation_table(scores: dict[str, Any], *, every: bool = False) -> None:
+    """Figures of one evaluation, each with its signature or unit; of translations, with `every`, those under names in
+    tf_, too, which are no translation quality."""
     heads, after = ("score", "value", "unit"), f"{scores['split']}, {scores.get('task', '').replace('_', ' ')}"
     rows: list[tuple[str, str, str] | None]
     if "figures" in scores:  # of another task than translation
         rows = [(name, f"{figure['value']:.4f}", figure["unit"]) for name, figure in scores["figures"].items()]
     else:
         heads, after = ("score", "value", "signature"), f"{scores['split']}: {scores['num_sentences']:,} sentences"
-        rows = _translation_rows(scores)
+        rows = _translation_rows(scores, every)
     show(make_table(heads, rows, right=[1]), f"run {scores.get('run_id')}, {after}")
     if dropped := scores.get("dropped"):
         reasons = ", ".join(f"{reason}: {number:,}" for reason, number in dropped.items())
         show(f"{sum(dropped.values()):,} pairs were left out ({reasons})")
+    if warning := inflated(scores):
+        show(f"WARNING: {warning}")
     if scores.get("looks_ahead"):
         from repose.tasks.registry import get_task
 
         show(get_task(scores.get("task", UNNAMED_TASK)).look_ahead_warning)
 
 
-def _translation_rows(scores: dict[str, Any]) -> list[tuple[str, str, str] | None]:
+def _translation_rows(scores: dict[str, Any], every: bool) -> list[tuple[str, str, str] | None]:
     rows: list[tuple[str, str, str] | None] = []
     for decoding, figures in scores["decoded"].items():
         for name, score in figures.items():
-            if name != "unfinished":
+            if isinstance(score, dict):
                 rows.append((f"{decoding} {name}", f"{score['value']:.2f}", score["signature"]))
+        if "brevity_penalty" in figures["bleu"]:
+            what = "factor in BLEU for translations shorter than their references"
+            rows.append((f"{decoding} brevity penalty", f"{figures['bleu']['brevity_penalty']:.3f}", what))
+        rows += [(f"{decoding} {name}", f"{figures[key]:,}", what) for key, name, what in _COUNTED if key in figures]
         rows.append(None)
-    for name, value in scores["teacher_forced"].items():
-        rows.append((name, f"{value:.2f}" if name.startswith("tf_bleu") else f"{value:.4f}", _TEACHER_FORCED[name]))
+    if every:
+        for name, value in scores["teacher_forced"].items():
+            rows.append((name, f"{value:.2f}" if name.startswith("tf_bleu") else f"{value:.4f}", _TEACHER_FORCED[name]))
     if means := scores.get("over_validations", {}):
         what = f"mean and deviation of {means['num_validations']} validations, epochs {means['first_epoch']} to "
         what += f"{means['last_epoch']}, {means['num_sentences']:,} sentences"
         rows.append(None)
-        for name in (name for name in means if "bleu" in name):
+        for name in (name for name in means if "bleu" in name and (every or not name.startswith("tf_"))):
             mean, sd = means[name]["mean"], means[name]["sd"]
             shown = f"{mean:.2f}" if sd is None else f"{mean:.2f} ± {sd:.2f}"
             rows.append((name if name.startswith("tf_") else f"greedy {name}", shown, what))

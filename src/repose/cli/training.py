@@ -61,14 +61,14 @@ class WithFiles(TyperCommand):
         return super().parse_args(ctx, written)
 
 
-def _settings(**given: Any) -> list[str]:
+def given_settings(**given: Any) -> list[str]:
     """Plain options as `--set` has them, by `section.field` with the dot as two underscores; None where not given."""
     named = {name.replace("__", "."): value for name, value in given.items() if value not in (None, [])}
     shown = {n: [str(path) for path in v] if isinstance(v, list) else v for n, v in named.items()}
     return [f"{name}={json.dumps(value)}" for name, value in shown.items()]
 
 
-def _loaded(
+def loaded_experiment(
     files: list[Path] | None,
     config: str | None,
     preset: str | None,
@@ -129,9 +129,9 @@ def train(
     ] = False,
 ) -> None:
     """Train a model on a parallel corpus and evaluate it. Run the same command again to resume."""
-    plain = _settings(corpus__valid=valid, corpus__test=test, training__epochs=epochs)
-    plain += _settings(training__max_hours=None if minutes is None else minutes / 60)
-    loaded = _loaded(files, config, preset, [*plain, *(overrides or [])], start, synthetic)
+    plain = given_settings(corpus__valid=valid, corpus__test=test, training__epochs=epochs)
+    plain += given_settings(training__max_hours=None if minutes is None else minutes / 60)
+    loaded = loaded_experiment(files, config, preset, [*plain, *(overrides or [])], start, synthetic)
     if print_config:
         from repose.config.file import format_config
 
@@ -174,7 +174,7 @@ def init(
     """Write a commented experiment file to start from."""
     from repose.config.file import commented_toml
 
-    text = commented_toml(_loaded(files, config, preset, overrides), folder=out.absolute().parent)
+    text = commented_toml(loaded_experiment(files, config, preset, overrides), folder=out.absolute().parent)
     if out.exists():
         raise ConfigError(f"{out} exists already: remove it, or name another file with --out")
     out.write_text(text, encoding="utf-8")
@@ -190,12 +190,13 @@ def prepare(
     workers: Annotated[int | None, Option(help="Number of tokenising processes (default: one per core).")] = None,
 ) -> None:
     """Read, split and tokenise a corpus, as `train` does first, and say what was dropped."""
+    from repose.data.advice import summary
     from repose.system.device import available_cores
     from repose.tasks.corpus import prepare_corpus
 
-    loaded = _loaded(files, config, preset, overrides)
+    loaded = loaded_experiment(files, config, preset, overrides)
     data = prepare_corpus(loaded.experiment, folder=out, workers=workers or available_cores())
-    for sentence in data.report:
+    for sentence in (*data.report, *summary(data.check)):
         say(sentence)
     print(data.folder)
 

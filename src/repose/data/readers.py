@@ -136,6 +136,8 @@ class Counts:
     """Pairs left out, by reason."""
     notes: Counter[str] = field(default_factory=Counter)
     """How often something was seen that is worth knowing, though nothing was left out for it."""
+    header_lines: int = field(default=0, compare=False)
+    """Lines before the first pair: 1 where a TSV file names its columns."""
 
     @property
     def read(self) -> int:
@@ -296,6 +298,7 @@ def _tsv(path: Path, fields: tuple[str, str], counts: Counts) -> Iterator[Row]:
         columns = line.split("\t")
         if reader.num_lines == 1 and all(name in columns for name in fields):
             src, tgt, width = columns.index(fields[0]), columns.index(fields[1]), len(columns)
+            counts.header_lines = 1
         elif len(columns) == width:
             yield columns[src], columns[tgt]
         elif line == "":

@@ -26,6 +26,8 @@ class Score:
     """In percent."""
     signature: str
     """sacreBLEU's, such as `nrefs:1|case:mixed|eff:no|tok:13a|smooth:exp|version:2.6.0`."""
+    brevity_penalty: float | None = None
+    """The factor in a corpus BLEU, at most 1, for translations that are shorter than their references."""
 
 
 def decoding_name(beam_size: int) -> str:
@@ -53,8 +55,8 @@ def bleu(
         raise ConfigError(
             f"sacreBLEU cannot load its tokenizer '{tokenize}': pip install {needed}, or choose another such as 'char'."
         ) from error
-    value = metric.corpus_score(list(hypotheses), [list(references)]).score
-    return Score("bleu", float(value), str(metric.get_signature()))
+    found = metric.corpus_score(list(hypotheses), [list(references)])
+    return Score("bleu", float(found.score), str(metric.get_signature()), float(found.bp))
 
 
 def bleu_sentence_mean(hypotheses: Sequence[str], references: Sequence[str]) -> Score:
@@ -89,13 +91,16 @@ def corpus_scores(
     round_trip: Callable[[str], str] | None,
     strip_accents: bool,
     tokenize: str = "13a",
+    detokenise: Callable[[str], str] | None = None,
 ) -> dict[str, Score]:
     """All scores of one decoded corpus by name: `bleu` and `chrf` against raw references, and also
 
     - `bleu_tok_none` if the corpus's text is tokenised already (`pretokenized`);
     - `bleu_round_trip`, `chrf_round_trip` against references after `round_trip` (encode, then decode), which is given
       for a tokenizer that does not invert, as its output cannot equal the raw text;
-    - `bleu_no_accents` with combining marks taken from both sides, if the tokenizer strips accents.
+    - `bleu_no_accents` with combining marks taken from both sides, if the tokenizer strips accents;
+    - `bleu_detokenised`, `chrf_detokenised` with both sides after `detokenise`, which is given for references that look
+      tokenised or hold entities.
 
     `lowercase`: the tokenizer lower-cases, so all scores ignore case (`case:lc`). `tokenize`: as for `bleu`.
     Raises as `bleu` does.
@@ -116,6 +121,12 @@ def corpus_scores(
         bare = [[without_accents(line) for line in side] for side in (hypotheses, references)]
         score = bleu(*bare, lowercase=lowercase, tokenize=tokenize)
         scores.append(_marked(score, "no_accents", "accents:no"))
+    if detokenise is not None:
+        plain = [[detokenise(line) for line in side] for side in (hypotheses, references)]
+        score = bleu(*plain, lowercase=lowercase, tokenize=tokenize)
+        scores += [
+            _marked(each, "detokenised", "text:detokenised") for each in (score, chrf(*plain, lowercase=lowercase))
+        ]
     return {score.name: score for score in scores}
 
 

@@ -11,6 +11,7 @@ from repose.report.sentences import side_by_side
 from repose.report.significance import significance_tables
 from repose.report.tables_costs import best_and_last_table, costs_table, equal_epochs_table, runs_table, unequal_epochs
 from repose.report.tables_lengths import length_tables
+from repose.report.tables_quality import check_table, endings_table, inflated_scores
 from repose.report.tables_scores import scores_table, task_tables, teacher_forced_table, variants_table
 from repose.report.tables_settings import settings_table
 
@@ -23,7 +24,7 @@ def build(runs: RunSet, *, pictures: Sequence[Picture] = ()) -> Report:
     papers, unknown = published_tables(runs)
     sections = [
         Section(title="Scores", paragraphs=(runs.about,) if runs.about else (), tables=_scores(runs)),
-        Section(title="Settings", tables=(settings_table(runs),)),
+        Section(title="Settings", tables=(settings_table(runs), *_present(check_table(runs)))),
         Section(
             title="Significance",
             paragraphs=(
@@ -59,7 +60,7 @@ def _scores(runs: RunSet) -> tuple[Table, ...]:
     """The main table, those of other tasks, and what stands behind the main one."""
     done = any(run.done for run in runs.translations.runs)
     main = (scores_table(runs),) if done else ()
-    return (*main, *task_tables(runs), *_present(teacher_forced_table(runs), variants_table(runs)))
+    return (*main, *task_tables(runs), *_present(endings_table(runs), teacher_forced_table(runs), variants_table(runs)))
 
 
 def _present(*tables: Table | None) -> tuple[Table, ...]:
@@ -107,6 +108,7 @@ def _warnings(runs: RunSet) -> tuple[str, ...]:
     if single:
         who = "Every system" if len(single) == len(systems) else f"{len(single)} of {len(systems)} systems"
         found.append(f"{who} ran with one seed: how much scores move with it is unknown.")
+    found += inflated_scores(runs)
     unfinished = sum(not run.done for run in runs.runs)
     if unfinished:
         found.append(f"Unfinished runs: {unfinished} of {len(runs.runs)}; they are named at the end.")

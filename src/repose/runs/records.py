@@ -86,6 +86,8 @@ class DataRecord:
     """Split to reason to examples that were left out; splits without any are missing."""
     truncated: Mapping[str, Mapping[str, int]] = field(default_factory=dict)
     """Split to reason to examples that were cut."""
+    findings: Sequence[Mapping[str, Any]] = field(default_factory=list)
+    """What the check of the corpus found before the training (`repose.data.findings.Finding.to_json`)."""
 
     def to_json(self) -> dict[str, Any]:
         return {"kind": "data", **dataclasses.asdict(self)}

@@ -116,6 +116,7 @@ class Task(TrainingTask):
             vocabulary={name: Tokenizer.load(data.tokenizer_path(side)).vocab_size for name, side in sides.items()},
             dropped={split: of_split.dropped for split, of_split in counts.items() if of_split.dropped},
             truncated={split: of_split.truncated for split, of_split in counts.items() if of_split.truncated},
+            findings=[finding.to_json() for finding in data.check.findings],
         )
 
     def validation_figures(self, experiment: Experiment, data: CorpusData) -> Evaluate | None:  # noqa: ARG002

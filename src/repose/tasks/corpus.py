@@ -4,6 +4,7 @@ Everything lies in one folder, `<cache>/prepared/<key>`, whose key is a digest o
 that shape the data. Runs of the same corpus and settings share it; a finished one is reused at once.
 
     text/train.src, train.tgt, valid.src, ...   sentence pairs as read, one per line (of tasks that read pairs)
+    check.json                                  what a look at the files found (of tasks that read pairs)
     tokenizer.src.json, tokenizer.tgt.json      the same one twice, for tasks with a single tokenizer
     train/, valid/, test/                       token ids (pairs: `repose.data.dataset`; others: `repose.data.columns`)
     report.json                                 what was read, dropped, split off and cut, by reason; written last
@@ -18,8 +19,17 @@ from pathlib import Path
 from typing import Any
 
 from repose._version import __version__
-from repose.config.experiment import UNUSED_WITH_READY_TOKENIZER, CorpusConfig, Experiment, TokenizerConfig
-from repose.data import columns, corpora, phrasebook
+from repose.config.experiment import (
+    TASK_SETTINGS,
+    UNUSED_WITH_READY_TOKENIZER,
+    CorpusConfig,
+    Experiment,
+    TokenizerConfig,
+)
+from repose.data import advice, columns, corpora, phrasebook
+from repose.data.check import check_corpus
+from repose.data.findings import CorpusCheck, Kind
+from repose.data.language import identify
 from repose.data.prepare import prepare
 from repose.data.readers import PairReader, TextPairs, check_file, write_pairs
 from repose.data.splits import hold_out
@@ -32,6 +42,7 @@ from repose.tasks import more_corpora
 from repose.tasks.registry import get_task
 
 Say = Callable[[str], None]
+CHECK = "check.json"
 SPLITS = ("train", "valid", "test")
 PHRASEBOOK = "phrasebook"
 HELD_OUT_SHARE, MOST_HELD_OUT = 0.05, 500  # of the pairs, where the corpus has no valid or test set of its own
@@ -48,6 +59,15 @@ class CorpusData:
     def tokenizer_path(self, side: str) -> Path:
         """The tokenizer of "src" or "tgt"."""
         return self.folder / f"tokenizer.{side}.json"
+
+    @property
+    def check(self) -> CorpusCheck:
+        """What a look at the files found; nothing where there was none, as in folders of earlier versions."""
+        try:
+            content = json.loads((self.folder / CHECK).read_text(encoding="utf-8"))
+        except FileNotFoundError:
+            return CorpusCheck({}, ())
+        return CorpusCheck.from_json(content)
 
     @property
     def digests(self) -> dict[str, str]:
@@ -97,7 +117,7 @@ def prepare_corpus(
     waiting = "another process prepares this corpus: waiting for it"
     with locked(folder.with_name(f".{folder.name}.lock"), on_wait=lambda: say(waiting)):
         data = _finished(folder, key) or _build(experiment, folder, key, workers)
-    for sentence in data.report:
+    for sentence in (*data.report, *advice.summary(data.check)):
         say(sentence)
     return data
 
@@ -117,6 +137,9 @@ def _build(experiment: Experiment, folder: Path, key: str, workers: int) -> Corp
     (folder / "text").mkdir(parents=True, exist_ok=True)
     (folder / "report.json").unlink(missing_ok=True)
     report = list(get_task(experiment.training.task).prepare(experiment, folder, workers))
+    (folder / CHECK).unlink(missing_ok=True)
+    if TASK_SETTINGS[experiment.training.task].translates:
+        write_json(folder / CHECK, check_files(experiment.corpus).to_json())
     write_json(folder / "report.json", sealed({"key": key, "report": report, "crc32": checksums(folder)}))
     return CorpusData(folder, tuple(report))
 
@@ -220,6 +243,20 @@ def is_pretokenized(corpus: CorpusConfig) -> bool:
     """Whether the text is tokenised already, by the config or by the catalogue."""
     named = corpus.name is not None and corpus.name != PHRASEBOOK
     return corpus.pretokenized or (named and corpora.describe(str(corpus.name)).tokenised)
+
+
+def check_files(corpus: CorpusConfig) -> CorpusCheck:
+    """Look the files of a corpus of sentence pairs over (`repose.data.check`). Raises DataError and ConfigError."""
+    sets = {
+        split: PairReader(paths, src_field=corpus.src_field, tgt_field=corpus.tgt_field)
+        for split, paths in files_of(corpus).items()
+    }
+    check = check_corpus(sets, identify)
+    if corpus.splits == "given":
+        return check
+    # Sets that are put together may have sentences in common.
+    found = [one for one in check.findings if one.kind not in (Kind.TRAINED_ON, Kind.HALF_TRAINED_ON)]
+    return replace(check, findings=tuple(found))
 
 
 # Corpora of one file per set, and one tokenizer

@@ -19,10 +19,12 @@ from repose.data.dataset import PairDataset
 from repose.data.mixture import Mixture
 from repose.data.readers import PairReader, TextPairs
 from repose.data.scripts import scripts_in
+from repose.data.tokenised_text import detokeniser, form_of
 from repose.data.tokenizer import END, PAD, START, UNK, Tokenizer
 from repose.decoding import translator as decoding_translator
 from repose.decoding.translator import Translator
-from repose.evaluation.metrics import bleu, bleu_sentence_mean, chrf, corpus_scores, decoding_name
+from repose.evaluation.looping import loops
+from repose.evaluation.metrics import Score, bleu, bleu_sentence_mean, chrf, corpus_scores, decoding_name
 from repose.model.transformer import Transformer, build
 from repose.runs.folder import RunFolder
 from repose.runs.records import Records
@@ -242,11 +244,16 @@ def _score(
 ) -> dict[str, Any]:
     """All figures of one model on one set, `about` among them, written to the run directory `out` with the hypotheses:
     raw text, translated once for each beam size, and teacher-forced. Raises DataError where there is nothing to score.
+
+    Beside the scores of each decoding stand its translations that did not end (reached the length limit before END)
+    and those that loop (`repose.evaluation.looping`) where their references do not.
     """
     tokenizer = translator.tgt_tokenizer
     decoded: dict[str, dict[str, Any]] = {}
     hypotheses: dict[str, list[str]] = {}
     truncated = 0
+    form = form_of(references)
+    detokenise = detokeniser(str(translator.config.get("tgt_lang", "und"))) if form.inflates_bleu else None
     with translator, one_thread():
         for beam_size in dict.fromkeys(decoding.beam_sizes):
             name = decoding_name(beam_size)
@@ -261,11 +268,14 @@ def _score(
                 round_trip=None if tokenizer.lossless else tokenizer.round_trip,
                 strip_accents=tokenizer.strip_accents,
                 tokenize=decoding.tokenize,
+                detokenise=detokenise,
             )
-            # Hypotheses that reached the length limit before END.
-            unfinished = sum(not t.hypotheses[0].finished for t in translations if t.hypotheses)
-            values = {s.name: {"value": s.value, "signature": s.signature} for s in scores.values()}
-            decoded[name] = {"unfinished": unfinished, **values}
+            pairs = zip(hypotheses[name], references, strict=True)
+            decoded[name] = {
+                "unfinished": sum(not t.hypotheses[0].finished for t in translations if t.hypotheses),
+                "looping": sum(loops(hypothesis) and not loops(reference) for hypothesis, reference in pairs),
+                **{score.name: _score_json(score) for score in scores.values()},
+            }
         forced = teacher_forced(translator, sources, references)
     precision = {} if translator.precision == "fp32" else {"precision": translator.precision}
     settings = {name: getattr(translator, name) for name in ("length_penalty", "max_extra_tokens")}
@@ -279,12 +289,18 @@ def _score(
         **about,
         "num_sentences": len(sources),
         "truncated_sources": truncated,  # cut at the model's max_length
+        "references": {"tokenised": form.tokenised, "entities": form.entities},  # lines of them that look so
         "decoded": decoded,
         "teacher_forced": forced,
     }
     if out is not None:
         RunFolder(out).write_scores(split, result, hypotheses)
     return result
+
+
+def _score_json(score: Score) -> dict[str, Any]:
+    penalty = {} if score.brevity_penalty is None else {"brevity_penalty": score.brevity_penalty}
+    return {"value": score.value, "signature": score.signature, **penalty}
 
 
 def teacher_forced(translator: Translator, sources: Sequence[str], references: Sequence[str]) -> dict[str, float]:

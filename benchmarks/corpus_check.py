@@ -1,0 +1,85 @@
+"""What `repose check` finds in corpora whose text cannot be shipped: counts alone, no line of them.
+
+Beside the findings of each: whether a line that is taken out of the middle of the targets is found, and which share of
+the targets loops by the definition that is used for translations (people repeat themselves, too).
+
+    python benchmarks/corpus_check.py CORPORA --out results/corpus-check.json
+
+CORPORA holds a folder for each corpus, with `<split>.<language>`, packed or not.
+"""
+
+import argparse
+import json
+import tempfile
+import time
+from collections.abc import Iterable
+from pathlib import Path
+from typing import Any
+
+from repose.data.check import check_corpus
+from repose.data.findings import Kind
+from repose.data.language import identify
+from repose.data.readers import PairReader, write_pairs
+from repose.evaluation.looping import loops
+
+SPLITS = {"train": ["train"], "valid": ["valid", "val"], "test": ["test", "test_2016_flickr"]}
+
+
+def languages(folder: Path) -> list[str]:
+    """Of the training set; English, which others are paired with, last."""
+    found = {path.name.split(".")[1] for path in folder.glob("train.*") if len(path.name.split(".")[1]) == 2}
+    return sorted(found, key=lambda language: (language == "en", language))
+
+
+def reader(folder: Path, split: str, pair: tuple[str, str]) -> PairReader | None:
+    """The files of a set, if it has any."""
+    for name in SPLITS[split]:
+        files = [next(iter(folder.glob(f"{name}.{language}*")), None) for language in pair]
+        if None not in files:
+            return PairReader([path for path in files if path is not None])
+    return None
+
+
+def without_one(pairs: Iterable[tuple[str, str]], place: int) -> list[tuple[str, str]]:
+    """The pairs of which a target in the middle is missing."""
+    src, tgt = map(list, zip(*pairs, strict=True))
+    del tgt[place]
+    return list(zip(src, tgt, strict=False))
+
+
+def measure(folder: Path, pair: tuple[str, str]) -> dict[str, Any]:
+    """What is found in a corpus."""
+    sets = {split: found for split in SPLITS if (found := reader(folder, split, pair)) is not None}
+    begun = time.perf_counter()
+    check = check_corpus(sets, identify)
+    seconds = time.perf_counter() - begun
+    pairs = list(sets["train"])
+    with tempfile.TemporaryDirectory() as scratch:
+        write_pairs(Path(scratch), "train", without_one(pairs, len(pairs) // 2))
+        moved = check_corpus({"train": PairReader([Path(scratch, f"train.{side}") for side in ("src", "tgt")])})
+    slips = [found.to_json() for found in moved.findings if found.kind is Kind.SLIPPED]
+    return {
+        **check.to_json(),
+        "seconds": round(seconds, 1),
+        "line_taken_out": len(pairs) // 2 + 1,
+        "slip_found": slips[0] if slips else None,
+        "targets_that_loop": sum(loops(tgt) for _, tgt in pairs) / len(pairs),
+    }
+
+
+def main() -> None:
+    """Measure every corpus of a folder."""
+    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser.add_argument("corpora", type=Path)
+    parser.add_argument("--out", type=Path, required=True)
+    arguments = parser.parse_args()
+    found = {}
+    for folder in sorted(path for path in arguments.corpora.iterdir() if path.is_dir()):
+        *others, last = languages(folder) or [""]
+        for other in others:
+            found[f"{folder.name} {other}-{last}"] = measure(folder, (other, last))
+    arguments.out.write_text(json.dumps(found, indent=1, ensure_ascii=False) + "\n", encoding="utf-8")
+
+
+if __name__ == "__main__":
+    main()

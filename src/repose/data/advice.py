@@ -1,0 +1,133 @@
+"""The sentences about what a check of a corpus found: what it is, where it is, and what to do about it."""
+
+from itertools import groupby
+
+from repose.data.findings import CorpusCheck, Finding, Kind
+
+_SETS = {"train": "training", "valid": "validation", "test": "test"}
+_SIDES = {"src": "sources", "tgt": "targets", "": "pairs"}
+_NOT_ITS_LANGUAGE = "Remove these pairs or translate them: a model learns to answer like them."
+_SENTENCES: dict[Kind, tuple[str, str]] = {
+    Kind.SLIPPED: (
+        "Misaligned: lengths and numbers fit better when the targets are moved",
+        "Look just before the first line for one that is missing or too many on one side, and align the files again.",
+    ),
+    Kind.SAME_LANGUAGE: (
+        "Both sides are in one language",
+        "Name the source file first and its translation second.",
+    ),
+    Kind.LANGUAGE: ("In another language than the rest of the side", _NOT_ITS_LANGUAGE),
+    Kind.SCRIPT: ("In another script than the rest of the side", _NOT_ITS_LANGUAGE),
+    Kind.IDENTICAL: (
+        "Source and target are the same",
+        "Remove them, but for names and numbers: a model learns to copy instead of to translate.",
+    ),
+    Kind.COPIED: (
+        "The target repeats most of its source",
+        "See whether they are translated at all, and remove those that are not.",
+    ),
+    Kind.TRAINED_ON: (
+        "Also in the training set",
+        "Remove them from the training set: to know them by heart is no translating, and scores are too high.",
+    ),
+    Kind.HALF_TRAINED_ON: (
+        "One side also in the training set",
+        "Scores are somewhat too high. Without validation and test files, training holds out pairs that share no "
+        "sentence with the rest.",
+    ),
+    Kind.ENTITIES: (
+        "HTML entities",
+        "Unescape them (html.unescape in Python): a model learns to write them, and BLEU counts their pieces as "
+        "words, which inflates it.",
+    ),
+    Kind.TOKENISED: (
+        "Tokenised already: spaces part words from punctuation",
+        "Detokenise it (sacremoses -l en detokenize), since people do not type like this and BLEU would be inflated; "
+        "or set corpus.pretokenized=true to keep it.",
+    ),
+    Kind.MARKUP: ("Tags", "Remove the tags, and the lines that hold nothing else."),
+    Kind.PREFIX: (
+        "The same beginning",
+        "Cut it off, unless it is a language tag that you mean to type before each sentence.",
+    ),
+    Kind.CONTROL: (
+        "Control characters, invisible marks, or text decoded wrongly",
+        "Remove them; text such as Ã© was UTF-8 and has to be decoded as such.",
+    ),
+    Kind.REPEATED: (
+        "Repetitions of an earlier pair",
+        "Keep one of each: the others only make the corpus look larger, and a few sentences weigh too much.",
+    ),
+    Kind.RETRANSLATED: (
+        "A sentence again, with another translation",
+        "Fine where it is meant, but see that the files are aligned: a score knows one translation alone.",
+    ),
+    Kind.UNEQUAL: (
+        "One side is far longer than the other",
+        "See whether they are only partly translated or split in another place, and remove those.",
+    ),
+    Kind.LONG: (
+        "Longer than a sentence",
+        "Split them into sentences: pairs beyond training.max_src_tokens or max_tgt_tokens are dropped or cut.",
+    ),
+    Kind.WORDLESS: ("Neither letter nor digit on a side", "Remove them: there is nothing to translate."),
+    Kind.UNUSABLE: ("Left out by training", "Mend these lines on both sides, or delete them from both."),
+}
+
+
+def what(finding: Finding) -> str:
+    """What was found, in a few words."""
+    return _SENTENCES[finding.kind][0]
+
+
+def what_to_do(finding: Finding, *, pretokenized: bool = False) -> str:
+    """A sentence or two of advice; `pretokenized`: the corpus is meant to be tokenised."""
+    if finding.kind is Kind.TOKENISED and pretokenized:
+        return "As corpus.pretokenized says: BLEU is also shown with tok:none."
+    return _SENTENCES[finding.kind][1]
+
+
+def where(finding: Finding) -> str:
+    """In which set and side, how often, and an example."""
+    line = f"line {finding.line:,}"
+    example = {
+        Kind.SLIPPED: f"from {line} on, {_moved(finding.amount)}",
+        Kind.UNUSABLE: f"{finding.detail}, first {line}",
+    }.get(finding.kind, f"first {line}" + (f": {finding.detail}" if finding.detail else ""))
+    sampled = finding.kind in (Kind.LANGUAGE, Kind.SAME_LANGUAGE)
+    of = f" of {finding.of:,} long" if sampled else ""
+    place = f"{_SETS.get(finding.split, finding.split)} {_SIDES[finding.side]}"
+    return f"{finding.count:,}{of} {place} ({share(finding)}; {example})"
+
+
+def _moved(lines: int) -> str:
+    return f"{abs(lines)} line{'' if abs(lines) == 1 else 's'} too {'late' if lines > 0 else 'early'}"
+
+
+def share(finding: Finding) -> str:
+    """In percent, with two digits at least."""
+    percent = 100 * finding.share
+    return f"{percent:.0f} %" if percent >= 10 else f"{percent:#.2g} %"
+
+
+def sizes(check: CorpusCheck) -> str:
+    """How many pairs of which set were looked at."""
+    return ", ".join(f"{count:,} {_SETS.get(split, split)}" for split, count in check.looked_at.items()) + " pairs"
+
+
+def by_kind(check: CorpusCheck) -> list[Finding]:
+    """The findings, the worst kind first; of a kind those of the training set first."""
+    kinds = list(Kind)
+    return sorted(check.findings, key=lambda finding: kinds.index(finding.kind))
+
+
+def summary(check: CorpusCheck) -> list[str]:
+    """A few lines for before a training; none where nothing was found."""
+    lines = []
+    for name, same in groupby(by_kind(check), key=what):
+        first, *others = same
+        more = f", and in {len(others)} more place{'' if len(others) == 1 else 's'}" if others else ""
+        lines.append(f"check: {name}: {where(first)}{more}")
+    if lines:
+        lines.append("check: `repose check`, with the same files, says what to do about it")
+    return lines

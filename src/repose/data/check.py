@@ -1,0 +1,191 @@
+"""Looks a parallel corpus over before it is trained on: what in it would spoil the model, or its scores.
+
+One pass over each set, about fifty bytes of memory for each pair. Nothing is changed, and nothing refused.
+"""
+
+from collections import Counter
+from collections.abc import Callable, Iterator, Mapping
+from dataclasses import replace
+from itertools import islice
+
+import numpy as np
+from numpy.typing import NDArray
+
+from repose.data.alignment import Slip, find_slip
+from repose.data.findings import SIDES, CorpusCheck, Finding, Kind, Side
+from repose.data.observed import NO_SCRIPT, Observed, script_name
+from repose.data.readers import PairReader
+from repose.system.errors import DataError
+
+Identify = Callable[[str], tuple[str, float]]
+"""The language of a text, as a code such as "en", and how probable it is, from 0 to 1."""
+
+MAX_PAIRS = 1_000_000
+"""The first of each set are looked at."""
+UNEQUAL, UNEQUAL_CHARACTERS = 2.5, 30
+"""A pair is unequal whose ratio of lengths is so many times the median one, or its inverse, unless both are shorter."""
+SHORT_PAIR = 40
+"""Characters of both sides together: everyone says "Thank you.", so shorter pairs may be in two sets."""
+_LEAST_SHARE: Mapping[Kind, float] = {
+    Kind.LANGUAGE: 0.005,
+    Kind.SCRIPT: 0.002,
+    Kind.IDENTICAL: 0.005,
+    Kind.COPIED: 0.01,
+    Kind.TRAINED_ON: 0.005,
+    Kind.HALF_TRAINED_ON: 0.05,
+    Kind.ENTITIES: 0.0005,
+    Kind.TOKENISED: 0.1,
+    Kind.MARKUP: 0.001,
+    Kind.PREFIX: 0.1,
+    Kind.CONTROL: 0.0001,
+    Kind.REPEATED: 0.02,
+    Kind.RETRANSLATED: 0.2,
+    Kind.UNEQUAL: 0.01,
+    Kind.LONG: 0.005,
+    Kind.WORDLESS: 0.001,
+}
+"""What is rarer is not told: chosen so that of the corpora of results/corpus-check.json that is told which is seen when
+one reads them, and nothing of the clean ones."""
+_LEAST_COUNT: Mapping[Kind, int] = {Kind.LANGUAGE: 3, Kind.SCRIPT: 2, Kind.PREFIX: 10}
+_ALIKE, _MAIN_SCRIPT = 0.9, 0.25
+"""Share of lines with the first word of all, and of a side's lines in a script that is one of its own."""
+_CERTAIN, _FEWEST_SAMPLED = 0.9, 50
+"""How probable a language must be, and of how many long lines some are looked at."""
+
+
+def check_corpus(sets: Mapping[str, PairReader], identify: Identify | None = None) -> CorpusCheck:
+    """Looks over the sets of a corpus, by their names, "train" first; at no languages without `identify`.
+
+    Raises DataError where a file cannot be read, as its reader does.
+    """
+    looked_at, findings, train = {}, [], None
+    for split, reader in sets.items():
+        seen = _read(reader)
+        found = [*_of_lines(seen), *_of_pairs(seen), *_of_sides(seen)]
+        found += [] if train is None else _against(train, seen)
+        found += [] if identify is None else _languages(seen, identify)
+        kinds = list(Kind)
+        for finding in sorted(found, key=lambda finding: kinds.index(finding.kind)):
+            findings.append(replace(finding, split=split, line=finding.line + reader.counts.header_lines))
+        train = seen if split == "train" else train
+        looked_at[split] = seen.pairs
+    return CorpusCheck(looked_at, tuple(findings))
+
+
+def _read(reader: PairReader) -> Observed:
+    seen = Observed()
+    try:
+        for row in islice(reader.rows(), MAX_PAIRS):
+            seen.add(row)
+    except DataError as error:  # as two files of different numbers of lines have, which shows at their end
+        slip = _slip(seen)
+        if slip is None or slip.end < seen.rows - abs(slip.lines):
+            raise
+        raise DataError(f"{error}; they seem to part near line {slip.start + 1:,}") from error
+    return seen
+
+
+def _slip(seen: Observed) -> Slip | None:
+    src, tgt = (seen.sides[side] for side in SIDES)
+    return find_slip((src.lengths, tgt.lengths), (src.numbers, tgt.numbers))
+
+
+def _finding(kind: Kind, side: str, count: int, of: int, row: int, detail: str = "", amount: int = 0) -> list[Finding]:
+    """The finding, unless it is too rare to tell."""
+    if count < max(_LEAST_COUNT.get(kind, 1), _LEAST_SHARE.get(kind, 0.0) * of):
+        return []
+    return [Finding(kind=kind, split="", side=side, count=count, of=of, line=row + 1, detail=detail, amount=amount)]
+
+
+def _where(kind: Kind, side: str, mask: NDArray[np.bool_], of: int, detail: str = "") -> list[Finding]:
+    """The finding of the rows that a mask picks."""
+    return _finding(kind, side, int(mask.sum()), of, int(mask.argmax()), detail)
+
+
+def _of_lines(seen: Observed) -> Iterator[Finding]:
+    """What single lines show."""
+    for (kind, side, _), tally in seen.tallies.items():
+        of = seen.rows if kind is Kind.UNUSABLE else seen.pairs
+        yield from _finding(kind, side, tally.count, of, tally.row, tally.detail)
+
+
+def _of_pairs(seen: Observed) -> Iterator[Finding]:
+    """Repetitions, lengths and slips."""
+    src, tgt = (seen.sides[side] for side in SIDES)
+    is_pair = src.lengths > 0
+    repeated = _repeats(_pair_keys(seen)) & is_pair
+    yield from _where(Kind.REPEATED, "", repeated, seen.pairs)
+    for side in SIDES:
+        yield from _where(Kind.RETRANSLATED, side, _repeats(seen.sides[side].keys) & is_pair & ~repeated, seen.pairs)
+    ratios = np.log((tgt.lengths + 5.0) / (src.lengths + 5.0))
+    usual = np.median(ratios[is_pair]) if seen.pairs else 0.0
+    unequal = (np.abs(ratios - usual) > np.log(UNEQUAL)) & (np.maximum(src.lengths, tgt.lengths) >= UNEQUAL_CHARACTERS)
+    yield from _where(Kind.UNEQUAL, "", unequal & is_pair, seen.pairs)
+    if slip := _slip(seen):
+        count = int(is_pair[slip.start : slip.end].sum())
+        yield from _finding(Kind.SLIPPED, "", count, seen.pairs, slip.start, amount=slip.lines)
+
+
+def _of_sides(seen: Observed) -> Iterator[Finding]:
+    """How lines begin, where no tag was seen, and their script."""
+    for side in SIDES:
+        one = seen.sides[side]
+        first = max(one.first_words.values(), key=lambda tally: tally.count, default=None)
+        if (Kind.PREFIX, side, "") in seen.tallies or first is None:
+            pass
+        elif first.count >= _ALIKE * seen.pairs:
+            yield from _finding(Kind.PREFIX, side, first.count, seen.pairs, first.row, first.detail)
+        elif one.prefix:
+            yield from _finding(Kind.PREFIX, side, seen.pairs, seen.pairs, first.row, one.prefix)
+        counts = Counter(one.scripts[one.scripts != NO_SCRIPT].tolist())
+        own = [script for script, count in counts.items() if count >= _MAIN_SCRIPT * counts.total()]
+        other = (one.scripts != NO_SCRIPT) & ~np.isin(one.scripts, own)
+        if other.any():
+            yield from _where(Kind.SCRIPT, side, other, seen.pairs, script_name(int(one.scripts[other.argmax()])))
+
+
+def _against(train: Observed, seen: Observed) -> Iterator[Finding]:
+    """What of a held-out set is in the training set."""
+    lengths = [seen.sides[side].lengths for side in SIDES]
+    long = (lengths[0] > 0) & (lengths[0] + lengths[1] >= SHORT_PAIR)
+    both = np.isin(_pair_keys(seen), _pair_keys(train)) & long
+    yield from _where(Kind.TRAINED_ON, "", both, seen.pairs)
+    one = [np.isin(seen.sides[side].keys, train.sides[side].keys) for side in SIDES]
+    yield from _where(Kind.HALF_TRAINED_ON, "", (one[0] | one[1]) & ~both & long, seen.pairs)
+
+
+def _languages(seen: Observed, identify: Identify) -> Iterator[Finding]:
+    """Languages of long lines: one of both sides, or another than the side's."""
+    sure: dict[Side, list[tuple[int, str]]] = {}
+    for side in SIDES:
+        sample = seen.sides[side].sample if len(seen.sides[side].sample) >= _FEWEST_SAMPLED else []
+        named = [(row, *identify(text)) for row, text in sample]
+        sure[side] = [(row, language) for row, language, certainty in named if certainty >= _CERTAIN]
+    usual = {side: Counter(language for _, language in lines).most_common(1) for side, lines in sure.items()}
+    if usual["src"] and usual["tgt"] and usual["src"][0][0] == usual["tgt"][0][0]:
+        language, count = usual["tgt"][0]
+        of = len(seen.sides["tgt"].sample)
+        yield from _finding(Kind.SAME_LANGUAGE, "", count, of, _first(sure["tgt"], language), language)
+        return
+    for side in SIDES:
+        for language, count in Counter(language for _, language in sure[side]).items():
+            if language != usual[side][0][0]:
+                row, of = _first(sure[side], language), len(seen.sides[side].sample)
+                yield from _finding(Kind.LANGUAGE, side, count, of, row, language)
+
+
+def _first(lines: list[tuple[int, str]], language: str) -> int:
+    return next(row for row, found in lines if found == language)
+
+
+def _pair_keys(seen: Observed) -> NDArray[np.int64]:
+    src, tgt = (seen.sides[side].keys.astype(np.uint64) for side in SIDES)
+    return (src * np.uint64(0x9E3779B97F4A7C15) + tgt).astype(np.int64)
+
+
+def _repeats(keys: NDArray[np.int64]) -> NDArray[np.bool_]:
+    """Which keys occurred before."""
+    _, first = np.unique(keys, return_index=True)
+    repeated = np.ones(len(keys), dtype=bool)
+    repeated[first] = False
+    return repeated

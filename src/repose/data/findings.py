@@ -1,0 +1,112 @@
+"""What a check of a corpus finds, in numbers; the sentences about it are in `repose.data.advice`."""
+
+import enum
+from collections.abc import Iterable, Iterator, Mapping
+from contextlib import suppress
+from dataclasses import asdict, dataclass
+from typing import Any, Literal, Self
+
+Side = Literal["src", "tgt"]
+SIDES: tuple[Side, Side] = ("src", "tgt")
+
+
+class Kind(enum.StrEnum):
+    """What can be wrong with a corpus, the worst first: findings are told in this order."""
+
+    SLIPPED = "slipped"
+    """From `line` on, the lines fit better when the targets are moved: they stand `amount` lines too late."""
+    SAME_LANGUAGE = "same_language"
+    """Both sides are in the language `detail`; `count` and `of` are of a sample of long lines."""
+    LANGUAGE = "language"
+    """Lines in the language `detail`, which is not their side's; of a sample, likewise."""
+    SCRIPT = "script"
+    """Lines in another script than their side, the first in `detail`."""
+    IDENTICAL = "identical"
+    """Source and target are the same."""
+    COPIED = "copied"
+    """Most long words of the target are words of the source."""
+    TRAINED_ON = "trained_on"
+    """Pairs of a held-out set that are training pairs."""
+    HALF_TRAINED_ON = "half_trained_on"
+    """Pairs of a held-out set of which one sentence is in the training set."""
+    ENTITIES = "entities"
+    """Lines with HTML entities, such as `detail`."""
+    TOKENISED = "tokenised"
+    """Lines of which words and punctuation are parted by spaces already."""
+    MARKUP = "markup"
+    """Lines with tags, such as `detail`."""
+    PREFIX = "prefix"
+    """Lines that begin with `detail`, or with a tag such as it."""
+    CONTROL = "control"
+    """Lines with control characters, invisible marks, or what is left of text that was decoded wrongly."""
+    REPEATED = "repeated"
+    """Pairs that occurred before."""
+    RETRANSLATED = "retranslated"
+    """Sentences that occurred before, with another translation."""
+    UNEQUAL = "unequal"
+    """Pairs of which one side is far longer than the other, for this corpus."""
+    LONG = "long"
+    """Pairs with a side that is longer than a sentence."""
+    WORDLESS = "wordless"
+    """Pairs with a side that has neither letter nor digit."""
+    UNUSABLE = "unusable"
+    """Lines that are no pair and are left out, for the reason `detail`."""
+
+
+@dataclass(frozen=True, kw_only=True)
+class Finding:
+    """One thing that is wrong with a set."""
+
+    kind: Kind
+    split: str
+    """ "train", "valid" or "test"."""
+    side: str = ""
+    """ "src" or "tgt"; "" for pairs."""
+    count: int
+    """Lines or pairs that have it."""
+    of: int
+    """Lines or pairs that were looked at."""
+    line: int
+    """An example, the first: its line in the file, from 1; in Parquet files the row."""
+    detail: str = ""
+    amount: int = 0
+
+    @property
+    def share(self) -> float:
+        """Of those that were looked at, 0 to 1."""
+        return self.count / self.of
+
+    def to_json(self) -> dict[str, Any]:
+        """Fields by name, empty ones left out."""
+        return {name: value for name, value in asdict(self).items() if value not in ("", 0)}
+
+    @classmethod
+    def from_json(cls, content: Mapping[str, Any]) -> Self:
+        """The inverse. Raises KeyError, TypeError or ValueError for anything else."""
+        return cls(**{**content, "kind": Kind(content["kind"])})
+
+
+def known(findings: Iterable[Mapping[str, Any]]) -> Iterator[Finding]:
+    """Those of some recorded findings that this version knows."""
+    for content in findings:
+        with suppress(KeyError, TypeError, ValueError):
+            yield Finding.from_json(content)
+
+
+@dataclass(frozen=True)
+class CorpusCheck:
+    """What was seen of a corpus."""
+
+    looked_at: Mapping[str, int]
+    """Set to its pairs that were looked at."""
+    findings: tuple[Finding, ...]
+    """Of the training set first; of a set the worst first."""
+
+    def to_json(self) -> dict[str, Any]:
+        """For a file."""
+        return {"looked_at": dict(self.looked_at), "findings": [finding.to_json() for finding in self.findings]}
+
+    @classmethod
+    def from_json(cls, content: Mapping[str, Any]) -> Self:
+        """The inverse."""
+        return cls(dict(content["looked_at"]), tuple(known(content["findings"])))

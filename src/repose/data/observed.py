@@ -1,0 +1,209 @@
+"""What a check keeps of a set of sentence pairs while it reads it once: tallies, and a few numbers for each row."""
+
+import re
+from array import array
+from dataclasses import dataclass
+from functools import cache
+
+import numpy as np
+from numpy.typing import NDArray
+
+from repose.data.findings import SIDES, Kind, Side
+from repose.data.readers import Row
+from repose.data.scripts import script_of
+from repose.data.tokenised_text import ENTITY, looks_tokenised
+
+LONG_WORDS, LONG_CHARACTERS = 100, 600
+"""More than so many on a side are longer than a sentence."""
+NO_SCRIPT = -1
+_MOST_FIRST_WORDS = 10_000
+_COPIED_WORDS, _COPIED_LETTERS, _COPIED_SHARE = 3, 4, 0.6
+"""A target is copied that has so many different words of so many letters, and such a share of them from its source."""
+_SAMPLE, _SAMPLE_CHARACTERS, _SAMPLE_BYTES = 300, (20, 300), 60
+"""At least so many long lines of a side are kept if it has them: from so many characters and bytes on, cut after
+so many characters."""
+
+_TAG = re.compile(r"(?:<[^<> ]{1,20}>|__\w{1,20}__|>>\w{1,20}<<|\[\w{1,10}\])(?= |$)")
+_MARKUP = re.compile(r"</?[A-Za-z][\w-]*(?: [^<>]{0,200})?/?>")
+_CONTROL = re.compile(
+    "[\x00-\x1f\x7f-\x9f\u00ad\u200b\u200e\u200f\u2028-\u202e\u2060-\u2069\ue000-\uf8ff\ufeff\ufff9-\uffff]"
+    "|Ã[\u0080-\u00bf]|â€|Â[\u0080-\u00bf]"  # UTF-8 that was read as Latin-1 or Windows-1252
+)
+_NUMBER = re.compile(r"\d+")
+_WORD_CHARACTER = re.compile(r"[^\W_]")
+_LATIN = re.compile("[A-Za-z]")
+
+
+@dataclass
+class Tally:
+    """How often something was seen."""
+
+    count: int = 0
+    row: int = -1
+    """The first, from 0."""
+    detail: str = ""
+    """What was seen there."""
+
+    def add(self, row: int, detail: str = "") -> None:
+        """Once more."""
+        if not self.count:
+            self.row, self.detail = row, detail
+        self.count += 1
+
+
+class ObservedSide:
+    """The sentences of one side, as numbers; rows that are no pair have a place, too, of zeros."""
+
+    def __init__(self) -> None:
+        self._keys, self._lengths, self._numbers, self._scripts = array("q"), array("i"), array("q"), array("h")
+        self.first_words: dict[str, Tally] = {}
+        self.prefix: str | None = None
+        """With which all sentences begin."""
+        self.sample: list[tuple[int, str]] = []
+        """Rows and texts of long lines, evenly spread."""
+        self._every, self._long_lines = 1, 0
+
+    def add(self, row: int, text: str) -> list[str]:
+        """Take in a sentence; its words in lower case."""
+        words = text.casefold().split()
+        if (first := words[0]) in self.first_words or len(self.first_words) < _MOST_FIRST_WORDS:
+            self.first_words.setdefault(first, Tally()).add(row, text.split(maxsplit=1)[0])
+        if self.prefix is None or not text.startswith(self.prefix):
+            self.prefix = text if self.prefix is None else _common(self.prefix, text)
+        numbers = _NUMBER.findall(text)
+        self._append(
+            hash(" ".join(words)), len(text), hash(tuple(sorted(numbers))) if numbers else 0, _main_script(text)
+        )
+        shortest, longest = _SAMPLE_CHARACTERS
+        if len(text) >= shortest and len(text.encode()) >= _SAMPLE_BYTES:
+            self._take(row, text[:longest])
+        return words
+
+    def skip(self) -> None:
+        """Take in a row that is no pair."""
+        self._append(0, 0, 0, NO_SCRIPT)
+
+    def _append(self, key: int, length: int, numbers: int, script: int) -> None:
+        self._keys.append(key)
+        self._lengths.append(length)
+        self._numbers.append(numbers)
+        self._scripts.append(script)
+
+    def _take(self, row: int, text: str) -> None:
+        """Every so many long lines, twice as many whenever the sample is twice its size."""
+        if self._long_lines % self._every == 0:
+            self.sample.append((row, text))
+            if len(self.sample) == 2 * _SAMPLE:
+                self.sample, self._every = self.sample[::2], 2 * self._every
+        self._long_lines += 1
+
+    @property
+    def keys(self) -> NDArray[np.int64]:
+        """(N,): a hash of each sentence, case and spacing aside; another in each process."""
+        return np.frombuffer(self._keys, np.int64)
+
+    @property
+    def lengths(self) -> NDArray[np.int32]:
+        """(N,): characters."""
+        return np.frombuffer(self._lengths, np.int32)
+
+    @property
+    def numbers(self) -> NDArray[np.int64]:
+        """(N,): a hash of the numbers in each sentence, 0 for none."""
+        return np.frombuffer(self._numbers, np.int64)
+
+    @property
+    def scripts(self) -> NDArray[np.int16]:
+        """(N,): which script most of a sentence's different letters are of, for `script_name`; or `NO_SCRIPT`."""
+        return np.frombuffer(self._scripts, np.int16)
+
+
+class Observed:
+    """What is kept of one set."""
+
+    def __init__(self) -> None:
+        self.pairs = 0
+        self.rows = 0
+        """Pairs, and rows that are none."""
+        self.tallies: dict[tuple[Kind, str, str], Tally] = {}
+        """By kind, side, and the reason of rows that are no pair."""
+        self.sides = {side: ObservedSide() for side in SIDES}
+
+    def add(self, row: Row) -> None:
+        """Take in a pair, or the reason why there is none."""
+        if isinstance(row, str):
+            self._tally(Kind.UNUSABLE, "", row).add(self.rows, row)
+            for side in SIDES:
+                self.sides[side].skip()
+        else:
+            self.pairs += 1
+            self._pair(self.rows, *row)
+        self.rows += 1
+
+    def _tally(self, kind: Kind, side: str = "", reason: str = "") -> Tally:
+        return self.tallies.setdefault((kind, side, reason), Tally())
+
+    def _pair(self, row: int, src: str, tgt: str) -> None:
+        src_words, tgt_words = self._line(row, "src", src), self._line(row, "tgt", tgt)
+        if src_words == tgt_words:
+            self._tally(Kind.IDENTICAL).add(row)
+        elif _is_copied(src_words, tgt_words):
+            self._tally(Kind.COPIED).add(row)
+        if max(len(src_words), len(tgt_words)) > LONG_WORDS or max(len(src), len(tgt)) > LONG_CHARACTERS:
+            self._tally(Kind.LONG).add(row)
+        if not (_WORD_CHARACTER.search(src) and _WORD_CHARACTER.search(tgt)):
+            self._tally(Kind.WORDLESS).add(row)
+
+    def _line(self, row: int, side: Side, text: str) -> list[str]:
+        if "&" in text and (entity := ENTITY.search(text)):
+            self._tally(Kind.ENTITIES, side).add(row, entity[0])
+        if "<" in text and (tag := _MARKUP.search(text)):
+            self._tally(Kind.MARKUP, side).add(row, tag[0].split()[0].rstrip(">") + ">")
+        if looks_tokenised(text):
+            self._tally(Kind.TOKENISED, side).add(row)
+        if _CONTROL.search(text):
+            self._tally(Kind.CONTROL, side).add(row)
+        if tag := _TAG.match(text):
+            self._tally(Kind.PREFIX, side).add(row, tag[0])
+        return self.sides[side].add(row, text)
+
+
+def _common(one: str, other: str) -> str:
+    """The characters with which both begin."""
+    same = next((i for i, (a, b) in enumerate(zip(one, other, strict=False)) if a != b), min(len(one), len(other)))
+    return one[:same]
+
+
+def _is_copied(src_words: list[str], tgt_words: list[str]) -> bool:
+    long = {word for word in tgt_words if len(word) >= _COPIED_LETTERS}
+    return len(long) >= _COPIED_WORDS and len(long.intersection(src_words)) >= _COPIED_SHARE * len(long)
+
+
+_SCRIPTS: list[str] = []
+"""Those seen by this process."""
+
+
+def script_name(number: int) -> str:
+    """As `repose.data.scripts` has it."""
+    return _SCRIPTS[number]
+
+
+@cache
+def _script(character: str) -> int:
+    name = script_of(character)
+    if name is None:
+        return NO_SCRIPT
+    if name not in _SCRIPTS:
+        _SCRIPTS.append(name)
+    return _SCRIPTS.index(name)
+
+
+def _main_script(text: str) -> int:
+    """That of most different letters."""
+    if text.isascii():
+        return _script("a") if _LATIN.search(text) else NO_SCRIPT
+    counts: dict[int, int] = {}
+    for character in set(text):
+        if (script := _script(character)) != NO_SCRIPT:
+            counts[script] = counts.get(script, 0) + 1
+    return max(counts, key=lambda script: (counts[script], -script), default=NO_SCRIPT)

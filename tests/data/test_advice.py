@@ -1,0 +1,47 @@
+"""What people read of a check."""
+
+from repose.data import advice
+from repose.data.findings import CorpusCheck, Finding, Kind
+
+
+def finding(kind: Kind, count: int = 44, **more: object) -> Finding:
+    return Finding(**{"kind": kind, "split": "train", "count": count, "of": 100, "line": 1200, **more})  # type: ignore[arg-type]
+
+
+def test_every_kind_has_words_and_advice() -> None:
+    for kind in Kind:
+        assert advice.what(finding(kind))
+        assert advice.what_to_do(finding(kind)).endswith(".")
+
+
+def test_where_it_is() -> None:
+    assert advice.where(finding(Kind.REPEATED)) == "44 training pairs (44 %; first line 1,200)"
+    entity = finding(Kind.ENTITIES, 2, side="tgt", split="valid", detail="&apos;")
+    assert advice.where(entity) == "2 validation targets (2.0 %; first line 1,200: &apos;)"
+    language = finding(Kind.LANGUAGE, 3, side="src", split="test", detail="fr")
+    assert advice.where(language) == "3 of 100 long test sources (3.0 %; first line 1,200: fr)"
+    assert advice.where(finding(Kind.SLIPPED, amount=-1)).endswith("(44 %; from line 1,200 on, 1 line too early)")
+    assert advice.where(finding(Kind.SLIPPED, amount=2)).endswith("2 lines too late)")
+    assert "source empty, first line 1,200" in advice.where(finding(Kind.UNUSABLE, detail="source empty"))
+    assert advice.share(finding(Kind.CONTROL, 1, of=29_000)) == "0.0034 %"
+
+
+def test_a_tokenised_corpus_that_is_meant_to_be() -> None:
+    assert "pretokenized" in advice.what_to_do(finding(Kind.TOKENISED))
+    assert "tok:none" in advice.what_to_do(finding(Kind.TOKENISED), pretokenized=True)
+
+
+def test_a_summary_has_a_line_for_each_kind_the_worst_first() -> None:
+    found = (
+        finding(Kind.REPEATED),
+        finding(Kind.TOKENISED, 90, side="src"),
+        finding(Kind.TOKENISED, 80, side="tgt"),
+        finding(Kind.TOKENISED, 70, side="src", split="test"),
+    )
+    first, second, last = advice.summary(CorpusCheck({"train": 100, "test": 100}, found))
+    assert first.startswith("check: Tokenised already")
+    assert first.endswith("90 training sources (90 %; first line 1,200), and in 2 more places")
+    assert second == "check: Repetitions of an earlier pair: 44 training pairs (44 %; first line 1,200)"
+    assert "repose check" in last
+    assert advice.summary(CorpusCheck({"train": 100}, ())) == []
+    assert advice.sizes(CorpusCheck({"train": 1000, "test": 20}, ())) == "1,000 training, 20 test pairs"

@@ -1,0 +1,242 @@
+"""Crafted corpora, each with one thing wrong: what the check finds, how often, and on which line of the file."""
+
+import gzip
+from collections.abc import Callable, Sequence
+from pathlib import Path
+
+import pytest
+
+from repose.data.check import check_corpus
+from repose.data.findings import CorpusCheck, Finding, Kind
+from repose.data.readers import PairReader
+from repose.system.errors import DataError
+
+Pairs = list[tuple[str, str]]
+NOUNS = {"cat": "gato", "dog": "cão", "bird": "pássaro", "house": "casa", "tree": "árvore", "girl": "menina"}
+VERBS = {"sees": "vê", "likes": "ama", "finds": "acha", "hears": "ouve", "follows": "segue", "draws": "desenha"}
+ENDS = {
+    "": "",
+    " again": " outra vez",
+    " in the garden": " no jardim",
+    " on a very cold morning": " de manhã cedo e com frio",
+    " and it is never too late for that": " e para isso nunca é tarde demais",
+    ", which nobody in the whole town would ever have believed": ", no que ninguém na cidade inteira teria acreditado",
+}
+
+
+def sentences(number: int) -> Pairs:
+    """Different ones, of different lengths, that begin differently."""
+    made = [
+        (f"{noun} {verb} the {other}{end}", f"{NOUNS[noun]} {VERBS[verb]} o {NOUNS[other]}{ENDS[end]}")
+        for noun in NOUNS
+        for verb in VERBS
+        for other in NOUNS
+        for end in ENDS
+    ]
+    return [
+        made[(place * 389) % len(made)] for place in range(number)
+    ]  # of 1,296, which has no divisor in common with 389
+
+
+def checked(pairs: Pairs, folder: Path, identify: Callable[[str], tuple[str, float]] | None = None) -> CorpusCheck:
+    (folder / "c.src").write_text("".join(src + "\n" for src, _ in pairs), encoding="utf-8")
+    (folder / "c.tgt").write_text("".join(tgt + "\n" for _, tgt in pairs), encoding="utf-8")
+    return check_corpus({"train": PairReader([folder / "c.src", folder / "c.tgt"])}, identify)
+
+
+def changed(lines: Sequence[int], src: Callable[[str], str], tgt: Callable[[str], str] = str) -> Pairs:
+    """The corpus of 200 pairs with some lines, from 1, changed."""
+    pairs = sentences(200)
+    for line in lines:
+        pairs[line - 1] = src(pairs[line - 1][0]), tgt(pairs[line - 1][1])
+    return pairs
+
+
+def of_kind(check: CorpusCheck, kind: Kind) -> list[Finding]:
+    return [finding for finding in check.findings if finding.kind is kind]
+
+
+FEW = [7, 50, 120]
+MANY = [*range(3, 201)]
+CASES: dict[str, tuple[Pairs, Finding]] = {}
+
+
+def case(name: str, pairs: Pairs, kind: Kind, count: int, line: int, side: str = "", detail: str = "") -> None:
+    of = len(pairs)
+    CASES[name] = (
+        pairs,
+        Finding(kind=kind, split="train", side=side, count=count, of=of, line=line, detail=detail),
+    )
+
+
+case("entities", changed(FEW, lambda s: s + " &apos;s"), Kind.ENTITIES, 3, 7, "src", "&apos;")
+case("spaces before stops", changed(MANY, lambda s: s + " ."), Kind.TOKENISED, 198, 3, "src")
+case("brackets", changed(MANY, str, lambda s: "( risos ) " + s), Kind.TOKENISED, 198, 3, "tgt")
+case("clitics", changed(MANY, lambda s: s + " it 's"), Kind.TOKENISED, 198, 3, "src")
+case("a full-width stop", changed(MANY, lambda s: s + " 。"), Kind.TOKENISED, 198, 3, "src")
+case("tags inside", changed(FEW, lambda s: s + " <b>here</b>"), Kind.MARKUP, 3, 7, "src", "<b>")
+case("a language tag", changed(range(1, 201), lambda s: "<2en> " + s), Kind.PREFIX, 200, 1, "src", "<2en>")
+case("a tag on some", changed(MANY, lambda s: ">>en<< " + s), Kind.PREFIX, 198, 3, "src", ">>en<<")
+case("a constant word", changed(MANY, lambda s: "Ich " + s), Kind.PREFIX, 198, 3, "src", "Ich")
+case("a prefix without a space", changed(range(1, 201), lambda s: "en:" + s), Kind.PREFIX, 200, 1, "src", "en:")
+case("a bell", changed(FEW, lambda s: s + "\a"), Kind.CONTROL, 3, 7, "src")
+case("a zero-width space", changed(FEW, str, lambda s: "\u200b" + s), Kind.CONTROL, 3, 7, "tgt")
+case("a replacement character", changed(FEW, lambda s: s + "\ufffd"), Kind.CONTROL, 3, 7, "src")
+case("UTF-8 as Latin-1", changed([9], str, lambda s: s + "caf\u00c3\u00a9"), Kind.CONTROL, 1, 9, "tgt")
+case("repetitions", sentences(200) + sentences(50), Kind.REPEATED, 50, 201)
+case(
+    "several translations",
+    [*sentences(200), *((src, f"então {tgt}") for src, tgt in sentences(100))],
+    Kind.RETRANSLATED,
+    100,
+    201,
+    "src",
+)
+case(
+    "untranslated", [(s, t) if n % 40 else (s, s) for n, (s, t) in enumerate(sentences(200), 1)], Kind.IDENTICAL, 5, 40
+)
+case("case aside", changed(FEW, lambda _: "OK Then  go", lambda _: "ok then go"), Kind.IDENTICAL, 3, 7)
+case(
+    "copied words",
+    [(s, t) if n % 40 else (f"Some {s} there", f"algo {s} there") for n, (s, t) in enumerate(sentences(200), 1)],
+    Kind.COPIED,
+    5,
+    40,
+)
+case(
+    "half translated",
+    changed(FEW, lambda _: "and so it went on for quite some time", lambda _: "sim"),
+    Kind.UNEQUAL,
+    3,
+    7,
+)
+case("too long", changed([5, 6], lambda s: "so " * 101 + s, lambda s: "e " * 150 + s), Kind.LONG, 2, 5)
+case("no words", changed(FEW, lambda _: "...", lambda _: "!!!"), Kind.WORDLESS, 3, 7)
+case("empty", changed(FEW, lambda _: " "), Kind.UNUSABLE, 3, 7, detail="source empty")
+case("another script", changed(FEW, str, lambda _: "Кот видит дом"), Kind.SCRIPT, 3, 7, "tgt", "Cyrillic")
+
+
+@pytest.mark.parametrize("name", CASES)
+def test_one_thing_is_wrong(name: str, tmp_path: Path) -> None:
+    pairs, expected = CASES[name]
+    assert of_kind(checked(pairs, tmp_path), expected.kind) == [expected]
+
+
+def test_a_clean_corpus_has_no_finding(tmp_path: Path) -> None:
+    assert checked(sentences(1200), tmp_path) == CorpusCheck({"train": 1200}, ())
+    assert checked(sentences(1), tmp_path).findings == ()
+
+
+@pytest.mark.parametrize(("missing", "amount"), [("src", 1), ("tgt", -1)])
+def test_a_missing_line_is_found(missing: str, amount: int, tmp_path: Path) -> None:
+    """Line 300 is missing on one side, and something stands at the end instead."""
+    src, tgt = map(list, zip(*sentences(700), strict=True))
+    side = src if missing == "src" else tgt
+    side.append(side.pop(299))
+    (found,) = of_kind(checked(list(zip(src, tgt, strict=True)), tmp_path), Kind.SLIPPED)
+    assert found.amount == amount
+    assert found.line == pytest.approx(300, abs=8)
+    assert found.count == pytest.approx(400, abs=8)
+
+
+def test_two_files_of_different_lengths_are_told_where_they_part(tmp_path: Path) -> None:
+    src, tgt = map(list, zip(*sentences(500), strict=True))
+    del src[299]
+    (tmp_path / "c.src").write_text("\n".join(src) + "\n", encoding="utf-8")
+    (tmp_path / "c.tgt").write_text("\n".join(tgt) + "\n", encoding="utf-8")
+    with pytest.raises(DataError, match=r"has 499 lines and .* has 500: .*; they seem to part near line (29\d|30\d)$"):
+        check_corpus({"train": PairReader([tmp_path / "c.src", tmp_path / "c.tgt"])})
+    (tmp_path / "c.src").write_text("one\ntwo\n", encoding="utf-8")
+    with pytest.raises(DataError, match=r"line n of the other$"):
+        check_corpus({"train": PairReader([tmp_path / "c.src", tmp_path / "c.tgt"])})
+
+
+def test_lines_are_those_of_the_file(tmp_path: Path) -> None:
+    """A TSV file with a line that names its columns, packed; lines that cannot be used count."""
+    pairs = sentences(200)
+    pairs[30] = pairs[31] = ("&amp; so", "&amp; assim")
+    lines = ["tgt\tnumber\tsrc", *(f"{tgt}\t{place}\t{src}" for place, (src, tgt) in enumerate(pairs))]
+    lines[11] = "\t10\tempty"
+    with gzip.open(tmp_path / "c.tsv.gz", "wt", encoding="utf-8") as file:
+        file.write("\n".join(lines) + "\n")
+    found = check_corpus({"train": PairReader([tmp_path / "c.tsv.gz"])})
+    at = {(one.kind, one.side): (one.line, one.count) for one in found.findings}
+    assert at[Kind.UNUSABLE, ""] == (12, 1)
+    assert at[Kind.ENTITIES, "src"] == at[Kind.ENTITIES, "tgt"] == (32, 2)
+    assert found.looked_at == {"train": 199}
+
+
+def test_held_out_pairs_that_are_trained_on(tmp_path: Path) -> None:
+    """Whole pairs, and single sentences; case and spacing aside. Short ones may well be in both."""
+    train = [*sentences(200), ("Thank you.", "Obrigado.")]
+    test = sentences(300)[200:]
+    test[4] = (train[0][0].upper() + " again and again", f"  {train[0][1]} muito e muito tempo")
+    test[5] = (train[50][0].upper(), f"  {train[50][1]}")
+    for place in range(10, 20):
+        test[place] = (f"{test[place][0]} said somebody else", train[60 + place][1])
+    test[30] = ("thank you.", "Obrigado.")
+    for name, pairs in (("train", train), ("test", test)):
+        text = "".join(f"{src}\t{tgt}\n" for src, tgt in pairs)
+        (tmp_path / f"{name}.tsv").write_text(text, encoding="utf-8")
+    found = check_corpus({name: PairReader([tmp_path / f"{name}.tsv"]) for name in ("train", "test")})
+    both = of_kind(found, Kind.TRAINED_ON)
+    long_enough = len(test[5][0]) + len(test[5][1]) >= 40
+    assert long_enough
+    assert [(one.split, one.count, one.of, one.line) for one in both] == [("test", 1, 100, 6)]
+    half = of_kind(found, Kind.HALF_TRAINED_ON)
+    assert [(one.split, one.count, one.line) for one in half] == [("test", 10, 11)]
+
+
+def by_first_word(text: str) -> tuple[str, float]:
+    """Knows one language that begins with "le", one that begins with "der", and is unsure of "um"."""
+    return {"le": ("fr", 1.0), "der": ("de", 1.0), "um": ("gl", 0.5)}.get(text.partition(" ")[0], ("en", 1.0))
+
+
+def long(pairs: Pairs) -> Pairs:
+    return [
+        (
+            f"{src}, as one could see quite well from where we all stood",
+            f"der {tgt}, wie man von hier aus recht gut sehen kann, wenn man will",
+        )
+        for src, tgt in pairs
+    ]
+
+
+def test_lines_in_another_language(tmp_path: Path) -> None:
+    pairs = long(sentences(200))
+    for line in (9, 80, 81, 150):
+        pairs[line - 1] = (pairs[line - 1][0], f"le {pairs[line - 1][1]}")
+    for line in (20, 30, 40, 60):
+        pairs[line - 1] = (f"um {pairs[line - 1][0]}", pairs[line - 1][1])
+    (found,) = of_kind(checked(pairs, tmp_path, by_first_word), Kind.LANGUAGE)
+    expected = Finding(kind=Kind.LANGUAGE, split="train", side="tgt", count=4, of=200, line=9, detail="fr")
+    assert found == expected
+    assert checked(sentences(200), tmp_path, by_first_word).findings == ()  # too short to tell
+
+
+def test_both_sides_in_one_language(tmp_path: Path) -> None:
+    pairs = [(src, f"although {src}") for src, _ in long(sentences(200))]
+    (found,) = of_kind(checked(pairs, tmp_path, by_first_word), Kind.SAME_LANGUAGE)
+    assert (found.detail, found.count, found.side) == ("en", 200, "")
+
+
+def test_a_sample_is_spread_over_the_whole_corpus(tmp_path: Path) -> None:
+    """Of 1,200 long lines 300 are looked at, every fourth: the first in French of those is line 1,001."""
+    pairs = long(sentences(1200))
+    pairs[1000:] = [(src, f"le {tgt}") for src, tgt in pairs[1000:]]
+    (found,) = of_kind(checked(pairs, tmp_path, by_first_word), Kind.LANGUAGE)
+    assert (found.count, found.of, found.line) == (50, 300, 1001)
+
+
+def test_rows_that_are_no_pairs_keep_their_place(tmp_path: Path) -> None:
+    pairs = sentences(100) + sentences(100)
+    pairs[0] = pairs[100] = (" ", "nada")
+    (repeated,) = of_kind(checked(pairs, tmp_path), Kind.REPEATED)
+    assert (repeated.count, repeated.of, repeated.line) == (99, 198, 102)
+
+
+def test_findings_are_numbers_that_come_back(tmp_path: Path) -> None:
+    found = checked(changed(FEW, lambda s: s + " &apos;s"), tmp_path)
+    again = CorpusCheck.from_json(found.to_json())
+    assert again == found
+    assert found.findings[0].share == 3 / 200

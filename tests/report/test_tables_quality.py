@@ -1,0 +1,78 @@
+"""What a report says beside the scores: how translations end, and what is wrong with a corpus."""
+
+import json
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from repose.report.build import build
+from repose.report.collect import RunSet, read_runs
+from repose.report.tables_quality import check_table, endings_table, inflated_scores
+from repose.runs.records import DataRecord, EndReason, EndRecord, RunStatus
+
+FINDING = {"kind": "repeated", "split": "train", "count": 440, "of": 1000, "line": 12}
+
+
+def counted(folder: Path, looping: int, penalty: float) -> None:
+    """Put into a run's scores what this version counts."""
+    path = folder / "scores.test.json"
+    scores = json.loads(path.read_text())
+    for found in scores["decoded"].values():
+        found["looping"] = looping
+        found["bleu"]["brevity_penalty"] = penalty
+    path.write_text(json.dumps(scores))
+
+
+def with_findings(folder: Path, *findings: dict[str, Any]) -> None:
+    """Write the first and the last record of a run of this version."""
+    path = folder / "metrics.jsonl"
+    data = DataRecord(examples={"train": 1000}, findings=findings)
+    end = EndRecord(status=RunStatus.DONE, reason=EndReason.EPOCHS, update=10, epoch=1, seconds=25.0, at="")
+    first, last = (json.dumps(record.to_json()) + "\n" for record in (data, end))
+    path.write_text(first + path.read_text() + last)
+
+
+@pytest.fixture
+def runs(make_run: Any, tmp_path: Path) -> RunSet:
+    for seed, (looping, penalty) in enumerate([(3, 0.8), (5, 0.9)]):
+        counted(make_run(f"a-s{seed}", [2.0], seed=seed), looping, penalty)
+    return read_runs([tmp_path])
+
+
+def test_endings_are_means_over_seeds(runs: RunSet) -> None:
+    table = endings_table(runs)
+    assert table is not None
+    (row,) = table.rows
+    shown = {column.name: cell.text for column, cell in zip(table.columns, row, strict=True)}
+    assert shown["brevity penalty, beam 4"] == "0.850 ± 0.071"
+    assert shown["loop, greedy"] == "4.0 ± 1.4"  # of 100 sentences
+    assert shown["did not end, beam 4"] == "0.0 ± 0.0"
+
+
+def test_runs_of_earlier_versions_have_no_such_table(make_run: Any, tmp_path: Path) -> None:
+    make_run("a-s0", [2.0])
+    old = read_runs([tmp_path])
+    assert endings_table(old) is None
+    assert check_table(old) is None
+    assert inflated_scores(old) == ()
+
+
+def test_findings_of_a_corpus_are_told_once(make_run: Any, tmp_path: Path) -> None:
+    for name in ("a-s0", "a-s1"):
+        with_findings(make_run(name, [2.0], seed=int(name[-1])), FINDING, {**FINDING, "kind": "of a later version"})
+    table = check_table(read_runs([tmp_path]))
+    assert table is not None
+    assert [[cell.text for cell in row] for row in table.rows] == [
+        ["multi30k de-en", "Repetitions of an earlier pair", "440 training pairs (44 %; first line 12)"]
+    ]
+
+
+def test_inflated_scores_are_a_warning(make_run: Any, tmp_path: Path) -> None:
+    folder = make_run("a-s0", [2.0])
+    scores = json.loads((folder / "scores.test.json").read_text())
+    scores["decoded"]["greedy"]["bleu_detokenised"] = {"value": 2.9, "signature": "text:detokenised"}
+    scores["references"] = {"tokenised": 90, "entities": 20}
+    (folder / "scores.test.json").write_text(json.dumps(scores))
+    (warning,) = [text for text in build(read_runs([tmp_path])).warnings if "tokenised" in text]
+    assert warning.startswith("multi30k de-en: of 100 references 90 look tokenised and 20 hold HTML entities")
