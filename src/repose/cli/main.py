@@ -57,10 +57,11 @@ PANELS = {  # in the order in which a newcomer needs them
         models.translate,
         models.evaluate,
         models.score,
+        more_data.backtranslate,
     ),
     "Compare": (grid.grid, report.report, plot.app),
     "Architectures of papers": (models.presets, models.describe, models.audit, positions.app),
-    "Corpora and files": (training.fetch, training.prepare, training.init, more_data.backtranslate, cache.cache),
+    "Corpora and files": (training.fetch, training.prepare, training.init, cache.cache),
 }
 for panel, verbs in PANELS.items():
     for verb in verbs:
