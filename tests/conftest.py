@@ -1,6 +1,7 @@
 """Shapes are executed: every annotation of `repose.model` is checked at each call in the tests."""
 
 import io
+import signal
 import sys
 from collections.abc import Callable
 
@@ -9,6 +10,10 @@ import torch
 from jaxtyping import install_import_hook
 
 install_import_hook("repose.model", "beartype.beartype")
+
+# A shell starts what it runs in the background with SIGINT ignored, and so would whatever the tests start.
+if signal.getsignal(signal.SIGINT) is signal.SIG_IGN:
+    signal.signal(signal.SIGINT, signal.default_int_handler)
 
 
 @pytest.fixture(autouse=True)

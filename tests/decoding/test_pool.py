@@ -270,7 +270,10 @@ def test_a_script_without_main_guard(tmp_path: Path, how: signal.Signals) -> Non
         assert is_running(worker)
         time.sleep(0.3)
         os.killpg(process.pid, how)
-        assert process.wait(20) == -how
+        try:
+            assert process.wait(20) == -how
+        finally:
+            process.kill()
         assert process.stdout.read() == ""
         assert process.stderr.read().count("Traceback") == (how is signal.SIGINT)
     deadline = time.monotonic() + 5
