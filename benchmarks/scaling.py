@@ -153,7 +153,7 @@ def prepare_random(folder: Path, pairs: int) -> PairDataset:
 
 def seconds_per_epoch(a: Architecture, data: PairDataset) -> float:
     """One epoch of training alone, without validation and checkpoints."""
-    feed = Feed(TASK, data, Batches(data.tgt_lengths, "sentences", SENTENCES, 0), world=ALONE, num_parts=1)
+    feed = Feed(TASK, lambda _: data, Batches(data.tgt_lengths, "sentences", SENTENCES, 0), world=ALONE, num_parts=1)
     learner = new_learner(a)
     for number, update in zip(range(WARM_UP), feed.epoch(1, 0), strict=False):
         learner.backward(update, number)

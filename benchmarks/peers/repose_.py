@@ -71,7 +71,7 @@ class Training:
         data = PairDataset.open(options.workload / "prepared")
         batches = Batches(data.tgt_lengths, config.batching, batch_size, config.seed, src_lengths=data.src_lengths)
         self._check(batches)
-        self.feed = Feed(TASK, data, batches, world=world, num_parts=1)
+        self.feed = Feed(TASK, lambda _: data, batches, world=world, num_parts=1)
         self.updates = self.feed.epoch(0, 0)
         self.position = 0  # of the batch that `updates` gives next
         self.update = 0

@@ -96,7 +96,7 @@ def flipped(content: bytes) -> bytes:
 
 def table_of(said: Said) -> str:
     """What a command printed, but for the clock."""
-    return re.sub(r"[\d,]+ seconds", "", said.out)
+    return re.sub(r"[\d,]+ (seconds|s|min|h)\b", "", said.out)
 
 
 Attack = Callable[[Case], str]

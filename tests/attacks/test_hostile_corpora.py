@@ -45,7 +45,7 @@ SENTENCES: dict[str, tuple[dict[str, bytes], str]] = {
     "only a byte-order mark": ({"a": b"\xef\xbb\xbf", "b": b"\xef\xbb\xbf"}, "there is nothing in"),
     "only empty lines": ({"a": b"\n\n", "b": b"\n\n"}, "none of the 2 pairs"),
     "three columns": ({"a.tsv": b"um\tone\teins\n"}, "3 tab-separated columns instead of 2"),
-    "one column": ({"a.tsv": b"um,one\n"}, "1 tab-separated columns instead of 2"),
+    "one column": ({"a.tsv": b"um,one\n"}, "no tab, first on line 1"),
     "CSV": ({"a.csv": b"um,one\n"}, "alone cannot be a corpus"),
     "no JSON": ({"a.jsonl": b'{"src": "um"\n'}, "line 1: not JSON"),
     "JSON but no object": ({"a.jsonl": b'["um", "one"]\n'}, "not a JSON object"),

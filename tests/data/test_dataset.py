@@ -448,7 +448,7 @@ def test_a_full_disk_leaves_nothing_half_written_and_what_was_there(build, tmp_p
 
 
 def test_an_error_in_the_corpus_leaves_nothing(build, tmp_path):
-    (tmp_path / "a.tsv").write_text("ab\tc\n" * 3 + "no tab\n", encoding="utf-8")
+    (tmp_path / "a.tsv").write_bytes(b"ab\tc\n" * 3 + b"\xff\tc\n")
     with pytest.raises(DataError, match="line 4"):
         build(PairReader([tmp_path / "a.tsv"]))
     assert not (tmp_path / "d").exists()

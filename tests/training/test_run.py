@@ -513,7 +513,7 @@ def test_the_first_record_is_about_the_data_and_the_last_about_the_end(lab: Any,
         lab.go(job, tmp_path, stop_after=stop_after)
         lines = [json.loads(line) for line in (tmp_path / "metrics.jsonl").read_text().splitlines()]
         assert lines[0] == job.data.to_json()
-        assert lines[0].keys() == {"kind", "examples", "tokens", "vocabulary", "dropped", "truncated"}
+        assert lines[0].keys() == {"kind", "examples", "tokens", "vocabulary", "dropped", "truncated", "findings"}
         assert lines[-1] == {
             **{"kind": "end", "status": status, "reason": reason, "update": update, "epoch": epoch},
             "wall": lines[-1]["wall"],
