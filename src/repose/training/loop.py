@@ -315,6 +315,7 @@ class Trainer:
             place = {"update": state.update, "epoch": self._epoch()}
             end = EndRecord(status=status, reason=reason, **place, seconds=self.writer.seconds, at=timestamp())
             self.writer.journal.end(end)
-            self._warn_of_deafness()
+            if status is RunStatus.DONE:
+                self._warn_of_deafness()
             self.writer.journal.note(f"{status} at update {state.update:,} ({reason.describe(self.config)}){more}")
         return Outcome(status, reason, state.update, state.validation)

@@ -116,7 +116,27 @@ def _filled(x: Tensor) -> Tensor:
     return torch.cat([x, x.new_zeros(missing, *x.shape[1:])]) if missing else x
 
 
-class _CrossEntropy(torch.autograd.Function):
+class LossWithGradients(torch.autograd.Function):
+    """A loss whose gradients are computed along with it: those of its first inputs; the others have none."""
+
+    @staticmethod
+    def keep(ctx: Any, sums: Tensor, *gradients: Tensor | None) -> tuple[Tensor, Tensor, Tensor]:
+        """What `forward` returns: loss, nll and correct, of which the loss has these gradients."""
+        ctx.save_for_backward(*gradients)
+        loss, nll, correct = (each.clone() for each in sums.unbind())
+        ctx.mark_non_differentiable(nll, correct)
+        return loss, nll, correct
+
+    @staticmethod
+    @once_differentiable
+    def backward(ctx: Any, grad_loss: Tensor, *_: Tensor) -> tuple[Tensor | None, ...]:
+        # New tensors, so that a second backward through a retained graph finds the saved ones as they were.
+        saved = ctx.saved_tensors
+        gradients = [None if tensor is None else tensor * grad_loss.to(tensor.dtype) for tensor in saved]
+        return (*gradients, *[None] * (len(ctx.needs_input_grad) - len(saved)))
+
+
+class _CrossEntropy(LossWithGradients):
     """The loss and its gradients in one pass over the chunks."""
 
     @staticmethod
@@ -153,15 +173,4 @@ class _CrossEntropy(torch.autograd.Function):
                     grad_weight.add_(matmul_nt(chunk.hidden.t(), error.t()))
             if grad_weight is not None:
                 grad_weight = grad_weight.t().contiguous()
-        ctx.save_for_backward(grad_rows, grad_weight, grad_bias)
-        loss, nll, correct = sums.unbind()
-        nll, correct = nll.clone(), correct.clone()
-        ctx.mark_non_differentiable(nll, correct)
-        return loss.clone(), nll, correct
-
-    @staticmethod
-    @once_differentiable
-    def backward(ctx: Any, grad_loss: Tensor, *_: Tensor) -> tuple[Tensor | None, ...]:
-        # New tensors, so that a second backward through a retained graph finds the saved ones as they were.
-        gradients = (None if saved is None else saved * grad_loss.to(saved.dtype) for saved in ctx.saved_tensors)
-        return (*gradients, None, None)
+        return LossWithGradients.keep(ctx, sums, grad_rows, grad_weight, grad_bias)

@@ -12,10 +12,9 @@ import torch
 import torch.nn.functional as F
 from jaxtyping import Float, Int
 from torch import Tensor
-from torch.autograd.function import once_differentiable
 
 from repose.model.kernels.linear import matmul_nt
-from repose.training.loss import TokenSums, rows_at_a_time
+from repose.training.loss import LossWithGradients, TokenSums, rows_at_a_time
 
 
 def r_drop(
@@ -34,7 +33,7 @@ def r_drop(
     return TokenSums(loss, nll, correct)
 
 
-class _RDrop(torch.autograd.Function):
+class _RDrop(LossWithGradients):
     @staticmethod
     def forward(
         ctx: Any,
@@ -66,17 +65,7 @@ class _RDrop(torch.autograd.Function):
                     grad_weight += narrowed.t() @ side
                     if grad_bias is not None:
                         grad_bias += error.sum(0)
-        ctx.save_for_backward(*grads, grad_weight, grad_bias)
-        loss, nll, correct = sums.unbind()
-        nll, correct = nll.clone(), correct.clone()
-        ctx.mark_non_differentiable(nll, correct)
-        return loss.clone(), nll, correct
-
-    @staticmethod
-    @once_differentiable
-    def backward(ctx: Any, grad_loss: Tensor, *_: Tensor) -> tuple[Tensor | None, ...]:
-        gradients = (None if saved is None else saved * grad_loss.to(saved.dtype) for saved in ctx.saved_tensors)
-        return (*gradients, None, None, None)
+        return LossWithGradients.keep(ctx, sums, *grads, grad_weight, grad_bias)
 
 
 def _of_rows(
