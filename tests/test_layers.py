@@ -94,10 +94,13 @@ def test_the_public_api_is_complete_and_sorted() -> None:
 
 
 def test_an_imported_submodule_does_not_hide_a_function() -> None:
+    import repose.cli.export
     import repose.decoding.translator
+    import repose.exporting.targets
     import repose.model.audit
 
     assert callable(repose.audit)
+    assert callable(repose.export)
     assert callable(repose.load)
 
 

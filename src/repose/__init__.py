@@ -17,6 +17,8 @@ from repose._version import __version__
 if TYPE_CHECKING:
     from repose.config.experiment import Experiment
     from repose.decoding.translator import Translation, Translator, load
+    from repose.exporting.base import Exported
+    from repose.exporting.targets import export
     from repose.model.architecture import Architecture
     from repose.model.audit import AuditReport, audit
     from repose.model.transformer import Transformer
@@ -27,6 +29,7 @@ __all__ = [
     "Architecture",
     "AuditReport",
     "Experiment",
+    "Exported",
     "ReposeError",
     "Transformer",
     "Translation",
@@ -34,6 +37,7 @@ __all__ = [
     "__version__",
     "audit",
     "build",
+    "export",
     "load",
     "presets",
 ]
@@ -42,12 +46,14 @@ _HOMES = {
     "Architecture": "repose.model.architecture",
     "AuditReport": "repose.model.audit",
     "Experiment": "repose.config.experiment",
+    "Exported": "repose.exporting.base",
     "ReposeError": "repose.system.errors",
     "Transformer": "repose.model.transformer",
     "Translation": "repose.decoding.translator",
     "Translator": "repose.decoding.translator",
     "audit": "repose.model.audit",
     "build": "repose.saved_model.api",
+    "export": "repose.exporting.targets",
     "load": "repose.decoding.translator",
     "presets": "repose.saved_model.api",
 }

@@ -12,7 +12,7 @@ import typer
 from typer import Option
 
 from repose._version import __version__
-from repose.cli import cache, check, grid, models, more_data, plot, positions, report, training
+from repose.cli import cache, check, export, grid, models, more_data, plot, positions, report, training
 from repose.system.errors import told
 from repose.system.terminal import say
 
@@ -58,6 +58,7 @@ PANELS = {  # in the order in which a newcomer needs them
         models.evaluate,
         models.score,
         more_data.backtranslate,
+        export.export,
     ),
     "Compare": (grid.grid, report.report, plot.app),
     "Architectures of papers": (models.presets, models.describe, models.audit, positions.app),

@@ -1,0 +1,30 @@
+"""The verb that hands a trained model to other tools: `repose export`."""
+
+from pathlib import Path
+from typing import Annotated
+
+from typer import Argument, Option
+
+from repose.system.terminal import say
+
+
+def export(
+    model: Annotated[Path, Argument(metavar="RUN", help="A run directory or model directory.")],
+    to: Annotated[str, Option(help="Target, such as ctranslate2 (docs/export.md).")],
+    out: Annotated[Path, Option("--out", "-o", help="Folder to write.")],
+    precision: Annotated[
+        str, Option(help="fp32, or int8: smaller and faster, but a few translations differ.")
+    ] = "fp32",
+    single_file: Annotated[bool, Option("--single-file", help="One file that needs no other, for the web.")] = False,
+) -> None:
+    """Write a trained model as a folder that other tools load."""
+    from repose.exporting.targets import export
+
+    made = export(model, to=to, out=out, precision=precision, single_file=single_file)
+    for name, size in made.files.items():
+        say(f"{size:>12,} bytes  {name}")
+    if made.largest_difference is not None:
+        say(f"largest difference of a log-probability from the model: {made.largest_difference:.1e}")
+    for note in made.notes:
+        say(note)
+    print(out)

@@ -1,0 +1,69 @@
+"""Exports by the name of their target: a trained model as a folder that other tools load.
+
+A target is a module with a function `export(model, out, options) -> Exported`: it writes into the empty folder `out`,
+ends with `base.write_description`, and raises where what it wrote does not compute what the model computes.
+"""
+
+import contextlib
+from collections.abc import Callable
+from importlib import import_module
+from pathlib import Path
+from typing import TypeAlias, get_args
+
+from repose.exporting.base import Exported, Options, Precision, description_file, read_description, sizes_of
+from repose.saved_model.directory import locate
+from repose.system.errors import CheckpointError, ConfigError, WriteError, unknown
+from repose.system.files import replacing_folder
+
+Target: TypeAlias = Callable[[Path, Path, Options], Exported]
+
+TARGETS: dict[str, str] = {}
+"""Name of a target -> its module."""
+
+
+def get_target(name: str) -> Target:
+    """The function of that target. Raises ConfigError where there is none."""
+    if name not in TARGETS:
+        raise ConfigError(unknown("target", name, list(TARGETS)))
+    target: Target = import_module(TARGETS[name]).export
+    return target
+
+
+def export(
+    run: str | Path, *, to: str, out: str | Path, precision: str = "fp32", single_file: bool = False
+) -> Exported:
+    """Write a trained model as a folder that another tool loads (docs/export.md).
+
+    `run`: a run or model directory. `to`: one of `TARGETS`. `precision`: fp32, or int8. `single_file`: target `web` as
+    one file. The folder `out` appears when it is whole and its check has passed. An earlier export to the same target
+    is replaced, files beside it that are not its own stay.
+
+    Raises ConfigError for an unknown target or option, or for an architecture that the target cannot express,
+    CheckpointError for a model that cannot be read, an `out` that holds something else, or an export that computes
+    something else than the model, WriteError where it cannot be written.
+    """
+    target = get_target(to)
+    if precision not in get_args(Precision):
+        raise ConfigError(unknown("precision", precision, get_args(Precision)))
+    options = Options("int8" if precision == "int8" else "fp32", single_file)
+    model, place = locate(Path(run)), Path(out).resolve()
+    if place == model.resolve() or model.resolve().is_relative_to(place):
+        raise CheckpointError(f"{out} is where the model itself is: choose a new or empty folder")
+    ours = _own_files(place, to, str(out))
+    with replacing_folder(place, keep_all_but=ours) as temporary:
+        made = target(model, temporary, options)
+        files = sizes_of(temporary)
+        ours |= {name.partition("/")[0] for name in files}
+    return Exported(made.target, place, files, made.largest_difference, made.notes)
+
+
+def _own_files(place: Path, target: str, said: str) -> set[str]:
+    """Names in the folder that belong to an earlier export. Raises where the folder holds something else."""
+    if place.exists() and not place.is_dir():
+        raise WriteError(f"{said} is a file: choose a new or empty folder")
+    if not place.is_dir() or not any(place.iterdir()):
+        return set()
+    with contextlib.suppress(CheckpointError):
+        described = read_description(place, target)["sha256"]
+        return {description_file(target), *(str(name).partition("/")[0] for name in described)}
+    raise CheckpointError(f"{said} holds something else than an export to {target}: choose a new or empty folder")

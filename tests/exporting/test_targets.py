@@ -1,0 +1,134 @@
+"""Whatever the target: an export appears whole or not at all, and replaces nothing that is not its own."""
+
+import json
+from collections.abc import Callable
+from pathlib import Path
+from types import SimpleNamespace
+
+import pytest
+
+import repose
+from repose.exporting import base, targets
+from repose.system.errors import CheckpointError, ConfigError, ReposeError
+
+pytestmark = pytest.mark.usefixtures("target")
+Run = Callable[..., tuple[int, str, str]]
+
+
+@pytest.fixture
+def target(monkeypatch: pytest.MonkeyPatch) -> SimpleNamespace:
+    """A target `words`, which writes the words it is given, and fails if there are none."""
+    module = SimpleNamespace(words=["a", "b"])
+
+    def export(model: Path, out: Path, options: base.Options) -> base.Exported:
+        (out / "sub").mkdir()
+        for word in module.words:
+            (out / "sub" / f"{word}.txt").write_text(word)
+        (out / "options.json").write_text(json.dumps([options.precision, options.single_file]))
+        if not module.words:
+            raise CheckpointError("it computes something else than the model")
+        base.write_description(out, "words", model, {"words": len(module.words)})
+        return base.Exported("words", out, {}, 0.25, ("a note",))
+
+    module.export = export
+    monkeypatch.setitem(targets.TARGETS, "words", "repose.words")
+    monkeypatch.setattr(targets, "import_module", lambda _: module)
+    return module
+
+
+@pytest.fixture
+def model(tmp_path: Path) -> Path:
+    folder = tmp_path / "run" / "model"
+    folder.mkdir(parents=True)
+    config = {"format_version": 1, "sha256": {"model.safetensors": "abc"}, "run_id": "r1", "src_lang": "pt"}
+    (folder / "config.json").write_text(json.dumps(config))
+    (folder / "model.safetensors").write_text("")
+    return tmp_path / "run"
+
+
+def names(folder: Path) -> set[str]:
+    return {path.relative_to(folder).as_posix() for path in folder.rglob("*") if path.is_file()}
+
+
+def test_a_folder_that_describes_itself(model: Path, tmp_path: Path) -> None:
+    made = repose.export(model, to="words", out=tmp_path / "deep" / "out", precision="int8", single_file=True)
+    assert made.folder == tmp_path / "deep" / "out"
+    assert set(made.files) == names(made.folder) == {"sub/a.txt", "sub/b.txt", "options.json", "repose-words.json"}
+    assert made.files["sub/a.txt"] == 1
+    assert json.loads((made.folder / "options.json").read_text()) == ["int8", True]
+    described = base.read_description(made.folder, "words")
+    assert (described["run_id"], described["src_lang"], described["tgt_lang"], described["words"]) == (
+        "r1",
+        "pt",
+        "und",
+        2,
+    )
+    assert set(described["sha256"]) == set(made.files) - {"repose-words.json"}
+    assert described["sha256"]["sub/a.txt"].startswith("ca978112ca1b")
+
+
+def test_what_fails_leaves_nothing(target: SimpleNamespace, model: Path, tmp_path: Path) -> None:
+    target.words = []
+    before = names(tmp_path)
+    with pytest.raises(CheckpointError, match="something else than the model"):
+        repose.export(model, to="words", out=tmp_path / "out")
+    assert not (tmp_path / "out").exists()
+    assert names(tmp_path) == before
+
+
+def test_what_fails_leaves_the_earlier_export(target: SimpleNamespace, model: Path, tmp_path: Path) -> None:
+    repose.export(model, to="words", out=tmp_path / "out")
+    before = names(tmp_path)
+    target.words = []
+    with pytest.raises(CheckpointError):
+        repose.export(model, to="words", out=tmp_path / "out")
+    assert names(tmp_path) == before
+
+
+def test_an_earlier_export_is_replaced_and_other_files_stay(
+    target: SimpleNamespace, model: Path, tmp_path: Path
+) -> None:
+    repose.export(model, to="words", out=tmp_path / "out")
+    (tmp_path / "out" / "mine.txt").write_text("mine")
+    target.words = ["c"]
+    repose.export(model, to="words", out=tmp_path / "out")
+    assert names(tmp_path / "out") == {"sub/c.txt", "options.json", "repose-words.json", "mine.txt"}
+
+
+@pytest.mark.parametrize("content", [{"mine.txt": "mine"}, {"repose-words.json": "{"}, {"repose-other.json": "{}"}])
+def test_a_folder_of_something_else_is_refused(content: dict[str, str], model: Path, tmp_path: Path) -> None:
+    out = tmp_path / "out"
+    out.mkdir()
+    for name, text in content.items():
+        (out / name).write_text(text)
+    with pytest.raises(CheckpointError, match="holds something else than an export to words"):
+        repose.export(model, to="words", out=out)
+    assert {name: (out / name).read_text() for name in names(out)} == content
+
+
+def test_an_export_never_replaces_its_model(model: Path, tmp_path: Path) -> None:
+    before = names(tmp_path)
+    for out in (model, model / "model", tmp_path):
+        with pytest.raises(ReposeError, match="choose a new or empty folder"):
+            repose.export(model, to="words", out=out)
+    assert names(tmp_path) == before
+
+
+def test_an_unknown_target_or_precision_is_one_sentence(model: Path, tmp_path: Path) -> None:
+    with pytest.raises(ConfigError, match="there is no target 'word': did you mean 'words'"):
+        repose.export(model, to="word", out=tmp_path / "out")
+    with pytest.raises(ConfigError, match="there is no precision 'int4'"):
+        repose.export(model, to="words", out=tmp_path / "out", precision="int4")
+    with pytest.raises(CheckpointError, match="does not exist"):
+        repose.export(tmp_path / "none", to="words", out=tmp_path / "out")
+
+
+def test_the_verb(model: Path, tmp_path: Path, run_repose: Run) -> None:
+    code, out, err = run_repose("export", model, "--to", "words", "--out", tmp_path / "out")
+    assert (code, out) == (0, f"{tmp_path / 'out'}\n")
+    assert "1 bytes  sub/a.txt" in err
+    assert "2.5e-01" in err
+    assert "a note" in err
+    code, out, err = run_repose("export", model, "--to", "marian", "--out", tmp_path / "other")
+    assert (code, out) == (2, "")
+    assert err.startswith("repose: there is no target 'marian'")
