@@ -17,7 +17,7 @@ from repose.system.files import replacing_folder
 
 Target: TypeAlias = Callable[[Path, Path, Options], Exported]
 
-TARGETS: dict[str, str] = {}
+TARGETS: dict[str, str] = {"ctranslate2": "repose.exporting.to_ctranslate2"}
 """Name of a target -> its module."""
 
 

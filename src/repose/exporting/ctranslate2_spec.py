@@ -1,0 +1,144 @@
+"""A model as CTranslate2's own layers: whatever they do not know is folded into weights that they have.
+
+    embeddings    scale, token norm over the vocabulary and layer norm of tokens are functions of a row of the table,
+                  so the table has them done; layer norm of positions likewise
+    concat        [E | P] = [E | 0] + [0 | P]: both tables padded with zeros, and added
+    residual k    LN_ε(k x + F) = LN_(ε/k²)(x + F / k): outputs of sublayers ÷ k, ε ÷ k², and tables whose sum has a
+                  norm of its own ÷ k
+    PAD, START    never chosen: a bias of -10000 in the projection to the vocabulary
+    positions     any table has a place, T5's scores and rotations have theirs; without any, a table of zeros
+
+Computed in fp64 and rounded once. Tried with CTranslate2 4.8.5.
+"""
+
+from collections.abc import Sequence
+from typing import Any
+
+import numpy as np
+import torch
+import torch.nn.functional as F
+from numpy.typing import NDArray
+from torch import Tensor, nn
+
+from repose.data.tokenizer import PAD, SPECIAL_TOKENS, START
+from repose.model.architecture import Architecture
+from repose.model.embedding import Embedding
+from repose.model.positions import FARTHEST, T5Positions
+from repose.model.stacks import Stack
+from repose.model.token_norm import vocabulary_statistics
+from repose.model.transformer import Transformer
+
+NEVER = -1e4
+"""Bias of tokens that are never chosen: their probability is 0 in fp32."""
+
+
+@torch.no_grad()
+def specification(model: Transformer, src_tokens: Sequence[str], tgt_tokens: Sequence[str]) -> Any:
+    """What CTranslate2 saves, `TransformerSpec`, of a model that `why_not` has no word against.
+
+    `src_tokens`, `tgt_tokens`: the text of each id, no two alike.
+    """
+    from ctranslate2.specs.common_spec import Activation
+    from ctranslate2.specs.transformer_spec import TransformerDecoderSpec, TransformerEncoderSpec, TransformerSpec
+
+    a = model.architecture
+    how: dict[str, Any] = {
+        "pre_norm": a.norm == "pre",
+        "activation": Activation.RELU,
+        "layernorm_embedding": a.input_norm == "sum",
+        "head_dim": a.head_dim,
+    }
+    if a.positions == "rotary":
+        how |= {"rotary_dim": a.head_dim, "rotary_interleave": True}
+    if a.positions == "t5":
+        how |= {"relative_attention_bias": True}
+    encoder = TransformerEncoderSpec(a.num_encoder_layers, a.num_heads, **how)
+    decoder = TransformerDecoderSpec(a.num_decoder_layers, a.num_heads, **how)
+    _stack(encoder, encoder.embeddings[0], model.encoder, a)
+    _stack(decoder, decoder.embeddings, model.decoder, a)
+    _linear(decoder.projection, [model.output])
+    decoder.projection.bias[[PAD, START]] = NEVER
+    spec = TransformerSpec(encoder, decoder)
+    spec.register_source_vocabulary(list(src_tokens))
+    spec.register_target_vocabulary(list(tgt_tokens))
+    _, unknown, start, end = SPECIAL_TOKENS
+    spec.config.unk_token, spec.config.bos_token, spec.config.eos_token = unknown, start, end
+    spec.config.decoder_start_token = start
+    spec.config.layer_norm_epsilon = a.norm_eps / a.residual_weight**2
+    return spec
+
+
+def _stack(spec: Any, embeddings: Any, stack: Stack, a: Architecture) -> None:
+    tokens, positions = _tables(stack.embedding, a)
+    embeddings.weight, spec.scale_embeddings = _array(tokens), False
+    if hasattr(spec, "position_encodings"):
+        spec.position_encodings.encodings = _array(positions)
+    if a.input_norm == "sum":
+        _norm(spec.layernorm_embedding, stack.embedding.input_norms["sum"])
+    if a.norm == "pre":
+        _norm(spec.layer_norm, stack.final_norm)
+    for layer, of_layer in zip(stack.layers, spec.layer, strict=True):
+        if isinstance(stack.positions, T5Positions):
+            of_layer.self_attention.relative_attention_bias = _array(stack.positions.distances.T)
+            of_layer.self_attention.relative_attention_max_distance = np.dtype("int32").type(FARTHEST)
+        _layer(of_layer, layer, a.residual_weight)
+
+
+def _layer(spec: Any, layer: Any, k: float) -> None:
+    """An encoder's or a decoder's layer."""
+    attention = layer.self_attention
+    _linear(spec.self_attention.linear[0], [attention.query, attention.key, attention.value])
+    _linear(spec.self_attention.linear[1], [attention.output], k)
+    _norm(spec.self_attention.layer_norm, layer.self_attention_sublayer.norm)
+    if hasattr(layer, "cross_attention"):
+        attention = layer.cross_attention
+        _linear(spec.attention.linear[0], [attention.query])
+        _linear(spec.attention.linear[1], [attention.key, attention.value])
+        _linear(spec.attention.linear[2], [attention.output], k)
+        _norm(spec.attention.layer_norm, layer.cross_attention_sublayer.norm)
+    _linear(spec.ffn.linear_0, [layer.feed_forward.inner])
+    _linear(spec.ffn.linear_1, [layer.feed_forward.outer], k)
+    _norm(spec.ffn.layer_norm, layer.feed_forward_sublayer.norm)
+
+
+def _tables(embedding: Embedding, a: Architecture) -> tuple[Tensor, Tensor]:
+    """What is looked up and added: rows of tokens (V, D) and of positions (L, D)."""
+    table = embedding.tokens.weight.double()
+    tokens = table * embedding.scale
+    if embedding.token_norm.kind == "vocabulary":
+        mean, var = vocabulary_statistics(table, embedding.scale)
+        tokens = (tokens - mean) * (var + embedding.token_norm.eps).rsqrt()
+    positions = embedding.positions.rows(torch.arange(a.max_length))
+    positions = tokens.new_zeros(a.max_length, a.d_token) if positions is None else positions.double()
+    if a.input_norm == "separate":
+        tokens = _normalised(tokens, embedding.input_norms["tokens"])
+        positions = _normalised(positions, embedding.input_norms["positions"])
+    if a.combine == "concat":
+        tokens, positions = F.pad(tokens, (0, a.d_token)), F.pad(positions, (a.d_token, 0))
+    if a.input_norm == "sum":  # with the one epsilon that there is
+        tokens, positions = tokens / a.residual_weight, positions / a.residual_weight
+    return tokens, positions
+
+
+def _normalised(rows: Tensor, norm: nn.Module) -> Tensor:
+    assert isinstance(norm, nn.LayerNorm)
+    return F.layer_norm(rows, norm.normalized_shape, norm.weight.double(), norm.bias.double(), norm.eps)
+
+
+def _norm(spec: Any, norm: nn.Module) -> None:
+    assert isinstance(norm, nn.LayerNorm)
+    spec.gamma, spec.beta = _array(norm.weight), _array(norm.bias)
+
+
+def _linear(spec: Any, layers: Sequence[nn.Linear], k: float = 1.0) -> None:
+    """Projections of the same rows, one below the other, divided by k."""
+    zeros = (layer.weight.new_zeros(layer.out_features) for layer in layers)
+    biases: list[Tensor] = [
+        zero if layer.bias is None else layer.bias for layer, zero in zip(layers, zeros, strict=True)
+    ]
+    spec.weight = _array(torch.cat([layer.weight.double() for layer in layers]) / k)
+    spec.bias = _array(torch.cat(biases).double() / k)
+
+
+def _array(x: Tensor) -> NDArray[np.float32]:
+    return np.ascontiguousarray(x.detach().cpu().numpy().astype(np.float32))

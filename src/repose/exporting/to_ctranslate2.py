@@ -1,0 +1,173 @@
+"""Target `ctranslate2`: a folder that `ctranslate2.Translator` loads, for the architectures that it can express.
+
+Whatever is written is loaded again and compared with the model on drawn sentences: the log-probabilities of given
+targets, and the tokens that greedy search chooses. Only what agrees is left.
+"""
+
+from collections.abc import Mapping, Sequence
+from dataclasses import asdict, dataclass
+from pathlib import Path
+from typing import Any
+
+import torch
+
+from repose.data.tokenizer import END, PAD, SPECIAL_TOKENS, START, UNK, Tokenizer
+from repose.decoding.translator import MODEL_KIND
+from repose.decoding.worker import pad
+from repose.exporting.base import Exported, Options, sizes_of, write_description
+from repose.exporting.ctranslate2_spec import specification
+from repose.exporting.why_not import ctranslate2 as why_not
+from repose.model.transformer import Transformer
+from repose.saved_model import directory
+from repose.saved_model.directory import SRC_TOKENIZER, TGT_TOKENIZER
+from repose.system.errors import CheckpointError, ConfigError
+
+NAME = "ctranslate2"
+TOLERANCE = 1e-3
+"""Difference of a log-probability, in nats, above which an export in fp32 is an error."""
+
+_SENTENCES, _LONGEST, _SEED = 24, 20, 1
+_COMPUTE_TYPES = {"fp32": "float32", "int8": "int8"}
+_USUAL_LENGTH = 15  # tokens, at which the two length penalties are made alike
+
+_NOTES = (
+    "CTranslate2 ranks the hypotheses of a beam by another length penalty (docs/export.md): greedy translations are "
+    "the model's, those of a beam may differ",
+)
+
+
+@dataclass(frozen=True)
+class Comparison:
+    """What is written beside what it was made from."""
+
+    sentences: int
+    largest_difference: float
+    """Of a log-probability of a given target token, in nats."""
+    equal_greedy: int
+    """Sentences in which each token that greedy search chose is the model's most probable."""
+    worst_choice: float
+    """How much less probable, in nats, the model finds a token that greedy search chose than its best."""
+
+
+def export(model: Path, out: Path, options: Options) -> Exported:
+    """See `repose.exporting.targets`."""
+    architecture, _ = directory.read_sizes(model)
+    if (reason := why_not(architecture)) is not None:
+        raise ConfigError(f"CTranslate2 cannot express this model: {reason}")
+    if options.single_file:
+        raise ConfigError("--single-file is for the target web: leave it out")
+    try:
+        import ctranslate2.specs
+    except ImportError as error:
+        raise ConfigError("this export needs CTranslate2: pip install 'repose-nmt[ctranslate2]'") from error
+    loaded, tokenizers, config = directory.load(model, MODEL_KIND)
+    vocabularies = [_vocabulary(tokenizer) for tokenizer in tokenizers]
+    _write(loaded, vocabularies, out, None)
+    compared = compare(loaded, vocabularies, out, "fp32")
+    if not (worst := max(compared.largest_difference, compared.worst_choice)) <= TOLERANCE:
+        raise CheckpointError(
+            f"what CTranslate2 computes differs from the model's log-probabilities by {worst:.1e}, so nothing was "
+            f"exported: try another version of it than {ctranslate2.__version__}"
+        )
+    if options.precision == "int8":
+        _write(loaded, vocabularies, out, "int8")
+        compared = compare(loaded, vocabularies, out, "int8")
+    for name, tokenizer in zip((SRC_TOKENIZER, TGT_TOKENIZER), tokenizers, strict=True):
+        tokenizer.save(out / name)
+    fields = _fields(config, architecture.max_length, options.precision, compared)
+    write_description(out, NAME, model, {"ctranslate2": ctranslate2.__version__, **fields})
+    return Exported(NAME, out, sizes_of(out), compared.largest_difference, _NOTES)
+
+
+def _write(model: Transformer, vocabularies: Sequence[Sequence[str]], out: Path, quantization: str | None) -> None:
+    spec = specification(model, *vocabularies)
+    spec.validate()
+    spec.optimize(quantization=quantization)
+    spec.save(str(out))
+
+
+def _vocabulary(tokenizer: Tokenizer) -> list[str]:
+    """The text of each id; one that no text belongs to has a name of its own."""
+    tokens = tokenizer.tokens(range(tokenizer.vocab_size))
+    return [f"[unused {i}]" if token == SPECIAL_TOKENS[UNK] and i != UNK else token for i, token in enumerate(tokens)]
+
+
+def _fields(config: Mapping[str, Any], max_length: int, precision: str, compared: Comparison) -> dict[str, Any]:
+    decoding = config.get("decoding", {})
+    alpha = decoding.get("length_penalty")
+    return {
+        "precision": precision,
+        "compute_type": _COMPUTE_TYPES[precision],
+        "special_tokens": {token: i for i, token in enumerate(SPECIAL_TOKENS)},
+        "tokenizers": {"source": SRC_TOKENIZER, "target": TGT_TOKENIZER},
+        "tag": config.get("tag"),
+        "max_length": max_length,
+        "decoding": {
+            "of_the_model": decoding,
+            "beam_size": decoding.get("beam_size"),
+            "length_penalty": None if alpha is None else alpha * _USUAL_LENGTH / (5 + _USUAL_LENGTH),
+            "length_penalty_note": "the model divides a score by ((5 + n) / 6) ** a, CTranslate2 by n ** b, n tokens "
+            f"with END: b is chosen to weigh one token more alike at n = {_USUAL_LENGTH}",
+            "scores_note": "log-probabilities are of a vocabulary without [PAD] and [START], which are never chosen",
+        },
+        "comparison": asdict(compared),
+        "how_to_load": [
+            "source = tokenizers.Tokenizer.from_file('tokenizer.src.json')",
+            "source.encode_special_tokens = True",
+            "target = tokenizers.Tokenizer.from_file('tokenizer.tgt.json')",
+            f"translator = ctranslate2.Translator(folder, compute_type='{_COMPUTE_TYPES[precision]}')",
+            "tokens = source.encode(text).tokens  # [START] ... [END]; the tag, if there is one, after [START]",
+            "# without min_decoding_length = 0, CTranslate2 never translates by nothing",
+            "best = translator.translate_batch([tokens], beam_size=4, min_decoding_length=0)[0].hypotheses[0]",
+            "target.decode([target.token_to_id(token) for token in best])",
+        ],
+    }
+
+
+@torch.no_grad()
+def compare(model: Transformer, vocabularies: Sequence[Sequence[str]], folder: Path, precision: str) -> Comparison:
+    """The folder beside the model, on drawn sentences."""
+    import ctranslate2
+
+    translator = ctranslate2.Translator(str(folder), compute_type=_COMPUTE_TYPES[precision], intra_threads=1)
+    generator = torch.Generator().manual_seed(_SEED)
+    longest = max(1, min(_LONGEST, model.architecture.max_length - 2))
+    src, tgt = ([_drawn(len(v), longest, generator) for _ in range(_SENTENCES)] for v in vocabularies)
+    src_texts, tgt_texts = (
+        [[vocabulary[i] for i in ids] for ids in side]
+        for vocabulary, side in zip(vocabularies, (src, tgt), strict=True)
+    )
+    sources = [[SPECIAL_TOKENS[START], *texts, SPECIAL_TOKENS[END]] for texts in src_texts]
+    ids = [[START, *row, END] for row in src]
+    ids = [[START, *row, END] for row in src]
+    forced = zip(_log_probs(model, ids, tgt), tgt, translator.score_batch(sources, tgt_texts), strict=True)
+    differences = [
+        float((_chosen(log_probs, [*target, END]) - torch.tensor(scored.log_probs)).abs().max())
+        for log_probs, target, scored in forced
+    ]
+    numbers = {token: i for i, token in enumerate(vocabularies[1])}
+    results = translator.translate_batch(sources, beam_size=1, min_decoding_length=0, max_decoding_length=longest + 1)
+    greedy = [[numbers[token] for token in result.hypotheses[0]] for result in results]
+    choices = []
+    for log_probs, chosen in zip(_log_probs(model, ids, greedy), greedy, strict=True):
+        said = chosen if len(chosen) > longest else [*chosen, END]  # at its limit a sentence just ends
+        choices.append(float((log_probs[: len(said)].amax(1) - _chosen(log_probs, said)).max()))
+    return Comparison(_SENTENCES, max(differences), sum(choice == 0.0 for choice in choices), max(choices))
+
+
+def _drawn(vocab_size: int, longest: int, generator: torch.Generator) -> list[int]:
+    length = int(torch.randint(1, longest + 1, (), generator=generator))
+    return torch.randint(min(END + 1, vocab_size - 1), vocab_size, (length,), generator=generator).tolist()
+
+
+def _log_probs(
+    model: Transformer, sources: Sequence[Sequence[int]], targets: Sequence[Sequence[int]]
+) -> list[torch.Tensor]:
+    """Of every token after START and each target token, without PAD and START: (T + 1, V) for each sentence."""
+    logits = model(pad(sources), pad([[START, *target] for target in targets]))
+    logits[:, :, [PAD, START]] = -torch.inf
+    return [row[: len(target) + 1].log_softmax(1) for row, target in zip(logits, targets, strict=True)]
+
+
+def _chosen(log_probs: torch.Tensor, tokens: Sequence[int]) -> torch.Tensor:
+    return log_probs[: len(tokens)].gather(1, torch.tensor(tokens)[:, None])[:, 0]

@@ -1,0 +1,196 @@
+"""CTranslate2 computes what the model computes, for every value of every axis that it can express."""
+
+import dataclasses
+import json
+import sys
+from pathlib import Path
+from typing import Any
+
+import pytest
+import torch
+
+import repose
+from repose.data.tokenizer import Tokenizer
+from repose.exporting import to_ctranslate2
+from repose.exporting.base import read_description
+from repose.exporting.why_not import ctranslate2 as why_not
+from repose.exporting.why_not import table
+from repose.model.architecture import Architecture
+from repose.model.presets import PRESETS, preset
+from repose.saved_model.api import build
+from repose.system.errors import CheckpointError, ConfigError
+
+from .conftest import TEXT, TINY, Saving, shaken
+
+EXPRESSIBLE: dict[str, dict[str, Any]] = {
+    "vaswani": {},
+    **{f"positions {p}": {"positions": p} for p in ("halves", "printed", "learned", "policy", "rotary", "t5", "none")},
+    "concat": {"combine": "concat", "tie_embeddings": "none"},
+    "concat, vocabulary norms": {
+        "combine": "concat",
+        "tie_embeddings": "none",
+        "encoder_token_norm": "vocabulary",
+        "decoder_token_norm": "vocabulary",
+    },
+    "scale 1/sqrt": {"embedding_scale": "inverse_sqrt", "decoder_token_norm": "vocabulary", "token_norm_eps": 0.1},
+    "no scale, other tables": {"embedding_scale": "none", "tie_embeddings": "none"},
+    "tied output": {"tie_embeddings": "output"},
+    "norms of tokens and positions": {"input_norm": "separate", "positions": "learned"},
+    "norms of halves": {"input_norm": "separate", "combine": "concat", "tie_embeddings": "none"},
+    "norm of the sum": {"input_norm": "sum", "norm_eps": 1e-2},
+    "norm of the sum, weighted residual": {"input_norm": "sum", "residual_weight": 3.0, "norm_eps": 0.1},
+    "weighted residual": {"residual_weight": 4.0, "norm_eps": 1e-3},
+    "norm before": {"norm": "pre", "input_norm": "sum"},
+    "biases": {"attention_bias": True, "output_bias": True},
+    "rotary, biases, weighted residual": {"positions": "rotary", "attention_bias": True, "residual_weight": 0.5},
+    "heads wider than the model": {"head_dim": 24, "num_heads": 3, "num_encoder_layers": 1},
+}
+INEXPRESSIBLE: dict[str, dict[str, Any]] = {
+    "encoder_token_norm = 'sentence'": {"encoder_token_norm": "sentence"},
+    "encoder_token_norm = 'prefix'": {"encoder_token_norm": "prefix"},
+    "decoder_token_norm = 'prefix'": {"decoder_token_norm": "prefix"},
+    "decoder_token_norm = 'sentence'": {"decoder_token_norm": "sentence"},
+    "values = 'tokens'": {"values": "tokens"},
+    "self_score = 'zero'": {"self_score": "zero"},
+    "self_score = 'exclude'": {"self_score": "exclude"},
+    "self_score = 'zero_weights'": {"self_score": "zero_weights"},
+    "score_residual = 'previous_layer'": {"score_residual": "previous_layer"},
+    "positions = 'untied'": {"positions": "untied"},
+    "positions = 'untied_relative'": {"positions": "untied_relative"},
+    "positions = 'alibi'": {"positions": "alibi"},
+    "attention_window = 4": {"attention_window": 4},
+    "norm = 'both'": {"norm": "both"},
+}
+
+
+def vocabulary(size: int) -> list[str]:
+    return ["[PAD]", "[UNK]", "[START]", "[END]", *(f"t{i}" for i in range(4, size))]
+
+
+@pytest.mark.parametrize("name", EXPRESSIBLE)
+def test_an_axis_is_exact(name: str, tmp_path: Path) -> None:
+    pytest.importorskip("ctranslate2")
+    architecture = dataclasses.replace(Architecture(), **{**TINY, "max_length": 24, **EXPRESSIBLE[name]})
+    assert why_not(architecture) is None
+    src, tgt = (40, 40) if architecture.tie_embeddings == "all" else (40, 33)
+    model = shaken(build(architecture, src_vocab_size=src, tgt_vocab_size=tgt))
+    vocabularies = [vocabulary(src), vocabulary(tgt)]
+    to_ctranslate2._write(model, vocabularies, tmp_path, None)
+    compared = to_ctranslate2.compare(model, vocabularies, tmp_path, "fp32")
+    assert compared.largest_difference < 5e-5
+    assert compared.worst_choice < 1e-5
+    assert compared.equal_greedy >= 23  # of 24; a tie may go the other way
+
+
+def test_every_value_of_every_axis_was_tried() -> None:
+    tried = {(f, v) for changes in (*EXPRESSIBLE.values(), *INEXPRESSIBLE.values()) for f, v in changes.items()}
+    tried |= set(dataclasses.asdict(Architecture()).items())
+    for name, kind in Architecture.__annotations__.items():
+        values = getattr(kind, "__args__", ())
+        missing = [v for v in values if isinstance(v, str) and (name, v) not in tried]
+        if name not in ("initialisation", "token_norm_site"):  # no difference; only beside a norm that is refused
+            assert not missing, name
+
+
+@pytest.mark.parametrize("name", INEXPRESSIBLE)
+def test_what_cannot_be_expressed_names_its_axis(name: str) -> None:
+    reason = why_not(dataclasses.replace(Architecture(), **INEXPRESSIBLE[name]))
+    assert reason is not None
+    assert reason.startswith(f"{name} ")
+    assert ";" not in reason
+
+
+@pytest.mark.parametrize("name", [name for name, p in PRESETS.items() if why_not(p.architecture) is None])
+def test_a_preset_is_exact(name: str, tmp_path: Path) -> None:
+    pytest.importorskip("ctranslate2")
+    model = shaken(
+        build(dataclasses.replace(preset(name), **TINY, max_length=24), src_vocab_size=30, tgt_vocab_size=30)
+    )
+    to_ctranslate2._write(model, [vocabulary(30)] * 2, tmp_path, None)
+    assert to_ctranslate2.compare(model, [vocabulary(30)] * 2, tmp_path, "fp32").largest_difference < 5e-5
+
+
+def test_the_documentation_has_the_table() -> None:
+    page = (Path(__file__).parents[2] / "docs" / "export.md").read_text(encoding="utf-8")
+    assert table() in page
+
+
+@pytest.mark.parametrize("precision", ["fp32", "int8"])
+def test_a_folder_says_how_it_is_loaded(precision: str, saving: Saving, tmp_path: Path) -> None:
+    """Its own lines, executed, translate like the model; int8 up to what it moves."""
+    ctranslate2 = pytest.importorskip("ctranslate2")
+    import tokenizers
+
+    model = saving("original", {"src_lang": "pt", "decoding": {"length_penalty": 0.6}}, positions="rotary")
+    made = repose.export(model, to="ctranslate2", out=tmp_path / "out", precision=precision)
+    described = read_description(made.folder, "ctranslate2")
+    assert made.largest_difference == described["comparison"]["largest_difference"]
+    assert (made.largest_difference < 1e-4) == (precision == "fp32")
+    assert (described["src_lang"], described["precision"], described["max_length"]) == ("pt", precision, 48)
+    assert described["decoding"]["length_penalty"] == pytest.approx(0.45)
+    assert set(described["sha256"]) == set(made.files) - {"repose-ctranslate2.json"}
+
+    lines = [line.replace("'tokenizer.", f"'{made.folder}/tokenizer.") for line in described["how_to_load"]]
+    names: dict[str, Any] = {"ctranslate2": ctranslate2, "tokenizers": tokenizers, "folder": str(made.folder)}
+    exec("\n".join(lines[:4]).replace("compute_type", "intra_threads=1, compute_type"), names)
+    translated = []
+    for text in TEXT:
+        names["text"] = text
+        exec("\n".join(lines[4:-1]).replace("beam_size=4", "beam_size=1, max_decoding_length=8"), names)
+        translated.append(eval(lines[-1], names))
+    translator = repose.load(model, workers=1)
+    limited = [translator.tgt_tokenizer.decode(_first(translator, text, 8)) for text in TEXT]
+    assert sum(a == b for a, b in zip(translated, limited, strict=True)) >= (4 if precision == "fp32" else 1)
+
+
+def _first(translator: repose.Translator, text: str, length: int) -> list[int]:
+    best = translator.translate([text], beam_size=1)[0].hypotheses[0]
+    return translator.tgt_tokenizer.ids(best.tokens)[:length]
+
+
+def test_what_differs_is_not_left_behind(saving: Saving, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    pytest.importorskip("ctranslate2")
+    model, specification = saving("original"), to_ctranslate2.specification
+
+    def wrong(*arguments: Any) -> Any:
+        spec = specification(*arguments)
+        spec.decoder.layer[0].ffn.linear_0.bias += 0.5
+        return spec
+
+    monkeypatch.setattr(to_ctranslate2, "specification", wrong)
+    with pytest.raises(CheckpointError, match="so nothing was exported"):
+        repose.export(model, to="ctranslate2", out=tmp_path / "out")
+    assert [path.name for path in tmp_path.iterdir()] == ["model"]
+
+
+def test_what_cannot_be_exported_is_one_sentence(saving: Saving, tmp_path: Path) -> None:
+    with pytest.raises(ConfigError, match="CTranslate2 cannot express this model: values = 'tokens'"):
+        repose.export(saving("reinforced"), to="ctranslate2", out=tmp_path / "out")
+    with pytest.raises(ConfigError, match="--single-file is for the target web"):
+        repose.export(saving("original"), to="ctranslate2", out=tmp_path / "out", single_file=True)
+    assert [path.name for path in tmp_path.iterdir()] == ["model"]
+
+
+def test_without_the_extra_it_says_what_to_install(
+    saving: Saving, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setitem(sys.modules, "ctranslate2", None)
+    with pytest.raises(ConfigError, match=r"pip install 'repose-nmt\[ctranslate2\]'"):
+        repose.export(saving("original"), to="ctranslate2", out=tmp_path / "out")
+
+
+def test_a_vocabulary_with_holes_has_names_for_them(saving: Saving) -> None:
+    translator = repose.load(saving("original"), workers=1)
+    spec = json.loads(translator.src_tokenizer.json)
+    gone = max(spec["model"]["vocab"], key=lambda token: spec["model"]["vocab"][token])
+    spec["model"]["vocab"][gone] += 2
+    spec["model"]["merges"] = spec["model"]["merges"][:-1] if len(gone) == 1 else spec["model"]["merges"]
+    names = to_ctranslate2._vocabulary(Tokenizer(json.dumps(spec)))
+    assert len(set(names)) == len(names) == spec["model"]["vocab"][gone] + 1
+
+
+def test_torch_is_not_left_changed(saving: Saving, tmp_path: Path) -> None:
+    pytest.importorskip("ctranslate2")
+    state = torch.get_rng_state()
+    repose.export(saving("original"), to="ctranslate2", out=tmp_path / "out")
+    assert torch.equal(torch.get_rng_state(), state)
