@@ -19,6 +19,7 @@ from repose.config.experiment import TrainingConfig
 from repose.data.batching import Batches
 from repose.data.dataset import PairDataset
 from repose.decoding.pool import Pool
+from repose.decoding.torch_engine import TorchEngine
 from repose.decoding.translator import DEFAULTS
 from repose.decoding.worker import Batch
 from repose.model.kernels.linear import quantize
@@ -152,7 +153,8 @@ class Decoding:
         if options.precision == "int8":
             quantize(self.model)
         self.pool = Pool(options.processes)
-        self.pool.start(self.model)
+        self.engine = TorchEngine(self.model)
+        self.pool.start(self.engine)
 
     def run(self, numbers: list[int]) -> int:
         """Translate these batches, sorted by length over all of them, the longest sentences first."""
@@ -162,7 +164,7 @@ class Decoding:
         size = max(map(len, self.workload.decode_batches))
         parts = [sentences[start : start + size] for start in range(0, len(sentences), size)]
         batches = [Batch(part, [NEW_TOKENS] * len(part), options.beam, DEFAULTS.length_penalty) for part in parts]
-        found = self.pool.search(self.model, batches)
+        found = self.pool.search(self.engine, batches)
         written = [hypotheses[0].tokens for batch in found for hypotheses in batch]
         assert all(len(tokens) == NEW_TOKENS for tokens in written), "END was forbidden"
         return len(written)

@@ -8,7 +8,8 @@ from torch.nn.attention import SDPBackend, sdpa_kernel
 from torch.utils.flop_counter import FlopCounterMode
 
 from flops import decoding, encoder, mean_decoding, memory, training
-from repose.decoding.search import beam_search
+from repose.decoding.search import Ints, beam_search
+from repose.decoding.torch_engine import TorchEngine, TorchState
 from repose.model.architecture import Architecture
 from repose.model.presets import preset
 from repose.model.transformer import build
@@ -40,17 +41,16 @@ def counting() -> FlopCounterMode:
 @pytest.mark.parametrize("name", MODELS)
 def test_decoding(name: str, beam: int) -> None:
     a = small(name)
-    model = build(a, src_vocab_size=VOCAB, tgt_vocab_size=VOCAB).eval()
+    engine = TorchEngine(build(a, src_vocab_size=VOCAB, tgt_vocab_size=VOCAB))
 
-    def step(tokens: torch.Tensor, state: object) -> torch.Tensor:
-        log_probs = model.step(tokens, state)
+    def step(tokens: Ints, state: TorchState) -> torch.Tensor:
+        log_probs = engine.step(tokens, state)
         log_probs[:, END] = -torch.inf
         return log_probs
 
     src = torch.randint(4, VOCAB, (2, 9), generator=torch.Generator().manual_seed(0))
-    limits = torch.full((2,), NEW_TOKENS)
     with sdpa_kernel(SDPBackend.MATH), counting() as counter, torch.no_grad():
-        found = beam_search(step, model.start(model.encode(src)), limits, beam_size=beam)
+        found = beam_search(step, engine.start(src.tolist()), [NEW_TOKENS] * 2, beam_size=beam)
     assert all(len(hypotheses[0].tokens) == NEW_TOKENS for hypotheses in found)
     assert counter.get_total_flops() == 2 * decoding(a, 9, NEW_TOKENS, beam, VOCAB).total
 

@@ -43,7 +43,7 @@ class Shouting:
     """A translator that says what it reads in capitals, and reads twelve tokens: letters and two marks."""
 
     config: ClassVar[dict[str, Any]] = {"src_lang": "en", "max_src_tokens": 22}
-    model = SimpleNamespace(architecture=SimpleNamespace(max_length=64))
+    max_length = 64
     src_tokenizer = SimpleNamespace(encode=lambda text: [2, *map(ord, text), 3])
 
     def translate(self, texts: list[str], **_: object) -> list[Translation]:

@@ -69,7 +69,7 @@ def workers(translator: Translator) -> list[Worker]:
 
 def start(translator: Translator) -> subprocess.Popen[bytes]:
     """Have its worker ready, as a process."""
-    translator._pool.start(translator.model)
+    translator._pool.start(translator.engine)
     (worker,) = workers(translator)
     return worker._process
 
@@ -247,7 +247,7 @@ tokenizer = Tokenizer.train(["ka lo mi nu"] * 3, kind="wordlevel", vocab_size=50
 model = repose.build("baseline", src_vocab_size=8, tgt_vocab_size=8)
 translator = repose.Translator(model, tokenizer, tokenizer, workers=2, batch_size=4)
 translator.translate(["ka lo", "mi nu"] * 20)
-translator._pool.start(model)
+translator._pool.start(translator.engine)
 print(*[worker._process.pid for worker in translator._pool._crew.workers], flush=True)
 while True:
     translator.translate(["ka lo", "mi nu"] * 50)

@@ -2,46 +2,51 @@
 
 import math
 
+import numpy as np
 import pytest
-import torch
-from torch import Tensor
 
 from repose.decoding.sampling import Sampling, check, drawn, sample
+from repose.decoding.search import Floats, Ints
 from repose.system.errors import ConfigError
 
 END = 3
 P = [0.0, 0.1, 0.1, 0.2, 0.4, 0.2]  # PAD, UNK, START, END, two words
 
 
+def log_probs(probabilities: list[float], num_rows: int) -> Floats:
+    with np.errstate(divide="ignore"):
+        return np.tile(np.log(probabilities), (num_rows, 1))
+
+
 class Rows:
     """A state that counts nothing."""
 
-    def select(self, rows: Tensor) -> None:
+    def select(self, rows: Ints) -> None:
         pass
 
 
-def step(tokens: Tensor, _: Rows) -> Tensor:
-    return torch.tensor(P).log().expand(len(tokens), -1)
+def step(tokens: Ints, _: Rows) -> Floats:
+    return log_probs(P, len(tokens))
 
 
 def draw(numbers: list[int], **sampling: float) -> list[tuple[int, ...]]:
-    limits = torch.full((len(numbers),), 8)
+    limits = [8] * len(numbers)
     how = Sampling(**sampling)  # type: ignore[arg-type]
     return [h.tokens for h in sample(step, Rows(), limits, sampling=how, numbers=numbers)]
 
 
 def test_tokens_are_drawn_as_often_as_the_model_says() -> None:
-    uniform = (torch.arange(9000, dtype=torch.float64) + 0.5) / 9000
-    _, tokens = drawn(torch.tensor(P).log().expand(9000, -1), uniform, 1.0)
-    counts = torch.bincount(tokens, minlength=6).tolist()
+    uniform = (np.arange(9000) + 0.5) / 9000
+    _, tokens = drawn(log_probs(P, 9000), uniform, 1.0)
+    counts = np.bincount(tokens, minlength=6).tolist()
     assert counts == pytest.approx([0, 1000, 0, 2000, 4000, 2000], abs=2)  # without PAD and START
-    _, tokens = drawn(torch.tensor(P).log().expand(9000, -1), uniform, 0.5)
+    _, tokens = drawn(log_probs(P, 9000), uniform, 0.5)
     weights = [0, 1, 0, 4, 16, 4]
-    assert torch.bincount(tokens, minlength=6).tolist() == pytest.approx([9000 * w / 25 for w in weights], abs=2)
+    assert np.bincount(tokens, minlength=6).tolist() == pytest.approx([9000 * w / 25 for w in weights], abs=2)
 
 
 def test_a_score_is_the_model_s_own() -> None:
-    (hypothesis,) = sample(step, Rows(), torch.tensor([8]), sampling=Sampling(2.0, 1), numbers=[5])
+    (hypothesis,) = sample(step, Rows(), [8], sampling=Sampling(2.0, 1), numbers=[5])
     expected = sum(math.log(P[token]) for token in (*hypothesis.tokens, *([END] if hypothesis.finished else [])))
     assert hypothesis.score == pytest.approx(expected, abs=1e-5)
 
@@ -56,10 +61,10 @@ def test_a_draw_depends_on_seed_and_number_alone() -> None:
 
 def test_a_low_temperature_is_greedy_and_impossible_tokens_are_never_drawn() -> None:
     assert draw(list(range(5)), temperature=0.01) == [(4,) * 8] * 5
-    nothing = torch.full((1, 6), -math.inf)
-    assert drawn(nothing, torch.tensor([0.5], dtype=torch.float64), 1.0)[0].item() == -math.inf
-    almost_one = torch.tensor([1 - 2.0**-53], dtype=torch.float64)
-    sure = torch.tensor([[0.0, 0.0, 0.0, 1.0, 0.0, 0.0]]).log()
+    nothing = np.full((1, 6), -math.inf)
+    assert drawn(nothing, np.array([0.5]), 1.0)[0].item() == -math.inf
+    almost_one = np.array([1 - 2.0**-53])
+    sure = log_probs([0.0, 0.0, 0.0, 1.0, 0.0, 0.0], 1)
     assert drawn(sure, almost_one, 1.0)[1].item() == END
 
 

@@ -7,25 +7,18 @@ import itertools
 import math
 import random
 from collections.abc import Callable, Sequence
+from typing import Any
 
+import numpy as np
 import pytest
 import torch
 from hypothesis import given, settings
 from hypothesis import strategies as st
-from torch import Tensor
+from numpy.typing import NDArray
 
-from repose.decoding.search import (
-    END,
-    PAD,
-    START,
-    Hypothesis,
-    _topk,
-    beam_search,
-    best_token,
-    best_tokens,
-    greedy,
-    length_penalty,
-)
+from repose.decoding.best import END, PAD, START, best_token, best_tokens
+from repose.decoding.best_torch import _topk
+from repose.decoding.search import Hypothesis, Ints, beam_search, greedy, length_penalty
 from repose.system.errors import ConfigError, ReposeError
 
 A, B = 4, 5
@@ -43,17 +36,17 @@ class Script:
         self.rows: list[tuple[int, Prefix]] = [(first_sentence + i, ()) for i in range(num_sentences)]
         self.row_counts: list[int] = []
 
-    def select(self, rows: Tensor) -> None:
+    def select(self, rows: Ints) -> None:
         self.rows = [self.rows[row] for row in rows.tolist()]
 
-    def __call__(self, tokens: Tensor, state: "Script") -> Tensor:
+    def __call__(self, tokens: Ints, state: "Script") -> NDArray[np.float64]:
         assert state is self
-        assert tokens.dtype == torch.int64
+        assert tokens.dtype == np.int64
         assert tokens.shape == (len(self.rows),)
         self.rows = [(i, (*fed, token)) for (i, fed), token in zip(self.rows, tokens.tolist(), strict=True)]
         assert all(fed[0] == START for _, fed in self.rows)
         self.row_counts.append(len(self.rows))
-        return torch.tensor([self.table(i, fed[1:]) for i, fed in self.rows])
+        return np.array([self.table(i, fed[1:]) for i, fed in self.rows])
 
 
 def scripted(probabilities: dict[Prefix, dict[int, float]]) -> Table:
@@ -83,12 +76,12 @@ def run_beam(
     table: Table, limits: Sequence[int], *, first_sentence: int = 0, **options: float
 ) -> list[list[Hypothesis]]:
     script = Script(table, len(limits), first_sentence)
-    return beam_search(script, script, torch.tensor(limits), **options)  # type: ignore[arg-type]
+    return beam_search(script, script, limits, **options)  # type: ignore[arg-type]
 
 
 def run_greedy(table: Table, limits: Sequence[int]) -> list[Hypothesis]:
     script = Script(table, len(limits))
-    return greedy(script, script, torch.tensor(limits))
+    return greedy(script, script, limits)
 
 
 def forced_score(table: Table, sentence: int, hypothesis: Hypothesis) -> float:
@@ -182,7 +175,7 @@ def test_length_penalty_flips_the_winner(alpha: float, tokens: Prefix, score: fl
 )
 def test_only_hypotheses_that_can_win_are_rows(alpha: float, num_hypotheses: int, row_counts: list[int]) -> None:
     script = Script(GARDEN_PATH, 1)
-    beam_search(script, script, torch.tensor([4]), beam_size=2, alpha=alpha, num_hypotheses=num_hypotheses)
+    beam_search(script, script, [4], beam_size=2, alpha=alpha, num_hypotheses=num_hypotheses)
     assert script.row_counts == row_counts
 
 
@@ -265,12 +258,12 @@ def test_finished_sentences_leave_the_batch() -> None:
         return [0.0 if token == chosen else -INF for token in range(6)]
 
     script = Script(table, 4)
-    found = greedy(script, script, torch.tensor([9, 9, 9, 3]))
+    found = greedy(script, script, [9, 9, 9, 3])
     assert [h.tokens for h in found] == [(), (A,), (A, A), (A, A, A)]
     assert [h.finished for h in found] == [True, True, True, False]
     assert script.row_counts == [4, 3, 2]
     script = Script(table, 4)
-    assert [h.tokens for [h] in beam_search(script, script, torch.tensor([9, 9, 9, 3]), beam_size=2)] == [
+    assert [h.tokens for [h] in beam_search(script, script, [9, 9, 9, 3], beam_size=2)] == [
         (),
         (A,),
         (A, A),
@@ -339,30 +332,47 @@ def test_greedy_is_the_plain_loop_and_beam_one(seed: int, vocabulary: int, limit
     assert run_beam(table, limits, beam_size=1) == [[h] for h in found]
 
 
-@pytest.mark.parametrize("dtype", [torch.float32, torch.bfloat16])
+@pytest.mark.parametrize("dtype", [np.float32, torch.float32, torch.bfloat16])
 @pytest.mark.parametrize("vocabulary", [4, 7, 150, 1000, 3003])
 @pytest.mark.parametrize("levels", [1, 6, 100_000])
-def test_best_tokens_are_those_of_a_stable_sort(vocabulary: int, levels: int, dtype: torch.dtype) -> None:
+def test_best_tokens_are_those_of_a_stable_sort(vocabulary: int, levels: int, dtype: Any) -> None:
     """`levels` 1: all equal; 6: ties everywhere; 100,000: few ties in float32, some in bfloat16."""
     generator = torch.Generator().manual_seed(vocabulary + levels)
     for width in (1, 4, 9):
-        log_probs = (-torch.randint(levels, (17, vocabulary), generator=generator) / levels).to(dtype)
-        log_probs[5, 3:] = -INF
+        drawn = -torch.randint(levels, (17, vocabulary), generator=generator) / levels
+        drawn[5, 3:] = -INF
+        log_probs = drawn.numpy().astype(dtype) if dtype is np.float32 else drawn.to(dtype)
+        allowed = np.array(log_probs.tolist())
+        allowed[:, [PAD, START]] = -INF
+        ranked = np.argsort(-allowed, axis=1, kind="stable")
         values, tokens = best_tokens(log_probs, width)
-        assert values.dtype == torch.float64
-        assert torch.equal(values.isinf(), (tokens == PAD) | (tokens == START) | ((values == -INF) & (tokens >= 3)))
+        assert values.dtype == np.float64
+        assert (np.diff(tokens, axis=1) > 0).all()
         one, which = best_token(log_probs)
         for row in range(17):
-            allowed = log_probs[row].double()
-            allowed[[PAD, START]] = -INF
-            best = allowed.sort(descending=True, stable=True).indices[:width].tolist()
-            best = sorted(token for token in best if allowed[token] > -INF)
-            order = values[row].sort(descending=True, stable=True).indices[:width]
-            order = order[values[row, order] > -INF].sort().values
+            best = sorted(token for token in ranked[row, :width].tolist() if allowed[row, token] > -INF)
+            order = np.argsort(-values[row], kind="stable")[:width]
+            order = np.sort(order[values[row, order] > -INF])
             assert tokens[row, order].tolist() == best
-            assert values[row, order].tolist() == allowed[best].tolist()
-            assert one[row].item() == allowed.max().item()
-            assert one[row] == -INF or which[row].item() == int(allowed.sort(descending=True, stable=True).indices[0])
+            assert values[row, order].tolist() == allowed[row, best].tolist()
+            assert one[row] == allowed[row].max()
+            assert one[row] == -INF or which[row] == ranked[row, 0]
+
+
+@pytest.mark.parametrize("seed", range(20))
+def test_an_array_and_a_tensor_are_searched_alike(seed: int) -> None:
+    table = random_table(seed, 150, coarse=seed % 2 == 0)
+    for beam_size in (1, 4):
+        found = []
+        for convert in (np.array, torch.tensor):
+            script = Script(table, 3)
+
+            def step(*given: Any, script: Script = script, convert: Any = convert) -> Any:
+                return convert(script(*given))
+
+            how = {"beam_size": beam_size, "num_hypotheses": beam_size, "no_repeat": seed % 3}
+            found.append(beam_search(step, script, [5, 3, 7], **how))
+        assert found[0] == found[1]
 
 
 @pytest.mark.parametrize("width", [1, 5, 15])
@@ -386,21 +396,21 @@ def test_ties_go_to_the_earlier_beam_then_the_lower_token() -> None:
     assert run_greedy(table, [3])[0].tokens == (1, 1, 1)
 
 
-def test_log_probabilities_are_not_changed() -> None:
+def test_tensors_of_log_probabilities_are_not_changed() -> None:
     rows = torch.full((1, 6), -1.8)
 
     class Nothing:
-        def select(self, rows: Tensor) -> None: ...
+        def select(self, rows: Ints) -> None: ...
 
-    greedy(lambda tokens, _: rows.expand(len(tokens), -1), Nothing(), torch.tensor([3]))
-    beam_search(lambda tokens, _: rows.expand(len(tokens), -1), Nothing(), torch.tensor([3]), beam_size=2)
+    greedy(lambda tokens, _: rows.expand(len(tokens), -1), Nothing(), [3])
+    beam_search(lambda tokens, _: rows.expand(len(tokens), -1), Nothing(), [3], beam_size=2)
     assert torch.equal(rows, torch.full((1, 6), -1.8))
 
 
 def test_no_sentences() -> None:
     script = Script(GARDEN_PATH, 0)
-    assert greedy(script, script, torch.zeros(0, dtype=torch.int64)) == []
-    assert beam_search(script, script, torch.zeros(0, dtype=torch.int64), beam_size=2) == []
+    assert greedy(script, script, []) == []
+    assert beam_search(script, script, [], beam_size=2) == []
     assert script.row_counts == []
 
 
@@ -427,20 +437,19 @@ def test_nan_is_refused() -> None:
 def test_bad_arguments(limits: list[int], options: dict[str, float], message: str) -> None:
     script = Script(GARDEN_PATH, len(limits))
     with pytest.raises(ConfigError, match=message):
-        beam_search(script, script, torch.tensor(limits), **options)  # type: ignore[arg-type]
+        beam_search(script, script, limits, **options)  # type: ignore[arg-type]
 
 
 def test_greedy_checks_its_arguments() -> None:
     script = Script(GARDEN_PATH, 1)
     with pytest.raises(ConfigError, match="alpha"):
-        greedy(script, script, torch.tensor([3]), alpha=-1.0)
+        greedy(script, script, [3], alpha=-1.0)
 
 
 def test_length_penalty() -> None:
     assert length_penalty(1, 0.6) == 1.0
     assert length_penalty(7, 0.5) == pytest.approx(math.sqrt(2))
     assert length_penalty(30, 0.0) == 1.0
-    assert length_penalty(torch.tensor([1, 7]), 1.0).tolist() == [1.0, 2.0]
 
 
 class Markov:
@@ -451,11 +460,11 @@ class Markov:
         self.table = torch.randn(997, 2000, generator=generator).mul(3).log_softmax(1).to(device)
         self.sums = torch.arange(num_sentences, device=device) * 31
 
-    def select(self, rows: Tensor) -> None:
-        self.sums = self.sums[rows]
+    def select(self, rows: Ints) -> None:
+        self.sums = self.sums[torch.from_numpy(rows).to(self.sums.device)]
 
-    def step(self, tokens: Tensor, _: "Markov") -> Tensor:
-        self.sums = self.sums * 7 + tokens
+    def step(self, tokens: Ints, _: "Markov") -> torch.Tensor:
+        self.sums = self.sums * 7 + torch.from_numpy(tokens).to(self.sums.device)
         return self.table[self.sums % 997]
 
 
@@ -465,7 +474,7 @@ def test_cuda_finds_what_the_cpu_finds(beam_size: int) -> None:
     found = []
     for device in (torch.device("cpu"), torch.device("cuda")):
         state = Markov(50, device)
-        limits = torch.arange(50, device=device) % 13 + 1
+        limits = [i % 13 + 1 for i in range(50)]
         found.append(beam_search(state.step, state, limits, beam_size=beam_size, num_hypotheses=beam_size))
     assert found[0] == found[1]
 
@@ -482,9 +491,7 @@ def test_no_n_tokens_in_a_row_are_said_twice(beam_size: int, n: int) -> None:
 
     def search(no_repeat: int) -> list[tuple[int, ...]]:
         script = Script(table, 2)
-        found = beam_search(
-            script, script, torch.tensor([12, 9]), beam_size=beam_size, num_hypotheses=1, no_repeat=no_repeat
-        )
+        found = beam_search(script, script, [12, 9], beam_size=beam_size, num_hypotheses=1, no_repeat=no_repeat)
         return [hypotheses[0].tokens for hypotheses in found]
 
     def repeats(tokens: tuple[int, ...]) -> bool:
@@ -499,5 +506,5 @@ def test_what_may_be_said_twice_leaves_the_search_as_it_was() -> None:
     table = scripted({(): {A: 1.0}, (A,): {B: 1.0}, (A, B): {END: 1.0}})
     for no_repeat in (0, 2, 3):
         script = Script(table, 1)
-        (found,) = greedy(script, script, torch.tensor([6]), no_repeat=no_repeat)
+        (found,) = greedy(script, script, [6], no_repeat=no_repeat)
         assert found.tokens == (A, B)

@@ -13,6 +13,7 @@ from torch import Tensor
 from torch.nn import functional
 
 from repose.decoding.search import greedy
+from repose.decoding.torch_engine import TorchEngine
 from repose.model.architecture import TokenNormKind
 from repose.model.audit import audit
 from repose.model.presets import preset
@@ -117,8 +118,8 @@ def learn_synonyms(kind: TokenNormKind, updates: int = 1500) -> tuple[float, flo
     with torch.no_grad():
         logits = model(src, tgt[:, :-1])[:, :-1]
         loss = functional.cross_entropy(logits.flatten(0, 1), tgt[:, 1:-1].flatten())
-        state = model.start(model.encode(src))
-        hypotheses = greedy(model.step, state, torch.full((512,), LENGTH + 1))
+        engine = TorchEngine(model)
+        hypotheses = greedy(engine.step, engine.start(src.tolist()), [LENGTH + 1] * 512)
     right = sum(
         (word - FIRST) // SYNONYMS == concept - FIRST
         for h, concepts in zip(hypotheses, src[:, 1:-1].tolist(), strict=True)

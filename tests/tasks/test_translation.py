@@ -4,11 +4,11 @@ import math
 from types import SimpleNamespace
 from typing import Any
 
+import numpy as np
 import pytest
-import torch
 
 from repose.data.tokenizer import END, START, UNK, Tokenizer
-from repose.decoding.translator import Forced
+from repose.decoding.engine import Forced
 from repose.evaluation.metrics import bleu
 from repose.runs.records import Records
 from repose.tasks.translation import over_validations, teacher_forced
@@ -19,9 +19,8 @@ HALF = math.log(0.5)
 
 def scripted(*predictions: list[int]) -> Any:
     """A translator whose model predicts these tokens, each with probability 1/2 for the right one."""
-    forced = [Forced(torch.full((len(ids),), HALF), tuple(ids)) for ids in predictions]
-    model = SimpleNamespace(architecture=SimpleNamespace(max_length=10))
-    return SimpleNamespace(tgt_tokenizer=TOKENIZER, model=model, force=lambda *_: forced)
+    forced = [Forced(np.full(len(ids), HALF, dtype=np.float32), tuple(ids)) for ids in predictions]
+    return SimpleNamespace(tgt_tokenizer=TOKENIZER, max_length=10, force=lambda *_: forced)
 
 
 def ids(text: str) -> list[int]:

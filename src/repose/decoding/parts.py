@@ -102,7 +102,7 @@ def translate_texts(translator: Translator, texts: Sequence[str], **how: Any) ->
 
 def max_src_tokens(translator: Translator) -> int:
     """The longest source that the model was trained on, where it says so, or that it can read."""
-    limit, trained = translator.model.architecture.max_length, translator.config.get("max_src_tokens")
+    limit, trained = translator.max_length, translator.config.get("max_src_tokens")
     return min(limit, trained) if isinstance(trained, int) and trained > 2 else limit
 
 

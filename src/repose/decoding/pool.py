@@ -10,15 +10,10 @@ import sys
 import threading
 import time
 import weakref
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Hashable, Iterator, Sequence
 
-from torch import Tensor
-
-from repose.decoding.worker import Batch, Results, Worker, packed
-from repose.model.kernels.cache import Constants
-from repose.model.kernels.linear import is_quantized
-from repose.model.transformer import Transformer
-from repose.system.device import one_thread, tuned
+from repose.decoding.engine import Engine
+from repose.decoding.worker import Batch, Results, Worker
 
 WORTH_SECONDS = 4.0
 """Workers are started when searching here has taken or would take so long: twice what they need to start."""
@@ -33,34 +28,31 @@ class Pool:
 
     def __init__(self, processes: int) -> None:
         self.processes = processes
-        # What constants and workers derive from; weights are kept, so that no other tensor takes a place in memory.
-        self._versions: list[tuple[int, int]] = []
-        self._weights: dict[str, Tensor] = {}
-        self._constants: Constants = {}
+        self._fingerprint: Hashable = None  # of the weights that workers have
         self._seconds = 0.0  # spent on searching here so far, in calls that workers can share
         self._crew = _Crew(self)
 
     def __reduce__(self) -> tuple[type["Pool"], tuple[int]]:
         return Pool, (self.processes,)  # a copy starts workers of its own
 
-    def search(self, model: Transformer, batches: Sequence[Batch]) -> list[Results]:
+    def search(self, engine: Engine, batches: Sequence[Batch]) -> list[Results]:
         """The results of each batch. The first ones are begun first: put the largest there.
 
         Raises what a search raises, and ReposeError where a worker dies.
         """
-        self._renew(model)
-        with one_thread(), tuned():
-            if len(batches) > 1 and self._can_share(model):
-                return self._share(model, batches)
-            return [batch.search(model, self._constants) for batch in batches]
+        self._renew(engine)
+        with engine.undisturbed():
+            if len(batches) > 1 and self._can_share(engine):
+                return self._share(engine, batches)
+            return [batch.search(engine) for batch in batches]
 
-    def start(self, model: Transformer) -> None:
+    def start(self, engine: Engine) -> None:
         """Start all workers now and wait until they are ready, for measurements. Raises ReposeError where one dies."""
-        if self._can_share(model):
-            self._renew(model)
+        if self._can_share(engine):
+            self._renew(engine)
             crew = self._crew
             with crew.opened(_Call([])) as call:
-                crew.start(self.processes - 1, model)
+                crew.start(self.processes - 1, engine)
                 crew.wait(call, lambda: all(worker.ready for worker in crew.workers))
 
     def close(self) -> None:
@@ -68,36 +60,36 @@ class Pool:
         self._crew.close()
 
     def forget(self) -> None:
-        """Drop all that was derived from weights, workers included."""
-        self._versions, self._weights, self._constants = [], {}, {}
+        """End the workers: their weights are no longer the right ones."""
+        self._fingerprint = None
         self._crew.close()
 
-    def _renew(self, model: Transformer) -> None:
+    def _renew(self, engine: Engine) -> None:
         """Part with what derives from other weights, with workers that have died, and with those of another process."""
         if not self._crew.is_of_this_process():
             self._crew = _Crew(self)
-        if (versions := _versions(model)) != self._versions:
+        if (fingerprint := engine.fingerprint()) != self._fingerprint:
             self.forget()
-            self._versions, self._weights = versions, dict(model.state_dict())
+            engine.forget()
+            self._fingerprint = fingerprint
         self._crew.tidy()
 
-    def _can_share(self, model: Transformer) -> bool:
-        """Workers build a `Transformer`, on the CPU. A frozen application would start itself as a worker."""
-        on_cpu = next(model.parameters()).device.type == "cpu"
-        return self.processes > 1 and on_cpu and type(model) is Transformer and not hasattr(sys, "frozen")
+    def _can_share(self, engine: Engine) -> bool:
+        """A frozen application would start itself as a worker."""
+        return self.processes > 1 and engine.can_share and not hasattr(sys, "frozen")
 
-    def _share(self, model: Transformer, batches: Sequence[Batch]) -> list[Results]:
+    def _share(self, engine: Engine, batches: Sequence[Batch]) -> list[Results]:
         crew = self._crew
         seconds, num_tokens = 0.0, 0  # of what this call has searched here
         with crew.opened(_Call(batches)) as call:
             while (index := crew.take(call)) is not None:
                 before = time.monotonic()
-                call.results[index] = batches[index].search(model, self._constants)
+                call.results[index] = batches[index].search(engine)
                 took = time.monotonic() - before
                 self._seconds += took
                 seconds, num_tokens = seconds + took, num_tokens + batches[index].num_tokens
                 if self._seconds + seconds * call.num_tokens_left / num_tokens > WORTH_SECONDS:
-                    crew.start(min(self.processes - 1, len(batches) - call.num_taken), model)
+                    crew.start(min(self.processes - 1, len(batches) - call.num_taken), engine)
             crew.wait(call, lambda: len(call.results) == len(batches))
         return [call.results[index] for index in range(len(batches))]
 
@@ -131,7 +123,7 @@ class _Crew:
         self._calls: list[_Call] = []
         self._changed = threading.Condition()
         self._process = os.getpid()
-        self._packed: bytes | None = None  # the model, as it is given to each
+        self._message: bytes | None = None  # of the engine, as it is given to each
         weakref.finalize(pool, self.close)
 
     def is_of_this_process(self) -> bool:
@@ -144,14 +136,14 @@ class _Crew:
             self.workers[:] = [worker for worker in self.workers if worker.is_alive()]
             self._changed.notify_all()
 
-    def start(self, number: int, model: Transformer) -> None:
+    def start(self, number: int, engine: Engine) -> None:
         """Have at least so many workers, without waiting for them."""
         with self._changed:
             while len(self.workers) < number:
-                self._packed = self._packed or packed(model)
+                self._message = self._message or engine.message()
                 worker = Worker()
                 self.workers.append(worker)
-                given = (worker, self._packed)
+                given = (worker, self._message)
                 threading.Thread(target=self._serve, args=given, daemon=True, name="repose-worker").start()
 
     @contextlib.contextmanager
@@ -183,16 +175,16 @@ class _Crew:
         if self.is_of_this_process():
             with self._changed:
                 ended, self.workers[:] = list(self.workers), []
-                self._packed = None
+                self._message = None
                 self._changed.notify_all()
             for worker in ended:
                 worker.end()
 
-    def _serve(self, worker: Worker, model: bytes) -> None:
+    def _serve(self, worker: Worker, engine: bytes) -> None:
         """A worker's thread. Whatever it meets is raised in those who wait."""
         call = None
         try:
-            worker.prepare(model)
+            worker.prepare(engine)
             with self._changed:
                 self._changed.notify_all()
             while (task := self._next(worker)) is not None:
@@ -227,10 +219,3 @@ class _Crew:
                         return call, index
                 self._changed.wait()
         return None
-
-
-def _versions(model: Transformer) -> list[tuple[int, int]]:
-    """Where each weight is in memory, and how often torch has counted a write to it: not those through `.data`."""
-    state = model.state_dict().values()
-    written = [(tensor.data_ptr(), 0 if tensor.is_inference() else tensor._version) for tensor in state]
-    return [*written, (0, int(is_quantized(model)))]

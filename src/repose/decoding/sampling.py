@@ -7,14 +7,14 @@ are translated together, nor on the number of processes.
 """
 
 from collections.abc import Sequence
-from typing import NamedTuple
+from typing import Any, NamedTuple
 
 import numpy as np
-import torch
-from torch import Tensor
+from numpy.typing import NDArray
 
 from repose.data.batching import mix
-from repose.decoding.search import PAD, START, Hypothesis, S, Step, refuse_nan, token_by_token
+from repose.decoding.best import PAD, START, refuse_nan
+from repose.decoding.search import Floats, Hypothesis, Ints, S, Step, token_by_token
 from repose.system.errors import ConfigError
 
 
@@ -36,11 +36,10 @@ def check(sampling: Sampling) -> None:
         raise ConfigError(f"the seed of sampling is {sampling.seed}: take a whole number from 0 to 2^64 - 1")
 
 
-@torch.no_grad()
 def sample(
     step: Step[S],
     state: S,
-    max_lengths: Tensor,
+    max_lengths: Sequence[int],
     *,
     sampling: Sampling,
     numbers: Sequence[int],
@@ -53,24 +52,26 @@ def sample(
     """
     keys = mix(mix(np.asarray(numbers, dtype=np.uint64)) ^ np.uint64(sampling.seed))
 
-    def choose(log_probs: Tensor, sentences: Tensor, length: int) -> tuple[Tensor, Tensor]:
-        hashed = mix(mix(keys[sentences.numpy()] + np.uint64(length)))
-        uniform = torch.from_numpy((hashed >> np.uint64(11)).astype(np.float64) * 2.0**-53)
+    def choose(log_probs: Any, sentences: Ints, length: int) -> tuple[Floats, Ints]:
+        hashed = mix(mix(keys[sentences] + np.uint64(length)))
+        uniform = (hashed >> np.uint64(11)).astype(np.float64) * 2.0**-53
         return drawn(log_probs, uniform, sampling.temperature)
 
     return token_by_token(step, state, max_lengths, choose, alpha=alpha, no_repeat=no_repeat)
 
 
-def drawn(log_probs: Tensor, uniform: Tensor, temperature: float) -> tuple[Tensor, Tensor]:
+def drawn(log_probs: Any, uniform: Floats, temperature: float) -> tuple[Floats, Ints]:
     """The token of each row at which the sum of p^(1/T), renormalised, passes a number in [0, 1); never PAD or START.
 
-    (R, V), (R,) -> log-probabilities float64 and ids (R,), on the CPU.
+    (R, V), an array or a tensor, (R,) -> log-probabilities and ids (R,).
     """
-    values = log_probs.detach().cpu().double()
+    on_cpu = log_probs if isinstance(log_probs, np.ndarray) else log_probs.detach().cpu().numpy()
+    values: NDArray[np.float64] = on_cpu.astype(np.float64)
     refuse_nan(values)
-    values[:, [PAD, START]] = -torch.inf
-    largest = values.amax(1, keepdim=True).nan_to_num(neginf=0.0)
-    sums = ((values - largest) / temperature).exp().cumsum(1)
-    wanted = uniform[:, None] * sums[:, -1:]
-    tokens = torch.searchsorted(sums, wanted, right=True).clamp(max=values.shape[1] - 1)
-    return values.gather(1, tokens)[:, 0], tokens[:, 0]
+    values[:, [PAD, START]] = -np.inf
+    largest = np.nan_to_num(values.max(1, keepdims=True), neginf=0.0)
+    sums = np.exp((values - largest) / temperature).cumsum(1)
+    wanted = uniform * sums[:, -1]
+    tokens = np.array([np.searchsorted(row, w, side="right") for row, w in zip(sums, wanted, strict=True)])
+    tokens = tokens.clip(max=values.shape[1] - 1).astype(np.int64)
+    return values[np.arange(len(tokens)), tokens], tokens

@@ -21,35 +21,37 @@ log-probability −inf is never chosen; where all are −inf, a sentence without
 With `no_repeat` = n > 0, a hypothesis never says the same n tokens in a row twice (Paulus et al. 2017, section 2.5):
 what would complete them gets −inf.
 
-The vocabulary is reduced on the device of the log-probabilities; what remains (a few candidates a row) is ranked on
-the CPU in float64, at the price of one synchronisation a step, which dropping finished rows needs anyway.
+The vocabulary is reduced where the log-probabilities are (`best`); what remains (a few candidates a row) is ranked in
+float64, at the price of one synchronisation a step, which dropping finished rows needs anyway.
 """
 
 import math
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
-from typing import Protocol, TypeAlias, TypeVar, overload
+from typing import Any, Protocol, TypeAlias, TypeVar
 
-import torch
-from torch import Tensor
+import numpy as np
+from numpy.typing import NDArray
 
 from repose.config.experiment import MAX_BEAM_SIZE, MAX_LENGTH_PENALTY
-from repose.system.errors import ConfigError, ReposeError
+from repose.decoding.best import END, START, best_token, best_tokens, forbid
+from repose.system.errors import ConfigError
 
-PAD, START, END = 0, 2, 3
-_CHUNK = 64  # columns reduced together first: torch's top-k and its max with indices are slow on a CPU
+Ints: TypeAlias = NDArray[np.int64]
+Floats: TypeAlias = NDArray[np.float64]
 
 
 class State(Protocol):
     """What a model remembers of each row between steps (a key/value cache)."""
 
-    def select(self, rows: Tensor) -> None:
-        """New row i = old row `rows[i]` (int64), in place; rows may repeat or drop. Not called if nothing moves."""
+    def select(self, rows: Ints) -> None:
+        """New row i = old row `rows[i]`, in place; rows may repeat or drop. Not called if nothing moves."""
 
 
 S = TypeVar("S", bound=State)
-Step: TypeAlias = Callable[[Tensor, S], Tensor]
-"""(last tokens, int64 (R,); state) -> log-probabilities of the next token, float (R, V)."""
+Step: TypeAlias = Callable[[Ints, S], Any]
+"""(last tokens (R,); state) -> log-probabilities of the next token, (R, V): a numpy array, which the search may write
+to, or a tensor of torch on any device."""
 
 
 @dataclass(frozen=True)
@@ -65,62 +67,58 @@ class Hypothesis:
     """Score over length penalty: the ranking key."""
 
 
-@overload
-def length_penalty(length: int, alpha: float) -> float: ...
-@overload
-def length_penalty(length: Tensor, alpha: float) -> Tensor: ...
-def length_penalty(length: int | Tensor, alpha: float) -> float | Tensor:
+def length_penalty(length: int, alpha: float) -> float:
     """GNMT's ((5 + |y|) / 6)^alpha (Wu et al. 2016, eq. 14); `length` |y| is in tokens and counts END."""
     return ((5.0 + length) / 6.0) ** alpha
 
 
-@torch.no_grad()
-def greedy(step: Step[S], state: S, max_lengths: Tensor, *, alpha: float = 0.6, no_repeat: int = 0) -> list[Hypothesis]:
+def greedy(
+    step: Step[S], state: S, max_lengths: Sequence[int], *, alpha: float = 0.6, no_repeat: int = 0
+) -> list[Hypothesis]:
     """The most probable token at each step until END; one hypothesis per sentence.
 
-    `max_lengths`: int64 (B,), the most new tokens of each sentence, END included, on the device where `step` wants its
-    tokens. `state` has one row per sentence and is used up. `alpha` enters `normalised` only.
-    Raises ConfigError for values out of range.
+    `max_lengths`: the most new tokens of each sentence, END included. `state` has one row per sentence and is used up.
+    `alpha` enters `normalised` only. Raises ConfigError for values out of range.
     """
     return token_by_token(
         step, state, max_lengths, lambda log_probs, *_: best_token(log_probs), alpha=alpha, no_repeat=no_repeat
     )
 
 
-Choose: TypeAlias = Callable[[Tensor, Tensor, int], tuple[Tensor, Tensor]]
-"""(log-probabilities (R, V), the sentence of each row (R,), which token it is, from 1) -> the log-probability, float64,
-and the id of a token for each row, (R,), on the CPU; −inf where there is none."""
+Choose: TypeAlias = Callable[[Any, Ints, int], tuple[Floats, Ints]]
+"""(log-probabilities (R, V), the sentence of each row (R,), which token it is, from 1) -> the log-probability and the
+id of a token for each row, (R,); −inf where there is none."""
 
 
 def token_by_token(
-    step: Step[S], state: S, max_lengths: Tensor, choose: Choose, *, alpha: float = 0.6, no_repeat: int = 0
+    step: Step[S], state: S, max_lengths: Sequence[int], choose: Choose, *, alpha: float = 0.6, no_repeat: int = 0
 ) -> list[Hypothesis]:
     """One hypothesis per sentence, each token as `choose` says, until END; the rest as for `greedy`."""
     limits = _checked_limits(max_lengths, alpha)
-    totals = torch.zeros(len(limits), dtype=torch.float64)
-    finished = torch.zeros(len(limits), dtype=torch.bool)
+    totals, finished = np.zeros(len(limits)), np.zeros(len(limits), dtype=bool)
     written: list[list[int]] = [[] for _ in limits]
     # Of each row: its sentence, the longest it may get, its score, and its last token.
-    sentences, longest, scores = torch.arange(len(limits)), limits, totals.clone()
-    tokens = torch.full_like(limits, START)
-    said = torch.empty(len(limits), 0, dtype=torch.int64)  # (R, tokens so far)
+    sentences, longest, scores = np.arange(len(limits)), limits, np.zeros(len(limits))
+    tokens = np.full_like(limits, START)
+    said = np.empty((len(limits), 0), dtype=np.int64)  # (R, tokens so far)
     length = 0
     while len(sentences):
         length += 1
-        log_probs = step(tokens.to(max_lengths.device), state)
+        log_probs = step(tokens, state)
         best, tokens = choose(_without_repeats(log_probs, said, no_repeat), sentences, length)
-        said = torch.cat([said, tokens[:, None]], 1)
+        if no_repeat:
+            said = np.concatenate([said, tokens[:, None]], 1)
         possible = best > -math.inf
         going = possible & (tokens != END)
-        scores = scores + best.masked_fill_(~possible, 0.0)
+        scores = scores + np.where(possible, best, 0.0)
         for sentence, token, goes in zip(sentences.tolist(), tokens.tolist(), going.tolist(), strict=True):
             if goes:
                 written[sentence].append(token)
         live = going & (longest > length)
-        if not bool(live.all()):
+        if not live.all():
             totals[sentences], finished[sentences] = scores, possible & ~going
-            rows = live.nonzero()[:, 0]
-            _select(state, rows, len(sentences), max_lengths.device)
+            rows = live.nonzero()[0]
+            _select(state, rows, len(sentences))
             sentences, longest, scores = sentences[rows], longest[rows], scores[rows]
             tokens, said = tokens[rows], said[rows]
     return [
@@ -129,11 +127,10 @@ def token_by_token(
     ]
 
 
-@torch.no_grad()
 def beam_search(
     step: Step[S],
     state: S,
-    max_lengths: Tensor,
+    max_lengths: Sequence[int],
     *,
     beam_size: int,
     alpha: float = 0.6,
@@ -155,14 +152,15 @@ def beam_search(
     if beam_size == 1:
         return [[hypothesis] for hypothesis in greedy(step, state, max_lengths, alpha=alpha, no_repeat=no_repeat)]
     beams = _Beams(_checked_limits(max_lengths, alpha), beam_size, alpha, num_hypotheses)
-    tokens = torch.full(max_lengths.shape, START)
-    said = torch.empty(len(tokens), 0, dtype=torch.int64)  # (R, tokens so far)
+    tokens = np.full(len(max_lengths), START)
+    said = np.empty((len(tokens), 0), dtype=np.int64)  # (R, tokens so far)
     while (num_rows := len(tokens)) > 0:
-        log_probs = _without_repeats(step(tokens.to(max_lengths.device), state), said, no_repeat)
+        log_probs = _without_repeats(step(tokens, state), said, no_repeat)
         # A row's own `beam_size` + 1 best hold all that it can give: one END, and `beam_size` that live on.
         rows, tokens = beams.advance(*best_tokens(log_probs, beam_size + 1))
-        said = torch.cat([said[rows], tokens[:, None]], 1)
-        _select(state, rows, num_rows, max_lengths.device)
+        if no_repeat:
+            said = np.concatenate([said[rows], tokens[:, None]], 1)
+        _select(state, rows, num_rows)
     return beams.results()
 
 
@@ -173,38 +171,37 @@ class _Beams:
     used; used ones are the rows of the step, sentence by sentence), `C` candidates of a sentence, `R` rows.
     """
 
-    def __init__(self, limits: Tensor, beam_size: int, alpha: float, num_hypotheses: int) -> None:
+    def __init__(self, limits: Ints, beam_size: int, alpha: float, num_hypotheses: int) -> None:
         self.beam_size, self.alpha, self.num_hypotheses = beam_size, alpha, num_hypotheses
         self.length = 0  # of the live hypotheses, in tokens
-        self.sentences = torch.arange(len(limits))  # (N,) which of the batch
+        self.sentences = np.arange(len(limits))  # (N,) which of the batch
         self.limits = limits  # (N,)
         # Number by number: a vectorised power may round otherwise at another place in the batch.
-        penalties = [length_penalty(limit, alpha) for limit in limits.tolist()]
-        self.last_penalty = torch.tensor(penalties, dtype=torch.float64)  # (N,) at the maximum length
-        self.scores = torch.zeros(len(limits), 1, dtype=torch.float64)  # (N, K)
+        self.last_penalty = np.array([length_penalty(limit, alpha) for limit in limits.tolist()])  # (N,)
+        self.scores = np.zeros((len(limits), 1))  # (N, K)
         # (N, num_hypotheses) `normalised` of the best finished ones, descending
-        self.best = torch.full((len(limits), num_hypotheses), -math.inf, dtype=torch.float64)
+        self.best = np.full((len(limits), num_hypotheses), -math.inf)
         self.finished: list[list[Hypothesis]] = [[] for _ in range(len(limits))]
         self.trail: list[tuple[list[int], list[int]]] = []  # per step: each row's previous row, its token
 
-    def advance(self, values: Tensor, tokens: Tensor) -> tuple[Tensor, Tensor]:
+    def advance(self, values: Floats, tokens: Ints) -> tuple[Ints, Ints]:
         """One step on: log-probabilities and ids of each row's best tokens (R, W) -> rows to keep, their tokens."""
         sums, rows, tokens = self._ranked_candidates(values, tokens)  # (N, C) each
         self.length += 1
         is_end = tokens == END
-        self._finish(sums.masked_fill(~is_end, -math.inf)[:, : self.beam_size], rows)
-        live, order = sums.masked_fill(is_end, -math.inf).sort(dim=1, descending=True, stable=True)
-        live, order = live[:, : self.beam_size], order[:, : self.beam_size]
-        rows, tokens = rows.gather(1, order), tokens.gather(1, order)
+        self._finish(np.where(is_end, sums, -math.inf)[:, : self.beam_size], rows)
+        live = np.where(is_end, -math.inf, sums)
+        order = np.argsort(-live, axis=1, kind="stable")[:, : self.beam_size]
+        live, rows, tokens = (np.take_along_axis(x, order, 1) for x in (live, rows, tokens))
         attainable = live / self.last_penalty[:, None]
         going = (attainable > self.best[:, -1:]) & (self.length < self.limits[:, None])
         searched = going.any(1)
-        for n in (~searched).nonzero()[:, 0].tolist():
+        for n in (~searched).nonzero()[0].tolist():
             if not self.finished[int(self.sentences[n])]:
                 self._cut(n, live[n], rows[n], tokens[n])
         rows, tokens = rows[going], tokens[going]
         self.trail.append((rows.tolist(), tokens.tolist()))
-        self.scores = live.masked_fill(~going, -math.inf)[searched]
+        self.scores = np.where(going, live, -math.inf)[searched]
         self.sentences, self.limits = self.sentences[searched], self.limits[searched]
         self.last_penalty, self.best = self.last_penalty[searched], self.best[searched]
         return rows, tokens
@@ -213,29 +210,29 @@ class _Beams:
         """The best hypotheses of every sentence; of equals, the one that was finished first comes first."""
         return [sorted(ended, key=lambda h: -h.normalised)[: self.num_hypotheses] for ended in self.finished]
 
-    def _ranked_candidates(self, values: Tensor, tokens: Tensor) -> tuple[Tensor, Tensor, Tensor]:
+    def _ranked_candidates(self, values: Floats, tokens: Ints) -> tuple[Floats, Ints, Ints]:
         """Scores, rows and tokens of every candidate (N, C), best first; of equals the earlier beam, the lower id."""
         used = self.scores > -math.inf
-        row_of = (used.flatten().cumsum(0) - 1).view_as(used)  # (N, K)
-        sums = torch.full((*used.shape, values.shape[1]), -math.inf, dtype=torch.float64)  # (N, K, W)
+        row_of = (used.ravel().cumsum() - 1).reshape(used.shape)  # (N, K)
+        sums = np.full((*used.shape, values.shape[1]), -math.inf)  # (N, K, W)
         sums[used] = self.scores[used][:, None] + values
-        ids = torch.full(sums.shape, END)
+        ids = np.full(sums.shape, END)
         ids[used] = tokens
-        ranked, order = sums.flatten(1).sort(dim=1, descending=True, stable=True)
-        rows = row_of.gather(1, order // values.shape[1])
-        return ranked, rows, ids.flatten(1).gather(1, order)
+        flat = sums.reshape(len(sums), -1)
+        order = np.argsort(-flat, axis=1, kind="stable")
+        rows = np.take_along_axis(row_of, order // values.shape[1], 1)
+        return np.take_along_axis(flat, order, 1), rows, np.take_along_axis(ids.reshape(flat.shape), order, 1)
 
-    def _finish(self, sums: Tensor, rows: Tensor) -> None:
+    def _finish(self, sums: Floats, rows: Ints) -> None:
         """Take up the hypotheses that end here: `sums` (N, ≤ beam_size) are their scores, −inf where none ends."""
         normalised = sums / length_penalty(self.length, self.alpha)
-        for n, place in (normalised > self.best[:, -1:]).nonzero().tolist():
+        for n, place in np.argwhere(normalised > self.best[:, -1:]).tolist():
             written = self._written(int(rows[n, place]))
             hypothesis = Hypothesis(written, float(sums[n, place]), True, float(normalised[n, place]))
             self.finished[int(self.sentences[n])].append(hypothesis)
-        best = torch.cat([self.best, normalised], 1).sort(1, descending=True).values
-        self.best = best[:, : self.num_hypotheses]
+        self.best = -np.sort(-np.concatenate([self.best, normalised], 1), axis=1)[:, : self.num_hypotheses]
 
-    def _cut(self, n: int, live: Tensor, rows: Tensor, tokens: Tensor) -> None:
+    def _cut(self, n: int, live: Floats, rows: Ints, tokens: Ints) -> None:
         """End a sentence without a finished hypothesis: return what lives now, or lived before a dead end."""
         ended = self.finished[int(self.sentences[n])]
         if float(live[0]) > -math.inf:
@@ -259,108 +256,29 @@ class _Beams:
         return tuple(reversed(backwards))
 
 
-def _checked_limits(max_lengths: Tensor, alpha: float) -> Tensor:
-    """`max_lengths` on the CPU, or ConfigError."""
+def _checked_limits(max_lengths: Sequence[int], alpha: float) -> Ints:
+    """`max_lengths` as an array, or ConfigError."""
     if not 0 <= alpha <= MAX_LENGTH_PENALTY:
         raise ConfigError(f"the length penalty's alpha is {alpha}, but must be from 0 (none) to {MAX_LENGTH_PENALTY:g}")
-    assert max_lengths.dim() == 1
-    assert max_lengths.dtype == torch.int64
-    limits = max_lengths.cpu()
-    assert bool((limits >= 1).all())
+    limits = np.asarray(max_lengths, dtype=np.int64)
+    assert limits.ndim == 1
+    assert (limits >= 1).all()
     return limits
 
 
-def _select(state: State, rows: Tensor, num_rows: int, device: torch.device) -> None:
+def _select(state: State, rows: Ints, num_rows: int) -> None:
     """Reorder the state, unless all rows stay where they are or none is left."""
-    if len(rows) and not (len(rows) == num_rows and torch.equal(rows, torch.arange(num_rows))):
-        state.select(rows.to(device))
+    if len(rows) and not (len(rows) == num_rows and np.array_equal(rows, np.arange(num_rows))):
+        state.select(rows)
 
 
-def _without_repeats(log_probs: Tensor, said: Tensor, n: int) -> Tensor:
+def _without_repeats(log_probs: Any, said: Ints, n: int) -> Any:
     """−inf for tokens that would complete n tokens in a row that a row has said before (n = 0: none).
 
-    log_probs (R, V) and `said`, int64 (R, T) on the CPU -> (R, V).
+    log_probs (R, V) and `said` (R, T) -> (R, V).
     """
     if n == 0 or said.shape[1] < n:
         return log_probs
-    windows = said.unfold(1, n, 1)  # (R, T - n + 1, n)
-    again = (windows[..., :-1] == said[:, None, said.shape[1] - n + 1 :]).all(2)
-    rows, places = again.nonzero(as_tuple=True)
-    log_probs = log_probs.clone()
-    log_probs[rows.to(log_probs.device), windows[rows, places, -1].to(log_probs.device)] = -math.inf
-    return log_probs
-
-
-# The best tokens of each row of log-probabilities: of equals those with the lowest ids; never PAD or START
-
-
-def best_token(log_probs: Tensor) -> tuple[Tensor, Tensor]:
-    """The best token of each row that may be chosen, of equals that with the lowest id.
-
-    (R, V) -> log-probabilities float64 and ids (R,), on the CPU.
-    """
-    num_columns = log_probs.shape[1]
-    # First the chunk with the best, then the best in it: torch's max with indices is slow on a CPU.
-    first = log_probs[:, :_CHUNK].clone()
-    first[:, PAD : START + 1 : START - PAD] = -math.inf
-    maxima = [first.amax(1, keepdim=True)]
-    whole = num_columns // _CHUNK * _CHUNK
-    if whole > _CHUNK:
-        maxima.append(log_probs[:, _CHUNK:whole].unflatten(1, (-1, _CHUNK)).amax(2))
-    if whole < num_columns and whole:
-        maxima.append(log_probs[:, whole:].amax(1, keepdim=True))
-    chunk = torch.cat(maxima, 1).argmax(1, keepdim=True)
-    columns = (chunk * _CHUNK + torch.arange(_CHUNK, device=chunk.device)).clamp_(max=num_columns - 1)
-    values = log_probs.gather(1, columns).masked_fill_((columns == PAD) | (columns == START), -math.inf)
-    best, place = values.max(1)
-    best, tokens = best.cpu().double(), columns.gather(1, place[:, None])[:, 0].cpu()
-    refuse_nan(best)
-    return best, tokens
-
-
-def refuse_nan(log_probs: Tensor) -> None:
-    """Raise ReposeError where a log-probability is no number."""
-    if bool(log_probs.isnan().any()):
-        raise ReposeError(
-            "the model gave NaN as a log-probability: its training may have diverged, so try an earlier checkpoint"
-        )
-
-
-def best_tokens(log_probs: Tensor, width: int) -> tuple[Tensor, Tensor]:
-    """At least the `width` best tokens of each row that may be chosen (fewer in a smaller vocabulary).
-
-    (R, V) -> log-probabilities float64 and ids (R, W), on the CPU, in the order of the ids; PAD and START, which take
-    two places more, are −inf. Which of equal tokens are taken is fixed: those with the lower ids.
-    """
-    width = min(width + 2, log_probs.shape[1])
-    values, tokens = (x.cpu() for x in _topk(log_probs, min(width + 1, log_probs.shape[1])))
-    refuse_nan(values)
-    tied = (values[:, width - 1] == values[:, -1]) & (values[:, -1] > -math.inf)
-    values = values[:, :width]
-    if values.shape[1] < tokens.shape[1] and bool(tied.any()):
-        # top-k took any of the tokens that equal its last: put the lowest ids in their places, in order
-        last = values[tied, -1:]
-        equal = log_probs[tied.to(log_probs.device)] == last.to(log_probs)
-        ids = torch.arange(log_probs.shape[1], device=log_probs.device)
-        lowest = torch.where(equal, ids, len(ids)).topk(width, largest=False, sorted=True).values.cpu()
-        num_better = (values[tied] > last).sum(1, keepdim=True)
-        place = torch.arange(width) - num_better
-        tokens[tied, :width] = torch.where(place < 0, tokens[tied, :width], lowest.gather(1, place.clamp_min(0)))
-    tokens, order = tokens[:, :width].sort(1)
-    values = values.gather(1, order).double()
-    return values.masked_fill_((tokens == PAD) | (tokens == START), -math.inf), tokens
-
-
-def _topk(log_probs: Tensor, width: int) -> tuple[Tensor, Tensor]:
-    """Values and ids of `torch.topk`: the `width` best of a row lie in the `width` chunks with the best maxima."""
-    num_rows, num_columns = log_probs.shape
-    num_chunks = num_columns // _CHUNK
-    if num_chunks < 2 * width:
-        return log_probs.topk(width)
-    maxima = log_probs[:, : num_chunks * _CHUNK].view(num_rows, num_chunks, _CHUNK).amax(2)
-    chunks = maxima.topk(width, sorted=False).indices
-    inside = (chunks[:, :, None] * _CHUNK + torch.arange(_CHUNK, device=chunks.device)).flatten(1)
-    rest = torch.arange(num_chunks * _CHUNK, num_columns, device=chunks.device).expand(num_rows, -1)
-    columns = torch.cat([inside, rest], 1)
-    values, place = log_probs.gather(1, columns).topk(width)
-    return values, columns.gather(1, place)
+    windows = np.lib.stride_tricks.sliding_window_view(said, n, axis=1)  # (R, T - n + 1, n)
+    rows, places = (windows[..., :-1] == said[:, None, said.shape[1] - n + 1 :]).all(2).nonzero()
+    return forbid(log_probs, rows, windows[rows, places, -1])

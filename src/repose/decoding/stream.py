@@ -11,6 +11,8 @@ from dataclasses import dataclass, field
 from itertools import islice
 from typing import Any, BinaryIO
 
+import numpy as np
+
 from repose.data.readers import Row
 from repose.data.scripts import unseen_script
 from repose.decoding.parts import translate_texts
@@ -70,7 +72,7 @@ def translate_lines(
 def score_lines(translator: Translator, rows: Iterable[Row], counts: StreamCounts) -> Iterator[float]:
     """The log-probability in nats of the target of each row given its source; nan for rows without a pair, and for
     targets longer than the model reads. Raises what `rows` and `Translator.score` raise."""
-    limit = translator.model.architecture.max_length
+    limit = translator.max_length
     remaining = iter(rows)
     while window := list(islice(remaining, WINDOW)):
         pairs: dict[int, tuple[str, list[int]]] = {}
@@ -83,7 +85,7 @@ def score_lines(translator: Translator, rows: Iterable[Row], counts: StreamCount
             else:
                 pairs[place] = (row[0], tokens)
         forced = translator.force([src for src, _ in pairs.values()], [tokens for _, tokens in pairs.values()])
-        scores = dict(zip(pairs, (f.log_probs.sum().item() for f in forced), strict=True))
+        scores = dict(zip(pairs, (float(f.log_probs.astype(np.float64).sum()) for f in forced), strict=True))
         yield from (scores.get(place, math.nan) for place in range(len(window)))
 
 

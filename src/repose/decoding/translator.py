@@ -4,27 +4,31 @@ from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import asdict, dataclass, fields
 from itertools import chain
 from pathlib import Path
-from typing import Any, Literal, NamedTuple, Self, TypeAlias, get_args
+from typing import TYPE_CHECKING, Any, Self, get_args
 
-import torch
+import numpy as np
+from numpy.typing import NDArray
 from pydantic import ValidationError
-from torch import Tensor
 
 from repose.config.experiment import LENGTH_PENALTY, DecodingConfig
 from repose.data.tags import with_tag
 from repose.data.tokenizer import END, START, Tokenizer
 from repose.decoding import search
+from repose.decoding.engine import Engine, Forced, Precision
 from repose.decoding.pool import Pool
 from repose.decoding.sampling import Sampling, check
-from repose.decoding.worker import Batch, pad
-from repose.model.kernels.linear import is_quantized, quantize
-from repose.model.transformer import Transformer
+from repose.decoding.worker import Batch
+from repose.model.architecture import Architecture
 from repose.saved_model import directory
 from repose.saved_model.directory import SRC_TOKENIZER, TGT_TOKENIZER, UNNAMED_TASK, ModelKind
 from repose.system.device import available_cores, check_workers
 from repose.system.errors import CheckpointError, ConfigError, DataError, unknown
 
-Precision: TypeAlias = Literal["fp32", "int8"]
+if TYPE_CHECKING:
+    import torch
+
+    from repose.model.transformer import Transformer
+
 DEFAULTS = DecodingConfig()
 SETTINGS = tuple(f.name for f in fields(DecodingConfig))
 """Settings of `Translator` that a model directory has under `decoding`."""
@@ -32,9 +36,7 @@ SETTINGS = tuple(f.name for f in fields(DecodingConfig))
 MODEL_KIND = ModelKind(
     UNNAMED_TASK,
     {SRC_TOKENIZER: "src_vocab_size", TGT_TOKENIZER: "tgt_vocab_size"},
-    lambda architecture, config: Transformer(
-        architecture, src_vocab_size=config["src_vocab_size"], tgt_vocab_size=config["tgt_vocab_size"]
-    ),
+    lambda architecture, config: _transformer(architecture, config),
 )
 """Model directories that can be translated with."""
 LOOKS_AHEAD = (
@@ -72,18 +74,9 @@ class Translation:
     """Source tokens as the model read them, START and END included."""
     truncated: bool
     """Whether the source was cut at the model's longest length."""
-    attention: Tensor | None = None
+    attention: NDArray[np.float32] | None = None
     """Cross-attention of the best hypothesis where asked for: (layers, heads, target tokens + 1, source tokens);
     row t is where the model looked when it wrote token t, the last row when it wrote END."""
-
-
-class Forced(NamedTuple):
-    """The probabilities that a model gives to one target."""
-
-    log_probs: Tensor
-    """Log-probability in nats of each token after START, given the ones before it: (T,)."""
-    predictions: tuple[int, ...]
-    """The most probable token at each of those places."""
 
 
 class Translator:
@@ -102,7 +95,7 @@ class Translator:
 
     def __init__(
         self,
-        model: Transformer,
+        model: "Transformer | Engine",
         src_tokenizer: Tokenizer,
         tgt_tokenizer: Tokenizer,
         *,
@@ -114,7 +107,8 @@ class Translator:
         workers: int | None = None,
         config: dict[str, Any] | None = None,
     ) -> None:
-        self.model = model.eval()
+        self.engine = _engine_of(model)
+        """What computes: the model itself, or graphs that were exported from it."""
         self.src_tokenizer, self.tgt_tokenizer = src_tokenizer, tgt_tokenizer
         settings = _checked(
             {"beam_size": beam_size, "length_penalty": length_penalty}
@@ -130,7 +124,7 @@ class Translator:
         """config.json of the model directory, if it came from one: run id, versions, languages."""
         self.tag: str | None = self.config.get("tag")
         """What the model reads before a source unless told otherwise, one of `src_tokenizer.tags`."""
-        self._pool = Pool(_num_workers(workers, self.device))
+        self._pool = Pool(_num_workers(workers, self.engine))
 
     def __enter__(self) -> Self:
         return self
@@ -145,8 +139,7 @@ class Translator:
     def refresh(self) -> None:
         """Derive anew what derives from the weights, after a write to them that torch does not count."""
         self._pool.forget()
-        if self.precision == "int8":
-            quantize(self.model)
+        self.engine.refresh()
 
     @property
     def workers(self) -> int:
@@ -156,12 +149,28 @@ class Translator:
     @property
     def precision(self) -> Precision:
         """Of the products with weights."""
-        return "int8" if is_quantized(self.model) else "fp32"
+        return self.engine.precision
 
     @property
-    def device(self) -> torch.device:
-        """Where the model is."""
+    def model(self) -> "Transformer":
+        """The torch model. Raises ConfigError where another engine computes."""
+        from repose.decoding.torch_engine import TorchEngine
+
+        if not isinstance(self.engine, TorchEngine):
+            raise ConfigError(
+                f"this needs the torch model, and the engine is {self.engine.name}: load it with engine = 'torch'"
+            )
+        return self.engine.model
+
+    @property
+    def device(self) -> "torch.device":
+        """Where the torch model is. Raises ConfigError where another engine computes."""
         return next(self.model.parameters()).device
+
+    @property
+    def max_length(self) -> int:
+        """Longest sequence in tokens, START and END included."""
+        return self.engine.max_length
 
     def translate(
         self,
@@ -190,7 +199,7 @@ class Translator:
         alpha = self.length_penalty if length_penalty is None else length_penalty
         no_repeat = self.no_repeat_ngram_size if no_repeat_ngram_size is None else no_repeat_ngram_size
         _checked({"no_repeat_ngram_size": no_repeat})
-        limit = self.model.architecture.max_length
+        limit = self.max_length
         encoded = self._encode(texts, self.tag if to is None else to)
         sources = [_cut(ids, limit) for ids in encoded]
         blank = [not text.strip() for text in texts]
@@ -209,7 +218,7 @@ class Translator:
             )
             for batch in batches
         ]
-        searched = self._pool.search(self.model, work)
+        searched = self._pool.search(self.engine, work)
         results = dict(zip(chain.from_iterable(batches), chain.from_iterable(searched), strict=True))
         return [
             self._translation(sources[i], results.get(i, []), truncated=len(ids) > limit, attention=attention)
@@ -222,9 +231,8 @@ class Translator:
         Raises DataError where the counts differ or a target is longer than the model's max_length.
         """
         tokens = [self.tgt_tokenizer.encode(target) for target in targets]
-        return [forced.log_probs.sum().item() for forced in self.force(sources, tokens)]
+        return [float(forced.log_probs.astype(np.float64).sum()) for forced in self.force(sources, tokens)]
 
-    @torch.no_grad()
     def force(self, sources: Sequence[str], targets: Sequence[Sequence[int]]) -> list[Forced]:
         """Log-probabilities of given targets, each ids from START to END: teacher forcing.
 
@@ -232,20 +240,18 @@ class Translator:
         """
         if len(sources) != len(targets):
             raise DataError(f"there are {len(sources)} sources and {len(targets)} targets: give one target per source")
-        limit = self.model.architecture.max_length
+        limit = self.max_length
+        if any(len(target) - 1 > limit for target in targets):
+            raise DataError(
+                f"a target of {max(map(len, targets)) - 1} tokens is longer than the model's max_length of {limit}: "
+                "shorten it"
+            )
         src = [_cut(ids, limit) for ids in self._encode(sources, self.tag)]
         lengths = [max(len(s), len(t)) for s, t in zip(src, targets, strict=True)]
         forced: dict[int, Forced] = {}
         for batch in self._batches(list(range(len(src))), lengths):
-            ids = pad([src[i] for i in batch]).to(self.device)
-            tgt = pad([targets[i] for i in batch]).to(self.device)
-            log_probs = self.model(ids, tgt[:, :-1]).log_softmax(dim=2)
-            chosen = log_probs.gather(2, tgt[:, 1:, None]).squeeze(2).cpu()
-            search.refuse_nan(chosen)
-            best = log_probs.argmax(2).cpu()
-            for row, i in enumerate(batch):
-                length = len(targets[i]) - 1
-                forced[i] = Forced(chosen[row, :length], tuple(best[row, :length].tolist()))
+            found = self.engine.force([src[i] for i in batch], [targets[i] for i in batch])
+            forced.update(zip(batch, found, strict=True))
         return [forced[i] for i in range(len(src))]
 
     def _encode(self, texts: Sequence[str], tag: str | None) -> list[list[int]]:
@@ -265,13 +271,8 @@ class Translator:
             hypotheses=hypotheses,
             src_tokens=tuple(self.src_tokenizer.tokens(source)),
             truncated=truncated,
-            attention=self._attention(source, results[0].tokens) if attention and results else None,
+            attention=self.engine.attention(source, [START, *results[0].tokens]) if attention and results else None,
         )
-
-    @torch.no_grad()
-    def _attention(self, source: list[int], tokens: Sequence[int]) -> Tensor:
-        src, tgt = (torch.tensor([ids], device=self.device) for ids in (source, [START, *tokens]))
-        return torch.cat(self.model.attention(src, tgt).cross).cpu()
 
     def _batches(self, indices: list[int], lengths: Sequence[int]) -> Iterator[list[int]]:
         """Sentences of similar length in a batch, so that little is padded and a batch ends at about the same step."""
@@ -293,6 +294,8 @@ def load(folder: str | Path, device: str = "cpu", workers: int | None = None, pr
         raise ConfigError(f"precision = 'int8' is for the CPU: leave precision out on {device}")
     model, (src_tokenizer, tgt_tokenizer), config = directory.load(Path(folder), MODEL_KIND, device)
     if precision == "int8":
+        from repose.model.kernels.linear import quantize
+
         quantize(model)
     if config.get("tag", "") not in ("", *src_tokenizer.tags):
         raise CheckpointError(f"config.json of {folder} names a tag that its tokenizer does not have: copy it again")
@@ -315,12 +318,28 @@ def _checked(settings: Mapping[str, Any]) -> DecodingConfig:
         ) from error
 
 
-def _num_workers(requested: int | None, device: torch.device) -> int:
+def _transformer(architecture: Architecture, config: Mapping[str, Any]) -> "Transformer":
+    from repose.model.transformer import Transformer
+
+    return Transformer(architecture, src_vocab_size=config["src_vocab_size"], tgt_vocab_size=config["tgt_vocab_size"])
+
+
+def _engine_of(model: "Transformer | Engine") -> Engine:
+    if isinstance(model, Engine):
+        return model
+    from repose.decoding.torch_engine import TorchEngine
+
+    return TorchEngine(model)
+
+
+def _num_workers(requested: int | None, engine: Engine) -> int:
     if requested is None:
-        return available_cores() if device.type == "cpu" else 1
+        return available_cores() if engine.device_type == "cpu" else 1
     check_workers(requested)
-    if requested > 1 and device.type != "cpu":
-        raise ConfigError(f"workers = {requested}, but only a CPU is shared by several: leave workers out on {device}")
+    if requested > 1 and engine.device_type != "cpu":
+        raise ConfigError(
+            f"workers = {requested}, but only a CPU is shared by several: leave workers out on {engine.device_type}"
+        )
     return requested
 
 

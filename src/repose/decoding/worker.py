@@ -5,7 +5,6 @@ Parent to worker: its model, then batches. Worker to parent: a line when it is t
 """
 
 import contextlib
-import io
 import os
 import pickle
 import subprocess
@@ -14,17 +13,10 @@ import threading
 from collections.abc import Sequence
 from typing import Any, NamedTuple, TypeAlias
 
-import torch
-from torch import Tensor
-from torch.nn.utils.rnn import pad_sequence
-
 from repose.decoding import search
+from repose.decoding.engine import Engine, built
 from repose.decoding.sampling import Sampling, sample
-from repose.model.kernels.cache import Constants
-from repose.model.kernels.linear import is_quantized, quantize
-from repose.model.stacks import PAD
-from repose.model.transformer import DecodingState, Transformer
-from repose.system.device import end_with, tuned
+from repose.system.device import end_with
 from repose.system.errors import ReposeError
 from repose.system.signals import ignore_in_helper_process
 
@@ -56,17 +48,14 @@ class Batch(NamedTuple):
         """Source tokens and padding: what a search's time is about in proportion to."""
         return len(self.sources) * max(map(len, self.sources))
 
-    @torch.no_grad()
-    def search(self, model: Transformer, constants: Constants | None = None) -> Results:
-        """Of `search.beam_search` or `sample`, on the model's device. `constants`: see `Transformer.start`."""
-        device = next(model.parameters()).device
-        state: DecodingState = model.start(model.encode(pad(self.sources).to(device)), constants)
-        max_lengths = torch.tensor(self.max_lengths, device=device)
+    def search(self, engine: Engine) -> Results:
+        """Of `search.beam_search` or `sample`."""
+        state = engine.start(self.sources)
         if self.sampling is not None:
             drawn = sample(
-                model.step,
+                engine.step,
                 state,
-                max_lengths,
+                self.max_lengths,
                 sampling=self.sampling,
                 numbers=self.numbers,
                 alpha=self.alpha,
@@ -74,37 +63,14 @@ class Batch(NamedTuple):
             )
             return [[hypothesis] for hypothesis in drawn]
         return search.beam_search(
-            model.step,
+            engine.step,
             state,
-            max_lengths,
+            self.max_lengths,
             beam_size=self.beam_size,
             alpha=self.alpha,
             num_hypotheses=self.num_hypotheses,
             no_repeat=self.no_repeat,
         )
-
-
-def pad(rows: Sequence[Sequence[int]]) -> Tensor:
-    """Ids as rows, int64 (B, longest), PAD on the right."""
-    return pad_sequence([torch.tensor(ids) for ids in rows], batch_first=True, padding_value=PAD)
-
-
-def packed(model: Transformer) -> bytes:
-    """A copy of the model as it is now, from which a worker can build it."""
-    sizes = {"src_vocab_size": model.src_vocab_size, "tgt_vocab_size": model.tgt_vocab_size}
-    file = io.BytesIO()
-    torch.save((model.architecture, sizes, dict(model.state_dict()), is_quantized(model)), file)
-    return file.getvalue()
-
-
-def unpacked(data: bytes) -> Transformer:
-    """The model, with tensors of the types that they had."""
-    architecture, sizes, state, int8 = torch.load(io.BytesIO(data), weights_only=False)
-    model = Transformer(architecture, **sizes)
-    model.load_state_dict(state, assign=True)
-    if int8:
-        quantize(model)
-    return model.eval()
 
 
 class Worker:
@@ -124,13 +90,16 @@ class Worker:
         self.ready = False
         """Whether it has its model."""
 
-    def prepare(self, model: bytes) -> None:
-        """Wait until it is there, and give it its model. Raises what `ask` raises, and ReposeError."""
+    def prepare(self, engine: bytes) -> None:
+        """Wait until it is there, and give it its model (`Engine.message`).
+
+        Raises what `ask` raises, and ReposeError.
+        """
         assert self._process.stdout is not None
         while (line := self._process.stdout.readline()) != _READY:  # anything else was printed while Python started
             if not line:
                 raise EOFError
-        answer = self.ask(model)
+        answer = self.ask(engine)
         if isinstance(answer, Exception):
             raise answer
         self.ready = True
@@ -180,21 +149,19 @@ def main() -> None:
     source, sink = os.fdopen(os.dup(0), "rb"), os.fdopen(os.dup(1), "wb")
     with contextlib.suppress(OSError):  # there may be no stderr
         os.dup2(2, 1)  # for whatever a library prints
-    torch.set_num_threads(1)
-    with contextlib.suppress(EOFError, BrokenPipeError), tuned():
+    with contextlib.suppress(EOFError, BrokenPipeError):
         sink.write(_READY)
         sink.flush()
-        model: Transformer | None = None
-        constants: Constants = {}
+        engine: Engine | None = None
         while True:
             message: bytes | Batch = pickle.load(source)
             answer: Results | Exception | None = None
             try:
                 if isinstance(message, bytes):
-                    model = unpacked(message)
+                    engine = built(message)
                 else:
-                    assert model is not None, "the model comes first"
-                    answer = message.search(model, constants)
+                    assert engine is not None, "the model comes first"
+                    answer = message.search(engine)
             except ReposeError as error:
                 answer = error
             except Exception as error:

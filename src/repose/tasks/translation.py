@@ -284,7 +284,7 @@ def _score(
     result = {
         "run_id": translator.config.get("run_id"),
         "split": split,
-        "looks_ahead": translator.model.architecture.looks_ahead,
+        "looks_ahead": translator.engine.looks_ahead,
         "decoding": {**settings, **precision},
         **about,
         "num_sentences": len(sources),
@@ -312,11 +312,11 @@ def teacher_forced(translator: Translator, sources: Sequence[str], references: S
     (arXiv 2310.10930, Table 1).
     Differs from the code: no predictions after the reference's END; the mean is over sentences, not over batches.
     """
-    tokenizer, limit = translator.tgt_tokenizer, translator.model.architecture.max_length
+    tokenizer, limit = translator.tgt_tokenizer, translator.max_length
     targets = [ids[: limit + 1] for ids in tokenizer.encode_batch(list(references))]
     forced = translator.force(sources, targets)
     num_tokens = sum(len(f.predictions) for f in forced)
-    loss = -sum(f.log_probs.double().sum().item() for f in forced) / num_tokens
+    loss = -sum(float(f.log_probs.astype(np.float64).sum()) for f in forced) / num_tokens
     right = sum(
         p == t for f, ids in zip(forced, targets, strict=True) for p, t in zip(f.predictions, ids[1:], strict=True)
     )

@@ -1,0 +1,101 @@
+"""What computes a model's log-probabilities, as decoding sees it. This module, like the search, needs no torch.
+
+An engine reads a batch of sources once (`start`), then one more token of each row at a time (`step`), under whatever
+search there is; rows are reordered by `State.select`. `torch` computes with the model itself, on any device; `onnx`
+with graphs that were exported from it, through ONNX Runtime, on a CPU.
+"""
+
+from abc import ABC, abstractmethod
+from collections.abc import Hashable, Sequence
+from contextlib import AbstractContextManager, nullcontext
+from typing import Any, Literal, NamedTuple, TypeAlias
+
+import numpy as np
+from numpy.typing import NDArray
+
+from repose.decoding.search import Ints, State
+
+EngineName: TypeAlias = Literal["torch", "onnx"]
+Precision: TypeAlias = Literal["fp32", "int8"]
+PAD = 0
+
+
+class Forced(NamedTuple):
+    """The probabilities that a model gives to one target."""
+
+    log_probs: NDArray[np.float32]
+    """Log-probability in nats of each token after START, given the ones before it: (T,)."""
+    predictions: tuple[int, ...]
+    """The most probable token at each of those places."""
+
+
+class Engine(ABC):
+    """A model with the means to compute it."""
+
+    name: EngineName
+    precision: Precision
+    """Of the products with weights."""
+    max_length: int
+    """Longest sequence in tokens, START and END included."""
+    looks_ahead: bool
+    """Whether a target position sees later ones: such a model cannot translate."""
+    device_type: str
+    """Where it computes: cpu, cuda."""
+    can_share: bool
+    """Whether other processes can build it from `message`."""
+
+    @abstractmethod
+    def start(self, sources: Sequence[Sequence[int]]) -> State:
+        """State of a decoding, one row per source (ids from START to END)."""
+
+    @abstractmethod
+    def step(self, tokens: Ints, state: Any) -> Any:
+        """Log-probabilities (R, V), in nats, of what follows one more token of each row; a numpy array or a tensor."""
+
+    @abstractmethod
+    def force(self, sources: Sequence[Sequence[int]], targets: Sequence[Sequence[int]]) -> list[Forced]:
+        """Probabilities of one batch of targets, each ids from START to END."""
+
+    @abstractmethod
+    def attention(self, source: Sequence[int], tokens: Sequence[int]) -> NDArray[np.float32]:
+        """Cross-attention where these target tokens (from START) are read: (layers, heads, tokens, source tokens)."""
+
+    @abstractmethod
+    def message(self) -> bytes:
+        """From which `built` makes this engine again, in another process."""
+
+    def fingerprint(self) -> Hashable:
+        """Changes when the weights do."""
+        return None
+
+    @abstractmethod
+    def forget(self) -> None:
+        """Drop what was derived from the weights."""
+
+    @abstractmethod
+    def refresh(self) -> None:
+        """Derive it anew."""
+
+    def undisturbed(self) -> AbstractContextManager[None]:
+        """Within, it computes in one thread, as fast as it can."""
+        return nullcontext()
+
+
+def built(message: bytes) -> Engine:
+    """The engine of a `message`. For messages of this program's own processes: it may execute what they say."""
+    import pickle
+
+    kind, content = pickle.loads(message)
+    if kind == "torch":
+        from repose.decoding.torch_engine import TorchEngine
+
+        return TorchEngine.of_message(content)
+    raise AssertionError(kind)
+
+
+def padded(rows: Sequence[Sequence[int]]) -> Ints:
+    """Ids as rows, (B, longest), PAD on the right."""
+    ids = np.full((len(rows), max(map(len, rows))), PAD)
+    for row, values in zip(ids, rows, strict=True):
+        row[: len(values)] = values
+    return ids

@@ -1,0 +1,145 @@
+"""The engine that computes with the model itself, on any device that torch has."""
+
+import io
+import pickle
+from collections.abc import Hashable, Iterator, Sequence
+from contextlib import contextmanager
+
+import numpy as np
+import torch
+from numpy.typing import NDArray
+from torch import Tensor
+
+from repose.decoding.best import refuse_nan
+from repose.decoding.engine import Engine, Forced, Precision, padded
+from repose.decoding.search import Ints
+from repose.model.kernels.cache import Constants
+from repose.model.kernels.linear import is_quantized, quantize
+from repose.model.transformer import DecodingState, Transformer
+from repose.system.device import one_thread, tuned
+
+
+class TorchState:
+    """Rows of a decoding (`search.State`)."""
+
+    def __init__(self, state: DecodingState, device: torch.device) -> None:
+        self.decoding, self._device = state, device
+
+    def select(self, rows: Ints) -> None:
+        """As in `State`."""
+        self.decoding.select(torch.from_numpy(rows).to(self._device))
+
+
+class TorchEngine(Engine):
+    """A `Transformer` in evaluation mode."""
+
+    name = "torch"
+
+    def __init__(self, model: Transformer) -> None:
+        self.model = model.eval()
+        self._constants: Constants = {}
+        # Weights are kept, so that no other tensor takes their place in memory while `fingerprint` is compared.
+        self._weights: dict[str, Tensor] = {}
+
+    @classmethod
+    def of_message(cls, data: bytes) -> "TorchEngine":
+        """The model, with tensors of the types that they had. For a process of its own: one thread, tuned memory."""
+        torch.set_num_threads(1)
+        tuned().__enter__()
+        architecture, sizes, state, int8 = torch.load(io.BytesIO(data), weights_only=False)
+        model = Transformer(architecture, **sizes)
+        model.load_state_dict(state, assign=True)
+        if int8:
+            quantize(model)
+        return cls(model)
+
+    @property
+    def device(self) -> torch.device:
+        """Where the model is."""
+        return next(self.model.parameters()).device
+
+    @property
+    def precision(self) -> Precision:  # type: ignore[override]
+        """As in `Engine`."""
+        return "int8" if is_quantized(self.model) else "fp32"
+
+    @property
+    def max_length(self) -> int:  # type: ignore[override]
+        """As in `Engine`."""
+        return self.model.architecture.max_length
+
+    @property
+    def looks_ahead(self) -> bool:  # type: ignore[override]
+        """As in `Engine`."""
+        return self.model.architecture.looks_ahead
+
+    @property
+    def device_type(self) -> str:  # type: ignore[override]
+        """As in `Engine`."""
+        return self.device.type
+
+    @property
+    def can_share(self) -> bool:  # type: ignore[override]
+        """As in `Engine`: others build a `Transformer`, on the CPU."""
+        return self.device_type == "cpu" and type(self.model) is Transformer
+
+    @torch.no_grad()
+    def start(self, sources: Sequence[Sequence[int]]) -> TorchState:
+        """As in `Engine`."""
+        memory = self.model.encode(self._ids(sources))
+        return TorchState(self.model.start(memory, self._constants), self.device)
+
+    @torch.no_grad()
+    def step(self, tokens: Ints, state: TorchState) -> Tensor:
+        """As in `Engine`."""
+        return self.model.step(torch.from_numpy(tokens).to(self.device), state.decoding)
+
+    @torch.no_grad()
+    def force(self, sources: Sequence[Sequence[int]], targets: Sequence[Sequence[int]]) -> list[Forced]:
+        """As in `Engine`, in one pass."""
+        tgt = self._ids(targets)
+        log_probs = self.model(self._ids(sources), tgt[:, :-1]).log_softmax(dim=2)
+        chosen = log_probs.gather(2, tgt[:, 1:, None]).squeeze(2).cpu().numpy()
+        refuse_nan(chosen)
+        best = log_probs.argmax(2).cpu()
+        lengths = [len(target) - 1 for target in targets]
+        return [Forced(chosen[i, :n], tuple(best[i, :n].tolist())) for i, n in enumerate(lengths)]
+
+    @torch.no_grad()
+    def attention(self, source: Sequence[int], tokens: Sequence[int]) -> NDArray[np.float32]:
+        """As in `Engine`."""
+        maps = self.model.attention(self._ids([source]), self._ids([tokens]))
+        return torch.cat(maps.cross).cpu().numpy()
+
+    def message(self) -> bytes:
+        """As in `Engine`: a copy of the model as it is now."""
+        model = self.model
+        sizes = {"src_vocab_size": model.src_vocab_size, "tgt_vocab_size": model.tgt_vocab_size}
+        file = io.BytesIO()
+        torch.save((model.architecture, sizes, dict(model.state_dict()), is_quantized(model)), file)
+        return pickle.dumps((self.name, file.getvalue()))
+
+    def fingerprint(self) -> Hashable:
+        """Where each weight is in memory, and how often torch has counted a write to it: not those through `.data`."""
+        self._weights = dict(self.model.state_dict())
+        written = [(x.data_ptr(), 0 if x.is_inference() else x._version) for x in self._weights.values()]
+        return (*written, is_quantized(self.model))
+
+    def forget(self) -> None:
+        """As in `Engine`."""
+        self._constants = {}
+
+    def refresh(self) -> None:
+        """As in `Engine`."""
+        self.forget()
+        if self.precision == "int8":
+            quantize(self.model)
+
+    @contextmanager
+    def undisturbed(self) -> Iterator[None]:
+        """As in `Engine`."""
+        with one_thread(), tuned():
+            yield
+
+    def _ids(self, rows: Sequence[Sequence[int]]) -> Tensor:
+        return torch.from_numpy(padded(rows)).to(self.device)
