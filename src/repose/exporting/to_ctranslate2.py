@@ -13,7 +13,7 @@ import torch
 
 from repose.data.tokenizer import END, PAD, SPECIAL_TOKENS, START, UNK, Tokenizer
 from repose.decoding.translator import MODEL_KIND
-from repose.decoding.worker import pad
+from repose.decoding.engine import padded
 from repose.exporting.base import Exported, Options, sizes_of, write_description
 from repose.exporting.ctranslate2_spec import specification
 from repose.exporting.why_not import ctranslate2 as why_not
@@ -164,7 +164,7 @@ def _log_probs(
     model: Transformer, sources: Sequence[Sequence[int]], targets: Sequence[Sequence[int]]
 ) -> list[torch.Tensor]:
     """Of every token after START and each target token, without PAD and START: (T + 1, V) for each sentence."""
-    logits = model(pad(sources), pad([[START, *target] for target in targets]))
+    logits = model(torch.from_numpy(padded(sources)), pad([[START, *target] for target in targets]))
     logits[:, :, [PAD, START]] = -torch.inf
     return [row[: len(target) + 1].log_softmax(1) for row, target in zip(logits, targets, strict=True)]
 
