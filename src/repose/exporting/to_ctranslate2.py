@@ -164,7 +164,9 @@ def _log_probs(
     model: Transformer, sources: Sequence[Sequence[int]], targets: Sequence[Sequence[int]]
 ) -> list[torch.Tensor]:
     """Of every token after START and each target token, without PAD and START: (T + 1, V) for each sentence."""
-    logits = model(torch.from_numpy(padded(sources)), pad([[START, *target] for target in targets]))
+    logits = model(
+        torch.from_numpy(padded(sources)), torch.from_numpy(padded([[START, *target] for target in targets]))
+    )
     logits[:, :, [PAD, START]] = -torch.inf
     return [row[: len(target) + 1].log_softmax(1) for row, target in zip(logits, targets, strict=True)]
 
