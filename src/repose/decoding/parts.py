@@ -9,11 +9,12 @@ import unicodedata
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass, replace
 from itertools import chain
-from typing import Any, NamedTuple
+from typing import TYPE_CHECKING, Any, NamedTuple
 
 import sentencex
 
-from repose.decoding.translator import Translation, Translator
+if TYPE_CHECKING:
+    from repose.decoding.translator import Translation, Translator
 
 _OUTER_SPACE = re.compile(r"(\s*)(.*?)(\s*)", re.DOTALL)
 _CLAUSE = re.compile(r"(?<=[;:,،؛、，；：])\s*|\s+(?=[–—(])|(?<=[–—)])\s+")
@@ -78,7 +79,7 @@ def _is_wide(character: str) -> bool:
     return unicodedata.east_asian_width(character) in "WF"
 
 
-def translate_texts(translator: Translator, texts: Sequence[str], **how: Any) -> list[tuple[Translation, Parts]]:
+def translate_texts(translator: "Translator", texts: Sequence[str], **how: Any) -> "list[tuple[Translation, Parts]]":
     """Each text's translation, with what it was split into; `how` as for `Translator.translate`.
 
     Of a text in several parts: the text put together, the sum of the scores, no hypotheses. Where several hypotheses
@@ -100,24 +101,29 @@ def translate_texts(translator: Translator, texts: Sequence[str], **how: Any) ->
     return [(_joined([next(translations) for _ in parts.parts], parts.parts), parts) for parts in whole]
 
 
-def max_src_tokens(translator: Translator) -> int:
+def max_src_tokens(translator: "Translator") -> int:
     """The longest source that the model was trained on, where it says so, or that it can read."""
     limit, trained = translator.max_length, translator.config.get("max_src_tokens")
     return min(limit, trained) if isinstance(trained, int) and trained > 2 else limit
 
 
-def _joined(translations: Sequence[Translation], parts: Sequence[Part]) -> Translation:
+def _joined(translations: "Sequence[Translation]", parts: Sequence[Part]) -> "Translation":
     if len(parts) == 1 and not parts[0].before and not parts[0].after:
         return translations[0]
-    text = ""
-    for translation, part in zip(translations, parts, strict=True):
-        glued = text and translation.text and not text[-1].isspace() and not part.before
-        text += " " * bool(glued and not _is_wide(text[-1])) + part.before + translation.text.strip() + part.after
     return replace(
         translations[0],
-        text=text,
+        text=put_together([translation.text for translation in translations], parts),
         score=sum(translation.score for translation in translations),
         hypotheses=(),
         src_tokens=tuple(chain.from_iterable(translation.src_tokens for translation in translations)),
         truncated=any(translation.truncated for translation in translations),
     )
+
+
+def put_together(translations: Sequence[str], parts: Sequence[Part]) -> str:
+    """The translations of parts, with the white space of the parts."""
+    text = ""
+    for translation, part in zip(translations, parts, strict=True):
+        glued = text and translation and not text[-1].isspace() and not part.before
+        text += " " * bool(glued and not _is_wide(text[-1])) + part.before + translation.strip() + part.after
+    return text

@@ -1,0 +1,91 @@
+"""The verb that serves models over HTTP: `repose serve`."""
+
+import sys
+from pathlib import Path
+from typing import Annotated
+
+from typer import Argument, Option
+
+from repose.system.errors import ConfigError
+from repose.system.terminal import say
+
+
+def serve(
+    runs: Annotated[list[Path], Argument(help="Run directories or model directories.", show_default=False)],
+    lang: Annotated[
+        list[str] | None,
+        Option(metavar="SRC:TGT", help="Languages of a model that does not say them, pt:en. Can be repeated."),
+    ] = None,
+    host: Annotated[str, Option(help="Address to listen on; 0.0.0.0 lets others in.")] = "127.0.0.1",
+    port: Annotated[int, Option(min=0, max=65535, help="0 takes any that is free.")] = 5000,
+    workers: Annotated[int | None, Option(help="Processes that translate (default: one per core).")] = None,
+    device: Annotated[str, Option(help="cpu, cuda, cuda:1 or mps.")] = "cpu",
+    precision: Annotated[str, Option(help="fp32, or int8: faster on a CPU, but a few translations differ.")] = "fp32",
+    beam_size: Annotated[
+        int | None, Option("--beam-size", "-b", min=1, max=64, help="1 decodes greedily (default: the model's).")
+    ] = None,
+    char_limit: Annotated[int, Option(help="Characters of a text; -1: any.")] = 5_000,
+    batch_limit: Annotated[int, Option(help="Texts of a request; -1: any.")] = 128,
+    req_limit: Annotated[int, Option(help="Requests a minute of an address or key; -1: any.")] = -1,
+    alternatives_limit: Annotated[int, Option(help="Further translations of a text; -1: any.")] = 16,
+    timeout: Annotated[float, Option(help="Seconds for a request.")] = 30.0,
+    max_body: Annotated[int, Option(help="Bytes of a request.")] = 8 << 20,
+    api_keys: Annotated[Path | None, Option(help="File with an API key per line.")] = None,
+    key_required: Annotated[bool, Option("--key-required", help="Refuse requests without a key.")] = False,
+    key_url: Annotated[str | None, Option(help="Where people get a key, told to those without.")] = None,
+    files: Annotated[bool, Option(help="Translate files, too.")] = True,
+    page: Annotated[bool, Option(help="Have a page at /.")] = True,
+    suggestions: Annotated[Path | None, Option(help="File to append suggested translations to.")] = None,
+    metrics: Annotated[bool, Option("--metrics", help="Have /metrics for Prometheus.")] = False,
+    metrics_token: Annotated[str | None, Option(envvar="REPOSE_METRICS_TOKEN", help="What /metrics asks for.")] = None,
+    trust_forwarded_for: Annotated[
+        bool, Option("--trust-forwarded-for", help="Behind a proxy: take addresses from X-Forwarded-For.")
+    ] = False,
+    max_wait_ms: Annotated[float, Option(min=0, max=1000, help="Longest wait to fill a batch under load.")] = 3.0,
+    drain_seconds: Annotated[float, Option(min=0, help="Time for requests in hand after SIGTERM.")] = 20.0,
+    quiet: Annotated[bool, Option("--quiet", help="Write no log.")] = False,
+) -> None:
+    """Serve models over HTTP, with LibreTranslate's API and a page to translate on.
+
+    SIGTERM ends it when all requests in hand are answered; SIGHUP reads the models again while it serves.
+    """
+    from repose.serving.settings import Batching, Limits, ServeSettings
+
+    try:
+        from repose.serving.log import Log
+        from repose.serving.server import serve as serve_models
+    except ModuleNotFoundError as error:
+        if (error.name or "").startswith("repose"):
+            raise
+        raise ConfigError(f"serving needs {error.name}: pip install 'repose-nmt[serve]'") from error
+
+    settings = ServeSettings(
+        runs=tuple(runs),
+        languages=tuple(lang or ()),
+        host=host,
+        port=port,
+        workers=workers,
+        device=device,
+        precision=precision,
+        beam_size=beam_size,
+        limits=Limits(
+            char_limit=char_limit,
+            batch_limit=batch_limit,
+            req_limit=req_limit,
+            alternatives_limit=alternatives_limit,
+            timeout=timeout,
+            max_body=max_body,
+        ),
+        batching=Batching(max_wait=max_wait_ms / 1000),
+        api_keys=api_keys,
+        key_required=key_required,
+        key_url=key_url,
+        suggestions=suggestions,
+        files=files,
+        page=page,
+        metrics=metrics or metrics_token is not None,
+        metrics_token=metrics_token,
+        trust_forwarded_for=trust_forwarded_for,
+        drain_seconds=drain_seconds,
+    )
+    serve_models(settings, say, Log(None if quiet else sys.stderr))

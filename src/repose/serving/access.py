@@ -1,0 +1,118 @@
+"""Who may ask, and how often: API keys, requests a minute, and addresses that guess keys."""
+
+import hashlib
+import hmac
+import ipaddress
+import time
+from collections.abc import Callable, Mapping
+from pathlib import Path
+
+from repose.serving.refusals import RequestError, flood, slow_down
+from repose.serving.settings import ServeSettings
+from repose.system.errors import ConfigError, DataError
+
+_MINUTE = 60.0
+_MOST_CLIENTS = 100_000
+"""Whose requests are counted; beyond them the oldest are forgotten."""
+
+
+class Windows:
+    """Events of each client, by minutes that begin with its first one."""
+
+    def __init__(self, clock: Callable[[], float] = time.monotonic) -> None:
+        self._clock = clock
+        self._windows: dict[str, tuple[float, int]] = {}
+
+    def add(self, client: str, number: int = 1) -> int:
+        """How many there are now in the client's minute."""
+        began, count = self._current(client)
+        if client not in self._windows and len(self._windows) >= _MOST_CLIENTS:
+            self._forget()
+        self._windows.pop(client, None)
+        self._windows[client] = (began, count + number)
+        return count + number
+
+    def count(self, client: str) -> int:
+        return self._current(client)[1]
+
+    def seconds_left(self, client: str) -> float:
+        """Of the client's minute."""
+        return max(0.0, self._current(client)[0] + _MINUTE - self._clock())
+
+    def _current(self, client: str) -> tuple[float, int]:
+        now = self._clock()
+        began, count = self._windows.get(client, (now, 0))
+        return (began, count) if now < began + _MINUTE else (now, 0)
+
+    def _forget(self) -> None:
+        for client in list(self._windows)[: _MOST_CLIENTS // 10]:
+            del self._windows[client]
+
+
+class Access:
+    """Decides on each request before it is read further."""
+
+    def __init__(self, settings: ServeSettings) -> None:
+        """Raises DataError for a file of keys that cannot be read, ConfigError where keys are needed."""
+        self._settings = settings
+        self._keys = _read_keys(settings.api_keys) if settings.api_keys is not None else []
+        if settings.key_required and not self._keys:
+            raise ConfigError("keys are required, but there are none: give a file with a key per line as --api-keys")
+        self.requests, self.wrong_keys = Windows(), Windows()
+
+    @property
+    def has_keys(self) -> bool:
+        return bool(self._keys)
+
+    def check(self, address: str, key: object, cost: int = 1) -> None:
+        """Raises RequestError. `key`: what the client gave, if anything; empty is none."""
+        limits = self._settings.limits
+        client = address
+        if self._keys:
+            if self.wrong_keys.count(address) >= limits.wrong_key_limit:
+                raise flood(self.wrong_keys.seconds_left(address))
+            if key is not None and key != "":
+                digest = _digest(key if isinstance(key, str) else repr(key))
+                # No early end: how long it takes says nothing about which key is nearest.
+                if not sum([hmac.compare_digest(digest, known) for known in self._keys]):
+                    self.wrong_keys.add(address)
+                    raise RequestError(403, "Invalid API key")
+                client = digest.hex()
+            elif self._settings.key_required:
+                where = self._settings.key_url
+                text = (
+                    f"Visit {where} to get an API key"
+                    if where
+                    else "Please contact the server operator to get an API key"
+                )
+                raise RequestError(400, text)
+        if limits.req_limit > 0 and self.requests.add(client, cost) > limits.req_limit:
+            raise slow_down(limits.req_limit, self.requests.seconds_left(client))
+
+
+def address_of(host: str | None, headers: Mapping[str, str], *, trust_forwarded_for: bool) -> str:
+    """Of a client; of IPv6 the network, since whoever has one address has 2^64."""
+    forwarded = headers.get("x-forwarded-for", "") if trust_forwarded_for else ""
+    text = forwarded.rpartition(",")[2].strip() or host or ""
+    try:
+        address = ipaddress.ip_address(text)
+    except ValueError:
+        return host or ""
+    if address.version == 6:
+        return str(ipaddress.ip_network((int(address) >> 64 << 64, 64)))
+    return str(address)
+
+
+def _digest(key: str) -> bytes:
+    return hashlib.sha256(key.encode("utf-8", "surrogatepass")).digest()
+
+
+def _read_keys(path: Path) -> list[bytes]:
+    try:
+        lines = path.read_text(encoding="utf-8").split()
+    except (OSError, UnicodeDecodeError) as error:
+        reason = error.strerror if isinstance(error, OSError) else "it is not UTF-8"
+        raise DataError(f"no API keys can be read from {path}: {reason}") from error
+    if not lines:
+        raise DataError(f"{path} holds no API key: write one per line")
+    return [_digest(key) for key in lines]

@@ -1,0 +1,356 @@
+"""The server's answers: LibreTranslate's API, as its clients use it, and /explain, /models and the page beside it.
+
+Errors are `{"error": sentence}` whatever goes wrong.
+"""
+
+import asyncio
+import hmac
+import json
+import re
+from collections.abc import Awaitable, Callable, Sequence
+from pathlib import Path
+from typing import Any, TypeVar
+
+from starlette.applications import Starlette
+from starlette.exceptions import HTTPException
+from starlette.requests import ClientDisconnect, Request
+from starlette.responses import FileResponse, JSONResponse, Response
+from starlette.routing import Mount, Route
+from starlette.types import ASGIApp
+
+from repose.serving import explain, files, page, parameters
+from repose.serving.access import Access, address_of
+from repose.serving.catalogue import Catalogue, Direction
+from repose.serving.engine import Engine, TranslationError
+from repose.serving.languages import NOTHING, Detected, canonical, detect, name_of, shown
+from repose.serving.log import Log
+from repose.serving.metrics import CONTENT_TYPE, Metrics
+from repose.serving.middleware import Outermost
+from repose.serving.parameters import Parameters, check_sizes
+from repose.serving.refusals import RequestError, too_late, too_long
+from repose.serving.settings import NO_LIMIT, ServeSettings
+from repose.serving.spec import docs, spec
+from repose.serving.texts import TranslatedText, has_letters, translate_document, translate_texts
+
+T = TypeVar("T")
+FRONTEND_TIMEOUT = 500
+"""Milliseconds without a keystroke after which a page translates."""
+_GONE = 499
+_LOOKED_AT = 10_000  # bytes of a file that its language is found out by
+_SECONDS = re.compile(r"\d{1,5}(\.\d{1,3})?")
+_AUTO = "auto"
+
+
+class Service:
+    """What answers: the models, their engine, and who may ask."""
+
+    def __init__(
+        self, settings: ServeSettings, catalogue: Catalogue, engine: Engine, metrics: Metrics, log: Log
+    ) -> None:
+        """Raises what `Access` raises."""
+        self.settings, self.metrics, self.log = settings, metrics, log
+        self.catalogue, self.engine = catalogue, engine
+        self.access = Access(settings)
+        self.downloads = files.Downloads(settings.limits)
+        self.ready = False
+        """Whether requests are wanted: not before a worker is there, and not when the server is ending."""
+        metrics.set_models(catalogue.models_json(), settings.precision)
+
+    def exchange(self, catalogue: Catalogue, engine: Engine) -> Engine:
+        """Answer with other models from now on; the engine of before, which may still be at work."""
+        before, self.catalogue, self.engine = self.engine, catalogue, engine
+        self.metrics.set_models(catalogue.models_json(), self.settings.precision)
+        return before
+
+    # Reading a request
+
+    async def read(self, request: Request, *, cost: Callable[[Parameters], int] = lambda _: 1) -> Parameters:
+        """Its parameters. Raises RequestError, also for who may not ask."""
+        state = request.scope["state"]
+        found = await parameters.read(request, self.settings.limits, lambda size: state["bodies"].take(state, size))
+        host = request.client.host if request.client else None
+        trust = self.settings.trust_forwarded_for
+        address = address_of(host, request.headers, trust_forwarded_for=trust)
+        self.access.check(address, found.get("api_key"), cost(found))
+        return found
+
+    def detected(self, source: str, texts: Sequence[str]) -> Detected | None:
+        """The language of texts together, where `source` is auto. Raises RequestError where it cannot be found out."""
+        if source.lower() != _AUTO:
+            return None
+        if found := self.detect("\n".join(texts)):
+            return found[0]
+        if any(map(has_letters, texts)):
+            raise RequestError(400, "The language of the text could not be detected: name it as source")
+        return NOTHING
+
+    def direction(self, source: str, target: str, detected: Detected | None, kind: object = None) -> Direction | None:
+        """As asked for, with `kind` as the format; None where there is nothing to do. Raises RequestError."""
+        start = canonical(source) if detected is None else detected.language
+        for code, name in ((start if detected is None else None, source), (canonical(target), target)):
+            if code is not None and code not in self.catalogue.languages:
+                raise RequestError(400, f"{name} is not supported")
+        if kind not in (None, "", "text"):
+            raise RequestError(400, f"{kind} format is not supported")
+        return None if detected is NOTHING else self.catalogue.direction(start, canonical(target))
+
+    def detect(self, text: str) -> list[Detected]:
+        """Which of the languages that it can translate from a text is in."""
+        return detect(text, self.catalogue.sources)
+
+    async def answer(self, request: Request, work: Awaitable[T], seconds: float) -> T:
+        """What `work` gives, unless the client goes, or it is too late: then it is cancelled. Raises RequestError."""
+        asked = request.headers.get("x-request-timeout", "")
+        if _SECONDS.fullmatch(asked):
+            seconds = min(seconds, float(asked))
+        task, gone = asyncio.ensure_future(work), asyncio.ensure_future(_gone(request))
+        try:
+            await asyncio.wait({task, gone}, timeout=seconds, return_when=asyncio.FIRST_COMPLETED)
+            if task.done():
+                return task.result()
+            raise ClientDisconnect if gone.done() else too_late(seconds)
+        finally:
+            task.cancel()
+            gone.cancel()
+            await asyncio.gather(task, gone, return_exceptions=True)
+
+    # Endpoints
+
+    async def translate(self, request: Request) -> Response:
+        limits = self.settings.limits
+        found = await self.read(request, cost=_number_of_texts)
+        texts = found.texts("q")
+        source, target = found.text("source"), found.text("target")
+        alternatives = found.number("alternatives", limits.alternatives_limit)
+        check_sizes(texts, limits)
+        several = [texts] if isinstance(texts, str) else texts
+        detected = self.detected(source, several)
+        direction = self.direction(source, target, detected, found.get("format"))
+        translated = await self._translate(request, direction, several, alternatives)
+        request.scope["state"]["facts"] |= {
+            "texts": len(several),
+            "characters": sum(map(len, several)),
+            "source": shown(direction.source) if direction else None,
+            "target": shown(direction.target) if direction else None,
+        }
+        return _json(_answer(translated, isinstance(texts, list), detected, alternatives))
+
+    async def _translate(
+        self, request: Request, direction: Direction | None, texts: list[str], alternatives: int
+    ) -> list[TranslatedText]:
+        if direction is None:
+            return [TranslatedText(text) for text in texts]
+        work = translate_texts(
+            self.engine,
+            self.catalogue.models[direction.model],
+            direction,
+            texts,
+            beam_size=self.settings.beam_size,
+            alternatives=alternatives,
+        )
+        return await self.answer(request, work, self.settings.limits.timeout)
+
+    async def detect_language(self, request: Request) -> Response:
+        found = await self.read(request)
+        texts = found.texts("q")
+        check_sizes(texts, self.settings.limits)
+        text = texts if isinstance(texts, str) else "\n".join(texts)
+        return _json([detected.to_json() for detected in self.detect(text) or [NOTHING]])
+
+    async def languages(self, _: Request) -> Response:
+        return _json(self.catalogue.to_json())
+
+    async def models(self, _: Request) -> Response:
+        return _json(self.catalogue.models_json())
+
+    async def frontend_settings(self, _: Request) -> Response:
+        first, settings = self.catalogue.first, self.settings
+        return _json(
+            {
+                "charLimit": settings.limits.char_limit,
+                "frontendTimeout": FRONTEND_TIMEOUT,
+                "apiKeys": self.access.has_keys,
+                "keyRequired": settings.key_required,
+                "suggestions": settings.suggestions is not None,
+                "filesTranslation": settings.files,
+                "supportedFilesFormat": list(files.FORMATS) if settings.files else [],
+                "language": {
+                    "source": {"code": shown(first.source), "name": name_of(first.source)},
+                    "target": {"code": shown(first.target), "name": name_of(first.target)},
+                },
+            }
+        )
+
+    async def suggest(self, request: Request) -> Response:
+        found = await self.read(request)
+        if self.settings.suggestions is None:
+            raise RequestError(403, "Suggestions are disabled on this server.")
+        entry = {name: found.text(name) for name in ("q", "s", "source", "target")}
+        check_sizes([entry["q"], entry["s"]], self.settings.limits)
+        self.direction(entry["source"], entry["target"], None)
+        await asyncio.to_thread(_append, self.settings.suggestions, entry)
+        return _json({"success": True})
+
+    async def translate_file(self, request: Request) -> Response:
+        if not self.settings.files:
+            raise RequestError(403, "Files translation are disabled on this server.")
+        found = await self.read(request, cost=self._cost_of_file)
+        upload = found.upload("file")
+        source, target = found.text("source"), found.text("target")
+        suffix = files.format_of(upload.name)
+        limits = self.settings.limits
+        if len(upload.content) > limits.max_file:
+            raise RequestError(413, f"Invalid request: the file is larger than {limits.max_file} bytes")
+        content = upload.content
+        detected = self.detected(source, [content[:_LOOKED_AT].decode("utf-8", "replace")])
+        direction = self.direction(source, target, detected)
+
+        async def document(text: str) -> str:
+            if direction is None:
+                return text
+            model = self.catalogue.models[direction.model]
+            return await translate_document(self.engine, model, direction, text, self.settings.beam_size)
+
+        work = files.FORMATS[suffix].translate(content, document)
+        translated = await self.answer(request, work, limits.file_timeout)
+        name = await asyncio.to_thread(self.downloads.put, suffix, translated)
+        request.scope["state"]["facts"] |= {"bytes": len(content), "format": suffix}
+        return _json({"translatedFileUrl": str(request.url_for("download_file", name=name))})
+
+    def _cost_of_file(self, found: Parameters) -> int:
+        size, limit = len(found.upload("file").content), self.settings.limits.char_limit
+        return 1 if limit == NO_LIMIT else max(1, -(-size // limit))
+
+    async def download_file(self, request: Request) -> Response:
+        path = self.downloads.get(request.path_params["name"])
+        return FileResponse(path, media_type=files.FORMATS[path.suffix].media_type, filename=f"translated{path.suffix}")
+
+    async def explain(self, request: Request) -> Response:
+        found = await self.read(request)
+        text, source, target = found.text("q"), found.text("source"), found.text("target")
+        limits = self.settings.limits
+        if len(text) > limits.explain_limit:
+            raise too_long(len(text), limits.explain_limit)
+        detected = self.detected(source, [text])
+        direction = self.direction(source, target, detected)
+        about = {} if detected is None else {"detectedLanguage": detected.to_json()}
+        if direction is None:
+            return _json({"translatedText": text, "sentences": [], "model": None, **about})
+        model = self.catalogue.models[direction.model]
+        work = explain.explain(self.engine, model, direction, text, self.settings.beam_size)
+        answer = await self.answer(request, work, limits.timeout)
+        return _json({**answer, "model": model.about, **about})
+
+    async def health(self, _: Request) -> Response:
+        return _json({"status": "ok"})
+
+    async def health_ready(self, _: Request) -> Response:
+        ready = self.ready and self.engine.ready
+        return _json({"status": "ok" if ready else "not ready"}, 200 if ready else 503)
+
+    async def expose_metrics(self, request: Request) -> Response:
+        token = self.settings.metrics_token
+        if token is not None:
+            given = request.headers.get("authorization", "").encode()
+            if not hmac.compare_digest(given, f"Bearer {token}".encode()):
+                raise RequestError(401, "Unauthorized", {"WWW-Authenticate": "Bearer"})
+        return Response(self.metrics.exposed(), headers={"Content-Type": CONTENT_TYPE})
+
+    async def spec(self, _: Request) -> Response:
+        return _json(spec(self.settings))
+
+    async def docs(self, _: Request) -> Response:
+        return Response(docs(self.settings), media_type="text/html", headers=page.HEADERS)
+
+
+def make_app(service: Service) -> Outermost:
+    """The application, with everything around it."""
+    settings = service.settings
+    routes: list[Route | Mount] = [
+        Route("/translate", service.translate, methods=["POST"]),
+        Route("/detect", service.detect_language, methods=["POST"]),
+        Route("/languages", service.languages),
+        Route("/frontend/settings", service.frontend_settings),
+        Route("/suggest", service.suggest, methods=["POST"]),
+        Route("/translate_file", service.translate_file, methods=["POST"]),
+        Route("/download_file/{name}", service.download_file, name="download_file"),
+        Route("/explain", service.explain, methods=["POST"]),
+        Route("/models", service.models),
+        Route("/health", service.health),
+        Route("/health/live", service.health),
+        Route("/health/ready", service.health_ready),
+        Route("/spec", service.spec),
+        Route("/docs", service.docs),
+    ]
+    if settings.metrics:
+        routes.append(Route("/metrics", service.expose_metrics))
+    if settings.page:
+        routes += page.routes()
+    handlers: Any = {
+        RequestError: _refused,
+        HTTPException: _http_error,
+        ClientDisconnect: _client_gone,
+        TranslationError: _failed,
+        Exception: _broken,
+    }
+    app: ASGIApp = Starlette(routes=routes, exception_handlers=handlers)
+    endpoints = {route.path.partition("/{")[0] or "/" for route in routes}
+    return Outermost(app, endpoints=endpoints, metrics=service.metrics, log=service.log, limits=settings.limits)
+
+
+def _json(content: object, status: int = 200) -> JSONResponse:
+    return JSONResponse(content, status)
+
+
+async def _refused(_: Request, error: RequestError) -> Response:
+    return JSONResponse({"error": error.text}, error.status, error.headers)
+
+
+async def _http_error(_: Request, error: HTTPException) -> Response:
+    return JSONResponse({"error": error.detail}, error.status_code, error.headers)
+
+
+async def _client_gone(_: Request, __: ClientDisconnect) -> Response:
+    return Response(status_code=_GONE)
+
+
+async def _failed(_: Request, __: TranslationError) -> Response:
+    return JSONResponse({"error": "The text could not be translated"}, 500)
+
+
+async def _broken(_: Request, __: Exception) -> Response:
+    return JSONResponse({"error": "Internal error"}, 500)
+
+
+async def _gone(request: Request) -> None:
+    """Wait until the client has closed its connection."""
+    while (await request.receive())["type"] != "http.disconnect":
+        pass
+
+
+def _number_of_texts(found: Parameters) -> int:
+    texts = found.get("q")
+    return max(1, len(texts)) if isinstance(texts, list) else 1
+
+
+def _answer(
+    translated: list[TranslatedText], is_list: bool, detected: Detected | None, alternatives: int
+) -> dict[str, object]:
+    """As clients of LibreTranslate read it; `warnings` beside it, where there are any."""
+
+    def one_or_all(values: list[Any]) -> Any:
+        return values if is_list else values[0]
+
+    answer: dict[str, object] = {"translatedText": one_or_all([one.text for one in translated])}
+    if detected is not None:
+        answer["detectedLanguage"] = one_or_all([detected.to_json()] * len(translated))
+    if alternatives:
+        answer["alternatives"] = one_or_all([list(one.alternatives) for one in translated])
+    if any(one.warnings for one in translated):
+        answer["warnings"] = one_or_all([list(one.warnings) for one in translated])
+    return answer
+
+
+def _append(path: Path, entry: dict[str, str]) -> None:
+    with path.open("a", encoding="utf-8") as file:
+        file.write(json.dumps(entry, ensure_ascii=False) + "\n")

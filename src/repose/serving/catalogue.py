@@ -1,0 +1,196 @@
+"""The models that are served, and which of them translates from which language into which. Loads no torch."""
+
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any, NamedTuple
+
+from repose.data.tokenizer import Tokenizer
+from repose.model.presets import PRESETS
+from repose.runs.folder import RunFolder
+from repose.saved_model import directory
+from repose.serving.languages import canonical, name_of, shown
+from repose.serving.refusals import RequestError
+from repose.system.errors import CheckpointError, ConfigError
+
+
+@dataclass(frozen=True)
+class ServedModel:
+    """What the front process knows of a model: enough to split a text and to count its tokens."""
+
+    path: Path
+    source: str
+    """Canonical."""
+    target: str
+    tag: str | None
+    """What it reads before a source by itself."""
+    tags: frozenset[str]
+    """What else it can be told to read."""
+    num_tokens: Callable[[str], int]
+    """Of a sentence, [START] and [END] included."""
+    max_src_tokens: int
+    """Longest source that it was trained on, or can read."""
+    scripts: frozenset[str] | None
+    """That training saw; None where the model does not say."""
+    about: dict[str, Any]
+    """For /models."""
+
+    def fits(self, text: str) -> bool:
+        """Whether the model reads all of it."""
+        short = len(text) < self.max_src_tokens - 1 and text.isascii()
+        return short or self.num_tokens(text) <= self.max_src_tokens
+
+
+class Direction(NamedTuple):
+    """From one language into another."""
+
+    source: str
+    target: str
+    model: int
+    """Place in the list of models."""
+    tag: str | None
+    """To be read before each source; None: the model's own, if it has one."""
+
+
+class Catalogue:
+    """Models, and the directions they serve."""
+
+    def __init__(self, models: Sequence[ServedModel]) -> None:
+        """Raises ConfigError where two models serve the same direction."""
+        self.models = list(models)
+        self._directions: dict[tuple[str, str], Direction] = {}
+        for place, model in enumerate(models):
+            for direction in _directions(place, model):
+                if (other := self._directions.get(direction[:2])) is not None:
+                    raise ConfigError(
+                        f"{models[other.model].path} and {model.path} both translate from {direction.source} into "
+                        f"{direction.target}: serve one of them, or name the languages with --lang"
+                    )
+                self._directions[direction[:2]] = direction
+        self.sources = list(dict.fromkeys(source for source, _ in self._directions))
+        """Languages that can be translated from, those of the first model first."""
+        self.languages = sorted({language for pair in self._directions for language in pair})
+        self.first = next(iter(self._directions.values()))
+        """What a page begins with."""
+
+    def targets(self, source: str) -> list[str]:
+        """Languages that it can be translated into, as they are shown, sorted."""
+        return sorted(shown(target) for start, target in self._directions if start == source)
+
+    def direction(self, source: str, target: str) -> Direction | None:
+        """The direction between two canonical codes; None where they are the same. Raises RequestError."""
+        for code in (source, target):
+            if code not in self.languages:
+                raise RequestError(400, f"{shown(code)} is not supported")
+        if source == target:
+            return None
+        found = self._directions.get((source, target))
+        if found is None:
+            raise RequestError(
+                400,
+                f"{name_of(target)} ({shown(target)}) is not available as a target language from "
+                f"{name_of(source)} ({shown(source)})",
+            )
+        return found
+
+    def to_json(self) -> list[dict[str, object]]:
+        """/languages."""
+        return [{"code": shown(code), "name": name_of(code), "targets": self.targets(code)} for code in self.languages]
+
+    def models_json(self) -> list[dict[str, object]]:
+        """/models."""
+        return [
+            {"source": shown(d.source), "target": shown(d.target), **self.models[d.model].about}
+            for d in self._directions.values()
+        ]
+
+
+def read_catalogue(runs: Sequence[Path], languages: Sequence[str]) -> Catalogue:
+    """From run or model directories; `languages`: `pt:en` for each whose config does not know, in order.
+
+    Raises CheckpointError for a directory, ConfigError for languages.
+    """
+    left = list(languages)
+    models = [_read_model(path, left) for path in runs]
+    if left:
+        raise ConfigError(f"--lang {left[0]} belongs to no model: each run here says its languages itself")
+    return Catalogue(models)
+
+
+def _read_model(path: Path, left: list[str]) -> ServedModel:
+    config = directory.read_config(path)
+    if (task := directory.task_of(config)) != directory.UNNAMED_TASK:
+        raise CheckpointError(f"{path} holds a model of {task.replace('_', ' ')!r}, which translates nothing")
+    architecture, (src_vocab_size, _) = directory.read_sizes(path)
+    tokenizer = Tokenizer.load(directory.tokenizer_paths(path)[0])
+    if tokenizer.vocab_size != src_vocab_size:
+        raise CheckpointError(f"the tokenizer of {path} is not its model's: save or copy the model again")
+    source, target = (str(config.get(name, "und")) for name in ("src_lang", "tgt_lang"))
+    if "und" in (source, target) and not left:
+        raise ConfigError(f"{path} does not say its languages: name them, as in --lang pt:en")
+    if "und" in (source, target):
+        source, target = _pair(left.pop(0))
+    trained, scripts = config.get("max_src_tokens"), config.get("src_scripts")
+    limit = architecture.max_length
+    return ServedModel(
+        path=path,
+        source=canonical(source),
+        target=canonical(target),
+        tag=config.get("tag"),
+        tags=frozenset(tokenizer.tags),
+        num_tokens=lambda text: len(tokenizer.encode(text)),
+        max_src_tokens=min(limit, trained) if isinstance(trained, int) and trained > 2 else limit,
+        scripts=frozenset(map(str, scripts)) if isinstance(scripts, list) else None,
+        about=_about(path, config, architecture),
+    )
+
+
+def _pair(text: str) -> tuple[str, str]:
+    source, colon, target = text.partition(":")
+    if not (colon and source.isascii() and target.isascii() and source.strip() and target.strip()):
+        raise ConfigError(f"--lang {text!r} names no two languages: write it as pt:en")
+    return source.strip(), target.strip()
+
+
+def _directions(place: int, model: ServedModel) -> list[Direction]:
+    """The model's own; and the opposite one of a model that was trained for both, each with its target as its tag."""
+    own = [Direction(model.source, model.target, place, None)]
+    both = model.tag is not None and canonical(model.tag) == model.target
+    tag = next((tag for tag in sorted(model.tags) if canonical(tag) == model.source), None)
+    return [*own, Direction(model.target, model.source, place, tag)] if both and tag is not None else own
+
+
+def _about(path: Path, config: dict[str, Any], architecture: Any) -> dict[str, Any]:
+    """What there is to say of a model: never more than its files do."""
+    found: tuple[str, dict[str, Any]] | None = None
+    parameters = None
+    if (run := RunFolder(path)).exists and directory.locate(path) != path:
+        parameters = run.num_parameters()
+        try:
+            found = run.best_scores()
+        except CheckpointError:  # figures that were changed are not shown
+            found = None
+    digests = config.get("sha256")
+    return {
+        "name": path.resolve().name,
+        "run_id": config.get("run_id"),
+        "sha256": digests.get(directory.WEIGHTS) if isinstance(digests, dict) else None,
+        "preset": next((name for name, one in PRESETS.items() if one.architecture == architecture), None),
+        "parameters": parameters,
+        "looks_ahead": bool(config.get("looks_ahead")),
+        "scores": None if found is None else _figures(*found),
+    }
+
+
+def _figures(split: str, scores: dict[str, Any]) -> dict[str, Any]:
+    """Of each decoding, the figures that free-running translations got."""
+    decoded = scores.get("decoded")
+    return {
+        "split": split,
+        "num_sentences": scores.get("num_sentences"),
+        "decoded": {
+            decoding: {name: value for name, value in figures.items() if isinstance(value, dict) and "value" in value}
+            for decoding, figures in (decoded.items() if isinstance(decoded, dict) else ())
+            if isinstance(figures, dict)
+        },
+    }

@@ -1,0 +1,355 @@
+"""Sentences of many requests, put together into batches for worker processes.
+
+A worker that is idle takes what is there at once; under load the queue makes the batches. A batch begins with the
+sentence that has waited longest and goes on with those nearest to it in length. A sentence whose worker dies is given
+to another one, alone, and each answer reaches its request once.
+"""
+
+import asyncio
+import contextlib
+import math
+import time
+from collections import deque
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass, field
+
+from repose.serving.messages import Answer, Batch, How, ModelToLoad
+from repose.serving.metrics import Metrics
+from repose.serving.refusals import busy
+from repose.serving.settings import Batching
+from repose.serving.workers import Worker, WorkerLostError
+from repose.system.errors import ReposeError
+
+_ATTEMPTS = 3
+_MOST_CONSIDERED = 2_048  # sentences that a batch is chosen from
+_LONGEST_PAUSE = 30.0  # seconds between attempts to start a worker
+_FIRST_RATE = 2_000.0  # source tokens a second, until it is measured
+
+
+class TranslationError(ReposeError):
+    """A sentence that no worker could translate."""
+
+
+@dataclass(eq=False)
+class _Request:
+    """Sentences that are waited for together."""
+
+    future: "asyncio.Future[list[Answer]]"
+    answers: list[Answer | None]
+    left: int
+
+
+@dataclass(eq=False)
+class _Job:
+    """A sentence."""
+
+    how: How
+    sentence: str
+    num_tokens: int
+    request: _Request
+    place: int
+    """Among the request's sentences."""
+    arrived: float
+    attempts: int = 0
+
+
+@dataclass
+class _Queue:
+    """Sentences that may share a batch, the oldest first."""
+
+    jobs: dict[int, _Job] = field(default_factory=dict)
+
+    @property
+    def oldest(self) -> _Job:
+        return next(iter(self.jobs.values()))
+
+
+class Engine:
+    """Worker processes and the queue before them, for one set of models. For one event loop."""
+
+    def __init__(
+        self,
+        models: Sequence[ModelToLoad],
+        workers: int,
+        batching: Batching,
+        metrics: Metrics,
+        say: Callable[..., None] = lambda *_, **__: None,
+    ) -> None:
+        """`say(event, **facts)` is told of workers that start and die."""
+        self._models, self._batching, self._metrics, self._say = list(models), batching, metrics, say
+        self._num_workers = workers
+        self._workers: set[Worker] = set()
+        self._slots: list[asyncio.Task[None]] = []
+        self._queues: dict[How, _Queue] = {}
+        self._idle: deque[asyncio.Future[list[_Job]]] = deque()
+        self._in_work = 0  # sentences
+        self._queue_tokens = 0
+        self._rate = _FIRST_RATE
+        self._is_woken = False
+        self._answered_rows, self._answered_at = 0, 0.0
+        self._first: asyncio.Future[None] | None = None
+        self._empty = asyncio.Event()
+
+    # Its life
+
+    async def start(self) -> None:
+        """Wait until one worker is ready. Raises ReposeError where the models cannot be loaded."""
+        self._first = asyncio.get_running_loop().create_future()
+        self._slots = [asyncio.create_task(self._keep_worker()) for _ in range(self._num_workers)]
+        try:
+            await self._first
+        except BaseException:
+            await self.close()
+            raise
+
+    @property
+    def ready(self) -> bool:
+        """Whether there is a worker."""
+        return bool(self._workers)
+
+    @property
+    def pids(self) -> list[int]:
+        """Of the workers."""
+        return [worker.pid for worker in self._workers]
+
+    async def drain(self) -> None:
+        """Wait until nothing is left to be translated."""
+        while self._in_work or self._queue_tokens:
+            self._empty.clear()
+            await self._empty.wait()
+
+    async def close(self) -> None:
+        """End the workers; what is not translated fails."""
+        for slot in self._slots:
+            slot.cancel()
+        await asyncio.gather(*self._slots, return_exceptions=True)
+        for queue in self._queues.values():
+            for job in queue.jobs.values():
+                _fail(job, TranslationError("the server is closing"))
+        self._queues.clear()
+
+    # What requests ask
+
+    async def translate(self, how: How, sentences: Sequence[str], num_tokens: Sequence[int]) -> list[Answer]:
+        """The answers, in order; cancelled, whatever has not begun is dropped. `num_tokens`: of each sentence.
+
+        Raises RequestError where too much waits already, TranslationError.
+        """
+        if not sentences:
+            return []
+        limit = self._batching.queue_tokens(self._num_workers)
+        if self._queue_tokens and self._queue_tokens + sum(num_tokens) > limit:
+            raise busy(self.seconds_to_wait())
+        loop = asyncio.get_running_loop()
+        request = _Request(loop.create_future(), [None] * len(sentences), len(sentences))
+        now = time.monotonic()
+        jobs = [
+            _Job(how, sentence, tokens, request, place, now)
+            for place, (sentence, tokens) in enumerate(zip(sentences, num_tokens, strict=True))
+        ]
+        for job in jobs:
+            self._put(job)
+        self._wake()
+        try:
+            return await request.future
+        finally:
+            dropped = sum(self._drop(job) for job in jobs) if request.left else 0
+            if dropped:
+                self._metrics.cancelled.inc(dropped)
+
+    def seconds_to_wait(self) -> int:
+        """In which the queue will have been translated, at the speed of late."""
+        return math.ceil(self._queue_tokens / (self._rate * max(1, len(self._workers))))
+
+    # The queue
+
+    def _put(self, job: _Job, *, first: bool = False) -> None:
+        queue = self._queues.setdefault(job.how, _Queue())
+        if first:
+            queue.jobs = {id(job): job, **queue.jobs}
+        else:
+            queue.jobs[id(job)] = job
+        self._queue_tokens += job.num_tokens
+        self._metrics.queue_tokens.inc(job.num_tokens)
+
+    def _drop(self, job: _Job) -> bool:
+        """Whether it was in the queue."""
+        queue = self._queues.get(job.how)
+        if queue is None or queue.jobs.pop(id(job), None) is None:
+            return False
+        if not queue.jobs:
+            del self._queues[job.how]
+        self._queue_tokens -= job.num_tokens
+        self._metrics.queue_tokens.dec(job.num_tokens)
+        self._say_if_empty()
+        return True
+
+    def _wake(self) -> None:
+        """Give out batches once the requests that are there now have been read."""
+        if not self._is_woken:
+            self._is_woken = True
+            asyncio.get_running_loop().call_soon(self._give_out)
+
+    def _give_out(self) -> None:
+        self._is_woken = False
+        while self._queues and self._idle:
+            if (wait := self._seconds_worth_waiting()) > 0:
+                self._is_woken = True
+                asyncio.get_running_loop().call_later(wait, self._give_out)
+                return
+            idle = self._idle.popleft()
+            if not idle.done():  # else its worker has died
+                idle.set_result(self._take())
+
+    def _seconds_worth_waiting(self) -> float:
+        """Clients that have just been answered together are about to ask again: until then, or for so many sentences as
+        they were."""
+        waiting = sum(len(queue.jobs) for queue in self._queues.values())
+        if self._answered_rows < 2 or waiting >= min(self._answered_rows, self._batching.max_batch_rows):
+            return 0.0
+        return self._answered_at + self._batching.max_wait - time.monotonic()
+
+    def _take(self) -> list[_Job]:
+        """A batch, out of the queue: the oldest sentence, and those nearest to it in length."""
+        queue = min(self._queues.values(), key=lambda queue: queue.oldest.arrived)
+        oldest = queue.oldest
+        batch = [oldest]
+        if not oldest.attempts:
+            sharing = 1 + sum(not idle.done() for idle in self._idle)
+            rows = min(self._batching.max_batch_rows, math.ceil(len(queue.jobs) / sharing))
+            others = [job for _, job in zip(range(_MOST_CONSIDERED), queue.jobs.values(), strict=False)][1:]
+            others = [job for job in others if not job.attempts]
+            others.sort(key=lambda job: abs(job.num_tokens - oldest.num_tokens))
+            longest = oldest.num_tokens
+            for job in others:
+                longest = max(longest, job.num_tokens)
+                if len(batch) >= rows or longest * (len(batch) + 1) > self._batching.max_batch_tokens:
+                    break
+                batch.append(job)
+        for job in batch:
+            self._drop(job)
+        self._in_work += len(batch)
+        return batch
+
+    # The workers
+
+    async def _keep_worker(self) -> None:
+        """A worker, and another one whenever it has died."""
+        pause = 0.1
+        while True:
+            try:
+                worker = await Worker.start(self._models)
+            except (ReposeError, WorkerLostError) as error:
+                self._say("worker_failed", reason=type(error).__name__)
+                if self._first is not None and not self._first.done():
+                    self._first.set_exception(ReposeError(str(error)))
+                await asyncio.sleep(pause)
+                pause = min(_LONGEST_PAUSE, 2 * pause)
+                continue
+            self._workers.add(worker)
+            self._metrics.workers.labels("ready").inc()
+            self._say("worker_ready", pid=worker.pid)
+            if self._first is not None and not self._first.done():
+                self._first.set_result(None)
+            began = time.monotonic()
+            try:
+                await self._use(worker)
+            finally:
+                self._workers.discard(worker)
+                self._metrics.workers.labels("ready").dec()
+                await worker.end()
+            self._metrics.restarts.inc()
+            self._say("worker_died", pid=worker.pid)
+            pause = 0.1 if time.monotonic() - began > 10.0 else min(_LONGEST_PAUSE, 2 * pause)
+            await asyncio.sleep(pause if pause > 0.2 else 0.0)
+
+    async def _use(self, worker: Worker) -> None:
+        """Until it dies."""
+        while True:
+            batch = await self._next(worker)
+            if not batch:
+                return
+            try:
+                alive = await self._translate(worker, batch)
+            except asyncio.CancelledError:
+                for job in batch:
+                    _fail(job, TranslationError("the server is closing"))
+                raise
+            finally:
+                self._in_work -= len(batch)
+                self._say_if_empty()
+            if not alive:
+                return
+
+    async def _next(self, worker: Worker) -> list[_Job]:
+        """The next batch; nothing where the worker has died waiting for it."""
+        idle: asyncio.Future[list[_Job]] = asyncio.get_running_loop().create_future()
+        self._idle.append(idle)
+        ended = asyncio.create_task(worker.ended())
+        ended.add_done_callback(lambda _: None if idle.done() else idle.set_result([]))
+        self._wake()
+        try:
+            return await idle
+        finally:
+            ended.cancel()
+
+    async def _translate(self, worker: Worker, jobs: list[_Job]) -> bool:
+        """Whether the worker is alive after it."""
+        began = time.monotonic()
+        self._record(jobs, began)
+        try:
+            async with asyncio.timeout(self._batching.batch_seconds):
+                answers = await worker.translate(Batch(jobs[0].how, [job.sentence for job in jobs]))
+        except ReposeError as error:
+            self._again(jobs, TranslationError(str(error)))
+            return True
+        except (WorkerLostError, TimeoutError):
+            self._again(jobs, TranslationError("a translation worker died of this text"))
+            return False
+        now = time.monotonic()
+        rate = sum(job.num_tokens for job in jobs) / max(1e-6, now - began)
+        self._rate += 0.1 * (rate - self._rate)
+        for job, answer in zip(jobs, answers, strict=True):
+            _deliver(job, answer)
+        self._metrics.tokens.labels("target").inc(sum(answer.num_tokens for answer in answers))
+        self._metrics.truncated.inc(sum(answer.truncated for answer in answers))
+        self._answered_rows, self._answered_at = len(jobs), now
+        return True
+
+    def _again(self, jobs: Sequence[_Job], error: TranslationError) -> None:
+        """Put sentences back, each to be translated alone; fail those for which that was no use."""
+        for job in reversed(jobs):
+            if job.request.future.done():
+                continue
+            job.attempts += 1
+            if job.attempts >= _ATTEMPTS:
+                _fail(job, error)
+            else:
+                self._put(job, first=True)
+        self._wake()
+
+    def _record(self, jobs: Sequence[_Job], now: float) -> None:
+        tokens = [job.num_tokens for job in jobs]
+        self._metrics.batch_rows.observe(len(jobs))
+        self._metrics.padded_share.observe(1.0 - sum(tokens) / (len(tokens) * max(tokens)))
+        self._metrics.tokens.labels("source").inc(sum(tokens))
+        for job in jobs:
+            self._metrics.queue_seconds.observe(now - job.arrived)
+
+    def _say_if_empty(self) -> None:
+        if not self._in_work and not self._queue_tokens:
+            self._empty.set()
+
+
+def _deliver(job: _Job, answer: Answer) -> None:
+    request = job.request
+    assert request.answers[job.place] is None, "answered twice"
+    request.answers[job.place] = answer
+    request.left -= 1
+    if not request.left and not request.future.done():
+        request.future.set_result([answer for answer in request.answers if answer is not None])
+
+
+def _fail(job: _Job, error: TranslationError) -> None:
+    with contextlib.suppress(asyncio.InvalidStateError):
+        job.request.future.set_exception(error)

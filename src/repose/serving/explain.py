@@ -1,0 +1,85 @@
+"""Where the words of a translation come from, for people who look: tokens, probabilities, attention."""
+
+from collections.abc import Sequence
+from typing import Any
+
+from repose.decoding.parts import put_together
+from repose.serving.catalogue import Direction, ServedModel
+from repose.serving.messages import Answer, How
+from repose.serving.texts import SplitText, Translates, split
+
+_CONTINUES = "·"
+
+
+async def explain(
+    engine: Translates, model: ServedModel, direction: Direction, text: str, beam_size: int | None
+) -> dict[str, Any]:
+    """The answer of /explain: the translation, and of each sentence what the model read, wrote and looked at."""
+    whole = split(model, direction.source, text)
+    how = How(direction.model, direction.tag, beam_size, explain=True)
+    answers = await engine.translate(how, whole.sentences, whole.num_tokens)
+    return {
+        "translatedText": put_together(_texts(whole, answers), whole.parts),
+        "sentences": _sentences(whole, answers),
+    }
+
+
+def _texts(whole: SplitText, answers: Sequence[Answer]) -> list[str]:
+    found = iter(answers)
+    return [next(found).texts[0] if part.text else "" for part in whole.parts]
+
+
+def _sentences(whole: SplitText, answers: Sequence[Answer]) -> list[dict[str, Any]]:
+    """Offsets are in characters (code points) of the request's text and of the whole translation."""
+    found, sentences = iter(answers), []
+    texts = _texts(whole, answers)
+    src_at = 0
+    for place, part in enumerate(whole.parts):
+        begin = src_at + len(part.before)
+        src_at += sum(map(len, part))
+        if not part.text:
+            continue
+        answer, text = next(found), texts[place].strip()
+        before = put_together([*texts[:place], text], [*whole.parts[:place], part._replace(after="")])
+        tgt_begin = len(before) - len(text)
+        source: list[dict[str, Any]] = []
+        target: list[dict[str, Any]] = []
+        attention: list[list[list[list[float]]]] = []
+        if (explained := answer.explained) is not None:
+            source = tokens(explained.src_tokens, part.text, begin)
+            target = tokens(explained.tgt_tokens, text, tgt_begin)
+            for place_of_token, token in enumerate(target):
+                known = place_of_token < len(explained.log_probs)
+                token["logProbability"] = explained.log_probs[place_of_token] if known else None
+            attention = explained.attention
+        sentences.append(
+            {
+                "source": {"text": part.text, "start": begin, "tokens": source},
+                "target": {"text": text, "start": tgt_begin, "tokens": target},
+                "score": round(answer.score, 4),
+                "truncated": answer.truncated,
+                "attention": attention,
+            }
+        )
+    return sentences
+
+
+def tokens(labels: Sequence[str], text: str, at: int) -> list[dict[str, Any]]:
+    """Each token with the characters of the text that it stands for, from `start` to `end`; none for a special token,
+    and for one whose bytes are part of a character."""
+    found, place, lower = [], 0, text.lower()
+    if len(lower) != len(text):  # as of the Turkish dotted capital I
+        lower = text
+    for label in labels:
+        spelled = label.removeprefix(_CONTINUES)
+        start = place
+        while start < len(text) and text[start].isspace():
+            start += 1
+        if spelled and lower.startswith(spelled.lower(), start):
+            place = end = start + len(spelled)
+        else:
+            start = lower.find(spelled.lower(), place) if spelled and not spelled.startswith(("[", "<")) else -1
+            start, end = (start, start + len(spelled)) if 0 <= start <= place + 8 else (place, place)
+            place = end
+        found.append({"text": spelled, "start": at + start, "end": at + end, "continues": spelled != label})
+    return found

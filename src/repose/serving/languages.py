@@ -1,0 +1,94 @@
+"""Language codes as clients write them, their English names, and which of the served ones a text is in."""
+
+from collections.abc import Sequence
+from typing import NamedTuple
+
+from repose.data.language import known_languages, rank
+from repose.data.scripts import script_of
+
+_CANONICAL = {"pb": "pt-br", "zh": "zh-hans", "zt": "zh-hant"}
+_SHOWN = {"pt-br": "pt-BR", "zh-hans": "zh-Hans", "zh-hant": "zh-Hant"}
+_FOR_LIBRARIES = {"pt-br": "pt", "zh-hans": "zh", "zh-hant": "zh"}
+
+NAMES = {
+    **{"af": "Afrikaans", "am": "Amharic", "an": "Aragonese", "ar": "Arabic", "as": "Assamese", "ast": "Asturian"},
+    **{"ay": "Aymara", "az": "Azerbaijani", "ba": "Bashkir", "be": "Belarusian", "bg": "Bulgarian", "bn": "Bengali"},
+    **{"bo": "Tibetan", "br": "Breton", "bs": "Bosnian", "ca": "Catalan", "ceb": "Cebuano", "chr": "Cherokee"},
+    **{"co": "Corsican", "cs": "Czech", "cv": "Chuvash", "cy": "Welsh", "da": "Danish", "de": "German"},
+    **{"dv": "Dhivehi", "dz": "Dzongkha", "ee": "Ewe", "el": "Greek", "en": "English", "eo": "Esperanto"},
+    **{"es": "Spanish", "et": "Estonian", "eu": "Basque", "fa": "Persian", "fi": "Finnish", "fo": "Faroese"},
+    **{"fr": "French", "fy": "Western Frisian", "ga": "Irish", "gd": "Scottish Gaelic", "gl": "Galician"},
+    **{"gn": "Guarani", "gu": "Gujarati", "ha": "Hausa", "haw": "Hawaiian", "he": "Hebrew", "hi": "Hindi"},
+    **{"hr": "Croatian", "ht": "Haitian Creole", "hu": "Hungarian", "hy": "Armenian", "id": "Indonesian"},
+    **{"ig": "Igbo", "is": "Icelandic", "it": "Italian", "ja": "Japanese", "jv": "Javanese", "ka": "Georgian"},
+    **{"kab": "Kabyle", "kk": "Kazakh", "km": "Khmer", "kn": "Kannada", "ko": "Korean", "ku": "Kurdish"},
+    **{"ky": "Kyrgyz", "la": "Latin", "lb": "Luxembourgish", "lg": "Ganda", "ln": "Lingala", "lo": "Lao"},
+    **{"lt": "Lithuanian", "lv": "Latvian", "mg": "Malagasy", "mi": "Maori", "mk": "Macedonian", "ml": "Malayalam"},
+    **{"mn": "Mongolian", "mr": "Marathi", "ms": "Malay", "mt": "Maltese", "my": "Burmese", "nah": "Nahuatl"},
+    **{"nb": "Norwegian Bokmål", "ne": "Nepali", "nl": "Dutch", "nn": "Norwegian Nynorsk", "no": "Norwegian"},
+    **{"nv": "Navajo", "ny": "Nyanja", "oc": "Occitan", "om": "Oromo", "or": "Odia", "pa": "Punjabi"},
+    **{"pl": "Polish", "ps": "Pashto", "pt": "Portuguese", "pt-br": "Portuguese (Brazil)", "qu": "Quechua"},
+    **{"rm": "Romansh", "ro": "Romanian", "ru": "Russian", "rw": "Kinyarwanda", "sa": "Sanskrit", "sc": "Sardinian"},
+    **{"sd": "Sindhi", "se": "Northern Sami", "si": "Sinhala", "sk": "Slovak", "sl": "Slovenian", "sm": "Samoan"},
+    **{"sn": "Shona", "so": "Somali", "sq": "Albanian", "sr": "Serbian", "st": "Southern Sotho", "su": "Sundanese"},
+    **{"sv": "Swedish", "sw": "Swahili", "ta": "Tamil", "te": "Telugu", "tg": "Tajik", "th": "Thai", "ti": "Tigrinya"},
+    **{"tk": "Turkmen", "tl": "Tagalog", "tn": "Tswana", "to": "Tongan", "tr": "Turkish", "ts": "Tsonga"},
+    **{"tt": "Tatar", "ug": "Uyghur", "uk": "Ukrainian", "ur": "Urdu", "uz": "Uzbek", "vi": "Vietnamese"},
+    **{"vo": "Volapük", "wa": "Walloon", "wo": "Wolof", "xh": "Xhosa", "yi": "Yiddish", "yo": "Yoruba"},
+    **{"zh-hans": "Chinese", "zh-hant": "Chinese (traditional)", "zu": "Zulu"},
+}
+
+
+def canonical(code: str) -> str:
+    """The one spelling of a code that is used inside: lower-cased, without the aliases of LibreTranslate."""
+    lower = code.lower()
+    return _CANONICAL.get(lower, lower)
+
+
+def shown(code: str) -> str:
+    """A canonical code as answers have it."""
+    return _SHOWN.get(code, code)
+
+
+def for_libraries(code: str) -> str:
+    """A canonical code as splitters and identifiers know it."""
+    return _FOR_LIBRARIES.get(code, code)
+
+
+def name_of(code: str) -> str:
+    """English name of a canonical code; the code where there is none."""
+    return NAMES.get(code, shown(code))
+
+
+class Detected(NamedTuple):
+    """A language that a text may be in."""
+
+    confidence: float
+    """From 0 to 100."""
+    language: str
+    """Canonical."""
+
+    def to_json(self) -> dict[str, object]:
+        return {"confidence": self.confidence, "language": shown(self.language)}
+
+
+NOTHING = Detected(0.0, "en")
+"""What is said of a text without letters."""
+
+
+def detect(text: str, served: Sequence[str]) -> list[Detected]:
+    """Which of the served languages a text is in, at most three, the most probable first; none for one without letters.
+
+    Where only one is served there is nothing to choose. A language that the identifier does not know (py3langid) is
+    named only if it is the only one.
+    """
+    if not any(map(script_of, text)):
+        return []
+    if len(served) == 1:
+        return [Detected(100.0, served[0])]
+    among = {for_libraries(code): code for code in reversed(served)}
+    known = [code for code in among if code in known_languages()]
+    if not known:
+        return []
+    ranked = rank(text, known)[:3]
+    return [Detected(round(100.0 * probability, 1), among[code]) for code, probability in ranked]

@@ -1,0 +1,75 @@
+"""What the front process and its workers say to each other. Loads no torch."""
+
+import pickle
+import struct
+from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import Any, NamedTuple
+
+LENGTH = struct.Struct("!Q")
+"""Before each message: its bytes."""
+
+
+def packed(message: object) -> bytes:
+    """A message with its length before it."""
+    data = pickle.dumps(message, pickle.HIGHEST_PROTOCOL)
+    return LENGTH.pack(len(data)) + data
+
+
+class ModelToLoad(NamedTuple):
+    """A worker's first message is a list of these."""
+
+    loader: str
+    """`module:function` that makes a translator of the path and these settings."""
+    path: str
+    settings: dict[str, Any]
+
+
+@dataclass(frozen=True)
+class How:
+    """What sentences must have in common to be translated together."""
+
+    model: int
+    """Place in the list of models."""
+    tag: str | None = None
+    beam_size: int | None = None
+    num_hypotheses: int = 1
+    explain: bool = False
+    """With tokens, their probabilities and attention."""
+    whole: bool = False
+    """With the translator's own `Translation`, attention included, for `repose.text_formats`."""
+
+
+class Batch(NamedTuple):
+    """Sentences for a worker."""
+
+    how: How
+    sentences: Sequence[str]
+
+
+class Explained(NamedTuple):
+    """Where a translation comes from."""
+
+    src_tokens: list[str]
+    """As people can read them, [START] and [END] included."""
+    tgt_tokens: list[str]
+    """Likewise; without [START], [END] last if it was reached."""
+    log_probs: list[float]
+    """In nats, of each target token."""
+    attention: list[list[list[list[float]]]]
+    """Cross-attention: layers, heads, target tokens, source tokens."""
+
+
+class Answer(NamedTuple):
+    """The translation of a sentence."""
+
+    texts: tuple[str, ...]
+    """The hypotheses, best first; one empty text for a blank sentence."""
+    score: float = 0.0
+    """Log-probability of the first, in nats."""
+    num_tokens: int = 0
+    """Target tokens of the first, END included."""
+    truncated: bool = False
+    explained: Explained | None = None
+    whole: Any = None
+    """The `Translation`, where it was asked for."""

@@ -1,0 +1,116 @@
+"""What holds of every request: an id, headers, a line in the log, a count, and an answer in JSON whatever happens."""
+
+import re
+import secrets
+import time
+from typing import Any
+
+from starlette.types import ASGIApp, Message, Receive, Scope, Send
+
+from repose.serving.log import Log, where
+from repose.serving.metrics import Metrics
+from repose.serving.settings import Limits
+
+_CORS = [
+    (b"access-control-allow-origin", b"*"),
+    (b"access-control-allow-headers", b"Authorization, Content-Type"),
+    (b"access-control-expose-headers", b"Authorization"),
+    (b"access-control-allow-methods", b"GET, POST"),
+    (b"access-control-allow-credentials", b"true"),
+    (b"access-control-max-age", b"1728000"),
+]
+_REQUEST_ID = re.compile(rb"[A-Za-z0-9._-]{1,64}")
+_WITHOUT_CORS = ("/spec", "/docs")
+_UNKNOWN = "other"
+
+
+class Bodies:
+    """Bytes of bodies that are in memory."""
+
+    def __init__(self, limit: int) -> None:
+        self._limit = limit
+        self.taken = 0
+
+    def take(self, state: dict[str, Any], size: int) -> bool:
+        """Whether there was room."""
+        if self.taken + size > self._limit:
+            return False
+        self.taken += size
+        state["body_bytes"] = state.get("body_bytes", 0) + size
+        return True
+
+    def give_back(self, state: dict[str, Any]) -> None:
+        """What a request has taken."""
+        self.taken -= state.pop("body_bytes", 0)
+
+
+class Outermost:
+    """Around the application."""
+
+    def __init__(self, app: ASGIApp, *, endpoints: set[str], metrics: Metrics, log: Log, limits: Limits) -> None:
+        """`endpoints`: paths that requests are counted by."""
+        self._app, self._endpoints, self._metrics, self._log = app, endpoints, metrics, log
+        self.bodies = Bodies(limits.max_bodies)
+        self.draining = False
+        """Whether connections are to be closed after their next answer."""
+
+    async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
+        if scope["type"] != "http":
+            await self._app(scope, receive, send)
+            return
+        state: dict[str, Any] = scope.setdefault("state", {})
+        state["request_id"] = identity = _identity(scope)
+        state["bodies"], state["facts"] = self.bodies, {}
+        endpoint = _endpoint(scope["path"], self._endpoints)
+        began, status = time.perf_counter(), 0
+
+        async def answer(message: Message) -> None:
+            nonlocal status
+            if message["type"] == "http.response.start":
+                status = message["status"]
+                message = {**message, "headers": [*message.get("headers", []), *self._headers(endpoint, identity)]}
+            await send(message)
+
+        self._metrics.in_flight.inc()
+        try:
+            if scope["method"] == "OPTIONS":
+                await _respond(answer, 200, b"")
+            else:
+                await self._app(scope, receive, answer)
+        except Exception as error:
+            self._log("error", id=identity.decode(), kind=type(error).__name__, where=where(error))
+            if not status:
+                await _respond(answer, 500, b'{"error":"Internal error"}')
+        finally:
+            self._metrics.in_flight.dec()
+            self.bodies.give_back(state)
+            seconds = time.perf_counter() - began
+            self._metrics.requests.labels(endpoint, str(status)).inc()
+            self._metrics.seconds.labels(endpoint).observe(seconds)
+            about = {"method": scope["method"], "endpoint": endpoint, "status": status}
+            self._log("request", id=identity.decode(), **about, ms=round(1000 * seconds, 1), **state["facts"])
+
+    def _headers(self, endpoint: str, identity: bytes) -> list[tuple[bytes, bytes]]:
+        headers = [(b"x-request-id", identity), (b"x-content-type-options", b"nosniff")]
+        if endpoint not in _WITHOUT_CORS:
+            headers += _CORS
+        if self.draining:
+            headers.append((b"connection", b"close"))
+        return headers
+
+
+def _identity(scope: Scope) -> bytes:
+    """As the client says, so that its log and ours can be put together, or new."""
+    given = next((value for name, value in scope["headers"] if name == b"x-request-id"), b"")
+    return given if _REQUEST_ID.fullmatch(given) else secrets.token_hex(8).encode()
+
+
+def _endpoint(path: str, known: set[str]) -> str:
+    first = "/" + path[1:].partition("/")[0]
+    return path if path in known else first if first in known else _UNKNOWN
+
+
+async def _respond(send: Send, status: int, body: bytes) -> None:
+    headers = [(b"content-type", b"application/json"), (b"content-length", str(len(body)).encode())]
+    await send({"type": "http.response.start", "status": status, "headers": headers})
+    await send({"type": "http.response.body", "body": body})

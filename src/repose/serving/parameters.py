@@ -1,0 +1,175 @@
+"""What a request asks for, however it says so: JSON, a form of either kind, or the query string."""
+
+import asyncio
+import json
+import re
+from collections.abc import AsyncGenerator, Callable, Mapping
+from typing import Any, NamedTuple
+from urllib.parse import parse_qsl
+
+from starlette.datastructures import UploadFile
+from starlette.formparsers import MultiPartException, MultiPartParser
+from starlette.requests import Request
+
+from repose.serving.refusals import RequestError, body_too_large, busy, missing, too_long
+from repose.serving.settings import NO_LIMIT, Limits
+
+_MOST_FIELDS = 64
+_SURROGATE = re.compile("[\ud800-\udfff]")
+_INVALID_JSON = "Invalid JSON format"
+
+
+class Upload(NamedTuple):
+    """A file of a form."""
+
+    name: str
+    content: bytes
+
+
+class Parameters:
+    """By name; of one that is given several times the first, the query string before the body."""
+
+    def __init__(self, values: Mapping[str, Any], *, is_json: bool) -> None:
+        self._values, self._is_json = values, is_json
+
+    def get(self, name: str) -> Any:
+        """The value as it came, with whatever is no text in a string replaced; None where there is none."""
+        value = self._values.get(name)
+        return clean(value) if isinstance(value, str) else value
+
+    def text(self, name: str) -> str:
+        """Raises RequestError where it is missing, empty or no text."""
+        value = self.get(name)
+        if value is None or value in ("", []):
+            raise missing(name)
+        if not isinstance(value, str):
+            raise RequestError(400, f"Invalid request: {name} parameter is not a string")
+        return value
+
+    def texts(self, name: str) -> str | list[str]:
+        """A text, or in JSON a list of texts. The lines of a form's text end in a line feed alone.
+
+        Raises RequestError where it is missing, empty or something else.
+        """
+        value = self.get(name)
+        if isinstance(value, list) and value:
+            if not all(isinstance(text, str) for text in value):
+                raise RequestError(400, f"Invalid request: {name} parameter is not a list of strings")
+            return [clean(text) for text in value]
+        text = self.text(name)
+        return text if self._is_json else "\n".join(text.splitlines())
+
+    def number(self, name: str, most: int) -> int:
+        """At least 0; 0 where it is missing. Raises RequestError for what is no number, or more than `most`."""
+        value = self.get(name)
+        if value is None or value == "":
+            return 0
+        try:
+            if isinstance(value, bool) or not isinstance(value, str | int | float) or len(str(value)) > 20:
+                raise ValueError
+            number = max(0, int(value))
+        except (ValueError, OverflowError) as error:
+            raise RequestError(400, f"Invalid request: {name} parameter is not a number") from error
+        if most != NO_LIMIT and number > most:
+            raise RequestError(400, f"Invalid request: {name} parameter must be <= {most}")
+        return number
+
+    def upload(self, name: str) -> Upload:
+        """A file of a multipart form. Raises RequestError where there is none."""
+        value = self._values.get(name)
+        if not isinstance(value, Upload):
+            raise missing(name)
+        return value
+
+
+def check_sizes(texts: str | list[str], limits: Limits) -> None:
+    """Raises RequestError for too many texts, or one that is too long."""
+    if isinstance(texts, list) and limits.batch_limit != NO_LIMIT and len(texts) > limits.batch_limit:
+        raise too_long(len(texts), limits.batch_limit)
+    longest = max(map(len, [texts] if isinstance(texts, str) else texts))
+    if limits.char_limit != NO_LIMIT and longest > limits.char_limit:
+        raise too_long(longest, limits.char_limit)
+
+
+def clean(text: str) -> str:
+    """Without lone surrogates, which JSON can spell and nothing can encode."""
+    return text if text.isascii() else _SURROGATE.sub("\ufffd", text)
+
+
+async def read(request: Request, limits: Limits, take: Callable[[int], bool]) -> Parameters:
+    """What the request asks for. `take`: asked for room for so many bytes.
+
+    Raises RequestError for what cannot be read, is too large, or comes too slowly, and ClientDisconnect.
+    """
+    try:
+        async with asyncio.timeout(limits.receive_seconds):
+            body = await _read_body(request, limits.max_body, take)
+    except TimeoutError as error:
+        raise RequestError(408, "Request took too long to arrive", {"Connection": "close"}) from error
+    kind = request.headers.get("content-type", "").partition(";")[0].strip().lower()
+    if kind == "application/json" or kind.endswith("+json"):
+        return Parameters(_from_json(body), is_json=True)
+    values: dict[str, Any] = {}
+    pairs = _from_query(request.scope["query_string"])
+    if kind == "multipart/form-data":
+        pairs += await _from_multipart(request, body, limits)
+    else:
+        pairs += _from_query(body)
+    for name, value in pairs:
+        values.setdefault(name, value)
+    return Parameters(values, is_json=False)
+
+
+async def _read_body(request: Request, limit: int, take: Callable[[int], bool]) -> bytes:
+    declared = request.headers.get("content-length", "0")
+    if declared.isdecimal() and int(declared[:20]) > limit:
+        raise body_too_large(limit)
+    chunks, size = [], 0
+    async for chunk in request.stream():
+        size += len(chunk)
+        if size > limit:
+            raise body_too_large(limit)
+        if not take(len(chunk)):
+            raise busy(1)
+        chunks.append(chunk)
+    return b"".join(chunks)
+
+
+def _from_json(body: bytes) -> dict[str, Any]:
+    try:
+        found = json.loads(body)
+    except (ValueError, RecursionError) as error:
+        raise RequestError(400, _INVALID_JSON) from error
+    if not isinstance(found, dict):
+        raise RequestError(400, _INVALID_JSON)
+    return found
+
+
+def _from_query(data: bytes) -> list[tuple[str, Any]]:
+    try:
+        return parse_qsl(
+            data.decode("utf-8", "replace"), keep_blank_values=True, errors="replace", max_num_fields=_MOST_FIELDS
+        )
+    except ValueError as error:
+        raise RequestError(400, f"Invalid request: more than {_MOST_FIELDS} parameters") from error
+
+
+async def _from_multipart(request: Request, body: bytes, limits: Limits) -> list[tuple[str, Any]]:
+    async def stream() -> AsyncGenerator[bytes, None]:
+        yield body
+
+    parser = MultiPartParser(
+        request.headers, stream(), max_files=1, max_fields=_MOST_FIELDS, max_part_size=limits.max_body
+    )
+    try:
+        form = await parser.parse()
+    except (MultiPartException, ValueError, LookupError, TypeError, AttributeError) as error:
+        raise RequestError(400, "Invalid request: the multipart form cannot be read") from error
+    found: list[tuple[str, Any]] = []
+    for name, value in form.multi_items():
+        if isinstance(value, UploadFile):
+            found.append((name, Upload(value.filename or "", await value.read())))
+            await value.close()
+        else:
+            found.append((name, value))
+    return found

@@ -1,0 +1,107 @@
+"""A worker process of the server: loads the models, and answers batches until its input ends.
+
+It is a plain interpreter of one thread, started by `repose.serving.workers`. A message is its length and a pickle, both
+ways; the other side is its parent alone.
+"""
+
+import contextlib
+import importlib
+import os
+import pickle
+import sys
+import threading
+from typing import Any, BinaryIO
+
+from repose.data.tokenizer import START
+from repose.serving.messages import LENGTH, Answer, Batch, Explained, ModelToLoad, packed
+from repose.system.device import end_with, tuned
+from repose.system.errors import ReposeError, told
+from repose.system.signals import ignore_in_helper_process
+
+
+def main() -> None:
+    """The main function: models first, then batches. Ends with its parent."""
+    ignore_in_helper_process()
+    threading.Thread(target=end_with, args=(int(sys.argv[1]),), daemon=True).start()
+    source, sink = os.fdopen(os.dup(0), "rb"), os.fdopen(os.dup(1), "wb")
+    with contextlib.suppress(OSError):  # there may be no stderr
+        os.dup2(2, 1)  # for whatever a library prints
+    import torch
+
+    torch.set_num_threads(1)
+    with contextlib.suppress(EOFError, BrokenPipeError), tuned():
+        translators: list[Any] = []
+        while True:
+            message = _read(source)
+            try:
+                if isinstance(message, Batch):
+                    answer: Any = answers(translators[message.how.model], message)
+                else:
+                    translators, answer = [_load(model) for model in message], None
+            except Exception as error:
+                answer = _sentence(error)
+            sink.write(packed(answer))
+            sink.flush()
+
+
+def answers(translator: Any, batch: Batch) -> list[Answer]:
+    """One for each sentence, in order. Raises what the translator raises."""
+    how = batch.how
+    told_to = {} if how.tag is None else {"to": how.tag}
+    translations = translator.translate(
+        list(batch.sentences),
+        beam_size=how.beam_size,
+        num_hypotheses=how.num_hypotheses,
+        attention=how.explain or how.whole,
+        **told_to,
+    )
+    return [_answer(translator, sentence, t, how) for sentence, t in zip(batch.sentences, translations, strict=True)]
+
+
+def _answer(translator: Any, sentence: str, translation: Any, how: Any) -> Answer:
+    best = translation.hypotheses[0] if translation.hypotheses else None
+    return Answer(
+        texts=tuple(hypothesis.text for hypothesis in translation.hypotheses) or (translation.text,),
+        score=translation.score,
+        num_tokens=0 if best is None else len(best.tokens) + best.finished,
+        truncated=translation.truncated,
+        explained=_explained(translator, sentence, translation, how.tag) if how.explain and best is not None else None,
+        whole=translation if how.whole else None,
+    )
+
+
+def _explained(translator: Any, sentence: str, translation: Any, tag: str | None) -> Explained:
+    src, tgt, best = translator.src_tokenizer, translator.tgt_tokenizer, translation.hypotheses[0]
+    tokens = [*best.tokens, *(["[END]"] if best.finished else [])]
+    ids = tgt.ids(tokens)
+    own, translator.tag = translator.tag, translator.tag if tag is None else tag
+    try:
+        (forced,) = translator.force([sentence], [[START, *ids]])
+    finally:
+        translator.tag = own
+    attention = translation.attention[:, :, : len(tokens)]
+    return Explained(
+        src_tokens=src.labels(src.ids(translation.src_tokens)),
+        tgt_tokens=tgt.labels(ids),
+        log_probs=[round(value, 4) for value in forced.log_probs.tolist()],
+        attention=[[[[round(x, 4) for x in row] for row in head] for head in layer] for layer in attention.tolist()],
+    )
+
+
+def _load(model: ModelToLoad) -> Any:
+    module, _, name = model.loader.partition(":")
+    return getattr(importlib.import_module(module), name)(model.path, **model.settings)
+
+
+def _read(source: BinaryIO) -> Any:
+    head = source.read(LENGTH.size)
+    if len(head) < LENGTH.size:
+        raise EOFError
+    return pickle.loads(source.read(LENGTH.unpack(head)[0]))
+
+
+def _sentence(error: Exception) -> ReposeError:
+    if (sentence := told(error)) is not None:
+        return ReposeError(sentence[0])
+    first = (str(error).strip() or "no reason given").splitlines()[0]
+    return ReposeError(f"a translation worker failed: {type(error).__name__}: {first}")

@@ -1,0 +1,41 @@
+"""Answers that are no translation: a status, a sentence, and what the client may do."""
+
+from collections.abc import Mapping
+
+
+class RequestError(Exception):
+    """Ends a request with `{"error": text}`."""
+
+    def __init__(self, status: int, text: str, headers: Mapping[str, str] | None = None) -> None:
+        super().__init__(text)
+        self.status, self.text, self.headers = status, text, dict(headers or {})
+
+
+def missing(name: str) -> RequestError:
+    """A parameter that is not there, or empty."""
+    return RequestError(400, f"Invalid request: missing {name} parameter")
+
+
+def too_long(size: int, limit: int) -> RequestError:
+    """Of characters and of texts alike."""
+    return RequestError(400, f"Invalid request: request ({size}) exceeds text limit ({limit})")
+
+
+def body_too_large(limit: int) -> RequestError:
+    return RequestError(413, f"Invalid request: the body is larger than {limit} bytes", {"Connection": "close"})
+
+
+def busy(seconds: int) -> RequestError:
+    return RequestError(503, "Server is busy", {"Retry-After": str(max(1, seconds))})
+
+
+def slow_down(limit: int, seconds: float) -> RequestError:
+    return RequestError(429, f"Slowdown: {limit} per 1 minute", {"Retry-After": str(max(1, int(seconds + 0.999)))})
+
+
+def flood(seconds: float) -> RequestError:
+    return RequestError(403, "Too many request limits violations", {"Retry-After": str(max(1, int(seconds + 0.999)))})
+
+
+def too_late(seconds: float) -> RequestError:
+    return RequestError(504, f"Request was not answered within {seconds:g} seconds")

@@ -1,0 +1,187 @@
+"""`repose serve`: the models, the application and the HTTP server, from start to end.
+
+SIGTERM and SIGINT: no new work, requests in hand are answered, then it ends; a second one ends it at once. SIGHUP: the
+models are read again, and answer as soon as they are there.
+"""
+
+import asyncio
+import contextlib
+import os
+import signal
+import socket
+from collections.abc import Callable, Generator
+
+import uvicorn
+
+from repose.serving.app import Service, make_app
+from repose.serving.catalogue import Catalogue, read_catalogue
+from repose.serving.engine import Engine
+from repose.serving.languages import shown
+from repose.serving.log import Log
+from repose.serving.messages import ModelToLoad
+from repose.serving.metrics import Metrics
+from repose.serving.middleware import Outermost
+from repose.serving.protocol import guarded
+from repose.serving.settings import ServeSettings
+from repose.system.device import available_cores, check_workers
+from repose.system.errors import ConfigError, ReposeError
+
+LOADER = "repose.decoding.translator:load"
+_GRACE_SECONDS = 0.2
+"""Between the first sign of an end and the last accepted connection, for whoever is about to ask."""
+_KEEP_ALIVE_SECONDS = 65
+"""For connections without requests: longer than what proxies keep theirs for."""
+
+
+def serve(settings: ServeSettings, say: Callable[[str], None], log: Log, loader: str = LOADER) -> None:
+    """Serve until a signal ends it; `say` is told the address once it is ready.
+
+    Raises ConfigError, CheckpointError and DataError for what cannot be served, WriteError never.
+    """
+    catalogue = read_catalogue(settings.runs, settings.languages)
+    listener = _listen(settings.host, settings.port)
+    server = Server(settings, catalogue, listener, say, log, loader)
+    with asyncio.Runner(loop_factory=_loop_factory()) as runner:
+        runner.run(server.run())
+
+
+def _loop_factory() -> Callable[[], asyncio.AbstractEventLoop] | None:
+    try:
+        import uvloop
+    except ImportError:  # as on Windows
+        return None
+    return uvloop.new_event_loop
+
+
+def _listen(host: str, port: int) -> socket.socket:
+    try:
+        found = socket.getaddrinfo(host, port, type=socket.SOCK_STREAM, flags=socket.AI_PASSIVE)
+        family, kind, protocol, _, address = found[0]
+        listener = socket.socket(family, kind, protocol)
+        if os.name == "posix":
+            listener.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
+        listener.bind(address)
+    except (OSError, OverflowError) as error:
+        reason = getattr(error, "strerror", None) or str(error)
+        raise ConfigError(f"cannot listen on {host}:{port} ({reason}): choose another --port or --host") from error
+    listener.setblocking(False)
+    return listener
+
+
+class _HttpServer(uvicorn.Server):
+    """uvicorn's, which leaves the signals to `Server`."""
+
+    @contextlib.contextmanager
+    def capture_signals(self) -> Generator[None, None, None]:
+        yield
+
+
+class Server:
+    """One life of the service."""
+
+    def __init__(
+        self,
+        settings: ServeSettings,
+        catalogue: Catalogue,
+        listener: socket.socket,
+        say: Callable[[str], None],
+        log: Log,
+        loader: str,
+    ) -> None:
+        self._settings, self._listener, self._say, self._log, self._loader = settings, listener, say, log, loader
+        self._metrics = Metrics()
+        self._service = Service(settings, catalogue, self._engine(catalogue), self._metrics, log)
+        self._app: Outermost = make_app(self._service)
+        self._http = _HttpServer(
+            uvicorn.Config(
+                self._app,
+                http=guarded(settings.limits),
+                ws="none",
+                lifespan="off",
+                log_config=None,
+                access_log=False,
+                server_header=False,
+                backlog=settings.limits.max_connections,
+                timeout_keep_alive=_KEEP_ALIVE_SECONDS,
+                timeout_graceful_shutdown=max(1, round(settings.drain_seconds)),
+            )
+        )
+        self._reloading: asyncio.Task[None] | None = None
+        self._ending: asyncio.Task[None] | None = None
+
+    async def run(self) -> None:
+        """Until it ends. Raises ReposeError where the models cannot be loaded."""
+        loop = asyncio.get_running_loop()
+        with contextlib.suppress(NotImplementedError):  # as on Windows
+            for number in (signal.SIGTERM, signal.SIGINT):
+                loop.add_signal_handler(number, self._end)
+            loop.add_signal_handler(signal.SIGHUP, self._reload)
+        serving = asyncio.create_task(self._http.serve(sockets=[self._listener]))
+        starting = asyncio.create_task(self._start())
+        try:
+            await asyncio.wait({serving, starting}, return_when=asyncio.FIRST_EXCEPTION)
+            if starting.done() and not starting.cancelled():
+                starting.result()
+            await serving
+        finally:
+            self._http.should_exit = self._http.force_exit = True
+            for task in (starting, self._reloading, self._ending):
+                if task is not None:
+                    task.cancel()
+            await asyncio.gather(serving, starting, return_exceptions=True)
+            await self._service.engine.close()
+            self._service.downloads.close()
+            self._log("ended")
+
+    def _engine(self, catalogue: Catalogue) -> Engine:
+        settings = self._settings
+        workers = settings.workers or (available_cores() if settings.device == "cpu" else 1)
+        check_workers(workers)
+        how = {"device": settings.device, "workers": 1, "precision": settings.precision}
+        models = [ModelToLoad(self._loader, str(model.path.resolve()), how) for model in catalogue.models]
+        return Engine(models, workers, settings.batching, self._metrics, self._log)
+
+    async def _start(self) -> None:
+        await self._service.engine.start()
+        await asyncio.to_thread(self._service.detect, "warm")
+        while not self._http.started:
+            await asyncio.sleep(0.01)
+        self._service.ready = True
+        host, port = self._listener.getsockname()[:2]
+        self._log("ready", port=port, workers=len(self._service.engine.pids))
+        directions = self._service.catalogue.models_json()
+        pairs = ", ".join(f"{shown(str(d['source']))} to {shown(str(d['target']))}" for d in directions)
+        self._say(f"translates {pairs} at http://{f'[{host}]' if ':' in host else host}:{port}")
+
+    def _end(self) -> None:
+        if self._ending is not None:  # the second time: now
+            os._exit(1)
+        self._log("draining")
+        self._ending = asyncio.create_task(self._drain())
+
+    async def _drain(self) -> None:
+        self._service.ready = False
+        self._app.draining = True
+        await asyncio.sleep(_GRACE_SECONDS)
+        self._http.should_exit = True
+
+    def _reload(self) -> None:
+        if self._reloading is None or self._reloading.done():
+            self._reloading = asyncio.create_task(self._exchange())
+
+    async def _exchange(self) -> None:
+        """The models of before go on answering until the new ones are there, and for good where they cannot be read."""
+        try:
+            settings = self._settings
+            catalogue = await asyncio.to_thread(read_catalogue, settings.runs, settings.languages)
+            engine = self._engine(catalogue)
+            await engine.start()
+        except ReposeError as error:
+            self._metrics.reloads.labels("failed").inc()
+            self._log("reload_failed", reason=str(error))
+            return
+        before = self._service.exchange(catalogue, engine)
+        self._metrics.reloads.labels("done").inc()
+        self._log("reloaded")
+        await before.drain()
+        await before.close()

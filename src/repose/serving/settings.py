@@ -1,0 +1,120 @@
+"""What `repose serve` can be told, with defaults that are safe for a machine that strangers can reach."""
+
+from dataclasses import dataclass, field
+from pathlib import Path
+
+from repose.system.errors import ConfigError
+
+NO_LIMIT = -1
+
+
+@dataclass(frozen=True, kw_only=True)
+class Limits:
+    """What one request, one client and all of them together may ask for. A count of -1 is no limit."""
+
+    char_limit: int = 5_000
+    """Characters of a text."""
+    batch_limit: int = 128
+    """Texts of a request."""
+    alternatives_limit: int = 16
+    """Further translations of a text."""
+    req_limit: int = NO_LIMIT
+    """Requests a minute of an address, or of an API key; a list counts once for each of its texts."""
+    wrong_key_limit: int = 10
+    """Wrong API keys a minute from an address; after them it is refused, right keys or wrong ones."""
+    max_body: int = 8 << 20
+    """Bytes of a request's body."""
+    max_bodies: int = 128 << 20
+    """Bytes of all bodies that are in memory at once."""
+    max_file: int = 1 << 20
+    """Bytes of a file to be translated."""
+    max_connections: int = 1_024
+    """Open connections."""
+    receive_seconds: float = 15.0
+    """For a request to arrive, its head and its body each."""
+    timeout: float = 30.0
+    """Seconds for a request to be answered; the header X-Request-Timeout lowers it."""
+    file_timeout: float = 600.0
+    """Seconds for a file to be translated."""
+    max_files: int = 256
+    """Translated files that are kept for their downloads."""
+    file_seconds: float = 1_800.0
+    """Seconds for which each is kept."""
+    explain_limit: int = 1_000
+    """Characters of a text that is explained: attention grows with the square of the length."""
+
+    def __post_init__(self) -> None:
+        """Raises ConfigError for a limit that would refuse everything."""
+        for name in ("char_limit", "batch_limit", "req_limit", "alternatives_limit"):
+            least = 0 if name == "alternatives_limit" else 1
+            if (value := getattr(self, name)) != NO_LIMIT and value < least:
+                raise ConfigError(f"{name} = {value}, but it should be at least {least}, or -1 for no limit")
+        for name in ("max_body", "max_bodies", "max_file", "max_connections", "timeout", "receive_seconds"):
+            if (value := getattr(self, name)) <= 0:
+                raise ConfigError(f"{name} = {value}, but it should be more than 0")
+
+    @property
+    def max_head(self) -> int:
+        """Bytes of a request's head: a text in the query string has up to twelve for each character."""
+        return (64 << 10) + (12 * self.char_limit if self.char_limit > 0 else self.max_body)
+
+
+@dataclass(frozen=True, kw_only=True)
+class Batching:
+    """How sentences of many requests are put together."""
+
+    max_batch_tokens: int = 4_096
+    """Source tokens of a batch, padding included."""
+    max_batch_rows: int = 64
+    """Sentences of a batch."""
+    max_wait: float = 0.003
+    """Seconds that an idle worker waits for more after it has answered several at once; a lone request waits for
+    nothing."""
+    max_queue_tokens: int | None = None
+    """Source tokens that may wait, beyond which requests get 503. None: eight batches for each worker."""
+    batch_seconds: float = 120.0
+    """Seconds after which a worker that has not answered is given up."""
+
+    def queue_tokens(self, workers: int) -> int:
+        """The limit for so many workers."""
+        return self.max_queue_tokens or 32 * workers * self.max_batch_tokens
+
+
+@dataclass(frozen=True, kw_only=True)
+class ServeSettings:
+    """All of it."""
+
+    runs: tuple[Path, ...]
+    """Run directories or model directories."""
+    languages: tuple[str, ...] = ()
+    """`pt:en` for each run whose config does not know its languages, in the order of the runs."""
+    host: str = "127.0.0.1"
+    port: int = 5000
+    """0: any that is free."""
+    workers: int | None = None
+    """Processes that translate. None: one per core on a CPU, one on any other device."""
+    device: str = "cpu"
+    precision: str = "fp32"
+    beam_size: int | None = None
+    """None: the model's."""
+    limits: Limits = field(default_factory=Limits)
+    batching: Batching = field(default_factory=Batching)
+    api_keys: Path | None = None
+    """File with a key per line."""
+    key_required: bool = False
+    key_url: str | None = None
+    """Where people get a key; told to those who have none."""
+    suggestions: Path | None = None
+    """File that suggested translations are appended to, as JSON lines. None: they are refused."""
+    files: bool = True
+    """Whether files are translated."""
+    page: bool = True
+    """Whether there is a page at /."""
+    metrics: bool = False
+    """Whether there is /metrics."""
+    metrics_token: str | None = None
+    """What /metrics asks for as `Authorization: Bearer`."""
+    trust_forwarded_for: bool = False
+    """Whether the address of a client is the last one of X-Forwarded-For: behind a proxy that sets it."""
+    drain_seconds: float = 20.0
+    """Seconds that requests may take to end after SIGTERM."""

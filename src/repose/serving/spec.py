@@ -1,0 +1,154 @@
+"""The API as OpenAPI 3, at /spec, and as a page to read, at /docs."""
+
+import html
+from typing import Any
+
+from repose._version import __version__
+from repose.serving.settings import ServeSettings
+
+_TEXT = {"type": "string"}
+_ERROR = {"type": "object", "properties": {"error": _TEXT}, "required": ["error"]}
+_LANGUAGE = {
+    "source": (_TEXT, "Code of the source language, or auto"),
+    "target": (_TEXT, "Code of the target language"),
+}
+_KEY = {"api_key": (_TEXT, "API key, where the server asks for one")}
+_Q = {
+    "q": (
+        {"oneOf": [_TEXT, {"type": "array", "items": _TEXT}]},
+        "A text, or (in JSON) a list of texts",
+    )
+}
+_DETECTED = {
+    "type": "object",
+    "properties": {"confidence": {"type": "number", "minimum": 0, "maximum": 100}, "language": _TEXT},
+}
+
+
+def spec(settings: ServeSettings) -> dict[str, Any]:
+    """An OpenAPI 3 document of the endpoints that this server has."""
+    translated = {"translatedText": _TEXT, "detectedLanguage": _DETECTED, "alternatives": _array(_TEXT)}
+    paths: dict[str, Any] = {
+        "/translate": _post(
+            "Translate text",
+            {
+                **_Q,
+                **_LANGUAGE,
+                "format": ({"type": "string", "enum": ["text", "html"], "default": "text"}, "What the text is"),
+                "alternatives": ({"type": "integer", "default": 0}, "How many further translations are wanted"),
+                **_KEY,
+            },
+            _object({**translated, "warnings": _array(_TEXT)}),
+            required=["q", "source", "target"],
+        ),
+        "/detect": _post("Detect the language of a text", {**_Q, **_KEY}, _array(_DETECTED), required=["q"]),
+        "/languages": _get(
+            "Languages that are served", _array(_object({"code": _TEXT, "name": _TEXT, "targets": _array(_TEXT)}))
+        ),
+        "/frontend/settings": _get("What a page has to know", {"type": "object"}),
+        "/suggest": _post(
+            "Suggest a better translation",
+            {"q": (_TEXT, "The text"), "s": (_TEXT, "Its translation"), **_LANGUAGE, **_KEY},
+            _object({"success": {"type": "boolean"}}),
+            required=["q", "s", "source", "target"],
+        ),
+        "/translate_file": _post(
+            "Translate a file",
+            {"file": ({"type": "string", "format": "binary"}, "The file"), **_LANGUAGE, **_KEY},
+            _object({"translatedFileUrl": _TEXT}),
+            required=["file", "source", "target"],
+            kinds=("multipart/form-data",),
+        ),
+        "/download_file/{name}": _get("Fetch a translated file", {"type": "string", "format": "binary"}),
+        "/explain": _post(
+            "Translate a text, with tokens, their probabilities and attention",
+            {"q": (_TEXT, "The text"), **_LANGUAGE, **_KEY},
+            _object({"translatedText": _TEXT, "sentences": _array({"type": "object"}), "model": {"type": "object"}}),
+            required=["q", "source", "target"],
+        ),
+        "/models": _get("The models, and their scores", _array({"type": "object"})),
+        "/health": _get("Whether the server is there", _object({"status": _TEXT})),
+        "/health/live": _get("Whether the server is there", _object({"status": _TEXT})),
+        "/health/ready": _get("Whether it can translate now", _object({"status": _TEXT})),
+        "/spec": _get("This document", {"type": "object"}),
+    }
+    paths["/download_file/{name}"]["get"]["parameters"] = [
+        {"name": "name", "in": "path", "required": True, "schema": _TEXT}
+    ]
+    if settings.metrics:
+        paths["/metrics"] = _get("Counters in Prometheus' format", _TEXT)
+    about = "Compatible with LibreTranslate's API. Parameters are JSON, a form, or the query string of a POST."
+    return {
+        "openapi": "3.0.3",
+        "info": {"title": "repose", "version": __version__, "description": about},
+        "paths": paths,
+    }
+
+
+def docs(settings: ServeSettings) -> str:
+    """A page without scripts."""
+    rows = []
+    for path, methods in spec(settings)["paths"].items():
+        for method, about in methods.items():
+            fields = about.get("x-parameters", {})
+            listed = "".join(
+                f"<dt><code>{html.escape(name)}</code></dt><dd>{html.escape(text)}</dd>"
+                for name, text in fields.items()
+            )
+            title = f"<h2><code>{method.upper()} {html.escape(path)}</code></h2>"
+            rows.append(f"{title}<p>{html.escape(about['summary'])}.</p><dl>{listed}</dl>")
+    head = '<!doctype html><html lang="en"><meta charset="utf-8"><meta name="viewport" content="width=device-width">'
+    return f'{head}<title>API</title><h1>API</h1><p><a href="spec">OpenAPI</a></p>{"".join(rows)}</html>'
+
+
+def _array(items: dict[str, Any]) -> dict[str, Any]:
+    return {"type": "array", "items": items}
+
+
+def _object(properties: dict[str, Any]) -> dict[str, Any]:
+    return {"type": "object", "properties": properties}
+
+
+def _get(summary: str, schema: dict[str, Any]) -> dict[str, Any]:
+    return {"get": {"summary": summary, "responses": _responses(schema)}}
+
+
+def _post(
+    summary: str,
+    fields: dict[str, tuple[dict[str, Any], str]],
+    schema: dict[str, Any],
+    *,
+    required: list[str],
+    kinds: tuple[str, ...] = ("application/json", "application/x-www-form-urlencoded", "multipart/form-data"),
+) -> dict[str, Any]:
+    body = {
+        "type": "object",
+        "properties": {name: {**field, "description": text} for name, (field, text) in fields.items()},
+        "required": required,
+    }
+    content = {kind: {"schema": body} for kind in kinds}
+    return {
+        "post": {
+            "summary": summary,
+            "x-parameters": {name: text for name, (_, text) in fields.items()},
+            "requestBody": {"content": content},
+            "responses": _responses(schema),
+        }
+    }
+
+
+def _responses(schema: dict[str, Any]) -> dict[str, Any]:
+    errors = {
+        "400": "A parameter is missing or cannot be used",
+        "403": "Not allowed",
+        "413": "The request is too large",
+        "429": "Too many requests: see Retry-After",
+        "503": "The server is busy: see Retry-After",
+        "504": "There was no time",
+    }
+    refused = {
+        code: {"description": text, "content": {"application/json": {"schema": _ERROR}}}
+        for code, text in errors.items()
+    }
+    done = {"description": "Done", "content": {"application/json": {"schema": schema}}}
+    return {"200": done, **refused}

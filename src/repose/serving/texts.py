@@ -1,0 +1,143 @@
+"""A text as a request has it: split into the sentences that models read, and put together again."""
+
+import asyncio
+import re
+from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import Protocol
+
+from repose.data.scripts import script_of, unseen_script
+from repose.decoding.parts import Part, parts_of, put_together
+from repose.serving.catalogue import Direction, ServedModel
+from repose.serving.languages import for_libraries
+from repose.serving.messages import Answer, How
+
+_LINE = re.compile(r"[^\r\n]*(?:\r\n|\r|\n)?")
+_INLINE = 20_000
+"""Characters that are split at once; more are split in a thread, so that others are not kept waiting."""
+_LEAST_BEAM = 4
+_SENTENCES_AT_ONCE = 256
+"""Of a file, so that the queue has room for others."""
+
+
+class Translates(Protocol):
+    """An `Engine`, or what stands for one in a test."""
+
+    async def translate(self, how: How, sentences: Sequence[str], num_tokens: Sequence[int]) -> list[Answer]:
+        """The answers, in order."""
+        ...
+
+
+@dataclass(frozen=True)
+class SplitText:
+    """A text as a model reads it."""
+
+    parts: tuple[Part, ...]
+    num_tokens: tuple[int, ...]
+    """Of each part that is not blank."""
+    too_long: bool
+
+    @property
+    def sentences(self) -> list[str]:
+        """The parts that are not blank."""
+        return [part.text for part in self.parts if part.text]
+
+
+@dataclass(frozen=True)
+class TranslatedText:
+    """What becomes of a text."""
+
+    text: str
+    alternatives: tuple[str, ...] = ()
+    """Without duplicates, empty texts, and `text`."""
+    warnings: tuple[str, ...] = ()
+    """Sentences about input that the model was not made for."""
+    num_tokens: int = 0
+
+
+def split(model: ServedModel, source: str, text: str) -> SplitText:
+    """Lines, then sentences, then, where a sentence is longer than the model reads, clauses. Nothing is lost."""
+    parts: list[Part] = []
+    too_long = False
+    for line in _LINE.findall(text):
+        if line:
+            found = parts_of(line, for_libraries(source), model.fits)
+            parts += found.parts
+            too_long = too_long or found.too_long
+    return SplitText(tuple(parts), tuple(model.num_tokens(part.text) for part in parts if part.text), too_long)
+
+
+def how_to(direction: Direction, beam_size: int | None, alternatives: int) -> How:
+    """The search that finds so many alternatives."""
+    if alternatives:
+        beam_size = max(_LEAST_BEAM, alternatives + 1, beam_size or 0)
+    return How(direction.model, direction.tag, beam_size, alternatives + 1)
+
+
+async def translate_texts(
+    engine: Translates,
+    model: ServedModel,
+    direction: Direction,
+    texts: Sequence[str],
+    *,
+    beam_size: int | None = None,
+    alternatives: int = 0,
+) -> list[TranslatedText]:
+    """Each of the texts. Raises what `Engine.translate` raises."""
+    if sum(map(len, texts)) <= _INLINE:
+        whole = [split(model, direction.source, text) for text in texts]
+    else:
+        whole = await asyncio.to_thread(lambda: [split(model, direction.source, text) for text in texts])
+    how = how_to(direction, beam_size, alternatives)
+    sentences = [sentence for one in whole for sentence in one.sentences]
+    answers = iter(await engine.translate(how, sentences, [n for one in whole for n in one.num_tokens]))
+    return [
+        _translated(model, text, one, [next(answers) for _ in one.sentences], alternatives)
+        for text, one in zip(texts, whole, strict=True)
+    ]
+
+
+async def translate_document(
+    engine: Translates, model: ServedModel, direction: Direction, text: str, beam_size: int | None = None
+) -> str:
+    """A long text, some sentences at a time."""
+    whole = await asyncio.to_thread(split, model, direction.source, text)
+    how, sentences, answers = how_to(direction, beam_size, 0), whole.sentences, list[Answer]()
+    for start in range(0, len(sentences), _SENTENCES_AT_ONCE):
+        some = slice(start, start + _SENTENCES_AT_ONCE)
+        answers += await engine.translate(how, sentences[some], whole.num_tokens[some])
+    return _joined(whole, answers, 0)
+
+
+def _translated(
+    model: ServedModel, text: str, whole: SplitText, answers: Sequence[Answer], alternatives: int
+) -> TranslatedText:
+    best = _joined(whole, answers, 0)
+    others = [_joined(whole, answers, rank) for rank in range(1, alternatives + 1)]
+    others = [other for other in dict.fromkeys(others) if other.strip() and other != best]
+    warnings = []
+    if model.scripts is not None and (script := unseen_script(text, model.scripts)) is not None:
+        warnings.append(f"the text is in {script} script, which this model's training never saw")
+    if any(answer.truncated for answer in answers):
+        warnings.append("a sentence is longer than the model reads and was cut")
+    elif whole.too_long:
+        warnings.append("a sentence is longer than the model reads and was translated in parts")
+    return TranslatedText(best, tuple(others), tuple(warnings), sum(whole.num_tokens))
+
+
+def _joined(whole: SplitText, answers: Sequence[Answer], rank: int) -> str:
+    """The translation of that rank of every sentence that has so many, else its best."""
+    found = iter(answers)
+    texts = []
+    for part in whole.parts:
+        if part.text:
+            answer = next(found)
+            texts.append(answer.texts[rank] if rank < len(answer.texts) else answer.texts[0])
+        else:
+            texts.append("")
+    return put_together(texts, whole.parts)
+
+
+def has_letters(text: str) -> bool:
+    """Whether there is anything to be translated where the language is to be found out: not so in emoji alone."""
+    return any(map(script_of, text))

@@ -1,0 +1,77 @@
+"""Worker processes as the front process holds them: started, asked, replaced when they die."""
+
+import asyncio
+import contextlib
+import os
+import pickle
+import sys
+from asyncio.subprocess import PIPE, Process
+from collections.abc import Sequence
+from typing import Any
+
+from repose.serving.messages import LENGTH, Answer, Batch, ModelToLoad, packed
+
+_COMMAND = "import sys; sys.path[:] = sys.argv[2:]; from repose.serving.process import main; main()"
+
+
+class WorkerLostError(Exception):
+    """A worker has ended, or did not answer in time."""
+
+
+class Worker:
+    """A started process, with models. One batch at a time."""
+
+    def __init__(self, process: Process) -> None:
+        self._process = process
+
+    @classmethod
+    async def start(cls, models: Sequence[ModelToLoad]) -> "Worker":
+        """Wait until it has loaded its models. Raises ReposeError for a model that it cannot load, WorkerLostError."""
+        command = [sys.executable, "-c", _COMMAND, str(os.getpid()), *sys.path]
+        try:  # in a session of its own: Ctrl-C in a terminal is for its parent
+            process = await asyncio.create_subprocess_exec(*command, stdin=PIPE, stdout=PIPE, start_new_session=True)
+        except OSError as error:
+            raise WorkerLostError(f"a translation worker could not be started: {error.strerror}") from error
+        worker = cls(process)
+        try:
+            await worker._ask(list(models))
+        except BaseException:
+            await worker.end()
+            raise
+        return worker
+
+    @property
+    def pid(self) -> int:
+        return self._process.pid
+
+    async def translate(self, batch: Batch) -> list[Answer]:
+        """Raises ReposeError for what a search raises, and WorkerLostError; after that, or if this was cancelled, the
+        worker can only be ended."""
+        answers: list[Answer] = await self._ask(batch)
+        return answers
+
+    async def _ask(self, message: object) -> Any:
+        assert self._process.stdin is not None
+        assert self._process.stdout is not None
+        try:
+            self._process.stdin.write(packed(message))
+            await self._process.stdin.drain()
+            (length,) = LENGTH.unpack(await self._process.stdout.readexactly(LENGTH.size))
+            answer = pickle.loads(await self._process.stdout.readexactly(length))
+        except (EOFError, OSError, pickle.UnpicklingError) as error:  # IncompleteReadError is an EOFError
+            raise WorkerLostError("a translation worker has ended") from error
+        if isinstance(answer, Exception):
+            raise answer
+        return answer
+
+    async def ended(self) -> None:
+        """Wait until the process has ended."""
+        await self._process.wait()
+
+    async def end(self) -> None:
+        """Kill the process, unless it has ended."""
+        with contextlib.suppress(ProcessLookupError):
+            self._process.kill()
+        if self._process.stdin is not None:
+            self._process.stdin.close()
+        await self._process.wait()

@@ -1,0 +1,107 @@
+"""Servers without models, and with ones that shout; requests to them without a network, and with one."""
+
+import asyncio
+import contextlib
+import json
+import threading
+from collections.abc import Iterator, Sequence
+from pathlib import Path
+from typing import Any
+
+import httpx
+import uvicorn
+
+from repose.serving.app import Service, make_app
+from repose.serving.catalogue import Catalogue, ServedModel
+from repose.serving.log import Log
+from repose.serving.messages import Answer, Explained, How
+from repose.serving.metrics import Metrics
+from repose.serving.protocol import guarded
+from repose.serving.server import _HttpServer
+from repose.serving.settings import Limits, ServeSettings
+
+
+class Shouting:
+    """An engine that says what it reads in capitals; of each alternative, so many exclamation marks more."""
+
+    ready = True
+
+    def __init__(self) -> None:
+        self.asked: list[tuple[How, list[str]]] = []
+
+    async def translate(self, how: How, sentences: Sequence[str], num_tokens: Sequence[int]) -> list[Answer]:
+        assert len(sentences) == len(num_tokens)
+        self.asked.append((how, list(sentences)))
+        await asyncio.sleep(0)
+        return [self.answer(how, sentence) for sentence in sentences]
+
+    def answer(self, how: How, sentence: str) -> Answer:
+        texts = tuple(sentence.upper() + "!" * rank for rank in range(how.num_hypotheses))
+        words = sentence.split()
+        uniform = [[[1 / len(words)] * len(words)] * len(words)]
+        explained = Explained(words, [word.upper() for word in words], [-0.5] * len(words), [uniform])
+        return Answer(texts, -1.0, len(words), explained=explained if how.explain else None)
+
+
+def served(source: str, target: str, **about: Any) -> ServedModel:
+    """A model that reads twenty words."""
+    settings = {
+        "tag": None,
+        "tags": frozenset(),
+        "scripts": frozenset({"Latin"}),
+        "about": {"name": f"{source}-{target}"},
+    }
+    return ServedModel(
+        path=Path(f"{source}-{target}"),
+        source=source,
+        target=target,
+        num_tokens=lambda text: len(text.split()) + 2,
+        max_src_tokens=22,
+        **{**settings, **about},
+    )
+
+
+def service(*models: ServedModel, engine: Any = None, limits: dict[str, Any] | None = None, **settings: Any) -> Service:
+    """From Portuguese into English and back, unless told otherwise."""
+    catalogue = Catalogue(models or (served("pt", "en"), served("en", "pt")))
+    told = ServeSettings(runs=(), limits=Limits(**(limits or {})), **settings)
+    made = Service(told, catalogue, engine or Shouting(), Metrics(), Log(None))
+    made.ready = True
+    return made
+
+
+def ask(app: Any, method: str, path: str, **how: Any) -> Any:
+    """The response to one request, without a network."""
+
+    async def send() -> Any:
+        transport = httpx.ASGITransport(app=app)
+        async with httpx.AsyncClient(transport=transport, base_url="http://testserver") as client:
+            return await client.request(method, path, **how)
+
+    return asyncio.run(send())
+
+
+@contextlib.contextmanager
+def running(made: Service) -> Iterator[str]:
+    """Its address, on a port of its own, while it runs in a thread."""
+    config = uvicorn.Config(
+        make_app(made), host="127.0.0.1", port=0, http=guarded(made.settings.limits), ws="none", lifespan="off",
+        log_config=None, access_log=False, loop="asyncio", timeout_graceful_shutdown=1,
+    )  # fmt: skip
+    server = _HttpServer(config)
+    thread = threading.Thread(target=server.run, daemon=True)
+    thread.start()
+    try:
+        while not server.started:
+            assert thread.is_alive()
+            threading.Event().wait(0.01)
+        yield f"http://127.0.0.1:{server.servers[0].sockets[0].getsockname()[1]}"
+    finally:
+        server.should_exit = True
+        thread.join(5)
+
+
+def body(response: Any) -> Any:
+    """What a response says; all are JSON."""
+    assert response.headers["content-type"] == "application/json"
+    return json.loads(response.content)

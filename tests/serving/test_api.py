@@ -1,0 +1,456 @@
+"""The API as clients of LibreTranslate use it: each way to ask, each answer, each sentence about what is wrong."""
+
+import asyncio
+import io
+import json
+from typing import Any
+
+import pytest
+from prometheus_client.parser import text_string_to_metric_families
+from stub_server import Shouting, ask, body, served, service
+
+from repose.serving.app import make_app
+from repose.serving.log import Log
+from repose.serving.messages import Answer, How
+from repose.serving.refusals import RequestError
+from repose.serving.spec import spec
+from repose.system.errors import ConfigError
+
+APP = make_app(service())
+PT_EN = {"q": "olá mundo", "source": "pt", "target": "en"}
+NOT_JSON = b"{"
+LIMITED: dict[str, Any] = {"limits": {"char_limit": 12, "batch_limit": 2, "alternatives_limit": 3}}
+
+
+def form(fields: dict[str, str]) -> dict[str, Any]:
+    return {"data": fields}
+
+
+def multipart(fields: dict[str, str]) -> dict[str, Any]:
+    return {"files": {name: (None, value) for name, value in fields.items()}}
+
+
+def query(fields: dict[str, str]) -> dict[str, Any]:
+    """Everything in the query string, an empty body, no content type: deep-translator."""
+    return {"params": fields}
+
+
+WAYS = {
+    "json": lambda fields: {"json": fields},
+    "form": form,
+    "multipart": multipart,
+    "query": query,
+    "json with charset": lambda fields: {
+        "content": json.dumps(fields).encode(), "headers": {"content-type": "Application/JSON; charset=utf-8"}
+    },
+    "+json": lambda fields: {
+        "content": json.dumps(fields).encode(), "headers": {"content-type": "application/ld+json"}
+    },
+}  # fmt: skip
+
+
+@pytest.mark.parametrize("way", WAYS)
+@pytest.mark.parametrize(
+    ("fields", "status", "wanted"),
+    [
+        (PT_EN, 200, {"translatedText": "OLÁ MUNDO"}),
+        (PT_EN | {"api_key": "", "format": "text", "secret": "x"}, 200, {"translatedText": "OLÁ MUNDO"}),
+        (PT_EN | {"alternatives": "2"}, 200,
+         {"translatedText": "OLÁ MUNDO", "alternatives": ["OLÁ MUNDO!", "OLÁ MUNDO!!"]}),
+        (PT_EN | {"alternatives": "0"}, 200, {"translatedText": "OLÁ MUNDO"}),
+        (PT_EN | {"alternatives": "-4"}, 200, {"translatedText": "OLÁ MUNDO"}),
+        (PT_EN | {"alternatives": "many"}, 400, "Invalid request: alternatives parameter is not a number"),
+        (PT_EN | {"alternatives": "4"}, 400, "Invalid request: alternatives parameter must be <= 3"),
+        (PT_EN | {"q": ""}, 400, "Invalid request: missing q parameter"),
+        ({"source": "pt", "target": "en"}, 400, "Invalid request: missing q parameter"),
+        ({"q": "a", "target": "en"}, 400, "Invalid request: missing source parameter"),
+        ({"q": "a", "source": "pt"}, 400, "Invalid request: missing target parameter"),
+        ({}, 400, "Invalid request: missing q parameter"),
+        (PT_EN | {"q": "a much longer text"}, 400, "Invalid request: request (18) exceeds text limit (12)"),
+        (PT_EN | {"source": "zz"}, 400, "zz is not supported"),
+        (PT_EN | {"target": "zz"}, 400, "zz is not supported"),
+        (PT_EN | {"target": "auto"}, 400, "auto is not supported"),
+        (PT_EN | {"format": "xml"}, 400, "xml format is not supported"),
+        (PT_EN | {"source": "zz", "format": "xml"}, 400, "zz is not supported"),
+        (PT_EN | {"source": "fr"}, 400,
+         "English (en) is not available as a target language from French (fr)"),
+        (PT_EN | {"source": "fr", "format": "xml"}, 400, "xml format is not supported"),
+        (PT_EN | {"source": "PT", "target": "EN"}, 200, {"translatedText": "OLÁ MUNDO"}),
+        (PT_EN | {"target": "pt"}, 200, {"translatedText": "olá mundo"}),
+    ],
+)  # fmt: skip
+def test_golden_table(way: str, fields: dict[str, str], status: int, wanted: object) -> None:
+    app = make_app(service(served("pt", "en"), served("de", "fr"), **LIMITED))
+    response = ask(app, "POST", "/translate", **WAYS[way](fields))
+    assert response.status_code == status
+    assert body(response) == (wanted if status == 200 else {"error": wanted})
+
+
+def test_lists_are_of_json_alone() -> None:
+    found = body(ask(APP, "POST", "/translate", json=PT_EN | {"q": ["um", "dois"], "alternatives": 1}))
+    assert found == {"translatedText": ["UM", "DOIS"], "alternatives": [["UM!"], ["DOIS!"]]}
+    first = ask(APP, "POST", "/translate", content=b"q=um&q=dois&source=pt&target=en")
+    assert body(first) == {"translatedText": "UM"}
+    both = ask(APP, "POST", "/translate?q=um&source=pt", data={"q": "dois", "target": "en"})
+    assert body(both) == {"translatedText": "UM"}, "the query string comes first"
+    of_body = ask(APP, "POST", "/translate?q=um&source=pt&target=en", json={"target": "en"})
+    assert body(of_body) == {"error": "Invalid request: missing q parameter"}, "JSON stands for itself"
+
+
+@pytest.mark.parametrize(
+    ("content", "wanted"),
+    [
+        (NOT_JSON, "Invalid JSON format"),
+        (b"", "Invalid JSON format"),
+        (b"[]", "Invalid JSON format"),
+        (b"null", "Invalid JSON format"),
+        (b'"q"', "Invalid JSON format"),
+        (b"\xff\xfe", "Invalid JSON format"),
+        (b"[" * 100_000, "Invalid JSON format"),
+        (b'{"q": []}', "Invalid request: missing q parameter"),
+        (b'{"q": 1}', "Invalid request: q parameter is not a string"),
+        (b'{"q": ["a", 1]}', "Invalid request: q parameter is not a list of strings"),
+        (b'{"q": "a", "source": ["pt"]}', "Invalid request: source parameter is not a string"),
+        (b'{"q": "a", "source": "pt", "target": "en", "alternatives": null, "format": {}}',
+         "{} format is not supported"),
+        (b'{"q": "a", "source": "pt", "target": "en", "alternatives": []}',
+         "Invalid request: alternatives parameter is not a number"),
+        (b'{"q": "a", "source": "pt", "target": "en", "alternatives": NaN}',
+         "Invalid request: alternatives parameter is not a number"),
+        (b'{"q": "a", "source": "pt", "target": "en", "alternatives": true}',
+         "Invalid request: alternatives parameter is not a number"),
+    ],
+)  # fmt: skip
+def test_json_that_says_nothing(content: bytes, wanted: str) -> None:
+    response = ask(APP, "POST", "/translate", content=content, headers={"content-type": "application/json"})
+    assert (response.status_code, body(response)) == (400, {"error": wanted})
+
+
+def test_batch_limit_counts_texts() -> None:
+    app = make_app(service(**LIMITED))
+    response = ask(app, "POST", "/translate", json=PT_EN | {"q": ["a", "b", "c"]})
+    assert body(response) == {"error": "Invalid request: request (3) exceeds text limit (2)"}
+
+
+def test_line_ends_of_forms_become_line_feeds_and_json_is_left_alone() -> None:
+    lines = PT_EN | {"q": "um\r\n\r\ndois\r"}
+    assert body(ask(APP, "POST", "/translate", data=lines)) == {"translatedText": "UM\n\nDOIS"}
+    assert body(ask(APP, "POST", "/translate", json=lines)) == {"translatedText": "UM\r\n\r\nDOIS\r"}
+
+
+def test_sentences_are_translated_one_by_one_and_put_together_again() -> None:
+    shouting = Shouting()
+    app = make_app(service(engine=shouting))
+    text = "  O gato dorme.  O cão\tcorre!\n\n\tBom dia. "
+    found = body(ask(app, "POST", "/translate", json=PT_EN | {"q": text}))
+    assert found == {"translatedText": text.upper()}
+    ((_, sentences),) = shouting.asked
+    assert sentences == ["O gato dorme.", "O cão\tcorre!", "Bom dia."]
+
+
+def test_a_sentence_longer_than_the_model_reads_is_split_with_a_warning() -> None:
+    text = ", ".join(["um dois três"] * 10)
+    found = body(ask(APP, "POST", "/translate", json=PT_EN | {"q": [text, "um"]}))
+    assert found["translatedText"] == [text.upper(), "UM"]
+    assert found["warnings"] == [["a sentence is longer than the model reads and was translated in parts"], []]
+    found = body(ask(APP, "POST", "/translate", json=PT_EN | {"q": "Привет"}))
+    assert found["warnings"] == ["the text is in Cyrillic script, which this model's training never saw"]
+
+
+def test_alternatives_of_several_sentences() -> None:
+    class Few(Shouting):
+        def answer(self, _: How, sentence: str) -> Answer:
+            return Answer(("A", "B", "A")) if sentence == "um." else Answer(("X",))
+
+    app = make_app(service(engine=Few()))
+    found = body(ask(app, "POST", "/translate", json=PT_EN | {"q": "um. dois.", "alternatives": 2}))
+    assert found == {"translatedText": "A X", "alternatives": ["B X"]}, "no duplicate, not the translation itself"
+
+
+def test_blank_texts_and_texts_without_letters() -> None:
+    auto = {"source": "auto", "target": "en"}
+    assert body(ask(APP, "POST", "/translate", json=PT_EN | {"q": " \n"})) == {"translatedText": " \n"}
+    nothing = {"confidence": 0.0, "language": "en"}
+    found = body(ask(APP, "POST", "/translate", json=auto | {"q": "🙂🙂"}))
+    assert found == {"translatedText": "🙂🙂", "detectedLanguage": nothing}
+    assert body(ask(APP, "POST", "/detect", json={"q": "🙂"})) == [nothing]
+    found = body(ask(APP, "POST", "/translate", json=auto | {"q": "🙂", "target": "zz"}))
+    assert found == {"error": "zz is not supported"}
+
+
+def test_detection_chooses_among_the_served_languages() -> None:
+    portuguese, english = "o gato viu o cachorro na cozinha", "the cat has seen the dog in the kitchen"
+    found = body(ask(APP, "POST", "/detect", data={"q": portuguese}))
+    assert [one["language"] for one in found] == ["pt", "en"]
+    assert 100 >= found[0]["confidence"] > found[1]["confidence"] >= 0
+    found = body(ask(APP, "POST", "/translate", json={"q": [portuguese, "gato"], "source": "auto", "target": "en"}))
+    assert found["translatedText"] == [portuguese.upper(), "GATO"]
+    assert len(found["detectedLanguage"]) == 2, "one for each text, of all together"
+    assert found["detectedLanguage"][0] == found["detectedLanguage"][1]
+    found = body(ask(APP, "POST", "/translate", json={"q": english, "source": "auto", "target": "en"}))
+    assert found["translatedText"] == english, "it is in the target language already"
+    alone = make_app(service(served("pt", "en")))
+    found = body(ask(alone, "POST", "/detect", json={"q": english}))
+    assert found == [{"confidence": 100.0, "language": "pt"}], "where nothing is to be chosen"
+    unknown = make_app(service(served("xx", "en"), served("yy", "en")))
+    response = ask(unknown, "POST", "/translate", json={"q": english, "source": "auto", "target": "en"})
+    assert body(response) == {"error": "The language of the text could not be detected: name it as source"}
+
+
+def test_aliases_of_languages() -> None:
+    app = make_app(service(served("pt-br", "zh-hans")))
+    for source in ("pb", "pt-BR", "PT-br"):
+        for target in ("zh", "zh-Hans"):
+            found = ask(app, "POST", "/translate", json={"q": "um", "source": source, "target": target})
+            assert body(found) == {"translatedText": "UM"}
+    assert body(ask(app, "GET", "/languages")) == [
+        {"code": "pt-BR", "name": "Portuguese (Brazil)", "targets": ["zh-Hans"]},
+        {"code": "zh-Hans", "name": "Chinese", "targets": []},
+    ]
+    assert body(ask(app, "POST", "/detect", json={"q": "um"})) == [{"confidence": 100.0, "language": "pt-BR"}]
+
+
+def test_one_model_of_two_directions_reads_its_tags() -> None:
+    shouting = Shouting()
+    app = make_app(service(served("gl", "en", tag="en", tags=frozenset({"en", "gl"})), engine=shouting))
+    assert {one["code"]: one["targets"] for one in body(ask(app, "GET", "/languages"))} == {"en": ["gl"], "gl": ["en"]}
+    ask(app, "POST", "/translate", json={"q": "one", "source": "en", "target": "gl"})
+    ask(app, "POST", "/translate", json={"q": "un", "source": "gl", "target": "en"})
+    assert [how.tag for how, _ in shouting.asked] == ["gl", None]
+    with pytest.raises(ConfigError, match="both translate from gl into en"):
+        service(served("gl", "en"), served("gl", "en"))
+
+
+def test_languages_and_settings() -> None:
+    assert body(ask(APP, "GET", "/languages", headers={"content-type": "application/x-www-form-urlencoded"})) == [
+        {"code": "en", "name": "English", "targets": ["pt"]},
+        {"code": "pt", "name": "Portuguese", "targets": ["en"]},
+    ]
+    found = body(ask(APP, "GET", "/frontend/settings"))
+    assert found == {
+        "charLimit": 5000,
+        "frontendTimeout": 500,
+        "apiKeys": False,
+        "keyRequired": False,
+        "suggestions": False,
+        "filesTranslation": True,
+        "supportedFilesFormat": [".txt"],
+        "language": {"source": {"code": "pt", "name": "Portuguese"}, "target": {"code": "en", "name": "English"}},
+    }
+
+
+@pytest.mark.parametrize(
+    ("method", "path", "status", "error"),
+    [
+        ("GET", "/detect", 405, "Method Not Allowed"),
+        ("GET", "/translate", 405, "Method Not Allowed"),
+        ("POST", "/languages", 405, "Method Not Allowed"),
+        ("POST", "/health", 405, "Method Not Allowed"),
+        ("GET", "/nothing", 404, "Not Found"),
+        ("GET", "/metrics", 404, "Not Found"),
+        ("GET", "/download_file/../../etc/passwd", 404, "Not Found"),
+        ("GET", "/download_file/..%2f..%2fetc%2fpasswd", 404, "Not Found"),
+        ("GET", "/page/..%2f..%2fapp.py", 404, "Not Found"),
+        ("GET", "/page/__init__.py", 404, "Not Found"),
+        ("POST", "/suggest", 403, "Suggestions are disabled on this server."),
+    ],
+)
+def test_errors_are_json_everywhere(method: str, path: str, status: int, error: str) -> None:
+    response = ask(APP, method, path)
+    assert (response.status_code, body(response)) == (status, {"error": error})
+    assert response.headers["access-control-allow-origin"] == "*"
+
+
+def test_headers() -> None:
+    response = ask(APP, "OPTIONS", "/translate", headers={"Origin": "https://example.org"})
+    assert response.status_code == 200
+    wanted = {
+        "access-control-allow-origin": "*",
+        "access-control-allow-headers": "Authorization, Content-Type",
+        "access-control-expose-headers": "Authorization",
+        "access-control-allow-methods": "GET, POST",
+        "access-control-allow-credentials": "true",
+        "access-control-max-age": "1728000",
+    }
+    for found in (response, ask(APP, "GET", "/health"), ask(APP, "POST", "/translate", json=PT_EN)):
+        assert wanted.items() <= dict(found.headers).items()
+        assert found.headers["x-content-type-options"] == "nosniff"
+    assert "access-control-allow-origin" not in ask(APP, "GET", "/spec").headers
+    assert ask(APP, "GET", "/health", headers={"X-Request-ID": "abc-1"}).headers["x-request-id"] == "abc-1"
+    made = [ask(APP, "GET", "/health", headers={"X-Request-ID": "a b"}).headers["x-request-id"] for _ in range(2)]
+    assert len({"a b", *made}) == 3, "one that is no id is replaced"
+
+
+def test_health() -> None:
+    made = service()
+    app = make_app(made)
+    assert ask(app, "GET", "/health").content == b'{"status":"ok"}'
+    assert ask(app, "GET", "/health/ready").status_code == 200
+    made.ready = False
+    assert [ask(app, "GET", f"/health/{what}").status_code for what in ("live", "ready")] == [200, 503]
+
+
+def test_the_specification_is_of_the_routes() -> None:
+    made = service(metrics=True)
+    described = {(path, method) for path, methods in spec(made.settings)["paths"].items() for method in methods}
+    app = make_app(made)
+    found = body(ask(app, "GET", "/spec"))
+    assert found["openapi"].startswith("3.")
+    for path, method in described:
+        response = ask(app, method.upper(), path.replace("{name}", "none"))
+        assert response.status_code not in (405, 500), path
+        assert response.status_code != 404 or "{" in path
+    docs = ask(app, "GET", "/docs")
+    assert docs.headers["content-security-policy"].startswith("default-src 'self'")
+    assert all(path in docs.text for path, _ in described)
+
+
+def test_the_page_needs_nothing_from_elsewhere() -> None:
+    page = ask(APP, "GET", "/")
+    assert page.headers["content-type"].startswith("text/html")
+    assert page.headers["content-security-policy"].startswith("default-src 'self'")
+    assert "http://" not in page.text
+    assert "https://" not in page.text
+    assert ask(APP, "GET", "/page/index.html").headers["content-security-policy"].startswith("default-src 'self'")
+    assert ask(make_app(service(page=False)), "GET", "/").status_code == 404
+
+
+def test_explain() -> None:
+    found = body(ask(APP, "POST", "/explain", json=PT_EN | {"q": " um dois.\ntrês "}))
+    assert found["translatedText"] == " UM DOIS.\nTRÊS "
+    assert found["model"] == {"name": "pt-en"}
+    first, second = found["sentences"]
+    assert first["source"]["tokens"] == [
+        {"text": "um", "start": 1, "end": 3, "continues": False},
+        {"text": "dois.", "start": 4, "end": 9, "continues": False},
+    ]
+    assert first["target"]["tokens"][1] == {
+        "text": "DOIS.", "start": 4, "end": 9, "continues": False, "logProbability": -0.5
+    }  # fmt: skip
+    assert first["attention"] == [[[[0.5, 0.5], [0.5, 0.5]]]]
+    assert (second["source"]["start"], second["target"]["start"]) == (10, 10)
+    too_long = ask(APP, "POST", "/explain", json=PT_EN | {"q": "a" * 1001})
+    assert body(too_long) == {"error": "Invalid request: request (1001) exceeds text limit (1000)"}
+
+
+def test_text_files() -> None:
+    content = ("O gato dorme.\n\n" * 300).encode()
+    file = {"file": ("text.txt", content, "text/plain")}
+    url = body(ask(APP, "POST", "/translate_file", data={"source": "pt", "target": "en"}, files=file))
+    assert url["translatedFileUrl"].startswith("http://testserver/download_file/")
+    download = ask(APP, "GET", url["translatedFileUrl"].removeprefix("http://testserver"))
+    assert download.content == content.upper()
+    assert download.headers["content-disposition"].startswith("attachment")
+    errors = {
+        "Invalid request: missing file parameter": {"data": PT_EN},
+        "Invalid request: missing source parameter": {"data": {"target": "en"}, "files": file},
+        "Invalid request: file format .exe is not supported": {
+            "data": PT_EN, "files": {"file": ("../../a.exe", b"", "text/plain")}
+        },
+        "Invalid request: the file is not UTF-8 text": {"data": PT_EN, "files": {"file": ("a.txt", b"\xff\xff")}},
+    }  # fmt: skip
+    for error, how in errors.items():
+        assert body(ask(APP, "POST", "/translate_file", **how)) == {"error": error}
+    app = make_app(service(files=False))
+    assert ask(app, "POST", "/translate_file", data=PT_EN, files=file).status_code == 403
+    app = make_app(service(limits={"max_file": 100}))
+    assert ask(app, "POST", "/translate_file", data=PT_EN, files=file).status_code == 413
+
+
+def test_suggestions_are_kept_where_there_is_a_file(tmp_path: Any) -> None:
+    app = make_app(service(suggestions=tmp_path / "said.jsonl"))
+    fields = PT_EN | {"s": "hello\nworld"}
+    assert body(ask(app, "POST", "/suggest", json=fields)) == {"success": True}
+    assert body(ask(app, "POST", "/suggest", json=PT_EN)) == {"error": "Invalid request: missing s parameter"}
+    assert [json.loads(line) for line in (tmp_path / "said.jsonl").read_text("utf-8").splitlines()] == [fields]
+
+
+def test_api_keys(tmp_path: Any) -> None:
+    keys = tmp_path / "keys"
+    keys.write_text("right-one\nright-two\n")
+    app = make_app(service(api_keys=keys, key_required=True, limits={"wrong_key_limit": 3}))
+
+    def with_key(key: str | None) -> tuple[int, object]:
+        response = ask(app, "POST", "/translate", data=PT_EN if key is None else PT_EN | {"api_key": key})
+        return response.status_code, body(response)
+
+    assert with_key("right-two") == (200, {"translatedText": "OLÁ MUNDO"})
+    asked = {"error": "Please contact the server operator to get an API key"}
+    assert with_key(None) == with_key("") == (400, asked)
+    assert [with_key("right") for _ in range(3)] == [(403, {"error": "Invalid API key"})] * 3
+    flood = (403, {"error": "Too many request limits violations"})
+    assert with_key("wrong") == with_key("right-one") == flood, "who guesses is not told"
+    with pytest.raises(ConfigError, match="give a file with a key per line"):
+        service(key_required=True)
+    elsewhere = make_app(service(api_keys=keys, key_required=True, key_url="https://example.org/key"))
+    found = body(ask(elsewhere, "POST", "/translate", data=PT_EN))
+    assert found == {"error": "Visit https://example.org/key to get an API key"}
+
+
+def test_requests_per_minute() -> None:
+    app = make_app(service(limits={"req_limit": 3}, trust_forwarded_for=True))
+
+    def request(address: str, q: object = "um") -> Any:
+        headers = {"X-Forwarded-For": f"evil, {address}"}
+        return ask(app, "POST", "/translate", json=PT_EN | {"q": q}, headers=headers)
+
+    assert request("192.0.2.1", ["um", "dois"]).status_code == 200, "a list costs as many as it has texts"
+    assert request("192.0.2.1").status_code == 200
+    refused = request("192.0.2.1")
+    assert (refused.status_code, body(refused)) == (429, {"error": "Slowdown: 3 per 1 minute"})
+    assert 1 <= int(refused.headers["retry-after"]) <= 60
+    assert request("192.0.2.2").status_code == 200
+    assert [request(f"2001:db8::{n}").status_code for n in range(4)] == [200, 200, 200, 429], "of one network"
+
+
+def test_metrics_are_prometheus_and_name_no_one() -> None:
+    app = make_app(service(metrics=True, metrics_token="secret"))
+    assert ask(app, "GET", "/metrics").status_code == 401
+    ask(app, "POST", "/translate", json=PT_EN)
+    ask(app, "GET", "/unknown/path")
+    response = ask(app, "GET", "/metrics", headers={"Authorization": "Bearer secret"})
+    assert response.headers["content-type"].startswith("text/plain; version=")
+    families = {family.name: family for family in text_string_to_metric_families(response.text)}
+    counted = {(s.labels["endpoint"], s.labels["code"]): s.value
+               for s in families["repose_requests"].samples if s.name.endswith("_total")}  # fmt: skip
+    assert counted == {("/metrics", "401"): 1, ("/translate", "200"): 1, ("other", "404"): 1}
+    assert {"repose_request_seconds", "repose_queue_tokens", "repose_batch_rows", "repose_model_info"} <= set(families)
+    assert "olá" not in response.text
+
+
+def test_what_goes_wrong_inside_is_an_answer_without_the_text() -> None:
+    class Broken(Shouting):
+        def answer(self, _: How, sentence: str) -> Answer:
+            raise RuntimeError(f"cannot say {sentence}")
+
+    made = service(engine=Broken())
+    stream = io.StringIO()
+    made.log = Log(stream)
+    response = ask(make_app(made), "POST", "/translate", json=PT_EN)
+    assert (response.status_code, body(response)) == (500, {"error": "Internal error"})
+    log = [json.loads(line) for line in stream.getvalue().splitlines()]
+    assert [line["event"] for line in log] == ["error", "request"]
+    assert log[0]["kind"] == "RuntimeError"
+    assert log[0]["id"] == log[1]["id"] == response.headers["x-request-id"]
+    assert "mundo" not in json.dumps(log)
+
+
+def test_a_request_that_takes_too_long_is_given_up() -> None:
+    class Slow(Shouting):
+        async def translate(self, *_: Any) -> list[Answer]:
+            await asyncio.sleep(60)
+            return []
+
+    app = make_app(service(engine=Slow(), limits={"timeout": 20.0}))
+    response = ask(app, "POST", "/translate", json=PT_EN, headers={"X-Request-Timeout": "0.05"})
+    assert (response.status_code, body(response)) == (504, {"error": "Request was not answered within 0.05 seconds"})
+
+
+def test_a_busy_engine_says_when_to_come_back() -> None:
+    class Busy(Shouting):
+        async def translate(self, *_: Any) -> list[Answer]:
+            raise RequestError(503, "Server is busy", {"Retry-After": "7"})
+
+    response = ask(make_app(service(engine=Busy())), "POST", "/translate", json=PT_EN)
+    assert (response.status_code, body(response)) == (503, {"error": "Server is busy"})
+    assert response.headers["retry-after"] == "7"
