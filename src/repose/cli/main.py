@@ -12,7 +12,20 @@ import typer
 from typer import Option
 
 from repose._version import __version__
-from repose.cli import cache, check, export, grid, models, more_data, plot, positions, report, serve, training
+from repose.cli import (
+    cache,
+    check,
+    documents,
+    export,
+    grid,
+    models,
+    more_data,
+    plot,
+    positions,
+    report,
+    serve,
+    training,
+)
 from repose.system.errors import told
 from repose.system.terminal import say
 
@@ -55,6 +68,7 @@ PANELS = {  # in the order in which a newcomer needs them
         check.check,
         training.train,
         models.translate,
+        documents.translate_file,
         serve.serve,
         models.evaluate,
         models.score,

@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING, Annotated
 import typer
 from typer import Argument, Option
 
+from repose.cli import documents
 from repose.system.errors import ConfigError, unknown
 from repose.system.terminal import make_table, say, show
 
@@ -46,6 +47,10 @@ def translate(
         str | None, Option(metavar="LANG", help="Language to translate into, for a model of several (its tag).")
     ] = None,
     device: Device = "cpu",
+    paragraphs: Annotated[
+        bool,
+        Option(help="Of text whose lines are broken for the page: a paragraph, up to a blank line, is one line."),
+    ] = False,
     workers: Workers = None,
     precision: Precision = "fp32",
 ) -> None:
@@ -58,7 +63,13 @@ def translate(
     from repose.decoding.translator import load
 
     counts, said = StreamCounts(), False
-    how = {"beam_size": beam_size, "num_hypotheses": num_hypotheses, "length_penalty": length_penalty, "to": to}
+    search = {"beam_size": beam_size, "length_penalty": length_penalty, "no_repeat_ngram_size": no_repeat_ngram_size}
+    how = {**search, "num_hypotheses": num_hypotheses, "to": to}
+    if paragraphs:
+        if num_hypotheses > 1 or scores:
+            raise ConfigError("--paragraphs gives one text: leave --num-hypotheses and --scores out")
+        documents.translate_paragraphs(model, file, {**search, "to": to}, device, workers, precision)
+        return
     if file is not None:
         check_file(file)
     with (
@@ -67,9 +78,7 @@ def translate(
     ):
         if file is None and sys.stdin.isatty():
             say("type a sentence; Ctrl-D ends")
-        for translation in translate_lines(
-            translator, source, counts, **how, no_repeat_ngram_size=no_repeat_ngram_size
-        ):
+        for translation in translate_lines(translator, source, counts, **how):
             if num_hypotheses > 1:
                 for hypothesis in translation.hypotheses:
                     print(f"{counts.lines - 1} ||| {_line(hypothesis.text)} ||| {hypothesis.score:.4f}")

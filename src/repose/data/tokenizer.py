@@ -19,7 +19,7 @@ import os
 import re
 from collections.abc import Iterable, Iterator, Sequence
 from functools import cached_property
-from itertools import islice, pairwise
+from itertools import accumulate, islice, pairwise
 from pathlib import Path
 from typing import Any, Literal, get_args
 
@@ -239,6 +239,18 @@ class Tokenizer:
             labels = piece_labels(texts, str(self._spec["model"].get("continuing_subword_prefix") or ""))
         return [token if text is None else label for token, text, label in zip(tokens, texts, labels, strict=True)]
 
+    def spans(self, text: str) -> list[tuple[int, int]]:
+        """Where in the text each token of `encode(text)` stands: its first character and the one after its last, white
+        space around it left out. START and END stand nowhere: (0, 0) and (n, n) of n characters."""
+        found = self._backend.encode(text, add_special_tokens=False).offsets
+        return [(0, 0), *(_without_space(text, start, end) for start, end in found), (len(text), len(text))]
+
+    def decoded_spans(self, ids: Sequence[int]) -> list[tuple[int, int]]:
+        """Where in `decode(ids)` each token stands, white space around it left out."""
+        text = self.decode(ids)
+        ends = accumulate((min(len(text), len(self.decode(ids[: n + 1]))) for n in range(len(ids))), max, initial=0)
+        return [_without_space(text, start, end) for start, end in pairwise(ends)]
+
     def round_trip(self, text: str) -> str:
         """decode(encode(text)): what a perfect model's output would look like."""
         return self.decode(self.encode(text))
@@ -256,6 +268,14 @@ class Tokenizer:
 
     def __repr__(self) -> str:
         return f"<Tokenizer {self.kind}, {self.vocab_size} tokens, {self.digest[:12]}>"
+
+
+def _without_space(text: str, start: int, end: int) -> tuple[int, int]:
+    while start < end and text[start].isspace():
+        start += 1
+    while start < end and text[end - 1].isspace():
+        end -= 1
+    return start, end
 
 
 def _backend(text: str, name: str) -> Any:

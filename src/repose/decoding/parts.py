@@ -70,11 +70,11 @@ def _place_to_split(text: str) -> int | None:
         places = [found.end() for found in pattern.finditer(text) if edge <= found.end() <= len(text) - edge]
         if places:
             return min(places, key=lambda place: abs(place - middle))
-    inside = [place for place in range(1, len(text)) if _is_wide(text[place - 1]) and _is_wide(text[place])]
+    inside = [place for place in range(1, len(text)) if is_wide(text[place - 1]) and is_wide(text[place])]
     return min(inside, key=lambda place: abs(place - middle)) if inside else None
 
 
-def _is_wide(character: str) -> bool:
+def is_wide(character: str) -> bool:
     """Of a script that writes no spaces between sentences: Chinese, Japanese."""
     return unicodedata.east_asian_width(character) in "WF"
 
@@ -85,13 +85,7 @@ def translate_texts(translator: "Translator", texts: Sequence[str], **how: Any) 
     Of a text in several parts: the text put together, the sum of the scores, no hypotheses. Where several hypotheses
     are asked for nothing is split.
     """
-    limit = max_src_tokens(translator)
-    language = str(translator.config.get("src_lang", "und"))
-    language = "xx" if language == "und" else language  # sentencex's name for any other
-
-    def fits(text: str) -> bool:
-        return (len(text) < limit - 1 and text.isascii()) or len(translator.src_tokenizer.encode(text)) <= limit
-
+    language, fits = language_of(translator), what_fits(translator)
     if how.get("num_hypotheses", 1) > 1:
         whole = [Parts((Part("", text, ""),), False) for text in texts]
     else:
@@ -101,10 +95,46 @@ def translate_texts(translator: "Translator", texts: Sequence[str], **how: Any) 
     return [(_joined([next(translations) for _ in parts.parts], parts.parts), parts) for parts in whole]
 
 
+def language_of(translator: "Translator") -> str:
+    """Of the source, by the name that the splitter knows."""
+    language = str(translator.config.get("src_lang", "und"))
+    return "xx" if language == "und" else language  # sentencex's name for any other
+
+
+def what_fits(translator: "Translator") -> Callable[[str], bool]:
+    """Whether a sentence is no longer than the model reads."""
+    limit = max_src_tokens(translator)
+
+    def fits(text: str) -> bool:
+        return (len(text) < limit - 1 and text.isascii()) or len(translator.src_tokenizer.encode(text)) <= limit
+
+    return fits
+
+
 def max_src_tokens(translator: "Translator") -> int:
     """The longest source that the model was trained on, where it says so, or that it can read."""
     limit, trained = translator.max_length, translator.config.get("max_src_tokens")
     return min(limit, trained) if isinstance(trained, int) and trained > 2 else limit
+
+
+def pieces_together(translations: Sequence[str], parts: Sequence[Part]) -> list[Part]:
+    """The translations of a text's parts with the white space of those; one after another they are the translation.
+
+    Where a script that writes no spaces was between sentences, one that does gets them.
+    """
+    together: list[Part] = []
+    last = ""
+    for text, part in zip(translations, parts, strict=True):
+        glued = last and text and not last.isspace() and not part.before
+        before = " " * bool(glued and not is_wide(last)) + part.before
+        together.append(Part(before, text.strip(), part.after))
+        last = ("".join(together[-1]) or last)[-1:]
+    return together
+
+
+def put_together(translations: Sequence[str], parts: Sequence[Part]) -> str:
+    """The translations of parts, with the white space of the parts."""
+    return "".join(chain.from_iterable(pieces_together(translations, parts)))
 
 
 def _joined(translations: "Sequence[Translation]", parts: Sequence[Part]) -> "Translation":
@@ -118,12 +148,3 @@ def _joined(translations: "Sequence[Translation]", parts: Sequence[Part]) -> "Tr
         src_tokens=tuple(chain.from_iterable(translation.src_tokens for translation in translations)),
         truncated=any(translation.truncated for translation in translations),
     )
-
-
-def put_together(translations: Sequence[str], parts: Sequence[Part]) -> str:
-    """The translations of parts, with the white space of the parts."""
-    text = ""
-    for translation, part in zip(translations, parts, strict=True):
-        glued = text and translation and not text[-1].isspace() and not part.before
-        text += " " * bool(glued and not _is_wide(text[-1])) + part.before + translation.strip() + part.after
-    return text

@@ -12,8 +12,8 @@ from typing import Any
 import torch
 
 from repose.data.tokenizer import END, PAD, SPECIAL_TOKENS, START, UNK, Tokenizer
-from repose.decoding.translator import MODEL_KIND
 from repose.decoding.engine import padded
+from repose.decoding.translator import MODEL_KIND
 from repose.exporting.base import Exported, Options, sizes_of, write_description
 from repose.exporting.ctranslate2_spec import specification
 from repose.exporting.why_not import ctranslate2 as why_not

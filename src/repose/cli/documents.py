@@ -1,0 +1,89 @@
+"""The verb that translates files with their markup: `repose translate-file`; and paragraphs, for `repose translate`."""
+
+import sys
+from pathlib import Path
+from typing import TYPE_CHECKING, Annotated, Any
+
+from typer import Argument, Option
+
+from repose.system.errors import ConfigError, DataError
+from repose.system.terminal import say
+
+if TYPE_CHECKING:
+    from repose.decoding.translator import Translator
+    from repose.documents.segment import Document
+
+
+def translate_file(
+    model: Annotated[Path, Argument(help="A run directory or model directory.")],
+    source: Annotated[Path, Argument(help="The file to translate: .txt, .html, .srt, .vtt, .docx or .odt.")],
+    target: Annotated[Path, Argument(help="Where to write the translation, with the same suffix.")],
+    force: Annotated[bool, Option("--force", help="Overwrite what is there.")] = False,
+    paragraphs: Annotated[
+        bool, Option(help="Of .txt whose lines are broken for the page: a paragraph, up to a blank line, is one line.")
+    ] = False,
+    beam_size: Annotated[
+        int | None, Option("--beam-size", "-b", help="Beam size; 1 decodes greedily (default: the model's).")
+    ] = None,
+    length_penalty: Annotated[
+        float | None, Option(help="0: none; higher prefers longer translations (default: the model's).")
+    ] = None,
+    no_repeat_ngram_size: Annotated[
+        int | None, Option(min=0, help="So many tokens in a row are never said twice; 3 stops loops (default: none).")
+    ] = None,
+    to: Annotated[
+        str | None, Option(metavar="LANG", help="Language to translate into, for a model of several (its tag).")
+    ] = None,
+    device: Annotated[str, Option(help="cpu, cuda, cuda:1 or mps.")] = "cpu",
+    workers: Annotated[
+        int | None, Option(help="Number of processes that translate (default: one per core, one on a GPU).")
+    ] = None,
+    precision: Annotated[str, Option(help="fp32, or int8: faster on a CPU, but a few translations differ.")] = "fp32",
+) -> None:
+    """Translate a file and keep its form: tags, timings, tables, notes, bold and links stay."""
+    if source.suffix.lower() != target.suffix.lower():
+        raise ConfigError(f"{target} is to end in {source.suffix!r} like {source}: formats are not converted")
+    if target.exists() and not force:
+        raise ConfigError(f"{target} is there already: choose another name, or --force")
+    from repose.decoding.translator import load
+    from repose.documents.formats import read_document
+    from repose.system.files import read_file, write_file
+
+    how = {"beam_size": beam_size, "length_penalty": length_penalty, "no_repeat_ngram_size": no_repeat_ngram_size}
+    try:
+        document = read_document(read_file(source), source.suffix, paragraphs=paragraphs)
+    except DataError as error:
+        raise DataError(f"{source} cannot be translated: {error}") from error
+    with load(model, device, workers, precision) as translator:
+        write_file(target, _translated(translator, document, {**how, "to": to}))
+    print(target)
+
+
+def translate_paragraphs(
+    model: Path, file: Path | None, how: dict[str, Any], device: str, workers: int | None, precision: str
+) -> None:
+    """`repose translate --paragraphs`: a text from a file or stdin to stdout."""
+    from repose.decoding.translator import load
+    from repose.documents.formats import read_document
+    from repose.system.files import read_file
+
+    data = sys.stdin.buffer.read() if file is None else read_file(file)
+    document = read_document(data, ".txt", paragraphs=True)
+    with load(model, device, workers, precision) as translator:
+        sys.stdout.write(_translated(translator, document, how).decode())
+        sys.stdout.flush()
+
+
+def _translated(translator: "Translator", document: "Document", how: dict[str, Any]) -> bytes:
+    from repose.documents.job import Job, Reader, translate_document, warning_for
+
+    job = Job(document, Reader.of(translator))
+    if (warning := warning_for(translator, job)) is not None:
+        say(warning.sentence)
+    data, cut = translate_document(translator, job, **how)
+    if job.too_long:
+        number = f"{job.too_long:,} of {len(document.segments):,} paragraphs"
+        say(f"{number} had a sentence longer than the model reads: it was translated in parts")
+    if cut:
+        say(f"{cut:,} sentences were longer than the model reads, without a place to split them: cut")
+    return data

@@ -1,0 +1,78 @@
+"""Zip archives from strangers: read within limits, and written anew with some members changed."""
+
+import io
+import zipfile
+import zlib
+from collections.abc import Mapping
+from dataclasses import dataclass
+from itertools import groupby
+
+from repose.system.errors import DataError
+
+
+@dataclass(frozen=True)
+class Limits:
+    """What an archive may unpack to."""
+
+    members: int = 4000
+    member_bytes: int = 64 << 20
+    total_bytes: int = 256 << 20
+    ratio: int = 200
+    """Unpacked bytes for each packed one, of members of more than a mebibyte."""
+
+
+LIMITS = Limits()
+_SAVE = "save the document again"
+
+
+class Archive:
+    """The members of an archive, unpacked."""
+
+    def __init__(self, data: bytes, limits: Limits = LIMITS) -> None:
+        """Raises DataError for what is no archive, is damaged or encrypted, or unpacks to more than the limits."""
+        try:
+            with zipfile.ZipFile(io.BytesIO(data)) as file:
+                self._infos = file.infolist()
+                self._check(limits)
+                self.members = {info.filename: _read(file, info, limits) for info in self._infos}
+        except (zipfile.BadZipFile, zlib.error, EOFError, NotImplementedError, RuntimeError, ValueError) as error:
+            if isinstance(error, DataError):
+                raise
+            raise DataError(f"this is no document, or a damaged one ({error}): {_SAVE}") from error
+
+    def _check(self, limits: Limits) -> None:
+        names = sorted(info.filename for info in self._infos)
+        if len(names) > limits.members:
+            raise DataError(f"the document has {len(names):,} members and {limits.members:,} are read: {_SAVE}")
+        twice = next((name for name, same in groupby(names) if len(list(same)) > 1), None)
+        if twice is not None:
+            raise DataError(f"the document has {twice!r} twice: {_SAVE}")
+        if any(info.flag_bits & 1 for info in self._infos):
+            raise DataError("the document is encrypted: save it without a password")
+        if any(info.compress_type not in (zipfile.ZIP_STORED, zipfile.ZIP_DEFLATED) for info in self._infos):
+            raise DataError(f"the document is packed in an unusual way: {_SAVE}")
+        if sum(info.file_size for info in self._infos) > limits.total_bytes:
+            raise DataError(f"the document unpacks to more than {limits.total_bytes:,} bytes: split it")
+        for info in self._infos:
+            if info.file_size > max(1 << 20, limits.ratio * info.compress_size):
+                raise DataError(f"{info.filename!r} of the document unpacks to far more than is packed: {_SAVE}")
+
+    def written(self, changed: Mapping[str, bytes]) -> bytes:
+        """The archive with other content of some members, in the same order and packed as they were."""
+        out = io.BytesIO()
+        with zipfile.ZipFile(out, "w") as file:
+            for info in self._infos:
+                kept = zipfile.ZipInfo(info.filename, info.date_time)
+                kept.compress_type, kept.external_attr = info.compress_type, info.external_attr
+                file.writestr(kept, changed.get(info.filename, self.members[info.filename]))
+        return out.getvalue()
+
+
+def _read(file: zipfile.ZipFile, info: zipfile.ZipInfo, limits: Limits) -> bytes:
+    """A member, whatever the archive says about its size."""
+    most = min(info.file_size, limits.member_bytes)
+    with file.open(info) as member:
+        data = member.read(most + 1)
+    if len(data) > most:
+        raise DataError(f"{info.filename!r} of the document unpacks to more than {most:,} bytes: {_SAVE}")
+    return data

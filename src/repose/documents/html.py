@@ -1,0 +1,307 @@
+"""HTML: what a browser shows is translated, and all else stays as it was, to the byte.
+
+The standard library's parser finds tokens, and every token keeps the slice of the source that it is: nothing is built
+and written anew, so that malformed HTML stays as malformed as it was. Block elements and line breaks stand between
+segments, inline elements in them. An inline tag without its partner in the same segment stands between segments too.
+"""
+
+import html
+from collections.abc import Iterator, Sequence
+from html.parser import HTMLParser
+from itertools import accumulate, pairwise
+from typing import Literal, NamedTuple, TypeAlias
+
+from repose.documents.segment import (
+    MOST_DEPTH,
+    Close,
+    Open,
+    Piece,
+    Placed,
+    Point,
+    Segment,
+    Text,
+    has_letters,
+    segment,
+)
+
+_BLOCKS = """
+    address article aside base basefont bgsound blockquote body br button caption center col colgroup dd details dialog
+    dir div dl dt fieldset figcaption figure footer form frame frameset h1 h2 h3 h4 h5 h6 head header hgroup hr html
+    iframe legend li link main marquee menu meta nav noframes noscript ol optgroup option p param plaintext pre search
+    section select source summary table tbody td template tfoot th thead title tr track ul xmp
+"""
+BLOCKS = frozenset(_BLOCKS.split())
+"""Elements between segments; so are custom ones, which have a hyphen in their name. All others are within sentences."""
+_OPAQUE = """
+    applet audio canvas code embed iframe kbd map math noframes object plaintext pre rp rt samp script style svg
+    template textarea var video xmp
+"""
+OPAQUE = frozenset(_OPAQUE.split())
+"""Elements whose content stays as it is; so do those with translate="no" or of the class notranslate."""
+_VOID = "area base basefont bgsound br col embed frame hr img input link meta param source track wbr"
+VOID = frozenset(_VOID.split())
+"""Elements that have no content and no end tag."""
+_UNSEEN = frozenset(["area", "link", "meta", "param", "script", "source", "style", "template", "track", "wbr"])
+
+_Kind: TypeAlias = Literal["text", "start", "end", "point"]
+
+
+class _Token(NamedTuple):
+    kind: _Kind
+    start: int
+    end: int
+    name: str = ""
+    """Of the element; empty for text, comments and declarations."""
+    text: str = ""
+    """What a browser shows of text."""
+    opaque: bool = False
+    """Whether it starts an element whose content stays as it is."""
+
+    @property
+    def between(self) -> bool:
+        """Whether it stands between segments."""
+        return self.name in BLOCKS or "-" in self.name
+
+
+class HtmlDocument:
+    """A page, or a piece of one."""
+
+    def __init__(self, source: str) -> None:
+        self._source = source
+        self._segments: list[Segment] = []
+        self._parts: list[str | int] = []  # slices of the source, and places in the segments
+        begun: list[_Token] = []
+        for token in _without_opaque(list(_tokens(source))):
+            if token.between:
+                self._end(begun)
+                self._keep(token)
+                begun = []
+            else:
+                begun.append(token)
+        self._end(begun)
+
+    @property
+    def segments(self) -> Sequence[Segment]:
+        """What is shown: paragraphs, titles, cells."""
+        return self._segments
+
+    def text(self, placed: Sequence[Placed]) -> str:
+        """The page with these translations. Letters are escaped."""
+        return "".join(part if isinstance(part, str) else written(placed[part]) for part in self._parts)
+
+    def assemble(self, placed: Sequence[Placed]) -> bytes:
+        """The same in UTF-8."""
+        return self.text(placed).encode()
+
+    def _keep(self, *tokens: _Token) -> None:
+        self._parts += [self._source[token.start : token.end] for token in tokens]
+
+    def _end(self, tokens: Sequence[_Token]) -> None:
+        """What stands between two blocks is a segment, or several with tags between them that have no partner."""
+        partners = _partners(tokens)
+        alone = _alone(tokens, partners)
+        for before, after in pairwise([-1, *alone, len(tokens)]):
+            self._segment(tokens, before + 1, after, partners)
+            self._keep(*tokens[after : after + 1])
+
+    def _segment(self, tokens: Sequence[_Token], first: int, end: int, partners: dict[int, int]) -> None:
+        """Tokens from the first to before `end`; what is at their edges, and around all of them, is kept as it is."""
+        low, high = first, end
+        while low < high:
+            if _is_blank(tokens[low]):
+                low += 1
+            elif _is_blank(tokens[high - 1]):
+                high -= 1
+            elif partners.get(low) == high - 1:
+                low, high = low + 1, high - 1
+            else:
+                break
+        inside = tokens[low:high]
+        if not has_letters("".join(token.text for token in inside)):
+            self._keep(*tokens[first:end])
+            return
+        self._keep(*tokens[first:low])
+        whole = _without_references(tokens, low, high, partners)
+        made = segment(map(self._piece, whole), collapse=True)
+        self._parts += [made.before, len(self._segments), made.after]
+        self._segments.append(Segment(made.text, made.marks))
+        self._keep(*tokens[high:end])
+
+    def _piece(self, token: _Token) -> Piece:
+        source = self._source[token.start : token.end]
+        match token.kind:
+            case "text":
+                return Text(token.text)
+            case "start":
+                return Open(source)
+            case "end":
+                return Close(source)
+            case "point":
+                return Point(source, shows=bool(token.name) and token.name not in _UNSEEN)
+
+
+def written(placed: Placed) -> str:
+    """A translated segment in HTML."""
+    return "".join(
+        html.escape(piece.text, quote=False) if isinstance(piece, Text) else str(piece.source) for piece in placed
+    )
+
+
+def _is_blank(token: _Token) -> bool:
+    return token.kind == "point" or (token.kind == "text" and not token.text.strip())
+
+
+def _partners(tokens: Sequence[_Token]) -> dict[int, int]:
+    """The place of the end tag of each start tag, and the other way round, where they nest."""
+    partners: dict[int, int] = {}
+    opened: list[int] = []
+    for place, token in enumerate(tokens):
+        if token.kind == "start":
+            opened.append(place)
+        elif token.kind == "end":
+            same = next((i for i in reversed(opened[-MOST_DEPTH:]) if tokens[i].name == token.name), None)
+            if same is not None:
+                del opened[opened.index(same) :]
+                if len(opened) < MOST_DEPTH:
+                    partners |= {same: place, place: same}
+    return partners
+
+
+def _without_references(tokens: Sequence[_Token], low: int, high: int, partners: dict[int, int]) -> Iterator[_Token]:
+    """Those from `low` to before `high`; a raised number, of a footnote say, is one that holds no letters."""
+    place = low
+    while place < high:
+        token, last = tokens[place], partners.get(place, place)
+        if token.name == "sup" and last > place and not has_letters("".join(t.text for t in tokens[place:last])):
+            yield _Token("point", token.start, tokens[last].end)
+            place = last
+        else:
+            yield token
+        place += 1
+
+
+def _alone(tokens: Sequence[_Token], partners: dict[int, int]) -> list[int]:
+    """The places of tags without a partner, and of those with such a tag between them and their partner."""
+    single = [token.kind in ("start", "end") and place not in partners for place, token in enumerate(tokens)]
+    before = [0, *accumulate(single)]
+
+    def parted(place: int) -> bool:
+        first, last = sorted((place, partners[place]))
+        return before[first] != before[last]
+
+    return [place for place in range(len(tokens)) if single[place] or (place in partners and parted(place))]
+
+
+def _without_opaque(tokens: Sequence[_Token]) -> Iterator[_Token]:
+    """Every opaque element as one token."""
+    ends, blocks = _ends(tokens), _next_blocks(tokens)
+    place = 0
+    while place < len(tokens):
+        token = tokens[place]
+        if token.opaque:
+            last = ends.get(place, blocks[place] - 1)
+            yield _Token("point", token.start, tokens[last].end, token.name)
+            place = last + 1
+        else:
+            yield token
+            place += 1
+
+
+def _ends(tokens: Sequence[_Token]) -> dict[int, int]:
+    """The place of the end tag of each start tag, by names alone."""
+    ends: dict[int, int] = {}
+    opened: dict[str, list[int]] = {}
+    for place, token in enumerate(tokens):
+        if token.kind == "start":
+            opened.setdefault(token.name, []).append(place)
+        elif token.kind == "end" and opened.get(token.name):
+            ends[opened[token.name].pop()] = place
+    return ends
+
+
+def _next_blocks(tokens: Sequence[_Token]) -> list[int]:
+    """The place of the first token after each that stands between segments."""
+    following = accumulate(
+        (place if tokens[place].between else len(tokens) for place in range(len(tokens) - 1, 0, -1)),
+        lambda later, place: min(later, place),
+        initial=len(tokens),
+    )
+    return list(following)[::-1]
+
+
+def _tokens(source: str) -> Iterator[_Token]:
+    """All of the source."""
+    found = _Tokenizer(source).found
+    for token, after in pairwise([*found, _Token("point", len(source), len(source))]):
+        piece = source[token.start : after.start]
+        text = html.unescape(piece) if token.kind == "text" else ""
+        yield token._replace(end=after.start, text=text)
+
+
+class _Tokenizer(HTMLParser):
+    """Tokens by where they start."""
+
+    def __init__(self, source: str) -> None:
+        super().__init__(convert_charrefs=False)
+        self.found: list[_Token] = []
+        self._lines = [0, *(place + 1 for place, character in enumerate(source) if character == "\n")]
+        self.feed(source)
+        self.close()
+        if not self.found or self.found[0].start:
+            self.found.insert(0, _Token("point", 0, 0))
+
+    def _add(self, kind: _Kind, name: str = "", *, opaque: bool = False) -> None:
+        line, column = self.getpos()
+        start = self._lines[line - 1] + column
+        if self.found and start <= self.found[-1].start:
+            return  # the parser says twice what it could not read
+        self.found.append(_Token(kind, start, start, name.lower(), opaque=opaque))
+
+    def handle_starttag(self, tag: str, attrs: list[tuple[str, str | None]]) -> None:
+        """A start tag."""
+        if tag in VOID:
+            self._add("point", tag)
+            return
+        values = dict(reversed(attrs))  # the first of the same name counts
+        kept = (values.get("translate") or "").strip().lower() == "no"
+        kept = kept or "notranslate" in (values.get("class") or "").split()
+        self._add("start", tag, opaque=kept or tag in OPAQUE)
+
+    def handle_startendtag(self, tag: str, attrs: list[tuple[str, str | None]]) -> None:
+        """A tag that ends in a slash: of an element without content. HTML's own elements are not ended by it."""
+        if tag in BLOCKS or tag in OPAQUE:
+            self.handle_starttag(tag, attrs)
+        else:
+            self._add("point", tag)
+
+    def handle_endtag(self, tag: str) -> None:
+        """An end tag."""
+        self._add("point" if tag in VOID else "end", tag)
+
+    def handle_data(self, data: str) -> None:
+        """Letters."""
+        self._add("text")
+
+    def handle_entityref(self, name: str) -> None:
+        """`&amp;`."""
+        self._add("text")
+
+    def handle_charref(self, name: str) -> None:
+        """`&#38;`."""
+        self._add("text")
+
+    def handle_comment(self, data: str) -> None:
+        """A comment."""
+        self._add("point")
+
+    def handle_decl(self, decl: str) -> None:
+        """A doctype."""
+        self._add("point")
+
+    def handle_pi(self, data: str) -> None:
+        """A processing instruction."""
+        self._add("point")
+
+    def unknown_decl(self, data: str) -> None:
+        """CDATA."""
+        self._add("point")

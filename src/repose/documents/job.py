@@ -1,0 +1,112 @@
+"""A document on its way through a model: the sentences to translate, and then the document put together from them.
+
+No input and output between the two, so that whoever has a model translates as suits it:
+
+    job = Job(document, Reader.of(translator))
+    translations = ...  # of job.sentences, each with attention where job.with_attention says so
+    data = job.finish(translations)
+"""
+
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass, replace
+from itertools import islice
+from typing import TYPE_CHECKING, Any
+
+from repose.decoding.parts import Parts, language_of, parts_of, pieces_together, what_fits
+from repose.documents.alignment import Spans, Unit, proportional_units, units_of, whole
+from repose.documents.input_warning import InputWarning, input_warning
+from repose.documents.placement import place
+from repose.documents.segment import Document, Placed, Segment, Text, has_letters
+
+if TYPE_CHECKING:
+    from repose.decoding.translator import Translation, Translator
+
+
+@dataclass(frozen=True)
+class Reader:
+    """What a model reads, and how."""
+
+    language: str
+    """Of its source, by the name that the splitter of sentences knows; "xx" for any other."""
+    fits: Callable[[str], bool]
+    """Whether a sentence is no longer than the model reads."""
+    spans: Spans
+
+    @classmethod
+    def of(cls, translator: "Translator") -> "Reader":
+        """A translator's."""
+        return cls(language_of(translator), what_fits(translator), Spans.of(translator))
+
+
+class Job:
+    """A document that is being translated."""
+
+    def __init__(self, document: Document, reader: Reader) -> None:
+        self._document, self._reader = document, reader
+        self._parts = [parts_of(segment.text, reader.language, reader.fits) for segment in document.segments]
+        self.too_long = sum(parts.too_long for parts in self._parts)
+        """Segments with a sentence longer than the model reads, which is translated in parts."""
+        self.sentences: list[str] = []
+        """What to translate. What holds no letter, a number say, is not among it and stays as it is."""
+        self.with_attention: list[bool] = []
+        """Of each sentence, whether attention is needed to place markup."""
+        for segment, parts in zip(document.segments, self._parts, strict=True):
+            wanted = [part.text for part in parts.parts if has_letters(part.text)]
+            self.sentences += wanted
+            self.with_attention += [bool(segment.marks)] * len(wanted)
+
+    def finish(self, translations: Sequence["Translation"]) -> bytes:
+        """The document with these translations of `sentences`, in their order."""
+        return self._document.assemble(self.placed(translations))
+
+    def placed(self, translations: Sequence["Translation"]) -> list[Placed]:
+        """The segments with these translations of `sentences`."""
+        assert len(translations) == len(self.sentences)
+        remaining = iter(translations)
+        placed = []
+        for segment, parts in zip(self._document.segments, self._parts, strict=True):
+            number = sum(has_letters(part.text) for part in parts.parts)
+            placed.append(self._of_segment(segment, parts, list(islice(remaining, number))))
+        return placed
+
+    def _of_segment(self, segment: Segment, parts: Parts, translations: Sequence["Translation"]) -> Placed:
+        remaining = iter(translations)
+        each = [_on_one_line(next(remaining)) if has_letters(part.text) else None for part in parts.parts]
+        texts = [part.text if made is None else made.text for part, made in zip(parts.parts, each, strict=True)]
+        together = pieces_together(texts, parts.parts)
+        if not segment.marks:
+            return [Text(segment.before), Text("".join("".join(part) for part in together)), Text(segment.after)]
+        units: list[list[Unit]] = []
+        for part, made in zip(parts.parts, each, strict=True):
+            if made is None:
+                units.append(proportional_units(part.text, part.text))
+            else:
+                lead = len(made.text) - len(made.text.lstrip())
+                units.append([unit.moved(-lead, 0) for unit in units_of(part.text, made, self._reader.spans)])
+        return place(segment, whole(parts.parts, together, units))
+
+
+def _on_one_line(translation: "Translation") -> "Translation":
+    """Where a model writes line breaks, they are spaces: no paragraph and no cue may end there."""
+    if len(translation.text.splitlines()) < 2:
+        return translation
+    return replace(translation, text="".join(" " if c.splitlines() == [""] else c for c in translation.text))
+
+
+def warning_for(translator: "Translator", job: Job) -> InputWarning | None:
+    """What is wrong with a document for a translator's model."""
+    scripts = translator.config.get("src_scripts")
+    language = str(translator.config.get("src_lang", "und"))
+    return input_warning(job.sentences, list(map(str, scripts)) if isinstance(scripts, list) else [], language)
+
+
+def translate_document(translator: "Translator", job: Job, **how: Any) -> tuple[bytes, int]:
+    """The document of a job in the translator's language, and how many of its sentences were cut: longer than the model
+    reads, with no place to split them. `how` as for `Translator.translate`, for one hypothesis."""
+    translations: list["Translation"] = [None] * len(job.sentences)  # type: ignore[list-item]
+    for attention in (False, True):
+        places = [place for place, wanted in enumerate(job.with_attention) if wanted == attention]
+        made = translator.translate([job.sentences[place] for place in places], attention=attention, **how)
+        for place_, translation in zip(places, made, strict=True):
+            translations[place_] = translation
+    return job.finish(translations), sum(translation.truncated for translation in translations)

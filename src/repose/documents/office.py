@@ -1,0 +1,101 @@
+"""Documents of word processors: an archive of XML, of which the text in paragraphs is translated.
+
+A paragraph that has letters is written anew, from its translation and the markup that stood in it; everything else in
+the archive stays as it was.
+"""
+
+import re
+from collections.abc import Iterator, Sequence
+from typing import NamedTuple, Protocol
+
+from repose.documents.archive import LIMITS, Archive, Limits
+from repose.documents.segment import Piece, Placed, Segment, Text, has_letters, segment
+from repose.documents.xml_source import Element, Xml
+from repose.system.errors import DataError
+
+
+class Words(Protocol):
+    """A format of XML."""
+
+    what: str
+    """As people call it."""
+    members: re.Pattern[str]
+    """Names of the members that hold text."""
+    prefixes: dict[str, str]
+    """Usual prefixes by namespace."""
+    paragraphs: frozenset[str]
+    """Names of elements."""
+    skipped: frozenset[str]
+    """Names of elements whose paragraphs stay as they are."""
+    collapse: bool
+    """Whether white space is as in HTML."""
+
+    def pieces(self, xml: Xml, paragraph: Element) -> list[Piece]:
+        """Of a paragraph."""
+
+    def written(self, xml: Xml, paragraph: Element, placed: Placed, changed: dict[int, str]) -> str:
+        """The translated paragraph. `changed`: the paragraphs that stand in it, as `Xml.written` takes them."""
+
+
+class _Place(NamedTuple):
+    member: str
+    paragraph: Element
+    before: str
+    after: str
+
+
+class OfficeDocument:
+    """A document in an archive."""
+
+    def __init__(self, data: bytes, words: Words, limits: Limits = LIMITS) -> None:
+        """Raises DataError for what is no such document, is damaged, or unpacks to more than the limits."""
+        self._archive, self._words = Archive(data, limits), words
+        self._xml: dict[str, Xml] = {}
+        self._places: list[_Place] = []
+        self._segments: list[Segment] = []
+        for member in filter(words.members.fullmatch, self._archive.members):
+            xml = Xml(self._archive.members[member], words.prefixes, member)
+            self._xml[member] = xml
+            for paragraph in _paragraphs(xml.root, words):
+                self._add(member, paragraph, words.pieces(xml, paragraph))
+        if not self._xml:
+            raise DataError(f"this is no {words.what}: it holds no text where one has it")
+
+    @property
+    def segments(self) -> Sequence[Segment]:
+        """Paragraphs."""
+        return self._segments
+
+    def assemble(self, placed: Sequence[Placed]) -> bytes:
+        """The archive with these translations."""
+        changed: dict[str, dict[int, str]] = {member: {} for member in self._xml}
+        # A paragraph that stands in another begins after it, and is needed before it.
+        for place, translated in reversed(list(zip(self._places, placed, strict=True))):
+            member, paragraph, before, after = place
+            whole = [Text(before), *translated, Text(after)]
+            written = self._words.written(self._xml[member], paragraph, whole, changed[member])
+            changed[member][paragraph.start] = written
+        return self._archive.written({member: self._member(member, some) for member, some in changed.items() if some})
+
+    def _member(self, member: str, changed: dict[int, str]) -> bytes:
+        xml = self._xml[member]
+        root = xml.root
+        return (xml.slice(0, root.start) + xml.written(root, changed) + xml.slice(root.end, len(xml.data))).encode()
+
+    def _add(self, member: str, paragraph: Element, pieces: Sequence[Piece]) -> None:
+        if has_letters("".join(piece.text for piece in pieces if isinstance(piece, Text))):
+            made = segment(pieces, collapse=self._words.collapse)
+            self._segments.append(Segment(made.text, made.marks))
+            self._places.append(_Place(member, paragraph, made.before, made.after))
+
+
+def _paragraphs(root: Element, words: Words) -> Iterator[Element]:
+    """In the order in which they begin, those in others too."""
+    waiting = [root]
+    while waiting:
+        element = waiting.pop()
+        if element.name in words.skipped:
+            continue
+        if element.name in words.paragraphs:
+            yield element
+        waiting.extend(reversed(list(element.elements())))

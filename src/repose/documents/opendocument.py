@@ -1,0 +1,60 @@
+"""OpenDocument text (.odt): paragraphs and headings of text, notes, tables, frames, headers and footers."""
+
+import re
+from collections.abc import Iterator
+
+from repose.documents.office import OfficeDocument
+from repose.documents.segment import Close, Open, Piece, Placed, Point, Text
+from repose.documents.xml_source import Element, Letters, Xml, escape
+
+_OASIS = "urn:oasis:names:tc:opendocument:xmlns:"
+_WITHIN = frozenset(["text:span", "text:a", "text:meta", "text:ruby", "text:ruby-base"])
+"""Elements whose text belongs to the sentence."""
+_SHOWN = frozenset(["text:tab", "text:line-break", "draw:frame", "text:page-number", "text:date", "text:sequence"])
+_LEFT_OUT = frozenset(["text:soft-page-break"])
+
+
+class _OpenDocument:
+    what = "OpenDocument text"
+    members = re.compile(r"content\.xml|styles\.xml")
+    prefixes = {f"{_OASIS}{name}:1.0": name for name in ("text", "table", "office")} | {f"{_OASIS}drawing:1.0": "draw"}
+    paragraphs = frozenset(["text:p", "text:h"])
+    skipped = frozenset(["text:tracked-changes", "text:ruby-text", "office:annotation"])
+    collapse = True
+
+    def pieces(self, xml: Xml, paragraph: Element) -> list[Piece]:
+        """Of a paragraph."""
+        return list(_pieces(xml, paragraph))
+
+    def written(self, xml: Xml, paragraph: Element, placed: Placed, changed: dict[int, str]) -> str:
+        """The translated paragraph."""
+        pieces = [xml.tag(paragraph)]
+        for piece in placed:
+            if isinstance(piece, Text):
+                pieces.append(escape(piece.text))
+            elif isinstance(piece.source, Element):
+                pieces.append(xml.written(piece.source, changed))
+            else:
+                pieces.append(str(piece.source))
+        return "".join([*pieces, xml.end_tag(paragraph)])
+
+
+def _pieces(xml: Xml, element: Element) -> Iterator[Piece]:
+    for child in element.children:
+        if isinstance(child, Letters):
+            yield Text(child.text)
+        elif not isinstance(child, Element):
+            yield Point(xml.slice(child.start, child.end), shows=False)
+        elif child.name == "text:s":
+            yield Text(" ")
+        elif child.name in _WITHIN and child.children:
+            yield Open(xml.slice(child.start, child.inner))
+            yield from _pieces(xml, child)
+            yield Close(xml.slice(child.closes, child.end))
+        elif child.name not in _LEFT_OUT:
+            yield Point(child, shows=child.name in _SHOWN)
+
+
+def read_odt(data: bytes) -> OfficeDocument:
+    """Raises DataError for what is no such document, is damaged or unpacks to more than the limits."""
+    return OfficeDocument(data, _OpenDocument())

@@ -1,0 +1,67 @@
+"""Plain text: every line is translated by itself, or every paragraph, and all white space between them stays."""
+
+import re
+from collections.abc import Iterator, Sequence
+
+from repose.decoding.parts import is_wide
+from repose.documents.segment import Markup, Placed, Segment, Text, has_letters, segment
+
+_LINE = re.compile(r"[^\r\n]*(?:\r\n|\r|\n|$)")
+_ITEM = re.compile(r"\s*(?:[-*•·–—>#|]|\d{1,3}[.)])\s")
+"""How the lines of a list begin, and those of a quotation or a heading: they go on with nothing before them, and
+what they begin with is not translated."""
+
+
+class PlainDocument:
+    """A text. `paragraphs`: lines that follow each other without a blank line are one paragraph, which becomes one
+    line; otherwise every line stands alone."""
+
+    def __init__(self, text: str, *, paragraphs: bool = False) -> None:
+        self._segments: list[Segment] = []
+        self._parts: list[str | int] = []  # what stays, and places in the segments
+        for piece in _paragraphs(text) if paragraphs else _LINE.findall(text):
+            if has_letters(piece):
+                body = piece.rstrip("\r\n")
+                item = found[0] if (found := _ITEM.match(body)) else ""
+                made = segment([Text(body[len(item) :])], collapse=False)
+                self._parts += [item + made.before, len(self._segments), made.after + piece[len(body) :]]
+                self._segments.append(Segment(made.text))
+            else:
+                self._parts.append(piece)
+
+    @property
+    def segments(self) -> Sequence[Segment]:
+        """Lines or paragraphs."""
+        return self._segments
+
+    def text(self, placed: Sequence[Placed]) -> str:
+        """The text with these translations."""
+        return "".join(part if isinstance(part, str) else letters(placed[part]) for part in self._parts)
+
+    def assemble(self, placed: Sequence[Placed]) -> bytes:
+        """The same in UTF-8."""
+        return self.text(placed).encode()
+
+
+def letters(placed: Placed) -> str:
+    """A translated segment without markup."""
+    return "".join(piece.text for piece in placed if not isinstance(piece, Markup))
+
+
+def _paragraphs(text: str) -> Iterator[str]:
+    """Paragraphs as one line each with its end, and what is between them."""
+    begun = ""
+    for line in _LINE.findall(text):
+        ended = begun and (not line.strip() or _ITEM.match(line))
+        if ended:
+            yield begun
+            begun = ""
+        if not line.strip():
+            yield line
+        elif not begun:
+            begun = line
+        else:
+            before, after = begun.rstrip(), line.lstrip()
+            begun = before + " " * (not (is_wide(before[-1]) and is_wide(after[0]))) + after
+    if begun:
+        yield begun

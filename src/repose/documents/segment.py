@@ -1,0 +1,153 @@
+"""What is translated as a whole, a paragraph or a title, with the markup that stands in it.
+
+A segment knows nothing of formats: a mark carries whatever its format writes for it. Offsets are characters.
+"""
+
+import re
+from collections.abc import Iterable, Sequence
+from dataclasses import dataclass, replace
+from typing import NamedTuple, Protocol, TypeAlias
+
+_SPACES = re.compile(r"[ \t\n\r\f]+")
+MOST_DEPTH = 64
+"""Marks within marks; what stands deeper is no markup of one segment any more."""
+
+
+class Text(NamedTuple):
+    """Letters."""
+
+    text: str
+
+
+class Markup(NamedTuple):
+    """What a format writes where a mark opens, closes or stands."""
+
+    source: object
+    opens: bool = False
+
+
+class Open(NamedTuple):
+    """Of a mark that holds letters."""
+
+    source: object
+
+
+class Close(NamedTuple):
+    """Of the mark that was opened last."""
+
+    source: object
+
+
+class Point(NamedTuple):
+    """Markup that holds no letters to translate: a picture, a comment, a piece of code."""
+
+    source: object
+    shows: bool = True
+    """Whether it is seen, so that the white space around it matters."""
+
+
+Piece: TypeAlias = Text | Open | Close | Point
+Placed: TypeAlias = list[Text | Markup]
+"""A translated segment: letters, and markup between them in the order in which it is to be written."""
+
+
+@dataclass(frozen=True)
+class Mark:
+    """Markup of a part of a segment's text."""
+
+    start: int
+    end: int
+    """Equal to `start` where it holds no letters."""
+    opens: object
+    closes: object | None = None
+    """None of a point."""
+    within: tuple["Mark", ...] = ()
+    shows: bool = False
+    """Of a point: see `Point`."""
+    space_before: bool = False
+    space_after: bool = False
+
+
+@dataclass(frozen=True)
+class Segment:
+    """A text without outer white space, and its marks in order, each with those that stand in it."""
+
+    text: str
+    marks: tuple[Mark, ...] = ()
+    before: str = ""
+    """White space."""
+    after: str = ""
+    """White space."""
+
+
+class Document(Protocol):
+    """Something with segments in it."""
+
+    @property
+    def segments(self) -> Sequence[Segment]:
+        """What is to be translated, in order; none of them blank."""
+
+    def assemble(self, placed: Sequence[Placed]) -> bytes:
+        """The document with these translations of its segments."""
+
+
+class _Half:
+    """A mark that is open."""
+
+    def __init__(self, start: int, source: object) -> None:
+        self.start, self.source = start, source
+        self.within: list[Mark] = []
+
+
+def segment(pieces: Iterable[Piece], *, collapse: bool) -> Segment:
+    """The segment of some pieces, of which every `Open` has its `Close`.
+
+    `collapse`: white space is as in HTML, where one space is like many. A space on both sides of markup is one, and
+    words on both sides of something that shows are two.
+    """
+    text = ""
+    halves = [_Half(0, None)]
+    points: list[tuple[_Half, int]] = []  # that wait for the text after them
+    pieces = list(pieces)
+    outer = [any(isinstance(piece, Text) for piece in edge) for edge in (pieces[:1], pieces[-1:])]
+
+    for piece in pieces:
+        match piece:
+            case Text(letters):
+                if not letters:
+                    continue
+                for half, place in points:
+                    half.within[place] = replace(half.within[place], space_after=letters[0].isspace())
+                if any(half.within[place].shows for half, place in points) and text[-1:].isalnum():
+                    text += " " * letters[0].isalnum()  # not one word
+                points = []
+                letters = _SPACES.sub(" ", letters) if collapse else letters
+                text += letters[1:] if text[-1:].isspace() and letters[0] == " " else letters
+            case Open(source):
+                halves.append(_Half(len(text), source))
+            case Close(source):
+                half = halves.pop()
+                halves[-1].within.append(Mark(half.start, len(text), half.source, source, tuple(half.within)))
+            case Point(source, shows):
+                points.append((halves[-1], len(halves[-1].within)))
+                space = text[-1:].isspace()
+                halves[-1].within.append(Mark(len(text), len(text), source, shows=shows, space_before=space))
+    assert len(halves) == 1
+    core = text.strip()
+    lead = len(text) - len(text.lstrip()) if core else 0
+    marks = tuple(_moved(mark, lead, len(core)) for mark in halves[0].within)
+    before, after = text[:lead], text[lead + len(core) :]
+    begins, ends = outer
+    return Segment(core, marks, before if begins else "", after if ends else "")
+
+
+def _moved(mark: Mark, lead: int, length: int) -> Mark:
+    """A mark of a text whose first `lead` characters, and all after `length` more, are left out."""
+    start, end = (min(max(0, place - lead), length) for place in (mark.start, mark.end))
+    within = tuple(_moved(inner, lead, length) for inner in mark.within)
+    return replace(mark, start=start, end=end, within=within)
+
+
+def has_letters(text: str) -> bool:
+    """Whether there is anything in a text for a model to translate."""
+    return any(character.isalpha() for character in text)

@@ -1,0 +1,145 @@
+"""Subtitles: SubRip (.srt) and WebVTT (.vtt). Numbers, timings, notes and styles stay as they are, to the letter.
+
+The lines of a cue are one sentence, broken for the screen, and are broken anew into as many lines; where they begin
+with a dash, each is somebody else's. Tags are placed as in HTML; what has no partner stays where it stood.
+"""
+
+import html
+import re
+from collections.abc import Iterator, Sequence
+
+from repose.documents.segment import (
+    MOST_DEPTH,
+    Close,
+    Open,
+    Piece,
+    Placed,
+    Point,
+    Segment,
+    Text,
+    has_letters,
+    segment,
+)
+
+_LINE = re.compile(r"[^\r\n]*(?:\r\n|\r|\n|$)")
+_MARKUP = re.compile(r"(<[^<>]*>|\{\\[^{}]*\})")
+_SPEAKER = re.compile(r"\s*(?:<[^<>]*>|\{\\[^{}]*\})*\s*[-–—]")
+_DASH = re.compile(r"\s*[-–—]\s*")
+_TAG_NAME = re.compile(r"</?\s*([A-Za-z]+)")
+
+
+class SubtitleDocument:
+    """A file of cues. `escaped`: whether letters are as in HTML, as WebVTT has them."""
+
+    def __init__(self, source: str, *, escaped: bool) -> None:
+        self._escaped = escaped
+        self._segments: list[Segment] = []
+        self._parts: list[str | tuple[int, int, str]] = []
+        """What stays; or a segment's place, its number of lines, and how they end."""
+        in_cue = False
+        lines: list[str] = []
+        for line in _LINE.findall(source):
+            times = "-->" in line
+            if in_cue and line.strip() and not times:
+                lines.append(line)
+                continue
+            number = lines[-1:] if times and lines[-1:] and lines[-1].strip().isdigit() else []  # no blank line before
+            self._cue(lines[: len(lines) - len(number)])
+            lines = []
+            self._parts += [*number, line]
+            in_cue = times
+        self._cue(lines)
+
+    @property
+    def segments(self) -> Sequence[Segment]:
+        """Cues, or lines of them."""
+        return self._segments
+
+    def text(self, placed: Sequence[Placed]) -> str:
+        """The file with these translations."""
+        return "".join(
+            part if isinstance(part, str) else self._written(placed[part[0]], part[1], part[2]) for part in self._parts
+        )
+
+    def assemble(self, placed: Sequence[Placed]) -> bytes:
+        """The same in UTF-8."""
+        return self.text(placed).encode()
+
+    def _cue(self, lines: Sequence[str]) -> None:
+        alone = len(lines) > 1 and all(map(_SPEAKER.match, lines))
+        for group in [[line] for line in lines] if alone else [lines] if lines else []:
+            bodies = [line.rstrip("\r\n") for line in group]
+            end, last = (line[len(body) :] for line, body in ((group[0], bodies[0]), (group[-1], bodies[-1])))
+            dash = found[0] if alone and (found := _DASH.match(bodies[0])) else ""
+            bodies[0] = bodies[0][len(dash) :]
+            pieces = [piece for body in bodies for piece in (Text(" "), *self._pieces(body))]
+            if not has_letters("".join(piece.text for piece in pieces if isinstance(piece, Text))):
+                self._parts += group
+                continue
+            made = segment(pieces, collapse=True)
+            self._parts += [dash, (len(self._segments), len(group), end), last]
+            self._segments.append(Segment(made.text, made.marks))
+
+    def _pieces(self, line: str) -> list[Piece]:
+        tokens = [token for token in _MARKUP.split(line) if token]
+        partners = _partners(tokens)
+        pieces: list[Piece] = []
+        for place, token in enumerate(tokens):
+            if not _MARKUP.fullmatch(token):
+                pieces.append(Text(html.unescape(token) if self._escaped else token))
+            elif place not in partners:
+                pieces.append(Point(token, shows=False))
+            else:
+                pieces.append(Open(token) if partners[place] > place else Close(token))
+        return pieces
+
+    def _written(self, placed: Placed, lines: int, end: str) -> str:
+        tokens = [self._letters(piece.text) if isinstance(piece, Text) else str(piece.source) for piece in placed]
+        return end.join(_broken(tokens, lines))
+
+    def _letters(self, text: str) -> str:
+        return html.escape(text, quote=False) if self._escaped else text.replace("-->", "->")
+
+
+def _partners(tokens: Sequence[str]) -> dict[int, int]:
+    """The place of the end tag of each start tag, and the other way round, where they nest."""
+    partners: dict[int, int] = {}
+    opened: list[tuple[str, int]] = []
+    for place, token in enumerate(tokens):
+        found = _TAG_NAME.match(token) if _MARKUP.fullmatch(token) else None
+        if found is None:
+            continue
+        name = found[1].lower()
+        if not token.startswith("</"):
+            opened.append((name, place))
+        elif any(other == name for other, _ in opened[-MOST_DEPTH:]):
+            while opened[-1][0] != name:
+                opened.pop()
+            start = opened.pop()[1]
+            if len(opened) < MOST_DEPTH:
+                partners |= {start: place, place: start}
+    return partners
+
+
+def _broken(tokens: Sequence[str], lines: int) -> Iterator[str]:
+    """A text, given as letters and tags, in at most so many lines about equally long, tags not counted."""
+    whole = "".join(tokens)
+    seen = [place for place, inside in enumerate(_inside_tags(whole)) if not inside]
+    spaces = [number for number, place in enumerate(seen) if whole[place] == " "]
+    begun = 0
+    for line in range(1, lines):
+        wanted = len(seen) * line / lines
+        later = [number for number in spaces if seen[number] >= begun]
+        if not later:
+            break
+        place = seen[min(later, key=lambda number: abs(number - wanted))]
+        yield whole[begun:place]
+        begun = place + 1
+    yield whole[begun:]
+
+
+def _inside_tags(text: str) -> list[bool]:
+    inside = [False] * len(text)
+    for found in _MARKUP.finditer(text):
+        inside[found.start() : found.end()] = [True] * len(found[0])
+    return inside

@@ -1,0 +1,215 @@
+"""Office Open XML text (.docx): paragraphs of text, notes, tables, text boxes, headers and footers.
+
+Word cuts a sentence into runs, one for each spelling check, say. Runs of the same looks are one; the looks of most of a
+paragraph's letters are its own, and runs of others are marks in it.
+"""
+
+import re
+from collections import Counter
+from collections.abc import Iterator, Sequence
+from typing import NamedTuple, TypeAlias
+
+from repose.documents.office import OfficeDocument
+from repose.documents.segment import Close, Open, Piece, Placed, Point, Text
+from repose.documents.xml_source import Element, Letters, Xml, escape
+
+_MAIN = (
+    "http://schemas.openxmlformats.org/wordprocessingml/2006/main",
+    "http://purl.oclc.org/ooxml/wordprocessingml/main",
+)
+_AROUND = frozenset(["w:hyperlink", "w:ins", "w:moveTo", "w:smartTag", "w:customXml", "w:bdo", "w:dir"])
+"""Elements around runs of the sentence."""
+_LEFT_OUT = frozenset(["w:proofErr", "w:lastRenderedPageBreak", "w:softHyphen", "w:pPr", "w:rPr"])
+_SHOWN = frozenset(["w:tab", "w:ptab", "w:br", "w:cr", "w:drawing", "w:pict", "w:object", "w:sym", "w:noBreakHyphen"])
+_SHOWN |= {"w:footnoteRef", "w:endnoteRef", "w:pgNum"}
+
+_Raw: TypeAlias = tuple[tuple[Element | str, str | None], ...]
+"""XML that stays, each piece with the looks of the run that it stands in (w:rPr as it is written), if it is in one."""
+
+
+class _Looks(NamedTuple):
+    """Of the letters in a mark."""
+
+    properties: str
+
+
+class _Letters(NamedTuple):
+    text: str
+    properties: str
+    raw: _Raw
+
+
+class _Bound(NamedTuple):
+    """Of a field: an instruction stands between "begin" and "separate", and what it shows between that and "end"."""
+
+    which: str
+    raw: _Raw
+
+
+_Atom: TypeAlias = _Letters | _Bound | Open | Close | Point
+
+
+class _WordProcessing:
+    what = "Word document (.docx)"
+    members = re.compile(r"word/(?:document|header|footer|footnotes|endnotes)\d*\.xml")
+    prefixes = dict.fromkeys(_MAIN, "w")
+    paragraphs = frozenset(["w:p"])
+    skipped = frozenset(["w:del", "w:moveFrom"])
+    collapse = False
+
+    def pieces(self, xml: Xml, paragraph: Element) -> list[Piece]:
+        """Of a paragraph."""
+        atoms = list(_atoms(xml, paragraph))
+        return list(_marked(_without_fields(atoms), _own_looks(atoms)))
+
+    def written(self, xml: Xml, paragraph: Element, placed: Placed, changed: dict[int, str]) -> str:
+        """The translated paragraph."""
+        tag = xml.tag(paragraph)
+        settings = (xml.written(child, {}) for child in paragraph.elements() if child.name == "w:pPr")
+        runs = _Runs(xml, tag[1:].split(">")[0].split()[0].removesuffix("p"), changed)
+        own = _own_looks(list(_atoms(xml, paragraph)))
+        return "".join([tag, *settings, *runs.written(placed, own), xml.end_tag(paragraph)])
+
+
+def _atoms(xml: Xml, parent: Element) -> Iterator[_Atom]:
+    for child in parent.elements():
+        if child.name == "w:r":
+            yield from _of_run(xml, child)
+        elif child.name in _AROUND and child.children:
+            yield Open(((xml.slice(child.start, child.inner), None),))
+            yield from _atoms(xml, child)
+            yield Close(((xml.slice(child.closes, child.end), None),))
+        elif child.name == "w:sdt" and (content := _content(child)) is not None:
+            yield Open(((xml.slice(child.start, content.inner), None),))
+            yield from _atoms(xml, content)
+            yield Close(((xml.slice(content.closes, child.end), None),))
+        elif child.name not in _LEFT_OUT:
+            yield Point(((child, None),), shows=False)
+
+
+def _content(element: Element) -> Element | None:
+    return next((child for child in element.elements() if child.name == "w:sdtContent" and child.children), None)
+
+
+def _of_run(xml: Xml, run: Element) -> Iterator[_Atom]:
+    properties = next((xml.written(child, {}) for child in run.elements() if child.name == "w:rPr"), "")
+    for child in run.elements():
+        raw: _Raw = ((child, properties),)
+        if child.name == "w:t":
+            text = "".join(node.text for node in child.children if isinstance(node, Letters))
+            yield _Letters(text, properties, raw)
+        elif child.name == "w:fldChar":
+            kinds = (value for name, value in child.attributes.items() if name.rpartition(":")[2] == "fldCharType")
+            yield _Bound(next(kinds, ""), raw)
+        elif child.name not in _LEFT_OUT:
+            yield Point(raw, shows=child.name in _SHOWN)
+
+
+def _own_looks(atoms: Sequence[_Atom]) -> str:
+    """Those of most letters."""
+    looks: Counter[str] = Counter()
+    for atom in atoms:
+        if isinstance(atom, _Letters):
+            looks[atom.properties] += len(atom.text)
+    return max(looks, key=lambda properties: looks[properties], default="")
+
+
+def _fields(atoms: Sequence[_Atom]) -> dict[int, tuple[int, int]]:
+    """Of each field that begins, shows and ends in one paragraph and element: by its place, those of the others."""
+    fields: dict[int, tuple[int, int]] = {}
+    begun: list[list[int]] = [[]]  # by element
+    shows: dict[int, int] = {}
+    for place, atom in enumerate(atoms):
+        match atom:
+            case Open():
+                begun.append([])
+            case Close():
+                begun.pop()
+            case _Bound("begin"):
+                begun[-1].append(place)
+            case _Bound("separate") if begun[-1]:
+                shows.setdefault(begun[-1][-1], place)
+            case _Bound("end") if begun[-1]:
+                start = begun[-1].pop()
+                if start in shows:
+                    fields[start] = shows[start], place
+    return fields
+
+
+def _without_fields(atoms: Sequence[_Atom]) -> Iterator[_Letters | Open | Close | Point]:
+    """A field is markup around what it shows; where it is not whole, its parts are points."""
+    fields = _fields(atoms)
+    ends: set[int] = set()
+    place = 0
+    while place < len(atoms):
+        atom = atoms[place]
+        if place in fields:
+            shows, end = fields[place]
+            yield Open(tuple(raw for part in atoms[place : shows + 1] for raw in _raw(part)))
+            ends.add(end)
+            place = shows
+        elif isinstance(atom, _Bound):
+            yield Close(atom.raw) if place in ends else Point(atom.raw, shows=False)
+        else:
+            yield atom
+        place += 1
+
+
+def _raw(atom: _Atom) -> _Raw:
+    if isinstance(atom, _Letters | _Bound):
+        return atom.raw
+    return atom.source  # type: ignore[return-value]
+
+
+def _marked(atoms: Iterator[_Letters | Open | Close | Point], own: str) -> Iterator[Piece]:
+    """The paragraph's pieces: runs of one look after another are one mark, those of its own look none."""
+    looks: str | None = None
+    for atom in atoms:
+        wanted = atom.properties if isinstance(atom, _Letters) and atom.properties != own else None
+        if looks is not None and not isinstance(atom, Point) and wanted != looks:
+            yield Close(_Looks(looks))
+            looks = None
+        if wanted is not None and looks is None:
+            yield Open(_Looks(wanted))
+            looks = wanted
+        yield Text(atom.text) if isinstance(atom, _Letters) else atom
+    if looks is not None:
+        yield Close(_Looks(looks))
+
+
+class _Runs:
+    """Writes runs. `prefix`: of the names of elements, as the file has it."""
+
+    def __init__(self, xml: Xml, prefix: str, changed: dict[int, str]) -> None:
+        self._xml, self._prefix, self._changed = xml, prefix, changed
+
+    def written(self, placed: Placed, own: str) -> Iterator[str]:
+        """A paragraph's."""
+        looks = [own]
+        text = ""
+        for piece in placed:
+            if isinstance(piece, Text):
+                text += piece.text
+                continue
+            yield self._run(text, looks[-1])
+            text = ""
+            if not isinstance(piece.source, _Looks):
+                yield from (self._kept(*raw) for raw in piece.source)  # type: ignore[attr-defined]
+            elif piece.opens:
+                looks.append(piece.source.properties)
+            else:
+                looks.pop()
+        yield self._run(text, looks[-1])
+
+    def _run(self, text: str, properties: str) -> str:
+        w = self._prefix
+        return text and f'<{w}r>{properties}<{w}t xml:space="preserve">{escape(text)}</{w}t></{w}r>'
+
+    def _kept(self, node: Element | str, properties: str | None) -> str:
+        written = node if isinstance(node, str) else self._xml.written(node, self._changed)
+        return written if properties is None else f"<{self._prefix}r>{properties}{written}</{self._prefix}r>"
+
+
+def read_docx(data: bytes) -> OfficeDocument:
+    """Raises DataError for what is no such document, is damaged or unpacks to more than the limits."""
+    return OfficeDocument(data, _WordProcessing())

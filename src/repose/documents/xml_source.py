@@ -1,0 +1,187 @@
+"""XML as a tree over its source: every element knows its slice, so that what is not touched stays, to the byte.
+
+Safe against strangers' files: no document type (so no entities of their own), no depth beyond `MOST_LEVELS`; expat
+fetches nothing.
+"""
+
+from collections.abc import Callable, Iterator
+from dataclasses import dataclass, field
+from typing import TypeAlias
+from xml.parsers import expat
+
+from repose.system.errors import DataError
+
+MOST_LEVELS = 200
+"""Elements within elements."""
+
+
+@dataclass
+class Letters:
+    """Text."""
+
+    text: str
+    start: int
+    end: int = 0
+    """Bytes of the source, as everywhere here."""
+
+
+@dataclass
+class Aside:
+    """A comment or a processing instruction."""
+
+    start: int
+    end: int = 0
+
+
+@dataclass
+class Element:
+    """An element, from `start` to `end`; its content from `inner` to `closes`."""
+
+    name: str
+    """With the usual prefix of its namespace, whatever the file has: "w:p"."""
+    attributes: dict[str, str]
+    """By their names as they are written."""
+    start: int
+    inner: int = 0
+    closes: int = 0
+    end: int = 0
+    children: list["Node"] = field(default_factory=list)
+
+    def elements(self) -> Iterator["Element"]:
+        """The children that are elements."""
+        return (child for child in self.children if isinstance(child, Element))
+
+    def walk(self) -> Iterator["Element"]:
+        """This one and all within, in the order in which they begin."""
+        waiting: list[Element] = [self]
+        while waiting:
+            element = waiting.pop()
+            yield element
+            waiting.extend(reversed(list(element.elements())))
+
+
+Node: TypeAlias = Element | Letters | Aside
+
+
+class Xml:
+    """A parsed file."""
+
+    def __init__(self, data: bytes, prefixes: dict[str, str], name: str) -> None:
+        """`prefixes`: the usual ones by namespace. Raises DataError, about `name`, for what is no XML or not safe."""
+        try:
+            data.decode()
+        except UnicodeDecodeError as error:
+            raise DataError(f"{name} is not in UTF-8: save the document again") from error
+        self.data = data
+        self.root = _Builder(data, prefixes, name).root
+
+    def slice(self, start: int, end: int) -> str:
+        """A piece of the source."""
+        return self.data[start:end].decode()
+
+    def written(self, node: Node, changed: dict[int, str], *, inside: bool = False) -> str:
+        """A node, or with `inside` an element's content, where some elements, by where they start, are written anew."""
+        if not isinstance(node, Element):
+            return self.slice(node.start, node.end)
+        if not inside and node.start in changed:
+            return changed[node.start]
+        pieces, done = [], node.inner
+        for child in node.elements():
+            pieces += [self.slice(done, child.start), self.written(child, changed)]
+            done = child.end
+        content = "".join(pieces) + self.slice(done, node.closes)
+        return content if inside else self.slice(node.start, node.inner) + content + self.slice(node.closes, node.end)
+
+    def tag(self, element: Element) -> str:
+        """The start tag, of an element without content too as if it had some."""
+        source = self.slice(element.start, element.inner)
+        return source[:-2].rstrip() + ">" if source.endswith("/>") else source
+
+    def end_tag(self, element: Element) -> str:
+        """The end tag."""
+        return (
+            self.slice(element.closes, element.end) or f"</{_written_name(self.slice(element.start, element.inner))}>"
+        )
+
+
+def escape(text: str) -> str:
+    """Text for XML: without the characters that it cannot hold."""
+    kept = "".join(c for c in text if c >= " " or c == "\t")
+    kept = "".join(c for c in kept if c not in "\ufffe\uffff" and not "\ud800" <= c <= "\udfff")
+    return kept.replace("&", "&amp;").replace("<", "&lt;").replace(">", "&gt;")
+
+
+def _written_name(tag: str) -> str:
+    return tag[1:].split(maxsplit=1)[0].rstrip("/>")
+
+
+class _Builder:
+    def __init__(self, data: bytes, prefixes: dict[str, str], name: str) -> None:
+        self._data, self._prefixes, self._name = data, prefixes, name
+        self._opened: list[Element] = []
+        self._scopes: list[dict[str, str]] = [{"": ""}]
+        self._unfinished: list[Callable[[int], None]] = []
+        self._parser = parser = expat.ParserCreate()
+        parser.StartElementHandler, parser.EndElementHandler = self._start, self._end
+        parser.CharacterDataHandler = self._text
+        parser.CommentHandler = parser.ProcessingInstructionHandler = self._aside
+        parser.StartDoctypeDeclHandler = self._refuse
+        parser.XmlDeclHandler = self._declared
+        try:
+            parser.Parse(data, True)
+        except (expat.ExpatError, UnicodeDecodeError) as error:
+            raise DataError(f"{name} is damaged ({error}): save the document again") from error
+
+    def _place(self) -> int:
+        """Where the parser is; what was begun before ends here."""
+        place = self._parser.CurrentByteIndex
+        for finish in self._unfinished:
+            finish(place)
+        self._unfinished = []
+        return place
+
+    def _start(self, name: str, attributes: dict[str, str]) -> None:
+        place = self._place()
+        if len(self._opened) == MOST_LEVELS:
+            raise DataError(f"{self._name} has more than {MOST_LEVELS} elements in each other: simplify the document")
+        own = {key.partition(":")[2]: value for key, value in attributes.items() if key.partition(":")[0] == "xmlns"}
+        self._scopes.append(self._scopes[-1] | own if own else self._scopes[-1])
+        prefix, _, local = name.rpartition(":")
+        usual = self._prefixes.get(self._scopes[-1].get(prefix, ""))
+        element = Element(name if usual is None else f"{usual}:{local}", attributes, place)
+        if self._opened:
+            self._opened[-1].children.append(element)
+        else:
+            self.root = element
+        self._opened.append(element)
+        self._unfinished.append(lambda end: setattr(element, "inner", end))
+
+    def _end(self, _: str) -> None:
+        place = self._place()
+        self._scopes.pop()
+        element = self._opened.pop()
+        element.closes = place
+        if self._data[element.start : element.inner].endswith(b"/>"):
+            element.end = place
+        else:
+            self._unfinished.append(lambda end: setattr(element, "end", end))
+            if not self._opened:
+                element.end = self._data.index(b">", place) + 1
+
+    def _text(self, text: str) -> None:
+        letters = Letters(text, self._place())
+        self._opened[-1].children.append(letters)
+        self._unfinished.append(lambda end: setattr(letters, "end", end))
+
+    def _aside(self, *_: object) -> None:
+        aside = Aside(self._place())
+        if self._opened:
+            self._opened[-1].children.append(aside)
+            self._unfinished.append(lambda end: setattr(aside, "end", end))
+
+    def _refuse(self, *_: object) -> None:
+        raise DataError(f"{self._name} declares a document type, which may hold entities: save the document again")
+
+    def _declared(self, _: str, encoding: str | None, __: int) -> None:
+        if encoding is not None and encoding.lower() not in ("utf-8", "utf8", "us-ascii", "ascii"):
+            raise DataError(f"{self._name} is in {encoding}: save the document again, as UTF-8")

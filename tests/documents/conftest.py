@@ -1,0 +1,80 @@
+"""A translator for documents: it says every word in capitals, or the words in another order, and attends to each."""
+
+from collections.abc import Callable, Sequence
+from itertools import accumulate
+
+import numpy as np
+import pytest
+
+from repose.decoding.translator import Hypothesis, Translation
+from repose.documents.alignment import Spans, words_of
+from repose.documents.job import Job, Reader
+from repose.documents.segment import Document
+
+Order = Callable[[int], Sequence[int]]
+"""Of the words of a sentence by their places, from how many there are."""
+
+
+def target_spans(tokens: Sequence[str]) -> list[tuple[int, int]]:
+    """Of tokens that may begin with white space."""
+    ends = list(accumulate(map(len, tokens)))
+    return [(end - len(token.lstrip()), end) for token, end in zip(tokens, ends, strict=True)]
+
+
+def source_spans(text: str) -> list[tuple[int, int]]:
+    """START, the words and signs, END."""
+    return [(0, 0), *words_of(text), (len(text), len(text))]
+
+
+SPANS = Spans(source_spans, target_spans)
+READER = Reader("en", lambda text: len(text) <= 200, SPANS)
+
+
+def shouted(sentence: str, attention: bool, order: Order = range) -> Translation:
+    """A sentence in capitals, in an order."""
+    words = list(words_of(sentence))
+    read = [sentence[start:end] for start, end in words]
+    places = list(order(len(read)))
+    if places == list(range(len(read))):  # with the sentence's own white space
+        starts = [0, *(end for _, end in words)]
+        tokens = tuple(sentence[start:end].upper() for start, (_, end) in zip(starts, words, strict=False))
+    else:
+        tokens = tuple(" " * (number > 0) + read[place].upper() for number, place in enumerate(places))
+    weights = np.full((2, 2, len(read) + 1, len(read) + 2), 0.01, np.float32)
+    for row, place in enumerate(places):
+        weights[-1, :, row, place + 1] = 0.9
+    text = "".join(tokens)
+    return Translation(
+        text,
+        -1.0,
+        (Hypothesis(text, tokens, -1.0, -1.0, True),),
+        ("[START]", *read, "[END]"),
+        False,
+        weights if attention else None,
+    )
+
+
+Shout = Callable[..., str]
+
+
+@pytest.fixture(scope="session")
+def shout() -> Shout:
+    """A document, shouted, its words in `order` within each sentence."""
+
+    def shout(document: Document, order: Order = range, reader: Reader = READER) -> str:
+        job = Job(document, reader)
+        made = [shouted(s, a, order) for s, a in zip(job.sentences, job.with_attention, strict=True)]
+        return job.finish(made).decode()
+
+    return shout
+
+
+@pytest.fixture(scope="session")
+def shouted_bytes() -> Callable[[Document], bytes]:
+    """The same of a document in an archive."""
+
+    def shout(document: Document) -> bytes:
+        job = Job(document, READER)
+        return job.finish([shouted(s, a) for s, a in zip(job.sentences, job.with_attention, strict=True)])
+
+    return shout

@@ -1,0 +1,183 @@
+"""HTML: every tag stays, well nested, around the words that it stood around; nothing else changes."""
+
+import html
+import re
+from collections import Counter
+from collections.abc import Callable, Sequence
+from html.parser import HTMLParser
+
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from repose.documents.html import OPAQUE, VOID, HtmlDocument
+from repose.documents.segment import Text
+
+Shout = Callable[..., str]
+
+
+def backwards(number: int) -> Sequence[int]:
+    return range(number - 1, -1, -1)
+
+
+@pytest.mark.parametrize(
+    ("source", "wanted"),
+    [
+        ("a &lt; b &amp; c", "A &lt; B &amp; C"),
+        ("<p>one <b>two</b> three", "<p>ONE <b>TWO</b> THREE"),
+        ("<p>One.<p>Two.<li>Three.", "<p>ONE.<p>TWO.<li>THREE."),
+        ("one<br>two<BR/>three", "ONE<br>TWO<BR/>THREE"),
+        ("<td>12<td> 1,5 &euro;<td>x", "<td>12<td> 1,5 &euro;<td>X"),
+        ("<!DOCTYPE html>\n<title>one\n two</title>", "<!DOCTYPE html>\n<title>ONE TWO</title>"),
+        ("see <code>x &lt; <i>y</code> there", "SEE <code>x &lt; <i>y</code> THERE"),
+        ("see <span translate=no>Acme <span>Inc</span></span>, ok", "SEE <span translate=no>Acme <span>Inc</span></span>, OK"),
+        ('<div class="x notranslate"><p>a</p></div><p>b', '<div class="x notranslate"><p>a</p></div><p>B'),
+        ("<p translate=no>kept<p>said", "<p translate=no>kept<p>SAID"),
+        ("<code>never closed<p>said", "<code>never closed<p>SAID"),
+        ("<script>if (a<b) 'x'</script>said", "<script>if (a<b) 'x'</script>SAID"),
+        ("<pre>kept\n  <b>x</b></pre><textarea><b>x</textarea>", "<pre>kept\n  <b>x</b></pre><textarea><b>x</textarea>"),
+        ("one <!-- <b> x --> two<![CDATA[ z ]]>", "ONE<!-- <b> x --> TWO<![CDATA[ z ]]>"),
+        ("one <?php echo 'x' ?>two", "ONE<?php echo 'x' ?> TWO"),
+        ("<b>open <i>cross</b> closed</i> x", "<b>OPEN <i>CROSS</b> CLOSED</i> X"),
+        ("never </b> opened <a href=x>never closed", "NEVER </b> OPENED <a href=x>NEVER CLOSED"),
+        ("<table><tr><td>a<table><td>b</table></table>", "<table><tr><td>A<table><td>B</table></table>"),
+        ("x&y &copy &#233; &notit; &#0;", "X&amp;Y © É ¬IT; \ufffd"),
+        ("a < b <3 <", "A &lt; B &lt;3 &lt;"),
+        ("one <img src=a alt=x> two<img src=b>", "ONE <img src=a alt=x> TWO<img src=b>"),
+        ('say <x id="1"/>twice', 'SAY <x id="1"/>TWICE'),
+        ("<my-card>one</my-card><my-card>two</my-card>", "<my-card>ONE</my-card><my-card>TWO</my-card>"),
+        ("press <kbd>x</kbd>. <kbd>y</kbd> leaves", "PRESS <kbd>x</kbd>. <kbd>y</kbd> LEAVES"),
+        ("text<sup><a href=#1>1</a></sup> more", "TEXT<sup><a href=#1>1</a></sup> MORE"),
+        ("", ""),
+    ],
+)  # fmt: skip
+def test_what_is_shown_is_translated(shout: Shout, source: str, wanted: str) -> None:
+    assert re.sub(r"\s+", " ", shout(HtmlDocument(source))) == re.sub(r"\s+", " ", wanted)
+
+
+def test_marks_go_with_their_words(shout: Shout) -> None:
+    found = shout(HtmlDocument("<p>one <b>two <i>three</i></b> four <a href=x>five</a></p>"), backwards)
+    assert found == "<p><a href=x>FIVE</a> FOUR <b><i>THREE</i> TWO</b> ONE</p>"
+
+
+def test_a_mark_whose_words_part_covers_what_is_between_them_but_no_other_marks_words(shout: Shout) -> None:
+    def order(number: int) -> Sequence[int]:
+        return [0, 2, 1] if number == 3 else [1, 0, 2, 3]
+
+    assert shout(HtmlDocument("<b>one two</b> three"), order) == "<b>ONE THREE TWO</b>"
+    assert (
+        shout(HtmlDocument("<b>one</b> <i>two three four</i>"), order) == "<i>TWO</i> <b>ONE</b> THREE FOUR"
+        or shout(HtmlDocument("<b>one</b> <i>two three four</i>"), order) == "TWO <b>ONE</b> <i>THREE FOUR</i>"
+    )
+
+
+def test_translations_are_escaped_and_never_unescaped() -> None:
+    document = HtmlDocument("<p>one</p>")
+    found = document.text([[Text('<img src=x onerror="alert(1)"> &lt;script&gt;')]])
+    assert found == '<p>&lt;img src=x onerror="alert(1)"&gt; &amp;lt;script&amp;gt;</p>'
+
+
+def test_an_attribute_that_comes_twice_counts_the_first_time(shout: Shout) -> None:
+    assert shout(HtmlDocument("x <i translate=no translate=yes>y</i>")) == "X <i translate=no translate=yes>y</i>"
+
+
+WORDS = st.sampled_from(
+    ["one", "two ", " three", " four. Five ", " ", "\n", "&amp;", "7", "&nbsp;", ", ", "日本。", " < ", "&#x41;"]
+)
+TAGS = st.sampled_from(
+    ["b", "i", "a href='x'", "p", "div", "td", "code", "span translate=no", "br", "img src=x", "script", "em", "title"]
+)
+
+
+@st.composite
+def pages(draw: st.DrawFn, depth: int = 0) -> str:
+    """Well nested."""
+    pieces = []
+    for _ in range(draw(st.integers(0, 4))):
+        if depth == 3 or draw(st.booleans()):
+            pieces.append(draw(WORDS))
+            continue
+        tag = draw(TAGS)
+        name = tag.split()[0]
+        if name in VOID:
+            pieces.append(f"<{tag}>")
+        elif name == "script":
+            pieces.append("<script>if (1<2) 'x'</script>")
+        else:
+            pieces.append(f"<{tag}>{draw(pages(depth + 1))}</{name}>")
+    return "".join(pieces)
+
+
+class Outline(HTMLParser):
+    """The tags outside of opaque elements, and whether they nest."""
+
+    def __init__(self, source: str) -> None:
+        super().__init__()
+        self.opened: list[str] = []
+        self.nests = True
+        self.tags: Counter[str] = Counter()
+        self.feed(source)
+        self.close()
+        self.nests = self.nests and not self.opened
+
+    def handle_starttag(self, tag: str, attrs: list[tuple[str, str | None]]) -> None:
+        self.tags[f"<{tag} {attrs}>"] += 1
+        if tag not in VOID:
+            self.opened.append(tag)
+
+    def handle_endtag(self, tag: str) -> None:
+        self.tags[f"</{tag}>"] += 1
+        self.nests = self.nests and bool(self.opened) and self.opened.pop() == tag
+
+
+def said(source: str) -> str:
+    """Letters and white space as a reader of words sees them."""
+    return "".join(
+        html.unescape(re.sub(r"<script>.*?</script>|<[a-z/][^>]*>", "", source, flags=re.DOTALL)).split()
+    ).upper()
+
+
+ORDERS: list[Callable[[int], Sequence[int]]] = [range, backwards, lambda n: [*range(n // 2, n), *range(n // 2)]]
+
+
+@settings(deadline=None, max_examples=150)
+@given(source=pages(), order=st.sampled_from(ORDERS))
+def test_no_tag_is_lost_and_all_stay_nested(shout: Shout, source: str, order: Callable[[int], Sequence[int]]) -> None:
+    found = shout(HtmlDocument(source), order)
+    before, after = Outline(source), Outline(found)
+    assert before.nests
+    assert after.nests
+    assert after.tags == before.tags
+    assert Counter(said(found)) == Counter(said(source))
+    if order is range:
+        assert said(found) == said(source)
+
+
+@settings(deadline=None, max_examples=150)
+@given(st.lists(st.one_of(st.text(max_size=5), WORDS, TAGS.map("<{}>".format), TAGS.map("</{}>".format), st.sampled_from(["<!--", "-->", "<![CDATA[", "<?", "&", "<a <b>", "</p x>", "<x/>", "<!x", "'", '"']))).map("".join))  # fmt: skip
+def test_of_any_source_all_but_letters_stays(shout: Shout, source: str) -> None:
+    document = HtmlDocument(source)
+    same = document.text([[Text(segment.text)] if not segment.marks else [] for segment in document.segments])
+    assert isinstance(same, str)
+    tags = re.compile(r"<[a-z/][^<>]*>")
+    assert Counter(tags.findall(shout(document))) == Counter(tags.findall(source)) or "<!" in source or "<?" in source
+
+
+def test_untouched_sources_are_kept_to_the_byte() -> None:
+    source = "<!doctype html>\r\n<P  CLASS=x >12 &euro; <!-- a --></P\n><script>x</script>\t<img src='a'/> 3"
+    document = HtmlDocument(source)
+    assert document.segments == []
+    assert document.text([]) == source
+
+
+@pytest.mark.parametrize(
+    "piece", ["<b>", "<code>", "</i>", "<b>x</b> ", "<img> x ", "<span translate=no>", "&", "<", "<!--"]
+)
+def test_hostile_pages_end(shout: Shout, piece: str) -> None:
+    source = piece * 4000
+    assert len(shout(HtmlDocument(source))) >= len(source) - source.count(" ")
+
+
+def test_every_opaque_element_is_known_to_be_one_of_the_two_kinds() -> None:
+    assert "code" in OPAQUE
+    assert not OPAQUE & {"p", "b", "div"}
