@@ -10,7 +10,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from repose.documents.html import OPAQUE, VOID, HtmlDocument
+from repose.documents.html import VOID, HtmlDocument
 from repose.documents.segment import Text
 
 Shout = Callable[..., str]
@@ -30,12 +30,12 @@ def backwards(number: int) -> Sequence[int]:
         ("<td>12<td> 1,5 &euro;<td>x", "<td>12<td> 1,5 &euro;<td>X"),
         ("<!DOCTYPE html>\n<title>one\n two</title>", "<!DOCTYPE html>\n<title>ONE TWO</title>"),
         ("see <code>x &lt; <i>y</code> there", "SEE <code>x &lt; <i>y</code> THERE"),
-        ("see <span translate=no>Acme <span>Inc</span></span>, ok", "SEE <span translate=no>Acme <span>Inc</span></span>, OK"),
+        ("a <i translate=no>Acme <i>Inc</i></i>, ok", "A <i translate=no>Acme <i>Inc</i></i>, OK"),
         ('<div class="x notranslate"><p>a</p></div><p>b', '<div class="x notranslate"><p>a</p></div><p>B'),
         ("<p translate=no>kept<p>said", "<p translate=no>kept<p>SAID"),
         ("<code>never closed<p>said", "<code>never closed<p>SAID"),
         ("<script>if (a<b) 'x'</script>said", "<script>if (a<b) 'x'</script>SAID"),
-        ("<pre>kept\n  <b>x</b></pre><textarea><b>x</textarea>", "<pre>kept\n  <b>x</b></pre><textarea><b>x</textarea>"),
+        ("<pre>\n  <b>x</b></pre><textarea><b>x</textarea>y", "<pre>\n  <b>x</b></pre><textarea><b>x</textarea>Y"),
         ("one <!-- <b> x --> two<![CDATA[ z ]]>", "ONE<!-- <b> x --> TWO<![CDATA[ z ]]>"),
         ("one <?php echo 'x' ?>two", "ONE<?php echo 'x' ?> TWO"),
         ("<b>open <i>cross</b> closed</i> x", "<b>OPEN <i>CROSS</b> CLOSED</i> X"),
@@ -61,14 +61,9 @@ def test_marks_go_with_their_words(shout: Shout) -> None:
 
 
 def test_a_mark_whose_words_part_covers_what_is_between_them_but_no_other_marks_words(shout: Shout) -> None:
-    def order(number: int) -> Sequence[int]:
-        return [0, 2, 1] if number == 3 else [1, 0, 2, 3]
-
-    assert shout(HtmlDocument("<b>one two</b> three"), order) == "<b>ONE THREE TWO</b>"
-    assert (
-        shout(HtmlDocument("<b>one</b> <i>two three four</i>"), order) == "<i>TWO</i> <b>ONE</b> THREE FOUR"
-        or shout(HtmlDocument("<b>one</b> <i>two three four</i>"), order) == "TWO <b>ONE</b> <i>THREE FOUR</i>"
-    )
+    assert shout(HtmlDocument("<b>one two</b> three"), lambda _: [0, 2, 1]) == "<b>ONE THREE TWO</b>"
+    found = shout(HtmlDocument("<b>one</b> <i>two three four</i>"), lambda _: [1, 0, 2, 3])
+    assert found == "TWO <b>ONE</b> <i>THREE FOUR</i>"
 
 
 def test_translations_are_escaped_and_never_unescaped() -> None:
@@ -153,14 +148,16 @@ def test_no_tag_is_lost_and_all_stay_nested(shout: Shout, source: str, order: Ca
         assert said(found) == said(source)
 
 
+ODD = st.sampled_from(["<!--", "-->", "<![CDATA[", "<?", "&", "<a <b>", "</p x>", "<x/>", "<!x", "'", '"', "<"])
+ANY = st.lists(st.one_of(st.text(max_size=5), WORDS, TAGS.map("<{}>".format), TAGS.map("</{}>".format), ODD))
+
+
 @settings(deadline=None, max_examples=150)
-@given(st.lists(st.one_of(st.text(max_size=5), WORDS, TAGS.map("<{}>".format), TAGS.map("</{}>".format), st.sampled_from(["<!--", "-->", "<![CDATA[", "<?", "&", "<a <b>", "</p x>", "<x/>", "<!x", "'", '"']))).map("".join))  # fmt: skip
-def test_of_any_source_all_but_letters_stays(shout: Shout, source: str) -> None:
+@given(ANY.map("".join))
+def test_of_any_source_every_slice_is_kept_or_said(shout: Shout, source: str) -> None:
     document = HtmlDocument(source)
-    same = document.text([[Text(segment.text)] if not segment.marks else [] for segment in document.segments])
-    assert isinstance(same, str)
-    tags = re.compile(r"<[a-z/][^<>]*>")
-    assert Counter(tags.findall(shout(document))) == Counter(tags.findall(source)) or "<!" in source or "<?" in source
+    tags = re.compile(r"</?(?:p|div|td|br|b|i)>")
+    assert Counter(tags.findall(shout(document))) == Counter(tags.findall(source))
 
 
 def test_untouched_sources_are_kept_to_the_byte() -> None:
@@ -176,8 +173,3 @@ def test_untouched_sources_are_kept_to_the_byte() -> None:
 def test_hostile_pages_end(shout: Shout, piece: str) -> None:
     source = piece * 4000
     assert len(shout(HtmlDocument(source))) >= len(source) - source.count(" ")
-
-
-def test_every_opaque_element_is_known_to_be_one_of_the_two_kinds() -> None:
-    assert "code" in OPAQUE
-    assert not OPAQUE & {"p", "b", "div"}
