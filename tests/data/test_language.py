@@ -1,6 +1,10 @@
-"""Languages are told by the model that comes with py3langid."""
+"""Languages are told by the model that comes with py3langid, or by the names of files."""
 
-from repose.data.language import identify
+from pathlib import PurePath
+
+import pytest
+
+from repose.data.language import identify, is_language, language_name, languages_in_names
 
 
 def test_long_sentences_are_told_with_certainty() -> None:
@@ -12,3 +16,31 @@ def test_long_sentences_are_told_with_certainty() -> None:
         found, certainty = identify(text)
         assert found == language
         assert 0.9 <= certainty <= 1.0
+
+
+@pytest.mark.parametrize(
+    ("files", "fields", "languages"),
+    [
+        (["a/corpus.pt", "a/corpus.en"], ("src", "tgt"), ("pt", "en")),
+        (["train.pt-BR.gz", "train.por_Latn.txt"], ("src", "tgt"), ("pt-BR", "por_Latn")),
+        (["c.quy", "c.es.txt.xz"], ("src", "tgt"), ("quy", "es")),
+        (["corpus.src", "corpus.tgt"], ("src", "tgt"), ("und", "und")),
+        (["corpus.en", "corpus.ref"], ("src", "tgt"), ("und", "und")),
+        (["corpus.txt", "corpus.tsv"], ("src", "tgt"), ("und", "und")),
+        (["corpus", "en"], ("src", "tgt"), ("und", "und")),
+        (["news.deu-eng.tsv"], ("src", "tgt"), ("deu", "eng")),
+        (["de-en.jsonl.gz"], ("src", "tgt"), ("de", "en")),
+        (["x.parquet"], ("translation.fr", "translation.br"), ("fr", "br")),
+        (["pairs.tsv"], ("src", "tgt"), ("und", "und")),
+        ([], ("src", "tgt"), ("und", "und")),
+    ],
+)
+def test_names_of_files_tell_languages(files: list[str], fields: tuple[str, str], languages: tuple[str, str]) -> None:
+    assert languages_in_names([PurePath(name) for name in files], fields) == languages
+
+
+def test_codes_have_names() -> None:
+    assert [language_name(code) for code in ("pt", "por", "pt-BR", "por_Latn", "xx", "und")] == (
+        ["Portuguese"] * 4 + ["xx", "und"]
+    )
+    assert not is_language("und")

@@ -86,6 +86,14 @@ def test_bleu_of_every_epoch_and_its_mean(
     assert whole.scores["decoded"]["greedy"]["bleu"]["value"] == pytest.approx(last["bleu"], abs=1e-9)
     assert {name: forced[name] for name in names[1:]} == pytest.approx({name: last[name] for name in names[1:]})
     assert last["bleu"] != last["tf_bleu"] != last["tf_bleu_sentence_mean"] > 0.0
+    readme = tmp_path / "whole" / "model" / "README.md"
+    card = readme.read_text(encoding="utf-8")
+    assert f"| greedy | BLEU | {last['bleu']:.2f} |" in card
+    # Killed between its scores and its card: the same command writes it. What somebody has written stays.
+    for text, after in ((card.replace("## Scores", "## Results"), card), (card + "mine\n", card + "mine\n")):
+        readme.write_text(text, encoding="utf-8")
+        run(experiment, tmp_path / "whole", device="cpu", workers=1, progress="none")
+        assert readme.read_text(encoding="utf-8") == after
     means = whole.scores["over_validations"]
     assert (means["num_validations"], means["num_sentences"], means["last_epoch"]) == (3, 12, 4)
     for name in names:

@@ -1,8 +1,21 @@
-"""Which language a text is in: py3langid's naive Bayes over bytes (Lui and Baldwin 2012), offline."""
+"""Which language a text is in: py3langid's naive Bayes over bytes (Lui and Baldwin 2012), offline.
 
+And which one a file's name speaks of, by the codes of ISO 639: all of part 1, with their three letters, and of part 3
+those that corpora of little data are often in (`languages.tsv`).
+"""
+
+import re
 from collections.abc import Sequence
 from functools import cache
+from importlib import resources
+from pathlib import PurePath
 from typing import Any
+
+UNKNOWN = "und"
+"""ISO 639's code where a language is not stated."""
+
+_PACKED = (".gz", ".xz", ".bz2", ".zst", ".txt")
+_PAIR = re.compile(r"(?:^|[._])([a-z]{2,3})[-_]([a-z]{2,3})$")
 
 
 def identify(text: str) -> tuple[str, float]:
@@ -29,3 +42,52 @@ def _identifier() -> Any:
     from py3langid.langid import MODEL_FILE, LanguageIdentifier
 
     return LanguageIdentifier.from_model_file(MODEL_FILE, norm_probs=True)
+
+
+@cache
+def _names() -> dict[str, str]:
+    text = resources.files("repose.data").joinpath("languages.tsv").read_text(encoding="utf-8")
+    rows = [line.split("\t") for line in text.splitlines()]
+    return {code: name for *codes, name in rows for code in codes if code != "-"}
+
+
+def language_name(code: str) -> str:
+    """The English name of a code such as "pt", "por" or "pt-BR"; the code itself where it is not known."""
+    return _names().get(base_code(code), code)
+
+
+def base_code(code: str) -> str:
+    """The language of a code that may name a region or a script, too: "pt" of "pt-BR", "por" of "por_Latn"."""
+    return re.split("[-_]", code.lower())[0]
+
+
+def is_language(code: str) -> bool:
+    """Whether a code is one that is known here."""
+    return base_code(code) in _names()
+
+
+def languages_in_names(files: Sequence[PurePath], fields: tuple[str, str]) -> tuple[str, str]:
+    """Source and target language as a corpus's files are named, or its two fields; "und" where that does not say it.
+
+    Two files "train.pt" and "train.en" (or .pt.gz), a file "news.pt-en.tsv", fields "pt" and "en" or
+    "translation.pt". Names of which only one is a code say nothing: they might mean something else.
+    """
+    guesses: list[tuple[str, ...]] = []
+    if len(files) == 2:
+        guesses.append(tuple(_unpacked(path).rpartition(".")[2] for path in files))
+    elif len(files) == 1:
+        guesses.append(tuple(field.rpartition(".")[2] for field in fields))
+        stem = _unpacked(files[0]).rpartition(".")[0] or _unpacked(files[0])
+        guesses += [match.groups() for match in [_PAIR.search(stem)] if match]
+    for src, tgt in guesses:
+        if is_language(src) and is_language(tgt):
+            return src, tgt
+    return UNKNOWN, UNKNOWN
+
+
+def _unpacked(path: PurePath) -> str:
+    """The name without endings that say how the file is packed."""
+    name = path.name
+    while any(name.endswith(ending) for ending in _PACKED):
+        name = name.rpartition(".")[0]
+    return name

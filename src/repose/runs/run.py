@@ -13,9 +13,10 @@ import torch
 from repose._version import __version__
 from repose.config.experiment import Experiment
 from repose.config.run_id import run_id
-from repose.model.presets import difference
 from repose.positions_rl.table import PositionTable, default_table
 from repose.positions_rl.table import read as read_table
+from repose.runs.card import card as card_text
+from repose.runs.card import waits_for_scores, write_card
 from repose.runs.folder import RunConfig, RunFolder
 from repose.runs.records import EndReason, RunStatus
 from repose.saved_model import directory as model_dir
@@ -76,7 +77,7 @@ def run(
             identity = run_id(experiment, digests)
             _claim(folder, experiment, identity, digests, data)
             outcome = train(
-                _job(experiment, data, identity, table),
+                _job(RunFolder(folder).config(), data, table),
                 folder,
                 device=device,
                 workers=workers,
@@ -156,7 +157,8 @@ def _differences(theirs: RunConfig, experiment: Experiment, digests: Mapping[str
     return ", ".join(settings) or "another version of repose"
 
 
-def _job(experiment: Experiment, data: CorpusData, identity: str, table: PositionTable | None) -> TrainingJob:
+def _job(config: RunConfig, data: CorpusData, table: PositionTable | None) -> TrainingJob:
+    experiment, identity = config.experiment, config.run_id
     task = get_task(experiment.training.task)
     return TrainingJob(
         task=task,
@@ -171,27 +173,8 @@ def _job(experiment: Experiment, data: CorpusData, identity: str, table: Positio
         data=task.data_record(data),
         position_table=None if table is None else tuple(map(tuple, table.values.tolist())),
         synthetic_tag=experiment.corpus.synthetic_tag if experiment.corpus.synthetic else None,
-        card=_card(experiment, data, identity),
+        card=card_text(config),
         model_extra={"run_id": identity, **task.model_extra(experiment), **task.seen(data)},
-    )
-
-
-def _card(experiment: Experiment, data: CorpusData, identity: str) -> str:
-    """The model card: what the model is, what it was trained on, and how to use it."""
-    title, what, use = get_task(experiment.training.task).card(experiment)
-    a, training = experiment.architecture, experiment.training
-    changed = "".join(f"| `{name}` | {old} | {new} |\n" for name, (old, new) in difference(a).items())
-    report = "".join(f"- {sentence}\n" for sentence in data.report)
-    return (
-        f"# {title}, run {identity}\n\n"
-        f"{what} trained with repose {__version__}: d_model {a.d_model}, {a.num_encoder_layers} + "
-        f"{a.num_decoder_layers} layers, {a.num_heads} heads of {a.head_dim}, d_ff {a.d_ff}.\n\n"
-        f"```\n{use}\n```\n\n"
-        f"## Data\n\n{report}\n"
-        f"## Training\n\nSeed {training.seed}, {training.schedule} schedule, label smoothing "
-        f"{training.label_smoothing:g}; the {training.keep} weights are kept. Validation figures and versions are in "
-        "config.json, teacher-forced ones under names that begin with tf_.\n\n"
-        "## Differences from Vaswani et al. (2017), base\n\n| setting | there | here |\n|---|---|---|\n" + changed
     )
 
 
@@ -203,10 +186,13 @@ def _evaluated(
     model_dir.check(run.model)
     if (scores := run.scores(split)) is not None:
         if run.has_all_hypotheses(split):
+            if waits_for_scores(run.model):
+                write_card(folder)
             return scores
         say(f"{run.hypotheses_file(split, '*').parent} is not as it was scored: the model is evaluated again")
     task = get_task(experiment.training.task)
     task.score_run(experiment, data, folder, "cpu" if device == "auto" else device)
     scores = run.scores(split)
     assert scores is not None
+    write_card(folder)
     return scores

@@ -39,6 +39,14 @@ class Card(NamedTuple):
     """The beginning of a sentence that ends in "trained with"."""
     use: str
     """A command."""
+    languages: tuple[str, ...] = ()
+    """Codes of what goes in and comes out; those that are not stated are missing."""
+    pipeline: str | None = None
+    """What the Hugging Face hub calls the task."""
+    limits: tuple[str, ...] = ()
+    """Sentences about what the model is meant for, and what it is not."""
+    in_python: str = ""
+    """Lines of Python that use it, with `FOLDER` for the model directory."""
 
 
 class Decoding(NamedTuple):

@@ -29,7 +29,7 @@ from repose.config.experiment import (
 from repose.data import advice, columns, corpora, phrasebook
 from repose.data.check import check_corpus
 from repose.data.findings import CorpusCheck, Kind
-from repose.data.language import identify
+from repose.data.language import UNKNOWN, identify, languages_in_names
 from repose.data.prepare import prepare
 from repose.data.readers import PairReader, TextPairs, check_file, write_pairs
 from repose.data.splits import hold_out
@@ -229,14 +229,16 @@ def files_of(corpus: CorpusConfig) -> dict[str, list[Path]]:
 
 
 def languages_of(corpus: CorpusConfig) -> tuple[str, str]:
-    """Source and target language: as set, or the first pair that a named corpus is used for."""
-    if corpus.src_lang != "und" and corpus.tgt_lang != "und":
-        return corpus.src_lang, corpus.tgt_lang
+    """Source and target language: as set, or as the corpus is used by name, or as the names of its files say."""
+    set_ones = corpus.src_lang, corpus.tgt_lang
+    if UNKNOWN not in set_ones:
+        return set_ones
     if corpus.name == PHRASEBOOK:
         return "pt", "en"
     if corpus.name is not None:
         return corpora.describe(corpus.name).pairs[0]
-    return corpus.src_lang, corpus.tgt_lang
+    named = languages_in_names([Path(path) for path in corpus.train], (corpus.src_field, corpus.tgt_field))
+    return named if set_ones == (UNKNOWN, UNKNOWN) else set_ones
 
 
 def is_pretokenized(corpus: CorpusConfig) -> bool:

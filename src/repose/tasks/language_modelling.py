@@ -12,6 +12,7 @@ from torch import Tensor
 
 from repose.config.experiment import Experiment, TrainingConfig
 from repose.data.batching import Permutation
+from repose.data.language import UNKNOWN, language_name
 from repose.data.text_blocks import Documents, TextBlocks, write_blocks
 from repose.model.language_model import LanguageModel, build_language_model
 from repose.saved_model.directory import TOKENIZER, ModelKind, SavedModel
@@ -82,7 +83,13 @@ class LanguageModelling(FileTask):
 
     def card(self, experiment: Experiment) -> Card:
         language = experiment.corpus.tgt_lang
-        return Card(f"Language model, {language}", "A language model", "repose evaluate THIS_FOLDER TEXT")
+        return Card(
+            "Language model" if language == UNKNOWN else f"Language model, {language_name(language)}",
+            "A language model",
+            "repose evaluate FOLDER TEXT",
+            languages=tuple({language} - {UNKNOWN}),
+            limits=("It tells how probable a text is, of the kind that it was trained on; it is not made to write.",),
+        )
 
     def model_extra(self, experiment: Experiment) -> Mapping[str, object]:
         """Language, and the longest block."""

@@ -12,6 +12,7 @@ from numpy.typing import NDArray
 from torch import Tensor
 
 from repose.config.experiment import Experiment, TrainingConfig
+from repose.data.language import UNKNOWN, language_name
 from repose.data.treebank import Treebank, Trees, is_tree, label_inventory, write_treebank
 from repose.model.architecture import Architecture
 from repose.model.parser import Parser, build_parser
@@ -113,10 +114,13 @@ class Parsing(FileTask):
         super().write(folder, model, job, {"labels": self.open(job.train_data).labels, **extra})
 
     def card(self, experiment: Experiment) -> Card:
+        language = experiment.corpus.src_lang
         return Card(
-            f"Dependency parser, {experiment.corpus.src_lang}",
+            "Dependency parser" if language == UNKNOWN else f"Dependency parser, {language_name(language)}",
             "A dependency parser (the encoder's layers count, the decoder's do not)",
-            "repose evaluate THIS_FOLDER TREES.conllu",
+            "repose evaluate FOLDER TREES.conllu",
+            languages=tuple({language} - {UNKNOWN}),
+            limits=("It parses sentences of the treebank's kind, as one that is to be compared with others.",),
         )
 
     def model_extra(self, experiment: Experiment) -> Mapping[str, object]:

@@ -16,6 +16,7 @@ from torch import Tensor
 from repose.config.experiment import Experiment, TrainingConfig
 from repose.data.bpe_dropout import BpeDropout
 from repose.data.dataset import PairDataset
+from repose.data.language import UNKNOWN, language_name
 from repose.data.mixture import Mixture
 from repose.data.readers import PairReader, TextPairs
 from repose.data.scripts import scripts_in
@@ -114,9 +115,27 @@ class Translation(Task):
         return part._replace(src=part.src.roll(1, 0))
 
     def card(self, experiment: Experiment) -> Card:
-        src_lang, tgt_lang = languages_of(experiment.corpus)
-        use = "echo 'A sentence.' | repose translate THIS_FOLDER"
-        return Card(f"{src_lang} → {tgt_lang}", "A translation model", use)
+        codes = languages_of(experiment.corpus)
+        src, tgt = (language_name(code) if code != UNKNOWN else None for code in codes)
+        title = "Translation between languages that are not stated" if src is None or tgt is None else f"{src} → {tgt}"
+        longest = experiment.training.max_src_tokens
+        direction = "" if src is None or tgt is None else f" from {src} into {tgt}"
+        limits = (
+            f"It translates sentences{direction} of the kind that it was trained on, one by one, of up to {longest} "
+            "tokens (`repose translate` splits longer text). Expect worse of other domains and styles.",
+            "A translation can be fluent and wrong: names, numbers and negations above all. Have somebody who reads "
+            "both languages check whatever matters.",
+            "What the training text says about people and groups, the model may repeat.",
+        )
+        return Card(
+            title,
+            "A translation model",
+            "echo 'A sentence.' | repose translate FOLDER",
+            languages=tuple(code for code in codes if code != UNKNOWN),
+            pipeline="translation",
+            limits=limits,
+            in_python='repose.load("FOLDER").translate(["A sentence."])[0].text',
+        )
 
     def model_extra(self, experiment: Experiment) -> Mapping[str, object]:
         """Languages and how to search."""

@@ -1,0 +1,211 @@
+"""The card of a model directory, README.md: what the model is, where it comes from, its worth, how it is loaded.
+
+Its head is what the Hugging Face hub reads (https://huggingface.co/docs/hub/model-cards), as JSON, which YAML holds: a
+directory can be uploaded as it is. It is written with the model, and again when there are scores.
+"""
+
+import hashlib
+import json
+from collections.abc import Iterator, Mapping
+from pathlib import Path
+from typing import Any
+
+from repose.config.experiment import Experiment
+from repose.model.presets import PRESETS, difference
+from repose.runs.folder import RunConfig, RunFolder
+from repose.runs.records import EndRecord
+from repose.saved_model import directory as model_dir
+from repose.system.files import read_file, write_file
+from repose.system.terminal import duration
+from repose.tasks.base import Card
+from repose.tasks.inflation import inflated
+from repose.tasks.registry import get_task
+
+_NAMES = {"bleu": "BLEU", "chrf": "chrF"}
+_FENCE, _SCORES = "---\n", "## Scores"
+
+
+def write_card(folder: Path) -> None:
+    """Write the card of a run's model anew, with its scores.
+
+    Raises CheckpointError where the run cannot be read, WriteError where the card cannot be written.
+    """
+    run = RunFolder(folder)
+    write_file(run.model / model_dir.CARD, card(run.config(), run))
+
+
+def waits_for_scores(model: Path) -> bool:
+    """Whether the card of a model directory is as it was written with the model. Others, those of earlier versions too,
+    stay as they are: somebody may have added to them."""
+    try:
+        text = read_file(model / model_dir.CARD)
+    except OSError:
+        return True
+    return text.startswith(_FENCE.encode()) and f"\n{_SCORES}\n".encode() not in text
+
+
+def card(config: RunConfig, run: RunFolder | None = None) -> str:
+    """The text, with the scores, the end of the training and the files of a finished run if one is given."""
+    experiment = config.experiment
+    task = get_task(experiment.training.task)
+    of_task = task.card(experiment)
+    scored = None if run is None else run.best_scores()
+    end = None if run is None else run.records().end
+    warning = task.look_ahead_warning if task.looks_ahead(experiment.architecture) else ""
+    parts = [
+        _head(config, of_task, scored),
+        f"# {of_task.title}, run {config.run_id}\n",
+        *([f"> **Warning.** {warning}\n"] if warning else []),
+        _what(config, of_task),
+        _loading(of_task),
+        _section("Intended use and limits", *of_task.limits, *_licence(experiment)),
+        _section("Data", *config.report),
+        _section("Training", *_training(experiment, end)),
+        *([] if scored is None else [_scores(*scored)]),
+        _differences(experiment),
+        *([] if run is None else [_files(run.model)]),
+        _citation(experiment),
+    ]
+    return "\n".join(parts)
+
+
+def preset_name(experiment: Experiment) -> str | None:
+    """The preset that an experiment's architecture is, if it is one."""
+    return next((name for name, p in PRESETS.items() if p.architecture == experiment.architecture), None)
+
+
+def _head(config: RunConfig, of_task: Card, scored: tuple[str, Mapping[str, Any]] | None) -> str:
+    """Front matter."""
+    preset = preset_name(config.experiment)
+    fields: dict[str, Any] = {
+        "language": [code.lower().replace("_", "-").split("-")[0] for code in dict.fromkeys(of_task.languages)],
+        "library_name": "repose",
+        "pipeline_tag": of_task.pipeline,
+        "tags": ["repose", *([preset] if preset else [])],
+        "metrics": ["bleu", "chrf"] if of_task.pipeline == "translation" else [],
+        "model-index": [] if scored is None else _index(config, of_task, *scored),
+    }
+    lines = [f"{name}: {json.dumps(value, ensure_ascii=False)}\n" for name, value in fields.items() if value]
+    return f"{_FENCE}{''.join(lines)}{_FENCE}"
+
+
+def _index(config: RunConfig, of_task: Card, split: str, scores: Mapping[str, Any]) -> list[dict[str, Any]]:
+    """What the hub shows as results."""
+    name = config.experiment.corpus.name
+    metrics = [
+        {
+            "type": metric,
+            "value": round(value, 4),
+            "name": f"{_NAMES.get(metric, metric)}, {_decoding(decoding)}" if decoding else metric,
+            **({"args": {"signature": signature}} if signature else {}),
+        }
+        for decoding, metric, value, signature in _figures(scores)
+        if not metric.startswith("tf_")
+    ]
+    result = {
+        "task": {"type": of_task.pipeline or config.experiment.training.task, "name": of_task.title},
+        "dataset": {"type": name or "own-corpus", "name": name or "the corpus's own set", "split": split},
+        "metrics": metrics,
+    }
+    return [{"name": f"{of_task.title}, run {config.run_id}", "results": [result]}] if metrics else []
+
+
+def _figures(scores: Mapping[str, Any]) -> Iterator[tuple[str, str, float, str]]:
+    """Decoding ("" of tasks without one), metric, value, and signature or unit."""
+    for decoding, found in scores.get("decoded", {}).items():
+        for metric, score in found.items():
+            if isinstance(score, Mapping):
+                yield decoding, metric, score["value"], score["signature"]
+    for metric, figure in scores.get("figures", {}).items():
+        yield "", metric, figure["value"], figure["unit"]
+
+
+def _decoding(name: str) -> str:
+    return f"beam {name.removeprefix('beam')}" if name.startswith("beam") else name
+
+
+def _what(config: RunConfig, of_task: Card) -> str:
+    a, preset = config.experiment.architecture, preset_name(config.experiment)
+    named = f" of the preset `{preset}` ({PRESETS[preset].summary})" if preset else ""
+    return (
+        f"{of_task.what}{named}, trained with repose {config.versions.get('repose', '')}: d_model {a.d_model}, "
+        f"{a.num_encoder_layers} + {a.num_decoder_layers} layers, {a.num_heads} heads of {a.head_dim}, d_ff {a.d_ff}.\n"
+    )
+
+
+def _loading(of_task: Card) -> str:
+    python = f"```python\nimport repose\n\n{of_task.in_python}\n```\n\n" if of_task.in_python else ""
+    return (
+        f"## How to load\n\n```sh\n{of_task.use}\n```\n\n{python}"
+        "`FOLDER` is this folder, or `hf://owner/name` where it is on a hub (`pip install 'repose-nmt[hub]'`). Loading "
+        "executes nothing that is in it, and compares each file with its SHA-256.\n"
+    )
+
+
+def _licence(experiment: Experiment) -> Iterator[str]:
+    corpus = "the corpus" if experiment.corpus.name is None else f"the licence of the corpus {experiment.corpus.name}"
+    yield (
+        "No licence is stated: whoever publishes the model adds one to the head of this file (`license:`), and "
+        f"{corpus} has to allow it."
+    )
+
+
+def _section(title: str, *sentences: str) -> str:
+    return f"## {title}\n\n" + "".join(f"- {sentence}\n" for sentence in sentences)
+
+
+def _training(experiment: Experiment, end: EndRecord | None) -> Iterator[str]:
+    training = experiment.training
+    yield (
+        f"Seed {training.seed}, {training.schedule} schedule, label smoothing {training.label_smoothing:g}; the "
+        f"{training.keep} weights are kept."
+    )
+    if end is not None:
+        yield f"{end.update:,} updates, {end.epoch:,} epochs, {duration(end.seconds)}."
+    yield "Validation figures and versions are in config.json, teacher-forced ones under names that begin with tf_."
+
+
+def _scores(split: str, scores: Mapping[str, Any]) -> str:
+    """A table; what inflates it, and translations that do not end, stand below."""
+    set_name = {"test": "test set", "valid": "validation set"}.get(split, split)
+    count = f", {scores['num_sentences']:,} sentences" if "num_sentences" in scores else ""
+    rows = "".join(
+        f"| {_decoding(decoding) or '–'} | {_NAMES.get(metric, metric)} | {value:.2f} | `{_cell(signature)}` |\n"
+        for decoding, metric, value, signature in _figures(scores)
+    )
+    notes = [
+        f"- {_decoding(decoding)}: {found['unfinished']:,} translations did not end, {found.get('looping', 0):,} loop\n"
+        for decoding, found in scores.get("decoded", {}).items()
+        if found.get("unfinished") or found.get("looping")
+    ]
+    warning = inflated(scores)
+    free = "; the model translates by itself, without a reference's earlier words" if "decoded" in scores else ""
+    return (
+        f"{_SCORES}\n\nOn the {set_name} of its own corpus{count}{free}. Text of another kind scores otherwise.\n\n"
+        f"| decoding | metric | value | signature |\n|---|---|---|---|\n{rows}"
+        + ("\n" + "".join(notes) if notes else "")
+        + (f"\n> **Warning.** {warning}\n" if warning else "")
+    )
+
+
+def _cell(text: str) -> str:
+    return text.replace("|", "\\|")
+
+
+def _differences(experiment: Experiment) -> str:
+    changed = difference(experiment.architecture)
+    rows = "".join(f"| `{name}` | {old} | {new} |\n" for name, (old, new) in changed.items())
+    return f"## Differences from Vaswani et al. (2017), base\n\n| setting | there | here |\n|---|---|---|\n{rows}"
+
+
+def _files(model: Path) -> str:
+    files = [model / name for name in (model_dir.CONFIG, *model_dir.read_config(model)["sha256"])]
+    of_files = [(file.name, file.stat().st_size, hashlib.sha256(file.read_bytes()).hexdigest()) for file in files]
+    rows = "".join(f"| `{name}` | {size:,} | `{digest}` |\n" for name, size, digest in of_files)
+    return f"## Files\n\n| file | bytes | SHA-256 |\n|---|---|---|\n{rows}"
+
+
+def _citation(experiment: Experiment) -> str:
+    preset = preset_name(experiment)
+    of_preset = [f"the architecture: {PRESETS[preset].citation}"] if preset else []
+    return _section("Sources", *of_preset, "the Transformer: Vaswani et al. 2017, arXiv 1706.03762")
