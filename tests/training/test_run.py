@@ -90,6 +90,14 @@ def test_resuming_changes_no_bit(lab: Any, whole: Path, tmp_path: Path, stops: l
     lab.assert_same_run(whole, tmp_path)
 
 
+def test_a_trial_stops_once_its_epoch_is_validated(lab: Any, whole: Path, tmp_path: Path) -> None:
+    assert lab.go(lab.job(), tmp_path, until_epoch=2).status == "stopped"
+    assert lab.go(lab.job(), tmp_path, until_epoch=2).update == 10
+    assert [record["epoch"] for record in lab.records(tmp_path, "valid")] == [1, 2]
+    assert lab.go(lab.job(), tmp_path, until_epoch=3).status == "done"
+    lab.assert_same_run(whole, tmp_path)
+
+
 @pytest.mark.parametrize(
     "batching",
     [

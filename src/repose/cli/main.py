@@ -23,6 +23,7 @@ from repose.cli import (
     plot,
     positions,
     report,
+    search,
     serve,
     training,
 )
@@ -75,7 +76,7 @@ PANELS = {  # in the order in which a newcomer needs them
         more_data.backtranslate,
         export.export,
     ),
-    "Compare": (grid.grid, report.report, plot.app),
+    "Compare": (grid.grid, search.search, report.report, plot.app),
     "Architectures of papers": (models.presets, models.describe, models.audit, positions.app),
     "Corpora and files": (training.fetch, training.prepare, training.init, cache.cache),
 }

@@ -88,6 +88,8 @@ class Layer(NamedTuple):
     folder: Path
     grid: Any = None
     """A file's table [grid], which `repose.grids.grid` reads; None where it has none."""
+    search: Any = None
+    """Its table [search], which `repose.search.file` reads."""
 
 
 class ModelLayers(NamedTuple):
@@ -130,7 +132,7 @@ def shipped() -> list[str]:
     """Names of the experiments that come with the package."""
     folder = files("repose").joinpath("experiments")
     names = [entry.name.removesuffix(".toml") for entry in folder.iterdir() if entry.name.endswith(".toml")]
-    return sorted(name for name in names if set(_parse(_read_shipped(name), name)) <= {*SECTIONS, "grid"})
+    return sorted(name for name in names if set(_parse(_read_shipped(name), name)) <= {*SECTIONS, "grid", "search"})
 
 
 def to_json(experiment: Experiment) -> str:
@@ -353,7 +355,7 @@ def file_layer(path: Path | str) -> Layer:
 
 def _layer(data: bytes, source: Origin, name: str, folder: Path) -> Layer:
     tables = _parse(data, name)
-    return Layer(tables, source, folder, tables.pop("grid", None))
+    return Layer(tables, source, folder, tables.pop("grid", None), tables.pop("search", None))
 
 
 def _read_shipped(name: str) -> bytes:

@@ -88,6 +88,8 @@ class CellJob:
     gpus: float = 0.0
     """Share of a GPU that a scheduler sets aside for it."""
     device: str = "auto"
+    until_epoch: int | None = None
+    """Train no further than to the validation of this epoch, and score nothing; None: to the end, with scores."""
     affinity: tuple[int, ...] = ()
     """The cores of this machine it is kept on, where the system can do that; empty: any `cores` of those it may use."""
 
@@ -139,7 +141,7 @@ def _start(job: CellJob, log: IO[bytes]) -> "subprocess.Popen[bytes]":
     streams: dict[str, Any] = {"stdin": subprocess.PIPE, "stdout": log, "stderr": log}
     process = subprocess.Popen(command, env=env, start_new_session=True, **streams)
     assert process.stdin is not None, "stdin is a pipe"
-    order = {name: getattr(job, name) for name in ("experiment", "cores", "device", "affinity")}
+    order = {name: getattr(job, name) for name in ("experiment", "cores", "device", "affinity", "until_epoch")}
     order["parent"] = os.getpid()
     with contextlib.suppress(BrokenPipeError), process.stdin as stdin:
         stdin.write(json.dumps(order).encode())  # if it has died already, its exit code and last line say of what
@@ -197,7 +199,7 @@ def main() -> int:
         return _say(f"{type(error).__name__}: {error}" if str(error) else type(error).__name__, 1)
 
 
-def _run(folder: Path, order: dict[str, str], workers: int | None) -> int:
+def _run(folder: Path, order: dict[str, Any], workers: int | None) -> int:
     from repose.config.file import from_json
     from repose.runs.run import run
 
@@ -206,6 +208,7 @@ def _run(folder: Path, order: dict[str, str], workers: int | None) -> int:
         folder,
         device=order["device"],
         workers=workers,
+        until_epoch=order.get("until_epoch"),
         progress="none",
         say=lambda sentence: print(sentence, file=sys.stderr, flush=True),
     )

@@ -79,10 +79,10 @@ def read_table(layer: Layer, name: str, *, seeds: Sequence[int] | None) -> GridT
     if layer.grid is None:
         raise ConfigError(f"{name} has no table [grid]: it is one experiment, for `repose train --config {name}`")
     where = f"{name}: [grid]"
-    table = _is(dict, layer.grid, where)
-    _known(table, _KEYS, where)
-    axes = [axis for axis in (_corpora(table, where), _systems(table, where)) if axis is not None]
-    axes += _vary(table, where)
+    table = expect(dict, layer.grid, where)
+    check_keys(table, _KEYS, where)
+    axes = [axis for axis in (_corpora(table, where), system_axis(table, where)) if axis is not None]
+    axes += vary_axes(table, where)
     names = [axis.name for axis in axes]
     if len(set(names)) < len(names) or SEED in names:
         raise ConfigError(
@@ -98,11 +98,11 @@ def read_table(layer: Layer, name: str, *, seeds: Sequence[int] | None) -> GridT
     if seeds is not None:  # rules may name the file's seeds, too
         check_number(settings * len(own), max_cells, name, excludes=True)
     rule_seeds = [*own, *(seeds or ())]
-    report = _is(dict, table.get("report", {}), f"{name}: [grid.report]")
-    _known(report, ("baseline", "published"), f"{name}: [grid.report]")
+    report = expect(dict, table.get("report", {}), f"{name}: [grid.report]")
+    check_keys(report, ("baseline", "published"), f"{name}: [grid.report]")
     return GridTable(
-        about=_is(str, table.get("about", ""), f"{where} about"),
-        budget=_is(str, table.get("budget", ""), f"{where} budget"),
+        about=expect(str, table.get("about", ""), f"{where} about"),
+        budget=expect(str, table.get("budget", ""), f"{where} budget"),
         axes=tuple(axes),
         seeds=own,
         max_cells=max_cells,
@@ -143,20 +143,20 @@ def label_of(value: Any) -> str:
 def _corpora(table: Mapping[str, Any], where: str) -> Axis | None:
     if "corpora" not in table:
         return None
-    corpora = _is(dict, table["corpora"], f"{where} corpora").items()
-    choices = [Choice(label, {"corpus": _is(dict, s, f"{where} corpora.{label}")}) for label, s in corpora]
+    corpora = expect(dict, table["corpora"], f"{where} corpora").items()
+    choices = [Choice(label, {"corpus": expect(dict, s, f"{where} corpora.{label}")}) for label, s in corpora]
     return _axis(CORPUS, choices, where)
 
 
-def _systems(table: Mapping[str, Any], where: str) -> Axis | None:
+def system_axis(table: Mapping[str, Any], where: str) -> Axis | None:
     if "presets" not in table and "systems" not in table:
         return None
-    names = _is(list, table.get("presets", []), f"{where} presets")
+    names = expect(list, table.get("presets", []), f"{where} presets")
     choices = [Choice(_preset(name, f"{where} presets"), {}, name) for name in names]
-    for number, system in enumerate(_is(list, table.get("systems", []), f"{where} systems"), start=1):
+    for number, system in enumerate(expect(list, table.get("systems", []), f"{where} systems"), start=1):
         place = f"{where} systems, entry {number},"
-        system = _is(dict, system, place)
-        _known(system, ("name", "preset", "set"), place)
+        system = expect(dict, system, place)
+        check_keys(system, ("name", "preset", "set"), place)
         label = system.get("name")
         if not isinstance(label, str) or not label:
             raise ConfigError(f"{place} has no name: give it one, it names its cells")
@@ -166,11 +166,11 @@ def _systems(table: Mapping[str, Any], where: str) -> Axis | None:
     return _axis(SYSTEM, choices, where)
 
 
-def _vary(table: Mapping[str, Any], where: str) -> list[Axis]:
+def vary_axes(table: Mapping[str, Any], where: str) -> list[Axis]:
     """An axis of values of one setting, or of bundles of settings with names."""
     axes: list[Axis] = []
     written: dict[str, Any] = {}
-    for key, value in _is(dict, table.get("vary", {}), f"{where} vary").items():
+    for key, value in expect(dict, table.get("vary", {}), f"{where} vary").items():
         if key in SECTIONS and isinstance(value, dict):  # written without quotation marks
             written |= {f"{key}.{field}": values for field, values in value.items()}
         else:
@@ -179,7 +179,7 @@ def _vary(table: Mapping[str, Any], where: str) -> list[Axis]:
     for name, value in written.items():
         place = f"{where} vary.{name}"
         if "." in name:
-            values = _is(list, value, place)
+            values = expect(list, value, place)
             choices = [Choice(label_of(v), settings_of({name: v}, place)) for v in values]
             field = name.rpartition(".")[2]
             axes.append(_axis(field if fields.count(field) == 1 else name, choices, where, written=name))
@@ -203,9 +203,9 @@ def _axis(name: str, choices: Sequence[Choice], where: str, *, written: str = ""
 
 def _rules(table: Mapping[str, Any], key: str, axes: Sequence[Axis], seeds: Sequence[int], name: str) -> list[Rule]:
     rules = []
-    for number, entry in enumerate(_is(list, table.get(key, []), f"{name}: [grid] {key}"), start=1):
+    for number, entry in enumerate(expect(list, table.get(key, []), f"{name}: [grid] {key}"), start=1):
         place = f"{name}: [[grid.{key}]], entry {number},"
-        entry = dict(_is(dict, entry, place))
+        entry = dict(expect(dict, entry, place))
         settings = settings_of(entry.pop("set", {}), place) if key == "for" else {}
         if key == "for" and not settings:
             raise ConfigError(f'{place} sets nothing: write set = {{ "section.field" = value }}')
@@ -232,7 +232,7 @@ def _match(key: str, value: Any, axes: Sequence[Axis], seeds: Sequence[int], pla
 def settings_of(table: Any, place: str) -> dict[str, dict[str, Any]]:
     """Settings written as "section.field" = value, or as tables of sections."""
     found: dict[str, dict[str, Any]] = {}
-    for key, value in _is(dict, table, place).items():
+    for key, value in expect(dict, table, place).items():
         section, dot, field = key.partition(".")
         if section not in SECTIONS or not (dot or isinstance(value, dict)):
             names = [f"{name}." for name in SECTIONS]
@@ -255,7 +255,7 @@ def _preset(name: Any, place: str) -> str:
     return name
 
 
-def _known(table: Mapping[str, Any], keys: Sequence[str], where: str) -> None:
+def check_keys(table: Mapping[str, Any], keys: Sequence[str], where: str) -> None:
     for key in table:
         if key not in keys:
             raise ConfigError(f"{where}: {unknown('key', key, keys)}")
@@ -265,7 +265,7 @@ _Kind = TypeVar("_Kind", dict[str, Any], list[Any], str)
 _KINDS = {dict: "a table", list: "a list", str: "a sentence"}
 
 
-def _is(kind: type[_Kind], value: Any, where: str) -> _Kind:
+def expect(kind: type[_Kind], value: Any, where: str) -> _Kind:
     if not isinstance(value, kind):
         raise ConfigError(f"{where} should be {_KINDS[kind]}, not {value!r}")
     return value

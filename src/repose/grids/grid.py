@@ -121,16 +121,16 @@ def _cell(table: GridTable, layer: Layer, over: Layer, choices: Sequence[Choice]
     cell_name = f"{group}-s{seed}"
     if len(cell_name.encode()) > _LONGEST_NAME:
         raise ConfigError(f"{name}: cell {cell_name[:60]}... has too long a name: give the values of its axes names")
-    _check_no_two_set_one(choices, cell_name)
+    check_no_two_set_one(choices, cell_name)
     rules = [rule for rule in table.rules if rule.applies(labels, seed)]
     try:
-        experiment = resolve(_layers(layer, over, choices, rules, seed)).experiment
+        experiment = resolve(layers_of(layer, over, choices, rules, seed)).experiment
     except ConfigError as error:
         raise ConfigError(f"cell {cell_name}: {error}") from error
     return Cell(name=cell_name, group=group, labels=labels, seed=seed, experiment=experiment)
 
 
-def _layers(layer: Layer, over: Layer, choices: Sequence[Choice], rules: Sequence[Rule], seed: int) -> list[Layer]:
+def layers_of(layer: Layer, over: Layer, choices: Sequence[Choice], rules: Sequence[Rule], seed: int) -> list[Layer]:
     base = next((choice.preset for choice in choices if choice.preset is not None), None)
     own = {section: dict(table) if isinstance(table, dict) else table for section, table in layer.tables.items()}
     layers = []
@@ -147,7 +147,7 @@ def _layers(layer: Layer, over: Layer, choices: Sequence[Choice], rules: Sequenc
     return [*layers, Layer({"training": {"seed": seed}}, layer.source, layer.folder), over]
 
 
-def _check_no_two_set_one(choices: Sequence[Choice], cell: str) -> None:
+def check_no_two_set_one(choices: Sequence[Choice], cell: str) -> None:
     """Refuse two axes that set one field: one of the two labels would be untrue."""
     seen: dict[tuple[str, str], tuple[str, Any]] = {}
     for choice in choices:

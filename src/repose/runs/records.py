@@ -43,6 +43,8 @@ class EndReason(enum.StrEnum):
     HOURS = "max_hours"
     PATIENCE = "patience"
     STOP_AFTER = "stop_after"
+    UNTIL_EPOCH = "until_epoch"
+    """The trial of a search has reached its next rung."""
     SIGINT = "SIGINT"
     SIGTERM = "SIGTERM"
     SIGUSR1 = "SIGUSR1"
@@ -59,6 +61,7 @@ class EndReason(enum.StrEnum):
             EndReason.HOURS: _count(training.max_hours, "hour"),
             EndReason.PATIENCE: f"no better {judge} in {_count(training.patience, 'validation')}",
             EndReason.STOP_AFTER: "--stop-after",
+            EndReason.UNTIL_EPOCH: "as many epochs as asked for",
             EndReason.OTHER_WORKER: "a signal to another worker",
         }
         return words.get(self, self.value)

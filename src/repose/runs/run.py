@@ -53,11 +53,14 @@ def run(
     device: str = "auto",
     workers: int | None = None,
     stop_after: int | None = None,
+    until_epoch: int | None = None,
     progress: ProgressKind = "auto",
     tensorboard: bool = False,
     say: Callable[[str], None] = lambda _: None,
 ) -> RunResult:
     """Prepares, trains and evaluates in `folder`, going on from whatever is there; a finished run is not repeated.
+
+    With `until_epoch` it trains up to that epoch's validation and evaluates nothing: the test set is not looked at.
 
     Raises CheckpointError where `folder` holds another run, and what preparing and training raise.
     """
@@ -82,6 +85,7 @@ def run(
                 device=device,
                 workers=workers,
                 stop_after=stop_after,
+                until_epoch=until_epoch,
                 progress=progress,
                 tensorboard=tensorboard,
                 evaluate=task.validation_figures(experiment, data),
@@ -90,7 +94,7 @@ def run(
             )
             if signals.received is not None:
                 raise Interrupted(signals.received)
-            if is_first and outcome.status is RunStatus.DONE:
+            if is_first and outcome.status is RunStatus.DONE and until_epoch is None:
                 scores = _evaluated(experiment, data, folder, device, say)
     except Interrupted as signal:
         reason = EndReason(signal.name)

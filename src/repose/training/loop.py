@@ -48,10 +48,12 @@ class Trainer:
         *,
         writer: CheckpointWriter | None,
         stop_after: int | None,
+        until_epoch: int | None = None,
         evaluate: Evaluate | None,
         examples: Examples | None = None,
     ) -> None:
-        """`writer`, `evaluate` and `examples` are the first worker's. `stop_after` counts from the present update."""
+        """`writer`, `evaluate` and `examples` are the first worker's. `stop_after` counts from the present update;
+        `until_epoch` from the beginning."""
         self.job, self.config, self.world = job, job.training, learner.world
         self.learner, self.state, self.signals = learner, state, signals
         self.writer, self.evaluate, self.examples = writer, evaluate, examples
@@ -68,6 +70,7 @@ class Trainer:
         self.total = min((limit for limit in limits if limit is not None), default=None)
         self.schedule = make_schedule(c, d_token=job.architecture.d_token, total_updates=self.total)
         self.stop_at = None if stop_after is None else state.update + stop_after
+        self.until_epoch = until_epoch
         # Reading a figure off a GPU makes it wait: there, it waits once for several updates.
         self.synchronise_every = 1 if self.world.device.type == "cpu" else 10
         self.end = math.inf
@@ -110,6 +113,9 @@ class Trainer:
         """What asks for stopping before the end, if anything; the same on all workers."""
         if self.stop_at is not None and self.state.update >= self.stop_at:
             return EndReason.STOP_AFTER
+        if self.until_epoch is not None and self.state.epoch >= self.until_epoch:
+            validates = self._validation_is_due() and self.state.validated < self.state.update
+            return None if validates else EndReason.UNTIL_EPOCH
         return self.stop_requested
 
     def _validation_is_due(self) -> bool:

@@ -31,6 +31,7 @@ class _Options:
     job: TrainingJob
     run: RunFolder
     stop_after: int | None
+    until_epoch: int | None
     progress: ProgressKind
     tensorboard: bool
 
@@ -42,6 +43,7 @@ def train(
     device: str = "auto",
     workers: int | None = None,
     stop_after: int | None = None,
+    until_epoch: int | None = None,
     progress: ProgressKind = "auto",
     tensorboard: bool = False,
     evaluate: Evaluate | None = None,
@@ -52,7 +54,8 @@ def train(
 
     `device`: auto, cpu, cuda (all GPUs) or cuda:1 (that one). `workers`: processes that share each batch out (default:
     those that the run began with; else one per GPU, or per CPU core). `stop_after`: stop after this many updates of
-    this call. `signals`: where to remember a signal that came. `examples`: sentences to show at validations.
+    this call; `until_epoch`: stop once that epoch, counted from the beginning, is over and validated. `signals`: where
+    to remember a signal that came. `examples`: sentences to show at validations.
     Under torchrun or SLURM every process calls this alike.
     A finished run's outcome is returned at once.
 
@@ -63,7 +66,8 @@ def train(
     chosen = distributed.choose_device(device)
     outer = distributed.outer_launcher()
     run = RunFolder(run_dir)
-    options = _Options(job=job, run=run, stop_after=stop_after, progress=progress, tensorboard=tensorboard)
+    limits: dict[str, int | None] = {"stop_after": stop_after, "until_epoch": until_epoch}
+    options = _Options(job=job, run=run, **limits, progress=progress, tensorboard=tensorboard)
     with writing(run.state):
         run.state.mkdir(parents=True, exist_ok=True)
     with signals or StopSignals() as signals:
@@ -193,6 +197,7 @@ def _train_as_worker(
             signals,
             writer=writer,
             stop_after=options.stop_after,
+            until_epoch=options.until_epoch,
             evaluate=evaluate,
             examples=examples,
         ).run()

@@ -1,0 +1,53 @@
+"""`repose search`: settings tried on the validation set, most of them not to the end."""
+
+from functools import cache
+from pathlib import Path
+from typing import Annotated
+
+import typer
+from typer import Argument, Option
+
+from repose.system.terminal import say, show
+
+
+def search(
+    file: Annotated[str, Argument(help="An experiment file with a table [search].")],
+    out: Annotated[Path, Option("--out", "-o", help="Where to make the search's folder.")] = Path("runs"),
+    trials: Annotated[int | None, Option(min=1, help="Number of trials (default: the file's).")] = None,
+    jobs: Annotated[
+        int | None, Option("--jobs", "-j", help="Number of trials that run at once (default: one per core).")
+    ] = None,
+    cores_per_trial: Annotated[int | None, Option(help="Cores per trial (default: an equal share).")] = None,
+    overrides: Annotated[
+        list[str] | None,
+        Option("--set", "-s", metavar="SECTION.FIELD=VALUE", help="Change a setting of all trials. Can be repeated."),
+    ] = None,
+    device: Annotated[str, Option(help="auto, cpu, cuda or cuda:1.")] = "auto",
+) -> None:
+    """Find good settings by short trainings, of which the best go on (extra `search`). Run it again to resume."""
+    from repose.grids.local import check_request, num_devices, share
+    from repose.search import result
+    from repose.search.file import read_search
+    from repose.search.run import Searcher, held, prepare_first, with_jobs
+    from repose.search.study import Study
+
+    check_request(jobs=jobs, cores=cores_per_trial, device=device, here=True)
+    found = read_search(file, overrides=overrides or [], trials=trials)
+    devices = num_devices(device)
+    mine = with_jobs(share(found.trials, jobs=jobs, cores=cores_per_trial, devices=devices), found)
+    folder = out / found.name
+    with held(folder):
+        study = Study(found, folder)
+        prepare_first(found, cache(say))
+        at_once = f"{mine.jobs} at once on {mine.cores} {'core' if mine.cores == 1 else 'cores'} each"
+        say(f"{folder}: {found.trials} trials of {', '.join(found.settings)}, {at_once}")
+        searcher = Searcher(found, study, folder, mine, device, devices, say)
+        complete = searcher.run()
+        report = result.result_of(found, study, folder)
+        result.write(report, folder)
+    show(result.table(report), *result.sentences(report, folder))
+    if not complete:
+        say("stopped: the same command resumes the search")
+        raise typer.Exit(3)
+    if report.best is None:
+        raise typer.Exit(1)

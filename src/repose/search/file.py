@@ -1,0 +1,240 @@
+"""The table [search] of an experiment file: what is searched, by what figure, and how far trials are trained."""
+
+import json
+import math
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, replace
+from pathlib import Path
+from typing import Any
+
+from repose.config.experiment import TASK_SETTINGS, Experiment, TrainingConfig
+from repose.config.file import COMMAND_LINE, Layer, file_layer, parse_overrides, resolve
+from repose.grids.file import Axis, Choice, check_keys, expect, label_of, settings_of, system_axis, vary_axes
+from repose.grids.grid import check_no_two_set_one, layers_of
+from repose.system.errors import ConfigError, unknown
+
+OBJECTIVES = {"loss": "tf_loss", "chrf": "chrf", "bleu": "bleu"}
+"""What a trial can be judged by, and its figure in the records of validations."""
+_KEYS = ("about", "trials", "rungs", "reduction", "objective", "seed", "presets", "systems", "vary")
+_RANGE_KEYS = ("from", "to", "log")
+_DIGITS = 3
+
+Value = str | int | float
+"""Of an axis: a label of a list, or a number of a range."""
+
+
+@dataclass(frozen=True)
+class Range:
+    """Numbers between two, both included."""
+
+    name: str
+    """Its setting's, without the section where that is plain."""
+    setting: str
+    """section.field"""
+    low: int | float
+    high: int | float
+    log: bool = False
+    """Whether numbers are drawn evenly by their logarithm."""
+
+    @property
+    def is_whole(self) -> bool:
+        return isinstance(self.low, int) and isinstance(self.high, int)
+
+    def rounded(self, drawn: float) -> int | float:
+        """The number as a setting: three digits of one that is not whole say all that a search can know."""
+        return int(drawn) if self.is_whole else min(max(float(f"{drawn:.{_DIGITS}g}"), self.low), self.high)
+
+
+@dataclass(frozen=True, kw_only=True)
+class Search:
+    """A search file, read."""
+
+    name: str
+    about: str
+    lists: tuple[Axis, ...]
+    ranges: tuple[Range, ...]
+    trials: int
+    rungs: tuple[int, ...]
+    """Epochs after which trials are compared; the last are those of the whole training."""
+    reduction: int
+    """One of so many trials goes on from a rung to the next."""
+    objective: str
+    """A key of `OBJECTIVES`."""
+    seed: int
+    """Of what is drawn; the trainings' is `training.seed`."""
+    base: Layer
+    over: Layer
+
+    @property
+    def settings(self) -> tuple[str, ...]:
+        """The names of what is searched."""
+        return (*(axis.name for axis in self.lists), *(one.name for one in self.ranges))
+
+    @property
+    def combinations(self) -> int | None:
+        """How many there are; None where a range has no end of numbers."""
+        whole = [one for one in self.ranges if one.is_whole]
+        if len(whole) < len(self.ranges):
+            return None
+        return math.prod(len(axis.choices) for axis in self.lists) * math.prod(int(r.high - r.low) + 1 for r in whole)
+
+    @property
+    def best_is_highest(self) -> bool:
+        return self.objective != "loss"
+
+    @property
+    def metric(self) -> str:
+        """The figure of a validation."""
+        return OBJECTIVES[self.objective]
+
+    def choices(self, values: Mapping[str, Value]) -> list[Choice]:
+        """What the values of one trial set."""
+        listed = [next(c for c in axis.choices if c.label == values[axis.name]) for axis in self.lists]
+        drawn = [(one, one.rounded(float(values[one.name]))) for one in self.ranges]
+        return listed + [Choice(label_of(v), settings_of({one.setting: v}, one.name)) for one, v in drawn]
+
+    def shown(self, values: Mapping[str, Value]) -> dict[str, str]:
+        """The values as people read them, by the name of the axis."""
+        return dict(zip(self.settings, (choice.label for choice in self.choices(values)), strict=True))
+
+    def experiment(self, values: Mapping[str, Value]) -> Experiment:
+        """The training of one trial. Raises ConfigError for settings that cannot stand together."""
+        choices = self.choices(values)
+        check_no_two_set_one(choices, " ".join(choice.label for choice in choices))
+        seed = self.base.tables.get("training", {}).get("seed", 0)
+        found = resolve(layers_of(self.base, self.over, choices, [], seed)).experiment
+        return replace(found, training=_without_patience(found.training, self))
+
+    def overrides(self, values: Mapping[str, Value]) -> list[str]:
+        """The same settings as `--preset` and `--set` take them."""
+        words: list[str] = []
+        for choice in self.choices(values):
+            words += [] if choice.preset is None else [f"--preset {choice.preset}"]
+            settings = [(f"{s}.{f}", v) for s, table in choice.settings.items() for f, v in table.items()]
+            words += [f"--set {name}={v if isinstance(v, str) else json.dumps(v)}" for name, v in settings]
+        return words
+
+
+def _without_patience(training: TrainingConfig, search: Search) -> TrainingConfig:
+    """The halving decides what ends early. Translations are made at rungs, where the objective asks for them."""
+    every = training.bleu_every_epochs
+    if search.objective != "loss" and training.best_by != "chrf":
+        every = math.gcd(*search.rungs)
+    return replace(training, patience=None, bleu_every_epochs=every)
+
+
+def read_search(path: Path | str, *, overrides: Sequence[str] = (), trials: int | None = None) -> Search:
+    """The search of a file. `trials` stands for the file's. Raises ConfigError, with one sentence."""
+    layer, name = file_layer(path), Path(path).stem
+    if layer.search is None:
+        raise ConfigError(f"{name} has no table [search]: name the settings to search in [search.vary]")
+    where = f"{name}: [search]"
+    table = expect(dict, layer.search, where)
+    check_keys(table, _KEYS, where)
+    varied = _flat(expect(dict, table.get("vary", {}), f"{where} vary"))
+    ranges = [_range(key, value, where, varied) for key, value in varied.items() if _is_range(value)]
+    listed = {key: value for key, value in varied.items() if not _is_range(value)}
+    lists = [axis for axis in [system_axis(table, where)] if axis is not None] + vary_axes({"vary": listed}, where)
+    names = [*(axis.name for axis in lists), *(one.name for one in ranges)]
+    if not names:
+        raise ConfigError(f"{where} searches nothing: name settings in [search.vary], or presets")
+    if len(set(names)) < len(names):
+        raise ConfigError(f"{where} has two settings of one name ({', '.join(names)}): give bundles names of their own")
+    over = Layer(parse_overrides(overrides), COMMAND_LINE, Path.cwd())
+    training = resolve([layer, over]).experiment.training
+    found = Search(
+        name=name,
+        about=expect(str, table.get("about", ""), f"{where} about"),
+        lists=tuple(lists),
+        ranges=tuple(ranges),
+        trials=_whole(table, "trials", 12, where) if trials is None else trials,
+        rungs=_rungs(training, _whole(table, "rungs", 3, where), _whole(table, "reduction", 3, where, least=2), where),
+        reduction=_whole(table, "reduction", 3, where, least=2),
+        objective=_objective(table.get("objective"), training, _touched(lists, ranges), where),
+        seed=_whole(table, "seed", 0, where, least=0),
+        base=layer,
+        over=over,
+    )
+    if found.combinations is not None:
+        found = replace(found, trials=min(found.trials, found.combinations))
+    _check_limits(training, found, where)
+    return found
+
+
+def _flat(varied: Mapping[str, Any]) -> dict[str, Any]:
+    """`section.field` for settings whose names were written without quotation marks."""
+    found: dict[str, Any] = {}
+    for key, value in varied.items():
+        is_section = key in Experiment.__dataclass_fields__ and isinstance(value, dict)
+        found |= {f"{key}.{field}": of_field for field, of_field in value.items()} if is_section else {key: value}
+    return found
+
+
+def _is_range(value: Any) -> bool:
+    return isinstance(value, dict) and ("from" in value or "to" in value)
+
+
+def _range(key: str, value: dict[str, Any], where: str, varied: Mapping[str, Any]) -> Range:
+    place = f"{where} vary.{key}"
+    check_keys(value, _RANGE_KEYS, place)
+    settings_of({key: 0}, place)  # which refuses what is no setting
+    low, high, log = value.get("from"), value.get("to"), value.get("log", False)
+    numbers = all(isinstance(end, int | float) and not isinstance(end, bool) for end in (low, high))
+    if not numbers or not isinstance(log, bool) or not low < high or (log and low <= 0):  # type: ignore[operator]
+        raise ConfigError(f"{place} should be a range such as {{from = 0.001, to = 0.01, log = true}}, not {value!r}")
+    assert isinstance(low, int | float)
+    assert isinstance(high, int | float)
+    field = key.rpartition(".")[2]
+    alone = sum(other.rpartition(".")[2] == field for other in varied) == 1
+    return Range(field if alone else key, key, low, high, log)
+
+
+def _whole(table: Mapping[str, Any], key: str, default: int, where: str, *, least: int = 1) -> int:
+    value = table.get(key, default)
+    if not isinstance(value, int) or isinstance(value, bool) or value < least:
+        raise ConfigError(f"{where} {key} should be a number from {least}, not {value!r}")
+    return value
+
+
+def _rungs(training: TrainingConfig, number: int, reduction: int, where: str) -> tuple[int, ...]:
+    """Epochs: those of the training, a `reduction`-th of them before, and so on."""
+    if training.epochs is None:
+        raise ConfigError(f"{where} counts in epochs: set training.epochs, those of a trial that goes to its end")
+    first = max(1, training.epochs // reduction ** (number - 1))
+    before = (first * reduction**rung for rung in range(number - 1))
+    return (*(epochs for epochs in before if epochs < training.epochs), training.epochs)
+
+
+def _touched(lists: Sequence[Axis], ranges: Sequence[Range]) -> set[str]:
+    """Sections that something is searched in."""
+    listed = {section for axis in lists for choice in axis.choices for section in choice.settings}
+    return listed | {one.setting.partition(".")[0] for one in ranges}
+
+
+def _objective(value: Any, training: TrainingConfig, touched: set[str], where: str) -> str:
+    """What was asked for; else chrF where vocabularies differ, whose losses cannot be compared, and the loss."""
+    differ = sorted(touched & {"tokenizer", "corpus"})
+    if value is None:
+        return "chrf" if differ else "loss"
+    if value not in OBJECTIVES:
+        raise ConfigError(f"{where} {unknown('objective', str(value), list(OBJECTIVES))}")
+    if value == "loss" and differ:
+        raise ConfigError(
+            f"{where} compares losses of different tokens, since it searches in {' and '.join(differ)}: set "
+            "objective = 'chrf'"
+        )
+    if value != "loss" and not TASK_SETTINGS[training.task].translates:
+        raise ConfigError(f"{where} objective = {value!r} needs translations: set objective = 'loss'")
+    return str(value)
+
+
+def _check_limits(training: TrainingConfig, search: Search, where: str) -> None:
+    """Trials are compared after whole epochs, which nothing else may cut."""
+    for field in ("updates", "max_hours", "validate_every_updates"):
+        if getattr(training, field) is not None:
+            raise ConfigError(f"{where} counts in epochs: leave training.{field} out")
+    for forbidden in ("epochs", "updates", "max_hours", "validate_every_updates", "patience", "best_by"):
+        sets = [a.name for a in search.lists for c in a.choices if forbidden in c.settings.get("training", {})]
+        sets += [one.name for one in search.ranges if one.setting == f"training.{forbidden}"]
+        if sets:
+            raise ConfigError(f"{where} cannot search training.{forbidden}, which decides how trials are compared")

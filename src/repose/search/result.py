@@ -1,0 +1,226 @@
+"""What a search came to: every trial with its rungs, why it ended, and what it cost; as JSON, Markdown and a table."""
+
+from collections.abc import Sequence
+from dataclasses import asdict, dataclass
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+from repose.search.file import Search
+from repose.search.run import folder_of, reached
+from repose.search.study import Known, Study, Verdict
+from repose.system.files import write_file, write_json
+from repose.system.terminal import duration, make_table
+
+if TYPE_CHECKING:
+    from rich.table import Table
+
+JSON, MARKDOWN = "search.json", "search.md"
+_OF = "of validation translations"
+_NAMES = {"loss": "validation loss", "chrf": f"chrF {_OF}", "bleu": f"BLEU {_OF}"}
+
+
+@dataclass(frozen=True, kw_only=True)
+class Trial:
+    """One trial, as it stands."""
+
+    number: int
+    folder: str
+    """Its run directory, in the search's folder."""
+    settings: dict[str, str]
+    overrides: list[str]
+    """The same for `repose train`."""
+    state: str
+    """running (it can go on), stopped (at a rung), complete or failed."""
+    rungs: dict[int, float]
+    """Epochs to the objective's best figure so far."""
+    verdict: Verdict | None
+    """Where it was stopped, how it stood."""
+    message: str
+    epochs: int
+    updates: int
+    seconds: float
+    """Of training, by the clock."""
+
+
+@dataclass(frozen=True, kw_only=True)
+class Cost:
+    """Updates, and seconds by the clock of each trial, summed."""
+
+    updates: int
+    seconds: float
+
+
+@dataclass(frozen=True, kw_only=True)
+class Result:
+    """A search, as it stands."""
+
+    name: str
+    about: str
+    objective: str
+    best_is_highest: bool
+    rungs: tuple[int, ...]
+    reduction: int
+    planned: int
+    """Trials."""
+    combinations: int | None
+    """Of all settings; None where ranges have no end of numbers."""
+    trials: tuple[Trial, ...]
+    spent: Cost
+    in_full: Cost | None
+    """What the same trials would have cost, each to its end, by the updates and seconds of its epochs; None before any
+    was trained."""
+
+    @property
+    def best(self) -> Trial | None:
+        """That of the best figure among those that were trained to the end."""
+        complete = [trial for trial in self.trials if trial.state == "complete"]
+        sign = -1.0 if self.best_is_highest else 1.0
+        return min(complete, key=lambda trial: sign * trial.rungs[self.rungs[-1]], default=None)
+
+    @property
+    def ranking(self) -> list[Trial]:
+        """Those that came further first, among equals the better."""
+        sign = -1.0 if self.best_is_highest else 1.0
+        worst = float("inf")
+        return sorted(
+            self.trials, key=lambda t: (-max(t.rungs, default=0), sign * t.rungs[max(t.rungs)] if t.rungs else worst)
+        )
+
+    @property
+    def whole_space(self) -> Cost | None:
+        """What all combinations would have cost, by the mean of the trials; None where there is no end of them."""
+        trained = sum(trial.epochs > 0 for trial in self.trials)
+        if self.combinations is None or self.in_full is None:
+            return None
+        share = self.combinations / trained
+        return Cost(updates=round(share * self.in_full.updates), seconds=share * self.in_full.seconds)
+
+
+def result_of(search: Search, study: Study, folder: Path) -> Result:
+    """The search as it stands, by the study and the run directories."""
+    trials = tuple(_trial(search, known, folder) for known in study.known())
+    trained = [trial for trial in trials if trial.epochs]
+    whole = search.rungs[-1]
+    in_full = Cost(
+        updates=sum(round(trial.updates * whole / trial.epochs) for trial in trained),
+        seconds=sum(trial.seconds * whole / trial.epochs for trial in trained),
+    )
+    return Result(
+        name=search.name,
+        about=search.about,
+        objective=search.objective,
+        best_is_highest=search.best_is_highest,
+        rungs=search.rungs,
+        reduction=search.reduction,
+        planned=search.trials,
+        combinations=search.combinations,
+        trials=trials,
+        spent=Cost(updates=sum(t.updates for t in trials), seconds=sum(t.seconds for t in trials)),
+        in_full=in_full if trained else None,
+    )
+
+
+def _trial(search: Search, known: Known, folder: Path) -> Trial:
+    path = folder_of(folder, known.number)
+    far = reached(path, search.metric)
+    return Trial(
+        number=known.number,
+        folder=path.name,
+        settings=search.shown(known.values),
+        overrides=search.overrides(known.values),
+        state=known.state,
+        rungs=dict(known.rungs),
+        verdict=known.verdict,
+        message=known.message,
+        epochs=far.epochs,
+        updates=far.updates,
+        seconds=far.seconds,
+    )
+
+
+def write(result: Result, folder: Path) -> None:
+    """search.json and search.md. Raises WriteError."""
+    write_json(folder / JSON, to_json(result))
+    write_file(folder / MARKDOWN, markdown(result, folder))
+
+
+def to_json(result: Result) -> dict[str, Any]:
+    """The numbers."""
+    best, whole = result.best, result.whole_space
+    content = {**asdict(result), "best": None if best is None else best.number}
+    return {**content, "whole_space": None if whole is None else asdict(whole)}
+
+
+def why(trial: Trial) -> str:
+    """Why a trial stands where it does, in a few words."""
+    if trial.verdict is not None:
+        v = trial.verdict
+        return f"{_ordinal(v.rank)} of {v.of} after {_epochs(v.epochs)}"
+    words = {"running": "can go on", "failed": trial.message, "complete": "trained to the end"}
+    return words[trial.state]
+
+
+def sentences(result: Result, folder: Path) -> list[str]:
+    """What came of it, what to do with it, and what it cost."""
+    found = []
+    if (best := result.best) is not None:
+        settings = ", ".join(f"{name} {value}" for name, value in best.settings.items())
+        figure = best.rungs[result.rungs[-1]]
+        found.append(f"Best of {len(result.trials)} trials: {settings}, with {_NAMES[result.objective]} {figure:.4g}.")
+        path = folder / best.folder
+        found.append(f"It lies in {path}. Its score on the test set, which no trial has seen: repose evaluate {path}")
+        found.append(f"The same settings elsewhere: {' '.join(best.overrides)}")
+    if result.in_full is not None:
+        spent, full, whole = result.spent, result.in_full, result.whole_space
+        to_end = f"{full.updates:,} updates and {duration(full.seconds)}"
+        all_of = "" if whole is None else f", all {result.combinations} combinations {whole.updates:,} updates"
+        found.append(
+            f"Cost: {spent.updates:,} updates, {duration(spent.seconds)} of training. The same trials, each to its "
+            f"end, would have cost {to_end}{all_of}."
+        )
+    return found
+
+
+def markdown(result: Result, folder: Path) -> str:
+    """The page."""
+    head = [f"# Search {result.name}", *([result.about] if result.about else []), *sentences(result, folder)]
+    after = ", ".join(map(str, result.rungs[:-1]))
+    rule = f"After {after} epochs one of {result.reduction} trials goes on. " if after else ""
+    head.append(
+        f"{rule}All figures are of the validation set ({_NAMES[result.objective]}: the best so far); the test set was "
+        "not looked at. Training seeds are the same: differences as small as those between seeds say nothing."
+    )
+    columns, rows = _columns(result), [_cells(result, trial) for trial in result.ranking]
+    table = ["| " + " | ".join(cell.replace("|", "\\|") for cell in row) + " |" for row in (columns, *rows)]
+    table.insert(1, "|" + "---|" * len(columns))
+    return "\n\n".join([*head, "\n".join(table)]) + "\n"
+
+
+def table(result: Result) -> "Table":
+    """The same for the terminal."""
+    columns, settings = _columns(result), len(result.trials[0].settings) if result.trials else 0
+    figures = range(1 + settings, 1 + settings + len(result.rungs))
+    right = [0, *figures, len(columns) - 2, len(columns) - 1]
+    return make_table(columns, [_cells(result, trial) for trial in result.ranking], right=right)
+
+
+def _columns(result: Result) -> list[str]:
+    settings = list(result.trials[0].settings) if result.trials else []
+    rungs = [f"{result.objective}, {_epochs(epochs)}" for epochs in result.rungs]
+    return ["trial", *settings, *rungs, "why it ended", "updates", "seconds"]
+
+
+def _cells(result: Result, trial: Trial) -> list[str]:
+    figures: Sequence[float | None] = [trial.rungs.get(epochs) for epochs in result.rungs]
+    shown = ["" if figure is None else f"{figure:.4g}" for figure in figures]
+    cost = [f"{trial.updates:,}", f"{trial.seconds:.0f}"]
+    return [str(trial.number), *trial.settings.values(), *shown, why(trial), *cost]
+
+
+def _epochs(number: int) -> str:
+    return f"{number} epoch{'s' * (number != 1)}"
+
+
+def _ordinal(number: int) -> str:
+    ending = {1: "st", 2: "nd", 3: "rd"}.get(number % 10, "th")
+    return f"{number}{'th' if 10 <= number % 100 <= 20 else ending}"

@@ -1,0 +1,176 @@
+"""Running a search: trials as processes, each trained from rung to rung in a run directory of its own."""
+
+import signal
+import threading
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from dataclasses import dataclass, replace
+from pathlib import Path
+from types import FrameType
+from typing import Any
+
+from repose.config.file import to_json
+from repose.grids.cells import CellJob, CellState, CellStatus, run_cell
+from repose.grids.local import RunCell, Share, core_sets
+from repose.runs.folder import RunFolder
+from repose.search.file import Search
+from repose.search.study import Known, Study
+from repose.system.errors import CheckpointError, ReposeError
+from repose.system.files import locked_or_busy, writing
+from repose.system.signals import handled_by
+
+LOCK = ".search.lock"
+Say = Callable[[str], None]
+
+
+@dataclass(frozen=True)
+class Reached:
+    """How far a trial's training is, by its run directory."""
+
+    epochs: int = 0
+    """Whole ones, validated."""
+    updates: int = 0
+    seconds: float = 0.0
+    """Wall-clock time of training."""
+    figures: tuple[tuple[int, float], ...] = ()
+    """Epochs and the objective's figure there."""
+
+    def best(self, epochs: int, *, highest: bool) -> float | None:
+        """The best figure up to an epoch whose own was measured; None before that."""
+        found = [figure for epoch, figure in self.figures if epoch <= epochs]
+        if self.epochs < epochs or not found or epochs not in dict(self.figures):
+            return None
+        return max(found) if highest else min(found)
+
+
+def folder_of(folder: Path, number: int) -> Path:
+    """The run directory of a trial."""
+    return folder / f"trial-{number:03d}"
+
+
+def reached(path: Path, metric: str) -> Reached:
+    """How far the run directory of a trial is."""
+    try:
+        records = RunFolder(path).records(may_be_empty=True)
+    except CheckpointError:
+        return Reached()
+    valid = records.of_kind("valid")
+    figures = tuple((int(record["epoch"]), float(record[metric])) for record in valid if metric in record)
+    if not valid:
+        return Reached()
+    last = valid[-1]
+    return Reached(int(last["epoch"]), int(last["update"]), float(last.get("wall", {}).get("seconds", 0.0)), figures)
+
+
+@contextmanager
+def held(folder: Path) -> Iterator[None]:
+    """Holds the search's folder. Raises BusyError where another process does."""
+    with writing(folder):
+        folder.mkdir(parents=True, exist_ok=True)
+    with locked_or_busy(folder / LOCK, f"searches in {folder}: wait for it, stop it, or choose another --out"):
+        yield
+
+
+def prepare_first(search: Search, say: Say) -> None:
+    """Prepare the corpus of the first combination that can stand, so that what is wrong with it is said once."""
+    from repose.system.device import available_cores
+    from repose.tasks.corpus import prepare_corpus
+
+    first = {axis.name: axis.choices[0].label for axis in search.lists} | {one.name: one.low for one in search.ranges}
+    prepare_corpus(search.experiment(first), workers=available_cores(), say=say)
+
+
+@dataclass
+class Searcher:
+    """Follows trials from rung to rung until all are done, or a stop is asked for."""
+
+    search: Search
+    study: Study
+    folder: Path
+    share: Share
+    device: str = "auto"
+    devices: int = 0
+    """GPUs to go round."""
+    say: Say = lambda _: None
+    run_cell: RunCell = run_cell
+
+    def __post_init__(self) -> None:
+        self.stop, self.kill = threading.Event(), threading.Event()
+        self.errors: list[BaseException] = []
+
+    def run(self) -> bool:
+        """Whether all trials came to their ends. Errors that are no trial's own are raised."""
+
+        def handle(number: int, _frame: FrameType | None) -> None:
+            if self.stop.is_set() and number == signal.SIGINT:
+                self.kill.set()
+            self.stop.set()
+
+        places = core_sets(self.share.jobs, self.share.cores)
+        threads = [threading.Thread(target=self._work, args=(i, p), daemon=True) for i, p in enumerate(places)]
+        with handled_by(handle):
+            for thread in threads:
+                thread.start()
+            for thread in threads:
+                while thread.is_alive():
+                    thread.join(timeout=0.2)  # in pieces, so that signals are handled meanwhile
+        if self.errors:
+            raise self.errors[0]
+        known = self.study.known()
+        return len(known) >= self.search.trials and all(trial.state != "running" for trial in known)
+
+    def _work(self, slot: int, cores: tuple[int, ...]) -> None:
+        try:
+            while not self.stop.is_set() and (trial := self.study.take()) is not None:
+                self._follow(trial, slot, cores)
+        except BaseException as error:
+            self.errors.append(error)
+            self.stop.set()
+
+    def _follow(self, trial: Known, slot: int, cores: tuple[int, ...]) -> None:
+        """Train one trial until it is stopped, fails or is complete."""
+        name, path = f"trial {trial.number}", folder_of(self.folder, trial.number)
+        shown = ", ".join(f"{axis} {label}" for axis, label in self.search.shown(trial.values).items())
+        try:
+            experiment = to_json(self.search.experiment(trial.values))
+        except ReposeError as error:
+            self.study.failed(trial.number, str(error))
+            self.say(f"{name} ({shown}) cannot be: {error}")
+            return
+        for epochs in self.search.rungs:
+            if epochs in trial.rungs:
+                continue
+            figure = self._figure(path, epochs)
+            if figure is None:
+                self.say(f"{name} ({shown}): to epoch {epochs}")
+                device = f"cuda:{slot % self.devices}" if self.devices else self.device
+                needs: dict[str, Any] = {"cores": self.share.cores, "device": device, "affinity": cores}
+                job = CellJob(name=name, folder=path.absolute(), experiment=experiment, until_epoch=epochs, **needs)
+                state = self.run_cell(job, stop=self.stop, kill=self.kill)
+                figure = self._figure(path, epochs)
+                if figure is None:
+                    self._ended(trial, state)
+                    return
+            goes_on = self.study.goes_on(trial.number, epochs, figure)
+            self.say(f"{name}: {self.search.objective} {figure:.4g} at epoch {epochs}{', goes on' * goes_on}")
+            if not goes_on:
+                return
+
+    def _figure(self, path: Path, epochs: int) -> float | None:
+        return reached(path, self.search.metric).best(epochs, highest=self.search.best_is_highest)
+
+    def _ended(self, trial: Known, state: CellState) -> None:
+        """What becomes of a trial whose process ended before its rung: nothing where it can go on."""
+        if state.status == CellStatus.ELSEWHERE:
+            self.say(f"trial {trial.number}: {state.message}")
+        if state.status in (CellStatus.STOPPED, CellStatus.ELSEWHERE):
+            return
+        ended = f"its process ended with code {state.exit_code}"
+        message = state.message or (ended if state.exit_code is not None else "it ended before its rung")
+        self.study.failed(trial.number, message)
+        self.say(f"trial {trial.number} failed: {message}")
+
+
+def with_jobs(share: Share, search: Search) -> Share:
+    """No more trials at once than there are."""
+    return replace(share, jobs=min(share.jobs, search.trials))

@@ -1,0 +1,199 @@
+"""The trials of a search as Optuna keeps them: what is drawn next, and who goes on to the next rung.
+
+Optuna draws (its tree-structured Parzen estimator, Bergstra et al. 2011), keeps trials in a SQLite file, and decides at
+rungs by asynchronous successive halving (Li et al. 2020, arXiv 1810.05934): a trial goes on where it is among the best
+`reduction`-th of those that have reached the rung so far, so that nobody waits for the slowest.
+"""
+
+import random
+import threading
+from collections.abc import Mapping
+from dataclasses import dataclass
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+from repose.config.file import to_json
+from repose.search.file import Search, Value
+from repose.system.errors import CheckpointError, ConfigError
+
+if TYPE_CHECKING:
+    import optuna
+
+DATABASE = "search.db"
+_NAME = "search"
+_MOST_LISTED = 100_000
+"""Combinations that are drawn from a list of all, none twice."""
+
+
+@dataclass(frozen=True, kw_only=True)
+class Verdict:
+    """How a trial stood at the rung where it was stopped."""
+
+    epochs: int
+    rank: int
+    """From 1, among those that had reached the rung."""
+    of: int
+
+
+@dataclass(frozen=True, kw_only=True)
+class Known:
+    """What the study knows of a trial."""
+
+    number: int
+    values: Mapping[str, Value]
+    state: str
+    """running, stopped, complete or failed."""
+    rungs: Mapping[int, float]
+    """Epochs to the figure there."""
+    verdict: Verdict | None
+    message: str
+    """Why it failed."""
+
+
+class Study:
+    """The trials of one search, in its folder. May be asked from several threads."""
+
+    def __init__(self, search: Search, folder: Path) -> None:
+        """Raises ConfigError where Optuna is missing, CheckpointError where the folder holds another search."""
+        self._optuna = _imported()
+        self._search, self._lock = search, threading.Lock()
+        self._study = self._opened(folder)
+        self._resumed = [trial.number for trial in self._trials() if trial.state.name == "RUNNING"]
+
+    def _opened(self, folder: Path) -> "optuna.Study":
+        optuna, search = self._optuna, self._search
+        path = folder / DATABASE
+        try:
+            storage = optuna.storages.RDBStorage(f"sqlite:///{path.absolute()}")
+            study = optuna.create_study(
+                storage=storage,
+                study_name=_NAME,
+                load_if_exists=True,
+                direction="maximize" if search.best_is_highest else "minimize",
+                pruner=optuna.pruners.SuccessiveHalvingPruner(
+                    min_resource=search.rungs[0], reduction_factor=search.reduction
+                ),
+            )
+        except Exception as error:  # of SQLAlchemy, which is Optuna's
+            remedy = "restore it, or choose another --out"
+            raise CheckpointError(f"{path} cannot be used ({type(error).__name__}): {remedy}") from error
+        what = _identity(search)
+        before = study.user_attrs.get("search", what)
+        if differing := [name for name in what if before.get(name) != what[name]]:
+            raise CheckpointError(
+                f"{folder} holds a search with other settings ({', '.join(differing)}): choose another --out, or "
+                "those of that search"
+            )
+        study.set_user_attr("search", what)
+        return study
+
+    def _trials(self) -> "list[optuna.trial.FrozenTrial]":
+        return self._study.get_trials(deepcopy=False)
+
+    def take(self) -> Known | None:
+        """A trial to go on with: one that an earlier call began, or a new one; None where all are taken."""
+        with self._lock:
+            if self._resumed:
+                return self._known(self._trials()[self._resumed.pop(0)])
+            trials = [trial for trial in self._trials() if trial.state.name != "WAITING"]
+            if len(trials) >= self._search.trials:
+                return None
+            number = self._drawn(len(trials)).number
+            return self._known(self._trials()[number])
+
+    def _drawn(self, number: int) -> "optuna.Trial":
+        """The next trial. What is drawn depends on the seed, its number and the trials before alone."""
+        optuna, search, combinations = self._optuna, self._search, self._search.combinations
+        distributions = _distributions(optuna, search)
+        if combinations is not None and combinations <= _MOST_LISTED:
+            waiting = any(trial.state.name == "WAITING" for trial in self._trials())
+            if not waiting:
+                order = random.Random(search.seed).sample(range(combinations), combinations)
+                self._study.enqueue_trial(_combination(search, order[number]))
+        else:
+            self._study.sampler = optuna.samplers.TPESampler(seed=(search.seed * 1_000_003 + number) % 2**32)
+        return self._study.ask(distributions)
+
+    def goes_on(self, number: int, epochs: int, figure: float) -> bool:
+        """Enter a trial's figure at a rung; whether it goes on from there. At the last it is complete."""
+        with self._lock:
+            frozen = self._trials()[number]
+            trial = self._optuna.trial.Trial(self._study, frozen._trial_id)  # as Optuna's own workers make it
+            if epochs not in frozen.intermediate_values:
+                trial.report(figure, epochs)
+            if epochs == self._search.rungs[-1]:
+                self._study.tell(number, figure)
+                return False
+            if not trial.should_prune():
+                return True
+            there = [f for t in self._trials() if (f := t.intermediate_values.get(epochs)) is not None]
+            better = sum((f > figure) if self._search.best_is_highest else (f < figure) for f in there)
+            trial.set_user_attr("verdict", {"epochs": epochs, "rank": better + 1, "of": len(there)})
+            self._study.tell(number, state=self._optuna.trial.TrialState.PRUNED)
+            return False
+
+    def failed(self, number: int, message: str) -> None:
+        """Enter that a trial came to nothing."""
+        with self._lock:
+            trial = self._optuna.trial.Trial(self._study, self._trials()[number]._trial_id)
+            trial.set_user_attr("message", message)
+            self._study.tell(number, state=self._optuna.trial.TrialState.FAIL)
+
+    def known(self) -> list[Known]:
+        """All trials that began."""
+        with self._lock:
+            return [self._known(trial) for trial in self._trials() if trial.state.name != "WAITING"]
+
+    def _known(self, trial: "optuna.trial.FrozenTrial") -> Known:
+        states = {"RUNNING": "running", "PRUNED": "stopped", "COMPLETE": "complete", "FAIL": "failed"}
+        verdict = trial.user_attrs.get("verdict")
+        return Known(
+            number=trial.number,
+            values=dict(trial.params),
+            state=states[trial.state.name],
+            rungs=dict(trial.intermediate_values),
+            verdict=None if verdict is None else Verdict(**verdict),
+            message=str(trial.user_attrs.get("message", "")),
+        )
+
+
+def _imported() -> Any:
+    try:
+        import optuna
+    except ImportError as error:
+        raise ConfigError("searching needs Optuna: pip install 'repose-nmt[search]'") from error
+    optuna.logging.set_verbosity(optuna.logging.WARNING)
+    return optuna
+
+
+def _identity(search: Search) -> dict[str, Any]:
+    """What makes two calls parts of one search: all but the number of trials, which may be raised."""
+    first = {axis.name: axis.choices[0].label for axis in search.lists} | {one.name: one.low for one in search.ranges}
+    axes = {axis.name: [[c.label, c.preset, c.settings] for c in axis.choices] for axis in search.lists}
+    ranges = {one.name: [one.setting, one.low, one.high, one.log] for one in search.ranges}
+    numbers = {name: getattr(search, name) for name in ("objective", "reduction", "seed")}
+    try:
+        base = to_json(search.experiment(first))
+    except ConfigError:  # the first combination may be one that cannot stand
+        base = ""
+    return {"lists": axes, "ranges": ranges, **numbers, "rungs": list(search.rungs), "settings": base}
+
+
+def _distributions(optuna: Any, search: Search) -> "dict[str, optuna.distributions.BaseDistribution]":
+    kinds = optuna.distributions
+    found = {axis.name: kinds.CategoricalDistribution([c.label for c in axis.choices]) for axis in search.lists}
+    for one in search.ranges:
+        kind = kinds.IntDistribution if one.is_whole else kinds.FloatDistribution
+        found[one.name] = kind(one.low, one.high, log=one.log)
+    return found
+
+
+def _combination(search: Search, index: int) -> dict[str, Value]:
+    """That of this index among all."""
+    values: dict[str, Value] = {}
+    sides: list[tuple[str, Any]] = [(axis.name, [c.label for c in axis.choices]) for axis in search.lists]
+    sides += [(one.name, range(int(one.low), int(one.high) + 1)) for one in search.ranges]
+    for name, side in sides:
+        index, place = divmod(index, len(side))
+        values[name] = side[place]
+    return values

@@ -1,0 +1,258 @@
+"""Searches: what a file asks for, who goes on, and that a killed search ends as one that nobody disturbed."""
+
+import dataclasses
+import json
+import threading
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from repose.config.file import from_json
+from repose.data.phrasebook import read
+from repose.grids.cells import CellJob, CellState, CellStatus
+from repose.grids.local import Share
+from repose.runs.run import run
+from repose.search import result
+from repose.search.file import Search, read_search
+from repose.search.run import Searcher, folder_of, held, reached
+from repose.search.study import Study
+from repose.system.errors import BusyError, CheckpointError, ConfigError
+
+pytest.importorskip("optuna")
+
+FILE = """
+[corpus]
+train = ["train.tsv"]
+valid = ["valid.tsv"]
+test = ["test.tsv"]
+[tokenizer]
+vocab_size = 300
+[architecture]
+preset = "reinforced"
+d_token = 8
+num_heads = 1
+head_dim = 8
+d_ff = 8
+num_encoder_layers = 1
+num_decoder_layers = 1
+[training]
+epochs = 4
+batch_size = 500
+schedule = "linear"
+learning_rate = 0.003
+warmup_share = 0.1
+bleu_sentences = 4
+patience = 1
+[decoding]
+max_extra_tokens = 1
+[search]
+trials = 4
+reduction = 2
+"""
+LISTS = '[search.vary]\n"tokenizer.vocab_size" = [270, 300]\n"architecture.dropout" = [0.1, 0.2]\n'
+RATES = '[search.vary]\n"training.learning_rate" = {from = 0.001, to = 0.01, log = true}\n'
+
+
+@pytest.fixture
+def file(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Callable[..., Path]:
+    """A search file beside a corpus of 60 sentence pairs of the phrasebook."""
+    monkeypatch.setenv("REPOSE_HOME", str(tmp_path / "home"))
+    for split, pairs in read().items():
+        few = pairs[: 60 if split == "train" else 6]
+        (tmp_path / f"{split}.tsv").write_text("".join(f"{a}\t{b}\n" for a, b in few), encoding="utf-8")
+
+    def make(vary: str = LISTS, text: str = FILE) -> Path:
+        (tmp_path / "try.toml").write_text(text + vary, encoding="utf-8")
+        return tmp_path / "try.toml"
+
+    return make
+
+
+def train(job: CellJob, **_: Any) -> CellState:
+    """The cell's process, in this one."""
+    experiment = from_json(job.experiment)
+    outcome = run(experiment, job.folder, device="cpu", workers=1, until_epoch=job.until_epoch, progress="none").outcome
+    return CellState(status=CellStatus.DONE if outcome.status == "done" else CellStatus.STOPPED)
+
+
+def imitated(figures: Callable[[dict[str, Any], int], float], asked: list[tuple[str, int]]) -> Callable[..., CellState]:
+    """Writes the records of a training with these losses at once; `asked` is told trials and epochs."""
+
+    def of_cell(job: CellJob, **_: Any) -> CellState:
+        assert job.until_epoch is not None
+        asked.append((job.name, job.until_epoch))
+        job.folder.mkdir(parents=True, exist_ok=True)
+        settings = json.loads(job.experiment)
+        place = [{"kind": "valid", "update": 10 * e, "epoch": e} for e in range(1, job.until_epoch + 1)]
+        data = {"kind": "data", "examples": {"train": 60}}
+        lines = [{**p, "tf_loss": figures(settings, p["epoch"]), "wall": {"seconds": 2.0 * p["epoch"]}} for p in place]
+        (job.folder / "metrics.jsonl").write_text(
+            "".join(json.dumps(line) + "\n" for line in [data, *lines]), encoding="utf-8"
+        )
+        return CellState(status=CellStatus.STOPPED)
+
+    return of_cell
+
+
+def searcher(found: Search, folder: Path, run_cell: Any, jobs: int = 1) -> Searcher:
+    folder.mkdir(parents=True, exist_ok=True)
+    return Searcher(found, Study(found, folder), folder, Share(jobs, 1), run_cell=run_cell)
+
+
+def as_numbers(found: Search, folder: Path) -> dict[str, Any]:
+    """A search's result without what depends on the clock."""
+    content = result.to_json(result.result_of(found, Study(found, folder), folder))
+    without = {**content, "trials": [{**trial, "seconds": 0} for trial in content["trials"]]}
+    return {name: value for name, value in without.items() if name not in ("spent", "in_full", "whole_space")}
+
+
+def test_a_file_says_what_is_searched(file: Callable[..., Path]) -> None:
+    found = read_search(file())
+    assert found.rungs == (1, 2, 4)
+    assert (found.objective, found.combinations, found.trials) == ("chrf", 4, 4)
+    experiment = found.experiment({"vocab_size": "270", "dropout": "0.2"})
+    assert (experiment.tokenizer.vocab_size, experiment.architecture.dropout) == (270, 0.2)
+    assert (experiment.training.patience, experiment.training.bleu_every_epochs) == (None, 1)
+    assert found.overrides({"vocab_size": "270", "dropout": "0.2"}) == [
+        "--set tokenizer.vocab_size=270",
+        "--set architecture.dropout=0.2",
+    ]
+
+
+def test_losses_are_compared_where_the_tokens_are_the_same(file: Callable[..., Path]) -> None:
+    found = read_search(file(RATES))
+    assert (found.objective, found.combinations) == ("loss", None)
+    rate = found.experiment({"learning_rate": 0.00123456}).training.learning_rate
+    assert rate == 0.00123
+
+
+@pytest.mark.parametrize(
+    ("vary", "old", "new", "says"),
+    [
+        (LISTS, "reduction = 2", "reduction = 2\nobjective = 'loss'", "losses of different tokens"),
+        (LISTS, "reduction = 2", "reduction = 1", "reduction should be a number from 2"),
+        (LISTS, "epochs = 4", "updates = 4\nepochs = 'none'", "counts in epochs"),
+        (LISTS, "epochs = 4", "epochs = 4\nmax_hours = 1", "leave training.max_hours out"),
+        (LISTS, "reduction = 2", "rungz = 2", "did you mean 'rungs'"),
+        ("", "", "", "searches nothing"),
+        ('[search.vary]\n"training.patience" = [1, 2]', "", "", "cannot search training.patience"),
+        ('[search.vary]\n"training.learning_rate" = {from = 0.1, to = 0.01}', "", "", "should be a range"),
+        ('[search.vary]\n"training.rate" = {from = 0.01, to = 0.1}', "", "", "training.rate"),
+    ],
+)
+def test_what_cannot_be_searched(file: Callable[..., Path], vary: str, old: str, new: str, says: str) -> None:
+    def first_trial() -> None:
+        found = read_search(path)
+        found.experiment({one.name: one.low for one in found.ranges})
+
+    path = file(vary, FILE.replace(old, new) if old else FILE)
+    with pytest.raises(ConfigError, match=says):
+        first_trial()
+
+
+def test_the_best_go_on_and_the_rest_end_at_their_rung(file: Callable[..., Path], tmp_path: Path) -> None:
+    """The loss falls with the rate drawn, so that the order of the trials is known."""
+    asked: list[tuple[str, int]] = []
+    found = read_search(file(RATES), trials=8)
+    cell = imitated(lambda settings, epoch: 1 / (settings["training"]["learning_rate"] * epoch), asked)
+    assert searcher(found, tmp_path / "out", cell).run()
+    report = result.result_of(found, Study(found, tmp_path / "out"), tmp_path / "out")
+    rates = {trial.number: float(trial.settings["learning_rate"]) for trial in report.trials}
+    assert report.best is not None
+    assert rates[report.best.number] == max(rates.values())
+    stopped = [trial for trial in report.trials if trial.state == "stopped"]
+    assert stopped
+    for trial in stopped:
+        assert trial.verdict is not None
+        assert trial.epochs == trial.verdict.epochs == max(trial.rungs) < 4
+        assert 1 < trial.verdict.rank <= trial.verdict.of
+    assert report.spent.updates == sum(10 * trial.epochs for trial in report.trials)
+    assert report.in_full == result.Cost(updates=8 * 40, seconds=8 * 8.0)
+    assert len(asked) == len(set(asked))
+    result.write(report, tmp_path / "out")
+    page = (tmp_path / "out" / "search.md").read_text(encoding="utf-8")
+    assert f"learning_rate {max(rates.values())}" in page
+    assert "320 updates" in page
+
+
+def test_lists_are_drawn_without_repetition(file: Callable[..., Path], tmp_path: Path) -> None:
+    found = read_search(file(), overrides=["training.bleu_sentences=2"])
+    found = dataclasses.replace(found, objective="loss")
+    assert searcher(found, tmp_path / "out", imitated(lambda *_: 1.0, []), jobs=2).run()
+    trials = result.result_of(found, Study(found, tmp_path / "out"), tmp_path / "out").trials
+    assert {tuple(trial.settings.values()) for trial in trials} == {
+        (size, dropout) for size in ("270", "300") for dropout in ("0.1", "0.2")
+    }
+
+
+def test_a_killed_search_ends_as_one_that_nobody_disturbed(file: Callable[..., Path], tmp_path: Path) -> None:
+    """Real trainings: each is resumed from rung to rung, and neither before nor after a kill anything is done twice."""
+    found = dataclasses.replace(read_search(file()), rungs=(1, 2), trials=3)
+    assert searcher(found, tmp_path / "whole", train).run()
+    calls: list[str] = []
+
+    def dies(job: CellJob, **_: Any) -> CellState:
+        calls.append(job.name)
+        if len(calls) in (2, 4):
+            raise KeyboardInterrupt
+        return train(job)
+
+    with pytest.raises(KeyboardInterrupt):
+        searcher(found, tmp_path / "killed", dies).run()
+    again = searcher(found, tmp_path / "killed", dies)
+    with pytest.raises(KeyboardInterrupt):
+        again.run()
+    assert searcher(found, tmp_path / "killed", dies).run()
+    assert as_numbers(found, tmp_path / "killed") == as_numbers(found, tmp_path / "whole")
+    complete = folder_of(tmp_path / "whole", 0)
+    assert reached(complete, "chrf").epochs == 2
+    assert not list(complete.glob("scores.*")), "the test set was looked at"
+
+
+def test_trials_that_fail_are_told_and_the_others_go_on(file: Callable[..., Path], tmp_path: Path) -> None:
+    found = dataclasses.replace(read_search(file()), objective="loss")
+    good = imitated(lambda *_: 1.0, [])
+
+    def fails(job: CellJob, **how: Any) -> CellState:
+        if job.name == "trial 1":
+            return CellState(status=CellStatus.FAILED, message="the loss is no number")
+        return good(job, **how)
+
+    assert searcher(found, tmp_path / "out", fails).run()
+    report = result.result_of(found, Study(found, tmp_path / "out"), tmp_path / "out")
+    assert [result.why(trial) for trial in report.trials if trial.state == "failed"] == ["the loss is no number"]
+    assert report.best is not None
+    assert report.whole_space == result.Cost(updates=4 * 40, seconds=4 * 8.0)
+
+
+def test_a_folder_holds_one_search(file: Callable[..., Path], tmp_path: Path) -> None:
+    (tmp_path / "out").mkdir()
+    Study(read_search(file()), tmp_path / "out")
+    Study(read_search(file(), trials=3), tmp_path / "out")
+    with pytest.raises(CheckpointError, match=r"other settings \(settings\)"):
+        Study(read_search(file(), overrides=["training.batch_size=400"]), tmp_path / "out")
+    with pytest.raises(CheckpointError, match="objective"):
+        Study(read_search(file(text=FILE.replace("trials = 4", "objective = 'bleu'"))), tmp_path / "out")
+    (tmp_path / "out" / "search.db").write_bytes(b"no database" * 1000)
+    with pytest.raises(CheckpointError, match="restore it"):
+        Study(read_search(file()), tmp_path / "out")
+
+
+def test_one_process_searches_in_a_folder(tmp_path: Path) -> None:
+    busy: list[bool] = []
+
+    def other() -> None:
+        try:
+            with held(tmp_path):
+                busy.append(False)
+        except BusyError:
+            busy.append(True)
+
+    with held(tmp_path):
+        thread = threading.Thread(target=other)
+        thread.start()
+        thread.join()
+    other()
+    assert busy == [True, False]
