@@ -383,3 +383,21 @@ def test_digits_are_tokens_of_their_own(kind: Kind) -> None:
 def test_a_word_level_tokenizer_cannot_take_digits_apart() -> None:
     with pytest.raises(ConfigError, match="single_digits"):
         Tokenizer.train(["a 12"], kind="wordlevel", vocab_size=10, single_digits=True)
+
+
+@pytest.mark.parametrize("kind", KINDS)
+def test_tokens_know_where_they_stand(trained: dict[Kind, Tokenizer], kind: Kind) -> None:
+    tokenizer, text = trained[kind], "  The old łódka, 灯台守 wait!"
+    ids, spans = tokenizer.encode(text), tokenizer.spans(text)
+    assert len(spans) == len(ids)
+    assert (spans[0], spans[-1]) == ((0, 0), (len(text), len(text)))
+    covered = {place for start, end in spans for place in range(start, end)}
+    assert "".join(text[place] for place in sorted(covered)) == "".join(text.split())
+    written = tokenizer.decode(ids)
+    found = tokenizer.decoded_spans(ids)
+    assert len(found) == len(ids)
+    covered = {place for start, end in found for place in range(start, end)}
+    assert "".join(written[place] for place in sorted(covered)) == "".join(written.split())
+    old = next(place for place, (start, end) in enumerate(found) if written[start:end].startswith("o"))
+    assert old >= 1
+    assert tokenizer.spans("") == [(0, 0), (0, 0)]

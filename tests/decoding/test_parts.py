@@ -4,7 +4,7 @@ from types import SimpleNamespace
 from typing import Any, ClassVar
 
 import pytest
-from hypothesis import given
+from hypothesis import example, given
 from hypothesis import strategies as st
 
 from repose.decoding.parts import parts_of, translate_texts
@@ -15,7 +15,8 @@ def short(text: str) -> bool:
     return len(text) <= 20
 
 
-@given(st.text(alphabet="ab ,;.\n。日\u2028\t", max_size=200))
+@given(st.text(alphabet="aB ,;.\n。日\u2028\xa0\t", max_size=200))
+@example("B\xa0.")
 def test_nothing_is_lost(text: str) -> None:
     parts = parts_of(text, "en", short).parts
     assert "".join("".join(part) for part in parts) == text

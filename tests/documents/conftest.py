@@ -1,5 +1,7 @@
 """A translator for documents: it says every word in capitals, or the words in another order, and attends to each."""
 
+import subprocess
+import sys
 from collections.abc import Callable, Sequence
 from itertools import accumulate
 
@@ -78,3 +80,9 @@ def shouted_bytes() -> Callable[[Document], bytes]:
         return job.finish([shouted(s, a) for s, a in zip(job.sentences, job.with_attention, strict=True)])
 
     return shout
+
+
+@pytest.fixture
+def run_python() -> Callable[[str], str]:
+    """What a program prints."""
+    return lambda code: subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True).stdout

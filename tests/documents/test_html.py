@@ -48,6 +48,8 @@ def backwards(number: int) -> Sequence[int]:
         ("<my-card>one</my-card><my-card>two</my-card>", "<my-card>ONE</my-card><my-card>TWO</my-card>"),
         ("press <kbd>x</kbd>. <kbd>y</kbd> leaves", "PRESS <kbd>x</kbd>. <kbd>y</kbd> LEAVES"),
         ("text<sup><a href=#1>1</a></sup> more", "TEXT<sup><a href=#1>1</a></sup> MORE"),
+        ("said <!-- <b>never ends", "SAID <!-- <b>never ends"),
+        ('said <a title="x>never ends<p>', 'SAID <a title="x>never ends<p>'),
         ("", ""),
     ],
 )  # fmt: skip

@@ -17,6 +17,7 @@ if TYPE_CHECKING:
     from repose.decoding.translator import Translation, Translator
 
 _OUTER_SPACE = re.compile(r"(\s*)(.*?)(\s*)", re.DOTALL)
+_OTHER_SPACE = re.compile(r"[^\S\x00-\x7f]")
 _CLAUSE = re.compile(r"(?<=[;:,،؛、，；：])\s*|\s+(?=[–—(])|(?<=[–—)])\s+")
 _WORD = re.compile(r"\s+")
 
@@ -44,7 +45,7 @@ class Parts:
 def parts_of(text: str, language: str, fits: Callable[[str], bool]) -> Parts:
     """Split a text; of a sentence that does not fit and has no place to split it, the whole. Nothing is lost."""
     parts, too_long = [], False
-    for sentence in sentencex.segment(language, text) if text.strip() else [text]:
+    for sentence in _sentences(text, language) if text.strip() else [text]:
         pieces = [sentence] if fits(sentence) else list(_pieces(sentence, fits))
         too_long = too_long or len(pieces) > 1
         for piece in pieces:
@@ -52,6 +53,16 @@ def parts_of(text: str, language: str, fits: Callable[[str], bool]) -> Parts:
             assert found is not None
             parts.append(Part(*found.groups()))
     return Parts(tuple(parts), too_long)
+
+
+def _sentences(text: str, language: str) -> Iterator[str]:
+    """By sentencex, which is shown a plain space for any other: it counts each as one byte, and dies of the others."""
+    start = 0
+    for sentence in sentencex.segment(language, _OTHER_SPACE.sub(" ", text)):
+        end = start + len(sentence)
+        yield text[start:end]
+        start = end
+    assert start == len(text)
 
 
 def _pieces(text: str, fits: Callable[[str], bool]) -> Iterator[str]:

@@ -6,6 +6,7 @@ segments, inline elements in them. An inline tag without its partner in the same
 """
 
 import html
+import re
 from collections.abc import Iterator, Sequence
 from html.parser import HTMLParser
 from itertools import accumulate, pairwise
@@ -42,6 +43,8 @@ _VOID = "area base basefont bgsound br col embed frame hr img input link meta pa
 VOID = frozenset(_VOID.split())
 """Elements that have no content and no end tag."""
 _UNSEEN = frozenset(["area", "link", "meta", "param", "script", "source", "style", "template", "track", "wbr"])
+
+_MARKUP = re.compile(r"<[a-zA-Z/!?]")
 
 _Kind: TypeAlias = Literal["text", "start", "end", "point"]
 
@@ -244,16 +247,20 @@ class _Tokenizer(HTMLParser):
     def __init__(self, source: str) -> None:
         super().__init__(convert_charrefs=False)
         self.found: list[_Token] = []
+        self._source, self._ended = source, False
         self._lines = [0, *(place + 1 for place, character in enumerate(source) if character == "\n")]
         self.feed(source)
         self.close()
         if not self.found or self.found[0].start:
             self.found.insert(0, _Token("point", 0, 0))
 
-    def _add(self, kind: _Kind, name: str = "", *, opaque: bool = False) -> None:
+    def _place(self) -> int:
         line, column = self.getpos()
-        start = self._lines[line - 1] + column
-        if self.found and start <= self.found[-1].start:
+        return self._lines[line - 1] + column
+
+    def _add(self, kind: _Kind, name: str = "", *, opaque: bool = False) -> None:
+        start = self._place()
+        if self._ended or (self.found and start <= self.found[-1].start):
             return  # the parser says twice what it could not read
         self.found.append(_Token(kind, start, start, name.lower(), opaque=opaque))
 
@@ -279,8 +286,13 @@ class _Tokenizer(HTMLParser):
         self._add("point" if tag in VOID else "end", tag)
 
     def handle_data(self, data: str) -> None:
-        """Letters."""
-        self._add("text")
+        """Letters; or a comment or tag that never ends, to the end of the source, which is what browsers make of it."""
+        begun = self._place()
+        if _MARKUP.match(self._source, begun):
+            self._add("point")
+            self._ended = True
+        else:
+            self._add("text")
 
     def handle_entityref(self, name: str) -> None:
         """`&amp;`."""

@@ -88,7 +88,7 @@ class SubtitleDocument:
             if not _MARKUP.fullmatch(token):
                 pieces.append(Text(html.unescape(token) if self._escaped else token))
             elif place not in partners:
-                pieces.append(Point(token, shows=False))
+                pieces.append(Point(token, shows=token[1:2].isdigit()))  # a time within a cue
             else:
                 pieces.append(Open(token) if partners[place] > place else Close(token))
         return pieces

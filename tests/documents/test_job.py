@@ -1,0 +1,148 @@
+"""What is sent to a model, where its words came from, and where marks go that have no words."""
+
+from collections.abc import Callable
+from typing import Any
+
+import numpy as np
+import pytest
+
+from repose.decoding.parts import Part, pieces_together
+from repose.decoding.translator import Hypothesis, Translation
+from repose.documents.alignment import Spans, token_spans, units_of, words_of
+from repose.documents.formats import FORMATS, read_document
+from repose.documents.html import HtmlDocument
+from repose.documents.input_warning import InputWarning, Unlike, input_warning
+from repose.documents.job import Job, Reader
+from repose.documents.plain import PlainDocument
+from repose.system.errors import ConfigError, DataError
+
+SPANS = Spans(lambda _: [(0, 0), (0, 3), (4, 7), (7, 8), (8, 8)], lambda _: [(0, 3), (3, 6), (6, 7)])
+
+
+ENGLISH = "The cat saw the white dog in the park yesterday, and then it went home to sleep."
+
+
+def translated(rows: list[list[float]], src: int = 5, text: str = "abcdef.") -> Translation:
+    weights = np.zeros((2, 1, len(rows) + 1, src), np.float32)
+    weights[-1, 0, : len(rows)] = rows
+    tokens = ("abc", "##def", ".")
+    return Translation(text, 0.0, (Hypothesis(text, tokens, 0.0, 0.0, True),), ("",) * src, False, weights)
+
+
+def test_a_word_came_from_what_its_tokens_looked_at_most_together() -> None:
+    made = translated([[0.9, 0.0, 0.1, 0, 0], [0, 0.3, 0.3, 0, 0.4], [0, 0, 0, 0.4, 0.6]])
+    word, stop = units_of("one two.", made, SPANS)
+    assert (word.start, word.end, word.came_from) == (0, 6, 4)
+    assert (stop.start, stop.end, stop.came_from) == (6, 7, 7)
+    assert dict(stop.weights) == pytest.approx({0: 0.0, 4: 0.0, 7: 0.4})
+
+
+def test_a_tag_before_the_source_moves_its_tokens() -> None:
+    assert token_spans("one two.", 6, SPANS) == [(0, 0), (0, 0), (0, 3), (4, 7), (7, 8), (0, 0)]
+    assert token_spans("one two.", 4, SPANS) == [(0, 0), (0, 3), (4, 7), (0, 0)], "a long source was cut"
+    made = translated([[0, 0, 0, 1, 0, 0], [0, 0, 0, 1, 0, 0], [0, 0, 0, 0, 1, 0]], src=6)
+    assert [unit.came_from for unit in units_of("one two.", made, SPANS)] == [4, 7]
+
+
+def test_without_attention_words_are_in_proportion() -> None:
+    made = Translation("abc def", 0.0, (), (), False)
+    assert [unit.came_from for unit in units_of("one two three.", made, SPANS)] == [0, 8]
+
+
+def test_words() -> None:
+    text = "Don't e-mail (3.5 हिन्दी) 猫が."
+    found = [text[start:end] for start, end in words_of(text)]
+    assert found == ["Don't", "e-mail", "(", "3.5", "हिन्दी", ")", "猫", "が", "."]
+
+
+def test_what_has_no_letters_is_not_translated() -> None:
+    read = Reader("en", lambda _: True, SPANS)
+    job = Job(PlainDocument("One. 2. Three.\n12:30 — 5 €\n\n  four"), read)
+    assert job.sentences == ["One.", "2. Three.", "four"] or job.sentences == ["One.", "Three.", "four"]
+    assert job.with_attention == [False] * len(job.sentences)
+    marked = Job(HtmlDocument("<p>one <b>two</b></p><p>three"), read)
+    assert (marked.sentences, marked.with_attention) == (["one two", "three"], [True, False])
+
+
+def test_long_sentences_are_split_and_counted() -> None:
+    job = Job(PlainDocument("a first clause, a second one\nshort"), Reader("en", lambda text: len(text) <= 20, SPANS))
+    assert job.sentences == ["a first clause,", "a second one", "short"]
+    assert job.too_long == 1
+
+
+def test_a_model_that_writes_line_breaks_makes_no_lines() -> None:
+    job = Job(PlainDocument("one\ntwo"), Reader("en", lambda _: True, SPANS))
+    found = job.finish([Translation(text, 0.0, (), (), False) for text in ("A\nB\u2028C", "D")])
+    assert found.decode() == "A B C\nD"
+
+
+def test_parts_that_were_glued_get_a_space_in_a_language_that_writes_them() -> None:
+    parts = [Part(" ", "猫。", ""), Part("", "犬。", "\n")]
+    assert pieces_together(["A cat.", "A dog. "], parts) == [Part(" ", "A cat.", ""), Part(" ", "A dog.", "\n")]
+
+
+@pytest.mark.parametrize(
+    ("texts", "scripts", "language", "wanted"),
+    [
+        (["Привет, мир"], ["Latin"], "und", InputWarning(Unlike.SCRIPT, "Cyrillic", ("Latin",))),
+        (["O gato"], ["Latin"], "pt", None),
+        (["12", "— 5 €"], ["Latin"], "pt", None),
+        (["Привет"], [], "und", None),
+        ([ENGLISH], ["Latin"], "pt", InputWarning(Unlike.LANGUAGE, "en", ("pt",))),
+        ([ENGLISH], ["Latin"], "en-GB", None),
+        ([ENGLISH], ["Latin"], "xyz", None),
+    ],
+)  # fmt: skip
+def test_warnings(texts: list[str], scripts: list[str], language: str, wanted: InputWarning | None) -> None:
+    found = input_warning(texts, scripts, language)
+    assert found == wanted
+    if found is not None:
+        assert found.found in found.sentence
+
+
+def same(data: bytes, suffix: str) -> bytes:
+    """Through a model that says what it reads."""
+    job = Job(read_document(data, suffix), Reader("en", lambda _: True, SPANS))
+    return job.finish([Translation(sentence, 0.0, (), (), False) for sentence in job.sentences])
+
+
+@pytest.mark.parametrize(
+    ("data", "suffix"),
+    [
+        ("é\r\n".encode(), ".txt"),
+        ("é".encode("utf-8-sig"), ".TXT"),
+        (b"\xff\xfe" + "é€".encode("utf-16-le"), ".srt"),
+        ('<meta charset="iso-8859-1"><p>é'.encode("latin-1"), ".html"),
+        (b'<meta http-equiv="x" content="text/html; charset=windows-1251"><p>' + "да".encode("cp1251"), ".htm"),
+        ("<meta charset=utf-8><p>é€".encode(), ".html"),
+        ("<meta charset=zip><p>é".encode(), ".html"),
+    ],
+)
+def test_encodings_are_kept(data: bytes, suffix: str) -> None:
+    assert same(data, suffix) == data
+
+
+def test_a_page_whose_encoding_lacks_a_character_gets_its_number() -> None:
+    document = read_document(b'<meta charset="latin-1"><p>x', ".html")
+    job: Any = Job(document, Reader("en", lambda _: True, SPANS))
+    assert job.finish([Translation("€", 0.0, (), (), False)]).endswith(b"<p>&#8364;")
+
+
+@pytest.mark.parametrize(
+    ("data", "suffix"), [(b"\xe9t\xe9", ".txt"), (b"\xe9", ".vtt"), (b"x", ".docx"), (b"x", ".odt")]
+)
+def test_what_cannot_be_read_is_a_sentence(data: bytes, suffix: str) -> None:
+    with pytest.raises(DataError):
+        read_document(data, suffix)
+
+
+def test_unknown_suffixes() -> None:
+    for suffix in (".pdf", ""):
+        with pytest.raises(ConfigError, match="cannot be translated"):
+            read_document(b"", suffix)
+    assert [suffix for suffix, each in FORMATS.items() if each.archive] == [".docx", ".odt"]
+
+
+def test_the_room_needs_no_torch(run_python: Callable[[str], str]) -> None:
+    code = "import sys, repose.documents.formats, repose.documents.job; print('torch' in sys.modules)"
+    assert run_python(code).strip() == "False"

@@ -1,0 +1,204 @@
+"""Word processors' documents: looks, links, notes, fields and tables stay; what is hostile is refused in a sentence."""
+
+import contextlib
+import io
+import re
+import zipfile
+from collections.abc import Callable
+from xml.etree import ElementTree
+
+import pytest
+
+from repose.documents.archive import Archive, Limits
+from repose.documents.office import OfficeDocument
+from repose.documents.opendocument import read_odt
+from repose.documents.segment import Document
+from repose.documents.wordprocessing import read_docx
+from repose.system.errors import DataError
+
+Shout = Callable[[Document], bytes]
+W = 'xmlns:w="http://schemas.openxmlformats.org/wordprocessingml/2006/main"'
+HEAD = '<?xml version="1.0" encoding="UTF-8" standalone="yes"?>\r\n'
+
+
+def packed(members: dict[str, str | bytes], compression: int = zipfile.ZIP_DEFLATED) -> bytes:
+    out = io.BytesIO()
+    with zipfile.ZipFile(out, "w", compression) as file:
+        for name, content in members.items():
+            file.writestr(name, content)
+    return out.getvalue()
+
+
+def member(data: bytes, name: str) -> str:
+    with zipfile.ZipFile(io.BytesIO(data)) as file:
+        text = file.read(name).decode()
+    ElementTree.fromstring(text)
+    return text
+
+
+def run(text: str, looks: str = "") -> str:
+    return f'<w:r>{looks}<w:t xml:space="preserve">{text}</w:t></w:r>'
+
+
+def docx(body: str, **others: str) -> bytes:
+    document = f"{HEAD}<w:document {W}><w:body>{body}</w:body></w:document>"
+    return packed({"[Content_Types].xml": "<Types/>", "word/document.xml": document, **others})
+
+
+def body(data: bytes) -> str:
+    found = re.search("<w:body>(.*)</w:body>", member(data, "word/document.xml"), re.DOTALL)
+    assert found is not None
+    return found[1]
+
+
+BOLD = "<w:rPr><w:b/></w:rPr>"
+BEGIN, SEPARATE, END = (f'<w:r><w:fldChar w:fldCharType="{kind}"/></w:r>' for kind in ("begin", "separate", "end"))
+GONE = run("gone")
+LINK = '<w:hyperlink r:id="rId1" xmlns:r="urn:r">'
+BOX = f"<w:r><w:drawing><w:txbxContent><w:p>{run('{}')}</w:p></w:txbxContent></w:drawing></w:r>"
+
+
+@pytest.mark.parametrize(
+    ("source", "wanted"),
+    [
+        (run("a &amp; b"), run("A &amp; B")),
+        (run("one ") + run("tw") + '<w:proofErr w:type="x"/>' + run("o."), run("ONE TWO.")),
+        (run("one two ") + run("th", BOLD) + run("r", BOLD), run("ONE TWO ") + run("THR", BOLD)),
+        (f"{LINK}{run('one', BOLD)}</w:hyperlink>{run(' two three')}",) * 2,
+        (run("one") + "<w:r><w:tab/></w:r>" + run("two"), run("ONE") + "<w:r><w:tab/></w:r>" + run(" TWO")),
+        ('<w:bookmarkStart w:id="0"/>' + run("one") + '<w:bookmarkEnd w:id="0"/>',) * 2,
+        (run("one") + '<w:r><w:footnoteReference w:id="2"/></w:r>' + run(" two"),) * 2,
+        (f"{run('a ')}{BEGIN}<w:r><w:instrText> LINK x </w:instrText></w:r>{SEPARATE}{run('b')}{END}",) * 2,
+        (f"{run('a')}{END}{BEGIN}{run(' b')}", f"{run('A')}{END}{BEGIN}{run(' B')}"),
+        ("<w:pPr><w:jc/></w:pPr>" + run("one"),) * 2,
+        (f"<w:del>{GONE}</w:del><w:ins>{run('new')}</w:ins>", f"<w:del>{GONE}</w:del><w:ins>{run('NEW')}</w:ins>"),
+        (run("one ") + BOX.format("inner") + run(" two"), run("ONE ") + BOX.format("INNER") + run(" TWO")),
+        (f"<w:sdt><w:sdtPr/><w:sdtContent>{run('one')}</w:sdtContent></w:sdt>",) * 2,
+    ],
+)  # fmt: skip
+def test_paragraphs_of_word(shouted_bytes: Shout, source: str, wanted: str) -> None:
+    def loud(text: str) -> str:
+        return re.sub(r"(?<=>)[a-z &;.]+(?=</w:t>)", lambda found: found[0].upper().replace("&AMP;", "&amp;"), text)
+
+    wanted = loud(wanted) if "gone" not in wanted else wanted
+    found = shouted_bytes(read_docx(docx(f'<w:p w:rsidR="1">{source}</w:p><w:sectPr/>')))
+    assert body(found) == f'<w:p w:rsidR="1">{wanted}</w:p><w:sectPr/>'
+
+
+def test_tables_notes_headers_and_all_else(shouted_bytes: Shout) -> None:
+    inner = f"<w:tbl><w:tr><w:tc><w:p>{run('deep')}</w:p></w:tc></w:tr></w:tbl>"
+    table = f"<w:tbl><w:tr><w:tc><w:p>{run('one')}</w:p>{inner}</w:tc></w:tr></w:tbl><w:p/><w:p>{run('42')}</w:p>"
+    note = (
+        f"<w:footnotes {W}><w:footnote><w:p><w:r><w:footnoteRef/></w:r>{run(' note')}</w:p></w:footnote></w:footnotes>"
+    )
+    header = f"<w:hdr {W}><w:p>{run('head')}</w:p></w:hdr>"
+    others = {"word/footnotes.xml": note, "word/header1.xml": header, "word/media/x.bin": "\0\1", "word/a.xml": "<a/>"}
+    data = docx(table, **others)
+    found = shouted_bytes(read_docx(data))
+    assert body(found) == table.replace("deep", "DEEP").replace("one", "ONE")
+    assert member(found, "word/footnotes.xml") == note.replace(" note", " NOTE")
+    assert ">HEAD<" in member(found, "word/header1.xml")
+    with zipfile.ZipFile(io.BytesIO(found)) as new, zipfile.ZipFile(io.BytesIO(data)) as old:
+        assert new.namelist() == old.namelist()
+        assert new.read("word/media/x.bin") == b"\0\1"
+
+
+def test_other_prefixes_of_the_same_namespace(shouted_bytes: Shout) -> None:
+    renamed = f"<w:document {W}><w:body><w:p>{run('one')}</w:p></w:body></w:document>".replace("w:", "x:")
+    renamed = renamed.replace("xmlns:w", "xmlns:x")
+    found = shouted_bytes(read_docx(packed({"word/document.xml": renamed})))
+    assert member(found, "word/document.xml") == renamed.replace("one", "ONE")
+
+
+ODF = "urn:oasis:names:tc:opendocument:xmlns:"
+NAMES = f'xmlns:office="{ODF}office:1.0" xmlns:text="{ODF}text:1.0" xmlns:draw="{ODF}drawing:1.0"'
+
+
+def odt(text: str) -> bytes:
+    whole = f"{HEAD}<office:document-content {NAMES}><office:body>{text}</office:body></office:document-content>"
+    data = packed({"mimetype": "application/vnd.oasis.opendocument.text"}, zipfile.ZIP_STORED)
+    out = io.BytesIO(data)
+    with zipfile.ZipFile(out, "a", zipfile.ZIP_DEFLATED) as file:
+        file.writestr("content.xml", whole)
+    return out.getvalue()
+
+
+@pytest.mark.parametrize(
+    ("source", "wanted"),
+    [
+        ("<text:p>a\n  b &amp; <text:a>c</text:a></text:p>", "<text:p>A B &amp; <text:a>C</text:a></text:p>"),
+        ("<text:h>a<text:line-break/>b</text:h><text:p/>", "<text:h>A<text:line-break/> B</text:h><text:p/>"),
+        (
+            "<text:p>a<text:note><text:note-body><text:p>b</text:p></text:note-body></text:note>.</text:p>",
+            "<text:p>A<text:note><text:note-body><text:p>B</text:p></text:note-body></text:note>.</text:p>",
+        ),
+        ("<text:tracked-changes><text:p>a</text:p></text:tracked-changes>",) * 2,
+        ("<text:p>a<text:s text:c='3'/>b<text:soft-page-break/> c</text:p>", "<text:p>A B C</text:p>"),
+        ("<text:p><!-- k -->a<text:bookmark n='x'/></text:p>", "<text:p><!-- k -->A<text:bookmark n='x'/></text:p>"),
+    ],
+)  # fmt: skip
+def test_paragraphs_of_opendocument(shouted_bytes: Shout, source: str, wanted: str) -> None:
+    found = shouted_bytes(read_odt(odt(source)))
+    assert f"<office:body>{wanted}</office:body>" in member(found, "content.xml")
+    with zipfile.ZipFile(io.BytesIO(found)) as file:
+        first = file.infolist()[0]
+        assert (first.filename, first.compress_type) == ("mimetype", zipfile.ZIP_STORED)
+
+
+def test_characters_that_xml_cannot_hold_are_left_out() -> None:
+    from repose.documents.segment import Text
+
+    found = read_odt(odt("<text:p>a</text:p>")).assemble([[Text("x\x00\x08\ufffe]]>\ud800y")]])
+    assert "<text:p>x]]&gt;y</text:p>" in member(found, "content.xml")
+
+
+def crowded(number: int) -> bytes:
+    return packed({f"x{place}": "" for place in range(number)})
+
+
+@pytest.mark.parametrize(
+    ("data", "says"),
+    [
+        (b"", "no document"),
+        (b"PK\x03\x04 and then nothing", "no document"),
+        (packed({"a.txt": "x"}), "is no Word document"),
+        (packed({"word/document.xml": "<w:document"}), "word/document.xml is damaged"),
+        (packed({"word/document.xml": f"{'<a>' * 300}{'</a>' * 300}"}), "more than 200 elements in each other"),
+        (packed({"word/document.xml": '<!DOCTYPE a [<!ENTITY b "c">]><a>&b;</a>'}), "document type"),
+        (packed({"word/document.xml": "<a/>".encode("utf-16")}), "not in UTF-8"),
+        (packed({"word/document.xml": '<?xml version="1.0" encoding="latin-1"?><a/>'}), "latin-1"),
+        (packed({"word/document.xml": b" " * (4 << 20)}), "far more than is packed"),
+        (packed({"word/document.xml": "<a/>"}, zipfile.ZIP_LZMA), "unusual way"),
+        (crowded(4001), "4,001 members"),
+        (docx(f"<w:p>{run('one')}</w:p>")[:-40], "no document"),
+        (docx(f"<w:p>{run('one')}</w:p>").replace(b"[Content_Types].xml", b"word/document.xml\0\0"), "twice"),
+    ],
+)
+def test_what_is_hostile_or_damaged_is_refused(data: bytes, says: str) -> None:
+    with pytest.raises(DataError, match=re.escape(says)) as caught:
+        read_docx(data)
+    assert "\n" not in str(caught.value)
+
+
+def test_an_archive_that_lies_about_its_sizes_is_read_no_further_than_it_says() -> None:
+    data = bytearray(packed({"a": b"x" * 1000}))
+    place = data.index(b"PK\x01\x02") + 24
+    data[place : place + 4] = (10).to_bytes(4, "little")
+    with pytest.raises(DataError):
+        Archive(bytes(data))
+
+
+def test_limits() -> None:
+    data = packed({"a": b"x" * 1000, "b": b"y" * 1000})
+    assert len(Archive(data).members) == 2
+    for limits in (Limits(members=1), Limits(member_bytes=999), Limits(total_bytes=1999)):
+        with pytest.raises(DataError):
+            Archive(data, limits)
+
+
+def test_any_cut_or_changed_byte_is_a_sentence_or_a_document() -> None:
+    data = docx(f"<w:p>{run('one')}</w:p>")
+    for place in range(0, len(data), 7):
+        for damaged in (data[:place], data[:place] + bytes([data[place] ^ 0x55]) + data[place + 1 :]):
+            with contextlib.suppress(DataError):
+                assert isinstance(read_docx(damaged), OfficeDocument)

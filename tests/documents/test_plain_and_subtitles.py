@@ -1,0 +1,103 @@
+"""Plain text and subtitles: white space, numbers and timings stay."""
+
+import re
+from collections.abc import Callable
+
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from repose.documents.plain import PlainDocument
+from repose.documents.segment import Text
+from repose.documents.subtitles import SubtitleDocument
+
+Shout = Callable[..., str]
+
+
+@pytest.mark.parametrize(
+    ("text", "lines", "paragraphs"),
+    [
+        ("one two\nthree.", "ONE TWO\nTHREE.", "ONE TWO THREE."),
+        ("  one\r\n\ttwo  \r\n\r\n\r\nthree", "  ONE\r\n\tTWO  \r\n\r\n\r\nTHREE", "  ONE TWO  \r\n\r\n\r\nTHREE"),
+        ("- one\ntwo\n- three", "- ONE\nTWO\n- THREE", "- ONE TWO\n- THREE"),
+        ("12\n\n3. one\n# two", "12\n\n3. ONE\n# TWO", "12\n\n3. ONE\n# TWO"),
+        ("日本。\n猫。\n", "日本。\n猫。\n", "日本。猫。\n"),
+        ("One.  Two.\tThree.", "ONE.  TWO.\tTHREE.", "ONE.  TWO.\tTHREE."),
+        ("", "", ""),
+    ],
+)
+def test_white_space_and_what_begins_a_line_of_a_list_stay(
+    shout: Shout, text: str, lines: str, paragraphs: str
+) -> None:
+    assert shout(PlainDocument(text)) == lines
+    assert shout(PlainDocument(text, paragraphs=True)) == paragraphs
+
+
+@settings(deadline=None)
+@given(st.text(alphabet="aB. \n\r\t-1\u2028é猫", max_size=60))
+def test_lines_are_kept(shout: Shout, text: str) -> None:
+    document = PlainDocument(text)
+    assert document.text([[Text(segment.text)] for segment in document.segments]) == text
+    found = shout(document)
+    assert "".join(found.split()) == "".join(text.upper().split())
+    assert re.findall("[\r\n]+", found) == re.findall("[\r\n]+", text)
+    whole = PlainDocument(text, paragraphs=True)
+    assert "".join(shout(whole).split()) == "".join(text.upper().split())
+
+
+SRT = """1
+00:00:01,000 --> 00:00:02,500 X1:40
+<i>one two</i> three
+four & five < six
+
+2
+00:00:03,000 --> 00:00:04,000
+- {\\an8}one?
+- <b>two</b>
+
+not a cue
+3
+00:00:05,000 --> 00:00:06,000
+♪
+4
+00:00:07,000 --> 00:00:08,000
+seven</i> eight
+"""
+
+
+def test_subrip(shout: Shout) -> None:
+    wanted = SRT.replace("<i>one two</i> three\nfour & five < six", "<i>ONE TWO</i> THREE\nFOUR & FIVE < SIX")
+    wanted = wanted.replace("one?", "ONE?").replace("two</b>", "TWO</b>").replace("seven</i> eight", "SEVEN</i> EIGHT")
+    assert shout(SubtitleDocument(SRT, escaped=False)) == wanted
+    windows = SRT.replace("\n", "\r\n")
+    assert shout(SubtitleDocument(windows, escaped=False)) == wanted.replace("\n", "\r\n")
+
+
+def test_webvtt(shout: Shout) -> None:
+    source = (
+        "WEBVTT - a title\n\nNOTE kept\nas it is\n\nSTYLE\n::cue { color: red }\n\n"
+        "intro\n00:01.000 --> 00:02.000 line:0\n"
+        "<v Bob>one &amp; <c.loud>two</c> <00:01.500>three\n"
+    )
+    found = shout(SubtitleDocument(source, escaped=True))
+    assert found == source.replace("one", "ONE").replace("two", "TWO").replace("three", "THREE")
+
+
+def test_a_translation_cannot_make_a_timing() -> None:
+    document = SubtitleDocument(SRT, escaped=False)
+    found = document.text([[Text("00:00:00,000 --> 00:00:01,000")] for _ in document.segments])
+    assert found.count("-->") == SRT.count("-->")
+    vtt = SubtitleDocument("WEBVTT\n\n00:01.000 --> 00:02.000\none", escaped=True)
+    assert vtt.text([[Text("a --> <b>")]]).endswith("a --&gt; &lt;b&gt;")
+
+
+CUES = st.text(alphabet="ab <i>/{}\\\n\r-0.", max_size=40).filter(lambda cue: "-->" not in cue)
+
+
+@settings(deadline=None)
+@given(st.lists(CUES, max_size=4), st.booleans())
+def test_timings_stay_in_order(shout: Shout, cues: list[str], escaped: bool) -> None:
+    timings = [f"00:00:{place:02},000 --> 00:00:{place:02},900" for place in range(len(cues))]
+    source = "\n\n".join(f"{t}\n{cue}" for t, cue in zip(timings, cues, strict=True))
+    found = shout(SubtitleDocument(source, escaped=escaped)).splitlines()
+    assert [line for line in found if "-->" in line] == timings
