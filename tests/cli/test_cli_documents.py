@@ -1,4 +1,4 @@
-"""`repose translate-file` and `repose translate --paragraphs`: files keep their form, and nothing is lost by accident."""
+"""`repose translate-file` and `translate --paragraphs`: files keep their form, and nothing is lost by accident."""
 
 from collections.abc import Callable
 from pathlib import Path
@@ -65,7 +65,7 @@ def test_what_cannot_be_done_is_one_sentence(
 
 
 def test_paragraphs(run: Run, tmp_path: Path) -> None:
-    code, out, _ = run("translate", MODEL, "--paragraphs", stdin="O gato\ndorme.\n\n12\n".encode())
+    code, out, _ = run("translate", MODEL, "--paragraphs", stdin=b"O gato\ndorme.\n\n12\n")
     assert code == 0
     assert out.endswith("\n\n12\n")
     assert out.count("\n") == 3
