@@ -14,6 +14,7 @@ class Scoring(Shouting):
     """Two heads in each of two layers; alternatives with scores, one of them twice."""
 
     def answer(self, how: How, sentence: str) -> Answer:
+        assert sentence
         texts, scores = ("A.", "B.", "A.", "")[: how.num_hypotheses], (-1.0, -1.5, -1.75, -2.0)
         layers = [[[[1.0, 0.0]], [[0.0, 1.0]]], [[[1.0, 0.0]], [[0.5, 0.5]]]]
         explained = Explained(["x", "y"], ["A."], [-0.5], layers)

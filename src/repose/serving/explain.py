@@ -38,10 +38,10 @@ async def explain(
 
 def _alternatives(whole: SplitText, answers: Sequence[Answer], number: int) -> list[dict[str, Any]]:
     """Each text once, with the sum of its sentences' scores."""
-    seen = {joined(whole, answers, 0), ""}
+    seen = {joined(whole, answers, 0)}
     found = []
     for rank in range(1, number + 1):
-        if (text := joined(whole, answers, rank)) not in seen:
+        if (text := joined(whole, answers, rank)) not in seen and text.strip():
             seen.add(text)
             scores = [answer.scores[rank if rank < len(answer.scores) else 0] for answer in answers if answer.scores]
             found.append({"text": text, "score": round(sum(scores), _DIGITS)})
