@@ -10,6 +10,7 @@ from typing import Any
 
 import httpx
 import uvicorn
+from prometheus_client.parser import text_string_to_metric_families
 
 from repose.serving.app import Service, make_app
 from repose.serving.catalogue import Catalogue, ServedModel
@@ -84,11 +85,12 @@ def ask(app: Any, method: str, path: str, **how: Any) -> Any:
 @contextlib.contextmanager
 def running(made: Service) -> Iterator[str]:
     """Its address, on a port of its own, while it runs in a thread."""
+    app = make_app(made)
     config = uvicorn.Config(
-        make_app(made), host="127.0.0.1", port=0, http=guarded(made.settings.limits), ws="none", lifespan="off",
+        app, host="127.0.0.1", port=0, http=guarded(made.settings.limits), ws="none", lifespan="off",
         log_config=None, access_log=False, loop="asyncio", timeout_graceful_shutdown=1,
     )  # fmt: skip
-    server = _HttpServer(config)
+    server = _HttpServer(config, app)
     thread = threading.Thread(target=server.run, daemon=True)
     thread.start()
     try:
@@ -105,3 +107,9 @@ def body(response: Any) -> Any:
     """What a response says; all are JSON."""
     assert response.headers["content-type"] == "application/json"
     return json.loads(response.content)
+
+
+def samples(metrics: Metrics) -> dict[str, float]:
+    """What it counts without labels, by name."""
+    families = text_string_to_metric_families(metrics.exposed().decode())
+    return {sample.name: sample.value for family in families for sample in family.samples if not sample.labels}

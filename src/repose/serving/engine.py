@@ -13,6 +13,7 @@ from collections import deque
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
 
+from repose.serving.log import where
 from repose.serving.messages import Answer, Batch, How, ModelToLoad
 from repose.serving.metrics import Metrics
 from repose.serving.refusals import busy
@@ -79,6 +80,7 @@ class Engine:
         self._models, self._batching, self._metrics, self._say = list(models), batching, metrics, say
         self._num_workers = workers
         self._workers: set[Worker] = set()
+        self._ending: set[Worker] = set()
         self._slots: list[asyncio.Task[None]] = []
         self._queues: dict[How, _Queue] = {}
         self._idle: deque[asyncio.Future[list[_Job]]] = deque()
@@ -123,6 +125,7 @@ class Engine:
         for slot in self._slots:
             slot.cancel()
         await asyncio.gather(*self._slots, return_exceptions=True)
+        await asyncio.gather(*(worker.end() for worker in self._ending))
         for queue in self._queues.values():
             for job in queue.jobs.values():
                 _fail(job, TranslationError("the server is closing"))
@@ -257,7 +260,9 @@ class Engine:
             finally:
                 self._workers.discard(worker)
                 self._metrics.workers.labels("ready").dec()
+                self._ending.add(worker)
                 await worker.end()
+                self._ending.discard(worker)
             self._metrics.restarts.inc()
             self._say("worker_died", pid=worker.pid)
             pause = 0.1 if time.monotonic() - began > 10.0 else min(_LONGEST_PAUSE, 2 * pause)
@@ -303,7 +308,9 @@ class Engine:
         except ReposeError as error:
             self._again(jobs, TranslationError(str(error)))
             return True
-        except (WorkerLostError, TimeoutError):
+        except Exception as error:  # whatever it was, nothing may be lost
+            if not isinstance(error, WorkerLostError | TimeoutError):
+                self._say("worker_error", kind=type(error).__name__, where=where(error))
             self._again(jobs, TranslationError("a translation worker died of this text"))
             return False
         now = time.monotonic()

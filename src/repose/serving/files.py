@@ -59,20 +59,18 @@ class Downloads:
 
     def put(self, suffix: str, content: bytes) -> str:
         """Keep a file; the name under which it can be had."""
-        if self._folder is None:
-            self._folder = Path(tempfile.mkdtemp(prefix="repose-serve-"))
-        self._forget()
+        self._forget(self._limits.max_files - 1)
         name = secrets.token_urlsafe(16) + suffix
-        (self._folder / name).write_bytes(content)
+        (self._place() / name).write_bytes(content)
         self._files[name] = self._clock()
         return name
 
     def get(self, name: str) -> Path:
         """Raises RequestError where there is none, any more."""
-        self._forget()
-        if self._folder is None or not _NAME.fullmatch(name) or name not in self._files:
+        self._forget(self._limits.max_files)
+        if not _NAME.fullmatch(name) or name not in self._files:
             raise RequestError(404, "Not Found")
-        return self._folder / name
+        return self._place() / name
 
     def close(self) -> None:
         """Delete all of them."""
@@ -80,10 +78,15 @@ class Downloads:
             shutil.rmtree(self._folder, ignore_errors=True)
         self._folder, self._files = None, {}
 
-    def _forget(self) -> None:
-        """The old ones, and the oldest where there are too many."""
-        assert self._folder is not None or not self._files
+    def _forget(self, most: int) -> None:
+        """The old ones, and the oldest where there are more than so many."""
+        now = self._clock()
         for name, written in list(self._files.items()):
-            if self._clock() - written > self._limits.file_seconds or len(self._files) >= self._limits.max_files:
+            if now - written > self._limits.file_seconds or len(self._files) > most:
                 del self._files[name]
-                (self._folder / name).unlink(missing_ok=True)  # type: ignore[operator]
+                (self._place() / name).unlink(missing_ok=True)
+
+    def _place(self) -> Path:
+        if self._folder is None:
+            self._folder = Path(tempfile.mkdtemp(prefix="repose-serve-"))
+        return self._folder

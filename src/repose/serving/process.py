@@ -1,6 +1,6 @@
 """A worker process of the server: loads the models, and answers batches until its input ends.
 
-It is a plain interpreter of one thread, started by `repose.serving.workers`. A message is its length and a pickle, both
+It is a plain interpreter, started by `repose.serving.workers`. A message is its length and a pickle, both
 ways; the other side is its parent alone.
 """
 
@@ -14,7 +14,7 @@ from typing import Any, BinaryIO
 
 from repose.data.tokenizer import START
 from repose.serving.messages import LENGTH, Answer, Batch, Explained, ModelToLoad, packed
-from repose.system.device import end_with, tuned
+from repose.system.device import end_with
 from repose.system.errors import ReposeError, told
 from repose.system.signals import ignore_in_helper_process
 
@@ -26,10 +26,7 @@ def main() -> None:
     source, sink = os.fdopen(os.dup(0), "rb"), os.fdopen(os.dup(1), "wb")
     with contextlib.suppress(OSError):  # there may be no stderr
         os.dup2(2, 1)  # for whatever a library prints
-    import torch
-
-    torch.set_num_threads(1)
-    with contextlib.suppress(EOFError, BrokenPipeError), tuned():
+    with contextlib.suppress(EOFError, BrokenPipeError):
         translators: list[Any] = []
         while True:
             message = _read(source)
@@ -66,7 +63,6 @@ def _answer(translator: Any, sentence: str, translation: Any, how: Any) -> Answe
         num_tokens=0 if best is None else len(best.tokens) + best.finished,
         truncated=translation.truncated,
         explained=_explained(translator, sentence, translation, how.tag) if how.explain and best is not None else None,
-        scores=tuple(hypothesis.score for hypothesis in translation.hypotheses),
         whole=translation if how.whole else None,
     )
 

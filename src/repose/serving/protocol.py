@@ -11,6 +11,7 @@ from uvicorn.protocols.http.httptools_impl import STATUS_LINE, HttpToolsProtocol
 from repose.serving.settings import Limits
 
 _MOST_HEADERS = 128
+_LAST_SECONDS = 0.25  # for a request that is on its way when the server ends
 
 
 class _HeadersError(Exception):
@@ -71,6 +72,18 @@ class _GuardedProtocol(HttpToolsProtocol):
     def on_message_complete(self) -> None:
         super().on_message_complete()
         self._in_head, self._head_bytes = True, 0
+
+    def shutdown(self) -> None:
+        """As the server ends: what has been sent already is read and answered before the connection is closed."""
+        if self.cycle is None or self.cycle.response_complete:
+            self.loop.call_later(_LAST_SECONDS, self._close_if_idle)
+        else:
+            self.cycle.keep_alive = False
+
+    def _close_if_idle(self) -> None:
+        idle = self.cycle is None or self.cycle.response_complete
+        if idle and not self._head_bytes and not self.transport.is_closing():
+            self.transport.close()
 
     def send_400_response(self, msg: str) -> None:  # noqa: ARG002
         if not self.transport.is_closing():

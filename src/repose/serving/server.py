@@ -28,7 +28,7 @@ from repose.system.errors import ConfigError, ReposeError
 
 LOADER = "repose.decoding.translator:load"
 _GRACE_SECONDS = 0.2
-"""Between the first sign of an end and the last accepted connection, for whoever is about to ask."""
+"""Between the first sign of an end, at /health/ready, and the last accepted connection."""
 _KEEP_ALIVE_SECONDS = 65
 """For connections without requests: longer than what proxies keep theirs for."""
 
@@ -39,10 +39,10 @@ def serve(settings: ServeSettings, say: Callable[[str], None], log: Log, loader:
     Raises ConfigError, CheckpointError and DataError for what cannot be served, WriteError never.
     """
     catalogue = read_catalogue(settings.runs, settings.languages)
-    listener = _listen(settings.host, settings.port)
-    server = Server(settings, catalogue, listener, say, log, loader)
-    with asyncio.Runner(loop_factory=_loop_factory()) as runner:
-        runner.run(server.run())
+    with contextlib.closing(_listen(settings.host, settings.port)) as listener:
+        server = Server(settings, catalogue, listener, say, log, loader)
+        with asyncio.Runner(loop_factory=_loop_factory()) as runner:
+            runner.run(server.run())
 
 
 def _loop_factory() -> Callable[[], asyncio.AbstractEventLoop] | None:
@@ -54,6 +54,7 @@ def _loop_factory() -> Callable[[], asyncio.AbstractEventLoop] | None:
 
 
 def _listen(host: str, port: int) -> socket.socket:
+    listener = None
     try:
         found = socket.getaddrinfo(host, port, type=socket.SOCK_STREAM, flags=socket.AI_PASSIVE)
         family, kind, protocol, _, address = found[0]
@@ -62,6 +63,8 @@ def _listen(host: str, port: int) -> socket.socket:
             listener.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
         listener.bind(address)
     except (OSError, OverflowError) as error:
+        if listener is not None:
+            listener.close()
         reason = getattr(error, "strerror", None) or str(error)
         raise ConfigError(f"cannot listen on {host}:{port} ({reason}): choose another --port or --host") from error
     listener.setblocking(False)
@@ -70,6 +73,18 @@ def _listen(host: str, port: int) -> socket.socket:
 
 class _HttpServer(uvicorn.Server):
     """uvicorn's, which leaves the signals to `Server`."""
+
+    def __init__(self, config: uvicorn.Config, app: Outermost) -> None:
+        super().__init__(config)
+        self._app = app
+
+    async def shutdown(self, sockets: list[socket.socket] | None = None) -> None:
+        """First no further connections, then the end of those that there are: clients whose connection is closed come
+        again at once, and would be accepted and dropped."""
+        for server in self.servers:
+            server.close()
+        self._app.draining = True
+        await super().shutdown(sockets)
 
     @contextlib.contextmanager
     def capture_signals(self) -> Generator[None, None, None]:
@@ -104,7 +119,8 @@ class Server:
                 backlog=settings.limits.max_connections,
                 timeout_keep_alive=_KEEP_ALIVE_SECONDS,
                 timeout_graceful_shutdown=max(1, round(settings.drain_seconds)),
-            )
+            ),
+            self._app,
         )
         self._reloading: asyncio.Task[None] | None = None
         self._ending: asyncio.Task[None] | None = None
@@ -161,7 +177,6 @@ class Server:
 
     async def _drain(self) -> None:
         self._service.ready = False
-        self._app.draining = True
         await asyncio.sleep(_GRACE_SECONDS)
         self._http.should_exit = True
 

@@ -28,8 +28,17 @@ class Worker:
     async def start(cls, models: Sequence[ModelToLoad]) -> "Worker":
         """Wait until it has loaded its models. Raises ReposeError for a model that it cannot load, WorkerLostError."""
         command = [sys.executable, "-c", _COMMAND, str(os.getpid()), *sys.path]
-        try:  # in a session of its own: Ctrl-C in a terminal is for its parent
-            process = await asyncio.create_subprocess_exec(*command, stdin=PIPE, stdout=PIPE, start_new_session=True)
+        environment = {**os.environ, "OMP_NUM_THREADS": "1", "OMP_WAIT_POLICY": "passive"}
+        starting = asyncio.ensure_future(
+            asyncio.create_subprocess_exec(  # in a session of its own: Ctrl-C in a terminal is for its parent
+                *command, stdin=PIPE, stdout=PIPE, env=environment, start_new_session=True
+            )
+        )
+        try:
+            process = await asyncio.shield(starting)
+        except asyncio.CancelledError:
+            await cls(await starting).end()
+            raise
         except OSError as error:
             raise WorkerLostError(f"a translation worker could not be started: {error.strerror}") from error
         worker = cls(process)
@@ -58,7 +67,8 @@ class Worker:
             await self._process.stdin.drain()
             (length,) = LENGTH.unpack(await self._process.stdout.readexactly(LENGTH.size))
             answer = pickle.loads(await self._process.stdout.readexactly(length))
-        except (EOFError, OSError, pickle.UnpicklingError) as error:  # IncompleteReadError is an EOFError
+        # IncompleteReadError is an EOFError; a RuntimeError is what uvloop says of a pipe that it has closed.
+        except (EOFError, OSError, RuntimeError, pickle.UnpicklingError) as error:
             raise WorkerLostError("a translation worker has ended") from error
         if isinstance(answer, Exception):
             raise answer

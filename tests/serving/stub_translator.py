@@ -1,0 +1,42 @@
+"""A translator that shouts, for worker processes: it knows how large its batches are, and some words do it harm."""
+
+import json
+import os
+import time
+from pathlib import Path
+from types import SimpleNamespace
+from typing import Any
+
+from repose.system.errors import CheckpointError, ReposeError
+
+
+class Shouting:
+    """Takes a millisecond for a batch, and some more for each sentence."""
+
+    def __init__(self, path: str, **settings: Any) -> None:
+        if "missing" in path:
+            raise CheckpointError(f"{path} does not exist")
+        config = Path(path) / "config.json"
+        self.name = json.loads(config.read_text())["run_id"] if config.exists() else path
+        self.settings = settings
+
+    def translate(self, sentences: list[str], *, num_hypotheses: int = 1, **how: Any) -> list[Any]:
+        """In capitals."""
+        if "die" in sentences:
+            os._exit(1)
+        if "fail" in sentences:
+            raise ReposeError("it failed")
+        time.sleep(0.3 if "slow" in sentences else 0.001 + 0.0002 * len(sentences))
+        return [self._shouted(sentence, len(sentences), num_hypotheses, how) for sentence in sentences]
+
+    def _shouted(self, sentence: str, batch: int, number: int, how: dict[str, Any]) -> Any:
+        text = {"batch": str(batch), "model": self.name, "how": f"{how['beam_size']} {how.get('to')}"}.get(
+            sentence, sentence.upper()
+        )
+        hypotheses = [SimpleNamespace(text=text, tokens=text.split(), finished=True) for _ in range(number)]
+        return SimpleNamespace(text=text, score=-1.0, hypotheses=hypotheses, truncated=False)
+
+
+def load(path: str, **settings: Any) -> Shouting:
+    """As `repose.load`."""
+    return Shouting(path, **settings)

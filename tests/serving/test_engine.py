@@ -1,0 +1,196 @@
+"""Worker processes and the queue before them: nothing is lost, mixed up or answered twice, whoever dies."""
+
+import asyncio
+import os
+import signal
+import sys
+from collections.abc import Awaitable, Callable
+from pathlib import Path
+from typing import Any
+
+import pytest
+from stub_server import samples
+
+from repose.serving.engine import Engine, TranslationError
+from repose.serving.messages import How, ModelToLoad
+from repose.serving.metrics import Metrics
+from repose.serving.refusals import RequestError
+from repose.serving.settings import Batching
+from repose.system.errors import ReposeError
+
+pytestmark = pytest.mark.skipif(sys.platform == "win32", reason="signals of POSIX")
+
+HOW = How(0)
+
+
+@pytest.fixture(autouse=True)
+def _workers_find_the_stub(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(sys, "path", [str(Path(__file__).parent), *sys.path])
+
+
+def with_engine(
+    test: Callable[[Engine], Awaitable[Any]],
+    *,
+    paths: tuple[str, ...] = ("one",),
+    workers: int = 1,
+    metrics: Metrics | None = None,
+    **batching: Any,
+) -> Any:
+    async def run() -> Any:
+        models = [ModelToLoad("stub_translator:load", path, {}) for path in paths]
+        engine = Engine(models, workers, Batching(**batching), metrics or Metrics())
+        await engine.start()
+        try:
+            async with asyncio.timeout(20):
+                return await test(engine)
+        finally:
+            await engine.close()
+
+    return asyncio.run(run())
+
+
+async def say(engine: Engine, *sentences: str, how: How = HOW) -> list[str]:
+    answers = await engine.translate(how, sentences, [len(sentence) for sentence in sentences])
+    return [answer.texts[0] for answer in answers]
+
+
+def test_a_lone_sentence_is_not_kept_waiting_and_many_share_batches() -> None:
+    metrics = Metrics()
+
+    async def test(engine: Engine) -> None:
+        assert await say(engine) == []
+        assert await say(engine, "batch") == ["1"]
+        many = [say(engine, f"text {i}", "batch") for i in range(200)]
+        found = await asyncio.gather(*many)
+        assert [texts[0] for texts in found] == [f"TEXT {i}" for i in range(200)]
+        assert max(int(texts[1]) for texts in found) == 16
+
+    with_engine(test, max_batch_rows=16, metrics=metrics)
+    assert samples(metrics)["repose_batch_rows_sum"] == 401
+    assert samples(metrics)["repose_batch_rows_count"] < 60
+    assert samples(metrics)["repose_queue_tokens"] == 0
+
+
+def test_a_batch_has_so_many_tokens_and_sentences_of_like_length() -> None:
+    async def test(engine: Engine) -> list[list[str]]:
+        first = asyncio.create_task(say(engine, "slow"))
+        await asyncio.sleep(0.1)  # all of these wait for the worker
+        mixed = ["a", "b" * 90, "batch", "c" * 91, "d", "e" * 92, "batch"]
+        found = await asyncio.gather(*(say(engine, sentence) for sentence in mixed), say(engine, "batch", "f" * 60))
+        await first
+        return found
+
+    found = with_engine(test, max_batch_tokens=300)
+    assert [found[2], found[6], found[7][:1]] == [["5"]] * 3, "the short ones together"
+
+
+def test_requests_of_other_models_and_searches_do_not_share() -> None:
+    async def test(engine: Engine) -> None:
+        asked = [How(0), How(1), How(1, "gl", 4, 3), How(0, None, 2)]
+        found = await asyncio.gather(*(say(engine, "batch", "model", "how", how=how) for how in asked))
+        assert found == [
+            ["3", "one", "None None"], ["3", "two", "None None"], ["3", "two", "4 gl"], ["3", "one", "2 None"]
+        ]  # fmt: skip
+        (answer,) = await engine.translate(asked[2], ["a"], [1])
+        assert answer.texts == ("A", "A", "A")
+
+    with_engine(test, paths=("one", "two"))
+
+
+def test_what_is_not_waited_for_any_more_is_not_translated() -> None:
+    metrics = Metrics()
+
+    async def test(engine: Engine) -> None:
+        first = asyncio.create_task(say(engine, "slow"))
+        await asyncio.sleep(0.1)
+        gone = asyncio.create_task(say(engine, "die", "die"))
+        await asyncio.sleep(0)
+        assert samples(metrics)["repose_queue_tokens"] == 6
+        gone.cancel()
+        assert await first == ["SLOW"]
+        await engine.drain()
+
+    with_engine(test, metrics=metrics)
+    assert samples(metrics)["repose_cancelled_total"] == 2
+    assert samples(metrics)["repose_worker_restarts_total"] == 0
+
+
+def test_too_long_a_queue_is_refused_with_the_time_to_come_back() -> None:
+    async def test(engine: Engine) -> None:
+        first = asyncio.create_task(say(engine, "slow"))
+        await asyncio.sleep(0.1)
+        waiting = asyncio.create_task(say(engine, "a" * 50))
+        await asyncio.sleep(0)
+        with pytest.raises(RequestError) as refused:
+            await say(engine, "b" * 51)
+        assert refused.value.status == 503
+        assert int(refused.value.headers["Retry-After"]) >= 1
+        assert [await waiting, await first] == [["A" * 50], ["SLOW"]]
+        assert await say(engine, "c" * 500) == ["C" * 500], "alone it is taken, however long"
+
+    with_engine(test, max_queue_tokens=100)
+
+
+def test_workers_killed_under_load_lose_nothing() -> None:
+    metrics = Metrics()
+
+    async def test(engine: Engine) -> None:
+        async def client(number: int) -> None:
+            for turn in range(5):
+                assert await say(engine, f"{number} says {turn}", f"and {number}") == [
+                    f"{number} SAYS {turn}", f"AND {number}"
+                ]  # fmt: skip
+
+        clients = [asyncio.create_task(client(number)) for number in range(200)]
+        for _ in range(2):
+            await asyncio.sleep(0.05)
+            for pid in engine.pids[:1]:
+                os.kill(pid, signal.SIGKILL)
+        await asyncio.gather(*clients)
+
+    with_engine(test, workers=2, metrics=metrics)
+    assert samples(metrics)["repose_worker_restarts_total"] >= 2
+
+
+@pytest.mark.parametrize("word", ["die", "fail"])
+def test_a_text_that_no_worker_survives_fails_alone(word: str) -> None:
+    async def test(engine: Engine) -> None:
+        first = asyncio.create_task(say(engine, "slow"))
+        await asyncio.sleep(0.1)
+        found = await asyncio.gather(
+            *(say(engine, text) for text in ("a", word, "b")), say(engine, "c", word), say(engine, "d"),
+            return_exceptions=True,
+        )  # fmt: skip
+        assert [await first, found[0], found[2], found[4]] == [["SLOW"], ["A"], ["B"], ["D"]]
+        assert isinstance(found[1], TranslationError)
+        assert isinstance(found[3], TranslationError)
+
+    with_engine(test, workers=2)
+
+
+def test_a_worker_that_does_not_answer_is_given_up() -> None:
+    async def test(engine: Engine) -> None:
+        with pytest.raises(TranslationError):
+            await say(engine, "slow")
+        assert await say(engine, "a") == ["A"]
+
+    with_engine(test, batch_seconds=0.1)
+
+
+def test_an_idle_worker_that_dies_is_replaced() -> None:
+    async def test(engine: Engine) -> None:
+        (before,) = engine.pids
+        os.kill(before, signal.SIGKILL)
+        while engine.pids in ([before], []):
+            await asyncio.sleep(0.01)
+        assert await say(engine, "a") == ["A"]
+
+    with_engine(test)
+
+
+def test_a_model_that_cannot_be_loaded_is_said_at_the_start() -> None:
+    async def test(_: Engine) -> None:
+        raise AssertionError
+
+    with pytest.raises(ReposeError, match="missing does not exist"):
+        with_engine(test, paths=("one", "missing"))

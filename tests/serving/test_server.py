@@ -1,0 +1,256 @@
+"""`repose serve` as a process, from its start to its end, with a model and under load."""
+
+import contextlib
+import dataclasses
+import http.client
+import json
+import os
+import signal
+import subprocess
+import sys
+import threading
+import time
+import urllib.request
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+import repose
+from repose.data.tokenizer import Tokenizer
+from repose.decoding.translator import MODEL_KIND
+from repose.model.presets import preset
+from repose.model.transformer import build
+from repose.saved_model import directory
+
+pytestmark = pytest.mark.skipif(sys.platform == "win32", reason="signals of POSIX")
+
+HERE = Path(__file__).parent
+WORDS = ["ka", "lo", "mi", "nu", "pe", "ra", "so", "ti"]
+SIZES = {"d_token": 16, "num_heads": 2, "head_dim": 16, "d_ff": 32, "num_encoder_layers": 1, "num_decoder_layers": 1}
+STUB = """
+import sys
+from pathlib import Path
+from repose.serving.log import Log
+from repose.serving.server import serve
+from repose.serving.settings import Limits, ServeSettings
+runs, port = [Path(run) for run in sys.argv[2:]], 0
+settings = ServeSettings(runs=tuple(runs), port=port, workers=2, metrics=True, limits=Limits(char_limit=200))
+sys.path.append(sys.argv[1])
+serve(settings, lambda line: print(line, file=sys.stderr, flush=True), Log(sys.stderr), "stub_translator:load")
+"""
+CLI = "import sys; from repose.cli.main import main; main()"
+
+
+def write_model(folder: Path, seed: int, **config: Any) -> Path:
+    """A model with random weights, from aa into bb."""
+    tokenizer = Tokenizer.train([" ".join(WORDS)] * 3, kind="wordlevel", vocab_size=50)
+    architecture = dataclasses.replace(preset("baseline"), **SIZES, max_length=24)
+    model = build(architecture, src_vocab_size=12, tgt_vocab_size=12, seed=seed)
+    extra = {"src_lang": "aa", "tgt_lang": "bb", "run_id": "0", "decoding": {"beam_size": 2, "max_extra_tokens": 3}}
+    directory.save(folder, MODEL_KIND, model, [tokenizer.json] * 2, card="A test.", extra={**extra, **config})
+    return folder
+
+
+@pytest.fixture(scope="module")
+def model(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    return write_model(tmp_path_factory.mktemp("models") / "one", 0)
+
+
+class Running:
+    """A server process, with what it has logged so far."""
+
+    def __init__(self, code: str, *arguments: object) -> None:
+        command = [sys.executable, "-c", code, *map(str, arguments)]
+        self.process = subprocess.Popen(command, stderr=subprocess.PIPE, text=True)
+        self.lines: list[str] = []
+        self._reader = threading.Thread(target=self._read, daemon=True)
+        self._reader.start()
+        self.wait_for("translates")
+        self.port = int(next(line for line in self.lines if "translates" in line).rpartition(":")[2])
+
+    def _read(self) -> None:
+        assert self.process.stderr is not None
+        for line in self.process.stderr:
+            self.lines.append(line)
+
+    def wait_for(self, text: str) -> str:
+        """The first line with this in it."""
+        until = time.monotonic() + 30
+        while time.monotonic() < until:
+            if (found := next((line for line in self.lines if text in line), None)) is not None:
+                return found
+            assert self.process.poll() is None or self._reader.is_alive(), self.lines
+            time.sleep(0.01)
+        raise AssertionError(self.lines)
+
+    def pids(self) -> list[int]:
+        """Of the workers that have been started."""
+        events = [json.loads(line) for line in self.lines if line.startswith("{")]
+        return [event["pid"] for event in events if event["event"] == "worker_ready"]
+
+    def post(self, path: str, content: object) -> Any:
+        """Of a 200."""
+        request = urllib.request.Request(
+            f"http://127.0.0.1:{self.port}{path}",
+            json.dumps(content).encode(),
+            {"Content-Type": "application/json"},
+        )
+        with urllib.request.urlopen(request, timeout=20) as response:
+            return json.load(response)
+
+    def end(self) -> int:
+        """Its exit code after SIGTERM."""
+        self.process.send_signal(signal.SIGTERM)
+        code = self.process.wait(20)
+        self._reader.join(5)
+        return code
+
+
+@contextlib.contextmanager
+def started(code: str, *arguments: object) -> Iterator[Running]:
+    server = Running(code, *arguments)
+    try:
+        yield server
+    finally:
+        server.process.kill()
+        server.process.wait()
+        server._reader.join(5)
+        assert server.process.stderr is not None
+        server.process.stderr.close()
+
+
+def test_a_model_from_the_command_line(tmp_path: Path) -> None:
+    run = tmp_path / "run"
+    write_model(run / "model", 0)
+    texts = ["ka lo mi", "ti so ra pe nu", "ka"]
+    with started(CLI, "serve", run, "--port", 0, "--workers", 1) as server:
+        found = server.post("/translate", {"q": texts, "source": "aa", "target": "bb"})
+        with repose.load(run, workers=1) as translator:
+            assert found["translatedText"] == [t.text for t in translator.translate(texts)]
+            forced = translator.translate(["ka lo mi"], attention=True)[0]
+        explained = server.post("/explain", {"q": "ka lo mi", "source": "aa", "target": "bb"})
+        (sentence,) = explained["sentences"]
+        assert explained["model"]["sha256"] == directory.read_config(run)["sha256"][directory.WEIGHTS]
+        assert [token["text"] for token in sentence["source"]["tokens"]] == ["[START]", "ka", "lo", "mi", "[END]"]
+        tokens = sentence["target"]["tokens"]
+        assert sum(token["logProbability"] for token in tokens) == pytest.approx(forced.score, abs=1e-3)
+        assert [len(row) for row in sentence["attention"][0][0]] == [5] * len(tokens)
+        assert sum(sentence["attention"][0][0][0]) == pytest.approx(1, abs=1e-3)
+        assert server.end() == 0
+    assert not any(word in line for line in server.lines for word in (*texts, "ka lo"))
+
+
+@pytest.mark.parametrize(
+    ("arguments", "sentence"),
+    [
+        (["nowhere"], "nowhere does not exist"),
+        (["{model}", "--lang", "aa:bb"], "--lang aa:bb belongs to no model"),
+        (["{model}", "{model}"], "both translate from aa into bb"),
+        (["{nameless}"], "name them, as in --lang pt:en"),
+        (["{nameless}", "--lang", "pten"], "write it as pt:en"),
+        (["{model}", "--port", "1", "--host", "203.0.113.1"], "choose another --port or --host"),
+        (["{model}", "--char-limit", "0"], "char_limit = 0"),
+        (["{model}", "--key-required"], "give a file with a key per line"),
+    ],
+)
+def test_what_cannot_be_served_is_a_sentence(
+    arguments: list[str], sentence: str, model: Path, tmp_path: Path, run_repose: Any
+) -> None:
+    nameless = write_model(tmp_path / "nameless", 0, src_lang="und", tgt_lang="und")
+    code, _, said = run_repose("serve", *(argument.format(model=model, nameless=nameless) for argument in arguments))
+    assert code in (1, 2)
+    assert sentence in said
+    assert len(said.strip().splitlines()) == 1
+
+
+class Client(threading.Thread):
+    """Asks again and again over one connection, and remembers every answer."""
+
+    def __init__(self, port: int, number: int, until: threading.Event) -> None:
+        super().__init__(daemon=True)
+        self._port, self._number, self._until = port, number, until
+        self.good, self.wrong = 0, list[object]()
+
+    def run(self) -> None:
+        connection = http.client.HTTPConnection("127.0.0.1", self._port, timeout=20)
+        turn = 0
+        while not self._until.is_set():
+            turn += 1
+            text = f"text {self._number} of {turn}. and more of {self._number}"
+            try:
+                connection.request(
+                    "POST", "/translate", json.dumps({"q": text, "source": "aa", "target": "bb"}),
+                    {"Content-Type": "application/json"},
+                )  # fmt: skip
+            except OSError:  # no request was accepted
+                break
+            try:
+                response = connection.getresponse()
+                answer = (response.status, json.loads(response.read()))
+            except http.client.RemoteDisconnected:  # an idle connection was closed before the request was read
+                break
+            except Exception as error:
+                self.wrong.append(error)
+                break
+            if answer == (200, {"translatedText": text.upper()}):
+                self.good += 1
+            else:
+                self.wrong.append(answer)
+        connection.close()
+
+
+def test_under_load_nothing_is_lost_or_mixed_up_whoever_is_killed(model: Path) -> None:
+    with started(STUB, HERE, model) as server:
+        until = threading.Event()
+        clients = [Client(server.port, number, until) for number in range(200)]
+        for client in clients:
+            client.start()
+        time.sleep(0.3)
+        os.kill(server.pids()[-1], signal.SIGKILL)
+        while len(server.pids()) < 3:  # until another one is in its place
+            time.sleep(0.01)
+        time.sleep(0.3)
+        os.kill(server.pids()[-1], signal.SIGKILL)
+        time.sleep(0.3)
+        assert all(client.is_alive() for client in clients)
+        code = server.end()  # they go on asking
+        until.set()
+        for client in clients:
+            client.join(10)
+        assert code == 0
+        assert [wrong for client in clients for wrong in client.wrong] == []
+        assert sum(client.good for client in clients) > 400
+        assert sum("worker_died" in line for line in server.lines) == 2
+        (ended,) = (line for line in server.lines if '"ended"' in line)
+        assert ended == server.lines[-1]
+
+
+def test_models_are_exchanged_while_it_serves(tmp_path: Path) -> None:
+    run = write_model(tmp_path / "run", 0, run_id="before")
+    asked = {"q": ["model", "how"], "source": "aa", "target": "bb"}
+    with started(STUB, HERE, run) as server:
+        assert server.post("/translate", asked) == {"translatedText": ["before", "None None"]}
+        write_model(run, 1, run_id="after")
+        server.process.send_signal(signal.SIGHUP)
+        server.wait_for("reloaded")
+        assert server.post("/translate", asked) == {"translatedText": ["after", "None None"]}
+        (run / "config.json").write_text("{")
+        server.process.send_signal(signal.SIGHUP)
+        server.wait_for("reload_failed")
+        assert server.post("/translate", asked) == {"translatedText": ["after", "None None"]}
+        assert server.end() == 0
+
+
+def test_a_request_in_hand_is_answered_after_sigterm(model: Path) -> None:
+    with started(STUB, HERE, model) as server:
+        answers: list[Any] = []
+        asking = threading.Thread(
+            target=lambda: answers.append(server.post("/translate", {"q": "slow", "source": "aa", "target": "bb"}))
+        )
+        asking.start()
+        time.sleep(0.1)
+        assert server.end() == 0
+        asking.join(5)
+        assert answers == [{"translatedText": "SLOW"}]
