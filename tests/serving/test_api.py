@@ -228,6 +228,7 @@ def test_languages_and_settings() -> None:
     ]
     found = body(ask(APP, "GET", "/frontend/settings"))
     assert found == {
+        "explainLimit": 1000,
         "charLimit": 5000,
         "frontendTimeout": 500,
         "apiKeys": False,

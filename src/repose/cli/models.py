@@ -21,7 +21,7 @@ Workers = Annotated[
     int | None, Option(help="Number of processes that translate (default: one per core, one on a GPU).")
 ]
 Precision = Annotated[str, Option(help="fp32, or int8: faster on a CPU, but a few translations differ.")]
-ModelDir = Annotated[Path, Argument(help="A run directory or model directory.")]
+ModelDir = Annotated[Path, Argument(help="A run directory, a model directory, or hf://owner/name.")]
 
 
 def translate(

@@ -282,11 +282,12 @@ class Translator:
 
 
 def load(folder: str | Path, device: str = "cpu", workers: int | None = None, precision: str = "fp32") -> Translator:
-    """A translator from a run directory or a model directory; executes nothing that is in it.
+    """A translator from a run directory, a model directory, or one on a hub (`hf://owner/name@revision`, extra `hub`);
+    executes nothing that is in it.
 
     `workers`: processes. `precision` int8 is faster on a CPU, and translates a few sentences otherwise.
-    Raises CheckpointError for a missing or damaged directory, DeviceError for an unknown device, ConfigError for a
-    precision that there is not.
+    Raises CheckpointError for a missing or damaged directory, HubError for one that a hub does not give, DeviceError
+    for an unknown device, ConfigError for a precision that there is not.
     """
     if precision not in get_args(Precision):
         raise ConfigError(unknown("precision", precision, get_args(Precision)))

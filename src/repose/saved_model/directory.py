@@ -31,6 +31,7 @@ from pydantic import ValidationError
 from repose._version import __version__
 from repose.model.architecture import Architecture, from_earlier
 from repose.model.presets import PRESETS
+from repose.saved_model import hub
 from repose.system.device import find_device
 from repose.system.errors import CheckpointError, ConfigError, DataError
 from repose.system.files import previous, replacing_folder, sealed, unsealed, write_json
@@ -136,7 +137,7 @@ def load(folder: Path, kind: ModelKind[M], device: str = "cpu") -> SavedModel[M]
 
     Raises CheckpointError for whatever is missing, damaged, of another task or format, DeviceError for the device.
     """
-    target = find_device(device)
+    target, folder = find_device(device), hub.local_folder(folder)
     for _ in range(_ATTEMPTS - 1):
         with contextlib.suppress(CheckpointError):  # a writer may have come between
             return _load(locate(folder), kind, target)
@@ -195,7 +196,11 @@ def architecture_of(folder: Path) -> Architecture:
 
 
 def locate(folder: Path) -> Path:
-    """The model directory that a user's path means: itself, or `model` in a run directory."""
+    """The model directory that a user's path means: itself, or `model` in a run directory, or one on a hub.
+
+    Raises CheckpointError where there is none, HubError where a hub does not give it.
+    """
+    folder = hub.local_folder(folder)
     inner = folder / "model"
     if not (folder / WEIGHTS).exists() and (inner.is_dir() or previous(inner).is_dir()):
         return inner
@@ -300,7 +305,7 @@ def _read(folder: Path, name: str, max_bytes: int, digests: Mapping[str, str] | 
     base = folder if folder.is_dir() else previous(folder)
     path = base / name
     try:
-        inside = path.resolve().is_relative_to(base.resolve())
+        inside = path.resolve().is_relative_to(base.resolve()) or hub.is_blob(path, base)
         status = path.stat()
         if not inside or not stat.S_ISREG(status.st_mode):
             raise CheckpointError(

@@ -167,6 +167,7 @@ class Service:
         first, settings = self.catalogue.first, self.settings
         return _json(
             {
+                "explainLimit": settings.limits.explain_limit,
                 "charLimit": settings.limits.char_limit,
                 "frontendTimeout": FRONTEND_TIMEOUT,
                 "apiKeys": self.access.has_keys,
@@ -229,15 +230,20 @@ class Service:
         found = await self.read(request)
         text, source, target = found.text("q"), found.text("source"), found.text("target")
         limits = self.settings.limits
+        alternatives = found.number("alternatives", limits.alternatives_limit)
+        heads = str(found.get("heads")).lower() not in ("false", "0", "no")
         if len(text) > limits.explain_limit:
             raise too_long(len(text), limits.explain_limit)
         detected = self.detected(source, [text])
         direction = self.direction(source, target, detected)
         about = {} if detected is None else {"detectedLanguage": detected.to_json()}
         if direction is None:
-            return _json({"translatedText": text, "sentences": [], "model": None, **about})
+            return _json({"translatedText": text, "sentences": [], "alternatives": [], "model": None, **about})
         model = self.catalogue.models[direction.model]
-        work = explain.explain(self.engine, model, direction, text, self.settings.beam_size)
+        beam_size = self.settings.beam_size
+        work = explain.explain(
+            self.engine, model, direction, text, beam_size=beam_size, alternatives=alternatives, heads=heads
+        )
         answer = await self.answer(request, work, limits.timeout)
         return _json({**answer, "model": model.about, **about})
 

@@ -1,27 +1,60 @@
 """Where the words of a translation come from, for people who look: tokens, probabilities, attention."""
 
 from collections.abc import Sequence
+from dataclasses import replace
 from typing import Any
 
 from repose.decoding.parts import put_together
 from repose.serving.catalogue import Direction, ServedModel
-from repose.serving.messages import Answer, How
-from repose.serving.texts import SplitText, Translates, split
+from repose.serving.messages import Answer
+from repose.serving.texts import SplitText, Translates, how_to, joined, split, warnings_of
 
 _CONTINUES = "·"
+_DIGITS = 4
 
 
 async def explain(
-    engine: Translates, model: ServedModel, direction: Direction, text: str, beam_size: int | None
+    engine: Translates,
+    model: ServedModel,
+    direction: Direction,
+    text: str,
+    *,
+    beam_size: int | None = None,
+    alternatives: int = 0,
+    heads: bool = True,
 ) -> dict[str, Any]:
-    """The answer of /explain: the translation, and of each sentence what the model read, wrote and looked at."""
+    """The answer of /explain: the translation, and of each sentence what the model read, wrote and looked at; further
+    translations with their scores. `heads`: with the attention of every head, and not only with its mean."""
     whole = split(model, direction.source, text)
-    how = How(direction.model, direction.tag, beam_size, explain=True)
+    how = replace(how_to(direction, beam_size, alternatives), explain=True)
     answers = await engine.translate(how, whole.sentences, whole.num_tokens)
     return {
-        "translatedText": put_together(_texts(whole, answers), whole.parts),
-        "sentences": _sentences(whole, answers),
+        "translatedText": joined(whole, answers, 0),
+        "sentences": _sentences(whole, answers, heads=heads),
+        "alternatives": _alternatives(whole, answers, alternatives),
+        "warnings": warnings_of(model, text, whole, answers),
     }
+
+
+def _alternatives(whole: SplitText, answers: Sequence[Answer], number: int) -> list[dict[str, Any]]:
+    """Each text once, with the sum of its sentences' scores."""
+    seen = {joined(whole, answers, 0)}
+    found = []
+    for rank in range(1, number + 1):
+        if (text := joined(whole, answers, rank)) not in seen and text.strip():
+            seen.add(text)
+            scores = [answer.scores[rank if rank < len(answer.scores) else 0] for answer in answers if answer.scores]
+            found.append({"text": text, "score": round(sum(scores), _DIGITS)})
+    return found
+
+
+def _mean_of_last_layer(attention: Sequence[Sequence[Sequence[Sequence[float]]]]) -> list[list[float]]:
+    """(layers, heads, target tokens, source tokens) to (target tokens, source tokens)."""
+    heads = attention[-1]
+    return [
+        [round(sum(weights) / len(heads), _DIGITS) for weights in zip(*rows, strict=True)]
+        for rows in zip(*heads, strict=True)
+    ]
 
 
 def _texts(whole: SplitText, answers: Sequence[Answer]) -> list[str]:
@@ -29,7 +62,7 @@ def _texts(whole: SplitText, answers: Sequence[Answer]) -> list[str]:
     return [next(found).texts[0] if part.text else "" for part in whole.parts]
 
 
-def _sentences(whole: SplitText, answers: Sequence[Answer]) -> list[dict[str, Any]]:
+def _sentences(whole: SplitText, answers: Sequence[Answer], *, heads: bool) -> list[dict[str, Any]]:
     """Offsets are in characters (code points) of the request's text and of the whole translation."""
     found, sentences = iter(answers), []
     texts = _texts(whole, answers)
@@ -44,21 +77,23 @@ def _sentences(whole: SplitText, answers: Sequence[Answer]) -> list[dict[str, An
         tgt_begin = len(before) - len(text)
         source: list[dict[str, Any]] = []
         target: list[dict[str, Any]] = []
-        attention: list[list[list[list[float]]]] = []
+        attention: dict[str, Any] = {"weights": [], **({"attention": []} if heads else {})}
         if (explained := answer.explained) is not None:
             source = tokens(explained.src_tokens, part.text, begin)
             target = tokens(explained.tgt_tokens, text, tgt_begin)
             for place_of_token, token in enumerate(target):
                 known = place_of_token < len(explained.log_probs)
                 token["logProbability"] = explained.log_probs[place_of_token] if known else None
-            attention = explained.attention
+            attention["weights"] = _mean_of_last_layer(explained.attention)
+            if heads:
+                attention["attention"] = explained.attention
         sentences.append(
             {
                 "source": {"text": part.text, "start": begin, "tokens": source},
                 "target": {"text": text, "start": tgt_begin, "tokens": target},
                 "score": round(answer.score, 4),
                 "truncated": answer.truncated,
-                "attention": attention,
+                **attention,
             }
         )
     return sentences

@@ -71,5 +71,7 @@ class Answer(NamedTuple):
     """Target tokens of the first, END included."""
     truncated: bool = False
     explained: Explained | None = None
+    scores: tuple[float, ...] = ()
+    """Of each of the texts: its log-probability, in nats."""
     whole: Any = None
     """The `Translation`, where it was asked for."""

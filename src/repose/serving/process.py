@@ -63,6 +63,7 @@ def _answer(translator: Any, sentence: str, translation: Any, how: Any) -> Answe
         num_tokens=0 if best is None else len(best.tokens) + best.finished,
         truncated=translation.truncated,
         explained=_explained(translator, sentence, translation, how.tag) if how.explain and best is not None else None,
+        scores=tuple(hypothesis.score for hypothesis in translation.hypotheses),
         whole=translation if how.whole else None,
     )
 

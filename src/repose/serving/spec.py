@@ -62,8 +62,22 @@ def spec(settings: ServeSettings) -> dict[str, Any]:
         "/download_file/{name}": _get("Fetch a translated file", {"type": "string", "format": "binary"}),
         "/explain": _post(
             "Translate a text, with tokens, their probabilities and attention",
-            {"q": (_TEXT, "The text"), **_LANGUAGE, **_KEY},
-            _object({"translatedText": _TEXT, "sentences": _array({"type": "object"}), "model": {"type": "object"}}),
+            {
+                "q": (_TEXT, "The text"),
+                **_LANGUAGE,
+                "alternatives": ({"type": "integer", "default": 0}, "How many further translations are wanted"),
+                "heads": ({"type": "boolean", "default": True}, "Whether with the attention of every head"),
+                **_KEY,
+            },
+            _object(
+                {
+                    "translatedText": _TEXT,
+                    "sentences": _array({"type": "object"}),
+                    "alternatives": _array(_object({"text": _TEXT, "score": {"type": "number"}})),
+                    "warnings": _array(_TEXT),
+                    "model": {"type": "object"},
+                }
+            ),
             required=["q", "source", "target"],
         ),
         "/models": _get("The models, and their scores", _array({"type": "object"})),

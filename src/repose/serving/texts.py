@@ -106,15 +106,21 @@ async def translate_document(
     for start in range(0, len(sentences), _SENTENCES_AT_ONCE):
         some = slice(start, start + _SENTENCES_AT_ONCE)
         answers += await engine.translate(how, sentences[some], whole.num_tokens[some])
-    return _joined(whole, answers, 0)
+    return joined(whole, answers, 0)
 
 
 def _translated(
     model: ServedModel, text: str, whole: SplitText, answers: Sequence[Answer], alternatives: int
 ) -> TranslatedText:
-    best = _joined(whole, answers, 0)
-    others = [_joined(whole, answers, rank) for rank in range(1, alternatives + 1)]
+    best = joined(whole, answers, 0)
+    others = [joined(whole, answers, rank) for rank in range(1, alternatives + 1)]
     others = [other for other in dict.fromkeys(others) if other.strip() and other != best]
+    warnings = warnings_of(model, text, whole, answers)
+    return TranslatedText(best, tuple(others), tuple(warnings), sum(whole.num_tokens))
+
+
+def warnings_of(model: ServedModel, text: str, whole: SplitText, answers: Sequence[Answer]) -> list[str]:
+    """Sentences about input that the model was not made for."""
     warnings = []
     if model.scripts is not None and (script := unseen_script(text, model.scripts)) is not None:
         warnings.append(f"the text is in {script} script, which this model's training never saw")
@@ -122,10 +128,10 @@ def _translated(
         warnings.append("a sentence is longer than the model reads and was cut")
     elif whole.too_long:
         warnings.append("a sentence is longer than the model reads and was translated in parts")
-    return TranslatedText(best, tuple(others), tuple(warnings), sum(whole.num_tokens))
+    return warnings
 
 
-def _joined(whole: SplitText, answers: Sequence[Answer], rank: int) -> str:
+def joined(whole: SplitText, answers: Sequence[Answer], rank: int) -> str:
     """The translation of that rank of every sentence that has so many, else its best."""
     found = iter(answers)
     texts = []

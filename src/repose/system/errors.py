@@ -21,6 +21,10 @@ class CheckpointError(ReposeError):
     """A checkpoint or model directory that is missing, damaged or belongs to another architecture."""
 
 
+class HubError(ReposeError):
+    """A model on a hub that cannot be had: no network, no such name or revision, or no permission."""
+
+
 class DeviceError(ReposeError):
     """A device that is unknown or not present on this machine."""
 

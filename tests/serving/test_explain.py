@@ -1,0 +1,50 @@
+"""What the page asks of /explain beside the translation."""
+
+from typing import Any
+
+from stub_server import Shouting, ask, body, service
+
+from repose.serving.app import make_app
+from repose.serving.messages import Answer, Explained, How
+
+PT_EN = {"source": "pt", "target": "en"}
+
+
+class Scoring(Shouting):
+    """Two heads in each of two layers; alternatives with scores, one of them twice."""
+
+    def answer(self, how: How, sentence: str) -> Answer:
+        assert sentence
+        texts, scores = ("A.", "B.", "A.", "")[: how.num_hypotheses], (-1.0, -1.5, -1.75, -2.0)
+        layers = [[[[1.0, 0.0]], [[0.0, 1.0]]], [[[1.0, 0.0]], [[0.5, 0.5]]]]
+        explained = Explained(["x", "y"], ["A."], [-0.5], layers)
+        return Answer(texts, -1.0, 1, explained=explained, scores=scores[: how.num_hypotheses])
+
+
+def asked(**what: Any) -> Any:
+    return body(ask(make_app(service(engine=Scoring())), "POST", "/explain", json={**PT_EN, **what}))
+
+
+def test_weights_are_the_mean_of_the_last_layer() -> None:
+    (sentence,) = asked(q="x y")["sentences"]
+    assert sentence["weights"] == [[0.75, 0.25]]
+    assert len(sentence["attention"]) == len(sentence["attention"][0]) == 2
+    (sentence,) = asked(q="x y", heads=False)["sentences"]
+    assert sentence["weights"] == [[0.75, 0.25]]
+    assert "attention" not in sentence
+
+
+def test_alternatives_have_the_scores_of_all_sentences() -> None:
+    assert asked(q="x y")["alternatives"] == []
+    assert asked(q="x y", alternatives=3)["alternatives"] == [{"text": "B.", "score": -1.5}]
+    found = asked(q="Um. Dois.", alternatives=3)
+    assert found["translatedText"] == "A. A."
+    assert found["alternatives"] == [{"text": "B. B.", "score": -3.0}]
+
+
+def test_warnings_and_the_limit() -> None:
+    assert asked(q="x y")["warnings"] == []
+    (warning,) = asked(q="мир")["warnings"]
+    assert "Cyrillic" in warning
+    settings = body(ask(make_app(service(limits={"explain_limit": 7})), "GET", "/frontend/settings"))
+    assert settings["explainLimit"] == 7
