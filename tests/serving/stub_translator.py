@@ -33,7 +33,7 @@ class Shouting:
         text = {"batch": str(batch), "model": self.name, "how": f"{how['beam_size']} {how.get('to')}"}.get(
             sentence, sentence.upper()
         )
-        hypotheses = [SimpleNamespace(text=text, tokens=text.split(), finished=True) for _ in range(number)]
+        hypotheses = [SimpleNamespace(text=text, tokens=text.split(), score=-1.0, finished=True) for _ in range(number)]
         return SimpleNamespace(text=text, score=-1.0, hypotheses=hypotheses, truncated=False)
 
 
