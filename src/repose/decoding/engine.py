@@ -90,7 +90,9 @@ def built(message: bytes) -> Engine:
         from repose.decoding.torch_engine import TorchEngine
 
         return TorchEngine.of_message(content)
-    raise AssertionError(kind)
+    from repose.decoding.onnx_engine import OnnxEngine
+
+    return OnnxEngine.of_message(content)
 
 
 def padded(rows: Sequence[Sequence[int]]) -> Ints:

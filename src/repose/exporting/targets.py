@@ -1,7 +1,7 @@
 """Exports by the name of their target: a trained model as a folder that other tools load.
 
 A target is a module with a function `export(model, out, options) -> Exported`: it writes into the empty folder `out`,
-ends with `base.write_description`, and raises where what it wrote does not compute what the model computes.
+ends with `saved_model.description.write_description`, and raises where what it wrote does not compute what the model computes.
 """
 
 import contextlib
@@ -10,7 +10,8 @@ from importlib import import_module
 from pathlib import Path
 from typing import TypeAlias, get_args
 
-from repose.exporting.base import Exported, Options, Precision, description_file, read_description, sizes_of
+from repose.exporting.base import Exported, Options, Precision
+from repose.saved_model.description import description_file, read_description, sizes_of
 from repose.saved_model.directory import locate
 from repose.system.errors import CheckpointError, ConfigError, WriteError, unknown
 from repose.system.files import replacing_folder
@@ -64,6 +65,6 @@ def _own_files(place: Path, target: str, said: str) -> set[str]:
     if not place.is_dir() or not any(place.iterdir()):
         return set()
     with contextlib.suppress(CheckpointError):
-        described = read_description(place, target)["sha256"]
+        described = read_description(place, target, check_files=False)["sha256"]
         return {description_file(target), *(str(name).partition("/")[0] for name in described)}
     raise CheckpointError(f"{said} holds something else than an export to {target}: choose a new or empty folder")

@@ -14,11 +14,12 @@ import torch
 from repose.data.tokenizer import END, PAD, SPECIAL_TOKENS, START, UNK, Tokenizer
 from repose.decoding.engine import padded
 from repose.decoding.translator import MODEL_KIND
-from repose.exporting.base import Exported, Options, sizes_of, write_description
+from repose.exporting.base import Exported, Options
 from repose.exporting.ctranslate2_spec import specification
 from repose.exporting.why_not import ctranslate2 as why_not
 from repose.model.transformer import Transformer
 from repose.saved_model import directory
+from repose.saved_model.description import sizes_of, write_description
 from repose.saved_model.directory import SRC_TOKENIZER, TGT_TOKENIZER
 from repose.system.errors import CheckpointError, ConfigError
 

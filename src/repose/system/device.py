@@ -82,6 +82,14 @@ def num_threads(number: int) -> Iterator[None]:
         torch.set_num_threads(before)
 
 
+def keep_freed_memory() -> None:
+    """Have the C library keep memory that is freed from now on."""
+    with suppress(AttributeError, OSError, TypeError):  # another C library
+        libc = ctypes.CDLL(None)
+        libc.mallopt(_M_MMAP_THRESHOLD, _LARGEST_MMAP_THRESHOLD)
+        libc.mallopt(_M_TRIM_THRESHOLD, 2**31 - 1)
+
+
 @contextmanager
 def tuned() -> Iterator[None]:
     """Keep freed memory from now on, and flush denormal numbers to zero in this thread while entered.
@@ -92,10 +100,7 @@ def tuned() -> Iterator[None]:
     """
     import torch
 
-    with suppress(AttributeError, OSError, TypeError):  # another C library
-        libc = ctypes.CDLL(None)
-        libc.mallopt(_M_MMAP_THRESHOLD, _LARGEST_MMAP_THRESHOLD)
-        libc.mallopt(_M_TRIM_THRESHOLD, 2**31 - 1)
+    keep_freed_memory()
     denormal = torch.tensor(1e-40, dtype=torch.float32, device="cpu")
     before = not denormal.mul(1.0).item()  # entered within another, as translating is within training
     torch.set_flush_denormal(True)

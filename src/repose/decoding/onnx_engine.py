@@ -1,0 +1,168 @@
+"""The engine that computes with graphs exported from a model (`repose.graphs`), through ONNX Runtime, on a CPU.
+
+Needs neither torch nor onnx. One thread: a step is many small operations, and several processes keep all cores busy.
+"""
+
+import pickle
+from collections.abc import Hashable, Sequence
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from repose.decoding.best import START, refuse_nan
+from repose.decoding.engine import Engine, Forced, padded
+from repose.decoding.search import Ints
+from repose.graphs.folder import GraphFolder, read
+from repose.system.device import keep_freed_memory
+from repose.system.errors import CheckpointError, ConfigError
+
+
+class OnnxState:
+    """Rows of a decoding: W cells side by side for each of N sentences, so that the memory is there once for each.
+
+    A sentence with fewer rows than others has cells that repeat one of its rows, whose results nobody reads.
+    """
+
+    def __init__(self, memory: dict[str, NDArray[np.float32]], kept: dict[str, NDArray[np.float32]]) -> None:
+        self.memory, self.kept = memory, kept
+        self.num_sentences, self.width, self.length = len(memory["src_bias"]), 1, 0
+        self.sentences = np.arange(self.num_sentences)
+        """The sentence of each row."""
+        self.cells: Ints | None = None
+        """The cell of each row; None where rows and cells are the same."""
+
+    def select(self, rows: Ints) -> None:
+        """As in `search.State`."""
+        sentences = self.sentences[rows]
+        live, sentences, counts = np.unique(sentences, return_inverse=True, return_counts=True)
+        if len(live) < self.num_sentences:
+            self.memory = {name: x[live] for name, x in self.memory.items()}
+        self.num_sentences, self.width, self.sentences = len(live), int(counts.max()), sentences
+        old = rows if self.cells is None else self.cells[rows]
+        if len(rows) == self.num_sentences * self.width and (np.diff(sentences) >= 0).all():
+            self.cells = None
+        else:
+            order = np.argsort(sentences, kind="stable")
+            first = (counts.cumsum() - counts)[sentences[order]]
+            self.cells = np.empty_like(rows)
+            self.cells[order] = sentences[order] * self.width + np.arange(len(rows)) - first
+            grid = np.repeat(old[order][counts.cumsum() - counts], self.width)
+            grid[self.cells] = old
+            old = grid
+        self.kept = {name: x.take(old, axis=0) for name, x in self.kept.items()}
+
+    def grid(self, tokens: Ints) -> Ints:
+        """Tokens of rows as cells, (N, W)."""
+        if self.cells is not None:
+            cells = np.full(self.num_sentences * self.width, START)
+            cells[self.cells] = tokens
+            tokens = cells
+        return tokens.reshape(self.num_sentences, self.width)
+
+
+class OnnxEngine(Engine):
+    """Two sessions of ONNX Runtime."""
+
+    name = "onnx"
+    device_type = "cpu"
+    looks_ahead = False
+    can_share = True
+
+    def __init__(self, graphs: GraphFolder) -> None:
+        """Raises ConfigError without ONNX Runtime, CheckpointError where it cannot read the graphs."""
+        self.graphs, facts = graphs, graphs.facts
+        self.precision = "int8" if facts.precision == "int8" else "fp32"
+        self.max_length = facts.max_length
+        self._encoder, self._step = (_session(path) for path in (graphs.encoder, graphs.step))
+        self._memory = ["src_bias", *facts.memory]
+        self._kept = [kept.name for kept in facts.kept]
+        self._results = ["log_probs", *(f"new_{name}" for name in self._kept)]
+        self._attention = [f"attention_{index}" for index in range(facts.num_layers)]
+
+    @classmethod
+    def of_message(cls, folder: str) -> "OnnxEngine":
+        """The engine of a folder, for a process of its own."""
+        keep_freed_memory()
+        return cls(read(Path(folder)))
+
+    def message(self) -> bytes:
+        """As in `Engine`: where the graphs are."""
+        return pickle.dumps((self.name, str(self.graphs.encoder.parent.resolve())))
+
+    def fingerprint(self) -> Hashable:
+        """As in `Engine`: graphs do not change."""
+        return str(self.graphs.encoder)
+
+    def forget(self) -> None:
+        """As in `Engine`: nothing is derived from the graphs."""
+
+    def refresh(self) -> None:
+        """As in `Engine`."""
+
+    def start(self, sources: Sequence[Sequence[int]]) -> OnnxState:
+        """As in `Engine`."""
+        memory = dict(zip(self._memory, self._encoder.run(self._memory, {"src": padded(sources)}), strict=True))
+        kept = {
+            kept.name: np.zeros((len(sources), *((kept.groups, 0) if kept.groups else ()), kept.width), np.float32)
+            for kept in self.graphs.facts.kept
+        }
+        return OnnxState(memory, kept)
+
+    def step(self, tokens: Ints, state: OnnxState) -> NDArray[np.float32]:
+        """As in `Engine`."""
+        log_probs, *_ = self._run(tokens, state, self._results)
+        return log_probs if state.cells is None else log_probs[state.cells]
+
+    def _run(self, tokens: Ints, state: OnnxState, outputs: list[str]) -> list[NDArray[np.float32]]:
+        """One step; the `outputs`, of which the kept are to come second."""
+        given = {f"past_{name}": x for name, x in state.kept.items()}
+        at = np.array(state.length)
+        found = self._step.run(outputs, {"tokens": state.grid(tokens), "at": at, **state.memory, **given})
+        state.kept = dict(zip(self._kept, found[1 : 1 + len(self._kept)], strict=True))
+        state.length += 1
+        return list(found)
+
+    def force(self, sources: Sequence[Sequence[int]], targets: Sequence[Sequence[int]]) -> list[Forced]:
+        """As in `Engine`, token by token."""
+        ids, state, rows = padded(targets), self.start(sources), np.arange(len(targets))
+        chosen, best = [], []
+        for place in range(ids.shape[1] - 1):
+            log_probs = self.step(ids[:, place], state)
+            chosen.append(log_probs[rows, ids[:, place + 1]])
+            best.append(log_probs.argmax(1))
+        by_row, best_by_row = np.stack(chosen, 1), np.stack(best, 1)
+        lengths = [len(target) - 1 for target in targets]
+        for i, length in enumerate(lengths):
+            refuse_nan(by_row[i, :length])
+        return [Forced(by_row[i, :n], tuple(best_by_row[i, :n].tolist())) for i, n in enumerate(lengths)]
+
+    def attention(self, source: Sequence[int], tokens: Sequence[int]) -> NDArray[np.float32]:
+        """As in `Engine`, token by token."""
+        state, rows = self.start([source]), []
+        for token in tokens:
+            found = self._run(np.array([token]), state, [*self._results, *self._attention])
+            layers = found[len(self._results) :]
+            rows.append(np.stack([x.reshape(self.graphs.facts.num_heads, -1) for x in layers]))
+        return np.stack(rows, 2)
+
+
+def _session(path: Path) -> Any:
+    try:
+        import onnxruntime as ort
+    except ImportError as error:
+        raise ConfigError(
+            "this engine needs ONNX Runtime: pip install 'repose-nmt[fast]', or 'repose-nmt[runtime]' without torch"
+        ) from error
+    options = ort.SessionOptions()
+    options.intra_op_num_threads = options.inter_op_num_threads = 1
+    options.add_session_config_entry("session.intra_op.allow_spinning", "0")
+    options.log_severity_level = 3
+    try:
+        return ort.InferenceSession(str(path), options, providers=["CPUExecutionProvider"])
+    except Exception as error:  # its exceptions have no common class
+        first = str(error).splitlines()[0]
+        raise CheckpointError(f"ONNX Runtime {ort.__version__} cannot read {path}: {first}") from error
+
+

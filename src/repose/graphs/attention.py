@@ -1,0 +1,205 @@
+"""Attention in an ONNX graph: its weights folded, one way through it for whole sentences, a step, and the memory.
+
+Shapes: B sentences (or rows of a decoding), W queries of each, G groups of heads that share keys and values, I heads
+of a group (G · I = H), K keys, c and e the widths of keys and values. `absorbed` (`kernels.absorption`): G = 1, and
+keys and values are the tokens; otherwise G = H.
+"""
+
+from typing import NamedTuple
+
+import numpy as np
+import torch
+
+from repose.graphs.graph import Array, Graph, Value, array
+from repose.model.attention import Attention
+from repose.model.kernels.absorption import absorb
+from repose.model.positions import FARTHEST, Alibi, Positions, Rotary, T5Positions, UntiedPositions, by_distance
+
+
+class Keys(NamedTuple):
+    """What queries meet."""
+
+    keys: Value
+    """(B, G, c, K): transposed, as products read them."""
+    values: Value
+    """(B, G, K, e)."""
+
+
+class Attended(NamedTuple):
+    """What comes out."""
+
+    hidden: Value
+    """(B, W, D), or (R, D) of a step's rows."""
+    scores: Value
+    """(B, G, W I, K), to be added to those of the next layer."""
+    weights: Value
+    """(B, G, W I, K)."""
+
+
+class GraphAttention:
+    """One attention's projections as constants of a graph; the scale is in the queries'."""
+
+    def __init__(self, graph: Graph, attention: Attention, positions: Positions | None) -> None:
+        """`positions`: of its stack, for self-attention."""
+        self._graph, self.scores = graph, attention.scores
+        self.num_heads, self.is_absorbed = attention.num_heads, attention.absorbs(1.0)
+        self.groups, self.inner = (1, self.num_heads) if self.is_absorbed else (self.num_heads, 1)
+        query, key, value, output = attention.query, attention.key, attention.value, attention.output
+        b_q: torch.Tensor | None
+        b_o: torch.Tensor | None = output.bias
+        with torch.no_grad():
+            if self.is_absorbed:
+                w_q, b_q, w_o, o = absorb(query, key, value, output, self.num_heads, attention.scale)
+                if o is not None:  # the weights of a row sum to one
+                    b_o = o.sum(1) if b_o is None else o.sum(1) + b_o
+            else:
+                w_q, w_o = query.weight * attention.scale, output.weight
+                b_q = None if query.bias is None else query.bias * attention.scale
+        self._query, self._output = _arrays(w_q, b_q), _arrays(w_o, b_o)
+        self._key, self._value = _arrays(key.weight, key.bias), _arrays(value.weight, value.bias)
+        self._rotary = positions if isinstance(positions, Rotary) else None
+        if self._rotary is not None:
+            # A head's pairs as two halves: queries and keys alike, so that their products stay as they are.
+            pairs = np.arange(self.num_heads * attention.head_dim).reshape(self.num_heads, -1, 2)
+            order = pairs.transpose(0, 2, 1).ravel()
+            self._query, self._key = (
+                (w[order], None if b is None else b[order]) for w, b in (self._query, self._key)
+            )
+
+    def queries(self, x: Value, rows: Value | None = None) -> Value:
+        """(B, W, D) -> (B, G, W I, c). With `rows`, int64 [B]: x (B W, D)."""
+        g, q = self._graph, self._graph.linear(x, *self._query)
+        shape = g.ints(0, -1, self.groups, self._width)
+        if rows is not None:
+            shape = g.concatenated(rows, g.ints(-1, self.groups, self._width), axis=0)
+        return g.transposed(g.reshaped(q, shape), 0, 2, 1, 3)  # of (B, W I, G, c)
+
+    @property
+    def _width(self) -> int:
+        return len(self._query[0]) // self.num_heads
+
+    def new_queries(self, x: Value) -> Value:
+        """Of a step: (R, D) -> (R, G, I, c)."""
+        g = self._graph
+        return g.reshaped(g.linear(x, *self._query), (0, self.groups, self.inner, self._width))
+
+    def keys_and_values(self, x: Value, values_from: Value) -> tuple[Value, Value]:
+        """(B, K, D) and (B, K, M), or (R, D) and (R, M) of a step -> (B, G, K, c) and (B, G, K, e), not transposed."""
+        if self.is_absorbed:
+            return x, values_from
+        g = self._graph
+        return g.linear(x, *self._key), g.linear(values_from, *self._value)
+
+    def by_group(self, x: Value) -> Value:
+        """(B, K, G c) -> (B, G, K, c)."""
+        g = self._graph
+        if self.groups == 1:
+            return str(g.op("Unsqueeze", x, g.ints(1)))
+        return g.transposed(g.reshaped(x, (0, 0, self.groups, -1)), 0, 2, 1, 3)
+
+    def new_by_group(self, x: Value) -> Value:
+        """Of a step: (R, G c) -> (R, G, 1, c)."""
+        return self._graph.reshaped(x, (0, self.groups, 1, -1))
+
+    def turned(self, x: Value, at: "At") -> Value:
+        """Queries or keys (B, G, n, c) of these positions, as they enter the scores."""
+        if self._rotary is None:
+            return x
+        g, table = self._graph, array(self._rotary.table)
+        cos, sin = (at.rows(g, g.constant(table[:, :, i])) for i in (0, 1))
+        a, b = g.op("Split", x, outputs=2, axis=-1, num_outputs=2)
+        first = g.sub(g.mul(a, cos), g.mul(b, sin))
+        return g.concatenated(first, g.add(g.mul(a, sin), g.mul(b, cos)), axis=-1)
+
+    def __call__(
+        self, queries: Value, keys: Keys, added: Value | None, before: Value | None, own: Value | None
+    ) -> Attended:
+        """`added` to the scores: positions', the mask. `before`: the scores of the layer before. `own`, bool: which key
+        is a query's own token. All broadcast against (B, G, W I, K). The hidden rows are (B, G, W I, e)'s."""
+        g = self._graph
+        scores = g.matmul(queries, keys.keys)
+        for more in (added, before if self.scores.adds_layer_before else None):
+            scores = scores if more is None else g.add(scores, more)
+        weights = self._weights(scores, own)
+        return Attended(g.matmul(weights, keys.values), scores, weights)
+
+    def _weights(self, scores: Value, own: Value | None) -> Value:
+        """`model.scores.Scores`."""
+        g, kind = self._graph, self.scores.self_score
+        if kind == "keep":
+            return g.softmax(scores)
+        assert own is not None
+        zero = g.constant(0.0)
+        if kind == "zero":
+            return g.softmax(g.where(own, zero, scores))
+        if kind == "exclude":
+            least = g.constant(np.finfo(np.float32).min)
+            return g.where(own, zero, g.softmax(g.where(own, least, scores)))
+        return g.where(own, zero, g.softmax(scores))
+
+    def joined(self, heads: Value, *, of_step: bool) -> Value:
+        """(B, G, W I, e) -> (B, W, D); of a step, all rows: (B W, D)."""
+        g = self._graph
+        side_by_side = g.transposed(heads, 0, 2, 1, 3)  # (B, W I, G, e)
+        width = self._output[0].shape[1]
+        return g.linear(g.reshaped(side_by_side, (-1, width) if of_step else (0, -1, width)), *self._output)
+
+
+def _arrays(weight: torch.Tensor, bias: torch.Tensor | None) -> tuple[Array, Array | None]:
+    return array(weight), None if bias is None else array(bias)
+
+
+class At(NamedTuple):
+    """Positions of queries: the first so many, or one."""
+
+    end: Value
+    """int64 (1,): of sentences, how many there are; of a step, the position of the token that is read."""
+    is_step: bool
+
+    def rows(self, g: Graph, table: Value, axis: int = 0) -> Value:
+        """Those of a table: (n, ...), or (1, ...)."""
+        return g.rows(table, self.end, axis) if self.is_step else g.sliced(table, g.ints(0), self.end, axis)
+
+
+class PositionScores:
+    """What positions add to the scores of self-attention."""
+
+    def __init__(self, graph: Graph, positions: Positions) -> None:
+        self._graph, self._positions = graph, positions
+        self._content: tuple[Array, Array] | None = None
+        self._table: Array | None = None
+        distances = None
+        if isinstance(positions, T5Positions):
+            distances = positions.distances
+        if isinstance(positions, UntiedPositions):
+            distances = positions.distances
+            with torch.no_grad():
+                heads = (x.unflatten(-1, (positions.num_heads, -1)).transpose(0, 1) for x in positions.derived())
+                queries, keys = map(array, heads)  # (H, L, C)
+            self._content = queries, keys.transpose(0, 2, 1)
+        if distances is not None:
+            assert isinstance(positions, T5Positions | UntiedPositions)
+            with torch.no_grad():
+                every = torch.arange(-FARTHEST, FARTHEST + 1)
+                table = by_distance(distances, torch.zeros(1, dtype=torch.long), every, causal=positions.causal)
+            self._table = array(table)[:, 0]  # (H, distances): farther ones are all alike
+
+    def __call__(self, queries_at: Value, keys_at: Value, at: At, end: Value) -> Value | None:
+        """(H, q, k) for positions int64 (q, 1) and (1, k); `end`, (1,): one more than the last key. None for nothing.
+
+        `at`: the queries as `At`; keys begin at 0.
+        """
+        g, positions = self._graph, self._positions
+        distance = g.sub(keys_at, queries_at)
+        if isinstance(positions, Alibi):
+            size = g.op("Cast", g.op("Abs", distance), to=1)
+            return g.mul(g.constant(-array(positions.slopes)[:, None, None]), size)
+        scores = None
+        if self._content is not None:
+            queries, keys = (g.constant(x) for x in self._content)
+            scores = g.matmul(at.rows(g, queries, 1), g.sliced(keys, g.ints(0), end, 2))
+        if self._table is not None:
+            near = g.op("Clip", distance, g.constant(-FARTHEST, np.int64), g.constant(FARTHEST, np.int64))
+            more = g.rows(g.constant(self._table), g.add(near, g.constant(FARTHEST, np.int64)), axis=1)
+            scores = more if scores is None else g.add(scores, more)
+        return scores

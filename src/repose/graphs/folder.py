@@ -1,0 +1,97 @@
+"""A folder with the two graphs of a model and `repose-onnx.json`, which says what goes in and out of them.
+
+Reading needs neither torch nor onnx.
+"""
+
+from collections.abc import Mapping
+from dataclasses import asdict, dataclass
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+from pydantic import TypeAdapter, ValidationError
+from pydantic.dataclasses import dataclass as checked
+
+from repose.saved_model.description import read_description, write_description
+from repose.system.errors import CheckpointError
+
+if TYPE_CHECKING:
+    from repose.model.transformer import Transformer
+
+TARGET = "onnx"
+ENCODER, STEP = "encoder.onnx", "step.onnx"
+
+
+@checked(frozen=True)
+class Kept:
+    """What a row of a decoding keeps from step to step: `past_<name>` in, `new_<name>` out."""
+
+    name: str
+    groups: int
+    """G of (R, G, T, width), where T grows by one in a step; 0 for (R, width), which does not grow."""
+    width: int
+
+    @property
+    def shape(self) -> list[int | str]:
+        """With names for what differs from call to call."""
+        return ["R", self.groups, "T", self.width] if self.groups else ["R", self.width]
+
+
+@checked(frozen=True)
+class GraphFacts:
+    """What whoever runs the graphs must know of them."""
+
+    opset: int
+    precision: str
+    """fp32, or int8: of the products with weights."""
+    max_length: int
+    """Longest sequence in tokens, START and END included."""
+    tgt_vocab_size: int
+    num_heads: int
+    num_layers: int
+    """Of the decoder: so many outputs attention_0, attention_1, ... of a step."""
+    memory: tuple[str, ...]
+    """Outputs of the encoder that every step gets, beside src_bias; the first dimension is the sentence's."""
+    kept: tuple[Kept, ...]
+
+
+@dataclass(frozen=True)
+class GraphFolder:
+    """A folder that was read."""
+
+    encoder: Path
+    step: Path
+    facts: GraphFacts
+    description: Mapping[str, Any]
+    """All of `repose-onnx.json`."""
+
+
+def write_graphs(folder: Path, model: "Transformer", *, int8: bool = False) -> GraphFacts:
+    """Write `encoder.onnx` and `step.onnx` into a folder. Raises ConfigError where the extra `fast` is missing."""
+    from repose.graphs.stacks import graphs_of
+
+    graphs = graphs_of(model, int8=int8)
+    for name, graph in ((ENCODER, graphs.encoder), (STEP, graphs.step)):
+        (folder / name).write_bytes(graph.SerializeToString())
+    return graphs.facts
+
+
+def describe(folder: Path, model: Path, facts: GraphFacts, fields: Mapping[str, Any]) -> None:
+    """Write `repose-onnx.json`, last; `model` is the model directory that the graphs are of."""
+    write_description(folder, TARGET, model, {"graphs": asdict(facts), **fields})
+
+
+def read(folder: Path) -> GraphFolder:
+    """The folder, its files' digests checked. Raises CheckpointError for whatever is missing or damaged."""
+    description = read_description(folder, TARGET)
+    try:
+        facts = TypeAdapter(GraphFacts).validate_python(description.get("graphs"))
+    except ValidationError as error:
+        raise CheckpointError(f"{folder} has no usable section graphs: export the model again") from error
+    return GraphFolder(folder / ENCODER, folder / STEP, facts, description)
+
+
+def is_graph_folder(folder: Path) -> bool:
+    """Whether a folder is an export to ONNX."""
+    return (folder / f"repose-{TARGET}.json").is_file()
+
+

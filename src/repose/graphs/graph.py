@@ -1,0 +1,197 @@
+"""An ONNX graph under construction: a value is a name, an operator a method.
+
+Opset 18, standard operators alone. Products with weights are the one thing that has two forms, fp32 and int8.
+"""
+
+from collections.abc import Sequence
+from typing import Any, TypeAlias
+
+import numpy as np
+from numpy.typing import NDArray
+
+from repose.system.errors import ConfigError
+
+OPSET = 18
+IR_VERSION = 9
+"""Of the file format: ONNX Runtime 1.17 and newer read it."""
+
+Value: TypeAlias = str
+Array: TypeAlias = NDArray[Any]
+Dim: TypeAlias = "int | str"
+
+
+class Graph:
+    """Nodes in the order in which they are computed."""
+
+    def __init__(self, name: str, *, int8: bool) -> None:
+        """`int8`: multiply with weights in 8-bit integers."""
+        try:
+            import onnx
+        except ImportError as error:
+            raise ConfigError("ONNX graphs are written with onnx: pip install 'repose-nmt[fast]'") from error
+        self._onnx, self._name, self._int8 = onnx, name, int8
+        self._nodes: list[Any] = []
+        self._weights: dict[tuple[Any, ...], tuple[Value, Any]] = {}
+        self._quantized: dict[Value, tuple[Value, Value, Value]] = {}
+        self._inputs: list[Any] = []
+        self._outputs: list[Any] = []
+
+    # The borders
+
+    def input(self, name: str, shape: Sequence[Dim], dtype: str = "FLOAT") -> Value:
+        """A value that the caller gives; dimensions of the same name are equal."""
+        kind = getattr(self._onnx.TensorProto, dtype)
+        self._inputs.append(self._onnx.helper.make_tensor_value_info(name, kind, list(shape)))
+        return name
+
+    def output(self, name: str, value: Value, shape: Sequence[Dim]) -> None:
+        """A value that the caller gets."""
+        self._nodes.append(self._onnx.helper.make_node("Identity", [value], [name]))
+        kind = self._onnx.TensorProto.FLOAT
+        self._outputs.append(self._onnx.helper.make_tensor_value_info(name, kind, list(shape)))
+
+    def model(self) -> Any:
+        """The `onnx.ModelProto`, checked."""
+        helper = self._onnx.helper
+        nodes = self._needed()
+        used = {name for node in nodes for name in node.input}
+        weights = [tensor for name, tensor in self._weights.values() if name in used]
+        graph = helper.make_graph(nodes, self._name, self._inputs, self._outputs, weights)
+        opset = helper.make_opsetid("", OPSET)
+        model = helper.make_model(graph, opset_imports=[opset], ir_version=IR_VERSION, producer_name="repose")
+        self._onnx.checker.check_model(model, full_check=True)
+        return model
+
+    def _needed(self) -> list[Any]:
+        """The nodes on which an output depends."""
+        wanted, needed = {output.name for output in self._outputs}, []
+        for node in reversed(self._nodes):
+            if wanted.intersection(node.output):
+                wanted.update(node.input)
+                needed.append(node)
+        return needed[::-1]
+
+    # Constants
+
+    def constant(self, values: Any, dtype: Any = np.float32) -> Value:
+        """Numbers that are part of the graph, each array once."""
+        array = np.ascontiguousarray(np.asarray(values, dtype=dtype))
+        key = (array.shape, array.dtype.str, array.tobytes())
+        if key not in self._weights:
+            name = f"w{len(self._weights)}"
+            self._weights[key] = name, self._onnx.numpy_helper.from_array(array, name)
+        return self._weights[key][0]
+
+    def ints(self, *values: int) -> Value:
+        """A shape, axes, or indices: int64 (n,)."""
+        return self.constant(values, np.int64)
+
+    # Operators
+
+    def op(self, kind: str, *inputs: Value, outputs: int = 1, **attributes: Any) -> Any:
+        """One node; the name of its output, or a tuple of several."""
+        names = [f"v{len(self._nodes)}_{i}" for i in range(outputs)]
+        self._nodes.append(self._onnx.helper.make_node(kind, list(inputs), names, **attributes))
+        return names[0] if outputs == 1 else tuple(names)
+
+    def add(self, a: Value, b: Value) -> Value:
+        """a + b, broadcast."""
+        return str(self.op("Add", a, b))
+
+    def sub(self, a: Value, b: Value) -> Value:
+        """a - b, broadcast."""
+        return str(self.op("Sub", a, b))
+
+    def mul(self, a: Value, b: Value) -> Value:
+        """a · b, number by number, broadcast."""
+        return str(self.op("Mul", a, b))
+
+    def div(self, a: Value, b: Value) -> Value:
+        """a / b, number by number, broadcast."""
+        return str(self.op("Div", a, b))
+
+    def square(self, a: Value) -> Value:
+        """a²."""
+        return self.mul(a, a)
+
+    def matmul(self, a: Value, b: Value) -> Value:
+        """The product of the last two dimensions."""
+        return str(self.op("MatMul", a, b))
+
+    def transposed(self, a: Value, *order: int) -> Value:
+        """Dimensions in this order."""
+        return str(self.op("Transpose", a, perm=list(order)))
+
+    def reshaped(self, a: Value, shape: Value | Sequence[int]) -> Value:
+        """As torch's `reshape`; a dimension 0 stays as it was."""
+        return str(self.op("Reshape", a, shape if isinstance(shape, str) else self.ints(*shape)))
+
+    def concatenated(self, *parts: Value, axis: int) -> Value:
+        """Side by side."""
+        return str(self.op("Concat", *parts, axis=axis))
+
+    def rows(self, table: Value, indices: Value, axis: int = 0) -> Value:
+        """Rows of a table (`Gather`)."""
+        return str(self.op("Gather", table, indices, axis=axis))
+
+    def sliced(self, a: Value, begin: Value, end: Value, axis: int) -> Value:
+        """From `begin` to before `end`, int64 (1,), along one axis."""
+        return str(self.op("Slice", a, begin, end, self.ints(axis)))
+
+    def size(self, a: Value, axis: int) -> Value:
+        """One dimension of a shape, int64 (1,)."""
+        return str(self.op("Shape", a, start=axis, end=axis + 1))
+
+    def sum(self, a: Value, axis: int) -> Value:
+        """Over one axis, which stays."""
+        return str(self.op("ReduceSum", a, self.ints(axis), keepdims=1))
+
+    def where(self, condition: Value, yes: Value, no: Value) -> Value:
+        """`yes` where the condition holds, `no` elsewhere."""
+        return str(self.op("Where", condition, yes, no))
+
+    def softmax(self, a: Value) -> Value:
+        """Over the last axis."""
+        return str(self.op("Softmax", a, axis=-1))
+
+    def norm(self, x: Value, layer: Any) -> Value:
+        """A `torch.nn.LayerNorm`; x as it is for an `Identity`."""
+        if not hasattr(layer, "eps"):
+            return x
+        weights = (self.constant(array(w)) for w in (layer.weight, layer.bias))
+        return str(self.op("LayerNormalization", x, *weights, axis=-1, epsilon=float(layer.eps)))
+
+    def range(self, end: Value) -> Value:
+        """0 to before `end`, a scalar int64."""
+        return str(self.op("Range", self.constant(0, np.int64), end, self.constant(1, np.int64)))
+
+    def scalar(self, a: Value) -> Value:
+        """(1,) -> ()."""
+        return str(self.op("Squeeze", a, self.ints(0)))
+
+    def linear(self, x: Value, weight: Any, bias: Any) -> Value:
+        """x Wᵀ + b over the last dimension; W (D_out, D_in), b (D_out,) or None.
+
+        In int8: one scale for each row of W, one for all of x, found at each call; sums are 32-bit integers.
+        """
+        if self._int8:
+            y = self._int8_product(x, array(weight))
+        else:
+            y = self.matmul(x, self.constant(array(weight).T))
+        return y if bias is None else self.add(y, self.constant(array(bias)))
+
+    def _int8_product(self, x: Value, weight: Array) -> Value:
+        scales = np.maximum(np.abs(weight).max(1), 1e-12) / 127
+        integers = np.rint(weight / scales[:, None]).astype(np.int8).T
+        if x not in self._quantized:
+            self._quantized[x] = self.op("DynamicQuantizeLinear", x, outputs=3)
+        quantized, scale, zero = self._quantized[x]
+        # Nodes and their order as ONNX Runtime's own quantizer writes them: what it fuses.
+        sums = self.op("MatMulInteger", quantized, self.constant(integers, np.int8), zero)
+        both = self.mul(scale, self.constant(scales))
+        return self.mul(str(self.op("Cast", sums, to=self._onnx.TensorProto.FLOAT)), both)
+
+
+def array(tensor: Any) -> Array:
+    """A tensor of torch as numpy's."""
+    return np.asarray(tensor.detach().cpu().numpy() if hasattr(tensor, "detach") else tensor)

@@ -1,0 +1,352 @@
+"""A Transformer as two ONNX graphs: the encoder, and one more token of each row of a decoding.
+
+    encoder   src (B, S), ids with PAD on the right -> src_bias (B, 1, 1, S), and the memory as cross-attention reads it
+    step      tokens (N, W), at (), src_bias, the memory, past_* -> log_probs (N W, V), new_*, attention_*
+
+A step's rows stand side by side by sentence, W of each, so that the memory is there once for each of the N. What a row
+keeps goes in as `past_*` and comes out as `new_*`: keys and values (R, G, T, c), which grow by one, or the running
+statistics of a token norm (R, M), which do not. `at` is how many tokens were read before.
+
+What is constant after training is folded: embedding scale, vocabulary norm, layer norm of positions, the scale of
+scores, absorbed heads, positions' projections. Padding is computed on and masked.
+"""
+
+from typing import Any, NamedTuple
+
+import numpy as np
+import torch
+
+from repose.graphs.attention import At, Attended, GraphAttention, Keys, PositionScores
+from repose.graphs.folder import GraphFacts, Kept
+from repose.graphs.graph import OPSET, Graph, Value, array
+from repose.model.architecture import Architecture
+from repose.model.embedding import Embedding
+from repose.model.layers import DecoderLayer, EncoderLayer, FeedForward
+from repose.model.stacks import Stack
+from repose.model.sublayer import Sublayer
+from repose.model.token_norm import TokenNorm, vocabulary_statistics
+from repose.model.transformer import Transformer
+from repose.system.errors import ConfigError
+
+_FLOAT = 1  # TensorProto's
+
+
+class Memory(NamedTuple):
+    """A tensor that the encoder hands to every step."""
+
+    name: str
+    shape: list[int | str]
+
+
+class Graphs(NamedTuple):
+    """Both graphs (`onnx.ModelProto`), and what to know of them."""
+
+    encoder: Any
+    step: Any
+    facts: GraphFacts
+
+
+def graphs_of(model: Transformer, *, int8: bool = False) -> Graphs:
+    """The graphs of a model. Raises ConfigError where the extra `fast` is missing, or for a model that looks ahead."""
+    a = model.architecture
+    if (reason := why_not(a)) is not None:
+        raise ConfigError(f"this model cannot decode with a cache: {reason}")
+    with torch.no_grad():
+        encoder, memory = _EncoderGraph(model, int8=int8).made()
+        step, kept = _StepGraph(model, memory, int8=int8).made()
+    facts = GraphFacts(
+        opset=OPSET,
+        precision="int8" if int8 else "fp32",
+        max_length=a.max_length,
+        tgt_vocab_size=model.tgt_vocab_size,
+        num_heads=a.num_heads,
+        num_layers=a.num_decoder_layers,
+        memory=tuple(tensor.name for tensor in memory),
+        kept=tuple(kept),
+    )
+    return Graphs(encoder, step, facts)
+
+
+def why_not(a: Architecture) -> str | None:
+    """Why an architecture has no graphs, in one sentence; None where it has."""
+    if a.looks_ahead:
+        return "its decoder normalises over the whole target sentence, and so sees tokens that it is to predict"
+    return None
+
+
+class _StackGraph:
+    """What both graphs share."""
+
+    def __init__(self, model: Transformer, stack: Stack, name: str, *, int8: bool) -> None:
+        self.g = Graph(name, int8=int8)
+        self.model, self.a, self.stack = model, model.architecture, stack
+        self.position_scores = PositionScores(self.g, stack.positions)
+        self.real: Value | None = None
+        """Of the encoder: 1 for a token, 0 for padding, (B, S, 1)."""
+        self.kept: list[Kept] = []
+
+    def embedded(self, ids: Value, at: At) -> tuple[Value, Value | None]:
+        """Ids of any shape -> the first layer's input, and token embeddings where they are values."""
+        g, e, site = self.g, self.stack.embedding, self.stack.embedding.site
+        tokens = g.rows(g.constant(_token_table(e)), ids)
+        positions = at.rows(g, g.constant(_position_table(e))) if e.positions.has_rows else None
+        if site == "after_concat":
+            assert positions is not None
+            hidden = self.token_norm(self._combined(e, tokens, positions), e.token_norm, "embedding", 2 * self.a.d_token)
+            tokens = g.sliced(hidden, g.ints(0), g.ints(self.a.d_token), -1)
+        else:
+            tokens = self.token_norm(tokens, e.token_norm, "embedding", self.a.d_token)
+            hidden = self._combined(e, tokens, positions)
+        if "sum" in e.input_norms:
+            hidden = g.norm(hidden, e.input_norms["sum"])
+        return hidden, tokens if e.values == "tokens" else None
+
+    def _combined(self, e: Embedding, tokens: Value, positions: Value | None) -> Value:
+        g = self.g
+        if "tokens" in e.input_norms:
+            tokens = g.norm(tokens, e.input_norms["tokens"])
+        if positions is None:
+            return tokens
+        if e.combine == "add":
+            return g.add(tokens, positions)
+        shape = g.concatenated(g.op("Shape", tokens, end=-1), g.ints(self.a.d_token), axis=0)
+        return g.concatenated(tokens, g.op("Expand", positions, shape), axis=-1)
+
+    def token_norm(self, x: Value, norm: TokenNorm, name: str, width: int) -> Value:
+        """`model.token_norm`; vocabulary statistics are in the table."""
+        if norm.kind in ("none", "vocabulary"):
+            return x
+        mean, var = self.statistics(x, norm.kind, name, width)
+        root = self.g.op("Sqrt", self.g.add(var, self.g.constant(norm.eps)))
+        return self.g.div(self.g.sub(x, mean), root)
+
+    def statistics(self, x: Value, kind: str, name: str, width: int) -> tuple[Value, Value]:
+        """Mean and variance for each token."""
+        raise NotImplementedError
+
+    def between_layers(self, x: Value, index: int) -> Value:
+        """The input of layer `index`: with `every_layer`, its token half normalised."""
+        norm = self.stack.layer_token_norms[index - 1] if index > 0 else None
+        if not isinstance(norm, TokenNorm) or norm.kind == "none":
+            return x
+        g, m = self.g, self.a.d_token
+        tokens = self.token_norm(g.sliced(x, g.ints(0), g.ints(m), -1), norm, f"layer_{index}", m)
+        return g.concatenated(tokens, g.sliced(x, g.ints(m), g.ints(self.a.d_model), -1), axis=-1)
+
+    def entered(self, sublayer: Sublayer, x: Value) -> Value:
+        """What the branch of a sublayer reads."""
+        if sublayer.placement == "pre":
+            return self.g.norm(x, sublayer.norm)
+        return x if sublayer.norm_before is None else self.g.norm(x, sublayer.norm_before)
+
+    def left(self, sublayer: Sublayer, x: Value, branch: Value) -> Value:
+        """What comes out of a sublayer."""
+        g, k = self.g, sublayer.residual_weight
+        if sublayer.placement == "pre":
+            return g.add(x, branch)
+        return g.norm(g.add(x if k == 1.0 else g.mul(x, g.constant(k)), branch), sublayer.norm)
+
+    def fed_forward(self, layer: EncoderLayer | DecoderLayer, x: Value) -> Value:
+        """Through the last sublayer of a layer."""
+        g, ff = self.g, layer.feed_forward
+        assert isinstance(ff, FeedForward)
+        inner = g.op("Relu", g.linear(self.entered(layer.feed_forward_sublayer, x), ff.inner.weight, ff.inner.bias))
+        return self.left(layer.feed_forward_sublayer, x, g.linear(inner, ff.outer.weight, ff.outer.bias))
+
+
+class _EncoderGraph(_StackGraph):
+    """The source, read once."""
+
+    def __init__(self, model: Transformer, *, int8: bool) -> None:
+        super().__init__(model, model.encoder, "encoder", int8=int8)
+
+    def made(self) -> tuple[Any, list[Memory]]:
+        """The graph, and what it hands on."""
+        g, a = self.g, self.a
+        src = g.input("src", ["B", "S"], "INT64")
+        is_real = g.op("Not", g.op("Equal", src, g.constant(0, np.int64)))
+        self.real = str(g.op("Unsqueeze", g.op("Cast", is_real, to=_FLOAT), g.ints(2)))
+        bias = g.where(g.op("Unsqueeze", is_real, g.ints(1, 2)), g.constant(0.0), g.constant(-np.inf))
+        g.output("src_bias", bias, ["B", 1, 1, "S"])
+        self.length = g.size(src, 1)
+        at = At(self.length, is_step=False)
+        places = g.range(g.scalar(self.length))
+        queries_at, keys_at = g.op("Unsqueeze", places, g.ints(1)), g.op("Unsqueeze", places, g.ints(0))
+        own = g.op("Equal", queries_at, keys_at)
+        scores = self.position_scores(queries_at, keys_at, at, self.length)  # (H, S, S)
+        if a.attention_window is not None:
+            far = g.op("Greater", g.op("Abs", g.sub(keys_at, queries_at)), g.constant(a.attention_window // 2, np.int64))
+            bias = g.add(bias, g.where(far, g.constant(-np.inf), g.constant(0.0)))  # (B, 1, S, S)
+        x, values = self.embedded(src, at)
+        before: Value | None = None
+        for index, layer in enumerate(self.stack.layers):
+            assert isinstance(layer, EncoderLayer)
+            x = self.between_layers(x, index)
+            attention = GraphAttention(g, layer.self_attention, self.stack.positions)
+            y = self.entered(layer.self_attention_sublayer, x)
+            queries = attention.turned(attention.queries(y), at)
+            keys, vals = (attention.by_group(v) for v in attention.keys_and_values(y, values or y))
+            added = self._spread(attention, bias, has_queries=a.attention_window is not None)
+            if scores is not None:
+                added = g.add(added, self._spread(attention, scores, has_queries=True))
+            mine = self._spread(attention, own, has_queries=True) if attention.scores.self_score != "keep" else None
+            turned = g.transposed(attention.turned(keys, at), 0, 1, 3, 2)
+            out: Attended = attention(queries, Keys(turned, vals), added, before, mine)
+            before = out.scores
+            x = self.left(layer.self_attention_sublayer, x, attention.joined(out.hidden, of_step=False))
+            x = self.fed_forward(layer, x)
+        x = g.norm(x, self.stack.final_norm)
+        memory = self._memory(x, values or x)
+        return g.model(), memory
+
+    def _spread(self, attention: GraphAttention, x: Value, *, has_queries: bool) -> Value:
+        """(.., 1 or H, q, k), or (q, k) -> what broadcasts against (B, G, W I, K)."""
+        if not (attention.is_absorbed and has_queries):
+            return x
+        # Rows are (query, head): repeat what is alike for all heads, or bring the heads inside.
+        g, h = self.g, attention.num_heads
+        four = g.op("Expand", x, g.ints(1, h, 1, 1))  # (B or 1, H, S, S)
+        return g.reshaped(g.transposed(four, 0, 2, 1, 3), g.concatenated(g.ints(0, 1, -1), self.length, axis=0))
+
+    def _memory(self, x: Value, values: Value) -> list[Memory]:
+        g, memory = self.g, []
+        layers = [layer for layer in self.model.decoder.layers if isinstance(layer, DecoderLayer)]
+        attentions = [GraphAttention(g, layer.cross_attention, None) for layer in layers]
+        # Absorbed, every layer reads the same.
+        for index, attention in enumerate(attentions[:1] if attentions[0].is_absorbed else attentions):
+            keys, vals = (attention.by_group(v) for v in attention.keys_and_values(x, values))
+            for name, value in ((f"keys_{index}", g.transposed(keys, 0, 1, 3, 2)), (f"values_{index}", vals)):
+                shape: list[int | str] = ["B", attention.groups, "S", "c"]
+                g.output(name, value, [*shape[:2], *(shape[2:] if name.startswith("v") else shape[:1:-1])])
+                memory.append(Memory(name, shape))
+        return memory
+
+    def statistics(self, x: Value, kind: str, name: str, width: int) -> tuple[Value, Value]:  # noqa: ARG002
+        """Over the sentence, or up to each token."""
+        g, real = self.g, self.real
+        assert real is not None
+        one, axis = g.constant(1.0), g.constant(1, np.int64)
+        if kind == "sentence":
+            count = g.op("Max", g.sum(real, 1), one)
+            mean = g.div(g.sum(g.mul(x, real), 1), count)
+            return mean, g.div(g.sum(g.square(g.mul(g.sub(x, mean), real)), 1), count)
+        count = g.op("Max", g.op("CumSum", real, axis), one)
+        mean = g.div(g.op("CumSum", g.mul(x, real), axis), count)
+        zero = g.mul(g.sliced(mean, g.ints(0), g.ints(1), 1), g.constant(0.0))
+        earlier = g.concatenated(zero, g.sliced(mean, g.ints(0), g.ints(-1), 1), axis=1)
+        deviations = g.mul(g.mul(g.sub(x, earlier), g.sub(x, mean)), real)
+        return mean, g.div(g.op("CumSum", deviations, axis), count)
+
+
+class _StepGraph(_StackGraph):
+    """One more token of each row."""
+
+    def __init__(self, model: Transformer, memory: list[Memory], *, int8: bool) -> None:
+        super().__init__(model, model.decoder, "step", int8=int8)
+        self.memory = memory
+
+    def made(self) -> tuple[Any, list[Kept]]:
+        """The graph, and what each row keeps."""
+        g, a = self.g, self.a
+        tokens = g.input("tokens", ["N", "W"], "INT64")
+        self.at = g.input("at", [], "INT64")
+        src_bias = g.input("src_bias", ["N", 1, 1, "S"])
+        memory = {}
+        for name, shape in self.memory:
+            width, is_keys = shape[3], name.startswith("k")
+            memory[name] = g.input(name, ["N", shape[1], *([width, "S"] if is_keys else ["S", width])])
+        at = At(str(g.op("Unsqueeze", self.at, g.ints(0))), is_step=True)
+        self.num_read = g.add(at.end, g.ints(1))  # tokens, this one included
+        num_sentences = g.size(tokens, 0)
+        keys_at = g.range(g.scalar(self.num_read))
+        row = g.op("Unsqueeze", keys_at, g.ints(0))
+        scores = self.position_scores(g.reshaped(at.end, (1, 1)), row, at, self.num_read)  # (H, 1, T)
+        own = g.op("Equal", row, at.end)  # (1, T)
+        first: Value | None = None
+        if a.attention_window is not None:
+            first = str(g.op("Max", g.sub(at.end, g.ints(a.attention_window // 2)), g.ints(0)))
+            own = g.sliced(own, first, self.num_read, 1)
+            scores = None if scores is None else g.sliced(scores, first, self.num_read, 2)
+        x, values = self.embedded(g.reshaped(tokens, (-1,)), at)
+        before: Value | None = None
+        before_memory: Value | None = None
+        shared: dict[Value, Value] = {}
+        for index, layer in enumerate(self.stack.layers):
+            assert isinstance(layer, DecoderLayer)
+            x = self.between_layers(x, index)
+            attention = GraphAttention(g, layer.self_attention, self.stack.positions)
+            y = self.entered(layer.self_attention_sublayer, x)
+            new = attention.keys_and_values(y, values or y)
+            queries = attention.turned(attention.new_queries(y), at)
+            grown = []
+            for kind, value in zip(("keys", "values"), new, strict=True):
+                if value not in shared:  # token embeddings are every layer's values, hidden states keys and values
+                    name = "tokens" if value == values else f"{kind}_{index}"
+                    fresh = attention.new_by_group(value)
+                    fresh = attention.turned(fresh, at) if kind == "keys" else fresh
+                    shared[value] = self._grown(name, fresh, attention.groups, self._width(attention, kind))
+                grown.append(shared[value] if first is None else g.sliced(shared[value], first, self.num_read, 2))
+            added = None if scores is None else g.reshaped(scores, (attention.groups, attention.inner, -1))
+            mine = own if attention.scores.self_score != "keep" else None
+            out = attention(queries, Keys(g.transposed(grown[0], 0, 1, 3, 2), grown[1]), added, before, mine)
+            before = out.scores
+            x = self.left(layer.self_attention_sublayer, x, attention.joined(out.hidden, of_step=True))
+
+            attention = GraphAttention(g, layer.cross_attention, None)
+            place = 0 if attention.is_absorbed else index
+            queries = attention.queries(self.entered(layer.cross_attention_sublayer, x), rows=num_sentences)
+            out = attention(
+                queries, Keys(memory[f"keys_{place}"], memory[f"values_{place}"]), src_bias, before_memory, None
+            )
+            before_memory = out.scores
+            g.output(f"attention_{index}", out.weights, ["N", attention.groups, "WI", "S"])
+            x = self.left(layer.cross_attention_sublayer, x, attention.joined(out.hidden, of_step=True))
+            x = self.fed_forward(layer, x)
+        x = g.norm(x, self.stack.final_norm)
+        logits = g.linear(x, self.model.output.weight, self.model.output.bias)
+        g.output("log_probs", g.op("LogSoftmax", logits, axis=-1), ["R", self.model.tgt_vocab_size])
+        return g.model(), self.kept
+
+    def _width(self, attention: GraphAttention, kind: str) -> int:
+        if not attention.is_absorbed:
+            return self.a.head_dim
+        return self.a.d_model if kind == "keys" else self.a.d_value
+
+    def _grown(self, name: str, new: Value, groups: int, width: int) -> Value:
+        """What the rows kept under this name, and this token's."""
+        g, kept = self.g, Kept(name, groups, width)
+        grown = g.concatenated(g.input(f"past_{name}", kept.shape), new, axis=2)
+        g.output(f"new_{name}", grown, ["R", groups, "T_1", width])
+        self.kept.append(kept)
+        return grown
+
+    def statistics(self, x: Value, kind: str, name: str, width: int) -> tuple[Value, Value]:
+        """Of the row's tokens so far."""
+        assert kind == "prefix", "a sentence's are not known before its end"
+        g = self.g
+        kept = [Kept(f"{name}_{what}", 0, width) for what in ("mean", "deviations")]
+        mean0, m2 = (g.input(f"past_{k.name}", k.shape) for k in kept)
+        before, count = (g.op("Cast", n, to=_FLOAT) for n in (self.at, self.num_read))
+        mean = g.div(g.add(g.mul(mean0, before), x), count)
+        m2 = g.add(m2, g.mul(g.sub(x, mean0), g.sub(x, mean)))
+        for k, value in zip(kept, (mean, m2), strict=True):
+            g.output(f"new_{k.name}", value, k.shape)
+        self.kept += kept
+        return mean, g.div(m2, count)
+
+
+def _token_table(e: Embedding) -> Any:
+    """Rows of tokens, scaled, and normalised where statistics are the vocabulary's: (V, m)."""
+    table = e.tokens.weight.double()
+    scaled = table * e.scale
+    if e.token_norm.kind == "vocabulary":
+        mean, var = vocabulary_statistics(table, e.scale)
+        scaled = (scaled - mean) * (var + e.token_norm.eps).rsqrt()
+    return array(scaled.float())
+
+
+def _position_table(e: Embedding) -> Any:
+    """Rows of positions, normalised where they have a norm of their own: (L, m)."""
+    rows = e.positions.rows(torch.arange(e.max_length))
+    assert rows is not None
+    return array(e.input_norms["positions"](rows) if "positions" in e.input_norms else rows)

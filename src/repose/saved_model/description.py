@@ -1,0 +1,89 @@
+"""`repose-<target>.json`: by which a folder that was exported from a model says what it is."""
+
+import hashlib
+import json
+from collections.abc import Mapping
+from pathlib import Path
+from typing import Any
+
+from repose._version import __version__
+from repose.saved_model import directory
+from repose.system.errors import CheckpointError
+
+FORMAT_VERSION = 1
+_MAX_BYTES = 1 << 26
+
+
+def description_file(target: str) -> str:
+    """Its name."""
+    return f"repose-{target}.json"
+
+
+def sizes_of(out: Path) -> dict[str, int]:
+    """Bytes of each file of a folder, by its path within."""
+    files = (path for path in sorted(out.rglob("*")) if path.is_file())
+    return {path.relative_to(out).as_posix(): path.stat().st_size for path in files}
+
+
+def write_description(out: Path, target: str, model: Path, fields: Mapping[str, Any]) -> None:
+    """Write it, the last file of an export: what the model is, `fields`, and SHA-256 of the other files.
+
+    `model`: the model or run directory that the export is of.
+    """
+    config = directory.read_config(model)
+    files = {name: _sha256(out / name) for name in sizes_of(out)}
+    content = {
+        "format_version": FORMAT_VERSION,
+        "target": target,
+        "repose": __version__,
+        "run_id": config.get("run_id"),
+        "src_lang": config.get("src_lang", "und"),
+        "tgt_lang": config.get("tgt_lang", "und"),
+        "weights_sha256": config["sha256"][directory.WEIGHTS],
+        **fields,
+        "sha256": files,
+    }
+    text = json.dumps(content, indent=2, ensure_ascii=False) + "\n"
+    (out / description_file(target)).write_text(text, encoding="utf-8")
+
+
+def read_description(folder: Path, target: str, *, check_files: bool = True) -> dict[str, Any]:
+    """Its content, the files' digests checked. Raises CheckpointError where it, or a file, is missing or damaged."""
+    path = folder / description_file(target)
+    try:
+        if path.stat().st_size > _MAX_BYTES:
+            raise CheckpointError(f"{path} is damaged: export the model again")
+        content = json.loads(path.read_text(encoding="utf-8"))
+    except FileNotFoundError as error:
+        raise CheckpointError(f"{folder} holds no export to {target}: it has no {path.name}") from error
+    except (OSError, ValueError, RecursionError) as error:
+        raise CheckpointError(f"{path} is damaged: export the model again") from error
+    files = content.get("sha256") if isinstance(content, dict) else None
+    if not isinstance(files, dict):
+        raise CheckpointError(f"{path} is damaged: export the model again")
+    version = content.get("format_version")
+    if not isinstance(version, int) or not 1 <= version <= FORMAT_VERSION:
+        raise CheckpointError(f"{folder} was exported by another repose, in format {version!r}: export the model again")
+    for name, digest in files.items() if check_files else ():
+        _check(folder, str(name), digest)
+    return dict(content)
+
+
+def _check(folder: Path, name: str, digest: Any) -> None:
+    path = folder / name
+    try:
+        if not path.resolve().is_relative_to(folder.resolve()) or not path.is_file():
+            raise CheckpointError(f"{path} is missing, so the export is not complete: export or copy it again")
+        found = _sha256(path)
+    except (OSError, RuntimeError) as error:
+        raise CheckpointError(f"{path} cannot be read: {getattr(error, 'strerror', error)}") from error
+    if found != digest:
+        raise CheckpointError(
+            f"{path} is damaged or of another export, its SHA-256 is not the one in {description_file('*')}: "
+            "export or copy it again"
+        )
+
+
+def _sha256(path: Path) -> str:
+    with path.open("rb") as file:
+        return hashlib.file_digest(file, "sha256").hexdigest()
