@@ -17,7 +17,7 @@ import torch.nn.functional as F
 from torch import Tensor
 
 from interleave import machine, table, write
-from repose.decoding.best_torch import best_tokens
+from repose.decoding.best import best_tokens
 from repose.model.kernels.dropout import Dropout
 from repose.model.kernels.linear import Int8, matmul_nt, onednn_is_faster
 from repose.system.device import tuned

@@ -12,7 +12,7 @@ import torch
 import repose
 from repose.data.tokenizer import Tokenizer
 from repose.exporting import to_ctranslate2
-from repose.exporting.base import read_description
+from repose.saved_model.description import read_description
 from repose.exporting.why_not import ctranslate2 as why_not
 from repose.exporting.why_not import table
 from repose.model.architecture import Architecture

@@ -9,6 +9,7 @@ import pytest
 
 import repose
 from repose.exporting import base, targets
+from repose.saved_model.description import read_description, write_description
 from repose.system.errors import CheckpointError, ConfigError, ReposeError
 
 pytestmark = pytest.mark.usefixtures("target")
@@ -27,7 +28,7 @@ def target(monkeypatch: pytest.MonkeyPatch) -> SimpleNamespace:
         (out / "options.json").write_text(json.dumps([options.precision, options.single_file]))
         if not module.words:
             raise CheckpointError("it computes something else than the model")
-        base.write_description(out, "words", model, {"words": len(module.words)})
+        write_description(out, "words", model, {"words": len(module.words)})
         return base.Exported("words", out, {}, 0.25, ("a note",))
 
     module.export = export
@@ -56,7 +57,7 @@ def test_a_folder_that_describes_itself(model: Path, tmp_path: Path) -> None:
     assert set(made.files) == names(made.folder) == {"sub/a.txt", "sub/b.txt", "options.json", "repose-words.json"}
     assert made.files["sub/a.txt"] == 1
     assert json.loads((made.folder / "options.json").read_text()) == ["int8", True]
-    described = base.read_description(made.folder, "words")
+    described = read_description(made.folder, "words")
     assert (described["run_id"], described["src_lang"], described["tgt_lang"], described["words"]) == (
         "r1",
         "pt",

@@ -115,9 +115,8 @@ def test_without_a_target_the_models_own_translation_is_read(original: Path) -> 
     assert not translation.hypotheses[0].finished  # it was never trained: no [END], and no row for it
     assert "[END]" not in reading.maps["cross"].queries
     assert translation.attention is not None
-    assert torch.allclose(
-        torch.stack(reading.maps["cross"].layers), torch.from_numpy(translation.attention[:, :, :-1]), atol=1e-6
-    )
+    expected = torch.from_numpy(translation.attention[:, :, :-1])
+    assert torch.allclose(torch.stack(reading.maps["cross"].layers), expected, atol=1e-6)
 
 
 def test_a_picture_for_each_kind_with_its_labels(original: Path, tmp_path: Path) -> None:

@@ -164,5 +164,3 @@ def _session(path: Path) -> Any:
     except Exception as error:  # its exceptions have no common class
         first = str(error).splitlines()[0]
         raise CheckpointError(f"ONNX Runtime {ort.__version__} cannot read {path}: {first}") from error
-
-

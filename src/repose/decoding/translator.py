@@ -1,5 +1,6 @@
 """Text in, text out: a model with its tokenizers, translating and scoring sentences."""
 
+import contextlib
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import asdict, dataclass, fields
 from itertools import chain
@@ -13,16 +14,18 @@ from pydantic import ValidationError
 from repose.config.experiment import LENGTH_PENALTY, DecodingConfig
 from repose.data.tags import with_tag
 from repose.data.tokenizer import END, START, Tokenizer
-from repose.decoding import search
-from repose.decoding.engine import Engine, Forced, Precision
+from repose.decoding import graph_cache, search
+from repose.decoding.engine import Engine, EngineName, Forced, Precision
+from repose.decoding.onnx_engine import OnnxEngine
 from repose.decoding.pool import Pool
 from repose.decoding.sampling import Sampling, check
 from repose.decoding.worker import Batch
+from repose.graphs import folder as graphs
 from repose.model.architecture import Architecture
-from repose.saved_model import directory
+from repose.saved_model import directory, hub
 from repose.saved_model.directory import SRC_TOKENIZER, TGT_TOKENIZER, UNNAMED_TASK, ModelKind
 from repose.system.device import available_cores, check_workers
-from repose.system.errors import CheckpointError, ConfigError, DataError, unknown
+from repose.system.errors import CheckpointError, ConfigError, DataError, WriteError, unknown
 
 if TYPE_CHECKING:
     import torch
@@ -124,6 +127,9 @@ class Translator:
         """config.json of the model directory, if it came from one: run id, versions, languages."""
         self.tag: str | None = self.config.get("tag")
         """What the model reads before a source unless told otherwise, one of `src_tokenizer.tags`."""
+        self.folder: Path | None = None
+        """Where it was loaded from."""
+        self._model: Transformer | None = None
         self._pool = Pool(_num_workers(workers, self.engine))
 
     def __enter__(self) -> Self:
@@ -153,18 +159,23 @@ class Translator:
 
     @property
     def model(self) -> "Transformer":
-        """The torch model. Raises ConfigError where another engine computes."""
+        """The torch model: what the engine torch computes with, and beside another one a copy, which changes nothing.
+
+        Raises ConfigError for an export, which has none.
+        """
         from repose.decoding.torch_engine import TorchEngine
 
-        if not isinstance(self.engine, TorchEngine):
-            raise ConfigError(
-                f"this needs the torch model, and the engine is {self.engine.name}: load it with engine = 'torch'"
-            )
-        return self.engine.model
+        if isinstance(self.engine, TorchEngine):
+            return self.engine.model
+        if self._model is None:
+            if self.folder is None or graphs.is_graph_folder(self.folder):
+                raise ConfigError("this needs the torch model, which an export does not hold: load the model directory")
+            self._model = directory.load(self.folder, MODEL_KIND).model
+        return self._model
 
     @property
     def device(self) -> "torch.device":
-        """Where the torch model is. Raises ConfigError where another engine computes."""
+        """Where the torch model is."""
         return next(self.model.parameters()).device
 
     @property
@@ -281,23 +292,80 @@ class Translator:
             yield ordered[start : start + self.batch_size]
 
 
-def load(folder: str | Path, device: str = "cpu", workers: int | None = None, precision: str = "fp32") -> Translator:
-    """A translator from a run directory, a model directory, or one on a hub (`hf://owner/name@revision`, extra `hub`);
-    executes nothing that is in it.
+def load(
+    folder: str | Path,
+    device: str = "cpu",
+    workers: int | None = None,
+    precision: str | None = None,
+    engine: str = "auto",
+) -> Translator:
+    """A translator from a run directory, a model directory, an export to ONNX, or one on a hub
+    (`hf://owner/name@revision`, extra `hub`); executes nothing that is in it.
 
-    `workers`: processes. `precision` int8 is faster on a CPU, and translates a few sentences otherwise.
+    `workers`: processes. `precision`: fp32, the default, or int8, which is faster on a CPU, and translates a few
+    sentences otherwise. `engine`: torch computes with the model itself, on any device; onnx with graphs of it, on a
+    CPU, which is faster, in fp32 with the same results but for rounding. The graphs are made once, and kept in the
+    cache. auto is onnx on a CPU where the extra `fast` is installed, and else torch.
+
     Raises CheckpointError for a missing or damaged directory, HubError for one that a hub does not give, DeviceError
-    for an unknown device, ConfigError for a precision that there is not.
+    for an unknown device, ConfigError for an engine or a precision that there is not, or that this folder cannot have.
     """
-    if precision not in get_args(Precision):
-        raise ConfigError(unknown("precision", precision, get_args(Precision)))
+    names = (*get_args(EngineName), "auto")
+    if engine not in names:
+        raise ConfigError(unknown("engine", engine, names))
+    if precision not in (None, *get_args(Precision)):
+        raise ConfigError(unknown("precision", str(precision), get_args(Precision)))
     if precision == "int8" and device != "cpu":
         raise ConfigError(f"precision = 'int8' is for the CPU: leave precision out on {device}")
-    model, (src_tokenizer, tgt_tokenizer), config = directory.load(Path(folder), MODEL_KIND, device)
-    if precision == "int8":
+    if engine == "onnx" and device != "cpu":
+        raise ConfigError(f"engine = 'onnx' is for the CPU: leave engine out on {device}")
+    place = hub.local_folder(Path(folder))
+    if graphs.is_graph_folder(place):
+        return _of_graphs(place, engine, device, precision, workers)
+    int8 = precision == "int8"
+    if device == "cpu" and (engine == "onnx" or (engine == "auto" and graph_cache.can_make())):
+        tokenizers, config = directory.load_without_weights(place, MODEL_KIND)
+        architecture = directory.architecture_of(place)
+        if not architecture.looks_ahead:
+            with contextlib.ExitStack() as stack:
+                if engine == "auto":  # a cache that cannot be written is no reason not to translate
+                    stack.enter_context(contextlib.suppress(WriteError))
+                made = graph_cache.engine_of(
+                    directory.locate(place), int8=int8, load=lambda: directory.load(place, MODEL_KIND).model
+                )
+                return _translator(made, tokenizers, config, place, workers)
+        elif engine == "onnx":
+            raise ConfigError("engine = 'onnx' decodes with a cache, which this model cannot: leave engine out")
+    model, tokenizers, config = directory.load(place, MODEL_KIND, device)
+    if int8:
         from repose.model.kernels.linear import quantize
 
         quantize(model)
+    return _translator(model, tokenizers, config, place, workers)
+
+
+def _of_graphs(folder: Path, engine: str, device: str, precision: str | None, workers: int | None) -> Translator:
+    """The translator of an export to ONNX."""
+    if engine == "torch" or device != "cpu":
+        raise ConfigError(f"{folder} holds ONNX graphs, which the engine onnx computes on a CPU: load the model itself")
+    made = OnnxEngine(graphs.read(folder))
+    if precision not in (None, made.precision):
+        raise ConfigError(f"{folder} was exported in {made.precision}: export the model with --precision {precision}")
+    config = made.graphs.description.get("config")
+    if not isinstance(config, dict):
+        raise CheckpointError(f"{folder} has no section config: export the model again")
+    tokenizers = directory.read_tokenizers(folder, made.graphs.description["sha256"], MODEL_KIND, config)
+    return _translator(made, tokenizers, config, folder, workers)
+
+
+def _translator(
+    model: "Transformer | Engine",
+    tokenizers: Sequence[Tokenizer],
+    config: dict[str, Any],
+    folder: Path,
+    workers: int | None,
+) -> Translator:
+    src_tokenizer, tgt_tokenizer = tokenizers
     if config.get("tag", "") not in ("", *src_tokenizer.tags):
         raise CheckpointError(f"config.json of {folder} names a tag that its tokenizer does not have: copy it again")
     try:
@@ -305,7 +373,9 @@ def load(folder: str | Path, device: str = "cpu", workers: int | None = None, pr
         decoding = asdict(_checked({name: value for name, value in stored.items() if name in SETTINGS}))
     except (ConfigError, AttributeError) as error:
         raise CheckpointError(f"config.json of {folder} cannot be used: {error}") from error
-    return Translator(model, src_tokenizer, tgt_tokenizer, workers=workers, config=config, **decoding)
+    made = Translator(model, src_tokenizer, tgt_tokenizer, workers=workers, config=config, **decoding)
+    made.folder = folder
+    return made
 
 
 def _checked(settings: Mapping[str, Any]) -> DecodingConfig:

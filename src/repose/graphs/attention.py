@@ -62,9 +62,7 @@ class GraphAttention:
             # A head's pairs as two halves: queries and keys alike, so that their products stay as they are.
             pairs = np.arange(self.num_heads * attention.head_dim).reshape(self.num_heads, -1, 2)
             order = pairs.transpose(0, 2, 1).ravel()
-            self._query, self._key = (
-                (w[order], None if b is None else b[order]) for w, b in (self._query, self._key)
-            )
+            self._query, self._key = ((w[order], None if b is None else b[order]) for w, b in (self._query, self._key))
 
     def queries(self, x: Value, rows: Value | None = None) -> Value:
         """(B, W, D) -> (B, G, W I, c). With `rows`, int64 [B]: x (B W, D)."""

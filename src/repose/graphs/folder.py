@@ -93,5 +93,3 @@ def read(folder: Path) -> GraphFolder:
 def is_graph_folder(folder: Path) -> bool:
     """Whether a folder is an export to ONNX."""
     return (folder / f"repose-{TARGET}.json").is_file()
-
-

@@ -174,10 +174,8 @@ class Graph:
 
         In int8: one scale for each row of W, one for all of x, found at each call; sums are 32-bit integers.
         """
-        if self._int8:
-            y = self._int8_product(x, array(weight))
-        else:
-            y = self.matmul(x, self.constant(array(weight).T))
+        w = array(weight)
+        y = self._int8_product(x, w) if self._int8 else self.matmul(x, self.constant(w.T))
         return y if bias is None else self.add(y, self.constant(array(bias)))
 
     def _int8_product(self, x: Value, weight: Array) -> Value:

@@ -92,7 +92,8 @@ class _StackGraph:
         positions = at.rows(g, g.constant(_position_table(e))) if e.positions.has_rows else None
         if site == "after_concat":
             assert positions is not None
-            hidden = self.token_norm(self._combined(e, tokens, positions), e.token_norm, "embedding", 2 * self.a.d_token)
+            hidden = self._combined(e, tokens, positions)
+            hidden = self.token_norm(hidden, e.token_norm, "embedding", self.a.d_model)
             tokens = g.sliced(hidden, g.ints(0), g.ints(self.a.d_token), -1)
         else:
             tokens = self.token_norm(tokens, e.token_norm, "embedding", self.a.d_token)
@@ -175,8 +176,11 @@ class _EncoderGraph(_StackGraph):
         own = g.op("Equal", queries_at, keys_at)
         scores = self.position_scores(queries_at, keys_at, at, self.length)  # (H, S, S)
         if a.attention_window is not None:
-            far = g.op("Greater", g.op("Abs", g.sub(keys_at, queries_at)), g.constant(a.attention_window // 2, np.int64))
-            bias = g.add(bias, g.where(far, g.constant(-np.inf), g.constant(0.0)))  # (B, 1, S, S)
+            reach = g.constant(a.attention_window // 2, np.int64)
+            near = g.op("LessOrEqual", g.op("Abs", g.sub(keys_at, queries_at)), reach)
+            # Padding meets itself: what has no key at all would be NaN, and all that meets it.
+            met = g.op("Or", g.op("And", g.op("Unsqueeze", is_real, g.ints(1, 2)), near), own)
+            bias = g.where(met, g.constant(0.0), g.constant(-np.inf))  # (B, 1, S, S)
         x, values = self.embedded(src, at)
         before: Value | None = None
         for index, layer in enumerate(self.stack.layers):

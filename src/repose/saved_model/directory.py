@@ -227,6 +227,27 @@ def _tensors_of(model: "nn.Module") -> dict[str, "torch.Tensor"]:
 
 def _load(folder: Path, kind: ModelKind[M], device: "torch.device") -> SavedModel[M]:
     config = _read_config(folder)
+    architecture, digests = _described(folder, kind, config)
+    model = _read_model(folder, digests, lambda: kind.build(architecture, config))
+    made = SavedModel(model.to(device).eval(), read_tokenizers(folder, digests, kind, config), config)
+    _check_whole(folder, config)
+    return made
+
+
+def load_without_weights(folder: Path, kind: ModelKind[M]) -> tuple[tuple["Tokenizer", ...], dict[str, Any]]:
+    """Tokenizers and config.json of a model directory, or of a run directory's model, whose weights are as they were
+    written. Loads no torch. Raises CheckpointError as `load` does."""
+    place = locate(folder)
+    config = _read_config(place)
+    _, digests = _described(place, kind, config)
+    tokenizers = read_tokenizers(place, digests, kind, config)
+    _read(place, WEIGHTS, sys.maxsize, digests)
+    _check_whole(place, config)
+    return tokenizers, config
+
+
+def _described(folder: Path, kind: ModelKind[M], config: Mapping[str, Any]) -> tuple[Architecture, Mapping[str, str]]:
+    """The architecture, and the digests of files, of a config.json that fits its task."""
     if (task := task_of(config)) != kind.task:
         ours, theirs = (name.replace("_", " ") for name in (kind.task, task))
         raise CheckpointError(
@@ -235,13 +256,14 @@ def _load(folder: Path, kind: ModelKind[M], device: "torch.device") -> SavedMode
     for size in kind.tokenizers.values():
         if not isinstance(config.get(size), int) or isinstance(config[size], bool) or config[size] < 1:
             raise CheckpointError(f"{folder / CONFIG} has no usable {size}: save or copy the model again")
-    architecture = _architecture(folder / CONFIG, config)
-    digests = _digests(folder / CONFIG, config)
-    model = _read_model(folder, digests, lambda: kind.build(architecture, config))
-    tokenizers = (_read_tokenizer(folder, digests, name, config[size]) for name, size in kind.tokenizers.items())
-    made = SavedModel(model.to(device).eval(), tuple(tokenizers), config)
-    _check_whole(folder, config)
-    return made
+    return _architecture(folder / CONFIG, config), _digests(folder / CONFIG, config)
+
+
+def read_tokenizers(
+    folder: Path, digests: Mapping[str, str], kind: ModelKind[M], config: Mapping[str, Any]
+) -> tuple["Tokenizer", ...]:
+    """The tokenizers of a folder, in the order of `kind`. Raises CheckpointError."""
+    return tuple(_read_tokenizer(folder, digests, name, config[size]) for name, size in kind.tokenizers.items())
 
 
 def _read_config(folder: Path) -> dict[str, Any]:

@@ -1,0 +1,78 @@
+"""The graphs of a model directory, made once and kept in the cache under the digest of its weights."""
+
+import contextlib
+from collections.abc import Callable
+from importlib.util import find_spec
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+import numpy as np
+
+from repose.data.corpora import cache_home
+from repose.decoding.onnx_engine import OnnxEngine
+from repose.graphs import folder as graphs
+from repose.saved_model import directory
+from repose.system.errors import CheckpointError
+from repose.system.files import locked, replacing_folder
+
+if TYPE_CHECKING:
+    from repose.model.transformer import Transformer
+
+TOLERANCE = 1e-4
+"""Difference of a log-probability, in nats, above which graphs in fp32 are refused."""
+_VERSION = 1  # of what `repose.graphs` writes: another one makes all graphs anew
+_SENTENCES, _LONGEST, _SEED = 8, 24, 1
+
+
+def engine_of(model: Path, *, int8: bool, load: "Callable[[], Transformer]") -> OnnxEngine:
+    """The engine of a model directory, whose files have been checked. `load` gives the model where its graphs are to be
+    made. Raises CheckpointError for graphs that compute something else, WriteError where the cache cannot be written.
+    """
+    digest = directory.read_config(model)["sha256"][directory.WEIGHTS]
+    place = graphs_home() / f"{digest[:32]}-{'int8' if int8 else 'fp32'}-{_VERSION}"
+    with contextlib.suppress(CheckpointError):
+        return OnnxEngine(graphs.read(place))
+    with locked(place.with_name(f".{place.name}.lock")):
+        with contextlib.suppress(CheckpointError):  # another process was first
+            return OnnxEngine(graphs.read(place))
+        loaded = load()
+        with replacing_folder(place) as temporary:
+            facts = graphs.write_graphs(temporary, loaded, int8=int8)
+            graphs.describe(temporary, model, facts, {})
+            compare(OnnxEngine(graphs.read(temporary)), loaded)
+    return OnnxEngine(graphs.read(place))
+
+
+def graphs_home() -> Path:
+    """Where the cache keeps graphs."""
+    return cache_home() / "onnx"
+
+
+def can_make() -> bool:
+    """Whether the extra `fast` is installed."""
+    return all(find_spec(name) is not None for name in ("onnxruntime", "onnx"))
+
+
+def compare(engine: OnnxEngine, model: "Transformer") -> float:
+    """Largest difference of a log-probability, in nats, on drawn sentences.
+
+    Raises CheckpointError where it is above `TOLERANCE`, in fp32.
+    """
+    from repose.decoding.torch_engine import TorchEngine
+
+    generator = np.random.default_rng(_SEED)
+    longest = min(_LONGEST, engine.max_length)
+
+    def drawn(vocab_size: int) -> list[list[int]]:
+        lengths = [max(3, longest * (n + 1) // _SENTENCES) for n in range(_SENTENCES)]
+        return [[2, *generator.integers(min(4, vocab_size - 1), vocab_size, n - 2).tolist(), 3] for n in lengths]
+
+    sources, targets = drawn(model.src_vocab_size), drawn(model.tgt_vocab_size)
+    pairs = zip(TorchEngine(model).force(sources, targets), engine.force(sources, targets), strict=True)
+    largest = max(float(np.abs(ours.log_probs - theirs.log_probs).max()) for ours, theirs in pairs)
+    if engine.precision == "fp32" and not largest <= TOLERANCE:
+        raise CheckpointError(
+            f"what ONNX Runtime computes differs from the model's log-probabilities by {largest:.1e}, so nothing was "
+            "written: try another version of it, or engine = 'torch'"
+        )
+    return largest

@@ -1,0 +1,39 @@
+"""Target `onnx`: the encoder and one step of decoding as graphs, with all that translating needs beside them.
+
+`repose.load` reads the folder, without torch. What is written is loaded again and compared with the model on drawn
+sentences: the log-probabilities of given targets.
+"""
+
+from pathlib import Path
+
+from repose.decoding.graph_cache import compare
+from repose.decoding.onnx_engine import OnnxEngine
+from repose.decoding.translator import MODEL_KIND
+from repose.exporting.base import Exported, Options
+from repose.graphs import folder as graphs
+from repose.graphs.stacks import why_not
+from repose.saved_model import directory
+from repose.saved_model.description import sizes_of
+from repose.saved_model.directory import SRC_TOKENIZER, TGT_TOKENIZER
+from repose.system.errors import ConfigError
+
+_OWN = ("sha256", "own_crc32")
+"""Of config.json: about the files of the model directory."""
+
+
+def export(model: Path, out: Path, options: Options) -> Exported:
+    """See `repose.exporting.targets`."""
+    architecture, _ = directory.read_sizes(model)
+    if (reason := why_not(architecture)) is not None:
+        raise ConfigError(f"this model cannot be exported to ONNX: {reason}")
+    if options.single_file:
+        raise ConfigError("--single-file is for the target web: leave it out")
+    loaded, tokenizers, config = directory.load(model, MODEL_KIND)
+    facts = graphs.write_graphs(out, loaded, int8=options.precision == "int8")
+    for name, tokenizer in zip((SRC_TOKENIZER, TGT_TOKENIZER), tokenizers, strict=True):
+        tokenizer.save(out / name)
+    kept = {name: value for name, value in config.items() if name not in _OWN}
+    graphs.describe(out, model, facts, {"config": kept})
+    largest = compare(OnnxEngine(graphs.read(out)), loaded)
+    graphs.describe(out, model, facts, {"config": kept, "largest_difference": largest})
+    return Exported("onnx", out, sizes_of(out), largest)

@@ -1,0 +1,113 @@
+"""The graphs of every architecture compute what the model computes, whole sentences and beams alike."""
+
+import dataclasses
+import random
+from pathlib import Path
+from typing import Any, get_args
+
+import numpy as np
+import pytest
+import torch
+from pydantic import ValidationError
+
+from repose.decoding.onnx_engine import OnnxEngine
+from repose.decoding.torch_engine import TorchEngine
+from repose.decoding.worker import Batch
+from repose.graphs.folder import ENCODER, STEP, GraphFolder, write_graphs
+from repose.model import architecture as axes
+from repose.model.architecture import Architecture
+from repose.model.presets import PRESETS
+from repose.model.transformer import Transformer, build
+
+pytest.importorskip("onnx")
+pytest.importorskip("onnxruntime")
+
+VOCAB = 23
+SIZES: dict[str, Any] = {"d_ff": 16, "num_encoder_layers": 2, "num_decoder_layers": 3, "max_length": 32}
+WIDTHS = [{"d_token": 8, "num_heads": 2, "head_dim": 4}, {"d_token": 8, "num_heads": 4, "head_dim": 2}]
+WIDTHS += [{"d_token": 4, "num_heads": 2, "head_dim": 16}]
+AXES = {
+    "positions": get_args(axes.PositionsKind),
+    "combine": get_args(axes.Combine),
+    "embedding_scale": get_args(axes.EmbeddingScale),
+    "encoder_token_norm": get_args(axes.TokenNormKind),
+    "decoder_token_norm": ("none", "prefix", "vocabulary"),
+    "token_norm_site": get_args(axes.TokenNormSite),
+    "values": get_args(axes.Values),
+    "input_norm": get_args(axes.InputNorm),
+    "norm": get_args(axes.Norm),
+    "self_score": get_args(axes.SelfScore),
+    "score_residual": get_args(axes.ScoreResidual),
+    "attention_window": (None, 4),
+    "residual_weight": (1.0, 3.0),
+    "tie_embeddings": get_args(axes.TieEmbeddings),
+    "attention_bias": (True, False),
+    "output_bias": (True, False),
+}
+
+
+def drawn(seed: int) -> Architecture:
+    """Some sensible combination of all axes."""
+    generator = random.Random(seed)
+    while True:
+        fields = {name: generator.choice(values) for name, values in AXES.items()}
+        try:
+            return Architecture(**fields, **SIZES, **WIDTHS[seed % len(WIDTHS)])
+        except ValidationError:
+            continue
+
+
+def make(a: Architecture) -> Transformer:
+    """With weights that are all moved, so that none is as a layer begins."""
+    table = torch.linspace(-1, 1, 4)[:, None] * torch.tensor([1.0, -1.0]) if a.positions == "policy" else None
+    model = build(a, src_vocab_size=VOCAB, tgt_vocab_size=VOCAB, position_table=table)
+    torch.manual_seed(1)
+    for parameter in model.parameters():
+        parameter.data.add_(0.2 * torch.randn_like(parameter))
+    return model
+
+
+def both(a: Architecture, folder: Path) -> tuple[TorchEngine, OnnxEngine]:
+    model = make(a)
+    facts = write_graphs(folder, model)
+    return TorchEngine(model), OnnxEngine(GraphFolder(folder / ENCODER, folder / STEP, facts, {}))
+
+
+def check(a: Architecture, folder: Path) -> None:
+    ours, graphs = both(a, folder)
+    sources = [[2, 5, 6, 7, 8, 9, 10, 3], [2, 9, 3], [2, 4, 4, 11, 3], [2, 3]]
+    targets = [[2, 8, 9, 4, 5, 6, 7, 8, 3], [2, 6, 3], [2, 7, 7, 12, 3], [2, 3]]
+    for one, other in zip(ours.force(sources, targets), graphs.force(sources, targets), strict=True):
+        np.testing.assert_allclose(other.log_probs, one.log_probs, atol=1e-4)
+        assert other.predictions == one.predictions
+    batch = Batch(sources, [7, 3, 9, 5], beam_size=3, alpha=0.6, num_hypotheses=3)
+    for hypotheses, others in zip(batch.search(ours), batch.search(graphs), strict=True):
+        assert [h.tokens for h in hypotheses] == [h.tokens for h in others]
+        assert [h.score for h in hypotheses] == pytest.approx([h.score for h in others], abs=1e-3)
+    tokens = targets[0][:-1]
+    np.testing.assert_allclose(graphs.attention(sources[0], tokens), ours.attention(sources[0], tokens), atol=1e-5)
+
+
+@pytest.mark.parametrize("name", [name for name, p in PRESETS.items() if not p.architecture.looks_ahead])
+def test_a_preset(name: str, tmp_path: Path) -> None:
+    check(dataclasses.replace(PRESETS[name].architecture, **SIZES, **WIDTHS[0]), tmp_path)
+
+
+@pytest.mark.parametrize("seed", range(40))
+def test_any_combination_of_axes(seed: int, tmp_path: Path) -> None:
+    check(drawn(seed), tmp_path)
+
+
+@pytest.mark.parametrize("axis", AXES)
+def test_combinations_have_every_value(axis: str) -> None:
+    assert {getattr(drawn(seed), axis) for seed in range(40)} == set(AXES[axis])
+
+
+def test_int8_is_near(tmp_path: Path) -> None:
+    model = make(dataclasses.replace(PRESETS["reinforced"].architecture, **SIZES, **WIDTHS[0]))
+    facts = write_graphs(tmp_path, model, int8=True)
+    graphs = OnnxEngine(GraphFolder(tmp_path / ENCODER, tmp_path / STEP, facts, {}))
+    sources, targets = [[2, 5, 6, 7, 3], [2, 9, 3]], [[2, 8, 9, 3], [2, 6, 3]]
+    for one, other in zip(TorchEngine(model).force(sources, targets), graphs.force(sources, targets), strict=True):
+        np.testing.assert_allclose(other.log_probs, one.log_probs, atol=0.2)
+        assert not np.array_equal(other.log_probs, one.log_probs)
