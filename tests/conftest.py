@@ -3,7 +3,7 @@
 import io
 import signal
 import sys
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 
 import pytest
 import torch
@@ -19,6 +19,14 @@ if signal.getsignal(signal.SIGINT) is signal.SIG_IGN:
 def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
     """The README's commands, which train, come first: last, one worker would wait for the other."""
     items.sort(key=lambda item: item.path.name != "test_readme.py")
+
+
+@pytest.fixture(autouse=True, scope="session")
+def _own_cache(tmp_path_factory: pytest.TempPathFactory) -> Iterator[None]:
+    """Graphs of models that tests load are kept with the tests."""
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setenv("REPOSE_HOME", str(tmp_path_factory.mktemp("home")))
+        yield
 
 
 @pytest.fixture(autouse=True)

@@ -12,12 +12,12 @@ import torch
 import repose
 from repose.data.tokenizer import Tokenizer
 from repose.exporting import to_ctranslate2
-from repose.saved_model.description import read_description
 from repose.exporting.why_not import ctranslate2 as why_not
 from repose.exporting.why_not import table
 from repose.model.architecture import Architecture
 from repose.model.presets import PRESETS, preset
 from repose.saved_model.api import build
+from repose.saved_model.description import read_description
 from repose.system.errors import CheckpointError, ConfigError
 
 from .conftest import TEXT, TINY, Saving, shaken
