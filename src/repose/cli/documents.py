@@ -38,7 +38,10 @@ def translate_file(
     workers: Annotated[
         int | None, Option(help="Number of processes that translate (default: one per core, one on a GPU).")
     ] = None,
-    precision: Annotated[str, Option(help="fp32, or int8: faster on a CPU, but a few translations differ.")] = "fp32",
+    precision: Annotated[
+        str | None, Option(help="fp32 (the default), or int8: faster on a CPU, but a few translations differ.")
+    ] = None,
+    engine: Annotated[str, Option(help="torch, or onnx: the same on a CPU, but faster (`repose translate`).")] = "auto",
 ) -> None:
     """Translate a file and keep its form: tags, timings, tables, notes, bold and links stay."""
     if source.suffix.lower() != target.suffix.lower():
@@ -54,13 +57,19 @@ def translate_file(
         document = read_document(read_file(source), source.suffix, paragraphs=paragraphs)
     except DataError as error:
         raise DataError(f"{source} cannot be translated: {error}") from error
-    with load(model, device, workers, precision) as translator:
+    with load(model, device, workers, precision, engine) as translator:
         write_file(target, _translated(translator, document, {**how, "to": to}))
     print(target)
 
 
 def translate_paragraphs(
-    model: Path, file: Path | None, how: dict[str, Any], device: str, workers: int | None, precision: str
+    model: Path,
+    file: Path | None,
+    how: dict[str, Any],
+    device: str,
+    workers: int | None,
+    precision: str | None,
+    engine: str,
 ) -> None:
     """`repose translate --paragraphs`: a text from a file or stdin to stdout."""
     from repose.decoding.translator import load
@@ -69,7 +78,7 @@ def translate_paragraphs(
 
     data = sys.stdin.buffer.read() if file is None else read_file(file)
     document = read_document(data, ".txt", paragraphs=True)
-    with load(model, device, workers, precision) as translator:
+    with load(model, device, workers, precision, engine) as translator:
         sys.stdout.write(_translated(translator, document, how).decode())
         sys.stdout.flush()
 

@@ -20,8 +20,13 @@ Device = Annotated[str, Option(help="cpu, cuda, cuda:1 or mps.")]
 Workers = Annotated[
     int | None, Option(help="Number of processes that translate (default: one per core, one on a GPU).")
 ]
-Precision = Annotated[str, Option(help="fp32, or int8: faster on a CPU, but a few translations differ.")]
-ModelDir = Annotated[Path, Argument(help="A run directory, a model directory, or hf://owner/name.")]
+Precision = Annotated[
+    str | None, Option(help="fp32 (the default), or int8: faster on a CPU, but a few translations differ.")
+]
+Engine = Annotated[
+    str, Option(help="torch, or onnx: the same on a CPU, but faster; auto takes onnx where `fast` is installed.")
+]
+ModelDir = Annotated[Path, Argument(help="A run directory, a model directory, an export to ONNX, or hf://owner/name.")]
 
 
 def translate(
@@ -52,7 +57,8 @@ def translate(
         Option(help="Of text whose lines are broken for the page: a paragraph, up to a blank line, is one line."),
     ] = False,
     workers: Workers = None,
-    precision: Precision = "fp32",
+    precision: Precision = None,
+    engine: Engine = "auto",
 ) -> None:
     """Translate text line by line, from a file or stdin: one line out for each line in, in order.
 
@@ -68,12 +74,12 @@ def translate(
     if paragraphs:
         if num_hypotheses > 1 or scores:
             raise ConfigError("--paragraphs gives one text: leave --num-hypotheses and --scores out")
-        documents.translate_paragraphs(model, file, {**search, "to": to}, device, workers, precision)
+        documents.translate_paragraphs(model, file, {**search, "to": to}, device, workers, precision, engine)
         return
     if file is not None:
         check_file(file)
     with (
-        load(model, device, workers, precision) as translator,
+        load(model, device, workers, precision, engine) as translator,
         nullcontext(sys.stdin.buffer) if file is None else file.open("rb") as source,
     ):
         if file is None and sys.stdin.isatty():
@@ -114,6 +120,8 @@ def score(
     src: Annotated[Path, Argument(help="Source sentences, one per line.")],
     tgt: Annotated[Path, Argument(help="Target sentences, one per line.")],
     device: Device = "cpu",
+    precision: Precision = None,
+    engine: Engine = "auto",
 ) -> None:
     """Print the log-probability (in nats) of each target sentence given its source; nan where a pair cannot be used."""
     from repose.data.readers import PairReader
@@ -123,7 +131,7 @@ def score(
 
     counts, pairs = StreamCounts(), PairReader([src, tgt])
     with one_thread():
-        for value in score_lines(load(model, device), pairs.rows(), counts):
+        for value in score_lines(load(model, device, precision=precision, engine=engine), pairs.rows(), counts):
             print(f"{value:.4f}")
     if counts.dropped:
         reasons = ", ".join(f"{reason}: {number:,}" for reason, number in counts.dropped.items())
@@ -149,7 +157,8 @@ def evaluate(
     ] = False,
     device: Device = "cpu",
     workers: Workers = None,
-    precision: Precision = "fp32",
+    precision: Precision = None,
+    engine: Engine = "torch",
 ) -> None:
     """Translate a test set and score the translations."""
     from repose.cli.tables import evaluation_table
@@ -157,7 +166,7 @@ def evaluate(
     from repose.tasks.registry import task_of_model
 
     split = split or (files[0].name.split(".")[0] if files else "test")
-    decoding = Decoding(tuple(beam_size or (1, 4)), tokenize, workers, precision)
+    decoding = Decoding(tuple(beam_size or (1, 4)), tokenize, workers, precision or "fp32", engine)
     evaluation_table(task_of_model(model).score_model(model, files, split, out, device, decoding), every=every)
 
 
@@ -175,7 +184,7 @@ def audit(
 
         tried = build(model, src_vocab_size=200, tgt_vocab_size=200, seed=seed)
     elif Path(model).exists():
-        tried = load(model).model
+        tried = load(model, engine="torch").model
     else:
         raise ConfigError(unknown("preset or directory", model, list(PRESETS)))
     report = run_audit(tried, seed=seed)

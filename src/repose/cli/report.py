@@ -106,7 +106,7 @@ def _failed_checks(folder: Path) -> tuple[str, ...]:
     from repose.decoding.translator import load
     from repose.model.audit import audit
 
-    with load(folder) as translator:
+    with load(folder, engine="torch") as translator:
         return tuple(check.name for check in audit(translator.model).checks if not check.passed)
 
 

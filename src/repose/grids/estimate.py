@@ -252,7 +252,7 @@ def _decode_seconds(experiment: Experiment, data: Any, folder: Path, device: str
     src, references = data.text(data.measured)
     middle = max(0, (len(src) - SENTENCES) // 2)
     sample = sorted(src, key=len)[middle : middle + SENTENCES]  # of like length, as in the batches of a whole set
-    with load(folder, "cpu" if device == "auto" else device) as translator, one_thread():
+    with load(folder, "cpu" if device == "auto" else device, engine="torch") as translator, one_thread():
         encoded = translator.tgt_tokenizer.encode_batch(list(references))
         expected = sum(len(ids) - 1 for ids in encoded)  # steps: END is one, START is none
         translator.translate(sample[:2], beam_size=1)  # the first one of a process takes longer

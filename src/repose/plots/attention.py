@@ -78,7 +78,7 @@ def read(folder: Path, sentence: str, target: str | None = None) -> Reading:
     """
     if not sentence.strip() or (target is not None and not target.strip()):
         raise ConfigError("there is nothing to attend to in an empty sentence: give one with words in it")
-    with load(folder, workers=1) as translator:
+    with load(folder, workers=1, engine="torch") as translator:
         src = translator.src_tokenizer.encode(sentence)
         tgt = _target(translator, sentence, target)
         longest, limit = max(len(src), len(tgt) - 1), translator.model.architecture.max_length

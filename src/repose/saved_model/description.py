@@ -31,7 +31,7 @@ def write_description(out: Path, target: str, model: Path, fields: Mapping[str, 
     `model`: the model or run directory that the export is of.
     """
     config = directory.read_config(model)
-    files = {name: _sha256(out / name) for name in sizes_of(out)}
+    files = {name: _sha256(out / name) for name in sizes_of(out) if name != description_file(target)}
     content = {
         "format_version": FORMAT_VERSION,
         "target": target,

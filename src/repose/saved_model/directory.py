@@ -239,9 +239,10 @@ def load_without_weights(folder: Path, kind: ModelKind[M]) -> tuple[tuple["Token
     written. Loads no torch. Raises CheckpointError as `load` does."""
     place = locate(folder)
     config = _read_config(place)
-    _, digests = _described(place, kind, config)
+    architecture, digests = _described(place, kind, config)
     tokenizers = read_tokenizers(place, digests, kind, config)
-    _read(place, WEIGHTS, sys.maxsize, digests)
+    about = 4 * architecture.num_weights(*(config[size] for size in kind.tokenizers.values()))
+    _read(place, WEIGHTS, 2 * about + _HEADER_BYTES, digests)
     _check_whole(place, config)
     return tokenizers, config
 

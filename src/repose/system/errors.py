@@ -37,6 +37,9 @@ class WriteError(ReposeError):
     """A file or folder that cannot be written: a full disk, say, or no permission."""
 
 
+_OF_TRAIN = ("torch", "safetensors", "jaxtyping", "sacrebleu", "sacremoses", "py3langid")
+EXTRA_OF = {**dict.fromkeys(_OF_TRAIN, "train"), "onnx": "fast", "onnxruntime": "runtime"}
+"""Extra that has a library, where one sentence for all of its uses is enough."""
 OUT_OF_MEMORY = "out of memory: use a machine with more, or smaller sizes"
 
 
@@ -52,6 +55,8 @@ def told(error: BaseException) -> tuple[str, int] | None:
         return str(error), 2 if isinstance(error, ConfigError) else 1
     if is_out_of_memory(error):
         return OUT_OF_MEMORY, 1
+    if isinstance(error, ModuleNotFoundError) and (extra := EXTRA_OF.get((error.name or "").partition(".")[0])):
+        return f"this needs {error.name}: pip install 'repose-nmt[{extra}]'", 2
     if isinstance(error, OSError):  # without its number, and with its file if it has one
         what = error.strerror or str(error)
         return what if error.filename is None else f"{os.fsdecode(error.filename)}: {what}", 1

@@ -57,6 +57,8 @@ class Decoding(NamedTuple):
     """sacreBLEU's tokenizer."""
     workers: int | None = None
     precision: str = "fp32"
+    engine: str = "torch"
+    """What computes (`repose.load`)."""
 
 
 class Figure(NamedTuple):

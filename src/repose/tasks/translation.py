@@ -170,11 +170,11 @@ class Translation(Task):
             means = {"over_validations": {"num_sentences": num_sentences, **means}}
         beam_size, about = experiment.decoding.beam_size, dict(means)
         if experiment.decoding.length_penalty is None:
-            with decoding_translator.load(folder, device) as translator, one_thread():
+            with decoding_translator.load(folder, device, engine="torch") as translator, one_thread():
                 choice = choose(translator, *data.text("valid"), beam_size)
             directory.change_config(folder, {"decoding": {**asdict(experiment.decoding), **choice.settings}})
             about["decoding_chosen"] = choice.to_json()
-        translator = decoding_translator.load(folder, device)
+        translator = decoding_translator.load(folder, device, engine="torch")
         decoding = Decoding(beam_sizes=(1, beam_size))
         _score(translator, *texts, data.measured, decoding, is_pretokenized(experiment.corpus), about, folder)
 
@@ -183,7 +183,7 @@ class Translation(Task):
     ) -> dict[str, Any]:
         """On two aligned files, or on a set of the run's own corpus. Pairs that cannot be used are left out and counted
         under `dropped`, by reason."""
-        translator = decoding_translator.load(folder, device, decoding.workers, decoding.precision)
+        translator = decoding_translator.load(folder, device, decoding.workers, decoding.precision, decoding.engine)
         if files:
             reader = PairReader(files)
             pairs = list(reader)
@@ -297,6 +297,7 @@ def _score(
             }
         forced = teacher_forced(translator, sources, references)
     precision = {} if translator.precision == "fp32" else {"precision": translator.precision}
+    engine = {} if translator.engine.name == "torch" else {"engine": translator.engine.name}
     settings = {name: getattr(translator, name) for name in ("length_penalty", "max_extra_tokens")}
     if translator.no_repeat_ngram_size:
         settings["no_repeat_ngram_size"] = translator.no_repeat_ngram_size
@@ -304,7 +305,7 @@ def _score(
         "run_id": translator.config.get("run_id"),
         "split": split,
         "looks_ahead": translator.engine.looks_ahead,
-        "decoding": {**settings, **precision},
+        "decoding": {**settings, **engine, **precision},
         **about,
         "num_sentences": len(sources),
         "truncated_sources": truncated,  # cut at the model's max_length
