@@ -170,11 +170,12 @@ def test_a_directory_that_cannot_be_written_is_named(tmp_path: Path) -> None:
 
 def test_reasons_are_sentences_once() -> None:
     training = TrainingConfig(epochs=3, patience=2, max_hours=1.5)
-    assert [reason.describe(training) for reason in EndReason][1:6] == [
+    assert [reason.describe(training) for reason in EndReason][1:7] == [
         "3 epochs",
         "1.5 hours",
         "no better validation loss in 2 validations",
         "--stop-after",
+        "as many epochs as asked for",
         "SIGINT",
     ]
 
