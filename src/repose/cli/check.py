@@ -19,7 +19,7 @@ def check(
     from repose.tasks.corpus import check_files, is_pretokenized
 
     sets = given_settings(corpus__valid=valid, corpus__test=test)
-    experiment = loaded_experiment(files, config, None, [*sets, *(overrides or [])]).experiment
+    experiment = loaded_experiment(files, config, None, [*sets, *(overrides or [])], by_size=False).experiment
     if not TASK_SETTINGS[experiment.training.task].translates:
         raise ConfigError(f"repose check reads sentence pairs, not what {experiment.training.task} trains on")
     found = check_files(experiment.corpus)

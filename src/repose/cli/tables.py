@@ -105,4 +105,6 @@ def _show_samples(run: RunFolder, experiment: Experiment, split: str, decoding: 
         make_table(("held-out sentence", "translation", "reference"), rows, lines=True),
         f"translate your own: echo '{example}' | repose translate {run.path}",
         f"measure it on other text: repose evaluate {run.path} SOURCES REFERENCES",
+        f"use it over HTTP, with a page to try it: repose serve {run.path}",
+        f"take it where there is no repose: repose export {run.path} --to onnx --out DIR",
     )

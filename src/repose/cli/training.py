@@ -11,13 +11,13 @@ from typer import Argument, Option
 from typer.core import TyperCommand
 
 from repose.data.readers import holds_pairs
-from repose.system.errors import ConfigError
+from repose.system.errors import CheckpointError, ConfigError, ReposeError
 from repose.system.signals import Interrupted, interruptible
 from repose.system.terminal import say
 
 if TYPE_CHECKING:
     from repose.config.experiment import Experiment
-    from repose.config.file import Loaded
+    from repose.config.file import Layer, Loaded
     from repose.runs.run import RunResult
 
 Files = Annotated[
@@ -75,9 +75,12 @@ def loaded_experiment(
     overrides: list[str] | None,
     start: Path | None = None,
     synthetic: tuple[Path, ...] | None = None,
+    *,
+    by_size: bool = True,
+    out: Path | None = None,
 ) -> "Loaded":
-    """The experiment that the arguments describe; the default recipe where none is named, or that of fine-tuning where
-    it starts from a model."""
+    """The experiment that the arguments describe. Where none is named: the default, with `by_size` under the recipe
+    for so many pairs unless `out` holds a run without it, or that of fine-tuning where it starts from a model."""
     from repose.config.file import load, shipped
 
     train = files or []
@@ -89,11 +92,47 @@ def loaded_experiment(
         raise ConfigError(f"{train[0]} is an experiment that ships with repose: write --config {train[0]}")
     given: dict[str, Any] = {"train": train, "synthetic": synthetic or (), "overrides": overrides or []}
     if start is None:
-        return load(config or "default", preset=preset, **given)
+        loaded = load(config or "default", preset=preset, **given)
+        wanted = by_size and config is None and not (out is not None and _holds(out, loaded.experiment))
+        recipe = _recipe(loaded.experiment) if wanted else None
+        return loaded if recipe is None else load("default", preset=preset, recipe=recipe, **given)
     from repose.runs.fine_tuning import RECIPE, settings_of
 
     model = settings_of(start)
     return load(config or RECIPE, preset=preset, model=model, **given)
+
+
+def _holds(out: Path, experiment: "Experiment") -> bool:
+    """Whether a run with these settings was begun there, which the same command then goes on with."""
+    from repose.runs.folder import RunFolder
+
+    try:
+        theirs = RunFolder(out).config().experiment
+    except CheckpointError:
+        return False
+    return all(getattr(theirs, name) == getattr(experiment, name) for name in ("tokenizer", "architecture", "training"))
+
+
+def _recipe(experiment: "Experiment") -> "Layer | None":
+    """The settings for a corpus of this size, having said which they are and why."""
+    from repose.config.experiment import TASK_SETTINGS
+    from repose.config.recipes import most_pairs, recipe_for
+    from repose.tasks.corpus import num_training_pairs
+
+    if not TASK_SETTINGS[experiment.training.task].translates:
+        return None
+    try:
+        number = num_training_pairs(experiment.corpus, at_most=most_pairs() + 1)
+    except ReposeError:  # what is wrong with the files, whoever reads them for good says
+        return None
+    if number is None or (recipe := recipe_for(number)) is None:
+        return None
+    settings = ", ".join(f"{field} {value}" for table in recipe.settings.values() for field, value in table.items())
+    say(
+        f"{number:,} pairs: the recipe {recipe.name} ({settings}), since a corpus of at most {recipe.pairs:,} pairs "
+        "is soon learnt by heart and gives few updates an epoch; --config default is the one for more"
+    )
+    return recipe.layer
 
 
 def train(
@@ -131,7 +170,7 @@ def train(
     """Train a model on a parallel corpus and evaluate it. Run the same command again to resume."""
     plain = given_settings(corpus__valid=valid, corpus__test=test, training__epochs=epochs)
     plain += given_settings(training__max_hours=None if minutes is None else minutes / 60)
-    loaded = loaded_experiment(files, config, preset, [*plain, *(overrides or [])], start, synthetic)
+    loaded = loaded_experiment(files, config, preset, [*plain, *(overrides or [])], start, synthetic, out=out)
     if print_config:
         from repose.config.file import format_config
 

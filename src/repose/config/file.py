@@ -1,9 +1,10 @@
 """Experiments from TOML files, presets and the command line, with the origin of every value; as TOML and as JSON.
 
-Layers, each over the one before: defaults, preset, file, `--preset`, `--set section.field=value`. A layer that
-names a preset replaces the whole architecture of the layers before it; a layer that names ready tokenizer files
-takes back the settings of tokenizers that were to be trained. TOML has no null: "none" stands for a setting that
-is not set. Paths in a file are relative to the file's folder, on the command line to the current folder.
+Layers, each over the one before: defaults, preset, file, recipe by the corpus's size (`repose.config.recipes`),
+`--preset`, `--set section.field=value`. A layer that names a preset replaces the whole architecture of the layers
+before it; a layer that names ready tokenizer files takes back the settings of tokenizers that were to be trained. TOML
+has no null: "none" stands for a setting that is not set. Paths in a file are relative to the file's folder, on the
+command line to the current folder.
 """
 
 import dataclasses
@@ -54,9 +55,9 @@ _EXPECTED = {
 class Origin(NamedTuple):
     """Where a setting's value came from."""
 
-    kind: Literal["default", "preset", "file", "model", "command line"]
+    kind: Literal["default", "preset", "file", "recipe", "model", "command line"]
     name: str = ""
-    """Of the preset, the file or the model directory."""
+    """Of the preset, the file, the recipe or the model directory."""
 
     def __str__(self) -> str:
         return f"{self.kind} {self.name}".rstrip()
@@ -109,11 +110,13 @@ def load(
     synthetic: Sequence[Path] = (),
     overrides: Sequence[str] = (),
     model: ModelLayers | None = None,
+    recipe: Layer | None = None,
 ) -> Loaded:
     """The experiment of a TOML file, or of a shipped experiment's name, with what the command line sets over it.
 
     That is a preset, training files, synthetic ones, and `--set` strings; `model`: what comes with the model to start
-    from. Raises ConfigError, with one sentence, for whatever cannot be read or used.
+    from; `recipe`: what the size of the corpus asks for, over the file's. Raises ConfigError, with one sentence, for
+    whatever cannot be read or used.
     """
     if model is not None and preset is not None:
         raise ConfigError(f"a training that starts from a model keeps its architecture: leave out preset {preset}")
@@ -122,7 +125,7 @@ def load(
         tables += [{"corpus": {name: [str(file) for file in given]}}] if given else []
     # One layer, so that the order of --set strings does not matter; the last of two for one field wins.
     tables.append(parse_overrides(overrides))
-    layers = [] if path is None else [file_layer(path)]
+    layers = [layer for layer in (None if path is None else file_layer(path), recipe) if layer is not None]
     if model is not None:
         layers = [model.under, *layers, model.over]
     return resolve([*layers, *(Layer(table, COMMAND_LINE, Path.cwd()) for table in tables)])
@@ -421,7 +424,7 @@ def _commented_settings(loaded: Loaded, section: str, folder: Path | None) -> It
         if name in PATHS and folder is not None and value is not None:
             within = folder.absolute()
             value = _relative(value, within) if isinstance(value, str) else tuple(_relative(p, within) for p in value)
-        chosen = loaded.sources[name].kind in ("file", "model", "command line")
+        chosen = loaded.sources[name].kind not in ("default", "preset")
         yield f"# {_one_line(info.description or '')}"
         yield f"{'' if chosen else '#'}{field} = {_toml(value)}"
 

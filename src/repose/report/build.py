@@ -14,6 +14,7 @@ from repose.report.tables_lengths import length_tables
 from repose.report.tables_quality import check_table, endings_table, inflated_scores
 from repose.report.tables_scores import scores_table, task_tables, teacher_forced_table, variants_table
 from repose.report.tables_settings import settings_table
+from repose.report.verdict import main_picture, verdict
 
 Check = Callable[[Path], tuple[str, ...]]
 """Names of the checks that the model of a run directory fails."""
@@ -22,6 +23,8 @@ Check = Callable[[Path], tuple[str, ...]]
 def build(runs: RunSet, *, pictures: Sequence[Picture] = ()) -> Report:
     """Everything that is said about these runs."""
     papers, unknown = published_tables(runs)
+    first = main_picture(pictures, runs)
+    pictures = [picture for picture in pictures if picture is not first]
     sections = [
         Section(title="Scores", paragraphs=(runs.about,) if runs.about else (), tables=_scores(runs)),
         Section(title="Settings", tables=(settings_table(runs), *_present(check_table(runs)))),
@@ -52,6 +55,8 @@ def build(runs: RunSet, *, pictures: Sequence[Picture] = ()) -> Report:
         title=runs.title,
         subtitle=_subtitle(runs),
         warnings=_warnings(runs),
+        verdict=verdict(runs),
+        picture=first,
         sections=tuple(s for s in sections if s.tables or s.pictures or s.comparisons or s.warnings),
     )
 

@@ -129,3 +129,7 @@ class Report:
     """Which runs, of when, with which versions."""
     warnings: tuple[str, ...]
     sections: tuple[Section, ...]
+    verdict: str = ""
+    """What came out, in a sentence for each corpus."""
+    picture: Picture | None = None
+    """The one that shows most of it; it stands in no section."""

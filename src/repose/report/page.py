@@ -114,7 +114,7 @@ def _pieces(tokens: Sequence[str], changed: set[int]) -> Pieces:
 
 def _anchors(report: Report) -> Callable[[object], str]:
     """Names of the places that links lead to, no two the same; they stay while titles and ids do."""
-    names: dict[int, str] = {}
+    names = {} if report.picture is None else {id(report.picture): f"picture-{report.picture.id}"}
     for section in report.sections:
         parts: list[tuple[object, str]] = [(section, f"section-{section.title}")]
         parts += [(table, f"table-{table.id}") for table in section.tables]

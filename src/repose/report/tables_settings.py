@@ -90,6 +90,8 @@ def _settings(run: ReportRun) -> dict[Name, Hashable]:
                 continue
             if name.startswith("plateau_") and run.experiment.training.schedule != "plateau":
                 continue
+            if name == "warmup_updates" and run.experiment.training.warmup_share is not None:
+                continue  # which the share replaces
             if name in _RARE and value == getattr(type(getattr(run.experiment, section)), name):
                 value = None
             found[section, name] = value if isinstance(value, Hashable) else str(value)

@@ -11,7 +11,7 @@ from typing import Any, Literal
 
 from repose.report import figures
 from repose.report.collect import ReportRun, RunSet
-from repose.report.content import Cell, Column, Report, SideBySide, Table
+from repose.report.content import Cell, Column, Picture, Report, SideBySide, Table
 from repose.report.tables import NONE
 from repose.system.files import write_file, writing
 from repose.system.terminal import printable
@@ -38,7 +38,8 @@ _LETTERS = frozenset("ßæœøåłÆŒØÅŁıĳ")
 
 def all_tables(report: Report) -> list[Table]:
     """The tables of a report, those behind its pictures included."""
-    return [
+    first = [] if report.picture is None else [report.picture.numbers]
+    return first + [
         table
         for section in report.sections
         for table in (*section.tables, *(picture.numbers for picture in section.pictures))
@@ -91,6 +92,7 @@ def to_json(report: Report, runs: RunSet) -> dict[str, Any]:
         "format": _FORMAT,
         "title": report.title,
         "subtitle": report.subtitle,
+        "verdict": report.verdict,
         "warnings": list(report.warnings),
         "problems": list(runs.problems),
         "baseline": runs.baseline,
@@ -149,15 +151,22 @@ def _finite(value: Any) -> Any:
 
 def write_markdown(report: Report) -> str:
     """The whole report; pictures as the tables of their numbers."""
-    blocks = [f"# {_inline(report.title)}", _inline(report.subtitle), *map(_warning, report.warnings)]
+    blocks = [f"# {_inline(report.title)}", _inline(report.verdict), _inline(report.subtitle)]
+    blocks += map(_warning, report.warnings)
+    blocks += [] if report.picture is None else _picture(report.picture, 2)
     for section in report.sections:
         blocks += [f"## {_inline(section.title)}", *map(_inline, section.paragraphs), *map(_warning, section.warnings)]
-        blocks += map(markdown_table, section.tables)
+        for table in section.tables:
+            blocks += [markdown_table(table) if table.title != section.title else "\n\n".join(_table_parts(table))]
         for picture in section.pictures:
-            blocks += [f"### {_inline(picture.title)}", _inline(picture.description), *_table_parts(picture.numbers)]
+            blocks += _picture(picture, 3)
         for comparison in section.comparisons:
             blocks += _comparison(comparison)
     return "\n\n".join(block for block in blocks if block) + "\n"
+
+
+def _picture(picture: Picture, level: int) -> list[str]:
+    return [f"{'#' * level} {_inline(picture.title)}", _inline(picture.description), *_table_parts(picture.numbers)]
 
 
 def _warning(sentence: str) -> str:

@@ -14,7 +14,7 @@ import hashlib
 import json
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import asdict, dataclass, replace
-from itertools import chain
+from itertools import chain, islice
 from pathlib import Path
 from typing import Any
 
@@ -245,6 +245,19 @@ def is_pretokenized(corpus: CorpusConfig) -> bool:
     """Whether the text is tokenised already, by the config or by the catalogue."""
     named = corpus.name is not None and corpus.name != PHRASEBOOK
     return corpus.pretokenized or (named and corpora.describe(str(corpus.name)).tokenised)
+
+
+def num_training_pairs(corpus: CorpusConfig, *, at_most: int) -> int | None:
+    """Usable pairs in the files that a corpus is trained on, further and synthetic ones too, counted up to `at_most`.
+
+    None where there are no files: of the shipped corpus, and where none are named. Raises DataError.
+    """
+    if corpus.name == PHRASEBOOK or not (corpus.name or corpus.train):
+        return None
+    every = [files_of(corpus)["train"], *(part.files for part in more_corpora.parts_of(corpus))]
+    fields = {"src_field": corpus.src_field, "tgt_field": corpus.tgt_field}
+    pairs = chain.from_iterable(PairReader(paths, **fields) for paths in every)
+    return sum(1 for _ in islice(pairs, at_most))
 
 
 def check_files(corpus: CorpusConfig) -> CorpusCheck:

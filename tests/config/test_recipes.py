@@ -1,0 +1,85 @@
+"""Settings by the size of a corpus: chosen, said, overridden, and not laid over a run that was begun without them."""
+
+from pathlib import Path
+
+import pytest
+
+from repose.cli.training import loaded_experiment
+from repose.config.file import Origin, format_config, load, to_json
+from repose.config.recipes import most_pairs, recipe_for, recipes
+from repose.tasks.corpus import num_training_pairs
+
+
+@pytest.fixture
+def few(tmp_path: Path) -> list[Path]:
+    """A corpus that there is a recipe for."""
+    (tmp_path / "few.tsv").write_text("um\tone\ndois\ttwo\n\tthree\n" * 40, encoding="utf-8")
+    return [tmp_path / "few.tsv"]
+
+
+@pytest.fixture
+def many(tmp_path: Path) -> list[Path]:
+    """One that is too large for every recipe."""
+    (tmp_path / "many.tsv").write_text("um\tone\n" * (most_pairs() + 1), encoding="utf-8")
+    return [tmp_path / "many.tsv"]
+
+
+def test_a_recipe_holds_up_to_its_number_of_pairs() -> None:
+    for recipe in recipes():
+        assert recipe_for(recipe.pairs) == recipe
+    assert recipe_for(most_pairs() + 1) is None
+
+
+def test_a_small_corpus_has_its_recipe_and_is_told_so(few: list[Path], capsys: pytest.CaptureFixture[str]) -> None:
+    loaded = loaded_experiment(few, None, None, None)
+    said = capsys.readouterr().err
+    assert said.startswith("80 pairs: the recipe little-data (")
+    assert "vocab_size 2000" in said
+    assert loaded.experiment.tokenizer.vocab_size == 2000
+    assert loaded.sources["tokenizer.vocab_size"] == Origin("recipe", "little-data")
+    assert "# recipe little-data" in format_config(loaded)
+
+
+def test_other_settings_are_those_of_the_default(few: list[Path]) -> None:
+    recipe, default = loaded_experiment(few, None, None, None), load("default", train=few)
+    assert {name for name, source in recipe.sources.items() if source != default.sources[name]} == {
+        f"{section}.{field}" for section, table in recipes()[0].settings.items() for field in table
+    }
+
+
+def test_what_is_named_goes_over_the_recipe(few: list[Path]) -> None:
+    named = loaded_experiment(few, None, "baseline", ["tokenizer.vocab_size=500"]).experiment
+    assert named.tokenizer.vocab_size == 500
+    assert named.architecture.dropout == load(None, preset="baseline").experiment.architecture.dropout
+    assert named.training.batch_size == 1024
+
+
+@pytest.mark.parametrize("config", ["default", "demo"])
+def test_a_named_experiment_is_as_it_was(few: list[Path], config: str) -> None:
+    loaded = loaded_experiment([] if config == "demo" else few, config, None, None)
+    assert "recipe" not in {source.kind for source in loaded.sources.values()}
+
+
+def test_a_large_corpus_has_the_default(many: list[Path], capsys: pytest.CaptureFixture[str]) -> None:
+    assert loaded_experiment(many, None, None, None) == load("default", train=many)
+    assert capsys.readouterr().err == ""
+
+
+def test_synthetic_pairs_count(few: list[Path], many: list[Path]) -> None:
+    loaded = loaded_experiment(few, None, None, None, synthetic=(many[0],))
+    assert loaded.experiment.training.batch_size == 4096
+    assert num_training_pairs(loaded.experiment.corpus, at_most=100_000) == 80 + most_pairs() + 1
+
+
+def test_a_run_begun_without_the_recipe_goes_on_without_it(few: list[Path], tmp_path: Path) -> None:
+    before = load("default", train=few).experiment
+    out = tmp_path / "run"
+    out.mkdir()
+    config = f'{{"run_id": "0", "experiment": {to_json(before)}, "digests": {{}}, "report": [], "versions": {{}}}}'
+    (out / "config.json").write_text(config, encoding="utf-8")
+    assert loaded_experiment(few, None, None, None, out=out).experiment == before
+    assert loaded_experiment(few, None, None, ["training.seed=1"], out=out).experiment.training.batch_size == 1024
+
+
+def test_files_that_cannot_be_read_are_for_the_training_to_refuse(tmp_path: Path) -> None:
+    assert loaded_experiment([tmp_path / "none.tsv"], None, None, None).experiment.training.batch_size == 4096
