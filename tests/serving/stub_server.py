@@ -5,13 +5,17 @@ import contextlib
 import json
 import threading
 from collections.abc import Iterator, Sequence
+from itertools import accumulate
 from pathlib import Path
+from types import SimpleNamespace
 from typing import Any
 
 import httpx
+import numpy as np
 import uvicorn
 from prometheus_client.parser import text_string_to_metric_families
 
+from repose.documents.alignment import Spans
 from repose.serving.app import Service, make_app
 from repose.serving.catalogue import Catalogue, ServedModel
 from repose.serving.log import Log
@@ -41,7 +45,19 @@ class Shouting:
         words = sentence.split()
         uniform = [[[1 / len(words)] * len(words)] * len(words)]
         explained = Explained(words, [word.upper() for word in words], [-0.5] * len(words), [uniform])
-        return Answer(texts, -1.0, len(words), explained=explained if how.explain else None)
+        whole = None
+        if how.whole:
+            attention = np.eye(len(words) + 1, len(words) + 2, 1)[None, None] if how.attention else None
+            best = SimpleNamespace(tokens=tuple(word.upper() for word in words))
+            src_tokens = ("[START]", *words, "[END]")
+            whole = SimpleNamespace(text=texts[0], src_tokens=src_tokens, hypotheses=(best,), attention=attention)
+        return Answer(texts, -1.0, len(words), explained=explained if how.explain else None, whole=whole)
+
+
+def spans(words: Sequence[str]) -> list[tuple[int, int]]:
+    """Where words stand that have a space between them."""
+    ends = list(accumulate(len(word) + 1 for word in words))
+    return [(end - 1 - len(word), end - 1) for word, end in zip(words, ends, strict=True)]
 
 
 def served(source: str, target: str, **about: Any) -> ServedModel:
@@ -58,6 +74,7 @@ def served(source: str, target: str, **about: Any) -> ServedModel:
         target=target,
         num_tokens=lambda text: len(text.split()) + 2,
         max_src_tokens=22,
+        spans=Spans(lambda text: [(0, 0), *spans(text.split()), (len(text), len(text))], spans),
         **{**settings, **about},
     )
 

@@ -154,7 +154,9 @@ def test_a_sentence_longer_than_the_model_reads_is_split_with_a_warning() -> Non
     assert found["translatedText"] == [text.upper(), "UM"]
     assert found["warnings"] == [["a sentence is longer than the model reads and was translated in parts"], []]
     found = body(ask(APP, "POST", "/translate", json=PT_EN | {"q": "Привет"}))
-    assert found["warnings"] == ["the text is in Cyrillic script, which this model's training never saw"]
+    assert found["warnings"] == [
+        "the text is in Cyrillic script, which this model's training never saw: expect nonsense"
+    ]
 
 
 def test_alternatives_of_several_sentences() -> None:
@@ -235,7 +237,7 @@ def test_languages_and_settings() -> None:
         "keyRequired": False,
         "suggestions": False,
         "filesTranslation": True,
-        "supportedFilesFormat": [".txt"],
+        "supportedFilesFormat": [".txt", ".html", ".htm", ".srt", ".vtt", ".docx", ".odt"],
         "language": {"source": {"code": "pt", "name": "Portuguese"}, "target": {"code": "en", "name": "English"}},
     }
 
@@ -348,7 +350,9 @@ def test_text_files() -> None:
         "Invalid request: file format .exe is not supported": {
             "data": PT_EN, "files": {"file": ("../../a.exe", b"", "text/plain")}
         },
-        "Invalid request: the file is not UTF-8 text": {"data": PT_EN, "files": {"file": ("a.txt", b"\xff\xff")}},
+        "Invalid request: the file is not in UTF-8: save it in UTF-8 first": {
+            "data": PT_EN, "files": {"file": ("a.txt", b"\xff\xff")}
+        },
     }  # fmt: skip
     for error, how in errors.items():
         assert body(ask(APP, "POST", "/translate_file", **how)) == {"error": error}
@@ -356,6 +360,29 @@ def test_text_files() -> None:
     assert ask(app, "POST", "/translate_file", data=PT_EN, files=file).status_code == 403
     app = make_app(service(limits={"max_file": 100}))
     assert ask(app, "POST", "/translate_file", data=PT_EN, files=file).status_code == 413
+
+
+def test_web_pages_keep_their_tags() -> None:
+    page = '<p class="a">O gato <b>preto</b> dorme.</p><!-- c --><script>if (a < b) c()</script><p>Bom &amp; dia'
+    wanted = '<p class="a">O GATO <b>PRETO</b> DORME.</p><!-- c --><script>if (a < b) c()</script><p>BOM &amp; DIA'
+    for way in (WAYS["json"], WAYS["form"]):
+        found = ask(APP, "POST", "/translate", **way(PT_EN | {"q": page, "format": "html", "alternatives": "2"}))
+        assert body(found) == {"translatedText": wanted, "alternatives": []}
+    found = body(ask(APP, "POST", "/translate", json=PT_EN | {"q": [page, "<i>um</i>"], "format": "html"}))
+    assert found == {"translatedText": [wanted, "<i>UM</i>"]}
+    file = {"file": ("Page.HTML", page.encode(), "text/html")}
+    url = body(ask(APP, "POST", "/translate_file", data=PT_EN, files=file))["translatedFileUrl"]
+    download = ask(APP, "GET", url.removeprefix("http://testserver"))
+    assert download.text == wanted
+    assert download.headers["content-disposition"] == 'attachment; filename="translated.html"'
+    assert download.headers["content-security-policy"].startswith("sandbox"), "it is a stranger's page"
+
+
+def test_subtitles() -> None:
+    subtitles = "1\n00:00:01,000 --> 00:00:02,000\nO gato dorme.\n\n2\n00:00:03,000 --> 00:00:04,000\nBom dia.\n"
+    url = body(ask(APP, "POST", "/translate_file", data=PT_EN, files={"file": ("a.srt", subtitles)}))
+    download = ask(APP, "GET", url["translatedFileUrl"].removeprefix("http://testserver"))
+    assert download.text == subtitles.replace("O gato dorme.", "O GATO DORME.").replace("Bom dia.", "BOM DIA.")
 
 
 def test_suggestions_are_kept_where_there_is_a_file(tmp_path: Any) -> None:

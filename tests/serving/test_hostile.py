@@ -1,10 +1,12 @@
 """What strangers send: never a 500, never without bound, never a file that is not theirs."""
 
 import asyncio
+import io
 import json
 import socket
 import time
 import urllib.parse
+import zipfile
 from collections.abc import Iterator
 from typing import Any
 
@@ -85,6 +87,17 @@ def test_odd_characters_go_through(text: str) -> None:
 def test_many_parameters() -> None:
     response = ask(APP, "POST", "/translate", content=b"&".join(b"q%d=1" % n for n in range(10_000)))
     assert body(response) == {"error": "Invalid request: more than 64 parameters"}
+
+
+def test_an_archive_that_unpacks_to_much_is_refused() -> None:
+    packed = io.BytesIO()
+    with zipfile.ZipFile(packed, "w", zipfile.ZIP_DEFLATED) as archive:
+        archive.writestr("word/document.xml", b" " * (80 << 20))
+    for content in (packed.getvalue(), packed.getvalue()[:-30], b"PK", b""):
+        file = {"file": ("a.docx", content)}
+        response = ask(APP, "POST", "/translate_file", data={"source": "pt", "target": "en"}, files=file)
+        assert response.status_code == 400
+        assert body(response)["error"].startswith("Invalid request: ")
 
 
 @pytest.mark.parametrize("name", ["../../etc/passwd", "..", "", "\x00", "a.txt", "A" * 22 + ".txt", "%2e%2e"])

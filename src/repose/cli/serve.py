@@ -20,7 +20,10 @@ def serve(
     port: Annotated[int, Option(min=0, max=65535, help="0 takes any that is free.")] = 5000,
     workers: Annotated[int | None, Option(help="Processes that translate (default: one per core).")] = None,
     device: Annotated[str, Option(help="cpu, cuda, cuda:1 or mps.")] = "cpu",
-    precision: Annotated[str, Option(help="fp32, or int8: faster on a CPU, but a few translations differ.")] = "fp32",
+    precision: Annotated[
+        str | None, Option(help="fp32, or int8: faster on a CPU, but a few translations differ (default: fp32).")
+    ] = None,
+    engine: Annotated[str, Option(help="torch, onnx, or auto: onnx on a CPU where it is installed.")] = "auto",
     beam_size: Annotated[
         int | None, Option("--beam-size", "-b", min=1, max=64, help="1 decodes greedily (default: the model's).")
     ] = None,
@@ -67,6 +70,7 @@ def serve(
         workers=workers,
         device=device,
         precision=precision,
+        engine=engine,
         beam_size=beam_size,
         limits=Limits(
             char_limit=char_limit,

@@ -18,7 +18,7 @@ from starlette.responses import FileResponse, JSONResponse, Response
 from starlette.routing import Mount, Route
 from starlette.types import ASGIApp
 
-from repose.serving import explain, files, page, parameters
+from repose.serving import documents, explain, files, page, parameters
 from repose.serving.access import Access, address_of
 from repose.serving.catalogue import Catalogue, Direction
 from repose.serving.engine import Engine, TranslationError
@@ -30,13 +30,14 @@ from repose.serving.parameters import Parameters, check_sizes
 from repose.serving.refusals import RequestError, too_late, too_long
 from repose.serving.settings import NO_LIMIT, ServeSettings
 from repose.serving.spec import docs, spec
-from repose.serving.texts import TranslatedText, has_letters, translate_document, translate_texts
+from repose.serving.texts import TranslatedText, has_letters, translate_texts
 
 T = TypeVar("T")
 FRONTEND_TIMEOUT = 500
 """Milliseconds without a keystroke after which a page translates."""
 _GONE = 499
 _LOOKED_AT = 10_000  # bytes of a file that its language is found out by
+_SANDBOX = {"Content-Security-Policy": "sandbox; default-src 'none'"}
 _SECONDS = re.compile(r"\d{1,5}(\.\d{1,3})?")
 _AUTO = "auto"
 
@@ -54,12 +55,12 @@ class Service:
         self.downloads = files.Downloads(settings.limits)
         self.ready = False
         """Whether requests are wanted: not before a worker is there, and not when the server is ending."""
-        metrics.set_models(catalogue.models_json(), settings.precision)
+        metrics.set_models(catalogue.models_json(), settings.precision or "fp32")
 
     def exchange(self, catalogue: Catalogue, engine: Engine) -> Engine:
         """Answer with other models from now on; the engine of before, which may still be at work."""
         before, self.catalogue, self.engine = self.engine, catalogue, engine
-        self.metrics.set_models(catalogue.models_json(), self.settings.precision)
+        self.metrics.set_models(catalogue.models_json(), self.settings.precision or "fp32")
         return before
 
     # Reading a request
@@ -90,7 +91,7 @@ class Service:
         for code, name in ((start if detected is None else None, source), (canonical(target), target)):
             if code is not None and code not in self.catalogue.languages:
                 raise RequestError(400, f"{name} is not supported")
-        if kind not in (None, "", "text"):
+        if kind not in (None, "", "text", "html"):
             raise RequestError(400, f"{kind} format is not supported")
         return None if detected is NOTHING else self.catalogue.direction(start, canonical(target))
 
@@ -126,7 +127,8 @@ class Service:
         several = [texts] if isinstance(texts, str) else texts
         detected = self.detected(source, several)
         direction = self.direction(source, target, detected, found.get("format"))
-        translated = await self._translate(request, direction, several, alternatives)
+        is_html = found.get("format") == "html"
+        translated = await self._translate(request, direction, several, alternatives, is_html=is_html)
         request.scope["state"]["facts"] |= {
             "texts": len(several),
             "characters": sum(map(len, several)),
@@ -136,18 +138,15 @@ class Service:
         return _json(_answer(translated, isinstance(texts, list), detected, alternatives))
 
     async def _translate(
-        self, request: Request, direction: Direction | None, texts: list[str], alternatives: int
+        self, request: Request, direction: Direction | None, texts: list[str], alternatives: int, *, is_html: bool
     ) -> list[TranslatedText]:
         if direction is None:
             return [TranslatedText(text) for text in texts]
-        work = translate_texts(
-            self.engine,
-            self.catalogue.models[direction.model],
-            direction,
-            texts,
-            beam_size=self.settings.beam_size,
-            alternatives=alternatives,
-        )
+        model, beam_size = self.catalogue.models[direction.model], self.settings.beam_size
+        if is_html:
+            work = documents.translate_html(self.engine, model, direction, texts, beam_size)
+        else:
+            work = translate_texts(self.engine, model, direction, texts, beam_size=beam_size, alternatives=alternatives)
         return await self.answer(request, work, self.settings.limits.timeout)
 
     async def detect_language(self, request: Request) -> Response:
@@ -174,7 +173,7 @@ class Service:
                 "keyRequired": settings.key_required,
                 "suggestions": settings.suggestions is not None,
                 "filesTranslation": settings.files,
-                "supportedFilesFormat": list(files.FORMATS) if settings.files else [],
+                "supportedFilesFormat": list(documents.MEDIA_TYPES) if settings.files else [],
                 "language": {
                     "source": {"code": shown(first.source), "name": name_of(first.source)},
                     "target": {"code": shown(first.target), "name": name_of(first.target)},
@@ -198,7 +197,7 @@ class Service:
         found = await self.read(request, cost=self._cost_of_file)
         upload = found.upload("file")
         source, target = found.text("source"), found.text("target")
-        suffix = files.format_of(upload.name)
+        suffix = files.suffix_of(upload.name, documents.MEDIA_TYPES)
         limits = self.settings.limits
         if len(upload.content) > limits.max_file:
             raise RequestError(413, f"Invalid request: the file is larger than {limits.max_file} bytes")
@@ -206,14 +205,11 @@ class Service:
         detected = self.detected(source, [content[:_LOOKED_AT].decode("utf-8", "replace")])
         direction = self.direction(source, target, detected)
 
-        async def document(text: str) -> str:
-            if direction is None:
-                return text
+        translated = content
+        if direction is not None:
             model = self.catalogue.models[direction.model]
-            return await translate_document(self.engine, model, direction, text, self.settings.beam_size)
-
-        work = files.FORMATS[suffix].translate(content, document)
-        translated = await self.answer(request, work, limits.file_timeout)
+            work = documents.translate_file(self.engine, model, direction, content, suffix, self.settings.beam_size)
+            translated = await self.answer(request, work, limits.file_timeout)
         name = await asyncio.to_thread(self.downloads.put, suffix, translated)
         request.scope["state"]["facts"] |= {"bytes": len(content), "format": suffix}
         return _json({"translatedFileUrl": str(request.url_for("download_file", name=name))})
@@ -224,7 +220,9 @@ class Service:
 
     async def download_file(self, request: Request) -> Response:
         path = self.downloads.get(request.path_params["name"])
-        return FileResponse(path, media_type=files.FORMATS[path.suffix].media_type, filename=f"translated{path.suffix}")
+        return FileResponse(
+            path, media_type=documents.MEDIA_TYPES[path.suffix], headers=_SANDBOX, filename=f"translated{path.suffix}"
+        )
 
     async def explain(self, request: Request) -> Response:
         found = await self.read(request)

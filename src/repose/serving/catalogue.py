@@ -1,14 +1,18 @@
 """The models that are served, and which of them translates from which language into which. Loads no torch."""
 
+import contextlib
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, NamedTuple
 
 from repose.data.tokenizer import Tokenizer
+from repose.decoding.translator import MODEL_KIND
+from repose.documents.alignment import Spans
+from repose.graphs import folder as graphs
 from repose.model.presets import PRESETS
 from repose.runs.folder import RunFolder
-from repose.saved_model import directory
+from repose.saved_model import directory, hub
 from repose.serving.languages import canonical, name_of, shown
 from repose.serving.refusals import RequestError
 from repose.system.errors import CheckpointError, ConfigError
@@ -32,6 +36,8 @@ class ServedModel:
     """Longest source that it was trained on, or can read."""
     scripts: frozenset[str] | None
     """That training saw; None where the model does not say."""
+    spans: Spans
+    """Where its tokens stand in texts."""
     about: dict[str, Any]
     """For /models."""
 
@@ -106,7 +112,8 @@ class Catalogue:
 
 
 def read_catalogue(runs: Sequence[Path], languages: Sequence[str]) -> Catalogue:
-    """From run or model directories; `languages`: `pt:en` for each whose config does not know, in order.
+    """From run or model directories, exports to ONNX, and models on a hub. `languages`: `pt:en` for each whose config
+    does not know, in order.
 
     Raises CheckpointError for a directory, ConfigError for languages.
     """
@@ -118,31 +125,47 @@ def read_catalogue(runs: Sequence[Path], languages: Sequence[str]) -> Catalogue:
 
 
 def _read_model(path: Path, left: list[str]) -> ServedModel:
-    config = directory.read_config(path)
-    if (task := directory.task_of(config)) != directory.UNNAMED_TASK:
-        raise CheckpointError(f"{path} holds a model of {task.replace('_', ' ')!r}, which translates nothing")
-    architecture, (src_vocab_size, _) = directory.read_sizes(path)
-    tokenizer = Tokenizer.load(directory.tokenizer_paths(path)[0])
-    if tokenizer.vocab_size != src_vocab_size:
-        raise CheckpointError(f"the tokenizer of {path} is not its model's: save or copy the model again")
+    place, limit, tokenizers, config = _read_files(path)
     source, target = (str(config.get(name, "und")) for name in ("src_lang", "tgt_lang"))
     if "und" in (source, target) and not left:
         raise ConfigError(f"{path} does not say its languages: name them, as in --lang pt:en")
     if "und" in (source, target):
         source, target = _pair(left.pop(0))
+    src, tgt = tokenizers
     trained, scripts = config.get("max_src_tokens"), config.get("src_scripts")
-    limit = architecture.max_length
     return ServedModel(
-        path=path,
+        path=place,
         source=canonical(source),
         target=canonical(target),
         tag=config.get("tag"),
-        tags=frozenset(tokenizer.tags),
-        num_tokens=lambda text: len(tokenizer.encode(text)),
+        tags=frozenset(src.tags),
+        num_tokens=lambda text: len(src.encode(text)),
         max_src_tokens=min(limit, trained) if isinstance(trained, int) and trained > 2 else limit,
         scripts=frozenset(map(str, scripts)) if isinstance(scripts, list) else None,
-        about=_about(path, config, architecture),
+        spans=Spans(src.spans, lambda tokens: tgt.decoded_spans(tgt.ids(tokens))),
+        about=_about(path, place, config),
     )
+
+
+class _Files(NamedTuple):
+    place: Path
+    max_length: int
+    tokenizers: tuple[Tokenizer, Tokenizer]
+    config: dict[str, Any]
+
+
+def _read_files(path: Path) -> _Files:
+    """Of a run directory, a model directory, an export to ONNX, or a model on a hub; all but the weights."""
+    place = hub.local_folder(path)
+    if graphs.is_graph_folder(place):
+        found = graphs.read(place)
+        config, digests = found.description.get("config"), found.description.get("sha256")
+        if not isinstance(config, dict) or not isinstance(digests, dict):
+            raise CheckpointError(f"{path} has no section config: export the model again")
+        src, tgt = directory.read_tokenizers(place, digests, MODEL_KIND, config)
+        return _Files(place, found.facts.max_length, (src, tgt), config)
+    (src, tgt), config = directory.load_without_weights(place, MODEL_KIND)
+    return _Files(place, directory.architecture_of(place).max_length, (src, tgt), config)
 
 
 def _pair(text: str) -> tuple[str, str]:
@@ -160,22 +183,24 @@ def _directions(place: int, model: ServedModel) -> list[Direction]:
     return [*own, Direction(model.target, model.source, place, tag)] if both and tag is not None else own
 
 
-def _about(path: Path, config: dict[str, Any], architecture: Any) -> dict[str, Any]:
+def _about(path: Path, place: Path, config: dict[str, Any]) -> dict[str, Any]:
     """What there is to say of a model: never more than its files do."""
     found: tuple[str, dict[str, Any]] | None = None
-    parameters = None
-    if (run := RunFolder(path)).exists and directory.locate(path) != path:
-        parameters = run.num_parameters()
-        try:
-            found = run.best_scores()
-        except CheckpointError:  # figures that were changed are not shown
-            found = None
+    parameters = preset = None
+    if not graphs.is_graph_folder(place):
+        architecture = directory.architecture_of(place)
+        preset = next((name for name, one in PRESETS.items() if one.architecture == architecture), None)
+        run = RunFolder(place)
+        if run.exists and directory.locate(place) != place:
+            parameters = run.num_parameters()
+            with contextlib.suppress(CheckpointError):  # figures that were changed are not shown
+                found = run.best_scores()
     digests = config.get("sha256")
     return {
         "name": path.resolve().name,
         "run_id": config.get("run_id"),
         "sha256": digests.get(directory.WEIGHTS) if isinstance(digests, dict) else None,
-        "preset": next((name for name, one in PRESETS.items() if one.architecture == architecture), None),
+        "preset": preset,
         "parameters": parameters,
         "looks_ahead": bool(config.get("looks_ahead")),
         "scores": None if found is None else _figures(*found),

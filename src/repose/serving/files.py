@@ -1,50 +1,23 @@
-"""Files: translated as a whole, and kept under a name that nobody guesses until they are fetched or old."""
+"""Translated files, kept under names that nobody guesses until they are old."""
 
 import re
 import secrets
 import shutil
 import tempfile
 import time
-from collections.abc import Awaitable, Callable
+from collections.abc import Callable, Container
 from pathlib import Path, PurePosixPath
-from typing import NamedTuple
 
 from repose.serving.refusals import RequestError
 from repose.serving.settings import Limits
 
-Translate = Callable[[str], Awaitable[str]]
-"""Of a whole text."""
-
 _NAME = re.compile(r"[A-Za-z0-9_-]{22}\.[a-z]{2,5}")
 
 
-class Format(NamedTuple):
-    """How files of one kind are translated."""
-
-    media_type: str
-    translate: Callable[[bytes, Translate], Awaitable[bytes]]
-    """Raises RequestError for content that is not of this kind."""
-
-
-async def _plain(content: bytes, translate: Translate) -> bytes:
-    return (await translate(_text(content))).encode()
-
-
-def _text(content: bytes) -> str:
-    try:
-        return content.decode("utf-8-sig")
-    except UnicodeDecodeError as error:
-        raise RequestError(400, "Invalid request: the file is not UTF-8 text") from error
-
-
-FORMATS = {".txt": Format("text/plain; charset=utf-8", _plain)}
-"""By the ends of names."""
-
-
-def format_of(name: str) -> str:
-    """The end of a file's name, if it is of a format that is known. Raises RequestError."""
+def suffix_of(name: str, known: Container[str]) -> str:
+    """The end of a file's name, in lower case. Raises RequestError for one that is not known."""
     suffix = PurePosixPath(name.replace("\\", "/")).suffix.lower()
-    if suffix not in FORMATS:
+    if suffix not in known:
         raise RequestError(400, f"Invalid request: file format {suffix[:16] or 'without a name'} is not supported")
     return suffix
 

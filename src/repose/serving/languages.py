@@ -3,40 +3,14 @@
 from collections.abc import Sequence
 from typing import NamedTuple
 
-from repose.data.language import known_languages, rank
+from repose.data.language import known_languages, language_name, rank
 from repose.data.scripts import script_of
 
 _CANONICAL = {"pb": "pt-br", "zh": "zh-hans", "zt": "zh-hant"}
 _SHOWN = {"pt-br": "pt-BR", "zh-hans": "zh-Hans", "zh-hant": "zh-Hant"}
 _FOR_LIBRARIES = {"pt-br": "pt", "zh-hans": "zh", "zh-hant": "zh"}
 
-NAMES = {
-    **{"af": "Afrikaans", "am": "Amharic", "an": "Aragonese", "ar": "Arabic", "as": "Assamese", "ast": "Asturian"},
-    **{"ay": "Aymara", "az": "Azerbaijani", "ba": "Bashkir", "be": "Belarusian", "bg": "Bulgarian", "bn": "Bengali"},
-    **{"bo": "Tibetan", "br": "Breton", "bs": "Bosnian", "ca": "Catalan", "ceb": "Cebuano", "chr": "Cherokee"},
-    **{"co": "Corsican", "cs": "Czech", "cv": "Chuvash", "cy": "Welsh", "da": "Danish", "de": "German"},
-    **{"dv": "Dhivehi", "dz": "Dzongkha", "ee": "Ewe", "el": "Greek", "en": "English", "eo": "Esperanto"},
-    **{"es": "Spanish", "et": "Estonian", "eu": "Basque", "fa": "Persian", "fi": "Finnish", "fo": "Faroese"},
-    **{"fr": "French", "fy": "Western Frisian", "ga": "Irish", "gd": "Scottish Gaelic", "gl": "Galician"},
-    **{"gn": "Guarani", "gu": "Gujarati", "ha": "Hausa", "haw": "Hawaiian", "he": "Hebrew", "hi": "Hindi"},
-    **{"hr": "Croatian", "ht": "Haitian Creole", "hu": "Hungarian", "hy": "Armenian", "id": "Indonesian"},
-    **{"ig": "Igbo", "is": "Icelandic", "it": "Italian", "ja": "Japanese", "jv": "Javanese", "ka": "Georgian"},
-    **{"kab": "Kabyle", "kk": "Kazakh", "km": "Khmer", "kn": "Kannada", "ko": "Korean", "ku": "Kurdish"},
-    **{"ky": "Kyrgyz", "la": "Latin", "lb": "Luxembourgish", "lg": "Ganda", "ln": "Lingala", "lo": "Lao"},
-    **{"lt": "Lithuanian", "lv": "Latvian", "mg": "Malagasy", "mi": "Maori", "mk": "Macedonian", "ml": "Malayalam"},
-    **{"mn": "Mongolian", "mr": "Marathi", "ms": "Malay", "mt": "Maltese", "my": "Burmese", "nah": "Nahuatl"},
-    **{"nb": "Norwegian Bokmål", "ne": "Nepali", "nl": "Dutch", "nn": "Norwegian Nynorsk", "no": "Norwegian"},
-    **{"nv": "Navajo", "ny": "Nyanja", "oc": "Occitan", "om": "Oromo", "or": "Odia", "pa": "Punjabi"},
-    **{"pl": "Polish", "ps": "Pashto", "pt": "Portuguese", "pt-br": "Portuguese (Brazil)", "qu": "Quechua"},
-    **{"rm": "Romansh", "ro": "Romanian", "ru": "Russian", "rw": "Kinyarwanda", "sa": "Sanskrit", "sc": "Sardinian"},
-    **{"sd": "Sindhi", "se": "Northern Sami", "si": "Sinhala", "sk": "Slovak", "sl": "Slovenian", "sm": "Samoan"},
-    **{"sn": "Shona", "so": "Somali", "sq": "Albanian", "sr": "Serbian", "st": "Southern Sotho", "su": "Sundanese"},
-    **{"sv": "Swedish", "sw": "Swahili", "ta": "Tamil", "te": "Telugu", "tg": "Tajik", "th": "Thai", "ti": "Tigrinya"},
-    **{"tk": "Turkmen", "tl": "Tagalog", "tn": "Tswana", "to": "Tongan", "tr": "Turkish", "ts": "Tsonga"},
-    **{"tt": "Tatar", "ug": "Uyghur", "uk": "Ukrainian", "ur": "Urdu", "uz": "Uzbek", "vi": "Vietnamese"},
-    **{"vo": "Volapük", "wa": "Walloon", "wo": "Wolof", "xh": "Xhosa", "yi": "Yiddish", "yo": "Yoruba"},
-    **{"zh-hans": "Chinese", "zh-hant": "Chinese (traditional)", "zu": "Zulu"},
-}
+_NAMES = {"pt-br": "Portuguese (Brazil)", "zh-hans": "Chinese", "zh-hant": "Chinese (traditional)"}
 
 
 def canonical(code: str) -> str:
@@ -57,7 +31,7 @@ def for_libraries(code: str) -> str:
 
 def name_of(code: str) -> str:
     """English name of a canonical code; the code where there is none."""
-    return NAMES.get(code, shown(code))
+    return _NAMES.get(code) or language_name(code)
 
 
 class Detected(NamedTuple):

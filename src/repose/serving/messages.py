@@ -37,7 +37,9 @@ class How:
     explain: bool = False
     """With tokens, their probabilities and attention."""
     whole: bool = False
-    """With the translator's own `Translation`, attention included, for `repose.text_formats`."""
+    """With the translator's own `Translation`, for `repose.documents`."""
+    attention: bool = False
+    """In the `Translation`."""
 
 
 class Batch(NamedTuple):

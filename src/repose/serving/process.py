@@ -49,7 +49,7 @@ def answers(translator: Any, batch: Batch) -> list[Answer]:
         list(batch.sentences),
         beam_size=how.beam_size,
         num_hypotheses=how.num_hypotheses,
-        attention=how.explain or how.whole,
+        attention=how.explain or how.attention,
         **told_to,
     )
     return [_answer(translator, sentence, t, how) for sentence, t in zip(batch.sentences, translations, strict=True)]

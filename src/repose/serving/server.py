@@ -153,7 +153,7 @@ class Server:
         settings = self._settings
         workers = settings.workers or (available_cores() if settings.device == "cpu" else 1)
         check_workers(workers)
-        how = {"device": settings.device, "workers": 1, "precision": settings.precision}
+        how = {"device": settings.device, "workers": 1, "precision": settings.precision, "engine": settings.engine}
         models = [ModelToLoad(self._loader, str(model.path.resolve()), how) for model in catalogue.models]
         return Engine(models, workers, settings.batching, self._metrics, self._log)
 

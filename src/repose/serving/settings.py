@@ -26,7 +26,7 @@ class Limits:
     """Bytes of a request's body."""
     max_bodies: int = 128 << 20
     """Bytes of all bodies that are in memory at once."""
-    max_file: int = 1 << 20
+    max_file: int = 4 << 20
     """Bytes of a file to be translated."""
     max_connections: int = 1_024
     """Open connections."""
@@ -94,7 +94,10 @@ class ServeSettings:
     workers: int | None = None
     """Processes that translate. None: one per core on a CPU, one on any other device."""
     device: str = "cpu"
-    precision: str = "fp32"
+    precision: str | None = None
+    """None: fp32, or as exported."""
+    engine: str = "auto"
+    """torch, onnx, or auto: the faster one that is there."""
     beam_size: int | None = None
     """None: the model's."""
     limits: Limits = field(default_factory=Limits)

@@ -27,8 +27,23 @@ _DETECTED = {
 
 def spec(settings: ServeSettings) -> dict[str, Any]:
     """An OpenAPI 3 document of the endpoints that this server has."""
+    paths = {**_posts(), **_gets()}
+    paths["/download_file/{name}"]["get"]["parameters"] = [
+        {"name": "name", "in": "path", "required": True, "schema": _TEXT}
+    ]
+    if settings.metrics:
+        paths["/metrics"] = _get("Counters in Prometheus' format", _TEXT)
+    about = "Compatible with LibreTranslate's API. Parameters are JSON, a form, or the query string of a POST."
+    return {
+        "openapi": "3.0.3",
+        "info": {"title": "repose", "version": __version__, "description": about},
+        "paths": paths,
+    }
+
+
+def _posts() -> dict[str, Any]:
     translated = {"translatedText": _TEXT, "detectedLanguage": _DETECTED, "alternatives": _array(_TEXT)}
-    paths: dict[str, Any] = {
+    return {
         "/translate": _post(
             "Translate text",
             {
@@ -42,10 +57,6 @@ def spec(settings: ServeSettings) -> dict[str, Any]:
             required=["q", "source", "target"],
         ),
         "/detect": _post("Detect the language of a text", {**_Q, **_KEY}, _array(_DETECTED), required=["q"]),
-        "/languages": _get(
-            "Languages that are served", _array(_object({"code": _TEXT, "name": _TEXT, "targets": _array(_TEXT)}))
-        ),
-        "/frontend/settings": _get("What a page has to know", {"type": "object"}),
         "/suggest": _post(
             "Suggest a better translation",
             {"q": (_TEXT, "The text"), "s": (_TEXT, "Its translation"), **_LANGUAGE, **_KEY},
@@ -59,7 +70,6 @@ def spec(settings: ServeSettings) -> dict[str, Any]:
             required=["file", "source", "target"],
             kinds=("multipart/form-data",),
         ),
-        "/download_file/{name}": _get("Fetch a translated file", {"type": "string", "format": "binary"}),
         "/explain": _post(
             "Translate a text, with tokens, their probabilities and attention",
             {
@@ -80,22 +90,21 @@ def spec(settings: ServeSettings) -> dict[str, Any]:
             ),
             required=["q", "source", "target"],
         ),
+    }
+
+
+def _gets() -> dict[str, Any]:
+    return {
+        "/languages": _get(
+            "Languages that are served", _array(_object({"code": _TEXT, "name": _TEXT, "targets": _array(_TEXT)}))
+        ),
+        "/frontend/settings": _get("What a page has to know", {"type": "object"}),
+        "/download_file/{name}": _get("Fetch a translated file", {"type": "string", "format": "binary"}),
         "/models": _get("The models, and their scores", _array({"type": "object"})),
         "/health": _get("Whether the server is there", _object({"status": _TEXT})),
         "/health/live": _get("Whether the server is there", _object({"status": _TEXT})),
         "/health/ready": _get("Whether it can translate now", _object({"status": _TEXT})),
         "/spec": _get("This document", {"type": "object"}),
-    }
-    paths["/download_file/{name}"]["get"]["parameters"] = [
-        {"name": "name", "in": "path", "required": True, "schema": _TEXT}
-    ]
-    if settings.metrics:
-        paths["/metrics"] = _get("Counters in Prometheus' format", _TEXT)
-    about = "Compatible with LibreTranslate's API. Parameters are JSON, a form, or the query string of a POST."
-    return {
-        "openapi": "3.0.3",
-        "info": {"title": "repose", "version": __version__, "description": about},
-        "paths": paths,
     }
 
 

@@ -6,8 +6,9 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Protocol
 
-from repose.data.scripts import script_of, unseen_script
+from repose.data.scripts import script_of
 from repose.decoding.parts import Part, parts_of, put_together
+from repose.documents.input_warning import input_warning
 from repose.serving.catalogue import Direction, ServedModel
 from repose.serving.languages import for_libraries
 from repose.serving.messages import Answer, How
@@ -16,8 +17,6 @@ _LINE = re.compile(r"[^\r\n]*(?:\r\n|\r|\n)?")
 _INLINE = 20_000
 """Characters that are split at once; more are split in a thread, so that others are not kept waiting."""
 _LEAST_BEAM = 4
-_SENTENCES_AT_ONCE = 256
-"""Of a file, so that the queue has room for others."""
 
 
 class Translates(Protocol):
@@ -92,43 +91,35 @@ async def translate_texts(
     sentences = [sentence for one in whole for sentence in one.sentences]
     answers = iter(await engine.translate(how, sentences, [n for one in whole for n in one.num_tokens]))
     return [
-        _translated(model, text, one, [next(answers) for _ in one.sentences], alternatives)
+        _translated(model, direction.source, text, one, [next(answers) for _ in one.sentences], alternatives)
         for text, one in zip(texts, whole, strict=True)
     ]
 
 
-async def translate_document(
-    engine: Translates, model: ServedModel, direction: Direction, text: str, beam_size: int | None = None
-) -> str:
-    """A long text, some sentences at a time."""
-    whole = await asyncio.to_thread(split, model, direction.source, text)
-    how, sentences, answers = how_to(direction, beam_size, 0), whole.sentences, list[Answer]()
-    for start in range(0, len(sentences), _SENTENCES_AT_ONCE):
-        some = slice(start, start + _SENTENCES_AT_ONCE)
-        answers += await engine.translate(how, sentences[some], whole.num_tokens[some])
-    return joined(whole, answers, 0)
-
-
 def _translated(
-    model: ServedModel, text: str, whole: SplitText, answers: Sequence[Answer], alternatives: int
+    model: ServedModel, source: str, text: str, whole: SplitText, answers: Sequence[Answer], alternatives: int
 ) -> TranslatedText:
     best = joined(whole, answers, 0)
     others = [joined(whole, answers, rank) for rank in range(1, alternatives + 1)]
     others = [other for other in dict.fromkeys(others) if other.strip() and other != best]
-    warnings = warnings_of(model, text, whole, answers)
+    warnings = warnings_of(model, source, text, whole, answers)
     return TranslatedText(best, tuple(others), tuple(warnings), sum(whole.num_tokens))
 
 
-def warnings_of(model: ServedModel, text: str, whole: SplitText, answers: Sequence[Answer]) -> list[str]:
-    """Sentences about input that the model was not made for."""
-    warnings = []
-    if model.scripts is not None and (script := unseen_script(text, model.scripts)) is not None:
-        warnings.append(f"the text is in {script} script, which this model's training never saw")
+def warnings_of(model: ServedModel, source: str, text: str, whole: SplitText, answers: Sequence[Answer]) -> list[str]:
+    """Sentences about input that the model was not made for, or does not read as a whole."""
+    warnings = warnings_of_input(model, source, text)
     if any(answer.truncated for answer in answers):
         warnings.append("a sentence is longer than the model reads and was cut")
     elif whole.too_long:
         warnings.append("a sentence is longer than the model reads and was translated in parts")
     return warnings
+
+
+def warnings_of_input(model: ServedModel, source: str, text: str) -> list[str]:
+    """Sentences about a text in another script or language."""
+    warning = input_warning([text], model.scripts or (), for_libraries(source))
+    return [] if warning is None else [warning.sentence]
 
 
 def joined(whole: SplitText, answers: Sequence[Answer], rank: int) -> str:
