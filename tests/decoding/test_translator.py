@@ -140,6 +140,20 @@ def test_attention_says_where_the_model_looked(reversing: Translator) -> None:
     assert reversing.translate(["ka"])[0].attention is None
 
 
+def test_tokens_of_bytes_can_be_read() -> None:
+    tokenizer = Tokenizer.train(["o cão viu a maçã", "o gato comeu"] * 5, kind="bpe", vocab_size=270)
+    size = tokenizer.vocab_size
+    model = build(tiny("reinforced").architecture, src_vocab_size=size, tgt_vocab_size=size)
+    translator = Translator(model, tokenizer, tokenizer, max_extra_tokens=3)
+    translation = translator.translate(["o cão viu"], beam_size=1)[0]
+    source, target = translator.labels(translation)
+    assert (source[0], source[-1]) == ("[START]", "[END]")
+    assert "".join(source[1:-1]).translate({ord("·"): None, ord("␣"): None}) == "ocãoviu"
+    assert "Ã" in "".join(translation.src_tokens)
+    assert len(target) == len(translation.hypotheses[0].tokens) > 0
+    assert translator.labels(translator.translate([""])[0])[1] == []
+
+
 def test_wrong_use_is_a_sentence(reversing: Translator) -> None:
     with pytest.raises(ConfigError, match="list of sentences"):
         reversing.translate("ka")

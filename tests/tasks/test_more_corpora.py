@@ -8,10 +8,12 @@ import numpy as np
 import pytest
 
 from repose.config.experiment import CorpusConfig, Experiment, TokenizerConfig, TrainingConfig
+from repose.data.advice import sizes, where
 from repose.data.dataset import PairDataset
+from repose.data.findings import Kind
 from repose.data.tokenizer import Tokenizer
 from repose.system.errors import ConfigError
-from repose.tasks.corpus import CorpusData, prepare_corpus
+from repose.tasks.corpus import CorpusData, check_files, prepare_corpus
 from repose.tasks.more_corpora import mixture
 
 
@@ -99,3 +101,22 @@ def test_ready_tokenizers_need_the_tags(experiment: Experiment) -> None:
     assert prepare_corpus(again).digests == data.digests
     with pytest.raises(ConfigError, match="'gl'"):
         prepare_corpus(changed(again, "corpus", tag="gl"))
+
+
+def test_further_and_synthetic_pairs_are_looked_over(experiment: Experiment, tmp_path: Path) -> None:
+    """But for what they share with the training set, which does no harm."""
+    entities = "Tom &amp; Maria and all the others in the town\tTom e Maria e todos os outros\n"
+    pairs_file(tmp_path / "bt.tsv", "bt", 20, entities)
+    shared = "a sentence of more than forty characters, so that it counts\tand one that is as long as that, or longer\n"
+    pairs_file(tmp_path / "gl.tsv", "gl", 40, shared)
+    pairs_file(tmp_path / "pt.tsv", "pt", 120, shared)
+    pairs_file(tmp_path / "valid.tsv", "valid", 7, shared)
+    found = check_files(experiment.corpus)
+    assert found.looked_at == {"train": 41, "valid": 8, "test": 3, "also0": 121, "synthetic": 21}
+    by_set = {(finding.split, finding.kind) for finding in found.findings}
+    assert ("synthetic", Kind.ENTITIES) in by_set
+    assert ("valid", Kind.TRAINED_ON) in by_set
+    assert ("also0", Kind.TRAINED_ON) not in by_set
+    (entity,) = (finding for finding in found.findings if finding.kind is Kind.ENTITIES)
+    assert "1 synthetic sources" in where(entity)
+    assert "121 corpus.also[0]" in sizes(found)

@@ -1,10 +1,11 @@
 """The sentences about what a check of a corpus found: what it is, where it is, and what to do about it."""
 
+import re
 from itertools import groupby
 
 from repose.data.findings import CorpusCheck, Finding, Kind
 
-_SETS = {"train": "training", "valid": "validation", "test": "test"}
+_SETS = {"train": "training", "valid": "validation", "test": "test", "synthetic": "synthetic"}
 _SIDES = {"src": "sources", "tgt": "targets", "": "pairs"}
 _NOT_ITS_LANGUAGE = "Remove these pairs or translate them: a model learns to answer like them."
 _SENTENCES: dict[Kind, tuple[str, str]] = {
@@ -96,8 +97,13 @@ def where(finding: Finding) -> str:
     }.get(finding.kind, f"first {line}" + (f": {finding.detail}" if finding.detail else ""))
     sampled = finding.kind in (Kind.LANGUAGE, Kind.SAME_LANGUAGE)
     of = f" of {finding.of:,} long" if sampled else ""
-    place = f"{_SETS.get(finding.split, finding.split)} {_SIDES[finding.side]}"
+    place = f"{_set(finding.split)} {_SIDES[finding.side]}"
     return f"{finding.count:,}{of} {place} ({share(finding)}; {example})"
+
+
+def _set(split: str) -> str:
+    """A set's name for people; further corpora as they stand in the file."""
+    return _SETS.get(split) or re.sub(r"^also(\d+)$", r"corpus.also[\1]", split)
 
 
 def _moved(lines: int) -> str:
@@ -112,7 +118,7 @@ def share(finding: Finding) -> str:
 
 def sizes(check: CorpusCheck) -> str:
     """How many pairs of which set were looked at."""
-    return ", ".join(f"{count:,} {_SETS.get(split, split)}" for split, count in check.looked_at.items()) + " pairs"
+    return ", ".join(f"{count:,} {_set(split)}" for split, count in check.looked_at.items()) + " pairs"
 
 
 def by_kind(check: CorpusCheck) -> list[Finding]:

@@ -47,6 +47,7 @@ _LEAST_SHARE: Mapping[Kind, float] = {
 """What is rarer is not told: chosen so that of the corpora of results/corpus-check.json that is told which is seen when
 one reads them, and nothing of the clean ones."""
 _LEAST_COUNT: Mapping[Kind, int] = {Kind.LANGUAGE: 3, Kind.SCRIPT: 2, Kind.PREFIX: 10}
+_HELD_OUT = ("valid", "test")
 _ALIKE, _MAIN_SCRIPT = 0.9, 0.25
 """Share of lines with the first word of all, and of a side's lines in a script that is one of its own."""
 _CERTAIN, _FEWEST_SAMPLED = 0.9, 50
@@ -56,13 +57,16 @@ _CERTAIN, _FEWEST_SAMPLED = 0.9, 50
 def check_corpus(sets: Mapping[str, PairReader], identify: Identify | None = None) -> CorpusCheck:
     """Looks over the sets of a corpus, by their names, "train" first; at no languages without `identify`.
 
+    Sets beside train, valid and test are trained on, too; of those two, pairs in them are no finding, since whoever
+    trains leaves them out.
+
     Raises DataError where a file cannot be read, as its reader does.
     """
     looked_at, findings, train = {}, [], None
     for split, reader in sets.items():
         seen = _read(reader)
         found = [*_of_lines(seen), *_of_pairs(seen), *_of_sides(seen)]
-        found += [] if train is None else _against(train, seen)
+        found += [] if train is None or split not in _HELD_OUT else _against(train, seen)
         found += [] if identify is None else _languages(seen, identify)
         kinds = list(Kind)
         for finding in sorted(found, key=lambda finding: kinds.index(finding.kind)):

@@ -54,7 +54,7 @@ class Hypothesis:
 
     text: str
     tokens: tuple[str, ...]
-    """Target tokens, without START and END."""
+    """Target tokens, without START and END, as the vocabulary has them; `Translator.labels` makes text to read."""
     score: float
     """Sum of log-probabilities in nats, END's included where it was reached: what `Translator.score` gives."""
     normalised: float
@@ -264,6 +264,17 @@ class Translator:
             found = self.engine.force([src[i] for i in batch], [targets[i] for i in batch])
             forced.update(zip(batch, found, strict=True))
         return [forced[i] for i in range(len(src))]
+
+    def labels(self, translation: Translation) -> tuple[list[str], list[str]]:
+        """Source and target tokens as text to read, where vocabularies of bytes have "Ġcach" and "Ã©": "cach", "·orro".
+
+        The target's are those of the best hypothesis, none where there is none; a dot stands before a token that goes
+        on with the word of the one before (`repose.data.token_labels`).
+        """
+        target = translation.hypotheses[0].tokens if translation.hypotheses else ()
+        sides = ((self.src_tokenizer, translation.src_tokens), (self.tgt_tokenizer, target))
+        source_labels, target_labels = (tokenizer.labels(tokenizer.ids(tokens)) for tokenizer, tokens in sides)
+        return source_labels, target_labels
 
     def _encode(self, texts: Sequence[str], tag: str | None) -> list[list[int]]:
         return [with_tag(self.src_tokenizer, ids, tag) for ids in self.src_tokenizer.encode_batch(list(texts))]

@@ -261,11 +261,14 @@ def num_training_pairs(corpus: CorpusConfig, *, at_most: int) -> int | None:
 
 
 def check_files(corpus: CorpusConfig) -> CorpusCheck:
-    """Look the files of a corpus of sentence pairs over (`repose.data.check`). Raises DataError and ConfigError."""
-    sets = {
-        split: PairReader(paths, src_field=corpus.src_field, tgt_field=corpus.tgt_field)
-        for split, paths in files_of(corpus).items()
-    }
+    """Look all files of pairs over that are trained on or held out (`repose.data.check`).
+
+    Raises DataError and ConfigError.
+    """
+    files: dict[str, Sequence[Path]] = {**files_of(corpus)}
+    files |= {part.name: part.files for part in more_corpora.parts_of(corpus)} if files else {}
+    fields = {"src_field": corpus.src_field, "tgt_field": corpus.tgt_field}
+    sets = {name: PairReader(paths, **fields) for name, paths in files.items()}
     check = check_corpus(sets, identify)
     if corpus.splits == "given":
         return check
