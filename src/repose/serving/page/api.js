@@ -1,0 +1,45 @@
+/** Requests to the server that this page came from. */
+
+let key = "";
+
+export function useKey(text) {
+  key = text.trim();
+}
+
+/** An answer that is no translation: `message` is the server's sentence, `seconds` when to ask again, if it says so. */
+export class Refusal extends Error {
+  constructor(message, status, seconds) {
+    super(message);
+    this.status = status;
+    this.seconds = seconds;
+  }
+}
+
+async function answer(response) {
+  let body = null;
+  try {
+    body = await response.json();
+  } catch {
+    body = null;
+  }
+  if (response.ok && body !== null) return body;
+  const sentence = body && typeof body.error === "string" ? body.error : `The server answered ${response.status}`;
+  const wait = Number.parseFloat(response.headers.get("Retry-After") ?? "");
+  throw new Refusal(sentence, response.status, Number.isFinite(wait) ? wait : null);
+}
+
+export async function get(path) {
+  return answer(await fetch(path));
+}
+
+export async function post(path, what, signal) {
+  const body = JSON.stringify(key ? { ...what, api_key: key } : what);
+  return answer(await fetch(path, { method: "POST", headers: { "Content-Type": "application/json" }, body, signal }));
+}
+
+export async function send(path, what, signal) {
+  const body = new FormData();
+  for (const [name, value] of Object.entries(what)) body.append(name, value);
+  if (key) body.append("api_key", key);
+  return answer(await fetch(path, { method: "POST", body, signal }));
+}

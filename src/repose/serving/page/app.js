@@ -1,0 +1,377 @@
+/** The page: text in, translation out, while one types. */
+
+import { Refusal, get, post, useKey } from "./api.js";
+import { filesTab } from "./files.js";
+import { Why } from "./why.js";
+import { Translation, explainedWords, shade, told } from "./words.js";
+
+const AUTO = "auto";
+const ALTERNATIVES = 3;
+const RETRIES = 5;
+const THEME = "theme";
+
+const at = (id) => document.getElementById(id);
+const text = at("text");
+const [source, target] = [at("source"), at("target")];
+const number = new Intl.NumberFormat("en");
+
+let settings = null;
+let languages = [];
+let models = [];
+let running = null;
+let timer = 0;
+let shown = { text: "", translation: "", model: undefined };
+
+const translation = new Translation(at("translation"), (word, written) => {
+  shade(at("shades"), text.value, word);
+  at("word").textContent = told(word, written, text.value);
+});
+const why = new Why({ heads: at("heads"), map: at("map"), sentence: at("why-sentence") });
+
+// Small things
+
+function length(string) {
+  return Array.from(string).length;
+}
+
+function sum(numbers) {
+  return numbers.length ? numbers.reduce((all, one) => all + one, 0) : undefined;
+}
+
+function say(id, sentence) {
+  at(id).textContent = sentence;
+  at(id).hidden = !sentence;
+}
+
+function theme(name) {
+  document.documentElement.dataset.theme = name;
+  at("theme").textContent = name === "dark" ? "Light" : "Dark";
+  at("theme").setAttribute("aria-label", `Switch to the ${name === "dark" ? "light" : "dark"} theme`);
+}
+
+function startTheme() {
+  const dark = matchMedia("(prefers-color-scheme: dark)");
+  const wanted = () => localStorage.getItem(THEME) ?? (dark.matches ? "dark" : "light");
+  dark.addEventListener("change", () => theme(wanted()));
+  at("theme").addEventListener("click", () => {
+    localStorage.setItem(THEME, document.documentElement.dataset.theme === "dark" ? "light" : "dark");
+    theme(wanted());
+  });
+  theme(wanted());
+}
+
+function select(tab) {
+  for (const name of ["text", "file"]) {
+    const here = name === tab;
+    at(`tab-${name}`).setAttribute("aria-selected", String(here));
+    at(`tab-${name}`).tabIndex = here ? 0 : -1;
+    at(`panel-${name}`).hidden = !here;
+  }
+}
+
+function startTabs() {
+  for (const [name, other] of [["text", "file"], ["file", "text"]]) {
+    at(`tab-${name}`).addEventListener("click", () => select(name));
+    at(`tab-${name}`).addEventListener("keydown", (event) => {
+      if (!["ArrowLeft", "ArrowRight"].includes(event.key) || at(`tab-${other}`).hidden) return;
+      select(other);
+      at(`tab-${other}`).focus();
+    });
+  }
+}
+
+// Languages and models
+
+function options(codes) {
+  return codes.map((code) => new Option(languages.find((one) => one.code === code)?.name ?? code, code));
+}
+
+function targetsOf(code) {
+  const from = languages.filter((one) => code === AUTO || one.code === code);
+  return [...new Set(from.flatMap(({ targets }) => targets))];
+}
+
+function fillTargets(wanted) {
+  const codes = targetsOf(source.value);
+  target.replaceChildren(...options(codes));
+  target.value = codes.includes(wanted) ? wanted : codes[0];
+}
+
+function startLanguages() {
+  const sources = languages.filter(({ targets }) => targets.length).map(({ code }) => code);
+  const { source: from, target: into } = settings.language;
+  source.replaceChildren(new Option("Detect language", AUTO), ...options(sources));
+  source.value = from.code;
+  fillTargets(into.code);
+  source.addEventListener("change", () => changed(() => fillTargets(target.value)));
+  target.addEventListener("change", () => changed());
+  at("swap").addEventListener("click", swap);
+}
+
+function changed(how = () => {}) {
+  how();
+  tellModel();
+  soon(0);
+}
+
+function swap() {
+  const [from, into] = [source.value === AUTO ? shown.detected : source.value, target.value];
+  const codes = targetsOf(into);
+  if (!from || !codes.includes(from)) {
+    say("warning", "This server has no model for the other direction.");
+    return;
+  }
+  if (shown.translation) text.value = shown.translation;
+  source.value = into;
+  changed(() => fillTargets(from));
+  typed();
+}
+
+function score({ scores }) {
+  const decoded = Object.entries(scores?.decoded ?? {});
+  const [how, figures] = decoded.find(([name]) => name.startsWith("beam")) ?? decoded[0] ?? [];
+  if (typeof figures?.bleu?.value !== "number") return "not evaluated: no score is known";
+  const decoder = how.replace(/^beam(\d+)$/, "beam $1");
+  return `BLEU ${figures.bleu.value.toFixed(1)} on ${number.format(scores.num_sentences)} ${scores.split} sentences (${decoder})`;
+}
+
+function tellModel() {
+  const from = source.value === AUTO ? shown.detected : source.value;
+  const model = models.find((one) => one.source === from && one.target === target.value) ?? (from ? null : models[0]);
+  const line = at("model");
+  line.replaceChildren();
+  if (!model) return;
+  const size = model.parameters ? `${(model.parameters / 1e6).toFixed(1)} M parameters` : null;
+  const parts = [`Model: ${model.name}`, model.preset, size, score(model)].filter(Boolean);
+  line.append(parts.join(" · "));
+  if (model.looks_ahead) {
+    const warning = document.createElement("strong");
+    warning.className = "looks-ahead";
+    warning.textContent = " Its decoder looks ahead in training: its losses mean nothing, and it cannot translate.";
+    line.append(warning);
+  }
+}
+
+// Translating
+
+function tooLong() {
+  return settings.charLimit > 0 && length(text.value) > settings.charLimit;
+}
+
+function typed() {
+  const [count, limit] = [length(text.value), settings.charLimit];
+  text.style.height = "auto";
+  text.style.height = `${text.scrollHeight}px`;
+  at("count").textContent = limit > 0 ? `${number.format(count)} / ${number.format(limit)}` : number.format(count);
+  at("count").classList.toggle("over", tooLong());
+  at("clear").disabled = !text.value;
+  shade(at("shades"), text.value, null);
+}
+
+function soon(milliseconds = settings.frontendTimeout) {
+  clearTimeout(timer);
+  running?.abort();
+  timer = setTimeout(translate, milliseconds);
+}
+
+function clear() {
+  translation.show("");
+  shown = { text: "", translation: "", detected: shown.detected };
+  say("warning", "");
+  say("problem", "");
+  for (const id of ["others", "why", "legend"]) at(id).hidden = true;
+  for (const id of ["copy", "share"]) at(id).disabled = true;
+  at("detected").textContent = "";
+}
+
+async function ask(what, signal) {
+  if (length(what.q) <= settings.explainLimit) return post("explain", { ...what, alternatives: ALTERNATIVES, heads: false }, signal);
+  const found = await post("translate", { ...what, alternatives: ALTERNATIVES }, signal);
+  return { ...found, sentences: [], alternatives: (found.alternatives ?? []).map((one) => ({ text: one })) };
+}
+
+async function translate(tries = 0) {
+  const q = text.value;
+  at("why").open = false;
+  if (!q.trim()) return clear();
+  if (tooLong()) {
+    clear();
+    say("problem", `This server translates ${number.format(settings.charLimit)} characters at once: shorten the text, or translate it as a file.`);
+    return;
+  }
+  const here = new AbortController();
+  running = here;
+  at("translation").setAttribute("aria-busy", "true");
+  try {
+    const found = await ask({ q, source: source.value, target: target.value }, here.signal);
+    show(q, found);
+  } catch (error) {
+    if (error.name === "AbortError") return;
+    if (error instanceof Refusal && error.seconds !== null && tries < RETRIES) {
+      say("problem", `${error.message}: trying again in ${error.seconds} s`);
+      timer = setTimeout(() => translate(tries + 1), 1000 * error.seconds);
+      return;
+    }
+    say("problem", error instanceof Refusal ? error.message : "The server cannot be reached.");
+    translation.show("");
+    for (const id of ["others", "why", "legend"]) at(id).hidden = true;
+  } finally {
+    if (running === here) at("translation").setAttribute("aria-busy", "false");
+  }
+}
+
+function show(q, found) {
+  say("problem", "");
+  say("warning", (found.warnings ?? []).join(". "));
+  shown = { text: q, translation: found.translatedText, detected: found.detectedLanguage?.language };
+  at("translation").lang = target.value;
+  translation.show(found.translatedText, explainedWords(found.sentences));
+  at("legend").hidden = !translation.unsure;
+  at("status").textContent = found.translatedText;
+  for (const id of ["copy", "share"]) at(id).disabled = !found.translatedText;
+  at("why").hidden = !found.sentences.length;
+  at("detected").textContent = found.detectedLanguage ? detectedLine(found.detectedLanguage) : "";
+  alternatives(found.alternatives, sum(found.sentences.map(({ score: one }) => one)));
+  tellModel();
+}
+
+function detectedLine({ language, confidence }) {
+  const name = languages.find(({ code }) => code === language)?.name ?? language;
+  return `Detected: ${name} (${Math.round(confidence)} %)`;
+}
+
+function figureOf(score) {
+  return typeof score === "number" ? score.toFixed(1).replace("-", "−") : "";
+}
+
+function alternatives(found, own) {
+  at("own-score").textContent = typeof own === "number" ? `The translation above has ${figureOf(own)}.` : "";
+  at("others").hidden = !found.length;
+  at("others").querySelector("p").hidden = !found.some(({ score: one }) => typeof one === "number");
+  const items = found.map(({ text: other, score: one }) => {
+    const [item, button, figure] = ["li", "button", "span"].map((name) => document.createElement(name));
+    button.type = "button";
+    button.append(other, figure);
+    button.title = "Take this one";
+    figure.className = "score";
+    figure.textContent = figureOf(one);
+    button.addEventListener("click", () => take(other, button));
+    item.append(button);
+    return item;
+  });
+  at("alternatives").replaceChildren(...items);
+}
+
+function take(other, button) {
+  const before = shown.translation;
+  shown.translation = other;
+  translation.show(other);
+  at("legend").hidden = true;
+  button.firstChild.textContent = before;
+  button.lastChild.textContent = "";
+  at("own-score").textContent = "";
+  at("status").textContent = `Taken: ${other}`;
+}
+
+async function openWhy() {
+  if (!at("why").open || !shown.text) return;
+  const q = shown.text;
+  at("map").textContent = "…";
+  try {
+    const found = await post("explain", { q, source: source.value, target: target.value, alternatives: ALTERNATIVES });
+    if (q === shown.text) why.show(found.sentences);
+  } catch (error) {
+    at("map").textContent = error.message;
+  }
+}
+
+// Copying and sharing
+
+async function copy(string, done) {
+  try {
+    await navigator.clipboard.writeText(string);
+    at("status").textContent = done;
+    return true;
+  } catch {
+    return false;
+  }
+}
+
+async function share() {
+  const what = new URLSearchParams({ source: source.value, target: target.value, q: shown.text });
+  history.replaceState(null, "", `#${what}`); // after the #, which browsers send to no server
+  const copied = await copy(location.href, "The address is copied");
+  flash("share", copied ? "Address copied" : "Now in the address");
+}
+
+function flash(id, sentence) {
+  const before = at(id).dataset.name ?? at(id).textContent;
+  at(id).dataset.name = before;
+  at(id).textContent = sentence;
+  setTimeout(() => { at(id).textContent = before; }, 1500);
+}
+
+function readAddress() {
+  const asked = new URLSearchParams(location.hash.slice(1) || location.search);
+  if ([...source.options].some(({ value }) => value === asked.get("source"))) source.value = asked.get("source");
+  fillTargets(asked.get("target") ?? target.value);
+  if (asked.get("q")) text.value = asked.get("q");
+}
+
+// Start
+
+function startText() {
+  text.addEventListener("input", () => {
+    typed();
+    soon();
+  });
+  at("clear").addEventListener("click", () => {
+    text.value = "";
+    if (location.hash) history.replaceState(null, "", location.pathname);
+    typed();
+    soon(0);
+    text.focus();
+  });
+  at("copy").addEventListener("click", async () => {
+    if (await copy(shown.translation, "Copied")) flash("copy", "Copied");
+    else getSelection().selectAllChildren(at("translation"));
+  });
+  at("share").addEventListener("click", share);
+  at("why").addEventListener("toggle", openWhy);
+  addEventListener("resize", typed);
+}
+
+function startFiles() {
+  const formats = settings.supportedFilesFormat ?? [];
+  at("tab-file").hidden = !settings.filesTranslation || !formats.length;
+  at("file-formats").textContent = formats.join(" ");
+  const parts = { form: at("file-form"), input: at("file"), button: at("file-send"), stop: at("file-stop") };
+  filesTab({ ...parts, result: at("file-result"), formats }, () => ({ source: source.value, target: target.value }));
+}
+
+async function start() {
+  startTheme();
+  startTabs();
+  try {
+    [settings, languages, models] = await Promise.all(["frontend/settings", "languages", "models"].map(get));
+  } catch {
+    say("problem", "The server cannot be reached: load the page again in a while.");
+    return;
+  }
+  at("key-box").hidden = !settings.apiKeys;
+  at("key-box").open = settings.keyRequired;
+  at("key-form").addEventListener("submit", (event) => event.preventDefault());
+  at("key").addEventListener("change", () => {
+    useKey(at("key").value);
+    soon(0);
+  });
+  startLanguages();
+  startText();
+  startFiles();
+  readAddress();
+  typed();
+  changed();
+  text.focus();
+}
+
+start();

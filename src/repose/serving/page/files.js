@@ -1,0 +1,52 @@
+/** The tab for files. */
+
+import { send } from "./api.js";
+
+export function filesTab({ form, input, button, stop, result, formats }, languages) {
+  let running = null;
+
+  const suffixOf = (name) => (/\.[^.]+$/.exec(name)?.[0] ?? "").toLowerCase();
+  const chosen = () => {
+    const file = input.files[0];
+    const known = !file || formats.includes(suffixOf(file.name));
+    button.disabled = !file || !known || running !== null;
+    result.textContent = known ? "" : `This server translates ${formats.join(", ")}.`;
+  };
+
+  input.accept = formats.join(",");
+  input.addEventListener("change", chosen);
+  for (const name of ["dragover", "dragleave", "drop"]) {
+    form.addEventListener(name, (event) => {
+      event.preventDefault();
+      form.classList.toggle("over", name === "dragover");
+    });
+  }
+  form.addEventListener("drop", (event) => {
+    if (event.dataTransfer.files.length) input.files = event.dataTransfer.files;
+    chosen();
+  });
+  stop.addEventListener("click", () => running?.abort());
+  form.addEventListener("submit", async (event) => {
+    event.preventDefault();
+    const file = input.files[0];
+    running = new AbortController();
+    button.disabled = true;
+    stop.hidden = false;
+    result.textContent = `Translating ${file.name} …`;
+    try {
+      const found = await send("translate_file", { ...languages(), file }, running.signal);
+      const link = document.createElement("a");
+      link.href = `download_file/${encodeURIComponent(found.translatedFileUrl.split("/").at(-1))}`;
+      link.download = file.name.replace(/(\.[^.]+)?$/, `.${languages().target}$1`);
+      link.textContent = `Download ${link.download}`;
+      result.replaceChildren("Done: ", link);
+      link.focus();
+    } catch (error) {
+      result.textContent = error.name === "AbortError" ? "Stopped." : error.message;
+    } finally {
+      running = null;
+      stop.hidden = true;
+      button.disabled = !input.files.length;
+    }
+  });
+}
