@@ -158,10 +158,14 @@ function tooLong() {
   return settings.charLimit > 0 && length(text.value) > settings.charLimit;
 }
 
-function typed() {
-  const [count, limit] = [length(text.value), settings.charLimit];
+function fit() {
   text.style.height = "auto";
   text.style.height = `${text.scrollHeight}px`;
+}
+
+function typed() {
+  const [count, limit] = [length(text.value), settings.charLimit];
+  fit();
   at("count").textContent = limit > 0 ? `${number.format(count)} / ${number.format(limit)}` : number.format(count);
   at("count").classList.toggle("over", tooLong());
   at("clear").disabled = !text.value;
@@ -196,7 +200,8 @@ async function translate(tries = 0) {
   if (!q.trim()) return clear();
   if (tooLong()) {
     clear();
-    say("problem", `This server translates ${number.format(settings.charLimit)} characters at once: shorten the text, or translate it as a file.`);
+    const file = at("tab-file").hidden ? "" : ", or translate it as a file";
+    say("problem", `This server translates ${number.format(settings.charLimit)} characters at once: shorten the text${file}.`);
     return;
   }
   const here = new AbortController();
@@ -338,7 +343,7 @@ function startText() {
   });
   at("share").addEventListener("click", share);
   at("why").addEventListener("toggle", openWhy);
-  addEventListener("resize", typed);
+  addEventListener("resize", fit);
 }
 
 function startFiles() {

@@ -11,7 +11,7 @@ export function shadeOf(share) {
 }
 
 export function percent(share) {
-  return `${Math.round(100 * share)} %`;
+  return `${Math.round(100 * share)}\u00a0%`;
 }
 
 /** Tokens that make up a word: [{start, end, tokens: [places]}]; special tokens and those without letters are none. */

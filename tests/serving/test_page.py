@@ -1,0 +1,358 @@
+"""The page in a real browser, against an engine that shouts."""
+
+import asyncio
+import re
+import shutil
+from collections.abc import Callable, Iterator, Sequence
+from typing import Any
+
+import pytest
+from stub_server import Shouting, running, served, service
+
+from repose.serving import app
+from repose.serving.messages import Answer, Explained, How
+
+CHROMIUM = shutil.which("chromium")
+playwright = pytest.importorskip("playwright.sync_api")
+pytestmark = [pytest.mark.browser, pytest.mark.skipif(CHROMIUM is None, reason="needs chromium")]
+
+DECODED = {"greedy": {"bleu": {"value": 20.0}}, "beam4": {"bleu": {"value": 21.25}}}
+SCORES = {"split": "test", "num_sentences": 1500, "decoded": DECODED}
+ABOUT = {"name": "<b>mine</b>", "preset": "reinforced", "parameters": 1_216_744, "looks_ahead": False, "scores": SCORES}
+CHEAT = {**ABOUT, "name": "cheat", "looks_ahead": True, "scores": None}
+WIDE, PHONE = {"width": 1280, "height": 900}, {"width": 390, "height": 844}
+
+
+class Aligned(Shouting):
+    """Every word comes from its own place, but for the second head, which looks at the first word; long words are
+    unsure. "slow" takes long; the third alternative is the second."""
+
+    async def translate(self, how: How, sentences: Sequence[str], num_tokens: Sequence[int]) -> list[Answer]:
+        if "slow" in sentences[0]:
+            await asyncio.sleep(0.4)
+        return await super().translate(how, sentences, num_tokens)
+
+    def answer(self, how: How, sentence: str) -> Answer:
+        texts = tuple(sentence.upper() + "!" * min(rank, 2) for rank in range(how.num_hypotheses))
+        words = sentence.split()
+        n = len(words)
+        own = [[0.8 if s == t else 0.2 / max(1, n - 1) for s in range(n)] for t in range(n)]
+        first = [[1.0 if s == 0 else 0.0 for s in range(n)] for _ in range(n)]
+        log_probs = [-0.1 if len(word) < 8 else -2.5 for word in words]
+        explained = Explained(words, [word.upper() for word in words], log_probs, [[first, first], [own, own]])
+        scores = tuple(-1.0 - rank for rank in range(how.num_hypotheses))
+        return Answer(texts, -1.0, n, explained=explained if how.explain else None, scores=scores)
+
+
+@pytest.fixture(scope="module", autouse=True)
+def _soon() -> Iterator[None]:
+    """A keystroke is followed by less of a pause."""
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(app, "FRONTEND_TIMEOUT", 40)
+        yield
+
+
+@pytest.fixture(scope="module")
+def address() -> Iterator[str]:
+    made = service(served("pt", "en", about=ABOUT), served("en", "pt", about=CHEAT), engine=Aligned())
+    with running(made) as found:
+        yield found
+
+
+@pytest.fixture(scope="module")
+def browser() -> Iterator[Any]:
+    with playwright.sync_playwright() as p:
+        flags = ["--no-sandbox", "--disable-dev-shm-usage"]
+        found = p.chromium.launch(executable_path=CHROMIUM, headless=True, args=flags)
+        yield found
+        found.close()
+
+
+class Visit:
+    """A page, what it has asked for, and what the browser complained of."""
+
+    def __init__(self, page: Any, address: str) -> None:
+        self.page, self.address = page, address
+        self.asked: list[str] = []
+        self.complaints: list[str] = []
+        page.on("request", lambda request: self.asked.append(request.url))
+        page.on("console", lambda message: self.complaints.append(message.text))
+        page.on("pageerror", lambda error: self.complaints.append(str(error)))
+        page.set_default_timeout(10_000)
+
+    def open(self, path: str = "/") -> Any:
+        self.page.goto(self.address + path)
+        self.page.wait_for_function("() => document.querySelectorAll('#source option').length > 1")
+        return self.page
+
+    def write(self, text: str) -> Any:
+        """Type, and wait for the translation."""
+        self.page.fill("#text", text)
+        self.page.wait_for_function(
+            "want => document.getElementById('translation').textContent === want", arg=text.upper()
+        )
+        return self.page
+
+
+Visits = Callable[..., Visit]
+
+
+@pytest.fixture
+def visit(browser: Any, address: str) -> Iterator[Visits]:
+    contexts = []
+
+    def visit(to: str = address, **how: Any) -> Visit:
+        context = browser.new_context(**{"viewport": WIDE, "color_scheme": "light", **how})
+        contexts.append(context)
+        return Visit(context.new_page(), to)
+
+    yield visit
+    for context in contexts:
+        context.close()
+
+
+def texts(page: Any, selector: str) -> list[str]:
+    return list(page.locator(selector).all_inner_texts())
+
+
+def test_it_translates_while_one_types(visit: Visits) -> None:
+    one = visit()
+    page = one.open()
+    assert page.evaluate("document.activeElement.id") == "text"
+    one.write("o gato dorme")
+    assert page.inner_text("#count") == "12 / 5,000"
+    assert page.inner_text("#status") == "O GATO DORME"
+    assert texts(page, "#alternatives button") == ["O GATO DORME!\n−2.0", "O GATO DORME!!\n−3.0"]
+    assert "has −1.0" in page.inner_text("#own-score")
+    page.click("#clear")
+    page.wait_for_function("() => document.getElementById('translation').textContent === ''")
+    assert page.is_hidden("#others")
+    assert page.is_disabled("#copy")
+
+
+def test_an_older_answer_never_overtakes(visit: Visits) -> None:
+    one = visit()
+    page = one.open()
+    page.fill("#text", "slow one")
+    with page.expect_request("**/explain"):
+        pass
+    one.write("two")
+    page.wait_for_timeout(450)
+    assert page.inner_text("#translation") == "TWO"
+
+
+def test_alternatives_can_be_taken(visit: Visits) -> None:
+    one = visit()
+    page = one.open()
+    one.write("o gato")
+    page.locator("#alternatives button").first.click()
+    assert page.inner_text("#translation") == "O GATO!"
+    assert texts(page, "#alternatives button")[0].strip() == "O GATO"
+
+
+def test_words_tell_where_they_come_from(visit: Visits) -> None:
+    one = visit()
+    page = one.open()
+    one.write("o gato dorme\nsossegadamente")
+    page.hover(".piece >> nth=1")
+    assert page.inner_text("#word") == "“GATO” from “gato” (80\u00a0%); probability 90\u00a0%"
+    assert texts(page, "#shades .shade-4") == ["gato"]
+    page.hover("h1")
+    assert page.inner_text("#word") == ""
+    page.focus("#text")
+    page.keyboard.press("Tab")  # to the button that clears, and on to the first word
+    page.keyboard.press("Tab")
+    page.keyboard.press("ArrowRight")
+    page.keyboard.press("ArrowRight")
+    assert page.evaluate("document.activeElement.textContent") == "DORME"
+    page.keyboard.press("End")
+    assert "“sossegadamente” (100\u00a0%); probability 8\u00a0%" in page.inner_text("#word")
+    assert texts(page, ".very-unsure:not(#legend span)") == ["SOSSEGADAMENTE"]
+    assert page.is_visible("#legend")
+
+
+def test_letters_beyond_the_first_plane_shift_nothing(visit: Visits) -> None:
+    one = visit()
+    page = one.open()
+    one.write("😀😀 gato")
+    page.hover(".piece >> nth=1")
+    assert texts(page, "#shades .shade-4") == ["gato"]
+    assert page.inner_text("#count").startswith("7 /")
+
+
+def test_all_heads(visit: Visits) -> None:
+    one = visit()
+    page = one.open()
+    one.write("o gato dorme")
+    page.click("#why summary")
+    page.wait_for_selector("#map table")
+    assert texts(page, "#heads .layer > span") == ["Layer 1", "Layer 2"]
+    assert texts(page, "#map thead th") == ["o", "gato", "dorme"]
+    assert texts(page, "#map tbody th") == ["O", "GATO", "DORME"]
+    assert texts(page, "#map tbody tr >> nth=1 >> td") == ["10", "80", "10"]
+    page.click("[aria-label='Layer 1, head 1']")
+    assert page.inner_text("#map caption") == "Layer 1, head 1"
+    assert texts(page, "#map tbody tr >> nth=1 >> td") == ["100", "", ""]
+
+
+def test_nothing_comes_from_elsewhere_and_nothing_is_complained_of(visit: Visits) -> None:
+    one = visit()
+    page = one.open()
+    one.write("o gato")
+    page.click("#why summary")
+    page.wait_for_selector("#map table")
+    page.click("#theme")
+    assert one.complaints == []
+    assert all(url.startswith(one.address + "/") for url in one.asked)
+    assert "gato" not in page.url + "".join(one.asked)
+    policy = page.request.get(one.address + "/").headers["content-security-policy"]
+    assert "default-src 'self'" in policy
+    assert "unsafe" not in policy
+
+
+def test_markup_in_texts_and_names_is_text(visit: Visits) -> None:
+    one = visit()
+    page = one.open()
+    hostile = "<img src=x onerror=alert(1)> <script>alert(2)</script>\u202e \u0000".replace("\u0000", "")
+    one.write(hostile)
+    page.hover(".piece >> nth=0")
+    page.click("#why summary")
+    page.wait_for_selector("#map table")
+    assert page.locator("#panel-text img, #panel-text script, #model b").count() == 0
+    assert "<b>mine</b>" in page.inner_text("#model")
+    assert one.complaints == []
+
+
+def test_it_says_which_model_answers_and_its_score(visit: Visits) -> None:
+    page = visit().open()
+    wanted = "Model: <b>mine</b> · reinforced · 1.2 M parameters · BLEU 21.3 on 1,500 test sentences (beam 4)"
+    assert page.inner_text("#model") == wanted
+    page.fill("#text", "o gato")
+    page.click("#swap")
+    assert page.input_value("#source") == "en"
+    assert "not evaluated" in page.inner_text("#model")
+    assert "looks ahead" in page.inner_text("#model .looks-ahead")
+
+
+def test_a_text_is_in_the_address_only_when_shared(visit: Visits) -> None:
+    one = visit(permissions=["clipboard-read", "clipboard-write"])
+    page = one.open()
+    one.write("o gato & eu")
+    assert page.url == one.address + "/"
+    page.click("#copy")
+    assert page.evaluate("navigator.clipboard.readText()") == "O GATO & EU"
+    page.click("#share")
+    page.wait_for_function("() => location.hash.length > 1")
+    other = visit()
+    other.page.goto(page.url)
+    other.page.wait_for_function("() => document.getElementById('translation').textContent === 'O GATO & EU'")
+    assert not any("gato" in url for url in other.asked[1:])
+
+
+def test_files(visit: Visits) -> None:
+    page = visit().open()
+    page.click("#tab-file")
+    assert page.is_hidden("#panel-text")
+    page.set_input_files("#file", {"name": "a.exe", "mimeType": "text/plain", "buffer": b"x"})
+    assert page.is_disabled("#file-send")
+    page.set_input_files("#file", {"name": "a.txt", "mimeType": "text/plain", "buffer": b"o gato\n"})
+    page.click("#file-send")
+    with page.expect_download() as download:
+        page.click("#file-result a")
+    assert download.value.suggested_filename.endswith(".txt")
+    assert download.value.path().read_bytes() == b"O GATO\n"
+    page.focus("#tab-file")
+    page.keyboard.press("ArrowLeft")
+    assert page.is_visible("#panel-text")
+
+
+def test_refusals_are_told_and_asked_again(visit: Visits) -> None:
+    with running(service(engine=Aligned(), limits={"req_limit": 1, "char_limit": 20})) as address:
+        page = visit(address).open()
+        page.fill("#text", "um gato")
+        page.wait_for_function("() => document.getElementById('translation').textContent === 'UM GATO'")
+        page.fill("#text", "dois gatos")
+        page.wait_for_selector("#problem:visible")
+        assert re.fullmatch(r"Slowdown.*: trying again in \d+(\.\d+)? s", page.inner_text("#problem"))
+        page.fill("#text", "a" * 21)
+        page.wait_for_function("() => document.getElementById('problem').textContent.includes('20 characters')")
+        assert "over" in page.get_attribute("#count", "class")
+
+
+@pytest.mark.parametrize("scheme", ["light", "dark"])
+def test_themes_have_contrast(visit: Visits, scheme: str) -> None:
+    one = visit(color_scheme=scheme)
+    page = one.open()
+    one.write("o gato sossegadamente")
+    page.hover(".piece >> nth=1")
+    page.click("#why summary")
+    page.wait_for_selector("#map table")
+    page.hover(".piece >> nth=1")
+    assert page.evaluate("document.documentElement.dataset.theme") == scheme
+    assert page.evaluate(CONTRASTS) == []
+    page.click("#theme")
+    page.reload()
+    other = {"light": "dark", "dark": "light"}[scheme]
+    assert page.evaluate("document.documentElement.dataset.theme") == other
+
+
+def test_a_phone_shows_one_pane_over_the_other(visit: Visits) -> None:
+    one = visit(viewport=PHONE, has_touch=True)
+    page = one.open()
+    one.write("o gato dorme " * 20 + "Donaudampfschiffahrtsgesellschaftskapitänsmützenabzeichenverleihung")
+    page.tap(".piece >> nth=1")
+    assert "“GATO” from" in page.inner_text("#word")
+    page.click("#why summary")
+    page.wait_for_selector("#map table")
+    assert page.evaluate("document.scrollingElement.scrollWidth <= innerWidth")
+    source, result = (page.locator(selector).bounding_box() for selector in (".pane >> nth=0", ".pane >> nth=1"))
+    assert result["y"] >= source["y"] + source["height"]
+    for button in ("#swap", "#source", "#target"):
+        assert page.locator(button).bounding_box()["height"] >= 36
+
+
+def test_everything_has_a_name_and_a_place_in_the_order(visit: Visits) -> None:
+    one = visit()
+    page = one.open()
+    one.write("o gato")
+    assert page.evaluate(NAMELESS) == []
+    page.focus(".skip")
+    order = []
+    for _ in range(13):
+        page.keyboard.press("Tab")
+        order.append(page.evaluate("document.activeElement.id || document.activeElement.classList[0]"))
+    wanted = ["tab-text", "theme", "source", "swap", "target", "panel", "text", "clear", "piece", "copy", "share"]
+    assert [one for one in order if one in wanted][:10] == [one for one in wanted if one != "panel"]
+    for selector, role in (("#problem", "alert"), ("#status", "status"), ("#translation", "group")):
+        assert page.get_attribute(selector, "role") == role
+
+
+NAMELESS = """() => [...document.querySelectorAll('button, select, textarea, input, a, summary')]
+  .filter((one) => !(one.getAttribute('aria-label') || one.textContent.trim() && one.tagName !== 'SELECT'
+    && one.tagName !== 'TEXTAREA' || one.labels?.length))
+  .map((one) => one.outerHTML.slice(0, 80))"""
+
+CONTRASTS = """() => {
+  const canvas = new OffscreenCanvas(1, 1).getContext('2d', {willReadFrequently: true});
+  const over = (layers) => {
+    canvas.clearRect(0, 0, 1, 1);
+    for (const colour of layers) { canvas.fillStyle = colour; canvas.fillRect(0, 0, 1, 1); }
+    return [...canvas.getImageData(0, 0, 1, 1).data].slice(0, 3);
+  };
+  const light = (rgb) => rgb.map((c) => c / 255)
+    .map((c) => c <= .03928 ? c / 12.92 : ((c + .055) / 1.055) ** 2.4)
+    .reduce((sum, c, i) => sum + c * [.2126, .7152, .0722][i], 0);
+  const bad = [];
+  for (const one of document.querySelectorAll('body *')) {
+    const written = [...one.childNodes].some((node) => node.nodeType === 3 && node.textContent.trim());
+    const style = getComputedStyle(one);
+    const unseen = !one.checkVisibility() || one.closest('#shades, .unseen, option, noscript');
+    if (!written || unseen || one.disabled) continue;
+    const layers = [];
+    for (let up = one; up; up = up.parentElement) layers.unshift(getComputedStyle(up).backgroundColor);
+    const [a, b] = [light(over([...layers, style.color])), light(over(layers))].sort((x, y) => y - x);
+    const contrast = (a + .05) / (b + .05);
+    if (contrast < 4.5) bad.push(`${one.tagName}#${one.id}.${one.className} ${contrast.toFixed(2)}`);
+  }
+  return [...new Set(bad)];
+}"""
