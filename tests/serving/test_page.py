@@ -41,7 +41,8 @@ class Aligned(Shouting):
         log_probs = [-0.1 if len(word) < 8 else -2.5 for word in words]
         explained = Explained(words, [word.upper() for word in words], log_probs, [[first, first], [own, own]])
         scores = tuple(-1.0 - rank for rank in range(how.num_hypotheses))
-        return Answer(texts, -1.0, n, explained=explained if how.explain else None, scores=scores)
+        told = super().answer(how, sentence)
+        return told._replace(texts=texts, explained=explained if how.explain else None, scores=scores)
 
 
 @pytest.fixture(scope="module", autouse=True)
