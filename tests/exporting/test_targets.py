@@ -29,7 +29,7 @@ def target(monkeypatch: pytest.MonkeyPatch) -> SimpleNamespace:
         if not module.words:
             raise CheckpointError("it computes something else than the model")
         write_description(out, "words", model, {"words": len(module.words)})
-        return base.Exported("words", out, {}, 0.25, ("a note",))
+        return base.Exported("words", out, {}, 0.25, {"words": 3}, ("a note",))
 
     module.export = export
     monkeypatch.setitem(targets.TARGETS, "words", "repose.words")
@@ -130,6 +130,7 @@ def test_the_verb(model: Path, tmp_path: Path, run_repose: Run) -> None:
     assert "1 bytes  sub/a.txt" in err
     assert "2.5e-01" in err
     assert "a note" in err
+    assert "3 bytes of words" in err
     code, out, err = run_repose("export", model, "--to", "marian", "--out", tmp_path / "other")
     assert (code, out) == (2, "")
     assert err.startswith("repose: there is no target 'marian'")

@@ -156,6 +156,17 @@ def test_the_cache_serves_without_a_network(server: Hub, monkeypatch: pytest.Mon
     assert len(server.asked) == number
 
 
+def test_an_export_to_onnx_is_loaded_from_there(server: Hub, model: Path) -> None:
+    for extra in ("onnx", "onnxruntime"):
+        pytest.importorskip(extra)
+    shutil.rmtree(server.folder)
+    repose.export(model, to="onnx", out=server.folder)
+    there = repose.load("hf://o/m", workers=1)
+    assert there.engine.name == "onnx"
+    assert there.translate(["a b"])[0].text == repose.load(model, workers=1).translate(["a b"])[0].text
+    assert any(path.endswith("/step.onnx") for path in server.asked)
+
+
 @pytest.mark.usefixtures("server")
 def test_links_lead_nowhere_but_to_the_cache(tmp_path: Path) -> None:
     folder = hub.fetch("hf://o/m")

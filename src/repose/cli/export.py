@@ -23,6 +23,8 @@ def export(
     made = export(model, to=to, out=out, precision=precision, single_file=single_file)
     for name, size in made.files.items():
         say(f"{size:>12,} bytes  {name}")
+    for part, size in made.parts.items():
+        say(f"{size:>12,} bytes of {part}")
     if made.largest_difference is not None:
         say(f"largest difference of a log-probability from the model: {made.largest_difference:.1e}")
     for note in made.notes:

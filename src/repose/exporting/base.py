@@ -1,7 +1,7 @@
 """What the targets of `repose export` share: options, and what an export hands back."""
 
 from collections.abc import Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Literal, TypeAlias
 
@@ -28,5 +28,7 @@ class Exported:
     """Bytes of each file, by its path within the folder."""
     largest_difference: float | None = None
     """Largest difference of a log-probability, in nats, from this project's model; None where nothing was compared."""
+    parts: Mapping[str, int] = field(default_factory=dict)
+    """Bytes by what they are for, before they are packed; where that is more than one thing."""
     notes: tuple[str, ...] = ()
     """Sentences about what whoever uses it should know."""

@@ -7,6 +7,7 @@ does not compute what the model computes.
 
 import contextlib
 from collections.abc import Callable
+from dataclasses import replace
 from importlib import import_module
 from pathlib import Path
 from typing import TypeAlias, get_args
@@ -19,7 +20,11 @@ from repose.system.files import replacing_folder
 
 Target: TypeAlias = Callable[[Path, Path, Options], Exported]
 
-TARGETS: dict[str, str] = {"onnx": "repose.exporting.to_onnx", "ctranslate2": "repose.exporting.to_ctranslate2"}
+TARGETS: dict[str, str] = {
+    "onnx": "repose.exporting.to_onnx",
+    "ctranslate2": "repose.exporting.to_ctranslate2",
+    "web": "repose.exporting.to_web",
+}
 """Name of a target -> its module."""
 
 
@@ -56,7 +61,7 @@ def export(
         made = target(model, temporary, options)
         files = sizes_of(temporary)
         ours |= {name.partition("/")[0] for name in files}
-    return Exported(made.target, place, files, made.largest_difference, made.notes)
+    return replace(made, folder=place, files=files)
 
 
 def _own_files(place: Path, target: str, said: str) -> set[str]:

@@ -77,7 +77,7 @@ def export(model: Path, out: Path, options: Options) -> Exported:
         tokenizer.save(out / name)
     fields = _fields(config, architecture.max_length, options.precision, compared)
     write_description(out, NAME, model, {"ctranslate2": ctranslate2.__version__, **fields})
-    return Exported(NAME, out, sizes_of(out), compared.largest_difference, _NOTES)
+    return Exported(NAME, out, sizes_of(out), compared.largest_difference, notes=_NOTES)
 
 
 def _write(model: Transformer, vocabularies: Sequence[Sequence[str]], out: Path, quantization: str | None) -> None:

@@ -2,6 +2,7 @@
 
 from collections.abc import Callable, Iterator
 
+from repose.graphs.stacks import why_not as graphs
 from repose.model.architecture import Architecture
 from repose.model.presets import PRESETS
 
@@ -34,19 +35,20 @@ def _no_ctranslate2(a: Architecture) -> Iterator[str]:
         yield "norm = 'both' normalises before the sublayer and after the sum, where CTranslate2 has one of the two"
 
 
-WHY_NOT: dict[str, WhyNot] = {"ctranslate2": ctranslate2}
-"""Of each target that cannot express everything."""
+WHY_NOT: dict[str, WhyNot] = {"ctranslate2": ctranslate2, "onnx, web": graphs}
+"""Of each target."""
 
 
 def table() -> str:
-    """Presets by targets as Markdown: yes, or the axis in the way."""
+    """Presets by targets as Markdown: yes, or the setting in the way."""
     rows = [["preset", *WHY_NOT], ["---"] * (1 + len(WHY_NOT))]
     for name, preset in PRESETS.items():
         reasons = (why_not(preset.architecture) for why_not in WHY_NOT.values())
-        rows.append([f"`{name}`", *("yes" if reason is None else f"no: {_axes(reason)}" for reason in reasons)])
+        rows.append([f"`{name}`", *("yes" if reason is None else f"no: {_short(reason)}" for reason in reasons)])
     return "".join(f"| {' | '.join(row)} |\n" for row in rows)
 
 
-def _axes(reason: str) -> str:
-    """The axes and values that a reason names."""
-    return ", ".join(f"`{' '.join(part.split()[:3])}`" for part in reason.split("; "))
+def _short(reason: str) -> str:
+    """The settings that a reason names; of one that names none, its beginning."""
+    settings = [" ".join(part.split()[:3]) for part in reason.split("; ") if part.split()[1] == "="]
+    return ", ".join(f"`{setting}`" for setting in settings) or reason.partition(",")[0]

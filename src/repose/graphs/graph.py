@@ -32,7 +32,7 @@ class Graph:
         self._onnx, self._name, self._int8 = onnx, name, int8
         self._nodes: list[Any] = []
         self._weights: dict[tuple[Any, ...], tuple[Value, Any]] = {}
-        self._quantized: dict[Value, tuple[Value, Value]] = {}
+        self._quantized: dict[Value, tuple[Value, Value, Value]] = {}
         self._inputs: list[Any] = []
         self._outputs: list[Any] = []
 
@@ -172,8 +172,7 @@ class Graph:
     def linear(self, x: Value, weight: Any, bias: Any) -> Value:
         """x Wᵀ + b over the last dimension; W (D_out, D_in), b (D_out,) or None.
 
-        In int8: one scale for each row of W and, found at each call, one for each row of x, so that what is computed
-        beside a row changes nothing in it; sums are 32-bit integers.
+        In int8: one scale for each row of W, one for all of x, found at each call; sums are 32-bit integers.
         """
         w = array(weight)
         y = self._int8_product(x, w) if self._int8 else self.matmul(x, self.constant(w.T))
@@ -183,16 +182,12 @@ class Graph:
         scales = np.maximum(np.abs(weight).max(1), 1e-12) / 127
         integers = np.rint(weight / scales[:, None]).astype(np.int8).T
         if x not in self._quantized:
-            largest = self.op("ReduceMax", self.op("Abs", x), self.ints(-1), keepdims=1)
-            largest = self.op("Max", largest, self.constant(1e-12))
-            # From 1 to 255, where 128 is 0: processors multiply unsigned integers with signed ones. Rounded by a cast.
-            shifted = self.add(self.mul(x, self.div(self.constant(127.0), largest)), self.constant(128.5))
-            quantized = str(self.op("Cast", shifted, to=self._onnx.TensorProto.UINT8))
-            self._quantized[x] = quantized, self.mul(largest, self.constant(1 / 127))
-        quantized, scale = self._quantized[x]
-        sums = self.op("MatMulInteger", quantized, self.constant(integers, np.int8), self.constant(128, np.uint8))
-        y = self.mul(str(self.op("Cast", sums, to=self._onnx.TensorProto.FLOAT)), self.constant(scales))
-        return self.mul(y, scale)
+            self._quantized[x] = self.op("DynamicQuantizeLinear", x, outputs=3)
+        quantized, scale, zero = self._quantized[x]
+        # Nodes and their order as ONNX Runtime's own quantizer writes them: what it fuses.
+        sums = self.op("MatMulInteger", quantized, self.constant(integers, np.int8), zero)
+        both = self.mul(scale, self.constant(scales))
+        return self.mul(str(self.op("Cast", sums, to=self._onnx.TensorProto.FLOAT)), both)
 
 
 def array(tensor: Any) -> Array:

@@ -7,7 +7,7 @@ from pathlib import Path
 from typing import Any
 
 from repose._version import __version__
-from repose.saved_model import directory
+from repose.saved_model import directory, hub
 from repose.system.errors import CheckpointError
 
 FORMAT_VERSION = 1
@@ -72,7 +72,8 @@ def read_description(folder: Path, target: str, *, check_files: bool = True) -> 
 def _check(folder: Path, name: str, digest: Any) -> None:
     path = folder / name
     try:
-        if not path.resolve().is_relative_to(folder.resolve()) or not path.is_file():
+        inside = path.resolve().is_relative_to(folder.resolve()) or hub.is_blob(path, folder)
+        if not inside or not path.is_file():
             raise CheckpointError(f"{path} is missing, so the export is not complete: export or copy it again")
         found = _sha256(path)
     except (OSError, RuntimeError) as error:

@@ -1,0 +1,145 @@
+"""Target `web`: a page that translates in the browser; a folder for any file server, or one file that opens from disk.
+
+    index.html, page.css, page.js     the page
+    translator.js, search.js          tokenizers, graphs and search: what `repose.decoding` does, in JavaScript
+    ort.js, ort.wasm, tokenizers.js   onnxruntime-web and @huggingface/tokenizers
+    model.json, encoder.onnx, step.onnx, tokenizer.src.json, tokenizer.tgt.json
+
+Everything is loaded at first and nothing afterwards: what is typed stays in the page. The graphs are those of the
+target `onnx`.
+"""
+
+import base64
+import dataclasses
+import gzip
+import html
+import json
+import tempfile
+from collections.abc import Mapping
+from importlib import resources
+from pathlib import Path
+from typing import Any
+
+from repose.config.experiment import LENGTH_PENALTY, DecodingConfig
+from repose.data.language import UNKNOWN, language_name
+from repose.decoding.graph_cache import compare
+from repose.decoding.onnx_engine import OnnxEngine
+from repose.decoding.translator import MODEL_KIND
+from repose.exporting import npm
+from repose.exporting.base import Exported, Options
+from repose.graphs import folder as graphs
+from repose.graphs.stacks import why_not
+from repose.model.transformer import Transformer
+from repose.saved_model import directory
+from repose.saved_model.description import sizes_of, write_description
+from repose.saved_model.directory import SRC_TOKENIZER, TGT_TOKENIZER
+from repose.system.errors import ConfigError
+
+NAME, PAGE, LICENCES = "web", "index.html", "LICENSES.txt"
+_OURS = ("page.js", "translator.js", "search.js")
+_STYLE = "page.css"
+LONGEST = 512
+"""Tokens of a sentence, at most: positions beyond take much of a page's size, and are hardly ever read."""
+
+
+def export(model: Path, out: Path, options: Options) -> Exported:
+    """See `repose.exporting.targets`."""
+    architecture, _ = directory.read_sizes(model)
+    if (reason := why_not(architecture)) is not None:
+        raise ConfigError(f"this model cannot translate in a page: {reason}")
+    runtime = _runtime()  # first, since it is what a machine may lack
+    loaded, tokenizers, config = directory.load(model, MODEL_KIND)
+    shorter = _shortened(loaded, LONGEST)
+    with tempfile.TemporaryDirectory() as scratch:
+        folder = Path(scratch)
+        facts = graphs.write_graphs(folder, shorter, int8=options.precision == "int8")
+        graphs.describe(folder, model, facts, {})
+        largest = compare(OnnxEngine(graphs.read(folder)), shorter)
+        files = {name: (folder / name).read_bytes() for name in (graphs.ENCODER, graphs.STEP)}
+    files |= {name: t.json.encode() for name, t in zip((SRC_TOKENIZER, TGT_TOKENIZER), tokenizers, strict=True)}
+    settings = _settings(config, facts)
+    files["model.json"] = (json.dumps(settings, ensure_ascii=False) + "\n").encode()
+    page = {name: _shipped(name) for name in (*_OURS, _STYLE)}
+    if options.single_file:
+        contents = {PAGE: _single_file(settings, {**files, **page, **runtime})}
+    else:
+        head = f'<link rel="stylesheet" href="{_STYLE}">'
+        script = '<script type="module" src="page.js"></script>'
+        contents = {PAGE: _page(settings, head, script), **files, **page, **runtime}
+    for name, data in {**contents, LICENCES: _licences()}.items():
+        (out / name).write_bytes(data)
+    parts = {what: sum(map(len, x.values())) for what, x in {"model": files, "runtime": runtime, "page": page}.items()}
+    described = {"precision": options.precision, "single_file": options.single_file, "max_length": facts.max_length}
+    write_description(out, NAME, model, {**described, "bytes": parts, "largest_difference": largest})
+    return Exported(NAME, out, sizes_of(out), largest, parts=parts)
+
+
+def _shortened(model: Transformer, longest: int) -> Transformer:
+    """The model without positions beyond the `longest`, which take most of a small one's room."""
+    architecture = model.architecture
+    if architecture.max_length <= longest:
+        return model
+    cut = dataclasses.replace(architecture, max_length=longest)
+    shorter = Transformer(cut, src_vocab_size=model.src_vocab_size, tgt_vocab_size=model.tgt_vocab_size)
+    expected = shorter.state_dict()
+    shorter.load_state_dict({name: x[: len(expected[name])] for name, x in model.state_dict().items()})
+    return shorter.eval()
+
+
+def _settings(config: Mapping[str, Any], facts: graphs.GraphFacts) -> dict[str, Any]:
+    """model.json: what the page must know of the model."""
+    names = {field.name for field in dataclasses.fields(DecodingConfig)}
+    stored = {name: value for name, value in config.get("decoding", {}).items() if name in names}
+    decoding = dataclasses.asdict(DecodingConfig(**stored))
+    if decoding["length_penalty"] is None:
+        decoding["length_penalty"] = LENGTH_PENALTY
+    languages = {name: config.get(name, UNKNOWN) for name in ("src_lang", "tgt_lang")}
+    about = {name: config.get(name) for name in ("run_id", "tag")}
+    return {**about, **languages, "graphs": dataclasses.asdict(facts), "decoding": decoding}
+
+
+def _page(settings: Mapping[str, Any], style: str, script: str) -> bytes:
+    codes = settings["src_lang"], settings["tgt_lang"]
+    src, tgt = (None if code == UNKNOWN else language_name(code) for code in codes)
+    title = "Translate" if src is None or tgt is None else f"{src} → {tgt}"
+    about = f"Model of run {settings['run_id'] or 'without a name'}, made with repose. It runs in this page alone."
+    texts = {"title": title, "source": src or "source", "target": tgt or "translation", "about": about}
+    page = _shipped(PAGE).decode()
+    for name, text in {name: html.escape(text) for name, text in texts.items()}.items():
+        page = page.replace(f"{{{{{name}}}}}", text)
+    for name, markup in {"style": style, "script": script}.items():
+        page = page.replace(f"{{{{{name}}}}}", markup)
+    return page.encode()
+
+
+def _single_file(settings: Mapping[str, Any], files: Mapping[str, bytes]) -> bytes:
+    """The page with all files in it: packed by gzip, which browsers unpack, and written as text."""
+    inline = {_STYLE, "page.js"}
+    packed = {name: gzip.compress(data, mtime=0) for name, data in files.items() if name not in inline}
+    parts = [
+        f'<script type="text/plain" data-name="{name}">{base64.b64encode(data).decode()}</script>\n'
+        for name, data in packed.items()
+    ]
+    style = f"<style>\n{files[_STYLE].decode()}</style>"
+    within = f'<!--\n{_licences().decode()}-->\n<div id="files" hidden>\n{"".join(parts)}</div>\n'
+    script = f'{within}<script type="module">\n{files["page.js"].decode()}</script>'
+    return _page(settings, style, script)
+
+
+def _runtime() -> dict[str, bytes]:
+    """onnxruntime-web and the tokenizers' library, by their names here."""
+    ort, tokenizers = npm.files_of(npm.RUNTIME), npm.files_of(npm.TOKENIZERS)
+    return {
+        "ort.js": ort["dist/ort.wasm.bundle.min.mjs"],
+        "ort.wasm": ort["dist/ort-wasm-simd-threaded.wasm"],
+        "tokenizers.js": tokenizers["dist/tokenizers.min.mjs"],
+    }
+
+
+def _licences() -> bytes:
+    apache = npm.files_of(npm.TOKENIZERS)["LICENSE"].decode()
+    return _shipped(LICENCES).decode().replace("{{apache}}", apache).encode()
+
+
+def _shipped(name: str) -> bytes:
+    return resources.files("repose.exporting").joinpath("web", name).read_bytes()

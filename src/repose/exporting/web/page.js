@@ -1,0 +1,97 @@
+// The page: files from beside it, or from within it where it is one file; then translating as somebody types.
+
+const within = document.getElementById("files"); // of a single file: each file's content, packed, as text
+const base = document.baseURI;
+
+async function read(name) {
+  if (!within) {
+    const answer = await fetch(new URL(name, base));
+    if (!answer.ok) throw new Error(`${name} is not there (${answer.status})`);
+    return new Uint8Array(await answer.arrayBuffer());
+  }
+  const packed = await fetch(`data:;base64,${within.querySelector(`[data-name="${name}"]`).textContent}`);
+  const stream = packed.body.pipeThrough(new DecompressionStream("gzip"));
+  return new Uint8Array(await new Response(stream).arrayBuffer());
+}
+
+/** A module of ours or of the runtime. Within one file, its imports are addresses of what was read before. */
+const addresses = {};
+async function module(name, imports = []) {
+  if (!within) return import(new URL(name, base));
+  let text = new TextDecoder().decode(await read(name));
+  for (const other of imports) text = text.replace(`"./${other}"`, `"${addresses[other]}"`);
+  addresses[name] = URL.createObjectURL(new Blob([text], { type: "text/javascript" }));
+  return import(addresses[name]);
+}
+
+const element = (id) => document.getElementById(id);
+const say = (text) => (element("status").textContent = text);
+
+async function load() {
+  const started = performance.now();
+  const settings = JSON.parse(new TextDecoder().decode(await read("model.json")));
+  const ort = await module("ort.js");
+  const { Tokenizer } = await module("tokenizers.js");
+  await module("search.js");
+  const { Translator, TextTokenizer } = await module("translator.js", ["search.js"]);
+  ort.env.wasm.numThreads = 1; // more need headers that a file server does not send
+  ort.env.wasm.wasmBinary = await read("ort.wasm");
+  const translator = await Translator.load({ ort, Tokenizer, settings, read });
+  globalThis.repose = { translator, TextTokenizer, Tokenizer };
+  show(translator);
+  say(`ready after ${((performance.now() - started) / 1000).toFixed(1)} s; nothing that you type leaves this page`);
+}
+
+function show(translator) {
+  const { settings, source } = translator;
+  element("src").lang = settings.src_lang;
+  element("tgt").lang = settings.tgt_lang;
+  const beam = element("beam"), widths = [...new Set([1, 4, settings.decoding.beam_size])].sort((a, b) => a - b);
+  for (const width of widths) beam.add(new Option(width === 1 ? "greedy, fastest" : `beam of ${width}`, width));
+  beam.value = settings.decoding.beam_size;
+  const tags = element("tag");
+  for (const tag of settings.tag ? Object.keys(source.tags) : []) tags.add(new Option(tag, tag));
+  tags.value = settings.tag ?? "";
+  tags.parentElement.hidden = tags.options.length < 2;
+  for (const control of [element("src"), beam, tags]) {
+    control.disabled = false;
+    control.addEventListener("input", () => schedule(translator));
+  }
+  element("src").focus();
+}
+
+let timer, latest = 0;
+function schedule(translator) {
+  clearTimeout(timer);
+  timer = setTimeout(() => translateAll(translator).catch(complain), 250);
+}
+
+/** Line by line and sentence by sentence; given up as soon as there is something newer to translate. */
+async function translateAll(translator) {
+  const mine = ++latest, started = performance.now();
+  const options = { beamSize: Number(element("beam").value), to: element("tag").value || undefined };
+  const lines = element("src").value.split("\n");
+  let done = "", number = 0;
+  for (const [index, line] of lines.entries()) {
+    if (index > 0) done += "\n";
+    for (const sentence of translator.sentences(line)) {
+      const core = sentence.trim();
+      done += core ? (await translator.translate(core, options)) + sentence.slice(sentence.trimEnd().length) : sentence;
+      number += core ? 1 : 0;
+      await new Promise((next) => setTimeout(next)); // what was typed meanwhile
+      if (mine !== latest) return;
+      element("tgt").textContent = done;
+    }
+  }
+  element("tgt").textContent = done;
+  const seconds = ((performance.now() - started) / 1000).toFixed(2);
+  say(number === 0 ? "" : `${number} ${number === 1 ? "sentence" : "sentences"} in ${seconds} s`);
+}
+
+function complain(error) {
+  console.error(error);
+  const hint = !within && location.protocol === "file:" ? ": open this folder through a web server, or export with --single-file" : "";
+  say(`this does not work here (${error.message})${hint}`);
+}
+
+load().catch(complain);

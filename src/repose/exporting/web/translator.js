@@ -1,0 +1,144 @@
+// A model in the browser: tokenizers, the two graphs of an export to ONNX, and the search.
+
+import { search, END, START, UNK, PAD } from "./search.js";
+
+/** A tokenizer.json as repose.data.tokenizer uses it, on @huggingface/tokenizers' `Tokenizer`. */
+export class TextTokenizer {
+  constructor(Tokenizer, spec) {
+    // Special tokens are put in and taken out here: spelled out in a text they are text.
+    this.tags = Object.fromEntries(
+      spec.added_tokens.filter(({ id }) => id > END).map(({ content, id }) => [content.slice(1, -1), id]),
+    );
+    this.unsaid = new Set([PAD, START, END, ...Object.values(this.tags)]);
+    const { normalizer, lowercases } = withoutLowercase(spec.normalizer);
+    const plain = { ...spec, added_tokens: [], post_processor: null, normalizer };
+    if (spec.pre_tokenizer?.type === "Whitespace") plain.pre_tokenizer = UNICODE_WORDS;
+    this.backend = new Tokenizer(plain, { clean_up_tokenization_spaces: false });
+    if (lowercases) {
+      const before = this.backend.normalizer;
+      // Letter by letter: a whole text's lower case would know the sigma at the end of a word.
+      this.backend.normalizer = (text) =>
+        Array.from(before ? before(text) : text, (letter) => letter.toLowerCase()).join("");
+    }
+  }
+
+  /** Ids from START to END. */
+  encode(text) {
+    const { ids } = this.backend.encode(text, { add_special_tokens: false });
+    return [START, ...ids.map((id) => (id > END || id === UNK ? id : UNK)), END];
+  }
+
+  decode(ids) {
+    const words = ids.filter((id) => !this.unsaid.has(id));
+    if (words.length === 0) return "";
+    return this.backend.decode(words, { skip_special_tokens: false, clean_up_tokenization_spaces: false });
+  }
+}
+
+// The library's own has words of ASCII letters.
+const WORD = "\\p{Alphabetic}\\p{M}\\p{Nd}\\p{Pc}\\u200c\\u200d";
+const UNICODE_WORDS = {
+  type: "Split",
+  pattern: { Regex: `[${WORD}]+|[^\\p{White_Space}${WORD}]+` },
+  behavior: "Removed",
+  invert: true,
+};
+
+/** A normalizer without its step that lower-cases, which is always the last. */
+function withoutLowercase(normalizer) {
+  if (normalizer?.type === "Lowercase") return { normalizer: null, lowercases: true };
+  const steps = normalizer?.type === "Sequence" ? normalizer.normalizers : [];
+  if (steps.at(-1)?.type !== "Lowercase") return { normalizer, lowercases: false };
+  return { normalizer: { ...normalizer, normalizers: steps.slice(0, -1) }, lowercases: true };
+}
+
+/** Rows of a decoding: what repose.decoding.onnx_engine.OnnxState is for one sentence. */
+class State {
+  constructor(translator, memory) {
+    this.translator = translator;
+    this.memory = memory;
+    this.length = 0;
+    this.kept = {};
+    for (const { name, groups, width } of translator.graphs.kept) {
+      const dims = groups ? [1, groups, 0, width] : [1, width];
+      this.kept[name] = new translator.ort.Tensor("float32", new Float32Array(groups ? 0 : width), dims);
+    }
+  }
+
+  async step(tokens) {
+    const { ort, graphs, stepGraph } = this.translator;
+    const feeds = {
+      ...this.memory,
+      tokens: new ort.Tensor("int64", BigInt64Array.from(tokens, BigInt), [1, tokens.length]),
+      at: new ort.Tensor("int64", BigInt64Array.of(BigInt(this.length)), []),
+    };
+    for (const name in this.kept) feeds[`past_${name}`] = this.kept[name];
+    const wanted = ["log_probs", ...graphs.kept.map(({ name }) => `new_${name}`)];
+    const found = await stepGraph.run(feeds, wanted);
+    for (const name in this.kept) this.kept[name] = found[`new_${name}`];
+    this.length++;
+    const { data, dims } = found.log_probs;
+    return tokens.map((_, row) => data.slice(row * dims[1], (row + 1) * dims[1]));
+  }
+
+  select(rows) {
+    for (const [name, tensor] of Object.entries(this.kept)) {
+      const [num, ...rest] = tensor.dims, size = tensor.data.length / num;
+      const data = new Float32Array(rows.length * size);
+      rows.forEach((row, i) => data.set(tensor.data.subarray(row * size, (row + 1) * size), i * size));
+      this.kept[name] = new this.translator.ort.Tensor("float32", data, [rows.length, ...rest]);
+    }
+  }
+}
+
+export class Translator {
+  /**
+   * `read(name)` gives the bytes of a file of the model; `settings` is its model.json.
+   * `ort` and `Tokenizer` are those of onnxruntime-web and @huggingface/tokenizers.
+   */
+  static async load({ ort, Tokenizer, read, settings }) {
+    const self = new Translator();
+    const json = async (name) => JSON.parse(new TextDecoder().decode(await read(name)));
+    Object.assign(self, { ort, settings, graphs: settings.graphs });
+    self.source = new TextTokenizer(Tokenizer, await json("tokenizer.src.json"));
+    self.target = new TextTokenizer(Tokenizer, await json("tokenizer.tgt.json"));
+    const session = async (name) => ort.InferenceSession.create(await read(name), { executionProviders: ["wasm"] });
+    self.encoderGraph = await session("encoder.onnx");
+    self.stepGraph = await session("step.onnx");
+    return self;
+  }
+
+  /** The best hypotheses of one sentence, best first, each with its `text`; none of a blank one. */
+  async hypotheses(text, { beamSize, lengthPenalty, numHypotheses = 1, to } = {}) {
+    if (!text.trim()) return [];
+    const { decoding, tag } = this.settings, { max_length: longest } = this.graphs;
+    let ids = this.source.encode(text);
+    const name = to ?? tag;
+    if (name) ids = [START, this.source.tags[name], ...ids.slice(1)];
+    if (ids.length > longest) ids = [...ids.slice(0, longest - 1), END];
+    const src = new this.ort.Tensor("int64", BigInt64Array.from(ids, BigInt), [1, ids.length]);
+    const memory = await this.encoderGraph.run({ src }, ["src_bias", ...this.graphs.memory]);
+    const found = await search(new State(this, memory), {
+      limit: Math.min(ids.length + decoding.max_extra_tokens, longest),
+      beamSize: beamSize ?? decoding.beam_size,
+      alpha: lengthPenalty ?? decoding.length_penalty,
+      noRepeat: decoding.no_repeat_ngram_size,
+      numHypotheses,
+    });
+    return found.map((hypothesis) => ({ ...hypothesis, text: this.target.decode(hypothesis.tokens) }));
+  }
+
+  /** The translation of one sentence. */
+  async translate(text, options) {
+    return (await this.hypotheses(text, options))[0]?.text ?? "";
+  }
+
+  /** The sentences of a line, with the white space that stands after each. */
+  sentences(line) {
+    if (!globalThis.Intl?.Segmenter) return [line];
+    const language = this.settings.src_lang;
+    const known = Intl.Segmenter.supportedLocalesOf([language]).length > 0;
+    const segmenter = new Intl.Segmenter(known ? language : undefined, { granularity: "sentence" });
+    return Array.from(segmenter.segment(line), ({ segment }) => segment);
+  }
+}

@@ -1,0 +1,283 @@
+"""The page translates as `repose translate` does: in a real browser, where there is one."""
+
+import functools
+import json
+import re
+import shutil
+import threading
+from collections.abc import Iterator
+from dataclasses import replace
+from http.server import SimpleHTTPRequestHandler, ThreadingHTTPServer
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+import repose
+from repose.data import phrasebook
+from repose.data.tokenizer import Tokenizer
+from repose.decoding.translator import MODEL_KIND, Translator
+from repose.exporting import npm, to_web
+from repose.model.presets import PRESETS, preset
+from repose.saved_model import directory
+from repose.saved_model.api import build
+from repose.saved_model.description import read_description
+from repose.system.errors import ConfigError, DataError
+
+from .conftest import TINY, Saving, shaken
+
+pytest.importorskip("onnx")
+pytest.importorskip("onnxruntime")
+
+CHROMIUM = shutil.which("chromium") or shutil.which("google-chrome")
+BEAMS = (1, 4)
+HARD_TEXTS = [
+    "ação 🙂 «niño» 日本",
+    "a  b\tc d ",
+    "[END] [PAD] [START][UNK] [END",
+    "don't  3.14 1234567 İstanbul ΑΣ ΑΣΑ",
+    "हिन्दी भाषा, তা",
+    "é́ \u200b\u00a0 \ufeff ﬁ ½ Ǆ",
+    "مرحبا بالعالم 123",
+    "\u0007 a",
+    "Ü ü ż й ㅎㅏ 한글",
+    "x" * 120,
+]
+
+
+# Without a browser
+
+
+@pytest.fixture
+def stub_runtime(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Packages without a network."""
+    monkeypatch.setattr(npm, "files_of", lambda package: {name: f"// {name}\n".encode() for name in package.files})
+
+
+@pytest.mark.usefixtures("stub_runtime")
+def test_a_folder_holds_all_that_the_page_asks_for(saving: Saving, tmp_path: Path) -> None:
+    model = saving("reinforced", {"src_lang": "pt", "tgt_lang": "en", "decoding": {"length_penalty": None}})
+    made = repose.export(model, to="web", out=tmp_path / "out")
+    assert set(made.files) == {
+        *("index.html", "page.css", "page.js", "translator.js", "search.js", "ort.js", "ort.wasm", "tokenizers.js"),
+        *("model.json", "encoder.onnx", "step.onnx", "tokenizer.src.json", "tokenizer.tgt.json"),
+        *("LICENSES.txt", "repose-web.json"),
+    }
+    assert made.largest_difference is not None
+    assert made.largest_difference < 1e-4
+    of_model = [size for name, size in made.files.items() if re.search(r"\.onnx$|^model|^tokenizer\.", name)]
+    assert (len(of_model), sum(of_model)) == (5, made.parts["model"])
+    settings = json.loads((made.folder / "model.json").read_text())
+    assert (settings["src_lang"], settings["graphs"]["max_length"]) == ("pt", 48)
+    assert settings["decoding"]["length_penalty"] == 0.6
+    page = (made.folder / "index.html").read_text()
+    assert "<h1>Portuguese → English</h1>" in page
+    assert "{{" not in page
+
+
+@pytest.mark.usefixtures("stub_runtime")
+def test_one_file_holds_everything(saving: Saving, tmp_path: Path) -> None:
+    made = repose.export(saving("original"), to="web", out=tmp_path / "out", single_file=True, precision="int8")
+    assert set(made.files) == {"index.html", "LICENSES.txt", "repose-web.json"}
+    page = (made.folder / "index.html").read_text()
+    names = re.findall(r'data-name="([^"$]+)"', page)
+    assert {"encoder.onnx", "step.onnx", "ort.wasm", "ort.js", "translator.js", "search.js", "model.json"} <= set(names)
+    assert not re.search(r'(src|href)="(?!data:)', page)
+    assert "Microsoft Corporation" in page
+    assert read_description(made.folder, "web")["precision"] == "int8"
+
+
+@pytest.mark.parametrize("name", ["original", "policy-positions", "rotary", "tupe-r", "alibi"])
+def test_positions_that_are_cut_off_change_nothing_before(name: str) -> None:
+    architecture = replace(preset(name), **TINY, max_length=40)
+    model = shaken(build(architecture, src_vocab_size=20, tgt_vocab_size=20))
+    cut = to_web._shortened(model, 12)
+    assert cut.architecture.max_length == 12
+    import torch
+
+    ids = torch.randint(4, 20, (3, 12))
+    with torch.no_grad():
+        assert torch.allclose(cut(ids, ids), model(ids, ids), atol=1e-5)
+    assert to_web._shortened(model, 40) is model
+
+
+@pytest.mark.usefixtures("stub_runtime")
+def test_what_looks_ahead_has_no_page(saving: Saving, tmp_path: Path) -> None:
+    with pytest.raises(ConfigError, match="this model cannot translate in a page: its decoder normalises"):
+        repose.export(saving("reinforced-lookahead"), to="web", out=tmp_path / "out")
+    assert not (tmp_path / "out").exists()
+
+
+# In a browser
+
+
+@pytest.fixture(scope="module")
+def packages(request: pytest.FixtureRequest) -> Iterator[None]:
+    """The real ones, kept between runs of the tests."""
+    assert request.config.cache is not None
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setenv("REPOSE_HOME", str(request.config.cache.mkdir("repose")))
+        try:
+            npm.files_of(npm.RUNTIME)
+            npm.files_of(npm.TOKENIZERS)
+        except (ConfigError, DataError) as error:
+            pytest.skip(str(error))
+        yield
+
+
+@pytest.fixture(scope="module")
+def model(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """A model directory that knows the demo's words."""
+    pairs = phrasebook.read()["train"][:500]
+    tokenizers = [Tokenizer.train([pair[side] for pair in pairs], kind="bpe", vocab_size=400) for side in (0, 1)]
+    sizes = [tokenizer.vocab_size for tokenizer in tokenizers]
+    architecture = replace(preset("reinforced-prefix"), **TINY, max_length=600)
+    made = shaken(build(architecture, src_vocab_size=sizes[0], tgt_vocab_size=sizes[1]))
+    folder = tmp_path_factory.mktemp("web") / "model"
+    extra = {"run_id": "r1", "src_lang": "pt", "tgt_lang": "en", "decoding": {"max_extra_tokens": 2}}
+    directory.save(folder, MODEL_KIND, made, [t.json for t in tokenizers], card="", extra=extra)
+    return folder
+
+
+@pytest.fixture(scope="module")
+def translator(model: Path) -> Translator:
+    return repose.load(model, workers=1)
+
+
+@pytest.fixture(scope="module")
+def browser() -> Iterator[Any]:
+    playwright = pytest.importorskip("playwright.sync_api")
+    if CHROMIUM is None:
+        pytest.skip("needs chromium")
+    with playwright.sync_playwright() as driver:
+        arguments = ["--no-sandbox", "--disable-dev-shm-usage"]
+        started = driver.chromium.launch(executable_path=CHROMIUM, headless=True, args=arguments)
+        yield started
+        started.close()
+
+
+class Page:
+    """The page in a browser, loaded; from then on it has no network."""
+
+    def __init__(self, browser: Any, url: str) -> None:
+        self.tab, self.errors, self.requests = browser.new_page(), [], 0
+        self.tab.on("pageerror", lambda error: self.errors.append(str(error)))
+        self.tab.on("console", lambda line: self.errors.append(line.text) if line.type == "error" else None)
+        self.tab.goto(url)
+        self.tab.locator("#status", has_text="ready").wait_for(timeout=60_000)
+        self.tab.context.set_offline(True)
+        self.tab.on("request", self._count)
+
+    def _count(self, _: Any) -> None:
+        self.requests += 1
+
+    def translate(self, texts: list[str], beam_size: int) -> list[str]:
+        script = """async ([texts, beamSize]) => {
+            const found = [];
+            for (const text of texts) found.push(await repose.translator.translate(text, { beamSize }));
+            return found;
+        }"""
+        return list(self.tab.evaluate(script, [texts, beam_size]))
+
+
+BROWSER = pytest.mark.browser
+IN_BROWSER = [pytest.param("folder", marks=BROWSER), pytest.param("single file", marks=[BROWSER, pytest.mark.slow])]
+
+
+@pytest.fixture(scope="module", params=IN_BROWSER)
+def page(
+    request: pytest.FixtureRequest,
+    browser: Any,
+    packages: None,  # noqa: ARG001
+    model: Path,
+    tmp_path_factory: pytest.TempPathFactory,
+) -> Iterator[Page]:
+    """The page, from a file server or from disk."""
+    out = tmp_path_factory.mktemp("page") / "out"
+    repose.export(model, to="web", out=out, single_file=request.param == "single file")
+    if request.param == "single file":
+        (out / "index.html").rename(out / "moved.html")  # alone
+        yield Page(browser, (out / "moved.html").as_uri())
+        return
+
+    class Quiet(SimpleHTTPRequestHandler):
+        def log_message(self, *_: Any) -> None:
+            pass
+
+    server = ThreadingHTTPServer(("127.0.0.1", 0), functools.partial(Quiet, directory=out))
+    thread = threading.Thread(target=server.serve_forever, args=(0.01,))
+    thread.start()
+    shown = Page(browser, f"http://127.0.0.1:{server.server_port}/")
+    server.shutdown()
+    thread.join()
+    server.server_close()
+    yield shown
+
+
+def test_the_page_translates_as_the_program_does(page: Page, translator: Translator) -> None:
+    texts = [source for source, _ in phrasebook.read()["test"][:100]]
+    for beam_size in BEAMS:
+        ours = [t.text for t in translator.translate(texts, beam_size=beam_size)]
+        assert page.translate(texts, beam_size) == ours
+    assert (page.requests, page.errors) == (0, [])
+
+
+def test_somebody_types(page: Page, translator: Translator) -> None:
+    one, two, three = (source for source, _ in phrasebook.read()["test"][:3])
+    ours = {t.src_tokens: t.text for t in translator.translate([one, two, three], beam_size=1)}
+    first, second, third = ours.values()
+    page.tab.select_option("#beam", "1")
+    page.tab.fill("#src", f"{one}\n\n{two} {three}")
+    page.tab.locator("#status", has_text="3 sentences in").wait_for()
+    assert page.tab.locator("#tgt").text_content() == f"{first}\n\n{second} {third}"
+    assert page.tab.title() == "Portuguese → English"
+    assert not page.tab.locator("#tag").is_visible()
+    assert (page.requests, page.errors) == (0, [])
+
+
+def test_hypotheses_have_the_scores_of_the_search(page: Page, translator: Translator) -> None:
+    text = phrasebook.read()["test"][0][0]
+    script = "text => repose.translator.hypotheses(text, { beamSize: 4, numHypotheses: 4 })"
+    found = page.tab.evaluate(script, text)
+    ours = translator.translate([text], beam_size=4, num_hypotheses=4)[0].hypotheses
+    assert [h["text"] for h in found] == [h.text for h in ours]
+    assert [h["score"] for h in found] == pytest.approx([h.score for h in ours], abs=1e-3)
+    assert [h["normalised"] for h in found] == pytest.approx([h.normalised for h in ours], abs=1e-3)
+    assert [h["finished"] for h in found] == [h.finished for h in ours]
+    assert page.translate(["", "  "], 4) == ["", ""]
+
+
+def test_no_ngram_is_said_twice_where_that_is_asked(page: Page, translator: Translator) -> None:
+    texts = [source for source, _ in phrasebook.read()["test"][:8]]
+    page.tab.evaluate("repose.translator.settings.decoding.no_repeat_ngram_size = 2")
+    for beam_size in BEAMS:
+        ours = [t.text for t in translator.translate(texts, beam_size=beam_size, no_repeat_ngram_size=2)]
+        assert page.translate(texts, beam_size) == ours
+    page.tab.evaluate("repose.translator.settings.decoding.no_repeat_ngram_size = 0")
+
+
+@pytest.mark.parametrize("kind", ["bpe", "unigram", "wordpiece", "wordlevel"])
+def test_tokenizers_are_the_same(kind: Any, page: Page) -> None:
+    lines = [
+        *(source for source, _ in phrasebook.read()["train"][:300]),
+        "21 gatos e 345 cães",
+        "der Straße ação 日本語",
+    ]
+    for how in ({}, {"lowercase": True}, {"strip_accents": True, "lowercase": True}):
+        made = Tokenizer.train(lines, kind=kind, vocab_size=420, tags=["xx"], **how)
+        script = """([spec, texts]) => {
+            const tokenizer = new repose.TextTokenizer(repose.Tokenizer, JSON.parse(spec));
+            const ids = texts.map((text) => tokenizer.encode(text));
+            return [ids, ids.map((row) => tokenizer.decode(row)), tokenizer.tags];
+        }"""
+        ids, texts, tags = page.tab.evaluate(script, [made.json, HARD_TEXTS])
+        assert ids == made.encode_batch(HARD_TEXTS)
+        assert texts == [made.decode(row) for row in ids]
+        assert tags == made.tags
+
+
+def test_every_preset_that_translates_has_graphs() -> None:
+    assert [name for name, p in PRESETS.items() if to_web.why_not(p.architecture) is not None] == [
+        "reinforced-lookahead",
+        "reinforced-printed",
+    ]
