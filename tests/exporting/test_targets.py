@@ -120,6 +120,10 @@ def test_an_unknown_target_or_precision_is_one_sentence(model: Path, tmp_path: P
         repose.export(model, to="word", out=tmp_path / "out")
     with pytest.raises(ConfigError, match="there is no precision 'int4'"):
         repose.export(model, to="words", out=tmp_path / "out", precision="int4")
+    config = model / "model" / "config.json"
+    config.write_text(config.read_text().replace("{", '{"task": "language_modelling", ', 1))
+    with pytest.raises(ConfigError, match="holds a model of 'language modelling', and only models that translate can"):
+        repose.export(model, to="words", out=tmp_path / "out")
     with pytest.raises(CheckpointError, match="does not exist"):
         repose.export(tmp_path / "none", to="words", out=tmp_path / "out")
 

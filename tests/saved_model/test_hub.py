@@ -204,7 +204,9 @@ def test_what_the_hub_refuses_is_one_sentence(server: Hub, status: int, code: st
     assert refusal(lambda: repose.load("hf://o/m")) == said.format(url=server.url)
 
 
-@pytest.mark.parametrize("name", ["hf://m", "hf://o/m/deep", "hf://", "hf://o/m@", "hf://../m?x", "hf://o/m@a b"])
+@pytest.mark.parametrize(
+    "name", ["hf://m", "hf://o/m/deep", "hf://", "hf://o/m@", "hf://../m?x", "hf://o/m..n", "hf://o/-m", "hf://o/m@a b"]
+)
 def test_other_forms_are_refused_before_anything_is_asked(server: Hub, name: str) -> None:
     said = refusal(lambda: repose.load(name), ConfigError)
     assert "is no model on a hub: write hf://owner/name" in said

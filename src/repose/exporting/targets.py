@@ -14,7 +14,7 @@ from typing import TypeAlias, get_args
 
 from repose.exporting.base import Exported, Options, Precision
 from repose.saved_model.description import description_file, read_description, sizes_of
-from repose.saved_model.directory import locate
+from repose.saved_model.directory import UNNAMED_TASK, locate, read_config, task_of
 from repose.system.errors import CheckpointError, ConfigError, WriteError, unknown
 from repose.system.files import replacing_folder
 
@@ -54,6 +54,9 @@ def export(
         raise ConfigError(unknown("precision", precision, get_args(Precision)))
     options = Options("int8" if precision == "int8" else "fp32", single_file)
     model, place = locate(Path(run)), Path(out).resolve()
+    if (task := task_of(read_config(model))) != UNNAMED_TASK:
+        what = task.replace("_", " ")
+        raise ConfigError(f"{run} holds a model of {what!r}, and only models that translate can be exported")
     if place == model.resolve() or model.resolve().is_relative_to(place):
         raise CheckpointError(f"{out} is where the model itself is: choose a new or empty folder")
     ours = _own_files(place, to, str(out))

@@ -46,11 +46,13 @@ def fetch(name: str) -> Path:
     the hub has no such model or revision, does not give it, or cannot be reached and the cache does not have it.
     """
     match = _NAME.fullmatch(_SCHEME.sub("", name))
+    form = f"{name} is no model on a hub: write hf://owner/name, or hf://owner/name@revision"
     if match is None:
-        raise ConfigError(f"{name} is no model on a hub: write hf://owner/name, or hf://owner/name@revision")
+        raise ConfigError(form)
     repo, revision = match.groups()
     try:
         from huggingface_hub import constants, snapshot_download
+        from huggingface_hub.errors import HFValidationError
     except ImportError as error:
         raise ConfigError("models on a hub need huggingface_hub: pip install 'repose-nmt[hub]'") from error
     endpoint = os.environ.get("HF_ENDPOINT") or constants.ENDPOINT
@@ -58,6 +60,8 @@ def fetch(name: str) -> Path:
         folder = snapshot_download(
             repo, revision=revision, allow_patterns=list(FILES), endpoint=endpoint, library_name="repose"
         )
+    except HFValidationError as error:
+        raise ConfigError(form) from error
     except Exception as error:
         raise HubError(_sentence(error, repo, revision, endpoint)) from error
     return Path(folder)
