@@ -8,7 +8,9 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+from typer.testing import CliRunner
 
+from repose.cli.main import app
 from repose.config.file import from_json
 from repose.data.phrasebook import read
 from repose.grids.cells import CellJob, CellState, CellStatus
@@ -152,6 +154,20 @@ def test_what_cannot_be_searched(file: Callable[..., Path], vary: str, old: str,
         first_trial()
 
 
+def test_combinations_that_cannot_stand_fail_and_the_others_are_tried(
+    file: Callable[..., Path], tmp_path: Path
+) -> None:
+    """Heads' rotary positions need an even width, which is refused where the experiment is made."""
+    vary = '[search.vary]\n"architecture.positions" = ["rotary", "none"]\n"architecture.head_dim" = [7, 8]\n'
+    text = FILE.replace('preset = "reinforced"', 'preset = "rotary"\ntie_embeddings = "none"')
+    found = read_search(file(vary, text))
+    assert found.example().architecture.head_dim == 8
+    assert searcher(found, tmp_path / "out", imitated(lambda *_: 1.0, [])).run()
+    trials = result.result_of(found, Study(found, tmp_path / "out"), tmp_path / "out").trials
+    assert [t.settings for t in trials if t.state == "failed"] == [{"positions": "rotary", "head_dim": "7"}]
+    assert "even head_dim" in next(t.message for t in trials if t.state == "failed")
+
+
 def test_the_best_go_on_and_the_rest_end_at_their_rung(file: Callable[..., Path], tmp_path: Path) -> None:
     """The loss falls with the rate drawn, so that the order of the trials is known."""
     asked: list[tuple[str, int]] = []
@@ -225,6 +241,24 @@ def test_trials_that_fail_are_told_and_the_others_go_on(file: Callable[..., Path
     assert [result.why(trial) for trial in report.trials if trial.state == "failed"] == ["the loss is no number"]
     assert report.best is not None
     assert report.whole_space == result.Cost(updates=4 * 40, seconds=4 * 8.0)
+
+
+def test_the_command_ends_with_a_table_of_all_trials(file: Callable[..., Path], tmp_path: Path) -> None:
+    """Of a search whose trials are done: the command draws none, trains none, and shows them."""
+    path = file(RATES)
+    searcher(read_search(path), tmp_path / "runs" / "try", imitated(lambda *_: 1.0, [])).run()
+    done = CliRunner().invoke(app, ["search", str(path), "--out", str(tmp_path / "runs")])
+    assert done.exit_code == 0
+    assert "Best of 4 trials" in done.output
+    content = json.loads((tmp_path / "runs" / "try" / "search.json").read_text(encoding="utf-8"))
+    assert [trial["number"] for trial in content["trials"]] == [0, 1, 2, 3]
+    assert content["best"] is not None
+
+
+def test_a_file_without_a_search_is_refused(tmp_path: Path) -> None:
+    (tmp_path / "plain.toml").write_text("[training]\nepochs = 3\n", encoding="utf-8")
+    with pytest.raises(ConfigError, match="has no table"):
+        read_search(tmp_path / "plain.toml")
 
 
 def test_a_folder_holds_one_search(file: Callable[..., Path], tmp_path: Path) -> None:

@@ -1,5 +1,6 @@
 """The table [search] of an experiment file: what is searched, by what figure, and how far trials are trained."""
 
+import itertools
 import json
 import math
 from collections.abc import Mapping, Sequence
@@ -18,6 +19,7 @@ OBJECTIVES = {"loss": "tf_loss", "chrf": "chrf", "bleu": "bleu"}
 _KEYS = ("about", "trials", "rungs", "reduction", "objective", "seed", "presets", "systems", "vary")
 _RANGE_KEYS = ("from", "to", "log")
 _DIGITS = 3
+_MOST_TRIED = 1000
 
 Value = str | int | float
 """Of an axis: a label of a list, or a number of a range."""
@@ -104,6 +106,19 @@ class Search:
         seed = self.base.tables.get("training", {}).get("seed", 0)
         found = resolve(layers_of(self.base, self.over, choices, [], seed)).experiment
         return replace(found, training=_without_patience(found.training, self))
+
+    def example(self) -> Experiment:
+        """The training of the first combination that can stand. Raises ConfigError where none of many can."""
+        lows: dict[str, Value] = {one.name: one.low for one in self.ranges}
+        labels = itertools.product(*([(axis.name, c.label) for c in axis.choices] for axis in self.lists))
+        refused: ConfigError | None = None
+        for chosen in itertools.islice(labels, _MOST_TRIED):
+            try:
+                return self.experiment({**dict(chosen), **lows})
+            except ConfigError as error:
+                refused = refused or error
+        assert refused is not None, "there is a combination"
+        raise refused
 
     def overrides(self, values: Mapping[str, Value]) -> list[str]:
         """The same settings as `--preset` and `--set` take them."""

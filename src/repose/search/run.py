@@ -76,8 +76,7 @@ def prepare_first(search: Search, say: Say) -> None:
     from repose.system.device import available_cores
     from repose.tasks.corpus import prepare_corpus
 
-    first = {axis.name: axis.choices[0].label for axis in search.lists} | {one.name: one.low for one in search.ranges}
-    prepare_corpus(search.experiment(first), workers=available_cores(), say=say)
+    prepare_corpus(search.example(), workers=available_cores(), say=say)
 
 
 @dataclass

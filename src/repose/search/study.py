@@ -168,15 +168,11 @@ def _imported() -> Any:
 
 def _identity(search: Search) -> dict[str, Any]:
     """What makes two calls parts of one search: all but the number of trials, which may be raised."""
-    first = {axis.name: axis.choices[0].label for axis in search.lists} | {one.name: one.low for one in search.ranges}
     axes = {axis.name: [[c.label, c.preset, c.settings] for c in axis.choices] for axis in search.lists}
     ranges = {one.name: [one.setting, one.low, one.high, one.log] for one in search.ranges}
     numbers = {name: getattr(search, name) for name in ("objective", "reduction", "seed")}
-    try:
-        base = to_json(search.experiment(first))
-    except ConfigError:  # the first combination may be one that cannot stand
-        base = ""
-    return {"lists": axes, "ranges": ranges, **numbers, "rungs": list(search.rungs), "settings": base}
+    rungs, settings = list(search.rungs), to_json(search.example())
+    return {"lists": axes, "ranges": ranges, **numbers, "rungs": rungs, "settings": settings}
 
 
 def _distributions(optuna: Any, search: Search) -> "dict[str, optuna.distributions.BaseDistribution]":
