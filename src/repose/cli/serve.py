@@ -1,6 +1,7 @@
 """The verb that serves models over HTTP: `repose serve`."""
 
 import sys
+from importlib.util import find_spec
 from pathlib import Path
 from typing import Annotated
 
@@ -44,7 +45,7 @@ def serve(
     trust_forwarded_for: Annotated[
         bool, Option("--trust-forwarded-for", help="Behind a proxy: take addresses from X-Forwarded-For.")
     ] = False,
-    max_wait_ms: Annotated[float, Option(min=0, max=1000, help="Longest wait to fill a batch under load.")] = 3.0,
+    max_wait_ms: Annotated[float, Option(min=0, max=1000, help="Longest wait to fill a batch under load.")] = 20.0,
     drain_seconds: Annotated[float, Option(min=0, help="Time for requests in hand after SIGTERM.")] = 20.0,
     quiet: Annotated[bool, Option("--quiet", help="Write no log.")] = False,
 ) -> None:
@@ -61,6 +62,8 @@ def serve(
         if (error.name or "").startswith("repose"):
             raise
         raise ConfigError(f"serving needs {error.name}: pip install 'repose-nmt[serve]'") from error
+    if find_spec("py3langid") is None:
+        raise ConfigError("serving needs py3langid: pip install 'repose-nmt[serve]'")
 
     settings = ServeSettings(
         runs=tuple(runs),

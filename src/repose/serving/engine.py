@@ -24,6 +24,8 @@ from repose.system.errors import ReposeError
 _ATTEMPTS = 3
 _MOST_CONSIDERED = 2_048  # sentences that a batch is chosen from
 _LONGEST_PAUSE = 30.0  # seconds between attempts to start a worker
+_SHARE_WAITED = 0.5  # of a batch's own time, that is worth waiting for a fuller one
+_KEPT_OF_LATE = 0.95  # from batch to batch
 _FIRST_RATE = 2_000.0  # source tokens a second, until it is measured
 
 
@@ -88,7 +90,7 @@ class Engine:
         self._queue_tokens = 0
         self._rate = _FIRST_RATE
         self._is_woken = False
-        self._answered_rows, self._answered_at = 0, 0.0
+        self._of_late, self._wait_until = 0.0, 0.0
         self._first: asyncio.Future[None] | None = None
         self._empty = asyncio.Event()
 
@@ -205,12 +207,12 @@ class Engine:
                 idle.set_result(self._take())
 
     def _seconds_worth_waiting(self) -> float:
-        """Clients that have just been answered together are about to ask again: until then, or for so many sentences as
-        they were."""
+        """Clients that have just been answered are about to ask again: until then, or for a worker's share of all that
+        there was to do of late."""
         waiting = sum(len(queue.jobs) for queue in self._queues.values())
-        if self._answered_rows < 2 or waiting >= min(self._answered_rows, self._batching.max_batch_rows):
-            return 0.0
-        return self._answered_at + self._batching.max_wait - time.monotonic()
+        self._of_late = max(waiting + self._in_work, self._of_late)
+        share = min(self._of_late / self._num_workers, self._batching.max_batch_rows)
+        return 0.0 if waiting >= share else self._wait_until - time.monotonic()
 
     def _take(self) -> list[_Job]:
         """A batch, out of the queue: the oldest sentence, and those nearest to it in length."""
@@ -320,7 +322,8 @@ class Engine:
             _deliver(job, answer)
         self._metrics.tokens.labels("target").inc(sum(answer.num_tokens for answer in answers))
         self._metrics.truncated.inc(sum(answer.truncated for answer in answers))
-        self._answered_rows, self._answered_at = len(jobs), now
+        self._of_late *= _KEPT_OF_LATE
+        self._wait_until = now + min(self._batching.max_wait, _SHARE_WAITED * (now - began))
         return True
 
     def _again(self, jobs: Sequence[_Job], error: TranslationError) -> None:

@@ -13,6 +13,7 @@ from collections.abc import Callable, Generator
 
 import uvicorn
 
+from repose.data.language import known_languages
 from repose.serving.app import Service, make_app
 from repose.serving.catalogue import Catalogue, read_catalogue
 from repose.serving.engine import Engine
@@ -159,7 +160,7 @@ class Server:
 
     async def _start(self) -> None:
         await self._service.engine.start()
-        await asyncio.to_thread(self._service.detect, "warm")
+        await asyncio.to_thread(known_languages)  # takes seconds once
         while not self._http.started:
             await asyncio.sleep(0.01)
         self._service.ready = True

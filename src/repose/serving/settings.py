@@ -67,9 +67,9 @@ class Batching:
     """Source tokens of a batch, padding included."""
     max_batch_rows: int = 64
     """Sentences of a batch."""
-    max_wait: float = 0.003
-    """Seconds that an idle worker waits for more after it has answered several at once; a lone request waits for
-    nothing."""
+    max_wait: float = 0.02
+    """Seconds that an idle worker waits at most for those to come again whom it has answered together, and half of what
+    answering them took; a lone request waits for nothing."""
     max_queue_tokens: int | None = None
     """Source tokens that may wait, beyond which requests get 503. None: eight batches for each worker."""
     batch_seconds: float = 120.0

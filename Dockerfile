@@ -1,0 +1,27 @@
+# Serves an export to ONNX, or whatever models are put at /models; for run directories themselves (torch) build with
+#   --build-arg EXTRAS=serve,train,fast
+#
+#   repose export runs/mine --to onnx --out models/mine
+#   docker build --tag repose .
+#   docker run --read-only --tmpfs /tmp --volume "$PWD/models:/models:ro" --publish 127.0.0.1:5000:5000 repose /models/mine
+FROM python:3.12-slim AS build
+ARG EXTRAS=serve,runtime
+WORKDIR /src
+COPY pyproject.toml constraints.txt README.md LICENSE ./
+COPY src ./src
+RUN python -m venv /opt/repose \
+    && /opt/repose/bin/pip install --no-cache-dir --constraint constraints.txt ".[${EXTRAS}]"
+
+FROM python:3.12-slim
+RUN useradd --system --uid 10001 --no-create-home --shell /usr/sbin/nologin repose
+COPY --from=build /opt/repose /opt/repose
+ENV PYTHONDONTWRITEBYTECODE=1 REPOSE_HOME=/tmp/repose
+USER 10001:10001
+WORKDIR /tmp
+VOLUME ["/models"]
+EXPOSE 5000
+STOPSIGNAL SIGTERM
+HEALTHCHECK --interval=10s --timeout=3s --start-period=60s --retries=3 \
+    CMD ["/opt/repose/bin/python", "-c", "from urllib.request import urlopen; urlopen('http://127.0.0.1:5000/health/ready', timeout=2)"]
+ENTRYPOINT ["/opt/repose/bin/repose", "serve", "--host", "0.0.0.0", "--port", "5000", "--req-limit", "300"]
+CMD ["/models"]

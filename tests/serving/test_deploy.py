@@ -1,0 +1,84 @@
+"""The container file and the systemd unit: what they promise, and that the command line has what they say."""
+
+import configparser
+import re
+import shlex
+import shutil
+import subprocess
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+ROOT = Path(__file__).parents[2]
+UNIT = ROOT / "deploy" / "repose-serve.service"
+
+
+def instructions() -> list[tuple[str, str]]:
+    """Of the Dockerfile, lines that go on put together."""
+    text = re.sub(r"\\\n\s*", "", (ROOT / "Dockerfile").read_text(encoding="utf-8"))
+    lines = [line for line in text.splitlines() if line and not line.startswith("#")]
+    return [(line.split(" ", 1)[0], line.split(" ", 1)[1]) for line in lines]
+
+
+def commands() -> list[str]:
+    """`repose serve` with its options, in files and in documentation."""
+    entry = next(argument for name, argument in instructions() if name == "ENTRYPOINT")
+    texts = [" ".join(re.findall(r'"([^"]*)"', entry)), UNIT.read_text(encoding="utf-8")]
+    texts += [page.read_text(encoding="utf-8") for page in (ROOT / "docs" / "serving.md", ROOT / "README.md")]
+    return [found for text in texts for found in re.findall(r"repose serve[^\n`|#]*", text)]
+
+
+def test_options_are_those_of_the_command_line(run_repose: Any, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("COLUMNS", "250")
+    code, out, _ = run_repose("serve", "--help")
+    known = set(re.findall(r"--[a-z-]+", out))
+    assert code == 0
+    assert "--char-limit" in known
+    used = {option for command in commands() for option in re.findall(r"--[a-z-]+", command)}
+    assert used
+    assert used <= known
+    listed = re.findall(r"^\| `(--[a-z-]+)", (ROOT / "docs" / "serving.md").read_text(encoding="utf-8"), re.MULTILINE)
+    assert listed
+    assert set(listed) <= known
+
+
+def test_the_container_is_no_one_and_checks_its_health() -> None:
+    found = instructions()
+    last = [name for name, _ in found][max(i for i, (name, _) in enumerate(found) if name == "FROM") :]
+    about = dict(found)
+    known = {"FROM", "ARG", "WORKDIR", "COPY", "RUN", "ENV", "USER", "VOLUME", "EXPOSE", "STOPSIGNAL", "HEALTHCHECK"}
+    assert {name for name, _ in found} <= known | {"ENTRYPOINT", "CMD"}
+    assert not about["USER"].startswith(("root", "0"))
+    assert last.index("USER") < last.index("ENTRYPOINT")
+    assert "/health/ready" in about["HEALTHCHECK"]
+    assert about["ENTRYPOINT"].startswith("["), "a shell would not hand SIGTERM on"
+    assert all(":" in argument.split()[0] for name, argument in found if name == "FROM"), "a version of each image"
+    assert not any(":latest" in argument for name, argument in found if name == "FROM")
+    ignored = (ROOT / ".dockerignore").read_text(encoding="utf-8").split()
+    copied = [argument.split()[:-1] for name, argument in found if name == "COPY" and "--from" not in argument]
+    for source in (source for sources in copied for source in sources):
+        assert (ROOT / source).exists()
+        assert f"!{source.removeprefix('./')}" in ignored
+
+
+def test_the_unit() -> None:
+    parser = configparser.RawConfigParser(strict=True)
+    parser.optionxform = str  # type: ignore[assignment,method-assign]
+    parser.read(UNIT, encoding="utf-8")
+    service = parser["Service"]
+    command = shlex.split(service["ExecStart"])
+    assert float(service["TimeoutStopSec"]) > float(command[command.index("--drain-seconds") + 1])
+    assert service["KillMode"] == "mixed", "workers are not to be stopped before their parent has drained"
+    assert "-HUP" in service["ExecReload"]
+    assert (service["NoNewPrivileges"], service["ProtectSystem"]) == ("yes", "strict")
+
+
+@pytest.mark.skipif(shutil.which("systemd-analyze") is None, reason="needs systemd-analyze")
+def test_systemd_reads_the_unit(tmp_path: Path) -> None:
+    unit = tmp_path / UNIT.name
+    unit.write_text(UNIT.read_text(encoding="utf-8").replace("/opt/repose/bin/repose", "/bin/true"), encoding="utf-8")
+    done = subprocess.run(["systemd-analyze", "verify", str(unit)], capture_output=True, text=True, check=False)
+    if "Failed to" in done.stderr and unit.name not in done.stderr:
+        pytest.skip("systemd-analyze cannot work here")
+    assert unit.name not in done.stderr, done.stderr
