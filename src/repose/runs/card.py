@@ -7,6 +7,7 @@ directory can be uploaded as it is. It is written with the model, and again when
 import hashlib
 import json
 from collections.abc import Iterator, Mapping
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -22,6 +23,8 @@ from repose.tasks.inflation import inflated
 from repose.tasks.registry import get_task
 
 _NAMES = {"bleu": "BLEU", "chrf": "chrF"}
+_FREE = ("dropout", "attention_dropout", "attention_output_dropout", "max_length")
+"""Fields of an architecture that make no other one."""
 _FENCE, _SCORES = "---\n", "## Scores"
 
 
@@ -70,8 +73,11 @@ def card(config: RunConfig, run: RunFolder | None = None) -> str:
 
 
 def preset_name(experiment: Experiment) -> str | None:
-    """The preset that an experiment's architecture is, if it is one."""
-    return next((name for name, p in PRESETS.items() if p.architecture == experiment.architecture), None)
+    """The preset that an experiment's architecture is, dropout and longest length aside, if it is one."""
+    ours = experiment.architecture
+    free = {name: getattr(ours, name) for name in _FREE}
+    same = [name for name, p in PRESETS.items() if replace(p.architecture, **free) == ours]
+    return next((name for name in same if PRESETS[name].architecture == ours), same[0] if same else None)
 
 
 def _head(config: RunConfig, of_task: Card, scored: tuple[str, Mapping[str, Any]] | None) -> str:
