@@ -85,10 +85,17 @@ def run_table(folder: Path, result: "RunResult") -> None:
     )
     evaluation_table(result.scores)
     if TASK_SETTINGS[experiment.training.task].translates:
-        _show_samples(run, experiment, result.scores["split"], list(result.scores["decoded"])[-1])
+        _show_samples(run, experiment, result.scores["split"], _search_of(result.scores))
     else:
         show(f"measure it on another file: repose evaluate {folder} FILE")
     show(f"its page, with learning curves: repose report {folder}")
+
+
+def _search_of(scores: dict[str, Any]) -> str:
+    """The decoding that the model was left with: the one chosen on the validation set, or else the widest beam."""
+    names = list(scores["decoded"])  # greedy first
+    chosen = max(scores.get("decoding_chosen", ()), key=lambda trial: trial["bleu"], default=None)
+    return str(names[0] if chosen is not None and chosen["beam_size"] == 1 else names[-1])
 
 
 def _show_samples(run: RunFolder, experiment: Experiment, split: str, decoding: str) -> None:
