@@ -48,6 +48,8 @@ def backwards(number: int) -> Sequence[int]:
         ("<my-card>one</my-card><my-card>two</my-card>", "<my-card>ONE</my-card><my-card>TWO</my-card>"),
         ("press <kbd>x</kbd>. <kbd>y</kbd> leaves", "PRESS <kbd>x</kbd>. <kbd>y</kbd> LEAVES"),
         ("text<sup><a href=#1>1</a></sup> more", "TEXT<sup><a href=#1>1</a></sup> MORE"),
+        ("one <![if !x]>two<![endif]> <![foo[ <!> <!x", "ONE<![if !x]> TWO<![endif]> <![foo[ <!> <!x"),
+        ("AT&#T <b>one</b> &#12ab; &#x; <i>two</i>&", "AT&amp;#T <b>ONE</b> \x0cAB; &amp;#X; <i>TWO</i>&amp;"),
         ("said <!-- <b>never ends", "SAID <!-- <b>never ends"),
         ('said <a title="x>never ends<p>', 'SAID <a title="x>never ends<p>'),
         ("", ""),
@@ -150,7 +152,25 @@ def test_no_tag_is_lost_and_all_stay_nested(shout: Shout, source: str, order: Ca
         assert said(found) == said(source)
 
 
-ODD = st.sampled_from(["<!--", "-->", "<![CDATA[", "<?", "&", "<a <b>", "</p x>", "<x/>", "<!x", "'", '"', "<"])
+ODD = st.sampled_from(
+    [
+        "<!--",
+        "-->",
+        "<![CDATA[",
+        "<?",
+        "&",
+        "<a <b>",
+        "</p x>",
+        "<x/>",
+        "<!x",
+        "<![if x]>",
+        "<![",
+        "<![x[",
+        "'",
+        '"',
+        "<",
+    ]
+)
 ANY = st.lists(st.one_of(st.text(max_size=5), WORDS, TAGS.map("<{}>".format), TAGS.map("</{}>".format), ODD))
 
 

@@ -8,7 +8,10 @@ import unicodedata
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
 from itertools import groupby
-from typing import TYPE_CHECKING, Any, NamedTuple
+from typing import TYPE_CHECKING, NamedTuple
+
+import numpy as np
+from numpy.typing import NDArray
 
 from repose.decoding.parts import Part, is_wide
 
@@ -22,6 +25,22 @@ _INSIDE_WORDS = "-'’.·"
 """Between two letters they are part of the word."""
 
 
+class Looks(NamedTuple):
+    """What attention a word gave to a sentence."""
+
+    starts: NDArray[np.int64]
+    """(S,) where each source token begins; before everything, what stands nowhere."""
+    shares: NDArray[np.float32]
+    """(S,) attention."""
+    shift: int = 0
+    """Where the sentence begins in the source."""
+
+    def within(self, start: int, end: int) -> float:
+        """The attention to some characters of the source."""
+        chosen = (self.starts >= max(0, start - self.shift)) & (self.starts < end - self.shift)
+        return float(self.shares[chosen].sum())
+
+
 class Unit(NamedTuple):
     """A word of a translation, a punctuation mark, or a character of a script without spaces."""
 
@@ -29,13 +48,13 @@ class Unit(NamedTuple):
     end: int
     came_from: int
     """A character of the source."""
-    weights: tuple[tuple[int, float], ...]
-    """Characters of the source and what attention went to the tokens that begin there."""
+    looks: Looks | None = None
+    """None where there is no attention."""
 
     def moved(self, target: int, source: int) -> "Unit":
         """The same further on in a text."""
-        weights = tuple((place + source, weight) for place, weight in self.weights)
-        return Unit(self.start + target, self.end + target, self.came_from + source, weights)
+        looks = self.looks and self.looks._replace(shift=self.looks.shift + source)
+        return Unit(self.start + target, self.end + target, self.came_from + source, looks)
 
 
 @dataclass(frozen=True)
@@ -60,20 +79,18 @@ def units_of(source: str, translation: "Translation", spans: Spans) -> list[Unit
     if translation.attention is None or not translation.hypotheses:
         return proportional_units(source, text)
     where = token_spans(source, len(translation.src_tokens), spans)
-    rows: list[list[float]] = _mean_of_last_layer(translation.attention)
+    starts = np.array([start if end > start else -1 for start, end in where])
+    rows = translation.attention[-1].mean(0) * (starts >= 0)
     written = spans.of_target(translation.hypotheses[0].tokens)
     units, first = [], 0
     for begin, end in words_of(text):
         while first < len(written) and written[first][1] <= begin:
             first += 1
-        total = [0.0] * len(where)
-        place = first
-        while place < len(written) and written[place][0] < end:
-            total = [a + b for a, b in zip(total, rows[place], strict=True)]
-            place += 1
-        weights = tuple((a, weight) for (a, b), weight in zip(where, total, strict=True) if b > a)
-        best = max(weights, key=lambda pair: pair[1], default=(0, 0.0))
-        units.append(Unit(begin, end, best[0], weights))
+        last = first
+        while last < len(written) and written[last][0] < end:
+            last += 1
+        looks = Looks(starts, rows[first:last].sum(0))
+        units.append(Unit(begin, end, max(0, int(starts[looks.shares.argmax()])), looks))
     return units
 
 
@@ -88,7 +105,7 @@ def token_spans(source: str, number: int, spans: Spans) -> list[Span]:
 def proportional_units(source: str, text: str) -> list[Unit]:
     """The words of a text as if it were written evenly over its source; of the same text, word by word."""
     scale = len(source) / max(1, len(text))
-    return [Unit(start, end, int(start * scale), ()) for start, end in words_of(text)]
+    return [Unit(start, end, int(start * scale)) for start, end in words_of(text)]
 
 
 def words_of(text: str) -> Iterator[Span]:
@@ -112,11 +129,6 @@ def _kind(text: str, place: int) -> str:
         between = text[place - 1 : place].isalnum() and text[place + 1 : place + 2].isalnum()
         return "word" if between and character in _INSIDE_WORDS else "alone"
     return "alone" if is_wide(character) else "word"
-
-
-def _mean_of_last_layer(attention: Any) -> list[list[float]]:
-    """(layers, heads, T + 1, S) to T + 1 rows."""
-    return attention[-1].mean(0).tolist()
 
 
 @dataclass(frozen=True)

@@ -17,7 +17,7 @@ class Limits:
     members: int = 4000
     member_bytes: int = 64 << 20
     total_bytes: int = 256 << 20
-    ratio: int = 200
+    ratio: int = 100
     """Unpacked bytes for each packed one, of members of more than a mebibyte."""
 
 

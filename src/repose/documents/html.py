@@ -5,6 +5,7 @@ and written anew, so that malformed HTML stays as malformed as it was. Block ele
 segments, inline elements in them. An inline tag without its partner in the same segment stands between segments too.
 """
 
+import contextlib
 import html
 import re
 from collections.abc import Iterator, Sequence
@@ -162,10 +163,12 @@ def _partners(tokens: Sequence[_Token]) -> dict[int, int]:
         if token.kind == "start":
             opened.append(place)
         elif token.kind == "end":
-            same = next((i for i in reversed(opened[-MOST_DEPTH:]) if tokens[i].name == token.name), None)
-            if same is not None:
-                del opened[opened.index(same) :]
-                if len(opened) < MOST_DEPTH:
+            deep = range(len(opened) - 1, max(-1, len(opened) - 1 - MOST_DEPTH), -1)
+            level = next((level for level in deep if tokens[opened[level]].name == token.name), None)
+            if level is not None:
+                same = opened[level]
+                del opened[level:]
+                if level < MOST_DEPTH:
                     partners |= {same: place, place: same}
     return partners
 
@@ -241,16 +244,21 @@ def _tokens(source: str) -> Iterator[_Token]:
         yield token._replace(end=after.start, text=text)
 
 
+class _EndlessMarkupError(Exception):
+    """All that is left of a source is markup, and there is nothing more to find in it."""
+
+
 class _Tokenizer(HTMLParser):
     """Tokens by where they start."""
 
     def __init__(self, source: str) -> None:
         super().__init__(convert_charrefs=False)
         self.found: list[_Token] = []
-        self._source, self._ended = source, False
+        self._source = source
         self._lines = [0, *(place + 1 for place, character in enumerate(source) if character == "\n")]
-        self.feed(source)
-        self.close()
+        with contextlib.suppress(_EndlessMarkupError):
+            self.feed(source.replace("&", "_"))  # at some it would stop; references are for `html.unescape`
+            self.close()
         if not self.found or self.found[0].start:
             self.found.insert(0, _Token("point", 0, 0))
 
@@ -260,7 +268,7 @@ class _Tokenizer(HTMLParser):
 
     def _add(self, kind: _Kind, name: str = "", *, opaque: bool = False) -> None:
         start = self._place()
-        if self._ended or (self.found and start <= self.found[-1].start):
+        if self.found and start <= self.found[-1].start:
             return  # the parser says twice what it could not read
         self.found.append(_Token(kind, start, start, name.lower(), opaque=opaque))
 
@@ -290,30 +298,28 @@ class _Tokenizer(HTMLParser):
         begun = self._place()
         if _MARKUP.match(self._source, begun):
             self._add("point")
-            self._ended = True
-        else:
-            self._add("text")
-
-    def handle_entityref(self, name: str) -> None:
-        """`&amp;`."""
-        self._add("text")
-
-    def handle_charref(self, name: str) -> None:
-        """`&#38;`."""
+            raise _EndlessMarkupError
         self._add("text")
 
     def handle_comment(self, data: str) -> None:
         """A comment."""
         self._add("point")
 
-    def handle_decl(self, decl: str) -> None:
-        """A doctype."""
-        self._add("point")
-
     def handle_pi(self, data: str) -> None:
         """A processing instruction."""
         self._add("point")
 
+    def parse_html_declaration(self, i: int) -> int:
+        """What begins with <! and is no comment ends with >, as browsers have it; a CDATA section with ]]>."""
+        if self.rawdata.startswith("<!--", i):
+            return self.parse_comment(i)
+        end = "]]>" if self.rawdata.startswith("<![CDATA[", i) else ">"
+        place = self.rawdata.find(end, i + 2)
+        if place < 0:
+            return -1
+        self.unknown_decl(self.rawdata[i:place])
+        return place + len(end)
+
     def unknown_decl(self, data: str) -> None:
-        """CDATA."""
+        """A doctype, CDATA, a condition."""
         self._add("point")

@@ -14,7 +14,7 @@ from typing import NamedTuple, TypeAlias
 from repose.documents.alignment import Translated, Unit
 from repose.documents.segment import Mark, Markup, Placed, Segment, Text
 
-MOST_WORK = 1 << 17
+MOST_WORK = 1 << 15
 """Words times marks of a segment; above, marks are put where they stood in proportion."""
 
 
@@ -140,7 +140,7 @@ def _longest_runs(owners: Sequence[int | None]) -> dict[int, _Range]:
 
 
 def _weight(unit: Unit, mark: Mark) -> float:
-    return sum(weight for place, weight in unit.weights if mark.start <= place < mark.end)
+    return 0.0 if unit.looks is None else unit.looks.within(mark.start, mark.end)
 
 
 def _written(segment: Segment, translated: Translated, steps: Iterator[_Step]) -> Placed:

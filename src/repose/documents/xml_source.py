@@ -4,7 +4,7 @@ Safe against strangers' files: no document type (so no entities of their own), n
 fetches nothing.
 """
 
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
 from dataclasses import dataclass, field
 from typing import TypeAlias
 from xml.parsers import expat
@@ -13,9 +13,11 @@ from repose.system.errors import DataError
 
 MOST_LEVELS = 200
 """Elements within elements."""
+MOST_NODES = 1_000_000
+"""Elements and pieces of text: a book of a thousand pages has fewer."""
 
 
-@dataclass
+@dataclass(slots=True)
 class Letters:
     """Text."""
 
@@ -25,7 +27,7 @@ class Letters:
     """Bytes of the source, as everywhere here."""
 
 
-@dataclass
+@dataclass(slots=True)
 class Aside:
     """A comment or a processing instruction."""
 
@@ -33,7 +35,7 @@ class Aside:
     end: int = 0
 
 
-@dataclass
+@dataclass(slots=True)
 class Element:
     """An element, from `start` to `end`; its content from `inner` to `closes`."""
 
@@ -120,7 +122,9 @@ class _Builder:
         self._data, self._prefixes, self._name = data, prefixes, name
         self._opened: list[Element] = []
         self._scopes: list[dict[str, str]] = [{"": ""}]
-        self._unfinished: list[Callable[[int], None]] = []
+        self._last: Node | None = None  # whose start, or whose end tag's, the parser has met last
+        self._closing = False
+        self._number = 0
         self._parser = parser = expat.ParserCreate()
         parser.StartElementHandler, parser.EndElementHandler = self._start, self._end
         parser.CharacterDataHandler = self._text
@@ -135,10 +139,20 @@ class _Builder:
     def _place(self) -> int:
         """Where the parser is; what was begun before ends here."""
         place = self._parser.CurrentByteIndex
-        for finish in self._unfinished:
-            finish(place)
-        self._unfinished = []
+        if isinstance(self._last, Element) and not self._closing:
+            self._last.inner = place
+        elif self._last is not None:
+            self._last.end = place
+        self._last, self._closing = None, False
         return place
+
+    def _begin(self, node: Node) -> None:
+        self._number += 1
+        if self._number > MOST_NODES:
+            raise DataError(f"{self._name} has more than {MOST_NODES:,} elements and texts: split the document")
+        if self._opened:
+            self._opened[-1].children.append(node)
+        self._last = node
 
     def _start(self, name: str, attributes: dict[str, str]) -> None:
         place = self._place()
@@ -149,35 +163,28 @@ class _Builder:
         prefix, _, local = name.rpartition(":")
         usual = self._prefixes.get(self._scopes[-1].get(prefix, ""))
         element = Element(name if usual is None else f"{usual}:{local}", attributes, place)
-        if self._opened:
-            self._opened[-1].children.append(element)
-        else:
+        if not self._opened:
             self.root = element
+        self._begin(element)
         self._opened.append(element)
-        self._unfinished.append(lambda end: setattr(element, "inner", end))
 
     def _end(self, _: str) -> None:
         place = self._place()
         self._scopes.pop()
         element = self._opened.pop()
-        element.closes = place
-        if self._data[element.start : element.inner].endswith(b"/>"):
-            element.end = place
-        else:
-            self._unfinished.append(lambda end: setattr(element, "end", end))
+        element.closes = element.end = place
+        if not self._data.startswith(b"/>", element.inner - 2):
+            self._last, self._closing = element, True
             if not self._opened:
                 element.end = self._data.index(b">", place) + 1
 
     def _text(self, text: str) -> None:
-        letters = Letters(text, self._place())
-        self._opened[-1].children.append(letters)
-        self._unfinished.append(lambda end: setattr(letters, "end", end))
+        self._begin(Letters(text, self._place()))
 
     def _aside(self, *_: object) -> None:
-        aside = Aside(self._place())
+        place = self._place()
         if self._opened:
-            self._opened[-1].children.append(aside)
-            self._unfinished.append(lambda end: setattr(aside, "end", end))
+            self._begin(Aside(place))
 
     def _refuse(self, *_: object) -> None:
         raise DataError(f"{self._name} declares a document type, which may hold entities: save the document again")
