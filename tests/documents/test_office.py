@@ -65,7 +65,7 @@ BOX = f"<w:r><w:drawing><w:txbxContent><w:p>{run('{}')}</w:p></w:txbxContent></w
         (run("one ") + run("tw") + '<w:proofErr w:type="x"/>' + run("o."), run("ONE TWO.")),
         (run("one two ") + run("th", BOLD) + run("r", BOLD), run("ONE TWO ") + run("THR", BOLD)),
         (f"{LINK}{run('one', BOLD)}</w:hyperlink>{run(' two three')}",) * 2,
-        (run("one") + "<w:r><w:tab/></w:r>" + run("two"), run("ONE") + "<w:r><w:tab/></w:r>" + run(" TWO")),
+        (run("one") + "<w:r><w:tab/></w:r>" + run("two"), run("ONE") + "<w:r><w:tab/></w:r>" + run("TWO")),
         ('<w:bookmarkStart w:id="0"/>' + run("one") + '<w:bookmarkEnd w:id="0"/>',) * 2,
         (run("one") + '<w:r><w:footnoteReference w:id="2"/></w:r>' + run(" two"),) * 2,
         (f"{run('a ')}{BEGIN}<w:r><w:instrText> LINK x </w:instrText></w:r>{SEPARATE}{run('b')}{END}",) * 2,
@@ -127,7 +127,7 @@ def odt(text: str) -> bytes:
     ("source", "wanted"),
     [
         ("<text:p>a\n  b &amp; <text:a>c</text:a></text:p>", "<text:p>A B &amp; <text:a>C</text:a></text:p>"),
-        ("<text:h>a<text:line-break/>b</text:h><text:p/>", "<text:h>A<text:line-break/> B</text:h><text:p/>"),
+        ("<text:h>a<text:line-break/>b</text:h><text:p/>", "<text:h>A<text:line-break/>B</text:h><text:p/>"),
         (
             "<text:p>a<text:note><text:note-body><text:p>b</text:p></text:note-body></text:note>.</text:p>",
             "<text:p>A<text:note><text:note-body><text:p>B</text:p></text:note-body></text:note>.</text:p>",

@@ -11,6 +11,7 @@ _OASIS = "urn:oasis:names:tc:opendocument:xmlns:"
 _WITHIN = frozenset(["text:span", "text:a", "text:meta", "text:ruby", "text:ruby-base"])
 """Elements whose text belongs to the sentence."""
 _SHOWN = frozenset(["text:tab", "text:line-break", "draw:frame", "text:page-number", "text:date", "text:sequence"])
+_SEPARATING = frozenset(["text:tab", "text:line-break"])
 _LEFT_OUT = frozenset(["text:soft-page-break"])
 
 
@@ -52,7 +53,7 @@ def _pieces(xml: Xml, element: Element) -> Iterator[Piece]:
             yield from _pieces(xml, child)
             yield Close(xml.slice(child.closes, child.end))
         elif child.name not in _LEFT_OUT:
-            yield Point(child, shows=child.name in _SHOWN)
+            yield Point(child, child.name in _SHOWN, child.name in _SEPARATING)
 
 
 def read_odt(data: bytes) -> OfficeDocument:

@@ -183,6 +183,8 @@ class _Writer:
         self.placed.append(Markup(mark.opens))
         if mark.shows and mark.space_after:
             self._space = space
+        elif mark.separates:
+            self._space = ""
 
     def _flush(self) -> None:
         if self._space:

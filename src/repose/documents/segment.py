@@ -44,6 +44,8 @@ class Point(NamedTuple):
     source: object
     shows: bool = True
     """Whether it is seen, so that the white space around it matters."""
+    separates: bool = False
+    """Whether it is white space itself, such as a tab."""
 
 
 Piece: TypeAlias = Text | Open | Close | Point
@@ -64,6 +66,8 @@ class Mark:
     within: tuple["Mark", ...] = ()
     shows: bool = False
     """Of a point: see `Point`."""
+    separates: bool = False
+    """Likewise."""
     space_before: bool = False
     space_after: bool = False
 
@@ -128,10 +132,11 @@ def segment(pieces: Iterable[Piece], *, collapse: bool) -> Segment:
             case Close(source):
                 half = halves.pop()
                 halves[-1].within.append(Mark(half.start, len(text), half.source, source, tuple(half.within)))
-            case Point(source, shows):
+            case Point(source, shows, separates):
                 points.append((halves[-1], len(halves[-1].within)))
                 space = text[-1:].isspace()
-                halves[-1].within.append(Mark(len(text), len(text), source, shows=shows, space_before=space))
+                mark = Mark(len(text), len(text), source, shows=shows, separates=separates, space_before=space)
+                halves[-1].within.append(mark)
     assert len(halves) == 1
     core = text.strip()
     lead = len(text) - len(text.lstrip()) if core else 0

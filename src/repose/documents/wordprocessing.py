@@ -20,8 +20,22 @@ _MAIN = (
 _AROUND = frozenset(["w:hyperlink", "w:ins", "w:moveTo", "w:smartTag", "w:customXml", "w:bdo", "w:dir"])
 """Elements around runs of the sentence."""
 _LEFT_OUT = frozenset(["w:proofErr", "w:lastRenderedPageBreak", "w:softHyphen", "w:pPr", "w:rPr"])
-_SHOWN = frozenset(["w:tab", "w:ptab", "w:br", "w:cr", "w:drawing", "w:pict", "w:object", "w:sym", "w:noBreakHyphen"])
-_SHOWN |= {"w:footnoteRef", "w:endnoteRef", "w:pgNum"}
+_SHOWN = frozenset(
+    [
+        "w:tab",
+        "w:ptab",
+        "w:br",
+        "w:cr",
+        "w:drawing",
+        "w:pict",
+        "w:object",
+        "w:sym",
+        "w:footnoteRef",
+        "w:endnoteRef",
+        "w:pgNum",
+    ]
+)
+_SEPARATING = frozenset(["w:tab", "w:ptab", "w:br", "w:cr"])
 
 _Raw: TypeAlias = tuple[tuple[Element | str, str | None], ...]
 """XML that stays, each piece with the looks of the run that it stands in (w:rPr as it is written), if it is in one."""
@@ -98,11 +112,13 @@ def _of_run(xml: Xml, run: Element) -> Iterator[_Atom]:
         if child.name == "w:t":
             text = "".join(node.text for node in child.children if isinstance(node, Letters))
             yield _Letters(text, properties, raw)
+        elif child.name == "w:noBreakHyphen":
+            yield _Letters("\N{NON-BREAKING HYPHEN}", properties, raw)
         elif child.name == "w:fldChar":
             kinds = (value for name, value in child.attributes.items() if name.rpartition(":")[2] == "fldCharType")
             yield _Bound(next(kinds, ""), raw)
         elif child.name not in _LEFT_OUT:
-            yield Point(raw, shows=child.name in _SHOWN)
+            yield Point(raw, child.name in _SHOWN, child.name in _SEPARATING)
 
 
 def _own_looks(atoms: Sequence[_Atom]) -> str:
