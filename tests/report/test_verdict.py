@@ -22,7 +22,7 @@ def test_the_best_is_named_with_what_is_next_and_what_looks_ahead_is_not(make_ru
     make_run("plain-s0", [2.5], bleu=24.0)
     make_run("ahead-s0", [0.1], preset="reinforced-lookahead", bleu=60.0)
     said = verdict(read_runs([tmp_path]))
-    assert "plain has the best BLEU (beam 4) of 2 systems, 25.0 (one seed), 3.0 from causal" in said
+    assert "plain has the best BLEU (beam 4) of 2 systems, 25.0 (one seed), 3.0 above causal" in said
     assert "ahead" not in said
 
 

@@ -46,7 +46,7 @@ def _of_corpus(rows: Sequence[Row]) -> str:
     apart = number(abs(mean.mean - next_mean.mean), figure.digits)
     return (
         f"On {corpus} {best.group} has the best {figure.name} of {len(found)} systems, {_shown(mean, figure)}, "
-        f"{apart} from {second.group}; whether that is more than chance is under Significance."
+        f"{apart} {'above' if sign < 0 else 'below'} {second.group}; whether that is more than chance is under Significance."
     )
 
 
