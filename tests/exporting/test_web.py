@@ -22,7 +22,7 @@ from repose.model.presets import PRESETS, preset
 from repose.saved_model import directory
 from repose.saved_model.api import build
 from repose.saved_model.description import read_description
-from repose.system.errors import ConfigError, DataError
+from repose.system.errors import CheckpointError, ConfigError, DataError
 
 from .conftest import TINY, Saving, shaken
 
@@ -99,6 +99,25 @@ def test_positions_that_are_cut_off_change_nothing_before(name: str) -> None:
     with torch.no_grad():
         assert torch.allclose(cut(ids, ids), model(ids, ids), atol=1e-5)
     assert to_web._shortened(model, 40) is model
+
+
+@pytest.mark.usefixtures("stub_runtime")
+def test_what_a_model_says_of_itself_is_text(saving: Saving, tmp_path: Path) -> None:
+    hostile = {"src_lang": "<script>x</script>", "tgt_lang": "{{script}}", "run_id": "{{style}}</footer>"}
+    made = repose.export(saving("original", hostile), to="web", out=tmp_path / "out")
+    page = (made.folder / "index.html").read_text()
+    assert "<h1>&lt;script&gt;x&lt;/script&gt; → {{script}}</h1>" in page
+    assert "Model of run {{style}}&lt;/footer&gt;," in page
+
+
+@pytest.mark.parametrize("to", ["web", "ctranslate2"])
+@pytest.mark.usefixtures("stub_runtime")
+def test_settings_that_cannot_be_are_one_sentence(to: str, saving: Saving, tmp_path: Path) -> None:
+    if to == "ctranslate2":
+        pytest.importorskip("ctranslate2")
+    model = saving("original", {"decoding": {"length_penalty": "much"}})
+    with pytest.raises(CheckpointError, match="length_penalty of decoding cannot be 'much'"):
+        repose.export(model, to=to, out=tmp_path / "out")
 
 
 @pytest.mark.usefixtures("stub_runtime")
@@ -254,6 +273,13 @@ def test_no_ngram_is_said_twice_where_that_is_asked(page: Page, translator: Tran
         ours = [t.text for t in translator.translate(texts, beam_size=beam_size, no_repeat_ngram_size=2)]
         assert page.translate(texts, beam_size) == ours
     page.tab.evaluate("repose.translator.settings.decoding.no_repeat_ngram_size = 0")
+
+
+def test_sentences_are_told_apart_whatever_the_code(page: Page) -> None:
+    for code in ("pt", "por-Latn", "und", "<none>", "x"):
+        page.tab.evaluate("code => { repose.translator.settings.src_lang = code; }", code)
+        found = page.tab.evaluate("repose.translator.sentences('O gato vive. Quem é?  Eu!')")
+        assert found == ["O gato vive. ", "Quem é?  ", "Eu!"]
 
 
 @pytest.mark.parametrize("kind", ["bpe", "unigram", "wordpiece", "wordlevel"])

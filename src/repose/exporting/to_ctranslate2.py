@@ -4,7 +4,7 @@ Whatever is written is loaded again and compared with the model on drawn sentenc
 targets, and the tokens that greedy search chooses. Only what agrees is left.
 """
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
 from dataclasses import asdict, dataclass
 from pathlib import Path
 from typing import Any
@@ -13,7 +13,7 @@ import torch
 
 from repose.data.tokenizer import END, PAD, SPECIAL_TOKENS, START, UNK, Tokenizer
 from repose.decoding.engine import padded
-from repose.decoding.translator import MODEL_KIND
+from repose.decoding.translator import SETTINGS, Translator, load
 from repose.exporting.base import Exported, Options
 from repose.exporting.ctranslate2_spec import specification
 from repose.exporting.why_not import ctranslate2 as why_not
@@ -61,7 +61,8 @@ def export(model: Path, out: Path, options: Options) -> Exported:
         import ctranslate2.specs
     except ImportError as error:
         raise ConfigError("this export needs CTranslate2: pip install 'repose-nmt[ctranslate2]'") from error
-    loaded, tokenizers, config = directory.load(model, MODEL_KIND)
+    translator = load(model, workers=1, engine="torch")
+    loaded, tokenizers = translator.model, (translator.src_tokenizer, translator.tgt_tokenizer)
     vocabularies = [_vocabulary(tokenizer) for tokenizer in tokenizers]
     _write(loaded, vocabularies, out, None)
     compared = compare(loaded, vocabularies, out, "fp32")
@@ -75,7 +76,7 @@ def export(model: Path, out: Path, options: Options) -> Exported:
         compared = compare(loaded, vocabularies, out, "int8")
     for name, tokenizer in zip((SRC_TOKENIZER, TGT_TOKENIZER), tokenizers, strict=True):
         tokenizer.save(out / name)
-    fields = _fields(config, architecture.max_length, options.precision, compared)
+    fields = _fields(translator, options.precision, compared)
     write_description(out, NAME, model, {"ctranslate2": ctranslate2.__version__, **fields})
     return Exported(NAME, out, sizes_of(out), compared.largest_difference, notes=_NOTES)
 
@@ -93,20 +94,18 @@ def _vocabulary(tokenizer: Tokenizer) -> list[str]:
     return [f"[unused {i}]" if token == SPECIAL_TOKENS[UNK] and i != UNK else token for i, token in enumerate(tokens)]
 
 
-def _fields(config: Mapping[str, Any], max_length: int, precision: str, compared: Comparison) -> dict[str, Any]:
-    decoding = config.get("decoding", {})
-    alpha = decoding.get("length_penalty")
+def _fields(translator: Translator, precision: str, compared: Comparison) -> dict[str, Any]:
     return {
         "precision": precision,
         "compute_type": _COMPUTE_TYPES[precision],
         "special_tokens": {token: i for i, token in enumerate(SPECIAL_TOKENS)},
         "tokenizers": {"source": SRC_TOKENIZER, "target": TGT_TOKENIZER},
-        "tag": config.get("tag"),
-        "max_length": max_length,
+        "tag": translator.tag,
+        "max_length": translator.max_length,
         "decoding": {
-            "of_the_model": decoding,
-            "beam_size": decoding.get("beam_size"),
-            "length_penalty": None if alpha is None else alpha * _USUAL_LENGTH / (5 + _USUAL_LENGTH),
+            "of_the_model": {name: getattr(translator, name) for name in SETTINGS},
+            "beam_size": translator.beam_size,
+            "length_penalty": translator.length_penalty * _USUAL_LENGTH / (5 + _USUAL_LENGTH),
             "length_penalty_note": "the model divides a score by ((5 + n) / 6) ** a, CTranslate2 by n ** b, n tokens "
             f"with END: b is chosen to weigh one token more alike at n = {_USUAL_LENGTH}",
             "scores_note": "log-probabilities are of a vocabulary without [PAD] and [START], which are never chosen",

@@ -14,17 +14,17 @@ import dataclasses
 import gzip
 import html
 import json
+import re
 import tempfile
 from collections.abc import Mapping
 from importlib import resources
 from pathlib import Path
 from typing import Any
 
-from repose.config.experiment import LENGTH_PENALTY, DecodingConfig
 from repose.data.language import UNKNOWN, language_name
 from repose.decoding.graph_cache import compare
 from repose.decoding.onnx_engine import OnnxEngine
-from repose.decoding.translator import MODEL_KIND
+from repose.decoding.translator import SETTINGS, Translator, load
 from repose.exporting import npm
 from repose.exporting.base import Exported, Options
 from repose.graphs import folder as graphs
@@ -48,16 +48,17 @@ def export(model: Path, out: Path, options: Options) -> Exported:
     if (reason := why_not(architecture)) is not None:
         raise ConfigError(f"this model cannot translate in a page: {reason}")
     runtime = _runtime()  # first, since it is what a machine may lack
-    loaded, tokenizers, config = directory.load(model, MODEL_KIND)
-    shorter = _shortened(loaded, LONGEST)
+    translator = load(model, workers=1, engine="torch")
+    shorter = _shortened(translator.model, LONGEST)
     with tempfile.TemporaryDirectory() as scratch:
         folder = Path(scratch)
         facts = graphs.write_graphs(folder, shorter, int8=options.precision == "int8")
         graphs.describe(folder, model, facts, {})
         largest = compare(OnnxEngine(graphs.read(folder)), shorter)
         files = {name: (folder / name).read_bytes() for name in (graphs.ENCODER, graphs.STEP)}
-    files |= {name: t.json.encode() for name, t in zip((SRC_TOKENIZER, TGT_TOKENIZER), tokenizers, strict=True)}
-    settings = _settings(config, facts)
+    files[SRC_TOKENIZER] = translator.src_tokenizer.json.encode()
+    files[TGT_TOKENIZER] = translator.tgt_tokenizer.json.encode()
+    settings = _settings(translator, facts)
     files["model.json"] = (json.dumps(settings, ensure_ascii=False) + "\n").encode()
     page = {name: _shipped(name) for name in (*_OURS, _STYLE)}
     if options.single_file:
@@ -86,15 +87,12 @@ def _shortened(model: Transformer, longest: int) -> Transformer:
     return shorter.eval()
 
 
-def _settings(config: Mapping[str, Any], facts: graphs.GraphFacts) -> dict[str, Any]:
+def _settings(translator: Translator, facts: graphs.GraphFacts) -> dict[str, Any]:
     """model.json: what the page must know of the model."""
-    names = {field.name for field in dataclasses.fields(DecodingConfig)}
-    stored = {name: value for name, value in config.get("decoding", {}).items() if name in names}
-    decoding = dataclasses.asdict(DecodingConfig(**stored))
-    if decoding["length_penalty"] is None:
-        decoding["length_penalty"] = LENGTH_PENALTY
-    languages = {name: config.get(name, UNKNOWN) for name in ("src_lang", "tgt_lang")}
-    about = {name: config.get(name) for name in ("run_id", "tag")}
+    config = translator.config
+    languages = {name: str(config.get(name, UNKNOWN)).replace("_", "-") for name in ("src_lang", "tgt_lang")}
+    decoding = {name: getattr(translator, name) for name in SETTINGS}
+    about = {"run_id": config.get("run_id"), "tag": translator.tag}
     return {**about, **languages, "graphs": dataclasses.asdict(facts), "decoding": decoding}
 
 
@@ -104,12 +102,8 @@ def _page(settings: Mapping[str, Any], style: str, script: str) -> bytes:
     title = "Translate" if src is None or tgt is None else f"{src} → {tgt}"
     about = f"Model of run {settings['run_id'] or 'without a name'}, made with repose. It runs in this page alone."
     texts = {"title": title, "source": src or "source", "target": tgt or "translation", "about": about}
-    page = _shipped(PAGE).decode()
-    for name, text in {name: html.escape(text) for name, text in texts.items()}.items():
-        page = page.replace(f"{{{{{name}}}}}", text)
-    for name, markup in {"style": style, "script": script}.items():
-        page = page.replace(f"{{{{{name}}}}}", markup)
-    return page.encode()
+    parts = {**{name: html.escape(text) for name, text in texts.items()}, "style": style, "script": script}
+    return re.sub(r"\{\{(\w+)\}\}", lambda place: parts[place[1]], _shipped(PAGE).decode()).encode()
 
 
 def _single_file(settings: Mapping[str, Any], files: Mapping[str, bytes]) -> bytes:

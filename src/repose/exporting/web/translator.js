@@ -136,9 +136,12 @@ export class Translator {
   /** The sentences of a line, with the white space that stands after each. */
   sentences(line) {
     if (!globalThis.Intl?.Segmenter) return [line];
-    const language = this.settings.src_lang;
-    const known = Intl.Segmenter.supportedLocalesOf([language]).length > 0;
-    const segmenter = new Intl.Segmenter(known ? language : undefined, { granularity: "sentence" });
+    let segmenter;
+    try {
+      segmenter = new Intl.Segmenter(this.settings.src_lang, { granularity: "sentence" });
+    } catch {
+      segmenter = new Intl.Segmenter(undefined, { granularity: "sentence" }); // a code that is none
+    }
     return Array.from(segmenter.segment(line), ({ segment }) => segment);
   }
 }
