@@ -3,8 +3,10 @@
 import importlib.util
 import os
 import re
+import shlex
 import subprocess
 import sys
+from collections.abc import Callable
 from pathlib import Path
 
 import pytest
@@ -37,23 +39,40 @@ def folder(tmp_path_factory: pytest.TempPathFactory) -> Path:
     return folder
 
 
-def run(command: str, folder: Path) -> subprocess.CompletedProcess[str]:
-    """In a shell, with `repose` first on the path."""
+Run = Callable[..., tuple[int, str, str]]
+
+
+@pytest.fixture
+def run(folder: Path, run_repose: Run, monkeypatch: pytest.MonkeyPatch) -> Callable[[str], tuple[int, str, str]]:
+    """Runs a command in the folder: (exit code, stdout, stderr). What is no more than `repose` and its arguments is run
+    in this process, which has loaded torch already; anything else in a shell."""
+    monkeypatch.chdir(folder)
+    monkeypatch.setenv("REPOSE_HOME", str(folder / "home"))
+
+    def call(command: str) -> tuple[int, str, str]:
+        command = shortened(command)
+        if command.startswith("repose ") and not set(command) & set("|<>;&*$"):
+            return run_repose(*shlex.split(command)[1:])
+        path = f"{Path(sys.executable).parent}{os.pathsep}{os.environ['PATH']}"
+        environment = {**os.environ, "PATH": path}
+        done = subprocess.run(command, shell=True, env=environment, capture_output=True, text=True, check=False)
+        return done.returncode, done.stdout, done.stderr
+
+    return call
+
+
+def shortened(command: str) -> str:
+    """As much of it as a test has time for."""
     if " train " in f" {command}" and "--print-config" not in command:
         # One epoch; and what needs a download shows its configuration only.
         downloads = "multi30k" in command or "enhanced-table1" in command
         command += " --print-config" if downloads else " --set training.epochs=1"
     if " grid demo-grid" in command:
         command += " --seeds 1 --only reinforced --set training.epochs=none --set training.updates=20"
-    environment = {
-        **os.environ,
-        "PATH": f"{Path(sys.executable).parent}{os.pathsep}{os.environ['PATH']}",
-        "REPOSE_HOME": str(folder / "home"),
-    }
-    return subprocess.run(command, shell=True, cwd=folder, env=environment, capture_output=True, text=True, check=False)
+    return command
 
 
-def test_the_commands_run(folder: Path) -> None:
+def test_the_commands_run(run: Callable[[str], tuple[int, str, str]]) -> None:
     found = commands()
     assert len(found) >= 10
     for command in found:
@@ -63,15 +82,14 @@ def test_the_commands_run(folder: Path) -> None:
             continue
         if "--to onnx" in command and importlib.util.find_spec("onnx") is None:
             continue
-        done = run(command, folder)
-        wanted = 1 if "lookahead" in command else 0
-        assert done.returncode == wanted, f"{command}\n{done.stdout}\n{done.stderr}"
-    assert run("echo 'Ele lê.' | repose translate runs/mine", folder).stdout.count("\n") == 1
+        code, out, err = run(command)
+        assert code == (1 if "lookahead" in command else 0), f"{command}\n{out}\n{err}"
+    assert run("echo 'Ele lê.' | repose translate runs/mine")[1].count("\n") == 1
 
 
-def test_the_python_runs(folder: Path) -> None:
+def test_the_python_runs(folder: Path, run: Callable[[str], tuple[int, str, str]]) -> None:
     if not (folder / "runs" / "mine").exists():
-        run(next(command for command in commands() if "repose train corpus.pt" in command), folder)
+        run(next(command for command in commands() if "repose train corpus.pt" in command))
     code = "\n".join(blocks("python"))
     done = subprocess.run([sys.executable, "-c", code], cwd=folder, capture_output=True, text=True, check=False)
     assert done.returncode == 0, done.stderr
