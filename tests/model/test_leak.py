@@ -26,10 +26,11 @@ def make(kind: TokenNormKind) -> Transformer:
     architecture = dataclasses.replace(
         preset("reinforced"),
         decoder_token_norm=kind,
+        d_token=32,
         num_encoder_layers=1,
         num_decoder_layers=2,
         num_heads=2,
-        head_dim=32,
+        head_dim=16,
         d_ff=64,
         initialisation="xavier",
         dropout=0.0,
@@ -56,7 +57,7 @@ def trained_loss(kind: TokenNormKind, *, length: int, updates: int) -> float:
     """Loss on fresh targets after training on fresh targets."""
     torch.manual_seed(0)
     model, generator = make(kind).train(), torch.Generator().manual_seed(0)
-    optimizer = torch.optim.Adam(model.parameters(), lr=2e-3)
+    optimizer = torch.optim.Adam(model.parameters(), lr=4e-3)
     for _ in range(updates):
         loss = loss_on(model, draw(length, 128, generator))
         optimizer.zero_grad()
@@ -67,8 +68,8 @@ def trained_loss(kind: TokenNormKind, *, length: int, updates: int) -> float:
 
 
 def test_a_norm_over_the_sentence_learns_what_it_should_not_know() -> None:
-    """Of two tokens only the order stays hidden: log(2!)/2 = 0.35 nats instead of log 16 = 2.77."""
-    assert trained_loss("sentence", length=2, updates=300) < 1.0
+    """Of two tokens only the order stays hidden: log(2!)/2 = 0.35 nats instead of log 16 = 2.77, in the end."""
+    assert trained_loss("sentence", length=2, updates=100) < 1.0
     assert not audit(make("sentence")).causal
 
 

@@ -115,8 +115,8 @@ def test_resuming_other_recipes(lab: Any, tmp_path: Path, batching: dict[str, An
     assert [record["update"] for record in lab.records(tmp_path / "whole", "valid")] == [4, 8, 12, 16, 17]
 
 
-@pytest.mark.parametrize("workers", [1, 2])
-def test_resuming_draws_the_same_pieces(lab: Any, tmp_path: Path, workers: int) -> None:
+@pytest.mark.parametrize(("workers", "stop_after"), [(1, 6), (2, 9)])
+def test_resuming_draws_the_same_pieces(lab: Any, tmp_path: Path, workers: int, stop_after: int) -> None:
     words = ("red", "blue", "one", "two", "sun", "moon", "tree", "fish")
     lines = [" ".join(random.Random(i).sample(words, 5)) for i in range(40)]
     pairs = [(line, line[::-1]) for line in lines]
@@ -132,8 +132,8 @@ def test_resuming_draws_the_same_pieces(lab: Any, tmp_path: Path, workers: int) 
         **dict.fromkeys(("src_tokenizer", "tgt_tokenizer"), tmp_path / "bpe.json"),
     )
     lab.go(job, tmp_path / "whole", workers=workers)
-    for _ in range(3):
-        lab.go(job, tmp_path / "pieces", workers=workers, stop_after=6)
+    for _ in range(18 // stop_after):
+        lab.go(job, tmp_path / "pieces", workers=workers, stop_after=stop_after)
     lab.assert_same_run(tmp_path / "whole", tmp_path / "pieces")
     tokens = [record["tokens"] for record in lab.records(tmp_path / "whole", "epoch")]
     assert tokens[1] - tokens[0] != tokens[2] - tokens[1]
