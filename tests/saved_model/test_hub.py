@@ -214,10 +214,17 @@ def test_other_forms_are_refused_before_anything_is_asked(server: Hub, name: str
 
 
 @pytest.mark.usefixtures("server")
-def test_verbs_take_such_names(run_repose: Callable[..., tuple[int, str, str]]) -> None:
+def test_verbs_take_such_names(tmp_path: Path, run_repose: Callable[..., tuple[int, str, str]]) -> None:
     code, out, _ = run_repose("translate", "hf://o/m", "--workers", "1", stdin=b"a b\n")
     assert code == 0
     assert len(out.splitlines()) == 1
+    code, out, _ = run_repose("describe", "hf://o/m")
+    assert code == 0
+    assert "hf://o/m" in out
+    assert run_repose("audit", "hf://o/m")[0] == 0
+    (tmp_path / "src").write_text("a b\nc\n")
+    code, out, _ = run_repose("evaluate", "hf://o/m", tmp_path / "src", tmp_path / "src", "--workers", "1")
+    assert (code, "greedy bleu" in out) == (0, True)
     code, _, err = run_repose("translate", "hf://o/none")
     assert code == 1
     assert "there is no model o/none" in err

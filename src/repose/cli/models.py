@@ -170,8 +170,15 @@ def evaluate(
     evaluation_table(task_of_model(model).score_model(model, files, split, out, device, decoding), every=every)
 
 
+def _is_model(name: str) -> bool:
+    """Whether a name that might be a preset's is a folder's, or that of a model on a hub."""
+    from repose.saved_model.hub import is_on_hub
+
+    return Path(name).exists() or is_on_hub(name)
+
+
 def audit(
-    model: Annotated[str, Argument(help="A preset, a run directory or a model directory.")],
+    model: Annotated[str, Argument(help="A preset, a run directory, a model directory, or hf://owner/name.")],
     seed: Annotated[int, Option(help="Random seed of the test inputs.")] = 0,
 ) -> None:
     """Test whether a model looks ahead, leaks padding or decodes wrongly. Exits with 1 if a check fails."""
@@ -183,7 +190,7 @@ def audit(
         from repose.saved_model.api import build
 
         tried = build(model, src_vocab_size=200, tgt_vocab_size=200, seed=seed)
-    elif Path(model).exists():
+    elif _is_model(model):
         tried = load(model, engine="torch").model
     else:
         raise ConfigError(unknown("preset or directory", model, list(PRESETS)))
@@ -223,7 +230,7 @@ def presets(
 
 
 def describe(
-    model: Annotated[str, Argument(help="A preset, a run directory or a model directory.")],
+    model: Annotated[str, Argument(help="A preset, a run directory, a model directory, or hf://owner/name.")],
     src_vocab: Annotated[int | None, Option(help="Source vocabulary size (default: the model's, or 7765).")] = None,
     tgt_vocab: Annotated[int | None, Option(help="Target vocabulary size (default: the model's, or 7010).")] = None,
     length: Annotated[int, Option(help="Sentence length, in tokens, at which operations are counted.")] = 16,
@@ -235,7 +242,7 @@ def describe(
     from repose.model.presets import preset as preset_architecture
     from repose.saved_model.directory import read_sizes
 
-    if Path(model).exists():
+    if _is_model(model):
         architecture, sizes = read_sizes(Path(model))
     else:
         architecture, sizes = preset_architecture(model), (7765, 7010)
