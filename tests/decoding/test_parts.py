@@ -40,6 +40,11 @@ def test_sentences_then_clauses_then_words(text: str, wanted: list[str]) -> None
     assert found.too_long == (len(wanted) == 2)
 
 
+def test_runs_of_spaces_cost_no_more_than_letters() -> None:
+    text = "a" + " " * 300_000 + "b"
+    assert ["".join(part) for part in parts_of(text, "en", short).parts] == [text[:-1], "b"]
+
+
 class Shouting:
     """A translator that says what it reads in capitals, and reads twelve tokens: letters and two marks."""
 

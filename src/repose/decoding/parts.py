@@ -16,9 +16,8 @@ import sentencex
 if TYPE_CHECKING:
     from repose.decoding.translator import Translation, Translator
 
-_OUTER_SPACE = re.compile(r"(\s*)(.*?)(\s*)", re.DOTALL)
 _OTHER_SPACE = re.compile(r"[^\S\x00-\x7f]")
-_CLAUSE = re.compile(r"(?<=[;:,،؛、，；：])\s*|\s+(?=[–—(])|(?<=[–—)])\s+")
+_CLAUSE = re.compile(r"(?<=[;:,،؛、，；：])\s*|(?<!\s)\s+(?=[–—(])|(?<=[–—)])\s+")
 _WORD = re.compile(r"\s+")
 
 
@@ -49,9 +48,9 @@ def parts_of(text: str, language: str, fits: Callable[[str], bool]) -> Parts:
         pieces = [sentence] if fits(sentence) else list(_pieces(sentence, fits))
         too_long = too_long or len(pieces) > 1
         for piece in pieces:
-            found = _OUTER_SPACE.fullmatch(piece)
-            assert found is not None
-            parts.append(Part(*found.groups()))
+            core = piece.strip()
+            start = len(piece) - len(piece.lstrip()) if core else len(piece)
+            parts.append(Part(piece[:start], core, piece[start + len(core) :]))
     return Parts(tuple(parts), too_long)
 
 

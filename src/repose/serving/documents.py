@@ -12,7 +12,7 @@ from repose.serving.catalogue import Direction, ServedModel
 from repose.serving.languages import for_libraries
 from repose.serving.messages import How
 from repose.serving.refusals import RequestError
-from repose.serving.texts import TranslatedText, Translates, warnings_of_input
+from repose.serving.texts import TranslatedText, Translates, in_turn, warnings_of_input
 from repose.system.errors import ReposeError
 
 MEDIA_TYPES = {
@@ -25,9 +25,6 @@ MEDIA_TYPES = {
     ".odt": "application/vnd.oasis.opendocument.text",
 }
 """Of each of the formats."""
-_SENTENCES_AT_ONCE = 256
-"""So that the queue has room for others."""
-
 assert MEDIA_TYPES.keys() == FORMATS.keys()
 
 
@@ -37,10 +34,10 @@ async def translate_html(
     """Each of the texts, all of its tags kept, in their places by attention."""
 
     async def translated(text: str) -> TranslatedText:
-        document = HtmlDocument(text)
+        document = await asyncio.to_thread(HtmlDocument, text)
         job, translations = await _translate(engine, model, direction, document, beam_size)
         done = await asyncio.to_thread(lambda: document.text(job.placed(translations)))
-        warnings = warnings_of_input(model, direction.source, "\n".join(job.sentences))
+        warnings = await asyncio.to_thread(warnings_of_input, model, direction.source, "\n".join(job.sentences))
         return TranslatedText(done, warnings=tuple(warnings))
 
     return await asyncio.gather(*map(translated, texts))
@@ -61,17 +58,15 @@ async def translate_file(
 async def _translate(
     engine: Translates, model: ServedModel, direction: Direction, document: Document, beam_size: int | None
 ) -> tuple[Job, list[Any]]:
-    """The sentences of a document, some at a time."""
+    """The sentences of a document: those without markup, then those with attention to place it by."""
     reader = Reader(for_libraries(direction.source), model.fits, model.spans)
     job = await asyncio.to_thread(Job, document, reader)
     translations: list[Any] = [None] * len(job.sentences)
     for attention in (False, True):
         how = How(direction.model, direction.tag, beam_size, whole=True, attention=attention)
         places = [place for place, wanted in enumerate(job.with_attention) if wanted == attention]
-        for start in range(0, len(places), _SENTENCES_AT_ONCE):
-            some = places[start : start + _SENTENCES_AT_ONCE]
-            sentences = [job.sentences[place] for place in some]
-            answers = await engine.translate(how, sentences, [model.num_tokens(sentence) for sentence in sentences])
-            for place, answer in zip(some, answers, strict=True):
-                translations[place] = answer.whole
+        sentences = [job.sentences[place] for place in places]
+        num_tokens = await asyncio.to_thread(lambda: list(map(model.num_tokens, sentences)))  # noqa: B023
+        for place, answer in zip(places, await in_turn(engine, how, sentences, num_tokens), strict=True):
+            translations[place] = answer.whole
     return job, translations

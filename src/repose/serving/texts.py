@@ -2,9 +2,9 @@
 
 import asyncio
 import re
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
-from typing import Protocol
+from typing import Protocol, TypeVar
 
 from repose.data.scripts import script_of
 from repose.decoding.parts import Part, parts_of, put_together
@@ -13,9 +13,12 @@ from repose.serving.catalogue import Direction, ServedModel
 from repose.serving.languages import for_libraries
 from repose.serving.messages import Answer, How
 
+T = TypeVar("T")
 _LINE = re.compile(r"[^\r\n]*(?:\r\n|\r|\n)?")
-_INLINE = 20_000
+_INLINE = 2_000
 """Characters that are split at once; more are split in a thread, so that others are not kept waiting."""
+_SENTENCES_AT_ONCE = 256
+"""Of a request in the queue, so that others' come between."""
 _LEAST_BEAM = 4
 
 
@@ -83,17 +86,32 @@ async def translate_texts(
     alternatives: int = 0,
 ) -> list[TranslatedText]:
     """Each of the texts. Raises what `Engine.translate` raises."""
-    if sum(map(len, texts)) <= _INLINE:
-        whole = [split(model, direction.source, text) for text in texts]
-    else:
-        whole = await asyncio.to_thread(lambda: [split(model, direction.source, text) for text in texts])
+    source, size = direction.source, sum(map(len, texts))
+    whole = await _done(size, lambda: [split(model, source, text) for text in texts])
     how = how_to(direction, beam_size, alternatives)
     sentences = [sentence for one in whole for sentence in one.sentences]
-    answers = iter(await engine.translate(how, sentences, [n for one in whole for n in one.num_tokens]))
-    return [
-        _translated(model, direction.source, text, one, [next(answers) for _ in one.sentences], alternatives)
-        for text, one in zip(texts, whole, strict=True)
-    ]
+    answers = iter(await in_turn(engine, how, sentences, [n for one in whole for n in one.num_tokens]))
+    return await _done(
+        size,
+        lambda: [
+            _translated(model, source, text, one, [next(answers) for _ in one.sentences], alternatives)
+            for text, one in zip(texts, whole, strict=True)
+        ],
+    )
+
+
+async def in_turn(engine: Translates, how: How, sentences: Sequence[str], num_tokens: Sequence[int]) -> list[Answer]:
+    """The answers of any number of sentences, some of which are in the queue at once."""
+    answers: list[Answer] = []
+    for start in range(0, len(sentences), _SENTENCES_AT_ONCE):
+        some = slice(start, start + _SENTENCES_AT_ONCE)
+        answers += await engine.translate(how, sentences[some], num_tokens[some])
+    return answers
+
+
+async def _done(size: int, work: Callable[[], T]) -> T:
+    """What work on so many characters gives."""
+    return work() if size <= _INLINE else await asyncio.to_thread(work)
 
 
 def _translated(
