@@ -13,6 +13,7 @@ from typer import Option
 
 from repose._version import __version__
 from repose.cli import (
+    bulk,
     cache,
     check,
     documents,
@@ -23,6 +24,7 @@ from repose.cli import (
     plot,
     positions,
     report,
+    score_corpus,
     search,
     serve,
     training,
@@ -70,10 +72,12 @@ PANELS = {  # in the order in which a newcomer needs them
         training.train,
         models.translate,
         documents.translate_file,
+        bulk.app,
         serve.serve,
         models.evaluate,
         models.score,
         more_data.backtranslate,
+        score_corpus.score_corpus,
         export.export,
     ),
     "Compare": (grid.grid, search.search, report.report, plot.app),

@@ -65,7 +65,7 @@ def translate(
     A line may hold several sentences: they are translated one by one.
     """
     from repose.data.readers import check_file
-    from repose.decoding.stream import MAX_LINE_BYTES, StreamCounts, translate_lines
+    from repose.decoding.stream import MAX_LINE_BYTES, StreamCounts, printed, translate_lines
     from repose.decoding.translator import load
 
     counts, said = StreamCounts(), False
@@ -85,15 +85,12 @@ def translate(
         if file is None and sys.stdin.isatty():
             say("type a sentence; Ctrl-D ends")
         for translation in translate_lines(translator, source, counts, **how):
-            if num_hypotheses > 1:
-                for hypothesis in translation.hypotheses:
-                    print(f"{counts.lines - 1} ||| {_line(hypothesis.text)} ||| {hypothesis.score:.4f}")
-            else:
-                print(f"{translation.score:.4f}\t" * scores + _line(translation.text))
+            for line in printed(translation, counts.lines - 1, num_hypotheses=num_hypotheses, scores=scores):
+                print(line)
             sys.stdout.flush()
             if counts.unseen is not None and not said:
-                line, script = counts.unseen
-                say(f"line {line:,} is in {script} script, which this model's training never saw: expect nonsense")
+                number, script = counts.unseen
+                say(f"line {number:,} is in {script} script, which this model's training never saw: expect nonsense")
                 said = True
     _say_counts(counts, MAX_LINE_BYTES)
 
@@ -109,10 +106,6 @@ def _say_counts(counts: "StreamCounts", max_bytes: int) -> None:
         say(f"{counts.cut:,} {lines} were longer than {max_bytes:,} bytes: no more of them was read")
     if counts.invalid:
         say(f"{counts.invalid:,} {lines} were not UTF-8: their invalid bytes were replaced")
-
-
-def _line(text: str) -> str:
-    return " ".join(text.splitlines())
 
 
 def score(

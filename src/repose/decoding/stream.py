@@ -9,7 +9,7 @@ from collections import Counter
 from collections.abc import Callable, Iterable, Iterator
 from dataclasses import dataclass, field
 from itertools import islice
-from typing import Any, BinaryIO
+from typing import Any, BinaryIO, NamedTuple
 
 import numpy as np
 
@@ -89,18 +89,45 @@ def score_lines(translator: Translator, rows: Iterable[Row], counts: StreamCount
         yield from (scores.get(place, math.nan) for place in range(len(window)))
 
 
-def _decode(line: bytes, counts: StreamCounts) -> str:
-    text = line.removesuffix(b"\r")
-    if (end := MAX_LINE_BYTES) < len(text):
-        counts.cut += 1
-        while end > MAX_LINE_BYTES - 4 and text[end] & 0xC0 == 0x80:  # within a character
+class DecodedLine(NamedTuple):
+    """A line of a file as text."""
+
+    text: str
+    cut: bool
+    """Whether it had more than `MAX_LINE_BYTES` bytes, of which no more was read."""
+    invalid: bool
+    """Whether bytes that are not UTF-8 were replaced by U+FFFD."""
+
+
+def decoded(line: bytes) -> DecodedLine:
+    """The text of a line without its line feed; a carriage return at its end is none of it."""
+    data = line.removesuffix(b"\r")
+    if cut := (end := MAX_LINE_BYTES) < len(data):
+        while end > MAX_LINE_BYTES - 4 and data[end] & 0xC0 == 0x80:  # within a character
             end -= 1
-        text = text[:end]
+        data = data[:end]
     try:
-        return text.decode()
+        return DecodedLine(data.decode(), cut, False)
     except UnicodeDecodeError:
-        counts.invalid += 1
-        return text.decode(errors="replace")
+        return DecodedLine(data.decode(errors="replace"), cut, True)
+
+
+def printed(translation: Translation, number: int, *, num_hypotheses: int = 1, scores: bool = False) -> list[str]:
+    """The lines that `repose translate` prints for the line of that number, from 0: one, or one for each hypothesis."""
+    if num_hypotheses > 1:
+        return [f"{number} ||| {_one_line(h.text)} ||| {h.score:.4f}" for h in translation.hypotheses]
+    return [f"{translation.score:.4f}\t" * scores + _one_line(translation.text)]
+
+
+def _one_line(text: str) -> str:
+    return " ".join(text.splitlines())
+
+
+def _decode(line: bytes, counts: StreamCounts) -> str:
+    found = decoded(line)
+    counts.cut += found.cut
+    counts.invalid += found.invalid
+    return found.text
 
 
 def _read(source: BinaryIO, size: int) -> "queue.Queue[bytes | Exception | None]":
@@ -110,7 +137,7 @@ def _read(source: BinaryIO, size: int) -> "queue.Queue[bytes | Exception | None]
     def read() -> None:
         try:
             with _unlocked(source) as read_block:
-                for line in _lines(read_block):
+                for line in lines_of(read_block):
                     lines.put(line)
             lines.put(None)
         except (OSError, ValueError) as error:
@@ -135,16 +162,16 @@ def _unlocked(source: BinaryIO) -> Iterator[Callable[[int], bytes]]:
         os.close(descriptor)
 
 
-def _lines(read_block: Callable[[int], bytes]) -> Iterator[bytes]:
-    """Lines without their line feeds, each as soon as it is there; a long one goes on beyond `MAX_LINE_BYTES` a little
-    and no further."""
+def lines_of(read_block: Callable[[int], bytes], max_bytes: int = MAX_LINE_BYTES) -> Iterator[bytes]:
+    """Lines without their line feeds, each as soon as it is there; a long one goes on beyond `max_bytes` a little and
+    no further."""
     begun = b""
     while block := read_block(_BLOCK):
         *ended, last = block.split(b"\n")
         for line in ended:
             yield begun + line
             begun = b""
-        if len(begun) <= MAX_LINE_BYTES:
+        if len(begun) <= max_bytes:
             begun += last
     if begun:
         yield begun

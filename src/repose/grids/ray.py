@@ -11,7 +11,6 @@ import contextlib
 import math
 import os
 import secrets
-import signal
 import socket
 import threading
 import time
@@ -23,14 +22,13 @@ from typing import Any
 from repose._version import __version__
 from repose.data.corpora import cache_home
 from repose.grids.cells import CellJob, CellState, CellStatus, Loss, Tell, last_line, run_cell
+from repose.system.cluster import connected, import_ray
 from repose.system.errors import ConfigError
 
 POLL = 1.0
 """Seconds between looks at what happens."""
 LOOK_AT_MACHINES = 5.0
 """Seconds between looks at which machines there are."""
-KNOCK = 10.0
-"""Seconds in which the head must take a connection."""
 ANSWER = 60.0
 """Seconds in which a machine must say what it sees."""
 LINGERS = 900.0
@@ -57,56 +55,14 @@ class RayBackend:
         if not jobs:
             return {}
         jobs = [replace(job, folder=job.folder.absolute()) for job in jobs]
-        ray = _import_ray()
+        ray = import_ray()
         folder = Path(os.path.commonpath([job.folder.parent for job in jobs]))
-        with _connected(ray, self.address), _Shared.opened(folder, cache_home()) as shared:
+        with connected(ray, self.address), _Shared.opened(folder, cache_home()) as shared:
             large_enough = [node for node in ray.nodes() if node["Alive"] and _can_hold(node["Resources"], jobs[0])]
             _check(ray, [_Machine(node["NodeID"], node["NodeManagerHostname"]) for node in large_enough], shared)
             if not large_enough:
                 tell(jobs[0].name, CellState(message=_too_large(jobs[0])))
             return _Driver(ray, shared, tell, stop, self.retries).run(jobs, self.kill)
-
-
-def _import_ray() -> Any:
-    os.environ.setdefault("RAY_USAGE_STATS_ENABLED", "0")  # Ray reports home unless told not to
-    try:
-        import ray
-    except ImportError as error:
-        raise ConfigError("Ray is not installed: pip install 'repose-nmt[cluster]'") from error
-    return ray
-
-
-@contextlib.contextmanager
-def _connected(ray: Any, address: str | None) -> Iterator[None]:
-    """This process as a driver of the cluster. Raises ConfigError where there is none, or one that does not match."""
-    if ray.is_initialized():
-        yield
-        return
-    before, address = signal.getsignal(signal.SIGTERM), address or os.environ.get("RAY_ADDRESS")
-    try:
-        _knock(address)
-        ray.init(address=address or "auto", log_to_driver=False, logging_level="ERROR")
-    except OSError as error:
-        where = f"at {address}" if address else "here"
-        raise ConfigError(
-            f"no Ray cluster answers {where}: start one with `ray start --head`, or give the address of its head"
-        ) from error
-    except (RuntimeError, ValueError, ray.exceptions.RayError) as error:  # other versions, a malformed address
-        raise ConfigError(f"the Ray cluster cannot be joined: {' '.join(str(error).split())}") from error
-    finally:
-        if threading.current_thread() is threading.main_thread():
-            signal.signal(signal.SIGTERM, before)  # Ray's own would end the grid before its cells have saved
-    try:
-        yield
-    finally:
-        ray.shutdown()
-
-
-def _knock(address: str | None) -> None:
-    """Raises OSError where nobody listens at "HOST:PORT": Ray would try for minutes."""
-    host, _, port = (address or "").removeprefix("ray://").rpartition(":")
-    if host and port.isascii() and port.isdecimal():
-        socket.create_connection((host, int(port)), timeout=KNOCK).close()
 
 
 @dataclass(frozen=True)

@@ -16,6 +16,7 @@ from repose.grids.cells import Backend, CellJob, CellState, CellStatus, Tell
 from repose.grids.grid import Cell, Grid
 from repose.grids.manifest import Entry
 from repose.grids.survey import Identity, identify, look
+from repose.system.array import every_nth
 from repose.system.errors import CheckpointError, ConfigError, ReposeError
 from repose.system.signals import handled_by
 
@@ -76,13 +77,7 @@ def choose(cells: Sequence[Cell], only: Sequence[str], shard: str | None) -> tup
             groups = ", ".join(dict.fromkeys(cell.group for cell in cells[:20]))
             raise ConfigError(f"--only {pattern!r} matches no cell: groups are {groups}; * stands for anything")
     found = tuple(cell for cell in cells if not only or any(_matches(cell, pattern) for pattern in only))
-    if shard is None:
-        return found
-    index, slash, number = shard.partition("/")
-    whole = bool(slash) and all(piece.isascii() and piece.isdecimal() for piece in (index, number))
-    if not whole or not int(index) < int(number):
-        raise ConfigError(f"--shard should be I/N with I from 0 to N - 1, not {shard!r}")
-    return tuple(cell for i, cell in enumerate(found) if i % int(number) == int(index))
+    return tuple(every_nth(found, shard))
 
 
 def _matches(cell: Cell, pattern: str) -> bool:

@@ -235,6 +235,24 @@ def locked_or_busy(path: Path, holder_does: str) -> Iterator[None]:
         lock.release()
 
 
+@contextlib.contextmanager
+def trying_lock(path: Path) -> Iterator[bool]:
+    """Whether this process holds the lock file `path` within: not where another does. On a file system without locks it
+    does, too (see `locked`). Raises WriteError where the file cannot be made."""
+    with contextlib.ExitStack() as stack:
+        held = True
+        try:
+            lock = _acquired(path)
+            held = lock is not None
+            if lock is not None:
+                stack.callback(lock.release)
+                _sign(path)
+        except OSError as error:
+            if error.errno not in _NO_LOCKS:
+                raise _cannot_lock(path, error) from error
+        yield held
+
+
 def lock_holder(path: Path) -> str | None:
     """Who holds the lock file `path`, such as "process 123 on node7"; None where nobody does.
 

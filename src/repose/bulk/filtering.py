@@ -1,0 +1,76 @@
+"""The pairs of a scored corpus that are kept: the best so many, or those above a threshold."""
+
+from collections import Counter
+from collections.abc import Iterator
+from contextlib import ExitStack
+from dataclasses import dataclass
+
+import numpy as np
+from numpy.typing import NDArray
+
+from repose.bulk.inputs import windows
+from repose.bulk.plan import Plan
+from repose.bulk.storage import Store, open_input
+from repose.system.errors import DataError
+
+KEPT = ("kept.src", "kept.tgt")
+
+
+@dataclass(frozen=True)
+class Filtered:
+    """What was kept."""
+
+    kept: int
+    lines: int
+    lowest: float
+    """Score of the worst pair that was kept."""
+    dropped: Counter[str]
+    """Pairs that no threshold would keep, by reason."""
+
+
+def filter_pairs(store: Store, plan: Plan, *, keep: int | None, threshold: float | None) -> Filtered:
+    """Write `kept.src` and `kept.tgt` from the inputs and the merged scores, in the order of the inputs.
+
+    Of equal scores the first are kept; those of score 0 never. Holds four bytes for each pair in memory. Raises
+    DataError where nothing is left, or an input has changed; and WriteError.
+    """
+    scores, dropped = _scores(store, plan)
+    chosen = scores > 0
+    if threshold is not None:
+        chosen &= scores >= threshold
+    if keep is not None and keep < int(chosen.sum()):
+        order = np.argsort(-scores, kind="stable")[:keep]
+        chosen[:] = False
+        chosen[order] = True
+    if not chosen.any():
+        raise DataError("no pair is left: give another --threshold, and look at the scores")
+    with ExitStack() as stack:
+        places = [stack.enter_context(store.replacing(name)) for name in KEPT]
+        sides = [stack.enter_context(place.open("w", encoding="utf-8", newline="\n")) for place in places]
+        for number, texts in enumerate(_pairs(store, plan)):
+            if chosen[number]:
+                for side, text in zip(sides, texts, strict=True):
+                    side.write(" ".join(text.splitlines()) + "\n")
+    return Filtered(int(chosen.sum()), plan.lines, float(scores[chosen].min()), dropped)
+
+
+def _scores(store: Store, plan: Plan) -> tuple[NDArray[np.float32], Counter[str]]:
+    dropped: Counter[str] = Counter()
+
+    def read() -> Iterator[float]:
+        with open_input(store.place(plan.job.merged)) as file:
+            for line in file:
+                score, _, _, reason = line.decode().rstrip("\n").split("\t")
+                if reason:
+                    dropped[reason] += 1
+                yield float(score)
+
+    return np.fromiter(read(), np.float32, plan.lines), dropped
+
+
+def _pairs(store: Store, plan: Plan) -> Iterator[tuple[str, ...]]:
+    for shard in plan.shards:
+        one = plan.inputs[shard.input]
+        for window in windows(store, one, shard.ranges, plan.job.format, plan.job.fields):
+            for record in window.records:
+                yield record.texts

@@ -1,0 +1,349 @@
+"""Inputs of a job: read through once for their digest and the places where they are cut, then in windows of a shard.
+
+Text, TSV and JSONL are cut at byte offsets after line feeds, Parquet at rows. What is packed (.gz, .xz) cannot be read
+from the middle and so is unpacked into the job's folder first.
+"""
+
+import contextlib
+import gzip
+import hashlib
+import json
+import lzma
+import zlib
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from dataclasses import dataclass
+from enum import StrEnum
+from pathlib import PurePosixPath
+from typing import Any, BinaryIO, Self
+
+import numpy as np
+
+from repose.bulk.storage import Store, blocks, open_input, reads_of_range, stamp
+from repose.decoding.stream import MAX_LINE_BYTES, WINDOW, DecodedLine, decoded, lines_of
+from repose.system.errors import ConfigError, DataError
+
+MAX_RECORD_BYTES = 1 << 24
+"""Of a longer line of JSONL nothing is read."""
+_SUFFIXES = {".tsv": "tsv", ".tab": "tsv", ".jsonl": "jsonl", ".ndjson": "jsonl", ".parquet": "parquet"}
+_PACKED: Mapping[str, Callable[[BinaryIO], Any]] = {
+    ".gz": lambda file: gzip.GzipFile(fileobj=file),
+    ".xz": lzma.LZMAFile,
+}
+Cut = tuple[int, tuple[tuple[int, int], ...]]
+"""Lines of a shard, and its range in each file."""
+
+
+class Failure(StrEnum):
+    """Why a line has no translation that could be relied on."""
+
+    BLANK = "blank"
+    TOO_LONG = "too long"
+    """More than the model reads, with no place to split it, or more than `MAX_LINE_BYTES`: the beginning was read."""
+    INVALID = "invalid UTF-8"
+    NO_TEXT = "no text"
+    """No record, or none with text in the field."""
+
+
+@dataclass(frozen=True)
+class Input:
+    """Files that are read side by side: one, or the two sides of a parallel corpus."""
+
+    files: tuple[str, ...]
+
+
+@dataclass(frozen=True)
+class ScannedInput:
+    """An input that was read through."""
+
+    files: tuple[str, ...]
+    read: tuple[str, ...]
+    """What shards read: a file itself, or the name in the job's folder of what was unpacked from it."""
+    sizes: tuple[int, ...]
+    """Bytes of the files."""
+    sha256: tuple[str, ...]
+    """Of the files."""
+    stamps: tuple[str, ...]
+    """Of the files (`storage.stamp`)."""
+    lines: int
+
+    def identified(self) -> dict[str, Any]:
+        """What of it counts for the identity."""
+        return {"sizes": list(self.sizes), "sha256": list(self.sha256)}
+
+    @classmethod
+    def of_json(cls, content: Mapping[str, Any]) -> Self:
+        """As `dataclasses.asdict` wrote it."""
+        values: dict[str, Any] = dict(content)
+        for name, value in values.items():
+            values[name] = tuple(value) if isinstance(value, list) else value
+        return cls(**values)
+
+    def is_as_before(self, store: Store) -> bool:
+        """Whether the files have the sizes and times that they had, and what was unpacked is there."""
+        same = all(stamp(name) == mark for name, mark in zip(self.files, self.stamps, strict=True))
+        return same and all(read == name or store.size(read) for name, read in zip(self.files, self.read, strict=True))
+
+    def opened(self, store: Store, number: int) -> BinaryIO:
+        """One of the files, to be read in ranges. Raises DataError where it has changed."""
+        name, read = self.files[number], self.read[number]
+        if read != name:
+            return open_input(store.place(read))
+        if stamp(name) != self.stamps[number]:
+            raise DataError(
+                f"{name} has changed since the job was begun: put it back, or begin anew with another --out"
+            )
+        return open_input(name)
+
+
+def changed(name: str) -> DataError:
+    """One sentence for a file that is not as it was planned."""
+    return DataError(f"{name} has changed since the job was begun: put it back, or begin anew with another --out")
+
+
+def format_of(files: Sequence[str]) -> str:
+    """text, tsv, jsonl or parquet, by the names of all files. Raises ConfigError where they differ."""
+    found = {_SUFFIXES.get(_unpacked_name(name).suffix.lower(), "text") for name in files}
+    if len(found) > 1:
+        raise ConfigError(f"the inputs are of several kinds ({', '.join(sorted(found))}): give --format, or one kind")
+    return found.pop()
+
+
+def _unpacked_name(name: str) -> PurePosixPath:
+    path = PurePosixPath(name)
+    return PurePosixPath(path.stem) if path.suffix.lower() in _PACKED else path
+
+
+def scan(
+    store: Store, one: Input, format: str, fields: Sequence[str], shard_lines: int
+) -> tuple[ScannedInput, list[Cut]]:
+    """Read an input through. Raises DataError for what cannot be read, and two sides of different lengths."""
+    facts, cuts, counts = [], [], []
+    for name in one.files:
+        mark = stamp(name)
+        read = name
+        if format == "parquet":
+            size, sha256 = _digest(name)
+            ranges, lines = _rows(name, fields, shard_lines)
+        else:
+            suffix = PurePosixPath(name).suffix.lower()
+            if suffix in _PACKED:
+                size, sha256 = _digest(name)
+                read = f"unpacked/{sha256[:16]}{_unpacked_name(name).suffix}"
+                _unpack(store, name, suffix, read)
+                _, _, ranges, lines = _lines(store.place(read), shard_lines)
+            else:
+                size, sha256, ranges, lines = _lines(name, shard_lines)
+        if stamp(name) != mark:
+            raise DataError(f"{name} changed while it was read: wait until it is written")
+        facts.append((read, size, sha256, mark))
+        cuts.append(ranges)
+        counts.append(lines)
+    if len(set(counts)) > 1:
+        raise DataError(
+            f"{one.files[0]} has {counts[0]:,} lines and {one.files[1]} has {counts[1]:,}: line n of one must be the "
+            "translation of line n of the other"
+        )
+    reads, sizes, digests, marks = zip(*facts, strict=True)
+    total = counts[0]
+    shards = [(min(shard_lines, total - n * shard_lines), ranges) for n, ranges in enumerate(zip(*cuts, strict=True))]
+    return ScannedInput(one.files, reads, sizes, digests, marks, total), shards
+
+
+def _digest(name: str) -> tuple[int, str]:
+    """Bytes and SHA-256 of a file."""
+    sha256, size = hashlib.sha256(), 0
+    with open_input(name) as file:
+        for block in blocks(file):
+            sha256.update(block)
+            size += len(block)
+    return size, sha256.hexdigest()
+
+
+def _lines(name: str, shard_lines: int) -> tuple[int, str, list[tuple[int, int]], int]:
+    """Bytes and SHA-256 of a file of lines, the byte ranges of its shards, and how many lines it has."""
+    sha256, size, lines, last = hashlib.sha256(), 0, 0, b"\n"
+    starts = [0]
+    with open_input(name) as file:
+        for block in blocks(file):
+            sha256.update(block)
+            ends = np.flatnonzero(np.frombuffer(block, np.uint8) == 0x0A)
+            first = shard_lines - 1 - lines % shard_lines
+            starts += (size + 1 + ends[first::shard_lines]).tolist()
+            lines += len(ends)
+            size += len(block)
+            last = block[-1:]
+    lines += last != b"\n"
+    if starts[-1] == size:
+        starts.pop()
+    return size, sha256.hexdigest(), list(zip(starts, [*starts[1:], size], strict=True)), lines
+
+
+def _unpack(store: Store, name: str, suffix: str, into: str) -> None:
+    """Unpack a file into the job's folder."""
+    try:
+        with (
+            open_input(name) as packed,
+            contextlib.closing(_PACKED[suffix](packed)) as unpacked,
+            store.replacing(into) as temporary,
+            temporary.open("wb") as file,
+        ):
+            for block in blocks(unpacked):
+                file.write(block)
+    except (EOFError, zlib.error, lzma.LZMAError, gzip.BadGzipFile) as error:
+        raise DataError(f"{name} is damaged or not what its name says ({error}): get or pack it again") from error
+
+
+def _rows(name: str, fields: Sequence[str], shard_lines: int) -> tuple[list[tuple[int, int]], int]:
+    """The ranges of rows of a Parquet file's shards, and how many rows it has."""
+    import pyarrow as pa
+
+    with parquet(name) as file:
+        schema = file.schema_arrow
+        for field in fields:
+            if field not in schema.names:
+                known = ", ".join(repr(known[:40]) for known in schema.names[:20])
+                raise DataError(f"{name} has no column {field!r} (present: {known}): give --field")
+            kind = schema.field(field).type
+            kind = kind.value_type if pa.types.is_dictionary(kind) else kind
+            if not (pa.types.is_string(kind) or pa.types.is_large_string(kind)):
+                raise DataError(f"the column {field!r} of {name} holds no text but {kind}: give another --field")
+        rows = file.metadata.num_rows
+    return [(start, min(start + shard_lines, rows)) for start in range(0, rows, shard_lines)], rows
+
+
+@contextlib.contextmanager
+def parquet(name: str) -> Iterator[Any]:
+    """A Parquet file. Raises ConfigError without the extra, DataError where it is damaged."""
+    try:
+        import pyarrow as pa
+        from pyarrow.parquet import ParquetFile
+    except ImportError as error:
+        raise ConfigError("Parquet files need pyarrow: pip install 'repose-nmt[parquet]'") from error
+    with open_input(name) as file:
+        try:
+            opened = ParquetFile(file)
+        except (pa.ArrowException, OSError) as error:
+            raise DataError(f"{name} is damaged or no Parquet file ({_first_line(error)}): get it again") from error
+        yield opened
+
+
+def _first_line(error: Exception) -> str:
+    return str(error).splitlines()[0][:200] if str(error) else type(error).__name__
+
+
+@dataclass(frozen=True)
+class Record:
+    """A line as it is worked on."""
+
+    texts: tuple[str, ...]
+    """The text, or source and target."""
+    failure: Failure | None = None
+    fields: Mapping[str, Any] | None = None
+    """All of it, in JSONL; None where it is no record."""
+
+
+@dataclass(frozen=True)
+class Window:
+    """Lines that are worked on together."""
+
+    records: Sequence[Record]
+    batch: Any = None
+    """In Parquet: its rows, with all columns."""
+
+
+def windows(
+    store: Store, one: ScannedInput, ranges: Sequence[tuple[int, int]], format: str, fields: Sequence[str]
+) -> Iterator[Window]:
+    """The lines of a shard in windows of at most `WINDOW`. Raises DataError where a file has changed or is damaged."""
+    if format == "parquet":
+        yield from _parquet_windows(one, ranges[0], fields)
+        return
+    with contextlib.ExitStack() as stack:
+        sides = []
+        for number, (start, end) in enumerate(ranges):
+            file = stack.enter_context(one.opened(store, number))
+            most = MAX_RECORD_BYTES if format == "jsonl" else MAX_LINE_BYTES * max(1, len(fields))
+            sides.append(lines_of(reads_of_range(file, start, end), most))
+        make = {"jsonl": _of_json, "tsv": _of_tsv}.get(format, _of_lines)
+        records: list[Record] = []
+        for lines in zip(*sides, strict=True):
+            records.append(make(lines, fields))
+            if len(records) == WINDOW:
+                yield Window(records)
+                records = []
+        if records:
+            yield Window(records)
+
+
+def _of_lines(lines: Sequence[bytes], _fields: Sequence[str]) -> Record:
+    return _record([decoded(line) for line in lines])
+
+
+def _of_tsv(lines: Sequence[bytes], fields: Sequence[str]) -> Record:
+    columns = lines[0].split(b"\t")
+    if len(columns) != len(fields):
+        return Record(("",) * len(fields), Failure.NO_TEXT)
+    return _record([decoded(column) for column in columns])
+
+
+def _of_json(lines: Sequence[bytes], fields: Sequence[str]) -> Record:
+    nothing = ("",) * len(fields)
+    if len(lines[0]) > MAX_RECORD_BYTES:
+        return Record(nothing, Failure.TOO_LONG)
+    try:
+        record = json.loads(lines[0].decode())
+    except UnicodeDecodeError:
+        return Record(nothing, Failure.INVALID)
+    except (ValueError, RecursionError):
+        return Record(nothing, Failure.NO_TEXT)
+    if not isinstance(record, dict):
+        return Record(nothing, Failure.NO_TEXT)
+    texts = [record.get(field) for field in fields]
+    if not all(isinstance(text, str) for text in texts):
+        return Record(nothing, Failure.NO_TEXT, record)
+    found = _record([decoded(str(text).encode("utf-8", "surrogatepass")) for text in texts])
+    return Record(found.texts, found.failure, record)
+
+
+def _record(lines: Sequence[DecodedLine]) -> Record:
+    failure = None
+    if any(line.invalid for line in lines):
+        failure = Failure.INVALID
+    elif any(line.cut for line in lines):
+        failure = Failure.TOO_LONG
+    elif any(not line.text.strip() for line in lines):
+        failure = Failure.BLANK
+    return Record(tuple(line.text for line in lines), failure)
+
+
+def _parquet_windows(one: ScannedInput, rows: tuple[int, int], fields: Sequence[str]) -> Iterator[Window]:
+    import pyarrow as pa
+
+    name = one.files[0]
+    if stamp(name) != one.stamps[0]:
+        raise changed(name)
+    start, end = rows
+    with parquet(name) as file:
+        first, before = 0, 0
+        groups: list[int] = []
+        for number in range(file.num_row_groups):
+            count = file.metadata.row_group(number).num_rows
+            if before < end and before + count > start:
+                first = first if groups else before
+                groups.append(number)
+            before += count
+        try:
+            for batch in file.iter_batches(batch_size=WINDOW, row_groups=groups, use_threads=False):
+                part = batch.slice(max(0, start - first), max(0, min(end - first, len(batch)) - max(0, start - first)))
+                first += len(batch)
+                if len(part):
+                    columns = [part.column(field).to_pylist() for field in fields]
+                    yield Window([_of_row(texts) for texts in zip(*columns, strict=True)], part)
+        except (pa.ArrowException, OSError, UnicodeDecodeError) as error:
+            raise DataError(f"{name} is damaged ({_first_line(error)}): get it again") from error
+
+
+def _of_row(texts: Sequence[str | None]) -> Record:
+    if any(text is None for text in texts):
+        return Record(("",) * len(texts), Failure.NO_TEXT)
+    return _record([decoded(str(text).encode()) for text in texts])

@@ -1,0 +1,117 @@
+"""Jobs from what a user asks for."""
+
+from collections.abc import Mapping, Sequence
+from pathlib import Path
+from typing import Any, get_args
+
+from repose.bulk.inputs import Input, format_of
+from repose.bulk.models import used
+from repose.bulk.parts import RESERVED
+from repose.bulk.plan import SHARD_LINES, Failed, Format, Job
+from repose.decoding.translator import Translator
+from repose.system.errors import ConfigError, unknown
+
+_RECORDS = ("jsonl", "parquet")
+
+
+def translation_job(
+    model: Path,
+    inputs: Sequence[str],
+    *,
+    form: str | None,
+    field: str,
+    load: Mapping[str, Any],
+    search: Mapping[str, Any],
+    shard_lines: int | None,
+    output: Mapping[str, Any],
+) -> tuple[Job, list[Input], list[Translator]]:
+    """The job, its inputs, and its model, loaded. `load`: as for `models.used`; `search`: as for
+    `Translator.translate`, None for what is the model's; `output`: as in `Job`.
+
+    Raises ConfigError for what cannot be combined, and what `models.used` raises.
+    """
+    kind = _format(form, inputs)
+    if (failed := output["failed"]) not in get_args(Failed):
+        raise ConfigError(unknown("choice", failed, get_args(Failed)))
+    if output["pairs"] and (kind != "text" or output["num_hypotheses"] > 1):
+        raise ConfigError("--pairs is for text with one translation of each line: JSONL and Parquet keep the source")
+    if output["into"] in RESERVED or output["into"] == field:
+        raise ConfigError(f"--into {output['into']} is taken: choose another name")
+    used_model, translator = used(model, load["device"], load["precision"], load["engine"])
+    resolved = {
+        "beam_size": translator.beam_size,
+        "length_penalty": translator.length_penalty,
+        "no_repeat_ngram_size": translator.no_repeat_ngram_size,
+        "to": translator.tag,
+    } | {name: value for name, value in search.items() if value is not None}
+    job = Job(
+        work="translate",
+        models=(used_model,),
+        format=kind,
+        fields=(field,) if kind in _RECORDS else (),
+        shard_lines=shard_lines or SHARD_LINES,
+        search=resolved,
+        **output,
+    )
+    _try(translator, job)
+    return job, [Input((name,)) for name in inputs], [translator]
+
+
+def scoring_job(
+    forward: Path,
+    backward: Path | None,
+    files: Sequence[str],
+    *,
+    fields: tuple[str, str],
+    load: Mapping[str, Any],
+    shard_lines: int | None,
+    checks: bool,
+) -> tuple[Job, list[Input], list[Translator]]:
+    """The job that scores pairs, its input, and its models, loaded. Raises as `translation_job` does."""
+    kind: Any
+    match [format_of([name]) for name in files]:
+        case [("tsv" | "jsonl" | "parquet") as kind]:
+            pass
+        case [("text" | "tsv"), ("text" | "tsv")]:
+            kind = "text"
+        case _:
+            raise ConfigError("a corpus is two aligned text files, or one TSV, JSONL or Parquet file: name these")
+    folders = [folder for folder in (forward, backward) if folder is not None]
+    found = [used(folder, load["device"], load["precision"], load["engine"]) for folder in folders]
+    job = Job(
+        work="score",
+        models=tuple(model for model, _ in found),
+        format=kind,
+        fields=() if kind == "text" else fields,
+        shard_lines=shard_lines or SHARD_LINES,
+        checks=checks,
+    )
+    translators = [translator for _, translator in found]
+    if backward is not None:
+        _check_directions(*(translator.config for translator in translators))
+    return job, [Input(tuple(files))], translators
+
+
+def _check_directions(forward: Mapping[str, Any], backward: Mapping[str, Any]) -> None:
+    src, tgt, first, last = (
+        str(config.get(name, "und")) for config in (forward, backward) for name in ("src_lang", "tgt_lang")
+    )
+    if any(a != b and "und" not in (a, b) for a, b in ((src, last), (tgt, first))):
+        raise ConfigError(
+            f"one model translates {src} into {tgt}, the other {first} into {last}: --backward is for the reverse"
+        )
+
+
+def _try(translator: Translator, job: Job) -> None:
+    """Raises ConfigError at once for settings that the search would refuse at the first shard."""
+    translator.translate(["a"], **(job.search or {}), num_hypotheses=job.num_hypotheses)
+
+
+def _format(form: str | None, inputs: Sequence[str]) -> Format:
+    kind: Any = form or format_of(inputs)
+    if kind == "tsv":
+        kind = "text"
+    if kind not in (known := ("text", *_RECORDS)):
+        raise ConfigError(unknown("format", kind, known))
+    assert kind in get_args(Format)
+    return kind

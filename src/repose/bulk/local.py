@@ -1,0 +1,216 @@
+"""The shards of a job on this machine: one process for each core, each with its own model, one shard at a time.
+
+A process that dies is replaced, and its shard begun again. What another runner works on is left to it, and looked at
+again at the end.
+"""
+
+import contextlib
+import queue
+import threading
+import time
+from collections.abc import Callable, Iterator, Sequence
+from dataclasses import dataclass, field
+
+from repose.bulk.plan import Plan, Shard
+from repose.bulk.shards import Ended, run_shard
+from repose.bulk.storage import Store
+from repose.bulk.work import Work
+from repose.bulk.worker import WorkerProcess
+from repose.system.errors import ReposeError
+
+TRIES = 3
+"""How often a shard is begun on which processes die."""
+LOOK = 0.5
+"""Seconds between looks at what others work on."""
+
+
+@dataclass
+class Tally:
+    """What was done so far, by this runner."""
+
+    lines: int = 0
+    tokens: int = 0
+    shards: int = 0
+    """That are done, by whomever."""
+    began: float = field(default_factory=time.monotonic)
+
+    @property
+    def rate(self) -> float:
+        """Lines a second."""
+        return self.lines / max(time.monotonic() - self.began, 1e-3)
+
+
+Watch = Callable[[Tally], None]
+
+
+@dataclass
+class Queue:
+    """Shards that are to be done; those that others work on come back."""
+
+    store: Store
+    plan: Plan
+    waiting: list[Shard]
+    elsewhere: list[Shard] = field(default_factory=list)
+    tries: dict[int, int] = field(default_factory=dict)
+
+    def next(self) -> Shard | None:
+        """One to begin, if there is one now."""
+        if not self.waiting:
+            self.waiting, self.elsewhere = self.elsewhere, []
+        return self.waiting.pop(0) if self.waiting else None
+
+    def lose(self, shard: Shard, error: ReposeError) -> None:
+        """One whose process died is begun again. Raises the error where that has happened too often."""
+        self.tries[shard.number] = self.tries.get(shard.number, 0) + 1
+        if self.tries[shard.number] >= TRIES:
+            raise error
+        self.waiting.insert(0, shard)
+
+
+def run_here(
+    store: Store, plan: Plan, shards: Sequence[Shard], work: Work, *, watch: Watch, stop: threading.Event
+) -> bool:
+    """Work on shards in this process, until all are done: whether they are; not where `stop` was set.
+
+    Raises what `run_shard` raises.
+    """
+    tally, shards_left = Tally(), Queue(store, plan, list(shards))
+
+    def told(lines: int, tokens: int) -> None:
+        tally.lines += lines
+        tally.tokens += tokens
+        watch(tally)
+
+    while not stop.is_set() and (shard := shards_left.next()) is not None:
+        match run_shard(store, plan, shard, work, told=told, stop=stop.is_set):
+            case Ended.DONE:
+                tally.shards += 1
+                watch(tally)
+            case Ended.BUSY:
+                shards_left.elsewhere.append(shard)
+                if not shards_left.waiting:
+                    stop.wait(LOOK)
+            case _:
+                return False
+    return tally.shards == len(shards)
+
+
+def run_in_processes(
+    store: Store, plan: Plan, shards: Sequence[Shard], workers: int, *, watch: Watch, stop: threading.Event
+) -> bool:
+    """As `run_here`, in so many processes. Raises also ReposeError where processes die again and again."""
+    runner = _Runner(store, plan, shards, watch, stop)
+    with runner.crew(min(workers, len(shards))):
+        return runner.run()
+
+
+class _Runner:
+    """Hands shards to processes; each has a thread here that talks to it."""
+
+    def __init__(self, store: Store, plan: Plan, shards: Sequence[Shard], watch: Watch, stop: threading.Event) -> None:
+        self._where, self._identity, self._watch, self._stop = store.where, plan.identity, watch, stop
+        self._queue, self._total = Queue(store, plan, list(shards)), len(shards)
+        self._tally = Tally()
+        self._lock, self._end = threading.Lock(), threading.Event()
+        self._news: queue.Queue[Exception | None] = queue.Queue()
+        self._processes: list[WorkerProcess] = []
+        self._active = 0
+
+    @contextlib.contextmanager
+    def crew(self, number: int) -> Iterator[None]:
+        """Within, so many threads with their processes; afterwards none."""
+        threads = [threading.Thread(target=self._serve, daemon=True, name="repose-bulk") for _ in range(number)]
+        self._active = number
+        try:
+            for thread in threads:
+                thread.start()
+            yield
+        finally:
+            self._stop_processes(kill=True)
+            for thread in threads:
+                thread.join(10.0)
+
+    def run(self) -> bool:
+        """Until all threads have ended. Raises the first error."""
+        asked, error = False, None
+        while self._active:
+            if (self._stop.is_set() or error is not None) and not asked:
+                asked = True
+                self._stop_processes(kill=error is not None)
+            try:
+                news = self._news.get(timeout=0.1)
+            except queue.Empty:
+                continue
+            self._active -= 1
+            error = error or news
+        if error is not None:
+            raise error
+        return self._tally.shards == self._total
+
+    def _stop_processes(self, *, kill: bool) -> None:
+        self._end.set()
+        with self._lock:
+            for process in self._processes:
+                process.kill() if kill else process.ask_to_stop()
+
+    def _serve(self) -> None:
+        error: Exception | None = None
+        process: WorkerProcess | None = None
+        try:
+            while not self._end.is_set() and not self._over():
+                if (shard := self._take()) is None:
+                    self._end.wait(LOOK)
+                    continue
+                process = process or self._started()
+                try:
+                    self._enter(shard, process.run(shard.number, self._told))
+                except EOFError:
+                    self._drop(process)
+                    if not self._end.is_set():
+                        with self._lock:
+                            self._queue.lose(shard, process.failure())
+                    process = None
+        except Exception as caught:
+            error = caught
+        finally:
+            if process is not None:
+                self._drop(process)
+            self._news.put(error)
+
+    def _over(self) -> bool:
+        with self._lock:
+            return self._tally.shards == self._total
+
+    def _take(self) -> Shard | None:
+        with self._lock:
+            return self._queue.next()
+
+    def _enter(self, shard: Shard, ended: Ended) -> None:
+        with self._lock:
+            if ended is Ended.DONE:
+                self._tally.shards += 1
+                self._watch(self._tally)
+            elif ended is Ended.BUSY:
+                self._queue.elsewhere.append(shard)
+        if ended is Ended.BUSY:
+            self._end.wait(LOOK)
+
+    def _told(self, lines: int, tokens: int) -> None:
+        with self._lock:
+            self._tally.lines += lines
+            self._tally.tokens += tokens
+            self._watch(self._tally)
+
+    def _started(self) -> WorkerProcess:
+        process = WorkerProcess(self._where, self._identity)
+        with self._lock:
+            self._processes.append(process)
+        if self._end.is_set():
+            process.kill()
+        return process
+
+    def _drop(self, process: WorkerProcess) -> None:
+        with self._lock:
+            if process in self._processes:
+                self._processes.remove(process)
+        process.end()

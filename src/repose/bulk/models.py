@@ -1,0 +1,51 @@
+"""The models of a job: what identifies them, and how every worker comes to the same ones."""
+
+import hashlib
+import json
+from collections.abc import Mapping
+from pathlib import Path
+from typing import Any
+
+from repose.bulk.plan import UsedModel
+from repose.decoding.onnx_engine import OnnxEngine
+from repose.decoding.translator import Translator, load
+from repose.graphs.folder import is_graph_folder
+from repose.saved_model import hub
+from repose.system.errors import CheckpointError
+
+_COUNTS = ("architecture", "sha256", "decoding", "tag", "src_lang", "tgt_lang", "src_scripts", "max_src_tokens")
+
+
+def digest(translator: Translator) -> str:
+    """SHA-256 of what its translations depend on: weights, tokenizers, architecture and settings."""
+    config: Mapping[str, Any] = translator.config
+    content = {name: config[name] for name in _COUNTS if name in config}
+    if (
+        isinstance(translator.engine, OnnxEngine)
+        and translator.folder is not None
+        and is_graph_folder(translator.folder)
+    ):
+        content["graphs"] = translator.engine.graphs.description["sha256"]
+    return hashlib.sha256(json.dumps(content, sort_keys=True).encode()).hexdigest()
+
+
+def used(folder: Path, device: str, precision: str | None, engine: str) -> tuple[UsedModel, Translator]:
+    """A model as `repose.load` finds it here, in words that mean the same on every machine; and the model, loaded.
+
+    Raises what `load` raises.
+    """
+    translator = load(folder, device, 1, precision, engine)
+    name = str(folder) if hub.is_on_hub(folder) else str(folder.absolute())
+    made = UsedModel(name, digest(translator), translator.engine.name, translator.precision, device)
+    return made, translator
+
+
+def loaded(model: UsedModel) -> Translator:
+    """It, in a process that works on shards. Raises CheckpointError where it has changed, and what `load` raises."""
+    # An export says itself in which precision it is; the default of a model directory is fp32.
+    translator = load(model.folder, model.device, 1, model.precision, model.engine)
+    if digest(translator) != model.sha256:
+        raise CheckpointError(
+            f"{model.folder} has changed since the job was begun: put it back, or begin anew with another --out"
+        )
+    return translator

@@ -1,0 +1,162 @@
+"""The shards of a job on a Ray cluster (extra `cluster`): one actor for each core, or GPU, with its own model.
+
+What travels is numbers of shards and how they ended: text goes from storage to storage. An actor whose machine is lost
+begins elsewhere, as Ray does it; a shard that Ray gives up is handed out again. The job's folder and its inputs must be
+seen by all machines under the same name.
+"""
+
+import threading
+from collections.abc import Sequence
+from typing import Any
+
+from repose._version import __version__
+from repose.bulk.local import TRIES, Queue, Tally, Watch
+from repose.bulk.plan import Plan, Shard
+from repose.bulk.shards import Ended
+from repose.bulk.storage import Store
+from repose.bulk.worker import Begun
+from repose.system.cluster import connected, import_ray
+from repose.system.errors import ConfigError, ReposeError, told
+
+IN_FLIGHT = 2
+"""Shards that an actor has: the one it works on, and the next."""
+POLL = 1.0
+"""Seconds between looks at what happens."""
+
+
+class Actor:
+    """On a machine of the cluster: the job and its model, loaded when the first shard comes."""
+
+    def __init__(self, where: str, identity: str, version: str) -> None:
+        self._given = (where, identity, version)
+        self._begun: Begun | None = None
+        self._stop = threading.Event()
+
+    def run(self, shard: int) -> tuple[str, int, int]:
+        """How it ended, and lines and tokens that were done. An error that a user can mend is `error: ...`."""
+        counts = [0, 0]
+
+        def tell(lines: int, tokens: int) -> None:
+            counts[0] += lines
+            counts[1] += tokens
+
+        try:
+            ended = Ended.STOPPED if self._stop.is_set() else self._job().run(shard, tell, self._stop.is_set)
+        except Exception as error:
+            if (sentence := told(error)) is None:
+                raise
+            return f"error: {sentence[0]}", 0, 0
+        return str(ended), counts[0], counts[1]
+
+    def stop(self) -> None:
+        """After the window under way."""
+        self._stop.set()
+
+    def _job(self) -> Begun:
+        where, identity, version = self._given
+        if version != __version__:
+            raise ConfigError(f"a machine has repose {__version__}, this one {version}: install the same on both")
+        self._begun = self._begun or Begun(where, identity)
+        return self._begun
+
+
+def run_on_ray(
+    store: Store,
+    plan: Plan,
+    shards: Sequence[Shard],
+    *,
+    address: str | None,
+    workers: int | None,
+    watch: Watch,
+    stop: threading.Event,
+) -> bool:
+    """Work on shards until all are done: whether they are; not where `stop` was set.
+
+    `address`: of the head; None: RAY_ADDRESS, or the cluster that this machine belongs to. `workers`: actors, by
+    default as many as the cluster has cores, or GPUs. Raises ConfigError without Ray or a cluster, and ReposeError for
+    what a machine meets, or where a shard is lost again and again.
+    """
+    ray = import_ray()
+    with connected(ray, address):
+        kind = "CPU" if plan.job.models[0].device == "cpu" else "GPU"
+        number = min(len(shards), workers or int(ray.cluster_resources().get(kind, 0)))
+        if not number:
+            raise ConfigError(f"the Ray cluster has no {kind}: add a machine, or choose --device cpu")
+        return _Driver(ray, store, plan, watch, stop, {f"num_{kind.lower()}s": 1}, number).run(shards)
+
+
+class _Driver:
+    def __init__(
+        self,
+        ray: Any,
+        store: Store,
+        plan: Plan,
+        watch: Watch,
+        stop: threading.Event,
+        resources: dict[str, int],
+        number: int,
+    ) -> None:
+        self._ray, self._store, self._plan, self._watch, self._stop = ray, store, plan, watch, stop
+        kind = ray.remote(concurrency_groups={"control": 1})(_controlled(ray))
+        options = {**resources, "max_restarts": -1, "max_task_retries": TRIES}
+        given = (store.where, plan.identity, __version__)
+        self._actors = [kind.options(**options).remote(*given) for _ in range(number)]
+        self._flying: dict[Any, tuple[Any, Shard]] = {}
+
+    def run(self, shards: Sequence[Shard]) -> bool:
+        """The next shard goes to whoever has fewest."""
+        queue, tally, asked = Queue(self._store, self._plan, list(shards)), Tally(), False
+        while tally.shards < len(shards):
+            if self._stop.is_set() and not asked:
+                asked = True
+                for actor in self._actors:
+                    actor.stop.remote()
+            if not asked:
+                self._hand_out(queue)
+            elif not self._flying:
+                return False
+            ready, _ = self._ray.wait(list(self._flying), timeout=POLL) if self._flying else ([], [])
+            for ticket in ready:
+                self._see(ticket, queue, tally)
+            if not self._flying and not queue.waiting:
+                self._stop.wait(POLL)  # the others' turn
+        return True
+
+    def _hand_out(self, queue: Queue) -> None:
+        load = {id(actor): 0 for actor in self._actors}
+        for actor, _ in self._flying.values():
+            load[id(actor)] += 1
+        while min(load.values()) < IN_FLIGHT and (shard := queue.next()) is not None:
+            actor = min(self._actors, key=lambda actor: load[id(actor)])
+            load[id(actor)] += 1
+            self._flying[actor.run.remote(shard.number)] = (actor, shard)
+
+    def _see(self, ticket: Any, queue: Queue, tally: Tally) -> None:
+        _, shard = self._flying.pop(ticket)
+        try:
+            ended, lines, tokens = self._ray.get(ticket)
+        except self._ray.exceptions.RayTaskError:
+            raise
+        except self._ray.exceptions.RayError as error:  # its machine was lost, more often than Ray tries
+            queue.lose(shard, ReposeError(f"shard {shard.number} was lost {TRIES} times ({type(error).__name__})"))
+            return
+        tally.lines += lines
+        tally.tokens += tokens
+        if ended == Ended.DONE:
+            tally.shards += 1
+            self._watch(tally)
+        elif ended == Ended.BUSY:
+            queue.elsewhere.append(shard)
+        elif ended != Ended.STOPPED:
+            raise ReposeError(ended.removeprefix("error: "))
+
+
+def _controlled(ray: Any) -> type[Actor]:
+    """With `stop` answered while `run` is at work."""
+
+    class Controlled(Actor):
+        @ray.method(concurrency_group="control")  # type: ignore[untyped-decorator]
+        def stop(self) -> None:
+            super().stop()
+
+    return Controlled

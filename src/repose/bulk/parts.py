@@ -1,0 +1,102 @@
+"""The part of a shard, as it is written, and parts as they are merged: lines, JSON objects, or rows."""
+
+import contextlib
+import json
+from collections.abc import Iterator, Sequence
+from pathlib import Path
+from typing import Any, BinaryIO, Protocol
+
+from repose.bulk.inputs import Record, Window
+from repose.bulk.plan import Job
+from repose.bulk.work import Result
+from repose.system.errors import DataError
+
+RESERVED = ("score", "hypotheses", "failed")
+"""Fields of the output, beside `Job.into`."""
+
+
+class PartWriter(Protocol):
+    """A part under its temporary name."""
+
+    def write(self, window: Window, results: Sequence[Result]) -> int:
+        """How many lines, records or rows were written."""
+
+
+@contextlib.contextmanager
+def part_writer(path: Path, job: Job) -> Iterator[PartWriter]:
+    """Writes a part of that job's kind. Raises OSError."""
+    if job.suffix == ".parquet":
+        with _ParquetWriter(path, job) as writer:
+            yield writer
+    else:
+        with path.open("wb") as file:
+            yield _LineWriter(file, job)
+
+
+class _LineWriter:
+    def __init__(self, file: BinaryIO, job: Job) -> None:
+        self._file, self._job = file, job
+
+    def write(self, window: Window, results: Sequence[Result]) -> int:
+        lines: list[str] = []
+        for record, result in zip(window.records, results, strict=True):
+            if result.failure is None or self._job.failed == "keep":
+                lines += [_record_line(record, result)] if self._job.suffix == ".jsonl" else result.lines
+        self._file.write("".join(f"{line}\n" for line in lines).encode("utf-8", "replace"))
+        return len(lines)
+
+
+def _record_line(record: Record, result: Result) -> str:
+    """The record with its new fields; why it failed only where it did."""
+    new = {name: value for name, value in result.fields.items() if name != "failed" or value is not None}
+    old = record.fields or {}
+    if taken := [name for name in result.fields if name in old]:
+        raise DataError(f"records have a field {taken[0]!r} already: choose another --into, or rename theirs")
+    text = json.dumps({**old, **new}, ensure_ascii=False)
+    try:
+        text.encode()
+    except UnicodeEncodeError:  # half a surrogate pair
+        return json.dumps({**old, **new})
+    return text
+
+
+class _ParquetWriter:
+    """Opened with the first window, which has the columns of the input."""
+
+    def __init__(self, path: Path, job: Job) -> None:
+        self._path, self._job = path, job
+        self._writer: Any = None
+
+    def __enter__(self) -> "_ParquetWriter":
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        if self._writer is not None:
+            self._writer.close()
+
+    def write(self, window: Window, results: Sequence[Result]) -> int:
+        import pyarrow as pa
+        from pyarrow.parquet import ParquetWriter
+
+        table = pa.Table.from_batches([window.batch])
+        for name, kind in _columns(self._job):
+            if name in table.column_names:
+                raise DataError(f"the input has a column {name!r} already: choose another --into, or rename it")
+            table = table.append_column(name, pa.array([result.fields[name] for result in results], kind))
+        if self._job.failed == "drop":
+            table = table.filter(pa.array([result.failure is None for result in results]))
+        if self._writer is None:
+            self._writer = ParquetWriter(self._path, table.schema)
+        self._writer.write_table(table)
+        return len(table)
+
+
+def _columns(job: Job) -> list[tuple[str, Any]]:
+    import pyarrow as pa
+
+    columns: list[tuple[str, Any]] = [(job.into, pa.string())]
+    if job.scores:
+        columns.append(("score", pa.float64()))
+    if job.num_hypotheses > 1:
+        columns.append(("hypotheses", pa.list_(pa.struct([("text", pa.string()), ("score", pa.float64())]))))
+    return [*columns, ("failed", pa.string())]

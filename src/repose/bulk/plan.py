@@ -1,0 +1,213 @@
+"""`plan.json`: what a job is, and its shards. Made once, and the same wherever it is made.
+
+The job's identity is a digest of all that its output depends on: the inputs' bytes, the model, how it decodes and what
+is written. A folder holds one job; parts of another identity are never taken for its own.
+"""
+
+import hashlib
+import json
+from collections.abc import Mapping, Sequence
+from dataclasses import asdict, dataclass, fields
+from typing import Any, Literal, Self
+
+from repose._version import __version__
+from repose.bulk.inputs import Input, ScannedInput, scan
+from repose.bulk.storage import Store, normalised
+from repose.system.errors import ConfigError, DataError
+
+FORMAT_VERSION = 1
+PLAN, LOCK = "plan.json", ".plan.lock"
+SHARD_LINES = 20_000
+"""Lines of a shard unless told otherwise: minutes of work, and fifty thousand parts of 10^9 lines."""
+Format = Literal["text", "tsv", "jsonl", "parquet"]
+Failed = Literal["keep", "drop"]
+
+
+@dataclass(frozen=True)
+class UsedModel:
+    """A model as all workers load it."""
+
+    folder: str
+    """Not part of the identity: it may lie elsewhere when the job goes on."""
+    sha256: str
+    """Of what its translations depend on (`repose.bulk.models.digest`)."""
+    engine: str
+    """torch or onnx; never auto, which may mean something else on another machine."""
+    precision: str
+    device: str
+
+
+@dataclass(frozen=True, kw_only=True)
+class Job:
+    """All that the output depends on, beside the inputs."""
+
+    work: Literal["translate", "score"]
+    models: tuple[UsedModel, ...]
+    format: Format
+    fields: tuple[str, ...] = ()
+    """In JSONL and Parquet: of the text, or of source and target."""
+    into: str = "translation"
+    """In JSONL and Parquet: the field of the translation."""
+    shard_lines: int = SHARD_LINES
+    search: Mapping[str, Any] | None = None
+    """Arguments of `Translator.translate`, resolved."""
+    num_hypotheses: int = 1
+    scores: bool = False
+    pairs: bool = False
+    """In text: source, tab, translation."""
+    failed: Failed = "keep"
+    checks: bool = False
+    """Of pairs: lengths, copies, scripts, languages."""
+    version: str = __version__
+
+    def identified(self) -> dict[str, Any]:
+        """What of it counts for the identity."""
+        content = asdict(self)
+        for model in content["models"]:
+            del model["folder"]
+        return content
+
+    @property
+    def suffix(self) -> str:
+        """Of parts, and of what they are merged into."""
+        if self.work == "score":
+            return ".tsv"
+        return {"jsonl": ".jsonl", "parquet": ".parquet"}.get(self.format, ".txt")
+
+    @property
+    def merged(self) -> str:
+        """Name of what the parts are merged into."""
+        return ("scores" if self.work == "score" else "merged") + self.suffix
+
+
+@dataclass(frozen=True)
+class Shard:
+    """Some lines (or records, or rows) in a row, of one input."""
+
+    number: int
+    input: int
+    line: int
+    """Number of its first line among those of all inputs, from 0."""
+    lines: int
+    ranges: tuple[tuple[int, int], ...]
+    """Begin and end in each file of the input: bytes, or of Parquet rows."""
+
+    @property
+    def stem(self) -> str:
+        """Of its files' names."""
+        return f"{self.number:06d}"
+
+
+@dataclass(frozen=True)
+class Plan:
+    """A job with its inputs, cut into shards."""
+
+    job: Job
+    inputs: tuple[ScannedInput, ...]
+    shards: tuple[Shard, ...]
+
+    @property
+    def lines(self) -> int:
+        """Of all inputs."""
+        return sum(one.lines for one in self.inputs)
+
+    @property
+    def identity(self) -> str:
+        """SHA-256 of all that the output depends on."""
+        content = {"job": self.job.identified(), "inputs": [one.identified() for one in self.inputs]}
+        return hashlib.sha256(json.dumps(content, sort_keys=True).encode()).hexdigest()
+
+    def part(self, shard: Shard) -> str:
+        """Name of its part."""
+        return f"parts/{shard.stem}{self.job.suffix}"
+
+    def manifest(self, shard: Shard) -> str:
+        """Name of its manifest."""
+        return f"parts/{shard.stem}.json"
+
+    def to_json(self) -> bytes:
+        """The content of `plan.json`: indented, but a shard is one line."""
+        head = {"format_version": FORMAT_VERSION, "identity": self.identity, "job": asdict(self.job)}
+        text = json.dumps({**head, "inputs": [asdict(one) for one in self.inputs]}, indent=1, ensure_ascii=False)
+        rows = ",\n  ".join(json.dumps([s.input, s.line, s.lines, s.ranges]) for s in self.shards)
+        return f'{text[:-2]},\n "shards": [\n  {rows}\n ]\n}}\n'.encode()
+
+    @classmethod
+    def of_json(cls, data: bytes, where: str) -> Self:
+        """Raises DataError where it is damaged, or of another version."""
+        try:
+            content = json.loads(data)
+            job = dict(content["job"])
+            job["models"] = tuple(UsedModel(**model) for model in job["models"])
+            job["fields"] = tuple(job["fields"])
+            inputs = tuple(ScannedInput.of_json(one) for one in content["inputs"])
+            rows = [(row[0], row[1], row[2], tuple((a, b) for a, b in row[3])) for row in content["shards"]]
+            plan = cls(Job(**job), inputs, tuple(Shard(number, *row) for number, row in enumerate(rows)))
+        except (ValueError, KeyError, TypeError, IndexError, AttributeError) as error:
+            raise DataError(f"{where} is damaged, or of another version of repose: choose another --out") from error
+        if plan.identity != content.get("identity"):
+            raise DataError(f"{where} has changed since it was written: choose another --out")
+        return plan
+
+
+def read_plan(store: Store) -> Plan:
+    """The plan of a job's folder. Raises DataError where there is none."""
+    data = store.read(PLAN)
+    if data is None:
+        raise DataError(f"{store.where} holds no job: it has no {PLAN}")
+    return Plan.of_json(data, store.place(PLAN))
+
+
+def make_plan(store: Store, job: Job, inputs: Sequence[Input]) -> Plan:
+    """The plan of a job in its folder: read through the inputs, and written, or found there.
+
+    Inputs that have not changed since by size and time are not read again. Raises DataError for inputs that cannot be
+    read, ConfigError where the folder holds another job, WriteError.
+    """
+    inputs = [Input(tuple(map(normalised, one.files))) for one in inputs]
+    with store.locked(LOCK):
+        data = store.read(PLAN)
+        old = None if data is None else Plan.of_json(data, store.place(PLAN))
+        if old is not None and (changes := _changes(old.job.identified(), job.identified())):
+            raise ConfigError(_another(store, changes))
+        known = {} if old is None else {one.files: one for one in old.inputs}
+        scanned, offsets = [], []
+        for one in inputs:
+            found = known.get(one.files)
+            if found is not None and found.is_as_before(store) and old is not None:
+                scanned.append(found)
+                offsets.append([(s.lines, s.ranges) for s in old.shards if old.inputs[s.input] is found])
+                continue
+            facts, cuts = scan(store, one, job.format, job.fields, job.shard_lines)
+            scanned.append(facts)
+            offsets.append(cuts)
+        shards: list[Shard] = []
+        line = 0
+        for number, cuts in enumerate(offsets):
+            for lines, ranges in cuts:
+                shards.append(Shard(len(shards), number, line, lines, ranges))
+                line += lines
+        plan = Plan(job, tuple(scanned), tuple(shards))
+        if old is not None and old.identity != plan.identity:
+            raise ConfigError(_another(store, ["the inputs"]))
+        if not plan.lines:
+            raise DataError(f"there is no line in {', '.join(name for one in inputs for name in one.files)}")
+        if data != (content := plan.to_json()):
+            store.write(PLAN, content)
+    return plan
+
+
+def _another(store: Store, changes: Sequence[str]) -> str:
+    what = " and ".join(filter(None, (", ".join(changes[:-1]), changes[-1])))
+    return f"{store.where} holds another job, {what} differ: choose another --out, or delete that folder"
+
+
+def _changes(old: Mapping[str, Any], new: Mapping[str, Any]) -> list[str]:
+    """What of a job is otherwise, in words."""
+    named = {"models": "the model or its engine", "version": "versions of repose", "search": "settings of the search"}
+    names = [f.name for f in fields(Job) if _plain(old[f.name]) != _plain(new[f.name])]
+    return [named.get(name, f"settings of {name}") for name in names]
+
+
+def _plain(value: object) -> object:
+    return json.loads(json.dumps(value))

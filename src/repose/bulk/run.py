@@ -1,0 +1,44 @@
+"""Where the shards of a job are worked on: in this process, in several, or on a cluster."""
+
+import threading
+from collections.abc import Sequence
+
+from repose.bulk.local import Watch, run_here, run_in_processes
+from repose.bulk.plan import Plan, Shard
+from repose.bulk.storage import Store
+from repose.bulk.work import work_with
+from repose.decoding.translator import Translator
+from repose.system.device import available_cores, check_workers
+
+
+def run_shards(
+    store: Store,
+    plan: Plan,
+    shards: Sequence[Shard],
+    models: list[Translator],
+    *,
+    on: str,
+    address: str | None = None,
+    workers: int | None = None,
+    watch: Watch = lambda _tally: None,
+    stop: threading.Event | None = None,
+) -> bool:
+    """Work on shards until all are done: whether they are; not where `stop` was set.
+
+    `models`: the job's, loaded, of which one process alone makes use; the list is emptied. Raises what `run_here`,
+    `run_in_processes` and `run_on_ray` raise.
+    """
+    stop = stop or threading.Event()
+    if on == "ray":
+        from repose.bulk.on_ray import run_on_ray
+
+        models.clear()
+        return run_on_ray(store, plan, shards, address=address, workers=workers, watch=watch, stop=stop)
+    if workers is None:
+        workers = available_cores() if plan.job.models[0].device == "cpu" else 1
+    check_workers(workers)
+    workers = min(workers, len(shards))
+    if workers > 1:
+        models.clear()  # each process has its own
+        return run_in_processes(store, plan, shards, workers, watch=watch, stop=stop)
+    return run_here(store, plan, shards, work_with(plan.job, models), watch=watch, stop=stop)

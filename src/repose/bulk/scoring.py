@@ -1,0 +1,126 @@
+"""How good a pair of sentences is as a translation: dual conditional cross-entropy, and plain checks.
+
+Junczys-Dowmunt 2018 (arXiv 1809.00197), equations 1 to 3: with H_A and H_B the cross-entropies, in nats for each token,
+of target given source and of source given target, a pair's score is exp(-(|H_A - H_B| + (H_A + H_B) / 2)), from 0 to 1.
+Differs from the paper: with one model alone it is exp(-H_A), and instead of a language model of the domain and the
+probability of the language there are checks, where one that fails makes the score 0.
+"""
+
+import math
+from collections.abc import Sequence
+from enum import StrEnum
+
+import numpy as np
+
+from repose.bulk.inputs import Failure, Record
+from repose.bulk.plan import Job
+from repose.bulk.work import Result
+from repose.data import language
+from repose.data.scripts import unseen_script
+from repose.decoding.parts import what_fits
+from repose.decoding.translator import Translator
+
+UNEQUAL, UNEQUAL_CHARACTERS = 3.0, 30
+"""One side is so many times as long as the other, and at least so long."""
+COPIED_WORDS, COPIED_SHARE = 4, 0.8
+"""A target of so many words, of which such a share stands in the source, is a copy: names alone are fewer."""
+CERTAIN, CERTAIN_CHARACTERS = 0.99, 25
+"""A text at least so long is in another language if that is so probable: of shorter ones nobody can tell."""
+
+
+class Check(StrEnum):
+    """Why a pair is none, beside `Failure`."""
+
+    COPIED = "copied"
+    UNEQUAL = "unequal lengths"
+    SCRIPT = "another script"
+    LANGUAGE = "another language"
+
+
+def adequacy(forward: float, backward: float | None) -> float:
+    """The score of a pair, from its cross-entropies (module docstring)."""
+    if backward is None:
+        return math.exp(-forward)
+    return math.exp(-(abs(forward - backward) + (forward + backward) / 2))
+
+
+class Score:
+    """Pairs as models and checks see them; one line each: score, both cross-entropies, why not."""
+
+    def __init__(self, job: Job, models: Sequence[Translator]) -> None:
+        self._checks, self._models = job.checks, models
+        config = models[0].config
+        self._languages = tuple(str(config.get(name, "und")) for name in ("src_lang", "tgt_lang"))
+        self._scripts = [set(map(str, model.config.get("src_scripts") or ())) for model in models]
+        self._fits = [what_fits(model) for model in models]
+
+    def __call__(self, records: Sequence[Record], _number: int) -> list[Result]:
+        reasons: list[str | None] = [self._problem(record) for record in records]
+        places = [place for place, reason in enumerate(reasons) if reason is None]
+        pairs = [(records[place].texts[0], records[place].texts[1]) for place in places]
+        entropies = [_cross_entropies(self._models[0], pairs)]
+        if len(self._models) > 1:
+            entropies.append(_cross_entropies(self._models[1], [(tgt, src) for src, tgt in pairs]))
+        found = dict(zip(places, zip(*entropies, strict=True), strict=True))
+        return [self._result(reason, found.get(place)) for place, reason in enumerate(reasons)]
+
+    def _result(self, reason: str | None, found: "tuple[tuple[float, int], ...] | None") -> Result:
+        if found is None:
+            return Result([f"0.000000\tnan\tnan\t{reason}"], failure=reason)
+        values = [value for value, _ in found]
+        backward = values[1] if len(values) > 1 else None
+        shown = math.nan if backward is None else backward
+        line = f"{adequacy(values[0], backward):.6f}\t{values[0]:.4f}\t{shown:.4f}\t"
+        return Result([line], tokens=sum(tokens for _, tokens in found))
+
+    def _problem(self, record: Record) -> str | None:
+        """Why this is no pair that could be scored, if it is none."""
+        if record.failure is not None:
+            return str(record.failure)
+        sides = zip(self._models, self._fits, record.texts, record.texts[::-1], strict=False)
+        for model, fits, source, target in sides:
+            if not fits(source) or len(model.tgt_tokenizer.encode(target)) > model.max_length + 1:
+                return str(Failure.TOO_LONG)
+        found = self._check(*record.texts) if self._checks else None
+        return None if found is None else str(found)
+
+    def _check(self, src: str, tgt: str) -> Check | None:
+        if _is_copy(src, tgt):
+            return Check.COPIED
+        if max(len(src), len(tgt)) >= UNEQUAL_CHARACTERS:
+            ratio = (len(src) + 5) / (len(tgt) + 5)
+            if not 1 / UNEQUAL <= ratio <= UNEQUAL:
+                return Check.UNEQUAL
+        for text, seen in zip((src, tgt), self._scripts, strict=False):
+            if seen and unseen_script(text, seen) is not None:
+                return Check.SCRIPT
+        for text, code in zip((src, tgt), self._languages, strict=True):
+            if _is_in_another(text, code):
+                return Check.LANGUAGE
+        return None
+
+
+def _is_copy(src: str, tgt: str) -> bool:
+    if src.strip().casefold() == tgt.strip().casefold():
+        return True
+    words = tgt.casefold().split()
+    there = set(src.casefold().split())
+    return len(words) >= COPIED_WORDS and sum(word in there for word in words) >= COPIED_SHARE * len(words)
+
+
+def _is_in_another(text: str, code: str) -> bool:
+    if len(text) < CERTAIN_CHARACTERS or (base := language.base_code(code)) not in language.known_languages():
+        return False
+    found, probability = language.identify(text)
+    return found != base and probability >= CERTAIN
+
+
+def _cross_entropies(translator: Translator, pairs: Sequence[tuple[str, str]]) -> list[tuple[float, int]]:
+    """Of each target given its source, in nats for each token, END included; and the number of those."""
+    if not pairs:
+        return []
+    targets = [translator.tgt_tokenizer.encode(target) for _, target in pairs]
+    with translator.engine.undisturbed():
+        forced = translator.force([source for source, _ in pairs], targets)
+    sums = [float(-one.log_probs.astype(np.float64).sum()) for one in forced]
+    return [(total / len(one.log_probs), len(one.log_probs)) for total, one in zip(sums, forced, strict=True)]

@@ -1,0 +1,204 @@
+"""One shard: read, worked on window by window, and written so that it is there whole or not at all.
+
+A shard is done if and only if its manifest is there and true: of this job, and with the size and SHA-256 of the part.
+The part takes its name before the manifest does. Names, bytes and order are the plan's, so whoever works on a shard
+twice writes the same again: a lock that is held meanwhile saves work, and nothing depends on it.
+"""
+
+import hashlib
+import json
+import time
+from collections import Counter
+from collections.abc import Callable
+from dataclasses import asdict, dataclass
+from enum import StrEnum
+from pathlib import Path
+from typing import Self
+
+from repose.bulk.inputs import changed, windows
+from repose.bulk.parts import part_writer
+from repose.bulk.plan import Plan, Shard
+from repose.bulk.storage import Store, blocks, open_input
+from repose.bulk.work import Work
+from repose.system.errors import DataError
+
+Told = Callable[[int, int], None]
+"""Of lines and tokens of a window that is done."""
+
+
+@dataclass(frozen=True)
+class Manifest:
+    """What a finished shard holds."""
+
+    identity: str
+    """Of the job."""
+    shard: int
+    lines: int
+    """That were read."""
+    written: int
+    """Lines, records or rows of the part."""
+    tokens: int
+    """That the model read."""
+    failed: dict[str, int]
+    """Lines that failed, by reason."""
+    too_long: int
+    """Lines with a sentence longer than the model reads, which was translated in parts."""
+    seconds: float
+    finished: float
+    """Seconds since 1970."""
+    bytes: int
+    """Of the part."""
+    sha256: str
+    """Of the part."""
+
+    @classmethod
+    def read(cls, store: Store, plan: Plan, shard: Shard) -> Self | None:
+        """The manifest of a shard; None where there is none, or one of another job, or damaged."""
+        data = store.read(plan.manifest(shard))
+        try:
+            found = cls(**json.loads(data)) if data is not None else None
+        except (ValueError, TypeError):
+            return None
+        return found if found is not None and (found.identity, found.shard) == (plan.identity, shard.number) else None
+
+
+class Ended(StrEnum):
+    """How work on a shard ended."""
+
+    DONE = "done"
+    BUSY = "busy"
+    """Another process is at work on it."""
+    STOPPED = "stopped"
+
+
+def done(store: Store, plan: Plan, shard: Shard) -> Manifest | None:
+    """Its manifest if it is there and true: this reads the part."""
+    found = Manifest.read(store, plan, shard)
+    if found is None or store.size(plan.part(shard)) != found.bytes:
+        return None
+    return found if _sha256(store.place(plan.part(shard))) == found.sha256 else None
+
+
+def run_shard(
+    store: Store,
+    plan: Plan,
+    shard: Shard,
+    work: Work,
+    *,
+    told: Told = lambda _lines, _tokens: None,
+    stop: Callable[[], bool] = lambda: False,
+) -> Ended:
+    """Work on a shard unless it is done, or another process is at work on it; what was done of it is given up where
+    `stop()` says so after a window. Raises DataError, WriteError, and what `work` raises."""
+    lock = f"locks/{shard.stem}"
+    with store.claimed(lock) as mine:
+        if not mine:
+            return Ended.BUSY
+        if done(store, plan, shard) is None:
+            store.remove_half_written(plan.part(shard))
+            store.remove_half_written(plan.manifest(shard))
+            try:
+                manifest = _write(store, plan, shard, work, told, stop)
+            except _StoppedError:
+                return Ended.STOPPED
+            store.write(plan.manifest(shard), (json.dumps(asdict(manifest)) + "\n").encode())
+        store.remove(lock)
+        return Ended.DONE
+
+
+class _StoppedError(Exception):
+    """Leaves the block that writes a part."""
+
+
+def _write(store: Store, plan: Plan, shard: Shard, work: Work, told: Told, stop: Callable[[], bool]) -> Manifest:
+    began, lines, written, tokens, too_long = time.monotonic(), 0, 0, 0, 0
+    failed: Counter[str] = Counter()
+    one, job = plan.inputs[shard.input], plan.job
+    with store.replacing(plan.part(shard)) as temporary:
+        with part_writer(temporary, job) as writer:
+            for window in windows(store, one, shard.ranges, job.format, job.fields):
+                results = work(window.records, shard.line + lines)
+                written += writer.write(window, results)
+                lines += len(results)
+                read = sum(result.tokens for result in results)
+                tokens += read
+                too_long += sum(result.too_long for result in results)
+                failed.update(result.failure for result in results if result.failure is not None)
+                told(len(results), read)
+                if stop() and lines < shard.lines:
+                    raise _StoppedError
+        if lines != shard.lines:
+            raise changed(one.files[0])
+        sha256, size = _sha256(str(temporary)), temporary.stat().st_size
+    took = round(time.monotonic() - began, 3)
+    counts = (shard.number, lines, written, tokens, dict(failed), too_long)
+    return Manifest(plan.identity, *counts, took, round(time.time(), 3), size, sha256)
+
+
+def merge(store: Store, plan: Plan) -> str:
+    """Put the parts together in order, whole or not at all; the name of what was written.
+
+    Raises DataError where a part is missing or not what its manifest says, WriteError.
+    """
+    name = plan.job.merged
+    manifests = []
+    for shard in plan.shards:
+        manifest = Manifest.read(store, plan, shard)
+        if manifest is None:
+            raise DataError(f"shard {shard.number} of {store.where} is not done: run the job's command again")
+        manifests.append(manifest)
+    if (lines := sum(manifest.lines for manifest in manifests)) != plan.lines:
+        raise DataError(f"the parts in {store.where} are of {lines:,} lines, not of {plan.lines:,}: run it again")
+    with store.replacing(name) as temporary:
+        if plan.job.suffix == ".parquet":
+            _merge_rows(store, plan, manifests, temporary)
+        else:
+            _merge_bytes(store, plan, manifests, temporary)
+    for leftover in store.names("unpacked"):
+        store.remove(f"unpacked/{leftover}")
+    return name
+
+
+def _merge_bytes(store: Store, plan: Plan, manifests: list[Manifest], into: Path) -> None:
+    with into.open("wb") as file:
+        for shard, manifest in zip(plan.shards, manifests, strict=True):
+            sha256 = hashlib.sha256()
+            with open_input(store.place(plan.part(shard))) as part:
+                for block in blocks(part):
+                    sha256.update(block)
+                    file.write(block)
+            if sha256.hexdigest() != manifest.sha256:
+                raise _untrue(store, plan, shard)
+
+
+def _merge_rows(store: Store, plan: Plan, manifests: list[Manifest], into: Path) -> None:
+    from pyarrow.parquet import ParquetFile, ParquetWriter
+
+    writer, rows = None, 0
+    try:
+        for shard, manifest in zip(plan.shards, manifests, strict=True):
+            place = store.place(plan.part(shard))
+            if _sha256(place) != manifest.sha256:
+                raise _untrue(store, plan, shard)
+            with open_input(place) as part:
+                for batch in ParquetFile(part).iter_batches():
+                    writer = writer or ParquetWriter(into, batch.schema)
+                    writer.write_batch(batch)
+                    rows += len(batch)
+    finally:
+        if writer is not None:
+            writer.close()
+    if rows != sum(manifest.written for manifest in manifests):
+        raise DataError(f"the parts in {store.where} do not have the rows that they should: run it again")
+
+
+def _untrue(store: Store, plan: Plan, shard: Shard) -> DataError:
+    return DataError(f"{store.place(plan.part(shard))} is not what its manifest says: run the job's command again")
+
+
+def _sha256(place: str) -> str:
+    sha256 = hashlib.sha256()
+    with open_input(place) as file:
+        for block in blocks(file):
+            sha256.update(block)
+    return sha256.hexdigest()

@@ -1,0 +1,60 @@
+"""How far a job is: counted from its manifests, wherever they were written."""
+
+from collections import Counter
+from dataclasses import dataclass, field
+
+from repose.bulk.plan import Plan
+from repose.bulk.shards import Manifest
+from repose.bulk.storage import Store
+
+RECENT = 900.0
+"""Seconds before the latest shard was finished over which the rate is taken."""
+
+
+@dataclass
+class Status:
+    """What is done, and how fast."""
+
+    shards: int
+    lines: int
+    """Of all inputs."""
+    shards_done: int = 0
+    lines_done: int = 0
+    written: int = 0
+    tokens: int = 0
+    seconds: float = 0.0
+    """Of all workers together."""
+    failed: Counter[str] = field(default_factory=Counter)
+    too_long: int = 0
+    rate: float = 0.0
+    """Lines a second of all workers, lately."""
+    latest: float = 0.0
+    """When the last shard was finished, in seconds since 1970."""
+
+    @property
+    def seconds_left(self) -> float | None:
+        """At that rate; None where nothing is known."""
+        return (self.lines - self.lines_done) / self.rate if self.rate else None
+
+
+def status(store: Store, plan: Plan) -> Status:
+    """Of a job: what its manifests say. A shard that is under way is not counted."""
+    found = Status(len(plan.shards), plan.lines)
+    there = set(store.names("parts"))
+    manifests = []
+    for shard in plan.shards:
+        if f"{shard.stem}.json" in there and (manifest := Manifest.read(store, plan, shard)) is not None:
+            manifests.append(manifest)
+            found.shards_done += 1
+            found.lines_done += manifest.lines
+            found.written += manifest.written
+            found.tokens += manifest.tokens
+            found.seconds += manifest.seconds
+            found.failed.update(manifest.failed)
+            found.too_long += manifest.too_long
+    if manifests:
+        found.latest = max(manifest.finished for manifest in manifests)
+        recent = [manifest for manifest in manifests if found.latest - manifest.finished < RECENT]
+        began = min(manifest.finished - manifest.seconds for manifest in recent)
+        found.rate = sum(manifest.lines for manifest in recent) / max(found.latest - began, 1e-3)
+    return found

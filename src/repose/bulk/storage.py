@@ -1,0 +1,253 @@
+"""Where a job lies: a folder of a file system, or of an object store by its URL (`s3://`, `gs://`; library fsspec).
+
+A file under its final name is whole: it is written elsewhere first. Nothing here asks for more of a store than that.
+"""
+
+import contextlib
+import tempfile
+from abc import ABC, abstractmethod
+from collections.abc import Callable, Iterator
+from pathlib import Path
+from typing import Any, BinaryIO
+from urllib.parse import unquote
+
+from repose.system.errors import ConfigError, DataError, WriteError
+from repose.system.files import locked, replacing_file, trying_lock, write_file
+
+_BLOCK = 1 << 20
+
+
+def is_url(name: str) -> bool:
+    """Whether a name is one that fsspec opens."""
+    return "://" in name
+
+
+def normalised(name: str) -> str:
+    """A URL as it is; a path as an absolute one, of which `file://` is another form."""
+    if name.startswith("file://"):
+        name = unquote(name.removeprefix("file://"))
+    return name if is_url(name) else str(Path(name).absolute())
+
+
+def open_input(name: str) -> BinaryIO:
+    """A file to read, that can be sought in. Raises DataError where it is missing or cannot be read."""
+    try:
+        if not is_url(name):
+            if not Path(name).is_file():
+                what = "there is no file" if not Path(name).exists() else "this is no regular file:"
+                raise DataError(f"{what} {name}: check the path")
+            return Path(name).open("rb", buffering=_BLOCK)
+        fs, path = _fsspec(name)
+        return fs.open(path, "rb")
+    except OSError as error:
+        raise DataError(f"{name} cannot be read ({error.strerror or error}): check the path and its rights") from error
+
+
+def stamp(name: str) -> str:
+    """Changes when a file does, as far as can be known without reading it. Raises DataError where it is missing."""
+    try:
+        if not is_url(name):
+            found = Path(name).stat()
+            return f"{found.st_size} {found.st_mtime_ns}"
+        fs, path = _fsspec(name)
+        info = fs.info(path)
+        marks = ("ETag", "etag", "md5Hash", "mtime", "LastModified", "created")
+        mark = next((info[key] for key in marks if key in info), "")
+        return f"{info['size']} {mark}"
+    except OSError as error:
+        raise DataError(f"there is no file {name}: check the path") from error
+
+
+def _fsspec(url: str) -> tuple[Any, str]:
+    try:
+        import fsspec
+    except ImportError as error:
+        raise ConfigError(f"{url} needs fsspec: pip install 'repose-nmt[urls]'") from error
+    try:
+        fs, path = fsspec.core.url_to_fs(url)
+    except (ImportError, ValueError) as error:  # the library of that store is missing, or there is no such store
+        raise ConfigError(f"{url} cannot be opened: {error}") from error
+    return fs, path
+
+
+class Store(ABC):
+    """The folder of a job; names are relative, with slashes."""
+
+    @staticmethod
+    def at(where: str) -> "Store":
+        """The one at a path or a URL. Raises ConfigError for a URL that cannot be opened."""
+        place = normalised(where)
+        return UrlStore(place) if is_url(place) else FolderStore(Path(place))
+
+    where: str
+    """Path or URL."""
+
+    def place(self, name: str) -> str:
+        """Path or URL of a file in it."""
+        return f"{self.where.rstrip('/')}/{name}"
+
+    @abstractmethod
+    def read(self, name: str) -> bytes | None:
+        """A file's content; None where there is none."""
+
+    @abstractmethod
+    def size(self, name: str) -> int | None:
+        """A file's bytes; None where there is none."""
+
+    @abstractmethod
+    def names(self, folder: str) -> list[str]:
+        """Of the files in a folder, without it, sorted."""
+
+    @abstractmethod
+    def write(self, name: str, data: bytes) -> None:
+        """Write a file whole or not at all. Raises WriteError."""
+
+    @abstractmethod
+    def replacing(self, name: str) -> contextlib.AbstractContextManager[Path]:
+        """A temporary path on this machine; what was written there is at `name` when the block ends without an error.
+
+        Raises WriteError."""
+
+    @abstractmethod
+    def remove(self, name: str) -> None:
+        """Remove a file, if it is there."""
+
+    @abstractmethod
+    def claimed(self, name: str) -> contextlib.AbstractContextManager[bool]:
+        """Hold the lock file `name` within, if nobody else does; where there are no locks everybody does."""
+
+    @abstractmethod
+    def locked(self, name: str) -> contextlib.AbstractContextManager[None]:
+        """Hold the lock file `name` within, waiting for it; where there are no locks at once."""
+
+    @abstractmethod
+    def remove_half_written(self, name: str) -> None:
+        """Remove what processes that were killed left of this file, when none writes it."""
+
+
+class FolderStore(Store):
+    """In a folder of a file system."""
+
+    def __init__(self, folder: Path) -> None:
+        self.folder, self.where = folder, str(folder)
+
+    def read(self, name: str) -> bytes | None:
+        try:
+            return (self.folder / name).read_bytes()
+        except (FileNotFoundError, NotADirectoryError):
+            return None
+
+    def size(self, name: str) -> int | None:
+        try:
+            return (self.folder / name).stat().st_size
+        except (FileNotFoundError, NotADirectoryError):
+            return None
+
+    def names(self, folder: str) -> list[str]:
+        place = self.folder / folder
+        return sorted(path.name for path in place.iterdir() if path.is_file()) if place.is_dir() else []
+
+    def write(self, name: str, data: bytes) -> None:
+        write_file(self.folder / name, data, durable=True)
+
+    def replacing(self, name: str) -> contextlib.AbstractContextManager[Path]:
+        return replacing_file(self.folder / name, durable=True)
+
+    def remove(self, name: str) -> None:
+        (self.folder / name).unlink(missing_ok=True)
+
+    def claimed(self, name: str) -> contextlib.AbstractContextManager[bool]:
+        return trying_lock(self.folder / name)
+
+    def locked(self, name: str) -> contextlib.AbstractContextManager[None]:
+        return locked(self.folder / name)
+
+    def remove_half_written(self, name: str) -> None:
+        path = self.folder / name
+        for leftover in path.parent.glob(f".{path.name}.*.tmp"):
+            leftover.unlink(missing_ok=True)
+
+
+class UrlStore(Store):
+    """In an object store. A part is written on this machine's disk and then sent, which a store does in one step."""
+
+    def __init__(self, url: str) -> None:
+        self.where = url
+        self._fs, self._root = _fsspec(url)
+
+    def _path(self, name: str) -> str:
+        return f"{self._root.rstrip('/')}/{name}"
+
+    def read(self, name: str) -> bytes | None:
+        try:
+            return self._fs.cat_file(self._path(name))
+        except FileNotFoundError:
+            return None
+
+    def size(self, name: str) -> int | None:
+        try:
+            return int(self._fs.info(self._path(name))["size"])
+        except FileNotFoundError:
+            return None
+
+    def names(self, folder: str) -> list[str]:
+        try:
+            found = self._fs.ls(self._path(folder), detail=True, refresh=True)
+        except FileNotFoundError:
+            return []
+        return sorted(entry["name"].rpartition("/")[2] for entry in found if entry["type"] == "file")
+
+    def write(self, name: str, data: bytes) -> None:
+        with self._writing(name):
+            self._fs.makedirs(self._path(name).rpartition("/")[0], exist_ok=True)
+            self._fs.pipe_file(self._path(name), data)
+
+    @contextlib.contextmanager
+    def replacing(self, name: str) -> Iterator[Path]:
+        with tempfile.TemporaryDirectory(prefix="repose-") as folder, self._writing(name):
+            temporary = Path(folder) / "part"
+            yield temporary
+            self._fs.makedirs(self._path(name).rpartition("/")[0], exist_ok=True)
+            self._fs.put_file(str(temporary), self._path(name))
+
+    def remove(self, name: str) -> None:
+        with contextlib.suppress(FileNotFoundError):
+            self._fs.rm_file(self._path(name))
+
+    def claimed(self, name: str) -> contextlib.AbstractContextManager[bool]:
+        return contextlib.nullcontext(True)
+
+    def locked(self, name: str) -> contextlib.AbstractContextManager[None]:
+        return contextlib.nullcontext()
+
+    def remove_half_written(self, name: str) -> None:
+        """Nothing is there before it is whole."""
+
+    @contextlib.contextmanager
+    def _writing(self, name: str) -> Iterator[None]:
+        try:
+            yield
+        except OSError as error:
+            raise WriteError(
+                f"{self.place(name)} cannot be written ({error.strerror or error}): run it again"
+            ) from error
+
+
+def blocks(file: BinaryIO, size: int = _BLOCK) -> Iterator[bytes]:
+    """A file's bytes to its end."""
+    while block := file.read(size):
+        yield block
+
+
+def reads_of_range(file: BinaryIO, start: int, end: int) -> Callable[[int], bytes]:
+    """`file.read` from `start`, and not beyond `end`."""
+    file.seek(start)
+    left = end - start
+
+    def read(size: int) -> bytes:
+        nonlocal left
+        data = file.read(min(size, left))
+        left -= len(data)
+        return data
+
+    return read

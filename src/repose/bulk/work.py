@@ -1,0 +1,78 @@
+"""What is done to the lines of a window: they are translated, or as pairs scored."""
+
+from collections.abc import Sequence
+from dataclasses import dataclass, field
+from typing import Any, Protocol
+
+from repose.bulk.inputs import Failure, Record
+from repose.bulk.plan import Job
+from repose.decoding.parts import translate_texts
+from repose.decoding.stream import printed
+from repose.decoding.translator import Translator
+
+
+@dataclass(frozen=True)
+class Result:
+    """What came of a line."""
+
+    lines: Sequence[str]
+    """In text."""
+    fields: dict[str, Any] = field(default_factory=dict)
+    """In JSONL and Parquet, beside those of the input."""
+    failure: str | None = None
+    tokens: int = 0
+    """That the model read."""
+    too_long: bool = False
+    """Whether a sentence was longer than the model reads, and so was translated in parts."""
+
+
+class Work(Protocol):
+    """One window after another."""
+
+    def __call__(self, records: Sequence[Record], number: int, /) -> list[Result]:
+        """One result for each line; `number` is the first one's among all lines, from 0."""
+
+
+class Translate:
+    """Lines as `repose translate` translates them."""
+
+    def __init__(self, job: Job, translator: Translator) -> None:
+        self._job, self._translator = job, translator
+        self._how = dict(job.search or {})
+
+    def __call__(self, records: Sequence[Record], number: int) -> list[Result]:
+        job = self._job
+        texts = [record.texts[0] for record in records]
+        found = translate_texts(self._translator, texts, **self._how, num_hypotheses=job.num_hypotheses)
+        results = []
+        for place, (record, (translation, parts)) in enumerate(zip(records, found, strict=True)):
+            failure = record.failure or (Failure.TOO_LONG if translation.truncated else None)
+            lines = printed(translation, number + place, num_hypotheses=job.num_hypotheses, scores=job.scores)
+            if job.pairs:
+                lines = [" ".join(record.texts[0].replace("\t", " ").splitlines()) + "\t" + line for line in lines]
+            text = None if failure is Failure.NO_TEXT else translation.text
+            fields: dict[str, Any] = {job.into: text}
+            if job.scores:
+                fields["score"] = round(translation.score, 4)
+            if job.num_hypotheses > 1:
+                fields["hypotheses"] = [{"text": h.text, "score": round(h.score, 4)} for h in translation.hypotheses]
+            fields["failed"] = None if failure is None else str(failure)
+            tokens = len(translation.src_tokens)
+            results.append(Result(lines, fields, fields["failed"], tokens, parts.too_long))
+        return results
+
+
+def work_of(job: Job) -> Work:
+    """With its models loaded. Raises what `models.loaded` raises."""
+    from repose.bulk.models import loaded
+
+    return work_with(job, [loaded(model) for model in job.models])
+
+
+def work_with(job: Job, models: Sequence[Translator]) -> Work:
+    """With models that are loaded."""
+    if job.work == "translate":
+        return Translate(job, models[0])
+    from repose.bulk.scoring import Score
+
+    return Score(job, models)

@@ -1,0 +1,141 @@
+"""A process that works on shards for another one: its start, the messages, and its main function.
+
+Parent to worker, lines of JSON: where the job lies and its identity, then numbers of shards. Worker to parent: counts
+of each window, then how the shard ended; or the sentence of an error. SIGTERM stops it after the window under way.
+"""
+
+import contextlib
+import json
+import os
+import signal
+import subprocess
+import sys
+import threading
+from typing import Any
+
+from repose.bulk.shards import Ended, Told, run_shard
+from repose.bulk.storage import Store
+from repose.bulk.work import work_of
+from repose.system.device import end_with
+from repose.system.errors import ConfigError, DataError, ReposeError, told
+from repose.system.signals import ignore_in_helper_process
+
+_COMMAND = "import sys; sys.path[:] = sys.argv[2:]; from repose.bulk.worker import main; main()"
+
+
+class WorkerProcess:
+    """One of them. `run` and `end` are for one thread, `ask_to_stop` and `kill` for any."""
+
+    def __init__(self, where: str, identity: str) -> None:
+        """Raises ReposeError where the system starts no more processes."""
+        command = [sys.executable, "-c", _COMMAND, str(os.getpid()), *sys.path]
+        try:  # in a session of its own: Ctrl-C in a terminal is for its parent
+            self._process = subprocess.Popen(
+                command,
+                stdin=subprocess.PIPE,
+                stdout=subprocess.PIPE,
+                start_new_session=True,
+                env={**os.environ, "OMP_NUM_THREADS": "1"},
+            )
+        except OSError as error:
+            raise ReposeError(f"a process could not be started ({error.strerror}): give fewer --workers") from error
+        self._first = {"where": where, "identity": identity}
+
+    def run(self, shard: int, tell: Told) -> Ended:
+        """Have it work on a shard. Raises EOFError where it dies, and what it met as a ReposeError."""
+        first, self._first = self._first, {}
+        for message in ([first] if first else []) + [shard]:
+            self._send(message)
+        while True:
+            answer = self._receive()
+            if "window" in answer:
+                tell(*answer["window"])
+            elif "ended" in answer:
+                return Ended(answer["ended"])
+            else:
+                kind = ConfigError if answer["code"] == 2 else ReposeError
+                raise kind(answer["error"])
+
+    def _send(self, message: Any) -> None:
+        assert self._process.stdin is not None
+        try:
+            self._process.stdin.write(json.dumps(message).encode() + b"\n")
+            self._process.stdin.flush()
+        except OSError as error:
+            raise EOFError from error
+
+    def _receive(self) -> dict[str, Any]:
+        assert self._process.stdout is not None
+        line = self._process.stdout.readline()
+        if not line.endswith(b"\n"):
+            raise EOFError
+        return dict(json.loads(line))
+
+    def failure(self) -> ReposeError:
+        """One sentence for its death."""
+        code = self._process.wait()
+        how = f"was killed by signal {-code} (out of memory?)" if code < 0 else f"ended with exit code {code}"
+        return ReposeError(f"a process that worked on a shard {how}: run it again, with fewer --workers")
+
+    def ask_to_stop(self) -> None:
+        """After the window under way."""
+        with contextlib.suppress(OSError):
+            self._process.terminate()
+
+    def kill(self) -> None:
+        """At once; a waiting `run` then raises EOFError."""
+        with contextlib.suppress(OSError):
+            self._process.kill()
+
+    def end(self) -> None:
+        """End the process and close its pipes."""
+        self.kill()
+        self._process.wait()
+        for pipe in (self._process.stdin, self._process.stdout):
+            with contextlib.suppress(OSError):
+                pipe.close()  # type: ignore[union-attr]
+
+
+def main() -> None:
+    """The main function of a worker: answers until its input ends, and ends with its parent."""
+    stop = threading.Event()
+    ignore_in_helper_process()
+    signal.signal(signal.SIGTERM, lambda *_: stop.set())
+    threading.Thread(target=end_with, args=(int(sys.argv[1]),), daemon=True).start()
+    source, sink = os.fdopen(os.dup(0), "rb"), os.fdopen(os.dup(1), "wb")
+    with contextlib.suppress(OSError):  # there may be no stderr
+        os.dup2(2, 1)  # for whatever a library prints
+
+    def answer(content: dict[str, Any]) -> None:
+        sink.write(json.dumps(content).encode() + b"\n")
+        sink.flush()
+
+    with contextlib.suppress(BrokenPipeError):
+        try:
+            begun = Begun(**json.loads(source.readline() or b"{}"))
+            while (line := source.readline()) and not stop.is_set():
+                ended = begun.run(int(line), lambda lines, tokens: answer({"window": [lines, tokens]}), stop.is_set)
+                answer({"ended": ended})
+        except BrokenPipeError:
+            raise
+        except Exception as error:
+            sentence = told(error) or (f"a process failed: {type(error).__name__}: {error}", 1)
+            answer({"error": sentence[0], "code": sentence[1]})
+
+
+class Begun:
+    """A job in a process that works on its shards, with the model."""
+
+    def __init__(self, where: str, identity: str) -> None:
+        """Raises DataError where the job is not there, or another one; and what loading the model raises."""
+        from repose.bulk.plan import read_plan
+
+        self.store = Store.at(where)
+        self.plan = read_plan(self.store)
+        if self.plan.identity != identity:
+            raise DataError(f"{where} holds another job by now: choose another --out")
+        self.work = work_of(self.plan.job)
+
+    def run(self, shard: int, tell: Told, stop: Any) -> Ended:
+        """As `run_shard`."""
+        return run_shard(self.store, self.plan, self.plan.shards[shard], self.work, told=tell, stop=stop)

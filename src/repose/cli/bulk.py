@@ -1,0 +1,208 @@
+"""`repose bulk`: a corpus of any size, in shards, on one machine or many; how far it is; and its parts put together."""
+
+import threading
+import time
+from pathlib import Path
+from types import FrameType
+from typing import TYPE_CHECKING, Annotated
+
+import typer
+from typer import Argument, Option
+from typer.core import TyperGroup
+
+from repose.system.errors import ConfigError, unknown
+from repose.system.signals import handled_by
+from repose.system.terminal import duration, make_table, say, show
+
+if TYPE_CHECKING:
+    from repose.bulk.local import Tally
+    from repose.bulk.plan import Plan
+    from repose.bulk.storage import Store
+    from repose.decoding.translator import Translator
+
+PLACES = ("local", "ray")
+EVERY = 10.0
+"""Seconds between lines that say how far it is."""
+
+Out = Annotated[str, Option("--out", "-o", help="Folder of the job (or s3://...): its plan, its parts.")]
+ShardLines = Annotated[int | None, Option(min=1, help="Lines of a shard (default: 20,000).")]
+Workers = Annotated[int | None, Option(help="Number of processes, or of Ray actors (default: one per core).")]
+On = Annotated[str, Option(help="Where shards are worked on: local, or ray for a Ray cluster (extra `cluster`).")]
+Address = Annotated[str | None, Option(help="Address of the Ray cluster's head (default: RAY_ADDRESS).")]
+Of = Annotated[
+    str | None, Option("--shard", metavar="I/N", help="Every N-th shard, from the I-th (from 0); for job arrays.")
+]
+Device = Annotated[str, Option(help="cpu, cuda, cuda:1 or mps.")]
+Precision = Annotated[str | None, Option(help="fp32 (the default) or int8 (`repose translate`).")]
+Engine = Annotated[str, Option(help="torch, onnx or auto (`repose translate`).")]
+
+
+class _Verbs(TyperGroup):
+    """`repose bulk MODEL ...` is `repose bulk run MODEL ...`."""
+
+    def parse_args(self, ctx: typer.Context, args: list[str]) -> list[str]:  # type: ignore[override]
+        if args and args[0] not in (*self.commands, "-h", "--help"):
+            args = ["run", *args]
+        return super().parse_args(ctx, args)
+
+
+app = typer.Typer(
+    name="bulk",
+    cls=_Verbs,
+    no_args_is_help=True,
+    help="Translate corpora of any size: repose bulk MODEL INPUT... --out DIR (options: repose bulk run --help).",
+)
+
+
+@app.command()
+def run(
+    model: Annotated[Path, Argument(help="A run directory, a model directory, an export to ONNX, or hf://owner/name.")],
+    inputs: Annotated[list[str], Argument(help="Text, JSONL or Parquet files; text and JSONL may be .gz or .xz.")],
+    out: Out,
+    format: Annotated[str | None, Option(help="text, jsonl or parquet (default: by the files' names).")] = None,
+    field: Annotated[str, Option(help="Of JSONL and Parquet: where the text is.")] = "text",
+    into: Annotated[str, Option(help="Of JSONL and Parquet: where the translation goes.")] = "translation",
+    shard_lines: ShardLines = None,
+    on: On = "local",
+    address: Address = None,
+    workers: Workers = None,
+    shard: Of = None,
+    merge: Annotated[bool, Option("--merge", help="Put the parts together when all are there.")] = False,
+    beam_size: Annotated[int | None, Option("--beam-size", "-b", help="Beam size (default: the model's).")] = None,
+    num_hypotheses: Annotated[int, Option("--num-hypotheses", "-n", min=1, help="Hypotheses per line.")] = 1,
+    length_penalty: Annotated[float | None, Option(help="Higher prefers longer ones (default: the model's).")] = None,
+    no_repeat_ngram_size: Annotated[int | None, Option(min=0, help="So many tokens are never said twice.")] = None,
+    scores: Annotated[bool, Option(help="Log-probabilities, in nats, too.")] = False,
+    pairs: Annotated[bool, Option(help="Of text: the source and a tab before each translation.")] = False,
+    failed: Annotated[str, Option(help="keep or drop lines that are blank, too long or not UTF-8.")] = "keep",
+    to: Annotated[str | None, Option(metavar="LANG", help="Language (tag) to translate into.")] = None,
+    device: Device = "cpu",
+    precision: Precision = None,
+    engine: Engine = "auto",
+) -> None:
+    """Translate files in shards, each written whole or not at all. Run it again to go on."""
+    from repose.bulk.jobs import translation_job
+    from repose.bulk.plan import make_plan
+    from repose.bulk.storage import Store
+
+    search = {"beam_size": beam_size, "length_penalty": length_penalty, "no_repeat_ngram_size": no_repeat_ngram_size}
+    job, files, models = translation_job(
+        model,
+        inputs,
+        form=format,
+        field=field,
+        load={"device": device, "precision": precision, "engine": engine},
+        search={**search, "to": to},
+        shard_lines=shard_lines,
+        output={
+            "into": into,
+            "num_hypotheses": num_hypotheses,
+            "scores": scores,
+            "pairs": pairs,
+            "failed": failed,
+        },
+    )
+    store = Store.at(out)
+    plan = make_plan(store, job, files)
+    run_plan(store, plan, models, on=on, address=address, workers=workers, shard=shard, merged=merge)
+
+
+@app.command()
+def status(out: Annotated[str, Argument(help="Folder of a job.")]) -> None:
+    """How far a job is, and how long the rest may take, over all who work on it."""
+    from repose.bulk.plan import read_plan
+    from repose.bulk.status import status as status_of
+    from repose.bulk.storage import Store
+
+    store = Store.at(out)
+    found = status_of(store, read_plan(store))
+    rows: list[tuple[str, str] | None] = [
+        ("shards done", f"{found.shards_done:,} of {found.shards:,}"),
+        ("lines done", f"{found.lines_done:,} of {found.lines:,}"),
+        ("tokens read", f"{found.tokens:,}"),
+        ("lines a second, lately", f"{found.rate:,.0f}"),
+        ("lines a second of each worker", f"{found.lines_done / found.seconds:,.0f}" if found.seconds else ""),
+    ]
+    if found.latest:
+        rows.append(("last shard finished", f"{duration(max(0.0, time.time() - found.latest))} ago"))
+    if found.seconds_left and found.lines_done < found.lines:
+        rows.append(("time left, at that rate", duration(found.seconds_left)))
+    rows += [("translated in parts", f"{found.too_long:,}")] if found.too_long else []
+    rows += [(f"failed: {reason}", f"{number:,}") for reason, number in sorted(found.failed.items())]
+    show(make_table(("", ""), rows, right=[1], title=out))
+
+
+@app.command()
+def merge(out: Annotated[str, Argument(help="Folder of a job whose shards are all done.")]) -> None:
+    """Put the parts of a job together, in the order of its inputs."""
+    from repose.bulk.plan import read_plan
+    from repose.bulk.shards import merge as merge_parts
+    from repose.bulk.storage import Store
+
+    store = Store.at(out)
+    print(store.place(merge_parts(store, read_plan(store))))
+
+
+def run_plan(
+    store: "Store",
+    plan: "Plan",
+    models: "list[Translator]",
+    *,
+    on: str,
+    address: str | None,
+    workers: int | None,
+    shard: str | None,
+    merged: bool,
+) -> None:
+    """Work on a job's shards, and say how far it is. Exits with 3 where it was stopped."""
+    if on not in PLACES:
+        raise ConfigError(unknown("backend", on, PLACES))
+    from repose.bulk.run import run_shards
+    from repose.bulk.shards import merge as merge_parts
+    from repose.bulk.status import status as status_of
+    from repose.system.array import every_nth
+
+    before = status_of(store, plan)
+    say(f"{store.where}: {plan.lines:,} lines in {len(plan.shards):,} shards, {before.shards_done:,} of them done")
+    mine = every_nth(plan.shards, shard)
+    if merged and shard is not None:
+        raise ConfigError("--shard is a part of the work: run `repose bulk merge` when all parts are done")
+    stop = threading.Event()
+
+    def ask(number: int, _frame: FrameType | None) -> None:
+        if stop.is_set() and number == 2:  # whoever presses Ctrl-C twice means now
+            raise KeyboardInterrupt
+        stop.set()
+
+    with handled_by(ask):
+        watch = _Speaker(before.lines_done, sum(one.lines for one in mine), plan.lines, shard is None)
+        finished = run_shards(
+            store, plan, mine, models, on=on, address=address, workers=workers, watch=watch, stop=stop
+        )
+    if not finished:
+        say("stopped: the same command goes on")
+        raise typer.Exit(3)
+    after = status_of(store, plan)
+    lines = f"of {after.lines_done:,} lines"
+    for reason, number in sorted(after.failed.items()):
+        say(f"{number:,} {lines} failed ({reason}) and were {'kept' if plan.job.failed == 'keep' else 'left out'}")
+    if after.too_long:
+        say(f"{after.too_long:,} {lines} had a sentence longer than the model reads: it was translated in parts")
+    print(store.place(merge_parts(store, plan)) if merged else store.where)
+
+
+class _Speaker:
+    """Says now and then how far it is."""
+
+    def __init__(self, before: int, mine: int, total: int, whole: bool) -> None:
+        self._before, self._total = (before, total) if whole else (0, mine)
+        self._said = time.monotonic()
+
+    def __call__(self, tally: "Tally") -> None:
+        if time.monotonic() - self._said < EVERY or not tally.lines:
+            return
+        self._said = time.monotonic()
+        done = min(self._total, self._before + tally.lines)
+        left = duration((self._total - done) / tally.rate)
+        rate = f"{tally.rate:,.0f} lines and {tally.rate * tally.tokens / tally.lines:,.0f} tokens a second"
+        say(f"{done:,} of {self._total:,} lines, {rate}, {left} left")

@@ -1,0 +1,60 @@
+"""`repose score-corpus`: how good the pairs of a noisy corpus are, and the best of them."""
+
+from pathlib import Path
+from typing import Annotated
+
+from typer import Argument, Option
+
+from repose.cli import bulk
+from repose.system.errors import ConfigError
+from repose.system.terminal import say
+
+
+def score_corpus(
+    model: Annotated[Path, Argument(help="A model that translates the sources into the targets.")],
+    files: Annotated[list[str], Argument(help="Two aligned text files, or one TSV, JSONL or Parquet file.")],
+    out: bulk.Out,
+    backward: Annotated[Path | None, Option(help="A model of the other direction: two find far more than one.")] = None,
+    keep: Annotated[int | None, Option(min=1, help="Write the best so many pairs: DIR/kept.src and kept.tgt.")] = None,
+    threshold: Annotated[float | None, Option(min=0.0, max=1.0, help="Write the pairs of at least this score.")] = None,
+    checks: Annotated[bool, Option(help="Look at lengths, copies, scripts and languages, too.")] = True,
+    src_field: Annotated[str, Option(help="Of JSONL and Parquet.")] = "src",
+    tgt_field: Annotated[str, Option(help="Of JSONL and Parquet.")] = "tgt",
+    shard_lines: bulk.ShardLines = None,
+    on: bulk.On = "local",
+    address: bulk.Address = None,
+    workers: bulk.Workers = None,
+    shard: bulk.Of = None,
+    device: bulk.Device = "cpu",
+    precision: bulk.Precision = None,
+    engine: bulk.Engine = "auto",
+) -> None:
+    """Score the pairs of a corpus by models (dual cross-entropy) and checks, and keep the best. Run again to go on."""
+    if keep is not None and threshold is not None:
+        raise ConfigError("--keep and --threshold choose pairs in two ways: give one of them")
+    if shard is not None and (keep is not None or threshold is not None):
+        raise ConfigError("--shard scores a part: filter without it when all parts are done")
+    from repose.bulk.filtering import KEPT, filter_pairs
+    from repose.bulk.jobs import scoring_job
+    from repose.bulk.plan import make_plan
+    from repose.bulk.storage import Store
+
+    job, inputs, models = scoring_job(
+        model,
+        backward,
+        files,
+        fields=(src_field, tgt_field),
+        load={"device": device, "precision": precision, "engine": engine},
+        shard_lines=shard_lines,
+        checks=checks,
+    )
+    store = Store.at(out)
+    plan = make_plan(store, job, inputs)
+    bulk.run_plan(store, plan, models, on=on, address=address, workers=workers, shard=shard, merged=shard is None)
+    if keep is None and threshold is None:
+        return
+    found = filter_pairs(store, plan, keep=keep, threshold=threshold)
+    for reason, number in found.dropped.most_common():
+        say(f"{number:,} left out ({reason})")
+    say(f"{found.kept:,} of {found.lines:,} pairs kept, of a score of {found.lowest:.4f} or more")
+    print(*map(store.place, KEPT))

@@ -1,0 +1,57 @@
+"""A Ray cluster (extra `cluster`) as seen from the process that hands out work: Ray itself, and the way in."""
+
+import contextlib
+import os
+import signal
+import socket
+import threading
+from collections.abc import Iterator
+from typing import Any
+
+from repose.system.errors import ConfigError
+
+KNOCK = 10.0
+"""Seconds in which the head must take a connection."""
+
+
+def import_ray() -> Any:
+    """The module `ray`. Raises ConfigError where it is not installed."""
+    os.environ.setdefault("RAY_USAGE_STATS_ENABLED", "0")  # Ray reports home unless told not to
+    try:
+        import ray
+    except ImportError as error:
+        raise ConfigError("Ray is not installed: pip install 'repose-nmt[cluster]'") from error
+    return ray
+
+
+@contextlib.contextmanager
+def connected(ray: Any, address: str | None) -> Iterator[None]:
+    """This process as a driver of the cluster. Raises ConfigError where there is none, or one that does not match."""
+    if ray.is_initialized():
+        yield
+        return
+    before, address = signal.getsignal(signal.SIGTERM), address or os.environ.get("RAY_ADDRESS")
+    try:
+        _knock(address)
+        ray.init(address=address or "auto", log_to_driver=False, logging_level="ERROR")
+    except OSError as error:
+        where = f"at {address}" if address else "here"
+        raise ConfigError(
+            f"no Ray cluster answers {where}: start one with `ray start --head`, or give the address of its head"
+        ) from error
+    except (RuntimeError, ValueError, ray.exceptions.RayError) as error:  # other versions, a malformed address
+        raise ConfigError(f"the Ray cluster cannot be joined: {' '.join(str(error).split())}") from error
+    finally:
+        if threading.current_thread() is threading.main_thread():
+            signal.signal(signal.SIGTERM, before)  # Ray's own would end the grid before its cells have saved
+    try:
+        yield
+    finally:
+        ray.shutdown()
+
+
+def _knock(address: str | None) -> None:
+    """Raises OSError where nobody listens at "HOST:PORT": Ray would try for minutes."""
+    host, _, port = (address or "").removeprefix("ray://").rpartition(":")
+    if host and port.isascii() and port.isdecimal():
+        socket.create_connection((host, int(port)), timeout=KNOCK).close()

@@ -1,0 +1,367 @@
+"""Jobs: any shards give what one pass gives, nothing is lost or doubled, and nothing else is taken for a job's own."""
+
+import dataclasses
+import errno
+import gzip
+import io
+import json
+import lzma
+import os
+import random
+import subprocess
+import sys
+import tempfile
+import threading
+import time
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from repose.bulk import shards as shard_module
+from repose.bulk.local import run_here
+from repose.bulk.plan import Plan, make_plan
+from repose.bulk.shards import Ended, merge, run_shard
+from repose.bulk.status import status
+from repose.bulk.storage import Store
+from repose.bulk.work import Translate
+from repose.decoding.stream import StreamCounts, printed, translate_lines
+from repose.system.errors import ConfigError, DataError, WriteError
+
+from .conftest import Numbering, plan_of
+
+Planned = Callable[..., tuple[Store, Plan]]
+
+
+def translated(data: bytes, **how: Any) -> bytes:
+    """What `repose translate` prints."""
+    counts, lines = StreamCounts(), []
+    for translation in translate_lines(Numbering(), io.BytesIO(data), counts, num_hypotheses=how.get("n", 1)):
+        lines += printed(translation, counts.lines - 1, num_hypotheses=how.get("n", 1), scores=how.get("scores", False))
+    return "".join(f"{line}\n" for line in lines).encode()
+
+
+def finish(store: Store, plan: Plan) -> bytes:
+    work = Translate(plan.job, Numbering())
+    assert run_here(store, plan, plan.shards, work, watch=lambda _: None, stop=threading.Event())
+    return Path(store.place(merge(store, plan))).read_bytes()
+
+
+def write(path: Path, data: bytes) -> Path:
+    path.write_bytes(data)
+    return path
+
+
+LINES = st.lists(
+    st.one_of(
+        st.text(max_size=30).map(lambda text: text.replace("\n", " ").encode("utf-8", "replace")),
+        st.sampled_from([b"", b"  ", b"\xff\xfe", b"crlf\r", "a\u2028b\x85c".encode(), b"x" * 100, b"One. Two."]),
+    ),
+    min_size=1,
+    max_size=25,
+)
+
+
+@settings(deadline=None, max_examples=30)
+@given(
+    lines=LINES, end=st.booleans(), shard_lines=st.integers(1, 30), n=st.sampled_from([1, 1, 3]), scores=st.booleans()
+)
+def test_any_shards_give_the_bytes_of_translate(
+    lines: list[bytes], end: bool, shard_lines: int, n: int, scores: bool
+) -> None:
+    data = b"\n".join(lines) + b"\n" * end
+    if not data:
+        return
+    with tempfile.TemporaryDirectory() as name:
+        folder = Path(name)
+        file = write(folder / "in.txt", data)
+        store, plan = plan_of(folder / "out", [file], shard_lines=shard_lines, num_hypotheses=n, scores=scores)
+        assert finish(store, plan) == translated(data, n=n, scores=scores)
+        assert sum(shard.lines for shard in plan.shards) == plan.lines
+        assert all(shard.lines == shard_lines for shard in plan.shards[:-1])
+
+
+def test_long_lines_are_cut_as_translate_cuts_them(tmp_path: Path, planned: Planned) -> None:
+    data = b"a\n" + "ä".encode() * 200_000 + b"\n" + b"y" * 300_000 + b"\nlast\n"
+    store, plan = planned([write(tmp_path / "in.txt", data)], shard_lines=2)
+    assert finish(store, plan) == translated(data)
+    assert status(store, plan).failed == {"too long": 2}
+
+
+def test_blocks_do_not_matter_to_where_a_file_is_cut(tmp_path: Path, planned: Planned) -> None:
+    data = b"".join(b"%d\n" % n for n in range(300_000))  # two blocks
+    _, plan = planned([write(tmp_path / "in.txt", data)], shard_lines=777)
+    for shard in random.Random(0).sample(plan.shards, 40):
+        ((start, end),) = shard.ranges
+        assert data[start:end].split(b"\n")[0] == b"%d" % shard.line
+        assert data[start:end].count(b"\n") == shard.lines
+
+
+@pytest.mark.parametrize(("suffix", "pack"), [(".gz", gzip.compress), (".xz", lzma.compress)])
+def test_packed_files_and_several(
+    tmp_path: Path, planned: Planned, suffix: str, pack: Callable[[bytes], bytes]
+) -> None:
+    first, second = b"one\ntwo\nthree", b"four\nfive\n"
+    files = [write(tmp_path / f"a.txt{suffix}", pack(first)), write(tmp_path / "b.txt", second)]
+    store, plan = planned(files, shard_lines=2)
+    assert [shard.lines for shard in plan.shards] == [2, 1, 2]
+    assert finish(store, plan) == translated(first) + translated(second)
+    assert not store.names("unpacked"), "what was unpacked is no longer needed"
+    broken = write(tmp_path / f"c.txt{suffix}", pack(first)[:-9])
+    with pytest.raises(DataError, match="damaged or not what its name says"):
+        planned([broken], out="other")
+
+
+def test_records_keep_their_fields(tmp_path: Path, planned: Planned) -> None:
+    records = [
+        b'{"id": 7, "text": "one", "more": {"a": [1.5, null]}}',
+        b'{"id": 8, "text": "two\\nlines"}',
+        b'{"id": 9}',
+        b"no json",
+        b"[1]",
+        b'{"text": ""}',
+        b'{"text": "half \\ud800", "other": "\\ud800"}',
+    ]
+    file = write(tmp_path / "in.jsonl", b"\n".join(records) + b"\n")
+    store, plan = planned([file], shard_lines=2, scores=True)
+    made = [json.loads(line) for line in finish(store, plan).decode().splitlines()]
+    assert len(made) == len(records)
+    one = made[0]
+    assert (one["id"], one["more"], one["score"]) == (7, {"a": [1.5, None]}, -1.0)
+    assert one["translation"] == Numbering().translate(["one"])[0].text
+    assert "failed" not in one
+    assert [record.get("failed") for record in made[2:]] == ["no text", "no text", "no text", "blank", "invalid UTF-8"]
+    assert made[2] == {"id": 9, "translation": None, "score": 0.0, "failed": "no text"}
+    assert made[6]["other"] == "\ud800"
+    store, plan = planned([file], out="dropped", failed="drop", num_hypotheses=2)
+    kept = [json.loads(line) for line in finish(store, plan).decode().splitlines()]
+    assert [record["id"] for record in kept] == [7, 8]
+    assert [len(record["hypotheses"]) for record in kept] == [2, 2]
+    store, plan = planned([file], out="taken", into="id")
+    with pytest.raises(DataError, match="have a field 'id' already: choose another --into"):
+        finish(store, plan)
+
+
+@pytest.mark.parametrize("shard_lines", [3, 700, 5000])
+def test_columns_keep_their_neighbours(tmp_path: Path, planned: Planned, shard_lines: int) -> None:
+    pa, pq = pytest.importorskip("pyarrow"), pytest.importorskip("pyarrow.parquet")
+    number = 2500 if shard_lines > 3 else 20
+    texts = [None if n % 9 == 4 else f"line {n}" for n in range(number)]
+    table = pa.table({"n": list(range(number)), "text": texts})
+    pq.write_table(table, tmp_path / "in.parquet", row_group_size=900)
+    store, plan = planned([tmp_path / "in.parquet"], shard_lines=shard_lines, num_hypotheses=2)
+    finish(store, plan)
+    made = pq.read_table(store.place("merged.parquet"))
+    assert made.select(["n", "text"]).equals(table)
+    for text, said, failed in zip(texts, *(made[name].to_pylist() for name in ("translation", "failed")), strict=True):
+        if text is None:
+            assert (said, failed) == (None, "no text")
+        else:
+            assert (said, failed) == (Numbering().translate([text])[0].text, None)
+    store, plan = planned([tmp_path / "in.parquet"], shard_lines=shard_lines, failed="drop", out="dropped")
+    finish(store, plan)
+    assert len(pq.read_table(store.place("merged.parquet"))) == sum(text is not None for text in texts)
+    with pytest.raises(DataError, match="has no column 'body'"):
+        planned([tmp_path / "in.parquet"], out="other", fields=("body",))
+
+
+def test_pairs_and_what_failed(tmp_path: Path, planned: Planned) -> None:
+    file = write(tmp_path / "in.txt", b"a\tb\n\n\xff\nc\n")
+    store, plan = planned([file], pairs=True, failed="drop")
+    said = [found.text for found in Numbering().translate(["a\tb", "c"])]
+    assert finish(store, plan).decode() == f"a b\t{said[0]}\nc\t{said[1]}\n"
+    found = status(store, plan)
+    assert (found.failed, found.written, found.lines_done) == ({"blank": 1, "invalid UTF-8": 1}, 2, 4)
+
+
+def test_a_shard_is_done_if_its_manifest_is_there_and_true(tmp_path: Path, planned: Planned) -> None:
+    store, plan = planned([write(tmp_path / "in.txt", b"".join(b"%d\n" % n for n in range(10)))], shard_lines=3)
+    wanted = finish(store, plan)
+    parts = tmp_path / "out" / "parts"
+    (parts / "000001.txt").write_bytes(b"half")
+    (parts / "000002.json").unlink()
+    changed = bytearray((parts / "000003.txt").read_bytes())
+    changed[0] ^= 1
+    (parts / "000003.txt").write_bytes(changed)
+    (parts / ".000001.txt.1234.tmp").write_bytes(b"left by one that was killed")
+    with pytest.raises(DataError, match=r"shard 2 of .* is not done: run the job's command again"):
+        merge(store, plan)
+    begun: list[int] = []
+    work = Translate(plan.job, Numbering())
+
+    def counted(records: Any, number: int) -> Any:
+        begun.append(number)
+        return work(records, number)
+
+    assert run_here(store, plan, plan.shards, counted, watch=lambda _: None, stop=threading.Event())
+    assert begun == [3, 6, 9], "the first was true"
+    assert Path(store.place(merge(store, plan))).read_bytes() == wanted
+    assert sorted(path.name for path in parts.iterdir()) == sorted(
+        f"00000{n}.{kind}" for n in range(4) for kind in ("txt", "json")
+    )
+    (parts / "000001.txt").write_bytes(b"half")
+    with pytest.raises(DataError, match="is not what its manifest says"):
+        merge(store, plan)
+    assert (tmp_path / "out" / "merged.txt").read_bytes() == wanted, "a merge that fails changes nothing"
+
+
+def test_another_job_is_refused(tmp_path: Path, planned: Planned) -> None:
+    file = write(tmp_path / "in.txt", b"a\nb\n")
+    _, plan = planned([file])
+    assert planned([file])[1] == plan
+    os.utime(file, ns=(0, 0))
+    moved = write(tmp_path / "moved.txt", b"a\nb\n")
+    assert planned([file])[1].identity == planned([moved])[1].identity == plan.identity, "bytes count, not names"
+    for changes, named in (
+        ({"shard_lines": 1}, "settings of shard_lines"),
+        ({"scores": True}, "settings of scores"),
+        ({"search": {"beam_size": 2}}, "settings of the search"),
+        ({"models": (dataclasses.replace(plan.job.models[0], sha256="1" * 64),)}, "the model or its engine"),
+    ):
+        with pytest.raises(ConfigError, match=f"holds another job, {named} differ: choose another --out"):
+            planned([file], **changes)
+    write(file, b"a\nc\n")
+    with pytest.raises(ConfigError, match="the inputs differ"):
+        planned([file])
+
+
+def test_inputs_that_change_while_a_job_runs_are_refused(tmp_path: Path, planned: Planned) -> None:
+    file = write(tmp_path / "in.txt", b"a\nb\nc\n")
+    store, plan = planned([file], shard_lines=1)
+    write(file, b"a\nx\nc\n")
+    os.utime(file, ns=(1, 1))
+    with pytest.raises(DataError, match=r"in\.txt has changed since the job was begun"):
+        finish(store, plan)
+    plan_file = tmp_path / "out" / "plan.json"
+    plan_file.write_text(plan_file.read_text().replace('"lines": 3', '"lines": 2').replace("keep", "drop"))
+    with pytest.raises(DataError, match="has changed since it was written"):
+        make_plan(store, plan.job, [])
+
+
+def test_a_full_disk_leaves_nothing_half(tmp_path: Path, planned: Planned, monkeypatch: pytest.MonkeyPatch) -> None:
+    store, plan = planned([write(tmp_path / "in.txt", b"".join(b"%d\n" % n for n in range(10)))], shard_lines=3)
+    writers, room = [], 2
+    real = shard_module.part_writer
+
+    def full(path: Path, job: Any) -> Any:
+        writers.append(path)
+        if len(writers) > room:
+            path.write_bytes(b"half a par")
+            raise OSError(errno.ENOSPC, os.strerror(errno.ENOSPC))
+        return real(path, job)
+
+    monkeypatch.setattr(shard_module, "part_writer", full)
+    with pytest.raises(WriteError, match=r"No space left on device.*: make room"):
+        finish(store, plan)
+    assert sorted(store.names("parts")) == ["000000.json", "000000.txt", "000001.json", "000001.txt"]
+    monkeypatch.undo()
+    assert finish(store, plan) == translated(b"".join(b"%d\n" % n for n in range(10)))
+
+
+def test_two_runners_share_the_work(tmp_path: Path, planned: Planned) -> None:
+    data = b"".join(b"%d\n" % n for n in range(60))
+    store, plan = planned([write(tmp_path / "in.txt", data)], shard_lines=2)
+    begun: list[int] = []
+    work = Translate(plan.job, Numbering())
+
+    def slowly(records: Any, number: int) -> Any:
+        begun.append(number)
+        time.sleep(0.005)
+        return work(records, number)
+
+    def run() -> None:
+        ended.append(run_here(store, plan, plan.shards, slowly, watch=lambda _: None, stop=threading.Event()))
+
+    ended: list[bool] = []
+    threads = [threading.Thread(target=run) for _ in range(2)]
+    for thread in threads:
+        thread.start()
+    for thread in threads:
+        thread.join()
+    assert ended == [True, True]
+    assert sorted(begun) == list(range(0, 60, 2)), "none was worked on twice"
+    assert Path(store.place(merge(store, plan))).read_bytes() == translated(data)
+
+
+def test_a_stop_is_heeded_after_a_window(tmp_path: Path, planned: Planned) -> None:
+    store, plan = planned([write(tmp_path / "in.txt", b"a\n" * 5000)])
+    windows: list[int] = []
+    ended = run_shard(
+        store,
+        plan,
+        plan.shards[0],
+        Translate(plan.job, Numbering()),
+        told=lambda lines, _tokens: windows.append(lines),
+        stop=lambda: len(windows) == 2,
+    )
+    assert (ended, windows) == (Ended.STOPPED, [1024, 1024])
+    assert store.names("parts") == []
+
+
+KILLED = """
+import sys, threading, time
+sys.path.insert(0, sys.argv[2])
+from pathlib import Path
+from repose.bulk.local import run_here
+from repose.bulk.plan import read_plan
+from repose.bulk.storage import Store
+from repose.bulk.work import Translate
+from tests.bulk.conftest import Numbering
+store = Store.at(sys.argv[1])
+plan = read_plan(store)
+work = Translate(plan.job, Numbering())
+print("begun", flush=True)
+def slowly(records, number):
+    time.sleep(0.004)
+    return work(records, number)
+run_here(store, plan, plan.shards, slowly, watch=lambda _: None, stop=threading.Event())
+"""
+
+
+def test_kills_at_random_moments_change_nothing(tmp_path: Path, planned: Planned) -> None:
+    data = b"".join(b"%d\n" % n for n in range(300))
+    store, plan = planned([write(tmp_path / "in.txt", data)], shard_lines=3)
+    rng, done = random.Random(7), [0]
+    root = str(Path(__file__).parents[2])
+    for _ in range(3):
+        command = [sys.executable, "-c", KILLED, store.where, root]
+        with subprocess.Popen(command, stdout=subprocess.PIPE) as process:
+            assert process.stdout is not None
+            process.stdout.readline()
+            time.sleep(rng.uniform(0.02, 0.25))
+            process.kill()
+        done.append(status(store, plan).shards_done)
+    assert done == sorted(done)
+    assert 0 < done[-1] < len(plan.shards), "they were killed on the way"
+    assert finish(store, plan) == translated(data)
+    assert not list((tmp_path / "out" / "parts").glob(".*"))
+
+
+def test_an_object_store(tmp_path: Path) -> None:
+    fsspec = pytest.importorskip("fsspec")
+    memory = fsspec.filesystem("memory")
+    data = b"".join(b"%d\n" % n for n in range(10))
+    memory.pipe_file("/bulk-test/in.txt", data)
+    memory.pipe_file("/bulk-test/packed.txt.gz", gzip.compress(b"ten\neleven"))
+    store = Store.at("memory://bulk-test/out")
+    from repose.bulk.inputs import Input
+
+    from .conftest import job_of
+
+    job = job_of([tmp_path / "x.txt"], shard_lines=4)
+    inputs = [Input(("memory://bulk-test/in.txt",)), Input(("memory://bulk-test/packed.txt.gz",))]
+    plan = make_plan(store, job, inputs)
+    work = Translate(job, Numbering())
+    assert run_here(store, plan, plan.shards, work, watch=lambda _: None, stop=threading.Event())
+    assert status(store, plan).shards_done == len(plan.shards) == 4
+    assert make_plan(store, job, inputs) == plan
+    merge(store, plan)
+    assert memory.cat_file("/bulk-test/out/merged.txt") == translated(data + b"ten\neleven\n")
+    memory.rm("/bulk-test", recursive=True)
+    with pytest.raises(DataError, match="there is no file memory://bulk-test"):
+        make_plan(Store.at("memory://bulk-test/other"), job, inputs)
+    with pytest.raises(ConfigError, match=r"nowhere://x cannot be opened"):
+        Store.at("nowhere://x")

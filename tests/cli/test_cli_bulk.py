@@ -1,0 +1,172 @@
+"""`repose bulk` and `score-corpus` with real models and processes."""
+
+import contextlib
+import dataclasses
+import json
+import os
+import random
+import signal
+import subprocess
+import sys
+import time
+from collections.abc import Callable
+from pathlib import Path
+
+import pytest
+import torch
+
+from repose.data.tokenizer import Tokenizer
+from repose.decoding.translator import MODEL_KIND
+from repose.model.presets import preset
+from repose.saved_model import directory
+from repose.saved_model.api import build
+
+WORDS = ["ka", "lo", "mi", "nu", "pe", "ra", "so", "ti"]
+TINY = {"d_token": 16, "num_heads": 2, "head_dim": 8, "d_ff": 16, "num_encoder_layers": 1, "num_decoder_layers": 1}
+Run = Callable[..., tuple[int, str, str]]
+
+
+def save_model(folder: Path, seed: int, languages: tuple[str, str] = ("und", "und")) -> Path:
+    """An untrained model, which says something else of every sentence."""
+    tokenizer = Tokenizer.train([" ".join(WORDS)] * 3, kind="wordlevel", vocab_size=50)
+    architecture = dataclasses.replace(preset("original"), **TINY, max_length=24)
+    torch.manual_seed(seed)
+    model = build(architecture, src_vocab_size=12, tgt_vocab_size=12, seed=seed)
+    extra = {
+        "decoding": {"beam_size": 2, "max_extra_tokens": 3},
+        "src_lang": languages[0],
+        "tgt_lang": languages[1],
+    }
+    directory.save(folder, MODEL_KIND, model, [tokenizer.json] * 2, card="", extra=extra)
+    return folder
+
+
+@pytest.fixture(scope="module")
+def model(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    return save_model(tmp_path_factory.mktemp("model") / "model", 1)
+
+
+def corpus(path: Path, number: int, seed: int = 0) -> Path:
+    rng = random.Random(seed)
+    lines = [" ".join(rng.choices(WORDS, k=rng.randint(0, 9))) for _ in range(number)]
+    path.write_text("".join(f"{line}\n" for line in lines), encoding="utf-8")
+    return path
+
+
+def test_processes_give_what_translate_gives(run_repose: Run, tmp_path: Path, model: Path) -> None:
+    text, out = corpus(tmp_path / "in.txt", 300), tmp_path / "out"
+    code, wanted, _ = run_repose("translate", model, text, "--workers", 1)
+    assert (code, len(wanted.splitlines())) == (0, 300)
+    command = ("bulk", model, text, "--out", out, "--shard-lines", 40)
+    code, said, told = run_repose(*command, "--shard", "1/4", "--workers", 1)
+    assert (code, said) == (0, f"{out}\n"), told
+    code, said, told = run_repose(*command, "--workers", 2, "--merge")
+    assert (code, said) == (0, f"{out / 'merged.txt'}\n"), told
+    assert "300 lines in 8 shards, 2 of them done" in told
+    assert (out / "merged.txt").read_text(encoding="utf-8") == wanted
+    code, said, _ = run_repose("bulk", "status", out)
+    assert "8 of 8" in said
+    assert "300 of 300" in said
+    assert run_repose("bulk", "merge", out)[:2] == (0, f"{out / 'merged.txt'}\n")
+
+
+def test_a_changed_model_and_wrong_uses_are_one_sentence(run_repose: Run, tmp_path: Path) -> None:
+    model, text = save_model(tmp_path / "model", 2), corpus(tmp_path / "in.txt", 9)
+    command = ("bulk", model, text, "--out", tmp_path / "out", "--engine", "torch", "--workers", 1)
+    assert run_repose(*command)[0] == 0
+    code, _, told = run_repose(*command, "--beam-size", 3)
+    assert (code, told.count("\n")) == (2, 1)
+    assert "settings of the search differ" in told
+    save_model(model, 3)
+    code, _, told = run_repose(*command)
+    assert (code, told.count("\n")) == (2, 1)
+    assert "the model or its engine differ: choose another --out, or delete that folder" in told
+    for arguments, sentence in (
+        (("--on", "mars"), "there is no backend 'mars'"),
+        (("--shard", "4/4"), "--shard should be I/N"),
+        (("--failed", "hide"), "there is no choice 'hide'"),
+        (("--pairs", "-n", "2"), "--pairs is for text"),
+        (("-n", "9"), "9"),
+        (("--format", "docx"), "there is no format 'docx'"),
+    ):
+        code, _, told = run_repose("bulk", model, text, "--out", tmp_path / "other", *arguments)
+        assert code == 2, arguments
+        assert sentence in told.splitlines()[-1]
+    code, _, told = run_repose("bulk", "status", tmp_path)
+    assert (code, told) == (1, f"repose: {tmp_path} holds no job: it has no plan.json\n")
+
+
+def test_the_best_pairs(run_repose: Run, tmp_path: Path) -> None:
+    forward = save_model(tmp_path / "forward", 4, ("pt", "en"))
+    backward = save_model(tmp_path / "backward", 5, ("en", "pt"))
+    src, tgt, out = corpus(tmp_path / "a.pt", 30, 1), corpus(tmp_path / "a.en", 30, 2), tmp_path / "out"
+    lines = [path.read_text().splitlines() for path in (src, tgt)]
+    lines[1][3] = lines[0][3] = "ka lo mi nu"
+    for path, changed in zip((src, tgt), lines, strict=True):
+        path.write_text("".join(f"{line}\n" for line in changed))
+    command = ("score-corpus", forward, src, tgt, "--backward", backward, "--out", out, "--engine", "torch")
+    code, said, told = run_repose(*command, "--workers", 1, "--shard-lines", 7, "--keep", 10)
+    assert (code, said) == (0, f"{out / 'scores.tsv'}\n{out / 'kept.src'} {out / 'kept.tgt'}\n"), told
+    rows = [line.split("\t") for line in (out / "scores.tsv").read_text().splitlines()]
+    scores = [float(row[0]) for row in rows]
+    assert rows[3] == ["0.000000", "nan", "nan", "copied"]
+    best = sorted(sorted(range(30), key=lambda n: -scores[n])[:10])
+    for side, path in enumerate((out / "kept.src", out / "kept.tgt")):
+        assert path.read_text().splitlines() == [lines[side][n] for n in best]
+    _, given, _ = run_repose("score", forward, src, tgt, "--engine", "torch")
+    place = best[0]
+    tokens = len(lines[1][place].split()) + 1
+    assert float(rows[place][1]) == pytest.approx(-float(given.splitlines()[place]) / tokens, abs=1e-3)
+    code, _, told = run_repose(*command, "--workers", 1, "--shard-lines", 7, "--threshold", scores[place])
+    assert code == 0, told
+    assert len((out / "kept.src").read_text().splitlines()) == sum(score >= scores[place] for score in scores)
+    code, _, told = run_repose("score-corpus", forward, src, tgt, "--backward", forward, "--out", tmp_path / "x")
+    assert code == 2
+    assert "--backward is for the reverse" in told
+
+
+def start(command: list[str]) -> "subprocess.Popen[bytes]":
+    return subprocess.Popen(command, stdout=subprocess.DEVNULL, stderr=subprocess.PIPE, start_new_session=True)
+
+
+def workers_of(parent: int) -> list[int]:
+    """Processes that this one has started."""
+    found = []
+    for path in Path("/proc").glob("[0-9]*/stat"):
+        with contextlib.suppress(OSError, IndexError):
+            if int(path.read_text().rpartition(")")[2].split()[1]) == parent:
+                found.append(int(path.parent.name))
+    return found
+
+
+def bulk_command(model: Path, text: Path, out: Path, shard_lines: int) -> list[str]:
+    command = [sys.executable, "-m", "repose.cli", "bulk", str(model), str(text), "--out", str(out)]
+    return [*command, "--shard-lines", str(shard_lines), "--engine", "torch", "--workers", "2"]
+
+
+@pytest.mark.slow
+@pytest.mark.skipif(not Path("/proc/self/stat").exists(), reason="looks for processes in /proc")
+def test_fifty_kills(run_repose: Run, tmp_path: Path, model: Path) -> None:
+    """Of the driver, of a worker, and requests to stop, at random moments: the bytes stay the same."""
+    text, out = corpus(tmp_path / "in.txt", 40_000), tmp_path / "out"
+    _, wanted, _ = run_repose("translate", model, text, "--engine", "torch", "--workers", 1)
+    command, rng = bulk_command(model, text, out, 100), random.Random(3)
+    counts = {"driver": 0, "worker": 0, "stop": 0}
+    while sum(counts.values()) < 50:
+        process = start(command)
+        time.sleep(rng.uniform(0.5, 6.0))
+        kind = rng.choice(["driver", "worker", "stop"])
+        if kind == "worker":
+            for worker in rng.sample(victims := workers_of(process.pid), min(1, len(victims))):
+                os.kill(worker, signal.SIGKILL)
+            time.sleep(rng.uniform(0.0, 1.0))
+        counts[kind] += 1
+        process.send_signal(signal.SIGKILL if kind == "driver" else signal.SIGTERM)
+        _, told = process.communicate(timeout=60)
+        assert process.returncode in ((-signal.SIGKILL, 0) if kind == "driver" else (3, 0, -signal.SIGTERM)), told
+    code, _, told = run_repose(*command[3:], "--merge")
+    assert code == 0, told
+    assert (out / "merged.txt").read_text(encoding="utf-8") == wanted
+    assert not [path for path in (out / "parts").iterdir() if path.name.startswith(".")]
+    manifests = [json.loads(path.read_text()) for path in (out / "parts").glob("*.json")]
+    assert sum(manifest["lines"] for manifest in manifests) == 40_000
