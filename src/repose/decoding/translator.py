@@ -293,8 +293,13 @@ class Translator:
             hypotheses=hypotheses,
             src_tokens=tuple(self.src_tokenizer.tokens(source)),
             truncated=truncated,
-            attention=self.engine.attention(source, [START, *results[0].tokens]) if attention and results else None,
+            attention=self._attention(source, results[0].tokens) if attention and results else None,
+            if attention and results
+            else None,
         )
+
+    def _attention(self, source: list[int], tokens: Sequence[int]) -> NDArray[np.float32]:
+        return self.engine.attention(source, [START, *tokens][: self.max_length])
 
     def _batches(self, indices: list[int], lengths: Sequence[int]) -> Iterator[list[int]]:
         """Sentences of similar length in a batch, so that little is padded and a batch ends at about the same step."""

@@ -1,0 +1,165 @@
+"""Exports to ONNX, the engine that computes with them, and the cache of graphs."""
+
+import json
+import os
+import re
+import subprocess
+import sys
+from collections.abc import Callable
+from pathlib import Path
+
+import numpy as np
+import pytest
+
+import repose
+from repose.decoding import graph_cache, translator
+from repose.decoding.translator import Translation
+from repose.system.errors import CheckpointError, ConfigError
+
+pytest.importorskip("onnx")
+pytest.importorskip("onnxruntime")
+
+Saving = Callable[..., Path]
+TEXTS = ["O gato viu 21 cães.", "A casa é azul.", "", "the small boat"]
+DOCS = Path(__file__).parents[2] / "docs" / "export.md"
+
+
+def texts(found: list[Translation]) -> list[str]:
+    return [translation.text for translation in found]
+
+
+def test_it_translates_as_the_model_does(saving: Saving, tmp_path: Path) -> None:
+    model = saving("reinforced", {"src_lang": "pt", "decoding": {"beam_size": 3, "length_penalty": 0.0}})
+    made = repose.export(model, to="onnx", out=tmp_path / "out")
+    assert made.largest_difference is not None
+    assert made.largest_difference < 1e-4
+    exact, exported = repose.load(model, engine="torch"), repose.load(made.folder)
+    assert (exported.engine.name, exported.precision, exported.beam_size, exported.length_penalty) == (
+        "onnx",
+        "fp32",
+        3,
+        0.0,
+    )
+    assert exported.config["src_lang"] == "pt"
+    for how in ({}, {"beam_size": 1}, {"num_hypotheses": 3}, {"no_repeat_ngram_size": 2}, {"to": "xx"}):
+        assert texts(exported.translate(TEXTS, **how)) == texts(exact.translate(TEXTS, **how))
+    (ours,), (theirs,) = (each.translate(TEXTS[:1], attention=True) for each in (exact, exported))
+    assert ours.attention is not None
+    assert theirs.attention is not None
+    np.testing.assert_allclose(theirs.attention, ours.attention, atol=1e-5)
+    assert exported.score(TEXTS[:2], TEXTS[:2]) == pytest.approx(exact.score(TEXTS[:2], TEXTS[:2]), abs=1e-3)
+
+
+def test_several_processes_translate_as_one(saving: Saving, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("repose.decoding.pool.WORTH_SECONDS", 0.0)
+    repose.export(saving("baseline"), to="onnx", out=tmp_path / "out")
+    lines = [f"{text} {n}" for n in range(40) for text in TEXTS]
+    alone = repose.load(tmp_path / "out", workers=1)
+    with repose.load(tmp_path / "out", workers=2) as two:
+        two.batch_size = alone.batch_size = 8
+        two._pool.start(two.engine)
+        assert texts(two.translate(lines, beam_size=1)) == texts(alone.translate(lines, beam_size=1))
+
+
+def test_int8_hardly_depends_on_its_company(saving: Saving, tmp_path: Path) -> None:
+    model = saving("reinforced")
+    made = repose.export(model, to="onnx", out=tmp_path / "out", precision="int8")
+    plain = repose.export(model, to="onnx", out=tmp_path / "plain")
+    assert sum(made.files.values()) < sum(plain.files.values())
+    small = repose.load(made.folder)
+    assert small.precision == "int8"
+    together = small.translate(TEXTS[:2], beam_size=1)
+    for text, translation in zip(TEXTS, together, strict=False):
+        assert small.translate([text], beam_size=1)[0].score == pytest.approx(translation.score, abs=0.2)
+    with pytest.raises(ConfigError, match="exported in int8: export the model with --precision fp32"):
+        repose.load(made.folder, precision="fp32")
+
+
+def test_what_cannot_be_exported_or_loaded_is_one_sentence(saving: Saving, tmp_path: Path) -> None:
+    with pytest.raises(ConfigError, match="cannot be exported to ONNX: its decoder normalises over the whole target"):
+        repose.export(saving("reinforced-lookahead"), to="onnx", out=tmp_path / "out")
+    assert not (tmp_path / "out").exists()
+    model = saving("baseline")
+    with pytest.raises(ConfigError, match="--single-file is for the target web"):
+        repose.export(model, to="onnx", out=tmp_path / "out", single_file=True)
+    with pytest.raises(ConfigError, match="there is no engine 'tensorflow'"):
+        repose.load(model, engine="tensorflow")
+    with pytest.raises(ConfigError, match="engine = 'onnx' is for the CPU"):
+        repose.load(model, "cuda", engine="onnx")
+    repose.export(model, to="onnx", out=tmp_path / "out")
+    with pytest.raises(ConfigError, match="holds ONNX graphs"):
+        repose.load(tmp_path / "out", engine="torch")
+    with pytest.raises(ConfigError, match="an export does not hold"):
+        _ = repose.load(tmp_path / "out").model
+
+
+@pytest.mark.parametrize("name", ["encoder.onnx", "step.onnx", "tokenizer.src.json", "repose-onnx.json"])
+def test_damaged_folders_are_refused(saving: Saving, tmp_path: Path, name: str) -> None:
+    repose.export(saving("baseline"), to="onnx", out=tmp_path / "out")
+    path = tmp_path / "out" / name
+    whole = path.read_bytes()
+    path.write_bytes(whole[: len(whole) // 2])
+    with pytest.raises(CheckpointError, match=r"damaged"):
+        repose.load(tmp_path / "out")
+    path.unlink()
+    with pytest.raises(CheckpointError, match=r"missing|holds no export|does not exist"):
+        repose.load(tmp_path / "out")
+
+
+def test_another_format_is_refused(saving: Saving, tmp_path: Path) -> None:
+    repose.export(saving("baseline"), to="onnx", out=tmp_path / "out")
+    path = tmp_path / "out" / "repose-onnx.json"
+    path.write_text(json.dumps({**json.loads(path.read_text()), "format_version": 99}))
+    with pytest.raises(CheckpointError, match="exported by another repose, in format 99"):
+        repose.load(tmp_path / "out")
+
+
+def test_what_computes_something_else_is_not_left_behind(
+    saving: Saving, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(graph_cache, "TOLERANCE", 0.0)
+    with pytest.raises(CheckpointError, match="differs from the model's log-probabilities"):
+        repose.export(saving("baseline"), to="onnx", out=tmp_path / "out")
+    assert not (tmp_path / "out").exists()
+
+
+def test_graphs_are_made_once(saving: Saving, monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
+    monkeypatch.setenv("REPOSE_HOME", str(tmp_path / "home"))
+    model = saving("baseline")
+    first = repose.load(model)
+    assert first.engine.name == "onnx"
+    (kept,) = [path for path in (tmp_path / "home" / "onnx").iterdir() if path.is_dir()]
+    monkeypatch.setattr(translator.directory, "load", lambda *_: pytest.fail("the model is not needed again"))
+    again = repose.load(model)
+    assert texts(again.translate(TEXTS)) == texts(first.translate(TEXTS))
+    (kept / "step.onnx").write_bytes(b"")
+    monkeypatch.undo()
+    monkeypatch.setenv("REPOSE_HOME", str(tmp_path / "home"))
+    assert texts(repose.load(model).translate(TEXTS)) == texts(first.translate(TEXTS)), "damaged ones are made anew"
+    assert repose.load(model, engine="torch").engine.name == "torch"
+
+
+def test_without_a_cache_the_model_itself_translates(
+    saving: Saving, monkeypatch: pytest.MonkeyPatch, tmp_path: Path
+) -> None:
+    (tmp_path / "file").write_text("")
+    monkeypatch.setenv("REPOSE_HOME", str(tmp_path / "file"))
+    assert repose.load(saving("baseline")).engine.name == "torch"
+
+
+def test_a_model_that_looks_ahead_has_the_engine_torch(saving: Saving) -> None:
+    model = saving("reinforced-lookahead")
+    assert repose.load(model).engine.name == "torch"
+    with pytest.raises(ConfigError, match="which this model cannot"):
+        repose.load(model, engine="onnx")
+
+
+def test_the_program_of_the_documentation(saving: Saving, tmp_path: Path) -> None:
+    repose.export(saving("reinforced"), to="onnx", out=tmp_path / "exported")
+    (program,) = [code for code in re.findall(r"```python\n(.*?)```", DOCS.read_text(), re.DOTALL) if "ort." in code]
+    done = subprocess.run(
+        [sys.executable, "-c", program], cwd=tmp_path, capture_output=True, text=True, check=False, env={**os.environ}
+    )
+    assert done.returncode == 0, done.stderr
+    (expected,) = repose.load(tmp_path / "exported").translate(["O gato viu o cachorro."], beam_size=1)
+    assert done.stdout.rstrip("\n") == expected.text
