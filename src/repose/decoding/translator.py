@@ -294,8 +294,6 @@ class Translator:
             src_tokens=tuple(self.src_tokenizer.tokens(source)),
             truncated=truncated,
             attention=self._attention(source, results[0].tokens) if attention and results else None,
-            if attention and results
-            else None,
         )
 
     def _attention(self, source: list[int], tokens: Sequence[int]) -> NDArray[np.float32]:
