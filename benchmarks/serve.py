@@ -202,37 +202,33 @@ def main() -> None:
     """From the command line."""
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("run", type=Path)
-    parser.add_argument("--beam-size", type=int, default=4)
+    parser.add_argument("--beam-size", type=int, nargs="+", default=[4, 1])
     parser.add_argument("--rounds", type=int, default=2)
     parser.add_argument("--seconds", type=float, default=4.0, help="of each measurement")
     parser.add_argument("--out", type=Path)
     options = parser.parse_args()
     texts = [source for source, _ in phrasebook.read()["test"]]
-    load = os.getloadavg()[0]
-    with tempfile.TemporaryDirectory() as folder:
-        contestants = start(options.run, options.beam_size, Path(folder))
-        try:
-            asyncio.run(measure(contestants, options.rounds, options.seconds, texts))
-            memory = {one.name: one.memory() for one in contestants}
-        finally:
-            for one in contestants:
-                one.end()
-    results = {one.name: {name: asked.as_json() for name, asked in one.measured.items()} for one in contestants}
-    for name in results[contestants[0].name]:
-        rows = [
-            [one, *(f"{found[name][key]:,.1f}" for key in SHOWN),
-             str(found[name]["wrong"] + found[name]["failed"])]
-            for one, found in results.items()
-        ]  # fmt: skip
-        print(
-            table([name, "requests/s", "processor ms", "p50 ms", "p95 ms", "p99 ms", "wrong or failed"], rows),
-            end="\n\n",
-        )
+    load = [os.getloadavg()[0]]
+    results, memory = {}, {}
+    for beam_size in options.beam_size:
+        with tempfile.TemporaryDirectory() as folder:
+            contestants = start(options.run, beam_size, Path(folder))
+            try:
+                asyncio.run(measure(contestants, options.rounds, options.seconds, texts))
+                memory = {one.name: one.memory() for one in contestants}
+            finally:
+                for one in contestants:
+                    one.end()
+        results[f"beam {beam_size}"] = {
+            one.name: {name: asked.as_json() for name, asked in one.measured.items()} for one in contestants
+        }
+        load.append(os.getloadavg()[0])
+        show(f"beam {beam_size}", results[f"beam {beam_size}"])
     libraries = ("torch", "onnxruntime", "ctranslate2", "starlette", "uvicorn")
     record = {
         "date": datetime.datetime.now(datetime.UTC).date().isoformat(),
         "machine": machine(),
-        "load_before": load,
+        "load": load,
         "versions": {"repose": repose.__version__, **{name: version(name) for name in libraries}},
         "model": _about(options.run),
         "settings": {name: getattr(options, name) for name in ("beam_size", "rounds", "seconds")},
@@ -241,6 +237,17 @@ def main() -> None:
         "results": results,
     }
     write(options.out, record)
+
+
+def show(title: str, results: dict[str, dict[str, dict[str, Any]]]) -> None:
+    """A table for each number of clients."""
+    for name in next(iter(results.values())):
+        rows = [
+            [one, *(f"{found[name][key]:,.1f}" for key in SHOWN), str(found[name]["wrong"] + found[name]["failed"])]
+            for one, found in results.items()
+        ]
+        headings = [f"{title}, {name}", "requests/s", "processor ms", "p50 ms", "p95 ms", "p99 ms", "wrong or failed"]
+        print(table(headings, rows), end="\n\n")
 
 
 def _about(run: Path) -> dict[str, Any]:

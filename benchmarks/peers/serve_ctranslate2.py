@@ -27,7 +27,7 @@ target = tokenizers.Tokenizer.from_file(str(folder / "tokenizer.tgt.json"))
 source.encode_special_tokens = True
 penalty = json.loads((folder / "repose-ctranslate2.json").read_text())["decoding"].get("length_penalty", 1.0)
 translator = ctranslate2.Translator(str(folder), inter_threads=cores, intra_threads=1, compute_type="float32")
-threads = ThreadPoolExecutor(64)
+threads = ThreadPoolExecutor(4)  # LibreTranslate's default
 
 
 def translate(texts: list[str]) -> list[str]:

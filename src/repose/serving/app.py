@@ -104,16 +104,28 @@ class Service:
         asked = request.headers.get("x-request-timeout", "")
         if _SECONDS.fullmatch(asked):
             seconds = min(seconds, float(asked))
-        task, gone = asyncio.ensure_future(work), asyncio.ensure_future(_gone(request))
+        asking, gone = asyncio.current_task(), asyncio.ensure_future(_gone(request))
+        assert asking is not None
+        waits = True
+
+        def give_up(_: object) -> None:
+            if waits and not gone.cancelled():
+                asking.cancel()
+
+        gone.add_done_callback(give_up)
         try:
-            await asyncio.wait({task, gone}, timeout=seconds, return_when=asyncio.FIRST_COMPLETED)
-            if task.done():
-                return task.result()
-            raise ClientDisconnect if gone.done() else too_late(seconds)
+            async with asyncio.timeout(seconds):
+                return await work
+        except TimeoutError as error:
+            raise too_late(seconds) from error
+        except asyncio.CancelledError:
+            if gone.done() and not gone.cancelled():
+                asking.uncancel()
+                raise ClientDisconnect from None
+            raise
         finally:
-            task.cancel()
+            waits = False
             gone.cancel()
-            await asyncio.gather(task, gone, return_exceptions=True)
 
     # Endpoints
 

@@ -43,7 +43,7 @@ class ServedModel:
 
     def fits(self, text: str) -> bool:
         """Whether the model reads all of it."""
-        short = len(text) < self.max_src_tokens - 1 and text.isascii()
+        short = len(text.encode()) < self.max_src_tokens - 1  # no token is less than a byte
         return short or self.num_tokens(text) <= self.max_src_tokens
 
 
