@@ -43,10 +43,10 @@ def _of_corpus(rows: Sequence[Row]) -> str:
     if not others:
         return f"{best.group} on {corpus}: {figure.name} {_shown(mean, figure)}."
     (second, next_mean) = others[0]
-    apart = number(abs(mean.mean - next_mean.mean), figure.digits)
+    apart = f"{number(abs(mean.mean - next_mean.mean), figure.digits)} {'above' if sign < 0 else 'below'}"
     return (
         f"On {corpus} {best.group} has the best {figure.name} of {len(found)} systems, {_shown(mean, figure)}, "
-        f"{apart} {'above' if sign < 0 else 'below'} {second.group}; whether that is more than chance is under Significance."
+        f"{apart} {second.group}; whether that is more than chance is under Significance."
     )
 
 
