@@ -260,7 +260,7 @@ def test_files(visit: Visits) -> None:
     page.click("#file-send")
     with page.expect_download() as download:
         page.click("#file-result a")
-    assert download.value.suggested_filename.endswith(".txt")
+    assert download.value.suggested_filename == "a.en.txt"
     assert download.value.path().read_bytes() == b"O GATO\n"
     page.focus("#tab-file")
     page.keyboard.press("ArrowLeft")

@@ -43,3 +43,8 @@ export async function send(path, what, signal) {
   if (key) body.append("api_key", key);
   return answer(await fetch(path, { method: "POST", body, signal }));
 }
+
+export async function fetched(path, signal) {
+  const response = await fetch(path, { signal });
+  return response.ok ? response.blob() : answer(response);
+}

@@ -1,9 +1,10 @@
 /** The tab for files. */
 
-import { send } from "./api.js";
+import { fetched, send } from "./api.js";
 
 export function filesTab({ form, input, button, stop, result, formats }, languages) {
   let running = null;
+  let made = "";
 
   const suffixOf = (name) => (/\.[^.]+$/.exec(name)?.[0] ?? "").toLowerCase();
   const chosen = () => {
@@ -35,8 +36,11 @@ export function filesTab({ form, input, button, stop, result, formats }, languag
     result.textContent = `Translating ${file.name} …`;
     try {
       const found = await send("translate_file", { ...languages(), file }, running.signal);
+      const name = encodeURIComponent(found.translatedFileUrl.split("/").at(-1)); // behind a proxy, its host may be wrong
       const link = document.createElement("a");
-      link.href = `download_file/${encodeURIComponent(found.translatedFileUrl.split("/").at(-1))}`;
+      URL.revokeObjectURL(made);
+      made = URL.createObjectURL(await fetched(`download_file/${name}`, running.signal));
+      link.href = made;
       link.download = file.name.replace(/(\.[^.]+)?$/, `.${languages().target}$1`);
       link.textContent = `Download ${link.download}`;
       result.replaceChildren("Done: ", link);
