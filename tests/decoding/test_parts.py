@@ -23,6 +23,15 @@ def test_nothing_is_lost(text: str) -> None:
     assert parts, "a blank text has a part too"
 
 
+@pytest.mark.parametrize("piece", ["one two. ", "one ", "x", "« ", "猫。", ". "])
+def test_very_long_lines_are_split_block_by_block(piece: str) -> None:
+    text = piece * (50_000 // len(piece))
+    parts = parts_of(text, "en", lambda _: True).parts
+    assert "".join("".join(part) for part in parts) == text
+    assert {part.text for part in parts} <= {"one two."} or piece != "one two. "
+    assert max(len(part.text) for part in parts) <= 20_000
+
+
 @pytest.mark.parametrize(
     ("text", "wanted"),
     [

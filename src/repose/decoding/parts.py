@@ -16,8 +16,9 @@ import sentencex
 if TYPE_CHECKING:
     from repose.decoding.translator import Translation, Translator
 
+_MOST_CHARACTERS = 20_000
 _OTHER_SPACE = re.compile(r"[^\S\x00-\x7f]")
-_CLAUSE = re.compile(r"(?<=[;:,،؛、，；：])\s*|(?<!\s)\s+(?=[–—(])|(?<=[–—)])\s+")
+_CLAUSE = re.compile(r"(?<=[;:,،؛、，；：])\s*|(?<!\s)\s++(?=[–—(])|(?<=[–—)])\s+")
 _WORD = re.compile(r"\s+")
 
 
@@ -48,20 +49,38 @@ def parts_of(text: str, language: str, fits: Callable[[str], bool]) -> Parts:
         pieces = [sentence] if fits(sentence) else list(_pieces(sentence, fits))
         too_long = too_long or len(pieces) > 1
         for piece in pieces:
-            core = piece.strip()
-            start = len(piece) - len(piece.lstrip()) if core else len(piece)
-            parts.append(Part(piece[:start], core, piece[start + len(core) :]))
+            parts.append(_stripped(piece))
     return Parts(tuple(parts), too_long)
+
+
+def _stripped(text: str) -> Part:
+    core = text.strip()
+    begin = len(text) - len(text.lstrip()) if core else len(text)
+    return Part(text[:begin], core, text[begin + len(core) :])
 
 
 def _sentences(text: str, language: str) -> Iterator[str]:
     """By sentencex, which is shown a plain space for any other: it counts each as one byte, and dies of the others."""
     start = 0
-    for sentence in sentencex.segment(language, _OTHER_SPACE.sub(" ", text)):
-        end = start + len(sentence)
+    for block in _blocks(_OTHER_SPACE.sub(" ", text)):
+        for sentence in sentencex.segment(language, block):
+            end = start + len(sentence)
+            yield text[start:end]
+            start = end
+    assert start == len(text)
+
+
+def _blocks(text: str) -> Iterator[str]:
+    """What is split at once: sentencex takes time in proportion to the square of some texts."""
+    start = 0
+    while len(text) - start > _MOST_CHARACTERS:
+        most = start + _MOST_CHARACTERS
+        end = text.rfind(". ", start, most) + 2
+        end = end if end > start + 1 else max(text.rfind(" ", start, most) + 1, 0)
+        end = end if end > start else most
         yield text[start:end]
         start = end
-    assert start == len(text)
+    yield text[start:]
 
 
 def _pieces(text: str, fits: Callable[[str], bool]) -> Iterator[str]:

@@ -50,18 +50,16 @@ def letters(placed: Placed) -> str:
 
 def _paragraphs(text: str) -> Iterator[str]:
     """Paragraphs as one line each with its end, and what is between them."""
-    begun = ""
+    begun: list[str] = []
     for line in _LINE.findall(text):
-        ended = begun and (not line.strip() or _ITEM.match(line))
-        if ended:
-            yield begun
-            begun = ""
+        if begun and (not line.strip() or _ITEM.match(line)):
+            yield "".join(begun)
+            begun = []
         if not line.strip():
             yield line
         elif not begun:
-            begun = line
+            begun = [line]
         else:
-            before, after = begun.rstrip(), line.lstrip()
-            begun = before + " " * (not (is_wide(before[-1]) and is_wide(after[0]))) + after
-    if begun:
-        yield begun
+            before, after = begun[-1].rstrip(), line.lstrip()
+            begun[-1:] = [before, " " * (not (is_wide(before[-1]) and is_wide(after[0]))), after]
+    yield "".join(begun)

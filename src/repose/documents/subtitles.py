@@ -6,6 +6,7 @@ with a dash, each is somebody else's. Tags are placed as in HTML; what has no pa
 
 import html
 import re
+from bisect import bisect_left
 from collections.abc import Iterator, Sequence
 
 from repose.documents.segment import (
@@ -23,7 +24,7 @@ from repose.documents.segment import (
 
 _LINE = re.compile(r"[^\r\n]*(?:\r\n|\r|\n|$)")
 _MARKUP = re.compile(r"(<[^<>]*>|\{\\[^{}]*\})")
-_SPEAKER = re.compile(r"\s*(?:<[^<>]*>|\{\\[^{}]*\})*\s*[-–—]")
+_SPEAKER = re.compile(r"\s*+(?:<[^<>]*>|\{\\[^{}]*\})*+\s*+[-–—]")
 _DASH = re.compile(r"\s*[-–—]\s*")
 _TAG_NAME = re.compile(r"</?\s*([A-Za-z]+)")
 
@@ -126,15 +127,17 @@ def _broken(tokens: Sequence[str], lines: int) -> Iterator[str]:
     whole = "".join(tokens)
     seen = [place for place, inside in enumerate(_inside_tags(whole)) if not inside]
     spaces = [number for number, place in enumerate(seen) if whole[place] == " "]
-    begun = 0
+    begun = used = 0
     for line in range(1, lines):
-        wanted = len(seen) * line / lines
-        later = [number for number in spaces if seen[number] >= begun]
-        if not later:
+        if used == len(spaces):
             break
-        place = seen[min(later, key=lambda number: abs(number - wanted))]
+        wanted = len(seen) * line / lines
+        after = bisect_left(spaces, wanted, used)
+        near = range(max(used, after - 1), min(after + 1, len(spaces)))
+        best = min(near, key=lambda number: abs(spaces[number] - wanted))
+        place = seen[spaces[best]]
         yield whole[begun:place]
-        begun = place + 1
+        begun, used = place + 1, best + 1
     yield whole[begun:]
 
 
