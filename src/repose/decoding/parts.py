@@ -78,6 +78,7 @@ def _blocks(text: str) -> Iterator[str]:
         end = text.rfind(". ", start, most) + 2
         end = end if end > start + 1 else max(text.rfind(" ", start, most) + 1, 0)
         end = end if end > start else most
+        end = found.end() if (found := _WORD.match(text, end)) else end
         yield text[start:end]
         start = end
     yield text[start:]
