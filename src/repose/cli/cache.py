@@ -15,12 +15,13 @@ def cache(
         list[Path] | None, Argument(help="Finished runs: remove their state/, which they need no more.")
     ] = None,
     clear: Annotated[
-        bool, Option("--clear", help="Remove all prepared corpora; the next training on one prepares it again.")
+        bool,
+        Option("--clear", help="Remove prepared corpora and graphs of models, which are made again when needed."),
     ] = False,
 ) -> None:
-    """List prepared corpora and their sizes, or clear them away; fetched corpora stay."""
+    """List prepared corpora and graphs of models with their sizes, or clear them away; fetched corpora stay."""
     from repose.data.corpora import cache_home
-    from repose.tasks.cache import prepared_corpora, remove_prepared, remove_state
+    from repose.tasks.cache import graphs, prepared_corpora, remove_graphs, remove_prepared, remove_state
 
     for run in runs or []:
         say(f"{run}: {remove_state(run) / MB:,.1f} MB of state removed")
@@ -31,9 +32,14 @@ def cache(
         for one in found:
             remove_prepared(one)
         say(f"{sum(one.num_bytes for one in found) / MB:,.1f} MB of {len(found):,} prepared corpora removed")
+        say(f"{remove_graphs() / MB:,.1f} MB of graphs of models removed")
         return
     rows = [(one.folder.name, f"{one.num_bytes / MB:,.1f}", f"{one.days:,.0f}", one.what) for one in found]
     if rows:
         show(make_table(("prepared corpus", "MB", "days old", "what"), rows, right=[1, 2]))
-    total = sum(one.num_bytes for one in found) / MB
-    show(f"{total:,.1f} MB of prepared corpora in {cache_home() / 'prepared'}; repose cache --clear removes them")
+    total, (models, size) = sum(one.num_bytes for one in found) / MB, graphs()
+    show(
+        f"{total:,.1f} MB of prepared corpora in {cache_home() / 'prepared'}",
+        f"{size / MB:,.1f} MB of graphs of {models:,} models in {cache_home() / 'onnx'}",
+        "repose cache --clear removes both",
+    )

@@ -169,13 +169,22 @@ class Graph:
         """(1,) -> ()."""
         return str(self.op("Squeeze", a, self.ints(0)))
 
-    def linear(self, x: Value, weight: Any, bias: Any) -> Value:
+    def linear(self, x: Value, weight: Any, bias: Any, *, rows_alike: bool = True) -> Value:
         """x Wᵀ + b over the last dimension; W (D_out, D_in), b (D_out,) or None.
 
-        In int8: one scale for each row of W, one for all of x, found at each call; sums are 32-bit integers.
+        In int8: one scale for each row of W and one for all of x, found at each call; sums are 32-bit integers. Rows of
+        x that a norm, or a mean of what a norm gave, has brought to one size share a scale without loss; where they are
+        not (`rows_alike`), each is divided by its largest number first, or one sentence could spoil another.
         """
         w = array(weight)
-        y = self._int8_product(x, w) if self._int8 else self.matmul(x, self.constant(w.T))
+        if not self._int8:
+            y = self.matmul(x, self.constant(w.T))
+        elif rows_alike:
+            y = self._int8_product(x, w)
+        else:
+            largest = self.op("ReduceMax", self.op("Abs", x), self.ints(-1), keepdims=1)
+            largest = self.op("Max", largest, self.constant(1e-12))
+            y = self.mul(self._int8_product(self.div(x, largest), w), largest)
         return y if bias is None else self.add(y, self.constant(array(bias)))
 
     def _int8_product(self, x: Value, weight: Array) -> Value:

@@ -152,7 +152,9 @@ class _StackGraph:
         g, ff = self.g, layer.feed_forward
         assert isinstance(ff, FeedForward)
         inner = g.op("Relu", g.linear(self.entered(layer.feed_forward_sublayer, x), ff.inner.weight, ff.inner.bias))
-        return self.left(layer.feed_forward_sublayer, x, g.linear(inner, ff.outer.weight, ff.outer.bias))
+        return self.left(
+            layer.feed_forward_sublayer, x, g.linear(inner, ff.outer.weight, ff.outer.bias, rows_alike=False)
+        )
 
 
 class _EncoderGraph(_StackGraph):

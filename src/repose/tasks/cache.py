@@ -7,6 +7,7 @@ from pathlib import Path
 from typing import NamedTuple
 
 from repose.data.corpora import cache_home
+from repose.decoding.graph_cache import graphs_home
 from repose.runs.folder import RunFolder
 from repose.runs.records import RunStatus
 from repose.system.errors import CheckpointError
@@ -29,6 +30,22 @@ def prepared_corpora() -> list[Prepared]:
     home = cache_home() / "prepared"
     folders = [path for path in home.iterdir() if path.is_dir()] if home.is_dir() else []
     return sorted((_prepared(folder) for folder in folders), key=lambda one: -one.num_bytes)
+
+
+def remove_graphs() -> int:
+    """Remove the graphs of models that were translated with; the next translation makes them again. Bytes freed."""
+    home = graphs_home()
+    size = bytes_of(home) if home.is_dir() else 0
+    shutil.rmtree(home, ignore_errors=True)
+    return size
+
+
+def graphs() -> tuple[int, int]:
+    """How many models have graphs in the cache, and their bytes."""
+    home = graphs_home()
+    if not home.is_dir():
+        return 0, 0
+    return sum(path.is_dir() and path.name[0] != "." for path in home.iterdir()), bytes_of(home)
 
 
 def _prepared(folder: Path) -> Prepared:
