@@ -191,6 +191,37 @@ def test_connections_are_bounded_and_silent_ones_end(port: int) -> None:
     assert exchange(port, b"GET /health HTTP/1.1\r\nHost: x\r\n\r\n") == (200, {"status": "ok"})
 
 
+def was_closed(connection: socket.socket) -> bool:
+    """After an answer."""
+    try:
+        while connection.recv(65536):
+            pass
+    except TimeoutError:
+        return False
+    return True
+
+
+def test_idle_connections_make_room_where_there_are_many(port: int) -> None:
+    request = b"GET /health HTTP/1.1\r\nHost: x\r\n\r\n"
+    kept = [socket.create_connection(("127.0.0.1", port), timeout=5) for _ in range(16)]
+    try:
+        for connection in kept:
+            connection.sendall(request)
+            connection.settimeout(0.3)
+        assert any(map(was_closed, kept))
+        assert exchange(port, request) == (200, {"status": "ok"})
+    finally:
+        for connection in kept:
+            connection.close()
+
+
+def test_json_is_no_larger_than_its_texts_may_be() -> None:
+    app = make_app(service(limits={"char_limit": 10, "batch_limit": 2}))
+    content = b"[" + b"{}," * 30_000 + b"{}]"
+    response = ask(app, "POST", "/translate", content=content, headers={"content-type": "application/json"})
+    assert response.status_code == 413
+
+
 def test_a_client_that_goes_is_not_translated_for() -> None:
     cancelled: list[bool] = []
 

@@ -46,6 +46,7 @@ class Detected(NamedTuple):
         return {"confidence": self.confidence, "language": shown(self.language)}
 
 
+_LOOKED_AT = 10_000  # characters
 NOTHING = Detected(0.0, "en")
 """What is said of a text without letters."""
 
@@ -56,6 +57,7 @@ def detect(text: str, served: Sequence[str]) -> list[Detected]:
     Where only one is served there is nothing to choose. A language that the identifier does not know (py3langid) is
     named only if it is the only one.
     """
+    text = text[:_LOOKED_AT]
     if not any(map(script_of, text)):
         return []
     if len(served) == 1:

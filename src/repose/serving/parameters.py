@@ -101,13 +101,14 @@ async def read(request: Request, limits: Limits, take: Callable[[int], bool]) ->
 
     Raises RequestError for what cannot be read, is too large, or comes too slowly, and ClientDisconnect.
     """
+    kind = request.headers.get("content-type", "").partition(";")[0].strip().lower()
+    is_json = kind == "application/json" or kind.endswith("+json")
     try:
         async with asyncio.timeout(limits.receive_seconds):
-            body = await _read_body(request, limits.max_body, take)
+            body = await _read_body(request, limits.max_json if is_json else limits.max_body, take)
     except TimeoutError as error:
         raise RequestError(408, "Request took too long to arrive", {"Connection": "close"}) from error
-    kind = request.headers.get("content-type", "").partition(";")[0].strip().lower()
-    if kind == "application/json" or kind.endswith("+json"):
+    if is_json:
         return Parameters(_from_json(body), is_json=True)
     values: dict[str, Any] = {}
     pairs = _from_query(request.scope["query_string"])

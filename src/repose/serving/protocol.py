@@ -11,6 +11,7 @@ from uvicorn.protocols.http.httptools_impl import STATUS_LINE, HttpToolsProtocol
 from repose.serving.settings import Limits
 
 _MOST_HEADERS = 128
+_CROWDED = 0.75  # of all connections that there may be: from here on none is kept after its answer
 _LAST_SECONDS = 0.25  # for a request that is on its way when the server ends
 
 
@@ -72,6 +73,12 @@ class _GuardedProtocol(HttpToolsProtocol):
     def on_message_complete(self) -> None:
         super().on_message_complete()
         self._in_head, self._head_bytes = True, 0
+
+    def on_response_complete(self) -> None:
+        super().on_response_complete()
+        crowded = len(self.connections) > _CROWDED * self.limits.max_connections
+        if crowded and self.timeout_keep_alive_task is not None and not self._head_bytes:
+            self.transport.close()  # nobody keeps a place by doing nothing
 
     def shutdown(self) -> None:
         """As the server ends: what has been sent already is read and answered before the connection is closed."""

@@ -54,6 +54,12 @@ class Limits:
                 raise ConfigError(f"{name} = {value}, but it should be more than 0")
 
     @property
+    def max_json(self) -> int:
+        """Bytes of JSON, which is many times as large once it is read: those of all texts that a request may have."""
+        counts = self.char_limit, self.batch_limit
+        return self.max_body if NO_LIMIT in counts else min(self.max_body, (64 << 10) + 6 * counts[0] * counts[1])
+
+    @property
     def max_head(self) -> int:
         """Bytes of a request's head: a text in the query string has up to twelve for each character."""
         return (64 << 10) + (12 * self.char_limit if self.char_limit > 0 else self.max_body)
