@@ -208,7 +208,7 @@ def training_settings(preset: str, task: str, *more: str) -> list[str]:
 
 def train(folder: Path, preset: str, task: str, *more: str) -> Result:
     """`repose train` on the corpus of the working directory."""
-    where = ("--out", folder, "--device", "cpu", "--workers", "1")
+    where = ("--config", "default", "--out", folder, "--device", "cpu", "--workers", "1")
     return cli("train", *where, *training_settings(preset, task, *more))
 
 
@@ -245,7 +245,7 @@ def _trained(folder: Path) -> dict[str, Any]:
 def translations(folder: Path) -> dict[str, list[dict[str, str]]]:
     """Tokens and score of the best hypothesis of each test sentence, greedily and with a beam of four."""
     sources = (CORPUS / "test.pt").read_text(encoding="utf-8").splitlines()
-    with repose.load(folder, workers=1) as translator:
+    with repose.load(folder, workers=1, engine="torch") as translator:
         return _searched(translator, sources)
 
 
