@@ -124,7 +124,7 @@ def test_files_of_others_cannot_be_had(name: str) -> None:
 
 @pytest.fixture(scope="module")
 def port() -> Iterator[int]:
-    limits = {"max_body": 100_000, "char_limit": 1_000, "receive_seconds": 0.4, "max_connections": 20}
+    limits = {"max_body": 100_000, "char_limit": 1_000, "receive_seconds": 0.8, "max_connections": 20}
     with running(service(limits=limits)) as url:
         yield int(url.rpartition(":")[2])
 
@@ -166,8 +166,8 @@ POST = b"POST /translate HTTP/1.1\r\nHost: x\r\nContent-Type: application/json\r
         ((POST + b"Content-Length: 100001\r\n\r\n",), 0.0, 413),
         ((POST + b"Content-Length: 99999999999999999999\r\n\r\n",), 0.0, 400),
         ((POST + b"Transfer-Encoding: chunked\r\n\r\n", *[b"2710\r\n" + b" " * 10_000 + b"\r\n"] * 12), 0.0, 413),
-        ((b"GET / HTTP/1.1\r\n", b"a", b"b", b"c"), 0.15, 408),
-        ((POST + b"Content-Length: 1000\r\n\r\n", b"{", b'"', b"q"), 0.15, 408),
+        ((b"GET / HTTP/1.1\r\n", b"a", b"b", b"c"), 0.3, 408),
+        ((POST + b"Content-Length: 1000\r\n\r\n", b"{", b'"', b"q"), 0.3, 408),
         ((POST + b"Content-Length: 2\r\nContent-Length: 3\r\n\r\n{}",), 0.0, 400),
     ],
     ids=["no HTTP", "10,000 headers", "long path", "long header", "large", "too large to be", "endless", "slow head",
