@@ -13,6 +13,7 @@ from repose.serving.app import make_app
 from repose.serving.log import Log
 from repose.serving.messages import Answer, How
 from repose.serving.refusals import RequestError
+from repose.serving.settings import default_req_limit
 from repose.serving.spec import spec
 from repose.system.errors import ConfigError
 
@@ -429,6 +430,14 @@ def test_requests_per_minute() -> None:
     assert 1 <= int(refused.headers["retry-after"]) <= 60
     assert request("192.0.2.2").status_code == 200
     assert [request(f"2001:db8::{n}").status_code for n in range(4)] == [200, 200, 200, 429], "of one network"
+
+
+@pytest.mark.parametrize(
+    ("host", "limit"),
+    [("127.0.0.1", -1), ("localhost", -1), ("::1", -1), ("0.0.0.0", 300), ("::", 300), ("example.org", 300)],
+)
+def test_strangers_are_limited_by_default(host: str, limit: int) -> None:
+    assert default_req_limit(host) == limit
 
 
 def test_metrics_are_prometheus_and_name_no_one() -> None:

@@ -30,7 +30,10 @@ def serve(
     ] = None,
     char_limit: Annotated[int, Option(help="Characters of a text; -1: any.")] = 5_000,
     batch_limit: Annotated[int, Option(help="Texts of a request; -1: any.")] = 128,
-    req_limit: Annotated[int, Option(help="Requests a minute of an address or key; -1: any.")] = -1,
+    req_limit: Annotated[
+        int | None,
+        Option(help="Requests a minute of an address or key; -1: any (default: any on 127.0.0.1, else 300)."),
+    ] = None,
     alternatives_limit: Annotated[int, Option(help="Further translations of a text; -1: any.")] = 16,
     timeout: Annotated[float, Option(help="Seconds for a request.")] = 30.0,
     max_body: Annotated[int, Option(help="Bytes of a request.")] = 8 << 20,
@@ -53,7 +56,7 @@ def serve(
 
     SIGTERM ends it when all requests in hand are answered; SIGHUP reads the models again while it serves.
     """
-    from repose.serving.settings import Batching, Limits, ServeSettings
+    from repose.serving.settings import Batching, Limits, ServeSettings, default_req_limit
 
     try:
         from repose.serving.log import Log
@@ -78,7 +81,7 @@ def serve(
         limits=Limits(
             char_limit=char_limit,
             batch_limit=batch_limit,
-            req_limit=req_limit,
+            req_limit=default_req_limit(host) if req_limit is None else req_limit,
             alternatives_limit=alternatives_limit,
             timeout=timeout,
             max_body=max_body,

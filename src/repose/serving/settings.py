@@ -1,11 +1,13 @@
 """What `repose serve` can be told, with defaults that are safe for a machine that strangers can reach."""
 
 from dataclasses import dataclass, field
+from ipaddress import ip_address
 from pathlib import Path
 
 from repose.system.errors import ConfigError
 
 NO_LIMIT = -1
+_REQ_LIMIT = 300
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -63,6 +65,15 @@ class Limits:
     def max_head(self) -> int:
         """Bytes of a request's head: a text in the query string has up to twelve for each character."""
         return (64 << 10) + (12 * self.char_limit if self.char_limit > 0 else self.max_body)
+
+
+def default_req_limit(host: str) -> int:
+    """Requests a minute of each client, by the address that is listened on: none where only this machine can ask."""
+    try:
+        only_here = host == "localhost" or ip_address(host).is_loopback
+    except ValueError:  # a name
+        only_here = False
+    return NO_LIMIT if only_here else _REQ_LIMIT
 
 
 @dataclass(frozen=True, kw_only=True)
