@@ -3,12 +3,14 @@
 import asyncio
 import io
 import json
+from dataclasses import replace
 from typing import Any
 
 import pytest
 from prometheus_client.parser import text_string_to_metric_families
-from stub_server import Shouting, ask, body, served, service
+from stub_server import Shouting, ask, body, served, service, spans
 
+from repose.documents.alignment import Spans
 from repose.serving.app import make_app
 from repose.serving.log import Log
 from repose.serving.messages import Answer, How
@@ -158,6 +160,24 @@ def test_a_sentence_longer_than_the_model_reads_is_split_with_a_warning() -> Non
     assert found["warnings"] == [
         "the text is in Cyrillic script, which this model's training never saw: expect nonsense"
     ]
+
+
+def test_what_cannot_be_split_is_cut_with_a_warning() -> None:
+    shouting = Shouting()
+
+    def letters(text: str) -> list[tuple[int, int]]:
+        return [(0, 0), *((place, place + 1) for place in range(len(text))), (len(text), len(text))]
+
+    model = replace(served("pt", "en"), num_tokens=lambda text: len(text) + 2, spans=Spans(letters, spans))
+    app = make_app(service(model, engine=shouting))
+    word = "x" * 3000
+    found = body(ask(app, "POST", "/translate", json=PT_EN | {"q": [word, "um"]}))
+    assert found["translatedText"] == ["X" * 20, "UM"]
+    assert found["warnings"] == [["a sentence is longer than the model reads and was cut"], []]
+    found = body(ask(app, "POST", "/translate", json=PT_EN | {"q": f"<b>{word}</b> um", "format": "html"}))
+    assert found["translatedText"].startswith("<b>XXX")
+    ask(app, "POST", "/explain", json=PT_EN | {"q": word[:999]})
+    assert max(len(sentence) for _, sentences in shouting.asked for sentence in sentences) == 20
 
 
 def test_alternatives_of_several_sentences() -> None:

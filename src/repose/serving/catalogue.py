@@ -46,6 +46,12 @@ class ServedModel:
         short = len(text.encode()) < self.max_src_tokens - 1  # no token is less than a byte
         return short or self.num_tokens(text) <= self.max_src_tokens
 
+    def cut(self, sentence: str) -> str:
+        """As much of a sentence as the model reads, for one without a place to split it."""
+        if self.fits(sentence):
+            return sentence
+        return sentence[: self.spans.of_source(sentence)[self.max_src_tokens - 1][0]]
+
 
 class Direction(NamedTuple):
     """From one language into another."""

@@ -7,7 +7,7 @@ from typing import Any
 from repose.decoding.parts import put_together
 from repose.serving.catalogue import Direction, ServedModel
 from repose.serving.messages import Answer
-from repose.serving.texts import SplitText, Translates, how_to, joined, split, warnings_of
+from repose.serving.texts import SplitText, Translates, how_to, in_turn, joined, split, warnings_of
 
 _CONTINUES = "·"
 _DIGITS = 4
@@ -27,7 +27,7 @@ async def explain(
     translations with their scores. `heads`: with the attention of every head, and not only with its mean."""
     whole = split(model, direction.source, text)
     how = replace(how_to(direction, beam_size, alternatives), explain=True)
-    answers = await engine.translate(how, whole.sentences, whole.num_tokens)
+    answers = await in_turn(engine, model, how, whole.sentences, whole.num_tokens)
     return {
         "translatedText": joined(whole, answers, 0),
         "sentences": _sentences(whole, answers, heads=heads),

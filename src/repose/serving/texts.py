@@ -90,7 +90,7 @@ async def translate_texts(
     whole = await _done(size, lambda: [split(model, source, text) for text in texts])
     how = how_to(direction, beam_size, alternatives)
     sentences = [sentence for one in whole for sentence in one.sentences]
-    answers = iter(await in_turn(engine, how, sentences, [n for one in whole for n in one.num_tokens]))
+    answers = iter(await in_turn(engine, model, how, sentences, [n for one in whole for n in one.num_tokens]))
     return await _done(
         size,
         lambda: [
@@ -100,12 +100,22 @@ async def translate_texts(
     )
 
 
-async def in_turn(engine: Translates, how: How, sentences: Sequence[str], num_tokens: Sequence[int]) -> list[Answer]:
-    """The answers of any number of sentences, some of which are in the queue at once."""
-    answers: list[Answer] = []
+async def in_turn(
+    engine: Translates, model: ServedModel, how: How, sentences: Sequence[str], num_tokens: Sequence[int]
+) -> list[Answer]:
+    """The answers of any number of sentences, some of which are in the queue at once.
+
+    A sentence that is still longer than what the model was trained on is cut: decoding takes long, and gives nonsense.
+    """
+    limit, answers = model.max_src_tokens, list[Answer]()
     for start in range(0, len(sentences), _SENTENCES_AT_ONCE):
         some = slice(start, start + _SENTENCES_AT_ONCE)
-        answers += await engine.translate(how, sentences[some], num_tokens[some])
+        is_cut = [number > limit for number in num_tokens[some]]
+        read = [model.cut(text) if cut else text for text, cut in zip(sentences[some], is_cut, strict=True)]
+        found = await engine.translate(how, read, [min(number, limit) for number in num_tokens[some]])
+        answers += [
+            answer._replace(truncated=True) if cut else answer for answer, cut in zip(found, is_cut, strict=True)
+        ]
     return answers
 
 
