@@ -59,12 +59,13 @@ class Queue:
             self.waiting, self.elsewhere = self.elsewhere, []
         return self.waiting.pop(0) if self.waiting else None
 
-    def lose(self, shard: Shard, error: ReposeError) -> None:
-        """One whose process died is begun again. Raises the error where that has happened too often."""
+    def lose(self, shard: Shard, error: ReposeError, *, again: bool = True) -> None:
+        """One whose process died is begun `again`. Raises the error where that has happened too often."""
         self.tries[shard.number] = self.tries.get(shard.number, 0) + 1
         if self.tries[shard.number] >= TRIES:
             raise error
-        self.waiting.insert(0, shard)
+        if again:
+            self.waiting.insert(0, shard)
 
 
 def run_here(

@@ -6,6 +6,7 @@ seen by all machines under the same name.
 """
 
 import threading
+import time
 from collections.abc import Sequence
 from typing import Any
 
@@ -22,6 +23,12 @@ IN_FLIGHT = 2
 """Shards that an actor has: the one it works on, and the next."""
 POLL = 1.0
 """Seconds between looks at what happens."""
+PAUSE = 5.0
+"""Seconds for which an actor that was lost gets no shards, while Ray begins it elsewhere; then twice as many."""
+LATE = 30.0
+"""Seconds after which a shard is handed out again where there is nothing else to do; its lock tells whether it runs."""
+GRACE = 30.0
+"""Seconds that actors have for the window under way when all is to stop."""
 
 
 class Actor:
@@ -98,57 +105,90 @@ class _Driver:
     ) -> None:
         self._ray, self._store, self._plan, self._watch, self._stop = ray, store, plan, watch, stop
         kind = ray.remote(concurrency_groups={"control": 1})(_controlled(ray))
-        options = {**resources, "max_restarts": -1, "max_task_retries": TRIES}
+        options = {**resources, "max_restarts": -1, "max_task_retries": 0}  # retried here, elsewhere
         given = (store.where, plan.identity, __version__)
         self._actors = [kind.options(**options).remote(*given) for _ in range(number)]
         self._flying: dict[Any, tuple[Any, Shard]] = {}
+        self._handed: dict[int, float] = {}  # when each shard was handed out last
+        self._done: set[int] = set()
+        self._pauses = dict.fromkeys(map(id, self._actors), 0.0)  # of actors that were lost, until when
+        self._lengths = dict.fromkeys(map(id, self._actors), PAUSE)
 
     def run(self, shards: Sequence[Shard]) -> bool:
         """The next shard goes to whoever has fewest."""
-        queue, tally, asked = Queue(self._store, self._plan, list(shards)), Tally(), False
-        while tally.shards < len(shards):
-            if self._stop.is_set() and not asked:
-                asked = True
+        queue, tally = Queue(self._store, self._plan, list(shards)), Tally()
+        deadline: float | None = None
+        while len(self._done) < len(shards):
+            if self._stop.is_set() and deadline is None:
+                deadline = time.monotonic() + GRACE
                 for actor in self._actors:
                     actor.stop.remote()
-            if not asked:
+            if deadline is None:
                 self._hand_out(queue)
-            elif not self._flying:
+            elif not self._flying or time.monotonic() > deadline:
                 return False
-            ready, _ = self._ray.wait(list(self._flying), timeout=POLL) if self._flying else ([], [])
+            if not self._flying:
+                self._stop.wait(POLL)  # all that is left is others' work
+                continue
+            ready, _ = self._ray.wait(list(self._flying), timeout=POLL)
             for ticket in ready:
                 self._see(ticket, queue, tally)
-            if not self._flying and not queue.waiting:
-                self._stop.wait(POLL)  # the others' turn
         return True
 
     def _hand_out(self, queue: Queue) -> None:
+        """As many as actors may have; at the end what others have had for long, for their machine may be lost."""
+        now = time.monotonic()
+        actors = [actor for actor in self._actors if self._pauses[id(actor)] <= now]
         load = {id(actor): 0 for actor in self._actors}
         for actor, _ in self._flying.values():
             load[id(actor)] += 1
-        while min(load.values()) < IN_FLIGHT and (shard := queue.next()) is not None:
-            actor = min(self._actors, key=lambda actor: load[id(actor)])
-            load[id(actor)] += 1
-            self._flying[actor.run.remote(shard.number)] = (actor, shard)
+
+        def busy(actor: Any) -> int:
+            return load[id(actor)]
+
+        while actors and min(map(busy, actors)) < IN_FLIGHT and (shard := queue.next()) is not None:
+            load[id(self._hand(shard, min(actors, key=busy)))] += 1
+        late = now - LATE
+        for actor in [actor for actor in actors if not busy(actor)]:
+            waits = [shard for _, shard in self._flying.values() if self._handed[shard.number] < late]
+            waits = [shard for shard in waits if shard.number not in self._done]
+            if waits:
+                self._hand(waits[0], actor)
+
+    def _hand(self, shard: Shard, actor: Any) -> Any:
+        self._flying[actor.run.remote(shard.number)] = (actor, shard)
+        self._handed[shard.number] = time.monotonic()
+        return actor
 
     def _see(self, ticket: Any, queue: Queue, tally: Tally) -> None:
-        _, shard = self._flying.pop(ticket)
+        actor, shard = self._flying.pop(ticket)
         try:
             ended, lines, tokens = self._ray.get(ticket)
         except self._ray.exceptions.RayTaskError:
             raise
-        except self._ray.exceptions.RayError as error:  # its machine was lost, more often than Ray tries
-            queue.lose(shard, ReposeError(f"shard {shard.number} was lost {TRIES} times ({type(error).__name__})"))
+        except self._ray.exceptions.RayError as error:  # its machine or its process was lost
+            if self._pauses[id(actor)] <= (now := time.monotonic()):  # else it was lost with another one
+                self._pauses[id(actor)] = now + self._lengths[id(actor)]
+                self._lengths[id(actor)] *= 2
+            sentence = f"shard {shard.number} was lost {TRIES} times ({type(error).__name__}): look at that machine"
+            queue.lose(shard, ReposeError(sentence), again=self._is_open(shard))
             return
+        self._lengths[id(actor)] = PAUSE
         tally.lines += lines
         tally.tokens += tokens
         if ended == Ended.DONE:
-            tally.shards += 1
+            self._done.add(shard.number)
+            tally.shards = len(self._done)
             self._watch(tally)
         elif ended == Ended.BUSY:
-            queue.elsewhere.append(shard)
+            if self._is_open(shard):
+                queue.elsewhere.append(shard)
         elif ended != Ended.STOPPED:
             raise ReposeError(ended.removeprefix("error: "))
+
+    def _is_open(self, shard: Shard) -> bool:
+        """Whether a shard is neither done nor with another actor."""
+        return shard.number not in self._done and all(other is not shard for _, other in self._flying.values())
 
 
 def _controlled(ray: Any) -> type[Actor]:

@@ -163,7 +163,8 @@ def run_plan(
     from repose.system.array import every_nth
 
     before = status_of(store, plan)
-    say(f"{store.where}: {plan.lines:,} lines in {len(plan.shards):,} shards, {before.shards_done:,} of them done")
+    shards = "1 shard" if len(plan.shards) == 1 else f"{len(plan.shards):,} shards, {before.shards_done:,} of them done"
+    say(f"{store.where}: {plan.lines:,} lines in {shards}")
     mine = every_nth(plan.shards, shard)
     if merged and shard is not None:
         raise ConfigError("--shard is a part of the work: run `repose bulk merge` when all parts are done")
@@ -184,8 +185,10 @@ def run_plan(
         raise typer.Exit(3)
     after = status_of(store, plan)
     lines = f"of {after.lines_done:,} lines"
+    became = {"keep": "were kept", "drop": "were left out"}[plan.job.failed]
+    became = "have score 0" if plan.job.work == "score" else became
     for reason, number in sorted(after.failed.items()):
-        say(f"{number:,} {lines} failed ({reason}) and were {'kept' if plan.job.failed == 'keep' else 'left out'}")
+        say(f"{number:,} {lines} {became} ({reason})")
     if after.too_long:
         say(f"{after.too_long:,} {lines} had a sentence longer than the model reads: it was translated in parts")
     print(store.place(merge_parts(store, plan)) if merged else store.where)

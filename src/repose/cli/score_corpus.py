@@ -54,7 +54,5 @@ def score_corpus(
     if keep is None and threshold is None:
         return
     found = filter_pairs(store, plan, keep=keep, threshold=threshold)
-    for reason, number in found.dropped.most_common():
-        say(f"{number:,} left out ({reason})")
     say(f"{found.kept:,} of {found.lines:,} pairs kept, of a score of {found.lowest:.4f} or more")
     print(*map(store.place, KEPT))
