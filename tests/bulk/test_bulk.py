@@ -140,6 +140,10 @@ def test_records_keep_their_fields(tmp_path: Path, planned: Planned) -> None:
     kept = [json.loads(line) for line in finish(store, plan).decode().splitlines()]
     assert [record["id"] for record in kept] == [7, 8]
     assert [len(record["hypotheses"]) for record in kept] == [2, 2]
+    with pytest.raises(
+        DataError, match=r"no record of .* has a field 'body' \(present: 'id', 'more', 'other', 'text'\)"
+    ):
+        planned([file], out="other", fields=("body",))
     store, plan = planned([file], out="taken", into="id")
     with pytest.raises(DataError, match="have a field 'id' already: choose another --into"):
         finish(store, plan)

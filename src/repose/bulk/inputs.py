@@ -13,6 +13,7 @@ import zlib
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from enum import StrEnum
+from itertools import islice
 from pathlib import PurePosixPath
 from typing import Any, BinaryIO, Self
 
@@ -24,6 +25,8 @@ from repose.system.errors import ConfigError, DataError
 
 MAX_RECORD_BYTES = 1 << 24
 """Of a longer line of JSONL nothing is read."""
+_LOOKED_AT = 100
+"""Records in which a field must be."""
 _SUFFIXES = {".tsv": "tsv", ".tab": "tsv", ".jsonl": "jsonl", ".ndjson": "jsonl", ".parquet": "parquet"}
 _PACKED: Mapping[str, Callable[[BinaryIO], Any]] = {
     ".gz": lambda file: gzip.GzipFile(fileobj=file),
@@ -133,6 +136,8 @@ def scan(
                 _, _, ranges, lines = _lines(store.place(read), shard_lines)
             else:
                 size, sha256, ranges, lines = _lines(name, shard_lines)
+            if format == "jsonl":
+                _check_fields(store.place(read) if read != name else name, name, fields)
         if stamp(name) != mark:
             raise DataError(f"{name} changed while it was read: wait until it is written")
         facts.append((read, size, sha256, mark))
@@ -176,6 +181,20 @@ def _lines(name: str, shard_lines: int) -> tuple[int, str, list[tuple[int, int]]
     if starts[-1] == size:
         starts.pop()
     return size, sha256.hexdigest(), list(zip(starts, [*starts[1:], size], strict=True)), lines
+
+
+def _check_fields(place: str, name: str, fields: Sequence[str]) -> None:
+    """Raises DataError where none of the first records has a field: its name is another."""
+    with open_input(place) as file:
+        records = [
+            _of_json([line], fields).fields for line in islice(lines_of(file.read, MAX_RECORD_BYTES), _LOOKED_AT)
+        ]
+    present = sorted({field for record in records if record is not None for field in record})
+    if present and (missing := [field for field in fields if field not in present]):
+        known = ", ".join(repr(known[:40]) for known in present[:20])
+        raise DataError(
+            f"no record of {name} has a field {missing[0]!r} (present: {known}): name the field of the text"
+        )
 
 
 def _unpack(store: Store, name: str, suffix: str, into: str) -> None:

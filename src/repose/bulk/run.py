@@ -29,6 +29,8 @@ def run_shards(
     `run_in_processes` and `run_on_ray` raise.
     """
     stop = stop or threading.Event()
+    if not shards:
+        return True
     if on == "ray":
         from repose.bulk.on_ray import run_on_ray
 

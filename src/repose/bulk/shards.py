@@ -20,7 +20,7 @@ from repose.bulk.parts import part_writer
 from repose.bulk.plan import Plan, Shard
 from repose.bulk.storage import Store, blocks, open_input
 from repose.bulk.work import Work
-from repose.system.errors import DataError
+from repose.system.errors import BusyError, DataError
 
 Told = Callable[[int, int], None]
 """Of lines and tokens of a window that is done."""
@@ -138,7 +138,8 @@ def _write(store: Store, plan: Plan, shard: Shard, work: Work, told: Told, stop:
 def merge(store: Store, plan: Plan) -> str:
     """Put the parts together in order, whole or not at all; the name of what was written.
 
-    Raises DataError where a part is missing or not what its manifest says, WriteError.
+    Raises DataError where a part is missing or not what its manifest says, BusyError where another process merges, and
+    WriteError.
     """
     name = plan.job.merged
     manifests = []
@@ -149,14 +150,22 @@ def merge(store: Store, plan: Plan) -> str:
         manifests.append(manifest)
     if (lines := sum(manifest.lines for manifest in manifests)) != plan.lines:
         raise DataError(f"the parts in {store.where} are of {lines:,} lines, not of {plan.lines:,}: run it again")
-    with store.replacing(name) as temporary:
+    with store.claimed(".merge.lock") as mine:
+        if not mine:
+            raise BusyError(f"another process merges the parts in {store.where}: wait for it")
+        store.remove_half_written(name)
+        _merge(store, plan, manifests)
+    for leftover in store.names("unpacked"):
+        store.remove(f"unpacked/{leftover}")
+    return name
+
+
+def _merge(store: Store, plan: Plan, manifests: list[Manifest]) -> None:
+    with store.replacing(plan.job.merged) as temporary:
         if plan.job.suffix == ".parquet":
             _merge_rows(store, plan, manifests, temporary)
         else:
             _merge_bytes(store, plan, manifests, temporary)
-    for leftover in store.names("unpacked"):
-        store.remove(f"unpacked/{leftover}")
-    return name
 
 
 def _merge_bytes(store: Store, plan: Plan, manifests: list[Manifest], into: Path) -> None:

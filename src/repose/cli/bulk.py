@@ -1,5 +1,6 @@
 """`repose bulk`: a corpus of any size, in shards, on one machine or many; how far it is; and its parts put together."""
 
+import signal
 import threading
 import time
 from pathlib import Path
@@ -171,7 +172,7 @@ def run_plan(
     stop = threading.Event()
 
     def ask(number: int, _frame: FrameType | None) -> None:
-        if stop.is_set() and number == 2:  # whoever presses Ctrl-C twice means now
+        if stop.is_set() and number == signal.SIGINT:  # whoever presses Ctrl-C twice means now
             raise KeyboardInterrupt
         stop.set()
 
