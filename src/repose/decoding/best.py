@@ -32,7 +32,8 @@ def best_tokens(log_probs: Any, width: int) -> tuple[NDArray[np.float64], NDArra
     """
     values, tokens = _in_order(log_probs, width)
     order = tokens.argsort(axis=1)
-    return np.take_along_axis(values, order, 1), np.take_along_axis(tokens, order, 1)
+    order += np.arange(len(order))[:, None] * order.shape[1]
+    return values.ravel().take(order), tokens.ravel().take(order)
 
 
 def forbid(log_probs: Any, rows: NDArray[np.int64], tokens: NDArray[np.int64]) -> Any:

@@ -36,6 +36,9 @@ class OnnxState:
     def select(self, rows: Ints) -> None:
         """As in `search.State`."""
         sentences = self.sentences[rows]
+        if self.cells is None and np.array_equal(sentences, self.sentences):  # rows change places within sentences
+            self.kept = {name: x.take(rows, axis=0) for name, x in self.kept.items()}
+            return
         live, sentences, counts = np.unique(sentences, return_inverse=True, return_counts=True)
         if len(live) < self.num_sentences:
             self.memory = {name: x[live] for name, x in self.memory.items()}

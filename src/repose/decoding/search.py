@@ -192,7 +192,7 @@ class _Beams:
         self._finish(np.where(is_end, sums, -math.inf)[:, : self.beam_size], rows)
         live = np.where(is_end, -math.inf, sums)
         order = np.argsort(-live, axis=1, kind="stable")[:, : self.beam_size]
-        live, rows, tokens = (np.take_along_axis(x, order, 1) for x in (live, rows, tokens))
+        live, rows, tokens = picked(order, live, rows, tokens)
         attainable = live / self.last_penalty[:, None]
         going = (attainable > self.best[:, -1:]) & (self.length < self.limits[:, None])
         searched = going.any(1)
@@ -220,8 +220,9 @@ class _Beams:
         ids[used] = tokens
         flat = sums.reshape(len(sums), -1)
         order = np.argsort(-flat, axis=1, kind="stable")
-        rows = np.take_along_axis(row_of, order // values.shape[1], 1)
-        return np.take_along_axis(flat, order, 1), rows, np.take_along_axis(ids.reshape(flat.shape), order, 1)
+        (rows,) = picked(order // values.shape[1], row_of)
+        ranked, ids = picked(order, flat, ids.reshape(flat.shape))
+        return ranked, rows, ids
 
     def _finish(self, sums: Floats, rows: Ints) -> None:
         """Take up the hypotheses that end here: `sums` (N, ≤ beam_size) are their scores, −inf where none ends."""
@@ -254,6 +255,13 @@ class _Beams:
             backwards.append(tokens[row])
             row = previous[row]
         return tuple(reversed(backwards))
+
+
+def picked(columns: Ints, *arrays: NDArray[Any]) -> tuple[NDArray[Any], ...]:
+    """Of each row of arrays of one shape (N, C) these columns, (N, W): `take_along_axis`, which takes ten times as long
+    for a few numbers."""
+    flat = columns + np.arange(len(columns))[:, None] * arrays[0].shape[1]
+    return tuple(array.ravel().take(flat) for array in arrays)
 
 
 def _checked_limits(max_lengths: Sequence[int], alpha: float) -> Ints:
