@@ -67,10 +67,10 @@ class GraphAttention:
     def queries(self, x: Value, rows: Value | None = None) -> Value:
         """(B, W, D) -> (B, G, W I, c). With `rows`, int64 [B]: x (B W, D)."""
         g, q = self._graph, self._graph.linear(x, *self._query)
-        shape = g.ints(0, -1, self.groups, self._width)
-        if rows is not None:
-            shape = g.concatenated(rows, g.ints(-1, self.groups, self._width), axis=0)
-        return g.transposed(g.reshaped(q, shape), 0, 2, 1, 3)  # of (B, W I, G, c)
+        inner = (1, -1, self._width) if self.is_absorbed else (-1, self.groups, self._width)
+        shape = g.ints(0, *inner) if rows is None else g.concatenated(rows, g.ints(*inner), axis=0)
+        grouped = g.reshaped(q, shape)
+        return grouped if self.is_absorbed else g.transposed(grouped, 0, 2, 1, 3)  # of (B, W I, G, c)
 
     @property
     def _width(self) -> int:
@@ -135,12 +135,13 @@ class GraphAttention:
             return g.where(own, zero, g.softmax(g.where(own, least, scores)))
         return g.where(own, zero, g.softmax(scores))
 
-    def joined(self, heads: Value, *, of_step: bool) -> Value:
-        """(B, G, W I, e) -> (B, W, D); of a step, all rows: (B W, D)."""
+    def joined(self, heads: Value, *, of_step: bool, one_query: bool = False) -> Value:
+        """(B, G, W I, e) -> (B, W, D); of a step, all rows: (B W, D). `one_query`: W is 1."""
         g = self._graph
-        side_by_side = g.transposed(heads, 0, 2, 1, 3)  # (B, W I, G, e)
+        if not self.is_absorbed and not one_query:
+            heads = g.transposed(heads, 0, 2, 1, 3)  # (B, W, H, e)
         width = self._output[0].shape[1]
-        return g.linear(g.reshaped(side_by_side, (-1, width) if of_step else (0, -1, width)), *self._output)
+        return g.linear(g.reshaped(heads, (-1, width) if of_step else (0, -1, width)), *self._output)
 
 
 def _arrays(weight: torch.Tensor, bias: torch.Tensor | None) -> tuple[Array, Array | None]:

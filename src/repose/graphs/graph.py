@@ -35,6 +35,7 @@ class Graph:
         self._quantized: dict[Value, tuple[Value, Value, Value]] = {}
         self._inputs: list[Any] = []
         self._outputs: list[Any] = []
+        self._renamed: dict[Value, str] = {}  # values that are outputs
 
     # The borders
 
@@ -46,13 +47,20 @@ class Graph:
 
     def output(self, name: str, value: Value, shape: Sequence[Dim]) -> None:
         """A value that the caller gets."""
-        self._nodes.append(self._onnx.helper.make_node("Identity", [value], [name]))
+        made = any(value in node.output for node in self._nodes) and value not in self._renamed
+        if made:
+            self._renamed[value] = name  # nothing is copied
+        else:
+            self._nodes.append(self._onnx.helper.make_node("Identity", [value], [name]))
         kind = self._onnx.TensorProto.FLOAT
         self._outputs.append(self._onnx.helper.make_tensor_value_info(name, kind, list(shape)))
 
     def model(self) -> Any:
         """The `onnx.ModelProto`, checked."""
         helper = self._onnx.helper
+        for node in self._nodes:
+            for names in (node.input, node.output):
+                names[:] = [self._renamed.get(each, each) for each in names]
         nodes = self._needed()
         used = {name for node in nodes for name in node.input}
         weights = [tensor for name, tensor in self._weights.values() if name in used]

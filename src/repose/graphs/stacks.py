@@ -296,7 +296,8 @@ class _StepGraph(_StackGraph):
             mine = own if attention.scores.self_score != "keep" else None
             out = attention(queries, Keys(g.transposed(grown[0], 0, 1, 3, 2), grown[1]), added, before, mine)
             before = out.scores
-            x = self.left(layer.self_attention_sublayer, x, attention.joined(out.hidden, of_step=True))
+            heads = attention.joined(out.hidden, of_step=True, one_query=True)
+            x = self.left(layer.self_attention_sublayer, x, heads)
 
             attention = GraphAttention(g, layer.cross_attention, None)
             place = 0 if attention.is_absorbed else index
