@@ -1,5 +1,6 @@
 """Translate a Ray Data set, for those whose data lives there: `repose bulk --on ray` needs none of this.
 
+    pip install "ray[data]"
     python examples/ray_data.py MODEL INPUT OUTPUT --checkpoint FOLDER
 
 INPUT: Parquet files with the columns `id` (unique) and `text`. OUTPUT: a folder for Parquet files, with a column

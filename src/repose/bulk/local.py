@@ -166,17 +166,17 @@ class _Runner:
                 try:
                     self._enter(shard, process.run(shard.number, self._told))
                 except EOFError:
-                    self._drop(process)
+                    died, process = process, None
+                    self._drop(died)
                     if not self._end.is_set():
                         with self._lock:
-                            self._queue.lose(shard, process.failure())
-                    process = None
+                            self._queue.lose(shard, died.failure())
         except Exception as caught:
             error = caught
         finally:
+            self._news.put(error)
             if process is not None:
                 self._drop(process)
-            self._news.put(error)
 
     def _over(self) -> bool:
         with self._lock:

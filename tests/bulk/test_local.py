@@ -1,0 +1,127 @@
+"""Processes that work on shards: what happens where they die, fail, or are to stop."""
+
+import threading
+import time
+from collections.abc import Callable
+from pathlib import Path
+
+import pytest
+
+from repose.bulk import local
+from repose.bulk.local import Tally, run_in_processes
+from repose.bulk.plan import Plan
+from repose.bulk.shards import Ended, Told, merge, run_shard
+from repose.bulk.storage import Store
+from repose.bulk.work import Translate
+from repose.system.errors import ReposeError, WriteError
+
+from .conftest import Numbering
+
+Planned = Callable[..., tuple[Store, Plan]]
+Script = Callable[[int, int], str]
+
+
+class FakeProcess:
+    """Works in this process; `script` says of the n-th try on a shard what becomes of it."""
+
+    store: Store
+    plan: Plan
+    script: Script
+    tries: dict[int, int]
+    alive: list["FakeProcess"]
+
+    def __init__(self, where: str, identity: str) -> None:
+        assert (where, identity) == (self.store.where, self.plan.identity)
+        self.stopped = self.dead = False
+        self.alive.append(self)
+
+    def run(self, shard: int, tell: Told) -> Ended:
+        self.tries[shard] = self.tries.get(shard, 0) + 1
+        outcome = type(self).script(shard, self.tries[shard])
+        if outcome == "dies":
+            raise EOFError
+        if outcome == "fails":
+            raise WriteError("the disk is full")
+        if outcome == "long":
+            while not self.stopped and not self.dead:
+                time.sleep(0.001)
+            return Ended.STOPPED
+        if outcome == "busy":
+            return Ended.BUSY
+        return run_shard(
+            self.store, self.plan, self.plan.shards[shard], Translate(self.plan.job, Numbering()), told=tell
+        )
+
+    def failure(self) -> ReposeError:
+        return ReposeError("a process was killed")
+
+    def ask_to_stop(self) -> None:
+        self.stopped = True
+
+    def kill(self) -> None:
+        self.dead = True
+
+    def end(self) -> None:
+        self.alive.remove(self)
+
+
+@pytest.fixture
+def run(tmp_path: Path, planned: Planned, monkeypatch: pytest.MonkeyPatch) -> Callable[..., bool]:
+    """Runs ten shards in three processes, by a script; afterwards none is left."""
+    (tmp_path / "in.txt").write_bytes(b"".join(b"%d\n" % n for n in range(20)))
+    store, plan = planned([tmp_path / "in.txt"], shard_lines=2)
+    monkeypatch.setattr(local, "WorkerProcess", FakeProcess)
+    monkeypatch.setattr(local, "LOOK", 0.001)
+    FakeProcess.store, FakeProcess.plan = store, plan
+
+    def run(
+        script: Script, stop: threading.Event | None = None, watch: Callable[[Tally], None] = lambda _: None
+    ) -> bool:
+        FakeProcess.script, FakeProcess.tries, FakeProcess.alive = staticmethod(script), {}, []
+        try:
+            ended = run_in_processes(store, plan, plan.shards, 3, watch=watch, stop=stop or threading.Event())
+        finally:
+            assert FakeProcess.alive == []
+        if ended:
+            merge(store, plan)
+        return ended
+
+    return run
+
+
+def test_a_process_that_dies_is_replaced(run: Callable[..., bool]) -> None:
+    seen: list[tuple[int, int]] = []
+    assert run(
+        lambda shard, tried: "dies" if shard in (0, 4) and tried < 3 else "",
+        watch=lambda tally: seen.append((tally.shards, tally.lines)),
+    )
+    assert FakeProcess.tries[0] == FakeProcess.tries[4] == 3
+    assert seen[-1] == (10, 20)
+
+
+def test_a_shard_that_kills_again_and_again_ends_it(run: Callable[..., bool]) -> None:
+    with pytest.raises(ReposeError, match=r"^a process was killed$"):
+        run(lambda shard, _: "dies" if shard == 7 else "")
+    assert FakeProcess.tries[7] == local.TRIES
+
+
+def test_what_a_process_meets_ends_all(run: Callable[..., bool]) -> None:
+    with pytest.raises(WriteError, match="the disk is full"):
+        run(lambda shard, _: "fails" if shard == 5 else "long" if shard == 6 else "")
+
+
+def test_a_stop_reaches_those_at_work(run: Callable[..., bool]) -> None:
+    stop = threading.Event()
+
+    def script(shard: int, _tried: int) -> str:
+        if shard == 3:
+            stop.set()
+        return "long" if shard > 1 else ""
+
+    assert not run(script, stop)
+    assert run(lambda _shard, _tried: "")
+
+
+def test_what_another_runner_has_is_waited_for(run: Callable[..., bool]) -> None:
+    assert run(lambda shard, tried: "busy" if shard == 2 and tried < 5 else "")
+    assert FakeProcess.tries[2] == 5
