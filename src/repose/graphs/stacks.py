@@ -256,11 +256,10 @@ class _StepGraph(_StackGraph):
         g, a = self.g, self.a
         tokens = g.input("tokens", ["N", "W"], "INT64")
         self.at = g.input("at", [], "INT64")
-        src_bias = g.input("src_bias", ["N", 1, 1, "S"])
-        memory = {}
+        self.memory_inputs = {"src_bias": g.input("src_bias", ["N", 1, 1, "S"])}
         for name, shape in self.memory:
             width, is_keys = shape[3], name.startswith("k")
-            memory[name] = g.input(name, ["N", shape[1], *([width, "S"] if is_keys else ["S", width])])
+            self.memory_inputs[name] = g.input(name, ["N", shape[1], *([width, "S"] if is_keys else ["S", width])])
         at = At(str(g.op("Unsqueeze", self.at, g.ints(0))), is_step=True)
         self.num_read = g.add(at.end, g.ints(1))  # tokens, this one included
         num_sentences = g.size(tokens, 0)
@@ -299,20 +298,24 @@ class _StepGraph(_StackGraph):
             heads = attention.joined(out.hidden, of_step=True, one_query=True)
             x = self.left(layer.self_attention_sublayer, x, heads)
 
-            attention = GraphAttention(g, layer.cross_attention, None)
-            place = 0 if attention.is_absorbed else index
-            queries = attention.queries(self.entered(layer.cross_attention_sublayer, x), rows=num_sentences)
-            out = attention(
-                queries, Keys(memory[f"keys_{place}"], memory[f"values_{place}"]), src_bias, before_memory, None
-            )
-            before_memory = out.scores
-            g.output(f"attention_{index}", out.weights, ["N", attention.groups, "WI", "S"])
-            x = self.left(layer.cross_attention_sublayer, x, attention.joined(out.hidden, of_step=True))
+            x, before_memory = self._after_memory(layer, index, x, num_sentences, before_memory)
             x = self.fed_forward(layer, x)
         x = g.norm(x, self.stack.final_norm)
         logits = g.linear(x, self.model.output.weight, self.model.output.bias)
         g.output("log_probs", g.op("LogSoftmax", logits, axis=-1), ["R", self.model.tgt_vocab_size])
         return g.model(), self.kept
+
+    def _after_memory(
+        self, layer: DecoderLayer, index: int, x: Value, num_sentences: Value, before: Value | None
+    ) -> tuple[Value, Value]:
+        """Out of the cross-attention of a layer, and its scores; `before`: those of the layer before."""
+        g, attention = self.g, GraphAttention(self.g, layer.cross_attention, None)
+        place = 0 if attention.is_absorbed else index
+        keys = Keys(*(self.memory_inputs[f"{kind}_{place}"] for kind in ("keys", "values")))
+        queries = attention.queries(self.entered(layer.cross_attention_sublayer, x), rows=num_sentences)
+        out = attention(queries, keys, self.memory_inputs["src_bias"], before, None)
+        g.output(f"attention_{index}", out.weights, ["N", attention.groups, "WI", "S"])
+        return self.left(layer.cross_attention_sublayer, x, attention.joined(out.hidden, of_step=True)), out.scores
 
     def _width(self, attention: GraphAttention, kind: str) -> int:
         if not attention.is_absorbed:
