@@ -344,6 +344,21 @@ def test_kills_at_random_moments_change_nothing(tmp_path: Path, planned: Planned
     assert not list((tmp_path / "out" / "parts").glob(".*"))
 
 
+def test_empty_files_have_no_shards(tmp_path: Path) -> None:
+    from repose.bulk.inputs import Input
+
+    from .conftest import job_of
+
+    contents = [b"a\n", b"", b"b"]
+    files = [write(tmp_path / f"{n}.txt", content) for n, content in enumerate(contents)]
+    store = Store.at(str(tmp_path / "out"))
+    plan = make_plan(store, job_of(files), [Input((str(file),)) for file in files])
+    assert len(plan.shards) == 2
+    assert finish(store, plan) == translated(b"a\nb")
+    with pytest.raises(DataError, match=r"there is no line in .*1\.txt: check"):
+        plan_of(tmp_path / "other", [files[1]])
+
+
 def test_an_object_store(tmp_path: Path) -> None:
     fsspec = pytest.importorskip("fsspec")
     memory = fsspec.filesystem("memory")

@@ -7,6 +7,7 @@ from the middle and so is unpacked into the job's folder first.
 import contextlib
 import gzip
 import hashlib
+import itertools
 import json
 import lzma
 import zlib
@@ -180,7 +181,7 @@ def _lines(name: str, shard_lines: int) -> tuple[int, str, list[tuple[int, int]]
     lines += last != b"\n"
     if starts[-1] == size:
         starts.pop()
-    return size, sha256.hexdigest(), list(zip(starts, [*starts[1:], size], strict=True)), lines
+    return size, sha256.hexdigest(), list(itertools.pairwise([*starts, size])), lines
 
 
 def _check_fields(place: str, name: str, fields: Sequence[str]) -> None:

@@ -191,7 +191,8 @@ def make_plan(store: Store, job: Job, inputs: Sequence[Input]) -> Plan:
         if old is not None and old.identity != plan.identity:
             raise ConfigError(_another(store, ["the inputs"]))
         if not plan.lines:
-            raise DataError(f"there is no line in {', '.join(name for one in inputs for name in one.files)}")
+            names = ", ".join(name for one in inputs for name in one.files)
+            raise DataError(f"there is no line in {names}: check that the right file was named")
         if data != (content := plan.to_json()):
             store.write(PLAN, content)
     return plan
