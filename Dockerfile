@@ -1,4 +1,4 @@
-# Serves an export to ONNX, or whatever models are put at /models; for run directories themselves (torch) build with
+# Serves an export to ONNX, or the model that is put at /models; for run directories themselves (torch) build with
 #   --build-arg EXTRAS=serve,train,fast
 #
 #   repose export runs/mine --to onnx --out models/mine

@@ -675,6 +675,10 @@ def test_help_is_grouped_for_newcomers(run: Run) -> None:
     assert places == sorted(places)
 
 
+def test_help_keeps_its_brackets(run: Run) -> None:
+    assert "a table [search]" in " ".join(run("search", "--help")[1].split())
+
+
 def test_samples_are_those_of_the_search_that_was_chosen() -> None:
     from repose.cli.tables import _search_of
 

@@ -48,7 +48,7 @@ def test_what_is_there_is_not_overwritten_by_accident(run: Run, tmp_path: Path) 
         ("in.pdf", "out.pdf", b"x", "cannot be translated: known are .txt"),
         ("in.docx", "out.docx", b"PK", "in.docx cannot be translated: this is no document"),
         ("in.srt", "out.srt", b"\xff", "save it in UTF-8"),
-        (None, "out.txt", b"", "No such file"),
+        (None, "out.txt", b"", "there is no file"),
     ],
 )
 def test_what_cannot_be_done_is_one_sentence(

@@ -89,6 +89,8 @@ def test_what_cannot_be_exported_or_loaded_is_one_sentence(saving: Saving, tmp_p
     repose.export(model, to="onnx", out=tmp_path / "out")
     with pytest.raises(ConfigError, match="holds ONNX graphs"):
         repose.load(tmp_path / "out", engine="torch")
+    with pytest.raises(CheckpointError, match="out is an export to onnx: name the run or model"):
+        repose.export(tmp_path / "out", to="web", out=tmp_path / "other")
     with pytest.raises(ConfigError, match="an export does not hold"):
         _ = repose.load(tmp_path / "out").model
 

@@ -178,6 +178,8 @@ def test_reasons_are_sentences_once() -> None:
         "as many epochs as asked for",
         "SIGINT",
     ]
+    assert EndReason.HOURS.describe(TrainingConfig(max_hours=1 / 60)) == "1 minute"
+    assert EndReason.HOURS.describe(TrainingConfig(max_hours=0.5)) == "30 minutes"
 
 
 # Runs of earlier versions

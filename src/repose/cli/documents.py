@@ -15,7 +15,7 @@ if TYPE_CHECKING:
 
 
 def translate_file(
-    model: Annotated[Path, Argument(help="A run directory or model directory.")],
+    model: Annotated[Path, Argument(help="A run directory, a model directory, an export to ONNX, or hf://owner/name.")],
     source: Annotated[Path, Argument(help="The file to translate: .txt, .html, .srt, .vtt, .docx or .odt.")],
     target: Annotated[Path, Argument(help="Where to write the translation, with the same suffix.")],
     force: Annotated[bool, Option("--force", help="Overwrite what is there.")] = False,
@@ -48,11 +48,13 @@ def translate_file(
         raise ConfigError(f"{target} is to end in {source.suffix!r} like {source}: formats are not converted")
     if target.exists() and not force:
         raise ConfigError(f"{target} is there already: choose another name, or --force")
+    from repose.data.readers import check_file
     from repose.decoding.translator import load
     from repose.documents.formats import read_document
     from repose.system.files import read_file, write_file
 
     how = {"beam_size": beam_size, "length_penalty": length_penalty, "no_repeat_ngram_size": no_repeat_ngram_size}
+    check_file(source)
     try:
         document = read_document(read_file(source), source.suffix, paragraphs=paragraphs)
     except DataError as error:
@@ -72,10 +74,13 @@ def translate_paragraphs(
     engine: str,
 ) -> None:
     """`repose translate --paragraphs`: a text from a file or stdin to stdout."""
+    from repose.data.readers import check_file
     from repose.decoding.translator import load
     from repose.documents.formats import read_document
     from repose.system.files import read_file
 
+    if file is not None:
+        check_file(file)
     data = sys.stdin.buffer.read() if file is None else read_file(file)
     document = read_document(data, ".txt", paragraphs=True)
     with load(model, device, workers, precision, engine) as translator:

@@ -9,8 +9,8 @@ from repose.system.terminal import say
 
 
 def export(
-    model: Annotated[Path, Argument(metavar="RUN", help="A run directory or model directory.")],
-    to: Annotated[str, Option(help="Target, such as ctranslate2 (docs/export.md).")],
+    model: Annotated[Path, Argument(metavar="RUN", help="A run directory, a model directory, or hf://owner/name.")],
+    to: Annotated[str, Option(help="onnx, ctranslate2 or web (docs/export.md).")],
     out: Annotated[Path, Option("--out", "-o", help="Folder to write.")],
     precision: Annotated[
         str, Option(help="fp32, or int8: smaller and faster, but a few translations differ.")

@@ -11,7 +11,7 @@ from repose.system.terminal import say, show
 
 
 def search(
-    file: Annotated[str, Argument(help="An experiment file with a table [search].")],
+    file: Annotated[str, Argument(help="An experiment file with a table \\[search].")],
     out: Annotated[Path, Option("--out", "-o", help="Where to make the search's folder.")] = Path("runs"),
     trials: Annotated[int | None, Option(min=1, help="Number of trials (default: the file's).")] = None,
     jobs: Annotated[

@@ -54,7 +54,8 @@ def export(model: Path, out: Path, options: Options) -> Exported:
     """See `repose.exporting.targets`."""
     architecture, _ = directory.read_sizes(model)
     if (reason := why_not(architecture)) is not None:
-        raise ConfigError(f"CTranslate2 cannot express this model: {reason}")
+        more = "docs/export.md says which presets it can, onnx and web take more"
+        raise ConfigError(f"CTranslate2 cannot express this model: {reason} ({more})")
     if options.single_file:
         raise ConfigError("--single-file is for the target web: leave it out")
     try:

@@ -58,13 +58,17 @@ class EndReason(enum.StrEnum):
         words = {
             EndReason.UPDATES: _count(training.updates, "update"),
             EndReason.EPOCHS: _count(training.epochs, "epoch"),
-            EndReason.HOURS: _count(training.max_hours, "hour"),
+            EndReason.HOURS: _time(training.max_hours or 0.0),
             EndReason.PATIENCE: f"no better {judge} in {_count(training.patience, 'validation')}",
             EndReason.STOP_AFTER: "--stop-after",
             EndReason.UNTIL_EPOCH: "as many epochs as asked for",
             EndReason.OTHER_WORKER: "a signal to another worker",
         }
         return words.get(self, self.value)
+
+
+def _time(hours: float) -> str:
+    return _count(hours, "hour") if hours >= 1 else _count(hours * 60, "minute")
 
 
 def _count(number: float | None, what: str) -> str:

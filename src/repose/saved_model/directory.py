@@ -268,6 +268,9 @@ def read_tokenizers(
 
 
 def _read_config(folder: Path) -> dict[str, Any]:
+    if not (folder / WEIGHTS).exists() and (exported := sorted(folder.glob("repose-*.json"))):
+        target = exported[0].stem.removeprefix("repose-")
+        raise CheckpointError(f"{folder} is an export to {target}: name the run or model directory it was made from")
     data = _read(folder, CONFIG, _MAX_JSON_BYTES)
     try:
         config = json.loads(data)

@@ -46,7 +46,7 @@ def fetch(name: str) -> Path:
     the hub has no such model or revision, does not give it, or cannot be reached and the cache does not have it.
     """
     match = _NAME.fullmatch(_SCHEME.sub("", name))
-    form = f"{name} is no model on a hub: write hf://owner/name, or hf://owner/name@revision"
+    form = f"hf://{_SCHEME.sub('', name)} is no model on a hub: write hf://owner/name, or hf://owner/name@revision"
     if match is None:
         raise ConfigError(form)
     repo, revision = match.groups()
