@@ -52,7 +52,18 @@ def trained(tmp_path_factory: pytest.TempPathFactory) -> Path:
     with pytest.MonkeyPatch.context() as patch:
         patch.setenv("REPOSE_HOME", str(tmp_path_factory.getbasetemp() / "repose-home"))
         files = write_pairs(folder / "first.tsv", 0, 300)
-        command = ["repose", "train", str(files), "--out", str(folder / "run"), *SETTINGS, "--workers", "1"]
+        command = [
+            "repose",
+            "train",
+            str(files),
+            "--out",
+            str(folder / "run"),
+            *SETTINGS,
+            "--workers",
+            "1",
+            "--config",
+            "default",
+        ]
         patch.setattr(sys, "argv", command)
         torch.set_num_threads(1)
         with pytest.raises(SystemExit, match=r"^0$"):
