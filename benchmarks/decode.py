@@ -47,10 +47,13 @@ class Entry(NamedTuple):
     """Whether it takes a worker of one thread for each core; otherwise a process of as many threads."""
     cuda: bool = False
     """Whether it can be asked to run on a GPU."""
+    engine: str = "torch"
+    """Of this project."""
 
 
 ENTRIES = {
     "repose": Entry("repose_.py", None, ("baseline", "reinforced"), ("fp32", "int8"), workers=True, cuda=True),
+    "repose-onnx": Entry("repose_.py", None, ("baseline", "reinforced"), ("fp32", "int8"), workers=True, engine="onnx"),
     "ctranslate2": Entry("ctranslate2_.py", "ctranslate2", ("baseline",), ("fp32", "int8"), workers=True),
     "marian": Entry("marian.py", "marian", (), ("fp32", "bf16"), workers=False),
 }
@@ -76,7 +79,7 @@ class Run(NamedTuple):
 
 def architecture(entry: str, model: str, size: str) -> Architecture:
     """What that program computes, as an architecture of this project."""
-    a = preset(model if entry == "repose" else PLAIN[model])
+    a = preset(model if entry.startswith("repose") else PLAIN[model])
     return a if size == "exact" else dataclasses.replace(a, head_dim=a.d_model // a.num_heads)
 
 
@@ -100,10 +103,11 @@ def contestants(runs: Sequence[Run], args: argparse.Namespace, folder: Path) -> 
         for precision in dict.fromkeys(run.ceiling for run in runs)
         for each in ceilings(folder, precision, args.device)
     ]
-    cores = available_cores()
+    cores = 1 if args.alone else available_cores()
     for run in runs:
         entry = ENTRIES[run.entry]
         options = {"model": args.model, "size": args.size, "precision": run.precision, "beam": run.beam}
+        options |= {"engine": entry.engine} | ({"alone": 1} if args.alone else {})
         if args.device != "cpu":
             options |= {"device": args.device}
         else:
@@ -140,9 +144,9 @@ def compare(runs: Sequence[Run], results: dict[str, Result], flops: dict[str, fl
             if rate and limit:
                 found[f"{run.label} / {kind}"] = rate * flops[run.label] / limit
     measured = [run for run in runs if results[run.label].rates]
-    for run in (each for each in measured if each.entry == "repose"):
+    for run in (each for each in measured if each.entry.startswith("repose")):
         for other in (each for each in measured if each.beam == run.beam):
-            if other.entry != "repose" or (other.precision == "fp32" and run.precision != "fp32"):
+            if not other.entry.startswith("repose") or (other.precision == "fp32" and run.precision != "fp32"):
                 found[f"{run.label} / {other.label}"] = results[run.label].median / results[other.label].median
     return found
 
@@ -203,6 +207,7 @@ def arguments() -> argparse.Namespace:
     parser.add_argument("--rounds", type=int, default=5)
     parser.add_argument("--passes", type=int, default=2, help="over the 1,000 sentences, of each contestant in a round")
     parser.add_argument("--device", choices=("cpu", "cuda"), default="cpu")
+    parser.add_argument("--alone", action="store_true", help="one sentence after the other, in one process")
     parser.add_argument("--out", type=Path, help="write the result as JSON")
     return parser.parse_args()
 
@@ -218,7 +223,7 @@ def main() -> None:
     flops = flops_of_runs(runs, args, folder)
     ratios = compare(runs, results, flops)
     show(runs, results, flops, ratios)
-    names = ("model", "size", "beam", "precision", "rounds", "passes", "device")
+    names = ("model", "size", "beam", "precision", "rounds", "passes", "device", "alone")
     settings = {name: getattr(args, name) for name in names} | {"new_tokens": NEW_TOKENS, "batch": BATCH}
     content = record(
         "decode",

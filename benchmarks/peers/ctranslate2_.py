@@ -119,13 +119,19 @@ def main() -> None:
     batches = [[[src_vocab[i] for i in ids] for ids in batch] for batch in workload.decode_batches]
 
     def run(numbers: list[int]) -> int:
-        results = machine.translate_batch(
-            [sentence for number in numbers for sentence in batches[number]],
-            max_batch_size=DECODE_BATCH,
-            beam_size=options.beam,
-            min_decoding_length=NEW_TOKENS,
-            max_decoding_length=NEW_TOKENS,
-        )
+        sentences = [sentence for number in numbers for sentence in batches[number]]
+        parts = [[sentence] for sentence in sentences] if options.alone else [sentences]
+        results = [
+            result
+            for part in parts
+            for result in machine.translate_batch(
+                part,
+                max_batch_size=DECODE_BATCH,
+                beam_size=options.beam,
+                min_decoding_length=NEW_TOKENS,
+                max_decoding_length=NEW_TOKENS,
+            )
+        ]
         assert all(len(result.hypotheses[0]) == NEW_TOKENS for result in results)
         return len(results)
 

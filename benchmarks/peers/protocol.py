@@ -75,6 +75,10 @@ class Options:
     threads: int
     """Of each process."""
     device: str
+    engine: str
+    """Of this project's decoding."""
+    alone: int
+    """Decode one sentence after the other, as they come to a server at rest."""
 
     @property
     def sizes(self) -> Sizes:
@@ -103,6 +107,8 @@ def parse(
     parser.add_argument("--processes", type=int, default=1, help=f"at most {max_processes}")
     parser.add_argument("--threads", type=int, default=1, help="of each process")
     parser.add_argument("--device", choices=devices, default=devices[0])
+    parser.add_argument("--engine", choices=("torch", "onnx"), default="torch", help="of this project's decoding")
+    parser.add_argument("--alone", type=int, default=0, help="1: decode one sentence after the other")
     options = Options(**vars(parser.parse_args()))
     if not 1 <= options.processes <= max_processes:
         parser.error(f"--processes {options.processes}: at most {max_processes}")

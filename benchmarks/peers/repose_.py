@@ -6,6 +6,8 @@ name, which normalises token columns over the vocabulary.
 
 import dataclasses
 import os
+import tempfile
+from pathlib import Path
 
 os.environ.setdefault("OMP_WAIT_POLICY", "passive")  # as the command line does; read when torch is loaded
 
@@ -18,10 +20,13 @@ from repose._version import __version__
 from repose.config.experiment import TrainingConfig
 from repose.data.batching import Batches
 from repose.data.dataset import PairDataset
+from repose.decoding.engine import Engine
+from repose.decoding.onnx_engine import OnnxEngine
 from repose.decoding.pool import Pool
 from repose.decoding.torch_engine import TorchEngine
 from repose.decoding.translator import DEFAULTS
 from repose.decoding.worker import Batch
+from repose.graphs.folder import ENCODER, STEP, GraphFolder, write_graphs
 from repose.model.kernels.linear import quantize
 from repose.model.presets import preset
 from repose.model.transformer import Transformer, build
@@ -150,21 +155,34 @@ class Decoding:
         self.model = make_model(options, workload).to(options.device).eval()
         with torch.no_grad():
             self.model.output.bias[END] = -1e9  # every output runs to its limit
-        if options.precision == "int8":
-            quantize(self.model)
+        self.folder = tempfile.TemporaryDirectory()
+        self.engine = self.made_engine()
         self.pool = Pool(options.processes)
-        self.engine = TorchEngine(self.model)
         self.pool.start(self.engine)
+
+    def made_engine(self) -> Engine:
+        """Of the model, or of graphs of it."""
+        int8 = self.options.precision == "int8"
+        if self.options.engine == "onnx":
+            folder = Path(self.folder.name)
+            facts = write_graphs(folder, self.model, int8=int8)
+            return OnnxEngine(GraphFolder(folder / ENCODER, folder / STEP, facts, {}))
+        if int8:
+            quantize(self.model)
+        return TorchEngine(self.model)
 
     def run(self, numbers: list[int]) -> int:
         """Translate these batches, sorted by length over all of them, the longest sentences first."""
         options = self.options
         sentences = [ids.tolist() for n in numbers for ids in self.workload.decode_batches[n]]
         sentences.sort(key=len, reverse=True)
-        size = max(map(len, self.workload.decode_batches))
+        size = 1 if options.alone else max(map(len, self.workload.decode_batches))
         parts = [sentences[start : start + size] for start in range(0, len(sentences), size)]
         batches = [Batch(part, [NEW_TOKENS] * len(part), options.beam, DEFAULTS.length_penalty) for part in parts]
-        found = self.pool.search(self.engine, batches)
+        if options.alone:
+            found = [self.pool.search(self.engine, [batch])[0] for batch in batches]
+        else:
+            found = self.pool.search(self.engine, batches)
         written = [hypotheses[0].tokens for batch in found for hypotheses in batch]
         assert all(len(tokens) == NEW_TOKENS for tokens in written), "END was forbidden"
         return len(written)

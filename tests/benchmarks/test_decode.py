@@ -12,7 +12,7 @@ from interleave import Result
 
 def asked(**changes: object) -> Namespace:
     """A command line."""
-    usual = {"model": "reinforced", "size": "nearest", "beam": [1], "precision": ["fp32"], "device": "cpu"}
+    usual = {"model": "reinforced", "size": "nearest", "beam": [1], "precision": ["fp32"], "device": "cpu", "alone": False}
     return Namespace(**usual | {"contestants": list(decode.ENTRIES)} | changes)
 
 
@@ -40,10 +40,10 @@ def test_constants_are_those_of_the_protocol() -> None:
 @pytest.mark.parametrize(
     ("changes", "able"),
     [
-        ({}, ["repose", "ctranslate2", "marian"]),
-        ({"size": "exact"}, ["repose"]),
-        ({"size": "exact", "model": "baseline"}, ["repose", "ctranslate2"]),
-        ({"precision": ["int8"]}, ["repose", "ctranslate2"]),
+        ({}, ["repose", "repose-onnx", "ctranslate2", "marian"]),
+        ({"size": "exact"}, ["repose", "repose-onnx"]),
+        ({"size": "exact", "model": "baseline"}, ["repose", "repose-onnx", "ctranslate2"]),
+        ({"precision": ["int8"]}, ["repose", "repose-onnx", "ctranslate2"]),
         ({"device": "cuda"}, ["repose"]),
         ({"precision": ["bf16"], "contestants": ["marian"]}, ["marian"]),
     ],
@@ -64,7 +64,7 @@ def test_each_precision_has_its_ceiling_and_every_contestant_all_cores(monkeypat
         ("torch.mm", "fp32"),
         ("gemm", "bf16"),
     }
-    assert len(found) - len(gemms) == len(runs) == 2 * (2 + 2 + 2)
+    assert len(found) - len(gemms) == len(runs) == 2 * (2 + 2 + 2 + 2)
     for name, command in found.items():
         options = dict(zip(command[3::2], command[4::2], strict=True))
         assert int(options["--processes"]) * int(options["--threads"]) == 2

@@ -25,7 +25,7 @@ def options(tmp_path: Path) -> Options:
     np.savez(tmp_path / "pairs.npz", **arrays)
     np.savez(tmp_path / "decode.npz", src=np.resize([2, 4, 3], 3 * 70), src_offsets=np.arange(71) * 3)
     (tmp_path / "workload.json").write_text('{"src_vocab_size": 10, "tgt_vocab_size": 11}')
-    return Options(tmp_path, "train", "reinforced", "exact", "fp32", "random64", 1, 1, 1, "cpu")
+    return Options(tmp_path, "train", "reinforced", "exact", "fp32", "random64", 1, 1, 1, "cpu", "torch", 0)
 
 
 def test_batches_are_padded_on_the_right(options: Options) -> None:

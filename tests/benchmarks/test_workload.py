@@ -46,7 +46,7 @@ def files(tmp_path: Path) -> list[Path]:
 
 
 def options(folder: Path, *, model: str = "reinforced", size: str = "exact", batches: str = "random64") -> Options:
-    return Options(folder, "train", model, size, "fp32", batches, 1, 1, 1, "cpu")
+    return Options(folder, "train", model, size, "fp32", batches, 1, 1, 1, "cpu", "torch", 0)
 
 
 @pytest.mark.parametrize("batches", workload.POLICIES)

@@ -14,7 +14,7 @@ from numpy.typing import NDArray
 from repose.decoding.best import START, refuse_nan
 from repose.decoding.engine import Engine, Forced, padded
 from repose.decoding.search import Ints
-from repose.graphs.folder import GraphFolder, read
+from repose.graphs.folder import GraphFolder
 from repose.system.device import keep_freed_memory
 from repose.system.errors import CheckpointError, ConfigError
 
@@ -85,14 +85,14 @@ class OnnxEngine(Engine):
         self._attention = [f"attention_{index}" for index in range(facts.num_layers)]
 
     @classmethod
-    def of_message(cls, folder: str) -> "OnnxEngine":
-        """The engine of a folder, for a process of its own."""
+    def of_message(cls, graphs: GraphFolder) -> "OnnxEngine":
+        """The engine, for a process of its own."""
         keep_freed_memory()
-        return cls(read(Path(folder)))
+        return cls(graphs)
 
     def message(self) -> bytes:
         """As in `Engine`: where the graphs are."""
-        return pickle.dumps((self.name, str(self.graphs.encoder.parent.resolve())))
+        return pickle.dumps((self.name, self.graphs))
 
     def fingerprint(self) -> Hashable:
         """As in `Engine`: graphs do not change."""
