@@ -608,6 +608,21 @@ def test_a_model_that_will_look_ahead_is_named_before_it_is_trained(
     assert "cannot translate" in err
 
 
+def test_a_model_that_looks_ahead_says_so_when_it_is_used(
+    run: Run, corpus: tuple[Path, Path], trained: Path, tmp_path: Path
+) -> None:
+    out = tmp_path / "run"
+    preset = ("--preset", "reinforced-lookahead")
+    code, said, err = run("train", *corpus, "--out", out, *preset, *SETTINGS, "--workers", "1")
+    assert (code, "repose serve" in said, "repose export" in said) == (0, True, False), err
+    (tmp_path / "in.txt").write_text("O gato.")
+    for path, warns in ((out, True), (trained, False)):
+        for verb in (["translate", path], ["translate", path, "--paragraphs"]):
+            assert ("cannot translate" in run(*verb, stdin=b"O gato.\n")[2]) == warns
+        files = (tmp_path / "in.txt", tmp_path / f"{warns}.txt")
+        assert ("cannot translate" in run("translate-file", path, *files)[2]) == warns
+
+
 def test_presets_are_a_short_table(run: Run) -> None:
     out = run("presets")[1]
     assert out.count("\n") < 45

@@ -88,9 +88,18 @@ def translate_paragraphs(
         sys.stdout.flush()
 
 
+def warn_of_look_ahead(translator: "Translator") -> None:
+    """Say that the model cannot translate, if it sees tokens that it is to predict."""
+    from repose.decoding.translator import LOOKS_AHEAD
+
+    if translator.engine.looks_ahead:
+        say(LOOKS_AHEAD)
+
+
 def _translated(translator: "Translator", document: "Document", how: dict[str, Any]) -> bytes:
     from repose.documents.job import Job, Reader, translate_document, warning_for
 
+    warn_of_look_ahead(translator)
     job = Job(document, Reader.of(translator))
     if (warning := warning_for(translator, job)) is not None:
         say(warning.sentence)

@@ -82,6 +82,7 @@ def translate(
         load(model, device, workers, precision, engine) as translator,
         nullcontext(sys.stdin.buffer) if file is None else file.open("rb") as source,
     ):
+        documents.warn_of_look_ahead(translator)
         if file is None and sys.stdin.isatty():
             say("type a sentence; Ctrl-D ends")
         for translation in translate_lines(translator, source, counts, **how):

@@ -108,10 +108,11 @@ def _show_samples(run: RunFolder, experiment: Experiment, split: str, decoding: 
     every = -(-len(sources) // NUM_SAMPLES)
     rows = [row for number, row in enumerate(some) if number % every == 0]
     example = sources[0] if len(sources[0]) < 60 and "'" not in sources[0] else "A sentence."
+    exportable = not experiment.architecture.looks_ahead
     show(
         make_table(("held-out sentence", "translation", "reference"), rows, lines=True),
         f"translate your own: echo '{example}' | repose translate {run.path}",
         f"measure it on other text: repose evaluate {run.path} SOURCES REFERENCES",
         f"use it over HTTP, with a page to try it: repose serve {run.path}",
-        f"take it where there is no repose: repose export {run.path} --to onnx --out DIR",
+        *[f"take it where there is no repose: repose export {run.path} --to onnx --out DIR"] * exportable,
     )
