@@ -26,6 +26,7 @@ from repose.serving.protocol import guarded
 from repose.serving.settings import ServeSettings
 from repose.system.device import available_cores, check_workers
 from repose.system.errors import ConfigError, ReposeError
+from repose.system.files import writing
 
 LOADER = "repose.decoding.translator:load"
 _GRACE_SECONDS = 0.2
@@ -37,9 +38,13 @@ _KEEP_ALIVE_SECONDS = 65
 def serve(settings: ServeSettings, say: Callable[[str], None], log: Log, loader: str = LOADER) -> None:
     """Serve until a signal ends it; `say` is told the address once it is ready.
 
-    Raises ConfigError, CheckpointError and DataError for what cannot be served, WriteError never.
+    Raises ConfigError, CheckpointError and DataError for what cannot be served, WriteError where no
+    suggestions can be kept.
     """
     catalogue = read_catalogue(settings.runs, settings.languages)
+    if settings.suggestions is not None:
+        with writing(settings.suggestions):
+            settings.suggestions.open("a").close()
     with contextlib.closing(_listen(settings.host, settings.port)) as listener:
         server = Server(settings, catalogue, listener, say, log, loader)
         with asyncio.Runner(loop_factory=_loop_factory()) as runner:
