@@ -12,7 +12,14 @@ from interleave import Result
 
 def asked(**changes: object) -> Namespace:
     """A command line."""
-    usual = {"model": "reinforced", "size": "nearest", "beam": [1], "precision": ["fp32"], "device": "cpu", "alone": False}
+    usual = {
+        "model": "reinforced",
+        "size": "nearest",
+        "beam": [1],
+        "precision": ["fp32"],
+        "device": "cpu",
+        "alone": False,
+    }
     return Namespace(**usual | {"contestants": list(decode.ENTRIES)} | changes)
 
 
