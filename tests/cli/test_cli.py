@@ -22,6 +22,8 @@ from repose.cli import main as cli
 from repose.cli.tables import evaluation_table
 from repose.data import phrasebook
 from repose.data.dataset import PairDataset
+from repose.runs.run import run as run_training
+from repose.system.errors import WriteError
 
 TINY = [
     "architecture.d_token=16",
@@ -127,6 +129,18 @@ def test_other_settings_do_not_touch_a_run(trained: Path, corpus: tuple[Path, Pa
     code, _, err = run("train", *corpus, "--out", trained, *SETTINGS, "--preset", "ablation-none")
     assert code == 1
     assert err.count("\n") == len(err.splitlines())
+
+
+def test_where_a_run_cannot_be_written_is_said_before_the_corpus_is_read(
+    run: Run, corpus: tuple[Path, Path], tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    (tmp_path / "file").write_text("")
+    code, _, err = run("train", *corpus, "--out", tmp_path / "file" / "run", *SETTINGS)
+    assert (code, err.count("pairs read")) == (1, 0)
+    assert err.endswith(f"{tmp_path / 'file'} is a file: choose another folder\n")
+    monkeypatch.setattr("os.access", lambda *_: False)  # root may write everywhere
+    with pytest.raises(WriteError, match=f"nothing may be written in {tmp_path}: choose another folder"):
+        run_training(repose.Experiment(), tmp_path / "run", device="cpu")
 
 
 def test_stopping_is_exit_3_and_the_same_command_goes_on(corpus: tuple[Path, Path], run: Run, tmp_path: Path) -> None:

@@ -92,6 +92,7 @@ def test_a_changed_model_and_wrong_uses_are_one_sentence(run_repose: Run, tmp_pa
         code, _, told = run_repose("bulk", model, text, "--out", tmp_path / "other", *arguments)
         assert code == 2, arguments
         assert sentence in told.splitlines()[-1]
+    assert not (tmp_path / "other").exists(), "said before anything is written"
     code, _, told = run_repose("bulk", "status", tmp_path)
     assert (code, told) == (1, f"repose: {tmp_path} holds no job: it has no plan.json\n")
 

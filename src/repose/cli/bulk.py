@@ -86,6 +86,7 @@ def run(
     from repose.bulk.plan import make_plan
     from repose.bulk.storage import Store
 
+    check_place(on, shard, merged=merge)
     search = {"beam_size": beam_size, "length_penalty": length_penalty, "no_repeat_ngram_size": no_repeat_ngram_size}
     job, files, models = translation_job(
         model,
@@ -144,6 +145,20 @@ def merge(out: Annotated[str, Argument(help="Folder of a job whose shards are al
     print(store.place(merge_parts(store, read_plan(store))))
 
 
+def check_place(on: str, shard: str | None, *, merged: bool) -> None:
+    """Before anything is read or written: raises ConfigError for what cannot be run."""
+    from repose.system.array import every_nth
+    from repose.system.cluster import import_ray
+
+    if on not in PLACES:
+        raise ConfigError(unknown("backend", on, PLACES))
+    every_nth((), shard)
+    if merged and shard is not None:
+        raise ConfigError("--shard is a part of the work: run `repose bulk merge` when all parts are done")
+    if on == "ray":
+        import_ray()
+
+
 def run_plan(
     store: "Store",
     plan: "Plan",
@@ -156,8 +171,6 @@ def run_plan(
     merged: bool,
 ) -> None:
     """Work on a job's shards, and say how far it is. Exits with 3 where it was stopped."""
-    if on not in PLACES:
-        raise ConfigError(unknown("backend", on, PLACES))
     from repose.bulk.run import run_shards
     from repose.bulk.shards import merge as merge_parts
     from repose.bulk.status import status as status_of
@@ -167,8 +180,6 @@ def run_plan(
     shards = "1 shard" if len(plan.shards) == 1 else f"{len(plan.shards):,} shards, {before.shards_done:,} of them done"
     say(f"{store.where}: {plan.lines:,} lines in {shards}")
     mine = every_nth(plan.shards, shard)
-    if merged and shard is not None:
-        raise ConfigError("--shard is a part of the work: run `repose bulk merge` when all parts are done")
     stop = threading.Event()
 
     def ask(number: int, _frame: FrameType | None) -> None:

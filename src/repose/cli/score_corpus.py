@@ -34,6 +34,7 @@ def score_corpus(
         raise ConfigError("--keep and --threshold choose pairs in two ways: give one of them")
     if shard is not None and (keep is not None or threshold is not None):
         raise ConfigError("--shard scores a part: filter without it when all parts are done")
+    bulk.check_place(on, shard, merged=shard is None)
     from repose.bulk.filtering import KEPT, filter_pairs
     from repose.bulk.jobs import scoring_job
     from repose.bulk.plan import make_plan

@@ -1,5 +1,6 @@
 """One run: its corpus is prepared, its model trained and scored, in one directory (`repose.runs.folder`)."""
 
+import os
 import platform
 from collections.abc import Callable, Mapping
 from dataclasses import asdict, dataclass
@@ -21,7 +22,7 @@ from repose.runs.folder import RunConfig, RunFolder
 from repose.runs.records import EndReason, RunStatus
 from repose.saved_model import directory as model_dir
 from repose.system.device import available_cores
-from repose.system.errors import CheckpointError, ConfigError
+from repose.system.errors import CheckpointError, ConfigError, WriteError
 from repose.system.signals import Interrupted, StopSignals, interruptible
 from repose.tasks.corpus import CorpusData, prepare_corpus
 from repose.tasks.registry import get_task
@@ -69,6 +70,7 @@ def run(
     if task.looks_ahead(experiment.architecture):
         say(task.look_ahead_warning)
     choose_device(device)  # what cannot be had is said before the corpus is read
+    _check_writable(folder)
     outer = outer_launcher()
     is_first = outer is None or outer.rank == 0  # under torchrun or SLURM every process comes here
     say = say if is_first else lambda _: None
@@ -124,6 +126,15 @@ def _position_table(experiment: Experiment) -> PositionTable | None:
             )
         return None
     return default_table() if path is None else read_table(Path(path))
+
+
+def _check_writable(folder: Path) -> None:
+    """Raises WriteError where a run could not be written."""
+    nearest = next(path for path in (folder.absolute(), *folder.absolute().parents) if path.exists())
+    if not nearest.is_dir():
+        raise WriteError(f"{folder} cannot be written, {nearest} is a file: choose another folder")
+    if not os.access(nearest, os.W_OK):
+        raise WriteError(f"{folder} cannot be written, nothing may be written in {nearest}: choose another folder")
 
 
 def _claim(folder: Path, experiment: Experiment, identity: str, digests: Mapping[str, str], data: CorpusData) -> None:
