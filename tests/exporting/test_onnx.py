@@ -141,6 +141,17 @@ def test_graphs_are_made_once(saving: Saving, monkeypatch: pytest.MonkeyPatch, t
     assert repose.load(model, engine="torch").engine.name == "torch"
 
 
+def test_models_with_the_same_weights_have_graphs_of_their_own(saving: Saving) -> None:
+    """Which positions there are changes no weight."""
+    scores = []
+    for positions in ("halves", "interleaved"):
+        model = saving("baseline", positions=positions)
+        exact, graphs = (repose.load(model, engine=engine) for engine in ("torch", "onnx"))
+        assert graphs.score(TEXTS[:2], TEXTS[:2]) == pytest.approx(exact.score(TEXTS[:2], TEXTS[:2]), abs=1e-3)
+        scores.append(exact.score(TEXTS[:1], TEXTS[:1])[0])
+    assert scores[0] != pytest.approx(scores[1], abs=1e-2)
+
+
 def test_without_a_cache_the_model_itself_translates(
     saving: Saving, monkeypatch: pytest.MonkeyPatch, tmp_path: Path
 ) -> None:

@@ -1,6 +1,8 @@
-"""The graphs of a model directory, made once and kept in the cache under the digest of its weights."""
+"""The graphs of a model directory, made once and kept in the cache under the digest of weights and architecture."""
 
 import contextlib
+import hashlib
+import json
 from collections.abc import Callable
 from importlib.util import find_spec
 from pathlib import Path
@@ -28,7 +30,10 @@ def engine_of(model: Path, *, int8: bool, load: "Callable[[], Transformer]") -> 
     """The engine of a model directory, whose files have been checked. `load` gives the model where its graphs are to be
     made. Raises CheckpointError for graphs that compute something else, WriteError where the cache cannot be written.
     """
-    digest = directory.read_config(model)["sha256"][directory.WEIGHTS]
+    config = directory.read_config(model)
+    # Weights alone are not the model: many axes, such as positions, change what is computed and have none.
+    of = json.dumps([config["sha256"][directory.WEIGHTS], config["architecture"]], sort_keys=True)
+    digest = hashlib.sha256(of.encode()).hexdigest()
     place = graphs_home() / f"{digest[:32]}-{'int8' if int8 else 'fp32'}-{_VERSION}"
     with contextlib.suppress(CheckpointError):
         return OnnxEngine(graphs.read(place))
