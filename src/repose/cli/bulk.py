@@ -3,7 +3,6 @@
 import signal
 import threading
 import time
-from pathlib import Path
 from types import FrameType
 from typing import TYPE_CHECKING, Annotated
 
@@ -11,6 +10,7 @@ import typer
 from typer import Argument, Option
 from typer.core import TyperGroup
 
+from repose.cli.options import BeamSize, Device, Engine, LengthPenalty, ModelDir, NoRepeat, Precision, To
 from repose.system.errors import ConfigError, unknown
 from repose.system.signals import handled_by
 from repose.system.terminal import duration, make_table, say, show
@@ -33,9 +33,6 @@ Address = Annotated[str | None, Option(help="Address of the Ray cluster's head (
 Of = Annotated[
     str | None, Option("--shard", metavar="I/N", help="Every N-th shard, from the I-th (from 0); for job arrays.")
 ]
-Device = Annotated[str, Option(help="cpu, cuda, cuda:1 or mps.")]
-Precision = Annotated[str | None, Option(help="fp32 (the default) or int8 (`repose translate`).")]
-Engine = Annotated[str, Option(help="torch, onnx or auto (`repose translate`).")]
 
 
 class _Verbs(TyperGroup):
@@ -57,7 +54,7 @@ app = typer.Typer(
 
 @app.command()
 def run(
-    model: Annotated[Path, Argument(help="A run directory, a model directory, an export to ONNX, or hf://owner/name.")],
+    model: ModelDir,
     inputs: Annotated[list[str], Argument(help="Text, JSONL or Parquet files; text and JSONL may be .gz or .xz.")],
     out: Out,
     format: Annotated[str | None, Option(help="text, jsonl or parquet (default: by the files' names).")] = None,
@@ -69,14 +66,14 @@ def run(
     workers: Workers = None,
     shard: Of = None,
     merge: Annotated[bool, Option("--merge", help="Put the parts together when all are there.")] = False,
-    beam_size: Annotated[int | None, Option("--beam-size", "-b", help="Beam size (default: the model's).")] = None,
+    beam_size: BeamSize = None,
     num_hypotheses: Annotated[int, Option("--num-hypotheses", "-n", min=1, help="Hypotheses per line.")] = 1,
-    length_penalty: Annotated[float | None, Option(help="Higher prefers longer ones (default: the model's).")] = None,
-    no_repeat_ngram_size: Annotated[int | None, Option(min=0, help="So many tokens are never said twice.")] = None,
+    length_penalty: LengthPenalty = None,
+    no_repeat_ngram_size: NoRepeat = None,
     scores: Annotated[bool, Option(help="Log-probabilities, in nats, too.")] = False,
     pairs: Annotated[bool, Option(help="Of text: the source and a tab before each translation.")] = False,
     failed: Annotated[str, Option(help="keep or drop lines that are blank, too long or not UTF-8.")] = "keep",
-    to: Annotated[str | None, Option(metavar="LANG", help="Language (tag) to translate into.")] = None,
+    to: To = None,
     device: Device = "cpu",
     precision: Precision = None,
     engine: Engine = "auto",

@@ -6,6 +6,7 @@ from typing import TYPE_CHECKING, Annotated, Any
 
 from typer import Argument, Option
 
+from repose.cli.options import BeamSize, Device, Engine, LengthPenalty, ModelDir, NoRepeat, Precision, To, Workers
 from repose.system.errors import ConfigError, DataError
 from repose.system.terminal import say
 
@@ -15,33 +16,21 @@ if TYPE_CHECKING:
 
 
 def translate_file(
-    model: Annotated[Path, Argument(help="A run directory, a model directory, an export to ONNX, or hf://owner/name.")],
+    model: ModelDir,
     source: Annotated[Path, Argument(help="The file to translate: .txt, .html, .srt, .vtt, .docx or .odt.")],
     target: Annotated[Path, Argument(help="Where to write the translation, with the same suffix.")],
     force: Annotated[bool, Option("--force", help="Overwrite what is there.")] = False,
     paragraphs: Annotated[
         bool, Option(help="Of .txt whose lines are broken for the page: a paragraph, up to a blank line, is one line.")
     ] = False,
-    beam_size: Annotated[
-        int | None, Option("--beam-size", "-b", help="Beam size; 1 decodes greedily (default: the model's).")
-    ] = None,
-    length_penalty: Annotated[
-        float | None, Option(help="0: none; higher prefers longer translations (default: the model's).")
-    ] = None,
-    no_repeat_ngram_size: Annotated[
-        int | None, Option(min=0, help="So many tokens in a row are never said twice; 3 stops loops (default: none).")
-    ] = None,
-    to: Annotated[
-        str | None, Option(metavar="LANG", help="Language to translate into, for a model of several (its tag).")
-    ] = None,
-    device: Annotated[str, Option(help="cpu, cuda, cuda:1 or mps.")] = "cpu",
-    workers: Annotated[
-        int | None, Option(help="Number of processes that translate (default: one per core, one on a GPU).")
-    ] = None,
-    precision: Annotated[
-        str | None, Option(help="fp32 (the default), or int8: faster on a CPU, but a few translations differ.")
-    ] = None,
-    engine: Annotated[str, Option(help="torch, or onnx: the same on a CPU, but faster (`repose translate`).")] = "auto",
+    beam_size: BeamSize = None,
+    length_penalty: LengthPenalty = None,
+    no_repeat_ngram_size: NoRepeat = None,
+    to: To = None,
+    device: Device = "cpu",
+    workers: Workers = None,
+    precision: Precision = None,
+    engine: Engine = "auto",
 ) -> None:
     """Translate a file and keep its form: tags, timings, tables, notes, bold and links stay."""
     if source.suffix.lower() != target.suffix.lower():

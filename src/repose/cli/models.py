@@ -10,47 +10,28 @@ import typer
 from typer import Argument, Option
 
 from repose.cli import documents
+from repose.cli.options import BeamSize, Device, Engine, LengthPenalty, ModelDir, NoRepeat, Precision, To, Workers
 from repose.system.errors import ConfigError, unknown
 from repose.system.terminal import make_table, say, show
 
 if TYPE_CHECKING:
     from repose.decoding.stream import StreamCounts
 
-Device = Annotated[str, Option(help="cpu, cuda, cuda:1 or mps.")]
-Workers = Annotated[
-    int | None, Option(help="Number of processes that translate (default: one per core, one on a GPU).")
-]
-Precision = Annotated[
-    str | None, Option(help="fp32 (the default), or int8: faster on a CPU, but a few translations differ.")
-]
-Engine = Annotated[
-    str, Option(help="torch, or onnx: the same on a CPU, but faster; auto takes onnx where `fast` is installed.")
-]
-ModelDir = Annotated[Path, Argument(help="A run directory, a model directory, an export to ONNX, or hf://owner/name.")]
-
 
 def translate(
     model: ModelDir,
     file: Annotated[Path | None, Argument(help="Text file with one sentence per line (default: stdin).")] = None,
-    beam_size: Annotated[
-        int | None, Option("--beam-size", "-b", help="Beam size; 1 decodes greedily (default: the model's).")
-    ] = None,
+    beam_size: BeamSize = None,
     num_hypotheses: Annotated[
         int,
         Option("--num-hypotheses", "-n", help="Hypotheses per line; several are printed as `line ||| text ||| score`."),
     ] = 1,
-    length_penalty: Annotated[
-        float | None, Option(help="0: none; higher prefers longer translations (default: the model's).")
-    ] = None,
-    no_repeat_ngram_size: Annotated[
-        int | None, Option(min=0, help="So many tokens in a row are never said twice; 3 stops loops (default: none).")
-    ] = None,
+    length_penalty: LengthPenalty = None,
+    no_repeat_ngram_size: NoRepeat = None,
     scores: Annotated[
         bool, Option(help="Put the log-probability (in nats) and a tab before each translation.")
     ] = False,
-    to: Annotated[
-        str | None, Option(metavar="LANG", help="Language to translate into, for a model of several (its tag).")
-    ] = None,
+    to: To = None,
     device: Device = "cpu",
     paragraphs: Annotated[
         bool,

@@ -6,6 +6,7 @@ from typing import Annotated
 from typer import Argument, Option
 
 from repose.cli import bulk
+from repose.cli.options import Device, Engine, Precision
 from repose.system.errors import ConfigError
 from repose.system.terminal import say
 
@@ -25,9 +26,9 @@ def score_corpus(
     address: bulk.Address = None,
     workers: bulk.Workers = None,
     shard: bulk.Of = None,
-    device: bulk.Device = "cpu",
-    precision: bulk.Precision = None,
-    engine: bulk.Engine = "auto",
+    device: Device = "cpu",
+    precision: Precision = None,
+    engine: Engine = "auto",
 ) -> None:
     """Score the pairs of a corpus by models (dual cross-entropy) and checks, and keep the best. Run again to go on."""
     if keep is not None and threshold is not None:

@@ -1,0 +1,28 @@
+"""What the verbs that translate have in common: the model, how it is searched, and what computes it."""
+
+from pathlib import Path
+from typing import Annotated
+
+from typer import Argument, Option
+
+ModelDir = Annotated[Path, Argument(help="A run directory, a model directory, an export to ONNX, or hf://owner/name.")]
+BeamSize = Annotated[
+    int | None, Option("--beam-size", "-b", help="Beam size; 1 decodes greedily (default: the model's).")
+]
+LengthPenalty = Annotated[
+    float | None, Option(help="0: none; higher prefers longer translations (default: the model's).")
+]
+NoRepeat = Annotated[
+    int | None, Option(min=0, help="So many tokens in a row are never said twice; 3 stops loops (default: none).")
+]
+To = Annotated[str | None, Option(metavar="LANG", help="Language to translate into, for a model of several (its tag).")]
+Device = Annotated[str, Option(help="cpu, cuda, cuda:1 or mps.")]
+Workers = Annotated[
+    int | None, Option(help="Number of processes that translate (default: one per core, one on a GPU).")
+]
+Precision = Annotated[
+    str | None, Option(help="fp32 (the default), or int8: faster on a CPU, but a few translations differ.")
+]
+Engine = Annotated[
+    str, Option(help="torch, or onnx: the same on a CPU, but faster; auto takes onnx where `fast` is installed.")
+]
