@@ -51,6 +51,7 @@ INEXPRESSIBLE: dict[str, dict[str, Any]] = {
     "decoder_token_norm = 'prefix'": {"decoder_token_norm": "prefix"},
     "decoder_token_norm = 'sentence'": {"decoder_token_norm": "sentence"},
     "values = 'tokens'": {"values": "tokens"},
+    "values = 'both'": {"values": "both"},
     "self_score = 'zero'": {"self_score": "zero"},
     "self_score = 'exclude'": {"self_score": "exclude"},
     "self_score = 'zero_weights'": {"self_score": "zero_weights"},

@@ -36,6 +36,7 @@ from repose.system.errors import ConfigError
         ),
         ({"token_norm_site": "after_concat", "combine": "concat", "tie_embeddings": "none"}, "nothing to place"),
         ({"d_token": 15}, "even d_token"),
+        ({"values": "both", "num_heads": 3}, "even num_heads, not 3"),
     ],
 )
 def test_senseless_combinations_are_refused_in_a_sentence(settings: dict[str, object], sentence: str) -> None:

@@ -10,6 +10,7 @@ from torch import Tensor, nn
 from repose.model.architecture import Architecture, Norm
 from repose.model.attention import Attention, fused, record
 from repose.model.kernels.blocks import Blocks
+from repose.model.kernels.linear import SideBySide
 from repose.model.kernels.packing import Packing
 from repose.model.positions import Positions
 from repose.model.sublayer import Sublayer
@@ -53,6 +54,29 @@ def test_multi_head_attention(causal: bool, d_value: int) -> None:
     with torch.no_grad():
         out = attention(x, x, values, Blocks(packing, packing, num_heads=2, causal=causal))
         wanted = transcription(attention, x, values, [[j <= i or not causal for j in range(5)] for i in range(5)])
+    torch.testing.assert_close(out, wanted, atol=1e-5, rtol=0)
+
+
+def test_half_of_the_heads_read_hidden_states_and_half_token_embeddings() -> None:
+    """`values = both`, as a plain attention whose second head's values are projected from other rows."""
+    a = architecture(values="both", positions="learned")
+    attention = Attention(a, Positions(a, causal=False)).eval()
+    x, tokens = torch.randn(5, 6), torch.randn(5, 6)
+    plain = small()
+    for name in ("query", "key", "output"):
+        getattr(plain, name).load_state_dict(getattr(attention, name).state_dict())
+    packing = Packing(torch.ones(1, 5, dtype=torch.bool))
+    values = attention.value
+    assert isinstance(values, SideBySide)
+    with torch.no_grad():
+        out = attention(x, x, torch.cat([x, tokens], 1), Blocks(packing, packing, num_heads=2))
+        wanted = plain.output.bias.clone()
+        for head, (rows, projection) in enumerate([(x, values.first), (tokens, values.second)]):
+            plain.value.weight.zero_()
+            plain.value.bias.zero_()
+            part = slice(3 * head, 3 * head + 3)
+            plain.value.weight[part], plain.value.bias[part] = projection.weight, projection.bias
+            wanted = wanted + transcription(plain, x, rows, [[True] * 5] * 5) - plain.output.bias
     torch.testing.assert_close(out, wanted, atol=1e-5, rtol=0)
 
 

@@ -305,6 +305,9 @@ def test_keras_initial_limits_are_the_tutorials() -> None:
 
     reinforced, baseline = limits("reinforced"), limits("baseline")
     assert reinforced == pytest.approx({"query": 0.0263, "key": 0.0263, "value": 0.0371, "output": 0.0884}, abs=5e-5)
+    halves = make(tiny(dataclasses.replace(preset("reinforced"), values="both"))).encoder.layers[0].self_attention
+    assert keras_limits(halves).keys() - reinforced.keys() == {"value.first", "value.second"}
+    assert keras_limits(halves)["value.second"] == pytest.approx(math.sqrt(6 / (8 * (1 + 4))))
     assert baseline == pytest.approx({"query": 0.0186, "key": 0.0186, "value": 0.0186, "output": 0.0541}, abs=5e-5)
 
 

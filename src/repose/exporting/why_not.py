@@ -19,8 +19,8 @@ def _no_ctranslate2(a: Architecture) -> Iterator[str]:
         name = f"{side}_token_norm"
         if (kind := getattr(a, name)) in ("sentence", "prefix"):
             yield f"{name} = {kind!r} has statistics of each sentence, where CTranslate2 looks embeddings up in a table"
-    if a.values == "tokens":
-        yield "values = 'tokens' has attention read token embeddings, where CTranslate2's reads hidden states"
+    if a.values != "hidden":
+        yield f"values = {a.values!r} has attention read token embeddings, where CTranslate2's reads hidden states"
     if a.self_score != "keep":
         yield f"self_score = {a.self_score!r} changes a token's score of itself, which CTranslate2 always keeps"
     if a.score_residual != "none":

@@ -13,6 +13,7 @@ import torch
 from repose.graphs.graph import Array, Graph, Value, array
 from repose.model.attention import Attention
 from repose.model.kernels.absorption import absorb
+from repose.model.kernels.linear import Linear, SideBySide
 from repose.model.positions import FARTHEST, Alibi, Positions, Rotary, T5Positions, UntiedPositions, by_distance
 
 
@@ -49,6 +50,7 @@ class GraphAttention:
         b_o: torch.Tensor | None = output.bias
         with torch.no_grad():
             if self.is_absorbed:
+                assert isinstance(value, Linear), "or it may not absorb"
                 w_q, b_q, w_o, o = absorb(query, key, value, output, self.num_heads, attention.scale)
                 if o is not None:  # the weights of a row sum to one
                     b_o = o.sum(1) if b_o is None else o.sum(1) + b_o
@@ -56,7 +58,9 @@ class GraphAttention:
                 w_q, w_o = query.weight * attention.scale, output.weight
                 b_q = None if query.bias is None else query.bias * attention.scale
         self._query, self._output = _arrays(w_q, b_q), _arrays(w_o, b_o)
-        self._key, self._value = _arrays(key.weight, key.bias), _arrays(value.weight, value.bias)
+        self._key = _arrays(key.weight, key.bias)
+        values = [value.first, value.second] if isinstance(value, SideBySide) else [value]
+        self._values = [_arrays(x.weight, x.bias) for x in values]
         self._rotary = positions if isinstance(positions, Rotary) else None
         if self._rotary is not None:
             # A head's pairs as two halves: queries and keys alike, so that their products stay as they are.
@@ -81,12 +85,17 @@ class GraphAttention:
         g = self._graph
         return g.reshaped(g.linear(x, *self._query), (0, self.groups, self.inner, self._width))
 
-    def keys_and_values(self, x: Value, values_from: Value) -> tuple[Value, Value]:
-        """(B, K, D) and (B, K, M), or (R, D) and (R, M) of a step -> (B, G, K, c) and (B, G, K, e), not transposed."""
+    def keys_and_values(self, x: Value, tokens: Value | None) -> tuple[Value, Value]:
+        """(B, K, D) and (B, K, M), or (R, D) and (R, M) of a step -> (B, G, K, c) and (B, G, K, e), not transposed.
+
+        `tokens`: the embeddings, where values are made of them.
+        """
         if self.is_absorbed:
-            return x, values_from
+            return x, tokens or x
         g = self._graph
-        return g.linear(x, *self._key), g.linear(values_from, *self._value)
+        values_from = [tokens or x] if len(self._values) == 1 else [x, tokens or x]
+        values = [g.linear(y, *weights) for y, weights in zip(values_from, self._values, strict=True)]
+        return g.linear(x, *self._key), values[0] if len(values) == 1 else g.concatenated(*values, axis=-1)
 
     def by_group(self, x: Value) -> Value:
         """(B, K, G c) -> (B, G, K, c)."""

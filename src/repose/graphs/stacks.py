@@ -100,7 +100,7 @@ class _StackGraph:
             hidden = self._combined(e, tokens, positions)
         if "sum" in e.input_norms:
             hidden = g.norm(hidden, e.input_norms["sum"])
-        return hidden, tokens if e.values == "tokens" else None
+        return hidden, None if e.values == "hidden" else tokens
 
     def _combined(self, e: Embedding, tokens: Value, positions: Value | None) -> Value:
         g = self.g
@@ -191,7 +191,7 @@ class _EncoderGraph(_StackGraph):
             attention = GraphAttention(g, layer.self_attention, self.stack.positions)
             y = self.entered(layer.self_attention_sublayer, x)
             queries = attention.turned(attention.queries(y), at)
-            keys, vals = (attention.by_group(v) for v in attention.keys_and_values(y, values or y))
+            keys, vals = (attention.by_group(v) for v in attention.keys_and_values(y, values))
             added = self._spread(attention, bias, has_queries=a.attention_window is not None)
             if scores is not None:
                 added = g.add(added, self._spread(attention, scores, has_queries=True))
@@ -202,7 +202,7 @@ class _EncoderGraph(_StackGraph):
             x = self.left(layer.self_attention_sublayer, x, attention.joined(out.hidden, of_step=False))
             x = self.fed_forward(layer, x)
         x = g.norm(x, self.stack.final_norm)
-        memory = self._memory(x, values or x)
+        memory = self._memory(x, values)
         return g.model(), memory
 
     def _spread(self, attention: GraphAttention, x: Value, *, has_queries: bool) -> Value:
@@ -214,7 +214,7 @@ class _EncoderGraph(_StackGraph):
         four = g.op("Expand", x, g.ints(1, h, 1, 1))  # (B or 1, H, S, S)
         return g.reshaped(g.transposed(four, 0, 2, 1, 3), g.concatenated(g.ints(0, 1, -1), self.length, axis=0))
 
-    def _memory(self, x: Value, values: Value) -> list[Memory]:
+    def _memory(self, x: Value, values: Value | None) -> list[Memory]:
         g, memory = self.g, []
         layers = [layer for layer in self.model.decoder.layers if isinstance(layer, DecoderLayer)]
         attentions = [GraphAttention(g, layer.cross_attention, None) for layer in layers]
@@ -281,7 +281,7 @@ class _StepGraph(_StackGraph):
             x = self.between_layers(x, index)
             attention = GraphAttention(g, layer.self_attention, self.stack.positions)
             y = self.entered(layer.self_attention_sublayer, x)
-            new = attention.keys_and_values(y, values or y)
+            new = attention.keys_and_values(y, values)
             queries = attention.turned(attention.new_queries(y), at)
             grown = []
             for kind, value in zip(("keys", "values"), new, strict=True):

@@ -22,7 +22,7 @@ Combine = Literal["add", "concat"]
 EmbeddingScale = Literal["sqrt", "inverse_sqrt", "none"]
 TokenNormKind = Literal["none", "sentence", "prefix", "vocabulary"]
 TokenNormSite = Literal["tokens", "after_concat", "every_layer"]
-Values = Literal["hidden", "tokens"]
+Values = Literal["hidden", "tokens", "both"]
 InputNorm = Literal["none", "sum", "separate"]
 Norm = Literal["post", "pre", "both"]
 SelfScore = Literal["keep", "zero", "exclude", "zero_weights"]
@@ -65,7 +65,8 @@ class Architecture:
     token_norm_site: TokenNormSite = "tokens"
     """Where token norm applies: to the tokens, to the concatenation, or to every layer's token half."""
     values: Values = "hidden"
-    """What attention's values are made of: the layer's hidden states, or the normalised token embeddings."""
+    """What attention's values are made of: the layer's hidden states, the normalised token embeddings, or hidden
+    states in the first half of the heads and token embeddings in the second."""
     input_norm: InputNorm = "none"
     """Full layer normalization: layer norm of tokens and of positions (separate), or of their sum."""
     norm: Norm = "post"
@@ -125,8 +126,14 @@ class Architecture:
 
     @property
     def d_value(self) -> int:
-        """Width of what attention's value projections read."""
-        return self.d_token if self.values == "tokens" else self.d_model
+        """Width of what attention's value projections read; with `both`, of what they read together."""
+        match self.values:
+            case "hidden":
+                return self.d_model
+            case "tokens":
+                return self.d_token
+            case "both":
+                return self.d_model + self.d_token
 
     @property
     def looks_ahead(self) -> bool:
@@ -139,7 +146,8 @@ class Architecture:
         `vocab_sizes`: of the source and the target; one for tasks with a single vocabulary; none: without embeddings.
         """
         inner = self.num_heads * self.head_dim
-        attention = inner * (3 * self.d_model + self.d_value)
+        values = inner * self.d_value // (2 if self.values == "both" else 1)
+        attention = 3 * inner * self.d_model + values
         feed_forward = 2 * self.d_model * self.d_ff
         layers = self.num_encoder_layers * (attention + feed_forward)
         layers += self.num_decoder_layers * (2 * attention + feed_forward)
@@ -219,6 +227,8 @@ def _problems(a: Architecture) -> Iterator[str]:
             f"token_norm_site = {a.token_norm_site!r} has nothing to place while both token norms are 'none': "
             "set encoder_token_norm or decoder_token_norm, or token_norm_site = 'tokens'"
         )
+    if a.values == "both" and a.num_heads % 2 == 1:
+        yield f"values = 'both' divides the heads into halves and needs an even num_heads, not {a.num_heads}"
     if a.positions in ("interleaved", "halves", "printed") and a.d_token % 2 == 1:
         yield f"positions = {a.positions!r} pairs sines with cosines and needs an even d_token, not {a.d_token}"
     if a.positions == "rotary" and a.head_dim % 2 == 1:

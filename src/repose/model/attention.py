@@ -12,7 +12,7 @@ from repose.model.architecture import Architecture
 from repose.model.kernels.absorption import absorb, cost
 from repose.model.kernels.blocks import Block, Blocks
 from repose.model.kernels.dropout import Dropout
-from repose.model.kernels.linear import Linear, linear
+from repose.model.kernels.linear import Linear, SideBySide, linear
 from repose.model.kernels.local import LocalBlocks
 from repose.model.positions import Positions
 from repose.model.scores import Scores
@@ -26,8 +26,9 @@ class Attention(nn.Module):
 
     Vaswani et al. 3.2.2; `Scores` says what may happen between the product and the softmax.
 
-    Queries and keys are d_model wide; values may be narrower (arXiv 2410.04731 eq. 12-19:
-    the token embeddings). The scale is 1/sqrt(head_dim); eq. 12 prints 1/sqrt(m), the same number at the paper's sizes.
+    Queries and keys are d_model wide; values may be narrower (arXiv 2410.04731 eq. 12-19: the token embeddings), or
+    hidden states and token embeddings side by side, each for half of the heads. The scale is 1/sqrt(head_dim);
+    eq. 12 prints 1/sqrt(m), the same number at the paper's sizes.
     Additive attention (Vaswani et al. 3.2.1) is left out: they found it slower and no better once scores are scaled.
     """
 
@@ -44,10 +45,16 @@ class Attention(nn.Module):
         self.dropout = Dropout(a.attention_dropout)
         self.query = Linear(a.d_model, width, bias=a.attention_bias)
         self.key = Linear(a.d_model, width, bias=a.attention_bias)
-        self.value = Linear(a.d_value, width, bias=a.attention_bias)
+        self.value: Linear | SideBySide
+        if a.values == "both":
+            self.value = SideBySide(a.d_model, a.d_token, width, bias=a.attention_bias)
+        else:
+            self.value = Linear(a.d_value, width, bias=a.attention_bias)
         self.output = Linear(width, a.d_model, bias=a.attention_bias)
-        self.may_absorb = self.scores.allow_absorption and (positions is None or not positions.turns)
-        """Whether heads may be absorbed, in whole sentences as in decoding; what turns is no product of projections."""
+        turns = positions is not None and positions.turns
+        self.may_absorb = self.scores.allow_absorption and not turns and isinstance(self.value, Linear)
+        """Whether heads may be absorbed, in whole sentences as in decoding; what turns is no product of projections,
+        and heads that read different values share none."""
         self.is_absorbed = self.absorbs(ABSORBED_AT)
 
     def absorbs(self, share: float) -> bool:
@@ -92,6 +99,7 @@ class Attention(nn.Module):
         self, queries_from: Tensor, keys_from: Tensor, values_from: Tensor, blocks: Blocks | LocalBlocks
     ) -> Tensor:
         """The same with keys and values that all heads share: the tokens (`kernels.absorption`)."""
+        assert isinstance(self.value, Linear), "or it may not absorb"
         w_q, b_q, w_o, value_bias = absorb(self.query, self.key, self.value, self.output, self.num_heads, self.scale)
         queries = blocks.split_queries(linear(queries_from, w_q, b_q))
         keys = blocks.split_tokens(keys_from)

@@ -18,7 +18,7 @@ from torch import Tensor
 from repose.model.attention import Attention
 from repose.model.kernels.absorption import absorb
 from repose.model.kernels.cache import Cache
-from repose.model.kernels.linear import Affine
+from repose.model.kernels.linear import Affine, Linear
 from repose.model.kernels.packing import Memory
 from repose.model.positions import Positions
 from repose.model.scores import Reach
@@ -71,6 +71,7 @@ class CachedAttention:
         self.key, self.value = key, value
         self._value_bias: Tensor | None = None
         if self.is_absorbed:
+            assert isinstance(value, Linear), "or it may not absorb"
             w_q, b_q, w_o, value_bias = absorb(query, key, value, output, self.num_heads, attention.scale)
             bias: Tensor | None = output.bias
             if value_bias is not None:  # the weights of a row sum to one
@@ -80,15 +81,14 @@ class CachedAttention:
             return
         scaled, bias_q = query.weight * attention.scale, None if query.bias is None else query.bias * attention.scale
         self.query, self.output = Affine(scaled, bias_q, query), Affine(output.weight, output.bias, output)
-        if query.in_features == value.in_features:
+        if isinstance(value, Linear) and query.in_features == value.in_features:
             all_biases = None if bias_q is None else torch.cat([bias_q, key.bias, value.bias])
             self._all = Affine(torch.cat([scaled, key.weight, value.weight]), all_biases, query)
 
     def self_attention(
-        self, x: Float[Tensor, "R D"], values_from: Float[Tensor, "R M"] | None, cache: Cache, reach: StepReach
+        self, x: Float[Tensor, "R D"], values_from: Float[Tensor, "R M"], cache: Cache, reach: StepReach
     ) -> Float[Tensor, "R D"]:
-        """Attention to the row's tokens so far, this one included; `values_from` None means x."""
-        values_from = x if values_from is None else values_from
+        """Attention to the row's tokens so far, this one included."""
         if self.is_absorbed:
             query, key, value = self.query(x), x, values_from
         elif values_from is x:

@@ -7,7 +7,7 @@ import torch
 from jaxtyping import Float, Int
 from torch import Tensor, nn
 
-from repose.model.architecture import Architecture, EmbeddingScale, TokenNormKind
+from repose.model.architecture import Architecture, EmbeddingScale, TokenNormKind, Values
 from repose.model.kernels.cache import Cache
 from repose.model.kernels.dropout import Dropout
 from repose.model.kernels.packing import Packing
@@ -22,7 +22,7 @@ class Embedded(NamedTuple):
     hidden: Float[Tensor, "R D"]
     """Input of the first layer, after dropout."""
     values: Float[Tensor, "R M"] | None
-    """Token embeddings that every attention takes its values from; None where values are hidden states."""
+    """Token embeddings that attention takes values from, in every layer; None where values are hidden states alone."""
 
 
 def scale_factor(scale: EmbeddingScale, width: int) -> float:
@@ -34,6 +34,19 @@ def scale_factor(scale: EmbeddingScale, width: int) -> float:
             return 1 / math.sqrt(width)
         case "none":
             return 1.0
+
+
+def values_from(kind: Values, hidden: Float[Tensor, "R D"], tokens: Float[Tensor, "R M"] | None) -> Tensor:
+    """What value projections read: (R, D), (R, M), or with `both` (R, D + M)."""
+    match kind:
+        case "hidden":
+            return hidden
+        case "tokens":
+            assert tokens is not None
+            return tokens
+        case "both":
+            assert tokens is not None
+            return torch.cat([hidden, tokens], dim=1)
 
 
 class Embedding(nn.Module):
@@ -84,7 +97,7 @@ class Embedding(nn.Module):
             tokens = self.token_norm(tokens, packing, table=self.tokens.weight, scale=self.scale, cache=cache)
             hidden = self._combine(tokens, positions)
         hidden = self._normalised("sum", hidden)
-        return Embedded(self.dropout(hidden), tokens if self.values == "tokens" else None)
+        return Embedded(self.dropout(hidden), None if self.values == "hidden" else tokens)
 
     def _combine(self, tokens: Tensor, positions: Tensor | None) -> Tensor:
         tokens = self._normalised("tokens", tokens)

@@ -22,6 +22,7 @@ from torch import Tensor, nn
 
 from repose.model.architecture import Architecture, Initialisation
 from repose.model.attention import Attention
+from repose.model.kernels.linear import Linear, SideBySide
 from repose.model.positions import Positions
 from repose.system.errors import ConfigError
 
@@ -34,7 +35,7 @@ def initialise(model: nn.Module, scheme: Initialisation) -> None:
     for module in model.modules():
         if isinstance(module, Attention):
             _attention(module, scheme)
-            in_attention.update(module.children())
+            in_attention.update(module.modules())
         elif isinstance(module, nn.Linear) and module not in in_attention:
             _linear(module, scheme)
         elif isinstance(module, Positions):
@@ -65,20 +66,24 @@ def keras_limits(attention: Attention) -> dict[str, float]:
     """Half-width of the uniform distribution of each projection, as Keras' `glorot_uniform` computes it.
 
     A kernel of shape (..., a, b) has fans a·r and b·r, r the product of the leading dimensions: query, key and value
-    kernels are (width in, H, C), the output kernel (H, C, D).
+    kernels are (width in, H, C), the output kernel (H, C, D). Values of two kinds are two kernels of H/2 heads.
     """
     heads, width = attention.num_heads, attention.head_dim
-    shapes = {
-        name: (layer.in_features, heads, width)
-        for name, layer in (("query", attention.query), ("key", attention.key), ("value", attention.value))
-    }
+    inward = {"query": attention.query, "key": attention.key}
+    match attention.value:
+        case SideBySide() as value:
+            inward |= {"value.first": value.first, "value.second": value.second}
+        case Linear() as value:
+            inward["value"] = value
+    shapes = {name: (layer.in_features, layer.out_features // width, width) for name, layer in inward.items()}
     shapes["output"] = (heads, width, attention.output.out_features)
     return {name: math.sqrt(6 / (leading * (a + b))) for name, (leading, a, b) in shapes.items()}
 
 
 def _attention(attention: Attention, scheme: Initialisation) -> None:
     for name, limit in keras_limits(attention).items():
-        layer = getattr(attention, name)
+        layer = attention.get_submodule(name)
+        assert isinstance(layer, Linear)
         if scheme == "keras":
             nn.init.uniform_(layer.weight, -limit, limit)
             _zero(layer.bias)

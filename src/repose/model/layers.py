@@ -14,7 +14,7 @@
 
 Drawn as `norm = post`; with `pre` the norm stands at the head of each branch, with `both` one more does. Values
 of attention are the layer's own input, or with `values = tokens` the same token embeddings in every layer
-(cross-attention: the source's).
+(cross-attention: the source's), or with `both` one for half of the heads and the other for the rest.
 """
 
 from collections.abc import Callable
@@ -26,6 +26,7 @@ from torch import Tensor, nn
 from repose.model.architecture import Architecture
 from repose.model.attention import Attention
 from repose.model.cached_attention import MemoryReach, StepReach, cached
+from repose.model.embedding import values_from
 from repose.model.kernels.blocks import Blocks
 from repose.model.kernels.cache import Cache
 from repose.model.kernels.linear import Linear
@@ -57,17 +58,18 @@ class EncoderLayer(nn.Module):
 
     def __init__(self, a: Architecture, positions: Positions) -> None:
         super().__init__()
+        self.values = a.values
         self.self_attention = Attention(a, positions)
         self.self_attention_sublayer = Sublayer(a, a.attention_output_dropout)
         self.feed_forward = FeedForward(a.d_model, a.d_ff)
         self.feed_forward_sublayer = Sublayer(a, a.dropout)
 
     def forward(
-        self, x: Float[Tensor, "R D"], values: Float[Tensor, "R M"] | None, blocks: Blocks | LocalBlocks
+        self, x: Float[Tensor, "R D"], tokens: Float[Tensor, "R M"] | None, blocks: Blocks | LocalBlocks
     ) -> Float[Tensor, "R D"]:
-        """One layer; `values` None means the layer's own input."""
+        """One layer; `tokens`: embeddings, where values are made of them."""
         attend = self.self_attention
-        x = self.self_attention_sublayer(x, lambda y: attend(y, y, y if values is None else values, blocks))
+        x = self.self_attention_sublayer(x, lambda y: attend(y, y, values_from(self.values, y, tokens), blocks))
         return self.feed_forward_sublayer(x, self.feed_forward)
 
 
@@ -76,6 +78,7 @@ class DecoderLayer(nn.Module):
 
     def __init__(self, a: Architecture, positions: Positions) -> None:
         super().__init__()
+        self.values = a.values
         self.self_attention = Attention(a, positions)
         self.self_attention_sublayer = Sublayer(a, a.attention_output_dropout)
         self.cross_attention = Attention(a, None)
@@ -86,22 +89,22 @@ class DecoderLayer(nn.Module):
     def forward(
         self,
         x: Float[Tensor, "R D"],
-        values: Float[Tensor, "R M"] | None,
+        tokens: Float[Tensor, "R M"] | None,
         memory: Memory,
         to_self: Blocks | LocalBlocks,
         to_memory: Blocks,
     ) -> Float[Tensor, "R D"]:
-        """One layer over whole targets; `values` None means the layer's own input."""
+        """One layer over whole targets; `tokens`: embeddings, where values are made of them."""
         return self._sublayers(
             x,
-            lambda y: self.self_attention(y, y, y if values is None else values, to_self),
+            lambda y: self.self_attention(y, y, values_from(self.values, y, tokens), to_self),
             lambda y: self.cross_attention(y, memory.hidden, memory.values, to_memory),
         )
 
     def step(
         self,
         x: Float[Tensor, "R D"],
-        values: Float[Tensor, "R M"] | None,
+        tokens: Float[Tensor, "R M"] | None,
         memory: Memory | None,
         cache: Cache,
         to_self: StepReach,
@@ -110,7 +113,9 @@ class DecoderLayer(nn.Module):
         """One layer over one more token per row; `memory` may be None once the cache has its keys and values."""
         return self._sublayers(
             x,
-            lambda y: cached(self.self_attention, cache).self_attention(y, values, cache, to_self),
+            lambda y: cached(self.self_attention, cache).self_attention(
+                y, values_from(self.values, y, tokens), cache, to_self
+            ),
             lambda y: cached(self.cross_attention, cache).cross_attention(y, memory, cache, to_memory),
         )
 

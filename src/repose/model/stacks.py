@@ -10,7 +10,7 @@ from torch import Tensor, nn
 
 from repose.model.architecture import Architecture
 from repose.model.cached_attention import MemoryReach, StepReach
-from repose.model.embedding import Embedding
+from repose.model.embedding import Embedding, values_from
 from repose.model.kernels.blocks import Blocks
 from repose.model.kernels.cache import Cache
 from repose.model.kernels.local import LocalBlocks
@@ -44,7 +44,7 @@ class Stack(nn.Module):
         self.position_scores = None if positions.has_rows else positions
         if positions.has_rows:  # a module has one place
             self.embedding.positions = positions
-        self.causal, self.window = causal, a.attention_window
+        self.causal, self.window, self.values = causal, a.attention_window, a.values
         self.d_token, self.num_heads = a.d_token, a.num_heads
         later = token_norm if a.token_norm_site == "every_layer" else "none"
         self.layer_token_norms = nn.ModuleList(TokenNorm(later, eps=a.token_norm_eps) for _ in range(num_layers - 1))
@@ -88,10 +88,10 @@ class Encoder(Stack):
     def forward(self, ids: Int[Tensor, "B L"]) -> Memory:
         ids = never_empty(ids)
         packing = Packing(ids != PAD)
-        x, values = self.embedding(ids, packing)
+        x, tokens = self.embedding(ids, packing)
         blocks = self.self_blocks(packing)
-        x = self.through_layers(x, packing, lambda layer, x: layer(x, values, blocks))
-        return Memory(x, x if values is None else values, packing)
+        x = self.through_layers(x, packing, lambda layer, x: layer(x, tokens, blocks))
+        return Memory(x, values_from(self.values, x, tokens), packing)
 
 
 class Decoder(Stack):
@@ -103,16 +103,16 @@ class Decoder(Stack):
         """Packed rows of whole targets."""
         tgt = never_empty(tgt)
         packing = Packing(tgt != PAD)
-        x, values = self.embedding(tgt, packing)
+        x, tokens = self.embedding(tgt, packing)
         to_self, to_memory = self.self_blocks(packing), Blocks(packing, memory.packing, num_heads=self.num_heads)
-        x = self.through_layers(x, packing, lambda layer, x: layer(x, values, memory, to_self, to_memory))
+        x = self.through_layers(x, packing, lambda layer, x: layer(x, tokens, memory, to_self, to_memory))
         return x, packing
 
     def step(self, tokens: Int[Tensor, " R"], memory: Memory | None, cache: Cache) -> Float[Tensor, "R D"]:
         """Rows of one more target token each, after those that the cache holds."""
         packing = Packing(torch.ones_like(tokens[:, None], dtype=torch.bool))
-        x, values = self.embedding(tokens[:, None], packing, cache)
+        x, embedded = self.embedding(tokens[:, None], packing, cache)
         reach = StepReach(cache, self.positions, self.window), MemoryReach(cache)
-        x = self.through_layers(x, packing, lambda layer, x: layer.step(x, values, memory, cache, *reach), cache)
+        x = self.through_layers(x, packing, lambda layer, x: layer.step(x, embedded, memory, cache, *reach), cache)
         cache.length += 1
         return x

@@ -29,6 +29,20 @@ class Linear(nn.Linear):
         return linear(x, self.weight, self.bias) if self.int8 is None else self.int8(x)
 
 
+class SideBySide(nn.Module):
+    """[x_1 W_1ᵀ + b_1 | x_2 W_2ᵀ + b_2] of x = [x_1 | x_2]: half of the outputs from each part."""
+
+    def __init__(self, first: int, second: int, out_features: int, *, bias: bool) -> None:
+        super().__init__()
+        self.first = Linear(first, out_features // 2, bias=bias)
+        self.second = Linear(second, out_features // 2, bias=bias)
+        self.in_features = first + second
+
+    def forward(self, x: Float[Tensor, "R D_in"]) -> Float[Tensor, "R D_out"]:
+        width = self.first.in_features
+        return torch.cat([self.first(x[:, :width]), self.second(x[:, width:])], dim=1)
+
+
 class Affine:
     """x Wᵀ + b with given tensors, in int8 where the layers that they come from are."""
 

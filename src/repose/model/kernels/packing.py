@@ -92,7 +92,8 @@ class Memory:
     hidden: Float[Tensor, "R D"]
     """Output of the last encoder layer: the keys of cross-attention."""
     values: Float[Tensor, "R M"]
-    """What cross-attention takes its values from: `hidden`, or the normalised source token embeddings."""
+    """What cross-attention takes its values from: `hidden`, the normalised source token embeddings, or both, side by
+    side."""
     packing: Packing
     """Where the rows belong; its mask (B, S) is True at real source tokens."""
 
