@@ -9,9 +9,9 @@ from typing import Any
 import pytest
 
 from repose.config.experiment import CorpusConfig, Experiment, TokenizerConfig, TrainingConfig
-from repose.data import phrasebook
+from repose.data import corpora, phrasebook
 from repose.system.errors import DataError
-from repose.tasks.corpus import CorpusData, prepare_corpus
+from repose.tasks.corpus import CorpusData, files_of, prepare_corpus
 from repose.tasks.registry import get_task
 
 SIZES = {"train": 40, "valid": 7, "test": 3}
@@ -97,6 +97,25 @@ def test_the_phrasebook_can_be_split_anew(monkeypatch: pytest.MonkeyPatch) -> No
     monkeypatch.setattr(phrasebook, "read", lambda: made)
     found = sources(prepared({"name": "phrasebook", "splits": "merged", "held_out_valid": 0.1, "held_out_test": 0}))
     assert {split: len(lines) for split, lines in found.items()} == {"train": 45, "valid": 5}
+
+
+def test_who_tunes_leaves_a_test_set_alone_that_comes_with_the_corpus(monkeypatch: pytest.MonkeyPatch) -> None:
+    made = {split: [(f"{split} {n}", f"{split}, {n}") for n in range(size)] for split, size in SIZES.items()}
+    monkeypatch.setattr(phrasebook, "read", lambda: made)
+    data = prepared({"name": "phrasebook", "held_out_test": 0})
+    assert (sources(data).keys(), data.measured) == ({"train", "valid"}, "valid")
+    assert prepared({"name": "phrasebook"}).measured == "test"
+
+
+def test_a_published_test_set_is_left_alone_likewise(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
+    for split in ("train", "valid", "test_2016_flickr"):
+        for language in ("de", "en"):
+            (tmp_path / f"{split}.{language}").write_text("eins zwei\n", encoding="utf-8")
+    monkeypatch.setattr(corpora, "locate", lambda _: tmp_path)
+    corpus = CorpusConfig(name="multi30k", src_lang="de", tgt_lang="en")
+    assert files_of(corpus).keys() == {"train", "valid", "test"}
+    assert files_of(dataclasses.replace(corpus, held_out_test=0)).keys() == {"train", "valid"}
+    assert files_of(dataclasses.replace(corpus, held_out_test=0, splits="merged")).keys() == {"train", "valid", "test"}
 
 
 def test_another_way_of_splitting_is_other_data(files: dict[str, Any]) -> None:

@@ -82,6 +82,18 @@ def curves(
     _show(plot_curves(runs, out, metric=metric, by=by, training=training, font=font))
 
 
+@app.command()
+def share(
+    runs: Annotated[list[Path], Argument(help="Runs without token norm, with it, and with one that looks ahead.")],
+    font: Font = None,
+    out: Out = Path("share"),
+) -> None:
+    """Plot how much of a look-ahead model's gain in validation loss is the look ahead, epoch by epoch."""
+    from repose.report.share import plot_share
+
+    _show(plot_share(runs, out, font=font))
+
+
 def _show(picture: "Plotted") -> None:
     """The numbers on stdout, the names of the files on stderr."""
     show(make_table(picture.header, picture.rows, right=range(1, len(picture.header))))

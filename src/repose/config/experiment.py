@@ -146,7 +146,8 @@ class CorpusConfig:
     held_out_valid: PairsOrShare | None = None
     """Pairs split off for validation where there is no `valid`: a number, a share, or "none" for what is usual."""
     held_out_test: PairsOrShare | None = None
-    """The same for testing, where there is no `test` either; 0: none, scores are those of the validation set."""
+    """The same for testing, where there is no `test` either; 0: none, not a published one either, and scores are those
+    of the validation set."""
     split_seed: AtLeastZero = 0
     """Seed that these are drawn by; not the training's, so that all its seeds are measured on the same sentences."""
     pretokenized: bool = False

@@ -214,7 +214,7 @@ def files_of(corpus: CorpusConfig) -> dict[str, list[Path]]:
         return {}
     folder, languages = corpora.locate(corpus.name), languages_of(corpus)
     files = {}
-    for split in SPLITS:
+    for split in SPLITS[: 3 if corpus.test or _takes_published_test(corpus) else 2]:
         own = getattr(corpus, split)
         names = [split, *(s.name for s in corpora.describe(corpus.name).splits if s.name.startswith(split))]
         published = ([folder / f"{name}.{language}" for language in languages] for name in names)
@@ -226,6 +226,11 @@ def files_of(corpus: CorpusConfig) -> dict[str, list[Path]]:
             f"corpus {corpus.name} has no pair {languages[0]}-{languages[1]}: set corpus.src_lang and tgt_lang"
         )
     return files
+
+
+def _takes_published_test(corpus: CorpusConfig) -> bool:
+    """Whether the test set that comes with a corpus is read; not by who tunes, and asks for none."""
+    return corpus.held_out_test != 0 or corpus.splits == "merged"
 
 
 def languages_of(corpus: CorpusConfig) -> tuple[str, str]:
@@ -335,6 +340,8 @@ def _write_texts(corpus: CorpusConfig, files: Mapping[str, list[Path]], folder: 
     if corpus.name == PHRASEBOOK:
         shipped = phrasebook.read()
         for split, pairs in shipped.items():
+            if split == "test" and not _takes_published_test(corpus):
+                continue
             write_pairs(folder, split, pairs)
         train, valid, test = (len(shipped[split]) for split in SPLITS)
         yield f"phrasebook: {train:,} training, {valid:,} validation, {test:,} test pairs"

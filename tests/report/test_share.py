@@ -1,0 +1,46 @@
+"""`repose plot share`: the look ahead's share of a gain in loss."""
+
+import json
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from repose.report.share import plot_share
+from repose.system.errors import ConfigError
+
+NORM = {
+    kind: [f"architecture.{side}_token_norm={kind}" for side in ("encoder", "decoder")]
+    for kind in ("none", "vocabulary", "sentence")
+}
+
+
+@pytest.fixture
+def runs(make_run: Any) -> list[Path]:
+    """Plain, causal and looking ahead: two seeds of each."""
+    losses = {
+        "none": ([3.0, 2.0], [4.0, 3.0]),
+        "vocabulary": ([2.8, 1.2], [3.8, 2.2]),
+        "sentence": ([2.0, 0.4], [2.0, 1.4]),
+    }
+    return [
+        make_run(f"{kind}-{seed}", each, seed=seed, settings=NORM[kind])
+        for kind, of_seeds in losses.items()
+        for seed, each in enumerate(of_seeds)
+    ]
+
+
+def test_the_share_is_of_each_seed(runs: list[Path], tmp_path: Path) -> None:
+    plotted = plot_share(runs, tmp_path / "share.svg")
+    assert [row[0] for row in plotted.rows] == ["1", "2"]
+    # seed 0: 1 - 0.2 / 1.0, then 1 - 0.8 / 1.6; seed 1: 1 - 0.2 / 2.0, then the same
+    assert [row[4] for row in plotted.rows] == ["85 %", "50 %"]
+    numbers = json.loads((tmp_path / "share.json").read_text(encoding="utf-8"))
+    assert [point["mean"] for point in numbers["share"]] == pytest.approx([0.85, 0.5])
+    assert numbers["seeds"] == [0, 1]
+    assert (tmp_path / "share.svg").exists()
+
+
+def test_without_the_three_systems_there_is_no_share(runs: list[Path], tmp_path: Path) -> None:
+    with pytest.raises(ConfigError, match="three systems on one corpus"):
+        plot_share(runs[:4], tmp_path / "share.svg")
