@@ -33,8 +33,9 @@ class Shouting:
         text = {"batch": str(batch), "model": self.name, "how": f"{how['beam_size']} {how.get('to')}"}.get(
             sentence, sentence.upper()
         )
+        words = ["[START]", *sentence.split(), "[END]"]
         hypotheses = [SimpleNamespace(text=text, tokens=text.split(), score=-1.0, finished=True) for _ in range(number)]
-        return SimpleNamespace(text=text, score=-1.0, hypotheses=hypotheses, truncated=False)
+        return SimpleNamespace(text=text, score=-1.0, hypotheses=hypotheses, truncated=False, src_tokens=words)
 
 
 def load(path: str, **settings: Any) -> Shouting:

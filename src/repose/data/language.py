@@ -24,6 +24,11 @@ def identify(text: str) -> tuple[str, float]:
     return language, probability
 
 
+def is_in(text: str, language: str) -> bool:
+    """Whether of all languages this is the most probable one: what `identify` says, for less."""
+    return bool(_unnormalised().classify(text)[0] == language)
+
+
 def rank(text: str, languages: Sequence[str]) -> list[tuple[str, float]]:
     """Of these languages, all known, each with its probability if the text is in one of them; the best first."""
     found = [(language, probability) for language, probability in _identifier().rank(text) if language in languages]
@@ -42,6 +47,15 @@ def _identifier() -> Any:
     from py3langid.langid import MODEL_FILE, LanguageIdentifier
 
     return LanguageIdentifier.from_model_file(MODEL_FILE, norm_probs=True)
+
+
+@cache
+def _unnormalised() -> Any:
+    """The same model, without the probabilities of all the languages that a text is not in."""
+    from py3langid.langid import LanguageIdentifier
+
+    of = _identifier()
+    return LanguageIdentifier(of.nb_ptc, of.nb_pc, of.nb_classes, of.tk_nextmove, of.tk_output, tk_row=of.tk_row)
 
 
 @cache

@@ -34,5 +34,7 @@ def scripts_in(lines: Iterable[str]) -> list[str]:
 
 def unseen_script(line: str, seen: Container[str]) -> str | None:
     """The script of most letters of a line, if it is not among those seen."""
+    if all(script is None or script in seen for script in map(script_of, set(line))):
+        return None
     letters = Counter(script for character in line if (script := script_of(character)) is not None)
     return next((script for script, _ in letters.most_common(1) if script not in seen), None)

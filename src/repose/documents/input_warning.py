@@ -4,7 +4,7 @@ from collections.abc import Collection, Iterable
 from dataclasses import dataclass
 from enum import Enum
 
-from repose.data.language import identify, known_languages
+from repose.data.language import identify, is_in, known_languages
 from repose.data.scripts import unseen_script
 from repose.documents.segment import has_letters
 
@@ -53,8 +53,10 @@ def input_warning(texts: Iterable[str], scripts: Collection[str], language: str)
         return InputWarning(Unlike.SCRIPT, script, tuple(scripts))
     if language == "und" or sum(map(str.isalpha, text)) < FEWEST_LETTERS:
         return None
-    found, probability = identify(text)
     base = language.split("-")[0].split("_")[0].lower()
+    if is_in(text, base):
+        return None
+    found, probability = identify(text)
     # A language that it does not know it would always take for another.
     if found == base or probability < LEAST_PROBABILITY or base not in known_languages():
         return None

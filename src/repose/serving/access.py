@@ -5,6 +5,7 @@ import hmac
 import ipaddress
 import time
 from collections.abc import Callable, Mapping
+from functools import lru_cache
 from pathlib import Path
 
 from repose.serving.refusals import RequestError, flood, slow_down
@@ -93,11 +94,15 @@ class Access:
 def address_of(host: str | None, headers: Mapping[str, str], *, trust_forwarded_for: bool) -> str:
     """Of a client; of IPv6 the network, since whoever has one address has 2^64."""
     forwarded = headers.get("x-forwarded-for", "") if trust_forwarded_for else ""
-    text = forwarded.rpartition(",")[2].strip() or host or ""
+    return _network(forwarded.rpartition(",")[2].strip(), host or "")
+
+
+@lru_cache(4_096)
+def _network(forwarded: str, host: str) -> str:
     try:
-        address = ipaddress.ip_address(text)
+        address = ipaddress.ip_address(forwarded or host)
     except ValueError:
-        return host or ""
+        return host
     if address.version == 6:
         return str(ipaddress.ip_network((int(address) >> 64 << 64, 64)))
     return str(address)

@@ -8,6 +8,7 @@ import hmac
 import json
 import re
 from collections.abc import Awaitable, Callable, Sequence
+from functools import partial
 from pathlib import Path
 from typing import Any, TypeVar
 
@@ -27,10 +28,11 @@ from repose.serving.log import Log
 from repose.serving.metrics import CONTENT_TYPE, Metrics
 from repose.serving.middleware import Outermost
 from repose.serving.parameters import Parameters, check_sizes
-from repose.serving.refusals import RequestError, too_late, too_long
+from repose.serving.refusals import RequestError, too_late, too_long, too_slow
 from repose.serving.settings import NO_LIMIT, ServeSettings
 from repose.serving.spec import docs, spec
 from repose.serving.texts import TranslatedText, has_letters, translate_texts
+from repose.serving.waiting import Deadlines, GoneError, watched
 
 T = TypeVar("T")
 FRONTEND_TIMEOUT = 500
@@ -53,6 +55,7 @@ class Service:
         self.catalogue, self.engine = catalogue, engine
         self.access = Access(settings)
         self.downloads = files.Downloads(settings.limits)
+        self.deadlines = Deadlines()
         self.ready = False
         """Whether requests are wanted: not before a worker is there, and not when the server is ending."""
         metrics.set_models(catalogue.models_json(), settings.precision or "fp32")
@@ -68,8 +71,13 @@ class Service:
     async def read(self, request: Request, *, cost: Callable[[Parameters], int] = lambda _: 1) -> Parameters:
         """Its parameters. Raises RequestError, also for who may not ask."""
         state = request.scope["state"]
-        found = await parameters.read(request, self.settings.limits, lambda size: state["bodies"].take(state, size))
-        host = request.client.host if request.client else None
+        limits, take = self.settings.limits, partial(state["bodies"].take, state)
+        try:
+            with self.deadlines.within(limits.receive_seconds):
+                found = await parameters.read(request, limits, take)
+        except TimeoutError as error:
+            raise too_slow() from error
+        host, _ = request.scope["client"] or (None, 0)
         trust = self.settings.trust_forwarded_for
         address = address_of(host, request.headers, trust_forwarded_for=trust)
         self.access.check(address, found.get("api_key"), cost(found))
@@ -101,31 +109,16 @@ class Service:
 
     async def answer(self, request: Request, work: Awaitable[T], seconds: float) -> T:
         """What `work` gives, unless the client goes, or it is too late: then it is cancelled. Raises RequestError."""
-        asked = request.headers.get("x-request-timeout", "")
-        if _SECONDS.fullmatch(asked):
+        asked = request.headers.get("x-request-timeout")
+        if asked is not None and _SECONDS.fullmatch(asked):
             seconds = min(seconds, float(asked))
-        asking, gone = asyncio.current_task(), asyncio.ensure_future(_gone(request))
-        assert asking is not None
-        waits = True
-
-        def give_up(_: object) -> None:
-            if waits and not gone.cancelled():
-                asking.cancel()
-
-        gone.add_done_callback(give_up)
         try:
-            async with asyncio.timeout(seconds):
+            with self.deadlines.within(seconds) as waiting, watched(request.scope, request.receive, waiting):
                 return await work
         except TimeoutError as error:
             raise too_late(seconds) from error
-        except asyncio.CancelledError:
-            if gone.done() and not gone.cancelled():
-                asking.uncancel()
-                raise ClientDisconnect from None
-            raise
-        finally:
-            waits = False
-            gone.cancel()
+        except GoneError as error:
+            raise ClientDisconnect from error
 
     # Endpoints
 
@@ -224,7 +217,13 @@ class Service:
             translated = await self.answer(request, work, limits.file_timeout)
         name = await asyncio.to_thread(self.downloads.put, suffix, translated)
         request.scope["state"]["facts"] |= {"bytes": len(content), "format": suffix}
-        return _json({"translatedFileUrl": str(request.url_for("download_file", name=name))})
+        return _json({"translatedFileUrl": f"{self._base_url(request)}download_file/{name}"})
+
+    def _base_url(self, request: Request) -> str:
+        """As the client knows it, with a slash at its end."""
+        scheme = request.headers.get("x-forwarded-proto", "") if self.settings.trust_forwarded_for else ""
+        url = request.base_url
+        return str(url.replace(scheme=scheme) if scheme in ("http", "https") else url)
 
     def _cost_of_file(self, found: Parameters) -> int:
         size, limit = len(found.upload("file").content), self.settings.limits.char_limit
@@ -302,46 +301,46 @@ def make_app(service: Service) -> Outermost:
         routes.append(Route("/metrics", service.expose_metrics))
     if settings.page:
         routes += page.routes()
-    handlers: Any = {
-        RequestError: _refused,
-        HTTPException: _http_error,
-        ClientDisconnect: _client_gone,
-        TranslationError: _failed,
-        Exception: _broken,
-    }
+    handlers: Any = dict.fromkeys((RequestError, HTTPException, ClientDisconnect, TranslationError), _to_refusal)
     app: ASGIApp = Starlette(routes=routes, exception_handlers=handlers)
+    direct = {
+        (method, route.path): route.endpoint
+        for route in routes
+        if isinstance(route, Route) and "{" not in route.path
+        for method in route.methods or ()
+    }
     endpoints = {route.path.partition("/{")[0] or "/" for route in routes}
-    return Outermost(app, endpoints=endpoints, metrics=service.metrics, log=service.log, limits=settings.limits)
+    return Outermost(
+        app,
+        direct=direct,
+        refusal=refusal_of,
+        endpoints=endpoints,
+        metrics=service.metrics,
+        log=service.log,
+        limits=settings.limits,
+    )
 
 
 def _json(content: object, status: int = 200) -> JSONResponse:
     return JSONResponse(content, status)
 
 
-async def _refused(_: Request, error: RequestError) -> Response:
-    return JSONResponse({"error": error.text}, error.status, error.headers)
+def refusal_of(error: Exception) -> Response | None:
+    """What a client is told of an error; None of one that nobody has foreseen."""
+    match error:
+        case RequestError():
+            return JSONResponse({"error": error.text}, error.status, error.headers)
+        case HTTPException():
+            return JSONResponse({"error": error.detail}, error.status_code, error.headers)
+        case ClientDisconnect():
+            return Response(status_code=_GONE)
+        case TranslationError():
+            return JSONResponse({"error": "The text could not be translated"}, 500)
+    return None
 
 
-async def _http_error(_: Request, error: HTTPException) -> Response:
-    return JSONResponse({"error": error.detail}, error.status_code, error.headers)
-
-
-async def _client_gone(_: Request, __: ClientDisconnect) -> Response:
-    return Response(status_code=_GONE)
-
-
-async def _failed(_: Request, __: TranslationError) -> Response:
-    return JSONResponse({"error": "The text could not be translated"}, 500)
-
-
-async def _broken(_: Request, __: Exception) -> Response:
-    return JSONResponse({"error": "Internal error"}, 500)
-
-
-async def _gone(request: Request) -> None:
-    """Wait until the client has closed its connection."""
-    while (await request.receive())["type"] != "http.disconnect":
-        pass
+async def _to_refusal(_: Request, error: Exception) -> Response | None:
+    return refusal_of(error)
 
 
 def _number_of_texts(found: Parameters) -> int:

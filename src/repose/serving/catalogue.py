@@ -17,6 +17,8 @@ from repose.serving.languages import canonical, name_of, shown
 from repose.serving.refusals import RequestError
 from repose.system.errors import CheckpointError, ConfigError
 
+_BYTES_OF_TOKEN = 4  # about; what a queue holds and which sentences are of like length needs no more
+
 
 @dataclass(frozen=True)
 class ServedModel:
@@ -45,6 +47,11 @@ class ServedModel:
         """Whether the model reads all of it."""
         short = len(text.encode()) < self.max_src_tokens - 1  # no token is less than a byte
         return short or self.num_tokens(text) <= self.max_src_tokens
+
+    def size(self, text: str) -> int:
+        """Tokens of a sentence, about: counted only of one that may be longer than the model reads."""
+        num_bytes = len(text.encode())
+        return 2 + num_bytes // _BYTES_OF_TOKEN if num_bytes < self.max_src_tokens - 1 else self.num_tokens(text)
 
     def cut(self, sentence: str) -> str:
         """As much of a sentence as the model reads, for one without a place to split it."""

@@ -66,7 +66,7 @@ async def _translate(
         how = How(direction.model, direction.tag, beam_size, whole=True, attention=attention)
         places = [place for place, wanted in enumerate(job.with_attention) if wanted == attention]
         sentences = [job.sentences[place] for place in places]
-        num_tokens = await asyncio.to_thread(lambda: list(map(model.num_tokens, sentences)))  # noqa: B023
+        num_tokens = await asyncio.to_thread(lambda: list(map(model.size, sentences)))  # noqa: B023
         for place, answer in zip(places, await in_turn(engine, model, how, sentences, num_tokens), strict=True):
             translations[place] = answer.whole
     return job, translations

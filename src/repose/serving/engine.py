@@ -33,7 +33,7 @@ class TranslationError(ReposeError):
     """A sentence that no worker could translate."""
 
 
-@dataclass(eq=False)
+@dataclass(eq=False, slots=True)
 class _Request:
     """Sentences that are waited for together."""
 
@@ -42,7 +42,7 @@ class _Request:
     left: int
 
 
-@dataclass(eq=False)
+@dataclass(eq=False, slots=True)
 class _Job:
     """A sentence."""
 
@@ -160,7 +160,7 @@ class Engine:
         finally:
             dropped = sum(self._drop(job) for job in jobs) if request.left else 0
             if dropped:
-                self._metrics.cancelled.inc(dropped)
+                self._metrics.cancelled += dropped
 
     def seconds_to_wait(self) -> int:
         """In which the queue will have been translated, at the speed of late."""
@@ -175,7 +175,7 @@ class Engine:
         else:
             queue.jobs[id(job)] = job
         self._queue_tokens += job.num_tokens
-        self._metrics.queue_tokens.inc(job.num_tokens)
+        self._metrics.queue_tokens += job.num_tokens
 
     def _drop(self, job: _Job) -> bool:
         """Whether it was in the queue."""
@@ -185,7 +185,7 @@ class Engine:
         if not queue.jobs:
             del self._queues[job.how]
         self._queue_tokens -= job.num_tokens
-        self._metrics.queue_tokens.dec(job.num_tokens)
+        self._metrics.queue_tokens -= job.num_tokens
         self._say_if_empty()
         return True
 
@@ -252,7 +252,7 @@ class Engine:
                 pause = min(_LONGEST_PAUSE, 2 * pause)
                 continue
             self._workers.add(worker)
-            self._metrics.workers.labels("ready").inc()
+            self._metrics.workers += 1
             self._say("worker_ready", pid=worker.pid)
             if self._first is not None and not self._first.done():
                 self._first.set_result(None)
@@ -261,11 +261,11 @@ class Engine:
                 await self._use(worker)
             finally:
                 self._workers.discard(worker)
-                self._metrics.workers.labels("ready").dec()
+                self._metrics.workers -= 1
                 self._ending.add(worker)
                 await worker.end()
                 self._ending.discard(worker)
-            self._metrics.restarts.inc()
+            self._metrics.restarts += 1
             self._say("worker_died", pid=worker.pid)
             pause = 0.1 if time.monotonic() - began > 10.0 else min(_LONGEST_PAUSE, 2 * pause)
             await asyncio.sleep(pause if pause > 0.2 else 0.0)
@@ -303,7 +303,8 @@ class Engine:
     async def _translate(self, worker: Worker, jobs: list[_Job]) -> bool:
         """Whether the worker is alive after it."""
         began = time.monotonic()
-        self._record(jobs, began)
+        for job in jobs:
+            self._metrics.queue_seconds.observe(began - job.arrived)
         try:
             async with asyncio.timeout(self._batching.batch_seconds):
                 answers = await worker.translate(Batch(jobs[0].how, [job.sentence for job in jobs]))
@@ -320,8 +321,7 @@ class Engine:
         self._rate += 0.1 * (rate - self._rate)
         for job, answer in zip(jobs, answers, strict=True):
             _deliver(job, answer)
-        self._metrics.tokens.labels("target").inc(sum(answer.num_tokens for answer in answers))
-        self._metrics.truncated.inc(sum(answer.truncated for answer in answers))
+        self._record(answers)
         self._of_late *= _KEPT_OF_LATE
         self._wait_until = now + min(self._batching.max_wait, _SHARE_WAITED * (now - began))
         return True
@@ -338,13 +338,14 @@ class Engine:
                 self._put(job, first=True)
         self._wake()
 
-    def _record(self, jobs: Sequence[_Job], now: float) -> None:
-        tokens = [job.num_tokens for job in jobs]
-        self._metrics.batch_rows.observe(len(jobs))
-        self._metrics.padded_share.observe(1.0 - sum(tokens) / (len(tokens) * max(tokens)))
-        self._metrics.tokens.labels("source").inc(sum(tokens))
-        for job in jobs:
-            self._metrics.queue_seconds.observe(now - job.arrived)
+    def _record(self, answers: Sequence[Answer]) -> None:
+        """A batch."""
+        metrics, tokens = self._metrics, [answer.num_src_tokens for answer in answers]
+        metrics.batch_rows.observe(len(answers))
+        metrics.padded_share.observe(1.0 - sum(tokens) / max(1, len(tokens) * max(tokens)))
+        metrics.tokens["source"] += sum(tokens)
+        metrics.tokens["target"] += sum(answer.num_tokens for answer in answers)
+        metrics.truncated += sum(answer.truncated for answer in answers)
 
     def _say_if_empty(self) -> None:
         if not self._in_work and not self._queue_tokens:

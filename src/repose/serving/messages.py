@@ -71,6 +71,8 @@ class Answer(NamedTuple):
     """Log-probability of the first, in nats."""
     num_tokens: int = 0
     """Target tokens of the first, END included."""
+    num_src_tokens: int = 0
+    """As the model read it, START and END included."""
     truncated: bool = False
     explained: Explained | None = None
     scores: tuple[float, ...] = ()

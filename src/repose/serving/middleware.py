@@ -3,8 +3,11 @@
 import re
 import secrets
 import time
+from collections.abc import Awaitable, Callable, Mapping
 from typing import Any
 
+from starlette.requests import Request
+from starlette.responses import Response
 from starlette.types import ASGIApp, Message, Receive, Scope, Send
 
 from repose.serving.log import Log, where
@@ -47,9 +50,21 @@ class Bodies:
 class Outermost:
     """Around the application."""
 
-    def __init__(self, app: ASGIApp, *, endpoints: set[str], metrics: Metrics, log: Log, limits: Limits) -> None:
-        """`endpoints`: paths that requests are counted by."""
-        self._app, self._endpoints, self._metrics, self._log = app, endpoints, metrics, log
+    def __init__(
+        self,
+        app: ASGIApp,
+        *,
+        direct: Mapping[tuple[str, str], Callable[[Request], Awaitable[Response]]],
+        refusal: Callable[[Exception], Response | None],
+        endpoints: set[str],
+        metrics: Metrics,
+        log: Log,
+        limits: Limits,
+    ) -> None:
+        """`direct`: by method and path, what answers without the application's walk through its routes. `refusal`: of
+        what that raises. `endpoints`: paths that requests are counted by."""
+        self._app, self._direct, self._refusal = app, direct, refusal
+        self._endpoints, self._metrics, self._log = endpoints, metrics, log
         self.bodies = Bodies(limits.max_bodies)
         self.draining = False
         """Whether connections are to be closed after their next answer."""
@@ -71,10 +86,13 @@ class Outermost:
                 message = {**message, "headers": [*message.get("headers", []), *self._headers(endpoint, identity)]}
             await send(message)
 
-        self._metrics.in_flight.inc()
+        self._metrics.in_flight += 1
         try:
             if scope["method"] == "OPTIONS":
                 await _respond(answer, 200, b"")
+            elif (handler := self._direct.get((scope["method"], scope["path"]))) is not None:
+                response = await self._respond_directly(handler, Request(scope, receive))
+                await response(scope, receive, answer)
             else:
                 await self._app(scope, receive, answer)
         except Exception as error:
@@ -82,13 +100,21 @@ class Outermost:
             if not status:
                 await _respond(answer, 500, b'{"error":"Internal error"}')
         finally:
-            self._metrics.in_flight.dec()
+            self._metrics.in_flight -= 1
             self.bodies.give_back(state)
             seconds = time.perf_counter() - began
-            self._metrics.requests.labels(endpoint, str(status)).inc()
-            self._metrics.seconds.labels(endpoint).observe(seconds)
+            self._metrics.requests[endpoint, str(status)] += 1
+            self._metrics.seconds[endpoint].observe(seconds)
             about = {"method": scope["method"], "endpoint": endpoint, "status": status}
             self._log("request", id=identity.decode(), **about, ms=round(1000 * seconds, 1), **state["facts"])
+
+    async def _respond_directly(self, handler: Callable[[Request], Awaitable[Response]], request: Request) -> Response:
+        try:
+            return await handler(request)
+        except Exception as error:
+            if (refusal := self._refusal(error)) is None:
+                raise
+            return refusal
 
     def _headers(self, endpoint: str, identity: bytes) -> list[tuple[bytes, bytes]]:
         headers = [(b"x-request-id", identity), (b"x-content-type-options", b"nosniff")]

@@ -1,6 +1,5 @@
 """What a request asks for, however it says so: JSON, a form of either kind, or the query string."""
 
-import asyncio
 import json
 import re
 from collections.abc import AsyncGenerator, Callable, Mapping
@@ -99,15 +98,11 @@ def clean(text: str) -> str:
 async def read(request: Request, limits: Limits, take: Callable[[int], bool]) -> Parameters:
     """What the request asks for. `take`: asked for room for so many bytes.
 
-    Raises RequestError for what cannot be read, is too large, or comes too slowly, and ClientDisconnect.
+    Raises RequestError for what cannot be read, or is too large, and ClientDisconnect.
     """
     kind = request.headers.get("content-type", "").partition(";")[0].strip().lower()
     is_json = kind == "application/json" or kind.endswith("+json")
-    try:
-        async with asyncio.timeout(limits.receive_seconds):
-            body = await _read_body(request, limits.max_json if is_json else limits.max_body, take)
-    except TimeoutError as error:
-        raise RequestError(408, "Request took too long to arrive", {"Connection": "close"}) from error
+    body = await _read_body(request, limits.max_json if is_json else limits.max_body, take)
     if is_json:
         return Parameters(_from_json(body), is_json=True)
     values: dict[str, Any] = {}

@@ -61,6 +61,7 @@ def _answer(translator: Any, sentence: str, translation: Any, how: Any) -> Answe
         texts=tuple(hypothesis.text for hypothesis in translation.hypotheses) or (translation.text,),
         score=translation.score,
         num_tokens=0 if best is None else len(best.tokens) + best.finished,
+        num_src_tokens=len(translation.src_tokens),
         truncated=translation.truncated,
         explained=_explained(translator, sentence, translation, how.tag) if how.explain and best is not None else None,
         scores=tuple(hypothesis.score for hypothesis in translation.hypotheses),

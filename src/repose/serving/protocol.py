@@ -9,6 +9,7 @@ from asyncio import TimerHandle, Transport
 from uvicorn.protocols.http.httptools_impl import STATUS_LINE, HttpToolsProtocol
 
 from repose.serving.settings import Limits
+from repose.serving.waiting import GoneError, Waiting
 
 _MOST_HEADERS = 128
 _CROWDED = 0.75  # of all connections that there may be: from here on none is kept after its answer
@@ -31,6 +32,8 @@ class _GuardedProtocol(HttpToolsProtocol):
     _head_bytes = 0
     _in_head = True
     _clock: TimerHandle | None = None
+    waiting: Waiting | None = None
+    """The request that is to end with the connection."""
 
     def connection_made(self, transport: Transport) -> None:  # type: ignore[override]
         super().connection_made(transport)
@@ -42,6 +45,8 @@ class _GuardedProtocol(HttpToolsProtocol):
     def connection_lost(self, exc: Exception | None) -> None:
         self._stop_clock()
         super().connection_lost(exc)
+        if self.waiting is not None:
+            self.waiting.end(GoneError())
 
     def data_received(self, data: bytes) -> None:
         if self.transport.is_closing():
@@ -68,6 +73,7 @@ class _GuardedProtocol(HttpToolsProtocol):
     def on_headers_complete(self) -> None:
         self._stop_clock()
         self._in_head, self._head_bytes = False, 0
+        self.scope["state"]["connection"] = self
         super().on_headers_complete()
 
     def on_message_complete(self) -> None:

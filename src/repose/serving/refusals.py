@@ -37,5 +37,9 @@ def flood(seconds: float) -> RequestError:
     return RequestError(403, "Too many request limits violations", {"Retry-After": str(max(1, int(seconds + 0.999)))})
 
 
+def too_slow() -> RequestError:
+    return RequestError(408, "Request took too long to arrive", {"Connection": "close"})
+
+
 def too_late(seconds: float) -> RequestError:
     return RequestError(504, f"Request was not answered within {seconds:g} seconds")

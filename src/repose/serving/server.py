@@ -122,6 +122,7 @@ class Server:
                 log_config=None,
                 access_log=False,
                 server_header=False,
+                proxy_headers=False,  # whom to believe is for --trust-forwarded-for to say
                 backlog=settings.limits.max_connections,
                 timeout_keep_alive=_KEEP_ALIVE_SECONDS,
                 timeout_graceful_shutdown=max(1, round(settings.drain_seconds)),
@@ -129,6 +130,7 @@ class Server:
             self._app,
         )
         self._reloading: asyncio.Task[None] | None = None
+        self._wants_reload = False
         self._ending: asyncio.Task[None] | None = None
 
     async def run(self) -> None:
@@ -187,8 +189,14 @@ class Server:
         self._http.should_exit = True
 
     def _reload(self) -> None:
+        self._wants_reload = True
         if self._reloading is None or self._reloading.done():
-            self._reloading = asyncio.create_task(self._exchange())
+            self._reloading = asyncio.create_task(self._reload_while_wanted())
+
+    async def _reload_while_wanted(self) -> None:
+        while self._wants_reload:  # a signal that comes meanwhile is of files that may be newer
+            self._wants_reload = False
+            await self._exchange()
 
     async def _exchange(self) -> None:
         """The models of before go on answering until the new ones are there, and for good where they cannot be read."""
@@ -198,11 +206,11 @@ class Server:
             engine = self._engine(catalogue)
             await engine.start()
         except ReposeError as error:
-            self._metrics.reloads.labels("failed").inc()
+            self._metrics.reloads["failed"] += 1
             self._log("reload_failed", reason=str(error))
             return
         before = self._service.exchange(catalogue, engine)
-        self._metrics.reloads.labels("done").inc()
+        self._metrics.reloads["done"] += 1
         self._log("reloaded")
         await before.drain()
         await before.close()

@@ -15,6 +15,8 @@ from repose.serving.messages import Answer, How
 
 T = TypeVar("T")
 _LINE = re.compile(r"[^\r\n]*(?:\r\n|\r|\n)?")
+_ONE_SENTENCE = re.compile(r"[A-Za-z\u00c0-\u024f](?:[A-Za-z\u00c0-\u024f ,'-]*[A-Za-z\u00c0-\u024f])?[.!?]?")
+"""What no splitter would split: most of what a page sends while somebody is typing."""
 _INLINE = 2_000
 """Characters that are split at once; more are split in a thread, so that others are not kept waiting."""
 _SENTENCES_AT_ONCE = 256
@@ -36,7 +38,7 @@ class SplitText:
 
     parts: tuple[Part, ...]
     num_tokens: tuple[int, ...]
-    """Of each part that is not blank."""
+    """Of each part that is not blank, about."""
     too_long: bool
 
     @property
@@ -59,6 +61,8 @@ class TranslatedText:
 
 def split(model: ServedModel, source: str, text: str) -> SplitText:
     """Lines, then sentences, then, where a sentence is longer than the model reads, clauses. Nothing is lost."""
+    if _ONE_SENTENCE.fullmatch(text) and model.fits(text):
+        return SplitText((Part("", text, ""),), (model.size(text),), False)
     parts: list[Part] = []
     too_long = False
     for line in _LINE.findall(text):
@@ -66,7 +70,7 @@ def split(model: ServedModel, source: str, text: str) -> SplitText:
             found = parts_of(line, for_libraries(source), model.fits)
             parts += found.parts
             too_long = too_long or found.too_long
-    return SplitText(tuple(parts), tuple(model.num_tokens(part.text) for part in parts if part.text), too_long)
+    return SplitText(tuple(parts), tuple(model.size(part.text) for part in parts if part.text), too_long)
 
 
 def how_to(direction: Direction, beam_size: int | None, alternatives: int) -> How:
@@ -108,6 +112,8 @@ async def in_turn(
     A sentence that is still longer than what the model was trained on is cut: decoding takes long, and gives nonsense.
     """
     limit, answers = model.max_src_tokens, list[Answer]()
+    if len(sentences) <= _SENTENCES_AT_ONCE and all(number <= limit for number in num_tokens):
+        return await engine.translate(how, sentences, num_tokens)
     for start in range(0, len(sentences), _SENTENCES_AT_ONCE):
         some = slice(start, start + _SENTENCES_AT_ONCE)
         is_cut = [number > limit for number in num_tokens[some]]

@@ -1,0 +1,36 @@
+"""Short ways for plain texts, which must lead where the long ones do."""
+
+import pytest
+import sentencex
+from hypothesis import given
+from hypothesis import strategies as st
+from stub_server import served
+
+from repose.documents.input_warning import input_warning
+from repose.serving.texts import _ONE_SENTENCE, split
+
+LETTERS = st.text("abcdeXYZáçñöß ,'-.!?", max_size=60)
+
+
+@pytest.mark.parametrize("language", ["pt", "en", "de"])
+@given(text=LETTERS)
+def test_what_is_taken_for_one_sentence_is_one_to_the_splitter(language: str, text: str) -> None:
+    if _ONE_SENTENCE.fullmatch(text):
+        assert list(sentencex.segment(language, text)) == [text]
+
+
+@given(text=LETTERS)
+def test_nothing_of_a_text_is_lost(text: str) -> None:
+    whole = split(served("pt", "en"), "pt", text)
+    assert "".join(map("".join, whole.parts)) == text
+    assert len(whole.sentences) == len(whole.num_tokens)
+
+
+def test_a_text_in_another_language_is_still_warned_of() -> None:
+    german = "Der Hund schläft heute nicht auf dem Sofa, sondern im Garten."
+    portuguese = "O cachorro não dorme hoje no sofá, mas no jardim."
+    assert input_warning([german], ("Latin",), "de") is None
+    assert input_warning([portuguese], ("Latin",), "pt") is None
+    warning = input_warning([german], ("Latin",), "pt")
+    assert warning is not None
+    assert warning.found == "de"
