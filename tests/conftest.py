@@ -1,15 +1,22 @@
-"""Shapes are executed: every annotation of `repose.model` is checked at each call in the tests."""
+"""Shapes are executed: every annotation of `repose.model` is checked at each call in the rooms that are about models."""
 
+import functools
 import io
+import multiprocessing
 import signal
 import sys
 from collections.abc import Callable, Iterator
+from pathlib import Path
 
+import jaxtyping
 import pytest
 import torch
-from jaxtyping import install_import_hook
 
-install_import_hook("repose.model", "beartype.beartype")
+jaxtyping.install_import_hook("repose.model", "beartype.beartype")
+SHAPES_CHECKED = ("model", "graphs")
+"""Rooms. The others train small models, which takes a quarter longer where shapes are checked."""
+
+jaxtyping.config.update("jaxtyping_disable", True)  # while tests are collected
 
 # A shell starts what it runs in the background with SIGINT ignored, and so would whatever the tests start.
 if signal.getsignal(signal.SIGINT) is signal.SIG_IGN:
@@ -27,6 +34,25 @@ def _own_cache(tmp_path_factory: pytest.TempPathFactory) -> Iterator[None]:
     with pytest.MonkeyPatch.context() as patch:
         patch.setenv("REPOSE_HOME", str(tmp_path_factory.mktemp("home")))
         yield
+
+
+@pytest.fixture(autouse=True, scope="session")
+def _workers_are_forked() -> Iterator[None]:
+    """From a process that has loaded everything, where there is fork: each worker saves two seconds of imports."""
+    from repose.training import distributed
+
+    with pytest.MonkeyPatch.context() as patch:
+        if "forkserver" in multiprocessing.get_all_start_methods():
+            multiprocessing.set_forkserver_preload(["repose.runs.run", "repose.cli.tables", "torch._dynamo"])
+            start = functools.partial(distributed.start_processes, start_method="forkserver")
+            patch.setattr(distributed, "start_processes", start)
+        yield
+
+
+@pytest.fixture(autouse=True)
+def _shapes(request: pytest.FixtureRequest) -> None:
+    room = request.path.relative_to(Path(__file__).parent).parts[0]
+    jaxtyping.config.update("jaxtyping_disable", room not in SHAPES_CHECKED)
 
 
 @pytest.fixture(autouse=True)

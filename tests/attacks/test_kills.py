@@ -33,7 +33,6 @@ def train(root: Path, workers: int) -> None:
 
 def started(root: Path, workers: int) -> Any:
     context = multiprocessing.get_context("forkserver")
-    context.set_forkserver_preload(["repose.runs.run", "repose.cli.tables", "torch._dynamo"])
     process = context.Process(target=train, args=(root, workers))
     process.start()
     return process

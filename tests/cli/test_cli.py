@@ -30,6 +30,7 @@ TINY = [
     "architecture.num_heads=2",
     "architecture.head_dim=8",
     "architecture.d_ff=32",
+    "architecture.max_length=128",  # and a line of more is no long search
     "tokenizer.vocab_size=400",
     "training.batch_size=600",
     "training.epochs=2",

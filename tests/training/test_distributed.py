@@ -1,13 +1,15 @@
 """Several workers: the same numbers as one, and an end for all of them whatever happens to one."""
 
+import functools
 import os
 import pickle
+import random
 import signal
 import subprocess
 import sys
 import time
 from collections.abc import Callable
-from multiprocessing import active_children
+from multiprocessing import active_children, get_all_start_methods, get_context
 from pathlib import Path
 from typing import Any
 
@@ -18,6 +20,7 @@ from repose.system.errors import ConfigError, ReposeError
 from repose.training import distributed
 from repose.training.distributed import Outer, choose_workers, outer_launcher
 from repose.training.learner import Learner
+from repose.training.run import train
 
 CPU = torch.device("cpu")
 SCRIPT = """
@@ -43,7 +46,6 @@ class Child:
         (run_dir / "script.py").write_text(SCRIPT)
         (run_dir / "job").write_bytes(pickle.dumps((job, run_dir, workers)))
         self.metrics = run_dir / "metrics.jsonl"
-        self.checkpoint = run_dir / "state" / "last.safetensors"
         self.process = subprocess.Popen(
             [sys.executable, run_dir / "script.py", run_dir / "job"],
             stdout=subprocess.PIPE,
@@ -120,7 +122,7 @@ def at_update(monkeypatch: pytest.MonkeyPatch, update: int, act: Callable[[], ob
 def test_a_signal_to_a_worker_that_is_still_importing_asks_it_to_stop(
     lab: Any, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    start = distributed.start_processes
+    start = functools.partial(distributed.start_processes, start_method="spawn")  # forked, it has imported everything
 
     def start_and_signal(*arguments: Any, **options: Any) -> Any:
         context = start(*arguments, **options)
@@ -182,10 +184,14 @@ def fail_otherwise(_world: distributed.World) -> None:
         (fail_otherwise, "a worker failed: ValueError: repose.system.errors. no sentence for a user"),
     ],
 )
-def test_a_failing_worker_is_heard(what: Any, sentence: str) -> None:
+def test_a_failing_worker_is_heard_and_leaves_nothing(
+    what: Any, sentence: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("tempfile.tempdir", str(tmp_path))
     with pytest.raises(ReposeError) as caught, distributed.started(2, CPU, 1, what, ()) as world:
         world.add(torch.ones(1))
     assert str(caught.value) == sentence
+    assert list(tmp_path.iterdir()) == []
 
 
 def meet(world: distributed.World) -> None:
@@ -200,18 +206,26 @@ def test_an_error_of_the_first_worker_reaches_all() -> None:
         world.share_error(ReposeError("mine"))
 
 
+def train_alone(job: Any, run_dir: Path) -> None:
+    """In a process of its own."""
+    torch.set_num_threads(1)
+    train(job, run_dir, device="cpu", workers=1, progress="none")
+
+
 def kill_often(lab: Any, whole: Path, run_dir: Path, kills: int, job: Any) -> None:
     """Kill a training that writes checkpoints all the time, again and again; it must not show."""
-    draw = torch.Generator().manual_seed(int(time.time()))
+    draw, checkpoint = random.Random(int(time.time())), run_dir / "state" / "last.safetensors"
     for _ in range(kills):
-        child = Child(job, run_dir, workers=1)
-        before = child.checkpoint.stat().st_mtime_ns if child.checkpoint.exists() else 0
-        child.wait_for(child.checkpoint)
-        while child.checkpoint.stat().st_mtime_ns == before and child.process.poll() is None:
+        before = checkpoint.stat().st_mtime_ns if checkpoint.exists() else None
+        process = get_context("forkserver" if "forkserver" in get_all_start_methods() else "spawn").Process(
+            target=train_alone, args=(job, run_dir)
+        )
+        process.start()
+        while process.is_alive() and (not checkpoint.exists() or checkpoint.stat().st_mtime_ns == before):
             time.sleep(0.001)
-        time.sleep(0.3 * torch.rand((), generator=draw).item())
-        child.process.kill()
-        child.end()
+        process.join(draw.uniform(0, 0.3))
+        process.kill()
+        process.join()
     assert lab.go(job, run_dir).status == "done"
     lab.assert_same_run(whole, run_dir)
 
@@ -221,7 +235,7 @@ def killed_job(lab: Any, epochs: int) -> Any:
 
 
 def test_kills_leave_no_trace(lab: Any, tmp_path: Path) -> None:
-    job = killed_job(lab, epochs=8)
+    job = killed_job(lab, epochs=4)
     lab.go(job, tmp_path / "whole")
     kill_often(lab, tmp_path / "whole", tmp_path / "killed", 2, job)
 

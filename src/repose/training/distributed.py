@@ -8,6 +8,8 @@ import time
 from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass
 from datetime import timedelta
+from multiprocessing import parent_process
+from pathlib import Path
 from typing import Any
 
 import torch
@@ -16,7 +18,7 @@ from torch import Tensor
 from torch.distributed import TCPStore  # type: ignore[attr-defined]
 from torch.multiprocessing.spawn import ProcessContext, ProcessException, start_processes
 
-from repose.system.device import available_cores, check_workers, end_with, find_device, num_threads
+from repose.system.device import available_cores, check_workers, find_device, num_threads
 from repose.system.errors import OUT_OF_MEMORY, ConfigError, DeviceError, ReposeError, is_out_of_memory
 from repose.system.signals import held_back
 
@@ -166,7 +168,7 @@ def started(
             yield World(0, 1, _device_of(device, 0))
         return
     store = TCPStore("127.0.0.1", 0, size, is_master=True, wait_for_workers=False, timeout=TIMEOUT)
-    place = (World(0, size, device), threads, store.port, os.getpid(), follow, arguments)
+    place = (World(0, size, device), threads, store.port, follow, arguments)
     with held_back():
         context: ProcessContext = start_processes(_follow, place, size - 1, join=False, daemon=True)
     try:
@@ -189,13 +191,13 @@ def started(
         for process in context.processes:
             process.kill()
             process.join()
+        for file in context.error_files:  # torch leaves what a worker died of in the folder for temporary files
+            Path(file).unlink(missing_ok=True)
 
 
-def _follow(
-    index: int, first: World, threads: int, port: int, parent: int, follow: Callable[..., None], arguments: Any
-) -> None:
+def _follow(index: int, first: World, threads: int, port: int, follow: Callable[..., None], arguments: Any) -> None:
     """The main function of a started worker, of rank index + 1."""
-    threading.Thread(target=end_with, args=(parent,), daemon=True).start()
+    threading.Thread(target=_end_with_parent, daemon=True).start()
     torch.set_num_threads(threads)
     rank, size = index + 1, first.size
     device = _device_of(first.device, rank)
@@ -210,6 +212,14 @@ def _follow(
         store.set(f"failure {rank}", " ".join(what.split()))
         raise
     dist.destroy_process_group()
+
+
+def _end_with_parent() -> None:
+    """End this process when its parent has ended: one that was killed cannot tell its workers. For a thread."""
+    parent = parent_process()
+    assert parent is not None
+    parent.join()
+    os._exit(1)
 
 
 def _has_lost_a_worker(context: ProcessContext, seconds: float = 3.0) -> bool:
