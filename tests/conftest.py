@@ -1,4 +1,4 @@
-"""Shapes are executed: every annotation of `repose.model` is checked at each call in the rooms that are about models."""
+"""Shapes are executed: in the rooms about models, every annotation of `repose.model` is checked at each call."""
 
 import functools
 import io
