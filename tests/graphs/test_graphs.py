@@ -10,10 +10,11 @@ import pytest
 import torch
 from pydantic import ValidationError
 
+from repose.decoding import onnx_engine, search
 from repose.decoding.onnx_engine import OnnxEngine
 from repose.decoding.torch_engine import TorchEngine
 from repose.decoding.worker import Batch
-from repose.graphs.folder import ENCODER, STEP, GraphFolder, write_graphs
+from repose.graphs.folder import ENCODER, GREEDY, STEP, GraphFolder, write_graphs
 from repose.model import architecture as axes
 from repose.model.architecture import Architecture
 from repose.model.presets import PRESETS
@@ -86,6 +87,13 @@ def check(a: Architecture, folder: Path) -> None:
     for hypotheses, others in zip(batch.search(ours), batch.search(graphs), strict=True):
         assert [h.tokens for h in hypotheses] == [h.tokens for h in others]
         assert [h.score for h in hypotheses] == pytest.approx([h.score for h in others], abs=1e-3)
+    for source, limit in zip(sources, (7, 1, 9, 5), strict=True):
+        by_steps = search.greedy(graphs.step, graphs.start([source]), [limit])[0]
+        written = graphs.written(source, limit)
+        assert written is not None
+        at_once = search.as_hypothesis(*written, alpha=0.6)
+        assert at_once == dataclasses.replace(by_steps, score=at_once.score, normalised=at_once.normalised)
+        assert at_once.score == pytest.approx(by_steps.score, abs=1e-4)
     tokens = targets[0][:-1]
     np.testing.assert_allclose(graphs.attention(sources[0], tokens), ours.attention(sources[0], tokens), atol=1e-5)
 
@@ -113,3 +121,34 @@ def test_int8_is_near(tmp_path: Path) -> None:
     for one, other in zip(TorchEngine(model).force(sources, targets), graphs.force(sources, targets), strict=True):
         np.testing.assert_allclose(other.log_probs, one.log_probs, atol=0.2)
         assert not np.array_equal(other.log_probs, one.log_probs)
+
+
+def test_one_sentence_alone_takes_one_call(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    _, graphs = both(dataclasses.replace(PRESETS["reinforced"].architecture, **SIZES, **WIDTHS[0]), tmp_path)
+    alone = Batch([[2, 5, 6, 7, 3]], [9], beam_size=1, alpha=0.6)
+    expected = search.greedy(graphs.step, graphs.start(alone.sources), alone.max_lengths)[0]
+    monkeypatch.setattr(graphs, "step", None)
+    assert alone.search(graphs)[0][0].tokens == expected.tokens
+    assert alone.search(graphs)[0][0].score == pytest.approx(expected.score, abs=1e-4)
+
+
+@pytest.mark.parametrize("why", ["large", "an export without it", "another version of ONNX Runtime cannot read it"])
+def test_where_a_sentence_goes_step_by_step(why: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    _, graphs = both(dataclasses.replace(PRESETS["reinforced"].architecture, **SIZES, **WIDTHS[0]), tmp_path)
+    if why == "large":
+        monkeypatch.setattr(onnx_engine, "_LARGE", 1000)
+    elif why == "an export without it":
+        (tmp_path / GREEDY).unlink()
+    else:
+        (tmp_path / GREEDY).write_bytes(b"?")
+    source = [2, 5, 6, 7, 3]
+    assert graphs.written(source, 9) is None
+    expected = search.greedy(graphs.step, graphs.start([source]), [9])
+    assert Batch([source], [9], beam_size=1, alpha=0.6).search(graphs) == [expected]
+
+
+def test_the_weights_are_on_disk_once(tmp_path: Path) -> None:
+    write_graphs(
+        tmp_path, make(dataclasses.replace(PRESETS["reinforced"].architecture, **SIZES, d_token=64, num_heads=2))
+    )
+    assert (tmp_path / GREEDY).stat().st_size < (tmp_path / STEP).stat().st_size / 2

@@ -29,6 +29,15 @@ class Forced(NamedTuple):
     """The most probable token at each of those places."""
 
 
+class Written(NamedTuple):
+    """What a greedy search wrote."""
+
+    tokens: list[int]
+    """END included; none from where a log-probability is −inf."""
+    log_probs: list[float]
+    """Of each, in nats."""
+
+
 class Engine(ABC):
     """A model with the means to compute it."""
 
@@ -51,6 +60,11 @@ class Engine(ABC):
     @abstractmethod
     def step(self, tokens: Ints, state: Any) -> Any:
         """Log-probabilities (R, V), in nats, of what follows one more token of each row; a numpy array or a tensor."""
+
+    def written(self, source: Sequence[int], limit: int) -> Written | None:  # noqa: ARG002
+        """What `search.greedy` writes for one sentence, at most `limit` tokens, computed in one go; None where this
+        engine goes step by step."""
+        return None
 
     @abstractmethod
     def force(self, sources: Sequence[Sequence[int]], targets: Sequence[Sequence[int]]) -> list[Forced]:

@@ -3,6 +3,7 @@
 Needs neither torch nor onnx. One thread: a step is many small operations, and several processes keep all cores busy.
 """
 
+import contextlib
 import pickle
 from collections.abc import Hashable, Sequence
 from pathlib import Path
@@ -12,11 +13,14 @@ import numpy as np
 from numpy.typing import NDArray
 
 from repose.decoding.best import START, refuse_nan
-from repose.decoding.engine import Engine, Forced, padded
+from repose.decoding.engine import Engine, Forced, Written, padded
 from repose.decoding.search import Ints
 from repose.graphs.folder import GraphFolder
 from repose.system.device import keep_freed_memory
 from repose.system.errors import CheckpointError, ConfigError
+
+_LARGE = 1 << 26
+"""Bytes of a step's graph: products with weights then take most of its time."""
 
 
 class OnnxState:
@@ -79,6 +83,7 @@ class OnnxEngine(Engine):
         self.precision = "int8" if facts.precision == "int8" else "fp32"
         self.max_length = facts.max_length
         self._encoder, self._step = (_session(path) for path in (graphs.encoder, graphs.step))
+        self._greedy: Any = None
         self._memory = ["src_bias", *facts.memory]
         self._kept = [kept.name for kept in facts.kept]
         self._results = ["log_probs", *(f"new_{name}" for name in self._kept)]
@@ -104,9 +109,26 @@ class OnnxEngine(Engine):
     def refresh(self) -> None:
         """As in `Engine`."""
 
+    def written(self, source: Sequence[int], limit: int) -> Written | None:
+        """As in `Engine`, for a small model: a large one gains nothing, and its weights would be in memory twice."""
+        if self._greedy is None:
+            self._greedy = False
+            if self.graphs.greedy.is_file() and self.graphs.step.stat().st_size < _LARGE:
+                with contextlib.suppress(CheckpointError):  # it is faster, and nothing else
+                    self._greedy = _session(self.graphs.greedy, arena=False)
+        if not self._greedy:
+            return None
+        feeds = {"limit": np.array(limit), **self._encoded([source])}
+        tokens, log_probs = self._greedy.run(["tokens", "log_probs"], feeds)
+        refuse_nan(log_probs)
+        return Written(tokens.ravel().tolist(), log_probs.ravel().tolist())
+
+    def _encoded(self, sources: Sequence[Sequence[int]]) -> dict[str, NDArray[np.float32]]:
+        return dict(zip(self._memory, self._encoder.run(self._memory, {"src": padded(sources)}), strict=True))
+
     def start(self, sources: Sequence[Sequence[int]]) -> OnnxState:
         """As in `Engine`."""
-        memory = dict(zip(self._memory, self._encoder.run(self._memory, {"src": padded(sources)}), strict=True))
+        memory = self._encoded(sources)
         kept = {
             kept.name: np.zeros((len(sources), *((kept.groups, 0) if kept.groups else ()), kept.width), np.float32)
             for kept in self.graphs.facts.kept
@@ -151,7 +173,8 @@ class OnnxEngine(Engine):
         return np.stack(rows, 2)
 
 
-def _session(path: Path) -> Any:
+def _session(path: Path, *, arena: bool = True) -> Any:
+    """`arena`: keep memory between calls; for small tensors the C library itself is faster."""
     try:
         import onnxruntime as ort
     except ImportError as error:
@@ -161,6 +184,7 @@ def _session(path: Path) -> Any:
     options = ort.SessionOptions()
     options.intra_op_num_threads = options.inter_op_num_threads = 1
     options.add_session_config_entry("session.intra_op.allow_spinning", "0")
+    options.enable_cpu_mem_arena = arena
     options.enable_mem_pattern = False  # one would be kept for each shape, and a search has many
     options.log_severity_level = 3
     try:

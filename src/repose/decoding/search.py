@@ -127,6 +127,16 @@ def token_by_token(
     ]
 
 
+def as_hypothesis(tokens: Sequence[int], log_probs: Sequence[float], alpha: float) -> Hypothesis:
+    """What `greedy` makes of the tokens that it chose, END included, and of their log-probabilities; it ends where one
+    is −inf. Raises ConfigError for an alpha out of range."""
+    _checked_limits([1], alpha)
+    possible = [*log_probs, -math.inf].index(-math.inf)
+    finished = possible > 0 and tokens[possible - 1] == END
+    written, score = tuple(tokens[: possible - finished]), sum(log_probs[:possible])
+    return Hypothesis(written, score, finished, score / length_penalty(possible, alpha))
+
+
 def beam_search(
     step: Step[S],
     state: S,

@@ -50,6 +50,10 @@ class Batch(NamedTuple):
 
     def search(self, engine: Engine) -> Results:
         """Of `search.beam_search` or `sample`."""
+        if len(self.sources) == self.beam_size == 1 and self.sampling is None and not self.no_repeat:
+            written = engine.written(self.sources[0], self.max_lengths[0])
+            if written is not None:
+                return [[search.as_hypothesis(written.tokens, written.log_probs, self.alpha)]]
         state = engine.start(self.sources)
         if self.sampling is not None:
             drawn = sample(

@@ -85,17 +85,37 @@ class GraphAttention:
         g = self._graph
         return g.reshaped(g.linear(x, *self._query), (0, self.groups, self.inner, self._width))
 
-    def keys_and_values(self, x: Value, tokens: Value | None) -> tuple[Value, Value]:
-        """(B, K, D) and (B, K, M), or (R, D) and (R, M) of a step -> (B, G, K, c) and (B, G, K, e), not transposed.
+    def read(self, x: Value, tokens: Value | None) -> tuple[Value, Value, Value]:
+        """Of a step: (R, D) and (R, M) -> queries (R, G, I, c), and what `by_token` makes keys and values of.
 
         `tokens`: the embeddings, where values are made of them.
         """
+        g = self._graph
+        if self.is_absorbed:
+            return self.new_queries(x), x, tokens or x
+        of_x = [self._query, self._key] if tokens else [self._query, self._key, *self._values]
+        weight = np.concatenate([w for w, _ in of_x])
+        bias = None if of_x[0][1] is None else np.concatenate([b for _, b in of_x if b is not None])
+        rows = g.reshaped(g.linear(x, weight, bias), (0, len(of_x) * self.groups, 1, -1))
+        found = g.op("Split", rows, outputs=len(of_x), axis=1, num_outputs=len(of_x))
+        values = g.reshaped(self._values_of(x, tokens), (0, self.groups, 1, -1)) if tokens else found[2]
+        return found[0], found[1], values
+
+    def by_token(self, x: Value) -> Value:
+        """Keys or values of a step's rows, (R, G, 1, c)."""
+        return self._graph.reshaped(x, (0, 1, 1, -1)) if self.is_absorbed else x
+
+    def keys_and_values(self, x: Value, tokens: Value | None) -> tuple[Value, Value]:
+        """(B, K, D) and (B, K, M) -> (B, K, G c) and (B, K, G e). `tokens` as for `read`."""
         if self.is_absorbed:
             return x, tokens or x
+        return self._graph.linear(x, *self._key), self._values_of(x, tokens)
+
+    def _values_of(self, x: Value, tokens: Value | None) -> Value:
         g = self._graph
         values_from = [tokens or x] if len(self._values) == 1 else [x, tokens or x]
         values = [g.linear(y, *weights) for y, weights in zip(values_from, self._values, strict=True)]
-        return g.linear(x, *self._key), values[0] if len(values) == 1 else g.concatenated(*values, axis=-1)
+        return values[0] if len(values) == 1 else g.concatenated(*values, axis=-1)
 
     def by_group(self, x: Value) -> Value:
         """(B, K, G c) -> (B, G, K, c)."""
@@ -103,10 +123,6 @@ class GraphAttention:
         if self.groups == 1:
             return str(g.op("Unsqueeze", x, g.ints(1)))
         return g.transposed(g.reshaped(x, (0, 0, self.groups, -1)), 0, 2, 1, 3)
-
-    def new_by_group(self, x: Value) -> Value:
-        """Of a step: (R, G c) -> (R, G, 1, c)."""
-        return self._graph.reshaped(x, (0, self.groups, 1, -1))
 
     def turned(self, x: Value, at: "At") -> Value:
         """Queries or keys (B, G, n, c) of these positions, as they enter the scores."""

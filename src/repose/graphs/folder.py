@@ -1,4 +1,4 @@
-"""A folder with the two graphs of a model and `repose-onnx.json`, which says what goes in and out of them.
+"""A folder with the graphs of a model and `repose-onnx.json`, which says what goes in and out of them.
 
 Reading needs neither torch nor onnx.
 """
@@ -18,7 +18,7 @@ if TYPE_CHECKING:
     from repose.model.transformer import Transformer
 
 TARGET = "onnx"
-ENCODER, STEP = "encoder.onnx", "step.onnx"
+ENCODER, STEP, GREEDY = "encoder.onnx", "step.onnx", "greedy.onnx"
 
 
 @checked(frozen=True)
@@ -64,14 +64,23 @@ class GraphFolder:
     description: Mapping[str, Any]
     """All of `repose-onnx.json`."""
 
+    @property
+    def greedy(self) -> Path:
+        """Beside the step, whose weights it reads."""
+        return self.step.with_name(GREEDY)
+
 
 def write_graphs(folder: Path, model: "Transformer", *, int8: bool = False) -> GraphFacts:
-    """Write `encoder.onnx` and `step.onnx` into a folder. Raises ConfigError where the extra `fast` is missing."""
+    """Write the graphs into a folder. Raises ConfigError where the extra `fast` is missing."""
+    from repose.graphs.graph import refer
     from repose.graphs.stacks import graphs_of
 
     graphs = graphs_of(model, int8=int8)
-    for name, graph in ((ENCODER, graphs.encoder), (STEP, graphs.step)):
-        (folder / name).write_bytes(graph.SerializeToString())
+    step = graphs.step.SerializeToString()
+    refer(graphs.greedy, STEP, step)
+    contents = {ENCODER: graphs.encoder.SerializeToString(), STEP: step, GREEDY: graphs.greedy.SerializeToString()}
+    for name, content in contents.items():
+        (folder / name).write_bytes(content)
     return graphs.facts
 
 

@@ -15,6 +15,10 @@ OPSET = 18
 IR_VERSION = 9
 """Of the file format: ONNX Runtime 1.17 and newer read it."""
 
+_WORTH_A_REFERENCE = 1024  # bytes
+_WIDE = 1024
+"""Columns of an int8 product from which ONNX Runtime's fused form is slower than its parts, for one row."""
+
 Value: TypeAlias = str
 Array: TypeAlias = NDArray[Any]
 Dim: TypeAlias = "int | str"
@@ -23,15 +27,17 @@ Dim: TypeAlias = "int | str"
 class Graph:
     """Nodes in the order in which they are computed."""
 
-    def __init__(self, name: str, *, int8: bool) -> None:
-        """`int8`: multiply with weights in 8-bit integers."""
+    def __init__(self, name: str, *, int8: bool, around: "Graph | None" = None) -> None:
+        """`int8`: multiply with weights in 8-bit integers. `around`: the graph of which this is a loop's body."""
         try:
             import onnx
         except ImportError as error:
             raise ConfigError("ONNX graphs are written with onnx: pip install 'repose-nmt[fast]'") from error
         self._onnx, self._name, self._int8 = onnx, name, int8
+        self._one_row = around is not None
+        self._prefix: str = "v" if around is None else f"{around._prefix}{name}_"  # no name stands for two values
         self._nodes: list[Any] = []
-        self._weights: dict[tuple[Any, ...], tuple[Value, Any]] = {}
+        self._weights: dict[tuple[Any, ...], tuple[Value, Any]] = {} if around is None else around._weights
         self._quantized: dict[Value, tuple[Value, Value, Value]] = {}
         self._inputs: list[Any] = []
         self._outputs: list[Any] = []
@@ -45,24 +51,20 @@ class Graph:
         self._inputs.append(self._onnx.helper.make_tensor_value_info(name, kind, list(shape)))
         return name
 
-    def output(self, name: str, value: Value, shape: Sequence[Dim]) -> None:
+    def output(self, name: str, value: Value, shape: Sequence[Dim], dtype: str = "FLOAT") -> None:
         """A value that the caller gets."""
         made = any(value in node.output for node in self._nodes) and value not in self._renamed
         if made:
             self._renamed[value] = name  # nothing is copied
         else:
             self._nodes.append(self._onnx.helper.make_node("Identity", [value], [name]))
-        kind = self._onnx.TensorProto.FLOAT
+        kind = getattr(self._onnx.TensorProto, dtype)
         self._outputs.append(self._onnx.helper.make_tensor_value_info(name, kind, list(shape)))
 
     def model(self) -> Any:
         """The `onnx.ModelProto`, checked."""
-        helper = self._onnx.helper
-        for node in self._nodes:
-            for names in (node.input, node.output):
-                names[:] = [self._renamed.get(each, each) for each in names]
-        nodes = self._needed()
-        used = {name for node in nodes for name in node.input}
+        helper, nodes = self._onnx.helper, self._needed()
+        used = {name for node in nodes for name in _read_by(node)}
         weights = [tensor for name, tensor in self._weights.values() if name in used]
         graph = helper.make_graph(nodes, self._name, self._inputs, self._outputs, weights)
         opset = helper.make_opsetid("", OPSET)
@@ -71,13 +73,30 @@ class Graph:
         return model
 
     def _needed(self) -> list[Any]:
-        """The nodes on which an output depends."""
+        """The nodes on which an output depends, with the names of the outputs."""
+        for node in self._nodes:
+            for names in (node.input, node.output):
+                names[:] = [self._renamed.get(each, each) for each in names]
         wanted, needed = {output.name for output in self._outputs}, []
         for node in reversed(self._nodes):
             if wanted.intersection(node.output):
-                wanted.update(node.input)
+                wanted.update(_read_by(node))
                 needed.append(node)
         return needed[::-1]
+
+    # A loop
+
+    def body(self) -> "Graph":
+        """The inside of a loop of this graph, whose values and constants it can read. Its inputs are the number of the
+        round and whether to go on, then what goes from round to round; its outputs whether to go on, what goes to the
+        next round, and what is collected."""
+        return Graph("body", int8=self._int8, around=self)
+
+    def loop(self, body: "Graph", most: Value, first: Sequence[Value]) -> tuple[Value, ...]:
+        """At most so many rounds, int64 (): what goes from round to round, `first` before the first, as it is in the
+        end, and what each round gave to be collected, (rounds, ...)."""
+        graph = self._onnx.helper.make_graph(body._needed(), "body", body._inputs, body._outputs)
+        return tuple(self.op("Loop", most, "", *first, outputs=len(body._outputs) - 1, body=graph))
 
     # Constants
 
@@ -98,7 +117,7 @@ class Graph:
 
     def op(self, kind: str, *inputs: Value, outputs: int = 1, **attributes: Any) -> Any:
         """One node; the name of its output, or a tuple of several."""
-        names = [f"v{len(self._nodes)}_{i}" for i in range(outputs)]
+        names = [f"{self._prefix}{len(self._nodes)}_{i}" for i in range(outputs)]
         self._nodes.append(self._onnx.helper.make_node(kind, list(inputs), names, **attributes))
         return names[0] if outputs == 1 else tuple(names)
 
@@ -187,7 +206,7 @@ class Graph:
         w = array(weight)
         if not self._int8:
             y = self.matmul(x, self.constant(w.T))
-        elif rows_alike:
+        elif rows_alike or self._one_row:
             y = self._int8_product(x, w)
         else:
             largest = self.op("ReduceMax", self.op("Abs", x), self.ints(-1), keepdims=1)
@@ -201,12 +220,32 @@ class Graph:
         if x not in self._quantized:
             self._quantized[x] = self.op("DynamicQuantizeLinear", x, outputs=3)
         quantized, scale, zero = self._quantized[x]
-        # Nodes and their order as ONNX Runtime's own quantizer writes them: what it fuses.
         sums = self.op("MatMulInteger", quantized, self.constant(integers, np.int8), zero)
-        both = self.mul(scale, self.constant(scales))
-        return self.mul(str(self.op("Cast", sums, to=self._onnx.TensorProto.FLOAT)), both)
+        product = str(self.op("Cast", sums, to=self._onnx.TensorProto.FLOAT))
+        if self._one_row and len(weight) > _WIDE:
+            return self.mul(self.mul(product, scale), self.constant(scales))
+        # Nodes and their order as ONNX Runtime's own quantizer writes them: what it fuses.
+        return self.mul(product, self.mul(scale, self.constant(scales)))
 
 
 def array(tensor: Any) -> Array:
     """A tensor of torch as numpy's."""
     return np.asarray(tensor.detach().cpu().numpy() if hasattr(tensor, "detach") else tensor)
+
+
+def _read_by(node: Any) -> set[str]:
+    """Names of values that a node reads, those read inside of it included."""
+    inner = (each for attribute in node.attribute for each in attribute.g.node)
+    return set(node.input).union(*map(_read_by, inner))
+
+
+def refer(model: Any, name: str, content: bytes) -> None:
+    """Have a model read its weights from a file of that name beside it, as far as they are in its `content`: another
+    model's, which has the same."""
+    from onnx.external_data_helper import set_external_data
+
+    for weight in model.graph.initializer:
+        place = content.find(weight.raw_data) if len(weight.raw_data) >= _WORTH_A_REFERENCE else -1
+        if place >= 0:
+            set_external_data(weight, name, offset=place, length=len(weight.raw_data))
+            weight.ClearField("raw_data")

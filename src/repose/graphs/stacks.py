@@ -1,11 +1,13 @@
-"""A Transformer as two ONNX graphs: the encoder, and one more token of each row of a decoding.
+"""A Transformer as ONNX graphs: the encoder, one more token of each row of a decoding, and a whole greedy decoding.
 
     encoder   src (B, S), ids with PAD on the right -> src_bias (B, 1, 1, S), and the memory as cross-attention reads it
     step      tokens (N, W), at (), src_bias, the memory, past_* -> log_probs (N W, V), new_*, attention_*
+    greedy    limit (), src_bias, the memory, of one sentence -> tokens and log_probs, both (T, 1, 1), END included
 
 A step's rows stand side by side by sentence, W of each, so that the memory is there once for each of the N. What a row
 keeps goes in as `past_*` and comes out as `new_*`: keys and values (R, G, T, c), which grow by one, or the running
-statistics of a token norm (R, M), which do not. `at` is how many tokens were read before.
+statistics of a token norm (R, M), which do not. `at` is how many tokens were read before. `greedy` is the step in a
+loop: for one row, calls and the work between them take as long as the step.
 
 What is constant after training is folded: embedding scale, vocabulary norm, layer norm of positions, the scale of
 scores, absorbed heads, positions' projections. Padding is computed on and masked.
@@ -29,6 +31,7 @@ from repose.model.transformer import Transformer
 from repose.system.errors import ConfigError
 
 _FLOAT = 1  # TensorProto's
+PAD, START, END = 0, 2, 3
 
 
 class Memory(NamedTuple):
@@ -39,10 +42,11 @@ class Memory(NamedTuple):
 
 
 class Graphs(NamedTuple):
-    """Both graphs (`onnx.ModelProto`), and what to know of them."""
+    """The graphs (`onnx.ModelProto`), and what to know of them."""
 
     encoder: Any
     step: Any
+    greedy: Any
     facts: GraphFacts
 
 
@@ -53,7 +57,8 @@ def graphs_of(model: Transformer, *, int8: bool = False) -> Graphs:
         raise ConfigError(f"this model cannot decode with a cache: {reason}")
     with torch.no_grad():
         encoder, memory = _EncoderGraph(model, int8=int8).made()
-        step, kept = _StepGraph(model, memory, int8=int8).made()
+        step, kept = _step_graph(model, memory, int8=int8)
+        greedy = _greedy_graph(model, memory, int8=int8)
     facts = GraphFacts(
         opset=OPSET,
         precision="int8" if int8 else "fp32",
@@ -64,7 +69,7 @@ def graphs_of(model: Transformer, *, int8: bool = False) -> Graphs:
         memory=tuple(tensor.name for tensor in memory),
         kept=tuple(kept),
     )
-    return Graphs(encoder, step, facts)
+    return Graphs(encoder, step, greedy, facts)
 
 
 def why_not(a: Architecture) -> str | None:
@@ -77,8 +82,8 @@ def why_not(a: Architecture) -> str | None:
 class _StackGraph:
     """What both graphs share."""
 
-    def __init__(self, model: Transformer, stack: Stack, name: str, *, int8: bool) -> None:
-        self.g = Graph(name, int8=int8)
+    def __init__(self, model: Transformer, stack: Stack, graph: Graph) -> None:
+        self.g = graph
         self.model, self.a, self.stack = model, model.architecture, stack
         self.position_scores = PositionScores(self.g, stack.positions)
         self.real: Value | None = None
@@ -161,7 +166,7 @@ class _EncoderGraph(_StackGraph):
     """The source, read once."""
 
     def __init__(self, model: Transformer, *, int8: bool) -> None:
-        super().__init__(model, model.encoder, "encoder", int8=int8)
+        super().__init__(model, model.encoder, Graph("encoder", int8=int8))
 
     def made(self) -> tuple[Any, list[Memory]]:
         """The graph, and what it hands on."""
@@ -247,32 +252,39 @@ class _EncoderGraph(_StackGraph):
 class _StepGraph(_StackGraph):
     """One more token of each row."""
 
-    def __init__(self, model: Transformer, memory: list[Memory], *, int8: bool) -> None:
-        super().__init__(model, model.decoder, "step", int8=int8)
-        self.memory = memory
+    def __init__(self, model: Transformer, graph: Graph, *, one_query: bool) -> None:
+        """`one_query`: each sentence has one row, and no padding."""
+        super().__init__(model, model.decoder, graph)
+        self.one_query = one_query
+        self.memory_inputs: dict[str, Value] = {}
+        self.attended: list[tuple[Value, list[int | str]]] = []
+        """The weights of each layer's cross-attention, and their shape."""
+        self.new: list[Value] = []
+        """What each row keeps, in the order of `kept`."""
 
-    def made(self) -> tuple[Any, list[Kept]]:
-        """The graph, and what each row keeps."""
-        g, a = self.g, self.a
-        tokens = g.input("tokens", ["N", "W"], "INT64")
-        self.at = g.input("at", [], "INT64")
+    def read_memory(self, g: Graph, memory: list[Memory]) -> None:
+        """What belongs to the sentences, as inputs of a graph: this one, or the one around it."""
         self.memory_inputs = {"src_bias": g.input("src_bias", ["N", 1, 1, "S"])}
-        for name, shape in self.memory:
+        for name, shape in memory:
             width, is_keys = shape[3], name.startswith("k")
             self.memory_inputs[name] = g.input(name, ["N", shape[1], *([width, "S"] if is_keys else ["S", width])])
-        at = At(str(g.op("Unsqueeze", self.at, g.ints(0))), is_step=True)
-        self.num_read = g.add(at.end, g.ints(1))  # tokens, this one included
-        num_sentences = g.size(tokens, 0)
+
+    def log_probs(self, tokens: Value, at: Value, num_sentences: Value) -> Value:
+        """Of the next token, (R, V); `tokens` int64 (R,), `at` (), `num_sentences` (1,)."""
+        g, a = self.g, self.a
+        self.at = at
+        end = At(str(g.op("Unsqueeze", at, g.ints(0))), is_step=True)
+        self.num_read = g.add(end.end, g.ints(1))  # tokens, this one included
         keys_at = g.range(g.scalar(self.num_read))
         row = g.op("Unsqueeze", keys_at, g.ints(0))
-        scores = self.position_scores(g.reshaped(at.end, (1, 1)), row, at, self.num_read)  # (H, 1, T)
-        own = g.op("Equal", row, at.end)  # (1, T)
+        scores = self.position_scores(g.reshaped(end.end, (1, 1)), row, end, self.num_read)  # (H, 1, T)
+        own = g.op("Equal", row, end.end)  # (1, T)
         first: Value | None = None
         if a.attention_window is not None:
-            first = str(g.op("Max", g.sub(at.end, g.ints(a.attention_window // 2)), g.ints(0)))
+            first = str(g.op("Max", g.sub(end.end, g.ints(a.attention_window // 2)), g.ints(0)))
             own = g.sliced(own, first, self.num_read, 1)
             scores = None if scores is None else g.sliced(scores, first, self.num_read, 2)
-        x, values = self.embedded(g.reshaped(tokens, (-1,)), at)
+        x, values = self.embedded(tokens, end)
         before: Value | None = None
         before_memory: Value | None = None
         shared: dict[Value, Value] = {}
@@ -281,14 +293,14 @@ class _StepGraph(_StackGraph):
             x = self.between_layers(x, index)
             attention = GraphAttention(g, layer.self_attention, self.stack.positions)
             y = self.entered(layer.self_attention_sublayer, x)
-            new = attention.keys_and_values(y, values)
-            queries = attention.turned(attention.new_queries(y), at)
+            queries, *new = attention.read(y, values)
+            queries = attention.turned(queries, end)
             grown = []
             for kind, value in zip(("keys", "values"), new, strict=True):
                 if value not in shared:  # token embeddings are every layer's values, hidden states keys and values
                     name = "tokens" if value == values else f"{kind}_{index}"
-                    fresh = attention.new_by_group(value)
-                    fresh = attention.turned(fresh, at) if kind == "keys" else fresh
+                    fresh = attention.by_token(value)
+                    fresh = attention.turned(fresh, end) if kind == "keys" else fresh
                     shared[value] = self._grown(name, fresh, attention.groups, self._width(attention, kind))
                 grown.append(shared[value] if first is None else g.sliced(shared[value], first, self.num_read, 2))
             added = None if scores is None else g.reshaped(scores, (attention.groups, attention.inner, -1))
@@ -302,20 +314,21 @@ class _StepGraph(_StackGraph):
             x = self.fed_forward(layer, x)
         x = g.norm(x, self.stack.final_norm)
         logits = g.linear(x, self.model.output.weight, self.model.output.bias)
-        g.output("log_probs", g.op("LogSoftmax", logits, axis=-1), ["R", self.model.tgt_vocab_size])
-        return g.model(), self.kept
+        return str(g.op("LogSoftmax", logits, axis=-1))
 
     def _after_memory(
         self, layer: DecoderLayer, index: int, x: Value, num_sentences: Value, before: Value | None
     ) -> tuple[Value, Value]:
         """Out of the cross-attention of a layer, and its scores; `before`: those of the layer before."""
-        g, attention = self.g, GraphAttention(self.g, layer.cross_attention, None)
+        attention = GraphAttention(self.g, layer.cross_attention, None)
         place = 0 if attention.is_absorbed else index
         keys = Keys(*(self.memory_inputs[f"{kind}_{place}"] for kind in ("keys", "values")))
-        queries = attention.queries(self.entered(layer.cross_attention_sublayer, x), rows=num_sentences)
-        out = attention(queries, keys, self.memory_inputs["src_bias"], before, None)
-        g.output(f"attention_{index}", out.weights, ["N", attention.groups, "WI", "S"])
-        return self.left(layer.cross_attention_sublayer, x, attention.joined(out.hidden, of_step=True)), out.scores
+        y, one = self.entered(layer.cross_attention_sublayer, x), self.one_query
+        queries = attention.new_queries(y) if one else attention.queries(y, rows=num_sentences)
+        out = attention(queries, keys, None if one else self.memory_inputs["src_bias"], before, None)
+        self.attended.append((out.weights, ["N", attention.groups, "WI", "S"]))
+        heads = attention.joined(out.hidden, of_step=True, one_query=one)
+        return self.left(layer.cross_attention_sublayer, x, heads), out.scores
 
     def _width(self, attention: GraphAttention, kind: str) -> int:
         if not attention.is_absorbed:
@@ -326,8 +339,8 @@ class _StepGraph(_StackGraph):
         """What the rows kept under this name, and this token's."""
         g, kept = self.g, Kept(name, groups, width)
         grown = g.concatenated(g.input(f"past_{name}", kept.shape), new, axis=2)
-        g.output(f"new_{name}", grown, ["R", groups, "T_1", width])
         self.kept.append(kept)
+        self.new.append(grown)
         return grown
 
     def statistics(self, x: Value, kind: str, name: str, width: int) -> tuple[Value, Value]:
@@ -339,10 +352,53 @@ class _StepGraph(_StackGraph):
         before, count = (g.op("Cast", n, to=_FLOAT) for n in (self.at, self.num_read))
         mean = g.div(g.add(g.mul(mean0, before), x), count)
         m2 = g.add(m2, g.mul(g.sub(x, mean0), g.sub(x, mean)))
-        for k, value in zip(kept, (mean, m2), strict=True):
-            g.output(f"new_{k.name}", value, k.shape)
         self.kept += kept
+        self.new += [mean, m2]
         return mean, g.div(m2, count)
+
+
+def _step_graph(model: Transformer, memory: list[Memory], *, int8: bool) -> tuple[Any, list[Kept]]:
+    """The graph of a step, and what each row keeps."""
+    g = Graph("step", int8=int8)
+    step = _StepGraph(model, g, one_query=False)
+    tokens, at = g.input("tokens", ["N", "W"], "INT64"), g.input("at", [], "INT64")
+    step.read_memory(g, memory)
+    log_probs = step.log_probs(g.reshaped(tokens, (-1,)), at, g.size(tokens, 0))
+    g.output("log_probs", log_probs, ["R", model.tgt_vocab_size])
+    for kept, value in zip(step.kept, step.new, strict=True):
+        g.output(f"new_{kept.name}", value, [size if size != "T" else "T_1" for size in kept.shape])
+    for index, (weights, shape) in enumerate(step.attended):
+        g.output(f"attention_{index}", weights, shape)
+    return g.model(), step.kept
+
+
+def _greedy_graph(model: Transformer, memory: list[Memory], *, int8: bool) -> Any:
+    """The greedy search of one sentence: the step in a loop, until END or the limit."""
+    g = Graph("greedy", int8=int8)
+    limit = g.input("limit", [], "INT64")
+    body = g.body()
+    step = _StepGraph(model, body, one_query=True)
+    step.read_memory(g, memory)
+    at, _, token = body.input("at", [], "INT64"), body.input("going", [], "BOOL"), body.input("token", [1], "INT64")
+    log_probs = step.log_probs(token, at, g.ints(1))
+    never = np.zeros(model.tgt_vocab_size, np.float32)
+    never[[PAD, START]] = -np.inf
+    best, chosen = body.op("TopK", body.add(log_probs, g.constant(never)), g.ints(1), outputs=2)  # (1, 1)
+    following = body.reshaped(chosen, (1,))
+    body.output("still_going", body.op("Not", body.op("Equal", following, g.ints(END))), [1], "BOOL")
+    body.output("next_token", following, [1], "INT64")
+    first = [g.ints(START)]
+    for kept, value in zip(step.kept, step.new, strict=True):
+        body.output(f"new_{kept.name}", value, ["T_1" if size == "T" else size for size in kept.shape])
+        first.append(
+            g.constant(np.zeros([{"R": 1, "T": 0}[size] if isinstance(size, str) else size for size in kept.shape]))
+        )
+    body.output("chosen", chosen, [1, 1], "INT64")
+    body.output("best", best, [1, 1])
+    *_, tokens, values = g.loop(body, limit, first)
+    g.output("tokens", tokens, ["T", 1, 1], "INT64")
+    g.output("log_probs", values, ["T", 1, 1])
+    return g.model()
 
 
 def _token_table(e: Embedding) -> Any:
