@@ -7,26 +7,35 @@ LibreTranslate itself downloads its models, which is not possible here: `peers/s
 at its core, and less.
 
     python benchmarks/serve.py runs/mine --seconds 4 --out results/speed/serve.json
+
+With --soak the server alone is asked for so many minutes, every time for a text that was not there before, whose
+translation is known sentence by sentence; every twenty seconds one of its workers is killed.
+
+    python benchmarks/serve.py runs/mine --beam-size 1 --soak 10 --clients 200 --out results/speed/serve-soak.json
 """
 
 import argparse
 import asyncio
 import contextlib
 import datetime
+import itertools
 import json
 import os
 import re
+import signal
 import subprocess
 import sys
 import tempfile
 import time
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from dataclasses import dataclass, field
+from functools import partial
 from importlib.metadata import version
 from pathlib import Path
-from typing import Any
+from typing import Any, cast
 
 import numpy as np
+import uvloop
 
 import repose
 from interleave import machine, table, write
@@ -37,7 +46,12 @@ PEERS = Path(__file__).parent / "peers"
 CLIENTS = (1, 8, 64, 256)
 BATCH = 32
 """Texts of a request in the measurement of lists."""
+KILL_SECONDS = 20
+"""Between two killed workers, with --soak."""
 SHOWN = ("requests_per_second", "processor_ms_per_request", "p50_ms", "p95_ms", "p99_ms")
+HEAD = b"POST /translate HTTP/1.1\r\nHost: x\r\nContent-Type: application/json\r\nContent-Length: "
+Check = Callable[[str, str], bool]
+"""Whether a text's translation is the right one."""
 COMMAND = "import sys; from repose.cli.main import main; main()"
 
 
@@ -89,6 +103,10 @@ class Contestant:
         self.known: dict[str, Any] = {}
         self.measured: dict[str, Asked] = {}
 
+    def is_known(self, text: str, got: str) -> bool:
+        """Whether a text is translated as it was the first time."""
+        return bool(self.known.setdefault(text, got) == got)
+
     @property
     def pids(self) -> list[int]:
         """Of all its processes."""
@@ -99,9 +117,9 @@ class Contestant:
         return sum(map(_proportional_bytes, self.pids))
 
     def processor_seconds(self) -> float:
-        """Of all its processes so far."""
+        """Of all its processes so far, those that have ended included."""
         stats = [Path(f"/proc/{pid}/stat").read_text().rpartition(")")[2].split() for pid in self.pids]
-        return sum(int(stat[11]) + int(stat[12]) for stat in stats) / os.sysconf("SC_CLK_TCK")
+        return sum(sum(map(int, stat[11:15])) for stat in stats) / os.sysconf("SC_CLK_TCK")
 
     def end(self) -> None:
         """And wait."""
@@ -126,37 +144,62 @@ def _proportional_bytes(pid: int) -> int:
     return 0
 
 
-async def _ask(reader: asyncio.StreamReader, writer: asyncio.StreamWriter, q: object) -> tuple[int, Any]:
-    """One request over a kept connection; the least HTTP that does, since its cost is the machine's, too."""
-    body = json.dumps({"q": q, "source": "pt", "target": "en"}).encode()
-    head = (
-        f"POST /translate HTTP/1.1\r\nHost: x\r\nContent-Type: application/json\r\nContent-Length: {len(body)}\r\n\r\n"
-    )
-    writer.write(head.encode() + body)
-    answer = await reader.readuntil(b"\r\n\r\n")
-    length = re.search(rb"content-length: (\d+)", answer, re.IGNORECASE)
-    assert length is not None
-    return int(answer.split(b" ", 2)[1]), await reader.readexactly(int(length[1]))
+class _Client(asyncio.Protocol):
+    """Asks over a kept connection until it is time; the least HTTP that does, since its cost is the machine's, too."""
 
+    def __init__(self, questions: Iterator[Any], is_right: Check, until: float, asked: Asked) -> None:
+        self._questions, self._is_right, self._until, self._asked = questions, is_right, until, asked
+        self._received, self._length, self._began = b"", 0, 0.0
+        self._question: Any = None
+        self.done: asyncio.Future[None] = asyncio.get_running_loop().create_future()
 
-async def _client(port: int, questions: list[Any], known: dict[str, Any], until: float, asked: Asked) -> None:
-    reader, writer = await asyncio.open_connection("127.0.0.1", port)
-    for q in questions:
-        if (began := time.perf_counter()) >= until:
-            break
-        try:
-            status, content = await _ask(reader, writer, q)
-        except (OSError, asyncio.IncompleteReadError):
-            asked.failed += 1
-            break
-        asked.latencies.append(time.perf_counter() - began)
+    def connection_made(self, transport: asyncio.BaseTransport) -> None:
+        self._transport = cast("asyncio.Transport", transport)
+        self._ask()
+
+    def _ask(self) -> None:
+        self._began = time.perf_counter()
+        self._question = next(self._questions, None) if self._began < self._until else None
+        if self._question is None:
+            self._transport.close()
+            return
+        body = json.dumps({"q": self._question, "source": "pt", "target": "en"}).encode()
+        self._received, self._length = b"", 0
+        self._transport.write(b"%s%d\r\n\r\n%s" % (HEAD, len(body), body))
+
+    def data_received(self, data: bytes) -> None:
+        self._received += data
+        if not self._length and (end := self._received.find(b"\r\n\r\n")) > 0:
+            found = re.search(rb"content-length: (\d+)", self._received[:end], re.IGNORECASE)
+            assert found is not None
+            self._length = end + 4 + int(found[1])
+        if self._length and len(self._received) >= self._length:
+            self._answered(int(self._received.split(b" ", 2)[1]), self._received.partition(b"\r\n\r\n")[2])
+            self._ask()
+
+    def _answered(self, status: int, content: bytes) -> None:
+        asked, question = self._asked, self._question
+        asked.latencies.append(time.perf_counter() - self._began)
         asked.requests += 1
         asked.failed += status != 200
         if status == 200:
             answer = json.loads(content)["translatedText"]
-            several = list(zip(q, answer, strict=True)) if isinstance(q, list) else [(q, answer)]
-            asked.wrong += any(known.setdefault(text, got) != got for text, got in several)
-    writer.close()
+            several = zip(question, answer, strict=True) if isinstance(question, list) else [(question, answer)]
+            asked.wrong += not all(self._is_right(text, got) for text, got in several)
+
+    def connection_lost(self, _: Exception | None) -> None:
+        self._asked.failed += self._question is not None
+        self.done.set_result(None)
+
+
+async def _ask_all(port: int, questions: list[Iterator[Any]], is_right: Check, until: float, asked: Asked) -> None:
+    """A client for each of the questions."""
+    loop = asyncio.get_running_loop()
+    clients = [
+        (await loop.create_connection(partial(_Client, mine, is_right, until, asked), "127.0.0.1", port))[1]
+        for mine in questions
+    ]
+    await asyncio.gather(*(client.done for client in clients))
 
 
 async def ask(one: Contestant, clients: int, seconds: float, texts: list[str], size: int | None) -> Asked:
@@ -170,7 +213,7 @@ async def ask(one: Contestant, clients: int, seconds: float, texts: list[str], s
         questions = [[many[i : i + size] for i in range(0, len(many), size)] for many in questions]
     began, spent = time.perf_counter(), one.processor_seconds()
     until = began + seconds
-    await asyncio.gather(*(_client(one.port, mine, one.known, until, asked) for mine in questions))
+    await _ask_all(one.port, list(map(iter, questions)), one.is_known, until, asked)
     asked.seconds, asked.processor_seconds = time.perf_counter() - began, one.processor_seconds() - spent
     return asked
 
@@ -187,15 +230,62 @@ async def measure(contestants: list[Contestant], rounds: int, seconds: float, te
                 one.measured.setdefault(name, Asked()).add(found)
 
 
-def start(run: Path, beam_size: int, folder: Path) -> list[Contestant]:
-    """Both, one after the other."""
+def start(run: Path, beam_size: int, folder: Path | None) -> list[Contestant]:
+    """The server, and CTranslate2 exported into the folder if there is one."""
     cores = available_cores()
-    exported = folder / "ctranslate2"
-    repose.export(run, to="ctranslate2", out=exported)
     serve = ["serve", run, "--port", 0, "--beam-size", beam_size, "--workers", cores, "--quiet"]
-    peer = [PEERS / "serve_ctranslate2.py", exported, beam_size, cores]
-    commands = {"repose serve": ["-c", COMMAND, *serve], "CTranslate2, minimal server": peer}
+    commands = {"repose serve": ["-c", COMMAND, *serve]}
+    if folder is not None:
+        exported = folder / "ctranslate2"
+        repose.export(run, to="ctranslate2", out=exported)
+        commands["CTranslate2, minimal server"] = [PEERS / "serve_ctranslate2.py", exported, beam_size, cores]
     return [Contestant(name, [sys.executable, *map(str, command)]) for name, command in commands.items()]
+
+
+def new_texts(texts: list[str]) -> Iterator[tuple[str, ...]]:
+    """Sentences for one text after another, no two of which are the same: the digits of a number, two or more."""
+    for number in itertools.count(len(texts)):
+        digits, rest = [], number
+        while rest:
+            rest, digit = divmod(rest, len(texts))
+            digits.append(texts[digit])
+        yield tuple(digits)
+
+
+async def soak(server: Contestant, clients: int, minutes: float, texts: list[str]) -> dict[str, Any]:
+    """So many clients for so long, while workers are killed."""
+    asked, kills = Asked(), 0
+    await ask(server, 1, 5.0, texts[:1], None)
+    await _ask_all(server.port, [iter(texts)], server.is_known, time.perf_counter() + 600, asked)
+    assert len(server.known) == len(texts)
+    wanted = {}
+    memory = [server.memory()]
+
+    def questions() -> Iterator[str]:
+        for sentences in shared:
+            text = " ".join(sentences)
+            wanted[text] = " ".join(server.known[sentence] for sentence in sentences)
+            yield text
+
+    shared, asked = new_texts(texts), Asked()
+    began, spent = time.perf_counter(), server.processor_seconds()
+    until, all_questions = began + 60 * minutes, [questions() for _ in range(clients)]
+    work = _ask_all(server.port, all_questions, lambda text, got: wanted.pop(text) == got, until, asked)
+    asking = asyncio.create_task(work)
+    random = np.random.default_rng(0)
+    while not (await asyncio.wait({asking}, timeout=KILL_SECONDS))[0]:
+        memory.append(server.memory())
+        if workers := server.pids[1:]:
+            with contextlib.suppress(ProcessLookupError):
+                os.kill(int(random.choice(workers)), signal.SIGKILL)
+                kills += 1
+    asked.seconds, asked.processor_seconds = time.perf_counter() - began, server.processor_seconds() - spent
+    # What the clients remember is not the server's: a text that is left has no answer.
+    return {
+        **{"clients": clients, "minutes": minutes, "killed_workers": kills, "unanswered": len(wanted)},
+        **asked.as_json(),
+        **{"memory_bytes_before": memory[0], "memory_bytes_most": max(memory), "memory_bytes_after": server.memory()},
+    }
 
 
 def main() -> None:
@@ -205,16 +295,45 @@ def main() -> None:
     parser.add_argument("--beam-size", type=int, nargs="+", default=[4, 1])
     parser.add_argument("--rounds", type=int, default=2)
     parser.add_argument("--seconds", type=float, default=4.0, help="of each measurement")
+    parser.add_argument("--soak", type=float, metavar="MINUTES", help="instead of the comparison")
+    parser.add_argument("--clients", type=int, default=200, help="of --soak")
     parser.add_argument("--out", type=Path)
     options = parser.parse_args()
     texts = [source for source, _ in phrasebook.read()["test"]]
     load = [os.getloadavg()[0]]
+    with asyncio.Runner(loop_factory=uvloop.new_event_loop) as runner:
+        if options.soak:
+            (server,) = start(options.run, options.beam_size[0], None)
+            try:
+                about = runner.run(soak(server, options.clients, options.soak, texts))
+            finally:
+                server.end()
+            print(json.dumps(about, indent=2))
+            found = {"settings": {"beam_size": options.beam_size[0]}, "results": about}
+        else:
+            found = compare(options, texts, runner, load)
+    load.append(os.getloadavg()[0])
+    libraries = ("torch", "onnxruntime", "ctranslate2", "starlette", "uvicorn")
+    record = {
+        "date": datetime.datetime.now(datetime.UTC).date().isoformat(),
+        "machine": machine(),
+        "load": load,
+        "versions": {"repose": repose.__version__, **{name: version(name) for name in libraries}},
+        "model": _about(options.run),
+        "mean_characters": float(np.mean([len(text) for text in texts])),
+        **found,
+    }
+    write(options.out, record)
+
+
+def compare(options: argparse.Namespace, texts: list[str], runner: asyncio.Runner, load: list[float]) -> dict[str, Any]:
+    """Both, with each of the beams."""
     results, memory = {}, {}
     for beam_size in options.beam_size:
         with tempfile.TemporaryDirectory() as folder:
             contestants = start(options.run, beam_size, Path(folder))
             try:
-                asyncio.run(measure(contestants, options.rounds, options.seconds, texts))
+                runner.run(measure(contestants, options.rounds, options.seconds, texts))
                 memory = {one.name: one.memory() for one in contestants}
             finally:
                 for one in contestants:
@@ -224,19 +343,8 @@ def main() -> None:
         }
         load.append(os.getloadavg()[0])
         show(f"beam {beam_size}", results[f"beam {beam_size}"])
-    libraries = ("torch", "onnxruntime", "ctranslate2", "starlette", "uvicorn")
-    record = {
-        "date": datetime.datetime.now(datetime.UTC).date().isoformat(),
-        "machine": machine(),
-        "load": load,
-        "versions": {"repose": repose.__version__, **{name: version(name) for name in libraries}},
-        "model": _about(options.run),
-        "settings": {name: getattr(options, name) for name in ("beam_size", "rounds", "seconds")},
-        "mean_characters": float(np.mean([len(text) for text in texts])),
-        "memory_bytes": memory,
-        "results": results,
-    }
-    write(options.out, record)
+    settings = {name: getattr(options, name) for name in ("beam_size", "rounds", "seconds")}
+    return {"settings": settings, "memory_bytes": memory, "results": results}
 
 
 def show(title: str, results: dict[str, dict[str, dict[str, Any]]]) -> None:
