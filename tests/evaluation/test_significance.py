@@ -54,9 +54,9 @@ def test_one_seed_is_sacrebleus_paired_bootstrap(metric: Metric, monkeypatch: py
     _, results = PairedTest(named, {metric: scorer}, [references], test_type="bs", n_samples=1000)()
     theirs = results["BLEU" if metric == "bleu" else "chrF2"]
     counted = References(references)
-    first = resample([counted.statistics(base)], metric)
+    first = resample([counted.statistics(base)], metric, num_resamples=1000)
     for hypotheses, result in zip((base, *others), theirs, strict=True):
-        ours = resample([counted.statistics(hypotheses)], metric)
+        ours = resample([counted.statistics(hypotheses)], metric, num_resamples=1000)
         assert ours.value == result.score
         # they compute in single precision: 1e-4 of a percentage
         assert estimate_ci(ours.values) == pytest.approx((result.mean, result.ci), abs=1e-4), "not the same resamples"

@@ -24,7 +24,7 @@ from sacrebleu.significance import PairedTest
 from repose.evaluation.sentence_statistics import Metric, SentenceStatistics, scores_of
 from repose.system.errors import ConfigError, DataError
 
-NUM_RESAMPLES, LEAST_RESAMPLES = 1000, 100
+NUM_RESAMPLES, LEAST_RESAMPLES = 20_000, 100
 SEED = 12345
 """sacreBLEU's own, so that a resample here is a resample there."""
 LEVEL = 0.05
@@ -203,6 +203,8 @@ class SeedInterval:
     high: float
     degrees: float
     """Degrees of freedom (Welch and Satterthwaite)."""
+    p: float
+    """Two-sided, of no difference; below 0.05 exactly where the interval leaves out 0."""
 
 
 def welch(system: Sequence[float], other: Sequence[float]) -> SeedInterval | None:
@@ -217,9 +219,10 @@ def welch(system: Sequence[float], other: Sequence[float]) -> SeedInterval | Non
         return None
     counts = (len(system), len(other))
     degrees = sum(shares) ** 2 / sum(share**2 / (n - 1) for share, n in zip(shares, counts, strict=True))
-    value = statistics.fmean(system) - statistics.fmean(other)
-    margin = student_quantile(1 - LEVEL, degrees) * math.sqrt(sum(shares))
-    return SeedInterval(value, value - margin, value + margin, degrees)
+    value, error = statistics.fmean(system) - statistics.fmean(other), math.sqrt(sum(shares))
+    margin = student_quantile(1 - LEVEL, degrees) * error
+    p = max(0.0, 1 - student_inside(abs(value) / error, degrees))
+    return SeedInterval(value, value - margin, value + margin, degrees, p)
 
 
 def student_inside(t: float, degrees: float) -> float:

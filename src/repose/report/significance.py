@@ -11,6 +11,7 @@ from typing import Any
 
 import numpy as np
 
+from repose.config.experiment import TASK_SETTINGS
 from repose.evaluation import significance as testing
 from repose.evaluation.sentence_statistics import Metric, SentenceStatistics
 from repose.report.collect import ReportRun, RunSet, some
@@ -21,6 +22,7 @@ from repose.report.tables_settings import confounded
 from repose.report.translations import decoding_of, settings_of, statistics_of
 from repose.system.errors import DataError, ReposeError
 
+GREEDY = "greedy"
 UNITS: dict[Metric, str] = {"bleu": "BLEU", "chrf": "chrF"}
 _RESAMPLES_PER_TEST = 200  # so that the least p there is, corrected for the number of tests, is 0.01
 _SIGNIFICANT = f"At or below {testing.LEVEL} after the correction."
@@ -40,6 +42,8 @@ class System:
     """Those whose scores may stand beside the others'."""
     counts: tuple[SentenceStatistics | None, ...]
     """Of each run; None where its translations cannot be counted."""
+    decoding: str | None = None
+    """Of the counts; None: the one that each run is compared by."""
 
     @property
     def statistics(self) -> tuple[SentenceStatistics, ...]:
@@ -54,7 +58,19 @@ class System:
 
     def scores(self, metric: Metric) -> list[float]:
         """Of each run on the whole test set, as its scores.*.json has them."""
-        return [value for run in self.runs if (value := score(run, decoding_of(run), metric)) is not None]
+        found = (score(run, self.decoding or decoding_of(run), metric) for run in self.runs)
+        return [value for value in found if value is not None]
+
+    @property
+    def greedy(self) -> "System | None":
+        """The system by its greedy translations; None where some cannot be counted, or no others were made."""
+        if all(decoding_of(run) == GREEDY for run in self.runs):
+            return None
+        try:
+            counts = tuple(statistics_of(run, GREEDY) for run in self.runs)
+        except (ReposeError, KeyError):
+            return None
+        return replace(self, counts=counts, decoding=GREEDY)
 
 
 @dataclass(frozen=True)
@@ -156,14 +172,18 @@ def pairs_of(systems: Sequence[System], baseline: str | None, remarks: list[str]
 def significance_tables(runs: RunSet) -> tuple[Table, ...]:
     """All tests between the systems of a report that translate.
 
-    `significance` and `significance-chrf`: over test sentences; `seeds`: over seeds; `approximate-randomization`: of
-    pairs with one seed each. Every system is tested against `runs.baseline` (else the first), all pairs where a
-    corpus has fewer than four. Systems that look ahead or failed an audit are left out; runs without translations are
-    in `seeds` alone, which needs their scores only. Notes say so. Empty where there are not two systems.
+    `significance`, `significance-chrf` and `significance-greedy` (BLEU of greedy translations, where there are counts
+    of them beside the beam's): over test sentences; `seeds`: over seeds; `approximate-randomization`: of pairs with
+    one seed each; `seeds-<task>`: over seeds, of other tasks. Every system is tested against `runs.baseline` (else
+    the first), all pairs where a corpus has fewer than four. Systems that look ahead or failed an audit are left out;
+    runs without translations are in `seeds` alone, which needs their scores only. Notes say so. Empty where there are
+    not two systems.
     """
+    of_tasks = (seeds_of_task(runs.of_task(task)) for task in runs.tasks if not TASK_SETTINGS[task].translates)
+    others = tuple(table for table in of_tasks if table is not None)
     runs = runs.translations
     if len(runs.groups) < 2:
-        return ()
+        return others
     remarks = Remarks()
     pairs: list[Pair] = []
     counted: list[Pair] = []
@@ -176,18 +196,28 @@ def significance_tables(runs: RunSet) -> tuple[Table, ...]:
         tables.append(_over_seeds(pairs, remarks.of_scores))
     if counted:
         tables.append(_over_sentences(counted, "chrf", []))
+    if greedy := _greedy(counted):
+        tables.append(_over_sentences(greedy, "bleu", [], name="significance-greedy"))
     if single := [pair for pair in counted if pair.single]:
         tables.append(_randomized(single))
-    return tuple(tables)
+    return (*tables, *others)
 
 
-def _over_sentences(pairs: Sequence[Pair], metric: Metric, remarks: Sequence[str]) -> Table:
+def _greedy(pairs: Sequence[Pair]) -> list[Pair]:
+    """The same pairs by greedy translations, those that can be."""
+    systems = {id(one): one.greedy for pair in pairs for one in (pair.system, pair.other)}
+    found = ((systems[id(pair.system)], systems[id(pair.other)]) for pair in pairs)
+    return [Pair(system, other) for system, other in found if system is not None and other is not None]
+
+
+def _over_sentences(pairs: Sequence[Pair], metric: Metric, remarks: Sequence[str], *, name: str = "") -> Table:
     """The paired bootstrap, corrected over all rows."""
     unit, number = UNITS[metric], max(testing.NUM_RESAMPLES, _RESAMPLES_PER_TEST * len(pairs))
     sampled: dict[int, testing.Resampled] = {}
     for system in {id(one): one for pair in pairs for one in (pair.system, pair.other)}.values():
         sampled[id(system)] = testing.resample(system.statistics, metric, num_resamples=number)
     found = [testing.compare(sampled[id(pair.system)], sampled[id(pair.other)]) for pair in pairs]
+    seeds = _of_seeds([(pair.system.scores(metric), pair.other.scores(metric)) for pair in pairs])
     rows = [
         [
             *_names(pair),
@@ -196,32 +226,110 @@ def _over_sentences(pairs: Sequence[Pair], metric: Metric, remarks: Sequence[str
             *(_number(value, "+.2f") for value in (one.low, one.high)),
             _p(one.p),
             _p(p, corrected=True),
-            _seeds_agree(pair, metric, one.value),
+            _seeds_agree(of_seeds, one.value),
         ]
-        for pair, one, p in zip(pairs, found, testing.holm([one.p for one in found]), strict=True)
+        for pair, one, p, of_seeds in zip(pairs, found, testing.holm([one.p for one in found]), seeds, strict=True)
     ]
     columns = [Column("seeds"), Column("seeds (against)")]
     columns += [Column(name, unit) for name in ("difference", "95 % from", "to")]
     columns += [Column("p"), Column("p (Holm)"), Column("seeds agree", numeric=False)]
-    name = "significance" if metric == "bleu" else f"significance-{metric}"
+    name = name or ("significance" if metric == "bleu" else f"significance-{metric}")
     like, least = "significance" if pairs else "significance-of-none", 2 / (number + 1)
-    words = {"unit": unit, "number": number, "seed": testing.SEED, "least": least, "holm": _holm(len(pairs))}
+    how = "greedy translations" if pairs and pairs[0].system.decoding else "translations with each run's own beam"
+    words = {
+        "how": how,
+        "unit": unit,
+        "number": number,
+        "seed": testing.SEED,
+        "least": least,
+        "holm": _holm(len(pairs)),
+    }
     return _table(name, columns, rows, like=like, remarks=remarks, **words)
 
 
 def _over_seeds(pairs: Sequence[Pair], remarks: Sequence[str]) -> Table:
     """Spread over seeds, and Welch's interval of the difference."""
+    sides = [(pair.system.scores("bleu"), pair.other.scores("bleu")) for pair in pairs]
+    rows = [
+        [*_names(pair), *_seed_cells(values, others, of_seeds, 2, notes=[_NEITHER] * _dead(pair))]
+        for pair, (values, others), of_seeds in zip(pairs, sides, _of_seeds(sides), strict=True)
+    ]
+    return _table("seeds", _seed_columns("BLEU"), rows, remarks=remarks, holm=_holm(len(pairs)))
+
+
+def _seed_columns(unit: str) -> list[Column]:
+    columns = [Column(name, unit) for name in ("mean", "mean (against)", "difference", "95 % from", "to")]
+    return [*columns, Column("p"), Column("p (Holm)")]
+
+
+def _seed_cells(
+    values: Sequence[float], others: Sequence[float], found: "OfSeeds | None", digits: int, notes: Sequence[str] = ()
+) -> list[Cell]:
+    """Both means, the difference, and Welch's interval and p of it."""
+    form = f"+.{digits}f"
+    means = [spread_cell(spread(side), digits, expected=0) for side in (values, others)]
+    difference = _number(fmean(values) - fmean(others), form, notes=notes)
+    if found is None:
+        return [*means, difference, *[Cell(NONE, notes=[_NO_INTERVAL])] * 4]
+    ends = [_number(value, form) for value in (found.interval.low, found.interval.high)]
+    return [*means, difference, *ends, _p(found.interval.p), _p(found.p, corrected=True)]
+
+
+@dataclass(frozen=True)
+class OfSeeds:
+    """What other seeds say of a difference."""
+
+    interval: testing.SeedInterval
+    p: float
+    """Corrected for the number of comparisons."""
+
+
+def _of_seeds(sides: Sequence[tuple[Sequence[float], Sequence[float]]]) -> list[OfSeeds | None]:
+    """Of each pair of systems' scores, corrected over all of them (Holm); None where seeds give no interval."""
+    found = [testing.welch(*side) for side in sides]
+    corrected = iter(testing.holm([one.p for one in found if one is not None]))
+    return [None if one is None else OfSeeds(one, next(corrected)) for one in found]
+
+
+def seeds_of_task(part: RunSet) -> Table | None:
+    """Differences over seeds of a task that does not translate, in its first figure; None without two systems.
+
+    Every system against `part.baseline`, else the first; those that look ahead are left out where tokens are predicted.
+    """
+    runs = [run for run in part.runs if run.done and run.comparable]
+    groups = list(dict.fromkeys(run.group for run in runs))
+    if len(groups) < 2 or len({run.corpus for run in runs}) > 1:
+        return None
+    name, unit = _first_figure(runs[0])
+    values = {
+        group: [float((run.scores or {})["figures"][name]["value"]) for run in runs if run.group == group]
+        for group in groups
+    }
+    base = part.baseline if part.baseline in values else groups[0]
+    others = [group for group in groups if group != base]
+    found = _of_seeds([(values[group], values[base]) for group in others])
     rows = []
-    for pair in pairs:
-        values, others = pair.system.scores("bleu"), pair.other.scores("bleu")
-        interval = testing.welch(values, others)
-        ends = [Cell(NONE, notes=[_NO_INTERVAL])] * 2
-        if interval is not None:
-            ends = [_number(value, "+.2f") for value in (interval.low, interval.high)]
-        means = (spread_cell(spread(side), 2, expected=0) for side in (values, others))
-        rows.append([*_names(pair), *means, _difference(pair, fmean(values) - fmean(others)), *ends])
-    columns = [Column(name, "BLEU") for name in ("mean", "mean (against)", "difference", "95 % from", "to")]
-    return _table("seeds", columns, rows, remarks=remarks)
+    for group, one in zip(others, found, strict=True):
+        unlike = confounded(*([run for run in runs if run.group == side] for side in (group, base)))
+        names = [Cell(group, notes=[unlike] if unlike else []), Cell(base)]
+        rows.append([*names, *_seed_cells(values[group], values[base], one, 3)])
+    task = part.tasks[0].replace("_", " ")
+    heads = [Column(head, numeric=False) for head in ("system", "against")]
+    words = {"task": task, "figure": _called(name), "holm": _holm(len(others))}
+    return captioned(f"seeds-{part.tasks[0]}", [*heads, *_seed_columns(unit)], rows, like="seeds-of-task", **words)
+
+
+def _first_figure(run: ReportRun) -> tuple[str, str]:
+    """The figure that a task is told by: the last of those in percent, which is the strictest, else the first."""
+    figures = (run.scores or {})["figures"]
+    percent = [name for name, figure in figures.items() if str(figure["unit"]).startswith("percent")]
+    name = (percent or list(figures))[-1 if percent else 0]
+    return name, str(figures[name]["unit"]).partition(" of ")[0]
+
+
+def _called(figure: str) -> str:
+    """A figure's name in a sentence."""
+    return figure.upper() if len(figure) == len("las") else figure.replace("_", " ")
 
 
 def _randomized(pairs: Sequence[Pair]) -> Table:
@@ -264,16 +372,18 @@ def _names(pair: Pair) -> list[Cell]:
 
 def _difference(pair: Pair, value: float) -> Cell:
     """A difference; noted where neither system translates."""
-    dead = all(fmean(side.scores("bleu")) < _DEAD for side in (pair.system, pair.other))
-    return _number(value, "+.2f", notes=[_NEITHER] * dead)
+    return _number(value, "+.2f", notes=[_NEITHER] * _dead(pair))
 
 
-def _seeds_agree(pair: Pair, metric: Metric, value: float) -> Cell:
-    """Whether other seeds would leave the sign of a difference as it is."""
-    interval = testing.welch(pair.system.scores(metric), pair.other.scores(metric))
-    if interval is None:
+def _dead(pair: Pair) -> bool:
+    return all(fmean(side.scores("bleu")) < _DEAD for side in (pair.system, pair.other))
+
+
+def _seeds_agree(found: OfSeeds | None, value: float) -> Cell:
+    """Whether other seeds would leave the sign of a difference as it is, corrected for the number of rows."""
+    if found is None:
         return Cell(NONE)
-    return Cell("yes" if (interval.low if value > 0 else -interval.high) > 0 else "no")
+    return Cell("yes" if found.p <= testing.LEVEL and found.interval.value * value > 0 else "no")
 
 
 def _number(value: float, form: str, notes: Sequence[str] = ()) -> Cell:

@@ -52,12 +52,14 @@ def hypotheses_of(run: ReportRun, decoding: str | None = None) -> list[str]:
     return _read_hypotheses(run.folder, run.split, decoding or decoding_of(run))
 
 
-def statistics_of(run: ReportRun) -> SentenceStatistics:
+def statistics_of(run: ReportRun, decoding: str | None = None) -> SentenceStatistics:
     """The counts of a run's translations, from the texts, or else from `statistics.<split>.npz`.
+
+    `decoding`: another than that which it is compared by.
 
     Raises DataError where neither is there, or where they do not give the BLEU of scores.<split>.json.
     """
-    decoding = decoding_of(run)
+    decoding = decoding or decoding_of(run)
     try:
         found = _counted(run, decoding)
     except DataError as missing:
@@ -87,14 +89,15 @@ def lengths_of(run: ReportRun) -> SourceLengths:
 def write_statistics(folder: Path, out: Path | None = None) -> Path:
     """Puts the counts of a finished run's translations into `statistics.<split>.npz`, in `out` or in its directory.
 
-    Of the decoding that it is compared by: about 13 kB for 1,000 sentences. Raises DataError where the run has no
+    Of every decoding that was scored: about 13 kB for 1,000 sentences each. Raises DataError where the run has no
     scores, or where texts are missing.
     """
     run = read_run(folder, None)
     if run.scores is None:
         raise DataError(f"{folder} has no scores: let the run finish first")
     path = RunFolder(out or folder).statistics_file(run.split)
-    write_stored(path, StoredStatistics({decoding_of(run): statistics_of(run)}, lengths_of(run)))
+    counts = {decoding: statistics_of(run, decoding) for decoding in _decoded(run)}
+    write_stored(path, StoredStatistics(counts, lengths_of(run)))
     return path
 
 

@@ -1,5 +1,6 @@
 """Who is tested against whom, and what the tables of the tests say."""
 
+import json
 import shutil
 from functools import partial
 from pathlib import Path
@@ -9,6 +10,7 @@ import pytest
 
 from repose.evaluation.significance import approximate_randomization, compare, holm, resample, welch
 from repose.report import significance
+from repose.report.collect import read_runs
 from repose.report.content import Table
 from repose.report.significance import significance_tables
 from repose.report.translations import statistics_of
@@ -42,7 +44,8 @@ def test_figures_are_those_of_the_tests(made: Any) -> None:
         made.add("good", wrong=0.2, seed=seed)
     made.add("same", wrong=0.3)
     found, runs = tables(made, "base"), made.runs()
-    assert list(found) == ["significance", "seeds", "significance-chrf"]
+    assert list(found) == ["significance", "seeds", "significance-chrf", "significance-greedy"]
+    assert column(found["significance-greedy"], "difference") == [0.0, 0.0, 0.0]  # of these, all are the references
     counts = {group: [statistics_of(run) for run in runs.done(group, "tales")] for group in runs.groups}
     pairs = [("good", "base"), ("same", "base"), ("same", "good")]
     for name, metric in (("significance", "bleu"), ("significance-chrf", "chrf")):
@@ -57,7 +60,7 @@ def test_figures_are_those_of_the_tests(made: Any) -> None:
         assert column(table, "p (Holm)") == holm([one.p for one in expected])
         assert column(table, "seeds") == [3, 1, 1]
         assert column(table, "seeds (against)") == [3, 3, 3]
-        assert "1,000 resamples" in table.caption
+        assert "20,000 resamples" in table.caption
         assert "3 comparisons" in table.caption
     scores = {group: [one.score() for one in of] for group, of in counts.items()}
     interval = welch(scores["good"], scores["base"])
@@ -65,6 +68,7 @@ def test_figures_are_those_of_the_tests(made: Any) -> None:
     seeds = found["seeds"]
     assert column(seeds, "95 % from") == [interval.low, None, None]
     assert column(seeds, "to") == [interval.high, None, None]
+    assert column(seeds, "p") == column(seeds, "p (Holm)") == [interval.p, None, None]  # one comparison has two seeds
     first = seeds.rows[0]
     assert (first[2].n, first[3].n) == (3, 3)
     assert first[2].deviation is not None
@@ -93,10 +97,23 @@ def test_rows_say_whether_other_seeds_agree(made: Any) -> None:
     for name in ("significance", "significance-chrf"):
         assert [row[-1].text for row in found[name].rows] == ["yes", "no", "–"]
     for row, agrees in zip(found["seeds"].rows[:2], (True, False), strict=True):
-        low, high = row[-2].value, row[-1].value
+        low, high, p, corrected = (cell.value for cell in row[-4:])
         assert low is not None
         assert high is not None
-        assert (low > 0 or high < 0) == agrees
+        assert p is not None
+        assert corrected is not None
+        assert (low > 0 or high < 0) == (p < 0.05) == (corrected < 0.05) == agrees
+
+
+def test_what_seeds_say_is_corrected_for_the_number_of_rows(made: Any) -> None:
+    """Of several systems that differ by chance alone, one whose own p is small does not agree any more."""
+    for system in ("base", "a", "b", "c", "d"):
+        for seed in (0, 1, 2):
+            made.add(system, wrong=0.3, seed=seed)
+    seeds = tables(made, "base")["seeds"]
+    ps = column(seeds, "p")
+    assert column(seeds, "p (Holm)") == holm(ps)
+    assert holm(ps) != ps
 
 
 def test_two_systems_that_do_not_translate_are_noted(made: Any) -> None:
@@ -153,7 +170,8 @@ def test_single_runs_are_also_tested_as_sacrebleu_does(made: Any, monkeypatch: p
     assert names(found["significance"]) == [("one", "two")], "the baseline is what others are held against"
 
 
-def test_corpora_are_one_family_with_as_many_resamples_as_it_needs(made: Any) -> None:
+def test_corpora_are_one_family_with_as_many_resamples_as_it_needs(made: Any, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(significance.testing, "NUM_RESAMPLES", 1000)
     for corpus in ("tales", "songs"):
         for system in ("base", "a", "b", "c"):
             made.add(system, corpus=corpus)
@@ -210,3 +228,26 @@ def test_one_system_has_no_tests(made: Any) -> None:
     made.add("base")
     made.add("base", seed=1)
     assert significance_tables(made.runs()) == ()
+
+
+def test_other_tasks_are_tested_over_seeds() -> None:
+    """By the strictest figure in percent; what looks ahead is not tested where tokens are predicted."""
+    results = Path(__file__).parents[3] / "results"
+    (parsing,) = significance_tables(read_runs([results / "parsing-small"]))
+    assert (parsing.id, parsing.title) == ("seeds-parsing", "Differences in LAS, parsing, over seeds")
+    assert {against for _, against in names(parsing)} == {"ablation-none"}
+    values = {
+        system: [
+            json.loads((results / f"parsing-small/{system}-s{seed}/scores.test.json").read_text())["figures"]["las"]
+            for seed in range(3)
+        ]
+        for system in ("reinforced", "ablation-none")
+    }
+    wanted = welch(*([figure["value"] for figure in values[system]] for system in ("reinforced", "ablation-none")))
+    assert wanted is not None
+    row = [system for system, _ in names(parsing)].index("reinforced")
+    assert column(parsing, "p")[row] == wanted.p
+    assert column(parsing, "p (Holm)") == holm(column(parsing, "p"))
+    (modelling,) = significance_tables(read_runs([results / "language-modelling-small"]))
+    assert "reinforced-lookahead" not in {system for system, _ in names(modelling)}
+    assert "reinforced" in {system for system, _ in names(modelling)}
