@@ -11,7 +11,7 @@ import pytest
 from repose.config.experiment import CorpusConfig, Experiment, TokenizerConfig, TrainingConfig
 from repose.data import corpora, phrasebook
 from repose.system.errors import DataError
-from repose.tasks.corpus import CorpusData, files_of, prepare_corpus
+from repose.tasks.corpus import CorpusData, files_of, prepare_corpus, text_of
 from repose.tasks.registry import get_task
 
 SIZES = {"train": 40, "valid": 7, "test": 3}
@@ -116,6 +116,20 @@ def test_a_published_test_set_is_left_alone_likewise(monkeypatch: pytest.MonkeyP
     assert files_of(corpus).keys() == {"train", "valid", "test"}
     assert files_of(dataclasses.replace(corpus, held_out_test=0)).keys() == {"train", "valid"}
     assert files_of(dataclasses.replace(corpus, held_out_test=0, splits="merged")).keys() == {"train", "valid", "test"}
+
+
+def test_further_published_sets_can_be_measured_on(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
+    for split in ("train", "valid", "test_2016_flickr", "test_2017_flickr"):
+        for language in ("de", "en"):
+            (tmp_path / f"{split}.{language}").write_text(f"{split} {language}\n", encoding="utf-8")
+    monkeypatch.setattr(corpora, "locate", lambda _: tmp_path)
+    experiment = Experiment(
+        corpus=CorpusConfig(name="multi30k", src_lang="de", tgt_lang="en"), tokenizer=TokenizerConfig(kind="wordlevel")
+    )
+    assert text_of(experiment, "test_2017_flickr") == (["test_2017_flickr de"], ["test_2017_flickr en"])
+    assert text_of(experiment, "test") == (["test_2016_flickr de"], ["test_2016_flickr en"])
+    with pytest.raises(DataError, match=r"no test_2019 set: choose one of train, valid, test, .*test_2017_mscoco"):
+        text_of(experiment, "test_2019")
 
 
 def test_another_way_of_splitting_is_other_data(files: dict[str, Any]) -> None:

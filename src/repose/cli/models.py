@@ -120,7 +120,10 @@ def evaluate(
     ] = None,
     split: Annotated[
         str | None,
-        Option(help="Which of the run's sets to use, test (the default) or valid; or a name for the given files."),
+        Option(
+            help="Which of the run's sets to use: test (the default), valid, or another published one of its corpus, "
+            "such as test_2017_flickr; or a name for the given files."
+        ),
     ] = None,
     beam_size: Annotated[
         list[int] | None, Option("--beam-size", "-b", help="Beam size. Can be repeated (default: 1 and 4).")

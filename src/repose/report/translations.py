@@ -4,12 +4,14 @@ Translations lie in a run's directory, sources and references in the prepared co
 missing, as in `results/`, the counts in `statistics.<split>.npz` stand for them (`write_statistics` makes it).
 """
 
+import dataclasses
 from functools import lru_cache
 from pathlib import Path
 from typing import Any
 
 import numpy as np
 
+from repose.config.experiment import Experiment
 from repose.data import corpora
 from repose.data.dataset import PairDataset
 from repose.data.tokenizer import Tokenizer
@@ -23,9 +25,9 @@ from repose.evaluation.sentence_statistics import (
     write_stored,
 )
 from repose.report.collect import ReportRun, read_run
-from repose.runs.folder import RunFolder
+from repose.runs.folder import SPLITS, RunFolder
 from repose.system.errors import CheckpointError, DataError
-from repose.tasks.corpus import CorpusData
+from repose.tasks.corpus import CorpusData, text_of
 
 _SAME = 1e-6  # BLEU points: beyond the last digits, translations and scores are not of one evaluation
 
@@ -44,7 +46,7 @@ def settings_of(run: ReportRun) -> dict[str, str]:
 
 def texts_of(run: ReportRun) -> tuple[list[str], list[str]]:
     """Sources and references that a run was measured on. Raises DataError where they are not in the cache."""
-    return _prepared(run).text(run.split)
+    return _texts(_prepared(run).folder, run.split, _elsewhere(run))
 
 
 def hypotheses_of(run: ReportRun, decoding: str | None = None) -> list[str]:
@@ -78,7 +80,7 @@ def statistics_of(run: ReportRun, decoding: str | None = None) -> SentenceStatis
 def lengths_of(run: ReportRun) -> SourceLengths:
     """Lengths of the sources that a run was measured on. Raises DataError as `statistics_of` does."""
     try:
-        return _measured_lengths(_prepared(run).folder, run.split)
+        return _measured_lengths(_prepared(run).folder, run.split, _elsewhere(run))
     except DataError as missing:
         path = RunFolder(run.folder).statistics_file(run.split)
         if not path.exists():
@@ -86,15 +88,18 @@ def lengths_of(run: ReportRun) -> SourceLengths:
     return read_stored(path).lengths
 
 
-def write_statistics(folder: Path, out: Path | None = None) -> Path:
+def write_statistics(folder: Path, out: Path | None = None, *, split: str | None = None) -> Path:
     """Puts the counts of a finished run's translations into `statistics.<split>.npz`, in `out` or in its directory.
 
-    Of every decoding that was scored: about 13 kB for 1,000 sentences each. Raises DataError where the run has no
-    scores, or where texts are missing.
+    Of every decoding that was scored: about 13 kB for 1,000 sentences each. `split`: a further published set, such as
+    test_2017_flickr, on which `repose evaluate` has measured the run. Raises DataError where the run has no scores, or
+    where texts are missing.
     """
     run = read_run(folder, None)
+    if split is not None:
+        run = dataclasses.replace(run, split=split, scores=RunFolder(folder).scores(split))
     if run.scores is None:
-        raise DataError(f"{folder} has no scores: let the run finish first")
+        raise DataError(f"{folder} has no scores of the {run.split} set: let the run finish, or evaluate it first")
     path = RunFolder(out or folder).statistics_file(run.split)
     counts = {decoding: statistics_of(run, decoding) for decoding in _decoded(run)}
     write_stored(path, StoredStatistics(counts, lengths_of(run)))
@@ -118,7 +123,7 @@ def _is_score(score: Any) -> bool:
 
 def _prepared(run: ReportRun) -> CorpusData:
     data = CorpusData(corpora.cache_home() / "prepared" / run.config.data, ())
-    if not data.has_text(run.split):
+    if not data.has_text(run.split) and run.split in SPLITS:
         raise DataError(
             f"the {run.split} set is not in the cache (prepared/{data.folder.name}): bring it there with "
             "`repose prepare`, or set REPOSE_HOME to the cache that has it"
@@ -151,26 +156,35 @@ def _counted(run: ReportRun, decoding: str) -> SentenceStatistics:
         stamp = RunFolder(run.folder).hypotheses_file(run.split, decoding).stat().st_mtime_ns
     except OSError:
         stamp = 0  # reading it says what is wrong
-    return _count(run.folder, run.split, decoding, stamp, data.folder, settings["case"] == "lc", settings["tok"])
+    references = _references(data.folder, run.split, _elsewhere(run), settings["case"] == "lc", settings["tok"])
+    return _count(run.folder, run.split, decoding, stamp, references)
 
 
 @lru_cache(maxsize=1024)
-def _count(
-    folder: Path, split: str, decoding: str, _stamp: int, data: Path, lowercase: bool, tokenize: str
-) -> SentenceStatistics:
+def _count(folder: Path, split: str, decoding: str, _stamp: int, references: References) -> SentenceStatistics:
     """Kept, as several tables of a report need it; 0.2 MB for each run with 1,000 sentences."""
-    return _references(data, split, lowercase, tokenize).statistics(_read_hypotheses(folder, split, decoding))
+    return references.statistics(_read_hypotheses(folder, split, decoding))
 
 
 @lru_cache(maxsize=16)
-def _references(data: Path, split: str, lowercase: bool, tokenize: str) -> References:
-    return References(CorpusData(data, ()).text(split)[1], lowercase=lowercase, tokenize=tokenize)
+def _references(data: Path, split: str, elsewhere: Experiment | None, lowercase: bool, tokenize: str) -> References:
+    return References(_texts(data, split, elsewhere)[1], lowercase=lowercase, tokenize=tokenize)
+
+
+def _elsewhere(run: ReportRun) -> Experiment | None:
+    """The experiment whose corpus has the run's set, where the prepared one does not. None lets seeds share."""
+    return None if run.split in SPLITS else run.experiment
+
+
+def _texts(data: Path, split: str, elsewhere: Experiment | None) -> tuple[list[str], list[str]]:
+    """Of the prepared corpus, or of a further set that was published with it."""
+    return CorpusData(data, ()).text(split) if elsewhere is None else text_of(elsewhere, split)
 
 
 @lru_cache(maxsize=16)
-def _measured_lengths(folder: Path, split: str) -> SourceLengths:
+def _measured_lengths(folder: Path, split: str, elsewhere: Experiment | None) -> SourceLengths:
     data = CorpusData(folder, ())
-    sources, _ = data.text(split)
+    sources, _ = _texts(folder, split, elsewhere)
     ids = Tokenizer.load(data.tokenizer_path("src")).encode_batch(sources)
     return SourceLengths(
         words=np.array([len(line.split()) for line in sources], np.int64),

@@ -228,6 +228,22 @@ def files_of(corpus: CorpusConfig) -> dict[str, list[Path]]:
     return files
 
 
+def text_of(experiment: Experiment, split: str) -> tuple[list[str], list[str]]:
+    """Sources and references of a set: of the prepared corpus, or another published one, such as test_2017_flickr.
+
+    Raises DataError where there is none such.
+    """
+    corpus = experiment.corpus
+    if split in SPLITS or corpus.name in (None, PHRASEBOOK):
+        return prepare_corpus(experiment).text(split)
+    paths = [corpora.locate(str(corpus.name)) / f"{split}.{language}" for language in languages_of(corpus)]
+    if not all(path.exists() for path in paths):
+        known = [one.name for one in corpora.describe(str(corpus.name)).splits if one.name not in SPLITS]
+        raise DataError(f"this corpus has no {split} set: choose one of {', '.join([*SPLITS, *known])}")
+    pairs = list(PairReader(paths))
+    return [src for src, _ in pairs], [tgt for _, tgt in pairs]
+
+
 def _takes_published_test(corpus: CorpusConfig) -> bool:
     """Whether the test set that comes with a corpus is read; not by who tunes, and asks for none."""
     return corpus.held_out_test != 0 or corpus.splits == "merged"

@@ -34,7 +34,7 @@ from repose.system.device import one_thread
 from repose.tasks import more_corpora
 from repose.tasks.base import Card, Decoding, Task, position_table
 from repose.tasks.choice import choose
-from repose.tasks.corpus import CorpusData, is_pretokenized, languages_of, prepare_corpus, prepare_pairs
+from repose.tasks.corpus import CorpusData, is_pretokenized, languages_of, prepare_pairs, text_of
 from repose.training.feed import to_device
 from repose.training.job import TrainingJob
 from repose.training.loop import Evaluate, Examples
@@ -191,7 +191,7 @@ class Translation(Task):
             dropped = {"dropped": reader.counts.dropped} if reader.counts.dropped else {}
         else:
             experiment, dropped = RunFolder(folder).config().experiment, {}
-            texts, pretokenized = prepare_corpus(experiment).text(split), is_pretokenized(experiment.corpus)
+            texts, pretokenized = text_of(experiment, split), is_pretokenized(experiment.corpus)
         return _score(translator, *texts, split, decoding, pretokenized, dropped, out)
 
 
