@@ -18,7 +18,7 @@ from numpy.typing import NDArray
 
 from repose.decoding.best import END, PAD, START, best_token, best_tokens
 from repose.decoding.best_torch import in_order
-from repose.decoding.search import Hypothesis, Ints, as_hypothesis, beam_search, greedy, length_penalty
+from repose.decoding.search import Hypothesis, Ints, beam_search, greedy, length_penalty
 from repose.system.errors import ConfigError, ReposeError
 
 A, B = 4, 5
@@ -148,19 +148,6 @@ def test_greedy_follows_the_best_token() -> None:
     assert found.finished
     assert found.score == pytest.approx(math.log(0.3), abs=1e-6)
     assert found.normalised == pytest.approx(math.log(0.3) / (8 / 6) ** 0.6, abs=1e-6)
-
-
-@pytest.mark.parametrize("chosen", [[5, END], [END], [5, 6, 7], [5, None], [None]])
-def test_what_was_chosen_at_once_is_what_greedy_makes_of_it(chosen: list[int | None]) -> None:
-    """None: a token that has no probability above zero."""
-    values = [-0.3, -0.1, -0.6]
-
-    def table(_: int, prefix: Prefix) -> list[float]:
-        return [values[len(prefix)] if token == chosen[len(prefix)] else -INF for token in range(8)]
-
-    (expected,) = run_greedy(table, [len(chosen)])
-    given = [-INF if token is None else value for token, value in zip(chosen, values, strict=False)]
-    assert as_hypothesis([1 if token is None else token for token in chosen], given, 0.6) == expected
 
 
 @pytest.mark.parametrize(

@@ -95,7 +95,9 @@ def test_what_cannot_be_exported_or_loaded_is_one_sentence(saving: Saving, tmp_p
         _ = repose.load(tmp_path / "out").model
 
 
-@pytest.mark.parametrize("name", ["encoder.onnx", "step.onnx", "greedy.onnx", "tokenizer.src.json", "repose-onnx.json"])
+@pytest.mark.parametrize(
+    "name", ["encoder.onnx", "step.onnx", "greedy.onnx", "beam.onnx", "tokenizer.src.json", "repose-onnx.json"]
+)
 def test_damaged_folders_are_refused(saving: Saving, tmp_path: Path, name: str) -> None:
     repose.export(saving("baseline"), to="onnx", out=tmp_path / "out")
     path = tmp_path / "out" / name

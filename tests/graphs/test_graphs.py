@@ -10,15 +10,17 @@ import pytest
 import torch
 from pydantic import ValidationError
 
-from repose.decoding import onnx_engine, search
+from repose.decoding import onnx_engine
 from repose.decoding.onnx_engine import OnnxEngine
+from repose.decoding.search import Hypothesis, beam_search
 from repose.decoding.torch_engine import TorchEngine
 from repose.decoding.worker import Batch
-from repose.graphs.folder import ENCODER, GREEDY, STEP, GraphFolder, write_graphs
+from repose.graphs.folder import BEAM, ENCODER, GREEDY, STEP, GraphFolder, write_graphs
 from repose.model import architecture as axes
 from repose.model.architecture import Architecture
 from repose.model.presets import PRESETS
 from repose.model.transformer import Transformer, build
+from repose.system.errors import ConfigError, ReposeError
 
 pytest.importorskip("onnx")
 pytest.importorskip("onnxruntime")
@@ -76,6 +78,16 @@ def both(a: Architecture, folder: Path) -> tuple[TorchEngine, OnnxEngine]:
     return TorchEngine(model), OnnxEngine(GraphFolder(folder / ENCODER, folder / STEP, facts, {}))
 
 
+def both_ways(
+    graphs: OnnxEngine, source: list[int], limit: int, *, beam_size: int, num_hypotheses: int = 1
+) -> tuple[list[Hypothesis], list[Hypothesis]]:
+    """What a search finds for one sentence step by step, and in one call."""
+    asked: dict[str, Any] = {"beam_size": beam_size, "alpha": 0.6, "num_hypotheses": num_hypotheses}
+    at_once = graphs.search(source, limit, **asked)
+    assert at_once is not None
+    return beam_search(graphs.step, graphs.start([source]), [limit], **asked)[0], at_once
+
+
 def check(a: Architecture, folder: Path) -> None:
     ours, graphs = both(a, folder)
     sources = [[2, 5, 6, 7, 8, 9, 10, 3], [2, 9, 3], [2, 4, 4, 11, 3], [2, 3]]
@@ -88,12 +100,10 @@ def check(a: Architecture, folder: Path) -> None:
         assert [h.tokens for h in hypotheses] == [h.tokens for h in others]
         assert [h.score for h in hypotheses] == pytest.approx([h.score for h in others], abs=1e-3)
     for source, limit in zip(sources, (7, 1, 9, 5), strict=True):
-        by_steps = search.greedy(graphs.step, graphs.start([source]), [limit])[0]
-        written = graphs.written(source, limit)
-        assert written is not None
-        at_once = search.as_hypothesis(*written, alpha=0.6)
-        assert at_once == dataclasses.replace(by_steps, score=at_once.score, normalised=at_once.normalised)
-        assert at_once.score == pytest.approx(by_steps.score, abs=1e-4)
+        for beam_size, num_hypotheses in ((1, 1), (3, 2)):
+            by_steps, at_once = both_ways(graphs, source, limit, beam_size=beam_size, num_hypotheses=num_hypotheses)
+            assert [(h.tokens, h.finished) for h in at_once] == [(h.tokens, h.finished) for h in by_steps]
+            assert [h.score for h in at_once] == pytest.approx([h.score for h in by_steps], abs=1e-4)
     tokens = targets[0][:-1]
     np.testing.assert_allclose(graphs.attention(sources[0], tokens), ours.attention(sources[0], tokens), atol=1e-5)
 
@@ -123,32 +133,54 @@ def test_int8_is_near(tmp_path: Path) -> None:
         assert not np.array_equal(other.log_probs, one.log_probs)
 
 
-def test_one_sentence_alone_takes_one_call(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+@pytest.mark.parametrize("beam_size", [1, 4])
+def test_a_sentence_alone_takes_one_call(beam_size: int, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     _, graphs = both(dataclasses.replace(PRESETS["reinforced"].architecture, **SIZES, **WIDTHS[0]), tmp_path)
-    alone = Batch([[2, 5, 6, 7, 3]], [9], beam_size=1, alpha=0.6)
-    expected = search.greedy(graphs.step, graphs.start(alone.sources), alone.max_lengths)[0]
+    by_steps, at_once = both_ways(graphs, [2, 5, 6, 7, 3], 9, beam_size=beam_size)
     monkeypatch.setattr(graphs, "step", None)
-    assert alone.search(graphs)[0][0].tokens == expected.tokens
-    assert alone.search(graphs)[0][0].score == pytest.approx(expected.score, abs=1e-4)
+    assert Batch([[2, 5, 6, 7, 3]], [9], beam_size, alpha=0.6).search(graphs) == [at_once]
+    assert [h.tokens for h in at_once] == [h.tokens for h in by_steps]
 
 
+@pytest.mark.parametrize("beam_size", [1, 4])
 @pytest.mark.parametrize("why", ["large", "an export without it", "another version of ONNX Runtime cannot read it"])
-def test_where_a_sentence_goes_step_by_step(why: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_where_a_sentence_goes_step_by_step(
+    why: str, beam_size: int, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
     _, graphs = both(dataclasses.replace(PRESETS["reinforced"].architecture, **SIZES, **WIDTHS[0]), tmp_path)
+    path = graphs.graphs.search(beam_size)
     if why == "large":
         monkeypatch.setattr(onnx_engine, "_LARGE", 1000)
     elif why == "an export without it":
-        (tmp_path / GREEDY).unlink()
+        path.unlink()
     else:
-        (tmp_path / GREEDY).write_bytes(b"?")
-    source = [2, 5, 6, 7, 3]
-    assert graphs.written(source, 9) is None
-    expected = search.greedy(graphs.step, graphs.start([source]), [9])
-    assert Batch([source], [9], beam_size=1, alpha=0.6).search(graphs) == [expected]
+        path.write_bytes(b"?")
+    source, asked = [2, 5, 6, 7, 3], {"beam_size": beam_size, "alpha": 0.6, "num_hypotheses": 1}
+    assert graphs.search(source, 9, **asked) is None
+    expected = beam_search(graphs.step, graphs.start([source]), [9], **asked)
+    assert Batch([source], [9], **asked).search(graphs) == expected
+
+
+@pytest.mark.parametrize("beam_size", [1, 2])
+def test_a_sentence_alone_is_refused_where_probabilities_are_none(beam_size: int, tmp_path: Path) -> None:
+    model = make(dataclasses.replace(PRESETS["reinforced"].architecture, **SIZES, **WIDTHS[0]))
+    model.output.bias.data[7] = float("nan")
+    facts = write_graphs(tmp_path, model)
+    graphs = OnnxEngine(GraphFolder(tmp_path / ENCODER, tmp_path / STEP, facts, {}))
+    with pytest.raises(ReposeError, match="NaN"):
+        graphs.search([2, 5, 3], 5, beam_size=beam_size, alpha=0.6, num_hypotheses=1)
+
+
+@pytest.mark.parametrize("asked", [{"alpha": -1.0}, {"beam_size": 0}, {"num_hypotheses": 3}])
+def test_settings_out_of_range_are_refused_for_one_sentence_too(asked: dict[str, Any], tmp_path: Path) -> None:
+    _, graphs = both(dataclasses.replace(PRESETS["reinforced"].architecture, **SIZES, **WIDTHS[0]), tmp_path)
+    with pytest.raises(ConfigError):
+        Batch([[2, 5, 3]], [9], **{"beam_size": 2, "alpha": 0.6, **asked}).search(graphs)
 
 
 def test_the_weights_are_on_disk_once(tmp_path: Path) -> None:
     write_graphs(
         tmp_path, make(dataclasses.replace(PRESETS["reinforced"].architecture, **SIZES, d_token=64, num_heads=2))
     )
-    assert (tmp_path / GREEDY).stat().st_size < (tmp_path / STEP).stat().st_size / 2
+    for name in (GREEDY, BEAM):
+        assert (tmp_path / name).stat().st_size < (tmp_path / STEP).stat().st_size / 2

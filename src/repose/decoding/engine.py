@@ -13,7 +13,7 @@ from typing import Any, Literal, NamedTuple, TypeAlias
 import numpy as np
 from numpy.typing import NDArray
 
-from repose.decoding.search import Ints, State
+from repose.decoding.search import Hypothesis, Ints, State
 
 EngineName: TypeAlias = Literal["torch", "onnx"]
 Precision: TypeAlias = Literal["fp32", "int8"]
@@ -27,15 +27,6 @@ class Forced(NamedTuple):
     """Log-probability in nats of each token after START, given the ones before it: (T,)."""
     predictions: tuple[int, ...]
     """The most probable token at each of those places."""
-
-
-class Written(NamedTuple):
-    """What a greedy search wrote."""
-
-    tokens: list[int]
-    """END included; none from where a log-probability is −inf."""
-    log_probs: list[float]
-    """Of each, in nats."""
 
 
 class Engine(ABC):
@@ -61,9 +52,17 @@ class Engine(ABC):
     def step(self, tokens: Ints, state: Any) -> Any:
         """Log-probabilities (R, V), in nats, of what follows one more token of each row; a numpy array or a tensor."""
 
-    def written(self, source: Sequence[int], limit: int) -> Written | None:  # noqa: ARG002
-        """What `search.greedy` writes for one sentence, at most `limit` tokens, computed in one go; None where this
-        engine goes step by step."""
+    def search(
+        self,
+        source: Sequence[int],  # noqa: ARG002
+        limit: int,  # noqa: ARG002
+        *,
+        beam_size: int,  # noqa: ARG002
+        alpha: float,  # noqa: ARG002
+        num_hypotheses: int,  # noqa: ARG002
+    ) -> list[Hypothesis] | None:
+        """What `search.beam_search` finds for one sentence, computed in one go; None where this engine goes step by
+        step."""
         return None
 
     @abstractmethod

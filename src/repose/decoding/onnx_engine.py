@@ -12,9 +12,10 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
+from repose.decoding.alone import Candidates, beam_hypotheses, greedy_hypothesis
 from repose.decoding.best import START, refuse_nan
-from repose.decoding.engine import Engine, Forced, Written, padded
-from repose.decoding.search import Ints
+from repose.decoding.engine import Engine, Forced, padded
+from repose.decoding.search import Hypothesis, Ints, length_penalty
 from repose.graphs.folder import GraphFolder
 from repose.system.device import keep_freed_memory
 from repose.system.errors import CheckpointError, ConfigError
@@ -83,7 +84,7 @@ class OnnxEngine(Engine):
         self.precision = "int8" if facts.precision == "int8" else "fp32"
         self.max_length = facts.max_length
         self._encoder, self._step = (_session(path) for path in (graphs.encoder, graphs.step))
-        self._greedy: Any = None
+        self._searches: dict[Path, Any] = {}
         self._memory = ["src_bias", *facts.memory]
         self._kept = [kept.name for kept in facts.kept]
         self._results = ["log_probs", *(f"new_{name}" for name in self._kept)]
@@ -109,19 +110,31 @@ class OnnxEngine(Engine):
     def refresh(self) -> None:
         """As in `Engine`."""
 
-    def written(self, source: Sequence[int], limit: int) -> Written | None:
+    def search(
+        self, source: Sequence[int], limit: int, *, beam_size: int, alpha: float, num_hypotheses: int
+    ) -> list[Hypothesis] | None:
         """As in `Engine`, for a small model: a large one gains nothing, and its weights would be in memory twice."""
-        if self._greedy is None:
-            self._greedy = False
-            if self.graphs.greedy.is_file() and self.graphs.step.stat().st_size < _LARGE:
+        path = self.graphs.search(beam_size)
+        if path not in self._searches:
+            self._searches[path] = None
+            if path.is_file() and self.graphs.step.stat().st_size < _LARGE:
                 with contextlib.suppress(CheckpointError):  # it is faster, and nothing else
-                    self._greedy = _session(self.graphs.greedy, arena=False)
-        if not self._greedy:
+                    self._searches[path] = _session(path, arena=False)
+        if (session := self._searches[path]) is None:
             return None
         feeds = {"limit": np.array(limit), **self._encoded([source])}
-        tokens, log_probs = self._greedy.run(["tokens", "log_probs"], feeds)
-        refuse_nan(log_probs)
-        return Written(tokens.ravel().tolist(), log_probs.ravel().tolist())
+        if beam_size == 1:
+            tokens, log_probs = session.run(["tokens", "log_probs"], feeds)
+            refuse_nan(log_probs)
+            return [greedy_hypothesis(tokens.ravel().tolist(), log_probs.ravel().tolist(), alpha)]
+        width = min(beam_size + 1, self.graphs.facts.tgt_vocab_size)
+        numbers = {"beam_size": beam_size, "width": width, "num_hypotheses": num_hypotheses}
+        feeds |= {name: np.array([number]) for name, number in numbers.items()}
+        feeds["penalties"] = np.array([length_penalty(length, alpha) for length in range(limit + 1)])
+        *found, sums = session.run(["scores", "rows", "tokens", "sums"], feeds)
+        refuse_nan(sums)
+        steps = [Candidates(*step) for step in zip(*(each.tolist() for each in found), strict=True)]
+        return beam_hypotheses(steps, limit, beam_size=beam_size, alpha=alpha, num_hypotheses=num_hypotheses)
 
     def _encoded(self, sources: Sequence[Sequence[int]]) -> dict[str, NDArray[np.float32]]:
         return dict(zip(self._memory, self._encoder.run(self._memory, {"src": padded(sources)}), strict=True))

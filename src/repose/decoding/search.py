@@ -94,7 +94,7 @@ def token_by_token(
     step: Step[S], state: S, max_lengths: Sequence[int], choose: Choose, *, alpha: float = 0.6, no_repeat: int = 0
 ) -> list[Hypothesis]:
     """One hypothesis per sentence, each token as `choose` says, until END; the rest as for `greedy`."""
-    limits = _checked_limits(max_lengths, alpha)
+    limits = checked_limits(max_lengths, alpha)
     totals, finished = np.zeros(len(limits)), np.zeros(len(limits), dtype=bool)
     written: list[list[int]] = [[] for _ in limits]
     # Of each row: its sentence, the longest it may get, its score, and its last token.
@@ -127,16 +127,6 @@ def token_by_token(
     ]
 
 
-def as_hypothesis(tokens: Sequence[int], log_probs: Sequence[float], alpha: float) -> Hypothesis:
-    """What `greedy` makes of the tokens that it chose, END included, and of their log-probabilities; it ends where one
-    is −inf. Raises ConfigError for an alpha out of range."""
-    _checked_limits([1], alpha)
-    possible = [*log_probs, -math.inf].index(-math.inf)
-    finished = possible > 0 and tokens[possible - 1] == END
-    written, score = tuple(tokens[: possible - finished]), sum(log_probs[:possible])
-    return Hypothesis(written, score, finished, score / length_penalty(possible, alpha))
-
-
 def beam_search(
     step: Step[S],
     state: S,
@@ -152,16 +142,11 @@ def beam_search(
     `max_lengths` and `state` as for `greedy`; rows are multiplied here, after the first step.
     Raises ConfigError for values out of range.
     """
-    if not 1 <= beam_size <= MAX_BEAM_SIZE:
-        raise ConfigError(f"beam_size is {beam_size}, but must be from 1 (greedy search) to {MAX_BEAM_SIZE:,}")
-    if not 1 <= num_hypotheses <= beam_size:
-        raise ConfigError(
-            f"num_hypotheses is {num_hypotheses}, but must be between 1 and beam_size ({beam_size}): "
-            "ask for fewer hypotheses or for a wider beam."
-        )
+    limits = checked_limits(max_lengths, alpha)
+    check_beam(beam_size, num_hypotheses)
     if beam_size == 1:
         return [[hypothesis] for hypothesis in greedy(step, state, max_lengths, alpha=alpha, no_repeat=no_repeat)]
-    beams = _Beams(_checked_limits(max_lengths, alpha), beam_size, alpha, num_hypotheses)
+    beams = _Beams(limits, beam_size, alpha, num_hypotheses)
     tokens = np.full(len(max_lengths), START)
     said = np.empty((len(tokens), 0), dtype=np.int64)  # (R, tokens so far)
     while (num_rows := len(tokens)) > 0:
@@ -274,7 +259,18 @@ def picked(columns: Ints, *arrays: NDArray[Any]) -> tuple[NDArray[Any], ...]:
     return tuple(array.ravel().take(flat) for array in arrays)
 
 
-def _checked_limits(max_lengths: Sequence[int], alpha: float) -> Ints:
+def check_beam(beam_size: int, num_hypotheses: int) -> None:
+    """Raises ConfigError for values out of range."""
+    if not 1 <= beam_size <= MAX_BEAM_SIZE:
+        raise ConfigError(f"beam_size is {beam_size}, but must be from 1 (greedy search) to {MAX_BEAM_SIZE:,}")
+    if not 1 <= num_hypotheses <= beam_size:
+        raise ConfigError(
+            f"num_hypotheses is {num_hypotheses}, but must be between 1 and beam_size ({beam_size}): "
+            "ask for fewer hypotheses or for a wider beam."
+        )
+
+
+def checked_limits(max_lengths: Sequence[int], alpha: float) -> Ints:
     """`max_lengths` as an array, or ConfigError."""
     if not 0 <= alpha <= MAX_LENGTH_PENALTY:
         raise ConfigError(f"the length penalty's alpha is {alpha}, but must be from 0 (none) to {MAX_LENGTH_PENALTY:g}")

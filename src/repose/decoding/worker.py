@@ -50,10 +50,18 @@ class Batch(NamedTuple):
 
     def search(self, engine: Engine) -> Results:
         """Of `search.beam_search` or `sample`."""
-        if len(self.sources) == self.beam_size == 1 and self.sampling is None and not self.no_repeat:
-            written = engine.written(self.sources[0], self.max_lengths[0])
-            if written is not None:
-                return [[search.as_hypothesis(written.tokens, written.log_probs, self.alpha)]]
+        if len(self.sources) == 1 and self.sampling is None and not self.no_repeat:
+            search.checked_limits(self.max_lengths, self.alpha)
+            search.check_beam(self.beam_size, self.num_hypotheses)
+            found = engine.search(
+                self.sources[0],
+                self.max_lengths[0],
+                beam_size=self.beam_size,
+                alpha=self.alpha,
+                num_hypotheses=self.num_hypotheses,
+            )
+            if found is not None:
+                return [found]
         state = engine.start(self.sources)
         if self.sampling is not None:
             drawn = sample(

@@ -18,7 +18,9 @@ if TYPE_CHECKING:
     from repose.model.transformer import Transformer
 
 TARGET = "onnx"
-ENCODER, STEP, GREEDY = "encoder.onnx", "step.onnx", "greedy.onnx"
+ENCODER, STEP = "encoder.onnx", "step.onnx"
+GREEDY, BEAM = "greedy.onnx", "beam.onnx"
+"""Searches of one sentence, which read their weights in the step."""
 
 
 @checked(frozen=True)
@@ -64,23 +66,25 @@ class GraphFolder:
     description: Mapping[str, Any]
     """All of `repose-onnx.json`."""
 
-    @property
-    def greedy(self) -> Path:
-        """Beside the step, whose weights it reads."""
-        return self.step.with_name(GREEDY)
+    def search(self, beam_size: int) -> Path:
+        """The search of one sentence, greedy or with a beam."""
+        return self.step.with_name(GREEDY if beam_size == 1 else BEAM)
 
 
 def write_graphs(folder: Path, model: "Transformer", *, int8: bool = False) -> GraphFacts:
     """Write the graphs into a folder. Raises ConfigError where the extra `fast` is missing."""
+    from repose.graphs import searches
     from repose.graphs.graph import refer
     from repose.graphs.stacks import graphs_of
 
     graphs = graphs_of(model, int8=int8)
     step = graphs.step.SerializeToString()
-    refer(graphs.greedy, STEP, step)
-    contents = {ENCODER: graphs.encoder.SerializeToString(), STEP: step, GREEDY: graphs.greedy.SerializeToString()}
-    for name, content in contents.items():
-        (folder / name).write_bytes(content)
+    (folder / ENCODER).write_bytes(graphs.encoder.SerializeToString())
+    (folder / STEP).write_bytes(step)
+    for name, write in ((GREEDY, searches.greedy), (BEAM, searches.beam)):
+        searching = write(model, graphs.memory, int8=int8)
+        refer(searching, STEP, step)
+        (folder / name).write_bytes(searching.SerializeToString())
     return graphs.facts
 
 

@@ -27,14 +27,15 @@ Dim: TypeAlias = "int | str"
 class Graph:
     """Nodes in the order in which they are computed."""
 
-    def __init__(self, name: str, *, int8: bool, around: "Graph | None" = None) -> None:
-        """`int8`: multiply with weights in 8-bit integers. `around`: the graph of which this is a loop's body."""
+    def __init__(self, name: str, *, int8: bool, around: "Graph | None" = None, one_row: bool = False) -> None:
+        """`int8`: multiply with weights in 8-bit integers. `around`: the graph of which this is a loop's body.
+        `one_row`: what weights are multiplied with has one row."""
         try:
             import onnx
         except ImportError as error:
             raise ConfigError("ONNX graphs are written with onnx: pip install 'repose-nmt[fast]'") from error
         self._onnx, self._name, self._int8 = onnx, name, int8
-        self._one_row = around is not None
+        self._one_row = one_row
         self._prefix: str = "v" if around is None else f"{around._prefix}{name}_"  # no name stands for two values
         self._nodes: list[Any] = []
         self._weights: dict[tuple[Any, ...], tuple[Value, Any]] = {} if around is None else around._weights
@@ -86,11 +87,11 @@ class Graph:
 
     # A loop
 
-    def body(self) -> "Graph":
+    def body(self, *, one_row: bool) -> "Graph":
         """The inside of a loop of this graph, whose values and constants it can read. Its inputs are the number of the
         round and whether to go on, then what goes from round to round; its outputs whether to go on, what goes to the
         next round, and what is collected."""
-        return Graph("body", int8=self._int8, around=self)
+        return Graph("body", int8=self._int8, around=self, one_row=one_row)
 
     def loop(self, body: "Graph", most: Value, first: Sequence[Value]) -> tuple[Value, ...]:
         """At most so many rounds, int64 (): what goes from round to round, `first` before the first, as it is in the

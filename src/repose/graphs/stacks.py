@@ -1,13 +1,11 @@
-"""A Transformer as ONNX graphs: the encoder, one more token of each row of a decoding, and a whole greedy decoding.
+"""A Transformer as two ONNX graphs: the encoder, and one more token of each row of a decoding.
 
     encoder   src (B, S), ids with PAD on the right -> src_bias (B, 1, 1, S), and the memory as cross-attention reads it
     step      tokens (N, W), at (), src_bias, the memory, past_* -> log_probs (N W, V), new_*, attention_*
-    greedy    limit (), src_bias, the memory, of one sentence -> tokens and log_probs, both (T, 1, 1), END included
 
 A step's rows stand side by side by sentence, W of each, so that the memory is there once for each of the N. What a row
 keeps goes in as `past_*` and comes out as `new_*`: keys and values (R, G, T, c), which grow by one, or the running
-statistics of a token norm (R, M), which do not. `at` is how many tokens were read before. `greedy` is the step in a
-loop: for one row, calls and the work between them take as long as the step.
+statistics of a token norm (R, M), which do not. `at` is how many tokens were read before.
 
 What is constant after training is folded: embedding scale, vocabulary norm, layer norm of positions, the scale of
 scores, absorbed heads, positions' projections. Padding is computed on and masked.
@@ -31,7 +29,6 @@ from repose.model.transformer import Transformer
 from repose.system.errors import ConfigError
 
 _FLOAT = 1  # TensorProto's
-PAD, START, END = 0, 2, 3
 
 
 class Memory(NamedTuple):
@@ -42,11 +39,11 @@ class Memory(NamedTuple):
 
 
 class Graphs(NamedTuple):
-    """The graphs (`onnx.ModelProto`), and what to know of them."""
+    """Encoder and step (`onnx.ModelProto`), and what to know of them."""
 
     encoder: Any
     step: Any
-    greedy: Any
+    memory: list[Memory]
     facts: GraphFacts
 
 
@@ -58,7 +55,6 @@ def graphs_of(model: Transformer, *, int8: bool = False) -> Graphs:
     with torch.no_grad():
         encoder, memory = _EncoderGraph(model, int8=int8).made()
         step, kept = _step_graph(model, memory, int8=int8)
-        greedy = _greedy_graph(model, memory, int8=int8)
     facts = GraphFacts(
         opset=OPSET,
         precision="int8" if int8 else "fp32",
@@ -69,7 +65,7 @@ def graphs_of(model: Transformer, *, int8: bool = False) -> Graphs:
         memory=tuple(tensor.name for tensor in memory),
         kept=tuple(kept),
     )
-    return Graphs(encoder, step, greedy, facts)
+    return Graphs(encoder, step, memory, facts)
 
 
 def why_not(a: Architecture) -> str | None:
@@ -249,13 +245,13 @@ class _EncoderGraph(_StackGraph):
         return mean, g.div(g.op("CumSum", deviations, axis), count)
 
 
-class _StepGraph(_StackGraph):
+class StepGraph(_StackGraph):
     """One more token of each row."""
 
-    def __init__(self, model: Transformer, graph: Graph, *, one_query: bool) -> None:
-        """`one_query`: each sentence has one row, and no padding."""
+    def __init__(self, model: Transformer, graph: Graph, *, one_query: bool = False, is_padded: bool = True) -> None:
+        """`one_query`: each sentence has one row. `is_padded`: sources may have padding."""
         super().__init__(model, model.decoder, graph)
-        self.one_query = one_query
+        self.one_query, self.is_padded = one_query, is_padded
         self.memory_inputs: dict[str, Value] = {}
         self.attended: list[tuple[Value, list[int | str]]] = []
         """The weights of each layer's cross-attention, and their shape."""
@@ -325,7 +321,7 @@ class _StepGraph(_StackGraph):
         keys = Keys(*(self.memory_inputs[f"{kind}_{place}"] for kind in ("keys", "values")))
         y, one = self.entered(layer.cross_attention_sublayer, x), self.one_query
         queries = attention.new_queries(y) if one else attention.queries(y, rows=num_sentences)
-        out = attention(queries, keys, None if one else self.memory_inputs["src_bias"], before, None)
+        out = attention(queries, keys, self.memory_inputs["src_bias"] if self.is_padded else None, before, None)
         self.attended.append((out.weights, ["N", attention.groups, "WI", "S"]))
         heads = attention.joined(out.hidden, of_step=True, one_query=one)
         return self.left(layer.cross_attention_sublayer, x, heads), out.scores
@@ -360,7 +356,7 @@ class _StepGraph(_StackGraph):
 def _step_graph(model: Transformer, memory: list[Memory], *, int8: bool) -> tuple[Any, list[Kept]]:
     """The graph of a step, and what each row keeps."""
     g = Graph("step", int8=int8)
-    step = _StepGraph(model, g, one_query=False)
+    step = StepGraph(model, g)
     tokens, at = g.input("tokens", ["N", "W"], "INT64"), g.input("at", [], "INT64")
     step.read_memory(g, memory)
     log_probs = step.log_probs(g.reshaped(tokens, (-1,)), at, g.size(tokens, 0))
@@ -370,35 +366,6 @@ def _step_graph(model: Transformer, memory: list[Memory], *, int8: bool) -> tupl
     for index, (weights, shape) in enumerate(step.attended):
         g.output(f"attention_{index}", weights, shape)
     return g.model(), step.kept
-
-
-def _greedy_graph(model: Transformer, memory: list[Memory], *, int8: bool) -> Any:
-    """The greedy search of one sentence: the step in a loop, until END or the limit."""
-    g = Graph("greedy", int8=int8)
-    limit = g.input("limit", [], "INT64")
-    body = g.body()
-    step = _StepGraph(model, body, one_query=True)
-    step.read_memory(g, memory)
-    at, _, token = body.input("at", [], "INT64"), body.input("going", [], "BOOL"), body.input("token", [1], "INT64")
-    log_probs = step.log_probs(token, at, g.ints(1))
-    never = np.zeros(model.tgt_vocab_size, np.float32)
-    never[[PAD, START]] = -np.inf
-    best, chosen = body.op("TopK", body.add(log_probs, g.constant(never)), g.ints(1), outputs=2)  # (1, 1)
-    following = body.reshaped(chosen, (1,))
-    body.output("still_going", body.op("Not", body.op("Equal", following, g.ints(END))), [1], "BOOL")
-    body.output("next_token", following, [1], "INT64")
-    first = [g.ints(START)]
-    for kept, value in zip(step.kept, step.new, strict=True):
-        body.output(f"new_{kept.name}", value, ["T_1" if size == "T" else size for size in kept.shape])
-        first.append(
-            g.constant(np.zeros([{"R": 1, "T": 0}[size] if isinstance(size, str) else size for size in kept.shape]))
-        )
-    body.output("chosen", chosen, [1, 1], "INT64")
-    body.output("best", best, [1, 1])
-    *_, tokens, values = g.loop(body, limit, first)
-    g.output("tokens", tokens, ["T", 1, 1], "INT64")
-    g.output("log_probs", values, ["T", 1, 1])
-    return g.model()
 
 
 def _token_table(e: Embedding) -> Any:

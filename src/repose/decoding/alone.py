@@ -1,0 +1,63 @@
+"""Hypotheses of what a search of one sentence chose in one go, in a graph: those that `search` would have found."""
+
+import math
+from collections.abc import Sequence
+from typing import NamedTuple
+
+from repose.decoding.best import END
+from repose.decoding.search import Hypothesis, length_penalty
+
+
+class Candidates(NamedTuple):
+    """The best candidates of a step of a beam search, best first: twice as many as hypotheses live on."""
+
+    scores: list[float]
+    """Sums of log-probabilities; −inf where there is none."""
+    rows: list[int]
+    """The row of the step that each continues."""
+    tokens: list[int]
+
+
+def greedy_hypothesis(tokens: Sequence[int], log_probs: Sequence[float], alpha: float) -> Hypothesis:
+    """What `search.greedy` makes of the tokens that it chose, END included, and of their log-probabilities; it ends
+    where one is −inf."""
+    possible = [*log_probs, -math.inf].index(-math.inf)
+    finished = possible > 0 and tokens[possible - 1] == END
+    written, score = tuple(tokens[: possible - finished]), sum(log_probs[:possible])
+    return Hypothesis(written, score, finished, score / length_penalty(possible, alpha))
+
+
+def beam_hypotheses(
+    steps: Sequence[Candidates], limit: int, *, beam_size: int, alpha: float, num_hypotheses: int
+) -> list[Hypothesis]:
+    """What `search.beam_search` makes of the candidates of its steps."""
+    trail: list[list[tuple[int, int]]] = []  # of each row of a step: the row that it continues, its token
+
+    def written(row: int) -> tuple[int, ...]:
+        backwards = []
+        for step in reversed(trail):
+            row, token = step[row]
+            backwards.append(token)
+        return tuple(reversed(backwards))
+
+    last_penalty = length_penalty(limit, alpha)
+    best, finished, before = [-math.inf] * num_hypotheses, [], [0.0]
+    for length, step in enumerate(steps, 1):
+        penalty, enough = length_penalty(length, alpha), best[-1]
+        candidates = [x for x in zip(*step, strict=True) if x[0] > -math.inf]
+        for score, row, token in candidates[:beam_size]:
+            if token == END:
+                normalised = score / penalty
+                best.append(normalised)
+                if normalised > enough:
+                    finished.append(Hypothesis(written(row), score, True, normalised))
+        best = sorted(best, reverse=True)[:num_hypotheses]
+        live = [x for x in candidates if x[2] != END][:beam_size]
+        going = [x for x in live if x[0] / last_penalty > best[-1]] if length < limit else []
+        if not going and not finished:  # cut, or at a dead end
+            finished = [Hypothesis((*written(row), token), score, False, score / penalty) for score, row, token in live]
+            shorter = length_penalty(length - 1, alpha)
+            finished = finished or [Hypothesis(written(k), s, False, s / shorter) for k, s in enumerate(before)]
+        trail.append([(row, token) for _, row, token in going])
+        before = [score for score, _, _ in going]
+    return sorted(finished, key=lambda h: -h.normalised)[:num_hypotheses]

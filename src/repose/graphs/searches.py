@@ -1,0 +1,110 @@
+"""Whole searches of one sentence as ONNX graphs: the step in a loop of ONNX's own.
+
+    greedy    limit (), and what the encoder gives -> tokens and log_probs, both (T, 1, 1), END included
+    beam      limit, beam_size, width, num_hypotheses (1,), penalties (limit + 1,), and what the encoder gives ->
+              scores (T, C), rows (T, C), tokens (T, C), sums (T,)
+
+For one sentence, calls and the work between them would take as long as the steps. Rules are those of
+`repose.decoding.search`. A beam's `width` is how many tokens of a row are candidates, C twice its size how many
+candidates of a step are handed out, best first: scores float64, −inf where there is none, the row of the step that each
+continues, and its token. `penalties` are float64, by length. A sum is of the log-probabilities of a step's candidates:
+no number where one is none.
+"""
+
+from typing import Any
+
+import numpy as np
+
+from repose.graphs.graph import Graph, Value
+from repose.graphs.stacks import Memory, StepGraph
+from repose.model.transformer import Transformer
+
+PAD, START, END = 0, 2, 3
+_DOUBLE = 11  # TensorProto's
+
+
+def greedy(model: Transformer, memory: list[Memory], *, int8: bool) -> Any:
+    """The greedy search: until END or the limit."""
+    g = Graph("greedy", int8=int8)
+    limit = g.input("limit", [], "INT64")
+    body = g.body(one_row=True)
+    step = StepGraph(model, body, one_query=True, is_padded=False)
+    step.read_memory(g, memory)
+    at, _, token = body.input("at", [], "INT64"), body.input("going", [], "BOOL"), body.input("token", [1], "INT64")
+    best, chosen = body.op("TopK", _allowed(body, model, step.log_probs(token, at, g.ints(1))), g.ints(1), outputs=2)
+    following = body.reshaped(chosen, (1,))
+    body.output("still_going", body.op("Not", body.op("Equal", following, g.ints(END))), [1], "BOOL")
+    body.output("next_token", following, [1], "INT64")
+    nothing = _kept(g, body, step, step.new)
+    body.output("chosen", chosen, [1, 1], "INT64")
+    body.output("best", best, [1, 1])
+    *_, tokens, values = g.loop(body, limit, [g.ints(START), *nothing])
+    g.output("tokens", tokens, ["T", 1, 1], "INT64")
+    g.output("log_probs", values, ["T", 1, 1])
+    return g.model()
+
+
+def beam(model: Transformer, memory: list[Memory], *, int8: bool) -> Any:
+    """The beam search: until nothing can win, or the limit."""
+    g = Graph("beam", int8=int8)
+    limit = g.input("limit", [], "INT64")
+    size, width, num_hypotheses = (g.input(name, [1], "INT64") for name in ("beam_size", "width", "num_hypotheses"))
+    penalties = g.input("penalties", ["L"], "DOUBLE")
+    last, handed_out = g.rows(penalties, limit), g.add(size, size)
+    least = g.constant([-np.inf], np.float64)
+    no_scores, no_tokens = g.op("Expand", least, handed_out), g.op("Expand", g.ints(END), handed_out)
+    body = g.body(one_row=False)
+    step = StepGraph(model, body, is_padded=False)
+    step.read_memory(g, memory)
+    at, _, tokens = body.input("at", [], "INT64"), body.input("going", [], "BOOL"), body.input("token", ["R"], "INT64")
+    before, best = body.input("scores_before", ["R"], "DOUBLE"), body.input("best", ["B"], "DOUBLE")
+    log_probs = _allowed(body, model, step.log_probs(tokens, at, g.ints(1)))
+    values, ids = body.op("TopK", log_probs, width, outputs=2)  # (R, width)
+    sums = body.add(body.op("Unsqueeze", before, g.ints(1)), body.op("Cast", values, to=_DOUBLE))
+    sums = body.concatenated(body.reshaped(sums, (-1,)), no_scores, axis=0)
+    scores, order = body.op("TopK", sums, handed_out, outputs=2)  # (C,)
+    rows = body.div(order, width)
+    chosen = body.rows(body.concatenated(body.reshaped(ids, (-1,)), no_tokens, axis=0), order)
+    is_end = body.op("Equal", chosen, g.ints(END))
+    ended = body.sliced(body.where(is_end, scores, least), g.ints(0), size, 0)
+    penalty = body.rows(penalties, body.add(at, g.ints(1)))
+    finished = body.concatenated(best, body.div(ended, penalty), axis=0)
+    finished, _ = body.op("TopK", finished, num_hypotheses, outputs=2)
+    live, places = body.op("TopK", body.where(is_end, least, scores), size, outputs=2)
+    enough = body.sliced(finished, g.ints(-1), g.ints(np.iinfo(np.int64).max), 0)
+    going = body.op("Greater", body.div(live, last), enough)
+    kept_rows, next_tokens, live = (
+        body.op("Compress", x, going, axis=0) for x in (body.rows(rows, places), body.rows(chosen, places), live)
+    )
+    body.output("still_going", body.rows(going, g.ints(0)), [1], "BOOL")
+    body.output("next_tokens", next_tokens, ["R_1"], "INT64")
+    body.output("live", live, ["R_1"], "DOUBLE")
+    body.output("finished", finished, ["B"], "DOUBLE")
+    nothing = _kept(g, body, step, [body.rows(x, kept_rows) for x in step.new])
+    for name, value, kind in (("scores", scores, "DOUBLE"), ("rows", rows, "INT64"), ("tokens", chosen, "INT64")):
+        body.output(f"step_{name}", value, ["C"], kind)
+    body.output("step_sums", body.op("ReduceSum", values, keepdims=0), [])
+    first = [g.ints(START), g.constant([0.0], np.float64), g.op("Expand", least, num_hypotheses), *nothing]
+    *_, all_scores, all_rows, all_tokens, all_sums = g.loop(body, limit, first)
+    g.output("scores", all_scores, ["T", "C"], "DOUBLE")
+    g.output("rows", all_rows, ["T", "C"], "INT64")
+    g.output("tokens", all_tokens, ["T", "C"], "INT64")
+    g.output("sums", all_sums, ["T"])
+    return g.model()
+
+
+def _allowed(g: Graph, model: Transformer, log_probs: Value) -> Value:
+    """Log-probabilities without those of tokens that are never chosen."""
+    never = np.zeros(model.tgt_vocab_size, np.float32)
+    never[[PAD, START]] = -np.inf
+    return g.add(log_probs, g.constant(never))
+
+
+def _kept(g: Graph, body: Graph, step: StepGraph, new: list[Value]) -> list[Value]:
+    """What rows keep goes from round to round; what they keep before the first."""
+    nothing = []
+    for kept, value in zip(step.kept, new, strict=True):
+        body.output(f"new_{kept.name}", value, ["T_1" if size == "T" else size for size in kept.shape])
+        shape = [{"R": 1, "T": 0}[size] if isinstance(size, str) else size for size in kept.shape]
+        nothing.append(g.constant(np.zeros(shape)))
+    return nothing
