@@ -7,6 +7,7 @@ norm over the whole target sentence reveals its bag of words, in the limit log(n
 import dataclasses
 import math
 
+import jaxtyping
 import pytest
 import torch
 from torch import Tensor
@@ -18,6 +19,13 @@ from repose.model.architecture import TokenNormKind
 from repose.model.audit import audit
 from repose.model.presets import preset
 from repose.model.transformer import Transformer, build
+
+
+@pytest.fixture(autouse=True)
+def _shapes() -> None:
+    """Not checked: these are trainings."""
+    jaxtyping.config.update("jaxtyping_disable", True)
+
 
 VOCAB, FIRST = 16, 4  # random tokens are FIRST .. FIRST + VOCAB - 1
 
