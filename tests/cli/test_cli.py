@@ -163,6 +163,13 @@ def test_a_signal_before_the_run_begins_is_a_sentence(
     assert (code, err) == (3, f"stopped ({name}): the same command resumes the run\n")
 
 
+def test_a_folder_with_other_files_is_no_run_directory(run: Run, corpus: tuple[Path, Path], tmp_path: Path) -> None:
+    (tmp_path / "thesis.txt").write_text("mine")
+    code, _, err = run("train", *corpus, "--out", tmp_path, *SETTINGS)
+    assert (code, err) == (2, f"repose: {tmp_path} holds thesis.txt and no run: choose another --out\n")
+    assert [path.name for path in tmp_path.iterdir()] == ["thesis.txt"]
+
+
 def test_stopping_before_the_first_update_is_wrong_usage(corpus: tuple[Path, Path], run: Run, tmp_path: Path) -> None:
     assert run("train", *corpus, "--out", tmp_path / "run", "--stop-after", "-1")[0] == 2
     assert not (tmp_path / "run").exists()
@@ -281,10 +288,10 @@ def test_score_gives_as_many_values_as_lines(trained: Path, run: Run, tmp_path: 
     assert [math.isnan(value) for value in values] == [False, True, False, True, True, True, False]
     assert values[0] == pytest.approx(values[6], abs=1e-3)
     assert values[2] == pytest.approx(repose.load(trained).score(["Ela canta."], ["She sings."])[0], abs=1e-3)
-    assert "4 of 7 pairs have no score (source empty: 1, longer than 20,000 characters: 1, NUL character: 1," in err
+    assert "4 of 7 pairs without a score (source empty: 1, longer than 20,000 characters: 1, NUL character: 1," in err
     code, out, err = run("evaluate", trained, tmp_path / "src.txt", tmp_path / "tgt.txt", "--beam-size", 1)
     assert code == 0
-    assert "3 pairs were left out (source empty: 1, longer than 20,000 characters: 1, NUL character: 1)" in out
+    assert "left out: 3 pairs (source empty: 1, longer than 20,000 characters: 1, NUL character: 1)" in out
 
 
 def test_evaluate_scores_a_runs_own_set_or_files(
@@ -565,7 +572,7 @@ def test_translate_splits_paragraphs_and_warns_of_scripts(trained: Path, run: Ru
     assert err == "line 4 is in Cyrillic script, which this model's training never saw: expect nonsense\n"
     long = ", ".join(["o gato viu o cachorro"] * 60)
     _, out, err = run("translate", trained, "--beam-size", 1, stdin=long.encode())
-    assert "1 of 1 lines had a sentence longer than the model reads: it was translated in parts" in err
+    assert "1 of 1 line had a sentence longer than the model reads: it was translated in parts" in err
 
 
 def test_translate_takes_settings_of_the_search(trained: Path, run: Run) -> None:
@@ -636,6 +643,17 @@ def test_a_model_that_looks_ahead_says_so_when_it_is_used(
             assert ("cannot translate" in run(*verb, stdin=b"O gato.\n")[2]) == warns
         files = (tmp_path / "in.txt", tmp_path / f"{warns}.txt")
         assert ("cannot translate" in run("translate-file", path, *files)[2]) == warns
+        bulk = run("bulk", path, tmp_path / "in.txt", "--out", tmp_path / f"bulk-{warns}", "--workers", "1")
+        assert (bulk[0], "cannot translate" in bulk[2]) == (0, warns)
+
+
+def test_a_folder_of_models_is_no_model(run: Run, trained: Path, tmp_path: Path) -> None:
+    for name in ("one", "two"):
+        (tmp_path / name).symlink_to(trained if name == "one" else trained / "model")
+    for verb in ("translate", "serve"):
+        code, _, err = run(verb, tmp_path, stdin=b"O gato.\n")
+        named = f"name those that are meant, {tmp_path / 'one'}, {tmp_path / 'two'}"
+        assert (code, err) == (1, f"repose: {tmp_path} is a folder of models: {named}\n")
 
 
 def test_presets_are_a_short_table(run: Run) -> None:

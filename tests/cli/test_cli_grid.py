@@ -330,7 +330,7 @@ def test_a_report_is_suggested_where_there_is_something_to_report(
         patch.setattr("subprocess.Popen", popen)
         code, _, err = run(trial, "--only", "ablation-none")
     assert (code, "repose report" in err) == (3, False)
-    assert "2 of 2 cells are still to be done" in err
+    assert "still to be done: 2 of 2 cells, which the same command resumes" in err
     assert "repose report runs/trial" in run(trial, "--only", "ablation-none")[2]
 
 

@@ -98,7 +98,7 @@ def test_long_sentences_and_new_labels_are_counted(tmp_path: Path) -> None:
     tokenizer = Tokenizer.train(["Yes"], kind="wordlevel", vocab_size=5)
     trees = [FIRST, Tree(("Yes", "\u0301"), (0, 1), ("root", "odd"))]
     said = write_treebank(trees, tokenizer, ["_", "root"], tmp_path, max_tokens=5)
-    assert said == "1 sentences of 2 words, 1 dropped (longer than 5 tokens), 1 words with a label unknown to training"
+    assert said == "1 sentence of 2 words, 1 dropped (longer than 5 tokens), 1 word with a label unknown to training"
     bank = Treebank.open(tmp_path)
     src, _, _, labels = bank.batch(np.array([0]))
     assert src.tolist() == [[START, 4, UNK, END]]

@@ -102,6 +102,17 @@ def test_score_sums_over_all_targets_to_one(tokenizer: Tokenizer) -> None:
     assert {f.predictions[0] for f in forced} == {max(firsts, key=lambda token: firsts[token])}
 
 
+def test_a_given_target_is_forced_after_the_tag_that_is_asked_for() -> None:
+    tokenizer = Tokenizer.train(["ka lo mi"] * 3, kind="wordlevel", vocab_size=50, tags=["aa", "bb"])
+    model = build(tiny("baseline").architecture, src_vocab_size=50, tgt_vocab_size=50)
+    one, other = (Translator(model, tokenizer, tokenizer) for _ in range(2))
+    one.tag, other.tag = "aa", "bb"
+    for to, as_of in ((None, one), ("aa", one), ("bb", other)):
+        ours, theirs = one.force(["ka lo"], [[2, 5, 3]], to=to), as_of.force(["ka lo"], [[2, 5, 3]])
+        assert (ours[0].log_probs == theirs[0].log_probs).all()
+    assert (one.force(["ka"], [[2, 5, 3]])[0].log_probs != other.force(["ka"], [[2, 5, 3]])[0].log_probs).all()
+
+
 @pytest.mark.parametrize("beam_size", [1, 4])
 def test_a_batch_translates_as_each_sentence_alone(reversing: Translator, beam_size: int) -> None:
     src = sentences(20, seed=5)

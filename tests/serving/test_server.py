@@ -43,13 +43,14 @@ serve(settings, lambda line: print(line, file=sys.stderr, flush=True), Log(sys.s
 CLI = "import sys; from repose.cli.main import main; main()"
 
 
-def write_model(folder: Path, seed: int, **config: Any) -> Path:
+def write_model(folder: Path, seed: int, *, warning: str | None = None, **config: Any) -> Path:
     """A model with random weights, from aa into bb."""
     tokenizer = Tokenizer.train([" ".join(WORDS)] * 3, kind="wordlevel", vocab_size=50)
     architecture = dataclasses.replace(preset("baseline"), **SIZES, max_length=24)
     model = build(architecture, src_vocab_size=12, tgt_vocab_size=12, seed=seed)
     extra = {"src_lang": "aa", "tgt_lang": "bb", "run_id": "0", "decoding": {"beam_size": 2, "max_extra_tokens": 3}}
-    directory.save(folder, MODEL_KIND, model, [tokenizer.json] * 2, card="A test.", extra={**extra, **config})
+    extra |= config
+    directory.save(folder, MODEL_KIND, model, [tokenizer.json] * 2, card="A test.", extra=extra, warning=warning)
     return folder
 
 
@@ -243,6 +244,12 @@ def test_models_are_exchanged_while_it_serves(tmp_path: Path) -> None:
         server.wait_for("reload_failed")
         assert server.post("/translate", asked) == {"translatedText": ["after", "None None"]}
         assert server.end() == 0
+
+
+def test_a_model_that_looks_ahead_says_so(tmp_path: Path) -> None:
+    run = write_model(tmp_path / "run", 0, warning="It looks ahead.")
+    with started(STUB, HERE, run) as server:
+        assert any(line.startswith("run: ") and "cannot translate" in line for line in server.lines)
 
 
 def test_a_request_in_hand_is_answered_after_sigterm(model: Path) -> None:

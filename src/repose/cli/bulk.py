@@ -10,10 +10,11 @@ import typer
 from typer import Argument, Option
 from typer.core import TyperGroup
 
+from repose.cli.documents import warn_of_look_ahead
 from repose.cli.options import BeamSize, Device, Engine, LengthPenalty, ModelDir, NoRepeat, Precision, To
 from repose.system.errors import ConfigError, unknown
 from repose.system.signals import handled_by
-from repose.system.terminal import duration, make_table, say, show
+from repose.system.terminal import counted, duration, make_table, say, show
 
 if TYPE_CHECKING:
     from repose.bulk.local import Tally
@@ -173,9 +174,13 @@ def run_plan(
     from repose.bulk.status import status as status_of
     from repose.system.array import every_nth
 
+    for model in models:
+        warn_of_look_ahead(model)
     before = status_of(store, plan)
-    shards = "1 shard" if len(plan.shards) == 1 else f"{len(plan.shards):,} shards, {before.shards_done:,} of them done"
-    say(f"{store.where}: {plan.lines:,} lines in {shards}")
+    shards = counted(len(plan.shards), "shard")
+    if len(plan.shards) > 1:
+        shards += f", {before.shards_done:,} of them done"
+    say(f"{store.where}: {counted(plan.lines, 'line')} in {shards}")
     mine = every_nth(plan.shards, shard)
     stop = threading.Event()
 
@@ -193,7 +198,7 @@ def run_plan(
         say("stopped: the same command goes on")
         raise typer.Exit(3)
     after = status_of(store, plan)
-    lines = f"of {after.lines_done:,} lines"
+    lines = f"of {counted(after.lines_done, 'line')}"
     became = {"keep": "were kept", "drop": "were left out"}[plan.job.failed]
     became = "have score 0" if plan.job.work == "score" else became
     for reason, number in sorted(after.failed.items()):
@@ -217,4 +222,4 @@ class _Speaker:
         done = min(self._total, self._before + tally.lines)
         left = duration((self._total - done) / tally.rate)
         rate = f"{tally.rate:,.0f} lines and {tally.rate * tally.tokens / tally.lines:,.0f} tokens a second"
-        say(f"{done:,} of {self._total:,} lines, {rate}, {left} left")
+        say(f"{done:,} of {counted(self._total, 'line')}, {rate}, {left} left")

@@ -8,7 +8,7 @@ from typer import Argument, Option
 
 from repose.cli.options import BeamSize, Device, Engine, LengthPenalty, ModelDir, NoRepeat, Precision, To, Workers
 from repose.system.errors import ConfigError, DataError
-from repose.system.terminal import say
+from repose.system.terminal import counted, say
 
 if TYPE_CHECKING:
     from repose.decoding.translator import Translator
@@ -94,8 +94,8 @@ def _translated(translator: "Translator", document: "Document", how: dict[str, A
         say(warning.sentence)
     data, cut = translate_document(translator, job, **how)
     if job.too_long:
-        number = f"{job.too_long:,} of {len(document.segments):,} paragraphs"
+        number = f"{job.too_long:,} of {counted(len(document.segments), 'paragraph')}"
         say(f"{number} had a sentence longer than the model reads: it was translated in parts")
     if cut:
-        say(f"{cut:,} sentences were longer than the model reads, without a place to split them: cut")
+        say(f"cut: {counted(cut, 'sentence')} longer than the model reads, without a place to split")
     return data

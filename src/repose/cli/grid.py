@@ -9,7 +9,7 @@ import typer
 from typer import Argument, Option
 
 from repose.system.errors import ConfigError, unknown
-from repose.system.terminal import make_table, say, show
+from repose.system.terminal import counted, make_table, say, show
 
 if TYPE_CHECKING:
     from repose.grids.cells import CellJob
@@ -98,7 +98,7 @@ def _run(plan: "Plan", cells: "Sequence[CellJob]", backend: "LocalBackend | RayB
     from repose.grids.run import run_plan
     from repose.grids.view import make_view, outcome_table
 
-    say(f"{plan.folder}: {len(plan.chosen)} cells, {plan.summary}{at_once}")
+    say(f"{plan.folder}: {counted(len(plan.chosen), 'cell')}, {plan.summary}{at_once}")
     with make_view(plan) as view:
         outcome = run_plan(plan, cells, backend, watch=view, kill=backend.kill)
     show(outcome_table(plan, outcome))
@@ -107,7 +107,7 @@ def _run(plan: "Plan", cells: "Sequence[CellJob]", backend: "LocalBackend | RayB
     code = outcome.exit_code
     rest = sum(entry.status != CellStatus.DONE for entry in outcome.entries)
     if code == 3:
-        say(f"{rest} of {len(outcome.entries)} cells are still to be done: the same command resumes them")
+        say(f"still to be done: {rest} of {counted(len(outcome.entries), 'cell')}, which the same command resumes")
     if rest < len(outcome.entries):
         say(f"tables and figures: repose report {plan.folder}")
     raise typer.Exit(code)

@@ -12,7 +12,7 @@ from typer import Argument, Option
 from repose.cli import documents
 from repose.cli.options import BeamSize, Device, Engine, LengthPenalty, ModelDir, NoRepeat, Precision, To, Workers
 from repose.system.errors import ConfigError, unknown
-from repose.system.terminal import make_table, say, show
+from repose.system.terminal import counted, make_table, say, show
 
 if TYPE_CHECKING:
     from repose.decoding.stream import StreamCounts
@@ -79,7 +79,7 @@ def translate(
 
 def _say_counts(counts: "StreamCounts", max_bytes: int) -> None:
     """What did not go through a translator as it was."""
-    lines = f"of {counts.lines:,} lines"
+    lines = f"of {counted(counts.lines, 'line')}"
     if counts.too_long:
         say(f"{counts.too_long:,} {lines} had a sentence longer than the model reads: it was translated in parts")
     if counts.truncated:
@@ -110,7 +110,7 @@ def score(
             print(f"{value:.4f}")
     if counts.dropped:
         reasons = ", ".join(f"{reason}: {number:,}" for reason, number in counts.dropped.items())
-        say(f"{sum(counts.dropped.values()):,} of {counts.lines:,} pairs have no score ({reasons})")
+        say(f"{sum(counts.dropped.values()):,} of {counted(counts.lines, 'pair')} without a score ({reasons})")
 
 
 def evaluate(

@@ -8,7 +8,7 @@ from typer import Argument, Option
 
 from repose.system.errors import ConfigError
 from repose.system.signals import Interrupted, interruptible
-from repose.system.terminal import say
+from repose.system.terminal import counted, say
 
 
 def backtranslate(
@@ -46,7 +46,7 @@ def backtranslate(
     except Interrupted as signal:
         say(f"stopped ({signal.name}): nothing was written")
         raise typer.Exit(3) from None
-    say(f"{found.pairs:,} pairs of {found.lines:,} lines")
+    say(f"{counted(found.pairs, 'pair')} of {counted(found.lines, 'line')}")
     for reason, number in found.dropped.items():
         say(f"{number:,} left out ({reason})")
     print(f"{out}.src {out}.tgt")

@@ -8,7 +8,7 @@ from typer import Argument, Option
 from repose.cli import bulk
 from repose.cli.options import Device, Engine, Precision
 from repose.system.errors import ConfigError
-from repose.system.terminal import say
+from repose.system.terminal import counted, say
 
 
 def score_corpus(
@@ -56,5 +56,5 @@ def score_corpus(
     if keep is None and threshold is None:
         return
     found = filter_pairs(store, plan, keep=keep, threshold=threshold)
-    say(f"{found.kept:,} of {found.lines:,} pairs kept, of a score of {found.lowest:.4f} or more")
+    say(f"{found.kept:,} of {counted(found.lines, 'pair')} kept, of a score of {found.lowest:.4f} or more")
     print(*map(store.place, KEPT))

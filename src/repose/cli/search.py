@@ -7,7 +7,7 @@ from typing import Annotated
 import typer
 from typer import Argument, Option
 
-from repose.system.terminal import say, show
+from repose.system.terminal import counted, say, show
 
 
 def search(
@@ -40,7 +40,7 @@ def search(
         study = Study(found, folder)
         prepare_first(found, cache(say))
         at_once = f"{mine.jobs} at once on {mine.cores} {'core' if mine.cores == 1 else 'cores'} each"
-        say(f"{folder}: {found.trials} trials of {', '.join(found.settings)}, {at_once}")
+        say(f"{folder}: {counted(found.trials, 'trial')} of {', '.join(found.settings)}, {at_once}")
         searcher = Searcher(found, study, folder, mine, device, devices, say)
         complete = searcher.run()
         report = result.result_of(found, study, folder)

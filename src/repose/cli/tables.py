@@ -6,7 +6,7 @@ from typing import TYPE_CHECKING, Any
 from repose.config.experiment import TASK_SETTINGS, Experiment
 from repose.runs.folder import RunFolder
 from repose.saved_model.directory import UNNAMED_TASK
-from repose.system.terminal import duration, make_table, show
+from repose.system.terminal import counted, duration, make_table, show
 from repose.tasks.inflation import inflated
 
 if TYPE_CHECKING:
@@ -34,12 +34,15 @@ def evaluation_table(scores: dict[str, Any], *, every: bool = False) -> None:
     if "figures" in scores:  # of another task than translation
         rows = [(name, f"{figure['value']:.4f}", figure["unit"]) for name, figure in scores["figures"].items()]
     else:
-        heads, after = ("score", "value", "signature"), f"{scores['split']}: {scores['num_sentences']:,} sentences"
+        heads, after = (
+            ("score", "value", "signature"),
+            f"{scores['split']}: {counted(scores['num_sentences'], 'sentence')}",
+        )
         rows = _translation_rows(scores, every)
     show(make_table(heads, rows, right=[1]), f"run {scores.get('run_id')}, {after}")
     if dropped := scores.get("dropped"):
         reasons = ", ".join(f"{reason}: {number:,}" for reason, number in dropped.items())
-        show(f"{sum(dropped.values()):,} pairs were left out ({reasons})")
+        show(f"left out: {counted(sum(dropped.values()), 'pair')} ({reasons})")
     if warning := inflated(scores):
         show(f"WARNING: {warning}")
     if scores.get("looks_ahead"):
@@ -64,7 +67,7 @@ def _translation_rows(scores: dict[str, Any], every: bool) -> list[tuple[str, st
             rows.append((name, f"{value:.2f}" if name.startswith("tf_bleu") else f"{value:.4f}", _TEACHER_FORCED[name]))
     if means := scores.get("over_validations", {}):
         what = f"mean and deviation of {means['num_validations']} validations, epochs {means['first_epoch']} to "
-        what += f"{means['last_epoch']}, {means['num_sentences']:,} sentences"
+        what += f"{means['last_epoch']}, {counted(means['num_sentences'], 'sentence')}"
         rows.append(None)
         for name in (name for name in means if "bleu" in name and (every or not name.startswith("tf_"))):
             mean, sd = means[name]["mean"], means[name]["sd"]
@@ -78,8 +81,9 @@ def run_table(folder: Path, result: "RunResult") -> None:
     assert result.scores is not None, "a finished run has scores"
     run = RunFolder(folder)
     experiment, end = run.config().experiment, run.records(may_be_empty=True).end
+    why = result.outcome.reason.describe(experiment.training)
     show(
-        f"finished: {result.outcome.update:,} updates ({result.outcome.reason.describe(experiment.training)}) in "
+        f"finished: {counted(result.outcome.update, 'update')} ({why}) in "
         f"{duration(0.0 if end is None else end.seconds)}, {run.num_parameters() or 0:,} parameters, "
         f"model in {run.model}"
     )

@@ -13,7 +13,7 @@ from typer.core import TyperCommand
 from repose.data.readers import holds_pairs
 from repose.system.errors import CheckpointError, ConfigError, ReposeError
 from repose.system.signals import Interrupted, interruptible
-from repose.system.terminal import say
+from repose.system.terminal import counted, say
 
 if TYPE_CHECKING:
     from repose.config.experiment import Experiment
@@ -44,6 +44,10 @@ Valid = Annotated[
 Test = Annotated[list[Path] | None, Option("--test", metavar="SRC TGT", help="Test pairs, likewise.")]
 Epochs = Annotated[int | None, Option(help="Passes over the corpus, at most (default: the recipe's).")]
 Minutes = Annotated[float | None, Option(help="Minutes of training, at most.")]
+
+
+FEW_PAIRS = 500
+"""Training pairs below which no recipe makes a translator."""
 
 
 class WithFiles(TyperCommand):
@@ -127,11 +131,16 @@ def _recipe(experiment: "Experiment") -> "Layer | None":
         return None
     if number is None or (recipe := recipe_for(number)) is None:
         return None
-    settings = ", ".join(f"{field} {value}" for table in recipe.settings.values() for field, value in table.items())
+    if number < FEW_PAIRS:
+        say(
+            f"{counted(number, 'pair')}: too few to learn to translate from, and what comes of it will be no translator"
+        )
     say(
-        f"{number:,} pairs: the recipe {recipe.name} ({settings}), since a corpus of at most {recipe.pairs:,} pairs "
-        "is soon learnt by heart and gives few updates an epoch; --config default is the one for more"
+        f"{counted(number, 'pair')}: the recipe {recipe.name} (for at most {recipe.pairs:,}; --config default is for "
+        "more), which sets"
     )
+    for section, table in recipe.settings.items():
+        say(f"    {section:<13} {', '.join(f'{field} {value}' for field, value in table.items())}")
     return recipe.layer
 
 
@@ -168,6 +177,8 @@ def train(
     ] = False,
 ) -> None:
     """Train a model on a parallel corpus and evaluate it. Run the same command again to resume."""
+    if not print_config:
+        _refuse_other_files(out)
     plain = given_settings(corpus__valid=valid, corpus__test=test, training__epochs=epochs)
     plain += given_settings(training__max_hours=None if minutes is None else minutes / 60)
     loaded = loaded_experiment(files, config, preset, [*plain, *(overrides or [])], start, synthetic, out=out)
@@ -185,6 +196,14 @@ def train(
         run_table(out, result)
 
 
+def _refuse_other_files(out: Path) -> None:
+    """Raise ConfigError where a folder holds something, and no run."""
+    from repose.runs.folder import RunFolder
+
+    if (found := RunFolder(out).other_file()) is not None:
+        raise ConfigError(f"{out} holds {found} and no run: choose another --out")
+
+
 def _run(experiment: "Experiment", out: Path, **options: Any) -> "RunResult":
     """Train. Leaves with exit code 3 where it was stopped, be it while libraries are loaded."""
     try:
@@ -197,7 +216,7 @@ def _run(experiment: "Experiment", out: Path, **options: Any) -> "RunResult":
         raise typer.Exit(3) from None
     if result.outcome.status == "stopped":
         why = result.outcome.reason.describe(experiment.training)
-        where = f" after {result.outcome.update} updates" if result.outcome.update else ""
+        where = f" after {counted(result.outcome.update, 'update')}" if result.outcome.update else ""
         say(f"stopped{where} ({why}): the same command resumes the run")
         raise typer.Exit(3)
     return result

@@ -14,6 +14,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from repose.data.columns import Columns, damaged
+from repose.system.terminal import counted
 
 Side = Literal["src", "tgt"]
 SIDES: tuple[Side, Side] = ("src", "tgt")
@@ -50,7 +51,7 @@ class PreparedCounts:
 
     def describe(self) -> str:
         """One line of text."""
-        parts = [f"{self.kept:,} pairs of {self.src_tokens:,} source and {self.tgt_tokens:,} target tokens"]
+        parts = [f"{counted(self.kept, 'pair')} of {self.src_tokens:,} source and {self.tgt_tokens:,} target tokens"]
         parts += [f"{number:,} dropped ({reason})" for reason, number in self.dropped.items()]
         parts += [f"{number:,} cut ({reason})" for reason, number in self.truncated.items()]
         if self.src_unknown or self.tgt_unknown:

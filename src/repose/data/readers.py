@@ -19,6 +19,7 @@ from typing import BinaryIO, TypeAlias
 
 from repose.system.errors import DataError
 from repose.system.files import replacing_file
+from repose.system.terminal import counted
 
 MAX_CHARACTERS = 20_000
 """Longer sentences are dropped: they are damage, and would hold up everything after."""
@@ -146,7 +147,7 @@ class Counts:
 
     def describe(self) -> str:
         """One line of text."""
-        parts = [f"{self.kept:,} of {self.read:,} pairs read"]
+        parts = [f"{self.kept:,} of {counted(self.read, 'pair')} read"]
         parts += [f"{number:,} dropped ({reason})" for reason, number in self.dropped.items()]
         parts += [f"{number:,} × {what}" for what, number in self.notes.items()]
         return ", ".join(parts)

@@ -17,6 +17,7 @@ from numpy.typing import NDArray
 from repose.data.columns import Prepared, write_columns
 from repose.data.prepare import Encoder
 from repose.data.readers import LineReader, check_file
+from repose.system.terminal import counted
 
 MAX_LINE_BYTES = 1 << 22
 """Longer lines are left out: they are damage."""
@@ -82,7 +83,8 @@ def write_blocks(documents: Iterable[str], tokenizer: Encoder, folder: Path, *, 
 
     write_columns(folder, [_TOKENS], blocks(), counts)
     sentence = (
-        f"{counts['num_documents']:,} documents of {counts['num_tokens']:,} tokens and {counts['num_bytes']:,} bytes, "
+        f"{counted(counts['num_documents'], 'document')} of {counts['num_tokens']:,} tokens and "
+        f"{counts['num_bytes']:,} bytes, "
         f"in blocks of at most {max_tokens:,} tokens"
     )
     too_long = documents.num_too_long if isinstance(documents, Documents) else 0

@@ -18,6 +18,7 @@ from repose.data.prepare import Encoder
 from repose.data.readers import LineReader, check_file
 from repose.data.tokenizer import END, START, UNK
 from repose.system.errors import ConfigError, DataError
+from repose.system.terminal import counted
 
 UNKNOWN_LABEL = "_"
 """Label 0: one that the training trees do not have. It is never right."""
@@ -160,5 +161,9 @@ def write_treebank(
 
     write_columns(folder, ["src", "first", "heads", "labels"], examples(), info)
     left_out = f", {info['num_long']:,} dropped (longer than {max_tokens} tokens)" if info["num_long"] else ""
-    new = f", {info['num_new_labels']:,} words with a label unknown to training" if info["num_new_labels"] else ""
-    return f"{info['num_sentences']:,} sentences of {info['num_words']:,} words{left_out}{new}"
+    new = (
+        f", {counted(info['num_new_labels'], 'word')} with a label unknown to training"
+        if info["num_new_labels"]
+        else ""
+    )
+    return f"{counted(info['num_sentences'], 'sentence')} of {counted(info['num_words'], 'word')}{left_out}{new}"

@@ -244,8 +244,8 @@ class Translator:
         tokens = [self.tgt_tokenizer.encode(target) for target in targets]
         return [float(forced.log_probs.astype(np.float64).sum()) for forced in self.force(sources, tokens)]
 
-    def force(self, sources: Sequence[str], targets: Sequence[Sequence[int]]) -> list[Forced]:
-        """Log-probabilities of given targets, each ids from START to END: teacher forcing.
+    def force(self, sources: Sequence[str], targets: Sequence[Sequence[int]], *, to: str | None = None) -> list[Forced]:
+        """Log-probabilities of given targets, each ids from START to END: teacher forcing. `to` as for `translate`.
 
         A source longer than the model's max_length is cut as `translate` cuts it; a target that long is a DataError.
         """
@@ -257,7 +257,7 @@ class Translator:
                 f"a target of {max(map(len, targets)) - 1} tokens is longer than the model's max_length of {limit}: "
                 "shorten it"
             )
-        src = [_cut(ids, limit) for ids in self._encode(sources, self.tag)]
+        src = [_cut(ids, limit) for ids in self._encode(sources, self.tag if to is None else to)]
         lengths = [max(len(s), len(t)) for s, t in zip(src, targets, strict=True)]
         forced: dict[int, Forced] = {}
         for batch in self._batches(list(range(len(src))), lengths):

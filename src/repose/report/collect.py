@@ -22,6 +22,7 @@ from repose.model.presets import PRESETS
 from repose.runs.folder import SPLITS, RunConfig, RunFolder
 from repose.runs.records import Record, Records, RunStatus
 from repose.system.errors import CheckpointError, ConfigError, unknown
+from repose.system.terminal import counted
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -281,7 +282,7 @@ def _of_grid(place: Path, grid: Manifest, problems: list[str]) -> list[ReportRun
         else:
             problems.append(f"{cell.name} is left out: {folder} holds run {run.run_id}, the cell is run {cell.run_id}.")
     if missing:
-        number = f"{len(missing)} of {len(grid.entries)} cells"
+        number = f"{len(missing)} of {counted(len(grid.entries), 'cell')}"
         problems.append(f"{number} of {grid.name} have recorded nothing yet: {some(missing)}.")
     return runs
 

@@ -17,7 +17,7 @@ from repose.runs.folder import RunConfig, RunFolder
 from repose.runs.records import EndRecord
 from repose.saved_model import directory as model_dir
 from repose.system.files import read_file, write_file
-from repose.system.terminal import duration
+from repose.system.terminal import counted, duration
 from repose.tasks.base import Card
 from repose.tasks.inflation import inflated
 from repose.tasks.registry import get_task
@@ -167,14 +167,14 @@ def _training(experiment: Experiment, end: EndRecord | None) -> Iterator[str]:
         f"{training.keep} weights are kept."
     )
     if end is not None:
-        yield f"{end.update:,} updates, {end.epoch:,} epochs, {duration(end.seconds)}."
+        yield f"{counted(end.update, 'update')}, {counted(end.epoch, 'epoch')}, {duration(end.seconds)}."
     yield "Validation figures and versions are in config.json, teacher-forced ones under names that begin with tf_."
 
 
 def _scores(split: str, scores: Mapping[str, Any]) -> str:
     """A table; what inflates it, and translations that do not end, stand below."""
     set_name = {"test": "test set", "valid": "validation set"}.get(split, split)
-    count = f", {scores['num_sentences']:,} sentences" if "num_sentences" in scores else ""
+    count = f", {counted(scores['num_sentences'], 'sentence')}" if "num_sentences" in scores else ""
     rows = "".join(
         f"| {_decoding(decoding) or '–'} | {_NAMES.get(metric, metric)} | {value:.2f} | `{_cell(signature)}` |\n"
         for decoding, metric, value, signature in _figures(scores)

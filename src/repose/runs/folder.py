@@ -68,6 +68,10 @@ def read_object(path: Path, remedy: str) -> dict[str, Any]:
     return bare
 
 
+_OF_A_RUN = (".", "config.json", "model", "scores.", "statistics.")
+"""How names in a run directory begin, those of files that are half written among them."""
+
+
 class RunFolder:
     """A run directory, which need not exist yet. Nothing is read before it is asked for."""
 
@@ -83,6 +87,15 @@ class RunFolder:
         self.checkpoint = self.state / "last.safetensors"
         self.lock_file = self.state / "lock"
         """Held while a process trains here, which is named in it."""
+
+    def other_file(self) -> str | None:
+        """The name of something here that no run writes, where there is no run; None where there is nothing such."""
+        if self.config_file.exists() or not self.path.is_dir():
+            return None
+        own = {path.name for path in (self.metrics_file, self.log_file, self.tensorboard, self.hypotheses_folder)}
+        own |= {self.state.name}
+        names = sorted(path.name for path in self.path.iterdir())
+        return next((name for name in names if name not in own and not name.startswith(_OF_A_RUN)), None)
 
     def scores_file(self, split: str) -> Path:
         """Figures of the finished model on a set."""

@@ -46,6 +46,7 @@ M = TypeVar("M", bound="nn.Module")
 
 FORMAT_VERSION = 1
 CONFIG, WEIGHTS, CARD = "config.json", "model.safetensors", "README.md"
+_MOST_NAMED = 8  # of the models in a folder, in a sentence
 SRC_TOKENIZER, TGT_TOKENIZER, TOKENIZER = "tokenizer.src.json", "tokenizer.tgt.json", "tokenizer.json"
 UNNAMED_TASK = "translation"
 """The task of a model directory whose config.json names none: the first version knew no other."""
@@ -211,7 +212,16 @@ def locate(folder: Path) -> Path:
     if not folder.is_dir() and not previous(folder).is_dir():
         what = "is a file" if folder.exists() else "does not exist"
         raise CheckpointError(f"the model directory {folder} {what}: give a folder that holds {CONFIG} and {WEIGHTS}")
+    if not any((folder / name).exists() for name in (CONFIG, WEIGHTS)) and (inside := _models_in(folder)):
+        raise CheckpointError(f"{folder} is a folder of models: name those that are meant, {', '.join(inside)}")
     return folder
+
+
+def _models_in(folder: Path) -> list[str]:
+    """Runs and model directories right under a folder, a few of them."""
+    found = (path for path in sorted(folder.iterdir()) if path.is_dir())
+    models = [str(path) for path in found if any((path / name).is_file() for name in (WEIGHTS, f"model/{WEIGHTS}"))]
+    return models if len(models) <= _MOST_NAMED else [*models[:_MOST_NAMED], "…"]
 
 
 def _tensors_of(model: "nn.Module") -> dict[str, "torch.Tensor"]:

@@ -73,11 +73,7 @@ def _explained(translator: Any, sentence: str, translation: Any, tag: str | None
     src, tgt, best = translator.src_tokenizer, translator.tgt_tokenizer, translation.hypotheses[0]
     tokens = [*best.tokens, *(["[END]"] if best.finished else [])]
     ids = tgt.ids(tokens)
-    own, translator.tag = translator.tag, translator.tag if tag is None else tag
-    try:
-        (forced,) = translator.force([sentence], [[START, *ids]])
-    finally:
-        translator.tag = own
+    (forced,) = translator.force([sentence], [[START, *ids]], to=tag)
     attention = translation.attention[:, :, : len(tokens)]
     return Explained(
         src_tokens=src.labels(src.ids(translation.src_tokens)),

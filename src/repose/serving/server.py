@@ -14,6 +14,7 @@ from collections.abc import Callable, Generator
 import uvicorn
 
 from repose.data.language import known_languages
+from repose.decoding.translator import LOOKS_AHEAD
 from repose.serving.app import Service, make_app
 from repose.serving.catalogue import Catalogue, read_catalogue
 from repose.serving.engine import Engine
@@ -175,6 +176,9 @@ class Server:
         self._log("ready", port=port, workers=len(self._service.engine.pids))
         directions = self._service.catalogue.models_json()
         pairs = ", ".join(f"{shown(str(d['source']))} to {shown(str(d['target']))}" for d in directions)
+        for model in self._service.catalogue.models:
+            if model.about["looks_ahead"]:
+                self._say(f"{model.about['name']}: {LOOKS_AHEAD}")
         self._say(f"translates {pairs} at http://{f'[{host}]' if ':' in host else host}:{port}")
 
     def _end(self) -> None:

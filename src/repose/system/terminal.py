@@ -29,6 +29,11 @@ def duration(seconds: float) -> str:
     return f"{seconds / 60:.0f} min" if seconds < 90 * 60 else f"{seconds / 3600:.1f} h"
 
 
+def counted(number: int, noun: str) -> str:
+    """So many of these, "1 pair" and "2,000 pairs"."""
+    return f"{number:,} {noun}{'' if number == 1 else 's'}"
+
+
 def say(sentence: str) -> None:
     """A line on stderr, at once."""
     print(printable(sentence), file=sys.stderr, flush=True)
