@@ -452,6 +452,46 @@ def test_requests_per_minute() -> None:
     assert [request(f"2001:db8::{n}").status_code for n in range(4)] == [200, 200, 200, 429], "of one network"
 
 
+def test_requests_per_hour_and_day_beside_those_per_minute() -> None:
+    app = make_app(service(limits={"req_limit": 3, "hourly_req_limit": 2}))
+    assert [ask(app, "POST", "/translate", json=PT_EN).status_code for _ in range(3)] == [200, 200, 429]
+    app = make_app(service(limits={"daily_req_limit": 1}))
+    answers = [ask(app, "POST", "/translate", json=PT_EN) for _ in range(2)]
+    assert body(answers[1]) == {"error": "Slowdown: 1 per 1 day"}
+    assert 86_300 < int(answers[1].headers["retry-after"]) <= 86_400
+    with pytest.raises(ConfigError, match="hourly_req_limit = 0"):
+        service(limits={"hourly_req_limit": 0})
+
+
+def test_everything_below_a_prefix() -> None:
+    app = make_app(service(url_prefix="/mt/v1", metrics=True))
+    assert body(ask(app, "POST", "/mt/v1/translate", json=PT_EN)) == {"translatedText": "OLÁ MUNDO"}
+    statuses = {
+        "/mt/v1/": 200, "/mt/v1/page/app.js": 200, "/mt/v1/languages": 200, "/mt/v1/health": 200, "/mt/v1": 308,
+        "/mt/v1x/languages": 404, "/languages": 404, "/": 404, "/mt": 404, "/health/ready": 200,
+    }  # fmt: skip
+    assert {path: ask(app, "GET", path).status_code for path in statuses} == statuses
+    assert ask(app, "GET", "/mt/v1").headers["location"] == "/mt/v1/"
+    assert body(ask(app, "GET", "/languages")) == {"error": "Not Found"}
+    assert body(ask(app, "GET", "/mt/v1/spec"))["servers"] == [{"url": "/mt/v1"}]
+    found = body(ask(app, "POST", "/mt/v1/translate_file", data=PT_EN, files={"file": ("a.txt", b"um", "text/plain")}))
+    assert found["translatedFileUrl"].startswith("http://testserver/mt/v1/download_file/")
+    path = found["translatedFileUrl"].removeprefix("http://testserver")
+    assert ask(app, "GET", path).text == "UM"
+    assert 'endpoint="/translate"' in ask(app, "GET", "/mt/v1/metrics").text
+    with pytest.raises(ConfigError, match="is no path"):
+        service(url_prefix="mt")
+
+
+def test_the_scheme_of_a_trusted_proxy() -> None:
+    for trust, scheme in ((True, "https"), (False, "http")):
+        app = make_app(service(trust_forwarded_for=trust))
+        file = {"file": ("a.txt", b"um", "text/plain")}
+        headers = {"X-Forwarded-Proto": "https"}
+        found = body(ask(app, "POST", "/translate_file", data=PT_EN, files=file, headers=headers))
+        assert found["translatedFileUrl"].startswith(f"{scheme}://")
+
+
 @pytest.mark.parametrize(
     ("host", "limit"),
     [("127.0.0.1", -1), ("localhost", -1), ("::1", -1), ("0.0.0.0", 300), ("::", 300), ("example.org", 300)],

@@ -82,3 +82,17 @@ def test_systemd_reads_the_unit(tmp_path: Path) -> None:
     if "Failed to" in done.stderr and unit.name not in done.stderr:
         pytest.skip("systemd-analyze cannot work here")
     assert unit.name not in done.stderr, done.stderr
+
+
+def test_variables_of_libretranslate_stand_for_options(run_repose: Any, monkeypatch: pytest.MonkeyPatch) -> None:
+    page = (ROOT / "docs" / "serving.md").read_text(encoding="utf-8")
+    told = set(re.findall(r"`(LT_[A-Z_]+)`", page)) - {"LT_THREADS", "LT_API_KEYS"}
+    monkeypatch.setenv("COLUMNS", "250")
+    _, out, _ = run_repose("serve", "--help")
+    assert told == set(re.findall(r"LT_[A-Z_]+", out))
+    monkeypatch.setenv("LT_CHAR_LIMIT", "-7")
+    code, _, err = run_repose("serve", "nowhere")
+    assert code != 0
+    assert "char_limit = -7" in err
+    code, _, err = run_repose("serve", "nowhere", "--char-limit", "9")
+    assert "char_limit" not in err

@@ -8,6 +8,7 @@ import time
 import urllib.parse
 import zipfile
 from collections.abc import Iterator
+from pathlib import Path
 from typing import Any
 
 import pytest
@@ -101,25 +102,25 @@ def test_an_archive_that_unpacks_to_much_is_refused() -> None:
 
 
 @pytest.mark.parametrize("name", ["../../etc/passwd", "..", "", "\x00", "a.txt", "A" * 22 + ".txt", "%2e%2e"])
-def test_files_of_others_cannot_be_had(name: str) -> None:
+def test_files_of_others_cannot_be_had(name: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("tempfile.tempdir", str(tmp_path))
     now = [0.0]
     downloads = Downloads(Limits(max_files=2, file_seconds=10.0), clock=lambda: now[0])
     names = [downloads.put(".txt", b"content") for _ in range(3)]
-    try:
-        with pytest.raises(RequestError):
-            downloads.get(name)
-        with pytest.raises(RequestError):
-            downloads.get(names[0])
-        path = downloads.get(names[2])
-        assert path.read_bytes() == b"content"
-        now[0] = 11.0
-        with pytest.raises(RequestError):
-            downloads.get(names[1])
-        assert not path.exists(), "after a while"
-        path = downloads.get(downloads.put(".txt", b""))
-    finally:
-        downloads.close()
-    assert not path.exists()
+    with pytest.raises(RequestError):
+        downloads.get(name)
+    with pytest.raises(RequestError):
+        downloads.get(names[0])
+    assert [downloads.get(names[2]) for _ in range(2)] == [b"content"] * 2
+    now[0] = 11.0
+    with pytest.raises(RequestError):
+        downloads.get(names[1])
+    name = downloads.put(".txt", b"")
+    assert downloads.get(name) == b""
+    assert not list(tmp_path.iterdir()), "a killed server leaves nothing behind"
+    downloads.close()
+    with pytest.raises(RequestError):
+        downloads.get(name)
 
 
 @pytest.fixture(scope="module")

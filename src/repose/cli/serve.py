@@ -17,8 +17,8 @@ def serve(
         list[str] | None,
         Option(metavar="SRC:TGT", help="Languages of a model that does not say them, pt:en. Can be repeated."),
     ] = None,
-    host: Annotated[str, Option(help="Address to listen on; 0.0.0.0 lets others in.")] = "127.0.0.1",
-    port: Annotated[int, Option(min=0, max=65535, help="0 takes any that is free.")] = 5000,
+    host: Annotated[str, Option(envvar="LT_HOST", help="Address to listen on; 0.0.0.0 lets others in.")] = "127.0.0.1",
+    port: Annotated[int, Option(min=0, max=65535, envvar="LT_PORT", help="0 takes any that is free.")] = 5000,
     workers: Annotated[int | None, Option(help="Processes that translate (default: one per core).")] = None,
     device: Annotated[str, Option(help="cpu, cuda, cuda:1 or mps.")] = "cpu",
     precision: Annotated[
@@ -28,23 +28,37 @@ def serve(
     beam_size: Annotated[
         int | None, Option("--beam-size", "-b", min=1, max=64, help="1 decodes greedily (default: the model's).")
     ] = None,
-    char_limit: Annotated[int, Option(help="Characters of a text; -1: any.")] = 5_000,
-    batch_limit: Annotated[int, Option(help="Texts of a request; -1: any.")] = 128,
+    char_limit: Annotated[int, Option(envvar="LT_CHAR_LIMIT", help="Characters of a text; -1: any.")] = 5_000,
+    batch_limit: Annotated[int, Option(envvar="LT_BATCH_LIMIT", help="Texts of a request; -1: any.")] = 128,
     req_limit: Annotated[
         int | None,
-        Option(help="Requests a minute of an address or key; -1: any (default: any on 127.0.0.1, else 300)."),
+        Option(
+            envvar="LT_REQ_LIMIT",
+            help="Requests a minute of an address or key; -1: any (default: any on 127.0.0.1, else 300).",
+        ),
     ] = None,
-    alternatives_limit: Annotated[int, Option(help="Further translations of a text; -1: any.")] = 16,
+    hourly_req_limit: Annotated[int, Option(envvar="LT_HOURLY_REQ_LIMIT", help="Likewise an hour.")] = -1,
+    daily_req_limit: Annotated[int, Option(envvar="LT_DAILY_REQ_LIMIT", help="Likewise a day.")] = -1,
+    alternatives_limit: Annotated[
+        int, Option(envvar="LT_ALTERNATIVES_LIMIT", help="Further translations of a text; -1: any.")
+    ] = 16,
     timeout: Annotated[float, Option(help="Seconds for a request.")] = 30.0,
     max_body: Annotated[int, Option(help="Bytes of a request.")] = 8 << 20,
     api_keys: Annotated[Path | None, Option(help="File with an API key per line.")] = None,
     key_required: Annotated[bool, Option("--key-required", help="Refuse requests without a key.")] = False,
-    key_url: Annotated[str | None, Option(help="Where people get a key, told to those without.")] = None,
+    key_url: Annotated[
+        str | None, Option(envvar="LT_GET_API_KEY_LINK", help="Where people get a key, told to those without.")
+    ] = None,
+    url_prefix: Annotated[
+        str, Option(envvar="LT_URL_PREFIX", help="Path that all others are below, as /translator.")
+    ] = "",
     files: Annotated[bool, Option(help="Translate files, too.")] = True,
     page: Annotated[bool, Option(help="Have a page at /.")] = True,
     suggestions: Annotated[Path | None, Option(help="File to append suggested translations to.")] = None,
-    metrics: Annotated[bool, Option("--metrics", help="Have /metrics for Prometheus.")] = False,
-    metrics_token: Annotated[str | None, Option(envvar="REPOSE_METRICS_TOKEN", help="What /metrics asks for.")] = None,
+    metrics: Annotated[bool, Option("--metrics", envvar="LT_METRICS", help="Have /metrics for Prometheus.")] = False,
+    metrics_token: Annotated[
+        str | None, Option(envvar=["REPOSE_METRICS_TOKEN", "LT_METRICS_AUTH_TOKEN"], help="What /metrics asks for.")
+    ] = None,
     trust_forwarded_for: Annotated[
         bool, Option("--trust-forwarded-for", help="Behind a proxy: take addresses from X-Forwarded-For.")
     ] = False,
@@ -73,6 +87,7 @@ def serve(
         languages=tuple(lang or ()),
         host=host,
         port=port,
+        url_prefix=url_prefix.rstrip("/"),
         workers=workers,
         device=device,
         precision=precision,
@@ -82,6 +97,8 @@ def serve(
             char_limit=char_limit,
             batch_limit=batch_limit,
             req_limit=default_req_limit(host) if req_limit is None else req_limit,
+            hourly_req_limit=hourly_req_limit,
+            daily_req_limit=daily_req_limit,
             alternatives_limit=alternatives_limit,
             timeout=timeout,
             max_body=max_body,

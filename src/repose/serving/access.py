@@ -1,4 +1,4 @@
-"""Who may ask, and how often: API keys, requests a minute, and addresses that guess keys."""
+"""Who may ask, and how often: API keys, requests a minute, an hour and a day, and addresses that guess keys."""
 
 import hashlib
 import hmac
@@ -9,23 +9,23 @@ from functools import lru_cache
 from pathlib import Path
 
 from repose.serving.refusals import RequestError, flood, slow_down
-from repose.serving.settings import ServeSettings
+from repose.serving.settings import NO_LIMIT, ServeSettings
 from repose.system.errors import ConfigError, DataError
 
-_MINUTE = 60.0
+_SECONDS = {"minute": 60.0, "hour": 3_600.0, "day": 86_400.0}
 _MOST_CLIENTS = 100_000
 """Whose requests are counted; beyond them the oldest are forgotten."""
 
 
 class Windows:
-    """Events of each client, by minutes that begin with its first one."""
+    """Events of each client, by minutes, hours or days that begin with its first one."""
 
-    def __init__(self, clock: Callable[[], float] = time.monotonic) -> None:
-        self._clock = clock
+    def __init__(self, unit: str, clock: Callable[[], float] = time.monotonic) -> None:
+        self._seconds, self._clock = _SECONDS[unit], clock
         self._windows: dict[str, tuple[float, int]] = {}
 
     def add(self, client: str, number: int = 1) -> int:
-        """How many there are now in the client's minute."""
+        """How many there are now in the client's minute, hour or day."""
         began, count = self._current(client)
         if client not in self._windows and len(self._windows) >= _MOST_CLIENTS:
             self._forget()
@@ -37,13 +37,13 @@ class Windows:
         return self._current(client)[1]
 
     def seconds_left(self, client: str) -> float:
-        """Of the client's minute."""
-        return max(0.0, self._current(client)[0] + _MINUTE - self._clock())
+        """Of the client's minute, hour or day."""
+        return max(0.0, self._current(client)[0] + self._seconds - self._clock())
 
     def _current(self, client: str) -> tuple[float, int]:
         now = self._clock()
         began, count = self._windows.get(client, (now, 0))
-        return (began, count) if now < began + _MINUTE else (now, 0)
+        return (began, count) if now < began + self._seconds else (now, 0)
 
     def _forget(self) -> None:
         for client in list(self._windows)[: _MOST_CLIENTS // 10]:
@@ -59,7 +59,10 @@ class Access:
         self._keys = _read_keys(settings.api_keys) if settings.api_keys is not None else []
         if settings.key_required and not self._keys:
             raise ConfigError("keys are required, but there are none: give a file with a key per line as --api-keys")
-        self.requests, self.wrong_keys = Windows(), Windows()
+        self.wrong_keys = Windows("minute")
+        limits = settings.limits
+        by_unit = {"minute": limits.req_limit, "hour": limits.hourly_req_limit, "day": limits.daily_req_limit}
+        self._requests = [(unit, limit, Windows(unit)) for unit, limit in by_unit.items() if limit != NO_LIMIT]
 
     @property
     def has_keys(self) -> bool:
@@ -87,8 +90,9 @@ class Access:
                     else "Please contact the server operator to get an API key"
                 )
                 raise RequestError(400, text)
-        if limits.req_limit > 0 and self.requests.add(client, cost) > limits.req_limit:
-            raise slow_down(limits.req_limit, self.requests.seconds_left(client))
+        for unit, limit, requests in self._requests:
+            if requests.add(client, cost) > limit:
+                raise slow_down(limit, unit, requests.seconds_left(client))
 
 
 def address_of(host: str | None, headers: Mapping[str, str], *, trust_forwarded_for: bool) -> str:

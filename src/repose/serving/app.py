@@ -15,7 +15,7 @@ from typing import Any, TypeVar
 from starlette.applications import Starlette
 from starlette.exceptions import HTTPException
 from starlette.requests import ClientDisconnect, Request
-from starlette.responses import FileResponse, JSONResponse, Response
+from starlette.responses import JSONResponse, Response
 from starlette.routing import Mount, Route
 from starlette.types import ASGIApp
 
@@ -215,7 +215,7 @@ class Service:
             model = self.catalogue.models[direction.model]
             work = documents.translate_file(self.engine, model, direction, content, suffix, self.settings.beam_size)
             translated = await self.answer(request, work, limits.file_timeout)
-        name = await asyncio.to_thread(self.downloads.put, suffix, translated)
+        name = self.downloads.put(suffix, translated)
         request.scope["state"]["facts"] |= {"bytes": len(content), "format": suffix}
         return _json({"translatedFileUrl": f"{self._base_url(request)}download_file/{name}"})
 
@@ -230,10 +230,11 @@ class Service:
         return 1 if limit == NO_LIMIT else max(1, -(-size // limit))
 
     async def download_file(self, request: Request) -> Response:
-        path = self.downloads.get(request.path_params["name"])
-        return FileResponse(
-            path, media_type=documents.MEDIA_TYPES[path.suffix], headers=_SANDBOX, filename=f"translated{path.suffix}"
-        )
+        name = request.path_params["name"]
+        content = self.downloads.get(name)
+        suffix = Path(name).suffix
+        headers = {**_SANDBOX, "Content-Disposition": f'attachment; filename="translated{suffix}"'}
+        return Response(content, media_type=documents.MEDIA_TYPES[suffix], headers=headers)
 
     async def explain(self, request: Request) -> Response:
         found = await self.read(request)
@@ -317,7 +318,7 @@ def make_app(service: Service) -> Outermost:
         endpoints=endpoints,
         metrics=service.metrics,
         log=service.log,
-        limits=settings.limits,
+        settings=settings,
     )
 
 

@@ -1,17 +1,15 @@
 """Translated files, kept under names that nobody guesses until they are old."""
 
-import re
 import secrets
-import shutil
 import tempfile
 import time
+import weakref
 from collections.abc import Callable, Container
-from pathlib import Path, PurePosixPath
+from pathlib import PurePosixPath
+from typing import IO
 
 from repose.serving.refusals import RequestError
 from repose.serving.settings import Limits
-
-_NAME = re.compile(r"[A-Za-z0-9_-]{22}\.[a-z]{2,5}")
 
 
 def suffix_of(name: str, known: Container[str]) -> str:
@@ -23,43 +21,43 @@ def suffix_of(name: str, known: Container[str]) -> str:
 
 
 class Downloads:
-    """A folder of translated files, which ends with this object's `close`."""
+    """Translated files, which end with this object's `close`, and with the process however it ends: they have no
+    names in the file system."""
 
     def __init__(self, limits: Limits, clock: Callable[[], float] = time.monotonic) -> None:
         self._limits, self._clock = limits, clock
-        self._folder: Path | None = None
-        self._files: dict[str, float] = {}
+        self._files: dict[str, tuple[float, IO[bytes]]] = {}
+        self.close = weakref.finalize(self, _close_all, self._files)
+        """Delete all of them."""
 
     def put(self, suffix: str, content: bytes) -> str:
         """Keep a file; the name under which it can be had."""
-        self._forget(self._limits.max_files - 1)
+        file = tempfile.TemporaryFile()  # noqa: SIM115
+        file.write(content)
         name = secrets.token_urlsafe(16) + suffix
-        (self._place() / name).write_bytes(content)
-        self._files[name] = self._clock()
+        self._forget(self._limits.max_files - 1)
+        self._files[name] = self._clock(), file
         return name
 
-    def get(self, name: str) -> Path:
+    def get(self, name: str) -> bytes:
         """Raises RequestError where there is none, any more."""
         self._forget(self._limits.max_files)
-        if not _NAME.fullmatch(name) or name not in self._files:
+        if name not in self._files:
             raise RequestError(404, "Not Found")
-        return self._place() / name
-
-    def close(self) -> None:
-        """Delete all of them."""
-        if self._folder is not None:
-            shutil.rmtree(self._folder, ignore_errors=True)
-        self._folder, self._files = None, {}
+        _, file = self._files[name]
+        file.seek(0)
+        return file.read()
 
     def _forget(self, most: int) -> None:
         """The old ones, and the oldest where there are more than so many."""
         now = self._clock()
-        for name, written in list(self._files.items()):
+        for name, (written, file) in list(self._files.items()):
             if now - written > self._limits.file_seconds or len(self._files) > most:
                 del self._files[name]
-                (self._place() / name).unlink(missing_ok=True)
+                file.close()
 
-    def _place(self) -> Path:
-        if self._folder is None:
-            self._folder = Path(tempfile.mkdtemp(prefix="repose-serve-"))
-        return self._folder
+
+def _close_all(files: dict[str, tuple[float, IO[bytes]]]) -> None:
+    for _, file in files.values():
+        file.close()
+    files.clear()

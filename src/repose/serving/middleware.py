@@ -12,7 +12,7 @@ from starlette.types import ASGIApp, Message, Receive, Scope, Send
 
 from repose.serving.log import Log, where
 from repose.serving.metrics import Metrics
-from repose.serving.settings import Limits
+from repose.serving.settings import ServeSettings
 
 _CORS = [
     (b"access-control-allow-origin", b"*"),
@@ -59,13 +59,14 @@ class Outermost:
         endpoints: set[str],
         metrics: Metrics,
         log: Log,
-        limits: Limits,
+        settings: ServeSettings,
     ) -> None:
         """`direct`: by method and path, what answers without the application's walk through its routes. `refusal`: of
         what that raises. `endpoints`: paths that requests are counted by."""
         self._app, self._direct, self._refusal = app, direct, refusal
         self._endpoints, self._metrics, self._log = endpoints, metrics, log
-        self.bodies = Bodies(limits.max_bodies)
+        self._prefix = settings.url_prefix
+        self.bodies = Bodies(settings.limits.max_bodies)
         self.draining = False
         """Whether connections are to be closed after their next answer."""
 
@@ -76,7 +77,9 @@ class Outermost:
         state: dict[str, Any] = scope.setdefault("state", {})
         state["request_id"] = identity = _identity(scope)
         state["bodies"], state["facts"] = self.bodies, {}
-        endpoint = _endpoint(scope["path"], self._endpoints)
+        path = self._below_prefix(scope["path"])
+        scope["root_path"] = self._prefix
+        endpoint = _endpoint(path or "", self._endpoints)
         began, status = time.perf_counter(), 0
 
         async def answer(message: Message) -> None:
@@ -90,7 +93,11 @@ class Outermost:
         try:
             if scope["method"] == "OPTIONS":
                 await _respond(answer, 200, b"")
-            elif (handler := self._direct.get((scope["method"], scope["path"]))) is not None:
+            elif path is None and scope["path"] == self._prefix:
+                await _respond(answer, 308, b"{}", (b"location", f"{self._prefix}/".encode()))
+            elif path is None:
+                await _respond(answer, 404, b'{"error":"Not Found"}')
+            elif (handler := self._direct.get((scope["method"], path))) is not None:
                 response = await self._respond_directly(handler, Request(scope, receive))
                 await response(scope, receive, answer)
             else:
@@ -107,6 +114,14 @@ class Outermost:
             self._metrics.seconds[endpoint].observe(seconds)
             about = {"method": scope["method"], "endpoint": endpoint, "status": status}
             self._log("request", id=identity.decode(), **about, ms=round(1000 * seconds, 1), **state["facts"])
+
+    def _below_prefix(self, path: str) -> str | None:
+        """The path as routes have it; None where it is not below the prefix. Health is told of anywhere: whoever asks
+        is on the machine."""
+        if not self._prefix or (path.startswith("/health") and _endpoint(path, self._endpoints) != _UNKNOWN):
+            return path
+        below = path.removeprefix(self._prefix)
+        return below if len(below) < len(path) and below.startswith("/") else None
 
     async def _respond_directly(self, handler: Callable[[Request], Awaitable[Response]], request: Request) -> Response:
         try:
@@ -136,7 +151,7 @@ def _endpoint(path: str, known: set[str]) -> str:
     return path if path in known else first if first in known else _UNKNOWN
 
 
-async def _respond(send: Send, status: int, body: bytes) -> None:
-    headers = [(b"content-type", b"application/json"), (b"content-length", str(len(body)).encode())]
+async def _respond(send: Send, status: int, body: bytes, *more: tuple[bytes, bytes]) -> None:
+    headers = [(b"content-type", b"application/json"), (b"content-length", str(len(body)).encode()), *more]
     await send({"type": "http.response.start", "status": status, "headers": headers})
     await send({"type": "http.response.body", "body": body})

@@ -179,7 +179,8 @@ class Server:
         for model in self._service.catalogue.models:
             if model.about["looks_ahead"]:
                 self._say(f"{model.about['name']}: {LOOKS_AHEAD}")
-        self._say(f"translates {pairs} at http://{f'[{host}]' if ':' in host else host}:{port}")
+        prefix = f"{self._settings.url_prefix}/" if self._settings.url_prefix else ""
+        self._say(f"translates {pairs} at http://{f'[{host}]' if ':' in host else host}:{port}{prefix}")
 
     def _end(self) -> None:
         if self._ending is not None:  # the second time: now

@@ -1,5 +1,6 @@
 """What `repose serve` can be told, with defaults that are safe for a machine that strangers can reach."""
 
+import re
 from dataclasses import dataclass, field
 from ipaddress import ip_address
 from pathlib import Path
@@ -8,6 +9,7 @@ from repose.system.errors import ConfigError
 
 NO_LIMIT = -1
 _REQ_LIMIT = 300
+_PREFIX = re.compile(r"(/[A-Za-z0-9._~-]+)*")
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -22,6 +24,10 @@ class Limits:
     """Further translations of a text."""
     req_limit: int = NO_LIMIT
     """Requests a minute of an address, or of an API key; a list counts once for each of its texts."""
+    hourly_req_limit: int = NO_LIMIT
+    """Likewise an hour, besides."""
+    daily_req_limit: int = NO_LIMIT
+    """Likewise a day, besides."""
     wrong_key_limit: int = 10
     """Wrong API keys a minute from an address; after them it is refused, right keys or wrong ones."""
     max_body: int = 8 << 20
@@ -47,7 +53,8 @@ class Limits:
 
     def __post_init__(self) -> None:
         """Raises ConfigError for a limit that would refuse everything."""
-        for name in ("char_limit", "batch_limit", "req_limit", "alternatives_limit"):
+        requests = ("req_limit", "hourly_req_limit", "daily_req_limit")
+        for name in ("char_limit", "batch_limit", *requests, "alternatives_limit"):
             least = 0 if name == "alternatives_limit" else 1
             if (value := getattr(self, name)) != NO_LIMIT and value < least:
                 raise ConfigError(f"{name} = {value}, but it should be at least {least}, or -1 for no limit")
@@ -108,6 +115,8 @@ class ServeSettings:
     host: str = "127.0.0.1"
     port: int = 5000
     """0: any that is free."""
+    url_prefix: str = ""
+    """Path that all others are below, as "/translator"; empty for none."""
     workers: int | None = None
     """Processes that translate. None: one per core on a CPU, one on any other device."""
     device: str = "cpu"
@@ -138,3 +147,8 @@ class ServeSettings:
     """Whether the address of a client is the last one of X-Forwarded-For: behind a proxy that sets it."""
     drain_seconds: float = 20.0
     """Seconds that requests may take to end after SIGTERM."""
+
+    def __post_init__(self) -> None:
+        """Raises ConfigError for a prefix that is no path."""
+        if not _PREFIX.fullmatch(self.url_prefix):
+            raise ConfigError(f"url_prefix = {self.url_prefix!r} is no path: write it as /translator")

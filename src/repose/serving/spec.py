@@ -37,6 +37,7 @@ def spec(settings: ServeSettings) -> dict[str, Any]:
     return {
         "openapi": "3.0.3",
         "info": {"title": "repose", "version": __version__, "description": about},
+        "servers": [{"url": settings.url_prefix or "/"}],
         "paths": paths,
     }
 
