@@ -23,24 +23,22 @@ LINES = ["ka lo mi", "lo lo"]
 MOST_MEGABYTES = 200
 
 
-def add(requirements: list[str], extra: str, found: dict[str, metadata.Distribution]) -> None:
-    """The distributions that these requirements bring, by name."""
+def add(requirements: list[str], extra: str, found: dict[str, metadata.Distribution], *but: str) -> None:
+    """The distributions that these requirements bring, by name, without those in `but` and what only they bring."""
     for requirement in map(Requirement, requirements):
         if requirement.marker is None or requirement.marker.evaluate({"extra": extra}):
             key = re.sub(r"[-_.]+", "-", requirement.name).lower()
-            if key not in found:
+            if key not in found and key not in but:
                 found[key] = metadata.distribution(key)
                 for each in requirement.extras or {""}:
-                    add(metadata.requires(key) or [], each, found)
+                    add(metadata.requires(key) or [], each, found, *but)
 
 
-@pytest.fixture(scope="module")
-def environment(tmp_path_factory: pytest.TempPathFactory) -> tuple[Path, int]:
-    """A folder of what `pip install repose-nmt[runtime]` would bring, and its size in bytes."""
+def put_together(folder: Path, *but: str) -> int:
+    """Fill a folder with what `pip install repose-nmt[runtime]` would bring; its size in bytes."""
     found: dict[str, metadata.Distribution] = {}
     project = tomllib.loads((Path(__file__).parents[2] / "pyproject.toml").read_text(encoding="utf-8"))["project"]
-    add([*project["dependencies"], *project["optional-dependencies"]["runtime"]], "", found)
-    folder = tmp_path_factory.mktemp("environment")
+    add([*project["dependencies"], *project["optional-dependencies"]["runtime"]], "", found, *but)
     num_bytes = 0
     for distribution in found.values():
         for file in distribution.files or []:
@@ -51,7 +49,14 @@ def environment(tmp_path_factory: pytest.TempPathFactory) -> tuple[Path, int]:
                 target.parent.mkdir(parents=True, exist_ok=True)
                 target.symlink_to(place.resolve())
     (folder / "repose").symlink_to(Path(repose.__file__).parent)
-    return folder, num_bytes
+    return num_bytes
+
+
+@pytest.fixture(scope="module")
+def environment(tmp_path_factory: pytest.TempPathFactory) -> tuple[Path, int]:
+    """A folder of what it would bring, and its size in bytes."""
+    folder = tmp_path_factory.mktemp("environment")
+    return folder, put_together(folder)
 
 
 @pytest.fixture(scope="module")
@@ -95,6 +100,19 @@ def test_an_export_translates(environment: tuple[Path, int], model: Path, tmp_pa
     done = run(environment[0], command, "translate", str(tmp_path / "out"), given="".join(f"{x}\n" for x in LINES))
     assert done.returncode == 0, done.stderr
     assert done.stdout.splitlines() == expected
+
+
+def test_a_hubs_library_is_required_and_not_needed(model: Path, tmp_path: Path) -> None:
+    """The package `tokenizers` requires it, with all that it requires in turn, and asks it only for a hub's files."""
+    folder = tmp_path / "environment"
+    folder.mkdir()
+    put_together(folder, "huggingface-hub")
+    assert not (folder / "hf_xet").exists()
+    repose.export(model, to="onnx", out=tmp_path / "out")
+    command = "sys.argv[0] = 'repose'; from repose.cli.main import main; main()"
+    done = run(folder, command, "translate", str(tmp_path / "out"), given="".join(f"{x}\n" for x in LINES))
+    assert done.returncode == 0, done.stderr
+    assert done.stdout.splitlines() == [t.text for t in repose.load(model, engine="torch").translate(LINES)]
 
 
 def test_what_needs_torch_says_so(environment: tuple[Path, int], model: Path, tmp_path: Path) -> None:

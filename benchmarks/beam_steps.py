@@ -1,0 +1,67 @@
+"""How many steps and rows a beam search takes, whose stop is exact: it goes on while a hypothesis could still win.
+
+Sentences of the phrasebook's test set, each alone; the model is `make demo`'s, say. A row is a hypothesis in a step.
+
+    python benchmarks/beam_steps.py runs/demo --out results/speed/beam-steps.json
+"""
+
+import argparse
+import datetime
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+
+import repose
+from interleave import table, write
+from repose.data import phrasebook
+from repose.decoding.search import beam_search
+from repose.saved_model.directory import locate, read_config
+
+BEAM_SIZE = 4
+
+
+def counted(translator: repose.Translator, text: str) -> dict[str, int]:
+    """Of one sentence: tokens of the best hypothesis, END included; steps, rows, and rows of steps after its END."""
+    engine, source = translator.engine, translator.src_tokenizer.encode(text)
+    limit = min(len(source) + translator.max_extra_tokens, translator.max_length)
+    rows: list[int] = []
+
+    def step(tokens: Any, state: Any) -> Any:
+        rows.append(len(tokens))
+        return engine.step(tokens, state)
+
+    asked = {"beam_size": BEAM_SIZE, "alpha": translator.length_penalty}
+    best = beam_search(step, engine.start([source]), [limit], **asked)[0][0]  # type: ignore[arg-type]
+    tokens = len(best.tokens) + best.finished
+    return {"tokens": tokens, "steps": len(rows), "rows": sum(rows), "rows after its END": sum(rows[tokens:])}
+
+
+def main() -> None:
+    """Counts, prints means and writes the record."""
+    parser = argparse.ArgumentParser(description="Steps and rows of a beam search.")
+    parser.add_argument("run", type=Path, help="run or model directory, from Portuguese to English")
+    parser.add_argument("--sentences", type=int, default=200, help="of the phrasebook's test set, the first ones")
+    parser.add_argument("--out", type=Path, help="write the result as JSON")
+    args = parser.parse_args()
+    texts = [source for source, _ in phrasebook.read()["test"][: args.sentences]]
+    with repose.load(args.run, engine="onnx") as translator:
+        found = [counted(translator, text) for text in texts]
+        settings = {"beam_size": BEAM_SIZE, "length_penalty": translator.length_penalty}
+        settings["max_extra_tokens"] = translator.max_extra_tokens
+    means = {name: float(np.mean([each[name] for each in found])) for name in found[0]}
+    print(table(["mean of a sentence", ""], [[name, f"{value:.1f}"] for name, value in means.items()]))
+    content = {
+        "what": "steps and rows of a beam search, means over sentences",
+        "date": datetime.datetime.now(datetime.UTC).date().isoformat(),
+        "model": read_config(locate(args.run)).get("run_id"),
+        "corpus": "phrasebook, test",
+        "sentences": len(texts),
+        "settings": settings,
+        "means": means,
+    }
+    write(args.out, content)
+
+
+if __name__ == "__main__":
+    main()
