@@ -15,13 +15,13 @@ RUN python -m venv /opt/repose \
 FROM python:3.12-slim
 RUN useradd --system --uid 10001 --no-create-home --shell /usr/sbin/nologin repose
 COPY --from=build /opt/repose /opt/repose
-ENV PYTHONDONTWRITEBYTECODE=1 REPOSE_HOME=/tmp/repose
+ENV PYTHONDONTWRITEBYTECODE=1 REPOSE_HOME=/tmp/repose LT_HOST=0.0.0.0 LT_PORT=5000 LT_REQ_LIMIT=300
 USER 10001:10001
 WORKDIR /tmp
 VOLUME ["/models"]
 EXPOSE 5000
 STOPSIGNAL SIGTERM
 HEALTHCHECK --interval=10s --timeout=3s --start-period=60s --retries=3 \
-    CMD ["/opt/repose/bin/python", "-c", "from urllib.request import urlopen; urlopen('http://127.0.0.1:5000/health/ready', timeout=2)"]
-ENTRYPOINT ["/opt/repose/bin/repose", "serve", "--host", "0.0.0.0", "--port", "5000", "--req-limit", "300"]
+    CMD ["/opt/repose/bin/python", "-c", "import os; from urllib.request import urlopen; urlopen(f'http://127.0.0.1:{os.environ[\"LT_PORT\"]}/health/ready', timeout=2)"]
+ENTRYPOINT ["/opt/repose/bin/repose", "serve"]
 CMD ["/models"]

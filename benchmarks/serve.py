@@ -283,6 +283,7 @@ async def soak(server: Contestant, clients: int, minutes: float, texts: list[str
     # What the clients remember is not the server's: a text that is left has no answer.
     return {
         **{"clients": clients, "minutes": minutes, "killed_workers": kills, "unanswered": len(wanted)},
+        **{"sentences": len(texts), "different_translations": len(set(server.known.values()))},
         **asked.as_json(),
         **{"memory_bytes_before": memory[0], "memory_bytes_most": max(memory), "memory_bytes_after": server.memory()},
     }

@@ -1,6 +1,7 @@
 """The container file and the systemd unit: what they promise, and that the command line has what they say."""
 
 import configparser
+import json
 import re
 import shlex
 import shutil
@@ -52,6 +53,10 @@ def test_the_container_is_no_one_and_checks_its_health() -> None:
     assert not about["USER"].startswith(("root", "0"))
     assert last.index("USER") < last.index("ENTRYPOINT")
     assert "/health/ready" in about["HEALTHCHECK"]
+    check = json.loads(about["HEALTHCHECK"].partition("CMD ")[2])
+    compile(check[2], "HEALTHCHECK", "exec")
+    environment = " ".join(argument for name, argument in found if name == "ENV")
+    assert {"LT_HOST=0.0.0.0", "LT_PORT=5000"} <= set(environment.split()), "variables, which a compose file can change"
     assert about["ENTRYPOINT"].startswith("["), "a shell would not hand SIGTERM on"
     assert all(":" in argument.split()[0] for name, argument in found if name == "FROM"), "a version of each image"
     assert not any(":latest" in argument for name, argument in found if name == "FROM")
