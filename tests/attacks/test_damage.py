@@ -140,7 +140,7 @@ def outcome(case: Case, victim: Victim, table: str, result: dict[str, Any]) -> s
     if said.code != 0:
         return "" if said.is_one_sentence else f"{case}: exit code {said.code}, {said.err}"
     if case == SAID_BY_A_REPORT:
-        return "" if "has no scores" in said.err else f"{case}: {said.err}"
+        return "" if "trained, but not scored" in said.err else f"{case}: {said.err}"
     if table_of(said) != table:
         return f"{case}: another result, {said.out}"
     if command in ("train", "resume"):

@@ -87,12 +87,17 @@ def test_a_resumed_run_equals_an_uninterrupted_one(tmp_path: Path) -> None:
     assert not parts[2].exists()
 
 
-def test_seeds_differ(tmp_path: Path) -> None:
+def test_seeds_differ_and_nothing_is_left_among_temporary_files(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    (tmp_path / "temporary").mkdir()
+    monkeypatch.setattr("tempfile.tempdir", str(tmp_path / "temporary"))
     learned = [
         policy.learn(Settings(shape=(3, 4), steps=160, seed=seed), tmp_path / f"{seed}.json", tmp_path / "w", silent)
         for seed in (0, 1)
     ]
     assert learned[0].digest != learned[1].digest
+    assert list((tmp_path / "temporary").iterdir()) == []
 
 
 def test_an_interruption_exits_3_and_the_same_command_resumes(

@@ -154,11 +154,14 @@ def _environments(settings: Settings, scale: float) -> "VecEnv":
 
 def _advance(sac: "SAC", settings: Settings) -> None:
     """To the next checkpoint, as a function of networks, replay memory, seed and step alone."""
+    from stable_baselines3.common.logger import Logger
+
     begin = sac.num_timesteps
     sac.set_random_seed(int(np.random.SeedSequence([settings.seed, begin]).generate_state(1)[0] >> 1))
     environments = sac.get_env()
     assert environments is not None, "made with its environments"
     sac.set_env(environments)  # begins new episodes, with the seeds just set
+    sac.set_logger(Logger(folder=None, output_formats=[]))  # its own makes an empty folder among temporary files
     sac.learn(min(CHUNK, settings.steps - begin), reset_num_timesteps=False)
 
 
