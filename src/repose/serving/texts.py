@@ -112,7 +112,7 @@ async def in_turn(
     A sentence that is still longer than what the model was trained on is cut: decoding takes long, and gives nonsense.
     """
     limit, answers = model.max_src_tokens, list[Answer]()
-    if len(sentences) <= _SENTENCES_AT_ONCE and all(number <= limit for number in num_tokens):
+    if 0 < len(sentences) <= _SENTENCES_AT_ONCE and all(number <= limit for number in num_tokens):
         return await engine.translate(how, sentences, num_tokens)
     for start in range(0, len(sentences), _SENTENCES_AT_ONCE):
         some = slice(start, start + _SENTENCES_AT_ONCE)
