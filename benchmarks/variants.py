@@ -22,6 +22,7 @@ from torch import Tensor
 
 from interleave import machine, table, write
 from repose.model.architecture import Architecture
+from repose.model.kernels.linear import training_products
 from repose.model.presets import preset
 from repose.model.transformer import Transformer
 from repose.saved_model.api import build
@@ -77,8 +78,9 @@ def training_step(a: Architecture) -> Callable[[], None]:
 
     def step() -> None:
         net.zero_grad()
-        hidden = net.hidden(src, src)
-        cross_entropy(hidden, net.output.weight, net.output.bias, labels, label_smoothing=0.1).loss.backward()
+        with training_products():
+            hidden = net.hidden(src, src)
+            cross_entropy(hidden, net.output.weight, net.output.bias, labels, label_smoothing=0.1).loss.backward()
 
     return step
 

@@ -9,7 +9,7 @@ from torch import Tensor, nn
 
 from repose.model.architecture import Architecture, Norm
 from repose.model.attention import Attention, fused, record
-from repose.model.kernels.blocks import Blocks
+from repose.model.kernels.blocks import Blocks, join, split
 from repose.model.kernels.linear import SideBySide
 from repose.model.kernels.packing import Packing
 from repose.model.positions import Positions
@@ -123,17 +123,14 @@ def test_fused_attention_is_the_same(causal: bool) -> None:
     keys = queries if causal else Packing(torch.tensor([[False] * 3, [True, True, False]]))
     blocks = Blocks(queries, keys, num_heads=2, causal=causal)
     x, y = (torch.randn(32, 6, requires_grad=True) for _ in range(2))
-    split = blocks.split_queries(x), blocks.split_keys(y)
-    weights = attention._weights(*split, blocks)
-    for q, k, w, block in zip(*split, weights, blocks.blocks, strict=True):
-        wanted, out = w @ k, fused(q, k, k, block, 2, attention.scale, 0.0)
-        torch.testing.assert_close(out, wanted)
-        for a, b in zip(
-            torch.autograd.grad(out.sum(), (q, k), retain_graph=True),
-            torch.autograd.grad(wanted.sum(), (q, k), retain_graph=True),
-            strict=True,
-        ):
-            torch.testing.assert_close(a, b)
+    flat = blocks.queries.spread(x), blocks.keys.spread(y), blocks.keys.spread(y)
+    sides = blocks.queries, blocks.keys, blocks.keys
+    parts = [split(each, side.sizes) for each, side in zip(flat, sides, strict=True)]
+    out = join([fused(*each, 2, attention.scale, 0.0) for each in zip(*parts, blocks.blocks, strict=True)])
+    wanted, _ = attention._attend(*flat, blocks, blocks.keys.sizes, attention.scale)
+    torch.testing.assert_close(out, wanted)
+    for a, b in zip(torch.autograd.grad(out.sum(), (x, y)), torch.autograd.grad(wanted.sum(), (x, y)), strict=True):
+        torch.testing.assert_close(a, b)
 
 
 def test_recorded_weights_are_those_that_were_used() -> None:

@@ -7,7 +7,7 @@ from torch import Tensor
 from repose.model.architecture import TokenNormKind
 from repose.model.kernels.cache import Cache
 from repose.model.kernels.packing import Packing
-from repose.model.token_norm import TokenNorm, welford
+from repose.model.token_norm import TokenNorm, vocabulary_statistics, welford
 
 EPS = 1e-6
 LENGTHS = (5, 1, 3)
@@ -120,3 +120,8 @@ def test_gradient(kind: TokenNormKind, packing: Packing) -> None:
 
 def test_it_has_no_parameters() -> None:
     assert not list(TokenNorm("sentence", eps=EPS).parameters())
+
+
+def test_statistics_of_the_vocabulary_have_their_gradients() -> None:
+    table = torch.randn(5, 3, dtype=torch.float64, requires_grad=True)
+    assert torch.autograd.gradcheck(lambda x: vocabulary_statistics(x, 1.5), (table,))

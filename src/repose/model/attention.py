@@ -2,6 +2,7 @@
 
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
+from typing import Any
 
 import torch
 import torch.nn.functional as F
@@ -10,7 +11,8 @@ from torch import Tensor, nn
 
 from repose.model.architecture import Architecture
 from repose.model.kernels.absorption import absorb, cost
-from repose.model.kernels.blocks import Block, Blocks
+from repose.model.kernels.attend import Plan, attend, product
+from repose.model.kernels.blocks import Block, Blocks, join, split
 from repose.model.kernels.dropout import Dropout
 from repose.model.kernels.linear import Linear, SideBySide, linear
 from repose.model.kernels.local import LocalBlocks
@@ -71,29 +73,11 @@ class Attention(nn.Module):
         """Attends within whole sentences. A query without keys gets zeros (then the output bias), never NaN."""
         if self.is_absorbed and queries_from.device.type == "cpu":
             return self._absorbed(queries_from, keys_from, values_from, blocks)
-        queries = blocks.split_queries(blocks.turn(self.query(queries_from)))
-        keys = blocks.split_keys(blocks.turn(self.key(keys_from)))
-        values = blocks.split_keys(self.value(values_from))
-        if queries_from.device.type != "cpu" and self.scores.is_softmax and self.recorded is None:
-            dropout = self.dropout.p if self.training else 0.0
-            parts = zip(queries, keys, values, blocks.blocks, strict=True)
-            return self.output(blocks.join_queries([fused(*x, self.num_heads, self.scale, dropout) for x in parts]))
-        with torch.autocast(queries_from.device.type, enabled=False):  # small products, which bf16 makes no faster
-            queries, keys, values = ([_wide(x) for x in rows] for rows in (queries, keys, values))
-            weights = self._weights(queries, keys, blocks)
-            self._record(weights, blocks)
-            heads = [self.dropout(w) @ v for w, v in zip(weights, values, strict=True)]
-        return self.output(blocks.join_queries(heads))
-
-    def _weights(
-        self, queries: Sequence[Tensor], keys: Sequence[Tensor], blocks: Blocks | LocalBlocks
-    ) -> list[Float[Tensor, "n q k"]]:
-        """Attention weights of each block."""
-        scores = [
-            torch.baddbmm(block.bias.to(q.dtype), q, k.mT, alpha=self.scale)
-            for q, k, block in zip(queries, keys, blocks.blocks, strict=True)
-        ]
-        return self.scores.weights(scores, blocks)
+        queries = blocks.queries.spread(blocks.turn(self.query(queries_from)))
+        keys = blocks.keys.spread(blocks.turn(self.key(keys_from)))
+        values = blocks.keys.spread(self.value(values_from))
+        heads, _ = self._attend(queries, keys, values, blocks, blocks.keys.sizes, self.scale)
+        return self.output(blocks.queries.gather(heads))
 
     def _absorbed(
         self, queries_from: Tensor, keys_from: Tensor, values_from: Tensor, blocks: Blocks | LocalBlocks
@@ -101,27 +85,53 @@ class Attention(nn.Module):
         """The same with keys and values that all heads share: the tokens (`kernels.absorption`)."""
         assert isinstance(self.value, Linear), "or it may not absorb"
         w_q, b_q, w_o, value_bias = absorb(self.query, self.key, self.value, self.output, self.num_heads, self.scale)
-        queries = blocks.split_queries(linear(queries_from, w_q, b_q))
-        keys = blocks.split_tokens(keys_from)
-        values = keys if values_from is keys_from else blocks.split_tokens(values_from)
-        with torch.autocast("cpu", enabled=False):
-            queries, keys, values = ([_wide(x) for x in rows] for rows in (queries, keys, values))
-            scores = [
-                torch.baddbmm(block.bias.to(q).reshape(len(k), -1, k.shape[1]), q.reshape(len(k), -1, k.shape[2]), k.mT)
-                for q, k, block in zip(queries, keys, blocks.blocks, strict=True)
-            ]
-            weights = self.scores.weights(
-                [x.view(*q.shape[:2], -1) for x, q in zip(scores, queries, strict=True)], blocks
-            )
-            self._record(weights, blocks)
-            weights = [self.dropout(w) for w in weights]
-            heads = [
-                (w.view(len(v), -1, w.shape[2]) @ v).view(*w.shape[:2], -1)
-                for w, v in zip(weights, values, strict=True)
-            ]
-            sums = [w.sum(2, keepdim=True) for w in weights]
-        out = linear(blocks.join_queries(heads), w_o, self.output.bias)
-        return out if value_bias is None else out + linear(blocks.join_queries(sums), value_bias)
+        queries = blocks.queries.spread(linear(queries_from, w_q, b_q))
+        keys = blocks.tokens.spread(keys_from)
+        values = keys if values_from is keys_from else blocks.tokens.spread(values_from)
+        heads, sums = self._attend(queries, keys, values, blocks, blocks.tokens.sizes, 1.0)
+        out = linear(blocks.queries.gather(heads), w_o, self.output.bias)
+        if value_bias is None:
+            return out
+        assert sums is not None
+        return out + linear(blocks.queries.gather(sums), value_bias)
+
+    def _attend(
+        self,
+        queries: Float[Tensor, "n C"],
+        keys: Float[Tensor, "m C"],
+        values: Float[Tensor, "m E"],
+        blocks: Blocks | LocalBlocks,
+        sizes: Sequence[tuple[int, int]],
+        scale: float,
+    ) -> tuple[Float[Tensor, "n E"], Float[Tensor, "n 1"] | None]:
+        """Weighted means of values as they lie in the blocks, and the sums of weights; `sizes`: of the keys."""
+        dropout = self.dropout.p if self.training else 0.0
+        is_plain, kind = self.scores.is_softmax and self.recorded is None, queries.device.type
+        if is_plain and kind != "cpu":
+            parts = split(queries, blocks.queries.sizes), split(keys, sizes), split(values, sizes), blocks.blocks
+            return join([fused(*x, self.num_heads, scale, dropout) for x in zip(*parts, strict=True)]), None
+        with torch.autocast(kind, enabled=False):  # small products, which bf16 makes no faster
+            queries, keys, values = (_wide(x) for x in (queries, keys, values))
+            if is_plain:
+                plan = Plan(blocks.blocks, blocks.queries.sizes, sizes)
+                return attend(queries, keys, values, plan, scale=scale, dropout=dropout, with_sums=self.is_absorbed)
+            return self._attend_stepwise(queries, keys, values, blocks, sizes, scale)
+
+    def _attend_stepwise(
+        self, queries: Tensor, keys: Tensor, values: Tensor, blocks: Any, sizes: Sequence[tuple[int, int]], scale: float
+    ) -> tuple[Tensor, Tensor]:
+        """The same where `Scores` changes more than softmax does, or weights are recorded."""
+        q, k, v = split(queries, blocks.queries.sizes), split(keys, sizes), split(values, sizes)
+        scores = [
+            product(a.view(len(b), -1, b.shape[2]), b.mT, block.bias.reshape(len(b), -1, b.shape[1]), scale)
+            for a, b, block in zip(q, k, blocks.blocks, strict=True)
+        ]
+        shaped = [x.view(block.bias.shape) for x, block in zip(scores, blocks.blocks, strict=True)]
+        weights = self.scores.weights(shaped, blocks)
+        self._record(weights, blocks)
+        weights = [self.dropout(w) for w in weights]
+        heads = [product(w.view(len(x), -1, x.shape[1]), x) for w, x in zip(weights, v, strict=True)]
+        return join(heads), join([w.sum(2, keepdim=True) for w in weights])
 
     def _record(self, weights: Sequence[Tensor], blocks: Blocks | LocalBlocks) -> None:
         """Keep the weights, while `record` is on."""

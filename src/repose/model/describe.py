@@ -8,7 +8,6 @@ from torch.nn.attention import SDPBackend, sdpa_kernel
 from torch.utils.flop_counter import FlopCounterMode
 
 from repose.model.architecture import Architecture
-from repose.model.kernels.linear import FLOPS
 from repose.model.transformer import Transformer
 
 BYTES_PER_PARAMETER = 16
@@ -60,9 +59,9 @@ def describe(
     total = sum(p.numel() for p in model.parameters())
     src, tgt = torch.ones(2, batch_size, length, dtype=torch.long)
     with sdpa_kernel(SDPBackend.MATH):  # plain matrix products, which torch's counter knows on every device
-        with FlopCounterMode(display=False, custom_mapping=FLOPS) as forward:
+        with FlopCounterMode(display=False) as forward:
             loss = model(src, tgt).sum()
-        with FlopCounterMode(display=False, custom_mapping=FLOPS) as backward:
+        with FlopCounterMode(display=False) as backward:
             loss.backward()
     flops = forward.get_total_flops()
     return Description(

@@ -6,10 +6,12 @@ an epsilon is added to the variance, and the axes `encoder_token_norm` and `deco
 """
 
 from functools import partial
+from typing import Any
 
 import torch
 from jaxtyping import Bool, Float
 from torch import Tensor, nn
+from torch.autograd.function import once_differentiable
 
 from repose.model.architecture import TokenNormKind
 from repose.model.kernels.cache import Cache
@@ -73,9 +75,32 @@ class TokenNorm(nn.Module):
 
 def vocabulary_statistics(table: Float[Tensor, "V M"], scale: float) -> tuple[Float[Tensor, " M"], Float[Tensor, " M"]]:
     """Mean and biased variance of each column over the table's rows but padding's, times `scale`."""
-    mean = table[1:].mean(0)
-    var = (table[1:] - mean).square().mean(0)  # torch.var_mean takes many times as long over rows
+    mean, var = _Columns.apply(table)  # type: ignore[no-untyped-call]
     return mean * scale, var * scale**2
+
+
+class _Columns(torch.autograd.Function):
+    """Mean m and biased variance v of a table's n rows from the second on, in few passes over it.
+
+    dX_ij = dm_j / n + dv_j · 2 (X_ij - m_j) / n
+    """
+
+    @staticmethod
+    def forward(ctx: Any, table: Tensor) -> tuple[Tensor, Tensor]:
+        rows = table[1:]
+        mean = rows.mean(0)
+        centred = rows - mean
+        ctx.save_for_backward(centred)
+        return mean, centred.square().mean(0)  # torch.var_mean takes many times as long over rows
+
+    @staticmethod
+    @once_differentiable
+    def backward(ctx: Any, grad_mean: Tensor, grad_var: Tensor) -> Tensor:
+        (centred,) = ctx.saved_tensors
+        grad = centred.new_empty(len(centred) + 1, centred.shape[1])
+        grad[0] = 0
+        torch.addcmul(grad_mean / len(centred), centred, grad_var, value=2 / len(centred), out=grad[1:])
+        return grad
 
 
 def sentence_statistics(

@@ -7,6 +7,7 @@ import torch
 from torch import Tensor, nn
 
 from repose.config.experiment import TrainingConfig
+from repose.model.kernels.linear import training_products
 from repose.training.distributed import World, make_exchange
 from repose.training.feed import Update
 from repose.training.job import TrainingTask
@@ -93,9 +94,10 @@ class Learner:
             if part is None:
                 continue
             torch.manual_seed(dropout_seed(config.seed, number, index, self.world.rank))
-            with torch.autocast(kind, torch.bfloat16, enabled=config.precision == "bf16"):
-                sums = self.task.sums(self.model, part, config)
-            (sums.loss / update.tokens).backward()
+            with training_products():
+                with torch.autocast(kind, torch.bfloat16, enabled=config.precision == "bf16"):
+                    sums = self.task.sums(self.model, part, config)
+                (sums.loss / update.tokens).backward()
             loss, weight = sums.loss.detach(), update.sentences / update.tokens
             self.sums += torch.stack([loss, sums.nll, sums.correct, loss * weight, sums.nll * weight])
         self._exchange.sum()

@@ -7,7 +7,7 @@ from torch import Tensor
 from repose.model.architecture import Architecture
 from repose.model.attention import Attention
 from repose.model.kernels import blocks
-from repose.model.kernels.blocks import Blocks
+from repose.model.kernels.blocks import Blocks, join, split
 from repose.model.kernels.packing import Packing
 
 ONE_LONG = [[1] * 8, [1, 1] + [0] * 6, [1] * 3 + [0] * 5, [1, 1, 1] + [0] * 5]
@@ -23,16 +23,15 @@ def test_every_sentence_is_in_one_block_of_like_lengths() -> None:
 def test_there_and_back(packing: Packing) -> None:
     cut = Blocks(packing, packing, num_heads=2)
     rows = packing.pack(torch.randn(*packing.mask.shape, 6))
-    assert torch.equal(cut.join_queries(cut.split_queries(rows)), rows)
-    assert all(not x.isnan().any() for x in cut.split_keys(rows))
+    assert torch.equal(cut.queries.gather(join(split(cut.queries.spread(rows), cut.queries.sizes))), rows)
+    assert not cut.keys.spread(rows).isnan().any()
 
 
 def test_gradients(packing: Packing) -> None:
     cut = Blocks(packing, packing, num_heads=2)
     rows = packing.pack(torch.randn(*packing.mask.shape, 4, dtype=torch.float64)).requires_grad_()
-    assert torch.autograd.gradcheck(lambda x: tuple(cut.split_keys(x)), (rows,))
-    inside = [x.detach().requires_grad_() for x in cut.split_queries(rows)]
-    assert torch.autograd.gradcheck(lambda *x: cut.join_queries(x), inside)
+    assert torch.autograd.gradcheck(cut.keys.spread, (rows,))
+    assert torch.autograd.gradcheck(cut.queries.gather, (cut.queries.spread(rows).detach().requires_grad_(),))
 
 
 @pytest.mark.parametrize("causal", [False, True])

@@ -5,7 +5,7 @@ import torch
 import torch.nn.functional as F
 
 from repose.model.kernels import linear
-from repose.model.kernels.linear import Linear, matmul_nt
+from repose.model.kernels.linear import Linear, matmul_nt, products_of_new_shapes, training_products
 
 
 @pytest.fixture(params=[False, True], ids=["torch", "onednn"], autouse=True)
@@ -22,13 +22,32 @@ def test_linear_is_torchs(bias: bool, shape: tuple[int, ...]) -> None:
     x = torch.randn(shape, requires_grad=True)
     inputs = (x, *layer.parameters())
     wanted = F.linear(x, layer.weight, layer.bias)
-    out = layer(x)
-    torch.testing.assert_close(out, wanted)
     gradient = torch.randn_like(wanted).transpose(0, 1).contiguous().transpose(0, 1)  # as autograd may hand it down
-    for a, b in zip(
-        torch.autograd.grad(out, inputs, gradient), torch.autograd.grad(wanted, inputs, gradient), strict=True
-    ):
+    with training_products():
+        out = layer(x)
+        gradients = torch.autograd.grad(out, inputs, gradient)
+    torch.testing.assert_close(out, wanted)
+    with torch.no_grad():
+        torch.testing.assert_close(layer(x), wanted.detach())
+    for a, b in zip(gradients, torch.autograd.grad(wanted, inputs, gradient), strict=True):
         torch.testing.assert_close(a, b)
+
+
+def test_the_library_is_torchs_own_again_afterwards(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(linear, "_stays_in_fp32", lambda: True)
+    before, inside = torch.backends.mkldnn.matmul.fp32_precision, "bf16" if linear.onednn_is_faster() else "none"
+    with training_products():
+        assert torch.backends.mkldnn.matmul.fp32_precision == inside
+        with products_of_new_shapes():
+            assert torch.backends.mkldnn.matmul.fp32_precision == "none"
+        assert torch.backends.mkldnn.matmul.fp32_precision == inside
+    assert torch.backends.mkldnn.matmul.fp32_precision == before
+
+
+def test_products_of_training_round_to_nothing_less_than_fp32() -> None:
+    a, b = torch.randn(64, 64), torch.randn(64, 64)
+    with training_products():
+        torch.testing.assert_close(a @ b, (a.double() @ b.double()).float(), rtol=1e-5, atol=1e-5)
 
 
 def test_linear_in_double_precision_and_under_autocast() -> None:

@@ -7,7 +7,7 @@ alone and small enough to stay in the cache. Elsewhere one block is all sentence
 
 from collections.abc import Sequence
 from functools import cached_property
-from typing import NamedTuple
+from typing import NamedTuple, Protocol
 
 import torch
 from jaxtyping import Bool, Float, Int
@@ -50,7 +50,7 @@ class Blocks(Reach):
     ) -> None:
         """`causal`: position t attends to positions up to t. Nothing attends to padding. `positions`: those of the
         stack, for its self-attention."""
-        parts = _of_like_length(queries.mask)
+        parts = _of_like_length(queries)
         self._queries = _Layout(queries, parts, num_heads)
         self._keys = self._queries if keys is queries else _Layout(keys, parts, num_heads)
         self._packing, self._parts, self._positions = keys, parts, positions
@@ -74,25 +74,20 @@ class Blocks(Reach):
         """Queries or keys as they enter the scores."""
         return rows if self._positions is None else self._positions.turn(rows, self._packing.columns)
 
-    def split_queries(self, rows: Float[Tensor, "R HC"]) -> list[Tensor]:
-        """Each block's queries, (b*h, q, c)."""
-        return self._queries.split(rows)
+    @property
+    def queries(self) -> "Layout":
+        """Each block's queries: b*h matrices of q rows."""
+        return self._queries
 
-    def split_keys(self, rows: Float[Tensor, "S HC"]) -> list[Tensor]:
-        """Each block's keys or values, (b*h, k, c)."""
-        return self._keys.split(rows)
-
-    def split_tokens(self, rows: Float[Tensor, "S X"]) -> list[Tensor]:
-        """Each block's rows of the keys' side for all heads at once, (b, k, X)."""
-        return self._tokens.split(rows)
+    @property
+    def keys(self) -> "Layout":
+        """Each block's keys or values: b*h matrices of k rows."""
+        return self._keys
 
     @cached_property
-    def _tokens(self) -> "_Layout":
+    def tokens(self) -> "Layout":
+        """Each block's rows of the keys' side for all heads at once: b matrices of k rows."""
         return _Layout(self._packing, self._parts, 1)
-
-    def join_queries(self, blocks: Sequence[Tensor]) -> Float[Tensor, "R HC"]:
-        """The inverse of `split_queries`."""
-        return self._queries.join(blocks)
 
     def padded(self, scores: Sequence[Tensor]) -> Float[Tensor, "B H Q K"]:
         """What is said of queries and keys in each block, (b*h, q, k), as one tensor; zeros at the padding."""
@@ -104,8 +99,33 @@ class Blocks(Reach):
         return whole
 
 
+class Layout(Protocol):
+    """Where packed rows stand in blocks, one after the other."""
+
+    @property
+    def sizes(self) -> Sequence[tuple[int, int]]:
+        """(b, l) of each block: b matrices of l rows."""
+
+    def spread(self, rows: Float[Tensor, "R HC"]) -> Float[Tensor, "n C"]:
+        """The rows of all blocks' matrices; zeros at padding."""
+
+    def gather(self, flat: Float[Tensor, "n C"]) -> Float[Tensor, "R HC"]:
+        """The inverse of `spread`, for queries."""
+
+
+def split(flat: Float[Tensor, "n C"], sizes: Sequence[tuple[int, int]]) -> list[Tensor]:
+    """Each block's matrices, (b, l, C), of what `Layout.spread` gives."""
+    parts = flat.split([b * length for b, length in sizes])
+    return [part.view(b, length, -1) for part, (b, length) in zip(parts, sizes, strict=True)]
+
+
+def join(blocks: Sequence[Tensor]) -> Float[Tensor, "n C"]:
+    """The inverse of `split`."""
+    return torch.cat([x.flatten(0, 1) for x in blocks]) if len(blocks) > 1 else blocks[0].flatten(0, 1)
+
+
 class _Layout:
-    """Where the rows of a packing stand in blocks: each block (b, h, l), one after the other."""
+    """The rows of a packing in blocks of sentences: each block (b, h, l)."""
 
     def __init__(self, packing: Packing, parts: Sequence[Tensor], num_heads: int) -> None:
         device = packing.mask.device
@@ -113,10 +133,8 @@ class _Layout:
         rows, real = [], []
         self.masks: list[Bool[Tensor, "b l"]] = []
         for sentences in parts:
-            mask = packing.mask[sentences]
-            used = mask.any(0).nonzero()
-            length = int(used[-1]) + 1 if len(used) else 1
-            mask = mask[:, :length]
+            length = max(1, *(packing.lengths[i] for i in sentences.tolist()))
+            mask = packing.mask[sentences, :length]
             cells = packing.row_of_cell[sentences, :length]
             rows.append((cells[:, None, :] * num_heads + heads[:, None]).flatten())
             real.append(mask[:, None, :].expand(-1, num_heads, -1).flatten())
@@ -129,18 +147,14 @@ class _Layout:
         cell_of_row[row_of_cell[cells]] = cells
         self._to_blocks = Places(row_of_cell, (~is_real).nonzero().squeeze(1))
         self._to_rows = Places(cell_of_row, spare)
-        self._sizes = [x.numel() for x in rows]
+        self.sizes = [(len(mask) * num_heads, mask.shape[1]) for mask in self.masks]
 
-    def split(self, rows: Tensor) -> list[Tensor]:
-        flat = self._to_blocks.move(rows.reshape(len(rows) * self._num_heads, -1), self._to_rows)
-        return [
-            x.view(len(mask) * self._num_heads, mask.shape[1], -1)
-            for x, mask in zip(flat.split(self._sizes), self.masks, strict=True)
-        ]
+    def spread(self, rows: Float[Tensor, "R HC"]) -> Float[Tensor, "n C"]:
+        return self._to_blocks.move(rows.reshape(len(rows) * self._num_heads, -1), self._to_rows)
 
-    def join(self, blocks: Sequence[Tensor]) -> Tensor:
-        flat = torch.cat([x.flatten(0, 1) for x in blocks]) if len(blocks) > 1 else blocks[0].flatten(0, 1)
-        return self._to_rows.move(flat, self._to_blocks).unflatten(0, (-1, self._num_heads)).flatten(1)
+    def gather(self, flat: Float[Tensor, "n C"]) -> Float[Tensor, "R HC"]:
+        moved = self._to_rows.move(flat, self._to_blocks)
+        return moved.view(len(moved) // self._num_heads, -1)
 
 
 def make_block(
@@ -155,7 +169,7 @@ def make_block(
     some = allowed.any(2, keepdim=True)
     mask = torch.zeros(allowed.shape, device=allowed.device).masked_fill_(~allowed & some, -torch.inf)
     if added is None:
-        bias = mask.repeat_interleave(num_heads, 0)
+        bias = mask[:, None].expand(-1, num_heads, -1, -1).flatten(0, 1)
     else:
         heads = mask.view(len(sentences), *added.shape[:-3], 1, *added.shape[-2:])
         bias = (heads + added).flatten(0, -3)
@@ -164,11 +178,11 @@ def make_block(
     return Block(sentences, bias, has_key, own)
 
 
-def _of_like_length(mask: Bool[Tensor, "B L"]) -> list[Tensor]:
+def _of_like_length(packing: Packing) -> list[Tensor]:
     """The sentences of each block."""
-    if mask.device.type != "cpu":
-        return [torch.arange(len(mask), device=mask.device)]
-    lengths = (mask * torch.arange(1, mask.shape[1] + 1)).amax(1).tolist()
+    if packing.mask.device.type != "cpu":
+        return [torch.arange(len(packing.mask), device=packing.mask.device)]
+    lengths = packing.lengths
     parts: list[list[int]] = []
     for sentence in sorted(range(len(lengths)), key=lambda i: -lengths[i]):
         if parts and lengths[sentence] >= SHORTEST * lengths[parts[-1][0]]:

@@ -20,13 +20,13 @@ class Dropout(nn.Dropout):
     def forward(self, x: Float[Tensor, "..."]) -> Float[Tensor, "..."]:
         if not self.training or self.p == 0.0 or x.device.type != "cpu":
             return F.dropout(x, self.p, self.training)
-        return x * _mask(x.shape, self.p).to(x.dtype)
+        return x * keep_factors(x.numel(), self.p).view(x.shape).to(x.dtype)
 
 
-def _mask(shape: torch.Size, p: float) -> Tensor:
+def keep_factors(number: int, p: float) -> Float[Tensor, " number"]:
     """0 where an element is dropped, 1 / (1 - p) where it is kept, in fp32."""
-    seed, number = int(torch.randint(2**63 - 1, ())), shape.numel()
+    seed = int(torch.randint(2**63 - 1, ()))
     bits = np.random.SFC64(seed).random_raw(-(-number // 4)).view(np.uint16)[:number]
     dropped = round(p * LEVELS)
-    kept = torch.from_numpy((bits >= dropped).view(np.uint8)).view(shape)
-    return kept.float().mul_(LEVELS / (LEVELS - dropped)) if dropped < LEVELS else torch.zeros(shape)
+    kept = torch.from_numpy((bits >= dropped).view(np.uint8))
+    return kept.float().mul_(LEVELS / (LEVELS - dropped)) if dropped < LEVELS else torch.zeros(number)

@@ -8,14 +8,14 @@ torch ships too and uses for bf16, takes AVX-512 where the processor has it: on 
 import functools
 import platform
 import warnings
+from collections.abc import Iterator
+from contextlib import contextmanager
 from pathlib import Path
-from typing import Any
 
 import torch
 import torch.nn.functional as F
 from jaxtyping import Float
 from torch import Tensor, nn
-from torch.autograd.function import once_differentiable
 
 from repose.system.errors import ConfigError
 
@@ -98,12 +98,10 @@ def is_quantized(model: nn.Module) -> bool:
 
 
 def linear(x: Float[Tensor, "*N D_in"], weight: Float[Tensor, "D_out D_in"], bias: Tensor | None = None) -> Tensor:
-    """x weightᵀ + bias: (*N, D_out)."""
-    if not _is_for_onednn(x, weight) or torch.is_autocast_enabled("cpu"):
+    """x weightᵀ + bias: (*N, D_out). With gradients, by the library that `training_products` has chosen."""
+    if torch.is_grad_enabled() or not _is_for_onednn(x, weight) or torch.is_autocast_enabled("cpu"):
         return F.linear(x, weight, bias)
-    if not torch.is_grad_enabled():
-        return matmul_nt(x, weight, bias)
-    return _Linear.apply(x, weight, bias)  # type: ignore[no-untyped-call]
+    return matmul_nt(x, weight, bias)
 
 
 def matmul_nt(a: Float[Tensor, "N K"], b: Float[Tensor, "M K"], bias: Tensor | None = None) -> Float[Tensor, "N M"]:
@@ -113,31 +111,42 @@ def matmul_nt(a: Float[Tensor, "N K"], b: Float[Tensor, "M K"], bias: Tensor | N
     return torch.mm(a, b.t()) if bias is None else torch.addmm(bias, a, b.t())
 
 
-def _flops(a: torch.Size, b: torch.Size, *_: Any, **__: Any) -> int:
-    return 2 * a.numel() * b[0]
-
-
 _HAS_ONEDNN = hasattr(torch.ops.mkldnn, "_linear_pointwise")
-FLOPS: dict[Any, Any] = {torch.ops.mkldnn._linear_pointwise: _flops} if _HAS_ONEDNN else {}
-"""What torch.utils.flop_counter does not know of these products (`custom_mapping`)."""
+_get_precision = torch._C._get_fp32_precision_getter
+_set_precision = torch._C._set_fp32_precision_setter
 
 
-class _Linear(torch.autograd.Function):
-    @staticmethod
-    def forward(ctx: Any, x: Tensor, weight: Tensor, bias: Tensor | None) -> Tensor:
-        ctx.save_for_backward(x, weight)
-        return matmul_nt(x, weight, bias)
+@contextmanager
+def training_products() -> Iterator[None]:
+    """Within, torch's fp32 products and their gradients are oneDNN's, where that is faster."""
+    with _library("bf16" if onednn_is_faster() and _stays_in_fp32() else "none"):
+        yield
 
-    @staticmethod
-    @once_differentiable
-    def backward(ctx: Any, grad: Tensor) -> tuple[Tensor | None, Tensor | None, Tensor | None]:
-        x, weight = ctx.saved_tensors
-        grad = grad.contiguous()
-        return (
-            matmul_nt(grad, weight.t()) if ctx.needs_input_grad[0] else None,
-            matmul_nt(grad.t(), x.t()) if ctx.needs_input_grad[1] else None,
-            grad.sum(0) if ctx.needs_input_grad[2] else None,
-        )
+
+@contextmanager
+def products_of_new_shapes() -> Iterator[None]:
+    """Within, they are not: oneDNN compiles a kernel for each shape, which takes longer than a small product."""
+    with _library("none"):
+        yield
+
+
+@contextmanager
+def _library(precision: str) -> Iterator[None]:
+    """torch takes oneDNN for fp32 where it may round to bf16, which oneDNN does only on processors with tiles."""
+    before = _get_precision("mkldnn", "matmul")
+    _set_precision("mkldnn", "matmul", precision)
+    try:
+        yield
+    finally:
+        _set_precision("mkldnn", "matmul", before)
+
+
+@functools.cache
+def _stays_in_fp32() -> bool:
+    """Whether oneDNN, told that it may round to bf16, does not."""
+    fine = torch.full((64, 64), 1 + 2.0**-12)
+    with _library("bf16"):
+        return bool((torch.mm(fine, torch.eye(64)) == fine).all())
 
 
 def _is_for_onednn(a: Tensor, b: Tensor) -> bool:

@@ -4,7 +4,8 @@ A sentence is cut into chunks as long as the reach. A chunk's queries attend to 
 own and, unless causal, of the one after: all that is near enough and, of three keys computed, about two that are.
 """
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
+from typing import NamedTuple
 
 import torch
 import torch.nn.functional as F
@@ -50,23 +51,36 @@ class LocalBlocks(Reach):
         """As in `Blocks`."""
         return rows if self._positions is None else self._positions.turn(rows, self._packing.columns)
 
-    def split_queries(self, rows: Float[Tensor, "R HC"]) -> list[Tensor]:
-        """All chunks' queries, (B*n*h, w, c)."""
-        return [self._heads(self._chunks(self._packing.pad(rows)))]
+    @property
+    def queries(self) -> "_Chunks":
+        """All chunks' queries: B*n*h matrices of w rows."""
+        return _Chunks(
+            [(self._num_chunks * self.num_sentences * self.num_heads, self._width)], self._spread, self._gather
+        )
 
-    def split_keys(self, rows: Float[Tensor, "R HC"]) -> list[Tensor]:
-        """All neighbourhoods' keys or values, (B*n*h, 3w, c)."""
-        return [self._heads(self._neighbourhoods(self._chunks(self._packing.pad(rows))))]
+    @property
+    def keys(self) -> "_Chunks":
+        """All neighbourhoods' keys or values: B*n*h matrices of 3w rows."""
+        return self._neighbourhoods_of(self.num_heads)
 
-    def split_tokens(self, rows: Float[Tensor, "R X"]) -> list[Tensor]:
-        """The same for all heads at once, (B*n, 3w, X)."""
-        return [self._neighbourhoods(self._chunks(self._packing.pad(rows))).flatten(0, 1)]
+    @property
+    def tokens(self) -> "_Chunks":
+        """The same for all heads at once: B*n matrices of 3w rows."""
+        return self._neighbourhoods_of(1)
 
-    def join_queries(self, blocks: Sequence[Tensor]) -> Float[Tensor, "R HC"]:
-        """The inverse of `split_queries`."""
-        (heads,) = blocks
-        grid = heads.unflatten(0, (self.num_sentences, self._num_chunks, self.num_heads)).transpose(2, 3)
+    def _spread(self, rows: Float[Tensor, "R HC"]) -> Tensor:
+        return _of_heads(self._chunks(self._packing.pad(rows)), self.num_heads)
+
+    def _gather(self, flat: Tensor) -> Float[Tensor, "R HC"]:
+        grid = flat.view(self.num_sentences, self._num_chunks, self.num_heads, self._width, -1).transpose(2, 3)
         return self._packing.pack(grid.flatten(3).flatten(1, 2)[:, : self._length])
+
+    def _neighbourhoods_of(self, num_heads: int) -> "_Chunks":
+        def spread(rows: Tensor) -> Tensor:
+            return _of_heads(self._neighbourhoods(self._chunks(self._packing.pad(rows))), num_heads)
+
+        length = self._width * (2 + self._chunks_after)
+        return _Chunks([(self._num_chunks * self.num_sentences * num_heads, length)], spread, self._gather)
 
     def padded(self, scores: Sequence[Tensor]) -> Float[Tensor, "B H Q K"]:
         """As in `Blocks`: quadratic in the length, for looking at."""
@@ -88,5 +102,14 @@ class LocalBlocks(Reach):
         beyond = F.pad(chunks, (0, 0, 0, 0, 1, after))
         return torch.cat([beyond[:, i : i + self._num_chunks] for i in range(2 + after)], dim=2)
 
-    def _heads(self, grid: Float[Tensor, "B n l HC"]) -> Float[Tensor, "Bnh l c"]:
-        return grid.unflatten(3, (self.num_heads, -1)).transpose(2, 3).flatten(0, 2)
+
+class _Chunks(NamedTuple):
+    """A `Layout` of one block."""
+
+    sizes: Sequence[tuple[int, int]]
+    spread: Callable[[Tensor], Tensor]
+    gather: Callable[[Tensor], Tensor]
+
+
+def _of_heads(grid: Float[Tensor, "B n l HC"], num_heads: int) -> Float[Tensor, "Bnhl c"]:
+    return grid.unflatten(3, (num_heads, -1)).transpose(2, 3).flatten(0, 3)

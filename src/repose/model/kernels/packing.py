@@ -46,6 +46,11 @@ class Packing:
         """No padding: packing is a change of shape, and there are no spare rows."""
 
     @cached_property
+    def lengths(self) -> list[int]:
+        """Positions of each sentence up to its last real one."""
+        return (self.mask * torch.arange(1, self.mask.shape[1] + 1, device=self.mask.device)).amax(1).tolist()
+
+    @cached_property
     def row_of_cell(self) -> Int[Tensor, "B L"]:
         """Row of each real position; padding has some row, too."""
         return (self.mask.flatten().cumsum(0) - 1).clamp_(min=0).view_as(self.mask)

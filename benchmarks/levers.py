@@ -1,0 +1,144 @@
+"""Processor seconds of a training step here and in another checkout, in turns, on the same batches, with one thread.
+
+For machines with neighbours: wall time is not looked at, and what both suffer falls out of the ratio of each step. A
+step is one worker's: half of a batch. A constant of a module can be another one on this side, with `--set`.
+
+    git worktree add ../before HEAD~1
+    python benchmarks/levers.py ../before --train train.de train.en --out levers.json
+    python benchmarks/levers.py . --set repose.model.kernels.blocks.SHORTEST=0.65
+"""
+
+import argparse
+import importlib
+import json
+import os
+import statistics
+import subprocess
+import sys
+import time
+from collections.abc import Sequence
+from itertools import chain
+from pathlib import Path
+from typing import Any
+
+import torch
+
+import workload
+from interleave import machine, table, write
+from repose.config.experiment import TrainingConfig
+from repose.data.batching import Batches
+from repose.data.dataset import PairDataset
+from repose.model.presets import preset
+from repose.model.transformer import build
+from repose.system.device import tuned
+from repose.tasks.translation import TASK
+from repose.training.distributed import World
+from repose.training.feed import Feed
+from repose.training.learner import Learner
+
+HERE = Path(__file__).resolve().parents[1]
+WORKS = (
+    *(("reinforced", "fp32", "random64"), ("baseline", "fp32", "random64")),
+    *(("reinforced", "bf16", "tokens1600"), ("baseline", "bf16", "tokens1600")),
+)
+"""Model, precision and batches."""
+WORKERS, LEARNING_RATE, WARM = 2, 1e-4, 4
+
+
+def follow(folder: Path, model: str, precision: str, batches: str, changes: Sequence[str]) -> None:
+    """One side: for each number on stdin so many steps, and their seconds and losses on stdout."""
+    for change in changes:
+        place, _, value = change.partition("=")
+        module, _, name = place.rpartition(".")
+        setattr(importlib.import_module(module), name, json.loads(value))
+    torch.set_num_threads(1)
+    kind, size = workload.POLICIES[batches]
+    config = TrainingConfig(
+        batching=kind,  # type: ignore[arg-type]
+        batch_size=size,
+        schedule="constant",
+        learning_rate=LEARNING_RATE,
+        precision=precision,  # type: ignore[arg-type]
+    )
+    sizes = (workload.facts(folder)[name] for name in ("src_vocab_size", "tgt_vocab_size"))
+    net = build(preset(model), **dict(zip(("src_vocab_size", "tgt_vocab_size"), sizes, strict=True)))
+    learner = Learner(TASK, net, config, World(0, 1, torch.device("cpu")))
+    data = PairDataset.open(folder / "prepared")
+    order = Batches(data.tgt_lengths, config.batching, size, config.seed, src_lengths=data.src_lengths)
+    share = World(0, WORKERS, torch.device("cpu"))
+    updates = Feed(TASK, lambda _: data, order, world=share, num_parts=1).epoch(0, 0)
+    with tuned():
+        for count in chain([WARM], map(int, sys.stdin)):
+            answer: dict[str, list[float]] = {"seconds": [], "losses": []}
+            for number in range(count):
+                update, began = next(updates), time.process_time()
+                learner.backward(update, number)
+                learner.step(LEARNING_RATE)
+                answer["seconds"].append(time.process_time() - began)
+                answer["losses"].append(float(learner.sums[0]))
+                learner.sums.zero_()
+            print(json.dumps(answer), flush=True)
+
+
+def compare(args: argparse.Namespace, folder: Path, work: tuple[str, str, str]) -> dict[str, Any]:
+    """Both sides on one kind of work."""
+    sides = []
+    for checkout, changes in ((args.other, []), (HERE, args.set)):
+        more = [part for change in changes for part in ("--set", change)]
+        command = [sys.executable, __file__, "--follow", str(folder), *work, *more]
+        environment = {**os.environ, "OMP_NUM_THREADS": "1", "PYTHONPATH": f"{checkout / 'src'}:{HERE / 'benchmarks'}"}
+        sides.append(
+            subprocess.Popen(command, env=environment, stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True)
+        )
+        _answer(sides[-1])
+    found: list[dict[str, list[float]]] = [{"seconds": [], "losses": []} for _ in sides]
+    for round_ in range(args.rounds):
+        for number in (0, 1) if round_ % 2 else (1, 0):
+            process = sides[number]
+            assert process.stdin is not None
+            process.stdin.write(f"{args.steps}\n")
+            process.stdin.flush()
+            for name, values in _answer(process).items():
+                found[number][name] += values
+    for process in sides:
+        process.communicate()
+    before, after = (statistics.median(side["seconds"]) for side in found)
+    ratios = [a / b for a, b in zip(*(side["seconds"] for side in found), strict=True)]
+    apart = max(abs(a / b - 1) for a, b in zip(*(side["losses"] for side in found), strict=True))
+    figures = {"before_s": before, "after_s": after, "ratio": statistics.median(ratios), "losses_apart": apart}
+    return {"work": " ".join(work), **figures, "steps": len(ratios)}
+
+
+def _answer(process: "subprocess.Popen[str]") -> dict[str, list[float]]:
+    assert process.stdout is not None
+    return json.loads(process.stdout.readline())
+
+
+def main() -> int:
+    """Measures and shows."""
+    if sys.argv[1:2] == ["--follow"]:
+        folder, model, precision, batches, *more = sys.argv[2:]
+        follow(Path(folder), model, precision, batches, more[1::2])
+        return 0
+    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    workload.add_arguments(parser)
+    parser.add_argument("other", type=Path, help="another checkout, or this one")
+    parser.add_argument("--set", action="append", default=[], metavar="NAME=JSON", help="a constant of this side")
+    parser.add_argument("--works", type=int, nargs="+", default=range(len(WORKS)), help="which of WORKS, from 0")
+    parser.add_argument("--rounds", type=int, default=6)
+    parser.add_argument("--steps", type=int, default=4, help="in each round")
+    parser.add_argument("--out", type=Path, help="write the result as JSON")
+    args = parser.parse_args()
+    args.other = args.other.resolve()
+    folder = workload.from_arguments(args)
+    found = [compare(args, folder, WORKS[number]) for number in args.works]
+    rows = [
+        [x["work"], *(f"{1e3 * x[name]:.1f}" for name in ("before_s", "after_s")), f"{x['ratio']:.3f}"] for x in found
+    ]
+    print(table(["work", "ms before", "ms after", "ratio"], rows))
+    write(args.out, {"benchmark": "levers", "machine": machine(), "changes": args.set, "works": found})
+    return 0
+
+
+if __name__ == "__main__":
+    sys.exit(main())
