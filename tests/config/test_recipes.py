@@ -34,7 +34,7 @@ def test_a_small_corpus_has_its_recipe_and_is_told_so(few: list[Path], capsys: p
     loaded = loaded_experiment(few, None, None, None)
     said = capsys.readouterr().err
     assert said.startswith("80 pairs: too few to learn to translate from")
-    assert "\n80 pairs: the recipe little-data (for at most 10,000" in said
+    assert "\n80 pairs: the recipe little-data (for at most 12,000" in said
     assert "\n    architecture  dropout 0.3" in said
     assert max(map(len, said.splitlines())) <= 160
     assert "vocab_size 2000" in said

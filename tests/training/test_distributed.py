@@ -10,6 +10,7 @@ import sys
 import time
 from collections.abc import Callable
 from multiprocessing import active_children, get_all_start_methods, get_context
+from multiprocessing.util import get_temp_dir
 from pathlib import Path
 from typing import Any
 
@@ -187,6 +188,7 @@ def fail_otherwise(_world: distributed.World) -> None:
 def test_a_failing_worker_is_heard_and_leaves_nothing(
     what: Any, sentence: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
+    get_temp_dir()  # its own folder, which goes with this process, is elsewhere
     monkeypatch.setattr("tempfile.tempdir", str(tmp_path))
     with pytest.raises(ReposeError) as caught, distributed.started(2, CPU, 1, what, ()) as world:
         world.add(torch.ones(1))
