@@ -48,8 +48,15 @@ BELOW = 2
 """Layers below the one that is timed, which decide dilations: 9."""
 REPEATS = 2
 """Passes that are timed as one."""
-PRODUCTS = {"AddmmBackward0", "MmBackward0", "BmmBackward0", "BaddbmmBackward0", "ConvolutionBackward0"}
-"""Nodes of autograd's graph that are matrix products."""
+PRODUCTS = {
+    "AddmmBackward0": 1,
+    "MmBackward0": 1,
+    "BmmBackward0": 1,
+    "BaddbmmBackward0": 1,
+    "ConvolutionBackward0": 1,
+    "_AttendBackward": 2,  # of queries and keys, of weights and values
+}
+"""How many matrix products one after the other are in a node of autograd's graph."""
 PROJECTIONS = {"query", "key", "value", "output"}
 """Modules of attention."""
 
@@ -80,7 +87,7 @@ def sequential(output: Tensor) -> int:
         if missing := [each for each in below if each not in chain]:
             waiting += missing
         else:
-            chain[waiting.pop()] = max((chain[each] for each in below), default=0) + (node.name() in PRODUCTS)
+            chain[waiting.pop()] = max((chain[each] for each in below), default=0) + PRODUCTS.get(node.name(), 0)
     return chain[output.grad_fn]
 
 

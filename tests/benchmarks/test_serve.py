@@ -35,7 +35,12 @@ def test_answers_are_counted_and_compared(size: int | None) -> None:
     async def run() -> Any:
         server, counted = await _server(change_after=50)
         port = server.sockets[0].getsockname()[1]
-        one: Any = SimpleNamespace(port=port, known={}, processor_seconds=lambda: float(counted[0]))
+        known: dict[str, str] = {}
+        one: Any = SimpleNamespace(
+            port=port,
+            is_known=lambda text, got: known.setdefault(text, got) == got,
+            processor_seconds=lambda: float(counted[0]),
+        )
         async with server:
             asked = await serve.ask(one, 4, 0.2, ["a", "b"], size)
         return asked, counted[0]
