@@ -2,7 +2,6 @@
 
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
-from typing import Any
 
 import torch
 import torch.nn.functional as F
@@ -118,8 +117,14 @@ class Attention(nn.Module):
             return self._attend_stepwise(queries, keys, values, blocks, sizes, scale)
 
     def _attend_stepwise(
-        self, queries: Tensor, keys: Tensor, values: Tensor, blocks: Any, sizes: Sequence[tuple[int, int]], scale: float
-    ) -> tuple[Tensor, Tensor]:
+        self,
+        queries: Tensor,
+        keys: Tensor,
+        values: Tensor,
+        blocks: Blocks | LocalBlocks,
+        sizes: Sequence[tuple[int, int]],
+        scale: float,
+    ) -> tuple[Tensor, Tensor | None]:
         """The same where `Scores` changes more than softmax does, or weights are recorded."""
         q, k, v = split(queries, blocks.queries.sizes), split(keys, sizes), split(values, sizes)
         scores = [
@@ -131,7 +136,7 @@ class Attention(nn.Module):
         self._record(weights, blocks)
         weights = [self.dropout(w) for w in weights]
         heads = [product(w.view(len(x), -1, x.shape[1]), x) for w, x in zip(weights, v, strict=True)]
-        return join(heads), join([w.sum(2, keepdim=True) for w in weights])
+        return join(heads), join([w.sum(2, keepdim=True) for w in weights]) if self.is_absorbed else None
 
     def _record(self, weights: Sequence[Tensor], blocks: Blocks | LocalBlocks) -> None:
         """Keep the weights, while `record` is on."""

@@ -18,6 +18,7 @@ from typing import Any
 from pydantic import TypeAdapter
 
 from repose.config.experiment import TrainingConfig
+from repose.system.terminal import counted
 
 Record = Mapping[str, Any]
 """A line of metrics.jsonl: `kind` ("train", "epoch" or "valid"), `update`, `epoch`, figures by name, and under `wall`
@@ -56,10 +57,10 @@ class EndReason(enum.StrEnum):
         """A few words for a sentence."""
         judge = "chrF" if training.best_by == "chrf" else "validation loss"
         words = {
-            EndReason.UPDATES: _count(training.updates, "update"),
-            EndReason.EPOCHS: _count(training.epochs, "epoch"),
+            EndReason.UPDATES: counted(training.updates or 0, "update"),
+            EndReason.EPOCHS: counted(training.epochs or 0, "epoch"),
             EndReason.HOURS: _time(training.max_hours or 0.0),
-            EndReason.PATIENCE: f"no better {judge} in {_count(training.patience, 'validation')}",
+            EndReason.PATIENCE: f"no better {judge} in {counted(training.patience or 0, 'validation')}",
             EndReason.STOP_AFTER: "--stop-after",
             EndReason.UNTIL_EPOCH: "as many epochs as asked for",
             EndReason.OTHER_WORKER: "a signal to another worker",
@@ -68,12 +69,7 @@ class EndReason(enum.StrEnum):
 
 
 def _time(hours: float) -> str:
-    return _count(hours, "hour") if hours >= 1 else _count(hours * 60, "minute")
-
-
-def _count(number: float | None, what: str) -> str:
-    shown = f"{number:,}" if isinstance(number, int) else f"{number or 0:g}"
-    return f"{shown} {what}{'s' * (number != 1)}"
+    return counted(hours, "hour") if hours >= 1 else counted(hours * 60, "minute")
 
 
 @dataclass(frozen=True, kw_only=True)

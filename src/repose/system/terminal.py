@@ -29,9 +29,10 @@ def duration(seconds: float) -> str:
     return f"{seconds / 60:.0f} min" if seconds < 90 * 60 else f"{seconds / 3600:.1f} h"
 
 
-def counted(number: int, noun: str) -> str:
-    """So many of these, "1 pair" and "2,000 pairs"."""
-    return f"{number:,} {noun}{'' if number == 1 else 's'}"
+def counted(number: float, noun: str) -> str:
+    """So many of these, "1 pair", "2,000 pairs" and "1.5 hours"."""
+    shown = f"{number:,}" if isinstance(number, int) else f"{number:g}"
+    return f"{shown} {noun}{'' if number == 1 else 's'}"
 
 
 def say(sentence: str) -> None:
