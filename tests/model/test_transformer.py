@@ -325,6 +325,7 @@ def test_initial_values(scheme: axes.Initialisation) -> None:
     wanted = {  # standard deviations; a uniform's is its limit over sqrt(3)
         "xavier": (128**-0.5, math.sqrt(6 / (128 + 512) / 3), math.sqrt(6 / (128 + 1024) / 3)),
         "keras": (0.05 / math.sqrt(3), math.sqrt(6 / (128 + 512) / 3), 0.018566 / math.sqrt(3)),
+        "fairseq": (128**-0.5, math.sqrt(6 / (128 + 512) / 3), math.sqrt(6 / (128 + 1024) / 6)),
         "kaiming": (math.sqrt(2 / 128), math.sqrt(2 / 128), math.sqrt(2 / 128)),
     }[scheme]
     found = (table.std().item(), inner.weight.std().item(), query.weight.std().item())

@@ -27,7 +27,7 @@ InputNorm = Literal["none", "sum", "separate"]
 Norm = Literal["post", "pre", "both"]
 SelfScore = Literal["keep", "zero", "exclude", "zero_weights"]
 ScoreResidual = Literal["none", "previous_layer"]
-Initialisation = Literal["xavier", "keras", "kaiming"]
+Initialisation = Literal["xavier", "keras", "fairseq", "kaiming"]
 TieEmbeddings = Literal["all", "output", "none"]
 
 Count = Annotated[int, Field(ge=1)]
@@ -80,7 +80,7 @@ class Architecture:
     attention_window: Annotated[int, Field(ge=2)] | None = None
     """r of restricted self-attention: a token attends to r/2 tokens on each side ("none": to all)."""
     initialisation: Initialisation = "xavier"
-    """How initial values are drawn: Xavier, as the TF tutorial's Keras layers really draw, or Kaiming."""
+    """How initial values are drawn: Xavier, as the TF tutorial's Keras layers do, as fairseq does, or Kaiming."""
     tie_embeddings: TieEmbeddings = "all"
     """Which of the two embedding tables and the output projection are one matrix."""
 

@@ -4,11 +4,14 @@
 |---------|-----------------------|--------------------------------------|-----------------|---------------|
 | xavier  | N(0, 1/sqrt(width))   | Glorot uniform                       | Glorot uniform  | 0             |
 | keras   | U(-0.05, 0.05)        | Glorot uniform, fans of a 3-D kernel | Glorot uniform  | 0             |
+| fairseq | N(0, 1/sqrt(width))   | Glorot uniform, of queries, keys and | Glorot uniform  | 0             |
+|         |                       | values divided by sqrt(2)            |                 |               |
 | kaiming | Kaiming uniform       | Kaiming uniform                      | Kaiming uniform | nn.Linear's   |
 
 xavier: Vaswani et al. give none; this is the field's habit.
 keras: what the TF tutorial's layers really draw: before Keras 3.15 a MultiHeadAttention kernel (D, H, C) counts as a
     convolution's, which makes its values 1.3 to 4.8 times smaller than Glorot's.
+fairseq: as Ott et al. (2019, arXiv 1904.01038) start their Transformers, as if the three kernels were one of Glorot's.
 kaiming: as in the code presumed behind arXiv 2310.10930, embedding tables included.
 Norms start as the identity.
 """
@@ -89,11 +92,14 @@ def _attention(attention: Attention, scheme: Initialisation) -> None:
             _zero(layer.bias)
         else:
             _linear(layer, scheme)
+            if scheme == "fairseq" and name != "output":
+                with torch.no_grad():
+                    layer.weight.div_(math.sqrt(2))
 
 
 def _linear(layer: nn.Linear, scheme: Initialisation) -> None:
     match scheme:
-        case "xavier" | "keras":
+        case "xavier" | "keras" | "fairseq":
             nn.init.xavier_uniform_(layer.weight)
             _zero(layer.bias)
         case "kaiming":
@@ -102,7 +108,7 @@ def _linear(layer: nn.Linear, scheme: Initialisation) -> None:
 
 def _table(table: Tensor, scheme: Initialisation) -> None:
     match scheme:
-        case "xavier":
+        case "xavier" | "fairseq":
             nn.init.normal_(table, std=1 / math.sqrt(table.shape[1]))
         case "keras":
             nn.init.uniform_(table, -0.05, 0.05)
