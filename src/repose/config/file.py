@@ -8,6 +8,7 @@ command line to the current folder.
 """
 
 import dataclasses
+import functools
 import json
 import math
 import re
@@ -131,7 +132,8 @@ def load(
     return resolve([*layers, *(Layer(table, COMMAND_LINE, Path.cwd()) for table in tables)])
 
 
-def shipped() -> list[str]:
+@functools.cache
+def shipped() -> Sequence[str]:
     """Names of the experiments that come with the package."""
     folder = files("repose").joinpath("experiments")
     names = [entry.name.removesuffix(".toml") for entry in folder.iterdir() if entry.name.endswith(".toml")]

@@ -5,6 +5,7 @@ own and, unless causal, of the one after: all that is near enough and, of three 
 """
 
 from collections.abc import Callable, Sequence
+from functools import partial
 from typing import NamedTuple
 
 import torch
@@ -76,11 +77,12 @@ class LocalBlocks(Reach):
         return self._packing.pack(grid.flatten(3).flatten(1, 2)[:, : self._length])
 
     def _neighbourhoods_of(self, num_heads: int) -> "_Chunks":
-        def spread(rows: Tensor) -> Tensor:
-            return _of_heads(self._neighbourhoods(self._chunks(self._packing.pad(rows))), num_heads)
-
         length = self._width * (2 + self._chunks_after)
+        spread = partial(self._spread_neighbourhoods, num_heads)
         return _Chunks([(self._num_chunks * self.num_sentences * num_heads, length)], spread, self._gather)
+
+    def _spread_neighbourhoods(self, num_heads: int, rows: Tensor) -> Tensor:
+        return _of_heads(self._neighbourhoods(self._chunks(self._packing.pad(rows))), num_heads)
 
     def padded(self, scores: Sequence[Tensor]) -> Float[Tensor, "B H Q K"]:
         """As in `Blocks`: quadratic in the length, for looking at."""
