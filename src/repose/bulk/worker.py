@@ -9,18 +9,14 @@ import json
 import os
 import signal
 import subprocess
-import sys
 import threading
 from typing import Any
 
 from repose.bulk.shards import Ended, Told, run_shard
 from repose.bulk.storage import Store
 from repose.bulk.work import work_of
-from repose.system.device import end_with
 from repose.system.errors import ConfigError, DataError, ReposeError, told
-from repose.system.signals import ignore_in_helper_process
-
-_COMMAND = "import sys; sys.path[:] = sys.argv[2:]; from repose.bulk.worker import main; main()"
+from repose.system.helper import helper_command, pipes
 
 
 class WorkerProcess:
@@ -28,7 +24,7 @@ class WorkerProcess:
 
     def __init__(self, where: str, identity: str) -> None:
         """Raises ReposeError where the system starts no more processes."""
-        command = [sys.executable, "-c", _COMMAND, str(os.getpid()), *sys.path]
+        command = helper_command(__name__)
         try:  # in a session of its own: Ctrl-C in a terminal is for its parent
             self._process = subprocess.Popen(
                 command,
@@ -99,12 +95,8 @@ class WorkerProcess:
 def main() -> None:
     """The main function of a worker: answers until its input ends, and ends with its parent."""
     stop = threading.Event()
-    ignore_in_helper_process()
+    source, sink = pipes()
     signal.signal(signal.SIGTERM, lambda *_: stop.set())
-    threading.Thread(target=end_with, args=(int(sys.argv[1]),), daemon=True).start()
-    source, sink = os.fdopen(os.dup(0), "rb"), os.fdopen(os.dup(1), "wb")
-    with contextlib.suppress(OSError):  # there may be no stderr
-        os.dup2(2, 1)  # for whatever a library prints
 
     def answer(content: dict[str, Any]) -> None:
         sink.write(json.dumps(content).encode() + b"\n")

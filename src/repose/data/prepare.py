@@ -2,7 +2,6 @@
 
 import hashlib
 import os
-import threading
 from collections import Counter, deque
 from collections.abc import Iterable, Iterator, Sequence
 from concurrent.futures import Future, ProcessPoolExecutor
@@ -18,9 +17,10 @@ from numpy.typing import NDArray
 
 from repose.data.columns import Columns, ColumnsWriter, id_type, writing_columns
 from repose.data.dataset import SIDES, PairInfo, PreparedCounts, Settings, content_digest, content_digest_of
-from repose.system.device import check_workers, end_with
+from repose.system.device import check_workers
 from repose.system.errors import DataError
 from repose.system.files import locked
+from repose.system.helper import end_with
 from repose.system.signals import ignore_in_helper_process
 
 Pair = tuple[str, str]
@@ -259,7 +259,7 @@ def _start_worker(tokenizers: tuple[Encoder, Encoder], settings: Settings) -> No
     ignore_in_helper_process()  # Ctrl-C ends the parent, and the pool with it
     os.environ["TOKENIZERS_PARALLELISM"] = "false"  # the processes are the parallelism
     _worker = (tokenizers, settings)
-    threading.Thread(target=end_with, args=(os.getppid(),), daemon=True).start()
+    end_with(os.getppid())
 
 
 def _encode_in_worker(pairs: Sequence[Pair]) -> Encoded:

@@ -5,26 +5,21 @@ Parent to worker: its model, then batches. Worker to parent: a line when it is t
 """
 
 import contextlib
-import os
 import pickle
 import subprocess
-import sys
-import threading
 from collections.abc import Sequence
 from typing import Any, NamedTuple, TypeAlias
 
 from repose.decoding import search
 from repose.decoding.engine import Engine, built
 from repose.decoding.sampling import Sampling, sample
-from repose.system.device import end_with
 from repose.system.errors import ReposeError
-from repose.system.signals import ignore_in_helper_process
+from repose.system.helper import helper_command, pipes
 
 Results: TypeAlias = list[list[search.Hypothesis]]
 """The hypotheses of each sentence of a batch, best first."""
 
 _READY = b"a worker of repose\n"
-_COMMAND = "import sys; sys.path[:] = sys.argv[2:]; from repose.decoding.worker import main; main()"
 
 
 class Batch(NamedTuple):
@@ -90,7 +85,7 @@ class Worker:
 
     def __init__(self) -> None:
         """Raises ReposeError where the system starts no more processes."""
-        command = [sys.executable, "-c", _COMMAND, str(os.getpid()), *sys.path]
+        command = helper_command(__name__)
         try:  # in a session of its own: Ctrl-C in a terminal is for its parent
             self._process = subprocess.Popen(
                 command, stdin=subprocess.PIPE, stdout=subprocess.PIPE, start_new_session=True
@@ -156,11 +151,7 @@ class Worker:
 
 def main() -> None:
     """The main function of a worker: answers until its input ends, and ends with its parent."""
-    ignore_in_helper_process()
-    threading.Thread(target=end_with, args=(int(sys.argv[1]),), daemon=True).start()
-    source, sink = os.fdopen(os.dup(0), "rb"), os.fdopen(os.dup(1), "wb")
-    with contextlib.suppress(OSError):  # there may be no stderr
-        os.dup2(2, 1)  # for whatever a library prints
+    source, sink = pipes()
     with contextlib.suppress(EOFError, BrokenPipeError):
         sink.write(_READY)
         sink.flush()

@@ -6,26 +6,18 @@ ways; the other side is its parent alone.
 
 import contextlib
 import importlib
-import os
 import pickle
-import sys
-import threading
 from typing import Any, BinaryIO
 
 from repose.data.tokenizer import START
 from repose.serving.messages import LENGTH, Answer, Batch, Explained, ModelToLoad, packed
-from repose.system.device import end_with
 from repose.system.errors import ReposeError, told
-from repose.system.signals import ignore_in_helper_process
+from repose.system.helper import pipes
 
 
 def main() -> None:
     """The main function: models first, then batches. Ends with its parent."""
-    ignore_in_helper_process()
-    threading.Thread(target=end_with, args=(int(sys.argv[1]),), daemon=True).start()
-    source, sink = os.fdopen(os.dup(0), "rb"), os.fdopen(os.dup(1), "wb")
-    with contextlib.suppress(OSError):  # there may be no stderr
-        os.dup2(2, 1)  # for whatever a library prints
+    source, sink = pipes()
     with contextlib.suppress(EOFError, BrokenPipeError):
         translators: list[Any] = []
         while True:

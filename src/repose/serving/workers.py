@@ -4,14 +4,12 @@ import asyncio
 import contextlib
 import os
 import pickle
-import sys
 from asyncio.subprocess import PIPE, Process
 from collections.abc import Sequence
 from typing import Any
 
 from repose.serving.messages import LENGTH, Answer, Batch, ModelToLoad, packed
-
-_COMMAND = "import sys; sys.path[:] = sys.argv[2:]; from repose.serving.process import main; main()"
+from repose.system.helper import helper_command
 
 
 class WorkerLostError(Exception):
@@ -27,7 +25,7 @@ class Worker:
     @classmethod
     async def start(cls, models: Sequence[ModelToLoad]) -> "Worker":
         """Wait until it has loaded its models. Raises ReposeError for a model that it cannot load, WorkerLostError."""
-        command = [sys.executable, "-c", _COMMAND, str(os.getpid()), *sys.path]
+        command = helper_command("repose.serving.process")
         environment = {**os.environ, "OMP_NUM_THREADS": "1", "OMP_WAIT_POLICY": "passive"}
         starting = asyncio.ensure_future(
             asyncio.create_subprocess_exec(  # in a session of its own: Ctrl-C in a terminal is for its parent

@@ -2,7 +2,6 @@
 
 import ctypes
 import os
-import time
 from collections.abc import Iterator
 from contextlib import AbstractContextManager, contextmanager, suppress
 from typing import TYPE_CHECKING
@@ -51,13 +50,6 @@ def check_workers(number: int, least: int = 1) -> None:
     most = max(64, 4 * available_cores())
     if not least <= number <= most:
         raise ConfigError(f"workers = {number}, but it should be from {least} to {most} on this machine")
-
-
-def end_with(parent: int) -> None:
-    """End this process when that parent has ended: one that was killed cannot tell its workers. For a thread."""
-    while os.getppid() == parent:
-        time.sleep(1.0)
-    os._exit(1)
 
 
 def one_thread() -> AbstractContextManager[None]:
