@@ -23,6 +23,7 @@ import numpy as np
 from repose.bulk.storage import Store, blocks, open_input, reads_of_range, stamp
 from repose.decoding.stream import MAX_LINE_BYTES, WINDOW, DecodedLine, decoded, lines_of
 from repose.system.errors import ConfigError, DataError
+from repose.system.terminal import counted
 
 MAX_RECORD_BYTES = 1 << 24
 """Of a longer line of JSONL nothing is read."""
@@ -146,8 +147,8 @@ def scan(
         counts.append(lines)
     if len(set(counts)) > 1:
         raise DataError(
-            f"{one.files[0]} has {counts[0]:,} lines and {one.files[1]} has {counts[1]:,}: line n of one must be the "
-            "translation of line n of the other"
+            f"{one.files[0]} has {counted(counts[0], 'line')} and {one.files[1]} has {counts[1]:,}: line n of one must "
+            "be the translation of line n of the other"
         )
     reads, sizes, digests, marks = zip(*facts, strict=True)
     total = counts[0]

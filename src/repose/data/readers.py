@@ -282,7 +282,7 @@ def _aligned(src_file: Path, tgt_file: Path, counts: Counts) -> Iterator[Row]:
     src_lines, tgt_lines = (reader.num_lines for reader in readers)
     if src_lines != tgt_lines:
         raise DataError(
-            f"{src_file} has {src_lines:,} lines and {tgt_file} has {tgt_lines:,}: line n of one must be the "
+            f"{src_file} has {counted(src_lines, 'line')} and {tgt_file} has {tgt_lines:,}: line n of one must be the "
             "translation of line n of the other"
         )
     for reader in readers:

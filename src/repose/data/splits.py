@@ -10,6 +10,7 @@ from numpy.typing import NDArray
 
 from repose.data.batching import mix
 from repose.system.errors import DataError
+from repose.system.terminal import counted
 
 Pair = tuple[str, str]
 
@@ -113,8 +114,8 @@ def _check_enough(num_pairs: int, num_distinct: int, num_eligible: int, wanted: 
         )
     if num_eligible < wanted:
         raise DataError(
-            f"{wanted:,} pairs cannot be held out of {num_pairs:,}, since only {num_eligible:,} different ones share "
-            "neither source nor target with another: hold out fewer or name validation and test files"
+            f"{counted(wanted, 'pair')} cannot be held out of {num_pairs:,}, since only {num_eligible:,} different "
+            "ones share neither source nor target with another: hold out fewer or name validation and test files"
         )
 
 
