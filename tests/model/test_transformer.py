@@ -4,7 +4,7 @@ import dataclasses
 import math
 import random
 from collections.abc import Iterator, Sequence
-from itertools import combinations, product
+from itertools import combinations, islice, product
 from typing import Any, get_args
 
 import jaxtyping
@@ -83,7 +83,7 @@ def covering(strength: int) -> Iterator[Architecture]:
     }
     while uncovered:
         wanted = next(iter(uncovered))
-        drawn = [a for a in (draw(dict(wanted), rng) for _ in range(200)) if a is not None][:30]
+        drawn = list(islice((a for a in (draw(dict(wanted), rng) for _ in range(200)) if a is not None), 30))
         if not drawn:  # no rule lets these values stand together
             del uncovered[wanted]
             continue

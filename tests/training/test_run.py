@@ -563,9 +563,14 @@ def test_a_model_that_ignores_its_source_is_named(
 ) -> None:
     gains = iter([0.0, 0.0, 0.0, 0.0, 0.1, 0.5, 0.19])
     monkeypatch.setattr(loop, "validate", lambda *_, **__: {"tf_loss": 1.0, "source_gain": next(gains)})
-    train(lab.job(epochs=7), tmp_path, device="cpu", workers=1, progress="lines")
+    job = lab.job(epochs=7)
+    train(job, tmp_path, device="cpu", workers=1, progress="lines")
     said = [line for line in capfd.readouterr().err.splitlines() if "hardly reads its source" in line]
     assert len(said) == 2  # early, and at the end
     assert "0.10 nats" in said[0]
     assert "0.19 nats" in said[1]
-    assert "architecture.norm = 'pre'" in said[0]
+    assert "set architecture.norm = 'pre'" in said[0]  # its initial values are Keras'
+    gains = iter([0.1])
+    others = dataclasses.replace(job.architecture, initialisation="xavier")
+    train(lab.job(others, epochs=1), tmp_path / "xavier", device="cpu", workers=1, progress="lines")
+    assert "set architecture.initialisation = 'keras' or architecture.norm = 'pre'" in capfd.readouterr().err

@@ -269,7 +269,10 @@ class Trainer:
         gain = self.state.validation.get("source_gain")
         if self.writer is None or gain is None or gain >= LITTLE_GAIN:
             return
-        pre = "" if self.job.architecture.norm == "pre" else ", set architecture.norm = 'pre'"
+        a, pre = self.job.architecture, ""
+        if a.norm != "pre":
+            keras = "" if a.initialisation == "keras" else "architecture.initialisation = 'keras' or "
+            pre = f", set {keras}architecture.norm = 'pre'"
         self.writer.journal.note(
             f"the model hardly reads its source (it predicts {gain:.2f} nats per token better with the right one than "
             f"with another): train longer{pre}, try a learning rate below {self.config.learning_rate:g} or fewer "
