@@ -465,7 +465,7 @@ def test_shipped_experiments_load() -> None:
             sizes |= {"num_encoder_layers": 2, "num_decoder_layers": 2, "attention_output_dropout": found.dropout}
             assert found == dataclasses.replace(preset("original"), **sizes)
         elif name == "transformer-tiny":
-            assert found == dataclasses.replace(preset(name), norm="pre", attention_bias=False)
+            assert found == dataclasses.replace(preset(name), initialisation="keras")
         else:
             assert found == preset("original" if name.startswith("enhanced") else "reinforced")
 

@@ -376,6 +376,6 @@ def test_the_papers_sizes(name: str) -> None:
 def test_transformer_tiny_has_the_published_size() -> None:
     """Wu et al. (2021) print 2.6 M at a joint vocabulary of 10,000."""
     a = PRESETS["transformer-tiny"].architecture
-    assert (a.tie_embeddings, a.norm) == ("all", "post")
+    assert (a.tie_embeddings, a.norm, a.initialisation) == ("all", "post", "fairseq")
     model = build(a, src_vocab_size=10_000, tgt_vocab_size=10_000, seed=0)
     assert sum(p.numel() for p in model.parameters()) == 2_605_056
