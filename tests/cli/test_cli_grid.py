@@ -400,7 +400,9 @@ def test_a_real_grid_killed_interrupted_and_resumed(tmp_path: Path) -> None:
     metrics = sorted((tmp_path / "runs" / "trial").glob("*/metrics.jsonl"))
     assert len(metrics) == 4
     for path in metrics:
-        places = [(r["kind"], r["update"]) for r in map(json.loads, path.read_text().splitlines())]
+        records = [json.loads(line) for line in path.read_text().splitlines()]
+        assert (records[-1]["kind"], records[-1]["status"], records[-1]["update"]) == ("end", "done", 600)
+        places = [(r["kind"], r["update"]) for r in records if r["kind"] not in ("data", "end")]
         assert places[-1] == ("valid", 600)
         assert len(set(places)) == len(places)  # nothing is counted twice
     before = {path: path.stat().st_mtime_ns for path in metrics}
