@@ -368,7 +368,7 @@ def test_times_in_words() -> None:
 @pytest.mark.skipif(not hasattr(os, "sched_setaffinity"), reason="Linux")
 def test_a_real_grid_killed_interrupted_and_resumed(tmp_path: Path) -> None:
     """One cell dies by SIGKILL, the grid is interrupted, the same command ends it; another time, nothing runs."""
-    (tmp_path / "trial.toml").write_text(FILE.replace("epochs = 2", "updates = 600\nepochs = 9"), encoding="utf-8")
+    (tmp_path / "trial.toml").write_text(FILE.replace("epochs = 2", "updates = 2000\nepochs = 29"), encoding="utf-8")
     environment = os.environ | {"REPOSE_HOME": str(tmp_path / "home"), "OMP_NUM_THREADS": "1"}
     command = [sys.executable, "-m", "repose.cli", "grid", "trial.toml", "--jobs", "2"]
 
@@ -401,9 +401,9 @@ def test_a_real_grid_killed_interrupted_and_resumed(tmp_path: Path) -> None:
     assert len(metrics) == 4
     for path in metrics:
         records = [json.loads(line) for line in path.read_text().splitlines()]
-        assert (records[-1]["kind"], records[-1]["status"], records[-1]["update"]) == ("end", "done", 600)
+        assert (records[-1]["kind"], records[-1]["status"], records[-1]["update"]) == ("end", "done", 2000)
         places = [(r["kind"], r["update"]) for r in records if r["kind"] not in ("data", "end")]
-        assert places[-1] == ("valid", 600)
+        assert places[-1] == ("valid", 2000)
         assert len(set(places)) == len(places)  # nothing is counted twice
     before = {path: path.stat().st_mtime_ns for path in metrics}
     grid = start()

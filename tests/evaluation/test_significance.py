@@ -270,7 +270,7 @@ def test_equal_systems_are_called_different_in_5_percent_of_trials() -> None:
         references = sentences(150, draw)
         counted = References(references)
         a, b = (
-            resample([counted.statistics(translated(references, 0.3, draw)) for _ in range(number)])
+            resample([counted.statistics(translated(references, 0.3, draw)) for _ in range(number)], num_resamples=1000)
             for number in (1, 2)
         )
         found = compare(a, b)
