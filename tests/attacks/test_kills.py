@@ -82,7 +82,8 @@ def test_killed_trainings_end_with_the_same_bits(whole: Victim, tmp_path: Path, 
     hits = 0
     for seed in range(trials):
         root = begun(whole, tmp_path / str(seed))
-        hits += killed_and_resumed(root, seed=seed, kills=4, seconds=seconds)
+        found = killed_and_resumed(root, seed=seed, kills=4, seconds=seconds)
+        hits, seconds = hits + found, seconds if found else seconds / 2  # the machine has less to do than before
         assert result_of(root / "run") == expected
         assert left_behind(root) == []
     assert hits
