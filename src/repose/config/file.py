@@ -133,11 +133,12 @@ def load(
 
 
 @functools.cache
-def shipped() -> Sequence[str]:
+def shipped() -> tuple[str, ...]:
     """Names of the experiments that come with the package."""
     folder = files("repose").joinpath("experiments")
     names = [entry.name.removesuffix(".toml") for entry in folder.iterdir() if entry.name.endswith(".toml")]
-    return sorted(name for name in names if set(_parse(_read_shipped(name), name)) <= {*SECTIONS, "grid", "search"})
+    known = {*SECTIONS, "grid", "search"}
+    return tuple(sorted(name for name in names if set(_parse(_read_shipped(name), name)) <= known))
 
 
 def to_json(experiment: Experiment) -> str:

@@ -18,7 +18,7 @@ from repose.report.translations import statistics_of
 
 @pytest.fixture(autouse=True)
 def _few_trials(monkeypatch: pytest.MonkeyPatch) -> None:
-    """Seconds, with 20,000 resamples and 10,000 trials of the approximate randomization."""
+    """Instead of 20,000 resamples, and 10,000 trials of the approximate randomization, which take seconds."""
     monkeypatch.setattr(significance.testing, "NUM_RESAMPLES", 1000)
     monkeypatch.setattr(
         significance.testing, "approximate_randomization", partial(approximate_randomization, num_trials=100)
