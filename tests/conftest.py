@@ -43,7 +43,7 @@ def _workers_are_forked() -> Iterator[None]:
 
     with pytest.MonkeyPatch.context() as patch:
         if "forkserver" in multiprocessing.get_all_start_methods():
-            multiprocessing.set_forkserver_preload(["repose.runs.run", "repose.cli.tables", "torch._dynamo"])
+            multiprocessing.set_forkserver_preload(["repose.runs.run", "repose.cli.tables"])
             start = functools.partial(distributed.start_processes, start_method="forkserver")
             patch.setattr(distributed, "start_processes", start)
         yield

@@ -50,6 +50,13 @@ def test_learns_and_leaves_a_model(lab: Any, tmp_path: Path) -> None:
         assert torch.equal(tensor, final[f"model.{name}"])
 
 
+def test_starting_does_not_load_torchs_compiler(lab: Any, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Neither to train nor to load what was trained: it takes a second, and is asked nothing."""
+    monkeypatch.setitem(sys.modules, "torch._dynamo", None)
+    lab.go(lab.job(epochs=1), tmp_path)
+    TASK.load(tmp_path / "model")
+
+
 def test_training_figures(lab: Any, tmp_path: Path) -> None:
     """An epoch's figures are means over its windows' tokens; the learning rate is that of the last update."""
     lab.go(lab.job(epochs=1, warmup_updates=4, learning_rate=0.5), tmp_path)

@@ -49,6 +49,14 @@ def values_from(kind: Values, hidden: Float[Tensor, "R D"], tokens: Float[Tensor
             return torch.cat([hidden, tokens], dim=1)
 
 
+class _Table(nn.Embedding):
+    """A row of M numbers for each token."""
+
+    def reset_parameters(self) -> None:
+        if not self.weight.is_meta:  # torch would import its compiler to draw nothing
+            super().reset_parameters()
+
+
 class Embedding(nn.Module):
     """Token embeddings, scaled, normalised and combined with positions.
 
@@ -67,7 +75,7 @@ class Embedding(nn.Module):
     def __init__(self, a: Architecture, vocab_size: int, token_norm: TokenNormKind) -> None:
         super().__init__()
         # No padding_idx: as in Keras, the row of padding is drawn and kept like any other. It is never read.
-        self.tokens = nn.Embedding(vocab_size, a.d_token)
+        self.tokens = _Table(vocab_size, a.d_token)
         self.positions = Positions(a, causal=False)  # none, until the stack puts here what adds rows
         self.token_norm = TokenNorm(token_norm, eps=a.token_norm_eps)
         self.input_norms = nn.ModuleDict(_input_norms(a))

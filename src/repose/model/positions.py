@@ -263,6 +263,8 @@ def sinusoids(kind: PositionsKind, length: int, width: int) -> Float[Tensor, "le
     printed: arXiv 2410.04731 eq. 3 to the letter: pos i from 1, column j from 1, i / 10000^(2j/m) in *all* columns,
         sine for j <= m/2 and cosine beyond; its cosine half is constant to about 1e-5.
     """
+    if (shape := torch.empty(length, width)).is_meta:  # torch would import its compiler to compute nothing
+        return shape
     columns = torch.arange(width, dtype=torch.float64)
     positions = torch.arange(length, dtype=torch.float64)[:, None]
     match kind:

@@ -5,6 +5,8 @@ from typing import Any
 
 import torch
 from torch import Tensor, nn
+from torch.optim.adam import adam
+from torch.optim.adamw import adamw
 
 from repose.config.experiment import TrainingConfig
 from repose.model.kernels.linear import training_products
@@ -65,14 +67,10 @@ class Learner:
         self.config, self.world, self.task = config, world, task
         self._flat = FlatParameters(model)
         self._exchange = make_exchange(world, self._flat.size)
-        self._weights = torch.nn.Parameter(torch.zeros(self._flat.size, device=world.device))
-        self._weights.grad = self._exchange.gradient
-        self._flat.use(self._weights.data, self._exchange.local)
-        kind = torch.optim.Adam if config.weight_decay_kind == "l2" else torch.optim.AdamW
-        betas, decay = (config.adam_beta1, config.adam_beta2), config.weight_decay
-        self._adam = kind([self._weights], betas=betas, eps=config.adam_eps, weight_decay=decay, fused=True)
-        self._moments = {name: torch.zeros_like(self._weights.data) for name in ("exp_avg", "exp_avg_sq")}
-        self._adam.state[self._weights] = {"step": torch.zeros((), device=world.device), **self._moments}
+        self._weights = torch.zeros(self._flat.size, device=world.device)
+        self._flat.use(self._weights, self._exchange.local)
+        self._moments = {name: torch.zeros_like(self._weights) for name in ("exp_avg", "exp_avg_sq")}
+        self._steps = torch.zeros((), device=world.device)
         self.norm = torch.zeros((), device=world.device)
         """Norm of the last gradient, before clipping."""
         self.sums = torch.zeros(5, dtype=torch.float64, device=world.device)
@@ -80,7 +78,7 @@ class Learner:
 
     def set_steps(self, update: int) -> None:
         """Tell Adam how many steps were taken before."""
-        self._adam.state[self._weights]["step"].fill_(float(update))
+        self._steps.fill_(float(update))
 
     def backward(self, update: Update, number: int) -> None:
         """The gradient of the mean loss per target token of global batch `number`, summed over workers and clipped.
@@ -106,13 +104,31 @@ class Learner:
             self._exchange.scale((config.clip_norm / (self.norm + 1e-6)).clamp(max=1.0))
 
     def step(self, learning_rate: float) -> None:
-        """Adam's step along the last gradient."""
-        self._adam.param_groups[0]["lr"] = learning_rate
-        self._adam.step()
+        """Adam's step along the last gradient.
+
+        By torch's function: its classes for optimizers import the compiler, which takes a second of every start.
+        """
+        config = self.config
+        (adam if config.weight_decay_kind == "l2" else adamw)(
+            [self._weights],
+            [self._exchange.gradient],
+            [self._moments["exp_avg"]],
+            [self._moments["exp_avg_sq"]],
+            [],
+            [self._steps],
+            fused=True,
+            amsgrad=False,
+            beta1=config.adam_beta1,
+            beta2=config.adam_beta2,
+            lr=learning_rate,
+            weight_decay=config.weight_decay,
+            eps=config.adam_eps,
+            maximize=False,
+        )
 
     def model_tensors(self) -> dict[str, Tensor]:
         """The model's parameters, tied ones once, and the buffers that a model file keeps, by a checkpoint's names."""
-        parameters = self._flat.views(self._weights.data)
+        parameters = self._flat.views(self._weights)
         all_names = {name for name, _ in self.model.named_parameters(remove_duplicate=False)}
         buffers = {name: tensor for name, tensor in self.model.state_dict().items() if name not in all_names}
         return {f"model.{name}": tensor for name, tensor in {**parameters, **buffers}.items()}
