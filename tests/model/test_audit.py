@@ -4,6 +4,7 @@ import dataclasses
 from collections.abc import Callable
 from typing import Any
 
+import jaxtyping
 import pytest
 import torch
 from torch import Tensor
@@ -11,6 +12,13 @@ from torch import Tensor
 from repose.model.audit import audit
 from repose.model.presets import preset
 from repose.model.transformer import Transformer, build
+
+
+@pytest.fixture(autouse=True)
+def _shapes() -> None:
+    """Not checked: an audit asks its model a hundred times."""
+    jaxtyping.config.update("jaxtyping_disable", True)
+
 
 SIZES: dict[str, Any] = {"d_token": 8, "num_heads": 2, "head_dim": 4, "d_ff": 16, "max_length": 70}
 
