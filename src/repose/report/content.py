@@ -61,8 +61,8 @@ class Table:
         return {note: ascii_lowercase[i % 26] * (1 + i // 26) for i, note in enumerate(notes)}
 
     def keys_of(self, cell: Cell) -> list[str]:
-        """Those of a cell's notes."""
-        return [self.keys[note] for note in cell.notes]
+        """Those of a cell's notes, in their order."""
+        return [key for note, key in self.keys.items() if note in cell.notes]
 
     @cached_property
     def marked(self) -> frozenset[str]:
