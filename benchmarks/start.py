@@ -1,6 +1,6 @@
 """What checking costs when a program starts: this checkout beside another one, before there were checksums, say.
 
-Both prepare 30,000 pairs made from the phrasebook, and go on with a run of the default recipe for one update: what is
+Both prepare pairs made from the phrasebook (30,000 by default), and go on with a run of the default recipe for one update: what is
 timed is the whole command, in fresh processes that take turns (A B B A ...). Each has its own cache and its own run,
 which is put back before each time. What counts is the median over rounds. Both load torch first, which only the later
 one needs to prepare: here it is checking that is compared.
@@ -27,7 +27,7 @@ from interleave import machine, write
 from repose.data import phrasebook
 
 HERE = Path(__file__).resolve().parents[1]
-PREPARE, RESUME = "prepare 30,000 pairs", "resume a run"
+PREPARE, RESUME = "prepare a corpus", "resume a run"
 REPOSE = """
 import sys, torch
 try:
