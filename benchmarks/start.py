@@ -1,9 +1,9 @@
 """What checking costs when a program starts: this checkout beside another one, before there were checksums, say.
 
-Both prepare pairs made from the phrasebook (30,000 by default), and go on with a run of the default recipe for one update: what is
-timed is the whole command, in fresh processes that take turns (A B B A ...). Each has its own cache and its own run,
-which is put back before each time. What counts is the median over rounds. Both load torch first, which only the later
-one needs to prepare: here it is checking that is compared.
+Both prepare pairs made from the phrasebook (30,000 by default), and go on with a run of the default recipe for one
+update: what is timed is the whole command, in fresh processes that take turns (A B B A ...). Each has its own cache and
+its own run, which is put back before each time. What counts is the median over rounds. Both load torch first, which
+only the later one needs to prepare: here it is checking that is compared.
 
     git worktree add ../before 4cc8e41
     python benchmarks/start.py ../before --out results/speed/start.json
