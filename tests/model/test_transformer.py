@@ -22,7 +22,7 @@ from repose.model.presets import PRESETS, preset
 from repose.model.transformer import Transformer, build
 from repose.system.errors import ConfigError, DataError
 
-TINY = {"d_token": 8, "num_heads": 2, "head_dim": 4, "d_ff": 16, "num_encoder_layers": 2, "num_decoder_layers": 3}
+TINY = {"d_token": 8, "num_heads": 2, "head_dim": 4, "d_ff": 16, "num_encoder_layers": 2, "num_decoder_layers": 2}
 VOCAB = 20
 
 AXES: dict[str, Sequence[Any]] = {
