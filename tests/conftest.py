@@ -18,9 +18,11 @@ SHAPES_CHECKED = ("model",)
 
 jaxtyping.config.update("jaxtyping_disable", True)  # while tests are collected
 
-# A shell starts what it runs in the background with SIGINT ignored, and so would whatever the tests start.
+# A shell starts what it runs in the background with SIGINT ignored, nohup with SIGHUP, and so whatever the tests start.
 if signal.getsignal(signal.SIGINT) is signal.SIG_IGN:
     signal.signal(signal.SIGINT, signal.default_int_handler)
+if sys.platform != "win32" and signal.getsignal(signal.SIGHUP) is signal.SIG_IGN:
+    signal.signal(signal.SIGHUP, signal.SIG_DFL)
 
 
 def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
