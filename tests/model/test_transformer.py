@@ -22,7 +22,7 @@ from repose.model.presets import PRESETS, preset
 from repose.model.transformer import Transformer, build
 from repose.system.errors import ConfigError, DataError
 
-TINY = {"d_token": 8, "num_heads": 2, "head_dim": 4, "d_ff": 16, "num_encoder_layers": 2, "num_decoder_layers": 2}
+TINY = {"d_token": 8, "num_heads": 2, "head_dim": 4, "d_ff": 16, "num_encoder_layers": 2, "num_decoder_layers": 3}
 VOCAB = 20
 
 AXES: dict[str, Sequence[Any]] = {
@@ -359,10 +359,10 @@ def test_longer_than_max_length_is_an_error() -> None:
 
 
 def test_attention_maps_are_distributions_over_what_may_be_seen() -> None:
-    model = make(dataclasses.replace(tiny(preset("reinforced")), num_encoder_layers=1)).eval()
+    model = make(tiny(preset("reinforced"))).eval()
     src, tgt = batch()
     maps = model.attention(src, tgt)
-    assert (len(maps.encoder), len(maps.decoder), len(maps.cross)) == (1, 2, 2)
+    assert (len(maps.encoder), len(maps.decoder), len(maps.cross)) == (2, 3, 3)
     for weights in maps.decoder:
         torch.testing.assert_close(weights.sum(3)[:, 0][tgt != 0], torch.ones(int((tgt != 0).sum())))
         assert weights.triu(1).abs().max() == 0
