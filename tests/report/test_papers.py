@@ -174,6 +174,13 @@ def test_weights_are_systems_that_differ_in_the_weight_alone(make_run: Any, tmp_
     ]
 
 
+def test_systems_of_one_weight_are_no_comparison_of_weights(make_run: Any, tmp_path: Path) -> None:
+    for rate in ("0.001", "0.002"):
+        make_run(f"at-{rate}-s0", [2.0], preset="original", settings=[f"training.learning_rate={rate}"])
+    tables, _ = published_tables(asked(tmp_path, "enhanced/best_residual_weight"))
+    assert tables == ()
+
+
 def test_what_nothing_here_stands_beside_is_shown_as_printed(enhanced: Path) -> None:
     table = table_of(asked(enhanced, "reinforced/setup"), "reinforced-setup")
     assert texts(table.rows[-1]) == ["parameters", "10,184,162", "2,809,634"]

@@ -368,14 +368,18 @@ def _enhanced_comparisons(comparison: Comparison, entry: PublishedTable) -> Tabl
 
 
 def _weights_table(comparison: Comparison, entry: Scalar) -> Table | None:
-    """BLEU by the weight k of the residual connection, of systems alike in all else; None of fewer than two."""
+    """BLEU by the weight k of the residual connection, of systems alike in all else; None of fewer than two weights."""
     runs = comparison.runs
     architectures = {run.group: run.experiment.architecture for run in reversed(runs.runs)}
     architectures = {group: architectures[group] for group in runs.groups}
     corpus = runs.corpora[0]
     alike = ([g for g, b in architectures.items() if _same_but_weight(a, b)] for a in architectures.values())
-    groups = [group for group in next((same for same in alike if len(same) > 1), []) if runs.done(group, corpus)]
-    if len(groups) < 2:
+
+    def weights(groups: Sequence[str]) -> set[float]:
+        return {architectures[group].residual_weight for group in groups}
+
+    groups = [g for g in next((same for same in alike if len(weights(same)) > 1), []) if runs.done(g, corpus)]
+    if len(weights(groups)) < 2:
         return None
     protocol = comparison.protocol(entry)
     shown = [(_FREE, 1), (_FORCED, 1), (Figure("loss", figures.valid_loss), 3)]
