@@ -4,13 +4,16 @@ BIN := .venv/bin
 READY := .venv/ready
 PEERS := benchmarks/peers/requirements
 
+# `make check test` does both at once: types are checked while tests wait.
+MAKEFLAGS += --jobs=2
+
 .PHONY: demo test check slow bench-peers clean
 
 demo: $(READY)  ## train a small model on the embedded corpus and translate with it
 	$(BIN)/repose demo --out runs/demo
 
 test: $(READY)  ## the whole default test suite
-	$(BIN)/python -m pytest -n 2
+	PYTHONDONTWRITEBYTECODE= $(BIN)/python -m pytest -n 2
 
 check: $(READY)  ## style and types
 	$(BIN)/ruff check .

@@ -1,8 +1,10 @@
 """Shapes are executed: in the rooms about models, every annotation of `repose.model` is checked at each call."""
 
 import functools
+import gc
 import io
 import multiprocessing
+import os
 import signal
 import sys
 from collections.abc import Callable, Iterator
@@ -18,6 +20,9 @@ SHAPES_CHECKED = ("model",)
 
 jaxtyping.config.update("jaxtyping_disable", True)  # while tests are collected
 
+gc.disable()  # while tests are collected: nothing of that is garbage, and looking through it takes seconds
+gc.set_threshold(10_000)
+
 # A shell starts what it runs in the background with SIGINT ignored, nohup with SIGHUP, and so whatever the tests start.
 if signal.getsignal(signal.SIGINT) is signal.SIG_IGN:
     signal.signal(signal.SIGINT, signal.default_int_handler)
@@ -30,11 +35,25 @@ def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
     items.sort(key=lambda item: item.path.name != "test_readme.py")
 
 
+def pytest_collection_finish() -> None:
+    """What was collected stays, and is not looked through again."""
+    gc.freeze()
+    gc.enable()
+
+
 @pytest.fixture(autouse=True, scope="session")
 def _own_cache(tmp_path_factory: pytest.TempPathFactory) -> Iterator[None]:
     """Graphs of models that tests load are kept with the tests."""
     with pytest.MonkeyPatch.context() as patch:
         patch.setenv("REPOSE_HOME", str(tmp_path_factory.mktemp("home")))
+        yield
+
+
+@pytest.fixture(autouse=True, scope="session")
+def _disks_are_not_waited_for() -> Iterator[None]:
+    """No test cuts the power, and a suite writes thousands of files."""
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(os, "fsync", lambda _descriptor: None)
         yield
 
 

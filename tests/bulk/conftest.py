@@ -1,7 +1,6 @@
 """A translator that needs no model, and jobs for it."""
 
 import hashlib
-import os
 from collections.abc import Callable
 from pathlib import Path
 from types import SimpleNamespace
@@ -48,12 +47,6 @@ def job_of(files: list[Path], **changes: Any) -> Job:
 def plan_of(out: Path, files: list[Path], **changes: Any) -> tuple[Store, Plan]:
     store = Store.at(str(out))
     return store, make_plan(store, job_of(files, **changes), [Input((str(file),)) for file in files])
-
-
-@pytest.fixture(autouse=True)
-def _no_flushing(monkeypatch: pytest.MonkeyPatch) -> None:
-    """No test cuts the power, and a busy disk takes its time."""
-    monkeypatch.setattr(os, "fsync", lambda _descriptor: None)
 
 
 @pytest.fixture

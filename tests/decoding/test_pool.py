@@ -18,8 +18,10 @@ import torch
 
 from repose.data.tokenizer import Tokenizer
 from repose.decoding import pool
+from repose.decoding.onnx_engine import OnnxEngine
 from repose.decoding.translator import Translation, Translator
 from repose.decoding.worker import Batch, Worker
+from repose.graphs.folder import ENCODER, STEP, GraphFolder, write_graphs
 from repose.model.kernels.linear import quantize
 from repose.model.presets import preset
 from repose.model.transformer import Transformer, build
@@ -50,6 +52,13 @@ def model() -> Transformer:
 
 
 @pytest.fixture(scope="module")
+def graphs(model: Transformer, tmp_path_factory: pytest.TempPathFactory) -> OnnxEngine:
+    """The model as graphs, whose workers are there sooner: for what is about processes alone."""
+    folder = tmp_path_factory.mktemp("graphs")
+    return OnnxEngine(GraphFolder(folder / ENCODER, folder / STEP, write_graphs(folder, model), {}))
+
+
+@pytest.fixture(scope="module")
 def translator(model: Transformer, tokenizer: Tokenizer) -> Iterator[Translator]:
     """Two processes, kept from test to test."""
     with Translator(model, tokenizer, tokenizer, batch_size=16, max_extra_tokens=3, workers=2) as translator:
@@ -60,6 +69,19 @@ def translator(model: Transformer, tokenizer: Tokenizer) -> Iterator[Translator]
 def expected(model: Transformer, tokenizer: Tokenizer) -> list[Translation]:
     """The translations of one process."""
     alone = Translator(model, tokenizer, tokenizer, batch_size=16, max_extra_tokens=3, workers=1)
+    return alone.translate(SOURCES, beam_size=2, num_hypotheses=2)
+
+
+@pytest.fixture(scope="module")
+def of_graphs(graphs: OnnxEngine, tokenizer: Tokenizer) -> Iterator[Translator]:
+    """Two processes, kept from test to test."""
+    with Translator(graphs, tokenizer, tokenizer, batch_size=16, max_extra_tokens=3, workers=2) as translator:
+        yield translator
+
+
+@pytest.fixture(scope="module")
+def expected_of_graphs(graphs: OnnxEngine, tokenizer: Tokenizer) -> list[Translation]:
+    alone = Translator(graphs, tokenizer, tokenizer, batch_size=16, max_extra_tokens=3, workers=1)
     return alone.translate(SOURCES, beam_size=2, num_hypotheses=2)
 
 
@@ -135,15 +157,15 @@ def test_what_a_worker_raises_is_raised_here(
 
 
 def test_a_fork_has_workers_of_its_own(
-    translator: Translator, expected: list[Translation], monkeypatch: pytest.MonkeyPatch
+    of_graphs: Translator, expected_of_graphs: list[Translation], monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    process, ours = start(translator), translator._pool._crew
+    process, ours = start(of_graphs), of_graphs._pool._crew
     with monkeypatch.context() as forked:
         forked.setattr(os, "getpid", lambda: -1)
-        translator.close()
-        assert translate(translator) == expected
-        assert translator._pool._crew is not ours
-        translator._pool._crew = ours
+        of_graphs.close()
+        assert translate(of_graphs) == expected_of_graphs
+        assert of_graphs._pool._crew is not ours
+        of_graphs._pool._crew = ours
     assert process.poll() is None
 
 
@@ -160,23 +182,23 @@ def test_changed_weights_are_noticed(translator: Translator, expected: list[Tran
 
 
 def test_a_worker_that_dies_is_reported_and_replaced(
-    translator: Translator, expected: list[Translation], monkeypatch: pytest.MonkeyPatch
+    of_graphs: Translator, expected_of_graphs: list[Translation], monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    process = start(translator)
+    process = start(of_graphs)
     process.kill()
     process.wait()
-    translate(translator)  # one that died idle has lost nothing
+    translate(of_graphs)  # one that died idle has lost nothing
 
     def killed(worker: Worker, batch: Batch) -> Batch:
         worker.end()
         return batch
 
-    start(translator)
+    start(of_graphs)
     with monkeypatch.context() as patched:
         ask_otherwise(patched, killed)
         with pytest.raises(ReposeError, match="a translation worker was killed by signal 9"):
-            translate(translator)
-    assert translate(translator) == expected
+            translate(of_graphs)
+    assert translate(of_graphs) == expected_of_graphs
 
 
 def test_a_worker_that_cannot_start_is_reported(
@@ -191,17 +213,17 @@ def test_a_worker_that_cannot_start_is_reported(
         start(translator)
 
 
-def test_workers_end_with_their_translator(model: Transformer, tokenizer: Tokenizer) -> None:
-    translator = Translator(model, tokenizer, tokenizer, workers=2)
+def test_workers_end_with_their_translator(graphs: OnnxEngine, tokenizer: Tokenizer) -> None:
+    translator = Translator(graphs, tokenizer, tokenizer, workers=2)
     process = start(translator)
     del translator
     assert process.returncode == -signal.SIGKILL
 
 
 def test_little_is_translated_without_workers(
-    model: Transformer, tokenizer: Tokenizer, monkeypatch: pytest.MonkeyPatch
+    graphs: OnnxEngine, tokenizer: Tokenizer, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    translator = Translator(model, tokenizer, tokenizer, workers=2, batch_size=8)
+    translator = Translator(graphs, tokenizer, tokenizer, workers=2, batch_size=8)
     monkeypatch.setattr(pool, "WORTH_SECONDS", WORTH_SECONDS)
     translator.translate(SOURCES[:20], beam_size=1)
     assert workers(translator) == []
@@ -237,15 +259,19 @@ def test_translating_within_training_leaves_denormals_flushed(translator: Transl
 
 
 SCRIPT = """
+import sys
+from pathlib import Path
+
 import repose
 from repose.data.tokenizer import Tokenizer
 from repose.decoding import pool
+from repose.decoding.engine import built
 
 print("begins", flush=True)
 pool.WORTH_SECONDS = 0.0
 tokenizer = Tokenizer.train(["ka lo mi nu"] * 3, kind="wordlevel", vocab_size=50)
-model = repose.build("baseline", src_vocab_size=8, tgt_vocab_size=8)
-translator = repose.Translator(model, tokenizer, tokenizer, workers=2, batch_size=4)
+graphs = built(Path(sys.argv[1]).read_bytes())
+translator = repose.Translator(graphs, tokenizer, tokenizer, workers=2, batch_size=4)
 translator.translate(["ka lo", "mi nu"] * 20)
 translator._pool.start(translator.engine)
 print(*[worker._process.pid for worker in translator._pool._crew.workers], flush=True)
@@ -255,11 +281,13 @@ while True:
 
 
 @pytest.mark.parametrize("how", [signal.SIGINT, signal.SIGKILL])
-def test_a_script_without_main_guard(tmp_path: Path, how: signal.Signals) -> None:
+def test_a_script_without_main_guard(tmp_path: Path, graphs: OnnxEngine, how: signal.Signals) -> None:
     """It is run once, and its worker ends with it, without a word."""
     script = tmp_path / "script.py"
     script.write_text(SCRIPT)
-    command = [sys.executable, str(script)]
+    model = tmp_path / "graphs"
+    model.write_bytes(graphs.message())
+    command = [sys.executable, str(script), str(model)]
     with subprocess.Popen(
         command, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True, start_new_session=True
     ) as process:
