@@ -58,31 +58,32 @@ def graphs(model: Transformer, tmp_path_factory: pytest.TempPathFactory) -> Onnx
     return OnnxEngine(GraphFolder(folder / ENCODER, folder / STEP, write_graphs(folder, model), {}))
 
 
+def of(model: Transformer | OnnxEngine, tokenizer: Tokenizer, workers: int) -> Translator:
+    return Translator(model, tokenizer, tokenizer, batch_size=16, max_extra_tokens=3, workers=workers)
+
+
 @pytest.fixture(scope="module")
 def translator(model: Transformer, tokenizer: Tokenizer) -> Iterator[Translator]:
     """Two processes, kept from test to test."""
-    with Translator(model, tokenizer, tokenizer, batch_size=16, max_extra_tokens=3, workers=2) as translator:
+    with of(model, tokenizer, workers=2) as translator:
         yield translator
 
 
 @pytest.fixture(scope="module")
 def expected(model: Transformer, tokenizer: Tokenizer) -> list[Translation]:
     """The translations of one process."""
-    alone = Translator(model, tokenizer, tokenizer, batch_size=16, max_extra_tokens=3, workers=1)
-    return alone.translate(SOURCES, beam_size=2, num_hypotheses=2)
+    return translate(of(model, tokenizer, workers=1))
 
 
 @pytest.fixture(scope="module")
 def of_graphs(graphs: OnnxEngine, tokenizer: Tokenizer) -> Iterator[Translator]:
-    """Two processes, kept from test to test."""
-    with Translator(graphs, tokenizer, tokenizer, batch_size=16, max_extra_tokens=3, workers=2) as translator:
+    with of(graphs, tokenizer, workers=2) as translator:
         yield translator
 
 
 @pytest.fixture(scope="module")
 def expected_of_graphs(graphs: OnnxEngine, tokenizer: Tokenizer) -> list[Translation]:
-    alone = Translator(graphs, tokenizer, tokenizer, batch_size=16, max_extra_tokens=3, workers=1)
-    return alone.translate(SOURCES, beam_size=2, num_hypotheses=2)
+    return translate(of(graphs, tokenizer, workers=1))
 
 
 def workers(translator: Translator) -> list[Worker]:
