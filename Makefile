@@ -4,8 +4,9 @@ BIN := .venv/bin
 READY := .venv/ready
 PEERS := benchmarks/peers/requirements
 
-# `make check test` does both at once: types are checked while tests wait.
+ifeq ($(sort $(MAKECMDGOALS)),check test)  # both at once: types are checked while tests wait
 MAKEFLAGS += --jobs=2
+endif
 
 .PHONY: demo test check slow bench-peers clean
 

@@ -21,7 +21,7 @@ SHAPES_CHECKED = ("model",)
 jaxtyping.config.update("jaxtyping_disable", True)  # while tests are collected
 
 gc.disable()  # while tests are collected: nothing of that is garbage, and looking through it takes seconds
-gc.set_threshold(10_000)
+gc.set_threshold(10_000)  # and models make little garbage afterwards
 
 # A shell starts what it runs in the background with SIGINT ignored, nohup with SIGHUP, and so whatever the tests start.
 if signal.getsignal(signal.SIGINT) is signal.SIG_IGN:
