@@ -35,6 +35,9 @@ def shaken(model: Transformer, seed: int = 3) -> Transformer:
         for name, parameter in model.named_parameters():
             if parameter.dim() == 1 or "distances" in name:
                 parameter += 0.3 * torch.randn(parameter.shape, generator=generator)
+        for name, buffer in model.named_buffers():
+            if name.endswith(("norm.mean", "norm.var")):
+                buffer.copy_(0.5 + torch.rand(buffer.shape, generator=generator))
         model.output.weight.mul_(3)
     return model.eval()
 

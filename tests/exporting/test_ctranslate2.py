@@ -32,6 +32,7 @@ EXPRESSIBLE: dict[str, dict[str, Any]] = {
         "encoder_token_norm": "vocabulary",
         "decoder_token_norm": "vocabulary",
     },
+    "running norms": {"encoder_token_norm": "running", "decoder_token_norm": "running"},
     "scale 1/sqrt": {"embedding_scale": "inverse_sqrt", "decoder_token_norm": "vocabulary", "token_norm_eps": 0.1},
     "no scale, other tables": {"embedding_scale": "none", "tie_embeddings": "none"},
     "tied output": {"tie_embeddings": "output"},
@@ -48,6 +49,12 @@ EXPRESSIBLE: dict[str, dict[str, Any]] = {
 INEXPRESSIBLE: dict[str, dict[str, Any]] = {
     "encoder_token_norm = 'sentence'": {"encoder_token_norm": "sentence"},
     "encoder_token_norm = 'prefix'": {"encoder_token_norm": "prefix"},
+    "token_norm_site = 'after_concat'": {
+        "encoder_token_norm": "running",
+        "token_norm_site": "after_concat",
+        "combine": "concat",
+        "tie_embeddings": "none",
+    },
     "decoder_token_norm = 'prefix'": {"decoder_token_norm": "prefix"},
     "decoder_token_norm = 'sentence'": {"decoder_token_norm": "sentence"},
     "values = 'tokens'": {"values": "tokens"},

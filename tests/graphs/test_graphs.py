@@ -34,7 +34,7 @@ AXES = {
     "combine": get_args(axes.Combine),
     "embedding_scale": get_args(axes.EmbeddingScale),
     "encoder_token_norm": get_args(axes.TokenNormKind),
-    "decoder_token_norm": ("none", "prefix", "vocabulary"),
+    "decoder_token_norm": ("none", "prefix", "vocabulary", "running"),
     "token_norm_site": get_args(axes.TokenNormSite),
     "values": get_args(axes.Values),
     "input_norm": get_args(axes.InputNorm),
@@ -69,6 +69,9 @@ def make(a: Architecture) -> Transformer:
     torch.manual_seed(1)
     for parameter in model.parameters():
         parameter.data.add_(0.2 * torch.randn_like(parameter))
+    for name, buffer in model.named_buffers():
+        if name.endswith(("norm.mean", "norm.var")):
+            buffer.copy_(0.5 + torch.rand_like(buffer))
     return model
 
 

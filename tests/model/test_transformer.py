@@ -103,6 +103,9 @@ def check_invariants(architecture: Architecture) -> None:
     torch.manual_seed(0)
     for parameter in model.parameters():
         parameter.data.add_(0.1 * torch.randn_like(parameter))
+    for name, buffer in model.named_buffers():
+        if name.endswith(("norm.mean", "norm.var")):
+            buffer.copy_(0.5 + torch.rand_like(buffer))
     jaxtyping.config.update("jaxtyping_disable", True)  # the audit asks hundreds of times; shapes are checked below
     report = audit(model, length=5)
     jaxtyping.config.update("jaxtyping_disable", False)

@@ -22,12 +22,14 @@ def tiny(lab: Any, name: str, **changes: Any) -> Any:
     return dataclasses.replace(job, position_table=ROWS if a.positions == "policy" else None)
 
 
+RUNNING = {"encoder_token_norm": "running", "decoder_token_norm": "running"}
 VARIANTS: list[tuple[str, dict[str, Any]]] = [
     ("enhanced", {}),
     ("pre-ln", {}),
     ("original", {"norm": "both", "self_score": "zero_weights"}),
     ("realformer", {}),
     ("tupe-r", {"self_score": "exclude"}),
+    ("reinforced", RUNNING),
     ("vaswani-base", {"attention_window": 4, "tie_embeddings": "none", "positions": "learned"}),
 ]
 
@@ -55,13 +57,15 @@ def test_a_policys_positions_stay_what_they_were(lab: Any, tmp_path: Path) -> No
         assert torch.equal(stack.embedding.positions.table, wanted)
 
 
-def test_two_workers_make_the_same_steps(lab: Any, tmp_path: Path) -> None:
-    still = {"dropout": 0.0, "attention_output_dropout": 0.0}
-    job = tiny(lab, "enhanced", **still)
+@pytest.mark.parametrize("changes", [{}, RUNNING], ids=["no norm of tokens", "running"])
+def test_two_workers_make_the_same_steps(lab: Any, tmp_path: Path, changes: dict[str, Any]) -> None:
+    job = tiny(lab, "enhanced", dropout=0.0, attention_output_dropout=0.0, **changes)
     for workers in (1, 2):
         lab.go(job, tmp_path / str(workers), workers=workers)
     one, two = (lab.model(tmp_path / str(workers)) for workers in (1, 2))
-    for name in one:
-        if name.endswith("cross_attention.key.bias"):
+    for key in one:
+        if key.endswith("cross_attention.key.bias"):
             continue  # moves all scores of a query alike: its gradient is rounding, which Adam blows up
-        torch.testing.assert_close(one[name], two[name], atol=1e-4, rtol=1e-4)
+        torch.testing.assert_close(one[key], two[key], atol=1e-4, rtol=1e-4)
+        if key.endswith("token_norm.mean"):
+            assert one[key].abs().min() > 0, "moved with the training"

@@ -1,7 +1,7 @@
 """A model as CTranslate2's own layers: whatever they do not know is folded into weights that they have.
 
-    embeddings    scale, token norm over the vocabulary and layer norm of tokens are functions of a row of the table,
-                  so the table has them done; layer norm of positions likewise
+    embeddings    scale, token norm over the vocabulary or by running statistics, and layer norm of tokens are
+                  functions of a row of the table, so the table has them done; layer norm of positions likewise
     concat        [E | P] = [E | 0] + [0 | P]: both tables padded with zeros, and added
     residual k    LN_ε(k x + F) = LN_(ε/k²)(x + F / k): outputs of sublayers ÷ k, ε ÷ k², and tables whose sum has a
                   norm of its own ÷ k
@@ -25,7 +25,7 @@ from repose.model.architecture import Architecture
 from repose.model.embedding import Embedding
 from repose.model.positions import FARTHEST, T5Positions
 from repose.model.stacks import Stack
-from repose.model.token_norm import vocabulary_statistics
+from repose.model.token_norm import normalised_rows
 from repose.model.transformer import Transformer
 
 NEVER = -1e4
@@ -103,11 +103,7 @@ def _layer(spec: Any, layer: Any, k: float) -> None:
 
 def _tables(embedding: Embedding, a: Architecture) -> tuple[Tensor, Tensor]:
     """What is looked up and added: rows of tokens (V, D) and of positions (L, D)."""
-    table = embedding.tokens.weight.double()
-    tokens = table * embedding.scale
-    if embedding.token_norm.kind == "vocabulary":
-        mean, var = vocabulary_statistics(table, embedding.scale)
-        tokens = (tokens - mean) * (var + embedding.token_norm.eps).rsqrt()
+    tokens = normalised_rows(embedding.token_norm, embedding.tokens.weight, embedding.scale)
     positions = embedding.positions.rows(torch.arange(a.max_length))
     positions = tokens.new_zeros(a.max_length, a.d_token) if positions is None else positions.double()
     if a.input_norm == "separate":

@@ -19,6 +19,8 @@ def _no_ctranslate2(a: Architecture) -> Iterator[str]:
         name = f"{side}_token_norm"
         if (kind := getattr(a, name)) in ("sentence", "prefix"):
             yield f"{name} = {kind!r} has statistics of each sentence, where CTranslate2 looks embeddings up in a table"
+        if kind == "running" and a.token_norm_site != "tokens":
+            yield f"token_norm_site = {a.token_norm_site!r} normalises more than the tokens that CTranslate2 looks up"
     if a.values != "hidden":
         yield f"values = {a.values!r} has attention read token embeddings, where CTranslate2's reads hidden states"
     if a.self_score != "keep":

@@ -24,7 +24,7 @@ from repose.model.embedding import Embedding
 from repose.model.layers import DecoderLayer, EncoderLayer, FeedForward
 from repose.model.stacks import Stack
 from repose.model.sublayer import Sublayer
-from repose.model.token_norm import TokenNorm, vocabulary_statistics
+from repose.model.token_norm import TokenNorm, normalised_rows
 from repose.model.transformer import Transformer
 from repose.system.errors import ConfigError
 
@@ -97,7 +97,8 @@ class _StackGraph:
             hidden = self.token_norm(hidden, e.token_norm, "embedding", self.a.d_model)
             tokens = g.sliced(hidden, g.ints(0), g.ints(self.a.d_token), -1)
         else:
-            tokens = self.token_norm(tokens, e.token_norm, "embedding", self.a.d_token)
+            if e.token_norm.kind not in ("vocabulary", "running"):
+                tokens = self.token_norm(tokens, e.token_norm, "embedding", self.a.d_token)
             hidden = self._combined(e, tokens, positions)
         if "sum" in e.input_norms:
             hidden = g.norm(hidden, e.input_norms["sum"])
@@ -115,12 +116,15 @@ class _StackGraph:
         return g.concatenated(tokens, g.op("Expand", positions, shape), axis=-1)
 
     def token_norm(self, x: Value, norm: TokenNorm, name: str, width: int) -> Value:
-        """`model.token_norm`; vocabulary statistics are in the table."""
-        if norm.kind in ("none", "vocabulary"):
+        """`model.token_norm`, of statistics that the table of tokens does not have in it."""
+        g = self.g
+        if norm.kind == "none":
             return x
+        if norm.kind == "running":
+            root = (norm.var + norm.eps).sqrt()
+            return g.div(g.sub(x, g.constant(array(norm.mean))), g.constant(array(root)))
         mean, var = self.statistics(x, norm.kind, name, width)
-        root = self.g.op("Sqrt", self.g.add(var, self.g.constant(norm.eps)))
-        return self.g.div(self.g.sub(x, mean), root)
+        return g.div(g.sub(x, mean), g.op("Sqrt", g.add(var, g.constant(norm.eps))))
 
     def statistics(self, x: Value, kind: str, name: str, width: int) -> tuple[Value, Value]:
         """Mean and variance for each token."""
@@ -369,13 +373,10 @@ def _step_graph(model: Transformer, memory: list[Memory], *, int8: bool) -> tupl
 
 
 def _token_table(e: Embedding) -> Any:
-    """Rows of tokens, scaled, and normalised where statistics are the vocabulary's: (V, m)."""
-    table = e.tokens.weight.double()
-    scaled = table * e.scale
-    if e.token_norm.kind == "vocabulary":
-        mean, var = vocabulary_statistics(table, e.scale)
-        scaled = (scaled - mean) * (var + e.token_norm.eps).rsqrt()
-    return array(scaled.float())
+    """Rows of tokens, scaled, and normalised where statistics are constants of the tokens alone: (V, m)."""
+    if e.site == "after_concat":
+        return array((e.tokens.weight.double() * e.scale).float())
+    return array(normalised_rows(e.token_norm, e.tokens.weight, e.scale).float())
 
 
 def _position_table(e: Embedding) -> Any:

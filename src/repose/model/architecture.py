@@ -20,7 +20,7 @@ PositionsKind = Literal[PositionsWithRows, "rotary", "alibi", "t5", "untied", "u
 POSITIONS_WITH_ROWS = get_args(PositionsWithRows)
 Combine = Literal["add", "concat"]
 EmbeddingScale = Literal["sqrt", "inverse_sqrt", "none"]
-TokenNormKind = Literal["none", "sentence", "prefix", "vocabulary"]
+TokenNormKind = Literal["none", "sentence", "prefix", "vocabulary", "running"]
 TokenNormSite = Literal["tokens", "after_concat", "every_layer"]
 Values = Literal["hidden", "tokens", "both"]
 InputNorm = Literal["none", "sum", "separate"]
@@ -59,7 +59,8 @@ class Architecture:
     embedding_scale: EmbeddingScale = "sqrt"
     """Factor on token embeddings: sqrt(d_token), 1/sqrt(d_token) (eq. 28 as printed), or none."""
     encoder_token_norm: TokenNormKind = "none"
-    """Normalisation of the source token embeddings' columns: over the sentence, its prefix, or the vocabulary."""
+    """Normalisation of the source token embeddings' columns: over the sentence, its prefix, the vocabulary, or the
+    tokens of earlier updates."""
     decoder_token_norm: TokenNormKind = "none"
     """The same for the target; `sentence` looks ahead and cannot translate."""
     token_norm_site: TokenNormSite = "tokens"
@@ -220,7 +221,7 @@ def _problems(a: Architecture) -> Iterator[str]:
     if a.token_norm_site != "tokens" and "vocabulary" in kinds:
         yield (
             f"token_norm_site = {a.token_norm_site!r} normalises no rows of the embedding table, so 'vocabulary' "
-            "statistics do not apply: use 'sentence' or 'prefix', or token_norm_site = 'tokens'"
+            "statistics do not apply: use 'sentence', 'prefix' or 'running', or token_norm_site = 'tokens'"
         )
     if a.token_norm_site != "tokens" and not kinds:
         yield (

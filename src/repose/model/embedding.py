@@ -77,7 +77,8 @@ class Embedding(nn.Module):
         # No padding_idx: as in Keras, the row of padding is drawn and kept like any other. It is never read.
         self.tokens = _Table(vocab_size, a.d_token)
         self.positions = Positions(a, causal=False)  # none, until the stack puts here what adds rows
-        self.token_norm = TokenNorm(token_norm, eps=a.token_norm_eps)
+        width = a.d_model if a.token_norm_site == "after_concat" else a.d_token
+        self.token_norm = TokenNorm(token_norm, eps=a.token_norm_eps, width=width)
         self.input_norms = nn.ModuleDict(_input_norms(a))
         self.dropout = Dropout(a.dropout)
         self.scale = scale_factor(a.embedding_scale, a.d_token)

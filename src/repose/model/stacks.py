@@ -47,7 +47,9 @@ class Stack(nn.Module):
         self.causal, self.window, self.values = causal, a.attention_window, a.values
         self.d_token, self.num_heads = a.d_token, a.num_heads
         later = token_norm if a.token_norm_site == "every_layer" else "none"
-        self.layer_token_norms = nn.ModuleList(TokenNorm(later, eps=a.token_norm_eps) for _ in range(num_layers - 1))
+        self.layer_token_norms = nn.ModuleList(
+            TokenNorm(later, eps=a.token_norm_eps, width=a.d_token) for _ in range(num_layers - 1)
+        )
         self.final_norm = nn.LayerNorm(a.d_model, eps=a.norm_eps) if a.norm == "pre" else nn.Identity()
         self.layers = nn.ModuleList(self.layer_class(a, positions) for _ in range(num_layers))
 

@@ -5,6 +5,7 @@ tokens the statistics run, what padding does, and what happens to a single token
 an epsilon is added to the variance, and the axes `encoder_token_norm` and `decoder_token_norm` name the tokens.
 """
 
+from collections.abc import Callable
 from functools import partial
 from typing import Any
 
@@ -17,9 +18,12 @@ from repose.model.architecture import TokenNormKind
 from repose.model.kernels.cache import Cache
 from repose.model.kernels.packing import Packing
 
+_SHARE = 0.1
+"""Of an update in running statistics."""
+
 
 class TokenNorm(nn.Module):
-    """Normalises columns over the tokens that `kind` names. Has no parameters.
+    """Normalises columns over the tokens that `kind` names. Has no parameters to learn.
 
     Where a column is constant over these tokens, as in a sentence of one, the result is 0, and gradients are up to
     1/sqrt(eps) times as large: a thousand times, with an eps of 1e-6.
@@ -30,12 +34,25 @@ class TokenNorm(nn.Module):
     prefix: over tokens 1..t for position t, by Welford's recurrence: causal, the closest to eq. 5 that can decode.
     vocabulary: over the rows of the embedding table, padding's excepted (the arXiv text's wording: "each column in the
         token embedding matrix"): causal, and a constant once training is over.
+    running: over the tokens of the updates before this one, as batch normalization does once training is over (Ioffe
+        and Szegedy 2015, arXiv 1502.03167): causal in training too, and a constant afterwards. `fold` ends an update.
     """
 
-    def __init__(self, kind: TokenNormKind, *, eps: float) -> None:
+    mean: Tensor
+    """Of `running`, kept with the weights: 0 before the first update."""
+    var: Tensor
+    """Likewise: 1 before the first update."""
+
+    def __init__(self, kind: TokenNormKind, *, eps: float, width: int) -> None:
+        """`width`: of the rows that it normalises."""
         super().__init__()
         self.kind = kind
         self.eps = eps
+        if kind == "running":
+            self.register_buffer("mean", torch.zeros(width))
+            self.register_buffer("var", torch.ones(width))
+        self._sums: Tensor | None = None
+        """Of this update so far: the number of tokens, the sum of each column, and that of its squares, in float64."""
 
     def forward(
         self,
@@ -55,6 +72,12 @@ class TokenNorm(nn.Module):
                 make = partial(vocabulary_statistics, table, scale)
                 mean, var = make() if cache is None else cache.once(self, make)
                 return (x - mean) * (var + self.eps).rsqrt()
+            case "running":
+                if self.training:
+                    rows = packing.real(x.detach()).double()
+                    sums = torch.cat([rows.new_tensor([len(rows)]), rows.sum(0), rows.square().sum(0)])
+                    self._sums = sums if self._sums is None else self._sums + sums
+                return (x - self.mean) * (self.var + self.eps).rsqrt()
             case "sentence":
                 padded = packing.pad(x)
                 mean, var = sentence_statistics(padded, packing.mask)
@@ -62,6 +85,18 @@ class TokenNorm(nn.Module):
                 padded = packing.pad(x)
                 mean, var = self._prefix_statistics(padded, packing.mask, cache)
         return packing.pack((padded - mean) * (var + self.eps).rsqrt())
+
+    def fold(self, add: Callable[[Tensor], Tensor]) -> None:
+        """Take the tokens of an update into the running statistics, as a tenth of them (torch's `BatchNorm1d` takes as
+        much); `add` sums a tensor over all workers."""
+        mine, self._sums = self._sums, None
+        if mine is None:  # a worker without a share of this update
+            mine = torch.zeros(1 + 2 * len(self.mean), dtype=torch.float64, device=self.mean.device)
+        sums = add(mine)
+        if sums[0] > 0:
+            mean, square = (sums[1:] / sums[0]).chunk(2)
+            self.mean.lerp_(mean.to(self.mean.dtype), _SHARE)
+            self.var.lerp_((square - mean.square()).clamp(min=0).to(self.var.dtype), _SHARE)
 
     def _prefix_statistics(self, x: Tensor, real: Tensor, cache: Cache | None) -> tuple[Tensor, Tensor]:
         state = cache.get(self) if cache is not None else None
@@ -71,6 +106,20 @@ class TokenNorm(nn.Module):
         if cache is not None:
             cache.put(self, count[:, -1:], mean[:, -1:], m2[:, -1:])
         return mean, m2 / count.clamp(min=1)
+
+
+def normalised_rows(norm: TokenNorm, table: Float[Tensor, "V M"], scale: float) -> Float[Tensor, "V M"]:
+    """Rows of `scale` times the table, in float64, as a norm of tokens leaves them whose statistics are constants once
+    training is over; others leave them as they are."""
+    rows = table.double() * scale
+    match norm.kind:
+        case "vocabulary":
+            mean, var = vocabulary_statistics(table.double(), scale)
+        case "running":
+            mean, var = norm.mean.double(), norm.var.double()
+        case _:
+            return rows
+    return (rows - mean) * (var + norm.eps).rsqrt()
 
 
 def vocabulary_statistics(table: Float[Tensor, "V M"], scale: float) -> tuple[Float[Tensor, " M"], Float[Tensor, " M"]]:

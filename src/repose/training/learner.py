@@ -10,6 +10,7 @@ from torch.optim.adamw import adamw
 
 from repose.config.experiment import TrainingConfig
 from repose.model.kernels.linear import training_products
+from repose.model.token_norm import TokenNorm
 from repose.training.distributed import World, make_exchange
 from repose.training.feed import Update
 from repose.training.job import TrainingTask
@@ -71,6 +72,7 @@ class Learner:
         self._flat.use(self._weights, self._exchange.local)
         self._moments = {name: torch.zeros_like(self._weights) for name in ("exp_avg", "exp_avg_sq")}
         self._steps = torch.zeros((), device=world.device)
+        self._running = [m for m in model.modules() if isinstance(m, TokenNorm) and m.kind == "running"]
         self.norm = torch.zeros((), device=world.device)
         """Norm of the last gradient, before clipping."""
         self.sums = torch.zeros(5, dtype=torch.float64, device=world.device)
@@ -104,7 +106,7 @@ class Learner:
             self._exchange.scale((config.clip_norm / (self.norm + 1e-6)).clamp(max=1.0))
 
     def step(self, learning_rate: float) -> None:
-        """Adam's step along the last gradient.
+        """Adam's step along the last gradient, and the update's tokens in running statistics.
 
         By torch's function: its classes for optimizers import the compiler, which takes a second of every start.
         """
@@ -125,6 +127,8 @@ class Learner:
             eps=config.adam_eps,
             maximize=False,
         )
+        for norm in self._running:
+            norm.fold(self.world.add)
 
     def model_tensors(self) -> dict[str, Tensor]:
         """The model's parameters, tied ones once, and the buffers that a model file keeps, by a checkpoint's names."""
