@@ -225,6 +225,22 @@ REFUSED = {
         "[grid.report]\npublished = ['reinforced/tabel-1']",
         r"published: there is no entry 'reinforced/tabel-1': the nearest are reinforced/table-1, [^,]+, [^,]+$",
     ),
+    "sentences of no list": (
+        None,
+        "[grid.report]\nsentences = { tales = [1] }",
+        r"sentences: it should be a list of lines of the test set, from 1, not \{'tales': \[1\]\}",
+    ),
+    "line zero": (None, "[grid.report]\nsentences = [1, 0]", "lines of the test set, from 1"),
+    "sentences of which corpus": (
+        None,
+        "corpora = { tales = { name = 'multi30k' } }\n[grid.report]\nsentences = [1]",
+        r"should be lines of each corpus, such as \{ tales = \[12, 31\] \}",
+    ),
+    "sentences of an unknown corpus": (
+        None,
+        "corpora = { tales = { name = 'multi30k' } }\n[grid.report]\nsentences = { talse = [1] }",
+        "sentences: .*tales",
+    ),
     "published text": (None, "[grid.report]\npublished = 'moon'", "published should be a list of entries"),
     "no text": (None, "budget = 3", "budget should be a sentence"),
     "long name": (None, f"[grid.vary.x]\n{'y' * 250} = {{}}", "too long a name"),

@@ -99,7 +99,7 @@ def read_table(layer: Layer, name: str, *, seeds: Sequence[int] | None) -> GridT
         check_number(settings * len(own), max_cells, name, excludes=True)
     rule_seeds = [*own, *(seeds or ())]
     report = expect(dict, table.get("report", {}), f"{name}: [grid.report]")
-    check_keys(report, ("baseline", "published"), f"{name}: [grid.report]")
+    check_keys(report, ("baseline", "published", "sentences"), f"{name}: [grid.report]")
     return GridTable(
         about=expect(str, table.get("about", ""), f"{where} about"),
         budget=expect(str, table.get("budget", ""), f"{where} budget"),

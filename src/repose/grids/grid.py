@@ -77,6 +77,7 @@ def read_grid(path: Path | str, *, overrides: Sequence[str] = (), seeds: str | N
     cells = tuple(_cell(table, layer, over, choices, seed, name) for choices, seed in plans)
     _check_distinct(cells, name)
     _check_baseline(table, cells, name)
+    _check_sentences(table, cells, name)
     _check_published(table, name)
     axes = {axis.name: axis.labels for axis in table.axes}
     return Grid(name=name, about=table.about, budget=table.budget, axes=axes, report=table.report, cells=cells)
@@ -188,6 +189,23 @@ def _check_baseline(table: GridTable, cells: Sequence[Cell], name: str) -> None:
     known = {cell.group for cell in cells} | groups | {cell.labels.get(SYSTEM, "") for cell in cells} - {""}
     if baseline not in known:
         raise ConfigError(f"{name}: [grid.report] {unknown('group', str(baseline), sorted(groups))}")
+
+
+def _check_sentences(table: GridTable, cells: Sequence[Cell], name: str) -> None:
+    """The report's sentences are lines of the test set: of each corpus that is named, or of the only one."""
+    if (wanted := table.report.get("sentences")) is None:
+        return
+    where = f"{name}: [grid.report] sentences"
+    known = list(dict.fromkeys(cell.labels[CORPUS] for cell in cells if CORPUS in cell.labels))
+    if known and not isinstance(wanted, dict):
+        raise ConfigError(
+            f"{where} should be lines of each corpus, such as {{ {known[0]} = [12, 31] }}, not {wanted!r}"
+        )
+    for corpus, lines in wanted.items() if known else [("it", wanted)]:
+        if known and corpus not in known:
+            raise ConfigError(f"{where}: {unknown('corpus', corpus, known)}")
+        if not isinstance(lines, list) or not all(type(line) is int and line >= 1 for line in lines):
+            raise ConfigError(f"{where}: {corpus} should be a list of lines of the test set, from 1, not {lines!r}")
 
 
 def _check_published(table: GridTable, name: str) -> None:

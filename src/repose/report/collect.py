@@ -7,7 +7,7 @@ A run directory needs `config.json` and `metrics.jsonl`; once it has finished, i
 import json
 import re
 from collections.abc import Iterable, Iterator, Mapping, Sequence
-from dataclasses import asdict, dataclass, replace
+from dataclasses import asdict, dataclass, field, replace
 from functools import cached_property
 from pathlib import Path
 from typing import Any
@@ -91,6 +91,8 @@ class RunSet:
     """The group that the others are tested against."""
     published: tuple[str, ...] = ()
     """Entries of published.toml that the grid names; empty: whatever fits."""
+    sentences: Mapping[str, tuple[int, ...]] = field(default_factory=dict)
+    """Lines of a corpus's test set, from 1, that the grid wants to see translated."""
     problems: tuple[str, ...] = ()
     """What is unfinished, broken or left out, one sentence each."""
     about: str = ""
@@ -219,6 +221,7 @@ def read_runs(paths: Sequence[Path], *, title: str | None = None, baseline: str 
         runs=tuple(runs),
         baseline=_baseline(baseline, hints, runs, problems),
         published=tuple(dict.fromkeys(str(name) for hint in hints for name in hint.get("published", ()))),
+        sentences=_sentences(grids, runs),
         problems=tuple(dict.fromkeys(problems)),
         about=" ".join(grid.about for _, grid in grids if grid.about),
     )
@@ -245,6 +248,18 @@ def _baseline(
             return run.group
     problems.append(f"The grid's baseline {named} has no run here: the first system stands in for it.")
     return None
+
+
+def _sentences(grids: Sequence[tuple[Path, Manifest]], runs: Sequence[ReportRun]) -> dict[str, tuple[int, ...]]:
+    """Lines by corpus; a plain list is of every corpus of its grid."""
+    found: dict[str, dict[int, None]] = {}
+    for folder, grid in grids:
+        wanted = grid.report.get("sentences") or {}
+        for run in runs:
+            if run.folder.is_relative_to(folder):
+                lines = wanted.get(run.corpus, ()) if isinstance(wanted, dict) else wanted
+                found.setdefault(run.corpus, {}).update(dict.fromkeys(lines))
+    return {corpus: tuple(lines) for corpus, lines in found.items() if lines}
 
 
 def _walk(path: Path) -> Iterator[Path]:

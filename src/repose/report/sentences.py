@@ -1,4 +1,4 @@
-"""Test sentences where two systems differ most, side by side."""
+"""Test sentences: those that a grid names, by every system, and those where two systems differ most, side by side."""
 
 import statistics
 from collections.abc import Sequence
@@ -7,12 +7,52 @@ import numpy as np
 from numpy.typing import NDArray
 
 from repose.report.collect import RunSet
-from repose.report.content import Sentence, SideBySide, slug
+from repose.report.content import Cell, Column, Sentence, SideBySide, Table, slug
 from repose.report.significance import Remarks, System, systems_of
 from repose.report.translations import hypotheses_of, texts_of
 from repose.system.errors import ReposeError
 
 EACH_WAY = 5
+
+
+def chosen_sentences(runs: RunSet) -> tuple[Table, ...]:
+    """For each corpus of which the grid names lines: source, reference, and the translation of each system's first
+    finished run. What is missing is said under the table."""
+    tables = []
+    for corpus, lines in runs.translations.sentences.items():
+        done = [seeds[0] for group in runs.groups if (seeds := runs.translations.done(group, corpus))]
+        if not done:
+            continue
+        texts: list[tuple[str, list[str]]] = []
+        remarks = []
+        try:
+            texts += zip(("source", "reference"), texts_of(done[0]), strict=True)
+        except ReposeError as error:
+            remarks.append(f"Sources and references cannot be shown: {error}.")
+        for run in done:
+            try:
+                texts.append((run.group, hypotheses_of(run)))
+            except ReposeError as error:
+                remarks.append(f"Translations of {run.group} cannot be shown: {error}.")
+        number = min((len(text) for _, text in texts), default=0)
+        remarks += [f"There is no line {line:,}." for line in lines if line > number > 0]
+        rows = [
+            [Cell(text=str(line), value=line), Cell(text=who), Cell(text=text[line - 1])]
+            for line in lines
+            for who, text in texts
+            if line <= number
+        ]
+        tables.append(
+            Table(
+                id=f"chosen-sentences-{slug(corpus)}",
+                title=f"Sentences of {corpus}",
+                columns=(Column("line"), Column("whose", numeric=False), Column("text", numeric=False)),
+                rows=rows,
+                caption="Lines of the test set that the grid names; translations of each system's first seed.",
+                remarks=remarks,
+            )
+        )
+    return tuple(tables)
 
 
 def side_by_side(

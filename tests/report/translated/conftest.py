@@ -112,10 +112,11 @@ class Made:
         self.cells.append(cell | {"folder": name, "status": "done", "reason": "", "seconds": 1.0})
         return folder
 
-    def runs(self, baseline: str | None = None) -> RunSet:
+    def runs(self, baseline: str | None = None, sentences: Any = None) -> RunSet:
         """All of them, as a report reads them."""
         grid = {"format": 1, "name": "made", "about": "", "axes": {}, "cells": self.cells}
-        grid["report"] = {"baseline": baseline} if baseline else {}
+        wanted = {"baseline": baseline, "sentences": sentences}
+        grid["report"] = {name: value for name, value in wanted.items() if value}
         (self.folder / "grid.json").write_text(json.dumps(grid), encoding="utf-8")
         return read_runs([self.folder])
 

@@ -7,13 +7,35 @@ import numpy as np
 import pytest
 
 from repose.evaluation.metrics import chrf
-from repose.report.sentences import side_by_side
+from repose.report.sentences import chosen_sentences, side_by_side
 from repose.report.translations import hypotheses_of, write_statistics
 
 
 def lines_of(made: Any) -> tuple[list[str], list[str]]:
     sources, references = made.data().text("test")
     return sources, references
+
+
+def test_lines_that_the_grid_names_are_shown_as_every_system_translates_them(made: Any) -> None:
+    sources, references = lines_of(made)
+    for seed in (1, 0):
+        made.add("base", hypotheses=[f"base {seed}: {line}" for line in references], seed=seed)
+    good = made.add("good", hypotheses=references)
+    wanted = [
+        *[["4", "source", sources[3]], ["4", "reference", references[3]]],
+        *[["4", "base", f"base 1: {references[3]}"], ["4", "good", references[3]]],
+        *[["1", "source", sources[0]], ["1", "reference", references[0]]],
+        *[["1", "base", f"base 1: {references[0]}"], ["1", "good", references[0]]],
+    ]
+    for sentences in ([4, 1, 999], {"tales": [4, 1, 999], "songs": [2]}):
+        (table,) = chosen_sentences(made.runs(sentences=sentences))
+        assert [[cell.text for cell in row] for row in table.rows] == wanted
+        assert table.remarks == ["There is no line 999."]
+    assert not chosen_sentences(made.runs())
+    shutil.rmtree(good / "hypotheses")
+    (table,) = chosen_sentences(made.runs(sentences=[4]))
+    assert [row[1].text for row in table.rows] == ["source", "reference", "base"]
+    assert "good" in table.remarks[0]
 
 
 def test_the_largest_gains_and_losses_are_shown(made: Any) -> None:
