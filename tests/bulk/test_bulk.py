@@ -168,6 +168,10 @@ def test_columns_keep_their_neighbours(tmp_path: Path, planned: Planned, shard_l
     store, plan = planned([tmp_path / "in.parquet"], shard_lines=shard_lines, failed="drop", out="dropped")
     finish(store, plan)
     assert len(pq.read_table(store.place("merged.parquet"))) == sum(text is not None for text in texts)
+    pq.write_table(pa.table({"text": pa.array([None, None], pa.string())}), tmp_path / "empty.parquet")
+    store, plan = planned([tmp_path / "empty.parquet"], failed="drop", out="nothing")
+    finish(store, plan)
+    assert len(pq.read_table(store.place("merged.parquet"))) == 0
     with pytest.raises(DataError, match="has no column 'body'"):
         planned([tmp_path / "in.parquet"], out="other", fields=("body",))
 

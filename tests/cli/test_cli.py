@@ -392,6 +392,22 @@ def test_init_writes_a_file_that_train_takes(corpus: tuple[Path, Path], run: Run
     assert "file" in from_file
 
 
+def test_files_with_names_for_their_fields_are_measured_by_the_runs_names(
+    run: Run, corpus: tuple[Path, Path], trained: Path, tmp_path: Path
+) -> None:
+    sides = [path.read_text(encoding="utf-8").splitlines()[:4] for path in corpus]
+    lines = [json.dumps({"pt": src, "en": tgt}) + "\n" for src, tgt in zip(*sides, strict=True)]
+    (tmp_path / "few.jsonl").write_text("".join(lines), encoding="utf-8")
+    copy = tmp_path / "copy"
+    shutil.copytree(trained, copy)
+    config = json.loads((copy / "config.json").read_text(encoding="utf-8"))
+    config.pop("own_crc32", None)
+    config["experiment"]["corpus"] |= {"src_field": "pt", "tgt_field": "en"}
+    (copy / "config.json").write_text(json.dumps(config), encoding="utf-8")
+    assert run("evaluate", copy, tmp_path / "few.jsonl", "--beam-size", 1)[0] == 0
+    assert run("evaluate", trained, tmp_path / "few.jsonl", "--beam-size", 1)[0] == 1
+
+
 def test_prepare_says_what_was_dropped(run: Run, tmp_path: Path) -> None:
     (tmp_path / "a.tsv").write_text("".join(f"um {i}\tone {i}\n" for i in range(60)) + "\tempty\nnul\0\tnul\n")
     code, _, err = run("prepare", tmp_path / "a.tsv", "--out", tmp_path / "data", "--set", "tokenizer.vocab_size=300")

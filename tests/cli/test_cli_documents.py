@@ -71,6 +71,8 @@ def test_paragraphs(run: Run, tmp_path: Path) -> None:
     assert out.count("\n") == 3
     (tmp_path / "text").write_text(TEXT, encoding="utf-8")
     assert run("translate", MODEL, tmp_path / "text", "--paragraphs")[1] == out
+    (tmp_path / "wide").write_bytes(b"\xff\xfe" + TEXT.encode("utf-16-le"))
+    assert run("translate", MODEL, tmp_path / "wide", "--paragraphs")[:2] == (0, out)
     code, _, err = run("translate", MODEL, "--paragraphs", "--scores", stdin=b"x")
     assert code == 2
     assert "leave" in err

@@ -526,6 +526,22 @@ def test_what_changes_the_run_id(name: str) -> None:
     assert (run_id(changed, DIGESTS) == run_id(base, DIGESTS)) == (name in STAYS)
 
 
+def test_what_decides_which_weights_are_kept_is_in_the_run_id() -> None:
+    def identity(*overrides: str) -> str:
+        return run_id(load(None, overrides=overrides).experiment, DIGESTS)
+
+    for other in ("training.bleu_sentences=7", "decoding.max_extra_tokens=7"):
+        assert identity(other) == identity()
+        assert identity("training.best_by=chrf", other) != identity("training.best_by=chrf")
+
+
+def test_a_home_of_nobody_is_a_sentence(tmp_path: Path) -> None:
+    with pytest.raises(ConfigError, match="names the home of nobody here"):
+        load("~nosuchuser/mine.toml")
+    with pytest.raises(ConfigError, match="names the home of nobody here"):
+        load(written(tmp_path, '[corpus]\ntrain = ["~nosuchuser/a", "b"]\n'))
+
+
 def test_every_changed_field_gives_an_id_of_its_own() -> None:
     ids = {run_id(load(None, overrides=overrides_of(name)).experiment, DIGESTS) for name in MOVES}
     assert len(ids) == len(MOVES)

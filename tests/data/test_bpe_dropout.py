@@ -3,6 +3,7 @@
 import json
 from itertools import pairwise
 from pathlib import Path
+from types import SimpleNamespace
 from typing import Any
 
 import numpy as np
@@ -26,6 +27,14 @@ LINES = [
 @pytest.fixture(scope="module")
 def tokenizer() -> Tokenizer:
     return Tokenizer.train(LINES, kind="bpe", vocab_size=330)
+
+
+@pytest.mark.parametrize("affix", ["continuing_subword_prefix", "end_of_word_suffix"])
+def test_tokenizers_with_affixes_are_refused(tokenizer: Tokenizer, affix: str) -> None:
+    content = json.loads(tokenizer.json)
+    content["model"][affix] = "##"
+    with pytest.raises(ConfigError, match=rf"training.bpe_dropout knows no tokenizer with {affix} = '##'"):
+        Merges(SimpleNamespace(kind="bpe", json=json.dumps(content)))  # type: ignore[arg-type]
 
 
 @pytest.fixture(scope="module")

@@ -122,10 +122,18 @@ def same(data: bytes, suffix: str) -> bytes:
         (b'<meta http-equiv="x" content="text/html; charset=windows-1251"><p>' + "да".encode("cp1251"), ".htm"),
         ("<meta charset=utf-8><p>é€".encode(), ".html"),
         ("<meta charset=zip><p>é".encode(), ".html"),
+        ("<meta charset=punycode><p>é-".encode(), ".html"),
+        (b"<meta charset=utf-16><p>said ", ".html"),
     ],
 )
 def test_encodings_are_kept(data: bytes, suffix: str) -> None:
     assert same(data, suffix) == data
+
+
+def test_a_page_that_declares_what_it_cannot_be_in_is_utf_8() -> None:
+    for name in (b"utf-16", b"utf-7", b"punycode"):
+        document = read_document(b"<meta charset=%s><p>said" % name, ".html")
+        assert [segment.text for segment in document.segments] == ["said"]
 
 
 def test_a_page_whose_encoding_lacks_a_character_gets_its_number() -> None:

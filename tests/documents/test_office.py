@@ -85,6 +85,15 @@ def test_paragraphs_of_word(shouted_bytes: Shout, source: str, wanted: str) -> N
     assert body(found) == f'<w:p w:rsidR="1">{wanted}</w:p><w:sectPr/>'
 
 
+def test_a_section_of_character_data_is_text(shouted_bytes: Shout) -> None:
+    for section in ("<![CDATA[tres & quatro]]>", "<![CDATA[tres\n& ]]><![CDATA[]]><![CDATA[quatro]]>"):
+        source = f"<text:p>um <text:span>dois</text:span>{section} cinco</text:p>"
+        found = ElementTree.fromstring(member(shouted_bytes(read_odt(odt(source))), "content.xml"))
+        assert " ".join("".join(found.itertext()).split()) == "UM DOISTRES & QUATRO CINCO"
+    kept = "<text:p>1<![CDATA[2 & 3]]>4</text:p>"
+    assert kept in member(shouted_bytes(read_odt(odt(kept))), "content.xml")
+
+
 def test_tables_notes_headers_and_all_else(shouted_bytes: Shout) -> None:
     inner = f"<w:tbl><w:tr><w:tc><w:p>{run('deep')}</w:p></w:tc></w:tr></w:tbl>"
     table = f"<w:tbl><w:tr><w:tc><w:p>{run('one')}</w:p>{inner}</w:tc></w:tr></w:tbl><w:p/><w:p>{run('42')}</w:p>"

@@ -8,6 +8,7 @@ from pathlib import Path
 import pytest
 
 from repose.config.file import load
+from repose.grids.estimate import kind_of
 from repose.grids.file import _KEYS, Rule
 from repose.grids.grid import Grid, read_grid, shipped_grids
 from repose.system.errors import ConfigError
@@ -242,9 +243,23 @@ REFUSED = {
         "sentences: .*tales",
     ),
     "published text": (None, "[grid.report]\npublished = 'moon'", "published should be a list of entries"),
+    "settings of no table": ("training = 5\n[grid]\n", "seeds = 2", r"training"),
+    "an architecture of no table": ("architecture = 5\n[grid]\n", "presets = ['baseline']", r"architecture"),
     "no text": (None, "budget = 3", "budget should be a sentence"),
     "long name": (None, f"[grid.vary.x]\n{'y' * 250} = {{}}", "too long a name"),
 }
+
+
+def test_cells_that_take_other_times_are_of_other_kinds(tmp_path: Path) -> None:
+    vary = {
+        "r_drop": "[0.0, 1.0]",
+        "best_by": "['loss', 'chrf']",
+        "bpe_dropout": "[0.0, 0.1]",
+        "keep": "['best', 'last']",
+    }
+    text = "".join(f"'training.{name}' = {values}\n" for name, values in vary.items())
+    found = grid(tmp_path, f"[grid.vary]\n{text}")
+    assert len({kind_of(cell.experiment) for cell in found.cells}) == len(found.cells) == 16
 
 
 @pytest.mark.parametrize(("head", "text", "sentence"), REFUSED.values(), ids=REFUSED.keys())

@@ -22,7 +22,7 @@ from repose.positions_rl.table import write as write_table
 from repose.runs import run as runs
 from repose.runs.folder import RunFolder
 from repose.runs.run import RunResult, run
-from repose.system.errors import ConfigError
+from repose.system.errors import CheckpointError, ConfigError
 from repose.tasks.corpus import prepare_corpus
 from repose.training.loop import Trainer
 
@@ -203,6 +203,23 @@ def test_translations_that_are_not_there_any_more_are_made_again(
     said.clear()
     run(experiment, tmp_path / "run", device="cpu", workers=1, progress="none", say=said.append)
     assert not any("hypotheses" in sentence for sentence in said)
+
+
+def test_scores_of_a_half_trained_model_are_not_those_of_the_run(corpus: list[str], tmp_path: Path) -> None:
+    experiment = small(corpus, "training.epochs=2")
+    run(experiment, tmp_path / "run", device="cpu", workers=1, stop_after=3, progress="none")
+    early = {"looks_ahead": False, "num_sentences": 10, "decoded": {}, "run_id": "early", "split": "valid"}
+    RunFolder(tmp_path / "run").write_scores("valid", early, {"greedy": ["early"] * 10})
+    done = run(experiment, tmp_path / "run", device="cpu", workers=1, progress="none")
+    assert done.scores is not None
+    assert done.scores["run_id"] != "early"
+
+
+def test_a_run_that_is_to_be_measured_otherwise_is_refused(corpus: list[str], tmp_path: Path) -> None:
+    run(small(corpus, "training.epochs=1"), tmp_path / "run", device="cpu", workers=1, progress="none")
+    other = small(corpus, "training.epochs=1", "decoding.beam_size=2")
+    with pytest.raises(CheckpointError, match=r"with another test set, limits or \[decoding\]: choose another --out"):
+        run(other, tmp_path / "run", device="cpu", workers=1, progress="none")
 
 
 def test_the_first_record_holds_the_numbers_of_the_corpus(corpus: list[str], tmp_path: Path) -> None:

@@ -30,6 +30,7 @@ class Shouting:
     """An engine that says what it reads in capitals; of each alternative, so many exclamation marks more."""
 
     ready = True
+    in_use = staticmethod(contextlib.nullcontext)
 
     def __init__(self) -> None:
         self.asked: list[tuple[How, list[str]]] = []

@@ -357,6 +357,28 @@ def test_explain() -> None:
     assert body(too_long) == {"error": "Invalid request: request (1001) exceeds text limit (1000)"}
 
 
+def test_a_files_language_is_found_out_by_its_letters() -> None:
+    """Not by the markup around them, which is English."""
+    head = "<style>header { color: the-words-of-this-page; }</style><script>the words and the like</script>"
+    page = f"{head}<p class='header footer the-page with-words'>O gato viu o cachorro na cozinha</p>"
+    auto = {"source": "auto", "target": "en"}
+    found = body(ask(APP, "POST", "/translate", json=auto | {"q": page, "format": "html"}))
+    assert (found["detectedLanguage"]["language"], "O GATO VIU" in found["translatedText"]) == ("pt", True)
+    url = body(ask(APP, "POST", "/translate_file", data=auto, files={"file": ("a.html", page.encode(), "text/html")}))
+    download = ask(APP, "GET", url["translatedFileUrl"].removeprefix("http://testserver"))
+    assert b"O GATO VIU" in download.content
+
+
+def test_a_list_of_pages_is_one_request() -> None:
+    """So that the queue does not refuse the later pages for the earlier ones."""
+    engine = Shouting()
+    pages = [f"<p>{word} <b>dorme</b></p>" for word in ("um", "dois", "tres")]
+    app = make_app(service(engine=engine))
+    found = body(ask(app, "POST", "/translate", json=PT_EN | {"q": [*pages, "<p>gato"], "format": "html"}))
+    assert [text.startswith("<p>") for text in found["translatedText"]] == [True] * 4
+    assert [sorted(sentences) for _, sentences in engine.asked] == [["gato"], ["dois dorme", "tres dorme", "um dorme"]]
+
+
 def test_text_files() -> None:
     content = ("O gato dorme.\n\n" * 300).encode()
     file = {"file": ("text.txt", content, "text/plain")}
@@ -450,6 +472,7 @@ def test_requests_per_minute() -> None:
     assert 1 <= int(refused.headers["retry-after"]) <= 60
     assert request("192.0.2.2").status_code == 200
     assert [request(f"2001:db8::{n}").status_code for n in range(4)] == [200, 200, 200, 429], "of one network"
+    assert [request(f"::ffff:1.2.3.{n}").status_code for n in range(4)] == [200] * 4, "IPv4, on a listener of both"
 
 
 def test_requests_per_hour_and_day_beside_those_per_minute() -> None:

@@ -115,6 +115,31 @@ def test_what_is_not_waited_for_any_more_is_not_translated() -> None:
     assert samples(metrics)["repose_worker_restarts_total"] == 0
 
 
+def test_a_request_may_come_back_to_an_engine_that_drains() -> None:
+    """As one does whose sentences without markup are translated before those with it."""
+
+    async def test(engine: Engine) -> None:
+        begun, seen = asyncio.Event(), list[str]()
+
+        async def request() -> None:
+            with engine.in_use():
+                seen.extend(await say(engine, "a"))
+                begun.set()
+                await asyncio.sleep(0.2)  # at work on its text
+                seen.extend(await say(engine, "b"))
+
+        task = asyncio.create_task(request())
+        await begun.wait()
+        await engine.drain()
+        assert seen == ["A", "B"]
+        await engine.close()
+        await task
+        with pytest.raises(TranslationError, match="closing"):
+            await say(engine, "c")
+
+    with_engine(test)
+
+
 def test_too_long_a_queue_is_refused_with_the_time_to_come_back() -> None:
     async def test(engine: Engine) -> None:
         first = asyncio.create_task(say(engine, "slow"))

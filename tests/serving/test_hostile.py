@@ -223,6 +223,15 @@ def test_json_is_no_larger_than_its_texts_may_be() -> None:
     assert response.status_code == 413
 
 
+def test_the_rest_of_a_body_that_was_answered_already_is_not_waited_for_forever(port: int) -> None:
+    with socket.create_connection(("127.0.0.1", port), timeout=5) as connection:
+        connection.sendall(b"GET /health HTTP/1.1\r\nHost: x\r\nContent-Length: 100\r\n\r\n")
+        assert b"200 OK" in connection.recv(65536)
+        connection.sendall(b"x")
+        while connection.recv(65536):
+            pass  # until the server ends it, after `receive_seconds`
+
+
 def test_a_client_that_goes_is_not_translated_for() -> None:
     cancelled: list[bool] = []
 

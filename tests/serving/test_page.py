@@ -149,6 +149,9 @@ def test_alternatives_can_be_taken(visit: Visits) -> None:
     page.locator("#alternatives button").first.click()
     assert page.inner_text("#translation") == "O GATO!"
     assert texts(page, "#alternatives button")[0].strip() == "O GATO"
+    page.locator("#alternatives button").first.click()
+    assert page.inner_text("#translation") == "O GATO", "and given back"
+    assert texts(page, "#alternatives button")[0].strip() == "O GATO!"
 
 
 def test_words_tell_where_they_come_from(visit: Visits) -> None:

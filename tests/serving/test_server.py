@@ -154,6 +154,7 @@ def test_a_model_from_the_command_line(tmp_path: Path) -> None:
         (["{nameless}"], "name them, as in --lang pt:en"),
         (["{nameless}", "--lang", "pten"], "write it as pt:en"),
         (["{model}", "--port", "1", "--host", "203.0.113.1"], "choose another --port or --host"),
+        (["{model}", "--host", "a..b"], "choose another --port or --host"),
         (["{model}", "--char-limit", "0"], "char_limit = 0"),
         (["{model}", "--suggestions", "{model}/config.json/said"], "said cannot be written"),
         (["{model}", "--key-required"], "give a file with a key per line"),

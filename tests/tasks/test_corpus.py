@@ -3,6 +3,7 @@
 import dataclasses
 import json
 import os
+import shutil
 from pathlib import Path
 from typing import Any
 
@@ -10,8 +11,9 @@ import pytest
 
 from repose.config.experiment import CorpusConfig, Experiment, TokenizerConfig, TrainingConfig
 from repose.data import corpora, phrasebook
+from repose.runs.folder import RunConfig
 from repose.system.errors import DataError
-from repose.tasks.corpus import CorpusData, files_of, prepare_corpus, text_of
+from repose.tasks.corpus import CorpusData, files_of, prepare_corpus, text_of, text_of_run
 from repose.tasks.registry import get_task
 
 SIZES = {"train": 40, "valid": 7, "test": 3}
@@ -49,6 +51,48 @@ def test_a_corpus_keeps_its_own_sets(files: dict[str, Any]) -> None:
     found = sources(prepared(files | {"held_out_valid": 5, "split_seed": 3}))
     assert {split: len(lines) for split, lines in found.items()} == SIZES
     assert all(line.startswith(split) for split, lines in found.items() for line in lines)
+
+
+def test_a_folder_of_other_files_is_not_written_over(files: dict[str, Any], tmp_path: Path) -> None:
+    experiment = Experiment(corpus=CorpusConfig(**files), tokenizer=TokenizerConfig(kind="wordlevel"))
+    mine = tmp_path / "project"
+    (mine / "text").mkdir(parents=True)
+    notes = mine / "text" / "notes.txt"
+    notes.write_text("mine")
+    with pytest.raises(DataError, match="other files"):
+        prepare_corpus(experiment, folder=mine)
+    assert notes.read_text() == "mine"
+    notes.unlink()
+    own = (mine / "text" / "train.src", mine / "text" / "train.tgt")
+    for path in own:
+        path.write_text("one\ntwo\n")
+    corpus = CorpusConfig(train=tuple(map(str, own)), held_out_valid=1, held_out_test=0)
+    with pytest.raises(DataError, match="other files"):
+        prepare_corpus(dataclasses.replace(experiment, corpus=corpus), folder=mine)
+    assert [path.read_text() for path in own] == ["one\ntwo\n"] * 2
+    unfinished = tmp_path / "unfinished"
+    (unfinished / "text").mkdir(parents=True)
+    (unfinished / "text" / "train.src").write_text("half")
+    assert prepare_corpus(experiment, folder=unfinished).has_text("train")
+
+
+def test_a_run_is_measured_on_what_was_held_out_in_its_training(tmp_path: Path) -> None:
+    """Not on another draw from files that have changed since, most of which was trained on."""
+    path = tmp_path / "corpus.tsv"
+    path.write_text("".join(f"number {n}\tnummer {n}\n" for n in range(60)), encoding="utf-8")
+    corpus = CorpusConfig(train=(str(path),), held_out_valid=5, held_out_test=10)
+    experiment = Experiment(corpus=corpus, tokenizer=TokenizerConfig(kind="wordlevel"))
+    data = prepare_corpus(experiment)
+    config = RunConfig(
+        run_id="id", experiment=experiment, digests=data.digests, data=data.folder.name, report=(), versions={}
+    )
+    held_out = data.text("test")
+    assert text_of_run(config, "test") == held_out
+    path.write_text(path.read_text(encoding="utf-8").replace("mer", "mer ."), encoding="utf-8")
+    assert text_of_run(config, "test") == held_out, "from the cache"
+    shutil.rmtree(data.folder)
+    with pytest.raises(DataError, match="its files have changed: name files to measure it on"):
+        text_of_run(config, "test")
 
 
 def test_a_share_of_the_whole_is_held_out(files: dict[str, Any]) -> None:

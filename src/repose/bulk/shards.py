@@ -190,8 +190,9 @@ def _merge_rows(store: Store, plan: Plan, manifests: list[Manifest], into: Path)
             if _sha256(place) != manifest.sha256:
                 raise _untrue(store, plan, shard)
             with open_input(place) as part:
-                for batch in ParquetFile(part).iter_batches():
-                    writer = writer or ParquetWriter(into, batch.schema)
+                rows_of_part = ParquetFile(part)
+                writer = writer or ParquetWriter(into, rows_of_part.schema_arrow)
+                for batch in rows_of_part.iter_batches():
                     writer.write_batch(batch)
                     rows += len(batch)
     finally:

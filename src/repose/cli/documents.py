@@ -65,15 +65,16 @@ def translate_paragraphs(
     """`repose translate --paragraphs`: a text from a file or stdin to stdout."""
     from repose.data.readers import check_file
     from repose.decoding.translator import load
-    from repose.documents.formats import read_document
+    from repose.documents.formats import Encoded, read_document
     from repose.system.files import read_file
 
     if file is not None:
         check_file(file)
     data = sys.stdin.buffer.read() if file is None else read_file(file)
     document = read_document(data, ".txt", paragraphs=True)
+    assert isinstance(document, Encoded)
     with load(model, device, workers, precision, engine) as translator:
-        sys.stdout.write(_translated(translator, document, how).decode())
+        sys.stdout.write(document.decoded(_translated(translator, document, how)))
         sys.stdout.flush()
 
 

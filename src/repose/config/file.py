@@ -240,8 +240,16 @@ def _as_written(name: str, value: Any, layer: Layer) -> Any:
             path.encode()
         except UnicodeEncodeError:
             raise ConfigError(f"{layer.source.place}the file name {path!r} is not UTF-8: rename the file") from None
-    absolute = [str(layer.folder.joinpath(Path(path).expanduser()).absolute()) for path in paths]
+    absolute = [str(layer.folder.joinpath(_expanded(path)).absolute()) for path in paths]
     return absolute[0] if text else absolute
+
+
+def _expanded(path: Path | str) -> Path:
+    """With the home of "~" or "~somebody" in its place."""
+    try:
+        return Path(path).expanduser()
+    except RuntimeError as error:
+        raise ConfigError(f"{path} names the home of nobody here: write the path in full") from error
 
 
 def _further_corpora(value: Any, layer: Layer) -> Any:
@@ -340,7 +348,7 @@ def _parse_value(section: str, field: str, text: str) -> Any:
 
 def file_layer(path: Path | str) -> Layer:
     """An experiment file, or the shipped experiment of that name where there is no such file."""
-    file = Path(path).expanduser()
+    file = _expanded(path)
     name = str(path)
     looks_like_name = file.name == name and not file.suffix
     if looks_like_name and not file.is_file():

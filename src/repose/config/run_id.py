@@ -31,11 +31,15 @@ def run_id(experiment: Experiment, digests: Mapping[str, str]) -> str:
     `digests` are those of the prepared data, of the tokenizers and, where `init_from` is set, of the initial
     weights under the key "init_from". They stand for the sections `corpus` and `tokenizer`, whose settings act
     only through the files they lead to. `architecture` and `training` (seed included) enter field by field, with
-    `NUMERICS_VERSION`. `decoding` does not: it moves scores, not the trained weights, and is shown beside them.
+    `NUMERICS_VERSION`. `decoding` does not: it moves scores, not the trained weights, and is shown beside them; but for
+    what `best_by` = "chrf" goes by.
     """
     assert experiment.training.init_from is None or "init_from" in digests, "initial weights need their digest"
     training, architecture = _of_run(experiment.training), _of_run(experiment.architecture)
     # "none" is another way to write d_token.
+    if experiment.training.best_by != "loss":  # then what is translated, and how far, decides which weights are kept
+        training["bleu_sentences"] = experiment.training.bleu_sentences
+        training["max_extra_tokens"] = experiment.decoding.max_extra_tokens
     training["schedule_width"] = training["schedule_width"] or experiment.architecture.d_token
     if architecture["positions"] in ("untied", "untied_relative"):  # once an axis of its own
         architecture |= {"positions": "none", "position_bias": architecture["positions"]}

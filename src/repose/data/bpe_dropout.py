@@ -59,6 +59,12 @@ class Merges:
                 "set tokenizer.kind = 'bpe' or training.bpe_dropout = 0"
             )
         model = json.loads(tokenizer.json)["model"]
+        affixes = [name for name in ("continuing_subword_prefix", "end_of_word_suffix") if model.get(name)]
+        if affixes:
+            raise ConfigError(
+                f"training.bpe_dropout knows no tokenizer with {affixes[0]} = {model[affixes[0]]!r}: "
+                "use one of repose's own, or set training.bpe_dropout = 0"
+            )
         vocabulary: dict[str, int] = model["vocab"]
         pairs = [tuple(merge.split(" ")) if isinstance(merge, str) else tuple(merge) for merge in model["merges"]]
         self.characters = {token: i for token, i in vocabulary.items() if len(token) == 1}

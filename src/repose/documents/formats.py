@@ -1,5 +1,6 @@
 """Files by their suffix: how each is read into segments, and in which encoding text is read and written."""
 
+import codecs
 import re
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
@@ -14,6 +15,17 @@ from repose.documents.wordprocessing import read_docx
 from repose.system.errors import ConfigError, DataError
 
 _CHARSET = re.compile(rb"""<meta[^>]{0,200}?charset\s*=\s*["']?\s*([\w.:-]{1,40})""", re.IGNORECASE)
+_DECLARED = frozenset(
+    (
+        *("ascii", "utf-8", "cp866", "koi8-r", "koi8-u", "cp874", "tis-620", "mac-roman", "mac-cyrillic"),
+        *("gb2312", "gbk", "gb18030", "hz", "big5", "big5hkscs"),
+        *("euc_jp", "iso2022_jp", "shift_jis", "cp932", "euc_kr", "cp949"),
+        *(f"cp125{n}" for n in range(9)),
+        *(f"iso8859-{n}" for n in range(1, 17)),
+    )
+)
+"""Encodings that a page may declare, by Python's names: those that browsers know, but for UTF-16, which no page can
+declare in itself. Others of Python's are no encodings of text, and some take hours."""
 _MARKS = ((b"\xef\xbb\xbf", "utf-8"), (b"\xff\xfe", "utf-16-le"), (b"\xfe\xff", "utf-16-be"))
 
 
@@ -52,6 +64,13 @@ class Encoded:
         except UnicodeEncodeError:
             return text.encode("utf-8", "replace")
 
+    def decoded(self, data: bytes) -> str:
+        """The text of a file that `assemble` has made."""
+        try:
+            return data.removeprefix(self.mark).decode(self.encoding)
+        except UnicodeDecodeError:
+            return data.decode()
+
 
 class Format(NamedTuple):
     """A kind of file."""
@@ -65,8 +84,8 @@ class Format(NamedTuple):
 def _text_format(make: Callable[[str], TextDocument], *, markup: bool = False) -> Format:
     def read(data: bytes) -> Document:
         mark, encoding = next(((mark, name) for mark, name in _MARKS if data.startswith(mark)), (b"", ""))
-        declared = _CHARSET.search(data[:2048]) if markup else None
-        candidates = [encoding] if encoding else [declared[1].decode() if declared else "utf-8", "utf-8"]
+        declared = _declared(data) if markup else "utf-8"
+        candidates = [encoding] if encoding else [declared, "utf-8"]
         for name in candidates:
             try:
                 return Encoded(make(data[len(mark) :].decode(name)), name, mark, references=markup)
@@ -75,6 +94,16 @@ def _text_format(make: Callable[[str], TextDocument], *, markup: bool = False) -
         raise DataError("the file is not in UTF-8: save it in UTF-8 first")
 
     return Format(read, archive=False)
+
+
+def _declared(data: bytes) -> str:
+    """The encoding that a page says it is in; UTF-8 where it says none, or none that a page can be in."""
+    found = _CHARSET.search(data[:2048])
+    try:
+        name = codecs.lookup(found[1].decode()).name if found else "utf-8"
+    except LookupError:
+        return "utf-8"
+    return name if name in _DECLARED else "utf-8"
 
 
 _PARAGRAPHS = _text_format(lambda text: PlainDocument(text, paragraphs=True))

@@ -295,8 +295,7 @@ class _Tokenizer(HTMLParser):
 
     def handle_data(self, data: str) -> None:
         """Letters; or a comment or tag that never ends, to the end of the source, which is what browsers make of it."""
-        begun = self._place()
-        if _MARKUP.match(self._source, begun):
+        if self.cdata_elem is None and _MARKUP.match(self._source, self._place()):  # in a script it is no markup
             self._add("point")
             raise _EndlessMarkupError
         self._add("text")

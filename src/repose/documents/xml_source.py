@@ -13,8 +13,8 @@ from repose.system.errors import DataError
 
 MOST_LEVELS = 200
 """Elements within elements."""
-MOST_NODES = 1_000_000
-"""Elements and pieces of text: a book of a thousand pages has fewer."""
+MOST_NODES = 300_000
+"""Elements and pieces of text, of some 400 bytes each while a document is translated: a long book has fewer."""
 
 
 @dataclass(slots=True)
@@ -125,9 +125,11 @@ class _Builder:
         self._last: Node | None = None  # whose start, or whose end tag's, the parser has met last
         self._closing = False
         self._number = 0
+        self._cdata: int | None = None  # where the section begins whose text has not been met yet
         self._parser = parser = expat.ParserCreate()
         parser.StartElementHandler, parser.EndElementHandler = self._start, self._end
         parser.CharacterDataHandler = self._text
+        parser.StartCdataSectionHandler, parser.EndCdataSectionHandler = self._start_cdata, self._end_cdata
         parser.CommentHandler = parser.ProcessingInstructionHandler = self._aside
         parser.StartDoctypeDeclHandler = self._refuse
         parser.XmlDeclHandler = self._declared
@@ -179,10 +181,22 @@ class _Builder:
                 element.end = self._data.index(b">", place) + 1
 
     def _text(self, text: str) -> None:
-        self._begin(Letters(text, self._place()))
+        place, self._cdata = self._place() if self._cdata is None else self._cdata, None
+        self._begin(Letters(text, place))
+
+    def _start_cdata(self) -> None:
+        """Its text begins here, and ends after the section: what is written in its place is no section."""
+        self._cdata = self._place()
+
+    def _end_cdata(self) -> None:
+        if self._cdata is not None:  # an empty one
+            self._aside_at(self._cdata)
+            self._cdata = None
 
     def _aside(self, *_: object) -> None:
-        place = self._place()
+        self._aside_at(self._place())
+
+    def _aside_at(self, place: int) -> None:
         if self._opened:
             self._begin(Aside(place))
 

@@ -38,6 +38,7 @@ _SPEED = (
     *("task", "batching", "batch_size", "accumulation", "max_src_tokens", "max_tgt_tokens", "long_pairs", "epochs"),
     *("updates", "validate_every_updates", "label_smoothing", "precision", "bleu_every_epochs", "bleu_sentences"),
     *("init_from", "position_table", "corpus_temperature", "upsample"),
+    *("r_drop", "bpe_dropout", "word_dropout", "best_by", "keep", "average_checkpoints"),
 )
 """Fields of `training` that say how long it takes."""
 

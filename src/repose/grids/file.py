@@ -88,7 +88,8 @@ def read_table(layer: Layer, name: str, *, seeds: Sequence[int] | None) -> GridT
         raise ConfigError(
             f"{where} has two axes of one name ({', '.join(names)}): give those of vary names of their own"
         )
-    seed = layer.tables.get("training", {}).get("seed", 0)  # what is no number is refused as a setting
+    training = layer.tables.get("training", {})
+    seed = training.get("seed", 0) if isinstance(training, dict) else 0  # what is no table or number is refused later
     own = read_seeds(table["seeds"], where) if "seeds" in table else (seed if isinstance(seed, int) else 0,)
     max_cells = table.get("max_cells", MAX_CELLS)
     if not isinstance(max_cells, int) or isinstance(max_cells, bool) or max_cells < 1:

@@ -136,12 +136,13 @@ def layers_of(layer: Layer, over: Layer, choices: Sequence[Choice], rules: Seque
     own = {section: dict(table) if isinstance(table, dict) else table for section, table in layer.tables.items()}
     layers = []
     if base is not None:
-        own.get("architecture", {}).pop("preset", None)
+        if isinstance(own.get("architecture"), dict):  # what is no table is refused as a setting
+            own["architecture"].pop("preset", None)
         layers.append(Layer({"architecture": {"preset": base}}, layer.source, layer.folder))
     # A corpus of its own replaces the file's, whose name and files would contradict it.
     if any({"name", "train"} & choice.settings.get("corpus", {}).keys() for choice in choices):
-        for source in _CORPUS_SOURCES:
-            own.get("corpus", {}).pop(source, None)
+        for source in _CORPUS_SOURCES if isinstance(own.get("corpus"), dict) else ():
+            own["corpus"].pop(source, None)
     layers.append(Layer(own, layer.source, layer.folder))
     settings = [choice.settings for choice in choices] + [rule.settings for rule in rules]
     layers += [Layer(tables, layer.source, layer.folder) for tables in settings]

@@ -18,7 +18,7 @@ from repose.positions_rl.table import PositionTable, default_table
 from repose.positions_rl.table import read as read_table
 from repose.runs.card import card as card_text
 from repose.runs.card import waits_for_scores, write_card
-from repose.runs.folder import RunConfig, RunFolder
+from repose.runs.folder import SPLITS, RunConfig, RunFolder
 from repose.runs.records import EndReason, RunStatus
 from repose.saved_model import directory as model_dir
 from repose.system.device import available_cores
@@ -81,6 +81,8 @@ def run(
             digests, table = digests_of(experiment, data), _position_table(experiment)
             identity = run_id(experiment, digests)
             _claim(folder, experiment, identity, digests, data)
+            if is_first:
+                _forget_early_scores(RunFolder(folder))
             outcome = train(
                 _job(RunFolder(folder).config(), data, table),
                 folder,
@@ -103,6 +105,14 @@ def run(
         reached = (0, {}) if outcome is None else (outcome.update, outcome.metrics)
         outcome = Outcome(RunStatus.STOPPED, reason, *reached)
     return RunResult(outcome, identity, scores)
+
+
+def _forget_early_scores(run: RunFolder) -> None:
+    """Remove scores of a model that is still being trained, as `repose evaluate --out` may have put there."""
+    if run.metrics_file.exists() and (end := run.records(may_be_empty=True).end) and end.status is RunStatus.DONE:
+        return
+    for split in SPLITS:
+        run.scores_file(split).unlink(missing_ok=True)
 
 
 def digests_of(experiment: Experiment, data: CorpusData) -> dict[str, str]:
@@ -146,6 +156,11 @@ def _claim(folder: Path, experiment: Experiment, identity: str, digests: Mapping
             raise CheckpointError(
                 f"{folder} holds run {theirs.run_id}, these settings and data make run {identity} "
                 f"({_differences(theirs, experiment, digests)}): choose another --out, or the settings of that run"
+            )
+        if theirs.experiment.decoding != experiment.decoding or theirs.data != data.folder.name:
+            raise CheckpointError(
+                f"{folder} holds this training with another test set, limits or [decoding]: choose another --out, or "
+                "measure it with `repose evaluate`"
             )
         return
     versions = {module.__name__: module.__version__ for module in (torch, tokenizers, numpy)}

@@ -229,6 +229,11 @@ def _touched(lists: Sequence[Axis], ranges: Sequence[Range]) -> set[str]:
 def _objective(value: Any, training: TrainingConfig, touched: set[str], where: str) -> str:
     """What was asked for; else chrF where vocabularies differ, whose losses cannot be compared, and the loss."""
     differ = sorted(touched & {"tokenizer", "corpus"})
+    if differ and not TASK_SETTINGS[training.task].translates:
+        raise ConfigError(
+            f"{where} varies {' and '.join(differ)}: losses of different tokens cannot be compared, and "
+            f"{training.task} has no translations to compare instead"
+        )
     if value is None:
         return "chrf" if differ else "loss"
     if value not in OBJECTIVES:

@@ -107,6 +107,8 @@ def _network(forwarded: str, host: str) -> str:
         address = ipaddress.ip_address(forwarded or host)
     except ValueError:
         return host
+    if isinstance(address, ipaddress.IPv6Address) and address.ipv4_mapped is not None:
+        address = address.ipv4_mapped  # as IPv4 comes to a listener of both kinds
     if address.version == 6:
         return str(ipaddress.ip_network((int(address) >> 64 << 64, 64)))
     return str(address)

@@ -8,6 +8,7 @@ import hmac
 import json
 import re
 from collections.abc import Awaitable, Callable, Sequence
+from contextlib import nullcontext
 from functools import partial
 from pathlib import Path
 from typing import Any, TypeVar
@@ -19,6 +20,7 @@ from starlette.responses import JSONResponse, Response
 from starlette.routing import Mount, Route
 from starlette.types import ASGIApp
 
+from repose.documents.formats import FORMATS
 from repose.serving import documents, explain, files, page, parameters
 from repose.serving.access import Access, address_of
 from repose.serving.catalogue import Catalogue, Direction
@@ -38,7 +40,7 @@ T = TypeVar("T")
 FRONTEND_TIMEOUT = 500
 """Milliseconds without a keystroke after which a page translates."""
 _GONE = 499
-_LOOKED_AT = 10_000  # bytes of a file that its language is found out by
+_ARCHIVES_AT_ONCE = 4  # documents of office programs, which are far larger in memory than as files
 _SANDBOX = {"Content-Security-Policy": "sandbox; default-src 'none'"}
 _SECONDS = re.compile(r"\d{1,5}(\.\d{1,3})?")
 _AUTO = "auto"
@@ -56,6 +58,7 @@ class Service:
         self.access = Access(settings)
         self.downloads = files.Downloads(settings.limits)
         self.deadlines = Deadlines()
+        self._archives = asyncio.Semaphore(_ARCHIVES_AT_ONCE)
         self.ready = False
         """Whether requests are wanted: not before a worker is there, and not when the server is ending."""
         metrics.set_models(catalogue.models_json(), settings.precision or "fp32")
@@ -112,8 +115,9 @@ class Service:
         asked = request.headers.get("x-request-timeout")
         if asked is not None and _SECONDS.fullmatch(asked):
             seconds = min(seconds, float(asked))
+        within = self.deadlines.within(seconds)
         try:
-            with self.deadlines.within(seconds) as waiting, watched(request.scope, request.receive, waiting):
+            with self.engine.in_use(), within as waiting, watched(request.scope, request.receive, waiting):
                 return await work
         except TimeoutError as error:
             raise too_late(seconds) from error
@@ -130,9 +134,12 @@ class Service:
         alternatives = found.number("alternatives", limits.alternatives_limit)
         check_sizes(texts, limits)
         several = [texts] if isinstance(texts, str) else texts
-        detected = self.detected(source, several)
-        direction = self.direction(source, target, detected, found.get("format"))
         is_html = found.get("format") == "html"
+        looked_at = several
+        if is_html and source.lower() == _AUTO:
+            looked_at = await asyncio.to_thread(documents.letters_of_html, several)
+        detected = self.detected(source, looked_at)
+        direction = self.direction(source, target, detected, found.get("format"))
         translated = await self._translate(request, direction, several, alternatives, is_html=is_html)
         request.scope["state"]["facts"] |= {
             "texts": len(several),
@@ -207,14 +214,15 @@ class Service:
         if len(upload.content) > limits.max_file:
             raise RequestError(413, f"Invalid request: the file is larger than {limits.max_file} bytes")
         content = upload.content
-        detected = self.detected(source, [content[:_LOOKED_AT].decode("utf-8", "replace")])
-        direction = self.direction(source, target, detected)
-
-        translated = content
-        if direction is not None:
-            model = self.catalogue.models[direction.model]
-            work = documents.translate_file(self.engine, model, direction, content, suffix, self.settings.beam_size)
-            translated = await self.answer(request, work, limits.file_timeout)
+        async with self._archives if FORMATS[suffix].archive else nullcontext():
+            document = await documents.read(content, suffix)
+            detected = self.detected(source, [documents.letters_of(document)])
+            direction = self.direction(source, target, detected)
+            translated = content
+            if direction is not None:
+                model = self.catalogue.models[direction.model]
+                work = documents.translate_file(self.engine, model, direction, document, self.settings.beam_size)
+                translated = await self.answer(request, work, limits.file_timeout)
         name = self.downloads.put(suffix, translated)
         request.scope["state"]["facts"] |= {"bytes": len(content), "format": suffix}
         return _json({"translatedFileUrl": f"{self._base_url(request)}download_file/{name}"})

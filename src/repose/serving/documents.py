@@ -2,6 +2,7 @@
 
 import asyncio
 from collections.abc import Sequence
+from itertools import islice
 from typing import Any
 
 from repose.documents.formats import FORMATS, read_document
@@ -15,6 +16,7 @@ from repose.serving.refusals import RequestError
 from repose.serving.texts import TranslatedText, Translates, in_turn, warnings_of_input
 from repose.system.errors import ReposeError
 
+_LOOKED_AT = 10_000  # letters of a document that its language is found out by
 MEDIA_TYPES = {
     ".txt": "text/plain; charset=utf-8",
     ".html": "text/html",
@@ -33,40 +35,72 @@ async def translate_html(
 ) -> list[TranslatedText]:
     """Each of the texts, all of its tags kept, in their places by attention."""
 
-    async def translated(text: str) -> TranslatedText:
-        document = await asyncio.to_thread(HtmlDocument, text)
-        job, translations = await _translate(engine, model, direction, document, beam_size)
-        done = await asyncio.to_thread(lambda: document.text(job.placed(translations)))
-        warnings = await asyncio.to_thread(warnings_of_input, model, direction.source, "\n".join(job.sentences))
-        return TranslatedText(done, warnings=tuple(warnings))
+    pages = await asyncio.to_thread(lambda: list(map(HtmlDocument, texts)))
+    jobs, translations = await _translate(engine, model, direction, pages, beam_size)
 
-    return await asyncio.gather(*map(translated, texts))
+    def finished() -> list[TranslatedText]:
+        return [
+            TranslatedText(
+                page.text(job.placed(done)),
+                warnings=tuple(warnings_of_input(model, direction.source, "\n".join(job.sentences))),
+            )
+            for page, job, done in zip(pages, jobs, translations, strict=True)
+        ]
+
+    return await asyncio.to_thread(finished)
+
+
+async def read(content: bytes, suffix: str) -> Document:
+    """A file of a known suffix. Raises RequestError for one that is damaged or not what it says."""
+    try:
+        return await asyncio.to_thread(read_document, content, suffix)
+    except ReposeError as error:
+        raise RequestError(400, f"Invalid request: {error}") from error
+
+
+def letters_of(document: Document) -> str:
+    """The beginning of what is to be translated, without markup, by which a language can be found out."""
+    letters: list[str] = []
+    for segment in document.segments:
+        letters.append(segment.text)
+        if sum(map(len, letters)) >= _LOOKED_AT:
+            break
+    return "\n".join(letters)[:_LOOKED_AT]
+
+
+def letters_of_html(texts: Sequence[str]) -> list[str]:
+    """Of each of the texts."""
+    return [letters_of(HtmlDocument(text)) for text in texts]
 
 
 async def translate_file(
-    engine: Translates, model: ServedModel, direction: Direction, content: bytes, suffix: str, beam_size: int | None
+    engine: Translates, model: ServedModel, direction: Direction, document: Document, beam_size: int | None
 ) -> bytes:
-    """A file of a known suffix. Raises RequestError for one that is damaged or not what it says."""
-    try:
-        document = await asyncio.to_thread(read_document, content, suffix)
-    except ReposeError as error:
-        raise RequestError(400, f"Invalid request: {error}") from error
-    job, translations = await _translate(engine, model, direction, document, beam_size)
+    """The file of a document."""
+    (job,), (translations,) = await _translate(engine, model, direction, [document], beam_size)
     return await asyncio.to_thread(job.finish, translations)
 
 
 async def _translate(
-    engine: Translates, model: ServedModel, direction: Direction, document: Document, beam_size: int | None
-) -> tuple[Job, list[Any]]:
-    """The sentences of a document: those without markup, then those with attention to place it by."""
+    engine: Translates,
+    model: ServedModel,
+    direction: Direction,
+    documents: Sequence[Document],
+    beam_size: int | None,
+) -> tuple[list[Job], list[list[Any]]]:
+    """The sentences of documents: those without markup, then those with attention to place it by. All of them are one
+    request, so that the queue does not refuse the later ones for the earlier ones."""
     reader = Reader(for_libraries(direction.source), model.fits, model.spans)
-    job = await asyncio.to_thread(Job, document, reader)
-    translations: list[Any] = [None] * len(job.sentences)
+    jobs = await asyncio.to_thread(lambda: [Job(document, reader) for document in documents])
+    all_sentences = [sentence for job in jobs for sentence in job.sentences]
+    with_attention = [wanted for job in jobs for wanted in job.with_attention]
+    translations: list[Any] = [None] * len(all_sentences)
     for attention in (False, True):
         how = How(direction.model, direction.tag, beam_size, whole=True, attention=attention)
-        places = [place for place, wanted in enumerate(job.with_attention) if wanted == attention]
-        sentences = [job.sentences[place] for place in places]
+        places = [place for place, wanted in enumerate(with_attention) if wanted == attention]
+        sentences = [all_sentences[place] for place in places]
         num_tokens = await asyncio.to_thread(lambda: list(map(model.size, sentences)))  # noqa: B023
         for place, answer in zip(places, await in_turn(engine, model, how, sentences, num_tokens), strict=True):
             translations[place] = answer.whole
-    return job, translations
+    remaining = iter(translations)
+    return jobs, [list(islice(remaining, len(job.sentences))) for job in jobs]

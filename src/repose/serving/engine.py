@@ -10,7 +10,7 @@ import contextlib
 import math
 import time
 from collections import deque
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass, field
 
 from repose.serving.log import where
@@ -26,6 +26,7 @@ _MOST_CONSIDERED = 2_048  # sentences that a batch is chosen from
 _LONGEST_PAUSE = 30.0  # seconds between attempts to start a worker
 _SHARE_WAITED = 0.5  # of a batch's own time, that is worth waiting for a fuller one
 _KEPT_OF_LATE = 0.95  # from batch to batch
+_CLOSING = "the server is closing"
 _FIRST_RATE = 2_000.0  # source tokens a second, until it is measured
 
 
@@ -86,6 +87,7 @@ class Engine:
         self._slots: list[asyncio.Task[None]] = []
         self._queues: dict[How, _Queue] = {}
         self._idle: deque[asyncio.Future[list[_Job]]] = deque()
+        self._requests = 0
         self._in_work = 0  # sentences
         self._queue_tokens = 0
         self._rate = _FIRST_RATE
@@ -93,6 +95,7 @@ class Engine:
         self._of_late, self._wait_until = 0.0, 0.0
         self._first: asyncio.Future[None] | None = None
         self._empty = asyncio.Event()
+        self._closed = False
 
     # Its life
 
@@ -116,21 +119,32 @@ class Engine:
         """Of the workers."""
         return [worker.pid for worker in self._workers]
 
+    @contextlib.contextmanager
+    def in_use(self) -> Iterator[None]:
+        """By a request, which may come to the queue several times: `drain` waits for its end."""
+        self._requests += 1
+        try:
+            yield
+        finally:
+            self._requests -= 1
+            self._say_if_empty()
+
     async def drain(self) -> None:
-        """Wait until nothing is left to be translated."""
-        while self._in_work or self._queue_tokens:
+        """Wait until nothing is left to be translated, nor comes from a request that is at work."""
+        while self._in_work or self._queue_tokens or self._requests:
             self._empty.clear()
             await self._empty.wait()
 
     async def close(self) -> None:
-        """End the workers; what is not translated fails."""
+        """End the workers; what is not translated, or asked for later, fails."""
+        self._closed = True
         for slot in self._slots:
             slot.cancel()
         await asyncio.gather(*self._slots, return_exceptions=True)
         await asyncio.gather(*(worker.end() for worker in self._ending))
         for queue in self._queues.values():
             for job in queue.jobs.values():
-                _fail(job, TranslationError("the server is closing"))
+                _fail(job, TranslationError(_CLOSING))
         self._queues.clear()
 
     # What requests ask
@@ -142,6 +156,8 @@ class Engine:
         """
         if not sentences:
             return []
+        if self._closed:
+            raise TranslationError(_CLOSING)
         limit = self._batching.queue_tokens(self._num_workers)
         if self._queue_tokens and self._queue_tokens + sum(num_tokens) > limit:
             raise busy(self.seconds_to_wait())
@@ -280,7 +296,7 @@ class Engine:
                 alive = await self._translate(worker, batch)
             except asyncio.CancelledError:
                 for job in batch:
-                    _fail(job, TranslationError("the server is closing"))
+                    _fail(job, TranslationError(_CLOSING))
                 raise
             finally:
                 self._in_work -= len(batch)
@@ -348,7 +364,7 @@ class Engine:
         metrics.truncated += sum(answer.truncated for answer in answers)
 
     def _say_if_empty(self) -> None:
-        if not self._in_work and not self._queue_tokens:
+        if not self._in_work and not self._queue_tokens and not self._requests:
             self._empty.set()
 
 

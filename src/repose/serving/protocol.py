@@ -55,6 +55,8 @@ class _GuardedProtocol(HttpToolsProtocol):
             self._start_clock()
             self._head_bytes += len(data)
         super().data_received(data)
+        if not self._in_head and self.cycle is not None and self.cycle.response_complete:
+            self._start_clock()  # the rest of a body that was answered before it was there: nobody else waits for it
         # What came with the last line of a head is a body, which has limits of its own.
         if self._in_head and self._head_bytes > self.limits.max_head and not self.transport.is_closing():
             self._refuse(431, "Invalid request: the head is too large")

@@ -69,7 +69,7 @@ def _listen(host: str, port: int) -> socket.socket:
         if os.name == "posix":
             listener.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
         listener.bind(address)
-    except (OSError, OverflowError) as error:
+    except (OSError, OverflowError, UnicodeError) as error:  # the last for a host that can be no name
         if listener is not None:
             listener.close()
         reason = getattr(error, "strerror", None) or str(error)

@@ -51,6 +51,8 @@ def back_translate(
     """
     check_file(text)
     counts = BackTranslated()
+    if not out.name:
+        raise ConfigError(f"--out {out} is a folder: name what the two files are to be called")
     for path in (out.with_name(f"{out.name}.{side}") for side in ("src", "tgt")):
         if path.exists():
             raise ConfigError(f"{path} exists already: remove it, or name another --out")

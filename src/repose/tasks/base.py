@@ -23,7 +23,7 @@ from repose.runs.records import DataRecord
 from repose.saved_model import directory
 from repose.saved_model.directory import ModelKind, SavedModel
 from repose.system.errors import CheckpointError, DataError
-from repose.tasks.corpus import SPLITS, CorpusData, prepare_corpus
+from repose.tasks.corpus import SPLITS, CorpusData, corpus_of
 from repose.training.job import TrainingJob, TrainingTask
 from repose.training.loop import Evaluate, Examples
 
@@ -226,7 +226,7 @@ class FileTask(Task):
             raise DataError(f"{what} is measured on one {self.file_kind} file, not on {len(files)}: name one")
         loaded = self.load(folder, device)
         if not files:
-            return self._score(loaded, prepare_corpus(RunFolder(folder).config().experiment).ids(split), split, out)
+            return self._score(loaded, corpus_of(RunFolder(folder).config()).ids(split), split, out)
         with tempfile.TemporaryDirectory() as scratch:
             self.write_ids(files[0], loaded, Path(scratch))
             return self._score(loaded, Path(scratch), split, out)

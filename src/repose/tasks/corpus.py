@@ -35,6 +35,7 @@ from repose.data.readers import PairReader, TextPairs, check_file, write_pairs
 from repose.data.splits import hold_out
 from repose.data.tags import TaggedPairs, TaggingEncoder
 from repose.data.tokenizer import Tokenizer
+from repose.runs.folder import RunConfig
 from repose.saved_model.directory import tokenizer_paths
 from repose.system.errors import ConfigError, DataError
 from repose.system.files import checksums, locked, sealed, unsealed, write_json
@@ -113,7 +114,7 @@ def prepare_corpus(
     """
     experiment = _with_ready_tokenizers(experiment)
     key = _key(experiment)
-    folder = folder or corpora.cache_home() / "prepared" / key
+    folder = corpora.cache_home() / "prepared" / key if folder is None else folder.absolute()
     waiting = "another process prepares this corpus: waiting for it"
     with locked(folder.with_name(f".{folder.name}.lock"), on_wait=lambda: say(waiting)):
         data = _finished(folder, key) or _build(experiment, folder, key, workers)
@@ -132,7 +133,7 @@ def _with_ready_tokenizers(experiment: Experiment) -> Experiment:
 
 
 def _build(experiment: Experiment, folder: Path, key: str, workers: int) -> CorpusData:
-    if folder.exists() and any(folder.iterdir()) and not (folder / "text").is_dir():
+    if folder.exists() and any(folder.iterdir()) and not _is_ours(folder, experiment.corpus):
         raise DataError(f"{folder} holds other files: name an empty or new folder")
     (folder / "text").mkdir(parents=True, exist_ok=True)
     (folder / "report.json").unlink(missing_ok=True)
@@ -142,6 +143,16 @@ def _build(experiment: Experiment, folder: Path, key: str, workers: int) -> Corp
         write_json(folder / CHECK, check_files(experiment.corpus).to_json())
     write_json(folder / "report.json", sealed({"key": key, "report": report, "crc32": checksums(folder)}))
     return CorpusData(folder, tuple(report))
+
+
+def _is_ours(folder: Path, corpus: CorpusConfig) -> bool:
+    """Whether a folder is of a preparation, finished or not, so that it may be written anew."""
+    text, own = folder / "text", (*corpus.train, *corpus.valid, *corpus.test)
+    return (
+        text.is_dir()
+        and all(path.suffix in (".src", ".tgt") for path in text.iterdir())
+        and not any(Path(path).resolve().is_relative_to(folder.resolve()) for path in own)
+    )
 
 
 def _finished(folder: Path, key: str) -> CorpusData | None:
@@ -226,6 +237,34 @@ def files_of(corpus: CorpusConfig) -> dict[str, list[Path]]:
             f"corpus {corpus.name} has no pair {languages[0]}-{languages[1]}: set corpus.src_lang and tgt_lang"
         )
     return files
+
+
+def corpus_of(config: RunConfig) -> CorpusData:
+    """The corpus that a run was trained on, prepared again where it is not in the cache any more.
+
+    Raises DataError where its files have changed since, so that other sentences would be held out: those that are
+    measured might have been trained on.
+    """
+    data = prepare_corpus(config.experiment)
+    if _same_sets(data, config):
+        return data
+    kept = CorpusData(corpora.cache_home() / "prepared" / config.data, ())
+    if config.data and (kept.folder / "report.json").is_file() and _same_sets(kept, config):
+        return kept
+    raise DataError(
+        "the corpus is not the one that this run was trained on, its files have changed: name files to measure it on"
+    )
+
+
+def _same_sets(data: CorpusData, config: RunConfig) -> bool:
+    found = data.digests
+    return all(found[split] == config.digests.get(split, found[split]) for split in ("train", "valid"))
+
+
+def text_of_run(config: RunConfig, split: str) -> tuple[list[str], list[str]]:
+    """`text_of` a run's experiment, its own sets as they were in its training. Raises what `corpus_of` raises."""
+    is_own = split in SPLITS or config.experiment.corpus.name in (None, PHRASEBOOK)
+    return corpus_of(config).text(split) if is_own else text_of(config.experiment, split)
 
 
 def text_of(experiment: Experiment, split: str) -> tuple[list[str], list[str]]:

@@ -34,7 +34,7 @@ from repose.system.device import one_thread
 from repose.tasks import more_corpora
 from repose.tasks.base import Card, Decoding, Task, position_table
 from repose.tasks.choice import choose
-from repose.tasks.corpus import CorpusData, is_pretokenized, languages_of, prepare_pairs, text_of
+from repose.tasks.corpus import CorpusData, is_pretokenized, languages_of, prepare_pairs, text_of_run
 from repose.training.feed import to_device
 from repose.training.job import TrainingJob
 from repose.training.loop import Evaluate, Examples
@@ -185,14 +185,24 @@ class Translation(Task):
         under `dropped`, by reason."""
         translator = decoding_translator.load(folder, device, decoding.workers, decoding.precision, decoding.engine)
         if files:
-            reader = PairReader(files)
+            reader = PairReader(files, **_fields_of(folder))
             pairs = list(reader)
             texts, pretokenized = ([a for a, _ in pairs], [b for _, b in pairs]), False
             dropped = {"dropped": reader.counts.dropped} if reader.counts.dropped else {}
         else:
-            experiment, dropped = RunFolder(folder).config().experiment, {}
-            texts, pretokenized = text_of(experiment, split), is_pretokenized(experiment.corpus)
+            config, dropped = RunFolder(folder).config(), {}
+            experiment = config.experiment
+            texts, pretokenized = text_of_run(config, split), is_pretokenized(experiment.corpus)
         return _score(translator, *texts, split, decoding, pretokenized, dropped, out)
+
+
+def _fields_of(folder: Path) -> dict[str, str]:
+    """What the sides are called in files with names, where a run says so."""
+    run = RunFolder(folder)
+    if not run.config_file.is_file():
+        return {}
+    corpus = run.config().experiment.corpus
+    return {"src_field": corpus.src_field, "tgt_field": corpus.tgt_field}
 
 
 def _hide(ids: Tensor, probability: float) -> Tensor:

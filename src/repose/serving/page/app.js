@@ -260,7 +260,7 @@ function alternatives(found, own) {
     button.title = "Take this one";
     figure.className = "score";
     figure.textContent = figureOf(one);
-    button.addEventListener("click", () => take(other, button));
+    button.addEventListener("click", () => take(button.firstChild.textContent, button)); // what it offers by then
     item.append(button);
     return item;
   });
