@@ -11,8 +11,9 @@ import pytest
 
 from repose.config.experiment import CorpusConfig, Experiment, TokenizerConfig, TrainingConfig
 from repose.data import corpora, phrasebook
+from repose.model.architecture import Architecture
 from repose.runs.folder import RunConfig
-from repose.system.errors import DataError
+from repose.system.errors import ConfigError, DataError
 from repose.tasks.corpus import CorpusData, files_of, prepare_corpus, text_of, text_of_run
 from repose.tasks.registry import get_task
 
@@ -132,6 +133,34 @@ def test_the_draw_depends_on_its_seed_and_not_on_the_training_s(files: dict[str,
         for split_seed, seed in ((0, 0), (0, 1), (1, 0))
     )
     assert first == again != other
+
+
+def test_the_phrasebook_has_sets_of_its_own(files: dict[str, Any]) -> None:
+    with pytest.raises(ConfigError, match=r"leave corpus\.valid and corpus\.test out"):
+        prepared({"name": "phrasebook", "valid": files["valid"]})
+
+
+def test_a_model_to_start_from_brings_two_tokenizers(
+    files: dict[str, Any], tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("repose.tasks.corpus.tokenizer_paths", lambda _: (Path("src.json"), Path("tgt.json")))
+    experiment = Experiment(
+        corpus=CorpusConfig(**files),
+        tokenizer=TokenizerConfig(sharing="shared"),
+        architecture=Architecture(tie_embeddings="all"),
+        training=TrainingConfig(init_from=str(tmp_path)),
+    )
+    with pytest.raises(ConfigError, match=r"brings a tokenizer for each side: .*tie_embeddings"):
+        prepare_corpus(experiment)
+
+
+def test_a_folder_may_be_the_current_one(
+    files: dict[str, Any], tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    (tmp_path / "empty").mkdir()
+    monkeypatch.chdir(tmp_path / "empty")
+    experiment = Experiment(corpus=CorpusConfig(**files), tokenizer=TokenizerConfig(kind="wordlevel"))
+    assert prepare_corpus(experiment, folder=Path()).has_text("train")
 
 
 def test_the_phrasebook_can_be_split_anew(monkeypatch: pytest.MonkeyPatch) -> None:

@@ -18,6 +18,8 @@ from itertools import chain, islice
 from pathlib import Path
 from typing import Any
 
+from pydantic import ValidationError
+
 from repose._version import __version__
 from repose.config.experiment import (
     TASK_SETTINGS,
@@ -129,7 +131,11 @@ def _with_ready_tokenizers(experiment: Experiment) -> Experiment:
     if start is None or experiment.tokenizer.src_file is not None:
         return experiment
     src, tgt = tokenizer_paths(Path(start))
-    return replace(experiment, tokenizer=TokenizerConfig(src_file=str(src), tgt_file=str(tgt)))
+    try:
+        return replace(experiment, tokenizer=TokenizerConfig(src_file=str(src), tgt_file=str(tgt)))
+    except ValidationError as error:
+        sentence = error.errors(include_url=False)[0]["msg"].removeprefix("Value error, ")
+        raise ConfigError(f"training.init_from = {start!r} brings a tokenizer for each side: {sentence}") from None
 
 
 def _build(experiment: Experiment, folder: Path, key: str, workers: int) -> CorpusData:
@@ -393,13 +399,17 @@ def _write_texts(corpus: CorpusConfig, files: Mapping[str, list[Path]], folder: 
     for stale in folder.glob("*"):
         stale.unlink()
     if corpus.name == PHRASEBOOK:
-        shipped = phrasebook.read()
+        if corpus.valid or corpus.test:
+            raise ConfigError(
+                "the phrasebook has validation and test sets of its own: leave corpus.valid and corpus.test out, or "
+                "measure the trained model on files with `repose evaluate`"
+            )
+        wanted = SPLITS if _takes_published_test(corpus) else SPLITS[:2]
+        shipped = {split: pairs for split, pairs in phrasebook.read().items() if split in wanted}
         for split, pairs in shipped.items():
-            if split == "test" and not _takes_published_test(corpus):
-                continue
             write_pairs(folder, split, pairs)
-        train, valid, test = (len(shipped[split]) for split in SPLITS)
-        yield f"phrasebook: {train:,} training, {valid:,} validation, {test:,} test pairs"
+        names = {"train": "training", "valid": "validation", "test": "test"}
+        yield f"phrasebook: {', '.join(f'{len(pairs):,} {names[split]}' for split, pairs in shipped.items())} pairs"
     for split, paths in files.items():
         reader = PairReader(paths, src_field=corpus.src_field, tgt_field=corpus.tgt_field)
         write_pairs(folder, split, reader)
