@@ -31,6 +31,7 @@ from repose.runs.folder import RunFolder
 from repose.runs.records import Records
 from repose.saved_model import directory
 from repose.system.device import one_thread
+from repose.system.errors import CheckpointError
 from repose.tasks import more_corpora
 from repose.tasks.base import Card, Decoding, Task, position_table
 from repose.tasks.choice import choose
@@ -197,11 +198,11 @@ class Translation(Task):
 
 
 def _fields_of(folder: Path) -> dict[str, str]:
-    """What the sides are called in files with names, where a run says so."""
-    run = RunFolder(folder)
-    if not run.config_file.is_file():
+    """What the sides are called in files with names, where a run says so; a model directory does not."""
+    try:
+        corpus = RunFolder(folder).config().experiment.corpus
+    except CheckpointError:
         return {}
-    corpus = run.config().experiment.corpus
     return {"src_field": corpus.src_field, "tgt_field": corpus.tgt_field}
 
 
