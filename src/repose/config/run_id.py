@@ -36,10 +36,10 @@ def run_id(experiment: Experiment, digests: Mapping[str, str]) -> str:
     """
     assert experiment.training.init_from is None or "init_from" in digests, "initial weights need their digest"
     training, architecture = _of_run(experiment.training), _of_run(experiment.architecture)
-    # "none" is another way to write d_token.
     if experiment.training.best_by != "loss":  # then what is translated, and how far, decides which weights are kept
         training["bleu_sentences"] = experiment.training.bleu_sentences
         training["max_extra_tokens"] = experiment.decoding.max_extra_tokens
+    # "none" is another way to write d_token.
     training["schedule_width"] = training["schedule_width"] or experiment.architecture.d_token
     if architecture["positions"] in ("untied", "untied_relative"):  # once an axis of its own
         architecture |= {"positions": "none", "position_bias": architecture["positions"]}

@@ -89,7 +89,7 @@ def _text_format(make: Callable[[str], TextDocument], *, markup: bool = False) -
         for name in candidates:
             try:
                 return Encoded(make(data[len(mark) :].decode(name)), name, mark, references=markup)
-            except (UnicodeError, LookupError):
+            except UnicodeError:
                 continue
         raise DataError("the file is not in UTF-8: save it in UTF-8 first")
 

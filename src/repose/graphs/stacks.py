@@ -97,7 +97,7 @@ class _StackGraph:
             hidden = self.token_norm(hidden, e.token_norm, "embedding", self.a.d_model)
             tokens = g.sliced(hidden, g.ints(0), g.ints(self.a.d_token), -1)
         else:
-            if e.token_norm.kind not in ("vocabulary", "running"):
+            if not e.token_norm.is_constant:
                 tokens = self.token_norm(tokens, e.token_norm, "embedding", self.a.d_token)
             hidden = self._combined(e, tokens, positions)
         if "sum" in e.input_norms:

@@ -48,7 +48,7 @@ class TokenNorm(nn.Module):
         super().__init__()
         self.kind = kind
         self.eps = eps
-        if kind == "running":
+        if self.is_running:
             self.register_buffer("mean", torch.zeros(width))
             self.register_buffer("var", torch.ones(width))
         self._sums: Tensor | None = None
@@ -85,6 +85,16 @@ class TokenNorm(nn.Module):
                 padded = packing.pad(x)
                 mean, var = self._prefix_statistics(padded, packing.mask, cache)
         return packing.pack((padded - mean) * (var + self.eps).rsqrt())
+
+    @property
+    def is_running(self) -> bool:
+        """Whether it has statistics that `fold` moves on after each update."""
+        return self.kind == "running"
+
+    @property
+    def is_constant(self) -> bool:
+        """Whether its statistics depend on no sentence once training is over, as `normalised_rows` takes them up."""
+        return self.kind in ("none", "vocabulary", "running")
 
     def fold(self, add: Callable[[Tensor], Tensor]) -> None:
         """Take the tokens of an update into the running statistics, as a tenth of them (torch's `BatchNorm1d` takes as

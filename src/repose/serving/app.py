@@ -214,15 +214,18 @@ class Service:
         if len(upload.content) > limits.max_file:
             raise RequestError(413, f"Invalid request: the file is larger than {limits.max_file} bytes")
         content = upload.content
-        async with self._archives if FORMATS[suffix].archive else nullcontext():
-            document = await documents.read(content, suffix)
-            detected = self.detected(source, [documents.letters_of(document)])
-            direction = self.direction(source, target, detected)
-            translated = content
-            if direction is not None:
-                model = self.catalogue.models[direction.model]
-                work = documents.translate_file(self.engine, model, direction, document, self.settings.beam_size)
-                translated = await self.answer(request, work, limits.file_timeout)
+
+        async def work() -> bytes:
+            async with self._archives if FORMATS[suffix].archive else nullcontext():
+                document = await documents.read(content, suffix)
+                direction = self.direction(source, target, self.detected(source, [documents.letters_of(document)]))
+                if direction is None:
+                    return content
+                model, beam_size = self.catalogue.models[direction.model], self.settings.beam_size
+                with self.engine.in_use():  # which may be another than at the beginning
+                    return await documents.translate_file(self.engine, model, direction, document, beam_size)
+
+        translated = await self.answer(request, work(), limits.file_timeout)
         name = self.downloads.put(suffix, translated)
         request.scope["state"]["facts"] |= {"bytes": len(content), "format": suffix}
         return _json({"translatedFileUrl": f"{self._base_url(request)}download_file/{name}"})

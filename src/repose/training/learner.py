@@ -72,7 +72,7 @@ class Learner:
         self._flat.use(self._weights, self._exchange.local)
         self._moments = {name: torch.zeros_like(self._weights) for name in ("exp_avg", "exp_avg_sq")}
         self._steps = torch.zeros((), device=world.device)
-        self._running = [m for m in model.modules() if isinstance(m, TokenNorm) and m.kind == "running"]
+        self._running = [m for m in model.modules() if isinstance(m, TokenNorm) and m.is_running]
         self.norm = torch.zeros((), device=world.device)
         """Norm of the last gradient, before clipping."""
         self.sums = torch.zeros(5, dtype=torch.float64, device=world.device)
