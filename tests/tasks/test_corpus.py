@@ -73,7 +73,8 @@ def test_a_folder_of_other_files_is_not_written_over(files: dict[str, Any], tmp_
     assert [path.read_text() for path in own] == ["one\ntwo\n"] * 2
     unfinished = tmp_path / "unfinished"
     (unfinished / "text").mkdir(parents=True)
-    (unfinished / "text" / "train.src").write_text("half")
+    for name in ("train.src", ".train.tgt.0123abcd.tmp"):
+        (unfinished / "text" / name).write_text("half")
     assert prepare_corpus(experiment, folder=unfinished).has_text("train")
 
 

@@ -61,9 +61,11 @@ async def read(content: bytes, suffix: str) -> Document:
 def letters_of(document: Document) -> str:
     """The beginning of what is to be translated, without markup, by which a language can be found out."""
     letters: list[str] = []
+    number = 0
     for segment in document.segments:
         letters.append(segment.text)
-        if sum(map(len, letters)) >= _LOOKED_AT:
+        number += 1 + len(segment.text)
+        if number > _LOOKED_AT:
             break
     return "\n".join(letters)[:_LOOKED_AT]
 

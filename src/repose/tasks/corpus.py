@@ -12,6 +12,7 @@ that shape the data. Runs of the same corpus and settings share it; a finished o
 
 import hashlib
 import json
+import re
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import asdict, dataclass, replace
 from itertools import chain, islice
@@ -151,12 +152,15 @@ def _build(experiment: Experiment, folder: Path, key: str, workers: int) -> Corp
     return CorpusData(folder, tuple(report))
 
 
+_HALF_WRITTEN = re.compile(r"\..*\.(src|tgt)\.[0-9a-f]{8}\.tmp")  # as a process that was killed leaves them
+
+
 def _is_ours(folder: Path, corpus: CorpusConfig) -> bool:
     """Whether a folder is of a preparation, finished or not, so that it may be written anew."""
     text, own = folder / "text", (*corpus.train, *corpus.valid, *corpus.test)
     return (
         text.is_dir()
-        and all(path.suffix in (".src", ".tgt") for path in text.iterdir())
+        and all(path.suffix in (".src", ".tgt") or _HALF_WRITTEN.fullmatch(path.name) for path in text.iterdir())
         and not any(Path(path).resolve().is_relative_to(folder.resolve()) for path in own)
     )
 
