@@ -38,14 +38,15 @@ from repose.training.learner import Learner
 
 HERE = Path(__file__).resolve().parents[1]
 WORKS = (
-    *(("reinforced", "fp32", "random64"), ("baseline", "fp32", "random64")),
-    *(("reinforced", "bf16", "tokens1600"), ("baseline", "bf16", "tokens1600")),
+    *(("reinforced", "fp32", "random64", "0"), ("baseline", "fp32", "random64", "0")),
+    *(("reinforced", "bf16", "tokens1600", "0"), ("baseline", "bf16", "tokens1600", "0")),
+    *(("reinforced", "fp32", "random64", "1"), ("transformer-tiny", "bf16", "tokens1600", "1")),
 )
-"""Model, precision and batches."""
+"""Model, precision, batches, and the weight of R-Drop."""
 WORKERS, LEARNING_RATE, WARM = 2, 1e-4, 4
 
 
-def follow(folder: Path, model: str, precision: str, batches: str, changes: Sequence[str]) -> None:
+def follow(folder: Path, model: str, precision: str, batches: str, r_drop: str, changes: Sequence[str]) -> None:
     """One side: for each number on stdin so many steps, and their seconds and losses on stdout."""
     for change in changes:
         place, _, value = change.partition("=")
@@ -59,6 +60,7 @@ def follow(folder: Path, model: str, precision: str, batches: str, changes: Sequ
         schedule="constant",
         learning_rate=LEARNING_RATE,
         precision=precision,  # type: ignore[arg-type]
+        r_drop=float(r_drop),
     )
     sizes = (workload.facts(folder)[name] for name in ("src_vocab_size", "tgt_vocab_size"))
     net = build(preset(model), **dict(zip(("src_vocab_size", "tgt_vocab_size"), sizes, strict=True)))
@@ -80,7 +82,7 @@ def follow(folder: Path, model: str, precision: str, batches: str, changes: Sequ
             print(json.dumps(answer), flush=True)
 
 
-def compare(args: argparse.Namespace, folder: Path, work: tuple[str, str, str]) -> dict[str, Any]:
+def compare(args: argparse.Namespace, folder: Path, work: tuple[str, str, str, str]) -> dict[str, Any]:
     """Both sides on one kind of work."""
     sides = []
     for checkout, changes in ((args.other, []), (HERE, args.set)):
@@ -106,7 +108,7 @@ def compare(args: argparse.Namespace, folder: Path, work: tuple[str, str, str]) 
     ratios = [a / b for a, b in zip(*(side["seconds"] for side in found), strict=True)]
     apart = max(abs(a / b - 1) for a, b in zip(*(side["losses"] for side in found), strict=True))
     figures = {"before_s": before, "after_s": after, "ratio": statistics.median(ratios), "losses_apart": apart}
-    return {"work": " ".join(work), **figures, "steps": len(ratios)}
+    return {"work": " ".join(work[:3]) + (f", R-Drop {work[3]}" if work[3] != "0" else ""), **figures, "steps": len(ratios)}
 
 
 def _answer(process: "subprocess.Popen[str]") -> dict[str, list[float]]:
@@ -117,8 +119,8 @@ def _answer(process: "subprocess.Popen[str]") -> dict[str, list[float]]:
 def main() -> int:
     """Measures and shows."""
     if sys.argv[1:2] == ["--follow"]:
-        folder, model, precision, batches, *more = sys.argv[2:]
-        follow(Path(folder), model, precision, batches, more[1::2])
+        folder, model, precision, batches, r_drop, *more = sys.argv[2:]
+        follow(Path(folder), model, precision, batches, r_drop, more[1::2])
         return 0
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     workload.add_arguments(parser)

@@ -85,7 +85,7 @@ def _chunks(hidden: Tensor, weight: Tensor, bias: Tensor | None, labels: Tensor,
     step = rows_at_a_time(num_rows, len(weight), hidden.device)
     for start in range(0, num_rows, step):
         rows = slice(start, min(start + step, num_rows))
-        part, label = _filled(hidden[rows]), _filled(labels[rows])[:, None]
+        part, label = filled(hidden[rows]), filled(labels[rows])[:, None]
         logits = matmul_nt(part, weight, bias)
         logits = logits.to(torch.promote_types(logits.dtype, torch.float32))
         of_label, top = logits.gather(1, label), logits.amax(1, keepdim=True)
@@ -110,7 +110,7 @@ def rows_at_a_time(num_rows: int, num_classes: int, device: torch.device) -> int
     return -(-num_rows // (max(num_chunks, 1) * ROWS)) * ROWS or 1
 
 
-def _filled(x: Tensor) -> Tensor:
+def filled(x: Tensor) -> Tensor:
     """With rows of zeros at its end, up to a multiple of `ROWS` rows."""
     missing = -len(x) % ROWS
     return torch.cat([x, x.new_zeros(missing, *x.shape[1:])]) if missing else x

@@ -9,12 +9,11 @@ its gradients.
 from typing import Any
 
 import torch
-import torch.nn.functional as F
 from jaxtyping import Float, Int
 from torch import Tensor
 
 from repose.model.kernels.linear import matmul_nt
-from repose.training.loss import LossWithGradients, TokenSums, rows_at_a_time
+from repose.training.loss import LossWithGradients, TokenSums, filled, rows_at_a_time
 
 
 def r_drop(
@@ -49,42 +48,64 @@ class _RDrop(LossWithGradients):
         narrow = torch.get_autocast_dtype(kind) if torch.is_autocast_enabled(kind) else weight.dtype
         sums = torch.zeros(3, dtype=torch.float64, device=first.device)
         grads = [torch.empty_like(first), torch.empty_like(second)]
-        grad_weight, grad_bias = torch.zeros_like(weight), None if bias is None else torch.zeros_like(bias)
+        # Transposed, as the matrix libraries make it faster.
+        grad_weight, grad_bias = weight.new_zeros(weight.shape[::-1]), None if bias is None else torch.zeros_like(bias)
         with torch.autocast(kind, enabled=False):
             matrix, offset = weight.to(narrow), None if bias is None else bias.to(narrow)
-            step = rows_at_a_time(len(labels), len(weight), first.device)
+            step = rows_at_a_time(len(labels), 2 * len(weight), first.device)
             for start in range(0, len(labels), step):
-                rows = slice(start, start + step)
-                hidden = [side[rows].to(narrow) for side in (first, second)]
-                logs = [F.log_softmax(matmul_nt(side, matrix, offset).float(), 1) for side in hidden]
-                losses, errors = _of_rows(logs[0], logs[1], labels[rows], label_smoothing, alpha)
+                rows = slice(start, min(start + step, len(labels)))
+                label, number = filled(labels[rows]), rows.stop - start
+                hidden = torch.cat([filled(side[rows].to(narrow)) for side in (first, second)])
+                logits = matmul_nt(hidden, matrix, offset)
+                logits = logits.to(torch.promote_types(logits.dtype, torch.float32)).view(2, len(label), -1)
+                losses, error = _of_rows(logits, label, number, label_smoothing, alpha)
                 sums += losses
-                for grad, side, error in zip(grads, hidden, errors, strict=True):
-                    narrowed = error.to(narrow)
-                    grad[rows] = narrowed @ matrix
-                    grad_weight += narrowed.t() @ side
-                    if grad_bias is not None:
-                        grad_bias += error.sum(0)
-        return LossWithGradients.keep(ctx, sums, *grads, grad_weight, grad_bias)
+                error = error.flatten(0, 1)
+                if grad_bias is not None:
+                    grad_bias += error.sum(0)
+                error = error.to(narrow)
+                for grad, part in zip(grads, matmul_nt(error, matrix.t()).view(2, len(label), -1), strict=True):
+                    grad[rows] = part[:number]
+                grad_weight += matmul_nt(hidden.t(), error.t())
+        return LossWithGradients.keep(ctx, sums, *grads, grad_weight.t().contiguous(), grad_bias)
 
 
 def _of_rows(
-    log_p: Tensor, log_q: Tensor, labels: Tensor, label_smoothing: float, alpha: float
-) -> tuple[Tensor, tuple[Tensor, Tensor]]:
-    """Sums of loss, nll and correct over some rows, and the gradients of the loss with respect to both logits."""
-    p, q, column = log_p.exp(), log_q.exp(), labels[:, None]
-    difference = log_p - log_q
-    from_p, from_q = (p * difference).sum(1, keepdim=True), -(q * difference).sum(1, keepdim=True)
-    uniform = label_smoothing / log_p.shape[1]
-    nll = -(log_p.gather(1, column) + log_q.gather(1, column)) / 2
-    smooth = -(log_p.mean(1, keepdim=True) + log_q.mean(1, keepdim=True)) / 2
-    loss = torch.lerp(nll, smooth, label_smoothing) + alpha / 4 * (from_p + from_q)
-    correct = sum((side.argmax(1) == labels).sum(dtype=torch.float64) for side in (log_p, log_q)) / 2
-    sums = torch.stack([loss.sum(dtype=torch.float64), nll.sum(dtype=torch.float64), torch.as_tensor(correct)])
-
-    def error(p: Tensor, q: Tensor, difference: Tensor, divergence: Tensor) -> Tensor:
-        """½ d cross-entropy + α/4 d (KL(p ‖ q) + KL(q ‖ p)), with respect to the logits of p."""
-        gradient = (p - uniform) / 2 + alpha / 4 * (p * (difference - divergence) + p - q)
-        return gradient.scatter_add_(1, column, gradient.new_full((), (label_smoothing - 1) / 2).expand_as(column))
-
-    return sums, (error(p, q, difference, from_p), error(q, p, -difference, from_q))
+    logits: Float[Tensor, "2 R V"], label: Int[Tensor, "R"], number: int, label_smoothing: float, alpha: float
+) -> tuple[Float[Tensor, "3"], Float[Tensor, "2 R V"]]:
+    """Sums of loss, nll and correct over the first `number` rows, and the gradients of the loss with respect to the
+    logits of both passes, zero in the other rows. It is reading and writing memory that takes the time, so `logits` is
+    written over and nothing is read once more than need be."""
+    labels = label[None, :, None].expand(2, -1, -1)
+    difference = logits[0] - logits[1]
+    of_label = logits.gather(2, labels)
+    others = logits.scatter_(2, labels, -torch.inf).amax(2, keepdim=True)
+    logits.scatter_(2, labels, of_label)
+    mean = logits.mean(2, keepdim=True) if label_smoothing else None
+    p = torch.softmax(logits, 2, out=logits)
+    # max p = exp(max - log Z), so that log Z needs no second pass over the exponentials.
+    log_z = torch.maximum(of_label, others) - p.amax(2, keepdim=True).log()
+    nll, correct = log_z - of_label, of_label > others
+    loss = (nll if mean is None else torch.lerp(nll, log_z - mean, label_smoothing)).mean(0)
+    # log p - log q = difference - shift, and so both divergences are dot products.
+    shift = log_z[0] - log_z[1]
+    from_p = torch.linalg.vecdot(p[0], difference)[:, None] - shift
+    from_q = shift - torch.linalg.vecdot(p[1], difference)[:, None]
+    quarter = alpha / 4
+    loss += quarter * (from_p + from_q)
+    means = (loss, nll.mean(0), correct.mean(0, dtype=torch.float64))
+    sums = torch.stack([each[:number].sum(dtype=torch.float64) for each in means])
+    # For p (q likewise): (p - target) / 2 + α/4 (p (log p - log q - KL(p ‖ q)) + p - q).
+    error = torch.empty_like(p)
+    difference *= quarter
+    torch.add(difference, 0.5 + quarter * (1 - shift - from_p), out=error[0])
+    torch.sub(0.5 + quarter * (1 + shift - from_q), difference, out=error[1])
+    error *= p
+    error[0].sub_(p[1], alpha=quarter)
+    error[1].sub_(p[0], alpha=quarter)
+    if label_smoothing:
+        error -= label_smoothing / (2 * p.shape[2])
+    error.scatter_add_(2, labels, error.new_full((), (label_smoothing - 1) / 2).expand_as(labels))
+    error[:, number:] = 0
+    return sums, error
