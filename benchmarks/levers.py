@@ -108,7 +108,7 @@ def compare(args: argparse.Namespace, folder: Path, work: tuple[str, str, str, s
     ratios = [a / b for a, b in zip(*(side["seconds"] for side in found), strict=True)]
     apart = max(abs(a / b - 1) for a, b in zip(*(side["losses"] for side in found), strict=True))
     figures = {"before_s": before, "after_s": after, "ratio": statistics.median(ratios), "losses_apart": apart}
-    return {"work": " ".join(work[:3]) + (f", R-Drop {work[3]}" if work[3] != "0" else ""), **figures, "steps": len(ratios)}
+    return {"work": " ".join(work[:3]) + ", R-Drop" * (work[3] != "0"), **figures, "steps": len(ratios)}
 
 
 def _answer(process: "subprocess.Popen[str]") -> dict[str, list[float]]:
