@@ -5,7 +5,9 @@ import json
 import math
 import os
 import random
+import shutil
 import signal
+import socket
 import sys
 import threading
 import types
@@ -172,6 +174,32 @@ def test_finished_run_answers_at_once(lab: Any, tmp_path: Path, monkeypatch: pyt
     written = (tmp_path / "metrics.jsonl").stat().st_mtime_ns
     assert lab.go(lab.job(), tmp_path) == first
     assert (tmp_path / "metrics.jsonl").stat().st_mtime_ns == written
+
+
+def test_a_finished_run_without_state_answers_under_torchrun_too(
+    lab: Any, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    first = lab.go(lab.job(), tmp_path)
+    shutil.rmtree(tmp_path / "state")
+    records = (tmp_path / "metrics.jsonl").read_bytes()
+    with socket.create_server(("127.0.0.1", 0)) as free:
+        port = free.getsockname()[1]
+    for name, value in {"RANK": 0, "WORLD_SIZE": 1, "MASTER_ADDR": "127.0.0.1", "MASTER_PORT": port}.items():
+        monkeypatch.setenv(name, str(value))
+    again = lab.go(lab.job(), tmp_path)
+    assert (again.status, again.update) == (first.status, first.update)
+    assert (tmp_path / "metrics.jsonl").read_bytes() == records
+
+
+def test_the_first_update_says_nothing_of_the_speed() -> None:
+    writer, state = types.SimpleNamespace(seconds=5.0), types.SimpleNamespace(update=0)
+    trainer: Any = types.SimpleNamespace(
+        writer=writer, state=state, total=100_000, config=types.SimpleNamespace(max_hours=120 / 3600), start=None
+    )
+    left = []
+    for state.update, writer.seconds in ((0, 5.0), (1, 10.0), (2, 10.25), (10, 12.25)):
+        left.append(loop.Trainer._updates_left(trainer))
+    assert left == pytest.approx([100_000, 99_999, 439, 431])  # a quarter of a second each, 120 seconds in all
 
 
 @pytest.mark.parametrize("name", ["SIGTERM", "SIGINT", "SIGUSR1", "SIGHUP"])

@@ -75,6 +75,9 @@ class Trainer:
         self.synchronise_every = 1 if self.world.device.type == "cpu" else 10
         self.end = math.inf
         """Updates after which the training is expected to end."""
+        self.start: tuple[int, float] | None = (0, 0.0) if state.update else None
+        """Updates, and the seconds that they took, from which on the speed is measured: after the first one of a new
+        training, which takes longer than others."""
         self.pending = Sums()
         self.stop_requested: EndReason | None = None
         self.out_of_time = False
@@ -182,9 +185,13 @@ class Trainer:
         """Updates until a limit ends the training, at its speed so far; infinite where nothing says."""
         update, hours = self.state.update, self.config.max_hours
         left = math.inf if self.total is None else self.total - update
-        if self.writer is not None and hours is not None and update:
+        if self.writer is not None and hours is not None:
             seconds = self.writer.seconds
-            left = min(left, max(0.0, 3600 * hours - seconds) * update / seconds)
+            if self.start is None and update:
+                self.start = (update, seconds)
+            if self.start is not None and update > self.start[0]:
+                speed = (update - self.start[0]) / (seconds - self.start[1])
+                left = min(left, max(0.0, 3600 * hours - seconds) * speed)
         return left
 
     def _progress(self) -> Progress:

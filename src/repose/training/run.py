@@ -54,7 +54,8 @@ def train(
 
     `device`: auto, cpu, cuda (all GPUs) or cuda:1 (that one). `workers`: processes that share each batch out (default:
     those that the run began with; else one per GPU, or per CPU core). `stop_after`: stop after this many updates of
-    this call; `until_epoch`: stop once that epoch, counted from the beginning, is over and validated. `signals`: where
+    this call; `until_epoch`: stop once that epoch, counted from the beginning, is over, and validated
+    where a validation is due then. `signals`: where
     to remember a signal that came. `examples`: sentences to show at validations.
     Under torchrun or SLURM every process calls this alike.
     A finished run's outcome is returned at once.
@@ -73,9 +74,13 @@ def train(
     with signals or StopSignals() as signals:
         if outer is not None:
             with distributed.joined(outer, chosen) as world, _locked(run, world):
+                if (finished := _finished(run)) is not None:
+                    return finished
                 state = checkpoint.read_state(run.checkpoint, job.run_id)
                 note = _workers_changed(state, world.size)
                 state.share_out(world.size, torch.get_num_threads())
+                if world.rank > 0:  # as started workers, which are not given them
+                    evaluate = examples = None
                 return _train_as_worker(world, state, options, signals, note, evaluate, examples)
         with _locked(run, World(0, 1, chosen)):
             if (finished := _finished(run)) is not None:
