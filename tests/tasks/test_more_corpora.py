@@ -2,10 +2,12 @@
 
 import dataclasses
 from pathlib import Path
+from types import SimpleNamespace
 from typing import Any
 
 import numpy as np
 import pytest
+import torch
 
 from repose.config.experiment import CorpusConfig, Experiment, TokenizerConfig, TrainingConfig
 from repose.data.advice import sizes, where
@@ -15,6 +17,7 @@ from repose.data.tokenizer import Tokenizer
 from repose.system.errors import ConfigError
 from repose.tasks.corpus import CorpusData, check_files, prepare_corpus
 from repose.tasks.more_corpora import mixture
+from repose.tasks.translation import TASK
 
 
 @pytest.fixture(autouse=True)
@@ -76,6 +79,18 @@ def test_a_tag_of_its_own_stands_before_what_is_measured_too(experiment: Experim
     assert firsts(tagged, "valid") == ["[gl]"] * 7
     untagged = prepare_corpus(changed(experiment, "corpus", synthetic_tag=None))
     assert firsts(untagged, "train")[160:] == ["bt"] * 20
+
+
+@pytest.mark.parametrize("bpe_dropout", [0.0, 0.1])
+def test_batches_say_which_sources_begin_with_a_tag(experiment: Experiment, bpe_dropout: float) -> None:
+    data = prepare_corpus(changed(experiment, "tokenizer", kind="bpe", vocab_size=400))
+    paths = {f"{side}_tokenizer": data.tokenizer_path(side) for side in ("src", "tgt")}
+    job: Any = SimpleNamespace(training=TrainingConfig(bpe_dropout=bpe_dropout), **paths)
+    pairs = TASK.open(data.folder / "train")
+    part = TASK.part(TASK.sampler(pairs, job)(0), np.arange(len(pairs)), torch.device("cpu"))
+    assert part.tagged is not None
+    assert part.tagged.tolist() == [False] * 40 + [True] * 140
+    assert TASK.part(pairs, np.arange(3), torch.device("cpu")).tagged is None
 
 
 def test_epochs_read_the_corpora_in_the_shares_that_are_asked_for(experiment: Experiment) -> None:

@@ -107,6 +107,8 @@ class PairDataset:
     """(N,): source tokens of each pair, START and END counted."""
     tgt_lengths: NDArray[np.int32]
     """(N,): labels (= decoder positions) of each pair, END counted."""
+    tags: tuple[int, ...] = ()
+    """The ids of the source vocabulary that are tags, where somebody has said so (`repose.data.tags`)."""
 
     @classmethod
     def open(cls, folder: Path) -> "PairDataset":

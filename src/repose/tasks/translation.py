@@ -3,7 +3,7 @@ free-running decoding, with teacher-forced figures next to them."""
 
 import statistics
 from collections.abc import Callable, Iterator, Mapping, Sequence
-from dataclasses import asdict, dataclass
+from dataclasses import asdict, dataclass, replace
 from itertools import islice
 from pathlib import Path
 from typing import Any, NamedTuple
@@ -54,6 +54,8 @@ class PairPart(NamedTuple):
     """(B, T) decoder input."""
     labels: Tensor
     """(N,) the token after each real token of `tgt`, in row-major order."""
+    tagged: Tensor | None = None
+    """(B,) whether a source begins with a tag; None: none does."""
 
 
 class Translation(Task):
@@ -72,7 +74,10 @@ class Translation(Task):
     def part(self, examples: PairDataset, indices: NDArray[np.int64], device: torch.device) -> PairPart:
         """Source, decoder input, and labels without their padding."""
         batch = examples.batch(indices)
-        return PairPart(*to_device((batch.src, batch.tgt, batch.labels[batch.tgt != 0]), device))
+        arrays = [batch.src, batch.tgt, batch.labels[batch.tgt != 0]]
+        if examples.tags and batch.src.size:
+            arrays.append(np.isin(batch.src[:, 1], examples.tags))
+        return PairPart(*to_device(arrays, device))
 
     def new_model(self, job: TrainingJob) -> Transformer:
         src, tgt = (tokenizer.vocab_size for tokenizer in self.tokenizers(job))
@@ -80,14 +85,15 @@ class Translation(Task):
         return build(job.architecture, src_vocab_size=src, tgt_vocab_size=tgt, seed=seed, position_table=table)
 
     def sampler(self, examples: PairDataset, job: TrainingJob) -> Callable[[int], PairDataset]:
-        """The pairs, with `bpe_dropout` in other pieces in each epoch."""
-        config = job.training
+        """The pairs, with `bpe_dropout` in other pieces in each epoch. They know which ids are tags."""
+        config, (src, tgt) = job.training, self.tokenizers(job)
+        tags = tuple(src.tags.values())
         if not config.bpe_dropout:
-            return lambda _: examples
-        src, tgt = self.tokenizers(job)
+            tagged = replace(examples, tags=tags)
+            return lambda _: tagged
         limits = (config.max_src_tokens, config.max_tgt_tokens)
         drawn = BpeDropout(examples, (src, tgt), dropout=config.bpe_dropout, limits=limits)
-        return lambda epoch: drawn.epoch(config.seed, epoch)
+        return lambda epoch: replace(drawn.epoch(config.seed, epoch), tags=tags)
 
     def mixture(self, examples: PairDataset, job: TrainingJob) -> Mixture | None:
         """Several corpora in the shares that are asked for."""
@@ -95,9 +101,10 @@ class Translation(Task):
 
     def sums(self, model: Transformer, part: PairPart, config: TrainingConfig) -> TokenSums:
         """Cross-entropy of the labels, of two passes with `r_drop`; tokens are hidden with `word_dropout`."""
-        src, tgt, labels = part
+        src, tgt, labels, tagged = part
         twice = 2 if config.r_drop else 1
-        src, tgt = (_hide(ids.repeat(twice, 1), config.word_dropout) for ids in (src, tgt))
+        src = _hide(src.repeat(twice, 1), config.word_dropout, None if tagged is None else tagged.repeat(twice))
+        tgt = _hide(tgt.repeat(twice, 1), config.word_dropout)
         hidden, output = model.hidden(src, tgt), model.output
         smoothing = config.label_smoothing
         if config.r_drop:
@@ -206,11 +213,13 @@ def _fields_of(folder: Path) -> dict[str, str]:
     return {"src_field": corpus.src_field, "tgt_field": corpus.tgt_field}
 
 
-def _hide(ids: Tensor, probability: float) -> Tensor:
-    """Ids with each real token replaced by [UNK] with this probability."""
+def _hide(ids: Tensor, probability: float, tagged: Tensor | None = None) -> Tensor:
+    """Ids with each real token replaced by [UNK] with this probability; of the rows that are `tagged`, not the tag."""
     if not probability:
         return ids
     hidden = (torch.rand(ids.shape, device=ids.device) < probability) & (ids > END)
+    if tagged is not None:
+        hidden[:, 1] &= ~tagged
     return ids.masked_fill(hidden, UNK)
 
 
