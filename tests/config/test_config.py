@@ -440,6 +440,17 @@ def test_a_file_name_that_is_not_utf_8() -> None:
         load(None, train=[Path(os.fsdecode(b"caf\xe9.de")), Path("b.en")])
 
 
+def test_settings_that_would_do_nothing() -> None:
+    nothing = [f"architecture.{name}=0" for name in ("dropout", "attention_dropout", "attention_output_dropout")]
+    assert "which are the same without dropout" in sentence("training.r_drop=1", *nothing)
+    load(None, overrides=["training.r_drop=1", *nothing, "training.word_dropout=0.1"])
+    last = ("training.keep=last", "training.patience=none")
+    assert "training.best_by = 'chrf' decides nothing" in sentence("training.best_by=chrf", *last)
+    load(None, overrides=["training.best_by=chrf", last[0], "training.patience=3"])
+    task = ("training.task=language_modelling", "training.long_pairs=truncate")
+    assert "has no use for training.long_pairs = 'truncate'" in sentence(*task)
+
+
 def test_files_that_are_not_there(tmp_path: Path) -> None:
     assert "there is no experiment file" in sentence(path=tmp_path / "none.toml")
     assert "cannot be read: Is a directory" in sentence(path=tmp_path)

@@ -142,6 +142,9 @@ def test_a_position_table_is_read_where_positions_are_a_policys_and_nowhere_else
     assert runs._position_table(load(None).experiment) is None
     with pytest.raises(ConfigError, match="remove it, or set positions"):
         runs._position_table(load(None, overrides=[mine]).experiment)
+    start = ["architecture.positions=policy", "training.init_from=runs/mine", mine]
+    with pytest.raises(ConfigError, match=r"no effect on the model of training\.init_from, which has a table"):
+        runs._position_table(load(None, overrides=start).experiment)
 
 
 def interrupted(name: str, after: Callable[..., Any]) -> Callable[..., Any]:

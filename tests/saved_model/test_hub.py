@@ -16,6 +16,7 @@ import repose
 from repose.data.tokenizer import Tokenizer
 from repose.decoding.translator import MODEL_KIND
 from repose.model.presets import preset
+from repose.runs.fine_tuning import settings_of
 from repose.saved_model import directory, hub
 from repose.saved_model.api import build
 from repose.system.errors import CheckpointError, ConfigError, HubError
@@ -135,6 +136,13 @@ def test_a_model_is_loaded_by_its_name(server: Hub, model: Path) -> None:
     assert there.translate(["a b"])[0] == here.translate(["a b"])[0]
     fetched = {path.split("/")[-1] for path in server.asked if "/resolve/" in path}
     assert fetched == {"config.json", "model.safetensors", "tokenizer.src.json", "tokenizer.tgt.json", "README.md"}
+
+
+@pytest.mark.usefixtures("server")
+def test_a_training_starts_from_what_was_fetched() -> None:
+    over = settings_of(Path("hf://o/m")).over.tables
+    assert over["training"]["init_from"] == str(hub.fetch("hf://o/m"))
+    assert (Path(over["training"]["init_from"]) / "model.safetensors").is_file()
 
 
 def test_a_revision_is_asked_for(server: Hub) -> None:

@@ -118,6 +118,16 @@ def test_a_model_is_loaded_and_measured_again(
         scored(runs[task], [home / "a", home / "b"])
 
 
+def test_a_tree_that_the_model_cannot_read_is_told_before_training(home: Path, tmp_path: Path) -> None:
+    long = tmp_path / "long.conllu"
+    long.write_text(conllu(["one", "two"]) + conllu(["sun"] * 40), encoding="utf-8")
+    limits = ("architecture.max_length=32", "training.max_src_tokens=32", "training.max_tgt_tokens=32")
+    for split in ("valid", "test"):
+        with pytest.raises(DataError, match=f"a sentence of the {split} set has 42 tokens, more than the model reads"):
+            made(home, "parsing", tmp_path / split, *limits, f'corpus.{split}=["{long}"]')
+        assert not (tmp_path / split / "metrics.jsonl").exists()
+
+
 def test_bits(home: Path, runs: dict[str, Path]) -> None:
     scores = scores_of(runs["language_modelling"])
     value = {name: figure["value"] for name, figure in scores["figures"].items()}

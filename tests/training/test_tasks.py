@@ -149,6 +149,17 @@ def test_fine_tuning_starts_from_a_model_of_the_same_task(
         TRANSLATION.load(tmp_path / "first")
 
 
+def test_a_parser_goes_on_with_its_own_labels_alone(lab: Any, jobs: dict[str, Make], tmp_path: Path) -> None:
+    lab.go(jobs["parsing"](epochs=1), tmp_path / "first")
+    tokenizer = Tokenizer.load(tmp_path / "first" / "model" / "tokenizer.json")
+    trees = [chain(list(WORDS[:4])) for _ in range(8)]
+    renamed = [dataclasses.replace(tree, labels=tuple(label.upper() for label in tree.labels)) for tree in trees]
+    write_treebank(renamed, tokenizer, label_inventory(renamed), tmp_path / "other", max_tokens=None)
+    job = jobs["parsing"](epochs=1, init_from=str(tmp_path / "first"))
+    with pytest.raises(CheckpointError, match="other labels than the treebank"):
+        lab.go(dataclasses.replace(job, train_data=tmp_path / "other"), tmp_path / "second")
+
+
 @pytest.mark.parametrize("precision", ["fp32", "bf16"])
 def test_policys_positions_and_other_precisions_train(
     lab: Any, jobs: dict[str, Make], tmp_path: Path, precision: str
@@ -207,3 +218,13 @@ def test_word_dropout_hides_words_alone() -> None:
     assert (hidden[changed] == 1).all()
     assert changed[:, 1:5].float().mean() == pytest.approx(0.25, abs=0.03)
     assert translation._hide(ids, 0.0) is ids
+
+
+def test_word_dropout_leaves_tags() -> None:
+    ids = torch.tensor([[2, 4, 6, 7, 8, 3]] * 500)
+    tagged = torch.arange(500) % 2 == 0
+    torch.manual_seed(0)
+    changed = translation._hide(ids, 0.25, tagged) != ids
+    assert not changed[tagged, 1].any()
+    assert changed[~tagged, 1].float().mean() == pytest.approx(0.25, abs=0.06)
+    assert changed[:, 2:5].float().mean() == pytest.approx(0.25, abs=0.03)

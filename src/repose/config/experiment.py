@@ -76,7 +76,10 @@ _OF_PAIRS = {
 }
 TASK_SETTINGS: Mapping[str, TaskSettings] = {
     "translation": TaskSettings(limits=("max_src_tokens", "max_tgt_tokens"), translates=True),
-    "language_modelling": TaskSettings(limits=("max_tgt_tokens",), refuses=_OF_PAIRS),
+    "language_modelling": TaskSettings(
+        limits=("max_tgt_tokens",),
+        refuses={**_OF_PAIRS, "training.long_pairs": "which is for sentence pairs: leave it out"},
+    ),
     "parsing": TaskSettings(
         limits=("max_src_tokens",),
         predicts_tokens=False,
@@ -279,7 +282,8 @@ class TrainingConfig:
     r_drop: NotNegative = 0.0
     """Weight of R-Drop: two passes with different dropout are to agree (Liang et al. 2021; 0: one pass)."""
     bpe_dropout: Probability = 0.0
-    """Probability that a merge of the tokenizer is left out, drawn anew in each epoch (Provilkov et al. 2020)."""
+    """Probability that a merge of the tokenizer is left out, drawn anew in each epoch (Provilkov et al. 2020): words
+    then have more pieces, and updates more tokens than `batch_size`."""
     corpus_temperature: Annotated[float, Field(ge=1.0, le=100.0)] = 1.0
     """T of the shares of several corpora, by tag, in an epoch: size^(1/T) (Arivazhagan et al. 2019; 1: as they are)."""
     upsample: Annotated[int, Field(ge=1, le=1000)] = 1
@@ -320,6 +324,11 @@ class TrainingConfig:
             raise ConfigError(
                 f"training.warmup_share = {self.warmup_share} is a share of an unknown number of updates: "
                 "set training.epochs or training.updates, or use training.warmup_updates"
+            )
+        if self.best_by == "chrf" and self.keep == "last" and self.patience is None:
+            raise ConfigError(
+                "training.best_by = 'chrf' decides nothing where the last weights are kept and nothing ends training "
+                "early: set training.keep = 'best' or training.patience, or leave it out"
             )
         if self.schedule != "noam" and self.learning_rate >= 1.0:
             raise ConfigError(
@@ -371,6 +380,12 @@ class Experiment:
             raise ConfigError(
                 f"training.upsample = {training.upsample} is for the pairs beside tagged synthetic ones: set "
                 "corpus.synthetic and corpus.synthetic_tag, or leave it out"
+            )
+        rates = (self.architecture.dropout, self.architecture.attention_dropout)
+        if training.r_drop and not any((*rates, self.architecture.attention_output_dropout, training.word_dropout)):
+            raise ConfigError(
+                f"training.r_drop = {training.r_drop:g} compares two passes, which are the same without dropout: set "
+                "architecture.dropout or training.word_dropout, or leave it out"
             )
         if training.corpus_temperature > 1 and not self.corpus.also:
             raise ConfigError(

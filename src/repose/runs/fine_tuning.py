@@ -12,6 +12,7 @@ from typing import Any
 from repose.config.experiment import TASK_SETTINGS, DecodingConfig, TrainingConfig
 from repose.config.file import Layer, ModelLayers, Origin
 from repose.saved_model import directory
+from repose.saved_model.hub import is_on_hub
 from repose.system.errors import CheckpointError
 
 RECIPE = "fine-tuning"
@@ -20,6 +21,9 @@ RECIPE = "fine-tuning"
 
 def settings_of(folder: Path) -> ModelLayers:
     """What a training that starts from this run or model directory takes over. Raises CheckpointError."""
+    source = Origin("model", str(folder))
+    if is_on_hub(folder):
+        folder = directory.locate(folder)
     config = directory.read_config(folder)
     task = directory.task_of(config)
     if task not in TASK_SETTINGS:
@@ -38,5 +42,4 @@ def settings_of(folder: Path) -> ModelLayers:
         "tokenizer": {"src_file": src, "tgt_file": src if one else tgt, "sharing": "shared" if one else "separate"},
         "training": {"task": task, "init_from": str(folder.absolute())},
     }
-    source = Origin("model", str(folder))
     return ModelLayers(*(Layer(tables, source, Path.cwd()) for tables in (under, over)))

@@ -78,6 +78,7 @@ def run(
     try:
         with interruptible():
             data = prepare_corpus(experiment, workers=available_cores(), say=say)
+            task.check_sets(experiment, data)
             digests, table = digests_of(experiment, data), _position_table(experiment)
             identity = run_id(experiment, digests)
             _claim(folder, experiment, identity, digests, data)
@@ -120,7 +121,7 @@ def digests_of(experiment: Experiment, data: CorpusData) -> dict[str, str]:
     digests = data.digests
     if experiment.training.init_from is not None:
         digests["init_from"] = model_dir.read_config(Path(experiment.training.init_from))["sha256"][model_dir.WEIGHTS]
-    if (table := _position_table(experiment)) is not None:
+    if (table := _position_table(experiment)) is not None and experiment.training.init_from is None:
         digests["position_table"] = table.digest
     return digests
 
@@ -135,6 +136,11 @@ def _position_table(experiment: Experiment) -> PositionTable | None:
                 "remove it, or set positions"
             )
         return None
+    if path is not None and experiment.training.init_from is not None:
+        raise ConfigError(
+            f"training.position_table = {path!r} has no effect on the model of training.init_from, which has a table: "
+            "remove one of the two settings"
+        )
     return default_table() if path is None else read_table(Path(path))
 
 

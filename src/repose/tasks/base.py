@@ -167,11 +167,18 @@ class Task(TrainingTask):
                 f"training.init_from = {start!r} was trained with other tokenizers: set tokenizer.src_file and "
                 "tokenizer.tgt_file to those in its folder, or leave init_from out"
             )
+        self.check_start(loaded, job)
         if theirs == job.architecture:
             return loaded.model
         model = self.new_model(job)
         model.load_state_dict(loaded.model.state_dict())
         return model
+
+    def check_start(self, loaded: SavedModel[Any], job: TrainingJob) -> None:
+        """Raises CheckpointError where a model to begin with does not fit the job in what is the task's own."""
+
+    def check_sets(self, experiment: Experiment, data: CorpusData) -> None:
+        """Raises DataError, before training, where the model could not read a set that it is to be measured on."""
 
     def tokenizers(self, job: TrainingJob) -> list[Tokenizer]:
         """As many as the model has: source and target, or one."""

@@ -18,9 +18,9 @@ from repose.model.architecture import Architecture
 from repose.model.parser import Parser, build_parser
 from repose.saved_model.directory import TOKENIZER, ModelKind, SavedModel
 from repose.system.device import one_thread
-from repose.system.errors import ConfigError
+from repose.system.errors import CheckpointError, ConfigError, DataError
 from repose.tasks.base import Card, Figure, FileTask, Measured, position_table
-from repose.tasks.corpus import one_file_per_set, one_tokenizer
+from repose.tasks.corpus import CorpusData, one_file_per_set, one_tokenizer
 from repose.training.distributed import World
 from repose.training.feed import to_device
 from repose.training.job import TrainingJob
@@ -91,6 +91,27 @@ class Parsing(FileTask):
             seed=job.training.seed,
             position_table=position_table(job),
         )
+
+    def check_start(self, loaded: SavedModel[Parser], job: TrainingJob) -> None:
+        """The labels must be the same: they are rows of the model's weights, in the order of their names."""
+        if loaded.config["labels"] != self.open(job.train_data).labels:
+            raise CheckpointError(
+                f"training.init_from = {job.training.init_from!r} has other labels than the treebank to train on: "
+                "train on a treebank with the same labels, or leave init_from out"
+            )
+
+    def check_sets(self, experiment: Experiment, data: CorpusData) -> None:
+        """No sentence may be left out of what is measured, however long."""
+        limit = experiment.architecture.max_length
+        for split in ("valid", "test"):
+            if split == "test" and data.measured != "test":
+                continue
+            longest = int(self.open(data.ids(split)).src_lengths.max(initial=0))
+            if longest > limit:
+                raise DataError(
+                    f"a sentence of the {split} set has {longest} tokens, more than the model reads: "
+                    f"raise architecture.max_length ({limit}), or leave the sentence out"
+                )
 
     def sums(self, model: Parser, part: TreePart, config: TrainingConfig) -> TokenSums:
         assert config.label_smoothing == 0.0, "Experiment refuses it"
