@@ -2,7 +2,9 @@
 
 import json
 import os
+import pickle
 import re
+import shutil
 import subprocess
 import sys
 from collections.abc import Callable
@@ -13,6 +15,7 @@ import pytest
 
 import repose
 from repose.decoding import graph_cache, translator
+from repose.decoding.onnx_engine import OnnxEngine
 from repose.decoding.translator import Translation
 from repose.system.errors import CheckpointError, ConfigError
 
@@ -152,6 +155,50 @@ def test_models_with_the_same_weights_have_graphs_of_their_own(saving: Saving) -
         assert graphs.score(TEXTS[:2], TEXTS[:2]) == pytest.approx(exact.score(TEXTS[:2], TEXTS[:2]), abs=1e-3)
         scores.append(exact.score(TEXTS[:1], TEXTS[:1])[0])
     assert scores[0] != pytest.approx(scores[1], abs=1e-2)
+
+
+def test_an_export_that_is_replaced_is_not_mixed_with_what_was_loaded(saving: Saving, tmp_path: Path) -> None:
+    """A lone sentence has a graph of its own, which is opened when the first one comes."""
+    repose.export(saving("reinforced"), to="onnx", out=tmp_path / "out")
+    expected = repose.load(tmp_path / "out").translate(TEXTS[:1], beam_size=1)
+    loaded = repose.load(tmp_path / "out")
+    assert isinstance(loaded.engine, OnnxEngine)
+    shutil.rmtree(tmp_path / "model")
+    repose.export(saving("reinforced", positions="interleaved"), to="onnx", out=tmp_path / "out")
+    assert repose.load(tmp_path / "out").translate(TEXTS[:1], beam_size=1) != expected
+    assert loaded.translate(TEXTS[:1], beam_size=1)[0].text == expected[0].text
+    assert loaded.engine.search([2, 5, 3], 9, beam_size=1, alpha=0.0, num_hypotheses=1) is None
+    _, graphs = pickle.loads(loaded.engine.message())
+    with pytest.raises(CheckpointError, match="was replaced since it was read: load it again"):
+        OnnxEngine.of_message(graphs)
+
+
+def test_an_export_that_does_not_say_its_sizes_is_refused(saving: Saving, tmp_path: Path) -> None:
+    folder = repose.export(saving("baseline"), to="onnx", out=tmp_path / "out").folder
+    description = json.loads((folder / "repose-onnx.json").read_text())
+    del description["config"]["src_vocab_size"]
+    (folder / "repose-onnx.json").write_text(json.dumps(description))
+    with pytest.raises(CheckpointError, match="has no usable src_vocab_size"):
+        repose.load(folder)
+
+
+@pytest.mark.parametrize("max_length", [1, 2, 3])
+def test_graphs_of_models_that_read_next_to_nothing(saving: Saving, max_length: int) -> None:
+    assert repose.load(saving("baseline", max_length=max_length)).engine.name == "onnx"
+
+
+def test_graphs_that_cannot_be_made_are_no_reason_not_to_translate(
+    saving: Saving, monkeypatch: pytest.MonkeyPatch, tmp_path: Path
+) -> None:
+    def refused(*_: object) -> None:
+        raise CheckpointError("what ONNX Runtime computes differs")
+
+    monkeypatch.setattr(graph_cache, "compare", refused)
+    monkeypatch.setenv("REPOSE_HOME", str(tmp_path / "home"))
+    model = saving("baseline")
+    assert repose.load(model).engine.name == "torch"
+    with pytest.raises(CheckpointError, match="what ONNX Runtime computes differs"):
+        repose.load(model, engine="onnx")
 
 
 def test_without_a_cache_the_model_itself_translates(

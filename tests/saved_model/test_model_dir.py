@@ -10,6 +10,7 @@ import subprocess
 import sys
 from collections.abc import Callable
 from pathlib import Path
+from typing import Any
 
 import pytest
 import torch
@@ -365,6 +366,22 @@ def test_what_is_no_regular_file_is_refused(tmp_path: Path, tokenizer: Tokenizer
     path.unlink()
     path.symlink_to(path.name)  # a loop
     assert "cannot be read" in refusal(folder)
+
+
+def test_a_reader_without_weights_begins_again_too(
+    tmp_path: Path, tokenizer: Tokenizer, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    saved(tmp_path / "m", tokenizer)
+    read, tries = model_dir._without_weights, iter([True])
+
+    def once_overtaken(*args: Any) -> Any:
+        if next(tries, False):
+            raise CheckpointError("another model by now")
+        return read(*args)
+
+    monkeypatch.setattr(model_dir, "_ATTEMPTS", 2)
+    monkeypatch.setattr(model_dir, "_without_weights", once_overtaken)
+    assert model_dir.load_without_weights(tmp_path / "m", MODEL_KIND)[1] == model_dir.read_config(tmp_path / "m")
 
 
 def test_a_link_to_the_folder_is_followed(tmp_path: Path, tokenizer: Tokenizer) -> None:

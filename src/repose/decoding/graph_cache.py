@@ -3,10 +3,10 @@
 import contextlib
 import hashlib
 import json
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from importlib.util import find_spec
 from pathlib import Path
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
@@ -19,6 +19,7 @@ from repose.system.files import locked, replacing_folder
 
 if TYPE_CHECKING:
     from repose.model.transformer import Transformer
+    from repose.saved_model.directory import SavedModel
 
 TOLERANCE = 1e-4
 """Difference of a log-probability, in nats, above which graphs in fp32 are refused."""
@@ -26,11 +27,13 @@ _VERSION = 5  # of what `repose.graphs` writes: another one makes all graphs ane
 _SENTENCES, _LONGEST, _SEED = 8, 24, 1
 
 
-def engine_of(model: Path, *, int8: bool, load: "Callable[[], Transformer]") -> OnnxEngine:
-    """The engine of a model directory, whose files have been checked. `load` gives the model where its graphs are to be
-    made. Raises CheckpointError for graphs that compute something else, WriteError where the cache cannot be written.
+def engine_of(
+    model: Path, config: Mapping[str, Any], *, int8: bool, load: "Callable[[], SavedModel[Transformer]]"
+) -> OnnxEngine:
+    """The engine of a model directory with this config.json, whose files have been checked. `load` gives the model
+    where its graphs are to be made. Raises CheckpointError for graphs that compute something else and where the
+    directory holds another model by now, WriteError where the cache cannot be written.
     """
-    config = directory.read_config(model)
     # Weights alone are not the model: many axes, such as positions, change what is computed and have none.
     of = json.dumps([config["sha256"][directory.WEIGHTS], config["architecture"]], sort_keys=True)
     digest = hashlib.sha256(of.encode()).hexdigest()
@@ -41,10 +44,12 @@ def engine_of(model: Path, *, int8: bool, load: "Callable[[], Transformer]") -> 
         with contextlib.suppress(CheckpointError):  # another process was first
             return OnnxEngine(graphs.read(place))
         loaded = load()
+        if loaded.config != config:
+            raise CheckpointError(f"{model} holds another model than a moment ago: load it again")
         with replacing_folder(place) as temporary:
-            facts = graphs.write_graphs(temporary, loaded, int8=int8)
+            facts = graphs.write_graphs(temporary, loaded.model, int8=int8)
             graphs.describe(temporary, model, facts, {})
-            compare(OnnxEngine(graphs.read(temporary)), loaded)
+            compare(OnnxEngine(graphs.read(temporary)), loaded.model)
     return OnnxEngine(graphs.read(place))
 
 
@@ -66,13 +71,15 @@ def compare(engine: OnnxEngine, model: "Transformer") -> float:
     from repose.decoding.torch_engine import TorchEngine
 
     generator = np.random.default_rng(_SEED)
-    longest = min(_LONGEST, engine.max_length)
 
-    def drawn(vocab_size: int) -> list[list[int]]:
-        lengths = [max(3, longest * (n + 1) // _SENTENCES) for n in range(_SENTENCES)]
-        return [[2, *generator.integers(min(4, vocab_size - 1), vocab_size, n - 2).tolist(), 3] for n in lengths]
+    def drawn(vocab_size: int, most: int) -> list[list[int]]:
+        longest = min(_LONGEST, most)
+        lengths = [max(min(3, longest), longest * (n + 1) // _SENTENCES) for n in range(_SENTENCES)]
+        ids = [generator.integers(min(4, vocab_size - 1), vocab_size, max(0, n - 2)).tolist() for n in lengths]
+        return [[2, *words, 3][:n] for words, n in zip(ids, lengths, strict=True)]
 
-    sources, targets = drawn(model.src_vocab_size), drawn(model.tgt_vocab_size)
+    sources = drawn(model.src_vocab_size, engine.max_length)
+    targets = drawn(model.tgt_vocab_size, engine.max_length + 1)  # whose last token is no input
     pairs = zip(TorchEngine(model).force(sources, targets), engine.force(sources, targets), strict=True)
     largest = max(float(np.abs(ours.log_probs - theirs.log_probs).max()) for ours, theirs in pairs)
     if engine.precision == "fp32" and not largest <= TOLERANCE:

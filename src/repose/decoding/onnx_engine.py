@@ -16,7 +16,8 @@ from repose.decoding.alone import Candidates, beam_hypotheses, greedy_hypothesis
 from repose.decoding.best import START, refuse_nan
 from repose.decoding.engine import Engine, Forced, padded
 from repose.decoding.search import Hypothesis, Ints, length_penalty
-from repose.graphs.folder import GraphFolder
+from repose.graphs.folder import TARGET, GraphFolder
+from repose.saved_model.description import read_description
 from repose.system.device import keep_freed_memory
 from repose.system.errors import CheckpointError, ConfigError
 
@@ -79,11 +80,14 @@ class OnnxEngine(Engine):
     can_share = True
 
     def __init__(self, graphs: GraphFolder) -> None:
-        """Raises ConfigError without ONNX Runtime, CheckpointError where it cannot read the graphs."""
+        """Raises ConfigError without ONNX Runtime, CheckpointError where it cannot read the graphs, or where they are
+        not those that the folder had when it was read."""
         self.graphs, facts = graphs, graphs.facts
         self.precision = "int8" if facts.precision == "int8" else "fp32"
         self.max_length = facts.max_length
         self._encoder, self._step = (_session(path) for path in (graphs.encoder, graphs.step))
+        if not self._is_as_it_was():
+            raise CheckpointError(f"{graphs.encoder.parent} was replaced since it was read: load it again")
         self._searches: dict[Path, Any] = {}
         self._memory = ["src_bias", *facts.memory]
         self._kept = [kept.name for kept in facts.kept]
@@ -119,7 +123,8 @@ class OnnxEngine(Engine):
             self._searches[path] = None
             if path.is_file() and self.graphs.step.stat().st_size < _LARGE:
                 with contextlib.suppress(CheckpointError):  # it is faster, and nothing else
-                    self._searches[path] = _session(path, arena=False)
+                    session = _session(path, arena=False)
+                    self._searches[path] = session if self._is_as_it_was() else None
         if (session := self._searches[path]) is None:
             return None
         feeds = {"limit": np.array(limit), **self._encoded([source])}
@@ -135,6 +140,14 @@ class OnnxEngine(Engine):
         refuse_nan(sums)
         steps = [Candidates(*step) for step in zip(*(each.tolist() for each in found), strict=True)]
         return beam_hypotheses(steps, limit, beam_size=beam_size, alpha=alpha, num_hypotheses=num_hypotheses)
+
+    def _is_as_it_was(self) -> bool:
+        """Whether the folder says what it said when it was read: another export may have taken its place. Asked after
+        a file is opened."""
+        try:
+            return read_description(self.graphs.encoder.parent, TARGET, check_files=False) == self.graphs.description
+        except CheckpointError:
+            return False
 
     def _encoded(self, sources: Sequence[Sequence[int]]) -> dict[str, NDArray[np.float32]]:
         return dict(zip(self._memory, self._encoder.run(self._memory, {"src": padded(sources)}), strict=True))

@@ -339,13 +339,13 @@ def load(
     int8 = precision == "int8"
     if device == "cpu" and (engine == "onnx" or (engine == "auto" and graph_cache.can_make())):
         tokenizers, config = directory.load_without_weights(place, MODEL_KIND)
-        architecture = directory.architecture_of(place)
-        if not architecture.looks_ahead:
+        if not directory.architecture_in(config, place).looks_ahead:
             with contextlib.ExitStack() as stack:
-                if engine == "auto":  # a cache that cannot be written is no reason not to translate
-                    stack.enter_context(contextlib.suppress(WriteError))
+                if engine == "auto":  # graphs that cannot be made or kept are no reason not to translate
+                    stack.enter_context(contextlib.suppress(WriteError, CheckpointError))
+                model_dir = directory.locate(place)
                 made = graph_cache.engine_of(
-                    directory.locate(place), int8=int8, load=lambda: directory.load(place, MODEL_KIND).model
+                    model_dir, config, int8=int8, load=lambda: directory.load(model_dir, MODEL_KIND)
                 )
                 return _translator(made, tokenizers, config, place, workers)
         elif engine == "onnx":

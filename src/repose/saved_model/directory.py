@@ -43,6 +43,7 @@ if TYPE_CHECKING:
     from repose.data.tokenizer import Tokenizer
 
 M = TypeVar("M", bound="nn.Module")
+T = TypeVar("T")
 
 FORMAT_VERSION = 1
 CONFIG, WEIGHTS, CARD = "config.json", "model.safetensors", "README.md"
@@ -139,11 +140,7 @@ def load(folder: Path, kind: ModelKind[M], device: str = "cpu") -> SavedModel[M]
     Raises CheckpointError for whatever is missing, damaged, of another task or format, DeviceError for the device.
     """
     target, folder = find_device(device), hub.local_folder(folder)
-    for _ in range(_ATTEMPTS - 1):
-        with contextlib.suppress(CheckpointError):  # a writer may have come between
-            return _load(locate(folder), kind, target)
-        time.sleep(_PAUSE_SECONDS)
-    return _load(locate(folder), kind, target)
+    return _read_whole(lambda: _load(locate(folder), kind, target))
 
 
 def read_config(folder: Path) -> dict[str, Any]:
@@ -188,6 +185,11 @@ def have_one_tokenizer(folder: Path) -> bool:
     src, tgt = tokenizer_paths(folder)
     digests = _digests(place / CONFIG, _read_config(place))
     return digests.get(src.name) == digests.get(tgt.name)
+
+
+def architecture_in(config: Mapping[str, Any], folder: Path) -> Architecture:
+    """The architecture that the config.json of a folder names, which was read before. Raises CheckpointError."""
+    return _architecture(folder / CONFIG, config)
 
 
 def architecture_of(folder: Path) -> Architecture:
@@ -235,6 +237,15 @@ def _tensors_of(model: "nn.Module") -> dict[str, "torch.Tensor"]:
 # Reading
 
 
+def _read_whole(read: Callable[[], T]) -> T:
+    """What `read` gives, begun again where a writer may have come between."""
+    for _ in range(_ATTEMPTS - 1):
+        with contextlib.suppress(CheckpointError):
+            return read()
+        time.sleep(_PAUSE_SECONDS)
+    return read()
+
+
 def _load(folder: Path, kind: ModelKind[M], device: "torch.device") -> SavedModel[M]:
     config = _read_config(folder)
     architecture, digests = _described(folder, kind, config)
@@ -247,7 +258,10 @@ def _load(folder: Path, kind: ModelKind[M], device: "torch.device") -> SavedMode
 def load_without_weights(folder: Path, kind: ModelKind[M]) -> tuple[tuple["Tokenizer", ...], dict[str, Any]]:
     """Tokenizers and config.json of a model directory, or of a run directory's model, whose weights are as they were
     written. Loads no torch. Raises CheckpointError as `load` does."""
-    place = locate(folder)
+    return _read_whole(lambda: _without_weights(locate(folder), kind))
+
+
+def _without_weights(place: Path, kind: ModelKind[M]) -> tuple[tuple["Tokenizer", ...], dict[str, Any]]:
     config = _read_config(place)
     architecture, digests = _described(place, kind, config)
     tokenizers = read_tokenizers(place, digests, kind, config)
@@ -264,16 +278,21 @@ def _described(folder: Path, kind: ModelKind[M], config: Mapping[str, Any]) -> t
         raise CheckpointError(
             f"{folder} holds a model of {theirs!r}, where one of {ours!r} is needed: `repose evaluate` measures any"
         )
+    _check_sizes(folder / CONFIG, kind, config)
+    return _architecture(folder / CONFIG, config), _digests(folder / CONFIG, config)
+
+
+def _check_sizes(path: Path, kind: ModelKind[M], config: Mapping[str, Any]) -> None:
     for size in kind.tokenizers.values():
         if not isinstance(config.get(size), int) or isinstance(config[size], bool) or config[size] < 1:
-            raise CheckpointError(f"{folder / CONFIG} has no usable {size}: save or copy the model again")
-    return _architecture(folder / CONFIG, config), _digests(folder / CONFIG, config)
+            raise CheckpointError(f"{path} has no usable {size}: save or copy the model again")
 
 
 def read_tokenizers(
     folder: Path, digests: Mapping[str, str], kind: ModelKind[M], config: Mapping[str, Any]
 ) -> tuple["Tokenizer", ...]:
     """The tokenizers of a folder, in the order of `kind`. Raises CheckpointError."""
+    _check_sizes(folder, kind, config)
     return tuple(_read_tokenizer(folder, digests, name, config[size]) for name, size in kind.tokenizers.items())
 
 
