@@ -20,6 +20,7 @@ class Numbering:
     config: ClassVar[dict[str, Any]] = {"src_lang": "en", "max_src_tokens": 64}
     max_length = 64
     workers = 1
+    tag: str | None = None
     src_tokenizer = SimpleNamespace(encode=lambda text: [2, *map(ord, text), 3])
 
     def translate(self, texts: list[str], num_hypotheses: int = 1, **_: object) -> list[Translation]:

@@ -58,7 +58,18 @@ def write(path: Path, data: bytes) -> Path:
 LINES = st.lists(
     st.one_of(
         st.text(max_size=30).map(lambda text: text.replace("\n", " ").encode("utf-8", "replace")),
-        st.sampled_from([b"", b"  ", b"\xff\xfe", b"crlf\r", "a\u2028b\x85c".encode(), b"x" * 100, b"One. Two."]),
+        st.sampled_from(
+            [
+                b"",
+                b"  ",
+                b"\xef\xbb\xbfmark",
+                b"\xff\xfe",
+                b"crlf\r",
+                "a\u2028b\x85c".encode(),
+                b"x" * 100,
+                b"One. Two.",
+            ]
+        ),
     ),
     min_size=1,
     max_size=25,
@@ -82,6 +93,16 @@ def test_any_shards_give_the_bytes_of_translate(
         assert finish(store, plan) == translated(data, n=n, scores=scores)
         assert sum(shard.lines for shard in plan.shards) == plan.lines
         assert all(shard.lines == shard_lines for shard in plan.shards[:-1])
+
+
+@pytest.mark.parametrize("format", ["txt", "jsonl"])
+def test_a_mark_of_the_byte_order_is_no_text(tmp_path: Path, planned: Planned, format: str) -> None:
+    lines = {"txt": [b"same", b"same"], "jsonl": [b'{"text": "same"}'] * 2}[format]
+    file = write(tmp_path / f"in.{format}", b"\xef\xbb\xbf" + b"\n".join(lines))
+    store, plan = planned([file], shard_lines=1)
+    first, second = finish(store, plan).splitlines()
+    assert first == second
+    assert status(store, plan).failed == {}
 
 
 def test_long_lines_are_cut_as_translate_cuts_them(tmp_path: Path, planned: Planned) -> None:

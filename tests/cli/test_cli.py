@@ -1,5 +1,6 @@
 """The command line as its users meet it: what they type, what they read, and the exit code."""
 
+import gzip
 import io
 import json
 import math
@@ -13,6 +14,7 @@ import time
 from collections.abc import Callable
 from contextlib import redirect_stderr, redirect_stdout
 from pathlib import Path
+from typing import Any
 
 import pytest
 import torch
@@ -198,6 +200,34 @@ def test_translate_is_a_filter(trained: Path, run: Run) -> None:
     assert out.split("\n")[1] == ""
     assert "1 of 5 lines were longer" in err
     assert "1 of 5 lines were not UTF-8" in err
+
+
+def test_translate_reads_what_windows_and_packers_write(trained: Path, run: Run, tmp_path: Path) -> None:
+    line = "O gato viu o cachorro.\r\n"
+    plain, packed, damaged = (tmp_path / name for name in ("in.txt", "in.txt.gz", "cut.txt.gz"))
+    plain.write_bytes(b"\xef\xbb\xbf" + 2 * line.encode())
+    packed.write_bytes(gzip.compress(2 * line.encode()))
+    damaged.write_bytes(packed.read_bytes()[:-12])
+    _, out, _ = run("translate", trained, plain)
+    first, second = out.splitlines()
+    assert first == second, "the mark of the byte order is no text"
+    assert run("translate", trained, packed)[:2] == (0, out)
+    code, _, err = run("translate", trained, damaged)
+    assert code == 1
+    assert f"{damaged} is damaged or not what its name says" in err
+
+
+def test_translate_writes_utf_8_whatever_the_locale_and_needs_an_input(trained: Path) -> None:
+    command = [sys.executable, "-m", "repose.cli", "translate", str(trained), "--beam-size", "1"]
+    environment = {**os.environ, "PYTHONIOENCODING": "utf-16"}
+    how: dict[str, Any] = {"capture_output": True, "env": environment, "check": False}
+    text = "Ele lê.\n".encode() * 2
+    found = subprocess.run(command, input=text, **how)
+    wanted = subprocess.run(command, input=text, **{**how, "env": {**environment, "PYTHONIOENCODING": "utf-8"}})
+    assert (found.returncode, found.stdout) == (0, wanted.stdout)
+    closed = subprocess.run(["sh", "-c", 'exec "$@" <&-', "sh", *command], **how)
+    assert closed.returncode == 2
+    assert closed.stderr.decode() == "repose: there is no standard input: name a file\n"
 
 
 @pytest.mark.parametrize(("how", "code"), [("Ctrl-C", 130), ("broken pipe", 1)])

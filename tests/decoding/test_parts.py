@@ -1,14 +1,16 @@
 """Texts of any length: nothing is lost where they are split, and white space stays."""
 
+from dataclasses import replace
 from types import SimpleNamespace
 from typing import Any, ClassVar
 
+import numpy as np
 import pytest
 from hypothesis import example, given
 from hypothesis import strategies as st
 
 from repose.decoding.parts import parts_of, translate_texts
-from repose.decoding.translator import Translation
+from repose.decoding.translator import Hypothesis, Translation
 
 
 def short(text: str) -> bool:
@@ -59,10 +61,39 @@ class Shouting:
 
     config: ClassVar[dict[str, Any]] = {"src_lang": "en", "max_src_tokens": 22}
     max_length = 64
+    tag: str | None = None
     src_tokenizer = SimpleNamespace(encode=lambda text: [2, *map(ord, text), 3])
 
     def translate(self, texts: list[str], **_: object) -> list[Translation]:
         return [Translation(t.upper(), -1.0, (), tuple(t), truncated=len(t) > 20) for t in texts]
+
+
+def test_a_clause_that_ends_a_short_text_is_no_place_to_split_it() -> None:
+    found = parts_of("😀😀😀:", "en", lambda text: len(text.encode()) <= 10)
+    assert [part.text for part in found.parts] == ["😀😀", "😀:"]
+
+
+def test_a_tag_is_a_token_of_the_source() -> None:
+    shouting: Any = Shouting()
+    text = "a first clause, and so"
+    assert len(translate_texts(shouting, [text[:20]])[0][1].parts) == 1
+    assert len(translate_texts(shouting, [text[:20]], to="xx")[0][1].parts) == 2
+    tagged: Any = Shouting()
+    tagged.tag = "xx"
+    assert len(translate_texts(tagged, [text[:20]])[0][1].parts) == 2
+
+
+def test_attention_and_hypotheses_are_of_one_part() -> None:
+    class Looking(Shouting):
+        def translate(self, texts: list[str], **_: object) -> list[Translation]:
+            hypotheses, attention = (Hypothesis("A", ("A",), -1.0, -1.0, True),), np.zeros((1, 1, 2, 2))
+            return [replace(t, hypotheses=hypotheses, attention=attention) for t in super().translate(texts)]
+
+    looking: Any = Looking()
+    (alone, _), (several, _) = translate_texts(looking, [" One.", "One. Two."])
+    assert alone.text == " ONE."
+    assert (len(alone.hypotheses), alone.attention is None) == (1, False)
+    assert (len(several.hypotheses), several.attention) == (0, None)
 
 
 def test_a_text_is_put_together_with_its_own_white_space() -> None:

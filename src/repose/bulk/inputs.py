@@ -21,7 +21,7 @@ from typing import Any, BinaryIO, Self
 import numpy as np
 
 from repose.bulk.storage import Store, blocks, open_input, reads_of_range, stamp
-from repose.decoding.stream import MAX_LINE_BYTES, WINDOW, DecodedLine, decoded, lines_of
+from repose.decoding.stream import MAX_LINE_BYTES, WINDOW, DecodedLine, decoded, lines_of, without_mark
 from repose.system.errors import ConfigError, DataError
 from repose.system.terminal import counted
 
@@ -189,7 +189,8 @@ def _check_fields(place: str, name: str, fields: Sequence[str]) -> None:
     """Raises DataError where none of the first records has a field: its name is another."""
     with open_input(place) as file:
         records = [
-            _of_json([line], fields).fields for line in islice(lines_of(file.read, MAX_RECORD_BYTES), _LOOKED_AT)
+            _of_json([line], fields).fields
+            for line in islice(without_mark(lines_of(file.read, MAX_RECORD_BYTES)), _LOOKED_AT)
         ]
     present = sorted({field for record in records if record is not None for field in record})
     if present and (missing := [field for field in fields if field not in present]):
@@ -284,11 +285,12 @@ def windows(
         for number, (start, end) in enumerate(ranges):
             file = stack.enter_context(one.opened(store, number))
             most = MAX_RECORD_BYTES if format == "jsonl" else MAX_LINE_BYTES * max(1, len(fields))
-            sides.append(lines_of(reads_of_range(file, start, end), most))
+            lines = lines_of(reads_of_range(file, start, end), most)
+            sides.append(lines if start else without_mark(lines))
         make = {"jsonl": _of_json, "tsv": _of_tsv}.get(format, _of_lines)
         records: list[Record] = []
-        for lines in zip(*sides, strict=True):
-            records.append(make(lines, fields))
+        for side_by_side in zip(*sides, strict=True):
+            records.append(make(side_by_side, fields))
             if len(records) == WINDOW:
                 yield Window(records)
                 records = []

@@ -2,7 +2,7 @@
 
 import sys
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated, Any
+from typing import TYPE_CHECKING, Annotated, Any, BinaryIO
 
 from typer import Argument, Option
 
@@ -70,12 +70,19 @@ def translate_paragraphs(
 
     if file is not None:
         check_file(file)
-    data = sys.stdin.buffer.read() if file is None else read_file(file)
+    data = stdin().read() if file is None else read_file(file)
     document = read_document(data, ".txt", paragraphs=True)
     assert isinstance(document, Encoded)
     with load(model, device, workers, precision, engine) as translator:
         sys.stdout.write(document.decoded(_translated(translator, document, how)))
         sys.stdout.flush()
+
+
+def stdin() -> BinaryIO:
+    """Standard input. Raises ConfigError where the caller has closed it."""
+    if sys.stdin is None:
+        raise ConfigError("there is no standard input: name a file")
+    return sys.stdin.buffer
 
 
 def warn_of_look_ahead(translator: "Translator") -> None:

@@ -4,6 +4,7 @@ Exit codes: 0 done, 1 failed, 2 wrong usage or configuration, 3 stopped early an
 Results go to stdout, all else to stderr.
 """
 
+import io
 import os
 import sys
 from typing import Annotated
@@ -44,6 +45,8 @@ def main() -> None:
     """Runs the command line; errors that a user can mend are one sentence."""
     # Threads that wait by spinning collapse as soon as anything else runs on the machine. Read when torch is loaded.
     os.environ.setdefault("OMP_WAIT_POLICY", "passive")
+    if isinstance(sys.stdout, io.TextIOWrapper) and not sys.stdout.isatty():
+        sys.stdout.reconfigure(encoding="utf-8")  # as texts are read; a terminal has an encoding of its own
     try:
         app()
     except BrokenPipeError:  # a reader such as `head` has enough

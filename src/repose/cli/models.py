@@ -45,7 +45,7 @@ def translate(
 
     A line may hold several sentences: they are translated one by one.
     """
-    from repose.data.readers import check_file
+    from repose.data.readers import check_file, opened, unpackable
     from repose.decoding.stream import MAX_LINE_BYTES, StreamCounts, printed, translate_lines
     from repose.decoding.translator import load
 
@@ -61,10 +61,11 @@ def translate(
         check_file(file)
     with (
         load(model, device, workers, precision, engine) as translator,
-        nullcontext(sys.stdin.buffer) if file is None else file.open("rb") as source,
+        nullcontext() if file is None else unpackable(file),
+        nullcontext(documents.stdin()) if file is None else opened(file) as source,
     ):
         documents.warn_of_look_ahead(translator)
-        if file is None and sys.stdin.isatty():
+        if file is None and source.isatty():
             say("type a sentence; Ctrl-D ends")
         for translation in translate_lines(translator, source, counts, **how):
             for line in printed(translation, counts.lines - 1, num_hypotheses=num_hypotheses, scores=scores):

@@ -59,7 +59,7 @@ class LineReader:
         self._max_bytes = max_bytes
 
     def __iter__(self) -> Iterator[str | None]:
-        with _readable(self.path), _open(self.path) as file:
+        with _readable(self.path), opened(self.path) as file:
             bound = self._max_bytes + 2  # room for the line end
             while data := file.readline(bound + (len(_BOM) if self.num_lines == 0 else 0)):
                 self.num_lines += 1
@@ -108,20 +108,30 @@ def _skip_line(file: BinaryIO) -> bool:
     return bool(data)
 
 
-def _open(path: Path) -> BinaryIO:
+def opened(path: Path) -> BinaryIO:
+    """A file of text, unpacked where its name ends in .gz or .xz."""
     packed = {".gz": gzip.GzipFile, ".xz": lzma.LZMAFile}.get(path.suffix.lower())
     # Their own readline() is written in Python and several times slower than BufferedReader's.
     return path.open("rb", buffering=_BLOCK) if packed is None else io.BufferedReader(packed(path), _BLOCK)
 
 
 @contextmanager
-def _readable(path: Path) -> Iterator[None]:
+def unpackable(path: Path) -> Iterator[None]:
+    """Raises DataError where, within, the file cannot be unpacked."""
     try:
         yield
-    except FileNotFoundError as error:
-        raise DataError(f"there is no file {path}: check the path") from error
     except (EOFError, zlib.error, lzma.LZMAError, gzip.BadGzipFile) as error:
         raise DataError(f"{path} is damaged or not what its name says ({error}): get or pack it again") from error
+
+
+@contextmanager
+def _readable(path: Path) -> Iterator[None]:
+    """Raises DataError where the file cannot be opened or, within, read and unpacked."""
+    try:
+        with unpackable(path):
+            yield
+    except FileNotFoundError as error:
+        raise DataError(f"there is no file {path}: check the path") from error
     except OSError as error:
         raise DataError(
             f"cannot read {path} ({error.strerror or error}): check the file and its permissions"

@@ -95,7 +95,7 @@ def _pieces(text: str, fits: Callable[[str], bool]) -> Iterator[str]:
 
 def _place_to_split(text: str) -> int | None:
     """The end of a clause nearest to the middle, not at the edges; else of a word, or between two wide characters."""
-    middle, least = len(text) / 2, len(text) // 5
+    middle, least = len(text) / 2, max(1, len(text) // 5)
     for pattern, edge in ((_CLAUSE, least), (_WORD, 1)):
         places = [found.end() for found in pattern.finditer(text) if edge <= found.end() <= len(text) - edge]
         if places:
@@ -112,10 +112,10 @@ def is_wide(character: str) -> bool:
 def translate_texts(translator: "Translator", texts: Sequence[str], **how: Any) -> "list[tuple[Translation, Parts]]":
     """Each text's translation, with what it was split into; `how` as for `Translator.translate`.
 
-    Of a text in several parts: the text put together, the sum of the scores, no hypotheses. Where several hypotheses
-    are asked for nothing is split.
+    Of a text in several parts: the text put together, the sum of the scores, no hypotheses and no attention. Where
+    several hypotheses are asked for nothing is split.
     """
-    language, fits = language_of(translator), what_fits(translator)
+    language, fits = language_of(translator), what_fits(translator, to=how.get("to"))
     if how.get("num_hypotheses", 1) > 1:
         whole = [Parts((Part("", text, ""),), False) for text in texts]
     else:
@@ -131,9 +131,10 @@ def language_of(translator: "Translator") -> str:
     return "xx" if language == "und" else language  # sentencex's name for any other
 
 
-def what_fits(translator: "Translator") -> Callable[[str], bool]:
-    """Whether a sentence is no longer than the model reads."""
-    limit = max_src_tokens(translator)
+def what_fits(translator: "Translator", to: str | None = None) -> Callable[[str], bool]:
+    """Whether a sentence is no longer than the model reads, its tag or that of the target language `to` included."""
+    tagged = translator.tag is not None or to is not None
+    limit = max(3, max_src_tokens(translator) - tagged)
 
     def fits(text: str) -> bool:
         return (len(text) < limit - 1 and text.isascii()) or len(translator.src_tokenizer.encode(text)) <= limit
@@ -168,13 +169,15 @@ def put_together(translations: Sequence[str], parts: Sequence[Part]) -> str:
 
 
 def _joined(translations: "Sequence[Translation]", parts: Sequence[Part]) -> "Translation":
-    if len(parts) == 1 and not parts[0].before and not parts[0].after:
-        return translations[0]
+    text = put_together([translation.text for translation in translations], parts)
+    if len(parts) == 1:
+        return replace(translations[0], text=text) if parts[0].before or parts[0].after else translations[0]
     return replace(
         translations[0],
-        text=put_together([translation.text for translation in translations], parts),
+        text=text,
         score=sum(translation.score for translation in translations),
         hypotheses=(),
+        attention=None,
         src_tokens=tuple(chain.from_iterable(translation.src_tokens for translation in translations)),
         truncated=any(translation.truncated for translation in translations),
     )

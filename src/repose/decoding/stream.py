@@ -1,6 +1,8 @@
 """Files of lines through a translator: as many out as in, in order, none held back while the input pauses."""
 
+import codecs
 import contextlib
+import io
 import math
 import os
 import queue
@@ -137,10 +139,10 @@ def _read(source: BinaryIO, size: int) -> "queue.Queue[bytes | Exception | None]
     def read() -> None:
         try:
             with _unlocked(source) as read_block:
-                for line in lines_of(read_block):
+                for line in without_mark(lines_of(read_block)):
                     lines.put(line)
             lines.put(None)
-        except (OSError, ValueError) as error:
+        except Exception as error:
             lines.put(error)
 
     threading.Thread(target=read, daemon=True, name="repose-input").start()
@@ -151,11 +153,10 @@ def _read(source: BinaryIO, size: int) -> "queue.Queue[bytes | Exception | None]
 def _unlocked(source: BinaryIO) -> Iterator[Callable[[int], bytes]]:
     """`source.read` without the lock of a buffered file. A thread that waits for input holds that, and Python waits for
     it where `source` is closed, and at its own end."""
-    try:
-        descriptor = os.dup(source.fileno())
-    except OSError:  # not a file of the operating system
+    if not isinstance(raw := getattr(source, "raw", source), io.FileIO):  # in memory, or packed
         yield source.read
         return
+    descriptor = os.dup(raw.fileno())
     try:
         yield lambda size: os.read(descriptor, size)
     finally:
@@ -175,6 +176,13 @@ def lines_of(read_block: Callable[[int], bytes], max_bytes: int = MAX_LINE_BYTES
             begun += last
     if begun:
         yield begun
+
+
+def without_mark(lines: Iterator[bytes]) -> Iterator[bytes]:
+    """Lines of a file, of which the first may begin with a mark of its byte order, as Windows writes it."""
+    for first in islice(lines, 1):
+        yield first.removeprefix(codecs.BOM_UTF8)
+    yield from lines
 
 
 def _windows(lines: "queue.Queue[bytes | Exception | None]", size: int) -> Iterator[list[bytes]]:
