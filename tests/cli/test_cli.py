@@ -225,7 +225,7 @@ def test_translate_writes_utf_8_whatever_the_locale_and_needs_an_input(trained: 
     found = subprocess.run(command, input=text, **how)
     wanted = subprocess.run(command, input=text, **{**how, "env": {**environment, "PYTHONIOENCODING": "utf-8"}})
     assert (found.returncode, found.stdout) == (0, wanted.stdout)
-    closed = subprocess.run(["sh", "-c", 'exec "$@" <&-', "sh", *command], **how)
+    closed = subprocess.run(["sh", "-c", 'exec "$@" <&-', "sh", *command], **{**how, "env": None})
     assert closed.returncode == 2
     assert closed.stderr.decode() == "repose: there is no standard input: name a file\n"
 
