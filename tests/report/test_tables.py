@@ -194,6 +194,17 @@ def test_the_loss_is_that_of_the_weights_that_are_kept(make_run: Any) -> None:
     assert (figures.valid_loss(last), figures.valid_loss(best)) == (2.0, 1.0)
 
 
+def test_weights_that_are_chosen_by_chrf_are_the_first_of_the_highest(make_run: Any) -> None:
+    settings = ["training.keep=best", "training.best_by=chrf", "training.bleu_every_epochs=1"]
+    (run,) = read_runs([make_run("a-s0", [1.0, 3.0, 2.0], settings=settings)]).runs
+    chrf = {1: 40.0, 2: 50.0, 3: 50.0}
+    records = tuple(
+        {**record, "chrf": chrf[record["epoch"]]} if record["kind"] == "valid" else record
+        for record in run.records.training
+    )
+    assert figures.valid_loss(dataclasses.replace(run, records=Records(records))) == 3.0
+
+
 def test_the_loss_of_an_average_is_said_to_be_of_its_last_validation(make_run: Any, tmp_path: Path) -> None:
     average = ["training.average_checkpoints=2", "training.keep=best"]
     make_run("average-s0", [1.5, 2.0], settings=average)

@@ -24,9 +24,12 @@ def kept(run: ReportRun) -> Mapping[str, Any] | None:
     found = [record for record in run.of_kind("valid") if number_of(record, "tf_loss") is not None]
     if not found:
         return None
-    if run.experiment.training.keep == "best" and run.experiment.training.average_checkpoints == 1:
-        return min(found, key=lambda record: float(record["tf_loss"]))
-    return found[-1]
+    training = run.experiment.training
+    if training.keep != "best" or training.average_checkpoints > 1:
+        return found[-1]
+    if training.best_by == "chrf":  # of equals the first, as in training
+        return max(found, key=lambda record: number_of(record, "chrf") or 0.0)
+    return min(found, key=lambda record: float(record["tf_loss"]))
 
 
 def valid_loss(run: ReportRun) -> float | None:
