@@ -75,16 +75,34 @@ def test_one_training_on_two_test_sets_counts_as_two(make_run: Any, tmp_path: Pa
 
 
 def test_another_run_in_a_cells_place_is_left_out(make_run: Any, make_grid: Any) -> None:
-    for seed in range(2):
+    for seed in range(3):
         make_run(f"grid/x-s{seed}", [2.0], seed=seed, run_id=f"run{seed}")
-    grid = make_grid("grid", [(f"x-s{seed}", {"system": "x"}, None, "done", "") for seed in range(2)])
+    grid = make_grid("grid", [(f"x-s{seed}", {"system": "x"}, None, "done", "") for seed in range(3)])
     content = json.loads((grid / "grid.json").read_text())
-    for cell, identity in zip(content["cells"], ("run0", "another"), strict=True):
+    for cell, identity in zip(content["cells"], ("run0", "another", None), strict=True):
         cell["run_id"] = identity
     (grid / "grid.json").write_text(json.dumps(content))
     runs = read_runs([grid])
     assert [run.name for run in runs.runs] == ["x-s0"]
-    assert runs.problems == (f"x-s1 is left out: {grid / 'x-s1'} holds run run1, the cell is run another.",)
+    assert runs.problems == (
+        f"x-s1 is left out: {grid / 'x-s1'} holds run run1, the cell is run another.",
+        f"x-s2 is left out: {grid / 'x-s2'} holds run run2, the grid does not know the cell's.",
+    )
+
+
+def test_scores_that_lie_with_a_failed_cell_are_not_its_own(make_run: Any, make_grid: Any) -> None:
+    for seed in range(2):
+        make_run(f"grid/x-s{seed}", [2.0], seed=seed)
+    states = (("x-s0", "done", ""), ("x-s1", "failed", "it holds this training with other scores"))
+    runs = read_runs([make_grid("grid", [(name, {"system": "x"}, None, *state) for name, *state in states])])
+    assert [(run.name, run.status, run.done) for run in runs.runs] == [
+        ("x-s0", "done", True),
+        ("x-s1", "failed", False),
+    ]
+    assert runs.problems == (
+        "x-s1 failed: it holds this training with other scores",
+        "x-s1 is trained, but its cell failed: it is in the learning curves, not in the final figures.",
+    )
 
 
 def test_runs_without_a_grid_are_grouped_by_their_settings(make_run: Any, tmp_path: Path) -> None:

@@ -292,10 +292,11 @@ def _of_grid(place: Path, grid: Manifest, problems: list[str]) -> list[ReportRun
         except (CheckpointError, ConfigError) as error:
             problems.append(f"{cell.name} is left out: {error}.")
             continue
-        if cell.run_id is None or run.run_id == cell.run_id:
-            runs.append(run)
-        else:
-            problems.append(f"{cell.name} is left out: {folder} holds run {run.run_id}, the cell is run {cell.run_id}.")
+        if run.run_id == cell.run_id:  # scores that lie with a failed cell are not those that it was to have
+            runs.append(replace(run, scores=None, status="failed") if failed else run)
+            continue
+        own = "the grid does not know the cell's" if cell.run_id is None else f"the cell is run {cell.run_id}"
+        problems.append(f"{cell.name} is left out: {folder} holds run {run.run_id}, {own}.")
     if missing:
         number = f"{len(missing)} of {counted(len(grid.entries), 'cell')}"
         problems.append(f"{number} of {grid.name} have recorded nothing yet: {some(missing)}.")
@@ -421,6 +422,8 @@ def _named_apart(runs: Sequence[ReportRun]) -> list[ReportRun]:
 
 
 def _unfinished(run: ReportRun) -> str:
+    if run.trained and run.status == CellStatus.FAILED:
+        return f"{run.name} is trained, but its cell failed: it is in the learning curves, not in the final figures."
     if run.trained:
         return f"{run.name} is trained, but not scored: run the same command again, which only scores it."
     training, epochs = run.experiment.training, len(run.of_kind("epoch"))
