@@ -135,6 +135,24 @@ def test_systems_of_one_name_and_other_settings_are_kept_apart(make_run: Any, ma
     assert read_runs(grids).groups == ("one/reinforced", "two/reinforced")
 
 
+def test_a_system_with_a_cell_of_another_grid_is_kept_apart_as_one(make_run: Any, make_grid: Any) -> None:
+    """Its runs are alike, wherever they lie, and whichever grid names them first."""
+    label = {"system": "reinforced"}
+    make_run("first/reinforced-s0", [2.0])
+    make_run("second/reinforced-s1", [2.0], seed=1)
+    make_run("third/reinforced-s0", [2.0], settings=["training.batch_size=100"])
+    first = make_grid("first", [("reinforced-s0", label, None, "done", "")])
+    cells = (("reinforced-s0", "../first/reinforced-s0"), ("reinforced-s1", None))
+    second = make_grid("second", [(name, label, where, "done", "") for name, where in cells])
+    third = make_grid("third", [("reinforced-s0", label, None, "done", "")])
+    assert names(read_runs([second, third])) == [
+        ("second/reinforced-s0", "second/reinforced", "multi30k de-en", 0),
+        ("reinforced-s1", "second/reinforced", "multi30k de-en", 1),
+        ("third/reinforced-s0", "third/reinforced", "multi30k de-en", 0),
+    ]
+    assert read_runs([first, second, third]).groups == ("first/reinforced", "third/reinforced")
+
+
 def test_a_cell_of_another_grid_is_of_its_system_however_its_width_is_written(make_run: Any, make_grid: Any) -> None:
     make_run("first/reinforced-s0", [2.0], settings=["training.schedule_width=16"])
     make_run("second/reinforced-s1", [2.0], seed=1, settings=["training.schedule_width=none"])

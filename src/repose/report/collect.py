@@ -30,6 +30,8 @@ class ReportRun:
     """One training, as it stands in its directory."""
 
     folder: Path
+    place: str
+    """Name of the folder of the grid that it is reported of, wherever it lies; without a grid of the one above it."""
     name: str
     """Name of the cell, or of the folder; unique within a RunSet."""
     group: str
@@ -140,10 +142,10 @@ class RunSet:
         return part if part.baseline in part.groups else replace(part, baseline=None)
 
 
-def read_run(folder: Path, cell: Entry | None) -> ReportRun:
+def read_run(folder: Path, cell: Entry | None, grid: Path | None = None) -> ReportRun:
     """The run of a directory, and what its grid says of it. Raises CheckpointError for damaged files.
 
-    Without a grid, name and group are the folder's.
+    `grid`: the folder of the grid. Without one, name and group are the folder's.
     """
     run = RunFolder(folder)
     records, config = run.records(), run.config()
@@ -154,6 +156,7 @@ def read_run(folder: Path, cell: Entry | None) -> ReportRun:
     ahead = experiment.architecture.looks_ahead and TASK_SETTINGS[task].predicts_tokens
     return ReportRun(
         folder=folder,
+        place=(grid or folder.absolute().parent).absolute().name,
         name=cell.name if cell else folder.name,
         group=cell.system if cell else folder.name,
         labels=cell.labels if cell else {},
@@ -288,7 +291,7 @@ def _of_grid(place: Path, grid: Manifest, problems: list[str]) -> list[ReportRun
             missing += [] if failed else [cell.name]
             continue
         try:
-            run = read_run(folder, cell)
+            run = read_run(folder, cell, place)
         except (CheckpointError, ConfigError) as error:
             problems.append(f"{cell.name} is left out: {error}.")
             continue
@@ -354,7 +357,7 @@ def _apart(names: Sequence[str], longer: Sequence[str]) -> list[str]:
 
 
 def _in_folder(run: ReportRun, name: str) -> str:
-    return f"{run.folder.absolute().parent.name}/{name}"
+    return f"{run.place}/{name}"
 
 
 def preset_of(run: ReportRun) -> str | None:
@@ -401,12 +404,15 @@ def _written_alike(runs: Sequence[ReportRun]) -> list[ReportRun]:
 
 
 def _grouped_apart(runs: Sequence[ReportRun]) -> list[ReportRun]:
-    """Systems of one name whose settings differ from grid to grid go by their grids' folders, too."""
-    settings: dict[tuple[str, str], set[str]] = {}
+    """Systems of one name whose settings differ from grid to grid go by their grids' folders, too: those of the same
+    settings in several grids by the first one's."""
+    names: dict[tuple[str, str], dict[str, str]] = {}
     for run in runs:
-        settings.setdefault((run.group, run.corpus), set()).add(_settings(run))
-    unlike = {group for (group, _), found in settings.items() if len(found) > 1}
-    return [replace(run, group=_in_folder(run, run.group)) if run.group in unlike else run for run in runs]
+        names.setdefault((run.group, run.corpus), {}).setdefault(_settings(run), _in_folder(run, run.group))
+    unlike = {group for (group, _), found in names.items() if len(found) > 1}
+    return [
+        replace(run, group=names[run.group, run.corpus][_settings(run)]) if run.group in unlike else run for run in runs
+    ]
 
 
 def _settings(run: ReportRun) -> str:
