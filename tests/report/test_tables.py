@@ -16,6 +16,7 @@ from repose.report.content import Cell, Column, Table
 from repose.report.tables import spread
 from repose.report.tables_costs import best_and_last_table, costs_table, equal_epochs_table
 from repose.report.tables_scores import scores_table, task_tables, teacher_forced_table, variants_table
+from repose.report.verdict import verdict
 from repose.report.write import to_json
 from repose.runs.records import Records
 
@@ -104,6 +105,25 @@ def test_losses_of_other_tokens_are_not_compared(make_run: Any, tmp_path: Path) 
     assert "different vocabularies" in row["valid. loss"].notes[0]
     assert cells(table, "b")["BLEU greedy"].best
     assert not cells(table, "b")["BLEU greedy"].notes
+
+
+UNLIKE_SCORES = {
+    "case": ('"nrefs:1|case:mixed', '"nrefs:1|case:lc'),
+    "tok": ("tok:13a", "tok:none"),
+    "sentences": ('"num_sentences": 100', '"num_sentences": 99'),
+}
+
+
+@pytest.mark.parametrize(("before", "after"), UNLIKE_SCORES.values(), ids=UNLIKE_SCORES.keys())
+def test_scores_of_unlike_kinds_are_not_compared(before: str, after: str, make_run: Any, tmp_path: Path) -> None:
+    make_run("a-s0", [2.0], bleu=20.0, settings=ONE)
+    other = make_run("b-s0", [3.0], bleu=30.0) / "scores.test.json"
+    assert cells(scores_table(read_runs([tmp_path])), "b")["BLEU greedy"].best
+    other.write_text(other.read_text().replace(before, after))
+    runs = read_runs([tmp_path])
+    assert not any(cells(scores_table(runs), name)["BLEU greedy"].best for name in ("a", "b"))
+    assert "their scores cannot be compared" in verdict(runs)
+    assert cells(scores_table(runs), "a")["valid. loss"].best
 
 
 def test_equal_scores_are_both_the_best(make_run: Any, tmp_path: Path) -> None:

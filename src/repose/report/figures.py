@@ -73,6 +73,18 @@ def signature(run: ReportRun, decoding: str | None, metric: str) -> str:
     return str(decodings(run).get(name or "", {}).get(metric, {}).get("signature", ""))
 
 
+def scored_with(found: str) -> dict[str, str]:
+    """The fields of one of sacreBLEU's signatures, such as `case` and `tok`."""
+    fields = (field.split(":", 1) for field in found.split("|") if ":" in field)
+    return {"case": "mixed", "tok": "13a"} | dict(fields)
+
+
+def kind_of_score(run: ReportRun, decoding: str | None, metric: str) -> tuple[object, ...]:
+    """How a score was counted and on which set: scores of two kinds cannot be compared."""
+    way = scored_with(signature(run, decoding, metric))
+    return way["case"], way["tok"], run.split, (run.scores or {}).get("num_sentences")
+
+
 def teacher_forced(run: ReportRun, name: str) -> float | None:
     """A teacher-forced figure of the test set."""
     return number_of((run.scores or {}).get("teacher_forced"), name)
