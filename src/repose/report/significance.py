@@ -250,11 +250,12 @@ def _over_sentences(pairs: Sequence[Pair], metric: Metric, remarks: Sequence[str
 def _over_seeds(pairs: Sequence[Pair], remarks: Sequence[str]) -> Table:
     """Spread over seeds, and Welch's interval of the difference."""
     sides = [(pair.system.scores("bleu"), pair.other.scores("bleu")) for pair in pairs]
+    found = _of_seeds(sides)
     rows = [
         [*_names(pair), *_seed_cells(values, others, of_seeds, 2, notes=[_NEITHER] * _dead(pair))]
-        for pair, (values, others), of_seeds in zip(pairs, sides, _of_seeds(sides), strict=True)
+        for pair, (values, others), of_seeds in zip(pairs, sides, found, strict=True)
     ]
-    return _table("seeds", _seed_columns("BLEU"), rows, remarks=remarks, holm=_holm(len(pairs)))
+    return _table("seeds", _seed_columns("BLEU"), rows, remarks=remarks, holm=_holm_of_seeds(found))
 
 
 def _seed_columns(unit: str) -> list[Column]:
@@ -315,7 +316,7 @@ def seeds_of_task(part: RunSet) -> Table | None:
         rows.append([*names, *_seed_cells(values[group], values[base], one, 3)])
     task = part.tasks[0].replace("_", " ")
     heads = [Column(head, numeric=False) for head in ("system", "against")]
-    words = {"task": task, "figure": _called(name), "holm": _holm(len(others))}
+    words = {"task": task, "figure": _called(name), "holm": _holm_of_seeds(found)}
     return captioned(f"seeds-{part.tasks[0]}", [*heads, *_seed_columns(unit)], rows, like="seeds-of-task", **words)
 
 
@@ -361,6 +362,14 @@ def _holm(number: int) -> str:
     if number == 1:
         return " One comparison: nothing to correct for."
     return f" p (Holm) is corrected for the {number} comparisons of this table (Holm 1979)."
+
+
+def _holm_of_seeds(found: Sequence[OfSeeds | None]) -> str:
+    """The same of tests over seeds; of pairs without an interval there is nothing to correct."""
+    number = sum(one is not None for one in found)
+    if not number and len(found) > 1:
+        return " No comparison has an interval: nothing to correct for."
+    return _holm(max(number, 1))
 
 
 def _names(pair: Pair) -> list[Cell]:

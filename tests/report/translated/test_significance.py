@@ -70,6 +70,7 @@ def test_figures_are_those_of_the_tests(made: Any) -> None:
     assert column(seeds, "95 % from") == [interval.low, None, None]
     assert column(seeds, "to") == [interval.high, None, None]
     assert column(seeds, "p") == column(seeds, "p (Holm)") == [interval.p, None, None]  # one comparison has two seeds
+    assert "One comparison: nothing to correct for." in seeds.caption
     first = seeds.rows[0]
     assert (first[2].n, first[3].n) == (3, 3)
     assert first[2].deviation is not None
@@ -180,6 +181,7 @@ def test_corpora_are_one_family_with_as_many_resamples_as_it_needs(made: Any) ->
     assert [row[0].text for row in found.rows] == ["tales"] * 3 + ["songs"] * 3
     assert "6 comparisons" in found.caption
     assert "1,200 resamples" in found.caption
+    assert "No comparison has an interval" in tables(made, "base")["seeds"].caption
     assert column(found, "p (Holm)") == holm(column(found, "p"))
 
 
