@@ -66,6 +66,25 @@ def test_a_copied_run_counts_once_and_the_finished_one_is_taken(make_run: Any, t
     assert runs.problems == ()
 
 
+def test_a_run_that_counts_once_under_two_names_is_said(make_run: Any, make_grid: Any) -> None:
+    make_run("first/reinforced-s0", [2.0])
+    first = make_grid("first", [("reinforced-s0", {"system": "reinforced"}, None, "done", "")])
+    there = ("reinforced-high-s0", {"system": "reinforced-high"}, "../first/reinforced-s0", "done", "")
+    runs = read_runs([first, make_grid("second", [there])])
+    assert [run.name for run in runs.runs] == ["reinforced-s0"]
+    (problem,) = runs.problems
+    assert problem == "reinforced-high-s0 is left out: it is the same run as reinforced-s0 (id-of-first/reinforced-s0)."
+
+
+def test_one_training_by_one_worker_and_by_two_counts_as_two(make_run: Any, tmp_path: Path) -> None:
+    """Their dropout masks differ, and so do their numbers."""
+    make_run("alone/x-s0", [2.0], run_id="same")
+    scores = make_run("two/x-s0", [2.1], run_id="same") / "scores.test.json"
+    scores.write_text(json.dumps(json.loads(scores.read_text()) | {"run_id": "same-w2"}))
+    make_run("unscored/x-s0", [2.0], run_id="same", bleu=None)
+    assert [run.run_id for run in read_runs([tmp_path]).runs] == ["same", "same-w2"]
+
+
 def test_one_training_on_two_test_sets_counts_as_two(make_run: Any, tmp_path: Path) -> None:
     for year in ("2016", "2017"):
         folder = make_run(f"{year}/x-s0", [2.0], run_id="same", settings=[f"corpus.test=[{year}.de,{year}.en]"])

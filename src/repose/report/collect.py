@@ -52,6 +52,7 @@ class ReportRun:
     looks_ahead: bool
     """Whether target positions see later ones, so that teacher-forced figures are no measure of anything."""
     run_id: str
+    """That of its scores, which tells how many workers shared its batches where those were several; else its own."""
     status: str
     """"done", or how far the run is: "waiting", "running", "stopped", "failed", "unfinished"."""
     failed_checks: tuple[str, ...] = ()
@@ -169,7 +170,7 @@ def read_run(folder: Path, cell: Entry | None, grid: Path | None = None) -> Repo
         split=split,
         task=task,
         looks_ahead=bool((scores or {}).get("looks_ahead", ahead)),
-        run_id=config.run_id,
+        run_id=str((scores or {}).get("run_id", config.run_id)),
         status="done" if scores is not None else "unfinished" if cell is None or cell.status == "done" else cell.status,
     )
 
@@ -215,7 +216,7 @@ def read_runs(paths: Sequence[Path], *, title: str | None = None, baseline: str 
     if not runs:
         detail = f": {problems[0]}" if problems else ""
         raise CheckpointError(f"there is no run that has recorded anything under {', '.join(map(str, paths))}{detail}")
-    runs = _named_apart(_grouped_apart(_written_alike(_once(runs))))
+    runs = _named_apart(_grouped_apart(_written_alike(_once(runs, problems))))
     problems += [_unfinished(run) for run in runs if not run.done]
     problems += _unlike(runs)
     hints = [grid.report for _, grid in grids]
@@ -295,11 +296,12 @@ def _of_grid(place: Path, grid: Manifest, problems: list[str]) -> list[ReportRun
         except (CheckpointError, ConfigError) as error:
             problems.append(f"{cell.name} is left out: {error}.")
             continue
-        if run.run_id == cell.run_id:  # scores that lie with a failed cell are not those that it was to have
+        held = run.config.run_id
+        if held == cell.run_id:  # scores that lie with a failed cell are not those that it was to have
             runs.append(replace(run, scores=None, status="failed") if failed else run)
             continue
         own = "the grid does not know the cell's" if cell.run_id is None else f"the cell is run {cell.run_id}"
-        problems.append(f"{cell.name} is left out: {folder} holds run {run.run_id}, {own}.")
+        problems.append(f"{cell.name} is left out: {folder} holds run {held}, {own}.")
     if missing:
         number = f"{len(missing)} of {counted(len(grid.entries), 'cell')}"
         problems.append(f"{number} of {grid.name} have recorded nothing yet: {some(missing)}.")
@@ -377,17 +379,27 @@ def folder_name(folder: Path) -> str:
     return re.sub(_SEED.pattern + "$", "", whole.name, flags=re.IGNORECASE) or whole.name
 
 
-def _once(runs: Sequence[ReportRun]) -> list[ReportRun]:
+def _once(runs: Sequence[ReportRun], problems: list[str]) -> list[ReportRun]:
     """Each training once: of two directories of the same run the one that is done, or else the first.
 
-    Another test set makes another one, though a run's id does not know of it.
+    Another test set makes another one, though a run's id does not know of it; so does another number of workers, which
+    scores alone know of. One that goes by another name is said to be left out.
     """
-    found: dict[str, ReportRun] = {}
+    found: dict[str, list[ReportRun]] = {}
     for run in runs:
-        key = json.dumps([run.run_id or str(run.folder), run.config.data, run.seed, asdict(run.experiment.decoding)])
-        if key not in found or (run.done and not found[key].done):
-            found[key] = run
-    return list(found.values())
+        identity = run.config.run_id or str(run.folder)
+        key = json.dumps([identity, run.config.data, run.seed, asdict(run.experiment.decoding)])
+        found.setdefault(key, []).append(run)
+    kept: list[ReportRun] = []
+    for alike in found.values():
+        done = {run.run_id: run for run in reversed(alike) if run.done}
+        own = [run for run in alike if done.get(run.run_id) is run] or alike[:1]
+        for run in alike:
+            twin = done.get(run.run_id, own[0])
+            if run.name != twin.name:
+                problems.append(f"{run.name} is left out: it is the same run as {twin.name} ({twin.run_id}).")
+        kept += own
+    return kept
 
 
 def _written_alike(runs: Sequence[ReportRun]) -> list[ReportRun]:
