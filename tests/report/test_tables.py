@@ -19,6 +19,7 @@ from repose.report.tables_scores import scores_table, task_tables, teacher_force
 from repose.report.verdict import verdict
 from repose.report.write import to_json
 from repose.runs.records import Records
+from repose.system.errors import CheckpointError
 
 ONE = {"training.batch_size=100"}
 
@@ -324,6 +325,26 @@ def test_a_failed_audit_is_a_warning_and_never_the_best(make_run: Any, tmp_path:
     assert build(runs).warnings[0].startswith("bad: failed the audit")
     ahead = audited(read_runs([tmp_path]), lambda _: ("causal (perturbation)",))
     assert all(run.looks_ahead for run in ahead.runs)
+
+
+def test_a_model_that_cannot_be_audited_is_said_and_the_next_is_tried(make_run: Any, tmp_path: Path) -> None:
+    for name, seed in (("a-s0", 0), ("a-s1", 1), ("b-s0", 0)):
+        (make_run(name, [2.0], seed=seed, settings=sorted(ONE) if name[0] == "a" else ()) / "model").mkdir()
+
+    def check(folder: Path) -> tuple[str, ...]:
+        if folder.name != "a-s1":
+            raise CheckpointError(f"{folder.name}/model has no config.json")
+        return ("padding",)
+
+    runs = audited(read_runs([tmp_path]), check)
+    assert {run.name: run.failed_checks for run in runs.runs} == {
+        "a-s0": ("padding",),
+        "a-s1": ("padding",),
+        "b-s0": (),
+    }
+    assert runs.problems == tuple(
+        f"{name} is not audited: {name}/model has no config.json." for name in ("a-s0", "b-s0")
+    )
 
 
 def test_the_numbers_for_programs_have_every_run(three: RunSet) -> None:
