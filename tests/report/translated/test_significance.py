@@ -226,6 +226,22 @@ def test_other_test_sets_and_other_ways_of_scoring_are_not_compared(made: Any) -
     assert "songs-other-s0; its references are not those of tales-base-s0" in said
 
 
+def test_greedy_scores_are_tested_over_seeds() -> None:
+    """The intervals and p of docs/findings.md, 3.1."""
+    results = Path(__file__).parents[3] / "results" / "reinforced-multi30k"
+    found = {table.id: table for table in significance_tables(read_runs([results]))}
+    greedy = found["seeds-greedy"]
+    assert names(greedy) == names(found["seeds"])
+    assert greedy.title == "Differences in BLEU of greedy translations, over seeds"
+    shown = {
+        (row[0].text, row[1].text): [row[4].text, *(f"{cell.value:+.2f}" for cell in row[5:7]), f"{row[8].value:.3f}"]
+        for row in greedy.rows
+    }
+    assert shown["reinforced", "baseline"] == ["+1.08", "+0.52", "+1.65", "0.010"]
+    assert shown["ablation-none", "baseline"] == ["+0.09", "-0.38", "+0.57", "0.648"]
+    assert shown["reinforced", "ablation-none"] == ["+0.99", "+0.40", "+1.58", "0.010"]
+
+
 def test_one_system_has_no_tests(made: Any) -> None:
     made.add("base")
     made.add("base", seed=1)
