@@ -118,7 +118,12 @@ def _scores(bleu: float, chrf: float, loss: float) -> dict[str, Any]:
 
 @pytest.fixture
 def make_grid(tmp_path: Path) -> MakeGrid:
-    """grid.json beside run directories of tmp_path/NAME; a cell is (name, labels, folder or None, status, reason)."""
+    """grid.json beside run directories of tmp_path/NAME; a cell is (name, labels, folder or None, status, reason), and
+    the run that lies in its folder."""
+
+    def run_id_in(folder: Path) -> str | None:
+        path = folder / "config.json"
+        return json.loads(path.read_text())["run_id"] if path.exists() else None
 
     def make(
         name: str,
@@ -135,7 +140,7 @@ def make_grid(tmp_path: Path) -> MakeGrid:
                 "group": "-".join(labels.values()),
                 "labels": dict(labels),
                 "seed": int(cell.rpartition("s")[2]),
-                "run_id": None,
+                "run_id": run_id_in(folder / (cell if at is None else at)),
                 "folder": cell if at is None else at,
                 "status": status,
                 "reason": reason,

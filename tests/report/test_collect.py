@@ -66,6 +66,25 @@ def test_a_copied_run_counts_once_and_the_finished_one_is_taken(make_run: Any, t
     assert runs.problems == ()
 
 
+def test_a_run_that_counts_once_under_two_names_is_said(make_run: Any, make_grid: Any) -> None:
+    make_run("first/reinforced-s0", [2.0])
+    first = make_grid("first", [("reinforced-s0", {"system": "reinforced"}, None, "done", "")])
+    there = ("reinforced-high-s0", {"system": "reinforced-high"}, "../first/reinforced-s0", "done", "")
+    runs = read_runs([first, make_grid("second", [there])])
+    assert [run.name for run in runs.runs] == ["reinforced-s0"]
+    (problem,) = runs.problems
+    assert problem == "reinforced-high-s0 is left out: it is the same run as reinforced-s0 (id-of-first/reinforced-s0)."
+
+
+def test_one_training_by_one_worker_and_by_two_counts_as_two(make_run: Any, tmp_path: Path) -> None:
+    """Their dropout masks differ, and so do their numbers."""
+    make_run("alone/x-s0", [2.0], run_id="same")
+    scores = make_run("two/x-s0", [2.1], run_id="same") / "scores.test.json"
+    scores.write_text(json.dumps(json.loads(scores.read_text()) | {"run_id": "same-w2"}))
+    make_run("unscored/x-s0", [2.0], run_id="same", bleu=None)
+    assert [run.run_id for run in read_runs([tmp_path]).runs] == ["same", "same-w2"]
+
+
 def test_one_training_on_two_test_sets_counts_as_two(make_run: Any, tmp_path: Path) -> None:
     for year in ("2016", "2017"):
         folder = make_run(f"{year}/x-s0", [2.0], run_id="same", settings=[f"corpus.test=[{year}.de,{year}.en]"])
@@ -75,16 +94,34 @@ def test_one_training_on_two_test_sets_counts_as_two(make_run: Any, tmp_path: Pa
 
 
 def test_another_run_in_a_cells_place_is_left_out(make_run: Any, make_grid: Any) -> None:
-    for seed in range(2):
+    for seed in range(3):
         make_run(f"grid/x-s{seed}", [2.0], seed=seed, run_id=f"run{seed}")
-    grid = make_grid("grid", [(f"x-s{seed}", {"system": "x"}, None, "done", "") for seed in range(2)])
+    grid = make_grid("grid", [(f"x-s{seed}", {"system": "x"}, None, "done", "") for seed in range(3)])
     content = json.loads((grid / "grid.json").read_text())
-    for cell, identity in zip(content["cells"], ("run0", "another"), strict=True):
+    for cell, identity in zip(content["cells"], ("run0", "another", None), strict=True):
         cell["run_id"] = identity
     (grid / "grid.json").write_text(json.dumps(content))
     runs = read_runs([grid])
     assert [run.name for run in runs.runs] == ["x-s0"]
-    assert runs.problems == (f"x-s1 is left out: {grid / 'x-s1'} holds run run1, the cell is run another.",)
+    assert runs.problems == (
+        f"x-s1 is left out: {grid / 'x-s1'} holds run run1, the cell is run another.",
+        f"x-s2 is left out: {grid / 'x-s2'} holds run run2, the grid does not know the cell's.",
+    )
+
+
+def test_scores_that_lie_with_a_failed_cell_are_not_its_own(make_run: Any, make_grid: Any) -> None:
+    for seed in range(2):
+        make_run(f"grid/x-s{seed}", [2.0], seed=seed)
+    states = (("x-s0", "done", ""), ("x-s1", "failed", "it holds this training with other scores"))
+    runs = read_runs([make_grid("grid", [(name, {"system": "x"}, None, *state) for name, *state in states])])
+    assert [(run.name, run.status, run.done) for run in runs.runs] == [
+        ("x-s0", "done", True),
+        ("x-s1", "failed", False),
+    ]
+    assert runs.problems == (
+        "x-s1 failed: it holds this training with other scores",
+        "x-s1 is trained, but its cell failed: it is in the learning curves, not in the final figures.",
+    )
 
 
 def test_runs_without_a_grid_are_grouped_by_their_settings(make_run: Any, tmp_path: Path) -> None:
@@ -115,6 +152,24 @@ def test_systems_of_one_name_and_other_settings_are_kept_apart(make_run: Any, ma
         make_run(f"{name}/reinforced-s0", [2.0], settings=[f"training.batch_size={batch}"])
         grids.append(make_grid(name, [("reinforced-s0", {"system": "reinforced"}, None, "done", "")]))
     assert read_runs(grids).groups == ("one/reinforced", "two/reinforced")
+
+
+def test_a_system_with_a_cell_of_another_grid_is_kept_apart_as_one(make_run: Any, make_grid: Any) -> None:
+    """Its runs are alike, wherever they lie, and whichever grid names them first."""
+    label = {"system": "reinforced"}
+    make_run("first/reinforced-s0", [2.0])
+    make_run("second/reinforced-s1", [2.0], seed=1)
+    make_run("third/reinforced-s0", [2.0], settings=["training.batch_size=100"])
+    first = make_grid("first", [("reinforced-s0", label, None, "done", "")])
+    cells = (("reinforced-s0", "../first/reinforced-s0"), ("reinforced-s1", None))
+    second = make_grid("second", [(name, label, where, "done", "") for name, where in cells])
+    third = make_grid("third", [("reinforced-s0", label, None, "done", "")])
+    assert names(read_runs([second, third])) == [
+        ("second/reinforced-s0", "second/reinforced", "multi30k de-en", 0),
+        ("reinforced-s1", "second/reinforced", "multi30k de-en", 1),
+        ("third/reinforced-s0", "third/reinforced", "multi30k de-en", 0),
+    ]
+    assert read_runs([first, second, third]).groups == ("first/reinforced", "third/reinforced")
 
 
 def test_a_cell_of_another_grid_is_of_its_system_however_its_width_is_written(make_run: Any, make_grid: Any) -> None:

@@ -115,6 +115,7 @@ def test_single_numbers_stand_beside_ours(make_run: Any, tmp_path: Path) -> None
     (row,) = table.rows
     assert texts(row)[2:5] == ["4,297.79 ± 675.79", "baseline", "25.00 ± 7.07"]
     assert "the caption of Figure 3 the variance" in said(row[2])
+    assert "Theirs are of pt to en, ours of multi30k de-en. Seconds are of other machines" in table.caption
 
 
 @pytest.fixture

@@ -16,8 +16,10 @@ from repose.report.content import Cell, Column, Table
 from repose.report.tables import spread
 from repose.report.tables_costs import best_and_last_table, costs_table, equal_epochs_table
 from repose.report.tables_scores import scores_table, task_tables, teacher_forced_table, variants_table
+from repose.report.verdict import verdict
 from repose.report.write import to_json
 from repose.runs.records import Records
+from repose.system.errors import CheckpointError
 
 ONE = {"training.batch_size=100"}
 
@@ -106,6 +108,25 @@ def test_losses_of_other_tokens_are_not_compared(make_run: Any, tmp_path: Path) 
     assert not cells(table, "b")["BLEU greedy"].notes
 
 
+UNLIKE_SCORES = {
+    "case": ('"nrefs:1|case:mixed', '"nrefs:1|case:lc'),
+    "tok": ("tok:13a", "tok:none"),
+    "sentences": ('"num_sentences": 100', '"num_sentences": 99'),
+}
+
+
+@pytest.mark.parametrize(("before", "after"), UNLIKE_SCORES.values(), ids=UNLIKE_SCORES.keys())
+def test_scores_of_unlike_kinds_are_not_compared(before: str, after: str, make_run: Any, tmp_path: Path) -> None:
+    make_run("a-s0", [2.0], bleu=20.0, settings=ONE)
+    other = make_run("b-s0", [3.0], bleu=30.0) / "scores.test.json"
+    assert cells(scores_table(read_runs([tmp_path])), "b")["BLEU greedy"].best
+    other.write_text(other.read_text().replace(before, after))
+    runs = read_runs([tmp_path])
+    assert not any(cells(scores_table(runs), name)["BLEU greedy"].best for name in ("a", "b"))
+    assert "their scores cannot be compared" in verdict(runs)
+    assert cells(scores_table(runs), "a")["valid. loss"].best
+
+
 def test_equal_scores_are_both_the_best(make_run: Any, tmp_path: Path) -> None:
     make_run("a-s0", [2.0], bleu=20.01, settings=ONE)
     make_run("b-s0", [3.0], bleu=20.04)
@@ -192,6 +213,17 @@ def test_the_loss_is_that_of_the_weights_that_are_kept(make_run: Any) -> None:
     (last,) = read_runs([make_run("a-s0", [3.0, 1.0, 2.0])]).runs
     (best,) = read_runs([make_run("b-s0", [3.0, 1.0, 2.0], settings=["training.keep=best"])]).runs
     assert (figures.valid_loss(last), figures.valid_loss(best)) == (2.0, 1.0)
+
+
+def test_weights_that_are_chosen_by_chrf_are_the_first_of_the_highest(make_run: Any) -> None:
+    settings = ["training.keep=best", "training.best_by=chrf", "training.bleu_every_epochs=1"]
+    (run,) = read_runs([make_run("a-s0", [1.0, 3.0, 2.0], settings=settings)]).runs
+    chrf = {1: 40.0, 2: 50.0, 3: 50.0}
+    records = tuple(
+        {**record, "chrf": chrf[record["epoch"]]} if record["kind"] == "valid" else record
+        for record in run.records.training
+    )
+    assert figures.valid_loss(dataclasses.replace(run, records=Records(records))) == 3.0
 
 
 def test_the_loss_of_an_average_is_said_to_be_of_its_last_validation(make_run: Any, tmp_path: Path) -> None:
@@ -293,6 +325,26 @@ def test_a_failed_audit_is_a_warning_and_never_the_best(make_run: Any, tmp_path:
     assert build(runs).warnings[0].startswith("bad: failed the audit")
     ahead = audited(read_runs([tmp_path]), lambda _: ("causal (perturbation)",))
     assert all(run.looks_ahead for run in ahead.runs)
+
+
+def test_a_model_that_cannot_be_audited_is_said_and_the_next_is_tried(make_run: Any, tmp_path: Path) -> None:
+    for name, seed in (("a-s0", 0), ("a-s1", 1), ("b-s0", 0)):
+        (make_run(name, [2.0], seed=seed, settings=sorted(ONE) if name[0] == "a" else ()) / "model").mkdir()
+
+    def check(folder: Path) -> tuple[str, ...]:
+        if folder.name != "a-s1":
+            raise CheckpointError(f"{folder.name}/model has no config.json")
+        return ("padding",)
+
+    runs = audited(read_runs([tmp_path]), check)
+    assert {run.name: run.failed_checks for run in runs.runs} == {
+        "a-s0": ("padding",),
+        "a-s1": ("padding",),
+        "b-s0": (),
+    }
+    assert runs.problems == tuple(
+        f"{name} is not audited: {name}/model has no config.json." for name in ("a-s0", "b-s0")
+    )
 
 
 def test_the_numbers_for_programs_have_every_run(three: RunSet) -> None:

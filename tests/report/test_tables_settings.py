@@ -3,6 +3,8 @@
 from pathlib import Path
 from typing import Any
 
+import pytest
+
 from repose.report.collect import read_runs
 from repose.report.tables_costs import runs_table
 from repose.report.tables_scores import scores_table
@@ -50,6 +52,17 @@ def test_scores_of_systems_that_were_trained_otherwise_carry_a_note(make_run: An
     (note,) = notes["fast"]
     assert note.startswith("Other settings than plain, beside the architecture: vocab_size 77 against ")
     assert "learning_rate 0.5 against" in note
+
+
+@pytest.mark.parametrize(("why", "noted"), [("2 hours", True), ("1 epochs", False)])
+def test_hours_are_another_setting_where_they_ended_a_training(
+    why: str, noted: bool, make_run: Any, tmp_path: Path
+) -> None:
+    for name, hours in (("long", 4), ("short", 2)):
+        folder = make_run(f"{name}-s0", [2.0], settings=[f"training.max_hours={hours}"])
+        (folder / "train.log").write_text(f"2026-01-01 10:00:00 done at update 10 ({why})\n")
+    notes = {row[0].text: row[0].notes for row in scores_table(read_runs([tmp_path], baseline="long")).rows}
+    assert notes["short"] == ["Other settings than long, beside the architecture: max_hours 2 against 4."] * noted
 
 
 def test_a_run_of_less_than_an_epoch_is_known_by_its_updates(make_run: Any, tmp_path: Path) -> None:

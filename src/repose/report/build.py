@@ -15,6 +15,7 @@ from repose.report.tables_quality import check_table, endings_table, inflated_sc
 from repose.report.tables_scores import scores_table, task_tables, teacher_forced_table, variants_table
 from repose.report.tables_settings import settings_table
 from repose.report.verdict import main_picture, verdict
+from repose.system.errors import ReposeError
 
 Check = Callable[[Path], tuple[str, ...]]
 """Names of the checks that the model of a run directory fails."""
@@ -121,14 +122,20 @@ def _warnings(runs: RunSet) -> tuple[str, ...]:
 
 
 def audited(runs: RunSet, check: Check) -> RunSet:
-    """The runs, with the checks that their models fail: the first model of a system and corpus is tried for all."""
+    """The runs, with the checks that their models fail: the first model of a system and corpus that can be loaded is
+    tried for all; those that cannot be are problems."""
     failed: dict[tuple[str, str], tuple[str, ...]] = {}
+    problems: list[str] = []
     for run in runs.runs:
         key = (run.group, run.corpus)
         if run.done and run.translates and key not in failed and (run.folder / "model").is_dir():
-            failed[key] = check(run.folder)
+            try:
+                failed[key] = check(run.folder)
+            except ReposeError as error:
+                problems.append(f"{run.name} is not audited: {error}.")
     return dataclasses.replace(
         runs,
+        problems=(*runs.problems, *problems),
         runs=tuple(
             dataclasses.replace(
                 run,

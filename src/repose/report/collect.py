@@ -30,6 +30,8 @@ class ReportRun:
     """One training, as it stands in its directory."""
 
     folder: Path
+    place: str
+    """Name of the folder of the grid that it is reported of, wherever it lies; without a grid of the one above it."""
     name: str
     """Name of the cell, or of the folder; unique within a RunSet."""
     group: str
@@ -50,6 +52,7 @@ class ReportRun:
     looks_ahead: bool
     """Whether target positions see later ones, so that teacher-forced figures are no measure of anything."""
     run_id: str
+    """That of its scores, which tells how many workers shared its batches where those were several; else its own."""
     status: str
     """"done", or how far the run is: "waiting", "running", "stopped", "failed", "unfinished"."""
     failed_checks: tuple[str, ...] = ()
@@ -140,10 +143,10 @@ class RunSet:
         return part if part.baseline in part.groups else replace(part, baseline=None)
 
 
-def read_run(folder: Path, cell: Entry | None) -> ReportRun:
+def read_run(folder: Path, cell: Entry | None, grid: Path | None = None) -> ReportRun:
     """The run of a directory, and what its grid says of it. Raises CheckpointError for damaged files.
 
-    Without a grid, name and group are the folder's.
+    `grid`: the folder of the grid. Without one, name and group are the folder's.
     """
     run = RunFolder(folder)
     records, config = run.records(), run.config()
@@ -154,6 +157,7 @@ def read_run(folder: Path, cell: Entry | None) -> ReportRun:
     ahead = experiment.architecture.looks_ahead and TASK_SETTINGS[task].predicts_tokens
     return ReportRun(
         folder=folder,
+        place=(grid or folder.absolute().parent).absolute().name,
         name=cell.name if cell else folder.name,
         group=cell.system if cell else folder.name,
         labels=cell.labels if cell else {},
@@ -166,7 +170,7 @@ def read_run(folder: Path, cell: Entry | None) -> ReportRun:
         split=split,
         task=task,
         looks_ahead=bool((scores or {}).get("looks_ahead", ahead)),
-        run_id=config.run_id,
+        run_id=str((scores or {}).get("run_id", config.run_id)),
         status="done" if scores is not None else "unfinished" if cell is None or cell.status == "done" else cell.status,
     )
 
@@ -212,7 +216,7 @@ def read_runs(paths: Sequence[Path], *, title: str | None = None, baseline: str 
     if not runs:
         detail = f": {problems[0]}" if problems else ""
         raise CheckpointError(f"there is no run that has recorded anything under {', '.join(map(str, paths))}{detail}")
-    runs = _named_apart(_grouped_apart(_written_alike(_once(runs))))
+    runs = _named_apart(_grouped_apart(_written_alike(_once(runs, problems))))
     problems += [_unfinished(run) for run in runs if not run.done]
     problems += _unlike(runs)
     hints = [grid.report for _, grid in grids]
@@ -288,14 +292,16 @@ def _of_grid(place: Path, grid: Manifest, problems: list[str]) -> list[ReportRun
             missing += [] if failed else [cell.name]
             continue
         try:
-            run = read_run(folder, cell)
+            run = read_run(folder, cell, place)
         except (CheckpointError, ConfigError) as error:
             problems.append(f"{cell.name} is left out: {error}.")
             continue
-        if cell.run_id is None or run.run_id == cell.run_id:
-            runs.append(run)
-        else:
-            problems.append(f"{cell.name} is left out: {folder} holds run {run.run_id}, the cell is run {cell.run_id}.")
+        held = run.config.run_id
+        if held == cell.run_id:  # scores that lie with a failed cell are not those that it was to have
+            runs.append(replace(run, scores=None, status="failed") if failed else run)
+            continue
+        own = "the grid does not know the cell's" if cell.run_id is None else f"the cell is run {cell.run_id}"
+        problems.append(f"{cell.name} is left out: {folder} holds run {held}, {own}.")
     if missing:
         number = f"{len(missing)} of {counted(len(grid.entries), 'cell')}"
         problems.append(f"{number} of {grid.name} have recorded nothing yet: {some(missing)}.")
@@ -353,7 +359,7 @@ def _apart(names: Sequence[str], longer: Sequence[str]) -> list[str]:
 
 
 def _in_folder(run: ReportRun, name: str) -> str:
-    return f"{run.folder.absolute().parent.name}/{name}"
+    return f"{run.place}/{name}"
 
 
 def preset_of(run: ReportRun) -> str | None:
@@ -373,17 +379,27 @@ def folder_name(folder: Path) -> str:
     return re.sub(_SEED.pattern + "$", "", whole.name, flags=re.IGNORECASE) or whole.name
 
 
-def _once(runs: Sequence[ReportRun]) -> list[ReportRun]:
+def _once(runs: Sequence[ReportRun], problems: list[str]) -> list[ReportRun]:
     """Each training once: of two directories of the same run the one that is done, or else the first.
 
-    Another test set makes another one, though a run's id does not know of it.
+    Another test set makes another one, though a run's id does not know of it; so does another number of workers, which
+    scores alone know of. One that goes by another name is said to be left out.
     """
-    found: dict[str, ReportRun] = {}
+    found: dict[str, list[ReportRun]] = {}
     for run in runs:
-        key = json.dumps([run.run_id or str(run.folder), run.config.data, run.seed, asdict(run.experiment.decoding)])
-        if key not in found or (run.done and not found[key].done):
-            found[key] = run
-    return list(found.values())
+        identity = run.config.run_id or str(run.folder)
+        key = json.dumps([identity, run.config.data, run.seed, asdict(run.experiment.decoding)])
+        found.setdefault(key, []).append(run)
+    kept: list[ReportRun] = []
+    for alike in found.values():
+        done = {run.run_id: run for run in reversed(alike) if run.done}
+        own = [run for run in alike if done.get(run.run_id) is run] or alike[:1]
+        for run in alike:
+            twin = done.get(run.run_id, own[0])
+            if run.name != twin.name:
+                problems.append(f"{run.name} is left out: it is the same run as {twin.name} ({twin.run_id}).")
+        kept += own
+    return kept
 
 
 def _written_alike(runs: Sequence[ReportRun]) -> list[ReportRun]:
@@ -400,12 +416,15 @@ def _written_alike(runs: Sequence[ReportRun]) -> list[ReportRun]:
 
 
 def _grouped_apart(runs: Sequence[ReportRun]) -> list[ReportRun]:
-    """Systems of one name whose settings differ from grid to grid go by their grids' folders, too."""
-    settings: dict[tuple[str, str], set[str]] = {}
+    """Systems of one name whose settings differ from grid to grid go by their grids' folders, too: those of the same
+    settings in several grids by the first one's."""
+    names: dict[tuple[str, str], dict[str, str]] = {}
     for run in runs:
-        settings.setdefault((run.group, run.corpus), set()).add(_settings(run))
-    unlike = {group for (group, _), found in settings.items() if len(found) > 1}
-    return [replace(run, group=_in_folder(run, run.group)) if run.group in unlike else run for run in runs]
+        names.setdefault((run.group, run.corpus), {}).setdefault(_settings(run), _in_folder(run, run.group))
+    unlike = {group for (group, _), found in names.items() if len(found) > 1}
+    return [
+        replace(run, group=names[run.group, run.corpus][_settings(run)]) if run.group in unlike else run for run in runs
+    ]
 
 
 def _settings(run: ReportRun) -> str:
@@ -421,6 +440,8 @@ def _named_apart(runs: Sequence[ReportRun]) -> list[ReportRun]:
 
 
 def _unfinished(run: ReportRun) -> str:
+    if run.trained and run.status == CellStatus.FAILED:
+        return f"{run.name} is trained, but its cell failed: it is in the learning curves, not in the final figures."
     if run.trained:
         return f"{run.name} is trained, but not scored: run the same command again, which only scores it."
     training, epochs = run.experiment.training, len(run.of_kind("epoch"))

@@ -24,9 +24,12 @@ def kept(run: ReportRun) -> Mapping[str, Any] | None:
     found = [record for record in run.of_kind("valid") if number_of(record, "tf_loss") is not None]
     if not found:
         return None
-    if run.experiment.training.keep == "best" and run.experiment.training.average_checkpoints == 1:
-        return min(found, key=lambda record: float(record["tf_loss"]))
-    return found[-1]
+    training = run.experiment.training
+    if training.keep != "best" or training.average_checkpoints > 1:
+        return found[-1]
+    if training.best_by == "chrf":  # of equals the first, as in training
+        return max(found, key=lambda record: number_of(record, "chrf") or 0.0)
+    return min(found, key=lambda record: float(record["tf_loss"]))
 
 
 def valid_loss(run: ReportRun) -> float | None:
@@ -68,6 +71,18 @@ def signature(run: ReportRun, decoding: str | None, metric: str) -> str:
     """sacreBLEU's signature of that score; "" where there is none."""
     name = beam(run) if decoding is None else decoding
     return str(decodings(run).get(name or "", {}).get(metric, {}).get("signature", ""))
+
+
+def scored_with(found: str) -> dict[str, str]:
+    """The fields of one of sacreBLEU's signatures, such as `case` and `tok`."""
+    fields = (field.split(":", 1) for field in found.split("|") if ":" in field)
+    return {"case": "mixed", "tok": "13a"} | dict(fields)
+
+
+def kind_of_score(run: ReportRun, decoding: str | None, metric: str) -> tuple[object, ...]:
+    """How a score was counted and on which set: scores of two kinds cannot be compared."""
+    way = scored_with(signature(run, decoding, metric))
+    return way["case"], way["tok"], run.split, (run.scores or {}).get("num_sentences")
 
 
 def teacher_forced(run: ReportRun, name: str) -> float | None:

@@ -94,7 +94,8 @@ def _numbers_table(comparison: Comparison, entries: Sequence[Scalar]) -> Table:
         Column(name, numeric=name in ("paper", "here"))
         for name in ("number", "system", "paper", "ours", "here", "unit")
     ]
-    return captioned(f"{paper.id}-numbers", columns, rows, like="numbers", **asdict(paper))
+    more = _OF_OTHERS.format(corpus=comparison.corpus_of(_TRIALS)) if paper.id == "reinforced" else ""
+    return captioned(f"{paper.id}-numbers", columns, rows, like="numbers", more=more, **asdict(paper))
 
 
 # Hsiao and Dutta 2024 (arXiv 2410.04731)
@@ -103,6 +104,11 @@ PROPOSED = ("reinforced-lookahead", "reinforced-printed", "reinforced", "reinfor
 """Presets that stand for the proposed model: what it must have been, and its causal kin."""
 _LOSSES = {"train_loss": ("epoch", "nll_keras"), "validation_loss": ("valid", "tf_loss_keras")}
 """Our records of the same unit: means of batch means."""
+_TRIALS = ("pt", "en")
+"""Languages of the corpus that the trials, and single numbers, are of."""
+_OF_OTHERS = (
+    " Theirs are of pt to en, ours of {corpus}. Seconds are of other machines: only the ratio of two models' compares."
+)
 _CAUSAL = (
     "The model here is causal; the paper's must have normalised over the whole target, later tokens included, which "
     "lowers its losses."
@@ -211,7 +217,7 @@ def _curves_tables(comparison: Comparison, entries: Sequence[Curve]) -> list[Tab
 
 
 def _curves_table(comparison: Comparison, metric: str, entries: Sequence[Curve]) -> Table | None:
-    corpus = comparison.corpus_of(("pt", "en"))  # which the trials are of
+    corpus = comparison.corpus_of(_TRIALS)
     groups = {entry.id: _stand_ins(comparison, entry.system, corpus) for entry in entries}
     ours = {group: comparison.done(group, corpus) for found in groups.values() for group in found}
     if not comparison.requested and not any(len(runs) > 1 for runs in ours.values()):
@@ -257,7 +263,7 @@ def _stand_ins(comparison: Comparison, system: str, corpus: str) -> list[str]:
 
 def _numbers_here(comparison: Comparison, entries: Sequence[Scalar]) -> dict[str, tuple[str, Cell]]:
     """What our runs have for the single numbers of the paper: by id, the group and the number."""
-    corpus = comparison.corpus_of(("pt", "en"))
+    corpus = comparison.corpus_of(_TRIALS)
     known: dict[str, tuple[Of, int]] = {
         "parameters": (figures.parameters, 0),
         "seconds_per_epoch": (figures.seconds_per_epoch, 2),

@@ -62,15 +62,24 @@ class System:
         return [value for value in found if value is not None]
 
     @property
+    def greedy_scores(self) -> "System | None":
+        """The system by its greedy scores alone; None where a run has none, or no others were made."""
+        if all(decoding_of(run) == GREEDY for run in self.runs):
+            return None
+        scored = all(score(run, GREEDY, "bleu") is not None for run in self.runs)
+        return replace(self, counts=(None,) * len(self.runs), decoding=GREEDY) if scored else None
+
+    @property
     def greedy(self) -> "System | None":
         """The system by its greedy translations; None where some cannot be counted, or no others were made."""
-        if all(decoding_of(run) == GREEDY for run in self.runs):
+        scored = self.greedy_scores
+        if scored is None:
             return None
         try:
             counts = tuple(statistics_of(run, GREEDY) for run in self.runs)
         except (ReposeError, KeyError):
             return None
-        return replace(self, counts=counts, decoding=GREEDY)
+        return replace(scored, counts=counts)
 
 
 @dataclass(frozen=True)
@@ -174,7 +183,8 @@ def significance_tables(runs: RunSet) -> tuple[Table, ...]:
 
     `significance`, `significance-chrf` and `significance-greedy` (BLEU of greedy translations, where there are counts
     of them beside the beam's): over test sentences; `seeds`: over seeds; `approximate-randomization`: of pairs with
-    one seed each; `seeds-<task>`: over seeds, of other tasks. Every system is tested against `runs.baseline` (else
+    one seed each; `seeds-greedy`: over seeds, by greedy scores beside the beam's, where seeds give an interval;
+    `seeds-<task>`: over seeds, of other tasks. Every system is tested against `runs.baseline` (else
     the first), all pairs where a corpus has fewer than four. Systems that look ahead or failed an audit are left out;
     runs without translations are in `seeds` alone, which needs their scores only. Notes say so. Empty where there are
     not two systems.
@@ -198,6 +208,9 @@ def significance_tables(runs: RunSet) -> tuple[Table, ...]:
         tables.append(_over_sentences(counted, "chrf", []))
     if greedy := _greedy(counted):
         tables.append(_over_sentences(greedy, "bleu", [], name="significance-greedy"))
+    scored = _paired([(pair.system.greedy_scores, pair.other.greedy_scores) for pair in pairs])
+    if any(_of_seeds(_sides(scored))):
+        tables.append(_over_seeds(scored, []))
     if single := [pair for pair in counted if pair.single]:
         tables.append(_randomized(single))
     return (*tables, *others)
@@ -206,7 +219,11 @@ def significance_tables(runs: RunSet) -> tuple[Table, ...]:
 def _greedy(pairs: Sequence[Pair]) -> list[Pair]:
     """The same pairs by greedy translations, those that can be."""
     systems = {id(one): one.greedy for pair in pairs for one in (pair.system, pair.other)}
-    found = ((systems[id(pair.system)], systems[id(pair.other)]) for pair in pairs)
+    return _paired([(systems[id(pair.system)], systems[id(pair.other)]) for pair in pairs])
+
+
+def _paired(found: Sequence[tuple[System | None, System | None]]) -> list[Pair]:
+    """Those of which there are both."""
     return [Pair(system, other) for system, other in found if system is not None and other is not None]
 
 
@@ -249,12 +266,19 @@ def _over_sentences(pairs: Sequence[Pair], metric: Metric, remarks: Sequence[str
 
 def _over_seeds(pairs: Sequence[Pair], remarks: Sequence[str]) -> Table:
     """Spread over seeds, and Welch's interval of the difference."""
-    sides = [(pair.system.scores("bleu"), pair.other.scores("bleu")) for pair in pairs]
+    sides = _sides(pairs)
+    found = _of_seeds(sides)
     rows = [
         [*_names(pair), *_seed_cells(values, others, of_seeds, 2, notes=[_NEITHER] * _dead(pair))]
-        for pair, (values, others), of_seeds in zip(pairs, sides, _of_seeds(sides), strict=True)
+        for pair, (values, others), of_seeds in zip(pairs, sides, found, strict=True)
     ]
-    return _table("seeds", _seed_columns("BLEU"), rows, remarks=remarks, holm=_holm(len(pairs)))
+    name, of = ("seeds-greedy", " of greedy translations") if pairs[0].system.decoding else ("seeds", "")
+    return _table(name, _seed_columns("BLEU"), rows, like="seeds", remarks=remarks, of=of, holm=_holm_of_seeds(found))
+
+
+def _sides(pairs: Sequence[Pair]) -> list[tuple[list[float], list[float]]]:
+    """BLEU of the seeds of either system."""
+    return [(pair.system.scores("bleu"), pair.other.scores("bleu")) for pair in pairs]
 
 
 def _seed_columns(unit: str) -> list[Column]:
@@ -315,7 +339,7 @@ def seeds_of_task(part: RunSet) -> Table | None:
         rows.append([*names, *_seed_cells(values[group], values[base], one, 3)])
     task = part.tasks[0].replace("_", " ")
     heads = [Column(head, numeric=False) for head in ("system", "against")]
-    words = {"task": task, "figure": _called(name), "holm": _holm(len(others))}
+    words = {"task": task, "figure": _called(name), "holm": _holm_of_seeds(found)}
     return captioned(f"seeds-{part.tasks[0]}", [*heads, *_seed_columns(unit)], rows, like="seeds-of-task", **words)
 
 
@@ -361,6 +385,14 @@ def _holm(number: int) -> str:
     if number == 1:
         return " One comparison: nothing to correct for."
     return f" p (Holm) is corrected for the {number} comparisons of this table (Holm 1979)."
+
+
+def _holm_of_seeds(found: Sequence[OfSeeds | None]) -> str:
+    """The same of tests over seeds; of pairs without an interval there is nothing to correct."""
+    number = sum(one is not None for one in found)
+    if not number and len(found) > 1:
+        return " No comparison has an interval: nothing to correct for."
+    return _holm(max(number, 1))
 
 
 def _names(pair: Pair) -> list[Cell]:

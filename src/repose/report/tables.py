@@ -53,6 +53,12 @@ class Figure:
     """Whether it says what a model costs, so that one that looks ahead is not warned of at it."""
     judged_by_tokens: bool = False
     """Whether it counts tokens, so that systems of other tokenizers cannot be compared by it."""
+    kind: Callable[[ReportRun], object] = lambda _run: None
+    """How it was measured in a run, and on what: values of two kinds cannot be compared."""
+
+    def kinds(self, rows: "Sequence[Row]") -> set[object]:
+        """Those of the rows' runs that have the figure."""
+        return {self.kind(run) for row in rows for run in row.runs if self.of(run) is not None}
 
 
 def count(name: str, of: Of, unit: str = "", digits: int = 0) -> Figure:
@@ -70,9 +76,9 @@ def accuracy(name: str, of: Of) -> Figure:
     return Figure(name, of, unit="%", digits=1, better="higher", judged_by_tokens=True)
 
 
-def quality(name: str, of: Of) -> Figure:
+def quality(name: str, of: Of, kind: Callable[[ReportRun], object] = lambda _run: None) -> Figure:
     """A score of translations, from 0 to 100."""
-    return Figure(name, of, digits=1, better="higher")
+    return Figure(name, of, digits=1, better="higher", kind=kind)
 
 
 def spread(values: Sequence[float]) -> Spread | None:
@@ -212,7 +218,8 @@ def _best(rows: Sequence[tuple[Row, Mapping[str, Spread | None]]], figure: Figur
         if row.comparable and (found := spreads[figure.name]) is not None and math.isfinite(found.mean)
     ]
     unlike = figure.judged_by_tokens and len(tokenizers([row for row, _ in rows])) > 1
-    if not figure.better or len(means) < 2 or unlike:
+    several = len(figure.kinds([row for row, _ in rows if row.comparable])) > 1
+    if not figure.better or len(means) < 2 or unlike or several:
         return None
     return min(means) if figure.better == "lower" else max(means)
 

@@ -11,7 +11,7 @@ from repose.evaluation.sentence_statistics import SourceLengths
 from repose.report.collect import ReportRun, RunSet
 from repose.report.content import Cell, Column, Table, slug
 from repose.report.tables import captioned, spread, spread_cell
-from repose.report.translations import lengths_of, statistics_of
+from repose.report.translations import lengths_of, settings_of, statistics_of
 from repose.system.errors import DataError, ReposeError
 
 _DIGITS = 1  # after the point of a score; the best is the best as it is shown
@@ -100,9 +100,12 @@ def _training(beyond: Sequence[int], limits: Sequence[int]) -> str:
 
 
 def _rows(groups: Sequence[Sequence[_Measured]], buckets: Sequence[Bucket], in_tokens: bool) -> list[list[Cell]]:
-    """A row for each system; of those that may be compared, the best mean of a column is marked, ties included."""
+    """A row for each system; of those that may be compared, the best mean of a column is marked, ties included, if
+    all were scored alike."""
     means = [[fmean(column) for column in zip(*(one.values for one in group), strict=True)] for group in groups]
     fair = [all(one.run.comparable for one in group) for group in groups]
+    ways = [settings_of(one.run) for group, is_fair in zip(groups, fair, strict=True) if is_fair for one in group]
+    alike = len({(way["case"], way["tok"]) for way in ways}) == 1
     fair_means = [mean for mean, is_fair in zip(means, fair, strict=True) if is_fair]
     best = [max((round(mean[place], _DIGITS) for mean in fair_means), default=0.0) for place in range(len(buckets))]
     rows = []
@@ -112,7 +115,7 @@ def _rows(groups: Sequence[Sequence[_Measured]], buckets: Sequence[Bucket], in_t
         for place, bucket in enumerate(buckets):
             reasons = {_LONGER: in_tokens and bucket.shortest > longest, _FEW: bucket.small, _NOT_FAIR: not is_fair}
             notes = [reason for reason, holds in reasons.items() if holds]
-            is_best = is_fair and sum(fair) > 1 and round(mean[place], _DIGITS) == best[place]
+            is_best = is_fair and alike and sum(fair) > 1 and round(mean[place], _DIGITS) == best[place]
             found = spread([one.values[place] for one in group])
             cells.append(spread_cell(found, _DIGITS, notes=notes, best=is_best))
         rows.append(cells)

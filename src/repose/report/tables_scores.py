@@ -27,13 +27,18 @@ def free_running(decoding: str | None, metric: str) -> Of:
     return lambda run: figures.score(run, decoding, metric)
 
 
+def translation_score(name: str, decoding: str | None, metric: str) -> Figure:
+    """That score as a figure, by which systems are compared that were scored alike and on one set."""
+    return quality(name, free_running(decoding, metric), lambda run: figures.kind_of_score(run, decoding, metric))
+
+
 def scores_table(runs: RunSet) -> Table:
     """The main table: losses, perplexity, accuracy, BLEU and chrF."""
     rows = rows_of(runs.translations)
     done = [run for row in rows for run in row.runs]
     several = {row.corpus for row in rows if len(tokenizers([r for r in rows if r.corpus == row.corpus])) > 1}
     scores = [
-        quality(f"{label} {way}", free_running(decoding, metric))
+        translation_score(f"{label} {way}", decoding, metric)
         for label, metric in (("BLEU", "bleu"), ("chrF", "chrf"))
         for way, decoding in (("greedy", "greedy"), (beam_name(done), None))
     ]
@@ -112,7 +117,7 @@ def variants_table(runs: RunSet) -> Table | None:
     if not names:
         return None
     shown = [
-        quality(f"{_variant(name)}, {label}", free_running(decoding, name))
+        translation_score(f"{_variant(name)}, {label}", decoding, name)
         for name in names
         for decoding, label in (("greedy", "greedy"), (None, beam_name(done)))
     ]

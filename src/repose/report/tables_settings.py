@@ -7,6 +7,7 @@ from typing import TypeAlias
 from repose.report.collect import ReportRun, RunSet
 from repose.report.content import Cell, Column, Table
 from repose.report.tables import captioned
+from repose.runs.records import EndReason
 
 Name: TypeAlias = tuple[str, str]
 """Section and name of a setting."""
@@ -30,7 +31,7 @@ _RARE = (
     *("corpus_temperature", "upsample"),
 )
 """Settings that few trainings use: at their default they are off, as what is none."""
-_MOVE_NOTHING = ("seed", "max_hours", "save_every_minutes", "bleu_every_epochs", "bleu_sentences", "bleu_mean_over")
+_MOVE_NOTHING = ("seed", "save_every_minutes", "bleu_every_epochs", "bleu_sentences", "bleu_mean_over")
 """Settings of the training that are not the method: they name a draw, or only say when it is saved and looked at."""
 
 
@@ -63,11 +64,12 @@ def differences(runs: Sequence[ReportRun], others: Sequence[ReportRun]) -> str:
     """
     one, other = ([_settings(run) for run in side] for side in (runs, others))
     names = dict.fromkeys(name for found in (*one, *other) for name in found)
+    cut_short = any(run.records.end and run.records.end.reason is EndReason.HOURS for run in (*runs, *others))
     parts = []
     for section, name in names:
         if section not in ("tokenizer", "training", "decoding") or name in _MOVE_NOTHING:
             continue
-        if (section, name) == ("decoding", "batch_size"):
+        if (section, name) == ("decoding", "batch_size") or (name == "max_hours" and not cut_short):
             continue
         mine, theirs = ({found.get((section, name)) for found in side} for side in (one, other))
         if mine != theirs:

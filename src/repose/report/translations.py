@@ -25,6 +25,7 @@ from repose.evaluation.sentence_statistics import (
     write_stored,
 )
 from repose.report.collect import ReportRun, read_run
+from repose.report.figures import scored_with
 from repose.runs.folder import SPLITS, RunFolder
 from repose.system.errors import CheckpointError, DataError
 from repose.tasks.corpus import CorpusData, text_of
@@ -40,8 +41,7 @@ def decoding_of(run: ReportRun) -> str:
 
 def settings_of(run: ReportRun) -> dict[str, str]:
     """The fields of the signature of a run's BLEU, such as `case` and `tok`."""
-    fields = str(_decoded(run)[decoding_of(run)]["bleu"]["signature"]).split("|")
-    return {"case": "mixed", "tok": "13a"} | dict(field.split(":", 1) for field in fields if ":" in field)
+    return scored_with(str(_decoded(run)[decoding_of(run)]["bleu"]["signature"]))
 
 
 def texts_of(run: ReportRun) -> tuple[list[str], list[str]]:

@@ -5,8 +5,8 @@ from collections.abc import Sequence
 from repose.report import figures
 from repose.report.collect import RunSet
 from repose.report.content import Picture
-from repose.report.tables import Figure, Row, Spread, loss, number, over_seeds, quality, rows_of, shown, tokenizers
-from repose.report.tables_scores import beam_name, free_running
+from repose.report.tables import Figure, Row, Spread, loss, number, over_seeds, rows_of, shown, tokenizers
+from repose.report.tables_scores import beam_name, translation_score
 
 _MOST = 4
 """Corpora of which something is said."""
@@ -38,6 +38,8 @@ def _of_corpus(rows: Sequence[Row]) -> str:
         return f"On {corpus} no model has a score that may be compared."
     if figure.judged_by_tokens and len(tokenizers([row for row, _ in found])) > 1:
         return f"On {corpus} the systems count other tokens: their losses cannot be compared."
+    if len(figure.kinds([row for row, _ in found])) > 1:
+        return f"On {corpus} the systems were scored in unlike ways or on unlike sets: their scores cannot be compared."
     sign = -1 if figure.better == "higher" else 1
     (best, mean), *others = sorted(found, key=lambda pair: sign * pair[1].mean)
     if not others:
@@ -57,7 +59,7 @@ def _judge(rows: Sequence[Row]) -> Figure:
         return loss("validation loss", figures.valid_loss, "nats")
     wide = any(figures.beam(run) is not None for run in runs)
     name = f"BLEU ({beam_name(runs)})" if wide else "BLEU (greedy)"
-    return quality(name, free_running(None if wide else "greedy", "bleu"))
+    return translation_score(name, None if wide else "greedy", "bleu")
 
 
 def _shown(mean: Spread, figure: Figure) -> str:

@@ -70,6 +70,7 @@ def test_figures_are_those_of_the_tests(made: Any) -> None:
     assert column(seeds, "95 % from") == [interval.low, None, None]
     assert column(seeds, "to") == [interval.high, None, None]
     assert column(seeds, "p") == column(seeds, "p (Holm)") == [interval.p, None, None]  # one comparison has two seeds
+    assert "One comparison: nothing to correct for." in seeds.caption
     first = seeds.rows[0]
     assert (first[2].n, first[3].n) == (3, 3)
     assert first[2].deviation is not None
@@ -180,6 +181,7 @@ def test_corpora_are_one_family_with_as_many_resamples_as_it_needs(made: Any) ->
     assert [row[0].text for row in found.rows] == ["tales"] * 3 + ["songs"] * 3
     assert "6 comparisons" in found.caption
     assert "1,200 resamples" in found.caption
+    assert "No comparison has an interval" in tables(made, "base")["seeds"].caption
     assert column(found, "p (Holm)") == holm(column(found, "p"))
 
 
@@ -222,6 +224,22 @@ def test_other_test_sets_and_other_ways_of_scoring_are_not_compared(made: Any) -
     said = " ".join(found.keys)
     assert "tales-lower-s0; it was scored with case:lc and tok:13a, tales-base-s0 with case:mixed" in said
     assert "songs-other-s0; its references are not those of tales-base-s0" in said
+
+
+def test_greedy_scores_are_tested_over_seeds() -> None:
+    """The intervals and p of docs/findings.md, 3.1."""
+    results = Path(__file__).parents[3] / "results" / "reinforced-multi30k"
+    found = {table.id: table for table in significance_tables(read_runs([results]))}
+    greedy = found["seeds-greedy"]
+    assert names(greedy) == names(found["seeds"])
+    assert greedy.title == "Differences in BLEU of greedy translations, over seeds"
+    shown = {
+        (row[0].text, row[1].text): [row[4].text, *(f"{cell.value:+.2f}" for cell in row[5:7]), f"{row[8].value:.3f}"]
+        for row in greedy.rows
+    }
+    assert shown["reinforced", "baseline"] == ["+1.08", "+0.52", "+1.65", "0.010"]
+    assert shown["ablation-none", "baseline"] == ["+0.09", "-0.38", "+0.57", "0.648"]
+    assert shown["reinforced", "ablation-none"] == ["+0.99", "+0.40", "+1.58", "0.010"]
 
 
 def test_one_system_has_no_tests(made: Any) -> None:

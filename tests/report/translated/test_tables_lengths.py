@@ -105,3 +105,10 @@ def test_missing_texts(made: Any, tmp_path: Path, monkeypatch: pytest.MonkeyPatc
     assert "tales-two-s0 is left out: the translations" in " ".join(table.keys)
     monkeypatch.setenv("REPOSE_HOME", str(tmp_path / "elsewhere"))
     assert length_tables(made.runs()) == ()
+
+
+def test_scores_that_ignore_case_and_others_have_no_best(made: Any) -> None:
+    made.add("one", wrong=0.4)
+    made.add("two", wrong=0.2, lowercase=True)
+    (table,) = length_tables(made.runs())
+    assert not any(cell.best for row in table.rows for cell in row)
