@@ -190,6 +190,24 @@ def test_the_same_seed_of_unlike_data_is_said(make_run: Any, make_grid: Any) -> 
     assert "x-s0 and y-s0 are both seed 0 of x on multi30k de-en" in problem
 
 
+def test_scores_of_a_training_that_was_only_stopped_do_not_count(make_run: Any) -> None:
+    """`repose evaluate RUN --out RUN` puts them there."""
+    folder = make_run("x-s0", [2.0, 1.0])
+    end = {
+        "kind": "end",
+        "update": 20,
+        "epoch": 2,
+        "status": "stopped",
+        "reason": "SIGINT",
+        "at": "",
+        "wall": {"seconds": 9.0},
+    }
+    with (folder / "metrics.jsonl").open("a") as file:
+        file.write(json.dumps(end) + "\n")
+    runs = read_runs([folder])
+    assert [(run.done, run.status) for run in runs.runs] == [(False, "unfinished")]
+
+
 def test_what_is_unfinished_or_failed_is_said_and_the_rest_counts(
     make_run: Any, make_grid: Any, tmp_path: Path
 ) -> None:

@@ -152,6 +152,8 @@ def read_run(folder: Path, cell: Entry | None, grid: Path | None = None) -> Repo
     records, config = run.records(), run.config()
     experiment = config.experiment
     split, scores = run.best_scores() or (SPLITS[0], None)
+    if records.end is not None and records.end.status is not RunStatus.DONE:
+        scores = None  # `repose evaluate --out` has put them there, of a model that is still being trained
     corpus = corpus_name(experiment.corpus)
     task = experiment.training.task
     ahead = experiment.architecture.looks_ahead and TASK_SETTINGS[task].predicts_tokens
