@@ -6,6 +6,7 @@ import itertools
 import math
 import random
 from pathlib import Path
+from typing import Any
 
 import numpy as np
 import pytest
@@ -168,6 +169,12 @@ def test_tokens_of_bytes_can_be_read() -> None:
 def test_wrong_use_is_a_sentence(reversing: Translator) -> None:
     with pytest.raises(ConfigError, match="list of sentences"):
         reversing.translate("ka")
+    with pytest.raises(ConfigError, match="score takes lists of sentences"):
+        reversing.score("ab", "cd")
+    for size in ("4", 2.5):
+        wrong: Any = size
+        with pytest.raises(ConfigError, match=f"beam_size is {size!r}, but must be a whole number"):
+            reversing.translate(["a"], beam_size=wrong)
     with pytest.raises(ConfigError, match="num_hypotheses"):
         reversing.translate(["ka"], beam_size=2, num_hypotheses=3)
     with pytest.raises(DataError, match="2 sources and 1 targets"):

@@ -261,6 +261,9 @@ def picked(columns: Ints, *arrays: NDArray[Any]) -> tuple[NDArray[Any], ...]:
 
 def check_beam(beam_size: int, num_hypotheses: int) -> None:
     """Raises ConfigError for values out of range."""
+    for name, number in (("beam_size", beam_size), ("num_hypotheses", num_hypotheses)):
+        if not isinstance(number, int):
+            raise ConfigError(f"{name} is {number!r}, but must be a whole number")
     if not 1 <= beam_size <= MAX_BEAM_SIZE:
         raise ConfigError(f"beam_size is {beam_size}, but must be from 1 (greedy search) to {MAX_BEAM_SIZE:,}")
     if not 1 <= num_hypotheses <= beam_size:

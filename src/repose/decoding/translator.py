@@ -239,8 +239,11 @@ class Translator:
     def score(self, sources: Sequence[str], targets: Sequence[str]) -> list[float]:
         """Log-probability in nats of each target given its source, END included (a forced decode).
 
-        Raises DataError where the counts differ or a target is longer than the model's max_length.
+        Raises ConfigError for text in the place of a list, DataError where the counts differ or a target is longer
+        than the model's max_length.
         """
+        if isinstance(sources, str) or isinstance(targets, str):
+            raise ConfigError("score takes lists of sentences: write score([source], [target]) for one pair")
         tokens = [self.tgt_tokenizer.encode(target) for target in targets]
         return [float(forced.log_probs.astype(np.float64).sum()) for forced in self.force(sources, tokens)]
 
