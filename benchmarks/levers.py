@@ -40,7 +40,7 @@ HERE = Path(__file__).resolve().parents[1]
 WORKS = (
     *(("reinforced", "fp32", "random64", "0"), ("baseline", "fp32", "random64", "0")),
     *(("reinforced", "bf16", "tokens1600", "0"), ("baseline", "bf16", "tokens1600", "0")),
-    *(("reinforced", "fp32", "random64", "1"), ("transformer-tiny", "bf16", "tokens1600", "1")),
+    *(("reinforced", "fp32", "random64", "1"), ("reinforced", "bf16", "tokens1600", "1")),
 )
 """Model, precision, batches, and the weight of R-Drop."""
 WORKERS, LEARNING_RATE, WARM = 2, 1e-4, 4
