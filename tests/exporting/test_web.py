@@ -16,6 +16,7 @@ import pytest
 import repose
 from repose.data import phrasebook
 from repose.data.tokenizer import Tokenizer
+from repose.decoding.parts import translate_texts
 from repose.decoding.translator import MODEL_KIND, Translator
 from repose.exporting import npm, to_web
 from repose.model.presets import PRESETS, preset
@@ -252,6 +253,16 @@ def test_somebody_types(page: Page, translator: Translator) -> None:
     assert page.tab.title() == "Portuguese → English"
     assert not page.tab.locator("#tag").is_visible()
     assert (page.requests, page.errors) == (0, [])
+
+
+def test_white_space_at_the_beginning_of_a_line_stays(page: Page, translator: Translator) -> None:
+    one, two = (source for source, _ in phrasebook.read()["test"][:2])
+    page.tab.select_option("#beam", "1")
+    lines = [f"  {one} ", f"\t{two}", "   "]
+    page.tab.fill("#src", "\n".join(lines))
+    page.tab.locator("#status", has_text="2 sentences in").wait_for()
+    ours = [t.text for t, _ in translate_texts(translator, lines, beam_size=1)]
+    assert page.tab.locator("#tgt").text_content() == "\n".join(ours)
 
 
 def test_hypotheses_have_the_scores_of_the_search(page: Page, translator: Translator) -> None:

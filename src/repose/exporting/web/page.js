@@ -76,7 +76,9 @@ async function translateAll(translator) {
     if (index > 0) done += "\n";
     for (const sentence of translator.sentences(line)) {
       const core = sentence.trim();
-      done += core ? (await translator.translate(core, options)) + sentence.slice(sentence.trimEnd().length) : sentence;
+      const before = sentence.slice(0, sentence.length - sentence.trimStart().length);
+      const after = sentence.slice(sentence.trimEnd().length);
+      done += core ? before + (await translator.translate(core, options)) + after : sentence;
       number += core ? 1 : 0;
       await new Promise((next) => setTimeout(next)); // what was typed meanwhile
       if (mine !== latest) return;
