@@ -1,5 +1,6 @@
 // A model in the browser: tokenizers, the two graphs of an export to ONNX, and the search.
 
+import { pieces, stripped } from "./parts.js";
 import { search, END, START, UNK, PAD } from "./search.js";
 
 /** A tokenizer.json as repose.data.tokenizer uses it, on @huggingface/tokenizers' `Tokenizer`. */
@@ -131,6 +132,12 @@ export class Translator {
   /** The translation of one sentence. */
   async translate(text, options) {
     return (await this.hypotheses(text, options))[0]?.text ?? "";
+  }
+
+  /** A line as the model reads it: sentences, in pieces where they are longer than what it was trained on. */
+  parts(line) {
+    const fits = (text) => this.source.encode(text).length <= this.settings.max_src_tokens;
+    return this.sentences(line).flatMap((sentence) => pieces(sentence, fits)).map(stripped);
   }
 
   /** The sentences of a line, with the white space that stands after each. */
