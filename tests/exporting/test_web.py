@@ -39,7 +39,8 @@ HARD_TEXTS = [
     "don't  3.14 1234567 İstanbul ΑΣ ΑΣΑ",
     "हिन्दी भाषा, তা",
     "é́ \u200b\u00a0 \ufeff ﬁ ½ Ǆ",
-    "مرحبا بالعالم 123",
+    "مرحبا بالعالم 123 ٤٥٦",
+    "m² x³ १२ ½ Ⅻ ⅷ 一 ④",
     "\u0007 a",
     "Ü ü ż й ㅎㅏ 한글",
     "x" * 120,
@@ -340,9 +341,10 @@ def test_tokenizers_are_the_same(kind: Any, page: Page) -> None:
     lines = [
         *(source for source, _ in phrasebook.read()["train"][:300]),
         "21 gatos e 345 cães",
-        "der Straße ação 日本語",
+        "der Straße ação 日本語 ² ³ ٤ ½",
     ]
-    for how in ({}, {"lowercase": True}, {"strip_accents": True, "lowercase": True}):
+    settings: list[dict[str, Any]] = [{}, {"lowercase": True}, {"strip_accents": True, "lowercase": True}]
+    for how in settings + [{"single_digits": True}] * (kind != "wordlevel"):
         made = Tokenizer.train(lines, kind=kind, vocab_size=420, tags=["xx"], **how)
         script = """([spec, texts]) => {
             const tokenizer = new repose.TextTokenizer(repose.Tokenizer, JSON.parse(spec));
