@@ -90,6 +90,14 @@ def test_an_axis_is_exact(name: str, tmp_path: Path) -> None:
     assert compared.equal_greedy >= 23  # of 24; a tie may go the other way
 
 
+@pytest.mark.parametrize("max_length", [1, 2, 3])
+def test_the_shortest_models_are_exact(max_length: int, saving: Saving, tmp_path: Path) -> None:
+    pytest.importorskip("ctranslate2")
+    made = repose.export(saving("original", max_length=max_length), to="ctranslate2", out=tmp_path / "out")
+    assert made.largest_difference is not None
+    assert made.largest_difference < 5e-5
+
+
 def test_every_value_of_every_axis_was_tried() -> None:
     tried = {(f, v) for changes in (*EXPRESSIBLE.values(), *INEXPRESSIBLE.values()) for f, v in changes.items()}
     tried |= set(dataclasses.asdict(Architecture()).items())
