@@ -1,16 +1,18 @@
 """Whatever the target: an export appears whole or not at all, and replaces nothing that is not its own."""
 
 import json
+import re
 from collections.abc import Callable
 from pathlib import Path
 from types import SimpleNamespace
+from typing import Any
 
 import pytest
 
 import repose
 from repose.exporting import base, targets
 from repose.saved_model.description import read_description, write_description
-from repose.system.errors import CheckpointError, ConfigError, ReposeError
+from repose.system.errors import BusyError, CheckpointError, ConfigError, ReposeError
 
 pytestmark = pytest.mark.usefixtures("target")
 Run = Callable[..., tuple[int, str, str]]
@@ -48,7 +50,9 @@ def model(tmp_path: Path) -> Path:
 
 
 def names(folder: Path) -> set[str]:
-    return {path.relative_to(folder).as_posix() for path in folder.rglob("*") if path.is_file()}
+    """Of all files in a folder but locks, which stay."""
+    files = (path for path in folder.rglob("*") if path.is_file() and path.suffix != ".lock")
+    return {path.relative_to(folder).as_posix() for path in files}
 
 
 def test_a_folder_that_describes_itself(model: Path, tmp_path: Path) -> None:
@@ -113,6 +117,22 @@ def test_an_export_never_replaces_its_model(model: Path, tmp_path: Path) -> None
         with pytest.raises(ReposeError, match="choose a new or empty folder"):
             repose.export(model, to="words", out=out)
     assert names(tmp_path) == before
+
+
+def test_one_process_at_a_time_exports_to_a_folder(target: SimpleNamespace, model: Path, tmp_path: Path) -> None:
+    export, said = target.export, []
+
+    def while_another_begins(*how: Any) -> base.Exported:
+        target.export = export
+        with pytest.raises(BusyError) as caught:
+            repose.export(model, to="words", out=tmp_path / "out")
+        said.append(str(caught.value))
+        return export(*how)
+
+    target.export = while_another_begins
+    made = repose.export(model, to="words", out=tmp_path / "out")
+    assert re.fullmatch(rf"process \d+ on \S+ exports to {tmp_path}/out: wait for it", said[0])
+    assert names(tmp_path / "out") == set(made.files)
 
 
 def test_an_unknown_target_or_precision_is_one_sentence(model: Path, tmp_path: Path) -> None:

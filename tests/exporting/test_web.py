@@ -16,6 +16,7 @@ import pytest
 import repose
 from repose.data import phrasebook
 from repose.data.tokenizer import Tokenizer
+from repose.decoding.parts import _pieces, _stripped, translate_texts, what_fits
 from repose.decoding.translator import MODEL_KIND, Translator
 from repose.exporting import npm, to_web
 from repose.model.presets import PRESETS, preset
@@ -38,7 +39,8 @@ HARD_TEXTS = [
     "don't  3.14 1234567 İstanbul ΑΣ ΑΣΑ",
     "हिन्दी भाषा, তা",
     "é́ \u200b\u00a0 \ufeff ﬁ ½ Ǆ",
-    "مرحبا بالعالم 123",
+    "مرحبا بالعالم 123 ٤٥٦",
+    "m² x³ १२ ½ Ⅻ ⅷ 一 ④",
     "\u0007 a",
     "Ü ü ż й ㅎㅏ 한글",
     "x" * 120,
@@ -56,10 +58,21 @@ def stub_runtime(monkeypatch: pytest.MonkeyPatch) -> None:
 
 @pytest.mark.usefixtures("stub_runtime")
 def test_a_folder_holds_all_that_the_page_asks_for(saving: Saving, tmp_path: Path) -> None:
-    model = saving("reinforced", {"src_lang": "pt", "tgt_lang": "en", "decoding": {"length_penalty": None}})
+    of_training = {"max_src_tokens": 20, "decoding": {"length_penalty": None}}
+    model = saving("reinforced", {"src_lang": "pt", "tgt_lang": "en", **of_training})
     made = repose.export(model, to="web", out=tmp_path / "out")
     assert set(made.files) == {
-        *("index.html", "page.css", "page.js", "translator.js", "search.js", "ort.js", "ort.wasm", "tokenizers.js"),
+        *(
+            "index.html",
+            "page.css",
+            "page.js",
+            "translator.js",
+            "search.js",
+            "parts.js",
+            "ort.js",
+            "ort.wasm",
+            "tokenizers.js",
+        ),
         *("model.json", "encoder.onnx", "step.onnx", "tokenizer.src.json", "tokenizer.tgt.json"),
         *("LICENSES.txt", "repose-web.json"),
     }
@@ -70,6 +83,7 @@ def test_a_folder_holds_all_that_the_page_asks_for(saving: Saving, tmp_path: Pat
     settings = json.loads((made.folder / "model.json").read_text())
     assert (settings["src_lang"], settings["graphs"]["max_length"]) == ("pt", 48)
     assert settings["decoding"]["length_penalty"] == 0.6
+    assert settings["max_src_tokens"] == 20
     page = (made.folder / "index.html").read_text()
     assert "<h1>Portuguese → English</h1>" in page
     assert "{{" not in page
@@ -154,6 +168,7 @@ def model(tmp_path_factory: pytest.TempPathFactory) -> Path:
     made = shaken(build(architecture, src_vocab_size=sizes[0], tgt_vocab_size=sizes[1]))
     folder = tmp_path_factory.mktemp("web") / "model"
     extra = {"run_id": "r1", "src_lang": "pt", "tgt_lang": "en", "decoding": {"max_extra_tokens": 2}}
+    extra |= {"max_src_tokens": 40}
     directory.save(folder, MODEL_KIND, made, [t.json for t in tokenizers], card="", extra=extra)
     return folder
 
@@ -254,6 +269,45 @@ def test_somebody_types(page: Page, translator: Translator) -> None:
     assert (page.requests, page.errors) == (0, [])
 
 
+def test_white_space_at_the_beginning_of_a_line_stays(page: Page, translator: Translator) -> None:
+    one, two = (source for source, _ in phrasebook.read()["test"][:2])
+    page.tab.select_option("#beam", "1")
+    lines = [f"  {one} ", f"\t{two}", "   "]
+    page.tab.fill("#src", "\n".join(lines))
+    page.tab.locator("#status", has_text="2 sentences in").wait_for()
+    ours = [t.text for t, _ in translate_texts(translator, lines, beam_size=1)]
+    assert page.tab.locator("#tgt").text_content() == "\n".join(ours)
+
+
+LONG_TEXTS = [
+    "o gato viu o cachorro " * 12,
+    "o gato, que dormia na casa; a mesa: um livro – o rio (a ponte) — e o mar, " * 3,
+    "  um\u00a0 dois\u2003três quatro\u3000cinco seis\x1fsete\ufeffoito nove " * 3 + "\t",
+    "猫は犬を見た、" * 9 + "日本語" * 20 + "🙂" * 9,
+    "🙂🇧🇷 " * 12 + "x" * 60,
+    "x" * 90,
+    "a,b;c:" * 30,
+]
+
+
+def test_long_sentences_are_split_as_the_program_splits_them(page: Page, translator: Translator) -> None:
+    script = "texts => texts.map((text) => repose.translator.parts(text))"
+    page.tab.evaluate("repose.translator.sentences = (line) => [line]")
+    found = page.tab.evaluate(script, LONG_TEXTS)
+    page.tab.evaluate("delete repose.translator.sentences")
+    ours = [list(map(_stripped, _pieces(text, what_fits(translator)))) for text in LONG_TEXTS]
+    assert [[(p["before"], p["text"], p["after"]) for p in parts] for parts in found] == ours
+    assert [len(parts) > 1 for parts in ours] == [True] * 5 + [False, True]
+
+
+def test_somebody_types_what_is_long(page: Page, translator: Translator) -> None:
+    lines = [text.strip("\x1f") for text in LONG_TEXTS if "\ufeff" not in text] + ["猫。犬。 O gato."]
+    page.tab.select_option("#beam", "1")
+    page.tab.fill("#src", "\n".join(lines))
+    done = [translation.text for translation, _ in translate_texts(translator, lines, beam_size=1)]
+    page.tab.wait_for_function("text => document.getElementById('tgt').textContent === text", arg="\n".join(done))
+
+
 def test_hypotheses_have_the_scores_of_the_search(page: Page, translator: Translator) -> None:
     text = phrasebook.read()["test"][0][0]
     script = "text => repose.translator.hypotheses(text, { beamSize: 4, numHypotheses: 4 })"
@@ -287,9 +341,10 @@ def test_tokenizers_are_the_same(kind: Any, page: Page) -> None:
     lines = [
         *(source for source, _ in phrasebook.read()["train"][:300]),
         "21 gatos e 345 cães",
-        "der Straße ação 日本語",
+        "der Straße ação 日本語 ² ³ ٤ ½",
     ]
-    for how in ({}, {"lowercase": True}, {"strip_accents": True, "lowercase": True}):
+    settings: list[dict[str, Any]] = [{}, {"lowercase": True}, {"strip_accents": True, "lowercase": True}]
+    for how in settings + [{"single_digits": True}] * (kind != "wordlevel"):
         made = Tokenizer.train(lines, kind=kind, vocab_size=420, tags=["xx"], **how)
         script = """([spec, texts]) => {
             const tokenizer = new repose.TextTokenizer(repose.Tokenizer, JSON.parse(spec));

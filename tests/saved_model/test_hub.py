@@ -67,12 +67,17 @@ class Hub:
             case ["api", "models", "o", "m", "tree", _]:
                 return self._json(
                     [
-                        {"type": "file", "path": f.name, "size": f.stat().st_size, "oid": _digest(f)[:40]}
-                        for f in sorted(self.folder.iterdir())
+                        {
+                            "type": "file",
+                            "path": f.relative_to(self.folder).as_posix(),
+                            "size": f.stat().st_size,
+                            "oid": _digest(f)[:40],
+                        }
+                        for f in sorted(self.folder.rglob("*"))
+                        if f.is_file()
                     ]
                 )
-            case ["o", "m", "resolve", commit, name] if (self.folder / name).is_file():
-                file = self.folder / name
+            case ["o", "m", "resolve", commit, *names] if (file := self.folder.joinpath(*names)).is_file():
                 headers = {"X-Repo-Commit": commit, "ETag": f'"{_digest(file)[:40]}"'}
                 return 200, headers, file.read_bytes()
         return 404, {"X-Error-Code": "RepoNotFound"}, b"{}"
@@ -173,6 +178,16 @@ def test_an_export_to_onnx_is_loaded_from_there(server: Hub, model: Path) -> Non
     assert there.engine.name == "onnx"
     assert there.translate(["a b"])[0].text == repose.load(model, workers=1).translate(["a b"])[0].text
     assert any(path.endswith("/step.onnx") for path in server.asked)
+
+
+def test_an_export_in_a_folder_of_the_repository_stays_there(server: Hub) -> None:
+    beside = server.folder / "onnx"
+    beside.mkdir()
+    for name in ("encoder.onnx", "step.onnx", "config.json", "repose-onnx.json"):
+        (beside / name).write_text("{}")
+    folder = hub.fetch("hf://o/m")
+    assert (folder / "config.json").is_file()
+    assert not (folder / "onnx").exists()
 
 
 @pytest.mark.usefixtures("server")

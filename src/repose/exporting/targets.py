@@ -16,7 +16,7 @@ from repose.exporting.base import Exported, Options, Precision
 from repose.saved_model.description import description_file, read_description, sizes_of
 from repose.saved_model.directory import UNNAMED_TASK, locate, read_config, task_of
 from repose.system.errors import CheckpointError, ConfigError, WriteError, unknown
-from repose.system.files import replacing_folder
+from repose.system.files import locked_or_busy, replacing_folder
 
 Target: TypeAlias = Callable[[Path, Path, Options], Exported]
 
@@ -47,7 +47,7 @@ def export(
 
     Raises ConfigError for an unknown target or option, or for an architecture that the target cannot express,
     CheckpointError for a model that cannot be read, an `out` that holds something else, or an export that computes
-    something else than the model, WriteError where it cannot be written.
+    something else than the model, BusyError where another process exports there, WriteError where it cannot be written.
     """
     target = get_target(to)
     if precision not in get_args(Precision):
@@ -59,11 +59,12 @@ def export(
         raise ConfigError(f"{run} holds a model of {what!r}, and only models that translate can be exported")
     if place == model.resolve() or model.resolve().is_relative_to(place):
         raise CheckpointError(f"{out} is where the model itself is: choose a new or empty folder")
-    ours = _own_files(place, to, str(out))
-    with replacing_folder(place, keep_all_but=ours) as temporary:
-        made = target(model, temporary, options)
-        files = sizes_of(temporary)
-        ours |= {name.partition("/")[0] for name in files}
+    with locked_or_busy(place.with_name(f".{place.name}.lock"), f"exports to {out}: wait for it"):
+        ours = _own_files(place, to, str(out))
+        with replacing_folder(place, keep_all_but=ours) as temporary:
+            made = target(model, temporary, options)
+            files = sizes_of(temporary)
+            ours |= {name.partition("/")[0] for name in files}
     return replace(made, folder=place, files=files)
 
 

@@ -132,26 +132,28 @@ def compare(model: Transformer, vocabularies: Sequence[Sequence[str]], folder: P
 
     translator = ctranslate2.Translator(str(folder), compute_type=_COMPUTE_TYPES[precision], intra_threads=1)
     generator = torch.Generator().manual_seed(_SEED)
-    longest = max(1, min(_LONGEST, model.architecture.max_length - 2))
+    most = model.architecture.max_length
+    longest = max(1, min(_LONGEST, most - 2))
+    limit = min(longest + 1, most)
     src, tgt = ([_drawn(len(v), longest, generator) for _ in range(_SENTENCES)] for v in vocabularies)
-    src_texts, tgt_texts = (
-        [[vocabulary[i] for i in ids] for ids in side]
-        for vocabulary, side in zip(vocabularies, (src, tgt), strict=True)
+    # CTranslate2 translates no source of START and END alone: in the shortest models a word stays, not they.
+    ids = [[START, *row, END] if most > 2 else [*row, END][:most] for row in src]
+    tgt = [row[: most - 1] for row in tgt]
+    sources, tgt_texts = (
+        [[vocabulary[i] for i in row] for row in side]
+        for vocabulary, side in zip(vocabularies, (ids, tgt), strict=True)
     )
-    sources = [[SPECIAL_TOKENS[START], *texts, SPECIAL_TOKENS[END]] for texts in src_texts]
-    ids = [[START, *row, END] for row in src]
-    ids = [[START, *row, END] for row in src]
     forced = zip(_log_probs(model, ids, tgt), tgt, translator.score_batch(sources, tgt_texts), strict=True)
     differences = [
         float((_chosen(log_probs, [*target, END]) - torch.tensor(scored.log_probs)).abs().max())
         for log_probs, target, scored in forced
     ]
     numbers = {token: i for i, token in enumerate(vocabularies[1])}
-    results = translator.translate_batch(sources, beam_size=1, min_decoding_length=0, max_decoding_length=longest + 1)
+    results = translator.translate_batch(sources, beam_size=1, min_decoding_length=0, max_decoding_length=limit)
     greedy = [[numbers[token] for token in result.hypotheses[0]] for result in results]
     choices = []
-    for log_probs, chosen in zip(_log_probs(model, ids, greedy), greedy, strict=True):
-        said = chosen if len(chosen) > longest else [*chosen, END]  # at its limit a sentence just ends
+    for log_probs, chosen in zip(_log_probs(model, ids, [row[: limit - 1] for row in greedy]), greedy, strict=True):
+        said = chosen if len(chosen) == limit else [*chosen, END]  # at its limit a sentence just ends
         choices.append(float((log_probs[: len(said)].amax(1) - _chosen(log_probs, said)).max()))
     return Comparison(_SENTENCES, max(differences), sum(choice == 0.0 for choice in choices), max(choices))
 

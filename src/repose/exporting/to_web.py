@@ -1,7 +1,8 @@
 """Target `web`: a page that translates in the browser; a folder for any file server, or one file that opens from disk.
 
     index.html, page.css, page.js     the page
-    translator.js, search.js          tokenizers, graphs and search: what `repose.decoding` does, in JavaScript
+    translator.js, search.js, parts.js
+                                      tokenizers, graphs, search and long texts: as in `repose.decoding`, in JavaScript
     ort.js, ort.wasm, tokenizers.js   onnxruntime-web and @huggingface/tokenizers
     model.json, encoder.onnx, step.onnx, tokenizer.src.json, tokenizer.tgt.json
 
@@ -24,6 +25,7 @@ from typing import Any
 from repose.data.language import UNKNOWN, language_name
 from repose.decoding.graph_cache import compare
 from repose.decoding.onnx_engine import OnnxEngine
+from repose.decoding.parts import max_src_tokens
 from repose.decoding.translator import SETTINGS, Translator, load
 from repose.exporting import npm
 from repose.exporting.base import Exported, Options
@@ -36,7 +38,7 @@ from repose.saved_model.directory import SRC_TOKENIZER, TGT_TOKENIZER
 from repose.system.errors import ConfigError
 
 NAME, PAGE, LICENCES = "web", "index.html", "LICENSES.txt"
-_OURS = ("page.js", "translator.js", "search.js")
+_OURS = ("page.js", "translator.js", "search.js", "parts.js")
 _STYLE = "page.css"
 LONGEST = 512
 """Tokens of a sentence, at most: positions beyond take much of a page's size, and are hardly ever read."""
@@ -92,7 +94,8 @@ def _settings(translator: Translator, facts: graphs.GraphFacts) -> dict[str, Any
     config = translator.config
     languages = {name: str(config.get(name, UNKNOWN)).replace("_", "-") for name in ("src_lang", "tgt_lang")}
     decoding = {name: getattr(translator, name) for name in SETTINGS}
-    about = {"run_id": config.get("run_id"), "tag": translator.tag}
+    longest = min(max_src_tokens(translator), facts.max_length)
+    about = {"run_id": config.get("run_id"), "tag": translator.tag, "max_src_tokens": longest}
     return {**about, **languages, "graphs": dataclasses.asdict(facts), "decoding": decoding}
 
 

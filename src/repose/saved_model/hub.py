@@ -21,9 +21,13 @@ FILES = (
     "tokenizer.tgt.json",
     "README.md",
     "repose-onnx.json",
-    "*.onnx",
+    "encoder.onnx",
+    "step.onnx",
+    "greedy.onnx",
+    "beam.onnx",
 )
-"""What is fetched, where it is there: a model directory, or an export of one to ONNX."""
+"""What is fetched, where it is there: a model directory, or an export of one to ONNX. Names, not patterns: the hub's
+`*` goes into folders too."""
 
 _SCHEME = re.compile(r"^hf:(/{1,2}|$)")  # a pathlib.Path has lost one of the two
 _NAME = re.compile(r"([\w.-]+/[\w.-]+)(?:@([\w./-]+))?", re.ASCII)

@@ -33,7 +33,8 @@ async function load() {
   const ort = await module("ort.js");
   const { Tokenizer } = await module("tokenizers.js");
   await module("search.js");
-  const { Translator, TextTokenizer } = await module("translator.js", ["search.js"]);
+  ({ joined } = await module("parts.js"));
+  const { Translator, TextTokenizer } = await module("translator.js", ["search.js", "parts.js"]);
   ort.env.wasm.numThreads = 1; // more need headers that a file server does not send
   ort.env.wasm.wasmBinary = await read("ort.wasm");
   const translator = await Translator.load({ ort, Tokenizer, settings, read });
@@ -60,13 +61,13 @@ function show(translator) {
   element("src").focus();
 }
 
-let timer, latest = 0;
+let joined, timer, latest = 0;
 function schedule(translator) {
   clearTimeout(timer);
   timer = setTimeout(() => translateAll(translator).catch(complain), 250);
 }
 
-/** Line by line and sentence by sentence; given up as soon as there is something newer to translate. */
+/** Line by line and part by part; given up as soon as there is something newer to translate. */
 async function translateAll(translator) {
   const mine = ++latest, started = performance.now();
   const options = { beamSize: Number(element("beam").value), to: element("tag").value || undefined };
@@ -74,14 +75,15 @@ async function translateAll(translator) {
   let done = "", number = 0;
   for (const [index, line] of lines.entries()) {
     if (index > 0) done += "\n";
-    for (const sentence of translator.sentences(line)) {
-      const core = sentence.trim();
-      done += core ? (await translator.translate(core, options)) + sentence.slice(sentence.trimEnd().length) : sentence;
-      number += core ? 1 : 0;
+    let translated = "";
+    for (const part of translator.parts(line)) {
+      translated = joined(translated, await translator.translate(part.text, options), part);
+      number += part.text ? 1 : 0;
       await new Promise((next) => setTimeout(next)); // what was typed meanwhile
       if (mine !== latest) return;
-      element("tgt").textContent = done;
+      element("tgt").textContent = done + translated;
     }
+    done += translated;
   }
   element("tgt").textContent = done;
   const seconds = ((performance.now() - started) / 1000).toFixed(2);

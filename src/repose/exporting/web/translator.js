@@ -1,5 +1,6 @@
 // A model in the browser: tokenizers, the two graphs of an export to ONNX, and the search.
 
+import { pieces, stripped } from "./parts.js";
 import { search, END, START, UNK, PAD } from "./search.js";
 
 /** A tokenizer.json as repose.data.tokenizer uses it, on @huggingface/tokenizers' `Tokenizer`. */
@@ -11,8 +12,8 @@ export class TextTokenizer {
     );
     this.unsaid = new Set([PAD, START, END, ...Object.values(this.tags)]);
     const { normalizer, lowercases } = withoutLowercase(spec.normalizer);
-    const plain = { ...spec, added_tokens: [], post_processor: null, normalizer };
-    if (spec.pre_tokenizer?.type === "Whitespace") plain.pre_tokenizer = UNICODE_WORDS;
+    const pre_tokenizer = withUnicode(spec.pre_tokenizer);
+    const plain = { ...spec, added_tokens: [], post_processor: null, normalizer, pre_tokenizer };
     this.backend = new Tokenizer(plain, { clean_up_tokenization_spaces: false });
     if (lowercases) {
       const before = this.backend.normalizer;
@@ -35,7 +36,7 @@ export class TextTokenizer {
   }
 }
 
-// The library's own has words of ASCII letters.
+// The library's own have words of ASCII letters, and ASCII digits.
 const WORD = "\\p{Alphabetic}\\p{M}\\p{Nd}\\p{Pc}\\u200c\\u200d";
 const UNICODE_WORDS = {
   type: "Split",
@@ -43,6 +44,14 @@ const UNICODE_WORDS = {
   behavior: "Removed",
   invert: true,
 };
+const UNICODE_DIGITS = { type: "Split", pattern: { Regex: "\\p{N}" }, behavior: "Isolated", invert: false };
+
+function withUnicode(splitter) {
+  if (splitter?.type === "Whitespace") return UNICODE_WORDS;
+  if (splitter?.type === "Digits" && splitter.individual_digits) return UNICODE_DIGITS;
+  if (splitter?.type !== "Sequence") return splitter;
+  return { ...splitter, pretokenizers: splitter.pretokenizers.map(withUnicode) };
+}
 
 /** A normalizer without its step that lower-cases, which is always the last. */
 function withoutLowercase(normalizer) {
@@ -131,6 +140,12 @@ export class Translator {
   /** The translation of one sentence. */
   async translate(text, options) {
     return (await this.hypotheses(text, options))[0]?.text ?? "";
+  }
+
+  /** A line as the model reads it: sentences, in pieces where they are longer than what it was trained on. */
+  parts(line) {
+    const fits = (text) => this.source.encode(text).length <= this.settings.max_src_tokens;
+    return this.sentences(line).flatMap((sentence) => pieces(sentence, fits)).map(stripped);
   }
 
   /** The sentences of a line, with the white space that stands after each. */

@@ -1,0 +1,60 @@
+// What repose.decoding.parts does: sentences that are longer than the model reads in pieces, and put together again.
+
+// Python's white space, which is not JavaScript's, and its characters, which are not UTF-16's units.
+const SPACE = "[\\t-\\r\\x1c-\\x20\\x85\\xa0\\u1680\\u2000-\\u200a\\u2028\\u2029\\u202f\\u205f\\u3000]";
+const CLAUSE = new RegExp(
+  `(?<=[;:,،؛、，；：])${SPACE}*|(?<!${SPACE})${SPACE}+(?=[–—(])|(?<=[–—)])${SPACE}+`,
+  "gu",
+);
+const WORD = new RegExp(`${SPACE}+`, "gu");
+const EDGES = new RegExp(`^(${SPACE}*)(.*?)(${SPACE}*)$`, "su");
+const LAST_IS_SPACE = new RegExp(`${SPACE}$`, "u");
+// East_Asian_Width W or F; browsers know no such property.
+const WIDE = new RegExp(
+  "(?![\\u{1f1e6}-\\u{1f1ff}])[\\p{Emoji_Presentation}\\u1100-\\u115f\\u2329\\u232a\\u2e80-\\u303e\\u3041-\\u3247" +
+    "\\u3250-\\u4dbf\\u4e00-\\ua4c6\\ua960-\\ua97c\\uac00-\\ud7a3\\uf900-\\ufad9\\ufe10-\\ufe19\\ufe30-\\ufe6b" +
+    "\\uff01-\\uff60\\uffe0-\\uffe6\\u{16fe0}-\\u{1b2fb}\\u{1f200}-\\u{1f265}\\u{20000}-\\u{3fffd}]",
+  "u",
+);
+
+/** Of a script that writes no spaces between sentences: Chinese, Japanese. */
+export const isWide = (character) => WIDE.test(character);
+
+/** A sentence in halves, and halves of halves, until each fits. */
+export function pieces(text, fits) {
+  const place = fits(text) ? null : placeToSplit(text);
+  return place === null ? [text] : [...pieces(text.slice(0, place), fits), ...pieces(text.slice(place), fits)];
+}
+
+/** The end of a clause nearest to the middle, not at the edges; else of a word, or between two wide characters. */
+function placeToSplit(text) {
+  const letters = Array.from(text), numbers = new Map(), num = letters.length;
+  let unit = 0; // of UTF-16
+  for (const [number, letter] of [...letters, ""].entries()) {
+    numbers.set(unit, number);
+    unit += letter.length;
+  }
+  const distance = (place) => Math.abs(numbers.get(place) - num / 2);
+  const nearest = (places) => places.reduce((best, place) => (distance(place) < distance(best) ? place : best));
+  for (const [pattern, edge] of [[CLAUSE, Math.floor(num / 5)], [WORD, 1]]) {
+    const ends = Array.from(text.matchAll(pattern), (found) => found.index + found[0].length);
+    const places = ends.filter((end) => edge <= numbers.get(end) && numbers.get(end) <= num - edge);
+    if (places.length > 0) return nearest(places);
+  }
+  const wide = letters.map(isWide);
+  const inside = [...numbers].filter(([, number]) => wide[number - 1] && wide[number]).map(([place]) => place);
+  return inside.length > 0 ? nearest(inside) : null;
+}
+
+/** A piece as the model reads it, with the white space before and after it, which is all there is of a blank one. */
+export function stripped(piece) {
+  const [, before, text, after] = EDGES.exec(piece);
+  return { before, text, after };
+}
+
+/** The translation of a part as it stands after that of the line's parts before it. */
+export function joined(done, translation, { before, after }) {
+  const last = Array.from(done.slice(-2)).at(-1) ?? "";
+  const glued = last && translation && !LAST_IS_SPACE.test(last) && !before && !isWide(last);
+  return `${done}${glued ? " " : ""}${before}${stripped(translation).text}${after}`;
+}
