@@ -228,6 +228,29 @@ def test_a_killed_search_ends_as_one_that_nobody_disturbed(file: Callable[..., P
     assert not list(complete.glob("scores.*")), "the test set was looked at"
 
 
+@pytest.mark.parametrize("at", [1, 4], ids=["first rung", "last rung"])
+def test_a_kill_between_a_trials_figure_and_its_verdict_changes_nothing(
+    at: int, file: Callable[..., Path], tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    found = read_search(file(RATES), trials=6)
+    cell = imitated(lambda settings, epoch: 1 / (settings["training"]["learning_rate"] * epoch), [])
+    assert searcher(found, tmp_path / "whole", cell).run()
+    stopped = next(t.number for t in Study(found, tmp_path / "whole").known() if t.state == "stopped")
+    killed = searcher(found, tmp_path / "killed", cell)
+    tell = killed.study._study.tell
+
+    def dies(number: int, *values: Any, **how: Any) -> None:
+        if number == (0 if at == 4 else stopped):
+            raise KeyboardInterrupt
+        tell(number, *values, **how)
+
+    monkeypatch.setattr(killed.study._study, "tell", dies)
+    with pytest.raises(KeyboardInterrupt):
+        killed.run()
+    assert searcher(found, tmp_path / "killed", cell).run()
+    assert as_numbers(found, tmp_path / "killed") == as_numbers(found, tmp_path / "whole")
+
+
 def test_trials_that_fail_are_told_and_the_others_go_on(file: Callable[..., Path], tmp_path: Path) -> None:
     found = dataclasses.replace(read_search(file()), objective="loss")
     good = imitated(lambda *_: 1.0, [])

@@ -137,9 +137,9 @@ class Searcher:
             self.say(f"{name} ({shown}) cannot be: {error}")
             return
         for epochs in self.search.rungs:
-            if epochs in trial.rungs:
-                continue
-            figure = self._figure(path, epochs)
+            if epochs < max(trial.rungs, default=0):
+                continue  # at the last that it reached, it may have been killed before it was told
+            figure = trial.rungs[epochs] if epochs in trial.rungs else self._figure(path, epochs)
             if figure is None:
                 self.say(f"{name} ({shown}): to epoch {epochs}")
                 device = f"cuda:{slot % self.devices}" if self.devices else self.device
