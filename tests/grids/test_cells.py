@@ -124,7 +124,9 @@ def test_a_failure_is_the_last_line_that_was_said(monkeypatch: pytest.MonkeyPatc
 def test_ways_to_end(monkeypatch: pytest.MonkeyPatch, job: Callable[..., CellJob]) -> None:
     stop, stopped = threading.Event(), CellState(status=CellStatus.STOPPED)
     imitated(monkeypatch, "import os; os.kill(os.getpid(), 9)")
-    assert run_cell(job(), stop=stop) == CellState(status=CellStatus.FAILED, exit_code=-9)
+    assert run_cell(job(), stop=stop) == CellState(status=CellStatus.FAILED, exit_code=-9, passing=True)
+    imitated(monkeypatch, "import sys; print('the disk is full', file=sys.stderr); sys.exit(5)")
+    assert run_cell(job(), stop=stop) == CellState(status=CellStatus.FAILED, message="the disk is full", passing=True)
     imitated(monkeypatch, f"print('process 12 is at work', file=sys.stderr); sys.exit({BUSY})")
     assert run_cell(job(), stop=stop) == CellState(status=CellStatus.ELSEWHERE, message="process 12 is at work")
     imitated(monkeypatch, "sys.exit(3)")

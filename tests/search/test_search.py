@@ -267,6 +267,21 @@ def test_trials_that_fail_are_told_and_the_others_go_on(file: Callable[..., Path
     assert report.whole_space == result.Cost(updates=4 * 40, seconds=4 * 8.0)
 
 
+@pytest.mark.parametrize("end", [{"exit_code": -9}, {"message": "the disk is full"}], ids=["killed", "full disk"])
+def test_trials_that_a_signal_or_a_full_disk_ended_are_tried_again(
+    end: dict[str, Any], file: Callable[..., Path], tmp_path: Path
+) -> None:
+    found = dataclasses.replace(read_search(file()), objective="loss")
+    killed = searcher(
+        found, tmp_path / "out", lambda *_, **__: CellState(status=CellStatus.FAILED, passing=True, **end)
+    )
+    assert not killed.run()
+    assert {trial.state for trial in killed.study.known()} == {"running"}
+    again = searcher(found, tmp_path / "out", imitated(lambda *_: 1.0, []))
+    assert again.run()
+    assert "failed" not in {trial.state for trial in again.study.known()}
+
+
 def test_the_command_ends_with_a_table_of_all_trials(file: Callable[..., Path], tmp_path: Path) -> None:
     """Of a search whose trials are done: the command draws none, trains none, and shows them."""
     path = file(RATES)
