@@ -253,6 +253,13 @@ def test_what_another_process_enters_meanwhile_stays(trial: Grid, tmp_path: Path
     assert {entry.status for entry in entries(folder).values()} == {"waiting"}
 
 
+def test_seconds_that_another_process_enters_meanwhile_are_added_to(trial: Grid, tmp_path: Path) -> None:
+    stale, folder = plan(trial, tmp_path / "runs"), tmp_path / "runs" / "trial"
+    manifest.update(folder, NAMES[0], seconds=700.0)
+    go(stale, Backend(trial))
+    assert (entries(folder)[NAMES[0]].seconds or 0.0) >= 700.0
+
+
 def test_one_that_was_interrupted_does_not_go_on_to_be_measured_otherwise(trial: Grid, tmp_path: Path) -> None:
     out = tmp_path / "runs"
     go(plan(trial, out), Backend(trial))
