@@ -142,6 +142,7 @@ def test_losses_are_compared_where_the_tokens_are_the_same(file: Callable[..., P
         (LISTS, "epochs = 4", 'epochs = 4\ntask = "language_modelling"', "no translations to compare instead"),
         ('[search.vary]\n"training.patience" = [1, 2]', "", "", "cannot search training.patience"),
         ('[search.vary]\n"training.learning_rate" = {from = 0.1, to = 0.01}', "", "", "should be a range"),
+        ('[search.vary]\n"training.learning_rate" = {from = 0.1, to = inf, log = true}', "", "", "should be a range"),
         ('[search.vary]\n"training.rate" = {from = 0.01, to = 0.1}', "", "", "training.rate"),
     ],
 )
