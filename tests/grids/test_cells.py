@@ -335,3 +335,9 @@ def test_sets_of_cores(monkeypatch: pytest.MonkeyPatch) -> None:
     assert core_sets(2, 2) == [(1, 3), (5, 7)]
     assert core_sets(3, 2) == [(1, 3), (5, 7), (1, 3)]
     assert core_sets(2, 8) == [(1, 3, 5, 7)] * 2
+
+
+@pytest.mark.parametrize("gpus", [1.5, -1.0, float("nan"), float("inf")])
+def test_gpus_that_no_cell_can_have_are_refused(gpus: float) -> None:
+    with pytest.raises(ConfigError, match="give a whole number of GPUs, or a share of one"):
+        share(2, jobs=None, cores=None, devices=0, gpus=gpus)
