@@ -352,6 +352,16 @@ def test_evaluate_scores_a_runs_own_set_or_files(
     assert "int8" in err
 
 
+def test_evaluate_does_not_put_figures_of_other_files_over_a_runs_own(run: Run, tmp_path: Path) -> None:
+    mine = tmp_path / "mine"
+    mine.mkdir()
+    for name, text in (("mine/config.json", "{}"), ("test.pt", "Ele lê.\n"), ("test.en", "He reads.\n")):
+        (tmp_path / name).write_text(text, encoding="utf-8")
+    code, _, err = run("evaluate", mine, tmp_path / "test.pt", tmp_path / "test.en", "--out", mine)
+    assert code == 2
+    assert "is for the run's own set 'test': give these files another name with --split" in " ".join(err.split())
+
+
 def test_scores_of_tokenised_references_are_shown_with_both_figures_and_a_warning(
     trained: Path, run: Run, tmp_path: Path
 ) -> None:

@@ -68,6 +68,8 @@ if experiment["training"]["seed"] == 1 and experiment["architecture"]["combine"]
 run_id = hashlib.sha256(order["experiment"].encode()).hexdigest()[:12]
 config = {"run_id": run_id, "experiment": experiment, "data": "prepared"}
 (folder / "config.json").write_text(json.dumps(config))
+end = {"kind": "end", "status": "done", "reason": "epochs", "update": 9, "epoch": 2, "wall": {"seconds": 1, "at": ""}}
+(folder / "metrics.jsonl").write_text(json.dumps(end) + chr(10))
 decoded = {"greedy": {"bleu": {"value": 1}}, "beam4": {"bleu": {"value": 27.125}}}
 scores = {"run_id": run_id, "split": "test", "decoded": decoded}
 (folder / "scores.test.json").write_text(json.dumps(scores))

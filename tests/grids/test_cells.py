@@ -124,7 +124,9 @@ def test_a_failure_is_the_last_line_that_was_said(monkeypatch: pytest.MonkeyPatc
 def test_ways_to_end(monkeypatch: pytest.MonkeyPatch, job: Callable[..., CellJob]) -> None:
     stop, stopped = threading.Event(), CellState(status=CellStatus.STOPPED)
     imitated(monkeypatch, "import os; os.kill(os.getpid(), 9)")
-    assert run_cell(job(), stop=stop) == CellState(status=CellStatus.FAILED, exit_code=-9)
+    assert run_cell(job(), stop=stop) == CellState(status=CellStatus.FAILED, exit_code=-9, passing=True)
+    imitated(monkeypatch, "import sys; print('the disk is full', file=sys.stderr); sys.exit(5)")
+    assert run_cell(job(), stop=stop) == CellState(status=CellStatus.FAILED, message="the disk is full", passing=True)
     imitated(monkeypatch, f"print('process 12 is at work', file=sys.stderr); sys.exit({BUSY})")
     assert run_cell(job(), stop=stop) == CellState(status=CellStatus.ELSEWHERE, message="process 12 is at work")
     imitated(monkeypatch, "sys.exit(3)")
@@ -333,3 +335,9 @@ def test_sets_of_cores(monkeypatch: pytest.MonkeyPatch) -> None:
     assert core_sets(2, 2) == [(1, 3), (5, 7)]
     assert core_sets(3, 2) == [(1, 3), (5, 7), (1, 3)]
     assert core_sets(2, 8) == [(1, 3, 5, 7)] * 2
+
+
+@pytest.mark.parametrize("gpus", [1.5, -1.0, float("nan"), float("inf")])
+def test_gpus_that_no_cell_can_have_are_refused(gpus: float) -> None:
+    with pytest.raises(ConfigError, match="give a whole number of GPUs, or a share of one"):
+        share(2, jobs=None, cores=None, devices=0, gpus=gpus)

@@ -221,6 +221,11 @@ REFUSED = {
         "presets = ['baseline']\n[grid.report]\nbaseline = 'basline'",
         "did you mean 'baseline'",
     ),
+    "a list of baselines": (
+        None,
+        "presets = ['baseline']\n[grid.report]\nbaseline = ['baseline']",
+        r"\[grid.report\] baseline should be the name of a group, not \['baseline'\]",
+    ),
     "unknown published entry": (
         None,
         "[grid.report]\npublished = ['reinforced/tabel-1']",

@@ -64,7 +64,10 @@ def begin(folder: Path, experiment: str, run_id: str) -> None:
     (folder / "config.json").write_text(json.dumps(config), encoding="utf-8")
 
 
-def finish(folder: Path, run_id: str) -> None:
+def finish(folder: Path, run_id: str, status: str = "done") -> None:
+    end = {"kind": "end", "status": status, "reason": "epochs", "update": 9, "epoch": 1}
+    wall = {"seconds": 1.0, "at": ""}
+    (folder / "metrics.jsonl").write_text(json.dumps({**end, "wall": wall}) + "\n", encoding="utf-8")
     (folder / "scores.test.json").write_text(json.dumps({"run_id": run_id, "figures": {}}), encoding="utf-8")
 
 
@@ -250,6 +253,13 @@ def test_what_another_process_enters_meanwhile_stays(trial: Grid, tmp_path: Path
     assert {entry.status for entry in entries(folder).values()} == {"waiting"}
 
 
+def test_seconds_that_another_process_enters_meanwhile_are_added_to(trial: Grid, tmp_path: Path) -> None:
+    stale, folder = plan(trial, tmp_path / "runs"), tmp_path / "runs" / "trial"
+    manifest.update(folder, NAMES[0], seconds=700.0)
+    go(stale, Backend(trial))
+    assert (entries(folder)[NAMES[0]].seconds or 0.0) >= 700.0
+
+
 def test_one_that_was_interrupted_does_not_go_on_to_be_measured_otherwise(trial: Grid, tmp_path: Path) -> None:
     out = tmp_path / "runs"
     go(plan(trial, out), Backend(trial))
@@ -259,6 +269,16 @@ def test_one_that_was_interrupted_does_not_go_on_to_be_measured_otherwise(trial:
     found = plan(again(tmp_path, "decoding.beam_size=7"), out)
     assert found.todo == ()
     assert all(entry.status == "failed" and "with other scores" in entry.state.message for entry in found.chosen)
+
+
+def test_scores_beside_a_training_that_was_only_stopped_do_not_finish_it(trial: Grid, tmp_path: Path) -> None:
+    """As `repose evaluate RUN --out RUN` leaves them."""
+    out = tmp_path / "runs"
+    go(plan(trial, out), Backend(trial))
+    for name in NAMES[:2]:
+        finish(out / "trial" / name, entries(out / "trial")[name].run_id or "", status="stopped")
+    assert {entry.name: str(entry.status) for entry in plan(trial, out).todo} == dict.fromkeys(NAMES[:2], "stopped")
+    assert [entry.name for entry in plan(again(tmp_path, name="twin"), out).todo] == NAMES[:2]
 
 
 def test_the_same_training_measured_otherwise_is_not_taken_for_it(trial: Grid, tmp_path: Path) -> None:

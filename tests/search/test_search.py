@@ -142,6 +142,7 @@ def test_losses_are_compared_where_the_tokens_are_the_same(file: Callable[..., P
         (LISTS, "epochs = 4", 'epochs = 4\ntask = "language_modelling"', "no translations to compare instead"),
         ('[search.vary]\n"training.patience" = [1, 2]', "", "", "cannot search training.patience"),
         ('[search.vary]\n"training.learning_rate" = {from = 0.1, to = 0.01}', "", "", "should be a range"),
+        ('[search.vary]\n"training.learning_rate" = {from = 0.1, to = inf, log = true}', "", "", "should be a range"),
         ('[search.vary]\n"training.rate" = {from = 0.01, to = 0.1}', "", "", "training.rate"),
     ],
 )
@@ -228,6 +229,29 @@ def test_a_killed_search_ends_as_one_that_nobody_disturbed(file: Callable[..., P
     assert not list(complete.glob("scores.*")), "the test set was looked at"
 
 
+@pytest.mark.parametrize("at", [1, 4], ids=["first rung", "last rung"])
+def test_a_kill_between_a_trials_figure_and_its_verdict_changes_nothing(
+    at: int, file: Callable[..., Path], tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    found = read_search(file(RATES), trials=6)
+    cell = imitated(lambda settings, epoch: 1 / (settings["training"]["learning_rate"] * epoch), [])
+    assert searcher(found, tmp_path / "whole", cell).run()
+    stopped = next(t.number for t in Study(found, tmp_path / "whole").known() if t.state == "stopped")
+    killed = searcher(found, tmp_path / "killed", cell)
+    tell = killed.study._study.tell
+
+    def dies(number: int, *values: Any, **how: Any) -> None:
+        if number == (0 if at == 4 else stopped):
+            raise KeyboardInterrupt
+        tell(number, *values, **how)
+
+    monkeypatch.setattr(killed.study._study, "tell", dies)
+    with pytest.raises(KeyboardInterrupt):
+        killed.run()
+    assert searcher(found, tmp_path / "killed", cell).run()
+    assert as_numbers(found, tmp_path / "killed") == as_numbers(found, tmp_path / "whole")
+
+
 def test_trials_that_fail_are_told_and_the_others_go_on(file: Callable[..., Path], tmp_path: Path) -> None:
     found = dataclasses.replace(read_search(file()), objective="loss")
     good = imitated(lambda *_: 1.0, [])
@@ -242,6 +266,21 @@ def test_trials_that_fail_are_told_and_the_others_go_on(file: Callable[..., Path
     assert [result.why(trial) for trial in report.trials if trial.state == "failed"] == ["the loss is no number"]
     assert report.best is not None
     assert report.whole_space == result.Cost(updates=4 * 40, seconds=4 * 8.0)
+
+
+@pytest.mark.parametrize("end", [{"exit_code": -9}, {"message": "the disk is full"}], ids=["killed", "full disk"])
+def test_trials_that_a_signal_or_a_full_disk_ended_are_tried_again(
+    end: dict[str, Any], file: Callable[..., Path], tmp_path: Path
+) -> None:
+    found = dataclasses.replace(read_search(file()), objective="loss")
+    killed = searcher(
+        found, tmp_path / "out", lambda *_, **__: CellState(status=CellStatus.FAILED, passing=True, **end)
+    )
+    assert not killed.run()
+    assert {trial.state for trial in killed.study.known()} == {"running"}
+    again = searcher(found, tmp_path / "out", imitated(lambda *_: 1.0, []))
+    assert again.run()
+    assert "failed" not in {trial.state for trial in again.study.known()}
 
 
 def test_the_command_ends_with_a_table_of_all_trials(file: Callable[..., Path], tmp_path: Path) -> None:

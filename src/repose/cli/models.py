@@ -145,8 +145,22 @@ def evaluate(
     from repose.tasks.registry import task_of_model
 
     split = split or (files[0].name.split(".")[0] if files else "test")
+    if files and out is not None:
+        _check_spares_run(out, split)
     decoding = Decoding(tuple(beam_size or (1, 4)), tokenize, workers, precision or "fp32", engine)
     evaluation_table(task_of_model(model).score_model(model, files, split, out, device, decoding), every=every)
+
+
+def _check_spares_run(out: Path, split: str) -> None:
+    """Refuse to put figures of other files where a run keeps those of its own sets."""
+    from repose.runs.folder import SPLITS, RunFolder
+
+    run = RunFolder(out)
+    if run.exists and split in SPLITS:
+        raise ConfigError(
+            f"{run.scores_file(split)} is for the run's own set {split!r}: give these files another name with --split, "
+            "or choose another --out"
+        )
 
 
 def _is_model(name: str) -> bool:

@@ -2,8 +2,9 @@
 
 The process is a session leader, so that Ctrl-C reaches only the grid, which then asks each cell to save and end. A cell
 whose grid has died asks itself. `python -m repose.grids.cells FOLDER` is that process: it reads its job as JSON from
-stdin. Its exit codes are the command line's (0 done, 1 failed, 2 configuration, 3 stopped and resumable), and `BUSY`
-where another process is at work in the folder; the last line on stderr says why it failed.
+stdin. Its exit codes are the command line's (0 done, 1 failed, 2 configuration, 3 stopped and resumable), `BUSY` where
+another process is at work in the folder, and `UNWRITTEN` where it could not write; the last line on stderr says why it
+failed.
 """
 
 import contextlib
@@ -20,13 +21,13 @@ from enum import StrEnum
 from pathlib import Path
 from typing import IO, Any, Protocol
 
-from repose.system.errors import BusyError, told
+from repose.system.errors import BusyError, WriteError, told
 from repose.system.files import locked_or_busy
 
 LOG, LOCK = "cell.log", "cell.lock"
 """What a cell's process says on stderr, and the file that it locks, in its run directory."""
-BUSY = 4
-"""Exit code of a cell's process that found another one at work in the run directory."""
+BUSY, UNWRITTEN = 4, 5
+"""Exit codes of a cell's process that found another one at work in the run directory, or could not write there."""
 POLL = 1.0
 """Seconds between a cell's looks at its lock and at the process that started it."""
 
@@ -70,6 +71,8 @@ class CellState:
     """The machine of a cluster that it runs on, or ran on last."""
     lost: Loss | None = None
     """Why the attempt on `host` came to nothing."""
+    passing: bool = False
+    """Whether it failed of what another attempt may not meet: a signal, or a full disk."""
     attempt: int = 1
     """Counts how often it began in this call, from 1."""
 
@@ -123,7 +126,7 @@ def run_cell(job: CellJob, *, stop: threading.Event, kill: threading.Event | Non
             said = last_line(log.read().decode("utf-8", errors="replace"))
     except OSError as error:
         message = f"{job.folder} cannot be written ({error.strerror}): free disk space or choose another --out"
-        return CellState(status=CellStatus.FAILED, message=message)
+        return CellState(status=CellStatus.FAILED, message=message, passing=True)
     asked = stop.is_set() or (kill is not None and kill.is_set())
     if code == 0:
         return CellState(status=CellStatus.DONE)
@@ -132,8 +135,8 @@ def run_cell(job: CellJob, *, stop: threading.Event, kill: threading.Event | Non
     if code == 3 or (code < 0 and asked):
         return CellState(status=CellStatus.STOPPED)
     if code < 0 or not said:
-        return CellState(status=CellStatus.FAILED, exit_code=code)
-    return CellState(status=CellStatus.FAILED, message=said)
+        return CellState(status=CellStatus.FAILED, exit_code=code, passing=code < 0)
+    return CellState(status=CellStatus.FAILED, message=said, passing=code == UNWRITTEN)
 
 
 def _start(job: CellJob, log: IO[bytes]) -> "subprocess.Popen[bytes]":
@@ -187,6 +190,8 @@ def main() -> int:
             return _run(folder, order, workers=None if pinned else order["cores"])
     except BusyError as error:
         return _say(error, BUSY)
+    except WriteError as error:
+        return _say(error, UNWRITTEN)
     except KeyboardInterrupt:
         return 130
     except Exception as error:

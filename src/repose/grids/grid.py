@@ -186,6 +186,8 @@ def _check_baseline(table: GridTable, cells: Sequence[Cell], name: str) -> None:
     baseline = table.report.get("baseline")
     if baseline is None:
         return
+    if not isinstance(baseline, str):
+        raise ConfigError(f"{name}: [grid.report] baseline should be the name of a group, not {baseline!r}")
     groups = {_safe("-".join(label for axis, label in cell.labels.items() if axis != CORPUS)) for cell in cells}
     known = {cell.group for cell in cells} | groups | {cell.labels.get(SYSTEM, "") for cell in cells} - {""}
     if baseline not in known:

@@ -1,5 +1,6 @@
 """Cells on this machine: several at once, each with a share of its cores."""
 
+import math
 import os
 import queue
 import threading
@@ -47,8 +48,10 @@ def share(num_cells: int, *, jobs: int | None, cores: int | None, devices: int, 
 
     On a CPU as many cells at once as there are cores (or cells, if there are fewer), since several small trainings
     side by side are faster than one on all cores. Where there are `devices` (GPUs), one cell on each, or as many as
-    `gpus` per cell allow.
+    `gpus` per cell allow. Raises ConfigError for GPUs that cannot be had.
     """
+    if not 0 <= gpus < math.inf or (gpus > 1 and gpus % 1):
+        raise ConfigError(f"--gpus-per-cell = {gpus}: give a whole number of GPUs, or a share of one such as 0.5")
     available = available_cores()
     if jobs is None:
         at_once = available // (cores or 1)

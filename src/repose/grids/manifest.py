@@ -98,12 +98,18 @@ def write(folder: Path, grid: Grid, entries: Sequence[Entry], known: Mapping[str
         _write(folder, Manifest(grid.name, grid.about, grid.axes, grid.report, merged))
 
 
-def update(folder: Path, name: str, /, **changes: Any) -> None:
-    """Change fields of the entry of one cell. Raises CheckpointError where the file cannot be read, and WriteError."""
+def update(folder: Path, name: str, /, *, took: float = 0.0, **changes: Any) -> None:
+    """Change fields of the entry of one cell, and add the seconds that it took to those that it has.
+
+    Raises CheckpointError where the file cannot be read, and WriteError.
+    """
     with locked(folder / _LOCK):
         manifest = read(folder)
         if manifest is not None:
-            entries = tuple(replace(e, **changes) if e.name == name else e for e in manifest.entries)
+            old = next((entry for entry in manifest.entries if entry.name == name), None)
+            if took and old is not None:
+                changes["seconds"] = round((old.seconds or 0.0) + took, 1)
+            entries = tuple(replace(e, **changes) if e is old else e for e in manifest.entries)
             _write(folder, replace(manifest, entries=entries))
 
 

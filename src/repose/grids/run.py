@@ -131,15 +131,15 @@ class Book:
 
     def tell(self, name: str, state: CellState) -> None:
         with self._lock:
-            changes: dict[str, Any] = {"state": state}
+            took, seconds = 0.0, self.entries[name].seconds
             if state.status == CellStatus.RUNNING:
                 self._began[name] = time.monotonic()
             elif name in self._began and state.status != CellStatus.ELSEWHERE:
-                seconds = (self.entries[name].seconds or 0.0) + time.monotonic() - self._began.pop(name)
-                changes["seconds"] = round(seconds, 1)
-            self.entries[name] = replace(self.entries[name], **changes)
+                took = time.monotonic() - self._began.pop(name)
+                seconds = round((seconds or 0.0) + took, 1)
+            self.entries[name] = replace(self.entries[name], state=state, seconds=seconds)
             try:
-                manifest.update(self._folder, name, **changes)
+                manifest.update(self._folder, name, took=took, state=state)
             except ReposeError as error:  # what cells have come to is in their own folders
                 self.note = str(error)
             self._watch(name, state)

@@ -14,6 +14,7 @@ from repose.grids.file import CORPUS
 from repose.grids.grid import Cell
 from repose.grids.manifest import Entry, entry_of, moved
 from repose.runs.folder import SPLITS, RunConfig, RunFolder
+from repose.runs.records import RunStatus
 from repose.system.device import available_cores
 from repose.system.errors import CheckpointError, ReposeError
 from repose.system.files import lock_holder
@@ -143,9 +144,11 @@ def finished_runs(out: Path) -> dict[str, list[Path]]:
 
 
 def _scored(run: RunFolder, split: str) -> str | None:
-    """The id of the run whose scores on a set lie there; None where there are none, or damaged ones."""
+    """The id of the finished run whose scores on a set lie there; None where there are none, or damaged ones, or where
+    the training was only stopped: `repose evaluate --out` leaves scores beside those, too."""
     try:
-        return id_of_settings(str((run.scores(split) or {})["run_id"]))
+        identity = id_of_settings(str((run.scores(split) or {})["run_id"]))
+        return identity if run.records(may_be_empty=True).status is RunStatus.DONE else None
     except (CheckpointError, KeyError):
         return None
 

@@ -194,7 +194,8 @@ def _range(key: str, value: dict[str, Any], where: str, varied: Mapping[str, Any
     check_keys(value, _RANGE_KEYS, place)
     settings_of({key: 0}, place)  # which refuses what is no setting
     low, high, log = value.get("from"), value.get("to"), value.get("log", False)
-    numbers = all(isinstance(end, int | float) and not isinstance(end, bool) for end in (low, high))
+    ends = (low, high)
+    numbers = all(isinstance(end, int | float) and not isinstance(end, bool) and math.isfinite(end) for end in ends)
     if not numbers or not isinstance(log, bool) or not low < high or (log and low <= 0):  # type: ignore[operator]
         raise ConfigError(f"{place} should be a range such as {{from = 0.001, to = 0.01, log = true}}, not {value!r}")
     assert isinstance(low, int | float)

@@ -137,9 +137,9 @@ class Searcher:
             self.say(f"{name} ({shown}) cannot be: {error}")
             return
         for epochs in self.search.rungs:
-            if epochs in trial.rungs:
-                continue
-            figure = self._figure(path, epochs)
+            if epochs < max(trial.rungs, default=0):
+                continue  # at the last that it reached, it may have been killed before it was told
+            figure = trial.rungs[epochs] if epochs in trial.rungs else self._figure(path, epochs)
             if figure is None:
                 self.say(f"{name} ({shown}): to epoch {epochs}")
                 device = f"cuda:{slot % self.devices}" if self.devices else self.device
@@ -159,13 +159,17 @@ class Searcher:
         return reached(path, self.search.metric).best(epochs, highest=self.search.best_is_highest)
 
     def _ended(self, trial: Known, state: CellState) -> None:
-        """What becomes of a trial whose process ended before its rung: nothing where it can go on."""
+        """What becomes of a trial whose process ended before its rung: nothing where it can go on, or
+        failed of what the next attempt may not meet."""
         if state.status == CellStatus.ELSEWHERE:
             self.say(f"trial {trial.number}: {state.message}")
         if state.status in (CellStatus.STOPPED, CellStatus.ELSEWHERE):
             return
         ended = f"its process ended with code {state.exit_code}"
         message = state.message or (ended if state.exit_code is not None else "it ended before its rung")
+        if state.passing:
+            self.say(f"trial {trial.number} ended: {message}: the same command resumes it")
+            return
         self.study.failed(trial.number, message)
         self.say(f"trial {trial.number} failed: {message}")
 

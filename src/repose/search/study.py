@@ -1,10 +1,11 @@
 """The trials of a search as Optuna keeps them: what is drawn next, and who goes on to the next rung.
 
-Optuna draws (its tree-structured Parzen estimator, Bergstra et al. 2011), keeps trials in a SQLite file, and decides at
-rungs by asynchronous successive halving (Li et al. 2020, arXiv 1810.05934): a trial goes on where it is among the best
+Optuna draws (its tree-structured Parzen estimator, Bergstra et al. 2011) and keeps trials in a SQLite file. Rungs
+decide by asynchronous successive halving (Li et al. 2020, arXiv 1810.05934): a trial goes on where it is among the best
 `reduction`-th of those that have reached the rung so far, so that nobody waits for the slowest.
 """
 
+import math
 import random
 import threading
 from collections.abc import Mapping
@@ -70,9 +71,6 @@ class Study:
                 study_name=_NAME,
                 load_if_exists=True,
                 direction="maximize" if search.best_is_highest else "minimize",
-                pruner=optuna.pruners.SuccessiveHalvingPruner(
-                    min_resource=search.rungs[0], reduction_factor=search.reduction
-                ),
             )
         except Exception as error:  # of SQLAlchemy, which is Optuna's
             remedy = "restore it, or choose another --out"
@@ -115,7 +113,11 @@ class Study:
         return self._study.ask(distributions)
 
     def goes_on(self, number: int, epochs: int, figure: float) -> bool:
-        """Enter a trial's figure at a rung; whether it goes on from there. At the last it is complete."""
+        """Enter a trial's figure at a rung; whether it goes on from there. At the last it is complete.
+
+        Asked again after a kill, the answer is that of before, if there was one. (Optuna's own pruner, whose rule this
+        is, answers once.)
+        """
         with self._lock:
             frozen = self._trials()[number]
             trial = self._optuna.trial.Trial(self._study, frozen._trial_id)  # as Optuna's own workers make it
@@ -124,10 +126,13 @@ class Study:
             if epochs == self._search.rungs[-1]:
                 self._study.tell(number, figure)
                 return False
-            if not trial.should_prune():
+            if epochs <= frozen.user_attrs.get("went_on", 0):
                 return True
             there = [f for t in self._trials() if (f := t.intermediate_values.get(epochs)) is not None]
             better = sum((f > figure) if self._search.best_is_highest else (f < figure) for f in there)
+            if better < max(1, len(there) // self._search.reduction) and not math.isnan(figure):
+                trial.set_user_attr("went_on", epochs)
+                return True
             trial.set_user_attr("verdict", {"epochs": epochs, "rank": better + 1, "of": len(there)})
             self._study.tell(number, state=self._optuna.trial.TrialState.PRUNED)
             return False
