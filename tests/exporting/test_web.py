@@ -291,13 +291,18 @@ LONG_TEXTS = [
 
 
 def test_long_sentences_are_split_as_the_program_splits_them(page: Page, translator: Translator) -> None:
-    script = "texts => texts.map((text) => repose.translator.parts(text))"
+    texts = [*LONG_TEXTS, *(("o, " * 40)[:length] for length in range(10, 120))]
     page.tab.evaluate("repose.translator.sentences = (line) => [line]")
-    found = page.tab.evaluate(script, LONG_TEXTS)
+    several = []
+    for to in (None, "pt"):  # a tag is a token of the source
+        script = "([texts, to]) => texts.map((text) => repose.translator.parts(text, {to: to ?? undefined}))"
+        found = page.tab.evaluate(script, [texts, to])
+        ours = [list(map(_stripped, _pieces(text, what_fits(translator, to)))) for text in texts]
+        assert [[(p["before"], p["text"], p["after"]) for p in parts] for parts in found] == ours
+        several.append([len(parts) > 1 for parts in ours])
     page.tab.evaluate("delete repose.translator.sentences")
-    ours = [list(map(_stripped, _pieces(text, what_fits(translator)))) for text in LONG_TEXTS]
-    assert [[(p["before"], p["text"], p["after"]) for p in parts] for parts in found] == ours
-    assert [len(parts) > 1 for parts in ours] == [True] * 5 + [False, True]
+    assert several[0][: len(LONG_TEXTS)] == [True] * 5 + [False, True]
+    assert sum(several[1]) > sum(several[0])
 
 
 def test_somebody_types_what_is_long(page: Page, translator: Translator) -> None:

@@ -76,7 +76,7 @@ async function translateAll(translator) {
   for (const [index, line] of lines.entries()) {
     if (index > 0) done += "\n";
     let translated = "";
-    for (const part of translator.parts(line)) {
+    for (const part of translator.parts(line, options)) {
       translated = joined(translated, await translator.translate(part.text, options), part);
       number += part.text ? 1 : 0;
       await new Promise((next) => setTimeout(next)); // what was typed meanwhile

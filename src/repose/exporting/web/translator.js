@@ -143,8 +143,10 @@ export class Translator {
   }
 
   /** A line as the model reads it: sentences, in pieces where they are longer than what it was trained on. */
-  parts(line) {
-    const fits = (text) => this.source.encode(text).length <= this.settings.max_src_tokens;
+  parts(line, { to } = {}) {
+    const tagged = to ?? this.settings.tag ? 1 : 0; // a tag is a token of the source
+    const limit = Math.max(3, this.settings.max_src_tokens - tagged);
+    const fits = (text) => this.source.encode(text).length <= limit;
     return this.sentences(line).flatMap((sentence) => pieces(sentence, fits)).map(stripped);
   }
 
