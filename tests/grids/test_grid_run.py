@@ -289,6 +289,16 @@ def test_the_same_training_measured_otherwise_is_not_taken_for_it(trial: Grid, t
     assert all(entry.status == "failed" and "with other scores" in entry.state.message for entry in found.chosen)
 
 
+def test_cells_that_are_one_run_written_in_two_ways_are_refused(
+    trial: Grid, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(
+        grid_run, "identify", lambda cells, **_: {c.name: Identity(f"{c.seed}", "prepared", "test") for c in cells}
+    )
+    with pytest.raises(ConfigError, match="cells baseline-s0 and reinforced-s0 are the same run, 0: exclude one"):
+        plan(trial, tmp_path)
+
+
 def test_half_written_results(trial: Grid, tmp_path: Path) -> None:
     out = tmp_path / "runs"
     go(plan(trial, out), Backend(trial))

@@ -15,7 +15,7 @@ from repose.grids import manifest
 from repose.grids.cells import Backend, CellJob, CellState, CellStatus, Tell
 from repose.grids.grid import Cell, Grid
 from repose.grids.manifest import Entry
-from repose.grids.survey import Identity, identify, look
+from repose.grids.survey import Identity, check_distinct, identify, look
 from repose.system.array import every_nth
 from repose.system.errors import CheckpointError, ConfigError, ReposeError
 from repose.system.signals import handled_by
@@ -104,6 +104,7 @@ def make_plan(
     if (folder / "config.json").exists():
         raise CheckpointError(f"{folder} is a run directory: choose another --out for the grid {grid.name}")
     identities = identify(grid.cells, say=say)
+    check_distinct(grid.cells, identities)
     entries, blocked = look(grid.cells, identities, folder, known)
     if record:
         manifest.write(folder, grid, entries, known)

@@ -16,7 +16,7 @@ from repose.grids.manifest import Entry, entry_of, moved
 from repose.runs.folder import SPLITS, RunConfig, RunFolder
 from repose.runs.records import RunStatus
 from repose.system.device import available_cores
-from repose.system.errors import CheckpointError, ReposeError
+from repose.system.errors import CheckpointError, ConfigError, ReposeError
 from repose.system.files import lock_holder
 
 Say = Callable[[str], None]
@@ -61,6 +61,22 @@ def identify(cells: Sequence[Cell], *, say: Say) -> dict[str, Identity | ReposeE
         except ReposeError as error:
             found[cell.name] = error
     return found
+
+
+def check_distinct(cells: Sequence[Cell], identities: Mapping[str, Identity | ReposeError]) -> None:
+    """Refuse two cells that are one run, measured in the same way, however their settings are written: it would count
+    twice. Raises ConfigError."""
+    seen: dict[object, Cell] = {}
+    for cell in cells:
+        identity, training = identities[cell.name], cell.experiment.training
+        if isinstance(identity, ReposeError):
+            continue
+        measured = tuple(getattr(training, name) for name in _MEASURED)
+        twin = seen.setdefault((identity, cell.experiment.decoding, measured), cell)
+        if twin is not cell:
+            raise ConfigError(
+                f"cells {twin.name} and {cell.name} are the same run, {identity.run_id}: exclude one of them"
+            )
 
 
 def _data_settings(experiment: Experiment) -> str:
