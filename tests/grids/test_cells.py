@@ -340,4 +340,4 @@ def test_sets_of_cores(monkeypatch: pytest.MonkeyPatch) -> None:
 @pytest.mark.parametrize("gpus", [1.5, -1.0, float("nan"), float("inf")])
 def test_gpus_that_no_cell_can_have_are_refused(gpus: float) -> None:
     with pytest.raises(ConfigError, match="give a whole number of GPUs, or a share of one"):
-        share(2, jobs=None, cores=None, devices=0, gpus=gpus)
+        check_request(jobs=None, cores=None, device="cpu", here=False, gpus=gpus)

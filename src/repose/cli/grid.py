@@ -66,7 +66,7 @@ def grid(
     from repose.grids.local import check_request, num_devices, share
     from repose.grids.run import jobs_of, make_plan
 
-    check_request(jobs=jobs, cores=cores_per_cell, device=device, here=on == "local")
+    check_request(jobs=jobs, cores=cores_per_cell, device=device, here=on == "local", gpus=gpus_per_cell)
     found = read_grid(file, overrides=overrides or [], seeds=seeds)
     # Each sentence is said once: a corpus is prepared for every setting that shapes it.
     plan = make_plan(

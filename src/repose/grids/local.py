@@ -25,7 +25,7 @@ class Share:
     """Cores of each, one thread or worker per core."""
 
 
-def check_request(*, jobs: int | None, cores: int | None, device: str, here: bool) -> None:
+def check_request(*, jobs: int | None, cores: int | None, device: str, here: bool, gpus: float = 0.0) -> None:
     """Refuse what no cell could run with, before a corpus is prepared. `here`: cells run on this machine.
 
     Raises ConfigError, and DeviceError for a device that this machine does not have.
@@ -33,6 +33,8 @@ def check_request(*, jobs: int | None, cores: int | None, device: str, here: boo
     for name, value in (("--jobs", jobs), ("--cores-per-cell", cores)):
         if value is not None and value < 1:
             raise ConfigError(f"{name} = {value}, but a cell needs at least one: give 1 or more")
+    if not 0 <= gpus < math.inf or (gpus > 1 and gpus % 1):
+        raise ConfigError(f"--gpus-per-cell = {gpus}: give a whole number of GPUs, or a share of one such as 0.5")
     available = available_cores()
     if here and cores is not None and cores > available:
         raise ConfigError(f"--cores-per-cell = {cores}, but there are {available} here: give {available} or less")
@@ -48,10 +50,8 @@ def share(num_cells: int, *, jobs: int | None, cores: int | None, devices: int, 
 
     On a CPU as many cells at once as there are cores (or cells, if there are fewer), since several small trainings
     side by side are faster than one on all cores. Where there are `devices` (GPUs), one cell on each, or as many as
-    `gpus` per cell allow. Raises ConfigError for GPUs that cannot be had.
+    `gpus` per cell allow.
     """
-    if not 0 <= gpus < math.inf or (gpus > 1 and gpus % 1):
-        raise ConfigError(f"--gpus-per-cell = {gpus}: give a whole number of GPUs, or a share of one such as 0.5")
     available = available_cores()
     if jobs is None:
         at_once = available // (cores or 1)
