@@ -444,9 +444,6 @@ def test_settings_that_would_do_nothing() -> None:
     nothing = [f"architecture.{name}=0" for name in ("dropout", "attention_dropout", "attention_output_dropout")]
     assert "which are the same without dropout" in sentence("training.r_drop=1", *nothing)
     load(None, overrides=["training.r_drop=1", *nothing, "training.word_dropout=0.1"])
-    last = ("training.keep=last", "training.patience=none")
-    assert "training.best_by = 'chrf' decides nothing" in sentence("training.best_by=chrf", *last)
-    load(None, overrides=["training.best_by=chrf", last[0], "training.patience=3"])
     task = ("training.task=language_modelling", "training.long_pairs=truncate")
     assert "has no use for training.long_pairs = 'truncate'" in sentence(*task)
 

@@ -325,11 +325,6 @@ class TrainingConfig:
                 f"training.warmup_share = {self.warmup_share} is a share of an unknown number of updates: "
                 "set training.epochs or training.updates, or use training.warmup_updates"
             )
-        if self.best_by == "chrf" and self.keep == "last" and self.patience is None:
-            raise ConfigError(
-                "training.best_by = 'chrf' decides nothing where the last weights are kept and nothing ends training "
-                "early: set training.keep = 'best' or training.patience, or leave it out"
-            )
         if self.schedule != "noam" and self.learning_rate >= 1.0:
             raise ConfigError(
                 f"training.learning_rate = {self.learning_rate} is a factor that fits schedule = 'noam' only: "

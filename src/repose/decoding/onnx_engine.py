@@ -143,7 +143,9 @@ class OnnxEngine(Engine):
 
     def _is_as_it_was(self) -> bool:
         """Whether the folder says what it said when it was read: another export may have taken its place. Asked after
-        a file is opened."""
+        a file is opened. Graphs that nothing describes are in nobody else's hands."""
+        if not self.graphs.description:
+            return True
         try:
             return read_description(self.graphs.encoder.parent, TARGET, check_files=False) == self.graphs.description
         except CheckpointError:
