@@ -376,8 +376,9 @@ class Experiment:
                 f"training.upsample = {training.upsample} is for the pairs beside tagged synthetic ones: set "
                 "corpus.synthetic and corpus.synthetic_tag, or leave it out"
             )
-        rates = (self.architecture.dropout, self.architecture.attention_dropout)
-        if training.r_drop and not any((*rates, self.architecture.attention_output_dropout, training.word_dropout)):
+        a = self.architecture
+        dropouts = (a.dropout, a.attention_dropout, a.attention_output_dropout, training.word_dropout)
+        if training.r_drop and not any(dropouts):
             raise ConfigError(
                 f"training.r_drop = {training.r_drop:g} compares two passes, which are the same without dropout: set "
                 "architecture.dropout or training.word_dropout, or leave it out"

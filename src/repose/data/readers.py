@@ -4,6 +4,7 @@ Text is passed on as it is, untrimmed, in constant memory. What cannot be a sent
 reason; what shows that a file is not what it should be (misaligned, damaged, another encoding) is a `DataError`.
 """
 
+import codecs
 import gzip
 import io
 import json
@@ -27,7 +28,6 @@ MAX_CHARACTERS = 20_000
 Pair = tuple[str, str]
 
 _BLOCK = 1 << 20
-_BOM = b"\xef\xbb\xbf"
 _LINE_BYTES = 4 * MAX_CHARACTERS  # a character has up to four bytes in UTF-8
 _RECORD_BYTES = 1 << 22
 _ROWS_PER_BATCH = 4096
@@ -61,11 +61,11 @@ class LineReader:
     def __iter__(self) -> Iterator[str | None]:
         with _readable(self.path), opened(self.path) as file:
             bound = self._max_bytes + 2  # room for the line end
-            while data := file.readline(bound + (len(_BOM) if self.num_lines == 0 else 0)):
+            while data := file.readline(bound + (len(codecs.BOM_UTF8) if self.num_lines == 0 else 0)):
                 self.num_lines += 1
-                if self.num_lines == 1 and data.startswith(_BOM):
+                if self.num_lines == 1 and data.startswith(codecs.BOM_UTF8):
                     self.had_bom = True
-                    data = data.removeprefix(_BOM)
+                    data = data.removeprefix(codecs.BOM_UTF8)
                     if not data:  # a file of nothing but the mark has no line
                         self.num_lines = 0
                         return

@@ -178,7 +178,7 @@ def _read_files(path: Path) -> _Files:
         src, tgt = directory.read_tokenizers(place, digests, MODEL_KIND, config)
         return _Files(place, found.facts.max_length, (src, tgt), config)
     (src, tgt), config = directory.load_without_weights(place, MODEL_KIND)
-    return _Files(place, directory.architecture_of(place).max_length, (src, tgt), config)
+    return _Files(place, directory.architecture_in(config, place).max_length, (src, tgt), config)
 
 
 def _pair(text: str) -> tuple[str, str]:
@@ -201,7 +201,7 @@ def _about(path: Path, place: Path, config: dict[str, Any]) -> dict[str, Any]:
     found: tuple[str, dict[str, Any]] | None = None
     parameters = preset = None
     if not graphs.is_graph_folder(place):
-        architecture = directory.architecture_of(place)
+        architecture = directory.architecture_in(config, place)
         preset = next((name for name, one in PRESETS.items() if one.architecture == architecture), None)
         run = RunFolder(place)
         if run.exists and directory.locate(place) != place:

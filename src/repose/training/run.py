@@ -55,8 +55,8 @@ def train(
     `device`: auto, cpu, cuda (all GPUs) or cuda:1 (that one). `workers`: processes that share each batch out (default:
     those that the run began with; else one per GPU, or per CPU core). `stop_after`: stop after this many updates of
     this call; `until_epoch`: stop once that epoch, counted from the beginning, is over, and validated
-    where a validation is due then. `signals`: where
-    to remember a signal that came. `examples`: sentences to show at validations.
+    where a validation is due then. `signals`: where to remember a signal that came. `examples`: sentences to show at
+    validations.
     Under torchrun or SLURM every process calls this alike.
     A finished run's outcome is returned at once.
 
