@@ -1,11 +1,12 @@
 # Serves an export to ONNX, or the model that is put at /models; for run directories themselves (torch) build with
-#   --build-arg EXTRAS=serve,train,fast
+#   --build-arg EXTRAS=serve,train,fast --build-arg PIP_EXTRA_INDEX_URL=the index of PyTorch's CPU builds (else gigabytes for GPUs)
 #
 #   repose export runs/mine --to onnx --out models/mine
 #   docker build --tag repose .
 #   docker run --read-only --tmpfs /tmp --volume "$PWD/models:/models:ro" --publish 127.0.0.1:5000:5000 repose /models/mine
 FROM python:3.12-slim AS build
 ARG EXTRAS=serve,runtime
+ARG PIP_EXTRA_INDEX_URL
 WORKDIR /src
 COPY pyproject.toml constraints.txt README.md LICENSE ./
 COPY src ./src

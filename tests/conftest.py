@@ -18,6 +18,8 @@ jaxtyping.install_import_hook("repose.model", "beartype.beartype")
 SHAPES_CHECKED = ("model",)
 """Rooms. The others train small models or ask them often, which takes up to twice as long where shapes are checked."""
 
+os.environ.setdefault("ORT_DISABLE_TELEMETRY", "1")  # for tests that import ONNX Runtime themselves
+
 jaxtyping.config.update("jaxtyping_disable", True)  # while tests are collected
 
 gc.disable()  # while tests are collected: nothing of that is garbage, and looking through it takes seconds

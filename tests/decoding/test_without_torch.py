@@ -1,5 +1,6 @@
 """An export to ONNX translates where nothing is installed but what the extra `runtime` asks for."""
 
+import os
 import re
 import subprocess
 import sys
@@ -70,7 +71,9 @@ def model(tmp_path_factory: pytest.TempPathFactory) -> Path:
     return folder
 
 
-def run(environment: Path, *command: str, given: str = "") -> subprocess.CompletedProcess[str]:
+def run(
+    environment: Path, *command: str, given: str = "", env: dict[str, str] | None = None
+) -> subprocess.CompletedProcess[str]:
     """Python that finds nothing but the environment and its own library."""
     start = f"import sys; sys.path[:] = [p for p in sys.path if 'site-packages' not in p] + [{str(environment)!r}]; "
     return subprocess.run(
@@ -79,6 +82,7 @@ def run(environment: Path, *command: str, given: str = "") -> subprocess.Complet
         capture_output=True,
         text=True,
         check=False,
+        env=env,
     )
 
 
@@ -100,6 +104,19 @@ def test_an_export_translates(environment: tuple[Path, int], model: Path, tmp_pa
     done = run(environment[0], command, "translate", str(tmp_path / "out"), given="".join(f"{x}\n" for x in LINES))
     assert done.returncode == 0, done.stderr
     assert done.stdout.splitlines() == expected
+
+
+@pytest.mark.skipif(sys.platform != "linux", reason="where it keeps its identifier was looked up on Linux")
+def test_onnx_runtime_does_not_report_home(environment: tuple[Path, int], model: Path, tmp_path: Path) -> None:
+    """Its builds send events to their maker; the first thing that they write is an identifier of the machine."""
+    repose.export(model, to="onnx", out=tmp_path / "out")
+    program = "import repose, sys; repose.load(sys.argv[1]).translate(['ka'])"
+    home = tmp_path / "home"
+    home.mkdir()
+    env = {name: value for name, value in os.environ.items() if name not in ("ORT_DISABLE_TELEMETRY", "XDG_CACHE_HOME")}
+    done = run(environment[0], program, str(tmp_path / "out"), env={**env, "HOME": str(home)})
+    assert done.returncode == 0, done.stderr
+    assert [path for path in home.rglob("*") if "Microsoft" in path.parts] == []
 
 
 def test_a_hubs_library_is_required_and_not_needed(model: Path, tmp_path: Path) -> None:

@@ -4,6 +4,7 @@ Needs neither torch nor onnx. One thread: a step is many small operations, and s
 """
 
 import contextlib
+import os
 import pickle
 from collections.abc import Hashable, Sequence
 from pathlib import Path
@@ -203,6 +204,7 @@ class OnnxEngine(Engine):
 
 def _session(path: Path, *, arena: bool = True) -> Any:
     """`arena`: keep memory between calls; for small tensors the C library itself is faster."""
+    os.environ.setdefault("ORT_DISABLE_TELEMETRY", "1")  # ONNX Runtime reports home unless told not to
     try:
         import onnxruntime as ort
     except ImportError as error:
