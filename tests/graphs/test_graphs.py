@@ -16,6 +16,8 @@ from repose.decoding.search import Hypothesis, beam_search
 from repose.decoding.torch_engine import TorchEngine
 from repose.decoding.worker import Batch
 from repose.graphs.folder import BEAM, ENCODER, GREEDY, STEP, GraphFolder, write_graphs
+from repose.graphs.graph import Graph
+from repose.graphs.searches import best_of
 from repose.model import architecture as axes
 from repose.model.architecture import Architecture
 from repose.model.presets import PRESETS
@@ -23,7 +25,7 @@ from repose.model.transformer import Transformer, build
 from repose.system.errors import ConfigError, ReposeError
 
 pytest.importorskip("onnx")
-pytest.importorskip("onnxruntime")
+onnxruntime = pytest.importorskip("onnxruntime")
 
 VOCAB = 23
 SIZES: dict[str, Any] = {"d_ff": 16, "num_encoder_layers": 2, "num_decoder_layers": 3, "max_length": 32}
@@ -162,6 +164,37 @@ def test_where_a_sentence_goes_step_by_step(
     assert graphs.search(source, 9, **asked) is None
     expected = beam_search(graphs.step, graphs.start([source]), [9], **asked)
     assert Batch([source], [9], **asked).search(graphs) == expected
+
+
+@pytest.mark.parametrize("size", [23, 1024, 1031, 1100])
+@pytest.mark.parametrize("width", [1, 3, 20])
+@pytest.mark.parametrize("equals", [False, True])
+def test_the_best_of_a_vocabulary(size: int, width: int, equals: bool) -> None:
+    """A large one is searched in blocks, some of which are not looked into."""
+    g = Graph("best", int8=False)
+    found = best_of(g, size, g.input("log_probs", ["R", size]), g.input("width", [1], "INT64"))
+    g.output("values", found[0], ["R", "W"])
+    g.output("ids", found[1], ["R", "W"], "INT64")
+    session = onnxruntime.InferenceSession(g.model().SerializeToString(), providers=["CPUExecutionProvider"])
+    random = np.random.default_rng(size + width)
+    log_probs = -random.integers(0, 40 if equals else 1 << 20, (6, size)).astype(np.float32)
+    log_probs[3:, [0, 2]] = 5.0  # what may not be chosen is best
+    log_probs[3:, 4:60] = -(2.0**20)  # and stands alone in its block
+    values, ids = session.run(None, {"log_probs": log_probs, "width": np.array([width])})
+    log_probs[:, [0, 2]] = -np.inf
+    expected = np.argsort(-log_probs, axis=1, kind="stable")[:, :width]
+    np.testing.assert_array_equal(ids, expected)
+    np.testing.assert_array_equal(values, np.take_along_axis(log_probs, expected, 1))
+
+
+@pytest.mark.parametrize("beam_size", [2, 20])
+def test_a_search_of_a_large_vocabulary_is_that_of_every_step(beam_size: int, tmp_path: Path) -> None:
+    a = dataclasses.replace(PRESETS["reinforced"].architecture, **SIZES, **WIDTHS[0])
+    facts = write_graphs(tmp_path, build(a, src_vocab_size=VOCAB, tgt_vocab_size=1031))
+    graphs = OnnxEngine(GraphFolder(tmp_path / ENCODER, tmp_path / STEP, facts, {}))
+    by_steps, at_once = both_ways(graphs, [2, 5, 6, 7, 3], 4, beam_size=beam_size, num_hypotheses=beam_size)
+    assert [(h.tokens, h.finished) for h in at_once] == [(h.tokens, h.finished) for h in by_steps]
+    assert [h.score for h in at_once] == pytest.approx([h.score for h in by_steps], abs=1e-4)
 
 
 @pytest.mark.parametrize("beam_size", [1, 2])

@@ -17,7 +17,7 @@ IR_VERSION = 9
 
 _WORTH_A_REFERENCE = 1024  # bytes
 _WIDE = 1024
-"""Columns of an int8 product from which ONNX Runtime's fused form is slower than its parts, for one row."""
+"""Columns of an int8 product from which ONNX Runtime's fused form is slower than its parts, for a search's few rows."""
 
 Value: TypeAlias = str
 Array: TypeAlias = NDArray[Any]
@@ -35,7 +35,7 @@ class Graph:
         except ImportError as error:
             raise ConfigError("ONNX graphs are written with onnx: pip install 'repose-nmt[fast]'") from error
         self._onnx, self._name, self._int8 = onnx, name, int8
-        self._one_row = one_row
+        self._is_body, self._one_row = around is not None, one_row
         self._prefix: str = "v" if around is None else f"{around._prefix}{name}_"  # no name stands for two values
         self._nodes: list[Any] = []
         self._weights: dict[tuple[Any, ...], tuple[Value, Any]] = {} if around is None else around._weights
@@ -223,7 +223,7 @@ class Graph:
         quantized, scale, zero = self._quantized[x]
         sums = self.op("MatMulInteger", quantized, self.constant(integers, np.int8), zero)
         product = str(self.op("Cast", sums, to=self._onnx.TensorProto.FLOAT))
-        if self._one_row and len(weight) > _WIDE:
+        if self._is_body and len(weight) > _WIDE:
             return self.mul(self.mul(product, scale), self.constant(scales))
         # Nodes and their order as ONNX Runtime's own quantizer writes them: what it fuses.
         return self.mul(product, self.mul(scale, self.constant(scales)))

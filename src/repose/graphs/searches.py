@@ -21,6 +21,7 @@ from repose.model.transformer import Transformer
 
 PAD, START, END = 0, 2, 3
 _DOUBLE = 11  # TensorProto's
+_LARGE, _BLOCK = 1024, 64  # tokens of a vocabulary, and of what is looked at together
 
 
 def greedy(model: Transformer, memory: list[Memory], *, int8: bool) -> Any:
@@ -31,7 +32,9 @@ def greedy(model: Transformer, memory: list[Memory], *, int8: bool) -> Any:
     step = StepGraph(model, body, one_query=True, is_padded=False)
     step.read_memory(g, memory)
     at, _, token = body.input("at", [], "INT64"), body.input("going", [], "BOOL"), body.input("token", [1], "INT64")
-    best, chosen = body.op("TopK", _allowed(body, model, step.log_probs(token, at, g.ints(1))), g.ints(1), outputs=2)
+    best, chosen = body.op(
+        "TopK", _allowed(body, model.tgt_vocab_size, step.log_probs(token, at, g.ints(1))), g.ints(1), outputs=2
+    )
     following = body.reshaped(chosen, (1,))
     body.output("still_going", body.op("Not", body.op("Equal", following, g.ints(END))), [1], "BOOL")
     body.output("next_token", following, [1], "INT64")
@@ -58,8 +61,7 @@ def beam(model: Transformer, memory: list[Memory], *, int8: bool) -> Any:
     step.read_memory(g, memory)
     at, _, tokens = body.input("at", [], "INT64"), body.input("going", [], "BOOL"), body.input("token", ["R"], "INT64")
     before, best = body.input("scores_before", ["R"], "DOUBLE"), body.input("best", ["B"], "DOUBLE")
-    log_probs = _allowed(body, model, step.log_probs(tokens, at, g.ints(1)))
-    values, ids = body.op("TopK", log_probs, width, outputs=2)  # (R, width)
+    values, ids = best_of(body, model.tgt_vocab_size, step.log_probs(tokens, at, g.ints(1)), width)  # (R, width)
     sums = body.add(body.op("Unsqueeze", before, g.ints(1)), body.op("Cast", values, to=_DOUBLE))
     sums = body.concatenated(body.reshaped(sums, (-1,)), no_scores, axis=0)
     scores, order = body.op("TopK", sums, handed_out, outputs=2)  # (C,)
@@ -93,9 +95,37 @@ def beam(model: Transformer, memory: list[Memory], *, int8: bool) -> Any:
     return g.model()
 
 
-def _allowed(g: Graph, model: Transformer, log_probs: Value) -> Value:
+def best_of(g: Graph, size: int, log_probs: Value, width: Value) -> tuple[Value, Value]:
+    """Log-probabilities of `size` tokens (R, V), `width` int64 (1,) -> those of the best tokens of each row that may be
+    chosen, and their ids, (R, width), best first, of equals the lower id.
+
+    Of a large vocabulary it looks through the blocks with the largest numbers alone: `TopK` over all would take as long
+    as their product in int8. One block more than tokens, as that of PAD and START may have its place by them.
+    """
+    if size < _LARGE:
+        values, ids = g.op("TopK", _allowed(g, size, log_probs), width, outputs=2)
+        return values, ids
+    block = next((n for n in range(_BLOCK, _BLOCK // 2, -1) if size % n == 0), _BLOCK)
+    number = -(-size // block)
+    if missing := number * block - size:
+        log_probs = g.op("Pad", log_probs, g.ints(0, 0, 0, missing), g.constant(-np.inf))
+    blocks = g.reshaped(log_probs, (-1, number, block))
+    num_chosen = g.op("Min", g.add(width, g.ints(1)), g.ints(number))
+    _, chosen = g.op("TopK", g.op("ReduceMax", blocks, g.ints(-1), keepdims=0), num_chosen, outputs=2)
+    chosen, _ = g.op("TopK", chosen, num_chosen, largest=0, outputs=2)  # as they lie, which decides between equals
+    numbers = g.op("GatherND", blocks, g.op("Unsqueeze", chosen, g.ints(-1)), batch_dims=1)
+    never = np.zeros((number, block), np.float32)
+    never.flat[[PAD, START]] = -np.inf
+    numbers = g.add(numbers, g.rows(g.constant(never), chosen))
+    values, places = g.op("TopK", g.reshaped(numbers, (0, -1)), width, outputs=2)
+    slots = g.div(places, g.ints(block))
+    skipped = g.sub(g.op("GatherElements", chosen, slots, axis=1), slots)
+    return values, g.add(places, g.mul(skipped, g.ints(block)))
+
+
+def _allowed(g: Graph, size: int, log_probs: Value) -> Value:
     """Log-probabilities without those of tokens that are never chosen."""
-    never = np.zeros(model.tgt_vocab_size, np.float32)
+    never = np.zeros(size, np.float32)
     never[[PAD, START]] = -np.inf
     return g.add(log_probs, g.constant(never))
 
