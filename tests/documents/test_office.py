@@ -9,6 +9,7 @@ from xml.etree import ElementTree
 
 import pytest
 
+from repose.documents import xml_source
 from repose.documents.archive import Archive, Limits
 from repose.documents.office import OfficeDocument
 from repose.documents.opendocument import read_odt
@@ -187,6 +188,15 @@ def test_what_is_hostile_or_damaged_is_refused(data: bytes, says: str) -> None:
     with pytest.raises(DataError, match=re.escape(says)) as caught:
         read_docx(data)
     assert "\n" not in str(caught.value)
+
+
+def test_all_files_of_a_document_together_are_limited(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(xml_source, "MOST_NODES", 30)
+    paragraph = f"<w:p>{run('one')}</w:p>"
+    headers = {f"word/header{n}.xml": f"<w:hdr {W}>{paragraph * 3}</w:hdr>" for n in range(3)}
+    assert len(read_docx(docx(paragraph)).segments) == 1
+    with pytest.raises(DataError, match="the document has more than 30 elements and texts"):
+        read_docx(docx(paragraph, **headers))
 
 
 def test_an_archive_that_lies_about_its_sizes_is_read_no_further_than_it_says() -> None:

@@ -3,6 +3,7 @@
 import asyncio
 import io
 import json
+import time
 from dataclasses import replace
 from typing import Any
 
@@ -11,6 +12,7 @@ from prometheus_client.parser import text_string_to_metric_families
 from stub_server import Shouting, ask, body, served, service, spans
 
 from repose.documents.alignment import Spans
+from repose.serving import documents
 from repose.serving.app import make_app
 from repose.serving.log import Log
 from repose.serving.messages import Answer, How
@@ -473,6 +475,41 @@ def test_requests_per_minute() -> None:
     assert request("192.0.2.2").status_code == 200
     assert [request(f"2001:db8::{n}").status_code for n in range(4)] == [200, 200, 200, 429], "of one network"
     assert [request(f"::ffff:1.2.3.{n}").status_code for n in range(4)] == [200] * 4, "IPv4, on a listener of both"
+
+
+def test_a_line_of_the_proxys_own_goes_before_the_clients() -> None:
+    app = make_app(service(limits={"req_limit": 1}, trust_forwarded_for=True))
+    statuses = []
+    for client in ("9.9.9.1", "9.9.9.2"):
+        headers = [("X-Forwarded-For", client), ("X-Forwarded-For", "192.0.2.1")]
+        statuses.append(ask(app, "POST", "/translate", json=PT_EN, headers=headers).status_code)
+    assert statuses == [200, 429]
+
+
+def test_what_costs_more_than_the_limit_is_done_when_it_comes_alone() -> None:
+    app = make_app(service(limits={"req_limit": 2, "char_limit": 10}))
+    file = {"file": ("a.txt", b"um " * 20, "text/plain")}
+    statuses = [ask(app, "POST", "/translate_file", data=PT_EN, files=file).status_code for _ in range(2)]
+    assert statuses == [200, 429]
+
+
+def test_a_cancelled_upload_keeps_its_place_until_its_thread_has_ended(monkeypatch: pytest.MonkeyPatch) -> None:
+    ended: list[str] = []
+
+    def slow(_: bytes, suffix: str) -> None:
+        time.sleep(0.3)
+        ended.append(suffix)
+
+    async def cancelled() -> None:
+        monkeypatch.setattr(documents, "read_document", slow)
+        task = asyncio.create_task(documents.read(b"", ".docx"))
+        await asyncio.sleep(0.05)
+        task.cancel()
+        with pytest.raises(asyncio.CancelledError):
+            await task
+        assert ended == [".docx"]
+
+    asyncio.run(cancelled())
 
 
 def test_requests_per_hour_and_day_beside_those_per_minute() -> None:

@@ -48,3 +48,5 @@ def test_warnings_and_the_limit() -> None:
     assert "Cyrillic" in warning
     settings = body(ask(make_app(service(limits={"explain_limit": 7})), "GET", "/frontend/settings"))
     assert settings["explainLimit"] == 7
+    limited = make_app(service(engine=Scoring(), limits={"char_limit": 3}))
+    assert ask(limited, "POST", "/explain", json={**PT_EN, "q": "x yz"}).status_code == 400

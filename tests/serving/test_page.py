@@ -154,6 +154,39 @@ def test_alternatives_can_be_taken(visit: Visits) -> None:
     assert texts(page, "#alternatives button")[0].strip() == "O GATO!"
 
 
+def test_swapping_keeps_what_is_not_translated_yet(visit: Visits) -> None:
+    page = visit().open()
+    page.fill("#text", "um")
+    page.wait_for_function("() => document.getElementById('translation').textContent === 'UM'")
+    page.evaluate("() => { document.getElementById('text').value = 'dois'; document.getElementById('swap').click(); }")
+    assert page.input_value("#text") == "dois"
+
+
+def test_a_browser_that_keeps_nothing(visit: Visits) -> None:
+    one = visit()
+    one.page.add_init_script(
+        "Object.defineProperty(window, 'localStorage', { get() { throw new DOMException('no', 'SecurityError'); } })"
+    )
+    page = one.open()
+    one.write("o gato")
+    for wanted in ("dark", "light"):
+        page.click("#theme")
+        assert page.evaluate("document.documentElement.dataset.theme") == wanted
+    assert one.complaints == []
+
+
+def test_after_a_refusal_nothing_is_left_to_copy(visit: Visits) -> None:
+    one = visit()
+    page = one.open()
+    one.write("um gato")
+    page.route("**/explain", lambda route: route.fulfill(status=500, body='{"error": "It is ill"}'))
+    page.fill("#text", "dois")
+    page.wait_for_function("() => document.getElementById('problem').textContent === 'It is ill'")
+    assert page.inner_text("#translation") == ""
+    assert page.is_disabled("#copy")
+    assert page.is_disabled("#share")
+
+
 def test_words_tell_where_they_come_from(visit: Visits) -> None:
     one = visit()
     page = one.open()

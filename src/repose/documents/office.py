@@ -54,7 +54,8 @@ class OfficeDocument:
         self._places: list[_Place] = []
         self._segments: list[Segment] = []
         for member in filter(words.members.fullmatch, self._archive.members):
-            xml = Xml(self._archive.members[member], words.prefixes, member)
+            others = sum(xml.num_nodes for xml in self._xml.values())
+            xml = Xml(self._archive.members[member], words.prefixes, member, others=others)
             self._xml[member] = xml
             for paragraph in _paragraphs(xml.root, words):
                 self._add(member, paragraph, words.pieces(xml, paragraph))

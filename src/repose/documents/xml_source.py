@@ -14,7 +14,7 @@ from repose.system.errors import DataError
 MOST_LEVELS = 200
 """Elements within elements."""
 MOST_NODES = 300_000
-"""Elements and pieces of text, of some 400 bytes each while a document is translated: a long book has fewer."""
+"""Elements and pieces of text of a document, of some 400 bytes each while it is translated: a long book has fewer."""
 
 
 @dataclass(slots=True)
@@ -68,14 +68,16 @@ Node: TypeAlias = Element | Letters | Aside
 class Xml:
     """A parsed file."""
 
-    def __init__(self, data: bytes, prefixes: dict[str, str], name: str) -> None:
-        """`prefixes`: the usual ones by namespace. Raises DataError, about `name`, for what is no XML or not safe."""
+    def __init__(self, data: bytes, prefixes: dict[str, str], name: str, *, others: int = 0) -> None:
+        """`prefixes`: the usual ones by namespace. `others`: nodes of the document's other files. Raises DataError,
+        about `name`, for what is no XML or not safe."""
         try:
             data.decode()
         except UnicodeDecodeError as error:
             raise DataError(f"{name} is not in UTF-8: save the document again") from error
         self.data = data
-        self.root = _Builder(data, prefixes, name).root
+        built = _Builder(data, prefixes, name, others)
+        self.root, self.num_nodes = built.root, built.number - others
 
     def slice(self, start: int, end: int) -> str:
         """A piece of the source."""
@@ -118,13 +120,13 @@ def _written_name(tag: str) -> str:
 
 
 class _Builder:
-    def __init__(self, data: bytes, prefixes: dict[str, str], name: str) -> None:
+    def __init__(self, data: bytes, prefixes: dict[str, str], name: str, others: int) -> None:
         self._data, self._prefixes, self._name = data, prefixes, name
         self._opened: list[Element] = []
         self._scopes: list[dict[str, str]] = [{"": ""}]
         self._last: Node | None = None  # whose start, or whose end tag's, the parser has met last
         self._closing = False
-        self._number = 0
+        self.number = others
         self._cdata: int | None = None  # where the section begins whose text has not been met yet
         self._parser = parser = expat.ParserCreate()
         parser.StartElementHandler, parser.EndElementHandler = self._start, self._end
@@ -149,9 +151,9 @@ class _Builder:
         return place
 
     def _begin(self, node: Node) -> None:
-        self._number += 1
-        if self._number > MOST_NODES:
-            raise DataError(f"{self._name} has more than {MOST_NODES:,} elements and texts: split the document")
+        self.number += 1
+        if self.number > MOST_NODES:
+            raise DataError(f"the document has more than {MOST_NODES:,} elements and texts: split it")
         if self._opened:
             self._opened[-1].children.append(node)
         self._last = node

@@ -4,9 +4,11 @@ import hashlib
 import hmac
 import ipaddress
 import time
-from collections.abc import Callable, Mapping
+from collections.abc import Callable
 from functools import lru_cache
 from pathlib import Path
+
+from starlette.datastructures import Headers
 
 from repose.serving.refusals import RequestError, flood, slow_down
 from repose.serving.settings import NO_LIMIT, ServeSettings
@@ -91,13 +93,14 @@ class Access:
                 )
                 raise RequestError(400, text)
         for unit, limit, requests in self._requests:
-            if requests.add(client, cost) > limit:
+            if requests.add(client, min(cost, limit)) > limit:  # what costs more than all has to come alone
                 raise slow_down(limit, unit, requests.seconds_left(client))
 
 
-def address_of(host: str | None, headers: Mapping[str, str], *, trust_forwarded_for: bool) -> str:
+def address_of(host: str | None, headers: Headers, *, trust_forwarded_for: bool) -> str:
     """Of a client; of IPv6 the network, since whoever has one address has 2^64."""
-    forwarded = headers.get("x-forwarded-for", "") if trust_forwarded_for else ""
+    # The proxy's own is the last, be it in a line of its own or behind what the client wrote.
+    forwarded = ",".join(headers.getlist("x-forwarded-for")) if trust_forwarded_for else ""
     return _network(forwarded.rpartition(",")[2].strip(), host or "")
 
 

@@ -253,6 +253,7 @@ class Service:
         limits = self.settings.limits
         alternatives = found.number("alternatives", limits.alternatives_limit)
         heads = str(found.get("heads")).lower() not in ("false", "0", "no")
+        check_sizes(text, limits)
         if len(text) > limits.explain_limit:
             raise too_long(len(text), limits.explain_limit)
         detected = self.detected(source, [text])

@@ -19,8 +19,8 @@ async function answer(response) {
   let body = null;
   try {
     body = await response.json();
-  } catch {
-    body = null;
+  } catch (error) {
+    if (error.name === "AbortError") throw error;
   }
   if (response.ok && body !== null) return body;
   const sentence = body && typeof body.error === "string" ? body.error : `The server answered ${response.status}`;

@@ -51,10 +51,13 @@ function theme(name) {
 
 function startTheme() {
   const dark = matchMedia("(prefers-color-scheme: dark)");
-  const wanted = () => localStorage.getItem(THEME) ?? (dark.matches ? "dark" : "light");
+  let chosen = null; // a browser may keep nothing
+  try { chosen = localStorage.getItem(THEME); } catch { /* then this page alone knows */ }
+  const wanted = () => chosen ?? (dark.matches ? "dark" : "light");
   dark.addEventListener("change", () => theme(wanted()));
   at("theme").addEventListener("click", () => {
-    localStorage.setItem(THEME, document.documentElement.dataset.theme === "dark" ? "light" : "dark");
+    chosen = document.documentElement.dataset.theme === "dark" ? "light" : "dark";
+    try { localStorage.setItem(THEME, chosen); } catch { /* as above */ }
     theme(wanted());
   });
   theme(wanted());
@@ -121,7 +124,7 @@ function swap() {
     say("warning", "This server has no model for the other direction.");
     return;
   }
-  if (shown.translation) text.value = shown.translation;
+  if (shown.translation && shown.text === text.value) text.value = shown.translation;
   source.value = into;
   changed(() => fillTargets(from));
   typed();
@@ -217,9 +220,8 @@ async function translate(tries = 0) {
       timer = setTimeout(() => translate(tries + 1), 1000 * error.seconds);
       return;
     }
+    clear();
     say("problem", error instanceof Refusal ? error.message : "The server cannot be reached.");
-    translation.show("");
-    for (const id of ["others", "why", "legend"]) at(id).hidden = true;
   } finally {
     if (running === here) at("translation").setAttribute("aria-busy", "false");
   }
