@@ -475,6 +475,9 @@ def test_requests_per_minute() -> None:
     assert request("192.0.2.2").status_code == 200
     assert [request(f"2001:db8::{n}").status_code for n in range(4)] == [200, 200, 200, 429], "of one network"
     assert [request(f"::ffff:1.2.3.{n}").status_code for n in range(4)] == [200] * 4, "IPv4, on a listener of both"
+    assert [request(f"5.6.7.8:{n}").status_code for n in range(4)] == [200, 200, 200, 429], "one address, many ports"
+    assert [request(f"[2001:db9::1]:{n}").status_code for n in range(4)] == [200, 200, 200, 429]
+    assert request("5.6.7.9:1").status_code == 200
 
 
 def test_a_line_of_the_proxys_own_goes_before_the_clients() -> None:

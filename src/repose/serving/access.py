@@ -3,6 +3,7 @@
 import hashlib
 import hmac
 import ipaddress
+import re
 import time
 from collections.abc import Callable
 from functools import lru_cache
@@ -14,6 +15,7 @@ from repose.serving.refusals import RequestError, flood, slow_down
 from repose.serving.settings import NO_LIMIT, ServeSettings
 from repose.system.errors import ConfigError, DataError
 
+_WITH_PORT = re.compile(r"\[(.*)\](?::\d+)?|([^:]*):\d+")  # as some gateways write addresses
 _SECONDS = {"minute": 60.0, "hour": 3_600.0, "day": 86_400.0}
 _MOST_CLIENTS = 100_000
 """Whose requests are counted; beyond them the oldest are forgotten."""
@@ -106,8 +108,9 @@ def address_of(host: str | None, headers: Headers, *, trust_forwarded_for: bool)
 
 @lru_cache(4_096)
 def _network(forwarded: str, host: str) -> str:
+    with_port = _WITH_PORT.fullmatch(forwarded)
     try:
-        address = ipaddress.ip_address(forwarded or host)
+        address = ipaddress.ip_address((with_port[1] or with_port[2] if with_port else forwarded) or host)
     except ValueError:
         return host
     if isinstance(address, ipaddress.IPv6Address) and address.ipv4_mapped is not None:
