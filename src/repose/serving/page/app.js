@@ -282,13 +282,14 @@ function take(other, button) {
 
 async function openWhy() {
   if (!at("why").open || !shown.text) return;
-  const q = shown.text;
+  const here = shown;
   at("map").textContent = "…";
   try {
-    const found = await post("explain", { q, source: source.value, target: target.value, alternatives: ALTERNATIVES });
-    if (q === shown.text) why.show(found.sentences);
+    const what = { q: here.text, source: source.value, target: target.value, alternatives: ALTERNATIVES };
+    const found = await post("explain", what);
+    if (here === shown) why.show(found.sentences);
   } catch (error) {
-    at("map").textContent = error.message;
+    if (here === shown) at("map").textContent = error.message;
   }
 }
 
