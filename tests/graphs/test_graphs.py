@@ -197,9 +197,11 @@ def test_a_search_of_a_large_vocabulary_is_that_of_every_step(beam_size: int, tm
     assert [h.score for h in at_once] == pytest.approx([h.score for h in by_steps], abs=1e-4)
 
 
+@pytest.mark.parametrize("size", [VOCAB, 1031])
 @pytest.mark.parametrize("beam_size", [1, 2])
-def test_a_sentence_alone_is_refused_where_probabilities_are_none(beam_size: int, tmp_path: Path) -> None:
-    model = make(dataclasses.replace(PRESETS["reinforced"].architecture, **SIZES, **WIDTHS[0]))
+def test_a_sentence_alone_is_refused_where_probabilities_are_none(beam_size: int, size: int, tmp_path: Path) -> None:
+    a = dataclasses.replace(PRESETS["reinforced"].architecture, **SIZES, **WIDTHS[0])
+    model = build(a, src_vocab_size=VOCAB, tgt_vocab_size=size)
     model.output.bias.data[7] = float("nan")
     facts = write_graphs(tmp_path, model)
     graphs = OnnxEngine(GraphFolder(tmp_path / ENCODER, tmp_path / STEP, facts, {}))
