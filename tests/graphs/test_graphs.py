@@ -187,7 +187,7 @@ def test_the_best_of_a_vocabulary(size: int, width: int, equals: bool) -> None:
     np.testing.assert_array_equal(values, np.take_along_axis(log_probs, expected, 1))
 
 
-@pytest.mark.parametrize("beam_size", [2, 20])
+@pytest.mark.parametrize("beam_size", [1, 2, 20])
 def test_a_search_of_a_large_vocabulary_is_that_of_every_step(beam_size: int, tmp_path: Path) -> None:
     a = dataclasses.replace(PRESETS["reinforced"].architecture, **SIZES, **WIDTHS[0])
     facts = write_graphs(tmp_path, build(a, src_vocab_size=VOCAB, tgt_vocab_size=1031))
@@ -207,6 +207,43 @@ def test_a_sentence_alone_is_refused_where_probabilities_are_none(beam_size: int
     graphs = OnnxEngine(GraphFolder(tmp_path / ENCODER, tmp_path / STEP, facts, {}))
     with pytest.raises(ReposeError, match="NaN"):
         graphs.search([2, 5, 3], 5, beam_size=beam_size, alpha=0.6, num_hypotheses=1)
+
+
+def test_rough_numbers_that_mislead_are_noticed(tmp_path: Path) -> None:
+    """Of more tokens than are looked at exactly, all nearly alike, the rough numbers find the best by chance alone."""
+    a = dataclasses.replace(PRESETS["reinforced"].architecture, **SIZES, **WIDTHS[0])
+    model = build(a, src_vocab_size=VOCAB, tgt_vocab_size=1031)
+    torch.manual_seed(1)
+    model.output.weight.data[100:200] = model.output.weight.data[100] + 1e-4 * torch.randn(100, a.d_model)
+    model.output.bias.data[100:200] = 30.0
+    facts = write_graphs(tmp_path, model)
+    graphs = OnnxEngine(GraphFolder(tmp_path / ENCODER, tmp_path / STEP, facts, {}))
+    asked: dict[str, Any] = {"beam_size": 1, "alpha": 0.6, "num_hypotheses": 1}
+    assert graphs.search([2, 5, 3], 5, **asked) is None
+    expected = beam_search(graphs.step, graphs.start([[2, 5, 3]]), [5], **asked)
+    assert Batch([[2, 5, 3]], [5], **asked).search(graphs) == expected
+
+
+@pytest.mark.parametrize("beam_size", [1, 4])
+@pytest.mark.parametrize("widths", WIDTHS)
+def test_a_sentence_alone_in_int8_is_near(beam_size: int, widths: dict[str, int], tmp_path: Path) -> None:
+    model = build(
+        dataclasses.replace(PRESETS["reinforced"].architecture, **SIZES, **widths),
+        src_vocab_size=VOCAB,
+        tgt_vocab_size=VOCAB,
+    )
+    found = {}
+    for name in ("fp32", "int8"):
+        (tmp_path / name).mkdir()
+        facts = write_graphs(tmp_path / name, model, int8=name == "int8")
+        graphs = OnnxEngine(GraphFolder(tmp_path / name / ENCODER, tmp_path / name / STEP, facts, {}))
+        hypotheses = graphs.search([2, 5, 6, 7, 3], 9, beam_size=beam_size, alpha=0.6, num_hypotheses=1)
+        assert hypotheses is not None
+        found[name] = hypotheses[0]
+    assert found["int8"].score != found["fp32"].score
+    tokens = [2, *found["int8"].tokens, *([3] if found["int8"].finished else [])]
+    (forced,) = TorchEngine(model).force([[2, 5, 6, 7, 3]], [tokens])
+    assert found["int8"].score == pytest.approx(forced.log_probs.sum(), abs=0.2)
 
 
 @pytest.mark.parametrize("asked", [{"alpha": -1.0}, {"beam_size": 0}, {"num_hypotheses": 3}])

@@ -23,7 +23,7 @@ if TYPE_CHECKING:
 
 TOLERANCE = 1e-4
 """Difference of a log-probability, in nats, above which graphs in fp32 are refused."""
-_VERSION = 6  # of what `repose.graphs` writes: another one makes all graphs anew
+_VERSION = 7  # of what `repose.graphs` writes: another one makes all graphs anew
 _SENTENCES, _LONGEST, _SEED = 8, 24, 1
 
 

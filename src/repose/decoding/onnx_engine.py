@@ -130,8 +130,10 @@ class OnnxEngine(Engine):
             return None
         feeds = {"limit": np.array(limit), **self._encoded([source])}
         if beam_size == 1:
-            tokens, log_probs = session.run(["tokens", "log_probs"], feeds)
+            tokens, log_probs, *best = session.run(None, feeds)
             refuse_nan(log_probs)
+            if best and (tokens != best[0]).any():  # chosen by rough numbers, and wrongly: rare
+                return None
             return [greedy_hypothesis(tokens.ravel().tolist(), log_probs.ravel().tolist(), alpha)]
         width = min(beam_size + 1, self.graphs.facts.tgt_vocab_size)
         numbers = {"beam_size": beam_size, "width": width, "num_hypotheses": num_hypotheses}

@@ -1,6 +1,7 @@
 """Whole searches of one sentence as ONNX graphs: the step in a loop of ONNX's own.
 
-    greedy    limit (), and what the encoder gives -> tokens and log_probs, both (T, 1, 1), END included
+    greedy    limit (), and what the encoder gives -> tokens and log_probs, both (T, 1, 1), END included, and best,
+              (T, 1, 1), what `tokens` must be equal to: if they are not, search step by step
     beam      limit, beam_size, width, num_hypotheses (1,), penalties (limit + 1,), and what the encoder gives ->
               scores (T, C), rows (T, C), tokens (T, C), sums (T,)
 
@@ -15,13 +16,14 @@ from typing import Any
 
 import numpy as np
 
-from repose.graphs.graph import Graph, Value
+from repose.graphs.graph import Graph, Value, array
 from repose.graphs.stacks import Memory, StepGraph
 from repose.model.transformer import Transformer
 
 PAD, START, END = 0, 2, 3
 _DOUBLE = 11  # TensorProto's
 _LARGE, _BLOCK = 1024, 64  # tokens of a vocabulary, and of what is looked at together
+_NEAR = 4  # tokens with the largest rough logits, one of which is taken to have the largest exact one
 
 
 def greedy(model: Transformer, memory: list[Memory], *, int8: bool) -> Any:
@@ -32,19 +34,45 @@ def greedy(model: Transformer, memory: list[Memory], *, int8: bool) -> Any:
     step = StepGraph(model, body, one_query=True, is_padded=False)
     step.read_memory(g, memory)
     at, _, token = body.input("at", [], "INT64"), body.input("going", [], "BOOL"), body.input("token", [1], "INT64")
-    best, chosen = body.op(
-        "TopK", _allowed(body, model.tgt_vocab_size, step.log_probs(token, at, g.ints(1))), g.ints(1), outputs=2
-    )
+    hidden = step.hidden(token, at, g.ints(1))
+    is_rough = not int8 and model.tgt_vocab_size >= _LARGE
+    if is_rough:
+        collected = [("hidden", hidden, [1, step.a.d_model])]
+        chosen = _probably_best(body, model, hidden)
+    else:
+        log_probs = _allowed(body, model.tgt_vocab_size, step.log_probs_of(body, hidden))
+        best, chosen = body.op("TopK", log_probs, g.ints(1), outputs=2)
+        collected = [("best", best, [1, 1])]
     following = body.reshaped(chosen, (1,))
     body.output("still_going", body.op("Not", body.op("Equal", following, g.ints(END))), [1], "BOOL")
     body.output("next_token", following, [1], "INT64")
     nothing = _kept(g, body, step, step.new)
     body.output("chosen", chosen, [1, 1], "INT64")
-    body.output("best", best, [1, 1])
+    for name, value, shape in collected:
+        body.output(name, value, shape)
     *_, tokens, values = g.loop(body, limit, [g.ints(START), *nothing])
+    best = tokens
+    if is_rough:  # exactly, of all tokens in one product
+        values, best = g.op(
+            "TopK", _allowed(g, model.tgt_vocab_size, step.log_probs_of(g, values)), g.ints(1), outputs=2
+        )
     g.output("tokens", tokens, ["T", 1, 1], "INT64")
     g.output("log_probs", values, ["T", 1, 1])
+    g.output("best", best, ["T", 1, 1], "INT64")
     return g.model()
+
+
+def _probably_best(g: Graph, model: Transformer, hidden: Value) -> Value:
+    """The next token (1, 1) of hidden states (1, d): of those with the best rough logits the one with the best exact
+    one. Reading all weights of the exact ones would take half of a step's time."""
+    weight = array(model.output.weight)
+    bias = np.zeros(len(weight), np.float32) if model.output.bias is None else array(model.output.bias).copy()
+    bias[[PAD, START]] = -np.inf
+    _, near = g.op("TopK", g.rough_linear(hidden, weight, bias), g.ints(_NEAR), outputs=2)
+    near = g.reshaped(near, (-1,))
+    exact = g.add(g.matmul(hidden, g.rows(g.constant(weight.T), near, axis=1)), g.rows(g.constant(bias), near))
+    _, place = g.op("TopK", exact, g.ints(1), outputs=2)
+    return g.rows(near, place)
 
 
 def beam(model: Transformer, memory: list[Memory], *, int8: bool) -> Any:

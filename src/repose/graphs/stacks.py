@@ -270,7 +270,15 @@ class StepGraph(_StackGraph):
             self.memory_inputs[name] = g.input(name, ["N", shape[1], *([width, "S"] if is_keys else ["S", width])])
 
     def log_probs(self, tokens: Value, at: Value, num_sentences: Value) -> Value:
-        """Of the next token, (R, V); `tokens` int64 (R,), `at` (), `num_sentences` (1,)."""
+        """Of the next token, (R, V); as `hidden`."""
+        return self.log_probs_of(self.g, self.hidden(tokens, at, num_sentences))
+
+    def log_probs_of(self, g: Graph, hidden: Value) -> Value:
+        """Of hidden states (.., d), (.., V), in a graph: this one, or the one around it."""
+        return str(g.op("LogSoftmax", g.linear(hidden, self.model.output.weight, self.model.output.bias), axis=-1))
+
+    def hidden(self, tokens: Value, at: Value, num_sentences: Value) -> Value:
+        """What the decoder makes of a token of each row, (R, d); `tokens` int64 (R,), `at` (), `num_sentences` (1,)."""
         g, a = self.g, self.a
         self.at = at
         end = At(str(g.op("Unsqueeze", at, g.ints(0))), is_step=True)
@@ -312,9 +320,7 @@ class StepGraph(_StackGraph):
 
             x, before_memory = self._after_memory(layer, index, x, num_sentences, before_memory)
             x = self.fed_forward(layer, x)
-        x = g.norm(x, self.stack.final_norm)
-        logits = g.linear(x, self.model.output.weight, self.model.output.bias)
-        return str(g.op("LogSoftmax", logits, axis=-1))
+        return g.norm(x, self.stack.final_norm)
 
     def _after_memory(
         self, layer: DecoderLayer, index: int, x: Value, num_sentences: Value, before: Value | None
