@@ -9,7 +9,15 @@ import pytest
 import sacrebleu
 from sacrebleu.metrics.bleu import BLEU
 
-from repose.evaluation.metrics import Score, bleu, bleu_sentence_mean, chrf, corpus_scores, without_accents
+from repose.evaluation.metrics import (
+    Score,
+    bleu,
+    bleu_sentence_mean,
+    chrf,
+    corpus_scores,
+    tokenizer_for,
+    without_accents,
+)
 from repose.system.errors import ConfigError, DataError
 
 
@@ -221,6 +229,24 @@ def test_wrong_counts(hypotheses: list[str], references: list[str], message: str
             metric(hypotheses, references)
     with pytest.raises(DataError, match=message):
         corpus_scores(hypotheses, references, lowercase=False, pretokenized=True, round_trip=str, strip_accents=True)
+
+
+@pytest.mark.parametrize(
+    ("references", "tokenizer"),
+    [
+        (["The cat sees a dog.", "中文"], "13a"),
+        (["我今天早上在公园里看见一只黑猫。", "他喜欢iPhone。"], "zh"),
+        (["我 今天 早上 在 公园 里 看见 一只 黑猫 。"], "13a"),
+        (["私は今朝公園で黒い猫を見ました。"], "char"),
+        (["私 は 今朝 公園 で 黒い 猫 を 見 ました 。"], "13a"),
+        (["ฉันเห็นแมวดำในสวนเมื่อเช้านี้"], "char"),
+        (["나는 오늘 아침 공원에서 검은 고양이를 보았다."], "13a"),
+        (["1 2 3", ""], "13a"),
+    ],
+)
+def test_the_tokenizer_for_references(references: list[str], tokenizer: str) -> None:
+    assert tokenizer_for(references) == tokenizer
+    assert f"|tok:{tokenizer}|" in bleu(references, references).signature
 
 
 def test_unknown_tokenizer() -> None:

@@ -130,7 +130,13 @@ def evaluate(
         list[int] | None, Option("--beam-size", "-b", help="Beam size. Can be repeated (default: 1 and 4).")
     ] = None,
     out: Annotated[Path | None, Option("--out", "-o", help="Folder for scores and translations.")] = None,
-    tokenize: Annotated[str, Option(help="sacreBLEU's tokenizer for the target language.")] = "13a",
+    tokenize: Annotated[
+        str | None,
+        Option(
+            help="sacreBLEU's tokenizer for the target language (default: 13a; without spaces between words zh for "
+            "Chinese, char for others)."
+        ),
+    ] = None,
     every: Annotated[
         bool, Option("--all", help="Show teacher-forced figures, too (tf_), which are no translation quality.")
     ] = False,

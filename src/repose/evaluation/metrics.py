@@ -5,14 +5,21 @@ then its signature says so too, in a last field that sacreBLEU itself does not w
 """
 
 import unicodedata
+from collections import Counter
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, replace
 
 from sacrebleu.metrics.bleu import BLEU
 from sacrebleu.metrics.chrf import CHRF
 
+from repose.data.scripts import script_of
 from repose.system.errors import ConfigError, DataError
 
+_UNSPACED = {"Han", "Thai", "Lao", "Khmer", "Myanmar", "Tibetan"}
+"""Scripts whose words have no spaces between them."""
+_KANA = ("HIRAGANA", "KATAKANA")
+_LONGEST_WORDS = 4.0
+"""Letters between spaces, on average, up to which such text has its words apart: about two where it has."""
 _INSTALL = {"ja-mecab": "'sacrebleu[ja]'", "ko-mecab": "'sacrebleu[ko]'"}  # all others that need something: spm
 
 
@@ -35,16 +42,36 @@ def decoding_name(beam_size: int) -> str:
     return "greedy" if beam_size == 1 else f"beam{beam_size}"
 
 
+def tokenizer_for(references: Sequence[str]) -> str:
+    """sacreBLEU's tokenizer for references that are written without spaces between words, which `13a` takes for one
+    word a sentence: `zh` for Chinese, `char` for Japanese, Thai and others; `13a` for all that have spaces."""
+    letters = Counter[str]()
+    for line in references:
+        letters.update(line)
+    scripts = Counter[str]()
+    for letter, number in letters.items():
+        scripts[script_of(letter) or ""] += number
+    del scripts[""]
+    num_words = sum(len(line.split()) for line in references)
+    unspaced = sum(scripts[script] for script in _UNSPACED)
+    if 2 * unspaced <= scripts.total() or scripts.total() <= _LONGEST_WORDS * num_words:
+        return "13a"
+    kana = sum(number for letter, number in letters.items() if unicodedata.name(letter, "").startswith(_KANA))
+    return "zh" if 2 * scripts["Han"] > unspaced and 20 * kana < unspaced else "char"
+
+
 def bleu(
-    hypotheses: Sequence[str], references: Sequence[str], *, lowercase: bool = False, tokenize: str = "13a"
+    hypotheses: Sequence[str], references: Sequence[str], *, lowercase: bool = False, tokenize: str | None = None
 ) -> Score:
     """Corpus BLEU with sacreBLEU's exponential smoothing, one reference for each hypothesis.
 
     `tokenize` is one of sacreBLEU's tokenizers: `13a`, `intl`, `none` for text that is tokenised already, `char`, `zh`
-    for Chinese, and, with what sacreBLEU needs for them installed, `ja-mecab`, `ko-mecab` and `flores200`.
-    Raises ConfigError for a tokenizer that is unknown or not installed, DataError if the counts differ or are zero.
+    for Chinese, and, with what sacreBLEU needs for them installed, `ja-mecab`, `ko-mecab` and `flores200`; None is
+    what `tokenizer_for` says. Raises ConfigError for a tokenizer that is unknown or not installed, DataError if the
+    counts differ or are zero.
     """
     _check(hypotheses, references)
+    tokenize = tokenize or tokenizer_for(references)
     if tokenize not in BLEU.TOKENIZERS:
         raise ConfigError(f"tokenize is '{tokenize}', but must be one of {', '.join(sorted(BLEU.TOKENIZERS))}.")
     try:
@@ -90,7 +117,7 @@ def corpus_scores(
     pretokenized: bool,
     round_trip: Callable[[str], str] | None,
     strip_accents: bool,
-    tokenize: str = "13a",
+    tokenize: str | None = None,
     detokenise: Callable[[str], str] | None = None,
 ) -> dict[str, Score]:
     """All scores of one decoded corpus by name: `bleu` and `chrf` against raw references, and also
@@ -105,6 +132,7 @@ def corpus_scores(
     `lowercase`: the tokenizer lower-cases, so all scores ignore case (`case:lc`). `tokenize`: as for `bleu`.
     Raises as `bleu` does.
     """
+    tokenize = tokenize or tokenizer_for(references)
     scores = [
         bleu(hypotheses, references, lowercase=lowercase, tokenize=tokenize),
         chrf(hypotheses, references, lowercase=lowercase),

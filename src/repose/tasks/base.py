@@ -53,8 +53,8 @@ class Decoding(NamedTuple):
     """How a model that translates is measured; others have no use for it."""
 
     beam_sizes: tuple[int, ...]
-    tokenize: str = "13a"
-    """sacreBLEU's tokenizer."""
+    tokenize: str | None = None
+    """sacreBLEU's tokenizer; None is the one for the references."""
     workers: int | None = None
     precision: str = "fp32"
     engine: str = "torch"

@@ -4,6 +4,7 @@ from collections.abc import Sequence
 from dataclasses import asdict, dataclass
 from typing import Any
 
+from repose.config.experiment import LENGTH_PENALTY
 from repose.decoding.translator import Translator
 from repose.evaluation.metrics import bleu
 
@@ -38,8 +39,10 @@ class Choice:
 
     @property
     def settings(self) -> dict[str, Any]:
-        """Beam and length penalty; where greedy search is best, the penalty is the best one of the beam."""
-        penalty = max(self.trials[1:] or self.trials, key=lambda trial: trial.bleu).length_penalty
+        """Beam and length penalty; where greedy search is best, the penalty is the best one of the beam. Where nothing
+        tells penalties apart, since no beam was tried or none gives any BLEU, it is the usual one."""
+        beams = [trial for trial in self.trials[1:] if trial.bleu > 0]
+        penalty = max(beams, key=lambda trial: trial.bleu).length_penalty if beams else LENGTH_PENALTY
         return {"beam_size": self.best.beam_size, "length_penalty": penalty}
 
     def to_json(self) -> list[dict[str, Any]]:

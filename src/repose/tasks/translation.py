@@ -149,7 +149,10 @@ class Translation(Task):
         """Languages and how to search."""
         src_lang, tgt_lang = languages_of(experiment.corpus)
         decoding = {name: getattr(experiment.decoding, name) for name in decoding_translator.SETTINGS}
-        tag = {} if experiment.corpus.tag is None else {"tag": experiment.corpus.tag}
+        corpus = experiment.corpus
+        tag = {} if corpus.tag is None else {"tag": corpus.tag}
+        if corpus.synthetic and corpus.synthetic_tag:
+            tag["synthetic_tag"] = corpus.synthetic_tag
         limit = experiment.training.max_src_tokens
         return {"src_lang": src_lang, "tgt_lang": tgt_lang, **tag, "max_src_tokens": limit, "decoding": decoding}
 
