@@ -313,6 +313,14 @@ def test_somebody_types_what_is_long(page: Page, translator: Translator) -> None
     page.tab.wait_for_function("text => document.getElementById('tgt').textContent === text", arg="\n".join(done))
 
 
+@pytest.mark.parametrize(("about", "offered"), [({}, ["xx"]), ({"synthetic_tag": "xx"}, [])])
+def test_what_tells_synthetic_sources_is_not_offered(about: dict[str, str], offered: list[str], saving: Saving) -> None:
+    folder = saving("original", extra={"tag": "xx", **about})
+    with repose.load(folder, engine="onnx", workers=1) as translator:
+        facts = translator.engine.graphs.facts  # type: ignore[attr-defined]
+        assert to_web._settings(translator, facts)["tags"] == offered
+
+
 def test_hypotheses_have_the_scores_of_the_search(page: Page, translator: Translator) -> None:
     text = phrasebook.read()["test"][0][0]
     script = "text => repose.translator.hypotheses(text, { beamSize: 4, numHypotheses: 4 })"

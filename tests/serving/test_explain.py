@@ -4,9 +4,13 @@ from typing import Any
 
 from stub_server import Shouting, ask, body, service
 
+from repose.data.tokenizer import Tokenizer
 from repose.serving.app import make_app
+from repose.serving.explain import tokens
 from repose.serving.messages import Answer, Explained, How
+from repose.serving.process import _special
 
+TOKENIZER = Tokenizer.train(["o gato viu o cachorro", "START"], kind="bpe", vocab_size=270)
 PT_EN = {"source": "pt", "target": "en"}
 
 
@@ -50,3 +54,14 @@ def test_warnings_and_the_limit() -> None:
     assert settings["explainLimit"] == 7
     limited = make_app(service(engine=Scoring(), limits={"char_limit": 3}))
     assert ask(limited, "POST", "/explain", json={**PT_EN, "q": "x yz"}).status_code == 400
+
+
+def test_a_text_that_spells_a_special_token_is_text() -> None:
+    text = "[START] gato"
+    ids = TOKENIZER.encode(text)
+    found = tokens(TOKENIZER.labels(ids), text, 0, _special(TOKENIZER, ids))
+    assert found[0] == {"text": "[START]", "start": 0, "end": 0, "continues": False}
+    assert found[-1]["start"] == found[-1]["end"] == len(text)
+    assert "".join(text[each["start"] : each["end"]] for each in found) == "[START]gato"
+    unknown = TOKENIZER.encode("gato 日")
+    assert _special(TOKENIZER, unknown) == {0, len(unknown) - 1}

@@ -118,6 +118,11 @@ def test_ready_tokenizers_need_the_tags(experiment: Experiment) -> None:
         prepare_corpus(changed(again, "corpus", tag="gl"))
 
 
+def test_a_model_knows_which_tag_is_no_language(experiment: Experiment) -> None:
+    assert TASK.model_extra(experiment)["synthetic_tag"] == "BT"
+    assert "synthetic_tag" not in TASK.model_extra(changed(experiment, "corpus", synthetic=()))
+
+
 def test_further_and_synthetic_pairs_are_looked_over(experiment: Experiment, tmp_path: Path) -> None:
     """But for what they share with the training set, which does no harm."""
     entities = "Tom &amp; Maria and all the others in the town\tTom e Maria e todos os outros\n"

@@ -95,7 +95,9 @@ def _settings(translator: Translator, facts: graphs.GraphFacts) -> dict[str, Any
     languages = {name: str(config.get(name, UNKNOWN)).replace("_", "-") for name in ("src_lang", "tgt_lang")}
     decoding = {name: getattr(translator, name) for name in SETTINGS}
     longest = min(max_src_tokens(translator), facts.max_length)
-    about = {"run_id": config.get("run_id"), "tag": translator.tag, "max_src_tokens": longest}
+    # Models of before do not say which tag told them that a machine wrote a source; it was BT unless set.
+    tags = [tag for tag in translator.src_tokenizer.tags if tag != config.get("synthetic_tag", "BT")]
+    about = {"run_id": config.get("run_id"), "tag": translator.tag, "tags": tags, "max_src_tokens": longest}
     return {**about, **languages, "graphs": dataclasses.asdict(facts), "decoding": decoding}
 
 

@@ -1,6 +1,6 @@
 """Where the words of a translation come from, for people who look: tokens, probabilities, attention."""
 
-from collections.abc import Sequence
+from collections.abc import Container, Sequence
 from dataclasses import replace
 from typing import Any
 
@@ -79,8 +79,8 @@ def _sentences(whole: SplitText, answers: Sequence[Answer], *, heads: bool) -> l
         target: list[dict[str, Any]] = []
         attention: dict[str, Any] = {"weights": [], **({"attention": []} if heads else {})}
         if (explained := answer.explained) is not None:
-            source = tokens(explained.src_tokens, part.text, begin)
-            target = tokens(explained.tgt_tokens, text, tgt_begin)
+            source = tokens(explained.src_tokens, part.text, begin, explained.src_special)
+            target = tokens(explained.tgt_tokens, text, tgt_begin, explained.tgt_special)
             for place_of_token, token in enumerate(target):
                 known = place_of_token < len(explained.log_probs)
                 token["logProbability"] = explained.log_probs[place_of_token] if known else None
@@ -99,14 +99,17 @@ def _sentences(whole: SplitText, answers: Sequence[Answer], *, heads: bool) -> l
     return sentences
 
 
-def tokens(labels: Sequence[str], text: str, at: int) -> list[dict[str, Any]]:
-    """Each token with the characters of the text that it stands for, from `start` to `end`; none for a special token,
-    and for one whose bytes are part of a character."""
+def tokens(labels: Sequence[str], text: str, at: int, special: Container[int] = frozenset()) -> list[dict[str, Any]]:
+    """Each token with the characters of the text that it stands for, from `start` to `end`; none for one in a `special`
+    place, and for one whose bytes are part of a character."""
     found, place, lower = [], 0, text.lower()
     if len(lower) != len(text):  # as of the Turkish dotted capital I
         lower = text
-    for label in labels:
+    for number, label in enumerate(labels):
         spelled = label.removeprefix(_CONTINUES)
+        if number in special:
+            found.append({"text": spelled, "start": at + place, "end": at + place, "continues": False})
+            continue
         start = place
         while start < len(text) and text[start].isspace():
             start += 1

@@ -60,6 +60,9 @@ class Explained(NamedTuple):
     """In nats, of each target token."""
     attention: list[list[list[list[float]]]]
     """Cross-attention: layers, heads, target tokens, source tokens."""
+    src_special: frozenset[int] = frozenset()
+    """Places of source tokens that no text spells: [START], a tag, [END]."""
+    tgt_special: frozenset[int] = frozenset()
 
 
 class Answer(NamedTuple):

@@ -44,14 +44,14 @@ async function load() {
 }
 
 function show(translator) {
-  const { settings, source } = translator;
+  const { settings } = translator;
   element("src").lang = settings.src_lang;
   element("tgt").lang = settings.tgt_lang;
   const beam = element("beam"), widths = [...new Set([1, 4, settings.decoding.beam_size])].sort((a, b) => a - b);
   for (const width of widths) beam.add(new Option(width === 1 ? "greedy, fastest" : `beam of ${width}`, width));
   beam.value = settings.decoding.beam_size;
   const tags = element("tag");
-  for (const tag of settings.tag ? Object.keys(source.tags) : []) tags.add(new Option(tag, tag));
+  for (const tag of settings.tag ? settings.tags : []) tags.add(new Option(tag, tag));
   tags.value = settings.tag ?? "";
   tags.parentElement.hidden = tags.options.length < 2;
   for (const control of [element("src"), beam, tags]) {
