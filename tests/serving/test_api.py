@@ -4,6 +4,7 @@ import asyncio
 import io
 import json
 import time
+import zipfile
 from dataclasses import replace
 from typing import Any
 
@@ -494,6 +495,23 @@ def test_what_costs_more_than_the_limit_is_done_when_it_comes_alone() -> None:
     file = {"file": ("a.txt", b"um " * 20, "text/plain")}
     statuses = [ask(app, "POST", "/translate_file", data=PT_EN, files=file).status_code for _ in range(2)]
     assert statuses == [200, 429]
+
+
+def test_an_office_file_counts_as_what_is_in_it() -> None:
+    word = "http://schemas.openxmlformats.org/wordprocessingml/2006/main"
+    packed = io.BytesIO()
+    with zipfile.ZipFile(packed, "w", zipfile.ZIP_DEFLATED) as file:
+        text = f"<w:p><w:r><w:t>{'um ' * 3_000}</w:t></w:r></w:p>"
+        file.writestr("word/document.xml", f'<w:document xmlns:w="{word}"><w:body>{text}</w:body></w:document>')
+    assert len(packed.getvalue()) < 1_000
+    app = make_app(service(limits={"req_limit": 5, "char_limit": 1_000}))
+    upload = {"file": ("a.docx", packed.getvalue())}
+    assert ask(app, "POST", "/translate", data=PT_EN).status_code == 200
+    refused = ask(app, "POST", "/translate_file", data=PT_EN, files=upload)
+    assert (refused.status_code, body(refused)) == (429, {"error": "Slowdown: 5 per 1 minute"})
+    app = make_app(service(limits={"req_limit": 5, "char_limit": 1_000}))
+    statuses = [ask(app, "POST", "/translate_file", data=PT_EN, files=upload).status_code for _ in range(2)]
+    assert statuses == [200, 429], "more than the limit is done where it comes first"
 
 
 def test_a_cancelled_upload_keeps_its_place_until_its_thread_has_ended(monkeypatch: pytest.MonkeyPatch) -> None:

@@ -72,8 +72,8 @@ class Access:
     def has_keys(self) -> bool:
         return bool(self._keys)
 
-    def check(self, address: str, key: object, cost: int = 1) -> None:
-        """Raises RequestError. `key`: what the client gave, if anything; empty is none."""
+    def check(self, address: str, key: object, cost: int = 1) -> str:
+        """Who asks, as counted. Raises RequestError. `key`: what the client gave, if anything; empty is none."""
         limits = self._settings.limits
         client = address
         if self._keys:
@@ -94,8 +94,14 @@ class Access:
                     else "Please contact the server operator to get an API key"
                 )
                 raise RequestError(400, text)
+        self.charge(client, cost)
+        return client
+
+    def charge(self, client: str, cost: int, *, counted: int = 0) -> None:
+        """Count a request, or the rest of one of which so much has been counted. Raises RequestError."""
         for unit, limit, requests in self._requests:
-            if requests.add(client, min(cost, limit)) > limit:  # what costs more than all has to come alone
+            more = max(0, min(cost, limit) - min(counted, limit))  # what costs more than all has to come alone
+            if requests.add(client, more) > limit:
                 raise slow_down(limit, unit, requests.seconds_left(client))
 
 

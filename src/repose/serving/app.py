@@ -83,7 +83,8 @@ class Service:
         host, _ = request.scope["client"] or (None, 0)
         trust = self.settings.trust_forwarded_for
         address = address_of(host, request.headers, trust_forwarded_for=trust)
-        self.access.check(address, found.get("api_key"), cost(found))
+        state["counted"] = cost(found)
+        state["client"] = self.access.check(address, found.get("api_key"), state["counted"])
         return found
 
     def detected(self, source: str, texts: Sequence[str]) -> Detected | None:
@@ -218,6 +219,8 @@ class Service:
         async def work() -> bytes:
             async with self._archives if FORMATS[suffix].archive else nullcontext():
                 document = await documents.read(content, suffix)
+                if FORMATS[suffix].archive:  # packed, it was small
+                    self._charge_letters(request, sum(len(segment.text) for segment in document.segments))
                 direction = self.direction(source, target, self.detected(source, [documents.letters_of(document)]))
                 if direction is None:
                     return content
@@ -237,8 +240,15 @@ class Service:
         return str(url.replace(scheme=scheme) if scheme in ("http", "https") else url)
 
     def _cost_of_file(self, found: Parameters) -> int:
-        size, limit = len(found.upload("file").content), self.settings.limits.char_limit
+        return self._cost(len(found.upload("file").content))
+
+    def _cost(self, size: int) -> int:
+        limit = self.settings.limits.char_limit
         return 1 if limit == NO_LIMIT else max(1, -(-size // limit))
+
+    def _charge_letters(self, request: Request, size: int) -> None:
+        state = request.scope["state"]
+        self.access.charge(state["client"], self._cost(size), counted=state["counted"])
 
     async def download_file(self, request: Request) -> Response:
         name = request.path_params["name"]
