@@ -28,7 +28,7 @@ bench-peers: $(READY) $(patsubst $(PEERS)/%.txt,.venv-peers/%/ready,$(wildcard $
 
 .venv-peers/%/ready: $(PEERS)/%.txt constraints.txt
 	$(PYTHON) -m venv $(@D)
-	$(@D)/bin/python -m pip install --quiet --disable-pip-version-check --constraint constraints.txt --requirement $<
+	$(@D)/bin/python -m pip install --quiet --disable-pip-version-check --requirement $<
 	touch $@
 
 clean:

@@ -1,11 +1,13 @@
-"""`repose serve` beside CTranslate2 behind a minimal server: requests a second, latency, memory.
+"""`repose serve` beside LibreTranslate and CTranslate2 behind a minimal server: requests a second, latency, memory.
 
-Both serve the same trained model with the same beam on the same cores, in processes that stay; they are asked in turns
-(A B B A ...), so that a machine's mood falls on both alike. Clients are connections of one asyncio process that ask
-again as soon as they are answered; an answer that is not the one that its text got before counts as wrong.
-LibreTranslate itself downloads its models, which is not possible here: `peers/serve_ctranslate2.py` does what it does
-at its core, and less.
+All serve the same trained model with the same beam on the same cores, in processes that stay; they are asked in turns
+(A B C D D C B A ...), so that a machine's mood falls on all alike. Clients are connections of one asyncio process that
+ask again as soon as they are answered; an answer that is not the one that its text got before counts as wrong.
+`peers/libretranslate_.py` says how LibreTranslate gets the model, which must have one tokenizer for both sides;
+without its environment (`make bench-peers`) it is left out. `peers/serve_ctranslate2.py` does what it does at its core,
+and less.
 
+    repose train --config demo --preset ablation-none --set tokenizer.sharing=shared --out runs/mine
     python benchmarks/serve.py runs/mine --seconds 4 --out results/speed/serve.json
 
 With --soak the server alone is asked for so many minutes, every time for a text that was not there before, whose
@@ -16,6 +18,7 @@ translation is known sentence by sentence; every twenty seconds one of its worke
 
 import argparse
 import asyncio
+import collections
 import contextlib
 import datetime
 import itertools
@@ -26,6 +29,7 @@ import signal
 import subprocess
 import sys
 import tempfile
+import threading
 import time
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass, field
@@ -42,7 +46,8 @@ from interleave import machine, table, write
 from repose.data import phrasebook
 from repose.system.device import available_cores
 
-PEERS = Path(__file__).parent / "peers"
+PEERS = Path(__file__).resolve().parent / "peers"
+LIBRETRANSLATE = PEERS.parent.parent / ".venv-peers" / "libretranslate" / "bin" / "python"
 CLIENTS = (1, 8, 64, 256)
 BATCH = 32
 """Texts of a request in the measurement of lists."""
@@ -93,13 +98,16 @@ class Contestant:
         self.name = name
         self._process = subprocess.Popen(command, stdout=subprocess.PIPE, stderr=subprocess.STDOUT, text=True)
         assert self._process.stdout is not None
-        self.port = 0
+        self.port, said = 0, ""
         for line in self._process.stdout:
             if found := re.search(r"^(\d+)$|at http://[\d.]+:(\d+)$", line.strip()):
                 self.port = int(found[1] or found[2])
                 break
+            said = line
         if not self.port:
-            raise SystemExit(f"{name} did not start")
+            raise SystemExit(f"{name} did not start: {said}")
+        # What it says afterwards must not fill the pipe.
+        threading.Thread(target=collections.deque, args=(self._process.stdout, 0), daemon=True).start()
         self.known: dict[str, Any] = {}
         self.measured: dict[str, Asked] = {}
 
@@ -231,15 +239,20 @@ async def measure(contestants: list[Contestant], rounds: int, seconds: float, te
 
 
 def start(run: Path, beam_size: int, folder: Path | None) -> list[Contestant]:
-    """The server, and CTranslate2 exported into the folder if there is one."""
+    """The server, and with a folder, into which the model is exported, the others."""
     cores = available_cores()
     serve = ["serve", run, "--port", 0, "--beam-size", beam_size, "--workers", cores, "--quiet"]
-    commands = {"repose serve": ["-c", COMMAND, *serve]}
+    commands = {"repose serve": [sys.executable, "-c", COMMAND, *serve]}
     if folder is not None:
         exported = folder / "ctranslate2"
         repose.export(run, to="ctranslate2", out=exported)
-        commands["CTranslate2, minimal server"] = [PEERS / "serve_ctranslate2.py", exported, beam_size, cores]
-    return [Contestant(name, [sys.executable, *map(str, command)]) for name, command in commands.items()]
+        if LIBRETRANSLATE.exists():
+            for name, at_once in (("LibreTranslate", 0), ("LibreTranslate, a thread per translation", cores)):
+                peer = [LIBRETRANSLATE, PEERS / "libretranslate_.py", exported, beam_size]
+                commands[name] = [*peer, at_once, folder / f"libretranslate-{at_once}"]
+        minimal = [sys.executable, PEERS / "serve_ctranslate2.py", exported, beam_size, cores]
+        commands["CTranslate2, minimal server"] = minimal
+    return [Contestant(name, [*map(str, command)]) for name, command in commands.items()]
 
 
 def new_texts(texts: list[str]) -> Iterator[tuple[str, ...]]:
@@ -319,7 +332,7 @@ def main() -> None:
         "date": datetime.datetime.now(datetime.UTC).date().isoformat(),
         "machine": machine(),
         "load": load,
-        "versions": {"repose": repose.__version__, **{name: version(name) for name in libraries}},
+        "versions": {"repose": repose.__version__, **{name: version(name) for name in libraries}, **_libretranslate()},
         "model": _about(options.run),
         "mean_characters": float(np.mean([len(text) for text in texts])),
         **found,
@@ -328,7 +341,7 @@ def main() -> None:
 
 
 def compare(options: argparse.Namespace, texts: list[str], runner: asyncio.Runner, load: list[float]) -> dict[str, Any]:
-    """Both, with each of the beams."""
+    """All of them, with each of the beams."""
     results, memory = {}, {}
     for beam_size in options.beam_size:
         with tempfile.TemporaryDirectory() as folder:
@@ -357,6 +370,14 @@ def show(title: str, results: dict[str, dict[str, dict[str, Any]]]) -> None:
         ]
         headings = [f"{title}, {name}", "requests/s", "processor ms", "p50 ms", "p95 ms", "p99 ms", "wrong or failed"]
         print(table(headings, rows), end="\n\n")
+
+
+def _libretranslate() -> dict[str, str]:
+    """Its version, where it is installed."""
+    if not LIBRETRANSLATE.exists():
+        return {}
+    asked = "from importlib.metadata import version; print(version('libretranslate'))"
+    return {"libretranslate": subprocess.check_output([LIBRETRANSLATE, "-c", asked], text=True).strip()}
 
 
 def _about(run: Path) -> dict[str, Any]:

@@ -1,4 +1,4 @@
-"""CTranslate2 behind a minimal server: stands for LibreTranslate, which downloads its models and so cannot run offline.
+"""CTranslate2 behind a minimal server: what LibreTranslate does at its core, and no more.
 
 It answers JSON at /translate and does nothing else: no limits, no splitting into sentences, no batches of several
 requests. Each request is a `translate_batch` in a thread, as LibreTranslate does it, with a translator of one thread
