@@ -352,6 +352,31 @@ def test_evaluate_scores_a_runs_own_set_or_files(
     assert "int8" in err
 
 
+def test_what_a_model_does_not_read_is_counted(trained: Path, run: Run, tmp_path: Path) -> None:
+    src, tgt = tmp_path / "src.txt", tmp_path / "tgt.txt"
+    src.write_text("Ele lê. " * 100 + "\nEle lê.\n", encoding="utf-8")
+    tgt.write_text("He reads.\n" + "He reads. " * 100 + "\n", encoding="utf-8")
+    _, _, err = run("score", trained, src, tgt)
+    assert "1 of 2 pairs had a source longer than the model reads: only its beginning was read" in " ".join(err.split())
+    code, out, _ = run("evaluate", trained, src, tgt, "--beam-size", 1, "--all")
+    assert code == 0
+    assert "cut: 1 source longer than the model reads, translated by its beginning" in " ".join(out.split())
+    assert "cut in the figures under tf_: 1 reference longer than the model reads" in " ".join(out.split())
+
+
+def test_wrong_settings_of_a_measurement_are_refused_before_it(
+    trained: Path, run: Run, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def refuse(*_: Any, **__: Any) -> None:
+        raise AssertionError("nothing is to be translated")
+
+    monkeypatch.setattr("repose.decoding.translator.Translator.translate", refuse)
+    for option, value, said in (("--tokenize", "zhh", "tokenize is 'zhh'"), ("--split", "../x", "leave slashes out")):
+        code, _, err = run("evaluate", trained, option, value, "--out", tmp_path / "scores")
+        assert code == 2
+        assert said in " ".join(err.split())
+
+
 def test_evaluate_does_not_put_figures_of_other_files_over_a_runs_own(run: Run, tmp_path: Path) -> None:
     mine = tmp_path / "mine"
     mine.mkdir()

@@ -12,7 +12,7 @@ import pytest
 import torch
 
 from repose.cli.main import app
-from repose.cli.tables import run_table
+from repose.cli.tables import evaluation_table, run_table
 from repose.config.file import load
 from repose.data.treebank import Treebank
 from repose.model.language_model import LanguageModel
@@ -169,6 +169,38 @@ def test_a_step_sees_nothing_but_its_prefix(runs: dict[str, Path]) -> None:
     for t in range(4):
         log_probs = model(ids[None, : t + 1])[0, t].log_softmax(0)
         assert found[t].item() == pytest.approx(-log_probs[labels[t]].item(), abs=1e-5)
+
+
+@torch.no_grad()
+def test_a_long_block_is_predicted_step_by_step_in_bounded_memory(
+    runs: dict[str, Path], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    model = get_task("language_modelling").load(runs["language_modelling"]).model
+    assert isinstance(model, LanguageModel)
+    ids = torch.randint(4, 12, (40,), generator=torch.manual_seed(1))
+    whole, sizes, hidden = stepwise(model, ids, ids.roll(-1)), list[int](), model.hidden
+    monkeypatch.setattr("repose.tasks.language_modelling._PASS_TOKENS", 200)
+    monkeypatch.setattr(model, "hidden", lambda rows: sizes.append(rows.numel()) or hidden(rows))
+    assert stepwise(model, ids, ids.roll(-1)).tolist() == pytest.approx(whole.tolist(), abs=1e-5)
+    assert max(sizes) <= 200
+
+
+def test_what_is_left_out_of_a_text_is_counted(
+    runs: dict[str, Path], tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    monkeypatch.setattr("repose.data.text_blocks.MAX_LINE_BYTES", 100)
+    (tmp_path / "some.txt").write_text("red blue\n" + "red " * 100 + "\nsun moon\n", encoding="utf-8")
+    scores = scored(runs["language_modelling"], [tmp_path / "some.txt"])
+    assert scores["dropped"] == {"longer than 100 bytes": 1}
+    evaluation_table(scores)
+    assert "left out: 1 document (longer than 100 bytes: 1)" in capsys.readouterr().out
+
+
+@pytest.mark.parametrize("task", TASKS)
+def test_a_file_without_anything_to_measure_is_named(runs: dict[str, Path], task: str, tmp_path: Path) -> None:
+    (tmp_path / "blank.txt").write_text("\n\n", encoding="utf-8")
+    with pytest.raises(DataError, match=r"nothing to measure in .*blank\.txt"):
+        scored(runs[task], [tmp_path / "blank.txt"])
 
 
 def test_bits_per_byte_need_a_tokenizer_that_keeps_the_text(home: Path, tmp_path: Path) -> None:

@@ -112,6 +112,9 @@ def score(
     if counts.dropped:
         reasons = ", ".join(f"{reason}: {number:,}" for reason, number in counts.dropped.items())
         say(f"{sum(counts.dropped.values()):,} of {counted(counts.lines, 'pair')} without a score ({reasons})")
+    if counts.truncated:
+        pairs_cut = f"{counts.truncated:,} of {counted(counts.lines, 'pair')}"
+        say(f"{pairs_cut} had a source longer than the model reads: only its beginning was read")
 
 
 def evaluate(
@@ -151,6 +154,8 @@ def evaluate(
     from repose.tasks.registry import task_of_model
 
     split = split or (files[0].name.split(".")[0] if files else "test")
+    if Path(split).name != split:
+        raise ConfigError(f"--split is {split!r}, but names files of scores: leave slashes out")
     if files and out is not None:
         _check_spares_run(out, split)
     decoding = Decoding(tuple(beam_size or (1, 4)), tokenize, workers, precision or "fp32", engine)

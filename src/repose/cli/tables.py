@@ -42,7 +42,12 @@ def evaluation_table(scores: dict[str, Any], *, every: bool = False) -> None:
     show(make_table(heads, rows, right=[1]), f"run {scores.get('run_id')}, {after}")
     if dropped := scores.get("dropped"):
         reasons = ", ".join(f"{reason}: {number:,}" for reason, number in dropped.items())
-        show(f"left out: {counted(sum(dropped.values()), 'pair')} ({reasons})")
+        what = "document" if "figures" in scores else "pair"
+        show(f"left out: {counted(sum(dropped.values()), what)} ({reasons})")
+    if truncated := scores.get("truncated_sources"):
+        show(f"cut: {counted(truncated, 'source')} longer than the model reads, translated by its beginning")
+    if every and (truncated := scores.get("truncated_references")):
+        show(f"cut in the figures under tf_: {counted(truncated, 'reference')} longer than the model reads")
     if warning := inflated(scores):
         show(f"WARNING: {warning}")
     if scores.get("looks_ahead"):

@@ -87,6 +87,10 @@ class Columns:
         return np.concatenate(pieces).astype(np.int64) if pieces else np.zeros(0, dtype=np.int64)
 
 
+class NothingError(DataError):
+    """There is no example at all."""
+
+
 @dataclass(frozen=True)
 class Prepared:
     """Examples of one kind; a kind says what its columns are."""
@@ -170,8 +174,8 @@ def write_columns(
 ) -> None:
     """Write examples, each one list of numbers per column, as int32.
 
-    `info` is read after the last example, so that it may count them. Raises DataError where there is none or `folder`
-    holds something else, WriteError where it cannot be written.
+    `info` is read after the last example, so that it may count them. Raises NothingError where there is none, DataError
+    where `folder` holds something else, WriteError where it cannot be written.
     """
     digest = hashlib.sha256()
     remaining = iter(examples)
@@ -184,7 +188,7 @@ def write_columns(
                 values = np.fromiter(chain.from_iterable(lists), dtype="<i4", count=int(lengths.sum()))
                 writer.append(name, values, lengths)
         if writer.num_examples == 0:
-            raise DataError(f"there is nothing to learn from in the text of {folder.name}: check the corpus files")
+            raise NothingError(f"there is nothing to learn from in the text of {folder.name}: check the corpus files")
         for name in columns:
             digest.update(writer.offsets(name))
         digest.update(json.dumps([list(columns), dict(info)], sort_keys=True).encode())

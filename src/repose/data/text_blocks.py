@@ -40,6 +40,12 @@ class TextBlocks(Prepared):
         """UTF-8 bytes of the documents, a line feed counted for each."""
         return int(self.columns.info["num_bytes"])
 
+    @property
+    def dropped(self) -> dict[str, int]:
+        """Documents that were left out, by reason."""
+        too_long = self.columns.info.get("num_too_long", 0)  # earlier versions did not write it
+        return {f"longer than {MAX_LINE_BYTES:,} bytes": int(too_long)} if too_long else {}
+
     def batch(self, indices: NDArray[np.integer[Any]]) -> tuple[NDArray[np.int64], NDArray[np.int64]]:
         """Input (B, T), 0 = padding, and labels (N,), the token after each real token of the input."""
         ids, labels = self.columns.shifted(_TOKENS, indices)
@@ -80,6 +86,11 @@ def write_blocks(documents: Iterable[str], tokenizer: Encoder, folder: Path, *, 
                 counts["num_bytes"] += len(text.encode()) + 1
                 for start in range(0, len(ids) - 1, max_tokens):
                     yield [ids[start : start + max_tokens + 1]]
+        if too_long := num_too_long():
+            counts["num_too_long"] = too_long
+
+    def num_too_long() -> int:
+        return documents.num_too_long if isinstance(documents, Documents) else 0
 
     write_columns(folder, [_TOKENS], blocks(), counts)
     sentence = (
@@ -87,5 +98,5 @@ def write_blocks(documents: Iterable[str], tokenizer: Encoder, folder: Path, *, 
         f"{counts['num_bytes']:,} bytes, "
         f"in blocks of at most {max_tokens:,} tokens"
     )
-    too_long = documents.num_too_long if isinstance(documents, Documents) else 0
+    too_long = num_too_long()
     return sentence + (f", {too_long:,} dropped (longer than {MAX_LINE_BYTES:,} bytes)" if too_long else "")

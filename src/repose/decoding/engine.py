@@ -27,6 +27,8 @@ class Forced(NamedTuple):
     """Log-probability in nats of each token after START, given the ones before it: (T,)."""
     predictions: tuple[int, ...]
     """The most probable token at each of those places."""
+    truncated: bool = False
+    """Whether the source was cut at the model's longest length."""
 
 
 class Engine(ABC):

@@ -73,7 +73,8 @@ def translate_lines(
 
 def score_lines(translator: Translator, rows: Iterable[Row], counts: StreamCounts) -> Iterator[float]:
     """The log-probability in nats of the target of each row given its source; nan for rows without a pair, and for
-    targets longer than the model reads. Raises what `rows` and `Translator.score` raise."""
+    targets longer than the model reads. Of a source that is longer, the beginning counts: a target belongs to the whole
+    of it, so it is not split. Raises what `rows` and `Translator.score` raise."""
     limit = translator.max_length
     remaining = iter(rows)
     while window := list(islice(remaining, WINDOW)):
@@ -87,6 +88,7 @@ def score_lines(translator: Translator, rows: Iterable[Row], counts: StreamCount
             else:
                 pairs[place] = (row[0], tokens)
         forced = translator.force([src for src, _ in pairs.values()], [tokens for _, tokens in pairs.values()])
+        counts.truncated += sum(f.truncated for f in forced)
         scores = dict(zip(pairs, (float(f.log_probs.astype(np.float64).sum()) for f in forced), strict=True))
         yield from (scores.get(place, math.nan) for place in range(len(window)))
 

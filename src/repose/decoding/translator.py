@@ -260,13 +260,14 @@ class Translator:
                 f"a target of {max(map(len, targets)) - 1} tokens is longer than the model's max_length of {limit}: "
                 "shorten it"
             )
-        src = [_cut(ids, limit) for ids in self._encode(sources, self.tag if to is None else to)]
+        encoded = self._encode(sources, self.tag if to is None else to)
+        src = [_cut(ids, limit) for ids in encoded]
         lengths = [max(len(s), len(t)) for s, t in zip(src, targets, strict=True)]
         forced: dict[int, Forced] = {}
         for batch in self._batches(list(range(len(src))), lengths):
             found = self.engine.force([src[i] for i in batch], [targets[i] for i in batch])
             forced.update(zip(batch, found, strict=True))
-        return [forced[i] for i in range(len(src))]
+        return [forced[i]._replace(truncated=len(ids) > limit) for i, ids in enumerate(encoded)]
 
     def labels(self, translation: Translation) -> tuple[list[str], list[str]]:
         """Source and target tokens as text to read, where vocabularies of bytes have "Ġcach" and "Ã©": "cach", "·orro".

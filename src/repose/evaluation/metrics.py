@@ -71,19 +71,23 @@ def bleu(
     counts differ or are zero.
     """
     _check(hypotheses, references)
-    tokenize = tokenize or tokenizer_for(references)
+    metric = bleu_metric(tokenize or tokenizer_for(references), lowercase=lowercase)
+    found = metric.corpus_score(list(hypotheses), [list(references)])
+    return Score("bleu", float(found.score), str(metric.get_signature()), float(found.bp))
+
+
+def bleu_metric(tokenize: str, *, lowercase: bool = False) -> BLEU:
+    """sacreBLEU's metric. Raises ConfigError for a tokenizer that is unknown or not installed."""
     if tokenize not in BLEU.TOKENIZERS:
         raise ConfigError(f"tokenize is '{tokenize}', but must be one of {', '.join(sorted(BLEU.TOKENIZERS))}.")
     try:
         # `force` silences advice to detokenize: pretokenized corpora are scored both ways.
-        metric = BLEU(lowercase=lowercase, tokenize=tokenize, force=True)
+        return BLEU(lowercase=lowercase, tokenize=tokenize, force=True)
     except (ImportError, RuntimeError, OSError) as error:
         needed = _INSTALL.get(tokenize, "sentencepiece")
         raise ConfigError(
             f"sacreBLEU cannot load its tokenizer '{tokenize}': pip install {needed}, or choose another such as 'char'."
         ) from error
-    found = metric.corpus_score(list(hypotheses), [list(references)])
-    return Score("bleu", float(found.score), str(metric.get_signature()), float(found.bp))
 
 
 def bleu_sentence_mean(hypotheses: Sequence[str], references: Sequence[str]) -> Score:

@@ -15,6 +15,7 @@ import torch
 from torch import Tensor, nn
 
 from repose.config.experiment import TASK_SETTINGS, Experiment
+from repose.data.columns import NothingError
 from repose.data.dataset import PairDataset
 from repose.data.tokenizer import Tokenizer
 from repose.model.architecture import Architecture
@@ -204,6 +205,8 @@ class Measured(NamedTuple):
     figures: Mapping[str, Figure]
     hypotheses: Mapping[str, Sequence[str]]
     """What the model says, a line per example, by the name of what it is: "trees"."""
+    dropped: Mapping[str, int] = {}
+    """What of the set was left out, by reason."""
 
 
 class FileTask(Task):
@@ -235,7 +238,10 @@ class FileTask(Task):
         if not files:
             return self._score(loaded, corpus_of(RunFolder(folder).config()).ids(split), split, out)
         with tempfile.TemporaryDirectory() as scratch:
-            self.write_ids(files[0], loaded, Path(scratch))
+            try:
+                self.write_ids(files[0], loaded, Path(scratch))
+            except NothingError as error:
+                raise DataError(f"there is nothing to measure in {files[0]}: give a {self.file_kind} file") from error
             return self._score(loaded, Path(scratch), split, out)
 
     def _score(self, loaded: SavedModel[Any], ids: Path, split: str, out: Path | None) -> dict[str, Any]:
@@ -246,6 +252,7 @@ class FileTask(Task):
             "task": self.name,
             "parameters": sum(p.numel() for p in loaded.model.parameters()),
             **measured.counts,
+            **({"dropped": measured.dropped} if measured.dropped else {}),
             "figures": {name: figure._asdict() for name, figure in measured.figures.items()},
             "looks_ahead": self.looks_ahead(loaded.model.architecture),
         }

@@ -28,6 +28,8 @@ from repose.training.validation import validate
 
 SAMPLED_TOKENS = 2000
 """Tokens, at least, that are also predicted one by one: each takes a pass over its block up to there."""
+_PASS_TOKENS = 1 << 14
+"""Tokens of one pass over several beginnings of a block, at most, but for a single one that is longer."""
 
 
 class BlockPart(NamedTuple):
@@ -130,7 +132,7 @@ class LanguageModelling(FileTask):
         figures["sampled_bits_per_token"] = Figure(one_pass, "bits per token")
         figures["stepwise_bits_per_token"] = Figure(by_steps, "bits per token")
         counts = {"num_blocks": len(blocks), "num_tokens": num_tokens, "num_bytes": blocks.num_bytes}
-        return Measured(counts, figures, {})
+        return Measured(counts, figures, {}, blocks.dropped)
 
 
 @torch.no_grad()
@@ -151,10 +153,14 @@ def _bits_of_sample(model: LanguageModel, blocks: TextBlocks, device: torch.devi
 
 def stepwise(model: LanguageModel, ids: Tensor, labels: Tensor) -> Tensor:
     """-log p of each label, in nats, by a pass over nothing but the tokens up to it: (T,), as both inputs."""
-    length = len(ids)
-    rows = model.hidden(ids.expand(length, length).tril())
-    last = torch.arange(1, length + 1, device=ids.device).cumsum(0) - 1
-    return _nll(model, rows[last], labels)
+    length, found = len(ids), list[Tensor]()
+    num_rows = max(1, _PASS_TOKENS // length)  # all at once would take memory with the square of the length
+    for begin in range(0, length, num_rows):
+        end = min(begin + num_rows, length)
+        rows = model.hidden(ids[:end].expand(end - begin, end).tril(begin))
+        last = torch.arange(begin + 1, end + 1, device=ids.device).cumsum(0) - 1
+        found.append(rows[last])
+    return _nll(model, torch.cat(found), labels)
 
 
 def _nll(model: LanguageModel, hidden: Tensor, labels: Tensor) -> Tensor:

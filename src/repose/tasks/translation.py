@@ -25,7 +25,15 @@ from repose.data.tokenizer import END, PAD, START, UNK, Tokenizer
 from repose.decoding import translator as decoding_translator
 from repose.decoding.translator import Translator
 from repose.evaluation.looping import loops
-from repose.evaluation.metrics import Score, bleu, bleu_sentence_mean, chrf, corpus_scores, decoding_name
+from repose.evaluation.metrics import (
+    Score,
+    bleu,
+    bleu_metric,
+    bleu_sentence_mean,
+    chrf,
+    corpus_scores,
+    decoding_name,
+)
 from repose.model.transformer import Transformer, build
 from repose.runs.folder import RunFolder
 from repose.runs.records import Records
@@ -294,6 +302,8 @@ def _score(
     decoded: dict[str, dict[str, Any]] = {}
     hypotheses: dict[str, list[str]] = {}
     truncated = 0
+    if decoding.tokenize is not None:
+        bleu_metric(decoding.tokenize)  # refused here, not after all is translated
     form = form_of(references)
     detokenise = detokeniser(str(translator.config.get("tgt_lang", "und"))) if form.inflates_bleu else None
     with translator, one_thread():
@@ -319,6 +329,7 @@ def _score(
                 **{score.name: _score_json(score) for score in scores.values()},
             }
         forced = teacher_forced(translator, sources, references)
+    too_long = sum(len(ids) - 1 > translator.max_length for ids in tokenizer.encode_batch(list(references)))
     precision = {} if translator.precision == "fp32" else {"precision": translator.precision}
     engine = {} if translator.engine.name == "torch" else {"engine": translator.engine.name}
     settings = {name: getattr(translator, name) for name in ("length_penalty", "max_extra_tokens")}
@@ -332,6 +343,7 @@ def _score(
         **about,
         "num_sentences": len(sources),
         "truncated_sources": truncated,  # cut at the model's max_length
+        **({"truncated_references": too_long} if too_long else {}),  # in what is teacher-forced
         "references": {"tokenised": form.tokenised, "entities": form.entities},  # lines of them that look so
         "decoded": decoded,
         "teacher_forced": forced,
