@@ -5,7 +5,7 @@ from typing import Annotated
 
 from typer import Argument, Option
 
-from repose.system.terminal import make_table, say, show
+from repose.system.terminal import counted, make_table, say, show
 
 MB = 1_000_000
 
@@ -32,7 +32,10 @@ def cache(
         for one in found:
             remove_prepared(one)
         say(f"{sum(one.num_bytes for one in found) / MB:,.1f} MB of {len(found):,} prepared corpora removed")
-        say(f"{remove_graphs() / MB:,.1f} MB of graphs of models removed")
+        freed, num_in_use = remove_graphs()
+        say(f"{freed / MB:,.1f} MB of graphs of models removed")
+        if num_in_use:
+            say(f"the graphs of {counted(num_in_use, 'model')} stay, since they are in use")
         return
     rows = [(one.folder.name, f"{one.num_bytes / MB:,.1f}", f"{one.days:,.0f}", one.what) for one in found]
     if rows:

@@ -40,7 +40,7 @@ def engine_of(
     place = graphs_home() / f"{digest[:32]}-{'int8' if int8 else 'fp32'}-{_VERSION}"
     with contextlib.suppress(CheckpointError):
         return OnnxEngine(graphs.read(place))
-    with locked(place.with_name(f".{place.name}.lock")):
+    with locked(making_lock(place)):
         with contextlib.suppress(CheckpointError):  # another process was first
             return OnnxEngine(graphs.read(place))
         loaded = load()
@@ -56,6 +56,11 @@ def engine_of(
 def graphs_home() -> Path:
     """Where the cache keeps graphs."""
     return cache_home() / "onnx"
+
+
+def making_lock(place: Path) -> Path:
+    """The lock file that a process holds while it makes the graphs of a model, or removes them from their place."""
+    return place.with_name(f".{place.name}.lock")
 
 
 def can_make() -> bool:

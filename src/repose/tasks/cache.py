@@ -7,11 +7,11 @@ from pathlib import Path
 from typing import NamedTuple
 
 from repose.data.corpora import cache_home
-from repose.decoding.graph_cache import graphs_home
+from repose.decoding.graph_cache import graphs_home, making_lock
 from repose.runs.folder import RunFolder
 from repose.runs.records import RunStatus
 from repose.system.errors import CheckpointError
-from repose.system.files import locked_or_busy
+from repose.system.files import locked_or_busy, trying_lock
 
 
 class Prepared(NamedTuple):
@@ -32,12 +32,23 @@ def prepared_corpora() -> list[Prepared]:
     return sorted((_prepared(folder) for folder in folders), key=lambda one: -one.num_bytes)
 
 
-def remove_graphs() -> int:
-    """Remove the graphs of models that were translated with; the next translation makes them again. Bytes freed."""
-    home = graphs_home()
-    size = bytes_of(home) if home.is_dir() else 0
-    shutil.rmtree(home, ignore_errors=True)
-    return size
+def remove_graphs() -> tuple[int, int]:
+    """Remove the graphs of models that were translated with; the next translation makes them again.
+
+    Graphs that are in use stay, and so do all lock files: other processes may have them open. Bytes freed, and the
+    number of models whose graphs stay. Raises WriteError where the cache cannot be written.
+    """
+    home, freed, num_in_use = graphs_home(), 0, 0
+    paths = list(home.iterdir()) if home.is_dir() else []
+    for name in sorted({path.name.strip(".").split(".")[0] for path in paths}):  # abc: abc/, .abc.new/, .abc.lock
+        with trying_lock(making_lock(home / name)) as free:
+            if not free:
+                num_in_use += 1
+                continue
+            for folder in filter(Path.is_dir, [home / name, *home.glob(f".{name}.*")]):
+                freed += bytes_of(folder)
+                shutil.rmtree(folder, ignore_errors=True)
+    return freed, num_in_use
 
 
 def graphs() -> tuple[int, int]:

@@ -1,0 +1,61 @@
+"""Graphs in the cache stay there while a process makes them; `repose cache --clear` removes the others."""
+
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+import repose
+from repose.decoding import graph_cache
+
+pytest.importorskip("onnx")
+pytest.importorskip("onnxruntime")
+
+Saving = Callable[..., Path]
+Run = Callable[..., tuple[int, str, str]]
+
+
+@pytest.fixture
+def home(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> Path:
+    """Where this test's graphs are kept."""
+    monkeypatch.setenv("REPOSE_HOME", str(tmp_path / "home"))
+    return tmp_path / "home" / "onnx"
+
+
+def folders(home: Path) -> list[Path]:
+    return [path for path in home.iterdir() if path.is_dir()]
+
+
+def test_graphs_that_are_being_made_are_not_cleared_away(
+    saving: Saving, home: Path, run_repose: Run, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    compare, said = graph_cache.compare, []
+
+    def cleared_meanwhile(*given: Any) -> float:
+        locks = {path: path.stat().st_ino for path in home.glob(".*.lock")}
+        said.append(run_repose("cache", "--clear")[2])
+        assert len(locks) == 1
+        assert {path: path.stat().st_ino for path in home.glob(".*.lock")} == locks
+        return compare(*given)
+
+    monkeypatch.setattr(graph_cache, "compare", cleared_meanwhile)
+    assert repose.load(saving("baseline"), engine="onnx").engine.name == "onnx"
+    assert "0.0 MB of graphs of models removed\nthe graphs of 1 model stay, since they are in use\n" in said[0]
+    assert len(folders(home)) == 1
+
+
+def test_what_is_not_in_use_is_cleared_away_but_for_lock_files(saving: Saving, home: Path, run_repose: Run) -> None:
+    assert "0.0 MB of graphs" in run_repose("cache", "--clear")[2], "nothing has been kept yet"
+    repose.load(saving("baseline"))
+    (kept,) = folders(home)
+    (home / f".{kept.name}.new").mkdir()  # as a machine that stopped leaves it
+    (home / "made-before-locks").mkdir()
+    (lock,) = home.glob(".*.lock")
+    node = lock.stat().st_ino
+    said = run_repose("cache", "--clear")[2]
+    assert "MB of graphs of models removed" in said
+    assert "in use" not in said
+    assert folders(home) == []
+    assert lock.stat().st_ino == node
+    assert "graphs of 0 models" in run_repose("cache")[1]
