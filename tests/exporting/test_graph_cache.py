@@ -1,5 +1,6 @@
-"""Graphs in the cache stay there while a process makes them; `repose cache --clear` removes the others."""
+"""Graphs in the cache stay while a process makes them or translates with them, and are cleared away otherwise."""
 
+import gc
 from collections.abc import Callable
 from pathlib import Path
 from typing import Any
@@ -8,6 +9,7 @@ import pytest
 
 import repose
 from repose.decoding import graph_cache
+from repose.decoding.engine import built
 
 pytest.importorskip("onnx")
 pytest.importorskip("onnxruntime")
@@ -45,17 +47,36 @@ def test_graphs_that_are_being_made_are_not_cleared_away(
     assert len(folders(home)) == 1
 
 
+def test_graphs_that_a_translator_has_loaded_are_not_cleared_away(saving: Saving, home: Path, run_repose: Run) -> None:
+    loaded = repose.load(saving("baseline"), engine="onnx")
+    again = repose.load(home.parents[1] / "model", engine="onnx")
+    del loaded
+    said = run_repose("cache", "--clear")[2]
+    worker = built(again.engine.message())
+    for beam_size in (1, 3):  # each has a graph of its own, which is opened now
+        found = again.engine.search([2, 5, 3], 9, beam_size=beam_size, alpha=0.0, num_hypotheses=1)
+        assert found is not None
+    assert "0.0 MB of graphs of models removed\nthe graphs of 1 model stay, since they are in use\n" in said
+    del again
+    assert "graphs of 1 model stay" in run_repose("cache", "--clear")[2], "a worker has them, too"
+    del worker
+    gc.collect()
+    assert "in use" not in run_repose("cache", "--clear")[2]
+    assert folders(home) == []
+
+
 def test_what_is_not_in_use_is_cleared_away_but_for_lock_files(saving: Saving, home: Path, run_repose: Run) -> None:
     assert "0.0 MB of graphs" in run_repose("cache", "--clear")[2], "nothing has been kept yet"
-    repose.load(saving("baseline"))
+    repose.load(saving("baseline"), engine="onnx")
+    gc.collect()
     (kept,) = folders(home)
     (home / f".{kept.name}.new").mkdir()  # as a machine that stopped leaves it
     (home / "made-before-locks").mkdir()
-    (lock,) = home.glob(".*.lock")
-    node = lock.stat().st_ino
+    (lock,), (used,) = home.glob(".*.lock"), home.glob(".*.used")
+    nodes = lock.stat().st_ino, used.stat().st_ino
     said = run_repose("cache", "--clear")[2]
     assert "MB of graphs of models removed" in said
     assert "in use" not in said
     assert folders(home) == []
-    assert lock.stat().st_ino == node
+    assert (lock.stat().st_ino, used.stat().st_ino) == nodes
     assert "graphs of 0 models" in run_repose("cache")[1]

@@ -7,6 +7,7 @@ import signal
 import subprocess
 import sys
 import threading
+import warnings
 from collections.abc import Iterator
 from pathlib import Path
 
@@ -22,6 +23,8 @@ from repose.system.files import (
     previous,
     replacing_file,
     replacing_folder,
+    share_lock,
+    trying_lock,
     write_file,
     write_json,
 )
@@ -33,6 +36,17 @@ from repose.system.files import locked
 with locked(Path(sys.argv[1])):
     print("held", flush=True)
     sys.stdin.read()
+"""
+
+SHARE = """
+import sys
+from pathlib import Path
+from repose.system.files import share_lock
+class Owner: pass
+owner = Owner()
+share_lock(Path(sys.argv[1]), owner)
+print("held", flush=True)
+sys.stdin.read()
 """
 
 
@@ -141,9 +155,9 @@ def test_checksums(tmp_path: Path) -> None:
 
 
 @contextlib.contextmanager
-def holder(path: Path) -> Iterator[subprocess.Popen[str]]:
+def holder(path: Path, program: str = HOLD) -> Iterator[subprocess.Popen[str]]:
     """A process that holds the lock until its stdin ends."""
-    command = [sys.executable, "-c", HOLD, str(path)]
+    command = [sys.executable, "-c", program, str(path)]
     with subprocess.Popen(command, stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True) as process:
         assert process.stdout is not None
         assert process.stdout.readline() == "held\n"
@@ -221,3 +235,60 @@ class TestLock:
             with pytest.raises(FileNotFoundError), lock:
                 raise FileNotFoundError
             assert lock_holder(tmp_path / "lock") is None
+
+
+class Owner:
+    """Something that can be gone."""
+
+
+class TestSharedLock:
+    def test_nobody_holds_it_alone_until_the_last_one_is_gone(self, tmp_path: Path) -> None:
+        path, owner = tmp_path / "lock", Owner()
+        share_lock(path, owner)
+        with holder(path, SHARE) as other:
+            with trying_lock(path) as held:
+                assert not held
+            del owner
+            with trying_lock(path) as held:
+                assert not held
+            other.send_signal(signal.SIGKILL)
+            other.wait()
+        with trying_lock(path) as held:
+            assert held
+        assert names(tmp_path) == ["lock"]
+
+    def test_who_holds_it_alone_is_waited_for(self, tmp_path: Path) -> None:
+        thread = threading.Thread(target=share_lock, args=(tmp_path / "lock", self))
+        with locked(tmp_path / "lock"):
+            thread.start()
+            thread.join(timeout=0.1)
+            assert thread.is_alive()
+        thread.join(timeout=30)
+        assert not thread.is_alive()
+
+    def test_a_fork_goes_on_holding_it(self, tmp_path: Path) -> None:
+        path, owner = tmp_path / "lock", Owner()
+        share_lock(path, owner)
+        reading, writing = os.pipe()
+        with warnings.catch_warnings():
+            warnings.simplefilter("ignore", DeprecationWarning)  # of forks where there are threads
+            child = os.fork()
+        if child == 0:
+            os.close(writing)
+            os.read(reading, 1)
+            os._exit(0)
+        os.close(reading)
+        del owner
+        with trying_lock(path) as held:
+            assert not held
+        os.close(writing)
+        os.waitpid(child, 0)
+        with trying_lock(path) as held:
+            assert held
+
+    def test_where_it_cannot_be_shared_it_goes_on(self, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+        (tmp_path / "file").touch()
+        share_lock(tmp_path / "file" / "lock", self)
+        monkeypatch.setitem(sys.modules, "fcntl", None)
+        share_lock(tmp_path / "lock", self)
+        assert names(tmp_path) == ["file"]

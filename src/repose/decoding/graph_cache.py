@@ -4,6 +4,7 @@ import contextlib
 import hashlib
 import json
 from collections.abc import Callable, Mapping
+from dataclasses import replace
 from importlib.util import find_spec
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -39,10 +40,10 @@ def engine_of(
     digest = hashlib.sha256(of.encode()).hexdigest()
     place = graphs_home() / f"{digest[:32]}-{'int8' if int8 else 'fp32'}-{_VERSION}"
     with contextlib.suppress(CheckpointError):
-        return OnnxEngine(graphs.read(place))
+        return _kept(place)
     with locked(making_lock(place)):
         with contextlib.suppress(CheckpointError):  # another process was first
-            return OnnxEngine(graphs.read(place))
+            return _kept(place)
         loaded = load()
         if loaded.config != config:
             raise CheckpointError(f"{model} holds another model than a moment ago: load it again")
@@ -50,7 +51,12 @@ def engine_of(
             facts = graphs.write_graphs(temporary, loaded.model, int8=int8)
             graphs.describe(temporary, model, facts, {})
             compare(OnnxEngine(graphs.read(temporary)), loaded.model)
-    return OnnxEngine(graphs.read(place))
+        return _kept(place)
+
+
+def _kept(place: Path) -> OnnxEngine:
+    """The engine of graphs in the cache, which stay there as long as it lives. Raises what `graphs.read` does."""
+    return OnnxEngine(replace(graphs.read(place), lock=using_lock(place)))
 
 
 def graphs_home() -> Path:
@@ -61,6 +67,11 @@ def graphs_home() -> Path:
 def making_lock(place: Path) -> Path:
     """The lock file that a process holds while it makes the graphs of a model, or removes them from their place."""
     return place.with_name(f".{place.name}.lock")
+
+
+def using_lock(place: Path) -> Path:
+    """The lock file that all engines share which compute with the graphs at their place."""
+    return place.with_name(f".{place.name}.used")
 
 
 def can_make() -> bool:

@@ -21,6 +21,7 @@ from repose.graphs.folder import TARGET, GraphFolder
 from repose.saved_model.description import read_description
 from repose.system.device import keep_freed_memory
 from repose.system.errors import CheckpointError, ConfigError
+from repose.system.files import share_lock
 
 _LARGE = 1 << 26
 """Bytes of a step's graph: products with weights then take most of its time."""
@@ -84,6 +85,8 @@ class OnnxEngine(Engine):
         """Raises ConfigError without ONNX Runtime, CheckpointError where it cannot read the graphs, or where they are
         not those that the folder had when it was read."""
         self.graphs, facts = graphs, graphs.facts
+        if graphs.lock is not None:
+            share_lock(graphs.lock, self)
         self.precision = "int8" if facts.precision == "int8" else "fp32"
         self.max_length = facts.max_length
         self._encoder, self._step = (_session(path) for path in (graphs.encoder, graphs.step))

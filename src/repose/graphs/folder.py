@@ -65,6 +65,8 @@ class GraphFolder:
     facts: GraphFacts
     description: Mapping[str, Any]
     """All of `repose-onnx.json`."""
+    lock: Path | None = None
+    """A lock file that all who compute with the graphs share, so that nobody removes them meanwhile."""
 
     def search(self, beam_size: int) -> Path:
         """The search of one sentence, greedy or with a beam."""

@@ -20,6 +20,7 @@ import os
 import secrets
 import shutil
 import socket
+import weakref
 import zlib
 from collections.abc import Callable, Container, Iterator, Mapping
 from pathlib import Path
@@ -251,6 +252,20 @@ def trying_lock(path: Path) -> Iterator[bool]:
             if error.errno not in _NO_LOCKS:
                 raise _cannot_lock(path, error) from error
         yield held
+
+
+def share_lock(path: Path, owner: object) -> None:
+    """Hold the lock file `path` together with others who share it, until `owner` is gone or this process ends.
+
+    Nobody can hold it alone meanwhile, and whoever does is waited for. The file is made where it is missing and stays.
+    Where it cannot be shared (on Windows, without locks, where the file cannot be made) it goes on without.
+    """
+    with contextlib.suppress(ImportError, OSError):
+        import fcntl  # filelock's shared locks are a database
+
+        descriptor = os.open(path, os.O_RDONLY | os.O_CREAT, 0o666)
+        weakref.finalize(owner, os.close, descriptor).atexit = False  # other threads may still go on
+        fcntl.flock(descriptor, fcntl.LOCK_SH)
 
 
 def lock_holder(path: Path) -> str | None:

@@ -1,5 +1,6 @@
 """What takes room and can be made again: prepared corpora, and what finished runs would need to go on training."""
 
+import contextlib
 import json
 import shutil
 import time
@@ -7,7 +8,7 @@ from pathlib import Path
 from typing import NamedTuple
 
 from repose.data.corpora import cache_home
-from repose.decoding.graph_cache import graphs_home, making_lock
+from repose.decoding.graph_cache import graphs_home, making_lock, using_lock
 from repose.runs.folder import RunFolder
 from repose.runs.records import RunStatus
 from repose.system.errors import CheckpointError
@@ -35,14 +36,15 @@ def prepared_corpora() -> list[Prepared]:
 def remove_graphs() -> tuple[int, int]:
     """Remove the graphs of models that were translated with; the next translation makes them again.
 
-    Graphs that are in use stay, and so do all lock files: other processes may have them open. Bytes freed, and the
-    number of models whose graphs stay. Raises WriteError where the cache cannot be written.
+    Graphs that a process makes or translates with stay, and so do all lock files: other processes may have them open.
+    Bytes freed, and the number of models whose graphs stay. Raises WriteError where the cache cannot be written.
     """
     home, freed, num_in_use = graphs_home(), 0, 0
     paths = list(home.iterdir()) if home.is_dir() else []
     for name in sorted({path.name.strip(".").split(".")[0] for path in paths}):  # abc: abc/, .abc.new/, .abc.lock
-        with trying_lock(making_lock(home / name)) as free:
-            if not free:
+        locks = making_lock(home / name), using_lock(home / name)
+        with contextlib.ExitStack() as stack:
+            if not all(stack.enter_context(trying_lock(lock)) for lock in locks):
                 num_in_use += 1
                 continue
             for folder in filter(Path.is_dir, [home / name, *home.glob(f".{name}.*")]):
