@@ -1,5 +1,6 @@
 """Exports to ONNX, the engine that computes with them, and the cache of graphs."""
 
+import copy
 import json
 import os
 import pickle
@@ -16,13 +17,14 @@ import pytest
 import repose
 from repose.decoding import graph_cache, translator
 from repose.decoding.onnx_engine import OnnxEngine
-from repose.decoding.translator import Translation
+from repose.decoding.translator import Translation, Translator
 from repose.system.errors import CheckpointError, ConfigError
 
 pytest.importorskip("onnx")
 pytest.importorskip("onnxruntime")
 
 Saving = Callable[..., Path]
+Copying = Callable[[Translator], Translator]
 TEXTS = ["O gato viu 21 cães.", "A casa é azul.", "", "the small boat"]
 DOCS = Path(__file__).parents[2] / "docs" / "export.md"
 
@@ -171,6 +173,17 @@ def test_an_export_that_is_replaced_is_not_mixed_with_what_was_loaded(saving: Sa
     _, graphs = pickle.loads(loaded.engine.message())
     with pytest.raises(CheckpointError, match="was replaced since it was read: load it again"):
         OnnxEngine.of_message(graphs)
+
+
+@pytest.mark.parametrize("copied", [copy.deepcopy, lambda loaded: pickle.loads(pickle.dumps(loaded))])
+def test_translators_can_be_copied_and_pickled(saving: Saving, tmp_path: Path, copied: Copying) -> None:
+    model = saving("baseline")
+    exported = repose.export(model, to="onnx", out=tmp_path / "out").folder
+    for loaded in (repose.load(model, engine="onnx"), repose.load(exported)):
+        again = copied(loaded)
+        assert again.engine is not loaded.engine
+        assert again.translate(TEXTS) == loaded.translate(TEXTS)
+        assert (again.folder, again.config, again.workers) == (loaded.folder, loaded.config, loaded.workers)
 
 
 def test_an_export_that_does_not_say_its_sizes_is_refused(saving: Saving, tmp_path: Path) -> None:

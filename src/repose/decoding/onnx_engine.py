@@ -104,6 +104,9 @@ class OnnxEngine(Engine):
         keep_freed_memory()
         return cls(graphs)
 
+    def __reduce__(self) -> tuple[type["OnnxEngine"], tuple[GraphFolder]]:
+        return OnnxEngine, (self.graphs,)  # a copy opens the graphs itself, on this machine
+
     def message(self) -> bytes:
         """As in `Engine`: where the graphs are."""
         return pickle.dumps((self.name, self.graphs))
