@@ -16,6 +16,7 @@ import pytest
 
 import repose
 from repose.decoding import graph_cache, translator
+from repose.decoding.engine import built
 from repose.decoding.onnx_engine import OnnxEngine
 from repose.decoding.translator import Translation, Translator
 from repose.system.errors import CheckpointError, ConfigError
@@ -184,6 +185,21 @@ def test_translators_can_be_copied_and_pickled(saving: Saving, tmp_path: Path, c
         assert again.engine is not loaded.engine
         assert again.translate(TEXTS) == loaded.translate(TEXTS)
         assert (again.folder, again.config, again.workers) == (loaded.folder, loaded.config, loaded.workers)
+
+
+def test_a_relative_path_outlives_a_change_of_the_current_folder(
+    saving: Saving, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    repose.export(saving("baseline"), to="onnx", out=tmp_path / "out")
+    monkeypatch.chdir(tmp_path)
+    exported, model = repose.load("out"), repose.load("model", engine="onnx")
+    (tmp_path / "elsewhere").mkdir()
+    monkeypatch.chdir(tmp_path / "elsewhere")
+    assert isinstance(built(exported.engine.message()), OnnxEngine), "as a worker that is started now"
+    for beam_size in (1, 3):  # each has a graph of its own, which is opened now
+        found = exported.engine.search([2, 5, 3], 9, beam_size=beam_size, alpha=0.0, num_hypotheses=1)
+        assert found is not None
+    assert model.model.architecture.max_length == model.max_length, "the torch model is loaded now"
 
 
 def test_an_export_that_does_not_say_its_sizes_is_refused(saving: Saving, tmp_path: Path) -> None:

@@ -392,7 +392,7 @@ def _translator(
     except (ConfigError, AttributeError) as error:
         raise CheckpointError(f"config.json of {folder} cannot be used: {error}") from error
     made = Translator(model, src_tokenizer, tgt_tokenizer, workers=workers, config=config, **decoding)
-    made.folder = folder
+    made.folder = folder.absolute()
     return made
 
 

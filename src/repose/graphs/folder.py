@@ -102,7 +102,8 @@ def read(folder: Path) -> GraphFolder:
         facts = TypeAdapter(GraphFacts).validate_python(description.get("graphs"))
     except ValidationError as error:
         raise CheckpointError(f"{folder} has no usable section graphs: export the model again") from error
-    return GraphFolder(folder / ENCODER, folder / STEP, facts, description)
+    place = folder.absolute()  # some files are opened later, when the process may be in another folder
+    return GraphFolder(place / ENCODER, place / STEP, facts, description)
 
 
 def is_graph_folder(folder: Path) -> bool:
