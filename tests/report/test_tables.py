@@ -236,6 +236,17 @@ def test_the_loss_of_an_average_is_said_to_be_of_its_last_validation(make_run: A
     assert not row["BLEU greedy"].notes
 
 
+def test_the_loss_of_an_average_is_its_own_where_it_was_measured(make_run: Any, tmp_path: Path) -> None:
+    make_run("average-s0", [1.5, 2.0], settings=["training.average_checkpoints=2", "training.keep=best"])
+    found = read_runs([tmp_path])
+    (run,) = found.runs
+    measured = {"kind": "model", "update": 2, "epoch": 2, "tf_loss": 1.25}
+    run = dataclasses.replace(run, records=Records((*run.records.training, measured)))
+    row = cells(scores_table(dataclasses.replace(found, runs=(run,))), "average")
+    assert row["valid. loss"].value == 1.25
+    assert not row["valid. loss"].notes
+
+
 def test_unfinished_runs_are_in_no_final_figure(make_run: Any, tmp_path: Path) -> None:
     make_run("a-s0", [2.0])
     make_run("a-s1", [9.0], seed=1, bleu=None)

@@ -20,11 +20,13 @@ from safetensors.torch import load_file, save_file
 
 from repose.data.prepare import prepare
 from repose.data.tokenizer import Tokenizer
+from repose.runs.folder import RunFolder
 from repose.saved_model import directory as model_dir
 from repose.system.errors import BusyError, CheckpointError, ConfigError, DeviceError, ReposeError, WriteError
 from repose.tasks.translation import TASK
 from repose.training import checkpoint, loop
 from repose.training.checkpoint import State, read_state, save
+from repose.training.distributed import World
 from repose.training.run import train
 
 
@@ -370,22 +372,44 @@ def weights_by_update(lab: Any, job: Any, folder: Path, updates: list[int]) -> l
     return found
 
 
-@pytest.mark.parametrize(("keep", "kept"), [("last", [10, 15]), ("best", [5, 10])])
+@pytest.mark.parametrize(
+    ("keep", "of_mean", "kept"),
+    [("last", 9.0, [10, 15]), ("best", 0.5, [5, 10]), ("best", 1.5, [5])],
+    ids=["last", "best", "worse than the best"],
+)
 def test_model_is_the_average_of_validations(
-    lab: Any, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, keep: str, kept: list[int]
+    lab: Any, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, keep: str, of_mean: float, kept: list[int]
 ) -> None:
+    """With keep = "best" only where the mean validates no worse than the best alone."""
     plain = weights_by_update(lab, lab.job(), tmp_path / "plain", kept)
-    losses = iter([1.0, 2.0, 3.0])
+    losses = iter([1.0, 2.0, 3.0, of_mean, 1.0])
     monkeypatch.setattr(loop, "validate", lambda *_, **__: {"tf_loss": next(losses)})
     job = lab.job(keep=keep, average_checkpoints=2)
     for _ in range(3):
         lab.go(job, tmp_path / "run", stop_after=6)
-    mean = {name: (one.double() + plain[1][name].double()) / 2 for name, one in plain[0].items()}
+    mean = {name: sum(one[name].double() for one in plain) / len(plain) for name in plain[0]}
     for name, tensor in lab.model(tmp_path / "run").items():
         torch.testing.assert_close(tensor.double(), mean[f"model.{name}"], rtol=1e-7, atol=1e-9)
     snapshots = sorted(path.name for path in (tmp_path / "run" / "state").glob("weights-*"))
     assert snapshots == [f"weights-{update:08d}.safetensors" for update in kept]
-    assert model_dir.read_config(tmp_path / "run")["updates"] == kept
+    config = model_dir.read_config(tmp_path / "run")
+    assert config["updates"] == kept
+    loss = 1.0 if len(kept) == 1 else of_mean
+    assert config["validation"] == {"tf_loss": loss}
+    (of_model,) = RunFolder(tmp_path / "run").records().of_kind("model")
+    assert of_model["tf_loss"] == loss
+
+
+def test_the_recorded_validation_of_an_average_is_its_own(lab: Any, tmp_path: Path) -> None:
+    job = lab.job(keep="best", average_checkpoints=2)
+    lab.go(job, tmp_path, stop_after=11)
+    assert "validation" not in model_dir.read_config(tmp_path)  # not measured yet
+    lab.go(job, tmp_path)
+    recorded = model_dir.read_config(tmp_path)["validation"]
+    model, valid = job.task.load(tmp_path).model, job.task.open(job.valid_data)
+    figures = loop.validate(model, job.task, valid, keras_batch=64, world=World(0, 1, torch.device("cpu")))
+    assert recorded["tf_loss"] == pytest.approx(figures["tf_loss"], abs=1e-6)
+    assert recorded["tf_accuracy"] == figures["tf_accuracy"]
 
 
 def test_averaging_does_not_disturb_the_training(lab: Any, whole: Path, tmp_path: Path) -> None:

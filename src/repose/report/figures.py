@@ -19,8 +19,10 @@ def train_loss(run: ReportRun) -> float | None:
 
 
 def kept(run: ReportRun) -> Mapping[str, Any] | None:
-    """The validation of the weights that the model is made of: the last one, or the best one where that is kept; the
-    last one where the model is an average of checkpoints, which was never validated."""
+    """The validation of the weights that the model is made of: the last one, or the best one where that is kept. Of an
+    average of checkpoints it is its own; earlier versions did not measure that, and it is the last one."""
+    if of_model := run.of_kind("model"):
+        return of_model[-1]
     found = [record for record in run.of_kind("valid") if number_of(record, "tf_loss") is not None]
     if not found:
         return None

@@ -52,7 +52,7 @@ def scores_table(runs: RunSet) -> Table:
     ]
 
     def marks(row: Row, figure: Figure) -> list[str]:
-        averaged = any(run.experiment.training.average_checkpoints > 1 for run in row.runs)
+        averaged = any(run.experiment.training.average_checkpoints > 1 and not run.of_kind("model") for run in row.runs)
         reasons = {
             _OTHER_VOCABULARIES: figure.judged_by_tokens and row.corpus in several,
             _AVERAGE: figure.judged_by_tokens and averaged,

@@ -21,9 +21,10 @@ from repose.config.experiment import TrainingConfig
 from repose.system.terminal import counted
 
 Record = Mapping[str, Any]
-"""A line of metrics.jsonl: `kind` ("train", "epoch" or "valid"), `update`, `epoch`, figures by name, and under `wall`
-what depends on the clock, so that the rest of two files can be compared."""
-TRAINING_KINDS = ("train", "epoch", "valid")
+"""A line of metrics.jsonl: `kind` ("train", "epoch", "valid", or "model" for the validation of averaged weights at the
+end), `update`, `epoch`, figures by name, and under `wall` what depends on the clock, so that the rest of two files can
+be compared."""
+TRAINING_KINDS = ("train", "epoch", "valid", "model")
 
 
 class RunStatus(enum.StrEnum):
@@ -147,7 +148,7 @@ class Records:
     """None while the training goes on, and where it was killed."""
 
     def of_kind(self, kind: str) -> tuple[Record, ...]:
-        """The training's records of one kind: "train", "epoch" or "valid"."""
+        """The training's records of one kind: "train", "epoch", "valid" or "model"."""
         return tuple(record for record in self.training if record["kind"] == kind)
 
     @property

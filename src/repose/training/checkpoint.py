@@ -6,11 +6,12 @@
 Both carry checksums of their content. Reading them executes nothing (no pickle).
 """
 
+import contextlib
 import dataclasses
 import json
 import time
 import zlib
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable, Iterator, Mapping
 from pathlib import Path
 from typing import Any
 
@@ -99,7 +100,7 @@ class State:
     translated: int = 0
     """Whole epochs at the last validation that translated, too."""
     validation: dict[str, float] = dataclasses.field(default_factory=dict)
-    """The last validation's figures."""
+    """The last validation's figures; once the training is over, those of an averaged model."""
     plateau: Plateau = dataclasses.field(default_factory=Plateau)
     """For the learning rate."""
     patience: Plateau = dataclasses.field(default_factory=Plateau)
@@ -313,19 +314,28 @@ class CheckpointWriter:
         if self._needs_snapshots:
             save(snapshot(self._run, self._state.update), self._learner.model_tensors(), self._state)
 
-    def write_model(self) -> None:
-        """Write model/: the present weights, or the mean of the snapshots."""
-        job, learner, updates = self._job, self._learner, self._state.snapshot_updates
-        tensors = learner.model_tensors()
+    @contextlib.contextmanager
+    def weights_of_model(self) -> Iterator[None]:
+        """Within, the learner has the weights that the model is made of: the present ones, or the mean of the
+        snapshots."""
+        updates, tensors = self._state.snapshot_updates, self._learner.model_tensors()
         averages = self._needs_snapshots and bool(updates)
         present = {name: tensor.clone() for name, tensor in tensors.items()} if averages else {}
-        if averages:
-            _load_average([snapshot(self._run, update) for update in updates], tensors)
-        found = {"updates": updates or [self._state.update], "validation": self._state.validation}
-        extra = {**job.model_extra, "run_id": id_of_numbers(job.run_id, self._state.all_workers), **found}
         try:
-            learner.task.write(self._run.model, learner.model, job, extra)
+            if averages:
+                _load_average([snapshot(self._run, update) for update in updates], tensors)
+            yield
         finally:
             with torch.no_grad():
                 for name, tensor in present.items():
                     tensors[name].copy_(tensor)
+
+    def write_model(self, *, is_measured: bool = True) -> None:
+        """Write model/, with the figures of the state where these are of its weights."""
+        job, state = self._job, self._state
+        found: dict[str, Any] = {"updates": state.snapshot_updates or [state.update]}
+        if is_measured:
+            found["validation"] = state.validation
+        extra = {**job.model_extra, "run_id": id_of_numbers(job.run_id, state.all_workers), **found}
+        with self.weights_of_model():
+            self._learner.task.write(self._run.model, self._learner.model, job, extra)

@@ -139,7 +139,7 @@ def read_whole(run: RunFolder, length: int, crc32: int | None) -> bytes:
 
 def describe(record: Record, progress: Progress) -> str:
     """A record as a line of text, with how far the training is: what one watches, the rest is in metrics.jsonl."""
-    what = {"train": "training", "epoch": "mean of the epoch", "valid": "validation"}[record["kind"]]
+    what = _KINDS[record["kind"]]
     shown = [f"{label} {record[name]:{form}}" for name, label, form in _SHOWN if name in record]
     wall: Mapping[str, float] = record.get("wall", {})
     if "tokens_per_second" in wall:
@@ -150,6 +150,12 @@ def describe(record: Record, progress: Progress) -> str:
     return f"epoch {record['epoch']}, update {record['update']:,}{total}, {what}: {', '.join(shown)}"
 
 
+_KINDS = {
+    "train": "training",
+    "epoch": "mean of the epoch",
+    "valid": "validation",
+    "model": "validation of the model",
+}
 _SHOWN = (
     ("loss", "loss", ".3f"),
     ("nll", "nll", ".3f"),

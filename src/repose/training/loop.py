@@ -13,6 +13,7 @@ from repose.system.errors import ReposeError
 from repose.system.signals import StopSignals
 from repose.training.checkpoint import CheckpointWriter, State, Sums
 from repose.training.display import Progress
+from repose.training.distributed import World
 from repose.training.feed import Feed, Update
 from repose.training.job import Outcome, TrainingJob
 from repose.training.learner import Learner
@@ -243,9 +244,7 @@ class Trainer:
         state, c = self.state, self.config
         self._synchronise_rest()
         began = time.monotonic()
-        keras_batch = c.batch_size if c.batching == "sentences" else _KERAS_BATCH
-        learner = self.learner
-        figures = validate(learner.model, learner.task, self.valid_data, keras_batch=keras_batch, world=self.world)
+        figures = self._figures(self.world)
         loss = figures["tf_loss"]
         state.validated = state.update
         if self._translation_is_due():
@@ -266,10 +265,41 @@ class Trainer:
                 self._warn_of_deafness()
             if is_of_model:
                 self.writer.save_snapshot()
-                self.writer.write_model()
+                self.writer.write_model(is_measured=len(state.snapshots) == 1)
             self.writer.save()
         before, tokens = self.window
         self.window = (before + time.monotonic() - began, tokens)
+
+    def _figures(self, world: World) -> dict[str, float]:
+        """Of the present weights on the validation set."""
+        c, learner = self.config, self.learner
+        keras_batch = c.batch_size if c.batching == "sentences" else _KERAS_BATCH
+        return validate(learner.model, learner.task, self.valid_data, keras_batch=keras_batch, world=world)
+
+    def _measure_average(self) -> None:
+        """Validate the mean of several validations' weights, which nobody has done yet. With keep = "best", the best
+        alone is the model where it is better than the mean, as it is after a few epochs."""
+        state, writer = self.state, self.writer
+        if writer is None or len(state.snapshots) < 2:
+            return
+        figures, cost = self._figures_of_model(writer)
+        if self.config.keep == "best" and cost > state.snapshots[0][1]:
+            del state.snapshots[1:]
+            figures, _ = self._figures_of_model(writer)
+            writer.journal.note("the best validation's weights are better than the mean of several: they are the model")
+        state.validation = figures
+        self._record("model", figures)
+        writer.write_model()
+
+    def _figures_of_model(self, writer: CheckpointWriter) -> tuple[dict[str, float], float]:
+        """Of the weights that the model is made of, on the validation set, and what models are chosen by: the lower the
+        better. On the first worker alone; the others are done."""
+        with writer.weights_of_model():
+            figures = self._figures(World(0, 1, self.world.device))
+            if self.config.best_by == "loss":
+                return figures, figures["tf_loss"]
+            figures |= self._translate()
+        return figures, -figures.get("chrf", 0.0)
 
     def _warn_of_deafness(self) -> None:
         """Say that the model ignores its source, if it does: it is then a fluent language model of the target."""
@@ -320,6 +350,7 @@ class Trainer:
         self.state.done = reason
         if self.writer is not None and not self.state.snapshots:
             self.writer.write_model()  # no update at all: there was nothing to validate
+        self._measure_average()
         outcome = self._ended(RunStatus.DONE, reason)
         if self.writer is not None:
             self.writer.save()

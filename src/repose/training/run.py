@@ -101,7 +101,7 @@ def _finished(run: RunFolder) -> Outcome | None:
     records = run.records(may_be_empty=True)
     if records.end is None or records.status is not RunStatus.DONE:
         return None
-    last = next(iter(reversed(records.of_kind("valid"))), {})
+    last = next(iter(reversed(records.of_kind("model") or records.of_kind("valid"))), {})
     figures = {name: value for name, value in last.items() if isinstance(value, float)}
     return Outcome(RunStatus.DONE, records.end.reason, records.end.update, figures)
 
