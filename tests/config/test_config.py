@@ -353,6 +353,8 @@ def test_ready_tokenizers_take_back_the_settings_of_lower_layers(tmp_path: Path)
         ("training.average_checkpoints=0", "training.average_checkpoints should be at least 1"),
         ("training.learning_rate=nan", "training.learning_rate should be a finite number, not nan"),
         ("training.max_hours=inf", "training.max_hours should be a finite number, not inf"),
+        ("training.weight_decay=Infinity", "training.weight_decay should be a finite number, not Infinity"),
+        ("training.adam_eps='-inf'", "training.adam_eps should be a finite number, not -inf"),
         ("training.label_smoothing=1", "training.label_smoothing should be less than 1"),
         ("training.epochs=none", "training would never stop"),
         ("training.schedule=constant", "set a peak such as 5e-4 for schedule = 'constant'"),

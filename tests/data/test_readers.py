@@ -92,6 +92,9 @@ def test_parquet(tmp_path):
     assert counts.dropped == {"source empty": 1}
     fails([tmp_path / "a.parquet"], "no field 'src'", "'id', 'de', 'en'")
     fails([tmp_path / "a.parquet"], "'id' holds no text but int64", src_field="id", tgt_field="en")
+    twice = pa.Table.from_arrays([pa.array(srcs), pa.array(tgts), pa.array(srcs)], names=["src", "tgt", "src"])
+    write_table(twice, tmp_path / "twice.parquet")
+    fails([tmp_path / "twice.parquet"], "several columns with the name 'src': rename all but one")
     (tmp_path / "b.parquet").write_bytes(b"PAR1 but not really")
     fails([tmp_path / "b.parquet"], "damaged or no Parquet file")
 
@@ -126,6 +129,8 @@ def test_each_pass_reads_and_counts_anew(corpus):
         (["a.de", "a.en", "a.fr"], "not 3"),
         (["a.jsonl", "a.en"], "cannot be aligned text files"),
         (["a.parquet.gz"], "packed Parquet"),
+        (["a.tsv.bz2"], "packed in a way that cannot be read: unpack it"),
+        (["a.de.zst", "a.en.zst"], "packed in a way that cannot be read: unpack it"),
     ],
 )
 def test_files_that_are_no_corpus_are_refused(tmp_path, names, sentence):

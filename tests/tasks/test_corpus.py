@@ -127,6 +127,17 @@ def test_a_test_set_of_its_own_stays(files: dict[str, Any]) -> None:
     assert {split: len(lines) for split, lines in found.items()} == {"train": 30, "valid": 10, "test": 3}
 
 
+def test_a_test_set_that_is_asked_for_is_held_out_beside_a_validation_set(files: dict[str, Any]) -> None:
+    del files["test"]
+    assert {split: len(lines) for split, lines in sources(prepared(files)).items()} == {"train": 40, "valid": 7}
+    data = prepared(files | {"held_out_test": 10})
+    found = sources(data)
+    assert {split: len(lines) for split, lines in found.items()} == {"train": 30, "valid": 7, "test": 10}
+    assert not {*found["test"]} & {*found["train"]}
+    assert all(line.startswith("valid") for line in found["valid"])
+    assert "held out: 0 validation and 10 test pairs, 30 left to train on" in data.report
+
+
 def test_the_draw_depends_on_its_seed_and_not_on_the_training_s(files: dict[str, Any]) -> None:
     corpus = files | {"splits": "merged", "held_out_valid": 0.2}
     first, again, other = (

@@ -109,6 +109,25 @@ def test_epochs_read_the_corpora_in_the_shares_that_are_asked_for(experiment: Ex
     assert counts(corpus_temperature=2.0, upsample=2) == [118, 202, 20]
 
 
+def test_synthetic_pairs_are_no_further_corpus_with_their_tag(experiment: Experiment) -> None:
+    """Their texts lie elsewhere, and the cache must not take one for the other."""
+    synthetic = changed(experiment, "corpus", also=())
+    corpus = experiment.corpus
+    further = [{"train": list(corpus.synthetic), "tag": corpus.synthetic_tag}]
+    also = changed(experiment, "corpus", also=further, synthetic=(), synthetic_tag=None)
+    folders = {prepare_corpus(one).folder for one in (also, synthetic)}
+    assert len(folders) == 2
+    assert (prepare_corpus(synthetic).folder / "text" / "synthetic.src").exists()
+
+
+def test_a_source_of_nothing_but_its_tag_is_left_out(experiment: Experiment, tmp_path: Path) -> None:
+    empty = pairs_file(tmp_path / "empty.tsv", "de", 5, "\u200b\tnothing\n")
+    one = changed(experiment, "corpus", also=[{"train": [empty], "tag": "de"}], synthetic=())
+    data = prepare_corpus(changed(one, "tokenizer", kind="wordpiece", vocab_size=200))
+    assert len(PairDataset.open(data.folder / "train")) == 45
+    assert any("source without tokens" in sentence for sentence in data.report)
+
+
 def test_ready_tokenizers_need_the_tags(experiment: Experiment) -> None:
     data = prepare_corpus(experiment)
     ready = {f"{side}_file": str(data.tokenizer_path(side)) for side in ("src", "tgt")}

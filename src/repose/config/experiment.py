@@ -63,9 +63,13 @@ class TaskSettings:
 _OF_PAIRS = {
     "corpus.name": "which names sentence pairs: set corpus.train and corpus.valid to files instead",
     "corpus.splits": "which is for sentence pairs: leave it out",
+    "corpus.held_out_valid": "which is for sentence pairs: set corpus.valid to a file instead",
+    "corpus.src_field": "which is for sentence pairs: leave it out",
+    "corpus.tgt_field": "which is for sentence pairs: leave it out",
     "corpus.tag": "which is for translation: leave it out",
     "corpus.also": "which is for translation: leave it out",
     "corpus.synthetic": "which is for translation: leave it out",
+    "tokenizer.sharing": "which is for two languages: leave it out",
     "training.bleu_every_epochs": "which needs translations: leave it out",
     "training.best_by": "which needs translations: leave it out",
     "training.r_drop": "which is for translation: leave it out",
@@ -149,8 +153,8 @@ class CorpusConfig:
     held_out_valid: PairsOrShare | None = None
     """Pairs split off for validation where there is no `valid`: a number, a share, or "none" for what is usual."""
     held_out_test: PairsOrShare | None = None
-    """The same for testing, where there is no `test` either; 0: none, not a published one either, and scores are those
-    of the validation set."""
+    """The same for testing, where there is no `test` ("none": where there is no `valid` either); 0: none, not a
+    published one either, and scores are those of the validation set."""
     split_seed: AtLeastZero = 0
     """Seed that these are drawn by; not the training's, so that all its seeds are measured on the same sentences."""
     pretokenized: bool = False
@@ -301,7 +305,8 @@ class TrainingConfig:
     best_by: Literal["loss", "chrf"] = "loss"
     """The figure of a validation that `keep` and `patience` go by: loss, or chrF of greedy translations."""
     average_checkpoints: Count = 1
-    """Validations whose weights are averaged into the model (1: no averaging)."""
+    """Validations whose weights are averaged into the model (1: no averaging). With keep = "best" they are the best,
+    and the best one alone is the model where it validates better than the mean."""
     validate_every_updates: Count | None = None
     """Updates between validations ("none": once per epoch)."""
     save_every_minutes: Positive = 10.0

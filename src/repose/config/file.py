@@ -226,7 +226,8 @@ def _as_written(name: str, value: Any, layer: Layer) -> Any:
     optional, text = _takes(name, type(None)), _takes(name, str)
     if optional and value == "none":
         return None
-    if isinstance(value, float) and not math.isfinite(value):
+    is_written = isinstance(value, str) and not text and value.strip(" +-").lower() in ("inf", "infinity", "nan")
+    if is_written or (isinstance(value, float) and not math.isfinite(value)):
         raise ConfigError(f"{layer.source.place}{name} should be a finite number, not {value}")
     if name == "corpus.also":
         return _further_corpora(value, layer)

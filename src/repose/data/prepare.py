@@ -17,6 +17,7 @@ from numpy.typing import NDArray
 
 from repose.data.columns import Columns, ColumnsWriter, id_type, writing_columns
 from repose.data.dataset import SIDES, PairInfo, PreparedCounts, Settings, content_digest, content_digest_of
+from repose.data.tags import is_tagged
 from repose.system.device import check_workers
 from repose.system.errors import DataError
 from repose.system.files import locked
@@ -201,11 +202,11 @@ def encode(pairs: Sequence[Pair], tokenizers: tuple[Encoder, Encoder], settings:
     encoded = (
         tokenizer.encode_batch(texts) for tokenizer, texts in zip(tokenizers, zip(*pairs, strict=True), strict=True)
     )
-    for src, tgt in zip(*encoded, strict=True):
+    for (text, _), src, tgt in zip(pairs, *encoded, strict=True):
         too_long = [
             reason for reason, long in ((src_long, len(src) > src_limit), (tgt_long, len(tgt) > tgt_limit)) if long
         ]
-        if len(src) <= _NO_WORDS:
+        if len(src) <= _NO_WORDS + is_tagged(text):
             dropped["source without tokens"] += 1
         elif len(tgt) <= _NO_WORDS:
             dropped["target without tokens"] += 1

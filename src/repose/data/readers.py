@@ -36,6 +36,8 @@ _ENDED = "\n"  # no line
 _TOO_LONG = f"longer than {MAX_CHARACTERS:,} characters"
 _SUFFIXES = {".tsv": "tsv", ".tab": "tsv", ".jsonl": "jsonl", ".ndjson": "jsonl", ".parquet": "parquet"}
 
+_OTHER_PACKINGS = (".bz2", ".zst", ".zip", ".7z", ".lz4", ".z")
+
 Row: TypeAlias = Pair | str
 """A pair, or the reason why there is none."""
 
@@ -236,9 +238,16 @@ def _kind(path: Path) -> str:
     return _SUFFIXES.get(Path(path.stem if packed else path.name).suffix.lower(), "text")
 
 
+def refuse_other_packing(path: Path) -> None:
+    """Raises DataError for a file that is packed in a way that nothing here unpacks, by its name."""
+    if path.suffix.lower() in _OTHER_PACKINGS:
+        raise DataError(f"{path} is packed in a way that cannot be read: unpack it, or pack it as .gz or .xz")
+
+
 def _format(files: Sequence[Path]) -> str:
     kinds = []
     for path in files:
+        refuse_other_packing(path)
         kind = _kind(path)
         if kind == "parquet" and path.suffix.lower() in (".gz", ".xz"):
             raise DataError(f"{path} is a packed Parquet file, which cannot be read: unpack it (Parquet packs itself)")
@@ -377,6 +386,8 @@ def _parquet(path: Path, fields: tuple[str, str]) -> Iterator[Row]:
             for name in fields:
                 if name not in schema.names:
                     raise DataError(f"{path}: {_no_field(name, schema.names)}")
+                if schema.names.count(name) > 1:
+                    raise DataError(f"{path} has several columns with the name {name!r}: rename all but one")
                 kind = schema.field(name).type
                 kind = kind.value_type if pa.types.is_dictionary(kind) else kind
                 if not (pa.types.is_string(kind) or pa.types.is_large_string(kind)):

@@ -30,6 +30,11 @@ class TaggedPairs:
             yield from ((before + src, tgt) for src, tgt in self._pairs)
 
 
+def is_tagged(text: str) -> bool:
+    """Whether a source carries a tag."""
+    return text.startswith(_MARK)
+
+
 class TaggingEncoder:
     """A source tokenizer that reads the tag before a text; an `Encoder` (`repose.data.prepare`)."""
 
@@ -48,7 +53,7 @@ class TaggingEncoder:
 
     def encode_batch(self, texts: Sequence[str]) -> list[list[int]]:
         """[START (tag) … END] of each text. Raises ConfigError for a tag that the tokenizer does not have."""
-        parts = [text.split(_MARK, 2) if text.startswith(_MARK) else ["", "", text] for text in texts]
+        parts = [text.split(_MARK, 2) if is_tagged(text) else ["", "", text] for text in texts]
         encoded = self._tokenizer.encode_batch([text for _, _, text in parts])
         return [with_tag(self._tokenizer, ids, tag or None) for ids, (_, tag, _) in zip(encoded, parts, strict=True)]
 

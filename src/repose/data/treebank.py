@@ -79,6 +79,8 @@ def _tree(lines: Sequence[str], where: str) -> Iterator[Tree]:
         return
     if not all({"form", "head", "deprel"} <= row.keys() for row in words):
         raise DataError(f"{where} is not CoNLL-U (a word has fewer than eight columns): check the file")
+    if [row["id"] for row in words] != list(range(1, len(words) + 1)):
+        raise DataError(f"{where} is not CoNLL-U (its words are not numbered 1, 2, 3, …): check the file")
     heads = [row["head"] for row in words]
     if any(not isinstance(head, int) or not 0 <= head <= len(words) for head in heads):
         raise DataError(f"{where} has a word whose head is no word of it: give a treebank with basic trees")

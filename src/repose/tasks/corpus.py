@@ -204,6 +204,10 @@ def _key(experiment: Experiment) -> str:
         settings["splits"] = corpus.splits  # likewise
     if parts := more_corpora.parts_of(corpus):
         settings["also"] = [[[_digest(path) for path in part.files], part.tag] for part in parts]  # likewise
+    if corpus.synthetic:
+        settings["synthetic"] = True  # the last of them: not a further corpus with its tag
+    if _holds_out_test_alone(corpus) and "valid" in files and "test" not in files:
+        settings["test"] = "held out"
     if corpus.tag is not None:
         settings["tag"] = corpus.tag  # likewise
     if training.task != "translation":
@@ -420,8 +424,14 @@ def _write_texts(corpus: CorpusConfig, files: Mapping[str, list[Path]], folder: 
         yield f"{split}: {reader.counts.describe()}"
     if corpus.splits == "merged":
         _merge(folder)
-    if not (folder / "valid.src").exists():
+    has_valid, has_test = ((folder / f"{split}.src").exists() for split in ("valid", "test"))
+    if not has_valid or (_holds_out_test_alone(corpus) and not has_test):
         yield _hold_out(corpus, folder)
+
+
+def _holds_out_test_alone(corpus: CorpusConfig) -> bool:
+    """Whether test pairs are held out where there is a validation set: only if somebody asks for them."""
+    return corpus.splits == "given" and bool(corpus.held_out_test)
 
 
 def _merge(folder: Path) -> None:
@@ -433,19 +443,19 @@ def _merge(folder: Path) -> None:
 
 
 def _hold_out(corpus: CorpusConfig, folder: Path) -> str:
-    """Takes validation pairs, and test pairs where there are none yet, out of `train`."""
+    """Takes validation pairs and test pairs out of `train`, where there are none yet."""
     pairs = TextPairs(folder, "train")
     total = sum(1 for _ in pairs)
-    has_test = (folder / "test.src").exists()
+    has_valid, has_test = ((folder / f"{split}.src").exists() for split in ("valid", "test"))
     result = hold_out(
         pairs,
-        num_valid=_num_held_out(corpus.held_out_valid, total),
+        num_valid=0 if has_valid else _num_held_out(corpus.held_out_valid, total),
         num_test=0 if has_test else _num_held_out(corpus.held_out_test, total),
         seed=corpus.split_seed,
     )
     counts = result.counts
-    for split in SPLITS:
-        if split != "test" or counts.test:
+    for split, number in (("train", counts.train), ("valid", counts.valid), ("test", counts.test)):
+        if number:
             write_pairs(folder, split, getattr(result, split))
     sentence = (
         f"held out: {counts.valid:,} validation and {counts.test:,} test pairs, {counts.train:,} left to train on"
