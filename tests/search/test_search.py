@@ -18,7 +18,7 @@ from repose.grids.local import Share
 from repose.runs.run import run
 from repose.search import result
 from repose.search.file import Search, read_search
-from repose.search.run import Searcher, folder_of, held, reached
+from repose.search.run import Searcher, folder_of, held, prepare, reached
 from repose.search.study import Study
 from repose.system.errors import BusyError, CheckpointError, ConfigError
 
@@ -293,6 +293,40 @@ def test_the_command_ends_with_a_table_of_all_trials(file: Callable[..., Path], 
     content = json.loads((tmp_path / "runs" / "try" / "search.json").read_text(encoding="utf-8"))
     assert [trial["number"] for trial in content["trials"]] == [0, 1, 2, 3]
     assert content["best"] is not None
+
+
+def test_trials_of_changed_files_are_not_compared(file: Callable[..., Path], tmp_path: Path) -> None:
+    """Also where an earlier version began the search, which did not keep what was read."""
+    path, out, train_file = file(RATES), tmp_path / "runs", tmp_path / "train.tsv"
+    searcher(read_search(path), out / "try", imitated(lambda *_: 1.0, [])).run()
+    whole, codes = train_file.read_text(encoding="utf-8"), []
+    for text in (whole, whole[: whole.index("\n", 500) + 1], whole):
+        train_file.write_text(text, encoding="utf-8")
+        done = CliRunner().invoke(app, ["search", str(path), "--out", str(out)])
+        codes.append(done.exit_code)
+        assert ("holds trials that read other files" in str(done.exception)) is (text != whole)
+    assert codes == [0, 1, 0]
+
+
+def test_every_corpus_that_is_searched_is_known_by_its_data(file: Callable[..., Path], tmp_path: Path) -> None:
+    more = tmp_path / "more.tsv"
+    more.write_text("um gato\ta cat\n", encoding="utf-8")
+    vary = (
+        '[search.vary]\n"architecture.dropout" = [0.1, 0.2]\n[search.vary.data]\n'
+        'without = {}\nwith = {"corpus.synthetic" = ["more.tsv"]}\nnone = {"corpus.train" = ["none.tsv"]}\n'
+    )
+    found = read_search(file(vary))
+    before = prepare(found, lambda _: None)
+    (tmp_path / "out").mkdir()
+    Study(found, tmp_path / "out").check_data(before)
+    Study(found, tmp_path / "out").check_data(before)
+    more.write_text("um gato\ta cat\num homem\ta man\n", encoding="utf-8")
+    after = prepare(found, lambda _: None)
+    assert [before[corpus] == digests for corpus, digests in after.items()] == [True, False]
+    Study(found, tmp_path / "out").check_data(after)  # no trial has begun
+    Study(found, tmp_path / "out").take()
+    with pytest.raises(CheckpointError, match="put the files of those trials back"):
+        Study(found, tmp_path / "out").check_data(before)
 
 
 def test_a_file_without_a_search_is_refused(tmp_path: Path) -> None:

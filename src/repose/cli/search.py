@@ -28,7 +28,7 @@ def search(
     from repose.grids.local import check_request, num_devices, share
     from repose.search import result
     from repose.search.file import read_search
-    from repose.search.run import Searcher, held, prepare_first, with_jobs
+    from repose.search.run import Searcher, held, prepare, with_jobs
     from repose.search.study import Study
 
     check_request(jobs=jobs, cores=cores_per_trial, device=device, here=True)
@@ -38,7 +38,7 @@ def search(
     folder = out / found.name
     with held(folder):
         study = Study(found, folder)
-        prepare_first(found, cache(say))
+        study.check_data(prepare(found, cache(say)))
         at_once = f"{mine.jobs} at once on {mine.cores} {'core' if mine.cores == 1 else 'cores'} each"
         say(f"{folder}: {counted(found.trials, 'trial')} of {', '.join(found.settings)}, {at_once}")
         searcher = Searcher(found, study, folder, mine, device, devices, say)

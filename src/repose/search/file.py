@@ -3,12 +3,12 @@
 import itertools
 import json
 import math
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
 
-from repose.config.experiment import TASK_SETTINGS, Experiment, TrainingConfig
+from repose.config.experiment import TASK_SETTINGS, CorpusConfig, Experiment, TrainingConfig
 from repose.config.file import COMMAND_LINE, Layer, file_layer, parse_overrides, resolve
 from repose.grids.file import Axis, Choice, check_keys, expect, label_of, settings_of, system_axis, vary_axes
 from repose.grids.grid import check_no_two_set_one, layers_of
@@ -109,16 +109,33 @@ class Search:
 
     def example(self) -> Experiment:
         """The training of the first combination that can stand. Raises ConfigError where none of many can."""
+        return next(self._standing())
+
+    def examples(self) -> list[Experiment]:
+        """The same for each corpus that is searched. Raises ConfigError where no combination can stand."""
+        if "corpus" not in _touched(self.lists, ()):
+            return [self.example()]
+        found: dict[CorpusConfig, Experiment] = {}
+        for experiment in self._standing():
+            found.setdefault(experiment.corpus, experiment)
+        return list(found.values())
+
+    def _standing(self) -> Iterator[Experiment]:
+        """The trainings of those of the first combinations that can stand. Raises ConfigError where none can."""
         lows: dict[str, Value] = {one.name: one.low for one in self.ranges}
         labels = itertools.product(*([(axis.name, c.label) for c in axis.choices] for axis in self.lists))
-        refused: ConfigError | None = None
+        refused: list[ConfigError] = []
+        stood = False
         for chosen in itertools.islice(labels, _MOST_TRIED):
             try:
-                return self.experiment({**dict(chosen), **lows})
+                experiment = self.experiment({**dict(chosen), **lows})
             except ConfigError as error:
-                refused = refused or error
-        assert refused is not None, "there is a combination"
-        raise refused
+                refused.append(error)
+                continue
+            stood = True
+            yield experiment
+        if not stood:
+            raise refused[0]
 
     def overrides(self, values: Mapping[str, Value]) -> list[str]:
         """The same settings as `--preset` and `--set` take them."""

@@ -1,10 +1,11 @@
 """Running a search: trials as processes, each trained from rung to rung in a run directory of its own."""
 
+import json
 import signal
 import threading
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
-from dataclasses import dataclass, replace
+from dataclasses import asdict, dataclass, replace
 from pathlib import Path
 from types import FrameType
 from typing import Any
@@ -71,12 +72,24 @@ def held(folder: Path) -> Iterator[None]:
         yield
 
 
-def prepare_first(search: Search, say: Say) -> None:
-    """Prepare the corpus of the first combination that can stand, so that what is wrong with it is said once."""
+def prepare(search: Search, say: Say) -> dict[str, dict[str, str]]:
+    """Prepare every corpus that is searched; the settings of each, as JSON, to the digests of what trials read.
+
+    What is wrong with the first one is raised, so that it is said once; others that cannot be used are left out.
+    """
+    from repose.runs.run import digests_of
     from repose.system.device import available_cores
     from repose.tasks.corpus import prepare_corpus
 
-    prepare_corpus(search.example(), workers=available_cores(), say=say)
+    found: dict[str, dict[str, str]] = {}
+    for experiment in search.examples():
+        try:
+            data = prepare_corpus(experiment, workers=available_cores(), say=say)
+            found[json.dumps(asdict(experiment.corpus))] = digests_of(experiment, data)
+        except ReposeError:
+            if not found:
+                raise
+    return found
 
 
 @dataclass

@@ -57,7 +57,7 @@ class Study:
     def __init__(self, search: Search, folder: Path) -> None:
         """Raises ConfigError where Optuna is missing, CheckpointError where the folder holds another search."""
         self._optuna = _imported()
-        self._search, self._lock = search, threading.Lock()
+        self._search, self._folder, self._lock = search, folder, threading.Lock()
         self._study = self._opened(folder)
         self._resumed = [trial.number for trial in self._trials() if trial.state.name == "RUNNING"]
 
@@ -84,6 +84,19 @@ class Study:
             )
         study.set_user_attr("search", what)
         return study
+
+    def check_data(self, digests: Mapping[str, Mapping[str, str]]) -> None:
+        """Raises CheckpointError where trials of before read other data. `digests`: those of each corpus.
+
+        Searches that earlier versions began did not keep them: they go on, and keep them from now on.
+        """
+        before = self._study.user_attrs.get("data", {})
+        if self.known() and any(before.get(corpus, now) != now for corpus, now in digests.items()):
+            raise CheckpointError(
+                f"{self._folder} holds trials that read other files, which cannot be compared with new ones: choose "
+                "another --out, or put the files of those trials back"
+            )
+        self._study.set_user_attr("data", {**before, **digests})
 
     def _trials(self) -> "list[optuna.trial.FrozenTrial]":
         return self._study.get_trials(deepcopy=False)
