@@ -130,6 +130,32 @@ def test_losses_are_compared_where_the_tokens_are_the_same(file: Callable[..., P
     assert rate == 0.00123
 
 
+def test_a_range_draws_the_numbers_that_its_setting_takes(file: Callable[..., Path], tmp_path: Path) -> None:
+    """However its ends are written."""
+    vary = '[search.vary]\n"training.weight_decay" = {from = 0, to = 1}\n"training.clip_norm" = {from = 1, to = 2}\n'
+    found = read_search(file(vary), trials=6)
+    assert (found.trials, found.combinations) == (6, None)
+    (tmp_path / "out").mkdir()
+    study = Study(found, tmp_path / "out")
+    drawn = [found.experiment(known.values).training for known in iter(study.take, None)]
+    assert len({training.weight_decay for training in drawn} - {0.0, 1.0}) == 6
+    assert len({training.clip_norm for training in drawn} - {1.0, 2.0}) > 2
+    found = read_search(file('[search.vary]\n"training.warmup_updates" = {from = 1.0, to = 3.0}\n'), trials=6)
+    assert (found.trials, found.combinations) == (3, 3)
+    pairs = {"{from = 5, to = 9}": 5, "{from = 0.1, to = 0.9}": None}
+    for written, number in pairs.items():
+        assert read_search(file(f'[search.vary]\n"corpus.held_out_valid" = {written}\n')).combinations == number
+
+
+def test_a_search_that_an_earlier_version_drew_otherwise_is_refused(file: Callable[..., Path], tmp_path: Path) -> None:
+    found = read_search(file('[search.vary]\n"training.weight_decay" = {from = 0, to = 1}\n'))
+    (tmp_path / "out").mkdir()
+    earlier = dataclasses.replace(found, ranges=(dataclasses.replace(found.ranges[0], low=0, high=1, is_whole=True),))
+    Study(earlier, tmp_path / "out").take()
+    with pytest.raises(CheckpointError, match="only whole numbers for weight_decay"):
+        Study(found, tmp_path / "out")
+
+
 @pytest.mark.parametrize(
     ("vary", "old", "new", "says"),
     [
@@ -144,6 +170,8 @@ def test_losses_are_compared_where_the_tokens_are_the_same(file: Callable[..., P
         ('[search.vary]\n"training.learning_rate" = {from = 0.1, to = 0.01}', "", "", "should be a range"),
         ('[search.vary]\n"training.learning_rate" = {from = 0.1, to = inf, log = true}', "", "", "should be a range"),
         ('[search.vary]\n"training.rate" = {from = 0.01, to = 0.1}', "", "", "training.rate"),
+        ('[search.vary]\n"training.batch_size" = {from = 0.5, to = 8}', "", "", "takes whole numbers only"),
+        ('[search.vary]\n"architecture.norm" = {from = 1, to = 8}', "", "", "is no number: give a list"),
     ],
 )
 def test_what_cannot_be_searched(file: Callable[..., Path], vary: str, old: str, new: str, says: str) -> None:

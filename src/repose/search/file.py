@@ -6,10 +6,10 @@ import math
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
-from typing import Any
+from typing import Any, get_args
 
 from repose.config.experiment import TASK_SETTINGS, CorpusConfig, Experiment, TrainingConfig
-from repose.config.file import COMMAND_LINE, Layer, file_layer, parse_overrides, resolve
+from repose.config.file import COMMAND_LINE, Layer, field_infos, file_layer, parse_overrides, resolve
 from repose.grids.file import Axis, Choice, check_keys, expect, label_of, settings_of, system_axis, vary_axes
 from repose.grids.grid import check_no_two_set_one, layers_of
 from repose.system.errors import ConfigError, unknown
@@ -35,12 +35,10 @@ class Range:
     """section.field"""
     low: int | float
     high: int | float
-    log: bool = False
+    log: bool
     """Whether numbers are drawn evenly by their logarithm."""
-
-    @property
-    def is_whole(self) -> bool:
-        return isinstance(self.low, int) and isinstance(self.high, int)
+    is_whole: bool
+    """Whether they are whole numbers, as the setting's are."""
 
     def rounded(self, drawn: float) -> int | float:
         """The number as a setting: three digits of one that is not whole say all that a search can know."""
@@ -217,9 +215,36 @@ def _range(key: str, value: dict[str, Any], where: str, varied: Mapping[str, Any
         raise ConfigError(f"{place} should be a range such as {{from = 0.001, to = 0.01, log = true}}, not {value!r}")
     assert isinstance(low, int | float)
     assert isinstance(high, int | float)
+    is_whole = _is_whole(key, low, high, place)
+    kind = int if is_whole else float
     field = key.rpartition(".")[2]
     alone = sum(other.rpartition(".")[2] == field for other in varied) == 1
-    return Range(field if alone else key, key, low, high, log)
+    return Range(field if alone else key, key, kind(low), kind(high), log, is_whole)
+
+
+def _is_whole(key: str, low: float, high: float, place: str) -> bool:
+    """Whether a setting takes whole numbers alone; one that takes both goes by how the ends are written."""
+    section, _, field = key.partition(".")
+    infos = field_infos(section)
+    if field not in infos:
+        raise ConfigError(f"{place}: {unknown('setting', key, [f'{section}.{name}' for name in infos])}")
+    annotation = infos[field].annotation
+    takes_whole, takes_fractions = _admits(annotation, int), _admits(annotation, float)
+    if not takes_whole and not takes_fractions:
+        raise ConfigError(f"{place} is a range, but {key} is no number: give a list of its values")
+    if takes_fractions:
+        return takes_whole and isinstance(low, int) and isinstance(high, int)
+    if low != int(low) or high != int(high):
+        ends = f"from = {low}, to = {high}"
+        raise ConfigError(
+            f"{place} takes whole numbers only: write a range such as {{from = 2, to = 8}}, not {{{ends}}}"
+        )
+    return True
+
+
+def _admits(annotation: Any, kind: type) -> bool:
+    """Whether values of a type stand somewhere in an annotation, such as `Annotated[int, ...] | None`."""
+    return annotation is kind or any(_admits(part, kind) for part in get_args(annotation))
 
 
 def _whole(table: Mapping[str, Any], key: str, default: int, where: str, *, least: int = 1) -> int:

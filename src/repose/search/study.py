@@ -82,6 +82,13 @@ class Study:
                 f"{folder} holds a search with other settings ({', '.join(differing)}): choose another --out, or "
                 "those of that search"
             )
+        kinds = {name: type(kind) for name, kind in _distributions(optuna, search).items()}
+        drawn = {name: type(kind) for trial in study.get_trials() for name, kind in trial.distributions.items()}
+        if otherwise := [name for name in drawn if drawn[name] is not kinds[name]]:
+            raise CheckpointError(
+                f"{folder} was begun by an earlier version, which drew only whole numbers for {', '.join(otherwise)}: "
+                "choose another --out"
+            )
         study.set_user_attr("search", what)
         return study
 
