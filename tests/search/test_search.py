@@ -147,6 +147,34 @@ def test_a_range_draws_the_numbers_that_its_setting_takes(file: Callable[..., Pa
         assert read_search(file(f'[search.vary]\n"corpus.held_out_valid" = {written}\n')).combinations == number
 
 
+def test_whole_numbers_are_drawn_by_optuna_and_none_twice(file: Callable[..., Path], tmp_path: Path) -> None:
+    """Evenly by their logarithm where that is asked for; all of a few; the same ones again from the same seed."""
+
+    def drawn(vary: str, trials: int, folder: str) -> list[dict[str, Any]]:
+        found = read_search(file(f"[search.vary]\n{vary}"), trials=trials)
+        assert searcher(found, tmp_path / folder, imitated(lambda *_: 1.0, [])).run()
+        return [dict(known.values) for known in Study(found, tmp_path / folder).known()]
+
+    wide = [one["d_ff"] for one in drawn('"architecture.d_ff" = {from = 8, to = 8000, log = true}\n', 10, "wide")]
+    assert sum(d_ff < 256 for d_ff in wide) > 2  # half of them; evenly by their size it would be one in 32
+    few = '"training.warmup_updates" = {from = 1, to = 3}\n"architecture.dropout" = [0.1, 0.2, 0.3]\n'
+    once, again = drawn(few, 20, "once"), drawn(few, 20, "again")
+    assert once == again
+    assert len({tuple(one.values()) for one in once}) == len(once) == 9
+
+
+def test_a_trial_that_a_kill_left_half_drawn_goes_on(file: Callable[..., Path], tmp_path: Path) -> None:
+    found = read_search(file(RATES + '"training.warmup_updates" = {from = 1, to = 3}\n'), trials=2)
+    (tmp_path / "out").mkdir()
+    study = Study(found, tmp_path / "out")
+    study._study.enqueue_trial({"learning_rate": 0.002, "warmup_updates": 2})
+    study._study.ask({})
+    known = Study(found, tmp_path / "out").take()
+    assert known is not None
+    assert found.shown(known.values) == {"learning_rate": "0.002", "warmup_updates": "2"}
+    assert searcher(found, tmp_path / "out", imitated(lambda *_: 1.0, [])).run()
+
+
 def test_a_search_that_an_earlier_version_drew_otherwise_is_refused(file: Callable[..., Path], tmp_path: Path) -> None:
     found = read_search(file('[search.vary]\n"training.weight_decay" = {from = 0, to = 1}\n'))
     (tmp_path / "out").mkdir()

@@ -23,7 +23,9 @@ if TYPE_CHECKING:
 DATABASE = "search.db"
 _NAME = "search"
 _MOST_LISTED = 100_000
-"""Combinations that are drawn from a list of all, none twice."""
+"""Combinations that are drawn from a list of all."""
+_MOST_DRAWN = 20
+"""Draws for a combination that was not tried before."""
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -116,21 +118,34 @@ class Study:
             trials = [trial for trial in self._trials() if trial.state.name != "WAITING"]
             if len(trials) >= self._search.trials:
                 return None
-            number = self._drawn(len(trials)).number
+            distributions = _distributions(self._optuna, self._search)
+            if len(trials) == len(self._trials()):
+                self._study.enqueue_trial(self._drawn(trials, distributions))
+            number = self._study.ask(distributions).number
             return self._known(self._trials()[number])
 
-    def _drawn(self, number: int) -> "optuna.Trial":
-        """The next trial. What is drawn depends on the seed, its number and the trials before alone."""
+    def _drawn(self, trials: "list[optuna.trial.FrozenTrial]", distributions: Mapping[str, Any]) -> dict[str, Value]:
+        """The values of the next trial; those of none before, unless ranges have hardly any others left.
+
+        They depend on the seed and the trials before alone.
+        """
         optuna, search, combinations = self._optuna, self._search, self._search.combinations
-        distributions = _distributions(optuna, search)
-        if combinations is not None and combinations <= _MOST_LISTED:
-            waiting = any(trial.state.name == "WAITING" for trial in self._trials())
-            if not waiting:
-                order = random.Random(search.seed).sample(range(combinations), combinations)
-                self._study.enqueue_trial(_combination(search, order[number]))
-        else:
-            self._study.sampler = optuna.samplers.TPESampler(seed=(search.seed * 1_000_003 + number) % 2**32)
-        return self._study.ask(distributions)
+        tried = [search.shown(_values(trial)) for trial in trials]
+        can_be_listed = combinations is not None and combinations <= _MOST_LISTED
+        if search.ranges or not can_be_listed:
+            sampler = optuna.samplers.TPESampler(seed=(search.seed * 1_000_003 + len(trials)) % 2**32)
+            study = optuna.create_study(sampler=sampler, direction=self._study.direction)  # in memory: keeps nothing
+            study.add_trials(trials)
+            for _ in range(_MOST_DRAWN):
+                values: dict[str, Value] = study.ask(dict(distributions)).params
+                if search.shown(values) not in tried:
+                    return values
+            if not can_be_listed:
+                return values
+        assert combinations is not None
+        order = random.Random(search.seed).sample(range(combinations), combinations)
+        listed = (_combination(search, index) for index in order)
+        return next(values for values in listed if search.shown(values) not in tried)
 
     def goes_on(self, number: int, epochs: int, figure: float) -> bool:
         """Enter a trial's figure at a rung; whether it goes on from there. At the last it is complete.
@@ -174,7 +189,7 @@ class Study:
         verdict = trial.user_attrs.get("verdict")
         return Known(
             number=trial.number,
-            values=dict(trial.params),
+            values=_values(trial),
             state=states[trial.state.name],
             rungs=dict(trial.intermediate_values),
             verdict=None if verdict is None else Verdict(**verdict),
@@ -207,6 +222,11 @@ def _distributions(optuna: Any, search: Search) -> "dict[str, optuna.distributio
         kind = kinds.IntDistribution if one.is_whole else kinds.FloatDistribution
         found[one.name] = kind(one.low, one.high, log=one.log)
     return found
+
+
+def _values(trial: "optuna.trial.FrozenTrial") -> dict[str, Value]:
+    """What a trial was drawn to be, also where a kill left Optuna no time to enter all of it."""
+    return {**trial.system_attrs.get("fixed_params", {}), **trial.params}
 
 
 def _combination(search: Search, index: int) -> dict[str, Value]:
