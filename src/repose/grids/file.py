@@ -18,6 +18,11 @@ MAX_CELLS = 1000
 _MOST_SEEDS = 2**32
 _MOST_COMBINATIONS = 100_000  # of a grid with exclusions, each of which is looked at
 _KEYS = ("about", "budget", "presets", "systems", "seeds", "max_cells", "corpora", "vary", "for", "exclude", "report")
+_SEEDS = {
+    "grid": "use seeds in [grid], a number or a list such as [0, 5]",
+    "search": "all trials have the same seed, so set it in [training], or compare seeds with a grid",
+}
+"""What helps who sets the seed, by the table."""
 _SYNONYMS = {"preset": SYSTEM, "presets": SYSTEM, "systems": SYSTEM, "corpora": CORPUS, "seeds": SEED}
 
 
@@ -149,7 +154,8 @@ def _corpora(table: Mapping[str, Any], where: str) -> Axis | None:
     return _axis(CORPUS, choices, where)
 
 
-def system_axis(table: Mapping[str, Any], where: str) -> Axis | None:
+def system_axis(table: Mapping[str, Any], where: str, of: str = "grid") -> Axis | None:
+    """The axis of presets and systems, of a grid or of a search; None where there are none."""
     if "presets" not in table and "systems" not in table:
         return None
     names = expect(list, table.get("presets", []), f"{where} presets")
@@ -163,11 +169,11 @@ def system_axis(table: Mapping[str, Any], where: str) -> Axis | None:
             raise ConfigError(f"{place} has no name: give it one, it names its cells")
         if "preset" in system:
             _preset(system["preset"], place)
-        choices.append(Choice(label, settings_of(system.get("set", {}), place), system.get("preset")))
+        choices.append(Choice(label, settings_of(system.get("set", {}), place, of), system.get("preset")))
     return _axis(SYSTEM, choices, where)
 
 
-def vary_axes(table: Mapping[str, Any], where: str) -> list[Axis]:
+def vary_axes(table: Mapping[str, Any], where: str, of: str = "grid") -> list[Axis]:
     """An axis of values of one setting, or of bundles of settings with names."""
     axes: list[Axis] = []
     written: dict[str, Any] = {}
@@ -181,11 +187,11 @@ def vary_axes(table: Mapping[str, Any], where: str) -> list[Axis]:
         place = f"{where} vary.{name}"
         if "." in name:
             values = expect(list, value, place)
-            choices = [Choice(label_of(v), settings_of({name: v}, place)) for v in values]
+            choices = [Choice(label_of(v), settings_of({name: v}, place, of)) for v in values]
             field = name.rpartition(".")[2]
             axes.append(_axis(field if fields.count(field) == 1 else name, choices, where, written=name))
         elif isinstance(value, dict):
-            choices = [Choice(label, settings_of(s, f"{place}.{label}")) for label, s in value.items()]
+            choices = [Choice(label, settings_of(s, f"{place}.{label}", of)) for label, s in value.items()]
             axes.append(_axis(name, choices, where))
         else:
             raise ConfigError(f'{place} should be a table of named settings; a setting is written "section.field"')
@@ -230,8 +236,8 @@ def _match(key: str, value: Any, axes: Sequence[Axis], seeds: Sequence[int], pla
     return axis, labels
 
 
-def settings_of(table: Any, place: str) -> dict[str, dict[str, Any]]:
-    """Settings written as "section.field" = value, or as tables of sections."""
+def settings_of(table: Any, place: str, of: str = "grid") -> dict[str, dict[str, Any]]:
+    """Settings written as "section.field" = value, or as tables of sections, in the table [grid] or [search]."""
     found: dict[str, dict[str, Any]] = {}
     for key, value in expect(dict, table, place).items():
         section, dot, field = key.partition(".")
@@ -240,9 +246,9 @@ def settings_of(table: Any, place: str) -> dict[str, dict[str, Any]]:
             raise ConfigError(f'{place} sets {key!r}: write "section.field", which begins with {", ".join(names)}')
         found.setdefault(section, {}).update({field: value} if dot else value)
     if "seed" in found.get("training", {}):
-        raise ConfigError(f"{place} sets training.seed: use seeds in [grid], a number or a list such as [0, 5]")
+        raise ConfigError(f"{place} sets training.seed: {_SEEDS[of]}")
     if "preset" in found.get("architecture", {}):
-        raise ConfigError(f"{place} sets architecture.preset: name architectures in presets, or in [[grid.systems]]")
+        raise ConfigError(f"{place} sets architecture.preset: name architectures in presets, or in [[{of}.systems]]")
     return found
 
 

@@ -164,7 +164,8 @@ def read_search(path: Path | str, *, overrides: Sequence[str] = (), trials: int 
     varied = _flat(expect(dict, table.get("vary", {}), f"{where} vary"))
     ranges = [_range(key, value, where, varied) for key, value in varied.items() if _is_range(value)]
     listed = {key: value for key, value in varied.items() if not _is_range(value)}
-    lists = [axis for axis in [system_axis(table, where)] if axis is not None] + vary_axes({"vary": listed}, where)
+    systems = system_axis(table, where, "search")
+    lists = ([] if systems is None else [systems]) + vary_axes({"vary": listed}, where, "search")
     names = [*(axis.name for axis in lists), *(one.name for one in ranges)]
     if not names:
         raise ConfigError(f"{where} searches nothing: name settings in [search.vary], or presets")
@@ -207,7 +208,7 @@ def _is_range(value: Any) -> bool:
 def _range(key: str, value: dict[str, Any], where: str, varied: Mapping[str, Any]) -> Range:
     place = f"{where} vary.{key}"
     check_keys(value, _RANGE_KEYS, place)
-    settings_of({key: 0}, place)  # which refuses what is no setting
+    settings_of({key: 0}, place, "search")  # which refuses what is no setting
     low, high, log = value.get("from"), value.get("to"), value.get("log", False)
     ends = (low, high)
     numbers = all(isinstance(end, int | float) and not isinstance(end, bool) and math.isfinite(end) for end in ends)
