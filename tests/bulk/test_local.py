@@ -46,8 +46,8 @@ class FakeProcess:
             while not self.stopped and not self.dead:
                 time.sleep(0.001)
             return Ended.STOPPED
-        if outcome == "busy":
-            return Ended.BUSY
+        if outcome in ("busy", "stopped"):
+            return Ended(outcome)
         return run_shard(
             self.store, self.plan, self.plan.shards[shard], Translate(self.plan.job, Numbering()), told=tell
         )
@@ -125,3 +125,14 @@ def test_a_stop_reaches_those_at_work(run: Callable[..., bool]) -> None:
 def test_what_another_runner_has_is_waited_for(run: Callable[..., bool]) -> None:
     assert run(lambda shard, tried: "busy" if shard == 2 and tried < 5 else "")
     assert FakeProcess.tries[2] == 5
+
+
+def test_a_shard_whose_process_somebody_else_stops_is_begun_again(run: Callable[..., bool]) -> None:
+    stop = threading.Event()
+    timer = threading.Timer(20.0, stop.set)  # else a shard that is lost would be waited for without end
+    timer.start()
+    assert run(lambda shard, tried: "stopped" if shard in (0, 4) and tried < 3 else "", stop)
+    timer.cancel()
+    assert FakeProcess.tries[0] == FakeProcess.tries[4] == 3
+    with pytest.raises(ReposeError, match=r"^a process was killed$"):
+        run(lambda shard, _: "stopped" if shard == 7 else "")

@@ -1,7 +1,7 @@
 """The shards of a job on this machine: one process for each core, each with its own model, one shard at a time.
 
-A process that dies is replaced, and its shard begun again. What another runner works on is left to it, and looked at
-again at the end.
+A process that dies, or that somebody else stops, is replaced, and its shard begun again. What another runner works on
+is left to it, and looked at again at the end.
 """
 
 import contextlib
@@ -164,7 +164,10 @@ class _Runner:
                     continue
                 process = process or self._started()
                 try:
-                    self._enter(shard, process.run(shard.number, self._told))
+                    ended = process.run(shard.number, self._told)
+                    if ended is Ended.STOPPED and not self._end.is_set():  # by a SIGTERM that was not ours
+                        raise EOFError
+                    self._enter(shard, ended)
                 except EOFError:
                     died, process = process, None
                     self._drop(died)

@@ -36,6 +36,7 @@ class WorkerProcess:
         except OSError as error:
             raise ReposeError(f"a process could not be started ({error.strerror}): give fewer --workers") from error
         self._first = {"where": where, "identity": identity}
+        self._stopped = False
 
     def run(self, shard: int, tell: Told) -> Ended:
         """Have it work on a shard. Raises EOFError where it dies, and what it met as a ReposeError."""
@@ -47,7 +48,9 @@ class WorkerProcess:
             if "window" in answer:
                 tell(*answer["window"])
             elif "ended" in answer:
-                return Ended(answer["ended"])
+                ended = Ended(answer["ended"])
+                self._stopped = ended is Ended.STOPPED
+                return ended
             else:
                 kind = ConfigError if answer["code"] == 2 else ReposeError
                 raise kind(answer["error"])
@@ -69,7 +72,7 @@ class WorkerProcess:
 
     def failure(self) -> ReposeError:
         """One sentence for its death."""
-        code = self._process.wait()
+        code = -signal.SIGTERM if self._stopped else self._process.wait()
         how = f"was killed by signal {-code} (out of memory?)" if code < 0 else f"ended with exit code {code}"
         return ReposeError(f"a process that worked on a shard {how}: run it again, with fewer --workers")
 
