@@ -2,7 +2,9 @@
 
 import contextlib
 import dataclasses
+import gzip
 import json
+import lzma
 import os
 import random
 import signal
@@ -68,6 +70,14 @@ def test_processes_give_what_translate_gives(run_repose: Run, tmp_path: Path, mo
     assert "8 of 8" in said
     assert "300 of 300" in said
     assert run_repose("bulk", "merge", out)[:2] == (0, f"{out / 'merged.txt'}\n")
+    packed, out = tmp_path / "in.txt.gz", tmp_path / "packed"
+    packed.write_bytes(gzip.compress(text.read_bytes()))
+    command = ("bulk", model, packed, "--out", out, "--workers", 1)
+    assert run_repose(*command)[0] == 0
+    assert list((out / "unpacked").iterdir())
+    assert run_repose(*command, "--merge")[0] == 0
+    assert (out / "merged.txt").read_text(encoding="utf-8") == wanted
+    assert not list((out / "unpacked").iterdir()), "what was unpacked is no longer needed"
 
 
 def test_a_changed_model_and_wrong_uses_are_one_sentence(run_repose: Run, tmp_path: Path) -> None:
@@ -124,6 +134,26 @@ def test_the_best_pairs(run_repose: Run, tmp_path: Path) -> None:
     code, _, told = run_repose("score-corpus", forward, src, tgt, "--backward", forward, "--out", tmp_path / "x")
     assert code == 2
     assert "--backward is for the reverse" in told
+
+
+@pytest.mark.parametrize("pack", [("gz", gzip.compress), ("xz", lzma.compress)], ids=lambda pack: pack[0])
+def test_the_best_pairs_of_packed_files(
+    run_repose: Run, tmp_path: Path, model: Path, pack: tuple[str, Callable[[bytes], bytes]]
+) -> None:
+    texts = [corpus(tmp_path / f"a.{side}", 20, seed) for seed, side in enumerate(("pt", "en"))]
+    command = ("score-corpus", model, "--engine", "torch", "--workers", 1, "--keep", 7)
+    assert run_repose(*command, *texts, "--out", tmp_path / "plain")[0] == 0
+    packed = [text.with_name(f"{text.name}.{pack[0]}") for text in texts]
+    for text, file in zip(texts, packed, strict=True):
+        file.write_bytes(pack[1](text.read_bytes()))
+    for again in range(2):
+        code, _, told = run_repose(*command, *packed, "--out", tmp_path / "out")
+        assert (code, "7 of 20 pairs kept" in told) == (0, True), (again, told)
+        for name in ("kept.src", "kept.tgt"):
+            assert (tmp_path / "out" / name).read_bytes() == (tmp_path / "plain" / name).read_bytes()
+        assert not list((tmp_path / "out" / "unpacked").iterdir()), "what was unpacked is no longer needed"
+    code, _, told = run_repose(*command[:-2], "--threshold", 1, *packed, "--out", tmp_path / "out")
+    assert (code, told.count("no pair is left")) == (1, 1)
 
 
 def start(command: list[str]) -> "subprocess.Popen[bytes]":

@@ -155,9 +155,13 @@ def merge(store: Store, plan: Plan) -> str:
             raise BusyError(f"another process merges the parts in {store.where}: wait for it")
         store.remove_half_written(name)
         _merge(store, plan, manifests)
+    return name
+
+
+def remove_unpacked(store: Store) -> None:
+    """Remove what was unpacked of the inputs, once the job needs it no more."""
     for leftover in store.names("unpacked"):
         store.remove(f"unpacked/{leftover}")
-    return name
 
 
 def _merge(store: Store, plan: Plan, manifests: list[Manifest]) -> None:

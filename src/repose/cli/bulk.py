@@ -82,6 +82,7 @@ def run(
     """Translate files in shards, each written whole or not at all. Run it again to go on."""
     from repose.bulk.jobs import translation_job
     from repose.bulk.plan import make_plan
+    from repose.bulk.shards import remove_unpacked
     from repose.bulk.storage import Store
 
     check_place(on, shard, merged=merge)
@@ -105,6 +106,8 @@ def run(
     store = Store.at(out)
     plan = make_plan(store, job, files)
     run_plan(store, plan, models, on=on, address=address, workers=workers, shard=shard, merged=merge)
+    if merge:
+        remove_unpacked(store)
 
 
 @app.command()
@@ -137,10 +140,12 @@ def merge(out: Annotated[str, Argument(help="Folder of a job whose shards are al
     """Put the parts of a job together, in the order of its inputs."""
     from repose.bulk.plan import read_plan
     from repose.bulk.shards import merge as merge_parts
+    from repose.bulk.shards import remove_unpacked
     from repose.bulk.storage import Store
 
     store = Store.at(out)
     print(store.place(merge_parts(store, read_plan(store))))
+    remove_unpacked(store)
 
 
 def check_place(on: str, shard: str | None, *, merged: bool) -> None:
@@ -168,7 +173,7 @@ def run_plan(
     shard: str | None,
     merged: bool,
 ) -> None:
-    """Work on a job's shards, and say how far it is. Exits with 3 where it was stopped."""
+    """Work on a job's shards, and say how far it is; what was unpacked stays. Exits with 3 where it was stopped."""
     from repose.bulk.run import run_shards
     from repose.bulk.shards import merge as merge_parts
     from repose.bulk.status import status as status_of

@@ -39,6 +39,7 @@ def score_corpus(
     from repose.bulk.filtering import KEPT, filter_pairs
     from repose.bulk.jobs import scoring_job
     from repose.bulk.plan import make_plan
+    from repose.bulk.shards import remove_unpacked
     from repose.bulk.storage import Store
 
     job, inputs, models = scoring_job(
@@ -53,8 +54,9 @@ def score_corpus(
     store = Store.at(out)
     plan = make_plan(store, job, inputs)
     bulk.run_plan(store, plan, models, on=on, address=address, workers=workers, shard=shard, merged=shard is None)
-    if keep is None and threshold is None:
-        return
-    found = filter_pairs(store, plan, keep=keep, threshold=threshold)
-    say(f"{found.kept:,} of {counted(found.lines, 'pair')} kept, of a score of {found.lowest:.4f} or more")
-    print(*map(store.place, KEPT))
+    if keep is not None or threshold is not None:
+        found = filter_pairs(store, plan, keep=keep, threshold=threshold)
+        say(f"{found.kept:,} of {counted(found.lines, 'pair')} kept, of a score of {found.lowest:.4f} or more")
+        print(*map(store.place, KEPT))
+    if shard is None:
+        remove_unpacked(store)
