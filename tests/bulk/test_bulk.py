@@ -164,8 +164,16 @@ def test_records_keep_their_fields(tmp_path: Path, planned: Planned) -> None:
         DataError, match=r"no record of .* has a field 'body' \(present: 'id', 'more', 'other', 'text'\)"
     ):
         planned([file], out="other", fields=("body",))
-    store, plan = planned([file], out="taken", into="id")
-    with pytest.raises(DataError, match="have a field 'id' already: choose another --into"):
+
+
+def test_fields_that_the_output_adds_are_not_in_the_input(tmp_path: Path, planned: Planned) -> None:
+    file = write(tmp_path / "in.jsonl", b'{"text": "a", "id": 1, "failed": null}\n')
+    with pytest.raises(DataError, match=r"in\.jsonl has a field 'failed' already, .*: rename it in the input$"):
+        planned([file])
+    with pytest.raises(DataError, match=r"has a field 'id' already, .*: choose another --into, or rename theirs$"):
+        planned([file], into="id")
+    store, plan = planned([write(file, b'{"text": "a"}\n' * 100 + b'{"text": "a", "score": 1}\n')], scores=True)
+    with pytest.raises(DataError, match=r"a record has a field 'score' already, .*: rename it in the input$"):
         finish(store, plan)
 
 
@@ -192,8 +200,59 @@ def test_columns_keep_their_neighbours(tmp_path: Path, planned: Planned, shard_l
     store, plan = planned([tmp_path / "empty.parquet"], failed="drop", out="nothing")
     finish(store, plan)
     assert len(pq.read_table(store.place("merged.parquet"))) == 0
-    with pytest.raises(DataError, match="has no column 'body'"):
-        planned([tmp_path / "in.parquet"], out="other", fields=("body",))
+
+
+def parquet(path: Path, *columns: tuple[str, list[Any], Any]) -> Path:
+    """A Parquet file of columns by name, values and type."""
+    import pyarrow as pa
+    from pyarrow.parquet import write_table
+
+    arrays = [pa.array(values, kind) for _, values, kind in columns]
+    write_table(pa.Table.from_arrays(arrays, [name for name, _, _ in columns]), path)
+    return path
+
+
+def test_parquet_files_are_merged_where_that_loses_nothing(tmp_path: Path, planned: Planned) -> None:
+    pa, pq = pytest.importorskip("pyarrow"), pytest.importorskip("pyarrow.parquet")
+    string, large, null, number = pa.string(), pa.large_string(), pa.null(), pa.int64()
+    first = parquet(tmp_path / "1.parquet", ("text", ["a"], string), ("id", [1], number), ("by", [None], null))
+    other = parquet(tmp_path / "2.parquet", ("id", [2], number), ("by", ["x"], string), ("text", ["b"], large))
+    store, plan = planned([first, other])
+    finish(store, plan)
+    rows = pq.read_table(store.place("merged.parquet")).to_pylist()
+    assert [list(row) for row in rows] == [["text", "id", "by", "translation", "failed"]] * 2
+    assert [(row["text"], row["id"], row["by"]) for row in rows] == [("a", 1, None), ("b", 2, "x")]
+
+
+def test_columns_that_cannot_be_used_are_said_at_once(tmp_path: Path, planned: Planned) -> None:
+    pa = pytest.importorskip("pyarrow")
+    string, number = pa.string(), pa.int64()
+    first = parquet(tmp_path / "1.parquet", ("text", ["a"], string), ("id", [1], number))
+    words = parquet(tmp_path / "2.parquet", ("text", ["b"], string), ("id", ["2"], string))
+    fewer = parquet(tmp_path / "3.parquet", ("text", ["c"], string))
+    twice = parquet(tmp_path / "4.parquet", ("text", ["d"], string), ("text", ["e"], string))
+    failed = parquet(tmp_path / "5.parquet", ("text", ["f"], string), ("failed", ["no"], string))
+    score = {"work": "score"}
+    for files, changes, sentence in (
+        (
+            [first, words],
+            {},
+            r"2\.parquet cannot be merged, since their columns 'id' hold int64 and string: give them the same",
+        ),
+        ([first, fewer], {}, r"3\.parquet cannot be merged, since only one has a column 'id': give them the same"),
+        ([fewer, first], {}, r"1\.parquet cannot be merged, since only one has a column 'id': give them the same"),
+        ([twice], {}, r"4\.parquet has two columns 'text': rename one$"),
+        ([failed], {}, r"5\.parquet has a field 'failed' already, which the output adds: rename it in the input$"),
+        ([first], {"into": "id"}, "has a field 'id' already, .*: choose another --into, or rename theirs$"),
+        ([first], {"fields": ("body",)}, r"has no column 'body' \(present: 'text', 'id'\): give --field$"),
+        ([first], {"fields": ("id",)}, "the column 'id' of .* holds no text but int64: give another --field$"),
+        ([first], {"fields": ("text", "id"), **score}, "holds no text but int64: give another --tgt-field$"),
+        ([first], {"fields": ("src", "text"), **score}, "has no column 'src' .*: give --src-field$"),
+    ):
+        with pytest.raises(DataError, match=sentence):
+            planned(files, **changes)
+        assert not (tmp_path / "out" / "plan.json").exists()
+    finish(*planned([failed], work="score", fields=("text", "failed")))
 
 
 def test_pairs_and_what_failed(tmp_path: Path, planned: Planned) -> None:

@@ -20,6 +20,7 @@ from typing import Any, BinaryIO, Self
 
 import numpy as np
 
+from repose.bulk.columns import OPTIONS, first_line, parquet, present, taken
 from repose.bulk.storage import Store, blocks, open_input, reads_of_range, stamp
 from repose.decoding.stream import MAX_LINE_BYTES, WINDOW, DecodedLine, decoded, lines_of, without_mark
 from repose.system.errors import ConfigError, DataError
@@ -119,16 +120,17 @@ def _unpacked_name(name: str) -> PurePosixPath:
 
 
 def scan(
-    store: Store, one: Input, format: str, fields: Sequence[str], shard_lines: int
+    store: Store, one: Input, format: str, fields: Sequence[str], shard_lines: int, added: Sequence[str] = ()
 ) -> tuple[ScannedInput, list[Cut]]:
-    """Read an input through. Raises DataError for what cannot be read, and two sides of different lengths."""
+    """Read an input through. `added`: fields that the output adds. Raises DataError for what cannot be
+    read, and two sides of different lengths."""
     facts, cuts, counts = [], [], []
     for name in one.files:
         mark = stamp(name)
         read = name
         if format == "parquet":
             size, sha256 = _digest(name)
-            ranges, lines = _rows(name, fields, shard_lines)
+            ranges, lines = _rows(name, shard_lines)
         else:
             suffix = PurePosixPath(name).suffix.lower()
             if suffix in _PACKED:
@@ -139,7 +141,7 @@ def scan(
             else:
                 size, sha256, ranges, lines = _lines(name, shard_lines)
             if format == "jsonl":
-                _check_fields(store.place(read) if read != name else name, name, fields)
+                _check_fields(store.place(read) if read != name else name, name, fields, added)
         if stamp(name) != mark:
             raise DataError(f"{name} changed while it was read: wait until it is written")
         facts.append((read, size, sha256, mark))
@@ -185,19 +187,20 @@ def _lines(name: str, shard_lines: int) -> tuple[int, str, list[tuple[int, int]]
     return size, sha256.hexdigest(), list(itertools.pairwise([*starts, size])), lines
 
 
-def _check_fields(place: str, name: str, fields: Sequence[str]) -> None:
-    """Raises DataError where none of the first records has a field: its name is another."""
+def _check_fields(place: str, name: str, fields: Sequence[str], added: Sequence[str]) -> None:
+    """Raises DataError where none of the first records has a field: its name is another; and where one has a field that
+    the output adds."""
     with open_input(place) as file:
         records = [
             _of_json([line], fields).fields
             for line in islice(without_mark(lines_of(file.read, MAX_RECORD_BYTES)), _LOOKED_AT)
         ]
-    present = sorted({field for record in records if record is not None for field in record})
-    if present and (missing := [field for field in fields if field not in present]):
-        known = ", ".join(repr(known[:40]) for known in present[:20])
-        raise DataError(
-            f"no record of {name} has a field {missing[0]!r} (present: {known}): name the field of the text"
-        )
+    known = sorted({field for record in records if record is not None for field in record})
+    for field, option in zip(fields, OPTIONS[len(fields)], strict=True):
+        if known and field not in known:
+            raise DataError(f"no record of {name} has a field {field!r} (present: {present(known)}): give {option}")
+    if names_taken := [field for field in added if field in known]:
+        raise taken(name, names_taken[0], added)
 
 
 def _unpack(store: Store, name: str, suffix: str, into: str) -> None:
@@ -215,42 +218,11 @@ def _unpack(store: Store, name: str, suffix: str, into: str) -> None:
         raise DataError(f"{name} is damaged or not what its name says ({error}): get or pack it again") from error
 
 
-def _rows(name: str, fields: Sequence[str], shard_lines: int) -> tuple[list[tuple[int, int]], int]:
+def _rows(name: str, shard_lines: int) -> tuple[list[tuple[int, int]], int]:
     """The ranges of rows of a Parquet file's shards, and how many rows it has."""
-    import pyarrow as pa
-
     with parquet(name) as file:
-        schema = file.schema_arrow
-        for field in fields:
-            if field not in schema.names:
-                known = ", ".join(repr(known[:40]) for known in schema.names[:20])
-                raise DataError(f"{name} has no column {field!r} (present: {known}): give --field")
-            kind = schema.field(field).type
-            kind = kind.value_type if pa.types.is_dictionary(kind) else kind
-            if not (pa.types.is_string(kind) or pa.types.is_large_string(kind)):
-                raise DataError(f"the column {field!r} of {name} holds no text but {kind}: give another --field")
         rows = file.metadata.num_rows
     return [(start, min(start + shard_lines, rows)) for start in range(0, rows, shard_lines)], rows
-
-
-@contextlib.contextmanager
-def parquet(name: str) -> Iterator[Any]:
-    """A Parquet file. Raises ConfigError without the extra, DataError where it is damaged."""
-    try:
-        import pyarrow as pa
-        from pyarrow.parquet import ParquetFile
-    except ImportError as error:
-        raise ConfigError("Parquet files need pyarrow: pip install 'repose-nmt[parquet]'") from error
-    with open_input(name) as file:
-        try:
-            opened = ParquetFile(file)
-        except (pa.ArrowException, OSError) as error:
-            raise DataError(f"{name} is damaged or no Parquet file ({_first_line(error)}): get it again") from error
-        yield opened
-
-
-def _first_line(error: Exception) -> str:
-    return str(error).splitlines()[0][:200] if str(error) else type(error).__name__
 
 
 @dataclass(frozen=True)
@@ -363,7 +335,7 @@ def _parquet_windows(one: ScannedInput, rows: tuple[int, int], fields: Sequence[
                     columns = [part.column(field).to_pylist() for field in fields]
                     yield Window([_of_row(texts) for texts in zip(*columns, strict=True)], part)
         except (pa.ArrowException, OSError, UnicodeDecodeError) as error:
-            raise DataError(f"{name} is damaged ({_first_line(error)}): get it again") from error
+            raise DataError(f"{name} is damaged ({first_line(error)}): get it again") from error
 
 
 def _of_row(texts: Sequence[str | None]) -> Record:

@@ -6,10 +6,10 @@ from collections.abc import Iterator, Sequence
 from pathlib import Path
 from typing import Any, BinaryIO, Protocol
 
+from repose.bulk.columns import taken
 from repose.bulk.inputs import Record, Window
 from repose.bulk.plan import Job
 from repose.bulk.work import Result
-from repose.system.errors import DataError
 
 RESERVED = ("score", "hypotheses", "failed")
 """Fields of the output, beside `Job.into`."""
@@ -41,23 +41,22 @@ class _LineWriter:
         lines: list[str] = []
         for record, result in zip(window.records, results, strict=True):
             if result.failure is None or self._job.failed == "keep":
-                lines += [_record_line(record, result)] if self._job.suffix == ".jsonl" else result.lines
+                lines += [self._record_line(record, result)] if self._job.suffix == ".jsonl" else result.lines
         self._file.write("".join(f"{line}\n" for line in lines).encode("utf-8", "replace"))
         return len(lines)
 
-
-def _record_line(record: Record, result: Result) -> str:
-    """The record with its new fields; why it failed only where it did."""
-    new = {name: value for name, value in result.fields.items() if name != "failed" or value is not None}
-    old = record.fields or {}
-    if taken := [name for name in result.fields if name in old]:
-        raise DataError(f"records have a field {taken[0]!r} already: choose another --into, or rename theirs")
-    text = json.dumps({**old, **new}, ensure_ascii=False)
-    try:
-        text.encode()
-    except UnicodeEncodeError:  # half a surrogate pair
-        return json.dumps({**old, **new})
-    return text
+    def _record_line(self, record: Record, result: Result) -> str:
+        """The record with its new fields; why it failed only where it did."""
+        new = {name: value for name, value in result.fields.items() if name != "failed" or value is not None}
+        old = record.fields or {}
+        if names_taken := [name for name in self._job.added if name in old]:
+            raise taken("a record", names_taken[0], self._job.added)
+        text = json.dumps({**old, **new}, ensure_ascii=False)
+        try:
+            text.encode()
+        except UnicodeEncodeError:  # half a surrogate pair
+            return json.dumps({**old, **new})
+        return text
 
 
 class _ParquetWriter:
@@ -80,8 +79,6 @@ class _ParquetWriter:
 
         table = pa.Table.from_batches([window.batch])
         for name, kind in _columns(self._job):
-            if name in table.column_names:
-                raise DataError(f"the input has a column {name!r} already: choose another --into, or rename it")
             table = table.append_column(name, pa.array([result.fields[name] for result in results], kind))
         if self._job.failed == "drop":
             table = table.filter(pa.array([result.failure is None for result in results]))

@@ -11,6 +11,7 @@ from dataclasses import asdict, dataclass, fields
 from typing import Any, Literal, Self
 
 from repose._version import __version__
+from repose.bulk.columns import check_columns
 from repose.bulk.inputs import Input, ScannedInput, scan
 from repose.bulk.storage import Store, normalised
 from repose.system.errors import ConfigError, DataError
@@ -66,6 +67,14 @@ class Job:
         for model in content["models"]:
             del model["folder"]
         return content
+
+    @property
+    def added(self) -> tuple[str, ...]:
+        """In JSONL and Parquet: the fields that the output adds to those of the input, `into` first."""
+        if self.work == "score" or self.format not in ("jsonl", "parquet"):
+            return ()
+        score = ("score",) if self.scores else ()
+        return (self.into, *score, *(("hypotheses",) if self.num_hypotheses > 1 else ()), "failed")
 
     @property
     def suffix(self) -> str:
@@ -170,6 +179,8 @@ def make_plan(store: Store, job: Job, inputs: Sequence[Input]) -> Plan:
         old = None if data is None else Plan.of_json(data, store.place(PLAN))
         if old is not None and (changes := _changes(old.job.identified(), job.identified())):
             raise ConfigError(_another(store, changes))
+        if old is None and job.format == "parquet":
+            check_columns([name for one in inputs for name in one.files], job.fields, job.added)
         known = {} if old is None else {one.files: one for one in old.inputs}
         scanned, offsets = [], []
         for one in inputs:
@@ -178,7 +189,7 @@ def make_plan(store: Store, job: Job, inputs: Sequence[Input]) -> Plan:
                 scanned.append(found)
                 offsets.append([(s.lines, s.ranges) for s in old.shards if old.inputs[s.input] is found])
                 continue
-            facts, cuts = scan(store, one, job.format, job.fields, job.shard_lines)
+            facts, cuts = scan(store, one, job.format, job.fields, job.shard_lines, job.added)
             scanned.append(facts)
             offsets.append(cuts)
         shards: list[Shard] = []

@@ -15,6 +15,7 @@ from enum import StrEnum
 from pathlib import Path
 from typing import Self
 
+from repose.bulk.columns import schema_of_all
 from repose.bulk.inputs import changed, windows
 from repose.bulk.parts import part_writer
 from repose.bulk.plan import Plan, Shard
@@ -185,23 +186,21 @@ def _merge_bytes(store: Store, plan: Plan, manifests: list[Manifest], into: Path
 
 
 def _merge_rows(store: Store, plan: Plan, manifests: list[Manifest], into: Path) -> None:
+    import pyarrow as pa
     from pyarrow.parquet import ParquetFile, ParquetWriter
 
-    writer, rows = None, 0
-    try:
-        for shard, manifest in zip(plan.shards, manifests, strict=True):
-            place = store.place(plan.part(shard))
-            if _sha256(place) != manifest.sha256:
-                raise _untrue(store, plan, shard)
-            with open_input(place) as part:
-                rows_of_part = ParquetFile(part)
-                writer = writer or ParquetWriter(into, rows_of_part.schema_arrow)
-                for batch in rows_of_part.iter_batches():
-                    writer.write_batch(batch)
+    for shard, manifest in zip(plan.shards, manifests, strict=True):
+        if _sha256(store.place(plan.part(shard))) != manifest.sha256:
+            raise _untrue(store, plan, shard)
+    first = {shard.input: store.place(plan.part(shard)) for shard in reversed(plan.shards)}  # of each input
+    schema, rows = schema_of_all([first[number] for number in sorted(first)]), 0
+    with ParquetWriter(into, schema) as writer:
+        for shard in plan.shards:
+            with open_input(store.place(plan.part(shard))) as part:
+                for batch in ParquetFile(part).iter_batches():
+                    table = pa.Table.from_batches([batch])
+                    writer.write_table(table.select(schema.names).cast(schema))
                     rows += len(batch)
-    finally:
-        if writer is not None:
-            writer.close()
     if rows != sum(manifest.written for manifest in manifests):
         raise DataError(f"the parts in {store.where} do not have the rows that they should: run it again")
 

@@ -1,0 +1,106 @@
+"""Columns of Parquet files: what they must be, said before any work; and one schema for parts that are merged.
+
+All inputs of a job have the same columns, so that its parts can be merged. They may stand in another order, hold no
+value at all in some files, or be of Arrow's `string` in one and of its `large_string` in the other.
+"""
+
+import contextlib
+from collections import Counter
+from collections.abc import Iterable, Iterator, Sequence
+from typing import Any
+
+from repose.bulk.storage import open_input
+from repose.system.errors import ConfigError, DataError
+
+OPTIONS = {1: ("--field",), 2: ("--src-field", "--tgt-field")}
+"""Of the command line, for the fields of a job, by their number."""
+
+
+def present(names: Iterable[str]) -> str:
+    """The first names that there are, for a message."""
+    return ", ".join(repr(name[:40]) for name in list(names)[:20]) or "none"
+
+
+def taken(name: str, field: str, added: Sequence[str]) -> DataError:
+    """One sentence for an input with a field that the output adds; the first of those has the name of `--into`."""
+    remedy = "choose another --into, or rename theirs" if field == added[0] else "rename it in the input"
+    return DataError(f"{name} has a field {field!r} already, which the output adds: {remedy}")
+
+
+@contextlib.contextmanager
+def parquet(name: str) -> Iterator[Any]:
+    """A Parquet file. Raises ConfigError without the extra, DataError where it is damaged."""
+    try:
+        import pyarrow as pa
+        from pyarrow.parquet import ParquetFile
+    except ImportError as error:
+        raise ConfigError("Parquet files need pyarrow: pip install 'repose-nmt[parquet]'") from error
+    with open_input(name) as file:
+        try:
+            opened = ParquetFile(file)
+        except (pa.ArrowException, OSError) as error:
+            raise DataError(f"{name} is damaged or no Parquet file ({first_line(error)}): get it again") from error
+        yield opened
+
+
+def first_line(error: Exception) -> str:
+    """What an error says, in short."""
+    return str(error).splitlines()[0][:200] if str(error) else type(error).__name__
+
+
+def check_columns(names: Sequence[str], fields: Sequence[str], added: Sequence[str]) -> None:
+    """Read the schemas of a job's files. Raises DataError where a file has not the fields as text, two columns of one
+    name, one that the output adds, or other columns than the first file."""
+    first = None
+    for name in names:
+        with parquet(name) as file:
+            schema = file.schema_arrow
+        if twice := [column for column, number in Counter(schema.names).items() if number > 1]:
+            raise DataError(f"{name} has two columns {twice[0]!r}: rename one")
+        for field, option in zip(fields, OPTIONS[len(fields)], strict=True):
+            if field not in schema.names:
+                raise DataError(f"{name} has no column {field!r} (present: {present(schema.names)}): give {option}")
+            if not _is_text(kind := schema.field(field).type):
+                raise DataError(f"the column {field!r} of {name} holds no text but {kind}: give another {option}")
+        if names_taken := [column for column in added if column in schema.names]:
+            raise taken(name, names_taken[0], added)
+        first = schema if first is None else first
+        if (difference := _difference(first, schema)) is not None:
+            raise DataError(
+                f"{names[0]} and {name} cannot be merged, since {difference}: give them the same columns, or translate "
+                "them in two jobs"
+            )
+
+
+def _is_text(kind: Any) -> bool:
+    import pyarrow as pa
+
+    kind = kind.value_type if pa.types.is_dictionary(kind) else kind
+    return bool(pa.types.is_string(kind) or pa.types.is_large_string(kind))
+
+
+def _difference(first: Any, other: Any) -> str | None:
+    """In which of their columns two files differ so that merging would lose something, if any."""
+    import pyarrow as pa
+
+    for name in [*first.names, *other.names]:
+        if name not in first.names or name not in other.names:
+            return f"only one has a column {name!r}"
+        kinds = first.field(name).type, other.field(name).type
+        strings = all(pa.types.is_string(kind) or pa.types.is_large_string(kind) for kind in kinds)
+        if kinds[0] != kinds[1] and not strings and not any(map(pa.types.is_null, kinds)):
+            return f"their columns {name!r} hold {kinds[0]} and {kinds[1]}"
+    return None
+
+
+def schema_of_all(places: Sequence[str]) -> Any:
+    """The schema of what these files are merged into, with the first one's order of columns."""
+    import pyarrow as pa
+
+    schemas = []
+    for place in places:
+        with parquet(place) as file:
+            schemas.append(file.schema_arrow)
+    if all(schema.equals(schemas[0]) for schema in schemas):
+        return schemas[0]
+    return pa.unify_schemas(schemas, promote_options="permissive")
