@@ -14,6 +14,7 @@ import zlib
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from enum import StrEnum
+from functools import partial
 from itertools import islice
 from pathlib import PurePosixPath
 from typing import Any, BinaryIO, Self
@@ -22,6 +23,7 @@ import numpy as np
 
 from repose.bulk.columns import OPTIONS, first_line, parquet, present, taken
 from repose.bulk.storage import Store, blocks, open_input, reads_of_range, stamp
+from repose.data.readers import named_columns
 from repose.decoding.stream import MAX_LINE_BYTES, WINDOW, DecodedLine, decoded, lines_of, without_mark
 from repose.system.errors import ConfigError, DataError
 from repose.system.terminal import counted
@@ -30,6 +32,8 @@ MAX_RECORD_BYTES = 1 << 24
 """Of a longer line of JSONL nothing is read."""
 _LOOKED_AT = 100
 """Records in which a field must be."""
+TWO_COLUMNS = (0, 1, 2)
+"""`ScannedInput.columns` where no first line names them."""
 _SUFFIXES = {".tsv": "tsv", ".tab": "tsv", ".jsonl": "jsonl", ".ndjson": "jsonl", ".parquet": "parquet"}
 _PACKED: Mapping[str, Callable[[BinaryIO], Any]] = {
     ".gz": lambda file: gzip.GzipFile(fileobj=file),
@@ -71,6 +75,8 @@ class ScannedInput:
     stamps: tuple[str, ...]
     """Of the files (`storage.stamp`)."""
     lines: int
+    columns: tuple[int, ...] = TWO_COLUMNS
+    """In TSV: where source and target stand, and how many columns there are."""
 
     def identified(self) -> dict[str, Any]:
         """What of it counts for the identity."""
@@ -125,23 +131,27 @@ def scan(
     """Read an input through. `added`: fields that the output adds. Raises DataError for what cannot be
     read, and two sides of different lengths."""
     facts, cuts, counts = [], [], []
+    columns = TWO_COLUMNS
     for name in one.files:
         mark = stamp(name)
-        read = name
+        read = place = name
         if format == "parquet":
             size, sha256 = _digest(name)
             ranges, lines = _rows(name, shard_lines)
         else:
-            suffix = PurePosixPath(name).suffix.lower()
-            if suffix in _PACKED:
+            if packed := (suffix := PurePosixPath(name).suffix.lower()) in _PACKED:
                 size, sha256 = _digest(name)
                 read = f"unpacked/{sha256[:16]}{_unpacked_name(name).suffix}"
+                place = store.place(read)
                 _unpack(store, name, suffix, read)
-                _, _, ranges, lines = _lines(store.place(read), shard_lines)
-            else:
-                size, sha256, ranges, lines = _lines(name, shard_lines)
+            header = False
             if format == "jsonl":
-                _check_fields(store.place(read) if read != name else name, name, fields, added)
+                _check_fields(place, name, fields, added)
+            elif format == "tsv":
+                columns, header = _columns(place, name, fields)
+            found = _lines(place, shard_lines, header)
+            size, sha256 = (size, sha256) if packed else found[:2]
+            ranges, lines = found[2:]
         if stamp(name) != mark:
             raise DataError(f"{name} changed while it was read: wait until it is written")
         facts.append((read, size, sha256, mark))
@@ -155,7 +165,7 @@ def scan(
     reads, sizes, digests, marks = zip(*facts, strict=True)
     total = counts[0]
     shards = [(min(shard_lines, total - n * shard_lines), ranges) for n, ranges in enumerate(zip(*cuts, strict=True))]
-    return ScannedInput(one.files, reads, sizes, digests, marks, total), shards
+    return ScannedInput(one.files, reads, sizes, digests, marks, total, columns), shards
 
 
 def _digest(name: str) -> tuple[int, str]:
@@ -168,10 +178,10 @@ def _digest(name: str) -> tuple[int, str]:
     return size, sha256.hexdigest()
 
 
-def _lines(name: str, shard_lines: int) -> tuple[int, str, list[tuple[int, int]], int]:
-    """Bytes and SHA-256 of a file of lines, the byte ranges of its shards, and how many lines it has."""
-    sha256, size, lines, last = hashlib.sha256(), 0, 0, b"\n"
-    starts = [0]
+def _lines(name: str, shard_lines: int, header: bool) -> tuple[int, str, list[tuple[int, int]], int]:
+    """Bytes and SHA-256 of a file of lines, the byte ranges of its shards, and how many lines it has after a header."""
+    sha256, size, lines, last = hashlib.sha256(), 0, -int(header), b"\n"
+    starts = [] if header else [0]
     with open_input(name) as file:
         for block in blocks(file):
             sha256.update(block)
@@ -182,7 +192,7 @@ def _lines(name: str, shard_lines: int) -> tuple[int, str, list[tuple[int, int]]
             size += len(block)
             last = block[-1:]
     lines += last != b"\n"
-    if starts[-1] == size:
+    if starts and starts[-1] == size:
         starts.pop()
     return size, sha256.hexdigest(), list(itertools.pairwise([*starts, size])), lines
 
@@ -201,6 +211,29 @@ def _check_fields(place: str, name: str, fields: Sequence[str], added: Sequence[
             raise DataError(f"no record of {name} has a field {field!r} (present: {present(known)}): give {option}")
     if names_taken := [field for field in added if field in known]:
         raise taken(name, names_taken[0], added)
+
+
+def _columns(place: str, name: str, fields: Sequence[str]) -> tuple[tuple[int, int, int], bool]:
+    """`ScannedInput.columns` of a TSV file, and whether its first line names them.
+
+    Raises DataError where fields were given that it does not name, or without such a line there are not two columns."""
+    with open_input(place) as file:
+        lines = without_mark(lines_of(file.read, MAX_LINE_BYTES))
+        first = [decoded(line).text.split("\t") for line in islice(lines, _LOOKED_AT)] or [[]]
+    if (named := named_columns(first[0], fields)) is not None:
+        return named, True
+    if (given := tuple(fields)) != ("src", "tgt"):
+        places = zip(given, OPTIONS[2], strict=True)
+        field, option = next((field, option) for field, option in places if field not in first[0])
+        raise DataError(
+            f"the first line of {name} names no column {field!r} (present: {present(first[0])}): give another {option}"
+        )
+    if first != [[]] and not any(len(columns) == 2 for columns in first):
+        raise DataError(
+            f"{name} has not two columns but {len(first[0])}: cut out source and target, or begin with a line that "
+            f"names the columns, {fields[0]!r} and {fields[1]!r} among them"
+        )
+    return TWO_COLUMNS, False
 
 
 def _unpack(store: Store, name: str, suffix: str, into: str) -> None:
@@ -256,13 +289,15 @@ def windows(
         sides = []
         for number, (start, end) in enumerate(ranges):
             file = stack.enter_context(one.opened(store, number))
-            most = MAX_RECORD_BYTES if format == "jsonl" else MAX_LINE_BYTES * max(1, len(fields))
+            most = {"jsonl": MAX_RECORD_BYTES, "tsv": one.columns[2] * MAX_LINE_BYTES}.get(format, MAX_LINE_BYTES)
+            most = min(most, MAX_RECORD_BYTES)
             lines = lines_of(reads_of_range(file, start, end), most)
             sides.append(lines if start else without_mark(lines))
-        make = {"jsonl": _of_json, "tsv": _of_tsv}.get(format, _of_lines)
+        makers: dict[str, Callable[[Sequence[bytes], Sequence[str]], Record]]
+        makers = {"text": _of_lines, "jsonl": _of_json, "tsv": partial(_of_tsv, one.columns)}
         records: list[Record] = []
         for side_by_side in zip(*sides, strict=True):
-            records.append(make(side_by_side, fields))
+            records.append(makers[format](side_by_side, fields))
             if len(records) == WINDOW:
                 yield Window(records)
                 records = []
@@ -274,11 +309,12 @@ def _of_lines(lines: Sequence[bytes], _fields: Sequence[str]) -> Record:
     return _record([decoded(line) for line in lines])
 
 
-def _of_tsv(lines: Sequence[bytes], fields: Sequence[str]) -> Record:
+def _of_tsv(places: Sequence[int], lines: Sequence[bytes], _fields: Sequence[str]) -> Record:
+    src, tgt, width = places
     columns = lines[0].split(b"\t")
-    if len(columns) != len(fields):
-        return Record(("",) * len(fields), Failure.NO_TEXT)
-    return _record([decoded(column) for column in columns])
+    if len(columns) != width:
+        return Record(("", ""), Failure.NO_TEXT)
+    return _record([decoded(columns[src]), decoded(columns[tgt])])
 
 
 def _of_json(lines: Sequence[bytes], fields: Sequence[str]) -> Record:

@@ -308,6 +308,12 @@ def _aligned(src_file: Path, tgt_file: Path, counts: Counts) -> Iterator[Row]:
         _note_lines(reader, counts)
 
 
+def named_columns(first: Sequence[str], fields: Sequence[str]) -> tuple[int, int, int] | None:
+    """Where source and target stand in a TSV file, and how many columns it has, if its first line names them."""
+    src, tgt = fields
+    return (first.index(src), first.index(tgt), len(first)) if src in first and tgt in first else None
+
+
 def _tsv(path: Path, fields: tuple[str, str], counts: Counts) -> Iterator[Row]:
     reader = LineReader(path, 2 * _LINE_BYTES + 1)
     src, tgt, width, first_without = 0, 1, 2, 0
@@ -316,9 +322,8 @@ def _tsv(path: Path, fields: tuple[str, str], counts: Counts) -> Iterator[Row]:
             yield _TOO_LONG
             continue
         columns = line.split("\t")
-        if reader.num_lines == 1 and all(name in columns for name in fields):
-            src, tgt, width = columns.index(fields[0]), columns.index(fields[1]), len(columns)
-            counts.header_lines = 1
+        if reader.num_lines == 1 and (named := named_columns(columns, fields)) is not None:
+            (src, tgt, width), counts.header_lines = named, 1
         elif len(columns) == width:
             yield columns[src], columns[tgt]
         elif line == "":

@@ -1,0 +1,75 @@
+"""Files as they are read: TSV with and without a line of names, and what cannot be unpacked."""
+
+import gzip
+from collections.abc import Callable
+from pathlib import Path
+
+import pytest
+
+from repose.bulk.inputs import windows
+from repose.bulk.plan import Plan
+from repose.bulk.storage import Store
+from repose.data.readers import PairReader
+from repose.system.errors import DataError
+
+Planned = Callable[..., tuple[Store, Plan]]
+
+
+def pairs_of(store: Store, plan: Plan) -> list[tuple[str, ...]]:
+    """What shards read, in their order."""
+    read = (
+        windows(store, plan.inputs[shard.input], shard.ranges, plan.job.format, plan.job.fields)
+        for shard in plan.shards
+    )
+    return [record.texts for shard in read for window in shard for record in window.records]
+
+
+PAIRS = [("a", "A"), ("b", "B"), ("c", "C"), ("d", "D"), ("e", "E")]
+
+
+@pytest.mark.parametrize("shard_lines", [1, 2, 3, 9])
+@pytest.mark.parametrize(
+    ("first", "line", "fields"),
+    [
+        ("", "{0}\t{1}", ("src", "tgt")),
+        ("src\ttgt\n", "{0}\t{1}", ("src", "tgt")),
+        ("\ufeffid\tsrc\ttgt\r\n", "7\t{0}\t{1}", ("src", "tgt")),
+        ("en\t\tpt\n", "{1}\tmore\t{0}", ("pt", "en")),
+    ],
+)
+def test_tsv_is_read_as_for_training(
+    tmp_path: Path, planned: Planned, first: str, line: str, fields: tuple[str, str], shard_lines: int
+) -> None:
+    file = tmp_path / "in.tsv"
+    text = first + "\n".join(line.format(*pair) for pair in PAIRS)
+    for end in ("", "\n"):
+        file.write_bytes((text + end).encode())
+        reader = PairReader([file], src_field=fields[0], tgt_field=fields[1])
+        store, plan = planned([file], out=f"out{end!r}", work="score", fields=fields, shard_lines=shard_lines)
+        assert pairs_of(store, plan) == list(reader) == PAIRS
+        assert [shard.line for shard in plan.shards] == list(range(0, len(PAIRS), shard_lines))
+    file.with_suffix(".tsv.gz").write_bytes(gzip.compress(file.read_bytes()))
+    packed = planned([file.with_suffix(".tsv.gz")], out="packed", work="score", fields=fields, shard_lines=shard_lines)
+    assert pairs_of(*packed) == PAIRS
+
+
+def test_columns_of_tsv_that_are_not_there_are_said_at_once(tmp_path: Path, planned: Planned) -> None:
+    file = tmp_path / "in.tsv"
+    for text, fields, sentence in (
+        (
+            "src\ttgt\na\tA\n",
+            ("foo", "tgt"),
+            r"in\.tsv names no column 'foo' .*'src', 'tgt'\): give another --src-field",
+        ),
+        ("a\tA\n", ("src", "foo"), r"in\.tsv names no column 'src' \(present: 'a', 'A'\): give another --src-field"),
+        ("1\ta\tA\n2\tb\tB\n", ("src", "tgt"), r"in\.tsv has not two columns but 3: cut out source and target, or"),
+        ("src\ttgt\n", ("src", "tgt"), r"there is no line in .*in\.tsv: check"),
+        ("src\ttgt", ("src", "tgt"), r"there is no line in .*in\.tsv: check"),
+        ("", ("src", "tgt"), r"there is no line in .*in\.tsv: check"),
+    ):
+        file.write_text(text)
+        with pytest.raises(DataError, match=sentence):
+            planned([file], work="score", fields=fields)
+    file.write_text("a\tA\nb\n\nc\tC\tmore\nd\tD\n")
+    store, plan = planned([file], work="score", fields=("src", "tgt"))
+    assert pairs_of(store, plan) == [("a", "A"), ("", ""), ("", ""), ("", ""), ("d", "D")]
