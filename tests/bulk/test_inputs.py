@@ -1,11 +1,14 @@
 """Files as they are read: TSV with and without a line of names, and what cannot be unpacked."""
 
+import errno
 import gzip
-from collections.abc import Callable
+import os
+from collections.abc import Callable, Iterator
 from pathlib import Path
 
 import pytest
 
+from repose.bulk import inputs
 from repose.bulk.inputs import windows
 from repose.bulk.plan import Plan
 from repose.bulk.storage import Store
@@ -73,3 +76,30 @@ def test_columns_of_tsv_that_are_not_there_are_said_at_once(tmp_path: Path, plan
     file.write_text("a\tA\nb\n\nc\tC\tmore\nd\tD\n")
     store, plan = planned([file], work="score", fields=("src", "tgt"))
     assert pairs_of(store, plan) == [("a", "A"), ("", ""), ("", ""), ("", ""), ("d", "D")]
+
+
+def test_a_damaged_file_is_not_taken_for_a_full_disk(tmp_path: Path, planned: Planned) -> None:
+    good = gzip.compress(b"one\ntwo\n")
+    flipped = bytearray(good)
+    flipped[-8] ^= 1  # in the CRC
+    for number, data in enumerate((b"no gzip at all", bytes(flipped), good[:-9], good + b"tail")):
+        file = tmp_path / f"{number}.txt.gz"
+        file.write_bytes(data)
+        with pytest.raises(DataError, match=rf"{number}\.txt\.gz is damaged or not what its name says \(.*\): get or"):
+            planned([file])
+        assert not list((tmp_path / "out" / "unpacked").iterdir())
+
+
+def test_an_input_that_cannot_be_read_is_not_taken_for_a_full_disk(
+    tmp_path: Path, planned: Planned, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def failing(_file: object) -> Iterator[bytes]:
+        raise OSError(errno.EIO, os.strerror(errno.EIO))
+        yield
+
+    file = tmp_path / "in.txt.gz"
+    file.write_bytes(gzip.compress(b"one\n"))
+    with monkeypatch.context() as patched:
+        patched.setattr(inputs, "blocks", lambda file: failing(file) if isinstance(file, gzip.GzipFile) else [b"x"])
+        with pytest.raises(DataError, match=r"in\.txt\.gz cannot be read \(Input/output error\): check the disk"):
+            planned([file])

@@ -237,18 +237,21 @@ def _columns(place: str, name: str, fields: Sequence[str]) -> tuple[tuple[int, i
 
 
 def _unpack(store: Store, name: str, suffix: str, into: str) -> None:
-    """Unpack a file into the job's folder."""
+    """Unpack a file into the job's folder. Raises DataError where it is damaged, WriteError where there is no room."""
+    with store.replacing(into) as temporary, temporary.open("wb") as file:
+        for block in _unpacked(name, suffix):
+            file.write(block)
+
+
+def _unpacked(name: str, suffix: str) -> Iterator[bytes]:
+    """The blocks of what is packed in a file; whatever fails here is no failure to write."""
     try:
-        with (
-            open_input(name) as packed,
-            contextlib.closing(_PACKED[suffix](packed)) as unpacked,
-            store.replacing(into) as temporary,
-            temporary.open("wb") as file,
-        ):
-            for block in blocks(unpacked):
-                file.write(block)
+        with open_input(name) as packed, contextlib.closing(_PACKED[suffix](packed)) as file:
+            yield from blocks(file)
     except (EOFError, zlib.error, lzma.LZMAError, gzip.BadGzipFile) as error:
         raise DataError(f"{name} is damaged or not what its name says ({error}): get or pack it again") from error
+    except OSError as error:
+        raise DataError(f"{name} cannot be read ({error.strerror or error}): check the disk or the network") from error
 
 
 def _rows(name: str, shard_lines: int) -> tuple[list[tuple[int, int]], int]:
