@@ -5,11 +5,13 @@ import gzip
 import os
 from collections.abc import Callable, Iterator
 from pathlib import Path
+from typing import Any
 
 import pytest
 
 from repose.bulk import inputs
 from repose.bulk.inputs import windows
+from repose.bulk.jobs import scoring_job, translation_job
 from repose.bulk.plan import Plan
 from repose.bulk.storage import Store
 from repose.data.readers import PairReader
@@ -103,3 +105,22 @@ def test_an_input_that_cannot_be_read_is_not_taken_for_a_full_disk(
         patched.setattr(inputs, "blocks", lambda file: failing(file) if isinstance(file, gzip.GzipFile) else [b"x"])
         with pytest.raises(DataError, match=r"in\.txt\.gz cannot be read \(Input/output error\): check the disk"):
             planned([file])
+
+
+@pytest.mark.parametrize("form", [None, "text"])
+@pytest.mark.parametrize(
+    ("name", "sentence"),
+    [
+        ("a.txt.bz2", r"^a\.txt\.bz2 is a \.bz2 file, which cannot be read: unpack it, or pack it as \.gz or \.xz$"),
+        ("s3://bucket/a.jsonl.ZST", r"a\.jsonl\.ZST is a \.zst file"),
+        ("texts.tar.gz", r"texts\.tar\.gz is a \.tar file"),
+        ("a.parquet.gz", r"^a\.parquet\.gz is a packed Parquet file, which cannot be read: unpack it"),
+    ],
+)
+def test_what_is_packed_in_other_ways_is_no_text(name: str, sentence: str, form: str | None) -> None:
+    how: dict[str, Any] = {"load": {}, "shard_lines": None}
+    model = Path("read later")
+    with pytest.raises(DataError, match=sentence):
+        translation_job(model, ["a.txt", name], form=form, field="text", search={}, output={}, **how)
+    with pytest.raises(DataError, match=sentence):
+        scoring_job(model, None, [name], fields=("src", "tgt"), checks=True, **how)

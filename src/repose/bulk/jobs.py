@@ -4,7 +4,7 @@ from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any, get_args
 
-from repose.bulk.inputs import Input, format_of
+from repose.bulk.inputs import Input, check_packing, format_of
 from repose.bulk.models import used
 from repose.bulk.parts import RESERVED
 from repose.bulk.plan import SHARD_LINES, Failed, Format, Job
@@ -28,7 +28,8 @@ def translation_job(
     """The job, its inputs, and its model, loaded. `load`: as for `models.used`; `search`: as for
     `Translator.translate`, None for what is the model's; `output`: as in `Job`.
 
-    Raises ConfigError for what cannot be combined, and what `models.used` raises.
+    Raises ConfigError for what cannot be combined, DataError for files that are packed in other ways, and what
+    `models.used` raises.
     """
     kind = _format(form, inputs)
     if (failed := output["failed"]) not in get_args(Failed):
@@ -69,6 +70,7 @@ def scoring_job(
 ) -> tuple[Job, list[Input], list[Translator]]:
     """The job that scores pairs, its input, and its models, loaded. Raises as `translation_job` does."""
     kind: Any
+    check_packing(files)
     match [format_of([name]) for name in files]:
         case [("tsv" | "jsonl" | "parquet") as kind]:
             pass
@@ -108,6 +110,7 @@ def _try(translator: Translator, job: Job) -> None:
 
 
 def _format(form: str | None, inputs: Sequence[str]) -> Format:
+    check_packing(inputs)
     kind: Any = form or format_of(inputs)
     if kind == "tsv":
         kind = "text"
