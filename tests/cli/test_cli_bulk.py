@@ -189,7 +189,7 @@ def test_fifty_kills(run_repose: Run, tmp_path: Path, model: Path) -> None:
         kind = rng.choice(["driver", "worker", "stop"])
         if kind == "worker":
             for worker in rng.sample(victims := workers_of(process.pid), min(1, len(victims))):
-                os.kill(worker, signal.SIGKILL)
+                os.kill(worker, rng.choice([signal.SIGKILL, signal.SIGTERM]))
             time.sleep(rng.uniform(0.0, 1.0))
         counts[kind] += 1
         process.send_signal(signal.SIGKILL if kind == "driver" else signal.SIGTERM)
