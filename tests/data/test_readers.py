@@ -129,8 +129,8 @@ def test_each_pass_reads_and_counts_anew(corpus):
         (["a.de", "a.en", "a.fr"], "not 3"),
         (["a.jsonl", "a.en"], "cannot be aligned text files"),
         (["a.parquet.gz"], "packed Parquet"),
-        (["a.tsv.bz2"], "packed in a way that cannot be read: unpack it"),
-        (["a.de.zst", "a.en.zst"], "packed in a way that cannot be read: unpack it"),
+        (["a.tsv.bz2"], "a.tsv.bz2 is a .bz2 file, which cannot be read: unpack it"),
+        (["a.de.zst", "a.en.zst"], "is a .zst file, which cannot be read: unpack it"),
     ],
 )
 def test_files_that_are_no_corpus_are_refused(tmp_path, names, sentence):

@@ -39,7 +39,6 @@ _PACKED: Mapping[str, Callable[[BinaryIO], Any]] = {
     ".gz": lambda file: gzip.GzipFile(fileobj=file),
     ".xz": lzma.LZMAFile,
 }
-_OTHERWISE_PACKED = (".bz2", ".zst", ".lz4", ".lzma", ".z", ".zip", ".7z", ".rar", ".tar", ".tgz")
 Cut = tuple[int, tuple[tuple[int, int], ...]]
 """Lines of a shard, and its range in each file."""
 
@@ -119,16 +118,6 @@ def format_of(files: Sequence[str]) -> str:
     if len(found) > 1:
         raise ConfigError(f"the inputs are of several kinds ({', '.join(sorted(found))}): give --format, or one kind")
     return found.pop()
-
-
-def check_packing(files: Sequence[str]) -> None:
-    """Raises DataError for names of files that are packed so that their text cannot be read."""
-    for name in files:
-        inner = _unpacked_name(name)
-        if (suffix := inner.suffix.lower()) in _OTHERWISE_PACKED:
-            raise DataError(f"{name} is a {suffix} file, which cannot be read: unpack it, or pack it as .gz or .xz")
-        if suffix == ".parquet" and inner.name != PurePosixPath(name).name:
-            raise DataError(f"{name} is a packed Parquet file, which cannot be read: unpack it (Parquet packs itself)")
 
 
 def _unpacked_name(name: str) -> PurePosixPath:

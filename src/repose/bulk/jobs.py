@@ -4,10 +4,11 @@ from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any, get_args
 
-from repose.bulk.inputs import Input, check_packing, format_of
+from repose.bulk.inputs import Input, format_of
 from repose.bulk.models import used
 from repose.bulk.parts import RESERVED
 from repose.bulk.plan import SHARD_LINES, Failed, Format, Job
+from repose.data.readers import refuse_packed
 from repose.decoding.translator import Translator
 from repose.system.errors import ConfigError, unknown
 
@@ -70,7 +71,7 @@ def scoring_job(
 ) -> tuple[Job, list[Input], list[Translator]]:
     """The job that scores pairs, its input, and its models, loaded. Raises as `translation_job` does."""
     kind: Any
-    check_packing(files)
+    refuse_packed(files)
     match [format_of([name]) for name in files]:
         case [("tsv" | "jsonl" | "parquet") as kind]:
             pass
@@ -110,7 +111,7 @@ def _try(translator: Translator, job: Job) -> None:
 
 
 def _format(form: str | None, inputs: Sequence[str]) -> Format:
-    check_packing(inputs)
+    refuse_packed(inputs)
     kind: Any = form or format_of(inputs)
     if kind == "tsv":
         kind = "text"

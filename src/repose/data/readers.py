@@ -15,7 +15,7 @@ from collections.abc import Iterable, Iterator, Sequence
 from contextlib import ExitStack, contextmanager
 from dataclasses import dataclass, field
 from itertools import zip_longest
-from pathlib import Path
+from pathlib import Path, PurePath
 from typing import BinaryIO, TypeAlias
 
 from repose.system.errors import DataError
@@ -36,7 +36,8 @@ _ENDED = "\n"  # no line
 _TOO_LONG = f"longer than {MAX_CHARACTERS:,} characters"
 _SUFFIXES = {".tsv": "tsv", ".tab": "tsv", ".jsonl": "jsonl", ".ndjson": "jsonl", ".parquet": "parquet"}
 
-_OTHER_PACKINGS = (".bz2", ".zst", ".zip", ".7z", ".lz4", ".z")
+_PACKED = (".gz", ".xz")
+_OTHERWISE_PACKED = (".bz2", ".zst", ".lz4", ".lzma", ".z", ".zip", ".7z", ".rar", ".tar", ".tgz")
 
 Row: TypeAlias = Pair | str
 """A pair, or the reason why there is none."""
@@ -234,25 +235,27 @@ def holds_pairs(path: Path) -> bool:
 
 
 def _kind(path: Path) -> str:
-    packed = path.suffix.lower() in (".gz", ".xz")
-    return _SUFFIXES.get(Path(path.stem if packed else path.name).suffix.lower(), "text")
+    return _SUFFIXES.get(_unpacked(path).suffix.lower(), "text")
 
 
-def refuse_other_packing(path: Path) -> None:
-    """Raises DataError for a file that is packed in a way that nothing here unpacks, by its name."""
-    if path.suffix.lower() in _OTHER_PACKINGS:
-        raise DataError(f"{path} is packed in a way that cannot be read: unpack it, or pack it as .gz or .xz")
+def refuse_packed(files: Iterable[str | Path]) -> None:
+    """Raises DataError for files that are packed in a way that nothing here unpacks, by their names."""
+    for name in files:
+        path = PurePath(name)
+        inner = _unpacked(path)
+        if (suffix := inner.suffix.lower()) in _OTHERWISE_PACKED:
+            raise DataError(f"{name} is a {suffix} file, which cannot be read: unpack it, or pack it as .gz or .xz")
+        if suffix == ".parquet" and inner != path:
+            raise DataError(f"{name} is a packed Parquet file, which cannot be read: unpack it (Parquet packs itself)")
+
+
+def _unpacked(path: PurePath) -> PurePath:
+    return path.with_suffix("") if path.suffix.lower() in _PACKED else path
 
 
 def _format(files: Sequence[Path]) -> str:
-    kinds = []
-    for path in files:
-        refuse_other_packing(path)
-        kind = _kind(path)
-        if kind == "parquet" and path.suffix.lower() in (".gz", ".xz"):
-            raise DataError(f"{path} is a packed Parquet file, which cannot be read: unpack it (Parquet packs itself)")
-        kinds.append(kind)
-    match kinds:
+    refuse_packed(files)
+    match [_kind(path) for path in files]:
         case [("tsv" | "jsonl" | "parquet") as kind]:
             return kind
         case ["text"]:
