@@ -218,6 +218,21 @@ def test_scores_of_a_half_trained_model_are_not_those_of_the_run(corpus: list[st
     assert done.scores["run_id"] != "early"
 
 
+def test_the_cache_can_be_cleared_during_a_training(
+    corpus: list[str], tmp_path: Path, monkeypatch: pytest.MonkeyPatch, run_repose: Callable[..., tuple[int, str, str]]
+) -> None:
+    train, said = runs.train, []
+
+    def cleared_before(*given: Any, **options: Any) -> Any:
+        said.append(run_repose("cache", "--clear")[2])
+        return train(*given, **options)
+
+    monkeypatch.setattr(runs, "train", cleared_before)
+    done = run(small(corpus, "training.epochs=1"), tmp_path / "run", device="cpu", workers=1, progress="none")
+    assert done.scores is not None
+    assert "1 prepared corpus stays, since it is in use" in said[0]
+
+
 def test_a_run_that_is_to_be_measured_otherwise_is_refused(corpus: list[str], tmp_path: Path) -> None:
     run(small(corpus, "training.epochs=1"), tmp_path / "run", device="cpu", workers=1, progress="none")
     other = small(corpus, "training.epochs=1", "decoding.beam_size=2")

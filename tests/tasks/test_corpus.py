@@ -4,6 +4,7 @@ import dataclasses
 import json
 import os
 import shutil
+from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
@@ -14,6 +15,7 @@ from repose.data import corpora, phrasebook
 from repose.model.architecture import Architecture
 from repose.runs.folder import RunConfig
 from repose.system.errors import ConfigError, DataError
+from repose.system.files import locked
 from repose.tasks.corpus import CorpusData, files_of, prepare_corpus, text_of, text_of_run
 from repose.tasks.registry import get_task
 
@@ -52,6 +54,32 @@ def test_a_corpus_keeps_its_own_sets(files: dict[str, Any]) -> None:
     found = sources(prepared(files | {"held_out_valid": 5, "split_seed": 3}))
     assert {split: len(lines) for split, lines in found.items()} == SIZES
     assert all(line.startswith(split) for split, lines in found.items() for line in lines)
+
+
+def test_a_prepared_corpus_stays_in_the_cache_while_it_is_read(
+    files: dict[str, Any], run_repose: Callable[..., tuple[int, str, str]]
+) -> None:
+    one, other = prepared(files), prepared({"train": files["train"]})
+    folder = other.folder
+    del other
+    code, _, said = run_repose("cache", "--clear")
+    assert code == 0
+    assert "of 1 prepared corpora removed\n1 prepared corpus stays, since it is in use\n" in said
+    assert (len(sources(one)["train"]), folder.exists()) == (SIZES["train"], False)
+    folder = one.folder
+    del one
+    assert "in use" not in run_repose("cache", "--clear")[2]
+    assert not folder.exists()
+
+
+def test_a_corpus_that_is_being_prepared_stays_and_the_rest_of_the_cache_is_cleared(
+    files: dict[str, Any], run_repose: Callable[..., tuple[int, str, str]]
+) -> None:
+    folder = prepared(files).folder
+    with locked(folder.with_name(f".{folder.name}.lock")):
+        code, _, said = run_repose("cache", "--clear")
+    assert (code, folder.exists()) == (0, True)
+    assert "1 prepared corpus stays, since it is in use\n0.0 MB of graphs of models removed\n" in said
 
 
 def test_a_folder_of_other_files_is_not_written_over(files: dict[str, Any], tmp_path: Path) -> None:

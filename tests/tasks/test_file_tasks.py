@@ -4,6 +4,7 @@ import json
 import math
 import random
 import shutil
+from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
@@ -116,6 +117,24 @@ def test_a_model_is_loaded_and_measured_again(
     assert own == on_file == scores_of(runs[task]) == scores_of(tmp_path)
     with pytest.raises(DataError, match="name one"):
         scored(runs[task], [home / "a", home / "b"])
+
+
+def test_the_cache_can_be_cleared_while_a_model_is_measured(
+    runs: dict[str, Path],
+    tmp_path: Path,
+    monkeypatch: pytest.MonkeyPatch,
+    run_repose: Callable[..., tuple[int, str, str]],
+) -> None:
+    monkeypatch.setenv("REPOSE_HOME", str(tmp_path))
+    task = task_of_model(runs["parsing"])
+    measure = task.measure
+
+    def cleared_before(*given: Any) -> Any:
+        assert "1 prepared corpus stays, since it is in use" in run_repose("cache", "--clear")[2]
+        return measure(*given)
+
+    monkeypatch.setattr(task, "measure", cleared_before)
+    assert scored(runs["parsing"], None) == scores_of(runs["parsing"])
 
 
 def test_a_tree_that_the_model_cannot_read_is_told_before_training(home: Path, tmp_path: Path) -> None:

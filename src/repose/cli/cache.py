@@ -29,9 +29,11 @@ def cache(
         return
     found = prepared_corpora()
     if clear:
-        for one in found:
-            remove_prepared(one)
-        say(f"{sum(one.num_bytes for one in found) / MB:,.1f} MB of {len(found):,} prepared corpora removed")
+        removed = [one for one in found if remove_prepared(one)]
+        say(f"{sum(one.num_bytes for one in removed) / MB:,.1f} MB of {len(removed):,} prepared corpora removed")
+        if in_use := len(found) - len(removed):
+            corpora = "prepared corpus stays, since it is" if in_use == 1 else "prepared corpora stay, since they are"
+            say(f"{in_use:,} {corpora} in use")
         freed, num_in_use = remove_graphs()
         say(f"{freed / MB:,.1f} MB of graphs of models removed")
         if num_in_use:

@@ -16,7 +16,7 @@ from repose.decoding.onnx_engine import OnnxEngine
 from repose.graphs import folder as graphs
 from repose.saved_model import directory
 from repose.system.errors import CheckpointError
-from repose.system.files import locked, replacing_folder
+from repose.system.files import locked, making_lock, replacing_folder, using_lock
 
 if TYPE_CHECKING:
     from repose.model.transformer import Transformer
@@ -62,16 +62,6 @@ def _kept(place: Path) -> OnnxEngine:
 def graphs_home() -> Path:
     """Where the cache keeps graphs."""
     return cache_home() / "onnx"
-
-
-def making_lock(place: Path) -> Path:
-    """The lock file that a process holds while it makes the graphs of a model, or removes them from their place."""
-    return place.with_name(f".{place.name}.lock")
-
-
-def using_lock(place: Path) -> Path:
-    """The lock file that all engines share which compute with the graphs at their place."""
-    return place.with_name(f".{place.name}.used")
 
 
 def can_make() -> bool:

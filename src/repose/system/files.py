@@ -268,6 +268,16 @@ def share_lock(path: Path, owner: object) -> None:
         fcntl.flock(descriptor, fcntl.LOCK_SH)
 
 
+def making_lock(place: Path) -> Path:
+    """The lock file that a process holds while it makes a folder of the cache, or removes it."""
+    return place.with_name(f".{place.name}.lock")
+
+
+def using_lock(place: Path) -> Path:
+    """The lock file that all share which use a folder of the cache."""
+    return place.with_name(f".{place.name}.used")
+
+
 def lock_holder(path: Path) -> str | None:
     """Who holds the lock file `path`, such as "process 123 on node7"; None where nobody does.
 

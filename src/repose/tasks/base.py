@@ -236,7 +236,8 @@ class FileTask(Task):
             raise DataError(f"{what} is measured on one {self.file_kind} file, not on {len(files)}: name one")
         loaded = self.load(folder, device)
         if not files:
-            return self._score(loaded, corpus_of(RunFolder(folder).config()).ids(split), split, out)
+            data = corpus_of(RunFolder(folder).config())
+            return self._score(loaded, data.ids(split), split, out)
         with tempfile.TemporaryDirectory() as scratch:
             try:
                 self.write_ids(files[0], loaded, Path(scratch))

@@ -4,15 +4,16 @@ import contextlib
 import json
 import shutil
 import time
+from collections.abc import Iterator
 from pathlib import Path
 from typing import NamedTuple
 
 from repose.data.corpora import cache_home
-from repose.decoding.graph_cache import graphs_home, making_lock, using_lock
+from repose.decoding.graph_cache import graphs_home
 from repose.runs.folder import RunFolder
 from repose.runs.records import RunStatus
 from repose.system.errors import CheckpointError
-from repose.system.files import locked_or_busy, trying_lock
+from repose.system.files import locked_or_busy, making_lock, trying_lock, using_lock
 
 
 class Prepared(NamedTuple):
@@ -42,15 +43,21 @@ def remove_graphs() -> tuple[int, int]:
     home, freed, num_in_use = graphs_home(), 0, 0
     paths = list(home.iterdir()) if home.is_dir() else []
     for name in sorted({path.name.strip(".").split(".")[0] for path in paths}):  # abc: abc/, .abc.new/, .abc.lock
-        locks = making_lock(home / name), using_lock(home / name)
-        with contextlib.ExitStack() as stack:
-            if not all(stack.enter_context(trying_lock(lock)) for lock in locks):
+        with _held_alone(home / name) as is_free:
+            if not is_free:
                 num_in_use += 1
                 continue
             for folder in filter(Path.is_dir, [home / name, *home.glob(f".{name}.*")]):
                 freed += bytes_of(folder)
                 shutil.rmtree(folder, ignore_errors=True)
     return freed, num_in_use
+
+
+@contextlib.contextmanager
+def _held_alone(place: Path) -> Iterator[bool]:
+    """Whether this process alone has a folder of the cache within: not where another makes or uses it."""
+    with contextlib.ExitStack() as stack:
+        yield all(stack.enter_context(trying_lock(lock)) for lock in (making_lock(place), using_lock(place)))
 
 
 def graphs() -> tuple[int, int]:
@@ -76,10 +83,15 @@ def bytes_of(folder: Path) -> int:
     return sum(path.lstat().st_size for path in folder.rglob("*") if not path.is_dir())
 
 
-def remove_prepared(one: Prepared) -> None:
-    """Remove a prepared corpus; the next training on it prepares it again. Raises BusyError while one does."""
-    with locked_or_busy(one.folder.with_name(f".{one.folder.name}.lock"), f"prepares {one.folder}: wait for it"):
-        shutil.rmtree(one.folder)
+def remove_prepared(one: Prepared) -> bool:
+    """Remove a prepared corpus, which the next training on it prepares again, and say whether that could be done.
+
+    One that a process prepares or uses stays. Raises WriteError where the cache cannot be written.
+    """
+    with _held_alone(one.folder) as is_free:
+        if is_free and one.folder.exists():
+            shutil.rmtree(one.folder)
+    return is_free
 
 
 def remove_state(folder: Path) -> int:

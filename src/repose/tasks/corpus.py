@@ -41,7 +41,7 @@ from repose.data.tokenizer import Tokenizer
 from repose.runs.folder import RunConfig
 from repose.saved_model.directory import tokenizer_paths
 from repose.system.errors import ConfigError, DataError
-from repose.system.files import checksums, locked, sealed, unsealed, write_json
+from repose.system.files import checksums, locked, making_lock, sealed, share_lock, unsealed, using_lock, write_json
 from repose.tasks import more_corpora
 from repose.tasks.registry import get_task
 
@@ -112,15 +112,19 @@ def prepare_corpus(
 ) -> CorpusData:
     """Reads, splits, tokenises; in `folder`, or in the cache under the data's key. `workers` processes tokenise.
 
+    What lies in the cache stays there as long as the result lives (`repose.tasks.cache`).
+
     Raises DataError and ConfigError for a corpus or settings that cannot be used, DataError too where what was prepared
     earlier has changed since, and WriteError where the folder cannot be written.
     """
     experiment = _with_ready_tokenizers(experiment)
     key = _key(experiment)
-    folder = corpora.cache_home() / "prepared" / key if folder is None else folder.absolute()
+    place = corpora.cache_home() / "prepared" / key if folder is None else folder.absolute()
     waiting = "another process prepares this corpus: waiting for it"
-    with locked(folder.with_name(f".{folder.name}.lock"), on_wait=lambda: say(waiting)):
-        data = _finished(folder, key) or _build(experiment, folder, key, workers)
+    with locked(making_lock(place), on_wait=lambda: say(waiting)):
+        data = _finished(place, key) or _build(experiment, place, key, workers)
+        if folder is None:
+            share_lock(using_lock(place), data)
     for sentence in (*data.report, *advice.summary(data.check)):
         say(sentence)
     return data
@@ -263,6 +267,7 @@ def corpus_of(config: RunConfig) -> CorpusData:
     if _same_sets(data, config):
         return data
     kept = CorpusData(corpora.cache_home() / "prepared" / config.data, ())
+    share_lock(using_lock(kept.folder), kept)
     if config.data and (kept.folder / "report.json").is_file() and _same_sets(kept, config):
         return kept
     raise DataError(
