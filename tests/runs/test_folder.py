@@ -7,8 +7,10 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+from safetensors.numpy import save_file
 
 from repose.config.experiment import Experiment, TrainingConfig
+from repose.report.collect import read_run
 from repose.runs.folder import RunConfig, RunFolder
 from repose.runs.records import DataRecord, EndReason, EndRecord, RunStatus, parse
 from repose.system.errors import CheckpointError, WriteError
@@ -227,6 +229,24 @@ def test_records_that_changed_after_the_training_ended_are_damaged(run: RunFolde
         run.metrics_file.write_text(whole.replace(old, new))
         with pytest.raises(CheckpointError, match="damaged"):
             run.records()
+
+
+def test_scores_beside_records_without_an_end(run: RunFolder) -> None:
+    """Of a training that is not over they are those of `repose evaluate --out`; a finished one has lost its end."""
+    run.metrics_file.write_text("".join(json.dumps(line) + "\n" for line in (DATA.to_json(), EPOCH)))
+    run.state.mkdir()
+    for state in (None, {"done": "epochs"}, {"status": "done"}):
+        if state is not None:
+            save_file({}, run.checkpoint, {"state": json.dumps(state)})
+        with pytest.raises(CheckpointError, match=r"metrics\.jsonl is damaged"):
+            run.records()
+    for state in ({"done": None}, {"status": "running"}):
+        save_file({}, run.checkpoint, {"state": json.dumps(state)})
+        assert run.records().status is RunStatus.UNFINISHED
+        assert (read_run(run.path, None).scores, read_run(run.path, None).status) == (None, "unfinished")
+    run.checkpoint.write_bytes(b"\xff" * 20)
+    with pytest.raises(CheckpointError, match=r"metrics\.jsonl is damaged"):
+        run.records()
 
 
 def test_settings_that_changed_are_damaged(run: RunFolder) -> None:

@@ -218,6 +218,22 @@ def test_scores_of_a_half_trained_model_are_not_those_of_the_run(corpus: list[st
     assert done.scores["run_id"] != "early"
 
 
+def test_scores_that_were_taken_during_a_training_are_not_those_of_the_run(
+    corpus: list[str], tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    train = runs.train
+    early = {"looks_ahead": False, "num_sentences": 10, "decoded": {}, "run_id": "early", "split": "valid"}
+
+    def measured_meanwhile(*given: Any, **options: Any) -> Any:
+        RunFolder(tmp_path / "run").write_scores("valid", early, {"greedy": ["early"] * 10})
+        return train(*given, **options)
+
+    monkeypatch.setattr(runs, "train", measured_meanwhile)
+    done = run(small(corpus, "training.epochs=1"), tmp_path / "run", device="cpu", workers=1, progress="none")
+    assert done.scores is not None
+    assert done.scores["run_id"] != "early"
+
+
 def test_the_cache_can_be_cleared_during_a_training(
     corpus: list[str], tmp_path: Path, monkeypatch: pytest.MonkeyPatch, run_repose: Callable[..., tuple[int, str, str]]
 ) -> None:

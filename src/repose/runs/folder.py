@@ -166,8 +166,9 @@ class RunFolder:
         whole = self.parse_records(text[: text.rfind("\n") + 1])
         if not whole.training and not may_be_empty:
             raise CheckpointError(f"{self.path} has recorded nothing yet: let it train for an epoch first")
-        if whole.data is not None and whole.end is None and self.best_scores() is not None and not may_be_empty:
-            raise self.damaged_metrics()  # what has scores has ended
+        has_no_end = whole.data is not None and whole.end is None and not may_be_empty
+        if has_no_end and self.best_scores() is not None and not self.is_under_way:
+            raise self.damaged_metrics()  # before the end there are no scores but those of `repose evaluate --out`
         if whole.data is None:
             try:
                 model = read_object(self.model / model_dir.CONFIG, "")
@@ -250,8 +251,25 @@ class RunFolder:
         """Numbers in the weights of the run's model, tied ones once, by the head of their file (the format is that of
         https://github.com/huggingface/safetensors); None where there is none that can be read."""
         try:
-            with (self.model / model_dir.WEIGHTS).open("rb") as file:
-                head = json.loads(file.read(int.from_bytes(file.read(8), "little")))
+            head = _head(self.model / model_dir.WEIGHTS)
             return sum(math.prod(tensor["shape"]) for name, tensor in head.items() if name != "__metadata__")
-        except (OSError, ValueError, KeyError, TypeError, AttributeError, RecursionError):
+        except _NO_HEAD:
             return None
+
+    @property
+    def is_under_way(self) -> bool:
+        """Whether the checkpoint is of a training that is not over; not where there is none that can be read."""
+        try:
+            state = json.loads(_head(self.checkpoint)["__metadata__"]["state"])
+            return state.get("done") is None and state.get("status") != "done"  # as earlier versions called it
+        except _NO_HEAD:
+            return False
+
+
+_NO_HEAD = (OSError, ValueError, KeyError, TypeError, AttributeError, RecursionError, OverflowError, MemoryError)
+
+
+def _head(path: Path) -> dict[str, Any]:
+    """What stands before the tensors of a file of them. Raises one of `_NO_HEAD` for any other file."""
+    with path.open("rb") as file:
+        return json.loads(file.read(int.from_bytes(file.read(8), "little")))

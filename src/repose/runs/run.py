@@ -82,8 +82,9 @@ def run(
             digests, table = digests_of(experiment, data), _position_table(experiment)
             identity = run_id(experiment, digests)
             _claim(folder, experiment, identity, digests, data)
-            if is_first:
-                _forget_early_scores(RunFolder(folder))
+            was_done = is_first and _is_done(RunFolder(folder))
+            if is_first and not was_done:
+                _forget_scores(RunFolder(folder))
             outcome = train(
                 _job(RunFolder(folder).config(), data, table),
                 folder,
@@ -100,6 +101,8 @@ def run(
             if signals.received is not None:
                 raise Interrupted(signals.received)
             if is_first and outcome.status is RunStatus.DONE and until_epoch is None:
+                if not was_done:
+                    _forget_scores(RunFolder(folder))
                 scores = _evaluated(experiment, data, folder, device, say)
     except Interrupted as signal:
         reason = EndReason(signal.name)
@@ -108,10 +111,12 @@ def run(
     return RunResult(outcome, identity, scores)
 
 
-def _forget_early_scores(run: RunFolder) -> None:
-    """Remove scores of a model that is still being trained, as `repose evaluate --out` may have put there."""
-    if run.metrics_file.exists() and (end := run.records(may_be_empty=True).end) and end.status is RunStatus.DONE:
-        return
+def _is_done(run: RunFolder) -> bool:
+    return run.metrics_file.exists() and run.records(may_be_empty=True).status is RunStatus.DONE
+
+
+def _forget_scores(run: RunFolder) -> None:
+    """Remove scores of a model whose training was not over, as `repose evaluate --out` may have put there."""
     for split in SPLITS:
         run.scores_file(split).unlink(missing_ok=True)
 
