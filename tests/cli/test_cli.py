@@ -387,6 +387,21 @@ def test_evaluate_does_not_put_figures_of_other_files_over_a_runs_own(run: Run, 
     assert "is for the run's own set 'test': give these files another name with --split" in " ".join(err.split())
 
 
+def test_evaluate_does_not_put_other_decodings_over_those_that_a_run_is_judged_by(
+    trained: Path, run: Run, tmp_path: Path
+) -> None:
+    mine = tmp_path / "mine"
+    shutil.copytree(trained, mine)
+    before = json.loads((mine / "scores.test.json").read_text())["decoded"]
+    for other in (["-b", 1, "-b", 2], ["-b", 1], ["-b", 4, "-b", 1], ["--precision", "int8"]):
+        code, _, err = run("evaluate", mine, "--out", mine, *other)
+        assert code == 2
+        assert "scores.test.json holds the run's own scores (greedy, beam4, fp32), which others (" in err
+    assert run("evaluate", mine, "--out", mine)[0] == 0
+    assert json.loads((mine / "scores.test.json").read_text())["decoded"] == before
+    assert run("evaluate", mine, "--split", "valid", "-b", 1, "--out", mine)[0] == 0, "it is judged by the other set"
+
+
 def test_scores_of_tokenised_references_are_shown_with_both_figures_and_a_warning(
     trained: Path, run: Run, tmp_path: Path
 ) -> None:

@@ -16,6 +16,7 @@ from repose.system.terminal import counted, make_table, say, show
 
 if TYPE_CHECKING:
     from repose.decoding.stream import StreamCounts
+    from repose.tasks.base import Decoding
 
 
 def translate(
@@ -156,21 +157,34 @@ def evaluate(
     split = split or (files[0].name.split(".")[0] if files else "test")
     if Path(split).name != split:
         raise ConfigError(f"--split is {split!r}, but names files of scores: leave slashes out")
-    if files and out is not None:
-        _check_spares_run(out, split)
     decoding = Decoding(tuple(beam_size or (1, 4)), tokenize, workers, precision or "fp32", engine)
+    if out is not None:
+        _check_spares_run(out, split, decoding, of_files=bool(files))
     evaluation_table(task_of_model(model).score_model(model, files, split, out, device, decoding), every=every)
 
 
-def _check_spares_run(out: Path, split: str) -> None:
-    """Refuse to put figures of other files where a run keeps those of its own sets."""
+def _check_spares_run(out: Path, split: str, decoding: "Decoding", *, of_files: bool) -> None:
+    """Refuse to put figures of other files where a run keeps those of its own sets, or those of other decodings in the
+    place of the ones that a finished run is judged by."""
     from repose.runs.folder import SPLITS, RunFolder
 
     run = RunFolder(out)
-    if run.exists and split in SPLITS:
+    if not run.exists or split not in SPLITS:
+        return
+    if of_files:
         raise ConfigError(
             f"{run.scores_file(split)} is for the run's own set {split!r}: give these files another name with --split, "
             "or choose another --out"
+        )
+    own, scores = run.best_scores() or ("", {})
+    if own != split or run.is_under_way or "decoded" not in scores:
+        return
+    theirs = ", ".join([*scores["decoded"], scores.get("decoding", {}).get("precision", "fp32")])
+    asked = ", ".join([*decoding.names, decoding.precision])
+    if theirs != asked:
+        raise ConfigError(
+            f"{run.scores_file(split)} holds the run's own scores ({theirs}), which others ({asked}) would replace: "
+            "choose another --out"
         )
 
 

@@ -18,6 +18,7 @@ from repose.config.experiment import TASK_SETTINGS, Experiment
 from repose.data.columns import NothingError
 from repose.data.dataset import PairDataset
 from repose.data.tokenizer import Tokenizer
+from repose.evaluation.metrics import decoding_name
 from repose.model.architecture import Architecture
 from repose.runs.folder import RunFolder
 from repose.runs.records import DataRecord
@@ -60,6 +61,11 @@ class Decoding(NamedTuple):
     precision: str = "fp32"
     engine: str = "torch"
     """What computes (`repose.load`)."""
+
+    @property
+    def names(self) -> list[str]:
+        """What the decodings are called in scores."""
+        return [decoding_name(beam_size) for beam_size in dict.fromkeys(self.beam_sizes)]
 
 
 class Figure(NamedTuple):
