@@ -27,6 +27,7 @@ from repose.config.run_id import NOT_IN_RUN_ID, id_of_numbers, id_of_settings, r
 from repose.grids import published
 from repose.model.presets import PRESETS, preset
 from repose.system.errors import ConfigError
+from repose.training.schedule import make_schedule
 
 FIELDS = [f"{section}.{field.name}" for section, cls in SECTIONS.items() for field in dataclasses.fields(cls)]
 
@@ -314,6 +315,19 @@ def test_paths_on_the_command_line(tmp_path: Path, monkeypatch: pytest.MonkeyPat
 
 def test_the_last_of_two_settings_wins() -> None:
     assert load(None, overrides=["training.seed=1", "training.seed=2"]).experiment.training.seed == 2
+
+
+def test_warmup_in_updates_takes_the_place_of_a_share_of_lower_layers(tmp_path: Path) -> None:
+    loaded = load("default", overrides=["training.warmup_updates=12"])
+    training = loaded.experiment.training
+    assert (training.warmup_updates, training.warmup_share) == (12, None)
+    assert loaded.sources["training.warmup_share"] == Origin("default")
+    assert loaded.sources["training.warmup_updates"] == COMMAND_LINE
+    assert make_schedule(training, d_token=16, total_updates=1000).warmup == 12
+    both = written(tmp_path, "[training]\nwarmup_share = 0.2\nwarmup_updates = 12\n")
+    assert load(both).experiment.training.warmup_share == 0.2
+    assert load(both, overrides=["training.warmup_share=0.3"]).experiment.training.warmup_share == 0.3
+    assert load(both, overrides=["training.warmup_updates=9"]).experiment.training.warmup_share is None
 
 
 def test_ready_tokenizers_take_back_the_settings_of_lower_layers(tmp_path: Path) -> None:

@@ -275,6 +275,8 @@ def test_diverging_stops_and_keeps_the_last_checkpoint(lab: Any, tmp_path: Path)
     assert (tmp_path / "state" / "last.safetensors").read_bytes() == before
     assert all(tensor.isfinite().all() for tensor in lab.checkpoint(tmp_path).values())
     assert "failed: the " in (tmp_path / "train.log").read_text().splitlines()[-1]
+    with pytest.raises(ReposeError, match=r"raise training\.warmup_share \(0\.5\), or"):
+        lab.go(lab.job(learning_rate=1e30, warmup_share=0.5), tmp_path / "share")
 
 
 def test_early_stopping(lab: Any, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:

@@ -260,7 +260,7 @@ class TrainingConfig:
     warmup_updates: AtLeastZero = 4000
     """Updates over which the learning rate rises."""
     warmup_share: Share | None = None
-    """The same as a share of all updates; replaces `warmup_updates` where it is set."""
+    """The same as a share of all updates; replaces `warmup_updates`, unless that is set over it."""
     schedule_width: Count | None = None
     """m of that schedule, for `noam` ("none": d_token)."""
     plateau_factor: Annotated[float, Field(gt=0.0, lt=1.0)] = 0.9

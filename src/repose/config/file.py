@@ -2,9 +2,10 @@
 
 Layers, each over the one before: defaults, preset, file, recipe by the corpus's size (`repose.config.recipes`),
 `--preset`, `--set section.field=value`. A layer that names a preset replaces the whole architecture of the layers
-before it; a layer that names ready tokenizer files takes back the settings of tokenizers that were to be trained. TOML
-has no null: "none" stands for a setting that is not set. Paths in a file are relative to the file's folder, on the
-command line to the current folder.
+before it; a layer that names ready tokenizer files takes back the settings of tokenizers that were to be trained; one
+that sets `training.warmup_updates` takes back `warmup_share`, which would replace it. TOML has no null: "none" stands
+for a setting that is not set. Paths in a file are relative to the file's folder, on the command line to the current
+folder.
 """
 
 import dataclasses
@@ -186,6 +187,8 @@ def resolve(layers: Sequence[Layer]) -> Loaded:
             take_back("architecture", list(values["architecture"]))
         if layer.tables.get("tokenizer", {}).get("src_file", "none") != "none":
             take_back("tokenizer", UNUSED_WITH_READY_TOKENIZER)
+        if "warmup_updates" in layer.tables.get("training", {}):
+            take_back("training", ["warmup_share"])
         for section, field in ((section, field) for section, table in layer.tables.items() for field in table):
             if (name := f"{section}.{field}") != "architecture.preset":
                 values[section][field] = _as_written(name, layer.tables[section][field], layer)

@@ -211,9 +211,10 @@ class Trainer:
         c = self.config
         clip = "set training.clip_norm" if c.clip_norm is None else f"lower training.clip_norm ({c.clip_norm:g})"
         precision = ", or set training.precision = 'fp32'" if c.precision == "bf16" else ""
+        warmup = "warmup_updates" if c.warmup_share is None else "warmup_share"
         return (
             f"the {what} is no longer a finite number after update {self.state.update}: lower training.learning_rate "
-            f"({c.learning_rate:g}), raise training.warmup_updates ({self.schedule.warmup}), or {clip}{precision}"
+            f"({c.learning_rate:g}), raise training.{warmup} ({getattr(c, warmup)}), or {clip}{precision}"
         )
 
     def _record(self, kind: str, figures: Mapping[str, float], *, speed: float | None = None) -> None:
