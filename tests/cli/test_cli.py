@@ -639,6 +639,21 @@ def test_plain_options_are_settings(corpus: tuple[Path, Path], run: Run, tmp_pat
     assert f'train = ["{corpus[0]}", "{corpus[1]}"]' in out
 
 
+def test_held_out_sets_do_not_take_the_options_after_them_for_files(
+    corpus: tuple[Path, Path], run: Run, tmp_path: Path
+) -> None:
+    place = ("--out", tmp_path / "run", "--print-config")
+    code, out, _ = run("train", *corpus, "--valid", corpus[0], "--epochs", 3, *place)
+    assert (code, json.dumps([str(corpus[0])]) in out, "epochs = 3 " in out) == (0, True, True)
+    code, _, err = run("check", *corpus, "--valid", corpus[0], "--set", "corpus.split_seed=1")
+    assert (code, f"{corpus[0]} alone cannot be a corpus: name two aligned text files" in err) == (1, True)
+    code, _, err = run("train", *corpus, "--test", "--tensorboard", *place)
+    assert (code, "--test needs two aligned text files after it, or one TSV, JSONL or Parquet file\n" in err) == (
+        2,
+        True,
+    )
+
+
 def test_the_end_shows_translations_and_what_to_try(trained: Path, corpus: tuple[Path, Path], run: Run) -> None:
     code, out, _ = run("train", *corpus, "--out", trained, *SETTINGS)
     assert code == 0

@@ -55,13 +55,15 @@ class WithFiles(TyperCommand):
 
     def parse_args(self, ctx: typer.Context, args: list[str]) -> list[str]:  # type: ignore[override]
         """Write `--valid A B` as the parser wants it: `--valid A --valid B`."""
-        written, given = [], iter(args)
-        for arg in given:
-            written.append(arg)
-            if arg in ("--valid", "--test") and (first := next(given, None)) is not None:
-                written.append(first)
-                if not holds_pairs(Path(first)) and (second := next(given, None)) is not None:
-                    written += [arg, second]
+        written, given = [], list(args)
+        while given:
+            written.append(arg := given.pop(0))
+            if arg in ("--valid", "--test") and given:
+                written.append(first := given.pop(0))
+                if first.startswith("-"):
+                    raise ConfigError(f"{arg} needs two aligned text files after it, or one TSV, JSONL or Parquet file")
+                if not holds_pairs(Path(first)) and given and not given[0].startswith("-"):
+                    written += [arg, given.pop(0)]
         return super().parse_args(ctx, written)
 
 
