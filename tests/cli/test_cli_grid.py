@@ -151,6 +151,18 @@ BAD = {
     "jobs": (["trial.toml", "--jobs", "0"], "--jobs = 0"),
     "cores": (["trial.toml", "--cores-per-cell", "9999"], "--cores-per-cell = 9999, but there are"),
     "device": (["trial.toml", "--device", "tpu"], "there is no device 'tpu'"),
+    "of Ray": (
+        ["trial.toml", "--address", "1.2.3.4", "--retries", "7"],
+        "--address and --retries would have no effect: leave them out, or add --on ray",
+    ),
+    "of this machine": (
+        ["trial.toml", "--on", "ray", "--jobs", "2"],
+        "--jobs would have no effect: leave it out, or add --on local",
+    ),
+    "of GPUs": (
+        ["trial.toml", "--device", "cpu", "--gpus-per-cell", "0.5"],
+        "--gpus-per-cell = 0.5, but there are no GPUs to share here: leave it out",
+    ),
 }
 
 

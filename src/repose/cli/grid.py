@@ -52,7 +52,9 @@ def grid(
     on: Annotated[str, Option(help="Where cells run: local, or ray for a Ray cluster (extra `cluster`).")] = "local",
     address: Annotated[str | None, Option(help="Address of the Ray cluster's head (default: RAY_ADDRESS).")] = None,
     gpus_per_cell: Annotated[float, Option(help="GPUs per cell; with 0.5, two cells share one.")] = 0.0,
-    retries: Annotated[int, Option(help="How often a cell begins again after its machine was lost (Ray only).")] = 3,
+    retries: Annotated[
+        int | None, Option(help="How often a cell begins again after its machine was lost (Ray only; default: 3).")
+    ] = None,
 ) -> None:
     """Train every combination of a grid's architectures, corpora, settings and seeds. Run it again to resume."""
     if file is None:
@@ -66,13 +68,16 @@ def grid(
     from repose.grids.local import check_request, num_devices, share
     from repose.grids.run import jobs_of, make_plan
 
+    _refuse_others(on, address=address, retries=retries, jobs=None if dry_run else jobs)
     check_request(jobs=jobs, cores=cores_per_cell, device=device, here=on == "local", gpus=gpus_per_cell)
+    devices = num_devices(device) if on == "local" else 0
+    if gpus_per_cell and on == "local" and not devices:
+        raise ConfigError(f"--gpus-per-cell = {gpus_per_cell:g}, but there are no GPUs to share here: leave it out")
     found = read_grid(file, overrides=overrides or [], seeds=seeds)
     # Each sentence is said once: a corpus is prepared for every setting that shapes it.
     plan = make_plan(
         found, out, only=only or [], shard=shard, retry_failed=retry_failed, record=not dry_run, say=cache(say)
     )
-    devices = num_devices(device) if on == "local" else 0
     mine = share(len(plan.todo), jobs=jobs, cores=cores_per_cell, devices=devices, gpus=gpus_per_cell)
     if dry_run:
         from repose.grids.estimate import calibrate, estimate_table
@@ -84,13 +89,22 @@ def grid(
         from repose.grids.ray import RayBackend
 
         cells = jobs_of(plan, device=device, cores=cores_per_cell or 1, gpus=gpus_per_cell)
-        _run(plan, cells, RayBackend(address=address, retries=retries))
+        _run(plan, cells, RayBackend(address=address, retries=3 if retries is None else retries))
     else:
         from repose.grids.local import LocalBackend
 
         at_once = f", {mine.jobs} at once on {mine.cores} {'core' if mine.cores == 1 else 'cores'} each"
         cells = jobs_of(plan, device=device, cores=mine.cores)
         _run(plan, cells, LocalBackend(mine, devices), at_once if cells else "")
+
+
+def _refuse_others(on: str, **options: object) -> None:
+    """Raise ConfigError where one is given that has an effect elsewhere only."""
+    elsewhere = {"local": ("address", "retries"), "ray": ("jobs",)}
+    given = [f"--{name}" for name in elsewhere[on] if options[name] is not None]
+    if given:
+        other, them = "ray" if on == "local" else "local", "it" if len(given) == 1 else "them"
+        raise ConfigError(f"{' and '.join(given)} would have no effect: leave {them} out, or add --on {other}")
 
 
 def _run(plan: "Plan", cells: "Sequence[CellJob]", backend: "LocalBackend | RayBackend", at_once: str = "") -> None:
