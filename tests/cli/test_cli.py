@@ -462,9 +462,10 @@ def test_audit_passes_what_is_causal_and_fails_what_looks_ahead(trained: Path, r
 
 
 def test_init_writes_a_file_that_train_takes(corpus: tuple[Path, Path], run: Run, tmp_path: Path) -> None:
-    path = tmp_path / "mine.toml"
+    path = tmp_path / "configs" / "mine.toml"
     assert run("init", *corpus, "--out", path, *SETTINGS)[0] == 0
     assert run("init", *corpus, "--out", path)[0] == 2
+    assert "cannot be written" in run("init", *corpus, "--out", path / "of-a-file.toml")[2]
     from_file = run("train", path, "--out", tmp_path / "x", "--print-config")[1]
     from_line = run("train", *corpus, "--out", tmp_path / "x", *SETTINGS, "--print-config")[1]
     values = [[line.partition("  #")[0].rstrip() for line in text.splitlines()] for text in (from_file, from_line)]

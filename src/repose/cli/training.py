@@ -12,6 +12,7 @@ from typer.core import TyperCommand
 
 from repose.data.readers import holds_pairs
 from repose.system.errors import CheckpointError, ConfigError, ReposeError
+from repose.system.files import write_file
 from repose.system.signals import Interrupted, interruptible
 from repose.system.terminal import counted, say
 
@@ -237,7 +238,7 @@ def init(
     text = commented_toml(loaded_experiment(files, config, preset, overrides), folder=out.absolute().parent)
     if out.exists():
         raise ConfigError(f"{out} exists already: remove it, or name another file with --out")
-    out.write_text(text, encoding="utf-8")
+    write_file(out, text)
     say(f"wrote {out}: edit it, then run `repose train {out} --out runs/mine`")
 
 
