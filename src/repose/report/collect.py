@@ -12,13 +12,14 @@ from functools import cached_property
 from pathlib import Path
 from typing import Any
 
-from repose.config.experiment import TASK_SETTINGS, CorpusConfig, Experiment
+from repose.config.experiment import TASK_SETTINGS, Experiment
 from repose.grids import manifest
 from repose.grids.cells import CellStatus
-from repose.grids.file import SYSTEM
+from repose.grids.file import CORPUS, SYSTEM
 from repose.grids.manifest import Entry, Manifest
 from repose.grids.view import reason
 from repose.model.presets import PRESETS
+from repose.report.corpora import corpus_name, told_apart
 from repose.runs.folder import SPLITS, RunConfig, RunFolder
 from repose.runs.records import Record, Records, RunStatus
 from repose.system.errors import CheckpointError, ConfigError, unknown
@@ -177,16 +178,6 @@ def read_run(folder: Path, cell: Entry | None, grid: Path | None = None) -> Repo
     )
 
 
-def corpus_name(corpus: CorpusConfig) -> str:
-    """What a corpus is called, with its languages: "multi30k de-en"; files go by their folder."""
-    name = corpus.name
-    if name is None and corpus.train:
-        first = Path(corpus.train[0])
-        name = first.parent.name or first.name
-    languages = [] if "und" in (corpus.src_lang, corpus.tgt_lang) else [f"{corpus.src_lang}-{corpus.tgt_lang}"]
-    return " ".join([name or "corpus", *languages])
-
-
 def read_runs(paths: Sequence[Path], *, title: str | None = None, baseline: str | None = None) -> RunSet:
     """The runs under `paths`: run directories, grid folders (grid.json), or folders that hold either, however deep.
 
@@ -214,7 +205,9 @@ def read_runs(paths: Sequence[Path], *, title: str | None = None, baseline: str 
     for folder, grid in grids:
         runs += _of_grid(folder, grid, problems)
     in_grids = {run.folder.resolve() for run in runs}
-    runs += _of_folders([f for f in dict.fromkeys(loose) if f.resolve() not in in_grids], problems)
+    alone = _of_folders([f for f in dict.fromkeys(loose) if f.resolve() not in in_grids], problems)
+    named = told_apart([*runs, *alone])
+    runs = [*named[: len(runs)], *_grouped(named[len(runs) :])]
     if not runs:
         detail = f": {problems[0]}" if problems else ""
         raise CheckpointError(f"there is no run that has recorded anything under {', '.join(map(str, paths))}{detail}")
@@ -235,7 +228,7 @@ def read_runs(paths: Sequence[Path], *, title: str | None = None, baseline: str 
 
 def read_curves(folders: Sequence[Path]) -> RunSet:
     """The runs of these directories alone, finished or not. Raises CheckpointError or ConfigError for any other."""
-    runs = _named_apart(_grouped([read_run(folder, None) for folder in dict.fromkeys(folders)]))
+    runs = _named_apart(_grouped(told_apart([read_run(folder, None) for folder in dict.fromkeys(folders)])))
     return RunSet(title="", runs=tuple(runs))
 
 
@@ -263,7 +256,8 @@ def _sentences(grids: Sequence[tuple[Path, Manifest]], runs: Sequence[ReportRun]
         wanted = grid.report.get("sentences") or {}
         for run in runs:
             if run.folder.is_relative_to(folder):
-                lines = wanted.get(run.corpus, ()) if isinstance(wanted, dict) else wanted
+                label = run.labels.get(CORPUS) or corpus_name(run.experiment.corpus)
+                lines = wanted.get(label, ()) if isinstance(wanted, dict) else wanted
                 found.setdefault(run.corpus, {}).update(dict.fromkeys(lines))
     return {corpus: tuple(lines) for corpus, lines in found.items() if lines}
 
@@ -327,7 +321,7 @@ def _of_folders(folders: Iterable[Path], problems: list[str]) -> list[ReportRun]
             runs.append(read_run(folder, None))
         except (CheckpointError, ConfigError) as error:
             problems.append(f"{folder.name} is left out: {error}.")
-    return _grouped(runs)
+    return runs
 
 
 def _grouped(runs: Sequence[ReportRun]) -> list[ReportRun]:

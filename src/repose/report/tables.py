@@ -15,10 +15,12 @@ from typing import Any, Literal
 
 from repose.report.collect import ReportRun, RunSet
 from repose.report.content import Cell, Column, Table
+from repose.report.corpora import set_of
 
 Better = Literal["lower", "higher", ""]
 Of = Callable[[ReportRun], float | None]
 """A figure of one run."""
+Kind = Callable[[ReportRun], object]
 LOOKS_AHEAD = (
     "This model looks ahead: it sees the target tokens that it is to predict, so that its teacher-forced figures "
     "measure nothing; it is never marked as the best."
@@ -53,7 +55,7 @@ class Figure:
     """Whether it says what a model costs, so that one that looks ahead is not warned of at it."""
     judged_by_tokens: bool = False
     """Whether it counts tokens, so that systems of other tokenizers cannot be compared by it."""
-    kind: Callable[[ReportRun], object] = lambda _run: None
+    kind: Kind = lambda _run: None
     """How it was measured in a run, and on what: values of two kinds cannot be compared."""
 
     def kinds(self, rows: "Sequence[Row]") -> set[object]:
@@ -66,17 +68,22 @@ def count(name: str, of: Of, unit: str = "", digits: int = 0) -> Figure:
     return Figure(name, of, unit=unit, digits=digits, exact=True, cost=True)
 
 
-def loss(name: str, of: Of, unit: str) -> Figure:
+def loss(name: str, of: Of, unit: str, kind: Kind = lambda _run: None) -> Figure:
     """A loss by which systems of one tokenizer are compared."""
-    return Figure(name, of, unit=unit, digits=3, better="lower", judged_by_tokens=True)
+    return Figure(name, of, unit=unit, digits=3, better="lower", judged_by_tokens=True, kind=kind)
 
 
-def accuracy(name: str, of: Of) -> Figure:
+def accuracy(name: str, of: Of, kind: Kind = lambda _run: None) -> Figure:
     """A share of tokens, in percent."""
-    return Figure(name, of, unit="%", digits=1, better="higher", judged_by_tokens=True)
+    return Figure(name, of, unit="%", digits=1, better="higher", judged_by_tokens=True, kind=kind)
 
 
-def quality(name: str, of: Of, kind: Callable[[ReportRun], object] = lambda _run: None) -> Figure:
+def validated_on(run: ReportRun) -> object:
+    """The validation set: corpora of one test set may hold out others to validate on."""
+    return set_of(run.experiment.corpus, "valid")
+
+
+def quality(name: str, of: Of, kind: Kind = lambda _run: None) -> Figure:
     """A score of translations, from 0 to 100."""
     return Figure(name, of, digits=1, better="higher", kind=kind)
 

@@ -85,14 +85,15 @@ def best_and_last_table(runs: RunSet) -> Table | None:
     def last(name: str, factor: float = 1) -> tables.Of:
         return lambda run: figures.times(factor, number_of(next(iter(reversed(run.of_kind("valid"))), None), name))
 
+    kind = tables.validated_on
     shown = [
         tables.count("last epoch", last("epoch")),
-        tables.loss("loss, last", last("tf_loss"), NATS),
+        tables.loss("loss, last", last("tf_loss"), NATS, kind),
         tables.Figure("best epoch", lambda run: number_of(_best(run, "tf_loss", min), "epoch"), digits=0, exact=True),
-        tables.loss("loss, best", lambda run: number_of(_best(run, "tf_loss", min), "tf_loss"), NATS),
-        tables.accuracy("accuracy, last", last("tf_accuracy", 100)),
-        tables.quality("BLEU, last", last("bleu")),
-        tables.quality("BLEU, best", lambda run: number_of(_best(run, "bleu", max), "bleu")),
+        tables.loss("loss, best", lambda run: number_of(_best(run, "tf_loss", min), "tf_loss"), NATS, kind),
+        tables.accuracy("accuracy, last", last("tf_accuracy", 100), kind),
+        tables.quality("BLEU, last", last("bleu"), kind),
+        tables.quality("BLEU, best", lambda run: number_of(_best(run, "bleu", max), "bleu"), kind),
     ]
     return tables.figure_table(rows, shown, "best-and-last", more=_bleu_caption(rows))
 
@@ -122,12 +123,13 @@ def equal_epochs_table(runs: RunSet) -> Table | None:
             " Epochs were unequal: a run that went on was still at a higher learning rate there than one that ended, "
             "where the schedule falls."
         )
+    kind = tables.validated_on
     shown = [
         tables.count("epochs", lambda run: float(common[run.corpus])),
         tables.Figure("train loss", at("epoch", "nll"), unit=NATS, digits=3),
-        tables.loss("valid. loss", at("valid", "tf_loss"), NATS),
-        tables.accuracy("accuracy", at("valid", "tf_accuracy", 100)),
-        tables.quality("BLEU", at("valid", "bleu")),
+        tables.loss("valid. loss", at("valid", "tf_loss"), NATS, kind),
+        tables.accuracy("accuracy", at("valid", "tf_accuracy", 100), kind),
+        tables.quality("BLEU", at("valid", "bleu"), kind),
         tables.Figure("time so far", seconds, cost=True, unit="seconds of training", digits=0),
     ]
     return tables.figure_table(rows, shown, "equal-epochs", more=more)

@@ -6,7 +6,19 @@ from repose.config.experiment import TASK_SETTINGS
 from repose.report import figures
 from repose.report.collect import ReportRun, RunSet
 from repose.report.content import Table
-from repose.report.tables import Better, Figure, Of, Row, accuracy, figure_table, loss, quality, rows_of, tokenizers
+from repose.report.tables import (
+    Better,
+    Figure,
+    Of,
+    Row,
+    accuracy,
+    figure_table,
+    loss,
+    quality,
+    rows_of,
+    tokenizers,
+    validated_on,
+)
 from repose.report.tables_settings import confounded
 
 NATS = "nats per target token"
@@ -45,9 +57,9 @@ def scores_table(runs: RunSet) -> Table:
     train_loss = Figure("train loss", figures.train_loss, unit=NATS, digits=3)
     shown = [
         train_loss,
-        loss("valid. loss", figures.valid_loss, NATS),
-        Figure("perplexity", figures.perplexity, better="lower", judged_by_tokens=True),
-        accuracy("accuracy", figures.valid_accuracy),
+        loss("valid. loss", figures.valid_loss, NATS, validated_on),
+        Figure("perplexity", figures.perplexity, better="lower", judged_by_tokens=True, kind=validated_on),
+        accuracy("accuracy", figures.valid_accuracy, validated_on),
         *scores,
     ]
 
@@ -150,7 +162,7 @@ def task_tables(runs: RunSet) -> list[Table]:
         shown = [
             *(column for name, column in columns.items() if not name.startswith("tf_")),
             Figure("train loss", figures.train_loss, unit="nats", digits=3),
-            loss("valid. loss", figures.valid_loss, "nats"),
+            loss("valid. loss", figures.valid_loss, "nats", validated_on),
             *(column for name, column in columns.items() if name.startswith("tf_")),
         ]
         tables.append(

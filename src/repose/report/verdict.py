@@ -5,7 +5,7 @@ from collections.abc import Sequence
 from repose.report import figures
 from repose.report.collect import RunSet
 from repose.report.content import Picture
-from repose.report.tables import Figure, Row, Spread, loss, number, over_seeds, rows_of, shown, tokenizers
+from repose.report.tables import Figure, Row, Spread, loss, number, over_seeds, rows_of, shown, tokenizers, validated_on
 from repose.report.tables_scores import beam_name, translation_score
 
 _MOST = 4
@@ -56,7 +56,7 @@ def _judge(rows: Sequence[Row]) -> Figure:
     """BLEU of the widest beam, or of greedy search; of other tasks the validation loss."""
     runs = [run for row in rows for run in row.runs]
     if not runs[0].translates:
-        return loss("validation loss", figures.valid_loss, "nats")
+        return loss("validation loss", figures.valid_loss, "nats", validated_on)
     wide = any(figures.beam(run) is not None for run in runs)
     name = f"BLEU ({beam_name(runs)})" if wide else "BLEU (greedy)"
     return translation_score(name, None if wide else "greedy", "bleu")
