@@ -172,6 +172,14 @@ def test_costs_are_those_of_describe_and_the_corpus(make_run: Any) -> None:
     assert (row["time"].value, row["training and validation"].value) == (20.0, 50.0)
 
 
+def test_the_second_pass_of_r_drop_counts(make_run: Any) -> None:
+    (one,), (two,) = (
+        read_runs([make_run(f"a{rate}-s0", [3.0], settings=[f"training.r_drop={rate}"])]).runs for rate in (0, 1)
+    )
+    for of in (figures.flops_per_token, figures.training_flops):
+        assert of(two) == 2 * (of(one) or math.nan)
+
+
 def test_counts_have_no_deviation_and_a_range_where_they_differ(make_run: Any, tmp_path: Path) -> None:
     make_run("a-s0", [3.0, 2.0, 1.0], settings=["training.epochs=3"])
     make_run("a-s1", [3.0, 2.0], seed=1, settings=["training.epochs=3"])

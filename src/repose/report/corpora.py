@@ -44,7 +44,7 @@ def set_of(corpus: CorpusConfig, split: str) -> tuple[Any, ...]:
 
 
 def told_apart(runs: Sequence["ReportRun"]) -> list["ReportRun"]:
-    """The runs; where those of one corpus are measured on unlike sets, it goes by its files, and by what else differs."""
+    """The runs; a corpus of which several sets are measured on goes by its files, and by what else differs."""
     firsts: list[ReportRun] = []  # the first run of each set
     places = []
     for run in runs:
@@ -77,7 +77,7 @@ def _digest(folder: Path, split: str) -> str | None:
 
 
 def _names(firsts: Sequence["ReportRun"]) -> list[str]:
-    """A name for each set, no two alike: the corpus's own, with its files', with the settings that differ, or a number."""
+    """A name for each set, no two alike: the corpus's, its files', with the settings that differ, or a number."""
     corpora = [run.experiment.corpus for run in firsts]
     names = [run.corpus for run in firsts]
     for i in _shared(names):

@@ -175,9 +175,10 @@ def parameters(run: ReportRun) -> float | None:
 
 def flops_per_token(run: ReportRun) -> float | None:
     """Floating-point operations of a training step, forward and backward, per target token
-    (`repose.model.describe`), counted on sentences of the corpus's mean target length."""
-    cost = _cost(run)
-    return None if cost is None else cost[1]
+    (`repose.model.describe`), counted on sentences of the corpus's mean target length; twice with R-Drop, which makes
+    two passes."""
+    cost, passes = _cost(run), 2 if run.experiment.training.r_drop else 1
+    return None if cost is None else passes * cost[1]
 
 
 def training_flops(run: ReportRun) -> float | None:
