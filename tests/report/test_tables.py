@@ -127,6 +127,16 @@ def test_scores_of_unlike_kinds_are_not_compared(before: str, after: str, make_r
     assert cells(scores_table(runs), "a")["valid. loss"].best
 
 
+def test_beams_of_other_widths_are_not_compared(make_run: Any, tmp_path: Path) -> None:
+    make_run("a-s0", [2.0], bleu=20.0, settings=ONE)
+    path = make_run("b-s0", [3.0], bleu=30.0) / "scores.test.json"
+    path.write_text(path.read_text().replace("beam4", "beam12"))
+    runs = read_runs([tmp_path])
+    rows = [cells(scores_table(runs), name) for name in ("a", "b")]
+    assert [(row["BLEU greedy"].best, row["BLEU beam"].best) for row in rows] == [(False, False), (True, False)]
+    assert "their scores cannot be compared" in verdict(runs)
+
+
 def test_equal_scores_are_both_the_best(make_run: Any, tmp_path: Path) -> None:
     make_run("a-s0", [2.0], bleu=20.01, settings=ONE)
     make_run("b-s0", [3.0], bleu=20.04)

@@ -82,9 +82,10 @@ def scored_with(found: str) -> dict[str, str]:
 
 
 def kind_of_score(run: ReportRun, decoding: str | None, metric: str) -> tuple[object, ...]:
-    """How a score was counted and on which set: scores of two kinds cannot be compared."""
+    """How a score was decoded and counted, and on which set: scores of two kinds cannot be compared."""
     way = scored_with(signature(run, decoding, metric))
-    return way["case"], way["tok"], run.split, (run.scores or {}).get("num_sentences")
+    width = decoding or beam(run)
+    return width, way["case"], way["tok"], run.split, (run.scores or {}).get("num_sentences")
 
 
 def teacher_forced(run: ReportRun, name: str) -> float | None:

@@ -154,9 +154,17 @@ def _check_scores(run: ReportRun, first: ReportRun | None) -> None:
     if ways[0] != ways[1]:
         shown = [f"case:{case} and tok:{tokenize}" for case, tokenize in ways]
         raise DataError(f"it was scored with {shown[0]}, {first.name} with {shown[1]}")
+    widths = [decoding_of(one) for one in (run, first)]
+    if widths[0] != widths[1]:
+        raise DataError(f"it was decoded with {_in_words(widths[0])}, {first.name} with {_in_words(widths[1])}")
     numbers = [(one.split, (one.scores or {}).get("num_sentences")) for one in (run, first)]
     if numbers[0] != numbers[1]:
         raise DataError(f"its test set is not that of {first.name}")
+
+
+def _in_words(decoding: str) -> str:
+    """ "beam 4" or "greedy search"."""
+    return "greedy search" if decoding == GREEDY else decoding.replace("beam", "beam ")
 
 
 def _sentences(left_out: dict[str, list[str]]) -> list[str]:

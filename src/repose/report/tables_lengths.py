@@ -10,8 +10,9 @@ from repose.evaluation.by_length import EDGES, SMALL, Bucket, by_length, edges_w
 from repose.evaluation.sentence_statistics import SourceLengths
 from repose.report.collect import ReportRun, RunSet
 from repose.report.content import Cell, Column, Table, slug
+from repose.report.figures import kind_of_score
 from repose.report.tables import captioned, spread, spread_cell
-from repose.report.translations import lengths_of, settings_of, statistics_of
+from repose.report.translations import decoding_of, lengths_of, statistics_of
 from repose.system.errors import DataError, ReposeError
 
 _DIGITS = 1  # after the point of a score; the best is the best as it is shown
@@ -104,8 +105,8 @@ def _rows(groups: Sequence[Sequence[_Measured]], buckets: Sequence[Bucket], in_t
     all were scored alike."""
     means = [[fmean(column) for column in zip(*(one.values for one in group), strict=True)] for group in groups]
     fair = [all(one.run.comparable for one in group) for group in groups]
-    ways = [settings_of(one.run) for group, is_fair in zip(groups, fair, strict=True) if is_fair for one in group]
-    alike = len({(way["case"], way["tok"]) for way in ways}) == 1
+    judged = [one.run for group, is_fair in zip(groups, fair, strict=True) if is_fair for one in group]
+    alike = len({kind_of_score(run, decoding_of(run), "bleu") for run in judged}) == 1
     fair_means = [mean for mean, is_fair in zip(means, fair, strict=True) if is_fair]
     best = [max((round(mean[place], _DIGITS) for mean in fair_means), default=0.0) for place in range(len(buckets))]
     rows = []

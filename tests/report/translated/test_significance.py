@@ -235,6 +235,15 @@ def test_other_test_sets_and_other_ways_of_scoring_are_not_compared(made: Any) -
     assert "songs-other-s0; its references are not those of tales-base-s0" in said
 
 
+def test_beams_of_other_widths_are_not_compared(made: Any) -> None:
+    folders = {name: made.add(name) for name in ("base", "good", "wide")}
+    for path in (folders["wide"] / "scores.test.json", folders["wide"] / "hypotheses" / "test.beam4.txt"):
+        path.with_name(path.name.replace("beam4", "beam12")).write_text(path.read_text().replace("beam4", "beam12"))
+    found = tables(made)["significance"]
+    assert names(found) == [("good", "base")]
+    assert "tales-wide-s0; it was decoded with beam 12, tales-base-s0 with beam 4" in " ".join(found.keys)
+
+
 def test_greedy_scores_are_tested_over_seeds() -> None:
     """The intervals and p of docs/findings.md, 3.1."""
     results = Path(__file__).parents[3] / "results" / "reinforced-multi30k"
