@@ -252,6 +252,16 @@ def test_the_loss_of_an_average_is_said_to_be_of_its_last_validation(make_run: A
     assert row["valid. loss"].value == 2.0
     assert row["valid. loss"].notes == ["Of the last validation; the model is an average of checkpoints."]
     assert not row["BLEU greedy"].notes
+    said = "earlier tokens, {}of the last validation, where the model is an average of checkpoints. BLEU"
+    assert said.format("") in table.caption
+    make_run("best-s0", [1.5, 2.0], settings=["training.keep=best"])
+    both = scores_table(read_runs([tmp_path])).caption
+    assert said.format("of the best validation, whose weights are kept, or ") in both
+    text = ["training.task=language_modelling", "corpus.name=none", "corpus.train=a/t.txt", "corpus.valid=a/v.txt"]
+    scores = {"task": "language_modelling", "figures": {"bits": {"value": 5.0, "unit": "bits"}}, "looks_ahead": False}
+    make_run("lm-s0", [1.5, 2.0], settings=[*average, *text], scores=scores)
+    (table,) = task_tables(read_runs([tmp_path]))
+    assert "weights that are kept, or of the last validation, where the model is an average" in table.caption
 
 
 def test_the_loss_of_an_average_is_its_own_where_it_was_measured(make_run: Any, tmp_path: Path) -> None:

@@ -24,6 +24,12 @@ from repose.report.tables_settings import confounded
 NATS = "nats per target token"
 _OTHER_VOCABULARIES = "Systems of this corpus have different vocabularies, whose tokens cannot be compared."
 _AVERAGE = "Of the last validation; the model is an average of checkpoints."
+_WHEN = {
+    "last": "after the last epoch",
+    "best": "of the best validation, whose weights are kept",
+    "average": "of the last validation, where the model is an average of checkpoints",
+}
+"""Which validation the figures of validation are of."""
 _NO_TEST_SET = "Scored on the validation set: the corpus has no test set."
 _NO_EPOCH = "No epoch was completed: mean over the last updates recorded."
 
@@ -73,8 +79,6 @@ def scores_table(runs: RunSet) -> Table:
         }
         return [reason for reason, holds in reasons.items() if holds]
 
-    kept = {run.experiment.training.keep for run in done}
-    which = {"last": "after the last epoch", "best": "of the best validation, whose weights are kept"}
     signatures = [
         f"{label} {text}"
         for label, metric in (("BLEU", "bleu"), ("chrF", "chrf"))
@@ -87,10 +91,16 @@ def scores_table(runs: RunSet) -> Table:
         "scores",
         marks=marks,
         about=_unlike_baseline(rows, runs.baseline),
-        when=" or ".join(which[keep] for keep in sorted(kept, reverse=True)),
+        when=", or ".join(when for when in _WHEN.values() if when in {_when(run) for run in done}),
         sets=" and ".join(sorted({run.split for run in done})) or "test",
         signatures="; ".join(signatures),
     )
+
+
+def _when(run: ReportRun) -> str:
+    """Which validation a run's figures are of, as `figures.kept` takes them."""
+    training = run.experiment.training
+    return _WHEN["average" if training.average_checkpoints > 1 else training.keep]
 
 
 def _unlike_baseline(rows: Sequence[Row], baseline: str | None) -> Callable[[Row], list[str]]:
@@ -165,6 +175,7 @@ def task_tables(runs: RunSet) -> list[Table]:
             loss("valid. loss", figures.valid_loss, "nats", validated_on),
             *(column for name, column in columns.items() if name.startswith("tf_")),
         ]
+        averaged = any(_when(run) == _WHEN["average"] for row in rows for run in row.runs)
         tables.append(
             figure_table(
                 rows,
@@ -173,6 +184,7 @@ def task_tables(runs: RunSet) -> list[Table]:
                 like="scores-task",
                 about=_unlike_baseline(rows, runs.baseline),
                 task=task.replace("_", " ").capitalize(),
+                averaged=f", or {_WHEN['average']}" * averaged,
                 sets=" and ".join(sorted({run.split for row in rows for run in row.runs})),
             )
         )
