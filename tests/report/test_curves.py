@@ -75,15 +75,16 @@ def test_runs_of_other_settings_are_other_curves(make_run: Any, tmp_path: Path) 
     ]
     assert [row[:2] + row[3:4] for row in table(folders, tmp_path)] == [
         ["slow (2 seeds)", "2", "3.5 ± 0.71"],
-        ["fast", "1", "2"],
+        ["fast-1", "1", "2"],
     ]
 
 
 NAMES = {
     "seed in the name": ("original-seed2", "original"),
     "s and its number": ("pre-ln-s0", "pre-ln"),
-    "a name in s": ("models3", "models"),
-    "number in the name": ("original_2", "original"),
+    "a name in s": ("models3", "models3"),
+    "number in the name": ("original_2", "original_2"),
+    "runs of other settings": ("mine_run2", "mine_run2"),
     "seed below": ("original/seed-2", "original"),
     "number below": ("original/3", "original"),
     "no seed": ("original", "original"),
@@ -93,6 +94,14 @@ NAMES = {
 @pytest.mark.parametrize(("folder", "label"), NAMES.values(), ids=NAMES.keys())
 def test_a_run_is_called_by_its_folder(folder: str, label: str, make_run: Any) -> None:
     assert read_curves([make_run(folder, [1.0], settings=OTHER)]).groups == (label,)
+
+
+def test_a_number_is_the_seeds_where_runs_differ_in_it_alone(make_run: Any) -> None:
+    folders = [make_run(f"mine{n}", [1.0], seed=n, settings=OTHER) for n in (1, 2)]
+    assert read_curves(folders).groups == ("mine",)
+    assert read_curves(folders[1:]).groups == ("mine2",)
+    other = make_run("mine3", [1.0], settings=["training.learning_rate=0.7"])
+    assert read_curves([*folders, other]).groups == ("mine", "mine3")
 
 
 def test_a_run_of_a_preset_is_called_by_the_preset_unless_two_would_be(make_run: Any) -> None:

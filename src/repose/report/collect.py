@@ -333,18 +333,20 @@ def _grouped(runs: Sequence[ReportRun]) -> list[ReportRun]:
         for run in runs:
             if run.corpus == corpus:
                 groups.setdefault(_settings(run), []).append(run)
-        for name, group in zip(_names([group[0] for group in groups.values()]), groups.values(), strict=True):
+        for name, group in zip(_names(list(groups.values())), groups.values(), strict=True):
             names |= {run.folder: name for run in group}
     return [replace(run, group=names[run.folder]) for run in runs]
 
 
-def _names(runs: Sequence[ReportRun]) -> list[str]:
-    """The preset that each run is, or its folder without the seed; folders for all where two would be called the same,
-    with the seed for those that still are."""
-    names = [preset_of(run) or folder_name(run.folder) for run in runs]
+def _names(groups: Sequence[Sequence[ReportRun]]) -> list[str]:
+    """The preset that each group is, or its first folder without the seed; folders for all where two would be called
+    the same, with the seed for those that still are."""
+    runs = [group[0] for group in groups]
+    folders = [folder_name(group[0].folder, several=len({run.seed for run in group}) > 1) for group in groups]
+    names = [preset_of(run) or name for run, name in zip(runs, folders, strict=True)]
     if len(set(names)) == len(names):
         return names
-    names = [folder_name(run.folder) for run in runs]
+    names = folders
     names = _apart(names, [run.folder.name for run in runs])
     return _apart(names, [_in_folder(run, name) for name, run in zip(names, runs, strict=True)])
 
@@ -364,15 +366,16 @@ def preset_of(run: ReportRun) -> str | None:
     return next((name for name, preset in PRESETS.items() if preset.architecture == architecture), None)
 
 
-_SEED = re.compile(r"(?:[-_. ]?(?:seed|run|trial)|[-_. ]s)?[-_. ]?\d+", re.IGNORECASE)
+_SEED = r"(?:[-_. ]?seed|[-_. ]s)[-_. ]?\d+"
+_NUMBER = rf"(?:{_SEED}|(?:[-_. ]?(?:run|trial))?[-_. ]?\d+)"
 
 
-def folder_name(folder: Path) -> str:
-    """`original` of original-seed2, original_2 and original/seed-2."""
+def folder_name(folder: Path, *, several: bool) -> str:
+    """`original` of original-seed2 and original/seed-2; of original_2 too where it is one of several seeds."""
     whole = folder.absolute()
-    if _SEED.fullmatch(whole.name):
+    if re.fullmatch(_NUMBER, whole.name, re.IGNORECASE):
         return whole.parent.name
-    return re.sub(_SEED.pattern + "$", "", whole.name, flags=re.IGNORECASE) or whole.name
+    return re.sub((_NUMBER if several else _SEED) + "$", "", whole.name, flags=re.IGNORECASE) or whole.name
 
 
 def _once(runs: Sequence[ReportRun], problems: list[str]) -> list[ReportRun]:
