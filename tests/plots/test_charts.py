@@ -91,9 +91,29 @@ def test_all_letters_are_inside_and_names_do_not_touch(draw: object, number: int
                 assert not box.shrunk(0.98, 0.8).overlaps(other.shrunk(0.98, 0.8)), (texts[index], text)
 
 
-def test_a_width_is_that_of_the_drawn_text() -> None:
+def test_the_lines_of_many_panels_are_explained() -> None:
     with chart_canvas(""):
-        figure = Figure(dpi=1200)
+        (legend,) = curves(FEW + 1, 1).legends
+        assert [text.get_text() for text in legend.get_texts()] == [
+            "the system of the panel",
+            "the others",
+            "reinforced-sentence-prefix-0",
+        ]
+        points = (Point(1, 2.0, 0.0, 1),)
+        found = [Series(system=system, points=points, training=points) for system in systems(FEW + 1)]
+        (legend,) = draw_curves({"corpus": found}, "epoch", "nats").legends
+        assert [text.get_text() for text in legend.get_texts()] == [
+            "validation",
+            "training, dropout on",
+            "the others, validation",
+        ]
+
+
+@pytest.mark.parametrize("dpi", [150, 1200])
+def test_a_width_is_that_of_the_drawn_text(dpi: int) -> None:
+    """In a PNG, too."""
+    with chart_canvas(""):
+        figure = Figure(dpi=dpi)
         text = figure.text(0, 0, "reinforced-sentence (looks ahead)")
         figure.draw_without_rendering()
         assert width_of(text.get_text()) == pytest.approx(text.get_window_extent().width / figure.dpi, rel=0.02)

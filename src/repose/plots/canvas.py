@@ -56,6 +56,7 @@ def _style(size: float) -> dict[str, Any]:
         **{"axes.titlelocation": "left", "axes.axisbelow": True, "grid.color": GRID, "lines.linewidth": 1.4},
         "svg.fonttype": "none",  # text stays text
         "svg.hashsalt": "repose",  # ids that would otherwise be random
+        "text.hinting": "none",  # letters in a PNG are as wide as `width_of` counts them
         "text.parse_math": False,  # a token may be a dollar sign
     }
 

@@ -121,10 +121,7 @@ def draw_curves(panels: Mapping[str, Sequence[Series]], x: str, y: str, *, basel
         return _draw_each(first, x, y, baseline)
     systems = _systems(series.system for found in panels.values() for series in found)
     every = [series for found in panels.values() for series in found]
-    kinds = []
-    if any(series.training for series in every):
-        thin = Line2D([], [], color=GREY, linestyle=_TRAINING, linewidth=1)
-        kinds = [(Line2D([], [], color=GREY), "validation"), (thin, "training, dropout on")]
+    kinds = _kinds(GREY) if any(series.training for series in every) else []
     keys = [(_handle(system), system.label) for system in systems] + kinds if more else []
     figure, axes = _panels(list(panels), keys, right=_RIGHT if more else 0.2 + _widest(systems))
     for panel, found in zip(axes, panels.values(), strict=True):
@@ -141,7 +138,12 @@ def draw_curves(panels: Mapping[str, Sequence[Series]], x: str, y: str, *, basel
 
 def _draw_each(found: Sequence[Series], x: str, y: str, baseline: str | None) -> Figure:
     """A panel for each system, all others behind it in grey, and the baseline in black."""
-    figure, axes = _panels([series.system.label for series in found], [])
+    has_training = any(series.training for series in found)
+    keys = _kinds(PALETTE[1]) if has_training else [(Line2D([], [], color=PALETTE[1]), "the system of the panel")]
+    keys.append((Line2D([], [], color=BEHIND, linewidth=1), "the others" + ", validation" * has_training))
+    if any(series.system.label == baseline for series in found):
+        keys.append((Line2D([], [], color=INK, linewidth=1), str(baseline)))
+    figure, axes = _panels([series.system.label for series in found], keys)
     for panel, series in zip(axes, found, strict=True):
         _behind(panel, [other for other in found if other.system.label != baseline], BEHIND)
         _behind(panel, [other for other in found if other.system.label == baseline], INK)
@@ -152,6 +154,12 @@ def _draw_each(found: Sequence[Series], x: str, y: str, baseline: str | None) ->
         panel.set_ylim(low, high)
     _name_axes(axes, x, y)
     return figure
+
+
+def _kinds(colour: str) -> list[tuple[Line2D, str]]:
+    """What stands for either set in a legend."""
+    thin = Line2D([], [], color=colour, linestyle=_TRAINING, linewidth=1)
+    return [(Line2D([], [], color=colour), "validation"), (thin, "training, dropout on")]
 
 
 def _curve(axes: Axes, series: Series) -> None:
