@@ -11,6 +11,8 @@ import pytest
 
 from repose.cli import main as cli
 from repose.positions_rl.table import default_table
+from repose.report.pictures import plot_curves
+from repose.system.errors import WriteError
 
 RESULTS = Path(__file__).parents[2] / "results"
 Run = Callable[..., tuple[int, str, str]]
@@ -58,6 +60,20 @@ def test_curves(run: Run, tmp_path: Path) -> None:
     assert (code, "train with --set training.bleu_every_epochs=1" in err) == (2, True)
     code, _, err = run("curves", RESULTS)
     assert (code, err) == (1, f"repose: {RESULTS} is no run directory: it has no metrics.jsonl\n")
+
+
+def test_a_full_disk_is_one_sentence_and_leaves_the_picture_of_before(tmp_path: Path) -> None:
+    resource = pytest.importorskip("resource")  # Windows has none
+    picture = tmp_path / "c.png"
+    picture.write_text("before")
+    limits = resource.getrlimit(resource.RLIMIT_FSIZE)
+    resource.setrlimit(resource.RLIMIT_FSIZE, (4096, limits[1]))
+    try:
+        with pytest.raises(WriteError, match=r"c\.png cannot be written \(File too large\): make room"):
+            plot_curves([RESULTS / "demo"], picture)
+    finally:
+        resource.setrlimit(resource.RLIMIT_FSIZE, limits)
+    assert [(path.name, path.read_text()) for path in tmp_path.iterdir()] == [("c.png", "before")]
 
 
 COMMANDS = {

@@ -17,6 +17,7 @@ from matplotlib.textpath import text_to_path
 
 from repose.plots.fonts import families
 from repose.system.errors import ConfigError
+from repose.system.files import replacing_file, write_file
 
 PALETTE = ("#0072b2", "#d55e00", "#009e73", "#cc79a7", "#56b4e9", "#e69f00", "#444444")
 """Okabe and Ito's colours, which the colour-blind can tell apart, less the yellow that is hard to see on white."""
@@ -94,12 +95,15 @@ def files_of(out: Path, part: str = "") -> list[Path]:
 
 
 def save(figure: Figure, out: Path, part: str = "") -> list[Path]:
-    """Write a figure to the files of `out`, on white; the same figure gives the same bytes."""
+    """Write a figure to the files of `out`, on white; the same figure gives the same bytes.
+
+    Raises WriteError where one cannot be written; none is left half-written.
+    """
     paths = files_of(out, part)
-    out.parent.mkdir(parents=True, exist_ok=True)
     for path in paths:
         nothing = {"Software": None} if path.suffix == ".png" else {"Date": None, "Creator": None}
-        figure.savefig(path, metadata=nothing)
+        with replacing_file(path) as temporary:
+            figure.savefig(temporary, format=path.suffix[1:], metadata=nothing)
     return paths
 
 
@@ -137,12 +141,11 @@ def _of_the_page(colour: re.Match[str]) -> str:
 def save_numbers(numbers: Mapping[str, object], out: Path) -> Path:
     """Write the numbers behind a picture as JSON beside it, with six digits; null for what is no number."""
     path = out.with_suffix("").with_name(out.with_suffix("").name + ".json")
-    out.parent.mkdir(parents=True, exist_ok=True)
     short = json.loads(
         json.dumps(numbers), parse_float=lambda text: float(f"{float(text):.6g}"), parse_constant=lambda _: None
     )
     text = json.dumps(short, indent=1, ensure_ascii=False) + "\n"
-    path.write_text(text, encoding="utf-8", errors="backslashreplace")  # names of files may be no UTF-8
+    write_file(path, text.encode(errors="backslashreplace"))  # names of files may be no UTF-8
     return path
 
 
