@@ -54,6 +54,17 @@ def test_table_1_has_the_papers_columns_and_rows(table_1: RunSet) -> None:
     assert "each position sees the future" in said(theirs[0][1])
 
 
+def test_the_papers_rows_stand_beside_some_of_ours(make_run: Any, tmp_path: Path) -> None:
+    languages = (*PAIR, "corpus.src_lang=pt", "corpus.tgt_lang=en")
+    make_run("own-s0", [5.0], preset="reinforced", settings=[*languages, "architecture.dropout=0.0"])
+    assert published_tables(read_runs([tmp_path])) == ((), ())
+    make_run("reinforced-s0", [5.0], preset="reinforced", small=False, settings=languages)
+    assert [row[1].text for row in table_of(read_runs([tmp_path]), "reinforced-table-1").rows] == [
+        "paper",
+        "here: reinforced",
+    ]
+
+
 def test_our_rows_stand_below_theirs_in_their_unit(table_1: RunSet) -> None:
     table = table_of(table_1, "reinforced-table-1")
     index = next(i for i, row in enumerate(table.rows) if row[0].text == "gl_to_en")

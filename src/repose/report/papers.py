@@ -123,7 +123,9 @@ def _reinforced_table_1(comparison: Comparison, entry: PublishedTable) -> Table 
     """
     notes = comparison.protocol(entry)
     names = {str(row[0]) for row in entry.rows}
-    pairs = {corpus: _dataset(comparison, corpus, names) for corpus in comparison.runs.corpora}
+    ours = [comparison.group("baseline"), *comparison.groups(*PROPOSED)]
+    corpora = [corpus for corpus in comparison.runs.corpora if any(comparison.done(group, corpus) for group in ours)]
+    pairs = {corpus: _dataset(comparison, corpus, names) for corpus in corpora}
     if not comparison.requested and not names & set(pairs.values()):
         return None
     rows: list[list[Cell]] = []

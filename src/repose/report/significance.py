@@ -260,9 +260,10 @@ def _over_sentences(pairs: Sequence[Pair], metric: Metric, remarks: Sequence[str
     columns += [Column("p"), Column("p (Holm)"), Column("seeds agree", numeric=False)]
     name = name or ("significance" if metric == "bleu" else f"significance-{metric}")
     like, least = "significance" if pairs else "significance-of-none", 2 / (number + 1)
-    how = "greedy translations" if pairs and pairs[0].system.decoding else "translations with each run's own beam"
+    greedy = bool(pairs and pairs[0].system.decoding)
     words = {
-        "how": how,
+        "of": " of greedy translations" * greedy,
+        "how": "greedy translations" if greedy else "translations with each run's own beam",
         "unit": unit,
         "number": number,
         "seed": testing.SEED,
