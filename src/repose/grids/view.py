@@ -20,7 +20,7 @@ from repose.runs import records
 from repose.runs.folder import RunFolder
 from repose.runs.records import Record
 from repose.system.errors import CheckpointError
-from repose.system.terminal import duration, make_table, say
+from repose.system.terminal import Fitted, duration, make_table, say
 
 _TAIL = 1 << 16  # bytes of metrics.jsonl that hold its last records
 _LAST_DONE = 3  # finished cells that stay in the live table
@@ -177,7 +177,7 @@ class Live(View):
         done = [name for name, state in states.items() if state.status == CellStatus.DONE]
         shown = {name: state for name, state in states.items() if name not in done[:-_LAST_DONE]}
         rows = [(name, str(state.status), *self._so_far(name, state, now)) for name, state in shown.items()]
-        return make_table(("cell", "status", "progress", "so far", "left"), rows, title=self._title(states))
+        return Fitted(make_table(("cell", "status", "progress", "so far", "left"), rows, title=self._title(states)))
 
     def _so_far(self, name: str, state: CellState, now: float) -> tuple[str, str, str]:
         """Progress, figures and time left of a cell."""

@@ -5,16 +5,22 @@ File names, settings and reasons of errors are other people's text. Here, and no
 
 import re
 import sys
-from collections.abc import Iterable, Sequence
-from typing import TYPE_CHECKING
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Literal
 
 if TYPE_CHECKING:
+    from rich.console import Console, ConsoleOptions
     from rich.table import Table
     from rich.text import Text
 
 _UNSEEN = re.compile("[\x00-\x1f\x7f-\x9f\u2028-\u202e\u2066-\u2069\ud800-\udfff]")
 """Control characters, line and paragraph separators, what turns the direction of writing, and bytes of file names that
 are not UTF-8."""
+
+
+_LEAST = 20
+"""Columns of the terminal in which text that is folded can be read."""
 
 
 def printable(text: str) -> str:
@@ -50,14 +56,15 @@ def make_table(
 ) -> "Table":
     """A table with these columns; a row that is None draws a line. Columns numbered in `right` are numbers.
 
-    `lines` draws one between any two rows.
+    `lines` draws one between any two rows. What is too long for its column is folded.
     """
     from rich.table import Table
     from rich.text import Text
 
     made = Table(show_lines=lines, title=None if title is None else Text(printable(title)), title_justify="left")
     for number, column in enumerate(columns):
-        made.add_column(Text(printable(column)), justify="right" if number in right else "left")
+        justify: Literal["left", "right"] = "right" if number in right else "left"
+        made.add_column(Text(printable(column)), justify=justify, overflow="fold")
     for row in rows:
         if row is None:
             made.add_section()
@@ -66,12 +73,80 @@ def make_table(
     return made
 
 
+@dataclass(frozen=True)
+class Fitted:
+    """A table as wide as the terminal at most: names in its first column whole where half of the width is enough.
+
+    Where its numbers have no room beside each other, it is several tables, each with the columns before the first
+    number.
+    """
+
+    table: "Table"
+
+    def __rich_console__(self, _: "Console", options: "ConsoleOptions") -> "Iterator[Table]":
+        yield from _fitted(self.table, options.max_width)
+
+
+def _fitted(table: "Table", width: int) -> "list[Table]":
+    columns = table.columns
+    whole = [max(map(_width, (column.header, *column.cells))) for column in columns]
+    if _with_borders(whole) <= width:
+        return [table]
+    numbers = [place for place, column in enumerate(columns) if column.justify == "right"]
+    if not numbers:
+        return [_part(table, range(len(columns)), {0: whole[0]} if whole[0] <= width // 2 else {})]
+    names = list(range(max(1, numbers[0])))
+    most = max(_LEAST, width // 2 // len(names))
+    least = [min(wide, most if place in names else _LEAST) for place, wide in enumerate(whole)]
+    for place in numbers:
+        words = max(map(len, str(columns[place].header).split()), default=0)
+        least[place] = max([words, *map(_width, columns[place].cells)])
+    parts = [list(names)]
+    for place in range(len(names), len(columns)):
+        if _with_borders([least[other] for other in (*parts[-1], place)]) > width and len(parts[-1]) > len(names):
+            parts.append(list(names))
+        parts[-1].append(place)
+    return [_part(table, p, _widened(p, least, whole, width), first=p is parts[0]) for p in parts]
+
+
+def _widened(part: Sequence[int], least: Sequence[int], whole: Sequence[int], width: int) -> dict[int, int]:
+    """The widths of a part's columns, from the first on as wide as they would be while there is room."""
+    widths = {place: least[place] for place in part}
+    for place in part:
+        room = width - _with_borders(list(widths.values()))
+        widths[place] += max(0, min(room, whole[place] - least[place]))
+    return widths
+
+
+def _part(table: "Table", places: Sequence[int], widths: Mapping[int, int], *, first: bool = True) -> "Table":
+    """Some of a table's columns, with these widths; the title stands above the `first` part alone."""
+    from rich.table import Table
+
+    made = Table(show_lines=table.show_lines, title=table.title if first else None, title_justify="left")
+    for place in places:
+        column = table.columns[place]
+        made.add_column(column.header, justify=column.justify, overflow="fold", width=widths.get(place))
+    for row, *cells in zip(table.rows, *(table.columns[place].cells for place in places), strict=True):
+        made.add_row(*cells, end_section=row.end_section)
+    return made
+
+
+def _width(text: object) -> int:
+    from rich.cells import cell_len
+
+    return max(map(cell_len, str(text).split("\n")))
+
+
+def _with_borders(widths: Sequence[int]) -> int:
+    return sum(widths) + 3 * len(widths) + 1
+
+
 def show(*parts: "Table | str", width: int = 160) -> None:
-    """Tables and lines on stdout. A file or pipe has no width: of `width` columns, so that nothing is folded."""
+    """Tables and lines on stdout. A file or pipe has no width: of `width` columns, so that little is folded."""
     from rich.console import Console
 
     console = Console(highlight=False, markup=False)
     if not console.is_terminal:
         console.width = width
     for part in parts:
-        console.print(printable(part) if isinstance(part, str) else part)
+        console.print(printable(part) if isinstance(part, str) else Fitted(part))
