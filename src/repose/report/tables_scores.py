@@ -28,6 +28,7 @@ _WHEN = {
     "last": "after the last epoch",
     "best": "of the best validation, whose weights are kept",
     "average": "of the last validation, where the model is an average of checkpoints",
+    "model": "of the weights that the model is made of",
 }
 """Which validation the figures of validation are of."""
 _NO_TEST_SET = "Scored on the validation set: the corpus has no test set."
@@ -70,7 +71,7 @@ def scores_table(runs: RunSet) -> Table:
     ]
 
     def marks(row: Row, figure: Figure) -> list[str]:
-        averaged = any(run.experiment.training.average_checkpoints > 1 and not run.of_kind("model") for run in row.runs)
+        averaged = any(_when(run) == _WHEN["average"] for run in row.runs)
         reasons = {
             _OTHER_VOCABULARIES: figure.judged_by_tokens and row.corpus in several,
             _AVERAGE: figure.judged_by_tokens and averaged,
@@ -99,6 +100,8 @@ def scores_table(runs: RunSet) -> Table:
 
 def _when(run: ReportRun) -> str:
     """Which validation a run's figures are of, as `figures.kept` takes them."""
+    if run.of_kind("model"):
+        return _WHEN["model"]
     training = run.experiment.training
     return _WHEN["average" if training.average_checkpoints > 1 else training.keep]
 
