@@ -397,6 +397,11 @@ def test_evaluate_does_not_put_other_decodings_over_those_that_a_run_is_judged_b
         code, _, err = run("evaluate", mine, "--out", mine, *other)
         assert code == 2
         assert "scores.test.json holds the run's own scores (greedy, beam4, fp32), which others (" in err
+    stranger = tmp_path / "stranger"
+    shutil.copytree(trained / "model", stranger)
+    code, _, err = run("evaluate", stranger, "--out", trained)
+    assert code == 2
+    assert "is for the run's own model, not" in " ".join(err.split())
     assert run("evaluate", mine, "--out", mine)[0] == 0
     assert json.loads((mine / "scores.test.json").read_text())["decoded"] == before
     assert run("evaluate", mine, "--split", "valid", "-b", 1, "--out", mine)[0] == 0, "it is judged by the other set"

@@ -159,13 +159,13 @@ def evaluate(
         raise ConfigError(f"--split is {split!r}, but names files of scores: leave slashes out")
     decoding = Decoding(tuple(beam_size or (1, 4)), tokenize, workers, precision or "fp32", engine)
     if out is not None:
-        _check_spares_run(out, split, decoding, of_files=bool(files))
+        _check_spares_run(out, model, split, decoding, of_files=bool(files))
     evaluation_table(task_of_model(model).score_model(model, files, split, out, device, decoding), every=every)
 
 
-def _check_spares_run(out: Path, split: str, decoding: "Decoding", *, of_files: bool) -> None:
-    """Refuse to put figures of other files where a run keeps those of its own sets, or those of other decodings in the
-    place of the ones that a finished run is judged by."""
+def _check_spares_run(out: Path, model: Path, split: str, decoding: "Decoding", *, of_files: bool) -> None:
+    """Refuse to put figures of other files or of another model where a run keeps those of its own, or those of other
+    decodings in the place of the ones that a finished run is judged by."""
     from repose.runs.folder import SPLITS, RunFolder
 
     run = RunFolder(out)
@@ -176,6 +176,8 @@ def _check_spares_run(out: Path, split: str, decoding: "Decoding", *, of_files: 
             f"{run.scores_file(split)} is for the run's own set {split!r}: give these files another name with --split, "
             "or choose another --out"
         )
+    if model.resolve() not in (run.path.resolve(), run.model.resolve()):
+        raise ConfigError(f"{run.scores_file(split)} is for the run's own model, not {model}: choose another --out")
     own, scores = run.best_scores() or ("", {})
     if own != split or run.is_under_way or "decoded" not in scores:
         return
