@@ -237,6 +237,16 @@ def test_another_run_in_a_cells_place_is_left_alone(trial: Grid, tmp_path: Path)
     assert json.loads((place / "scores.test.json").read_text())["run_id"] == "0123456789ab"
 
 
+def test_finished_cells_that_a_call_does_not_name_are_told(trial: Grid, tmp_path: Path) -> None:
+    out, said = tmp_path / "runs", list[str]()
+    go(plan(trial, out), Backend(trial))
+    make_plan(read_grid(tmp_path / "trial.toml", seeds="7,"), out, say=said.append)
+    assert any(f"its report leaves out {len(NAMES)} finished cells" in text and NAMES[0] in text for text in said)
+    said.clear()
+    make_plan(trial, out, say=said.append)
+    assert not said
+
+
 def test_what_another_process_enters_meanwhile_stays(trial: Grid, tmp_path: Path) -> None:
     folder = tmp_path / "runs" / "trial"
     first = plan(trial, tmp_path / "runs")

@@ -174,7 +174,8 @@ def test_a_strangers_file_is_not_overwritten(tmp_path: Path) -> None:
         (("--shape", "8by16"), "'8by16' is not a shape"),
         (("--shape", "1x16"), "at least 2 positions"),
         (("--steps", "0"), "--steps must be at least 1"),
-        (("--seed", "-1"), "--seed at least 0"),
+        (("--seed", "-1"), "--seed from 0 to 4294967295"),
+        (("--seed", "4294967296"), "--seed from 0 to 4294967295"),
     ],
 )
 def test_wrong_usage_is_one_sentence(tmp_path: Path, run: Run, arguments: tuple[str, ...], sentence: str) -> None:

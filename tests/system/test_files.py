@@ -184,6 +184,17 @@ class TestLock:
                 assert path.read_text().startswith(f"{os.getpid()} on ")
         assert lock_holder(path) is None
 
+    def test_who_looks_whether_it_is_held_keeps_nobody_from_it(self, tmp_path: Path) -> None:
+        fcntl = pytest.importorskip("fcntl")
+        path = tmp_path / "lock"
+        descriptor = os.open(path, os.O_RDWR | os.O_CREAT)
+        fcntl.flock(descriptor, fcntl.LOCK_EX)  # for a moment
+        looked = threading.Timer(0.02, os.close, [descriptor])
+        looked.start()
+        with locked_or_busy(path, "is busy: wait"):
+            pass
+        looked.join()
+
     def test_several_wait_for_it(self, tmp_path: Path) -> None:
         path, waiting, held = tmp_path / "lock", [], []
         with holder(path) as other:

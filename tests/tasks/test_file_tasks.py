@@ -147,6 +147,13 @@ def test_a_tree_that_the_model_cannot_read_is_told_before_training(home: Path, t
         assert not (tmp_path / split / "metrics.jsonl").exists()
 
 
+def test_a_treebank_without_labels_is_told_before_training(home: Path, tmp_path: Path) -> None:
+    bare = tmp_path / "bare.conllu"
+    bare.write_text("".join(conllu(["one", "two"]).replace("dep", "_").replace("root", "_")), encoding="utf-8")
+    with pytest.raises(DataError, match=r"the trees of .*bare\.conllu have no labels"):
+        made(home, "parsing", tmp_path / "run", f'corpus.train=["{bare}"]')
+
+
 def test_bits(home: Path, runs: dict[str, Path]) -> None:
     scores = scores_of(runs["language_modelling"])
     value = {name: figure["value"] for name, figure in scores["figures"].items()}

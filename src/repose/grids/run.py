@@ -19,6 +19,7 @@ from repose.grids.survey import Identity, check_distinct, identify, look
 from repose.system.array import every_nth
 from repose.system.errors import CheckpointError, ConfigError, ReposeError
 from repose.system.signals import handled_by
+from repose.system.terminal import counted
 
 Say = Callable[[str], None]
 
@@ -108,10 +109,22 @@ def make_plan(
     entries, blocked = look(grid.cells, identities, folder, known)
     if record:
         manifest.write(folder, grid, entries, known)
+        _say_left_out(grid, known, say)
     mine = tuple(entry for entry in entries if entry.name in chosen)
     open_ = {CellStatus.WAITING, CellStatus.STOPPED, *([CellStatus.FAILED] if retry_failed else [])}
     todo = tuple(entry for entry in mine if entry.status in open_ and entry.name not in blocked)
     return Plan(grid, folder, entries, mine, todo, identities)
+
+
+def _say_left_out(grid: Grid, known: Mapping[str, Entry], say: Say) -> None:
+    """Say which finished cells the grid had and has no more, as where other seeds were asked for."""
+    names = {cell.name for cell in grid.cells}
+    gone = [entry.name for entry in known.values() if entry.name not in names and entry.status == CellStatus.DONE]
+    if gone:
+        say(
+            f"its report leaves out {counted(len(gone), 'finished cell')} that this call does not name, such as "
+            f"{gone[0]}: to have them in it, name all seeds and values at once"
+        )
 
 
 def jobs_of(plan: Plan, *, device: str, cores: int, gpus: float = 0.0) -> list[CellJob]:

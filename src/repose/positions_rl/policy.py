@@ -61,8 +61,8 @@ class Settings:
             raise ConfigError(unknown("reward", self.reward, list(REWARDS)))
         if min(self.shape) < 2:
             raise ConfigError("a table needs at least 2 positions and 2 numbers for each, such as --shape 8x16")
-        if self.steps < 1 or self.seed < 0:
-            raise ConfigError("--steps must be at least 1 and --seed at least 0")
+        if self.steps < 1 or not 0 <= self.seed < 1 << 32:
+            raise ConfigError(f"--steps must be at least 1 and --seed from 0 to {(1 << 32) - 1}")
 
     def as_json(self) -> dict[str, Any]:
         """As the file and the work folder keep them."""

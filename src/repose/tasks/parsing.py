@@ -71,6 +71,10 @@ class Parsing(FileTask):
         trees = {split: Trees(path) for split, path in one_file_per_set(experiment, self.file_kind).items()}
         forms = chain.from_iterable(tree.forms for tree in trees["train"])
         tokenizer, labels = one_tokenizer(experiment.tokenizer, forms, folder), label_inventory(trees["train"])
+        if len(labels) == 1:
+            raise DataError(
+                f"the trees of {trees['train'].path} have no labels: give a treebank with dependency relations"
+            )
         yield f"tokenizer: {tokenizer.kind}, {tokenizer.vocab_size:,} tokens; {len(labels) - 1} labels"
         for split, of_split in trees.items():
             limit = experiment.training.max_src_tokens if split == "train" else None
