@@ -51,6 +51,8 @@ def backwards(number: int) -> Sequence[int]:
         ("<my-card>one</my-card><my-card>two</my-card>", "<my-card>ONE</my-card><my-card>TWO</my-card>"),
         ("press <kbd>x</kbd>. <kbd>y</kbd> leaves", "PRESS <kbd>x</kbd>. <kbd>y</kbd> LEAVES"),
         ("text<sup><a href=#1>1</a></sup> more", "TEXT<sup><a href=#1>1</a></sup> MORE"),
+        ("CO<sub>2</sub> or H<sub>2</sub>O", "CO<sub>2</sub> OR H<sub>2</sub>O"),
+        ("a 10<sup>6 </sup>b <sup>14</sup>c 1<sup>st</sup>", "A 10<sup>6 </sup>B <sup>14</sup>C 1<sup>ST</sup>"),
         ("one <![if !x]>two<![endif]> <![foo[ <!> <!x", "ONE<![if !x]> TWO<![endif]> <![foo[ <!> <!x"),
         ("AT&#T <b>one</b> &#12ab; &#x; <i>two</i>&", "AT&amp;#T <b>ONE</b> \x0cAB; &amp;#X; <i>TWO</i>&amp;"),
         ("said <!-- <b>never ends", "SAID <!-- <b>never ends"),
@@ -65,6 +67,12 @@ def test_what_is_shown_is_translated(shout: Shout, source: str, wanted: str) -> 
 def test_marks_go_with_their_words(shout: Shout) -> None:
     found = shout(HtmlDocument("<p>one <b>two <i>three</i></b> four <a href=x>five</a></p>"), backwards)
     assert found == "<p><a href=x>FIVE</a> FOUR <b><i>THREE</i> TWO</b> ONE</p>"
+
+
+def test_a_raised_number_goes_with_its_word(shout: Shout) -> None:
+    assert shout(HtmlDocument("<p>CO<sub>2</sub> now<sup>1</sup> is in</p>"), backwards) == (
+        "<p>IN IS NOW<sup>1</sup> CO<sub>2</sub></p>"
+    )
 
 
 def test_a_mark_whose_words_part_covers_what_is_between_them_but_no_other_marks_words(shout: Shout) -> None:

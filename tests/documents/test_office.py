@@ -86,6 +86,29 @@ def test_paragraphs_of_word(shouted_bytes: Shout, source: str, wanted: str) -> N
     assert body(found) == f'<w:p w:rsidR="1">{wanted}</w:p><w:sectPr/>'
 
 
+RAISED, LOWERED = (f'<w:rPr><w:vertAlign w:val="{way}script"/></w:rPr>' for way in ("super", "sub"))
+
+
+@pytest.mark.parametrize(
+    "source",
+    [
+        run("TEN 10") + run("6", RAISED) + run(" CELLS."),
+        run("TEN 10") + run("6 ", RAISED) + run("CELLS."),
+        run("H") + run("2", LOWERED) + run("O OF ") + run("14", RAISED) + run("C."),
+        run("SAID.") + run("3 ", RAISED) + run("NEXT."),
+        run("THE 1") + run("ST", RAISED) + run(" OF MAY"),
+        f"{LINK}{run('ONE')}{run('1', RAISED)}</w:hyperlink>{run(' TWO')}{LINK}{run('2', RAISED)}</w:hyperlink>",
+    ],
+)
+def test_raised_and_lowered_runs_of_word(shouted_bytes: Shout, source: str) -> None:
+    assert body(shouted_bytes(read_docx(docx(f"<w:p>{source}</w:p>")))) == f"<w:p>{source}</w:p>"
+
+
+def test_a_model_does_not_read_a_raised_number_as_a_part_of_another() -> None:
+    source = docx(f"<w:p>{run('ten 10')}{run('6', RAISED)}{run(' cells')}</w:p>")
+    assert [segment.text for segment in read_docx(source).segments] == ["ten 10 cells"]
+
+
 def test_a_section_of_character_data_is_text(shouted_bytes: Shout) -> None:
     for section in ("<![CDATA[tres & quatro]]>", "<![CDATA[tres\n& ]]><![CDATA[]]><![CDATA[quatro]]>"):
         source = f"<text:p>um <text:span>dois</text:span>{section} cinco</text:p>"
@@ -124,8 +147,14 @@ ODF = "urn:oasis:names:tc:opendocument:xmlns:"
 NAMES = f'xmlns:office="{ODF}office:1.0" xmlns:text="{ODF}text:1.0" xmlns:draw="{ODF}drawing:1.0"'
 
 
+STYLE = f'xmlns:style="{ODF}style:1.0"'
+STYLES = """<office:automatic-styles><style:style style:name="T1" style:family="text"><style:text-properties
+    style:text-position="super 58%"/></style:style></office:automatic-styles>"""
+
+
 def odt(text: str) -> bytes:
-    whole = f"{HEAD}<office:document-content {NAMES}><office:body>{text}</office:body></office:document-content>"
+    content = f"{STYLES}<office:body>{text}</office:body>"
+    whole = f"{HEAD}<office:document-content {NAMES} {STYLE}>{content}</office:document-content>"
     data = packed({"mimetype": "application/vnd.oasis.opendocument.text"}, zipfile.ZIP_STORED)
     out = io.BytesIO(data)
     with zipfile.ZipFile(out, "a", zipfile.ZIP_DEFLATED) as file:
@@ -144,6 +173,8 @@ def odt(text: str) -> bytes:
         ),
         ("<text:tracked-changes><text:p>a</text:p></text:tracked-changes>",) * 2,
         ("<text:p>a<text:s text:c='3'/>b<text:soft-page-break/> c</text:p>", "<text:p>A B C</text:p>"),
+        ("<text:p>A 10<text:span>6</text:span> B</text:p>",) * 2,
+        ("<text:p>A 10<text:span text:style-name='T1'>6 </text:span>B</text:p>",) * 2,
         ("<text:p><!-- k -->a<text:bookmark n='x'/></text:p>", "<text:p><!-- k -->A<text:bookmark n='x'/></text:p>"),
     ],
 )  # fmt: skip

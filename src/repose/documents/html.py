@@ -23,6 +23,8 @@ from repose.documents.segment import (
     Segment,
     Text,
     has_letters,
+    is_number,
+    raised,
     segment,
 )
 
@@ -44,6 +46,8 @@ _VOID = "area base basefont bgsound br col embed frame hr img input link meta pa
 VOID = frozenset(_VOID.split())
 """Elements that have no content and no end tag."""
 _UNSEEN = frozenset(["area", "link", "meta", "param", "script", "source", "style", "template", "track", "wbr"])
+_RAISED = frozenset(["sup", "sub"])
+"""Elements whose numbers are part of the word before them."""
 
 _MARKUP = re.compile(r"<[a-zA-Z/!?]")
 
@@ -140,6 +144,8 @@ class HtmlDocument:
                 return Open(source)
             case "end":
                 return Close(source)
+            case "point" if token.name in _RAISED:
+                return raised(source, token.text)
             case "point":
                 return Point(source, shows=bool(token.name) and token.name not in _UNSEEN)
 
@@ -174,12 +180,13 @@ def _partners(tokens: Sequence[_Token]) -> dict[int, int]:
 
 
 def _without_references(tokens: Sequence[_Token], low: int, high: int, partners: dict[int, int]) -> Iterator[_Token]:
-    """Those from `low` to before `high`; a raised number, of a footnote say, is one that holds no letters."""
+    """Those from `low` to before `high`; a raised or lowered number is one that holds no letters."""
     place = low
     while place < high:
         token, last = tokens[place], partners.get(place, place)
-        if token.name == "sup" and last > place and not has_letters("".join(t.text for t in tokens[place:last])):
-            yield _Token("point", token.start, tokens[last].end)
+        raises = token.name in _RAISED and last > place
+        if raises and is_number(text := "".join(t.text for t in tokens[place:last])):
+            yield _Token("point", token.start, tokens[last].end, token.name, text)
             place = last
         else:
             yield token

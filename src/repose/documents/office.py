@@ -9,7 +9,7 @@ from collections.abc import Iterator, Sequence
 from typing import NamedTuple, Protocol
 
 from repose.documents.archive import LIMITS, Archive, Limits
-from repose.documents.segment import Piece, Placed, Segment, Text, has_letters, segment
+from repose.documents.segment import Piece, Placed, Segment, Text, has_letters, segment, text_of
 from repose.documents.xml_source import Element, Xml
 from repose.system.errors import DataError
 
@@ -84,7 +84,7 @@ class OfficeDocument:
         return (xml.slice(0, root.start) + xml.written(root, changed) + xml.slice(root.end, len(xml.data))).encode()
 
     def _add(self, member: str, paragraph: Element, pieces: Sequence[Piece]) -> None:
-        if has_letters("".join(piece.text for piece in pieces if isinstance(piece, Text))):
+        if has_letters(text_of(pieces)):
             made = segment(pieces, collapse=self._words.collapse)
             self._segments.append(Segment(made.text, made.marks))
             self._places.append(_Place(member, paragraph, made.before, made.after))

@@ -4,7 +4,7 @@ import re
 from collections.abc import Iterator
 
 from repose.documents.office import OfficeDocument
-from repose.documents.segment import Close, Open, Piece, Placed, Point, Text
+from repose.documents.segment import Close, Open, Piece, Placed, Point, Text, is_number, raised, text_of
 from repose.documents.xml_source import Element, Letters, Xml, escape
 
 _OASIS = "urn:oasis:names:tc:opendocument:xmlns:"
@@ -18,14 +18,21 @@ _LEFT_OUT = frozenset(["text:soft-page-break"])
 class _OpenDocument:
     what = "OpenDocument text"
     members = re.compile(r"content\.xml|styles\.xml")
-    prefixes = {f"{_OASIS}{name}:1.0": name for name in ("text", "table", "office")} | {f"{_OASIS}drawing:1.0": "draw"}
+    prefixes = {f"{_OASIS}{name}:1.0": name for name in ("text", "table", "office", "style")} | {
+        f"{_OASIS}drawing:1.0": "draw"
+    }
     paragraphs = frozenset(["text:p", "text:h"])
     skipped = frozenset(["text:tracked-changes", "text:ruby-text", "office:annotation"])
     collapse = True
 
+    def __init__(self) -> None:
+        self._raised: dict[Xml, frozenset[str]] = {}
+
     def pieces(self, xml: Xml, paragraph: Element) -> list[Piece]:
         """Of a paragraph."""
-        return list(_pieces(xml, paragraph))
+        if xml not in self._raised:
+            self._raised[xml] = frozenset(_raised_styles(xml.root))
+        return list(_pieces(xml, paragraph, self._raised[xml]))
 
     def written(self, xml: Xml, paragraph: Element, placed: Placed, changed: dict[int, str]) -> str:
         """The translated paragraph."""
@@ -40,7 +47,18 @@ class _OpenDocument:
         return "".join([*pieces, xml.end_tag(paragraph)])
 
 
-def _pieces(xml: Xml, element: Element) -> Iterator[Piece]:
+def _raised_styles(root: Element) -> Iterator[str]:
+    """Names of the file's own styles that raise or lower text."""
+    for styles in root.elements():
+        if styles.name == "office:automatic-styles":
+            for style in styles.elements():
+                positions = [looks.attribute("text-position").split() for looks in style.elements()]
+                if any(position and position[0].strip("-0%") for position in positions):
+                    yield style.attribute("name")
+
+
+def _pieces(xml: Xml, element: Element, styles: frozenset[str]) -> Iterator[Piece]:
+    """`styles`: those that raise or lower text."""
     for child in element.children:
         if isinstance(child, Letters):
             yield Text(child.text)
@@ -49,8 +67,12 @@ def _pieces(xml: Xml, element: Element) -> Iterator[Piece]:
         elif child.name == "text:s":
             yield Text(" ")
         elif child.name in _WITHIN and child.children:
+            within = list(_pieces(xml, child, styles))
+            if child.attribute("style-name") in styles and is_number(text := text_of(within)):
+                yield raised(child, text)
+                continue
             yield Open(xml.slice(child.start, child.inner))
-            yield from _pieces(xml, child)
+            yield from within
             yield Close(xml.slice(child.closes, child.end))
         elif child.name not in _LEFT_OUT:
             yield Point(child, child.name in _SHOWN, child.name in _SEPARATING)

@@ -2,16 +2,16 @@
 
 A mark covers the words that came from its text. What is between them it covers too, so that it stays in one piece,
 unless another mark's words are between them: then it covers where most of its words are. Marks may thus change their
-order; none is lost, and none crosses another.
+order; none is lost, and none crosses another. What is part of a word, such as a raised number, goes with it.
 """
 
 from bisect import bisect_left, bisect_right
 from collections.abc import Iterator, Sequence
-from dataclasses import dataclass
-from itertools import accumulate
+from dataclasses import dataclass, replace
+from itertools import accumulate, pairwise
 from typing import NamedTuple, TypeAlias
 
-from repose.documents.alignment import Translated, Unit
+from repose.documents.alignment import Translated, Unit, words_of
 from repose.documents.segment import Mark, Markup, Placed, Segment, Text
 
 MOST_WORK = 1 << 15
@@ -22,8 +22,31 @@ def place(segment: Segment, translated: Translated) -> Placed:
     """The translation with the segment's marks and outer white space."""
     if not segment.marks:
         return [Text(segment.before + translated.text + segment.after)]
-    steps = _Steps(translated.units, len(segment.text)).of(segment.marks, (0, len(segment.text)))
+    translated = replace(translated, units=tuple(_cut(segment, translated)))
+    steps = _Steps(translated.units, segment.text).of(segment.marks, (0, len(segment.text)))
     return _written(segment, translated, steps)
+
+
+def _cut(segment: Segment, translated: Translated) -> Iterator[Unit]:
+    """The words; one that is written as in the source is cut where it is cut there by a mark that begins or ends."""
+    edges = sorted({edge for mark in _all(segment.marks) for edge in (mark.start, mark.end)})
+    words = list(words_of(segment.text))
+    starts = [start for start, _ in words]
+    for unit in translated.units:
+        start, end = words[max(0, bisect_right(starts, unit.came_from) - 1)]
+        cuts = edges[bisect_right(edges, start) : bisect_left(edges, end)]
+        read, written = segment.text[start:end], translated.text[unit.start : unit.end]
+        if not cuts or len(read) != len(written) or read.lower() != written.lower():
+            yield unit
+            continue
+        for first, after in pairwise([start, *cuts, end]):
+            yield Unit(unit.start + first - start, unit.start + after - start, first, unit.looks)
+
+
+def _all(marks: Sequence[Mark]) -> Iterator[Mark]:
+    for mark in marks:
+        yield mark
+        yield from _all(mark.within)
 
 
 class _Word(NamedTuple):
@@ -34,6 +57,7 @@ class _Word(NamedTuple):
 class _Edge(NamedTuple):
     source: object
     opens: bool
+    joined: bool
 
 
 _Step: TypeAlias = _Word | _Edge | Mark
@@ -45,8 +69,7 @@ class _Steps:
     """What is written, one after the other."""
 
     units: Sequence[Unit]
-    length: int
-    """Of the source."""
+    source: str
 
     def of(self, marks: Sequence[Mark], covers: _Range, words: _Range | None = None) -> Iterator[_Step]:
         """Those of the words from the first to before the second of `words`, with the marks that stand in them.
@@ -75,9 +98,9 @@ class _Steps:
         if mark.closes is None:
             yield mark
             return
-        yield _Edge(mark.opens, True)
+        yield _Edge(mark.opens, True, mark.joined)
         yield from self.of(mark.within, (mark.start, mark.end), words)
-        yield _Edge(mark.closes, False)
+        yield _Edge(mark.closes, False, mark.joined)
 
     def _ranges(self, marks: Sequence[Mark], covers: _Range, low: int, high: int) -> dict[int, _Range]:
         """The words of each mark that has some, by its place among the marks."""
@@ -108,20 +131,36 @@ class _Steps:
         return ranges
 
     def _boundaries(self, points: Sequence[Mark], taken: Sequence[_Range], low: int, high: int) -> list[int]:
-        """Before which word each of some points stands, in their order: that which crosses the fewest words."""
+        """Before which word each of some points stands: that which crosses the fewest words, in their order.
+
+        What is part of a word stands after it.
+        """
         inside = {word for start, end in taken for word in range(start + 1, end)}
         free = [word for word in range(low, high + 1) if word not in inside]
         boundaries: list[int] = []
+        latest = low
         for point in points:
-            if len(points) * (high - low) > MOST_WORK:
-                wanted = low + round((high - low) * point.start / max(1, self.length))
+            crowded = len(points) * (high - low) > MOST_WORK
+            after = self._after_its_word(point, free, low) if point.joined and not crowded else None
+            if after is not None:
+                boundaries.append(after)
+                continue
+            if crowded:
+                wanted = low + round((high - low) * point.start / max(1, len(self.source)))
                 boundary = free[min(bisect_left(free, wanted), len(free) - 1)]
             else:
                 late = [unit.came_from >= point.start for unit in self.units[low:high]]
                 crossed = list(accumulate((1 if is_late else -1 for is_late in late), initial=late.count(False)))
                 boundary = min(free, key=lambda word: crossed[word - low])
-            boundaries.append(max(boundary, boundaries[-1]) if boundaries else boundary)
+            latest = max(boundary, latest)
+            boundaries.append(latest)
         return boundaries
+
+    def _after_its_word(self, point: Mark, free: Sequence[int], low: int) -> int | None:
+        """That of the `free` boundaries after the word that came from the last of the letters right before a point."""
+        start = self.source.rfind(" ", 0, point.start) + 1
+        came = [(self.units[word - 1].came_from, word) for word in free if word > low]
+        return max((pair for pair in came if start <= pair[0] < point.start), default=(0, None))[1]
 
 
 def _longest_runs(owners: Sequence[int | None]) -> dict[int, _Range]:
@@ -151,8 +190,8 @@ def _written(segment: Segment, translated: Translated, steps: Iterator[_Step]) -
             case _Word(number):
                 unit = translated.units[number]
                 out.word(translated.text[unit.start : unit.end], translated.text[unit.end : starts[number + 1]])
-            case _Edge(source, opens):
-                out.edge(source, opens=opens)
+            case _Edge():
+                out.edge(step)
             case Mark():
                 out.point(step)
     return [Text(segment.before), *out.placed, Text(segment.after)]
@@ -170,10 +209,10 @@ class _Writer:
         self.placed.append(Text(text))
         self._space = space
 
-    def edge(self, source: object, *, opens: bool) -> None:
-        if opens:
+    def edge(self, edge: _Edge) -> None:
+        if edge.opens and not edge.joined:
             self._flush()
-        self.placed.append(Markup(source, opens))
+        self.placed.append(Markup(edge.source, edge.opens))
 
     def point(self, mark: Mark) -> None:
         space = self._space or " "

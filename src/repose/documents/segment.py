@@ -46,6 +46,23 @@ class Point(NamedTuple):
     """Whether it is seen, so that the white space around it matters."""
     separates: bool = False
     """Whether it is white space itself, such as a tab."""
+    joined: bool = False
+    """Whether it is part of the word right before it, such as a raised number."""
+
+
+def text_of(pieces: Iterable["Piece"]) -> str:
+    """Their letters."""
+    return "".join(piece.text for piece in pieces if isinstance(piece, Text))
+
+
+def raised(source: object, text: str) -> Point:
+    """A raised or lowered number, 10⁶, CO₂ or that of a footnote: a model would read it as part of another number."""
+    return Point(source, separates=text[-1:].isspace(), joined=not text[:1].isspace())
+
+
+def is_number(text: str) -> bool:
+    """Whether a raised or lowered text is one that `raised` takes; one of nothing is too."""
+    return not text.isspace() and not has_letters(text)
 
 
 Piece: TypeAlias = Text | Open | Close | Point
@@ -68,6 +85,8 @@ class Mark:
     """Of a point: see `Point`."""
     separates: bool = False
     """Likewise."""
+    joined: bool = False
+    """Likewise; of an element, whether it holds such points alone."""
     space_before: bool = False
     space_after: bool = False
 
@@ -122,8 +141,7 @@ def segment(pieces: Iterable[Piece], *, collapse: bool) -> Segment:
                     continue
                 for half, place in points:
                     half.within[place] = replace(half.within[place], space_after=letters[0].isspace())
-                if any(half.within[place].shows for half, place in points) and text[-1:].isalnum():
-                    text += " " * letters[0].isalnum()  # not one word
+                text += " " * _parted(text[-1:], [half.within[place] for half, place in points], letters[0])
                 points = []
                 letters = _SPACES.sub(" ", letters) if collapse else letters
                 text += letters[1:] if text[-1:].isspace() and letters[0] == " " else letters
@@ -131,12 +149,14 @@ def segment(pieces: Iterable[Piece], *, collapse: bool) -> Segment:
                 halves.append(_Half(len(text), source))
             case Close(source):
                 half = halves.pop()
-                halves[-1].within.append(Mark(half.start, len(text), half.source, source, tuple(half.within)))
-            case Point(source, shows, separates):
+                joined = half.start == len(text) and bool(half.within) and all(mark.joined for mark in half.within)
+                mark = Mark(half.start, len(text), half.source, source, tuple(half.within), joined=joined)
+                halves[-1].within.append(mark)
+            case Point(source, shows, separates, joined):
                 points.append((halves[-1], len(halves[-1].within)))
                 space = text[-1:].isspace()
                 mark = Mark(len(text), len(text), source, shows=shows, separates=separates, space_before=space)
-                halves[-1].within.append(mark)
+                halves[-1].within.append(replace(mark, joined=joined and bool(text) and not space))
     assert len(halves) == 1
     core = text.strip()
     lead = len(text) - len(text.lstrip()) if core else 0
@@ -144,6 +164,13 @@ def segment(pieces: Iterable[Piece], *, collapse: bool) -> Segment:
     before, after = text[:lead], text[lead + len(core) :]
     begins, ends = outer
     return Segment(core, marks, before if begins else "", after if ends else "")
+
+
+def _parted(before: str, points: Sequence[Mark], after: str) -> bool:
+    """Whether a space is to stand between two letters with some points between them, so that they are not one word."""
+    if any(point.separates for point in points):
+        return bool(before) and not before.isspace() and not after.isspace()
+    return any(point.shows and not point.joined for point in points) and before.isalnum() and after.isalnum()
 
 
 def _moved(mark: Mark, lead: int, length: int) -> Mark:

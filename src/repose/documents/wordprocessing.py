@@ -10,7 +10,7 @@ from collections.abc import Iterator, Sequence
 from typing import NamedTuple, TypeAlias
 
 from repose.documents.office import OfficeDocument
-from repose.documents.segment import Close, Open, Piece, Placed, Point, Text
+from repose.documents.segment import Close, Open, Piece, Placed, Point, Text, is_number, raised
 from repose.documents.xml_source import Element, Letters, Xml, escape
 
 _MAIN = (
@@ -51,6 +51,8 @@ class _Letters(NamedTuple):
     text: str
     properties: str
     raw: _Raw
+    is_raised: bool
+    """Or lowered."""
 
 
 class _Bound(NamedTuple):
@@ -106,26 +108,31 @@ def _content(element: Element) -> Element | None:
 
 
 def _of_run(xml: Xml, run: Element) -> Iterator[_Atom]:
-    properties = next((xml.written(child, {}) for child in run.elements() if child.name == "w:rPr"), "")
+    looks = next((child for child in run.elements() if child.name == "w:rPr"), None)
+    properties = "" if looks is None else xml.written(looks, {})
+    is_raised = looks is not None and any(map(_raises, looks.elements()))
     for child in run.elements():
         raw: _Raw = ((child, properties),)
         if child.name == "w:t":
             text = "".join(node.text for node in child.children if isinstance(node, Letters))
-            yield _Letters(text, properties, raw)
+            yield _Letters(text, properties, raw, is_raised)
         elif child.name == "w:noBreakHyphen":
-            yield _Letters("\N{NON-BREAKING HYPHEN}", properties, raw)
+            yield _Letters("\N{NON-BREAKING HYPHEN}", properties, raw, is_raised)
         elif child.name == "w:fldChar":
-            kinds = (value for name, value in child.attributes.items() if name.rpartition(":")[2] == "fldCharType")
-            yield _Bound(next(kinds, ""), raw)
+            yield _Bound(child.attribute("fldCharType"), raw)
         elif child.name not in _LEFT_OUT:
             yield Point(raw, child.name in _SHOWN, child.name in _SEPARATING)
+
+
+def _raises(look: Element) -> bool:
+    return look.name == "w:vertAlign" and look.attribute("val") in ("superscript", "subscript")
 
 
 def _own_looks(atoms: Sequence[_Atom]) -> str:
     """Those of most letters."""
     looks: Counter[str] = Counter()
     for atom in atoms:
-        if isinstance(atom, _Letters):
+        if isinstance(atom, _Letters) and not (atom.is_raised and is_number(atom.text)):
             looks[atom.properties] += len(atom.text)
     return max(looks, key=lambda properties: looks[properties], default="")
 
@@ -181,6 +188,8 @@ def _marked(atoms: Iterator[_Letters | Open | Close | Point], own: str) -> Itera
     """The paragraph's pieces: runs of one look after another are one mark, those of its own look none."""
     looks: str | None = None
     for atom in atoms:
+        if isinstance(atom, _Letters) and atom.is_raised and atom.properties != own and is_number(atom.text):
+            atom = raised(atom.raw, atom.text)
         wanted = atom.properties if isinstance(atom, _Letters) and atom.properties != own else None
         if looks is not None and not isinstance(atom, Point) and wanted != looks:
             yield Close(_Looks(looks))

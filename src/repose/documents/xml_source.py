@@ -49,6 +49,10 @@ class Element:
     end: int = 0
     children: list["Node"] = field(default_factory=list)
 
+    def attribute(self, name: str) -> str:
+        """The value of an attribute, whatever prefix its name has; empty if it is not there."""
+        return next((value for key, value in self.attributes.items() if key.rpartition(":")[2] == name), "")
+
     def elements(self) -> Iterator["Element"]:
         """The children that are elements."""
         return (child for child in self.children if isinstance(child, Element))
