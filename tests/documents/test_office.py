@@ -56,6 +56,8 @@ BOLD = "<w:rPr><w:b/></w:rPr>"
 BEGIN, SEPARATE, END = (f'<w:r><w:fldChar w:fldCharType="{kind}"/></w:r>' for kind in ("begin", "separate", "end"))
 GONE = run("gone")
 LINK = '<w:hyperlink r:id="rId1" xmlns:r="urn:r">'
+SIMPLE = '<w:fldSimple w:instr="REF x">'
+MATH = '<m:oMath xmlns:m="http://schemas.openxmlformats.org/officeDocument/2006/math">'
 BOX = f"<w:r><w:drawing><w:txbxContent><w:p>{run('{}')}</w:p></w:txbxContent></w:drawing></w:r>"
 
 
@@ -74,6 +76,8 @@ BOX = f"<w:r><w:drawing><w:txbxContent><w:p>{run('{}')}</w:p></w:txbxContent></w
         ("<w:pPr><w:jc/></w:pPr>" + run("one"),) * 2,
         (f"<w:del>{GONE}</w:del><w:ins>{run('new')}</w:ins>", f"<w:del>{GONE}</w:del><w:ins>{run('NEW')}</w:ins>"),
         (run("one ") + BOX.format("inner") + run(" two"), run("ONE ") + BOX.format("INNER") + run(" TWO")),
+        (f"{run('as ')}{SIMPLE}{run('figure one')}</w:fldSimple>{run(' shows')}",) * 2,
+        (f"{run('as ')}{MATH}1</m:oMath>{run(' shows')}",) * 2,
         (f"<w:sdt><w:sdtPr/><w:sdtContent>{run('one')}</w:sdtContent></w:sdt>",) * 2,
     ],
 )  # fmt: skip
@@ -173,6 +177,10 @@ def odt(text: str) -> bytes:
         ),
         ("<text:tracked-changes><text:p>a</text:p></text:tracked-changes>",) * 2,
         ("<text:p>a<text:s text:c='3'/>b<text:soft-page-break/> c</text:p>", "<text:p>A B C</text:p>"),
+        (
+            "<text:p>By <text:title>Bo</text:title> see <text:bookmark-ref>two</text:bookmark-ref>.</text:p>",
+            "<text:p>BY <text:title>Bo</text:title> SEE <text:bookmark-ref>two</text:bookmark-ref>.</text:p>",
+        ),
         ("<text:p>A 10<text:span>6</text:span> B</text:p>",) * 2,
         ("<text:p>A 10<text:span text:style-name='T1'>6 </text:span>B</text:p>",) * 2,
         ("<text:p><!-- k -->a<text:bookmark n='x'/></text:p>", "<text:p><!-- k -->A<text:bookmark n='x'/></text:p>"),

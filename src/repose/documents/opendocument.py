@@ -11,6 +11,9 @@ _OASIS = "urn:oasis:names:tc:opendocument:xmlns:"
 _WITHIN = frozenset(["text:span", "text:a", "text:meta", "text:ruby", "text:ruby-base"])
 """Elements whose text belongs to the sentence."""
 _SHOWN = frozenset(["text:tab", "text:line-break", "draw:frame", "text:page-number", "text:date", "text:sequence"])
+"""Elements that are seen even where they hold no text."""
+_UNSEEN = frozenset(["text:script", "text:ruby-text"])
+"""Elements whose text does not stand in the line; all others with text of their own are fields."""
 _SEPARATING = frozenset(["text:tab", "text:line-break"])
 _LEFT_OUT = frozenset(["text:soft-page-break"])
 
@@ -75,7 +78,12 @@ def _pieces(xml: Xml, element: Element, styles: frozenset[str]) -> Iterator[Piec
             yield from within
             yield Close(xml.slice(child.closes, child.end))
         elif child.name not in _LEFT_OUT:
-            yield Point(child, child.name in _SHOWN, child.name in _SEPARATING)
+            yield Point(child, _shows(child), child.name in _SEPARATING)
+
+
+def _shows(element: Element) -> bool:
+    has_text = any(isinstance(child, Letters) and child.text.strip() for child in element.children)
+    return element.name in _SHOWN or (has_text and element.name not in _UNSEEN)
 
 
 def read_odt(data: bytes) -> OfficeDocument:

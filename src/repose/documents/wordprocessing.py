@@ -17,7 +17,11 @@ _MAIN = (
     "http://schemas.openxmlformats.org/wordprocessingml/2006/main",
     "http://purl.oclc.org/ooxml/wordprocessingml/main",
 )
-_AROUND = frozenset(["w:hyperlink", "w:ins", "w:moveTo", "w:smartTag", "w:customXml", "w:bdo", "w:dir"])
+_MATH = (
+    "http://schemas.openxmlformats.org/officeDocument/2006/math",
+    "http://purl.oclc.org/ooxml/officeDocument/math",
+)
+_AROUND = frozenset(["w:hyperlink", "w:ins", "w:moveTo", "w:smartTag", "w:customXml", "w:bdo", "w:dir", "w:fldSimple"])
 """Elements around runs of the sentence."""
 _LEFT_OUT = frozenset(["w:proofErr", "w:lastRenderedPageBreak", "w:softHyphen", "w:pPr", "w:rPr"])
 _SHOWN = frozenset(
@@ -33,6 +37,8 @@ _SHOWN = frozenset(
         "w:footnoteRef",
         "w:endnoteRef",
         "w:pgNum",
+        "m:oMath",
+        "m:oMathPara",
     ]
 )
 _SEPARATING = frozenset(["w:tab", "w:ptab", "w:br", "w:cr"])
@@ -68,7 +74,7 @@ _Atom: TypeAlias = _Letters | _Bound | Open | Close | Point
 class _WordProcessing:
     what = "Word document (.docx)"
     members = re.compile(r"word/(?:document|header|footer|footnotes|endnotes)\d*\.xml")
-    prefixes = dict.fromkeys(_MAIN, "w")
+    prefixes = dict.fromkeys(_MAIN, "w") | dict.fromkeys(_MATH, "m")
     paragraphs = frozenset(["w:p"])
     skipped = frozenset(["w:del", "w:moveFrom"])
     collapse = False
@@ -100,7 +106,7 @@ def _atoms(xml: Xml, parent: Element) -> Iterator[_Atom]:
             yield from _atoms(xml, content)
             yield Close(((xml.slice(content.closes, child.end), None),))
         elif child.name not in _LEFT_OUT:
-            yield Point(((child, None),), shows=False)
+            yield Point(((child, None),), child.name in _SHOWN)
 
 
 def _content(element: Element) -> Element | None:
