@@ -72,12 +72,12 @@ def shout() -> Shout:
 
 
 @pytest.fixture(scope="session")
-def shouted_bytes() -> Callable[[Document], bytes]:
+def shouted_bytes() -> Callable[..., bytes]:
     """The same of a document in an archive."""
 
-    def shout(document: Document) -> bytes:
+    def shout(document: Document, order: Order = range) -> bytes:
         job = Job(document, READER)
-        return job.finish([shouted(s, a) for s, a in zip(job.sentences, job.with_attention, strict=True)])
+        return job.finish([shouted(s, a, order) for s, a in zip(job.sentences, job.with_attention, strict=True)])
 
     return shout
 

@@ -13,11 +13,10 @@ from repose.documents import xml_source
 from repose.documents.archive import Archive, Limits
 from repose.documents.office import OfficeDocument
 from repose.documents.opendocument import read_odt
-from repose.documents.segment import Document
 from repose.documents.wordprocessing import read_docx
 from repose.system.errors import DataError
 
-Shout = Callable[[Document], bytes]
+Shout = Callable[..., bytes]
 W = 'xmlns:w="http://schemas.openxmlformats.org/wordprocessingml/2006/main"'
 HEAD = '<?xml version="1.0" encoding="UTF-8" standalone="yes"?>\r\n'
 
@@ -111,6 +110,14 @@ def test_raised_and_lowered_runs_of_word(shouted_bytes: Shout, source: str) -> N
 def test_a_model_does_not_read_a_raised_number_as_a_part_of_another() -> None:
     source = docx(f"<w:p>{run('ten 10')}{run('6', RAISED)}{run(' cells')}</w:p>")
     assert [segment.text for segment in read_docx(source).segments] == ["ten 10 cells"]
+
+
+@pytest.mark.parametrize("name", ["smartTag", "customXml"])
+def test_properties_stay_the_first_in_their_element(shouted_bytes: Shout, name: str) -> None:
+    tag = f"<w:{name}><w:{name}Pr><w:attr/></w:{name}Pr>"
+    source = docx(f"<w:p>{run('one ')}{tag}{run('two')}</w:{name}></w:p>")
+    found = shouted_bytes(read_docx(source), lambda _: [0, 0])  # no word comes from "two"
+    assert f"{tag}{run('ONE')}</w:{name}>" in body(found)
 
 
 def test_a_section_of_character_data_is_text(shouted_bytes: Shout) -> None:

@@ -23,6 +23,8 @@ _MATH = (
 )
 _AROUND = frozenset(["w:hyperlink", "w:ins", "w:moveTo", "w:smartTag", "w:customXml", "w:bdo", "w:dir", "w:fldSimple"])
 """Elements around runs of the sentence."""
+_PROPERTIES = frozenset(["w:smartTagPr", "w:customXmlPr", "w:fldData"])
+"""Elements that those begin with, before all runs."""
 _LEFT_OUT = frozenset(["w:proofErr", "w:lastRenderedPageBreak", "w:softHyphen", "w:pPr", "w:rPr"])
 _SHOWN = frozenset(
     [
@@ -94,11 +96,12 @@ class _WordProcessing:
 
 
 def _atoms(xml: Xml, parent: Element) -> Iterator[_Atom]:
-    for child in parent.elements():
+    begins = _begins(parent)
+    for child in (child for child in parent.elements() if child.start >= begins):
         if child.name == "w:r":
             yield from _of_run(xml, child)
         elif child.name in _AROUND and child.children:
-            yield Open(((xml.slice(child.start, child.inner), None),))
+            yield Open(((xml.slice(child.start, _begins(child)), None),))
             yield from _atoms(xml, child)
             yield Close(((xml.slice(child.closes, child.end), None),))
         elif child.name == "w:sdt" and (content := _content(child)) is not None:
@@ -107,6 +110,12 @@ def _atoms(xml: Xml, parent: Element) -> Iterator[_Atom]:
             yield Close(((xml.slice(content.closes, child.end), None),))
         elif child.name not in _LEFT_OUT:
             yield Point(((child, None),), child.name in _SHOWN)
+
+
+def _begins(element: Element) -> int:
+    """Where an element's content begins, after its properties."""
+    first = next(element.elements(), None)
+    return first.end if first is not None and first.name in _PROPERTIES else element.inner
 
 
 def _content(element: Element) -> Element | None:
