@@ -51,6 +51,8 @@ def backwards(number: int) -> Sequence[int]:
         ("<my-card>one</my-card><my-card>two</my-card>", "<my-card>ONE</my-card><my-card>TWO</my-card>"),
         ("press <kbd>x</kbd>. <kbd>y</kbd> leaves", "PRESS <kbd>x</kbd>. <kbd>y</kbd> LEAVES"),
         ("text<sup><a href=#1>1</a></sup> more", "TEXT<sup><a href=#1>1</a></sup> MORE"),
+        ("one <b>two <img></b> three", "ONE <b>TWO <img></b> THREE"),
+        ("one <img src=a><img src=b> two", "ONE <img src=a><img src=b> TWO"),
         ("CO<sub>2</sub> or H<sub>2</sub>O", "CO<sub>2</sub> OR H<sub>2</sub>O"),
         ("a 10<sup>6 </sup>b <sup>14</sup>c 1<sup>st</sup>", "A 10<sup>6 </sup>B <sup>14</sup>C 1<sup>ST</sup>"),
         ("one <![if !x]>two<![endif]> <![foo[ <!> <!x", "ONE<![if !x]> TWO<![endif]> <![foo[ <!> <!x"),
@@ -95,7 +97,23 @@ WORDS = st.sampled_from(
     ["one", "two ", " three", " four. Five ", " ", "\n", "&amp;", "7", "&nbsp;", ", ", "日本。", " < ", "&#x41;"]
 )
 TAGS = st.sampled_from(
-    ["b", "i", "a href='x'", "p", "div", "td", "code", "span translate=no", "br", "img src=x", "script", "em", "title"]
+    [
+        "b",
+        "i",
+        "a href='x'",
+        "p",
+        "div",
+        "td",
+        "code",
+        "span translate=no",
+        "br",
+        "img src=x",
+        "script",
+        "em",
+        "title",
+        "sup",
+        "sub",
+    ]
 )
 
 

@@ -130,18 +130,16 @@ def segment(pieces: Iterable[Piece], *, collapse: bool) -> Segment:
     """
     text = ""
     halves = [_Half(0, None)]
-    points: list[tuple[_Half, int]] = []  # that wait for the text after them
+    points: list[Mark] = []  # since the last letters
     pieces = list(pieces)
     outer = [any(isinstance(piece, Text) for piece in edge) for edge in (pieces[:1], pieces[-1:])]
 
-    for piece in pieces:
+    for piece, space_after in zip(pieces, _spaces_after(pieces), strict=True):
         match piece:
             case Text(letters):
                 if not letters:
                     continue
-                for half, place in points:
-                    half.within[place] = replace(half.within[place], space_after=letters[0].isspace())
-                text += " " * _parted(text[-1:], [half.within[place] for half, place in points], letters[0])
+                text += " " * _parted(text[-1:], points, letters[0])
                 points = []
                 letters = _SPACES.sub(" ", letters) if collapse else letters
                 text += letters[1:] if text[-1:].isspace() and letters[0] == " " else letters
@@ -153,10 +151,11 @@ def segment(pieces: Iterable[Piece], *, collapse: bool) -> Segment:
                 mark = Mark(half.start, len(text), half.source, source, tuple(half.within), joined=joined)
                 halves[-1].within.append(mark)
             case Point(source, shows, separates, joined):
-                points.append((halves[-1], len(halves[-1].within)))
-                space = text[-1:].isspace()
-                mark = Mark(len(text), len(text), source, shows=shows, separates=separates, space_before=space)
-                halves[-1].within.append(replace(mark, joined=joined and bool(text) and not space))
+                place, space = len(text), text[-1:].isspace()
+                joined = joined and bool(text) and not space
+                space = space and not any(point.shows for point in points)
+                points.append(Mark(place, place, source, None, (), shows, separates, joined, space, space_after))
+                halves[-1].within.append(points[-1])
     assert len(halves) == 1
     core = text.strip()
     lead = len(text) - len(text.lstrip()) if core else 0
@@ -164,6 +163,16 @@ def segment(pieces: Iterable[Piece], *, collapse: bool) -> Segment:
     before, after = text[:lead], text[lead + len(core) :]
     begins, ends = outer
     return Segment(core, marks, before if begins else "", after if ends else "")
+
+
+def _spaces_after(pieces: Sequence[Piece]) -> list[bool]:
+    """Of each piece, whether the letters after it begin with white space."""
+    found, after = [], ""
+    for piece in reversed(pieces):
+        found.append(after.isspace())
+        if isinstance(piece, Text):
+            after = piece.text[:1] or after
+    return found[::-1]
 
 
 def _parted(before: str, points: Sequence[Mark], after: str) -> bool:
