@@ -83,6 +83,27 @@ def test_webvtt(shout: Shout) -> None:
     assert found == source.replace("one", "ONE").replace("two", "TWO").replace("three", "THREE")
 
 
+@pytest.mark.parametrize(
+    ("cue", "wanted"),
+    [
+        ("- Are you\ncoming home?\n- No, I\nam not.", "- ARE YOU\nCOMING HOME?\n- NO, I\nAM NOT."),
+        ("where is it?\n- here it is.", "WHERE IS IT?\n- HERE IT IS."),
+        ("<i>Where?</i>\n<i>- Here.</i>", "<i>WHERE?</i>\n<i>- HERE.</i>"),
+        ("<v Bob>a long line\nof mine\n<v Ann>no", "<v Bob>A LONG LINE\nOF MINE\n<v Ann>NO"),
+        ("<v.loud Bob>one</v> <v Ann>two\nthree</v>", "<v.loud Bob>ONE</v> <v Ann>TWO\nTHREE</v>"),
+    ],
+)
+def test_what_each_speaker_says_is_translated_apart(shout: Shout, cue: str, wanted: str) -> None:
+    document = SubtitleDocument("00:01.000 --> 00:02.000\n" + cue, escaped=True)
+    assert len(document.segments) == 2
+    assert shout(document).split("\n", 1)[1] == wanted
+
+
+@pytest.mark.parametrize("cue", ["all of it\n- or most -\nis gone", "<i>it is</i>\n- well, gone", "one,\n- two"])
+def test_a_dash_within_a_sentence_is_no_speaker(cue: str) -> None:
+    assert len(SubtitleDocument("00:01.000 --> 00:02.000\n" + cue, escaped=False).segments) == 1
+
+
 def test_a_translation_cannot_make_a_timing() -> None:
     document = SubtitleDocument(SRT, escaped=False)
     found = document.text([[Text("00:00:00,000 --> 00:00:01,000")] for _ in document.segments])

@@ -1,7 +1,8 @@
 """Subtitles: SubRip (.srt) and WebVTT (.vtt). Numbers, timings, notes and styles stay as they are, to the letter.
 
-The lines of a cue are one sentence, broken for the screen, and are broken anew into as many lines; where they begin
-with a dash, each is somebody else's. Tags are placed as in HTML; what has no partner stays where it stood.
+What one speaker says in a cue is translated as a whole, and broken anew into as many lines. Another one speaks from
+each line that begins with a dash, and from each voice tag. Tags are placed as in HTML; what has no partner stays where
+it stood.
 """
 
 import html
@@ -26,6 +27,8 @@ _LINE = re.compile(r"[^\r\n]*(?:\r\n|\r|\n|$)")
 _MARKUP = re.compile(r"(<[^<>]*>|\{\\[^{}]*\})")
 _SPEAKER = re.compile(r"\s*+(?:<[^<>]*>|\{\\[^{}]*\})*+\s*+[-–—]")
 _DASH = re.compile(r"\s*[-–—]\s*")
+_VOICE = re.compile(r"(?=<v(?:[\s.][^<>]*)?>)")
+_LINE_END = re.compile(r"\r\n|\r|\n")
 _TAG_NAME = re.compile(r"</?\s*([A-Za-z]+)")
 
 
@@ -53,7 +56,7 @@ class SubtitleDocument:
 
     @property
     def segments(self) -> Sequence[Segment]:
-        """Cues, or lines of them."""
+        """Cues, or what each speaker says in them."""
         return self._segments
 
     def text(self, placed: Sequence[Placed]) -> str:
@@ -67,18 +70,17 @@ class SubtitleDocument:
         return self.text(placed).encode()
 
     def _cue(self, lines: Sequence[str]) -> None:
-        alone = len(lines) > 1 and all(map(_SPEAKER.match, lines))
-        for group in [[line] for line in lines] if alone else [lines] if lines else []:
-            bodies = [line.rstrip("\r\n") for line in group]
-            end, last = (line[len(body) :] for line, body in ((group[0], bodies[0]), (group[-1], bodies[-1])))
-            dash = found[0] if alone and (found := _DASH.match(bodies[0])) else ""
-            bodies[0] = bodies[0][len(dash) :]
-            pieces = [piece for body in bodies for piece in (Text(" "), *self._pieces(body))]
+        for turn in _turns(lines):
+            body = turn.rstrip()
+            dash = found[0] if (found := _DASH.match(body)) else ""
+            bodies = _LINE_END.split(body[len(dash) :])
+            pieces = [piece for line in bodies for piece in (Text(" "), *self._pieces(line))]
             if not has_letters("".join(piece.text for piece in pieces if isinstance(piece, Text))):
-                self._parts += group
+                self._parts.append(turn)
                 continue
             made = segment(pieces, collapse=True)
-            self._parts += [dash, (len(self._segments), len(group), end), last]
+            end = found[0] if (found := _LINE_END.search(body, len(dash))) else ""
+            self._parts += [dash, (len(self._segments), len(bodies), end), turn[len(body) :]]
             self._segments.append(Segment(made.text, made.marks))
 
     def _pieces(self, line: str) -> list[Piece]:
@@ -100,6 +102,27 @@ class SubtitleDocument:
 
     def _letters(self, text: str) -> str:
         return html.escape(text, quote=False) if self._escaped else text.replace("-->", "->")
+
+
+def _turns(lines: Sequence[str]) -> Iterator[str]:
+    """What is said in a cue, speaker by speaker."""
+    dashes = {number for number, line in enumerate(lines) if _SPEAKER.match(line)}
+    if len(dashes) == 1 and _goes_on(lines[: min(dashes)]):
+        dashes = set()
+    turn = ""
+    for number, line in enumerate(lines):
+        for place, piece in enumerate(_VOICE.split(line)):
+            if turn and (place > 0 or number in dashes):
+                yield turn
+                turn = ""
+            turn += piece
+    yield turn
+
+
+def _goes_on(lines: Sequence[str]) -> bool:
+    """Whether these lines end within a sentence, so that a dash after them may be part of it."""
+    last = _MARKUP.sub("", lines[-1]).rstrip()[-1:] if lines else ""
+    return last.islower() or last == ","
 
 
 def _partners(tokens: Sequence[str]) -> dict[int, int]:
