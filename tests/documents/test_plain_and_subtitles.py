@@ -55,7 +55,7 @@ four & five < six
 - {\\an8}one?
 - <b>two</b>
 
-not a cue
+after a blank line
 3
 00:00:05,000 --> 00:00:06,000
 ♪
@@ -68,9 +68,21 @@ seven</i> eight
 def test_subrip(shout: Shout) -> None:
     wanted = SRT.replace("<i>one two</i> three\nfour & five < six", "<i>ONE TWO</i> THREE\nFOUR & FIVE < SIX")
     wanted = wanted.replace("one?", "ONE?").replace("two</b>", "TWO</b>").replace("seven</i> eight", "SEVEN</i> EIGHT")
-    assert shout(SubtitleDocument(SRT, escaped=False)) == wanted
+    wanted = wanted.replace("after a blank line", "AFTER A BLANK LINE")
+    assert shout(SubtitleDocument(SRT, webvtt=False)) == wanted
     windows = SRT.replace("\n", "\r\n")
-    assert shout(SubtitleDocument(windows, escaped=False)) == wanted.replace("\n", "\r\n")
+    assert shout(SubtitleDocument(windows, webvtt=False)) == wanted.replace("\n", "\r\n")
+
+
+@pytest.mark.parametrize("end", ["\n", "\r\n"])
+def test_blank_lines_stay_in_a_cue_of_subrip(shout: Shout, end: str) -> None:
+    source = (
+        "1\n00:01,000 --> 00:02,000\n\none\n\n\n2\n00:03,000 --> 00:04,000\ntwo,\nthree\n\n \nfour\n\n"
+        "3\n00:05,000 --> 00:06,000\n\n4\n00:07,000 --> 00:08,000\n5\n\n\nsix"
+    ).replace("\n", end)
+    document = SubtitleDocument(source, webvtt=False)
+    assert [segment.text for segment in document.segments] == ["one", "two, three", "four", "six"]
+    assert shout(document) == source.upper()
 
 
 def test_webvtt(shout: Shout) -> None:
@@ -79,7 +91,7 @@ def test_webvtt(shout: Shout) -> None:
         "intro\n00:01.000 --> 00:02.000 line:0\n"
         "<v Bob>one &amp; <c.loud>two</c> <00:01.500>three\n"
     )
-    found = shout(SubtitleDocument(source, escaped=True))
+    found = shout(SubtitleDocument(source, webvtt=True))
     assert found == source.replace("one", "ONE").replace("two", "TWO").replace("three", "THREE")
 
 
@@ -94,21 +106,21 @@ def test_webvtt(shout: Shout) -> None:
     ],
 )
 def test_what_each_speaker_says_is_translated_apart(shout: Shout, cue: str, wanted: str) -> None:
-    document = SubtitleDocument("00:01.000 --> 00:02.000\n" + cue, escaped=True)
+    document = SubtitleDocument("00:01.000 --> 00:02.000\n" + cue, webvtt=True)
     assert len(document.segments) == 2
     assert shout(document).split("\n", 1)[1] == wanted
 
 
 @pytest.mark.parametrize("cue", ["all of it\n- or most -\nis gone", "<i>it is</i>\n- well, gone", "one,\n- two"])
 def test_a_dash_within_a_sentence_is_no_speaker(cue: str) -> None:
-    assert len(SubtitleDocument("00:01.000 --> 00:02.000\n" + cue, escaped=False).segments) == 1
+    assert len(SubtitleDocument("00:01.000 --> 00:02.000\n" + cue, webvtt=False).segments) == 1
 
 
 def test_a_translation_cannot_make_a_timing() -> None:
-    document = SubtitleDocument(SRT, escaped=False)
+    document = SubtitleDocument(SRT, webvtt=False)
     found = document.text([[Text("00:00:00,000 --> 00:00:01,000")] for _ in document.segments])
     assert found.count("-->") == SRT.count("-->")
-    vtt = SubtitleDocument("WEBVTT\n\n00:01.000 --> 00:02.000\none", escaped=True)
+    vtt = SubtitleDocument("WEBVTT\n\n00:01.000 --> 00:02.000\none", webvtt=True)
     assert vtt.text([[Text("a --> <b>")]]).endswith("a --&gt; &lt;b&gt;")
 
 
@@ -117,8 +129,8 @@ CUES = st.text(alphabet="ab <i>/{}\\\n\r-0.", max_size=40).filter(lambda cue: "-
 
 @settings(deadline=None)
 @given(st.lists(CUES, max_size=4), st.booleans())
-def test_timings_stay_in_order(shout: Shout, cues: list[str], escaped: bool) -> None:
+def test_timings_stay_in_order(shout: Shout, cues: list[str], webvtt: bool) -> None:
     timings = [f"00:00:{place:02},000 --> 00:00:{place:02},900" for place in range(len(cues))]
     source = "\n\n".join(f"{t}\n{cue}" for t, cue in zip(timings, cues, strict=True))
-    found = shout(SubtitleDocument(source, escaped=escaped)).splitlines()
+    found = shout(SubtitleDocument(source, webvtt=webvtt)).splitlines()
     assert [line for line in found if "-->" in line] == timings

@@ -112,8 +112,8 @@ FORMATS: dict[str, Format] = {
     ".txt": _text_format(PlainDocument),
     ".html": _HTML,
     ".htm": _HTML,
-    ".srt": _text_format(lambda text: SubtitleDocument(text, escaped=False)),
-    ".vtt": _text_format(lambda text: SubtitleDocument(text, escaped=True)),
+    ".srt": _text_format(lambda text: SubtitleDocument(text, webvtt=False)),
+    ".vtt": _text_format(lambda text: SubtitleDocument(text, webvtt=True)),
     ".docx": Format(read_docx, archive=True),
     ".odt": Format(read_odt, archive=True),
 }

@@ -1,5 +1,7 @@
 """Subtitles: SubRip (.srt) and WebVTT (.vtt). Numbers, timings, notes and styles stay as they are, to the letter.
 
+A cue of WebVTT ends at a blank line; one of SubRip may have blank lines in it, and ends at the next number and timing.
+
 What one speaker says in a cue is translated as a whole, and broken anew into as many lines. Another one speaks from
 each line that begins with a dash, and from each voice tag. Tags are placed as in HTML; what has no partner stays where
 it stood.
@@ -33,10 +35,10 @@ _TAG_NAME = re.compile(r"</?\s*([A-Za-z]+)")
 
 
 class SubtitleDocument:
-    """A file of cues. `escaped`: whether letters are as in HTML, as WebVTT has them."""
+    """A file of cues. `webvtt`: whether it is WebVTT, which writes letters as HTML does; else SubRip."""
 
-    def __init__(self, source: str, *, escaped: bool) -> None:
-        self._escaped = escaped
+    def __init__(self, source: str, *, webvtt: bool) -> None:
+        self._webvtt = webvtt
         self._segments: list[Segment] = []
         self._parts: list[str | tuple[int, int, str]] = []
         """What stays; or a segment's place, its number of lines, and how they end."""
@@ -44,7 +46,7 @@ class SubtitleDocument:
         lines: list[str] = []
         for line in _LINE.findall(source):
             times = "-->" in line
-            if in_cue and line.strip() and not times:
+            if in_cue and not times and (line.strip() or not webvtt):
                 lines.append(line)
                 continue
             number = lines[-1:] if times and lines[-1:] and lines[-1].strip().isdigit() else []  # no blank line before
@@ -89,7 +91,7 @@ class SubtitleDocument:
         pieces: list[Piece] = []
         for place, token in enumerate(tokens):
             if not _MARKUP.fullmatch(token):
-                pieces.append(Text(html.unescape(token) if self._escaped else token))
+                pieces.append(Text(html.unescape(token) if self._webvtt else token))
             elif place not in partners:
                 pieces.append(Point(token, shows=token[1:2].isdigit()))  # a time within a cue
             else:
@@ -101,18 +103,19 @@ class SubtitleDocument:
         return end.join(_broken(tokens, lines))
 
     def _letters(self, text: str) -> str:
-        return html.escape(text, quote=False) if self._escaped else text.replace("-->", "->")
+        return html.escape(text, quote=False) if self._webvtt else text.replace("-->", "->")
 
 
 def _turns(lines: Sequence[str]) -> Iterator[str]:
-    """What is said in a cue, speaker by speaker."""
+    """What is said in a cue, speaker by speaker, and between blank lines."""
     dashes = {number for number, line in enumerate(lines) if _SPEAKER.match(line)}
     if len(dashes) == 1 and _goes_on(lines[: min(dashes)]):
         dashes = set()
     turn = ""
     for number, line in enumerate(lines):
+        after_blank = number > 0 and line.strip() and not lines[number - 1].strip()
         for place, piece in enumerate(_VOICE.split(line)):
-            if turn and (place > 0 or number in dashes):
+            if turn and (place > 0 or number in dashes or after_blank):
                 yield turn
                 turn = ""
             turn += piece
