@@ -56,6 +56,23 @@ def test_runs_of_spaces_cost_no_more_than_letters() -> None:
     assert ["".join(part) for part in parts_of(text, "en", short).parts] == [text[:-1], "b"]
 
 
+@pytest.mark.parametrize(
+    ("language", "text"),
+    [
+        ("gl", "J.R.R. Tolkien wrote www.Example.Com pages."),
+        ("pt", "J.R.R. Tolkien"),
+        ("en", "See www.Example.Com for Version 2.0.Final now."),
+    ],
+)
+def test_no_sentence_ends_within_a_name_or_an_address(language: str, text: str) -> None:
+    assert [part.text for part in parts_of(text, language, lambda _: True).parts] == [text]
+
+
+@pytest.mark.parametrize("text", ["猫。犬。", "猫.犬", "यह अच्छा है।वह जाता है।", "Cat. Dog."])
+def test_sentences_end_without_a_space_where_scripts_write_none(text: str) -> None:
+    assert len(parts_of(text, "xx", lambda _: True).parts) == 2
+
+
 class Shouting:
     """A translator that says what it reads in capitals, and reads twelve tokens: letters and two marks."""
 
@@ -117,3 +134,9 @@ def test_sentences_that_were_glued_get_a_space_in_a_language_that_writes_them() 
     assert translate_texts(english, ["猫。犬。"])[0][0].text == "A cat. A dog."
     same: Any = Shouting()
     assert translate_texts(same, ["猫。犬。"])[0][0].text == "猫。犬。"
+
+
+def test_a_number_that_was_split_gets_no_space() -> None:
+    shouting: Any = Shouting()
+    (found, parts) = translate_texts(shouting, ["1234567890,1234567890x"])[0]
+    assert (len(parts.parts), found.text) == (2, "1234567890,1234567890X")

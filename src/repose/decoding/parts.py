@@ -6,7 +6,7 @@ model reads at clauses, or between words. The white space between the parts is t
 
 import re
 import unicodedata
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import dataclass, replace
 from itertools import chain
 from typing import TYPE_CHECKING, Any, NamedTuple
@@ -63,11 +63,29 @@ def _sentences(text: str, language: str) -> Iterator[str]:
     """By sentencex, which is shown a plain space for any other: it counts each as one byte, and dies of the others."""
     start = 0
     for block in _blocks(_OTHER_SPACE.sub(" ", text)):
-        for sentence in sentencex.segment(language, block):
+        for sentence in _whole(sentencex.segment(language, block)):
             end = start + len(sentence)
             yield text[start:end]
             start = end
     assert start == len(text)
+
+
+def _whole(sentences: Iterable[str]) -> Iterator[str]:
+    """Sentences, of which sentencex ends some within a name or an address: "J.R.R.", "www.Example.Com"."""
+    begun = ""
+    for sentence in sentences:
+        if begun and not begun[-1].isspace() and not _parts_without_space(begun, sentence):
+            begun += sentence
+            continue
+        if begun:
+            yield begun
+        begun = sentence
+    yield begun
+
+
+def _parts_without_space(before: str, after: str) -> bool:
+    """Whether a sentence can end between two texts without white space: after "。" or "।", before "猫"."""
+    return not before[-1:].isascii() or any(map(is_wide, after[:1]))
 
 
 def _blocks(text: str) -> Iterator[str]:
@@ -154,12 +172,13 @@ def pieces_together(translations: Sequence[str], parts: Sequence[Part]) -> list[
     Where a script that writes no spaces was between sentences, one that does gets them.
     """
     together: list[Part] = []
-    last = ""
+    last = source = ""
     for text, part in zip(translations, parts, strict=True):
-        glued = last and text and not last.isspace() and not part.before
+        glued = last and text and not last.isspace() and not part.before and _parts_without_space(source, part.text)
         before = " " * bool(glued and not is_wide(last)) + part.before
         together.append(Part(before, text.strip(), part.after))
         last = ("".join(together[-1]) or last)[-1:]
+        source = part.text
     return together
 
 
