@@ -50,6 +50,8 @@ def backwards(number: int) -> Sequence[int]:
         ('say <x id="1"/>twice', 'SAY <x id="1"/>TWICE'),
         ("<my-card>one</my-card><my-card>two</my-card>", "<my-card>ONE</my-card><my-card>TWO</my-card>"),
         ("press <kbd>x</kbd>. <kbd>y</kbd> leaves", "PRESS <kbd>x</kbd>. <kbd>y</kbd> LEAVES"),
+        ("<svg class='i'/> said <math/>too<svg><svg/>x</svg>", "<svg class='i'/> SAID <math/>TOO<svg><svg/>x</svg>"),
+        ("<code/>kept</code> said", "<code/>kept</code> SAID"),
         ("text<sup><a href=#1>1</a></sup> more", "TEXT<sup><a href=#1>1</a></sup> MORE"),
         ("one <b>two <img></b> three", "ONE <b>TWO <img></b> THREE"),
         ("one <img src=a><img src=b> two", "ONE <img src=a><img src=b> TWO"),

@@ -45,6 +45,7 @@ OPAQUE = frozenset(_OPAQUE.split())
 _VOID = "area base basefont bgsound br col embed frame hr img input link meta param source track wbr"
 VOID = frozenset(_VOID.split())
 """Elements that have no content and no end tag."""
+_FOREIGN = frozenset(["math", "svg"])
 _UNSEEN = frozenset(["area", "link", "meta", "param", "script", "source", "style", "template", "track", "wbr"])
 _RAISED = frozenset(["sup", "sub"])
 """Elements whose numbers are part of the word before them."""
@@ -290,8 +291,8 @@ class _Tokenizer(HTMLParser):
         self._add("start", tag, opaque=kept or tag in OPAQUE)
 
     def handle_startendtag(self, tag: str, attrs: list[tuple[str, str | None]]) -> None:
-        """A tag that ends in a slash: of an element without content. HTML's own elements are not ended by it."""
-        if tag in BLOCKS or tag in OPAQUE:
+        """A tag that ends in a slash: of an element without content, as svg and math may be; HTML's own may not."""
+        if (tag in BLOCKS or tag in OPAQUE) and tag not in _FOREIGN:
             self.handle_starttag(tag, attrs)
         else:
             self._add("point", tag)
