@@ -130,6 +130,32 @@ def test_encodings_are_kept(data: bytes, suffix: str) -> None:
     assert same(data, suffix) == data
 
 
+@pytest.mark.parametrize(
+    ("label", "encoding", "text"),
+    [
+        ("iso-8859-1", "cp1252", "“said” €"),
+        ("us-ascii", "cp1252", "“é”"),
+        ("latin1", "latin-1", "é\x81"),
+        ("iso-8859-9", "cp1254", "“ş”"),
+        ("Shift_JIS", "cp932", "①㈱猫"),
+        ("x-sjis", "cp932", "①"),
+        ("gb2312", "gb18030", "镕猫€"),
+        ("big5", "big5hkscs", "①猫"),
+        ("euc-kr", "cp949", "똠"),
+        ("windows-949", "cp949", "똠"),
+    ],
+)
+def test_a_declared_encoding_is_what_browsers_mean_by_it(label: str, encoding: str, text: str) -> None:
+    data = f"<meta charset={label}><p>{text} x".encode(encoding)
+    assert [segment.text for segment in read_document(data, ".html").segments] == [f"{text} x"]
+    assert same(data, ".html") == data
+
+
+def test_a_page_that_is_not_in_the_encoding_that_it_declares() -> None:
+    with pytest.raises(DataError, match="neither in shift_jis, as it declares, nor in UTF-8"):
+        read_document(b"<meta charset=Shift_JIS><p>\x81\xff", ".html")
+
+
 def test_a_page_that_declares_what_it_cannot_be_in_is_utf_8() -> None:
     for name in (b"utf-16", b"utf-7", b"punycode"):
         document = read_document(b"<meta charset=%s><p>said" % name, ".html")
@@ -137,7 +163,7 @@ def test_a_page_that_declares_what_it_cannot_be_in_is_utf_8() -> None:
 
 
 def test_a_page_whose_encoding_lacks_a_character_gets_its_number() -> None:
-    document = read_document(b'<meta charset="latin-1"><p>x', ".html")
+    document = read_document(b'<meta charset="iso-8859-2"><p>x', ".html")
     job: Any = Job(document, Reader("en", lambda _: True, SPANS))
     assert job.finish([Translation("€", 0.0, (), (), False)]).endswith(b"<p>&#8364;")
 

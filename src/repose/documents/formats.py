@@ -26,6 +26,21 @@ _DECLARED = frozenset(
 )
 """Encodings that a page may declare, by Python's names: those that browsers know, but for UTF-16, which no page can
 declare in itself. Others of Python's are no encodings of text, and some take hours."""
+_TO_BROWSERS = {
+    **dict.fromkeys(("ascii", "iso8859-1"), "cp1252"),
+    "iso8859-9": "cp1254",
+    **dict.fromkeys(("iso8859-11", "tis-620"), "cp874"),
+    **dict.fromkeys(("gb2312", "gbk"), "gb18030"),
+    "big5": "big5hkscs",
+    "shift_jis": "cp932",
+    "euc_kr": "cp949",
+}
+"""What browsers mean by some of them (https://encoding.spec.whatwg.org/#names-and-labels): larger ones."""
+_OTHER_LABELS = {
+    **{"windows-31j": "cp932", "windows-874": "cp874", "windows-949": "cp949"},
+    **{"iso-8859-8-i": "iso8859-8", "gb_2312-80": "gb2312", "ksc_5601": "euc_kr"},
+}
+"""Labels that Python does not know, besides those with x- before them."""
 _MARKS = ((b"\xef\xbb\xbf", "utf-8"), (b"\xff\xfe", "utf-16-le"), (b"\xfe\xff", "utf-16-be"))
 
 
@@ -84,26 +99,34 @@ class Format(NamedTuple):
 def _text_format(make: Callable[[str], TextDocument], *, markup: bool = False) -> Format:
     def read(data: bytes) -> Document:
         mark, encoding = next(((mark, name) for mark, name in _MARKS if data.startswith(mark)), (b"", ""))
-        declared = _declared(data) if markup else "utf-8"
+        label, declared = _declared(data) if markup else ("", "utf-8")
         candidates = [encoding] if encoding else [declared, "utf-8"]
+        if declared == "cp1252":
+            candidates.append("latin-1")  # has every byte, as browsers' has
         for name in candidates:
             try:
                 return Encoded(make(data[len(mark) :].decode(name)), name, mark, references=markup)
             except UnicodeError:
                 continue
+        if declared != "utf-8" and not encoding:
+            raise DataError(f"the file is neither in {label}, as it declares, nor in UTF-8: save it in UTF-8 first")
         raise DataError("the file is not in UTF-8: save it in UTF-8 first")
 
     return Format(read, archive=False)
 
 
-def _declared(data: bytes) -> str:
-    """The encoding that a page says it is in; UTF-8 where it says none, or none that a page can be in."""
+def _declared(data: bytes) -> tuple[str, str]:
+    """What a page calls its encoding, and what browsers mean by that, by Python's name.
+
+    UTF-8 where it says nothing, or names an encoding that no page can be in.
+    """
     found = _CHARSET.search(data[:2048])
+    label = found[1].decode().lower() if found else "utf-8"
     try:
-        name = codecs.lookup(found[1].decode()).name if found else "utf-8"
+        name = codecs.lookup(_OTHER_LABELS.get(label, re.sub("^(x-)+", "", label))).name
     except LookupError:
-        return "utf-8"
-    return name if name in _DECLARED else "utf-8"
+        return label, "utf-8"
+    return label, _TO_BROWSERS.get(name, name) if name in _DECLARED else "utf-8"
 
 
 _PARAGRAPHS = _text_format(lambda text: PlainDocument(text, paragraphs=True))
