@@ -75,9 +75,10 @@ async function translateAll(translator) {
   let done = "", number = 0;
   for (const [index, line] of lines.entries()) {
     if (index > 0) done += "\n";
-    let translated = "";
+    let translated = "", previous;
     for (const part of translator.parts(line, options)) {
-      translated = joined(translated, await translator.translate(part.text, options), part);
+      translated = joined(translated, await translator.translate(part.text, options), part, previous);
+      previous = part;
       number += part.text ? 1 : 0;
       await new Promise((next) => setTimeout(next)); // what was typed meanwhile
       if (mine !== latest) return;

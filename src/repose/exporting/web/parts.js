@@ -52,9 +52,11 @@ export function stripped(piece) {
   return { before, text, after };
 }
 
-/** The translation of a part as it stands after that of the line's parts before it. */
-export function joined(done, translation, { before, after }) {
+/** The translation of a part as it stands after that of the line's parts before it, the last of which is `previous`. */
+export function joined(done, translation, { before, text, after }, previous) {
   const last = Array.from(done.slice(-2)).at(-1) ?? "";
-  const glued = last && translation && !LAST_IS_SPACE.test(last) && !before && !isWide(last);
+  // Where the source has no white space: not within a name, a number or an address.
+  const parted = /[^\x00-\x7f]$/u.test(previous?.text ?? "") || isWide(Array.from(text)[0] ?? "");
+  const glued = last && translation && !LAST_IS_SPACE.test(last) && !before && parted && !isWide(last);
   return `${done}${glued ? " " : ""}${before}${stripped(translation).text}${after}`;
 }
