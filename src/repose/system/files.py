@@ -32,7 +32,7 @@ if TYPE_CHECKING:
     from filelock import BaseFileLock
 
 _SEAL = "own_crc32"
-_MOMENT = 0.1
+_MOMENT = 0.05
 """Seconds that a lock may be held by somebody who only looks whether it is."""
 _NO_LOCKS = (errno.ENOSYS, errno.ENOLCK, errno.EOPNOTSUPP)
 
@@ -301,7 +301,10 @@ def _acquired(path: Path, *, wait: bool = False) -> "BaseFileLock | None":
     path.parent.mkdir(parents=True, exist_ok=True)
     lock = FileLock(path)
     try:
-        lock.acquire(timeout=-1 if wait else _MOMENT, poll_interval=_MOMENT / 5)
+        if wait:
+            lock.acquire()
+        else:
+            lock.acquire(timeout=_MOMENT, poll_interval=_MOMENT / 5)
     except Timeout:
         return None
     return lock

@@ -279,7 +279,7 @@ class Trainer:
 
     def _measure_average(self) -> None:
         """Validate the mean of several validations' weights, which nobody has done yet. With keep = "best", the best
-        alone is the model where it is better than the mean, as it is after a few epochs."""
+        alone is the model where it is better than the mean, as it can be after a few epochs."""
         state, writer = self.state, self.writer
         if writer is None or len(state.snapshots) < 2:
             return
