@@ -380,6 +380,7 @@ def test_ready_tokenizers_take_back_the_settings_of_lower_layers(tmp_path: Path)
             "corpus.held_out_valid=x",
             "corpus.held_out_valid should be a number of pairs (500) or a share (0.05), not 'x'",
         ),
+        ("corpus.src_lang=pt\n---", "corpus.src_lang should be a code such as 'pt', not 'pt\\n---'"),
         ("corpus.held_out_valid=0", "corpus.held_out_valid should be a number of pairs (500) or a share (0.05), not 0"),
         ("corpus.held_out_test=1.5", "corpus.held_out_test should be a number of pairs"),
         ("corpus.held_out_test=-1", "corpus.held_out_test should be a number of pairs"),

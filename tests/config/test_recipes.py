@@ -33,7 +33,7 @@ def test_a_recipe_holds_up_to_its_number_of_pairs() -> None:
 def test_a_small_corpus_has_its_recipe_and_is_told_so(few: list[Path], capsys: pytest.CaptureFixture[str]) -> None:
     loaded = loaded_experiment(few, None, None, None)
     said = capsys.readouterr().err
-    assert said.startswith("80 pairs: too few to learn to translate from")
+    assert said.startswith("80 pairs: too few to learn from: the result will not be a translator")
     assert "\n80 pairs: the recipe little-data (for at most 12,000" in said
     assert "\n    architecture  dropout 0.3" in said
     assert max(map(len, said.splitlines())) <= 160
@@ -41,6 +41,16 @@ def test_a_small_corpus_has_its_recipe_and_is_told_so(few: list[Path], capsys: p
     assert loaded.experiment.tokenizer.vocab_size == 2000
     assert loaded.sources["tokenizer.vocab_size"] == Origin("recipe", "little-data")
     assert "# recipe little-data" in format_config(loaded)
+
+
+def test_more_pairs_have_the_next_recipe(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    little, medium = recipes()
+    (tmp_path / "some.tsv").write_text("um\tone\n" * (little.pairs + 1), encoding="utf-8")
+    loaded = loaded_experiment([tmp_path / "some.tsv"], None, None, None)
+    said = capsys.readouterr().err
+    assert f"{little.pairs + 1:,} pairs: the recipe {medium.name} (for at most {medium.pairs:,}" in said
+    assert loaded.sources["tokenizer.vocab_size"] == Origin("recipe", medium.name)
+    assert loaded.sources["training.word_dropout"].kind != "recipe"
 
 
 def test_other_settings_are_those_of_the_default(few: list[Path]) -> None:

@@ -135,9 +135,7 @@ def _recipe(experiment: "Experiment") -> "Layer | None":
     if number is None or (recipe := recipe_for(number)) is None:
         return None
     if number < FEW_PAIRS:
-        say(
-            f"{counted(number, 'pair')}: too few to learn to translate from, and what comes of it will be no translator"
-        )
+        say(f"{counted(number, 'pair')}: too few to learn from: the result will not be a translator")
     say(
         f"{counted(number, 'pair')}: the recipe {recipe.name} (for at most {recipe.pairs:,}; --config default is for "
         "more), which sets"

@@ -46,6 +46,15 @@ PairsOrShare = Annotated[int | float, BeforeValidator(_pairs_or_share)]
 """Sentence pairs: so many, or, below 1, this share of all."""
 
 
+def _language(value: str, info: ValidationInfo) -> str:
+    if not value.isprintable():
+        raise ConfigError(f"corpus.{info.field_name} should be a code such as 'pt', not {value!r}")
+    return value
+
+
+Language = Annotated[str, AfterValidator(_language)]
+
+
 @dataclasses.dataclass(frozen=True)
 class TaskSettings:
     """What of an experiment's settings a task reads; what else there is to a task is its module in `repose.tasks`."""
@@ -140,9 +149,9 @@ class CorpusConfig:
     """Validation pairs, in the same form."""
     test: Files = ()
     """Test pairs, in the same form."""
-    src_lang: str = "und"
+    src_lang: Language = "und"
     """Source language (a code such as "pt"; "und": not stated)."""
-    tgt_lang: str = "und"
+    tgt_lang: Language = "und"
     """Target language (a code such as "en"; "und": not stated)."""
     src_field: str = "src"
     """Column or key of the source sentence in JSONL, Parquet and TSV with a header."""
