@@ -35,8 +35,10 @@ class Shouting:
     def __init__(self) -> None:
         self.asked: list[tuple[How, list[str]]] = []
 
-    async def translate(self, how: How, sentences: Sequence[str], num_tokens: Sequence[int]) -> list[Answer]:
-        assert len(sentences) == len(num_tokens)
+    async def translate(
+        self, how: How, sentences: Sequence[str], num_tokens: Sequence[int], *, num_cut: int = 0
+    ) -> list[Answer]:
+        assert len(sentences) == len(num_tokens) >= num_cut
         self.asked.append((how, list(sentences)))
         await asyncio.sleep(0)
         return [self.answer(how, sentence) for sentence in sentences]

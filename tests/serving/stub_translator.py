@@ -2,6 +2,7 @@
 
 import json
 import os
+import sys
 import time
 from pathlib import Path
 from types import SimpleNamespace
@@ -16,6 +17,9 @@ class Shouting:
     def __init__(self, path: str, **settings: Any) -> None:
         if "missing" in path:
             raise CheckpointError(f"{path} does not exist")
+        if "endless" in path:
+            print("loading", file=sys.stderr, flush=True)
+            time.sleep(1_000)
         config = Path(path) / "config.json"
         self.name = json.loads(config.read_text())["run_id"] if config.exists() else path
         self.settings = settings

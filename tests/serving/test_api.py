@@ -159,6 +159,10 @@ def test_a_sentence_longer_than_the_model_reads_is_split_with_a_warning() -> Non
     found = body(ask(APP, "POST", "/translate", json=PT_EN | {"q": [text, "um"]}))
     assert found["translatedText"] == [text.upper(), "UM"]
     assert found["warnings"] == [["a sentence is longer than the model reads and was translated in parts"], []]
+    pages = ask(APP, "POST", "/translate", json=PT_EN | {"q": [f"<p>{text}<p>um", "<p>um"], "format": "html"})
+    assert body(pages)["warnings"] == found["warnings"]
+    files = {"file": ("a.txt", f"um\n{text}".encode())}
+    assert body(ask(APP, "POST", "/translate_file", data=PT_EN, files=files))["warnings"] == found["warnings"][0]
     found = body(ask(APP, "POST", "/translate", json=PT_EN | {"q": "Привет"}))
     assert found["warnings"] == [
         "the text is in Cyrillic script, which this model's training never saw: expect nonsense"
@@ -179,6 +183,11 @@ def test_what_cannot_be_split_is_cut_with_a_warning() -> None:
     assert found["warnings"] == [["a sentence is longer than the model reads and was cut"], []]
     found = body(ask(app, "POST", "/translate", json=PT_EN | {"q": f"<b>{word}</b> um", "format": "html"}))
     assert found["translatedText"].startswith("<b>XXX")
+    cut = ["a sentence is longer than the model reads and was cut"]
+    assert found["warnings"] == cut
+    for name, content in (("a.html", f"<b>{word}</b> um".encode()), ("a.txt", word.encode())):
+        found = body(ask(app, "POST", "/translate_file", data=PT_EN, files={"file": (name, content)}))
+        assert (sorted(found), found["warnings"]) == (["translatedFileUrl", "warnings"], cut)
     ask(app, "POST", "/explain", json=PT_EN | {"q": word[:999]})
     assert max(len(sentence) for _, sentences in shouting.asked for sentence in sentences) == 20
 
@@ -408,6 +417,21 @@ def test_text_files() -> None:
     assert ask(app, "POST", "/translate_file", data=PT_EN, files=file).status_code == 413
 
 
+@pytest.mark.parametrize(
+    ("name", "content", "kind"),
+    [
+        ("a.txt", "olá".encode(), "text/plain; charset=utf-8"),
+        ("a.txt", b"\xff\xfe" + "olá".encode("utf-16-le"), "text/plain; charset=utf-16"),
+        ("a.html", "<p>olá".encode(), "text/html; charset=utf-8"),
+        ("a.htm", b"<meta charset=latin1><p>ol\xe1", "text/html"),
+        ("a.srt", "1\n00:00:01,000 --> 00:00:02,000\nolá\n".encode(), "application/x-subrip"),
+    ],
+)
+def test_a_translated_file_says_its_own_encoding(name: str, content: bytes, kind: str) -> None:
+    url = body(ask(APP, "POST", "/translate_file", data=PT_EN, files={"file": (name, content)}))["translatedFileUrl"]
+    assert ask(APP, "GET", url.removeprefix("http://testserver")).headers["content-type"] == kind
+
+
 def test_web_pages_keep_their_tags() -> None:
     page = '<p class="a">O gato <b>preto</b> dorme.</p><!-- c --><script>if (a < b) c()</script><p>Bom &amp; dia'
     wanted = '<p class="a">O GATO <b>PRETO</b> DORME.</p><!-- c --><script>if (a < b) c()</script><p>BOM &amp; DIA'
@@ -481,6 +505,27 @@ def test_requests_per_minute() -> None:
     assert request("5.6.7.9:1").status_code == 200
 
 
+def test_a_list_to_detect_counts_once_for_each_text() -> None:
+    app = make_app(service(limits={"req_limit": 3}))
+    statuses = [ask(app, "POST", "/detect", json={"q": ["um", "dois"]}).status_code for _ in range(2)]
+    assert statuses == [200, 429]
+
+
+@pytest.mark.parametrize(
+    ("path", "refused"),
+    [
+        ("/translate", {"content": b"--x", "headers": {"content-type": "multipart/form-data"}}),
+        ("/translate", {"content": b"{", "headers": {"content-type": "application/json"}}),
+        ("/translate_file", {"data": PT_EN}),
+    ],
+    ids=["form", "JSON", "no file"],
+)
+def test_what_cannot_be_read_counts_as_a_request(path: str, refused: dict[str, Any]) -> None:
+    app = make_app(service(limits={"req_limit": 2}))
+    assert [ask(app, "POST", path, **refused).status_code for _ in range(3)] == [400, 400, 429]
+    assert ask(app, "POST", "/translate", json=PT_EN).status_code == 429
+
+
 def test_a_line_of_the_proxys_own_goes_before_the_clients() -> None:
     app = make_app(service(limits={"req_limit": 1}, trust_forwarded_for=True))
     statuses = []
@@ -497,15 +542,28 @@ def test_what_costs_more_than_the_limit_is_done_when_it_comes_alone() -> None:
     assert statuses == [200, 429]
 
 
-def test_an_office_file_counts_as_what_is_in_it() -> None:
+def docx(run: str) -> bytes:
     word = "http://schemas.openxmlformats.org/wordprocessingml/2006/main"
     packed = io.BytesIO()
     with zipfile.ZipFile(packed, "w", zipfile.ZIP_DEFLATED) as file:
-        text = f"<w:p><w:r><w:t>{'um ' * 3_000}</w:t></w:r></w:p>"
+        text = f"<w:p><w:r>{run}</w:r></w:p>"
         file.writestr("word/document.xml", f'<w:document xmlns:w="{word}"><w:body>{text}</w:body></w:document>')
-    assert len(packed.getvalue()) < 1_000
+    return packed.getvalue()
+
+
+def test_a_translation_that_would_be_far_larger_than_its_document_is_refused() -> None:
+    looks = f'<w:rPr><w:x w:y="{"z" * 10_000}"/></w:rPr>'
+    upload = {"file": ("a.docx", docx(looks + "<w:t>um </w:t><w:tab/>" * 200))}
+    refused = ask(APP, "POST", "/translate_file", data=PT_EN, files=upload)
+    assert refused.status_code == 400
+    assert body(refused)["error"].startswith("Invalid request: the translated document would be far larger")
+
+
+def test_an_office_file_counts_as_what_is_in_it() -> None:
+    content = docx(f"<w:t>{'um ' * 3_000}</w:t>")
+    assert len(content) < 1_000
     app = make_app(service(limits={"req_limit": 5, "char_limit": 1_000}))
-    upload = {"file": ("a.docx", packed.getvalue())}
+    upload = {"file": ("a.docx", content)}
     assert ask(app, "POST", "/translate", data=PT_EN).status_code == 200
     refused = ask(app, "POST", "/translate_file", data=PT_EN, files=upload)
     assert (refused.status_code, body(refused)) == (429, {"error": "Slowdown: 5 per 1 minute"})

@@ -9,13 +9,14 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from stub_server import samples
+from stub_server import samples, served
 
 from repose.serving.engine import Engine, TranslationError
 from repose.serving.messages import How, ModelToLoad
 from repose.serving.metrics import Metrics
 from repose.serving.refusals import RequestError
 from repose.serving.settings import Batching
+from repose.serving.texts import in_turn
 from repose.system.errors import ReposeError
 
 pytestmark = pytest.mark.skipif(sys.platform == "win32", reason="signals of POSIX")
@@ -134,7 +135,7 @@ def test_a_request_may_come_back_to_an_engine_that_drains() -> None:
         assert seen == ["A", "B"]
         await engine.close()
         await task
-        with pytest.raises(TranslationError, match="closing"):
+        with pytest.raises(RequestError, match="closing"):
             await say(engine, "c")
 
     with_engine(test)
@@ -202,6 +203,19 @@ def test_a_worker_that_does_not_answer_is_given_up() -> None:
         assert await say(engine, "a") == ["A"]
 
     with_engine(test, batch_seconds=0.1)
+
+
+def test_sentences_that_are_cut_are_counted() -> None:
+    metrics = Metrics()
+    model = served("pt", "en")
+
+    async def test(engine: Engine) -> None:
+        texts = ["word " * 30, "short", "word " * 40]
+        answers = await in_turn(engine, model, HOW, texts, [model.size(text) for text in texts])
+        assert [answer.truncated for answer in answers] == [True, False, True]
+
+    with_engine(test, metrics=metrics)
+    assert samples(metrics)["repose_truncated_total"] == 2
 
 
 def test_an_idle_worker_that_dies_is_replaced() -> None:

@@ -4,21 +4,30 @@ import asyncio
 import io
 import json
 import socket
+import threading
 import time
 import urllib.parse
 import zipfile
 from collections.abc import Iterator
 from pathlib import Path
-from typing import Any
+from types import SimpleNamespace
+from typing import Any, BinaryIO
 
+import httpx
 import pytest
+import uvicorn
 from hypothesis import given, settings
 from hypothesis import strategies as st
 from stub_server import Shouting, ask, body, running, service
+from uvicorn.server import ServerState
 
+from repose.documents.html import HtmlDocument
+from repose.serving import documents
 from repose.serving.app import make_app
 from repose.serving.files import Downloads
+from repose.serving.log import Log
 from repose.serving.messages import Answer
+from repose.serving.protocol import guarded
 from repose.serving.refusals import RequestError
 from repose.serving.settings import Limits
 
@@ -76,6 +85,16 @@ def test_any_form(path: str, name: bytes, value: bytes, charset: str) -> None:
     check(f"{path}?{query}", content=value, headers={"content-type": "application/x-www-form-urlencoded"})
 
 
+@pytest.mark.parametrize("charset", ["punycode", "idna", "utf-7", "unicode_escape", "no such", "latin-1", "UTF-8"])
+def test_a_multipart_form_is_utf_8_whatever_it_says(charset: str) -> None:
+    fields = {"q": "vão-vem +AGE- \\x41", "source": "pt", "target": "en"}
+    parts = [f'--a"b\r\nContent-Disposition: form-data; name="{name}"\r\n\r\n{fields[name]}\r\n' for name in fields]
+    kind = f'multipart/form-data; charset="{charset}"; boundary="a\\"b"'
+    content = "".join([*parts, '--a"b--\r\n']).encode()
+    response = ask(APP, "POST", "/translate", content=content, headers={"content-type": kind})
+    assert body(response)["translatedText"] == fields["q"].upper()
+
+
 @pytest.mark.parametrize(
     "text", ["a\x00b", "\u202eabc\u202c", "<script>alert(1)</script>", "\ud800x", "\ufeffa", "a\u2028b"]
 )
@@ -106,17 +125,17 @@ def test_files_of_others_cannot_be_had(name: str, tmp_path: Path, monkeypatch: p
     monkeypatch.setattr("tempfile.tempdir", str(tmp_path))
     now = [0.0]
     downloads = Downloads(Limits(max_files=2, file_seconds=10.0), clock=lambda: now[0])
-    names = [downloads.put(".txt", b"content") for _ in range(3)]
+    names = [downloads.put(".txt", b"content", "text/plain") for _ in range(3)]
     with pytest.raises(RequestError):
         downloads.get(name)
     with pytest.raises(RequestError):
         downloads.get(names[0])
-    assert [downloads.get(names[2]) for _ in range(2)] == [b"content"] * 2
+    assert [downloads.get(names[2]) for _ in range(2)] == [(b"content", "text/plain")] * 2
     now[0] = 11.0
     with pytest.raises(RequestError):
         downloads.get(names[1])
-    name = downloads.put(".txt", b"")
-    assert downloads.get(name) == b""
+    name = downloads.put(".txt", b"", "a/b")
+    assert downloads.get(name) == (b"", "a/b")
     assert not list(tmp_path.iterdir()), "a killed server leaves nothing behind"
     downloads.close()
     with pytest.raises(RequestError):
@@ -255,6 +274,57 @@ def test_a_client_that_goes_is_not_translated_for() -> None:
     assert cancelled == [True]
 
 
+class SlowPages:
+    """In the place of `HtmlDocument`: counts the pages that are read, each of which waits for `released`."""
+
+    def __init__(self) -> None:
+        self.read, self.released = 0, threading.Event()
+
+    def __call__(self, source: str) -> HtmlDocument:
+        self.read += 1
+        self.released.wait(20)
+        return HtmlDocument(source)
+
+
+AUTO = {"source": "auto", "target": "en", "format": "html"}
+
+
+def test_pages_whose_language_is_to_be_found_out_have_a_deadline(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(documents, "HtmlDocument", pages := SlowPages())
+    json_ = AUTO | {"q": ["<b>a"] * 8}
+    response = ask(APP, "POST", "/translate", json=json_, headers={"X-Request-Timeout": "0.05"})
+    pages.released.set()
+    assert (response.status_code, pages.read) == (504, 1), "the pages after it are not read for nobody"
+
+
+def test_the_language_of_pages_is_found_out_by_the_first_of_them(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(documents, "HtmlDocument", pages := SlowPages())
+    pages.released.set()
+    text = "O gato viu o cachorro. " * 200
+    response = ask(make_app(service()), "POST", "/translate", json=AUTO | {"q": [text] * 20})
+    assert (response.status_code, pages.read) == (200, 3 + 20)
+
+
+def test_texts_do_not_wait_for_pages(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(documents, "HtmlDocument", pages := SlowPages())
+    transport = httpx.ASGITransport(app=make_app(service()))
+
+    async def text_is_answered() -> bool:
+        async with httpx.AsyncClient(transport=transport, base_url="http://testserver") as client:
+            page = {"q": "<b>um", "source": "pt", "target": "en", "format": "html"}
+            waiting = [asyncio.create_task(client.post("/translate", json=page)) for _ in range(64)]
+            while not pages.read:
+                await asyncio.sleep(0)
+            text = client.post("/translate", json={"q": "um. " * 1_000, "source": "pt", "target": "en"})
+            await asyncio.wait([asyncio.ensure_future(text)], timeout=30)
+            found = not pages.released.is_set() and not any(task.done() for task in waiting)
+            pages.released.set()
+            await asyncio.gather(*waiting)
+            return found
+
+    assert asyncio.run(text_is_answered())
+
+
 def test_bodies_together_are_bounded() -> None:
     app = make_app(service(limits={"max_bodies": 1_000}))
     content = json.dumps({"q": "a" * 900, "source": "pt", "target": "en"}).encode()
@@ -264,3 +334,206 @@ def test_bodies_together_are_bounded() -> None:
     response = ask(app, "POST", "/translate", content=content + b" " * 100, headers=headers)
     assert (response.status_code, response.headers["retry-after"]) == (503, "1")
     assert app.bodies.taken == 0
+
+
+UPGRADE = b"Connection: Upgrade, HTTP2-Settings\r\nUpgrade: h2c\r\nHTTP2-Settings: AAEAAEAAAAIAAAABAAMAAABk\r\n"
+BODY = b'{"q": "a", "source": "pt", "target": "en"}'
+CHUNKED = (
+    b"Transfer-Encoding: chunked\r\n\r\n",
+    b"5\r\n%b\r\n%x\r\n%b\r\n0\r\n\r\n" % (BODY[:5], len(BODY) - 5, BODY[5:]),
+)
+SIZED = b"Content-Length: %d\r\n\r\n" % len(BODY), BODY
+
+
+@pytest.mark.parametrize(("end", "content"), [SIZED, CHUNKED], ids=["sized", "chunked"])
+@pytest.mark.parametrize("pieces", ["one", "two", "split head"])
+def test_who_offers_http_2_is_answered_in_http_1(port: int, pieces: str, end: bytes, content: bytes) -> None:
+    head, after = POST + UPGRADE + end, b"GET /health HTTP/1.1\r\nHost: x\r\n\r\n"
+    sent = {
+        "one": [head + content + after],
+        "two": [head, content + after],
+        "split head": [head[:-30], head[-30:] + content[:7], content[7:] + after],
+    }
+    with socket.create_connection(("127.0.0.1", port), timeout=5) as connection, connection.makefile("rb") as answers:
+        for piece in sent[pieces]:
+            connection.sendall(piece)
+            time.sleep(0.05)
+        assert read_answer(answers) == (200, {"translatedText": "A"})
+        assert read_answer(answers) == (200, {"status": "ok"})
+
+
+def read_answer(answers: BinaryIO) -> tuple[int, Any]:
+    """The next one of a connection."""
+    status = int(answers.readline().split(b" ")[1])
+    headers = dict(line.lower().split(b": ") for line in iter(answers.readline, b"\r\n"))
+    return status, json.loads(answers.read(int(headers[b"content-length"])))
+
+
+@pytest.mark.parametrize("target", [b"example.org:443", b"/translate"])
+def test_nothing_is_connected_to(port: int, target: bytes) -> None:
+    found, content = exchange(port, b"CONNECT " + target + b" HTTP/1.1\r\nHost: x\r\n\r\nabc")
+    assert (found, content) == (400, {"error": "Invalid HTTP request"})
+
+
+class Wire(asyncio.Transport):
+    """A connection of which a test knows what has been done to it."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.written, self.is_reading_now, self.ended, self.unread = b"", True, "", 0
+
+    def get_write_buffer_size(self) -> int:
+        return self.unread
+
+    def write(self, data: Any) -> None:
+        self.written += bytes(data)
+
+    def pause_reading(self) -> None:
+        self.is_reading_now = False
+
+    def resume_reading(self) -> None:
+        self.is_reading_now = True
+
+    def is_closing(self) -> bool:
+        return bool(self.ended)
+
+    def close(self) -> None:
+        self.ended = self.ended or "closed"
+
+    def abort(self) -> None:
+        self.ended = "aborted"
+
+
+def protocol_of(app: Any, wire: Wire, loop: Any, **limits: Any) -> Any:
+    config = uvicorn.Config(app, lifespan="off", ws="none", log_config=None)
+    made = guarded(Limits(**limits))(config, ServerState(), {}, loop)
+    made.connection_made(wire)
+    return made
+
+
+async def turns() -> None:
+    for _ in range(20):
+        await asyncio.sleep(0)
+
+
+@pytest.mark.parametrize("upgrade", [b"", UPGRADE], ids=["plain", "upgrade"])
+def test_requests_that_come_before_answers_are_bounded(upgrade: bytes) -> None:
+    begun: list[asyncio.Event] = []
+
+    async def app(_: Any, receive: Any, send: Any) -> None:
+        begun.append(asyncio.Event())
+        await receive()
+        await begun[-1].wait()
+        await send({"type": "http.response.start", "status": 200, "headers": [(b"content-length", b"0")]})
+        await send({"type": "http.response.body", "body": b""})
+
+    async def scenario() -> None:
+        wire = Wire()
+        protocol = protocol_of(app, wire, asyncio.get_running_loop())
+        one = b"GET / HTTP/1.1\r\nHost: x\r\n" + upgrade + b"\r\n"
+        protocol.data_received(one * 3)
+        for number in range(2):
+            await turns()
+            assert (len(begun), wire.is_reading_now) == (number + 1, False)
+            begun[-1].set()
+        await turns()
+        assert (len(begun), wire.is_reading_now) == (3, True), "what was sent is all at work"
+        protocol.data_received(one * 5_000)
+        for _ in range(17):
+            protocol.data_received(one)
+            begun[-1].set()
+            await turns()
+        assert len(begun) == 3 + 16
+        begun[-1].set()
+        await turns()
+        assert wire.written.count(b"HTTP/1.1 200 OK") == 3 + 16
+        assert wire.written.count(b"connection: close") == 1
+        assert wire.ended == "closed"
+
+    asyncio.run(scenario())
+
+
+def test_what_is_in_hand_when_the_time_to_end_is_over_is_told_to_come_back(caplog: pytest.LogCaptureFixture) -> None:
+    class Slow(Shouting):
+        async def translate(self, *_: Any) -> list[Answer]:
+            await asyncio.sleep(1_000)
+            return []
+
+    made, stream = service(engine=Slow()), io.StringIO()
+    made.log = Log(stream)
+    app, wire = make_app(made), Wire()
+
+    async def scenario() -> None:
+        protocol = protocol_of(app, wire, asyncio.get_running_loop())
+        protocol.data_received(POST + SIZED[0] + BODY)
+        await turns()
+        app.draining = True
+        (task,) = protocol.tasks
+        task.cancel()
+        await turns()
+        protocol.connection_lost(None)
+
+    asyncio.run(scenario())
+    head, _, content = wire.written.partition(b"\r\n\r\n")
+    lines = head.split(b"\r\n")
+    assert lines[0] == b"HTTP/1.1 503 Service Unavailable"
+    assert {b"content-type: application/json", b"retry-after: 1", b"connection: close"} <= set(lines)
+    assert json.loads(content) == {"error": "Server is closing"}
+    assert made.metrics.requests["/translate", "503"] == 1
+    assert [json.loads(line)["status"] for line in stream.getvalue().splitlines()] == [503]
+    assert not caplog.records
+
+
+class Clock:
+    """A loop whose time a test moves on."""
+
+    def __init__(self) -> None:
+        self.now, self._calls = 0.0, dict[object, tuple[float, Any]]()
+
+    def call_later(self, seconds: float, call: Any) -> Any:
+        key = object()
+        self._calls[key] = self.now + seconds, call
+        return SimpleNamespace(cancel=lambda: self._calls.pop(key, None))
+
+    def move_on(self, seconds: float) -> None:
+        until = self.now + seconds
+        while due := [(when, key) for key, (when, _) in self._calls.items() if when <= until]:
+            self.now, key = min(due, key=lambda one: one[0])
+            self._calls.pop(key)[1]()
+        self.now = until
+
+
+def test_who_does_not_read_an_answer_is_cut_off() -> None:
+    clock, wire = Clock(), Wire()
+    protocol = protocol_of(None, wire, clock, receive_seconds=1_000.0, send_seconds=60.0)
+    wire.unread = 200 << 10
+    protocol.pause_writing()
+    wire.unread -= 64 << 10
+    clock.move_on(61)
+    assert not wire.ended, "it reads"
+    wire.unread = 0
+    protocol.resume_writing()
+    wire.unread = 300 << 10
+    protocol.pause_writing()
+    clock.move_on(59)
+    assert not wire.ended, "a new answer has a minute of its own"
+    wire.unread -= 1 << 10
+    clock.move_on(1)
+    assert wire.ended == "aborted"
+
+
+@pytest.mark.parametrize("end", ["refused", "idle", "answered"])
+def test_a_closed_connection_waits_for_no_reader_either(end: str) -> None:
+    clock, wire = Clock(), Wire()
+    protocol = protocol_of(None, wire, clock, receive_seconds=1_000.0, send_seconds=60.0)
+    wire.unread = 5 << 10
+    if end == "refused":
+        protocol.data_received(b"nonsense\r\n\r\n")
+    elif end == "idle":
+        protocol.timeout_keep_alive_handler()
+    else:
+        wire.close()
+        protocol.on_response_complete()
+    assert wire.ended == "closed"
+    clock.move_on(60)
+    assert wire.ended == "aborted"

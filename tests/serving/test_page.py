@@ -27,10 +27,12 @@ class Aligned(Shouting):
     """Every word comes from its own place, but for the second head, which looks at the first word; long words are
     unsure. "slow" takes long; the third alternative is the second."""
 
-    async def translate(self, how: How, sentences: Sequence[str], num_tokens: Sequence[int]) -> list[Answer]:
+    async def translate(
+        self, how: How, sentences: Sequence[str], num_tokens: Sequence[int], *, num_cut: int = 0
+    ) -> list[Answer]:
         if "slow" in sentences[0]:
             await asyncio.sleep(0.4)
-        return await super().translate(how, sentences, num_tokens)
+        return await super().translate(how, sentences, num_tokens, num_cut=num_cut)
 
     def answer(self, how: How, sentence: str) -> Answer:
         texts = tuple(sentence.upper() + "!" * min(rank, 2) for rank in range(how.num_hypotheses))
@@ -298,6 +300,12 @@ def test_files(visit: Visits) -> None:
         page.click("#file-result a")
     assert download.value.suggested_filename == "a.en.txt"
     assert download.value.path().read_bytes() == b"O GATO\n"
+    assert page.inner_text("#file-result") == "Done: Download a.en.txt"
+    russian = "Кошка спит на диване, а собака гуляет.\n".encode()
+    page.set_input_files("#file", {"name": "b.txt", "mimeType": "text/plain", "buffer": russian})
+    page.click("#file-send")
+    page.wait_for_function("() => document.getElementById('file-result').textContent.includes('b.en.txt (')")
+    assert page.inner_text("#file-result").endswith(")")
     page.focus("#tab-file")
     page.keyboard.press("ArrowLeft")
     assert page.is_visible("#panel-text")

@@ -6,6 +6,7 @@ import http.client
 import json
 import os
 import signal
+import socket
 import subprocess
 import sys
 import threading
@@ -62,14 +63,14 @@ def model(tmp_path_factory: pytest.TempPathFactory) -> Path:
 class Running:
     """A server process, with what it has logged so far."""
 
-    def __init__(self, code: str, *arguments: object) -> None:
+    def __init__(self, code: str, *arguments: object, until: str) -> None:
         command = [sys.executable, "-c", code, *map(str, arguments)]
         self.process = subprocess.Popen(command, stderr=subprocess.PIPE, text=True)
         self.lines: list[str] = []
         self._reader = threading.Thread(target=self._read, daemon=True)
         self._reader.start()
-        self.wait_for("translates")
-        self.port = int(next(line for line in self.lines if "translates" in line).rpartition(":")[2])
+        self.wait_for(until)
+        self.port = next((int(line.rpartition(":")[2]) for line in self.lines if "translates" in line), 0)
 
     def _read(self) -> None:
         assert self.process.stderr is not None
@@ -112,8 +113,8 @@ class Running:
 
 
 @contextlib.contextmanager
-def started(code: str, *arguments: object) -> Iterator[Running]:
-    server = Running(code, *arguments)
+def started(code: str, *arguments: object, until: str = "translates") -> Iterator[Running]:
+    server = Running(code, *arguments, until=until)
     try:
         yield server
     finally:
@@ -245,6 +246,24 @@ def test_models_are_exchanged_while_it_serves(tmp_path: Path) -> None:
         server.wait_for("reload_failed")
         assert server.post("/translate", asked) == {"translatedText": ["after", "None None"]}
         assert server.end() == 0
+
+
+def test_sigterm_ends_it_while_models_are_loaded(tmp_path: Path) -> None:
+    with started(STUB, HERE, write_model(tmp_path / "endless", 0), until="loading") as server:
+        assert server.end() == 0
+    events = [json.loads(line)["event"] for line in server.lines if line.startswith("{")]
+    assert events == ["draining", "ended"]
+    assert all(line.startswith("{") or line == "loading\n" for line in server.lines)
+
+
+def test_what_is_no_request_is_a_line_of_json(model: Path) -> None:
+    with started(STUB, HERE, model) as server:
+        with socket.create_connection(("127.0.0.1", server.port), timeout=5) as connection:
+            connection.sendall(b"nonsense\r\n\r\n")
+            assert connection.recv(65536).startswith(b"HTTP/1.1 400 ")
+        assert server.end() == 0
+    (said,) = (line for line in server.lines if "Invalid HTTP request" in line)
+    assert json.loads(said)["event"] == "http"
 
 
 def test_a_model_that_looks_ahead_says_so(tmp_path: Path) -> None:

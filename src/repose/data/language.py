@@ -70,6 +70,13 @@ def language_name(code: str) -> str:
     return _names().get(base_code(code), code)
 
 
+def names_of_pair(codes: tuple[str, str]) -> tuple[str | None, str | None]:
+    """The English names of source and target language, with the codes where two variants have one name; None of one
+    that is not stated."""
+    src, tgt = (None if code == UNKNOWN else language_name(code) for code in codes)
+    return (f"{src} ({codes[0]})", f"{tgt} ({codes[1]})") if src == tgt and codes[0] != codes[1] else (src, tgt)
+
+
 def base_code(code: str) -> str:
     """The language of a code that may name a region or a script, too: "pt" of "pt-BR", "por" of "por_Latn"."""
     return re.split("[-_]", code.lower())[0]

@@ -60,7 +60,7 @@ class Service:
         self.deadlines = Deadlines()
         self._archives = asyncio.Semaphore(_ARCHIVES_AT_ONCE)
         self.ready = False
-        """Whether requests are wanted: not before a worker is there, and not when the server is ending."""
+        """Whether requests are wanted: not before all that they need is loaded, and not when the server is ending."""
         metrics.set_models(catalogue.models_json(), settings.precision or "fp32")
 
     def exchange(self, catalogue: Catalogue, engine: Engine) -> Engine:
@@ -74,18 +74,25 @@ class Service:
     async def read(self, request: Request, *, cost: Callable[[Parameters], int] = lambda _: 1) -> Parameters:
         """Its parameters. Raises RequestError, also for who may not ask."""
         state = request.scope["state"]
-        limits, take = self.settings.limits, partial(state["bodies"].take, state)
-        try:
-            with self.deadlines.within(limits.receive_seconds):
-                found = await parameters.read(request, limits, take)
-        except TimeoutError as error:
-            raise too_slow() from error
         host, _ = request.scope["client"] or (None, 0)
         trust = self.settings.trust_forwarded_for
         address = address_of(host, request.headers, trust_forwarded_for=trust)
-        state["counted"] = cost(found)
+        try:
+            found = await self._parameters(request)
+            state["counted"] = cost(found)
+        except RequestError:
+            self.access.charge(address, 1)  # whoever it is: a key would be among what could not be read
+            raise
         state["client"] = self.access.check(address, found.get("api_key"), state["counted"])
         return found
+
+    async def _parameters(self, request: Request) -> Parameters:
+        limits, state = self.settings.limits, request.scope["state"]
+        try:
+            with self.deadlines.within(limits.receive_seconds):
+                return await parameters.read(request, limits, partial(state["bodies"].take, state))
+        except TimeoutError as error:
+            raise too_slow() from error
 
     def detected(self, source: str, texts: Sequence[str]) -> Detected | None:
         """The language of texts together, where `source` is auto. Raises RequestError where it cannot be found out."""
@@ -136,12 +143,16 @@ class Service:
         check_sizes(texts, limits)
         several = [texts] if isinstance(texts, str) else texts
         is_html = found.get("format") == "html"
-        looked_at = several
-        if is_html and source.lower() == _AUTO:
-            looked_at = await asyncio.to_thread(documents.letters_of_html, several)
-        detected = self.detected(source, looked_at)
-        direction = self.direction(source, target, detected, found.get("format"))
-        translated = await self._translate(request, direction, several, alternatives, is_html=is_html)
+
+        async def work() -> tuple[Detected | None, Direction | None, list[TranslatedText]]:
+            looked_at = several
+            if is_html and source.lower() == _AUTO:
+                looked_at = [await documents.letters_of_html(several)]
+            detected = self.detected(source, looked_at)
+            direction = self.direction(source, target, detected, found.get("format"))
+            return detected, direction, await self._translate(direction, several, alternatives, is_html=is_html)
+
+        detected, direction, translated = await self.answer(request, work(), limits.timeout)
         request.scope["state"]["facts"] |= {
             "texts": len(several),
             "characters": sum(map(len, several)),
@@ -151,7 +162,7 @@ class Service:
         return _json(_answer(translated, isinstance(texts, list), detected, alternatives))
 
     async def _translate(
-        self, request: Request, direction: Direction | None, texts: list[str], alternatives: int, *, is_html: bool
+        self, direction: Direction | None, texts: list[str], alternatives: int, *, is_html: bool
     ) -> list[TranslatedText]:
         if direction is None:
             return [TranslatedText(text) for text in texts]
@@ -160,10 +171,11 @@ class Service:
             work = documents.translate_html(self.engine, model, direction, texts, beam_size)
         else:
             work = translate_texts(self.engine, model, direction, texts, beam_size=beam_size, alternatives=alternatives)
-        return await self.answer(request, work, self.settings.limits.timeout)
+        with self.engine.in_use():  # which may be another than at the beginning
+            return await work
 
     async def detect_language(self, request: Request) -> Response:
-        found = await self.read(request)
+        found = await self.read(request, cost=_number_of_texts)
         texts = found.texts("q")
         check_sizes(texts, self.settings.limits)
         text = texts if isinstance(texts, str) else "\n".join(texts)
@@ -216,22 +228,26 @@ class Service:
             raise RequestError(413, f"Invalid request: the file is larger than {limits.max_file} bytes")
         content = upload.content
 
-        async def work() -> bytes:
+        async def work() -> tuple[str, bytes, list[str]]:
             async with self._archives if FORMATS[suffix].archive else nullcontext():
                 document = await documents.read(content, suffix)
+                media_type = documents.media_type(suffix, document)
                 if FORMATS[suffix].archive:  # packed, it was small
                     self._charge_letters(request, sum(len(segment.text) for segment in document.segments))
                 direction = self.direction(source, target, self.detected(source, [documents.letters_of(document)]))
                 if direction is None:
-                    return content
+                    return media_type, content, []
                 model, beam_size = self.catalogue.models[direction.model], self.settings.beam_size
                 with self.engine.in_use():  # which may be another than at the beginning
-                    return await documents.translate_file(self.engine, model, direction, document, beam_size)
+                    return media_type, *await documents.translate_file(
+                        self.engine, model, direction, document, beam_size
+                    )
 
-        translated = await self.answer(request, work(), limits.file_timeout)
-        name = self.downloads.put(suffix, translated)
+        media_type, translated, warnings = await self.answer(request, work(), limits.file_timeout)
+        name = self.downloads.put(suffix, translated, media_type)
         request.scope["state"]["facts"] |= {"bytes": len(content), "format": suffix}
-        return _json({"translatedFileUrl": f"{self._base_url(request)}download_file/{name}"})
+        answer = {"translatedFileUrl": f"{self._base_url(request)}download_file/{name}"}
+        return _json(answer | ({"warnings": warnings} if warnings else {}))
 
     def _base_url(self, request: Request) -> str:
         """As the client knows it, with a slash at its end."""
@@ -252,10 +268,10 @@ class Service:
 
     async def download_file(self, request: Request) -> Response:
         name = request.path_params["name"]
-        content = self.downloads.get(name)
-        suffix = Path(name).suffix
-        headers = {**_SANDBOX, "Content-Disposition": f'attachment; filename="translated{suffix}"'}
-        return Response(content, media_type=documents.MEDIA_TYPES[suffix], headers=headers)
+        content, media_type = self.downloads.get(name)
+        disposition = f'attachment; filename="translated{Path(name).suffix}"'
+        headers = {**_SANDBOX, "Content-Disposition": disposition, "Content-Type": media_type}
+        return Response(content, headers=headers)  # which would add UTF-8 to a media type of its own
 
     async def explain(self, request: Request) -> Response:
         found = await self.read(request)

@@ -2,24 +2,27 @@
 
 import asyncio
 from collections.abc import Callable, Sequence
+from concurrent.futures import ThreadPoolExecutor
 from itertools import islice
 from typing import Any, TypeVar
 
-from repose.documents.formats import FORMATS, read_document
+from repose.documents.formats import FORMATS, Encoded, read_document
 from repose.documents.html import HtmlDocument
 from repose.documents.job import Job, Reader
 from repose.documents.segment import Document
 from repose.serving.catalogue import Direction, ServedModel
 from repose.serving.languages import for_libraries
-from repose.serving.messages import How
+from repose.serving.messages import Answer, How
 from repose.serving.refusals import RequestError
-from repose.serving.texts import TranslatedText, Translates, in_turn, warnings_of_input
+from repose.serving.texts import TranslatedText, Translates, in_turn, warnings_of
 from repose.system.errors import ReposeError
 
 T = TypeVar("T")
+_THREADS = ThreadPoolExecutor(8, "documents")
+"""Of documents alone: some take long, nothing can stop a thread, and all else would wait for them."""
 _LOOKED_AT = 10_000  # letters of a document that its language is found out by
 MEDIA_TYPES = {
-    ".txt": "text/plain; charset=utf-8",
+    ".txt": "text/plain",
     ".html": "text/html",
     ".htm": "text/html",
     ".srt": "application/x-subrip",
@@ -31,32 +34,30 @@ MEDIA_TYPES = {
 assert MEDIA_TYPES.keys() == FORMATS.keys()
 
 
+def media_type(suffix: str, document: Document) -> str:
+    """Of a document's file, with the encoding of one that is text."""
+    kind = MEDIA_TYPES[suffix]
+    charset = document.charset if isinstance(document, Encoded) and kind.startswith("text/") else ""
+    return f"{kind}; charset={charset}" if charset else kind
+
+
 async def translate_html(
     engine: Translates, model: ServedModel, direction: Direction, texts: Sequence[str], beam_size: int | None
 ) -> list[TranslatedText]:
     """Each of the texts, all of its tags kept, in their places by attention."""
 
-    pages = await asyncio.to_thread(lambda: list(map(HtmlDocument, texts)))
-    jobs, translations = await _translate(engine, model, direction, pages, beam_size)
+    def finished(page: HtmlDocument, job: Job, answers: Sequence[Answer]) -> TranslatedText:
+        text = page.text(job.placed([answer.whole for answer in answers]))
+        return TranslatedText(text, warnings=tuple(_warnings(model, direction, job, answers)))
 
-    def finished() -> list[TranslatedText]:
-        return [
-            TranslatedText(
-                page.text(job.placed(done)),
-                warnings=tuple(warnings_of_input(model, direction.source, "\n".join(job.sentences))),
-            )
-            for page, job, done in zip(pages, jobs, translations, strict=True)
-        ]
-
-    return await asyncio.to_thread(finished)
+    pages = [await _in_thread(HtmlDocument, text) for text in texts]  # so that no thread goes on long for nobody
+    jobs, answers = await _translate(engine, model, direction, pages, beam_size)
+    return [await _in_thread(finished, *each) for each in zip(pages, jobs, answers, strict=True)]
 
 
 async def read(content: bytes, suffix: str) -> Document:
     """A file of a known suffix. Raises RequestError for one that is damaged or not what it says."""
-    try:
-        return await _to_the_end(read_document, content, suffix)
-    except ReposeError as error:
-        raise RequestError(400, f"Invalid request: {error}") from error
+    return await _to_the_end(read_document, content, suffix)
 
 
 def letters_of(document: Document) -> str:
@@ -71,26 +72,49 @@ def letters_of(document: Document) -> str:
     return "\n".join(letters)[:_LOOKED_AT]
 
 
-def letters_of_html(texts: Sequence[str]) -> list[str]:
-    """Of each of the texts."""
-    return [letters_of(HtmlDocument(text)) for text in texts]
+async def letters_of_html(texts: Sequence[str]) -> str:
+    """The beginning of the texts together, likewise."""
+    letters = ""
+    for text in texts:
+        if len(letters) > _LOOKED_AT:
+            break
+        letters += await _in_thread(lambda text: letters_of(HtmlDocument(text)), text) + "\n"
+    return letters[:_LOOKED_AT]
 
 
 async def translate_file(
     engine: Translates, model: ServedModel, direction: Direction, document: Document, beam_size: int | None
-) -> bytes:
-    """The file of a document."""
-    (job,), (translations,) = await _translate(engine, model, direction, [document], beam_size)
-    return await _to_the_end(job.finish, translations)
+) -> tuple[bytes, list[str]]:
+    """The file of a document, and warnings. Raises RequestError for one that would be far larger than the document."""
+    (job,), (answers,) = await _translate(engine, model, direction, [document], beam_size)
+
+    def finished() -> tuple[bytes, list[str]]:
+        return job.finish([answer.whole for answer in answers]), _warnings(model, direction, job, answers)
+
+    return await _to_the_end(finished)
+
+
+def _warnings(model: ServedModel, direction: Direction, job: Job, answers: Sequence[Answer]) -> list[str]:
+    text = "\n".join(job.sentences)
+    return warnings_of(model, direction.source, text, answers, too_long=job.too_long > 0)
+
+
+async def _in_thread(function: Callable[..., T], *arguments: Any) -> T:
+    """What a function gives. Whoever is cancelled before it has begun takes no thread."""
+    return await asyncio.get_running_loop().run_in_executor(_THREADS, function, *arguments)
 
 
 async def _to_the_end(function: Callable[..., T], *arguments: Any) -> T:
-    """In a thread, which nothing can stop: whoever is cancelled waits for its end first, so that a place among the
-    archives that are at work is free when its memory is."""
-    thread = asyncio.ensure_future(asyncio.to_thread(function, *arguments))
+    """The same, but whoever is cancelled waits for its end first, so that a place among the archives that are at work
+    is free when its memory is. Raises RequestError for what is wrong with a document."""
+    submitted = _THREADS.submit(function, *arguments)
+    thread = asyncio.wrap_future(submitted)
     try:
         return await asyncio.shield(thread)
+    except ReposeError as error:
+        raise RequestError(400, f"Invalid request: {error}") from error
     finally:
+        submitted.cancel()  # if it has not begun
         await asyncio.wait([thread])
 
 
@@ -100,20 +124,19 @@ async def _translate(
     direction: Direction,
     documents: Sequence[Document],
     beam_size: int | None,
-) -> tuple[list[Job], list[list[Any]]]:
+) -> tuple[list[Job], list[list[Answer]]]:
     """The sentences of documents: those without markup, then those with attention to place it by. All of them are one
     request, so that the queue does not refuse the later ones for the earlier ones."""
     reader = Reader(for_libraries(direction.source), model.fits, model.spans)
-    jobs = await asyncio.to_thread(lambda: [Job(document, reader) for document in documents])
+    jobs = [await _in_thread(Job, document, reader) for document in documents]
     all_sentences = [sentence for job in jobs for sentence in job.sentences]
     with_attention = [wanted for job in jobs for wanted in job.with_attention]
-    translations: list[Any] = [None] * len(all_sentences)
+    answers: dict[int, Answer] = {}
     for attention in (False, True):
         how = How(direction.model, direction.tag, beam_size, whole=True, attention=attention)
         places = [place for place, wanted in enumerate(with_attention) if wanted == attention]
         sentences = [all_sentences[place] for place in places]
-        num_tokens = await asyncio.to_thread(lambda: list(map(model.size, sentences)))  # noqa: B023
-        for place, answer in zip(places, await in_turn(engine, model, how, sentences, num_tokens), strict=True):
-            translations[place] = answer.whole
-    remaining = iter(translations)
+        num_tokens: list[int] = await _in_thread(list, map(model.size, sentences))
+        answers |= zip(places, await in_turn(engine, model, how, sentences, num_tokens), strict=True)
+    remaining = (answers[place] for place in range(len(all_sentences)))
     return jobs, [list(islice(remaining, len(job.sentences))) for job in jobs]

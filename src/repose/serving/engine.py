@@ -16,7 +16,7 @@ from dataclasses import dataclass, field
 from repose.serving.log import where
 from repose.serving.messages import Answer, Batch, How, ModelToLoad
 from repose.serving.metrics import Metrics
-from repose.serving.refusals import busy
+from repose.serving.refusals import busy, closing
 from repose.serving.settings import Batching
 from repose.serving.workers import Worker, WorkerLostError
 from repose.system.errors import ReposeError
@@ -26,7 +26,6 @@ _MOST_CONSIDERED = 2_048  # sentences that a batch is chosen from
 _LONGEST_PAUSE = 30.0  # seconds between attempts to start a worker
 _SHARE_WAITED = 0.5  # of a batch's own time, that is worth waiting for a fuller one
 _KEPT_OF_LATE = 0.95  # from batch to batch
-_CLOSING = "the server is closing"
 _FIRST_RATE = 2_000.0  # source tokens a second, until it is measured
 
 
@@ -144,23 +143,27 @@ class Engine:
         await asyncio.gather(*(worker.end() for worker in self._ending))
         for queue in self._queues.values():
             for job in queue.jobs.values():
-                _fail(job, TranslationError(_CLOSING))
+                _fail(job, closing())
         self._queues.clear()
 
     # What requests ask
 
-    async def translate(self, how: How, sentences: Sequence[str], num_tokens: Sequence[int]) -> list[Answer]:
+    async def translate(
+        self, how: How, sentences: Sequence[str], num_tokens: Sequence[int], *, num_cut: int = 0
+    ) -> list[Answer]:
         """The answers, in order; cancelled, whatever has not begun is dropped. `num_tokens`: of each sentence.
+        `num_cut`: how many of them are only the beginnings of sentences.
 
-        Raises RequestError where too much waits already, TranslationError.
+        Raises RequestError where too much waits already or it is closed, TranslationError.
         """
         if not sentences:
             return []
         if self._closed:
-            raise TranslationError(_CLOSING)
+            raise closing()
         limit = self._batching.queue_tokens(self._num_workers)
         if self._queue_tokens and self._queue_tokens + sum(num_tokens) > limit:
             raise busy(self.seconds_to_wait())
+        self._metrics.truncated += num_cut
         loop = asyncio.get_running_loop()
         request = _Request(loop.create_future(), [None] * len(sentences), len(sentences))
         now = time.monotonic()
@@ -296,7 +299,7 @@ class Engine:
                 alive = await self._translate(worker, batch)
             except asyncio.CancelledError:
                 for job in batch:
-                    _fail(job, TranslationError(_CLOSING))
+                    _fail(job, closing())
                 raise
             finally:
                 self._in_work -= len(batch)
@@ -377,6 +380,6 @@ def _deliver(job: _Job, answer: Answer) -> None:
         request.future.set_result([answer for answer in request.answers if answer is not None])
 
 
-def _fail(job: _Job, error: TranslationError) -> None:
+def _fail(job: _Job, error: Exception) -> None:
     with contextlib.suppress(asyncio.InvalidStateError):
         job.request.future.set_exception(error)

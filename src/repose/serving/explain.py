@@ -32,7 +32,7 @@ async def explain(
         "translatedText": joined(whole, answers, 0),
         "sentences": _sentences(whole, answers, heads=heads),
         "alternatives": _alternatives(whole, answers, alternatives),
-        "warnings": warnings_of(model, direction.source, text, whole, answers),
+        "warnings": warnings_of(model, direction.source, text, answers, too_long=whole.too_long),
     }
 
 

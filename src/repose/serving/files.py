@@ -26,38 +26,38 @@ class Downloads:
 
     def __init__(self, limits: Limits, clock: Callable[[], float] = time.monotonic) -> None:
         self._limits, self._clock = limits, clock
-        self._files: dict[str, tuple[float, IO[bytes]]] = {}
+        self._files: dict[str, tuple[float, str, IO[bytes]]] = {}
         self.close = weakref.finalize(self, _close_all, self._files)
         """Delete all of them."""
 
-    def put(self, suffix: str, content: bytes) -> str:
+    def put(self, suffix: str, content: bytes, media_type: str) -> str:
         """Keep a file; the name under which it can be had."""
         file = tempfile.TemporaryFile()  # noqa: SIM115
         file.write(content)
         name = secrets.token_urlsafe(16) + suffix
         self._forget(self._limits.max_files - 1)
-        self._files[name] = self._clock(), file
+        self._files[name] = self._clock(), media_type, file
         return name
 
-    def get(self, name: str) -> bytes:
-        """Raises RequestError where there is none, any more."""
+    def get(self, name: str) -> tuple[bytes, str]:
+        """A file and its media type. Raises RequestError where there is none, any more."""
         self._forget(self._limits.max_files)
         if name not in self._files:
             raise RequestError(404, "Not Found")
-        _, file = self._files[name]
+        _, media_type, file = self._files[name]
         file.seek(0)
-        return file.read()
+        return file.read(), media_type
 
     def _forget(self, most: int) -> None:
         """The old ones, and the oldest where there are more than so many."""
         now = self._clock()
-        for name, (written, file) in list(self._files.items()):
+        for name, (written, _, file) in list(self._files.items()):
             if now - written > self._limits.file_seconds or len(self._files) > most:
                 del self._files[name]
                 file.close()
 
 
-def _close_all(files: dict[str, tuple[float, IO[bytes]]]) -> None:
-    for _, file in files.values():
+def _close_all(files: dict[str, tuple[float, str, IO[bytes]]]) -> None:
+    for _, _, file in files.values():
         file.close()
     files.clear()

@@ -2,6 +2,7 @@
 
 import datetime
 import json
+import logging
 import traceback
 from typing import TextIO
 
@@ -18,6 +19,19 @@ class Log:
             return
         time = datetime.datetime.now(datetime.UTC).isoformat(timespec="milliseconds")
         print(json.dumps({"time": time, "event": event, **facts}), file=self._stream, flush=True)
+
+
+class HttpEvents(logging.Handler):
+    """What uvicorn says, as events."""
+
+    def __init__(self, log: Log) -> None:
+        super().__init__(logging.WARNING)
+        self._log = log
+
+    def emit(self, record: logging.LogRecord) -> None:
+        error = record.exc_info[1] if record.exc_info else None
+        about = {} if error is None else {"kind": type(error).__name__, "where": where(error)}
+        self._log("http", text=record.getMessage().strip(), **about)
 
 
 def where(error: BaseException) -> list[str]:

@@ -1,5 +1,7 @@
 """What holds of every request: an id, headers, a line in the log, a count, and an answer in JSON whatever happens."""
 
+import asyncio
+import json
 import re
 import secrets
 import time
@@ -12,6 +14,7 @@ from starlette.types import ASGIApp, Message, Receive, Scope, Send
 
 from repose.serving.log import Log, where
 from repose.serving.metrics import Metrics
+from repose.serving.refusals import closing
 from repose.serving.settings import ServeSettings
 
 _CORS = [
@@ -102,6 +105,12 @@ class Outermost:
                 await response(scope, receive, answer)
             else:
                 await self._app(scope, receive, answer)
+        except asyncio.CancelledError:
+            if status or not self.draining:
+                raise
+            refusal = closing()
+            headers = [(name.lower().encode(), value.encode()) for name, value in refusal.headers.items()]
+            await _respond(answer, refusal.status, json.dumps({"error": refusal.text}).encode(), *headers)
         except Exception as error:
             self._log("error", id=identity.decode(), kind=type(error).__name__, where=where(error))
             if not status:

@@ -6,7 +6,8 @@ from collections.abc import AsyncGenerator, Callable, Mapping
 from typing import Any, NamedTuple
 from urllib.parse import parse_qsl
 
-from starlette.datastructures import UploadFile
+from python_multipart.multipart import parse_options_header
+from starlette.datastructures import Headers, UploadFile
 from starlette.formparsers import MultiPartException, MultiPartParser
 from starlette.requests import Request
 
@@ -16,6 +17,7 @@ from repose.serving.settings import NO_LIMIT, Limits
 _MOST_FIELDS = 64
 _SURROGATE = re.compile("[\ud800-\udfff]")
 _INVALID_JSON = "Invalid JSON format"
+_UNREADABLE_FORM = "Invalid request: the multipart form cannot be read"
 
 
 class Upload(NamedTuple):
@@ -154,13 +156,17 @@ async def _from_multipart(request: Request, body: bytes, limits: Limits) -> list
     async def stream() -> AsyncGenerator[bytes, None]:
         yield body
 
-    parser = MultiPartParser(
-        request.headers, stream(), max_files=1, max_fields=_MOST_FIELDS, max_part_size=limits.max_body
-    )
+    # Starlette would take the client's `charset` for any of Python's codecs, some of which take quadratic time.
+    boundary = parse_options_header(request.headers["content-type"])[1].get(b"boundary", b"").decode("latin-1")
+    if not boundary:
+        raise RequestError(400, _UNREADABLE_FORM)
+    quoted = boundary.replace("\\", "\\\\").replace('"', '\\"')
+    headers = Headers({"content-type": f'multipart/form-data; boundary="{quoted}"'})
+    parser = MultiPartParser(headers, stream(), max_files=1, max_fields=_MOST_FIELDS, max_part_size=limits.max_body)
     try:
         form = await parser.parse()
     except (MultiPartException, ValueError, LookupError, TypeError, AttributeError) as error:
-        raise RequestError(400, "Invalid request: the multipart form cannot be read") from error
+        raise RequestError(400, _UNREADABLE_FORM) from error
     found: list[tuple[str, Any]] = []
     for name, value in form.multi_items():
         if isinstance(value, UploadFile):

@@ -5,7 +5,11 @@ Its refusals are JSON, as all others are.
 
 import json
 from asyncio import TimerHandle, Transport
+from collections import deque
+from typing import Any
 
+import httptools
+from uvicorn.protocols.http.flow_control import FlowControl
 from uvicorn.protocols.http.httptools_impl import STATUS_LINE, HttpToolsProtocol
 
 from repose.serving.settings import Limits
@@ -13,11 +17,26 @@ from repose.serving.waiting import GoneError, Waiting
 
 _MOST_HEADERS = 128
 _CROWDED = 0.75  # of all connections that there may be: from here on none is kept after its answer
+_MOST_WAITING = 16
+"""Requests that a client may send before the one before them is answered; the connection ends with the last of them."""
+_LEAST_READ = 64 << 10  # bytes of answers in `send_seconds`
 _LAST_SECONDS = 0.25  # for a request that is on its way when the server ends
 
 
-class _HeadersError(Exception):
-    """Of one request."""
+class _StopError(Exception):
+    """Ends the reading of a connection."""
+
+
+class _Flow(FlowControl):
+    """Reads nothing while requests wait for the one before them."""
+
+    def __init__(self, transport: Transport, pipeline: deque[Any]) -> None:
+        super().__init__(transport)
+        self._pipeline = pipeline
+
+    def resume_reading(self) -> None:
+        if not self._pipeline:
+            super().resume_reading()
 
 
 def guarded(limits: Limits) -> type[HttpToolsProtocol]:
@@ -31,12 +50,16 @@ class _GuardedProtocol(HttpToolsProtocol):
     limits: Limits
     _head_bytes = 0
     _in_head = True
+    _is_full = False
     _clock: TimerHandle | None = None
+    _reader_clock: TimerHandle | None = None
+    _unread = 0
     waiting: Waiting | None = None
     """The request that is to end with the connection."""
 
     def connection_made(self, transport: Transport) -> None:  # type: ignore[override]
         super().connection_made(transport)
+        self.flow = _Flow(transport, self.pipeline)
         if len(self.connections) > self.limits.max_connections:
             self._refuse(503, "Server is busy", (b"retry-after", b"1"))
         else:
@@ -44,22 +67,44 @@ class _GuardedProtocol(HttpToolsProtocol):
 
     def connection_lost(self, exc: Exception | None) -> None:
         self._stop_clock()
+        self._stop_reader_clock()
         super().connection_lost(exc)
         if self.waiting is not None:
             self.waiting.end(GoneError())
 
     def data_received(self, data: bytes) -> None:
-        if self.transport.is_closing():
+        if self.transport.is_closing() or self._is_full:
             return
         if self._in_head:
             self._start_clock()
             self._head_bytes += len(data)
-        super().data_received(data)
+        self._unset_keepalive_if_required()
+        self._parse(data)
         if not self._in_head and self.cycle is not None and self.cycle.response_complete:
             self._start_clock()  # the rest of a body that was answered before it was there: nobody else waits for it
         # What came with the last line of a head is a body, which has limits of its own.
         if self._in_head and self._head_bytes > self.limits.max_head and not self.transport.is_closing():
             self._refuse(431, "Invalid request: the head is too large")
+
+    def _parse(self, data: bytes) -> None:
+        while data:
+            try:
+                self.parser.feed_data(data)
+                return
+            except httptools.HttpParserUpgrade as upgrade:
+                # A request to change to another protocol, as HTTP/2, is one of HTTP/1.1 to a server that does not.
+                data = self._head_without_upgrade() + data[upgrade.args[0] :]
+            except httptools.HttpParserError:
+                if not self._is_full and not self.transport.is_closing():
+                    self.logger.warning("Invalid HTTP request received.")
+                    self._refuse(400, "Invalid HTTP request")
+                return
+
+    def _head_without_upgrade(self) -> bytes:
+        version = self.parser.get_http_version().encode()
+        lines = [b"%b %b HTTP/%b" % (self.parser.get_method(), self.url, version)]
+        lines += [b"%b: %b" % header for header in self.headers if header[0] != b"upgrade"]
+        return b"\r\n".join([*lines, b"", b""])
 
     def on_message_begin(self) -> None:
         super().on_message_begin()
@@ -69,24 +114,50 @@ class _GuardedProtocol(HttpToolsProtocol):
         if len(self.headers) >= _MOST_HEADERS:
             if not self.transport.is_closing():
                 self._refuse(431, "Invalid request: too many headers")
-            raise _HeadersError
+            raise _StopError
         super().on_header(name, value)
 
     def on_headers_complete(self) -> None:
+        if self.parser.should_upgrade():
+            if self.parser.get_method() == b"CONNECT":
+                raise _StopError
+            return
         self._stop_clock()
         self._in_head, self._head_bytes = False, 0
+        if len(self.pipeline) >= _MOST_WAITING:
+            self._is_full, self.cycle.keep_alive = True, False
+            raise _StopError
         self.scope["state"]["connection"] = self
         super().on_headers_complete()
 
     def on_message_complete(self) -> None:
-        super().on_message_complete()
-        self._in_head, self._head_bytes = True, 0
+        if not self.parser.should_upgrade():
+            super().on_message_complete()
+            self._in_head, self._head_bytes = True, 0
 
     def on_response_complete(self) -> None:
         super().on_response_complete()
+        if self.transport.is_closing():
+            self._start_reader_clock()
+        else:
+            self.flow.resume_reading()
         crowded = len(self.connections) > _CROWDED * self.limits.max_connections
         if crowded and self.timeout_keep_alive_task is not None and not self._head_bytes:
-            self.transport.close()  # nobody keeps a place by doing nothing
+            self._close()  # nobody keeps a place by doing nothing
+
+    def timeout_keep_alive_handler(self) -> None:
+        if not self.transport.is_closing():
+            self._close()
+
+    def pause_writing(self) -> None:
+        super().pause_writing()
+        self._start_reader_clock()
+
+    def resume_writing(self) -> None:
+        super().resume_writing()
+        self._stop_reader_clock()
+        if self.transport.is_closing():
+            self._start_reader_clock()
 
     def shutdown(self) -> None:
         """As the server ends: what has been sent already is read and answered before the connection is closed."""
@@ -98,11 +169,7 @@ class _GuardedProtocol(HttpToolsProtocol):
     def _close_if_idle(self) -> None:
         idle = self.cycle is None or self.cycle.response_complete
         if idle and not self._head_bytes and not self.transport.is_closing():
-            self.transport.close()
-
-    def send_400_response(self, msg: str) -> None:  # noqa: ARG002
-        if not self.transport.is_closing():
-            self._refuse(400, "Invalid HTTP request")
+            self._close()
 
     def _refuse(self, status: int, text: str, *headers: tuple[bytes, bytes]) -> None:
         body = json.dumps({"error": text}).encode()
@@ -114,7 +181,12 @@ class _GuardedProtocol(HttpToolsProtocol):
         ]
         head = b"".join(name + b": " + value + b"\r\n" for name, value in lines)
         self.transport.write(STATUS_LINE[status] + head + b"\r\n" + body)
+        self._close()
+
+    def _close(self) -> None:
+        """Once the client has read what was written."""
         self.transport.close()
+        self._start_reader_clock()
 
     def _start_clock(self) -> None:
         if self._clock is None:
@@ -131,4 +203,22 @@ class _GuardedProtocol(HttpToolsProtocol):
             if self._head_bytes:
                 self._refuse(408, "Request took too long to arrive")
             else:
-                self.transport.close()
+                self._close()
+
+    def _start_reader_clock(self) -> None:
+        if self._reader_clock is None:
+            self._unread = self.transport.get_write_buffer_size()
+            self._reader_clock = self.loop.call_later(self.limits.send_seconds, self._look_at_reader)
+
+    def _stop_reader_clock(self) -> None:
+        if self._reader_clock is not None:
+            self._reader_clock.cancel()
+            self._reader_clock = None
+
+    def _look_at_reader(self) -> None:
+        self._reader_clock = None
+        before, now = self._unread, self.transport.get_write_buffer_size()
+        if now > max(0, before - _LEAST_READ):
+            self.transport.abort()
+        elif now:
+            self._start_reader_clock()

@@ -29,6 +29,10 @@ def busy(seconds: int) -> RequestError:
     return RequestError(503, "Server is busy", {"Retry-After": str(max(1, seconds))})
 
 
+def closing() -> RequestError:
+    return RequestError(503, "Server is closing", {"Retry-After": "1"})
+
+
 def slow_down(limit: int, unit: str, seconds: float) -> RequestError:
     return RequestError(429, f"Slowdown: {limit} per 1 {unit}", {"Retry-After": str(max(1, int(seconds + 0.999)))})
 

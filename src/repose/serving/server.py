@@ -6,6 +6,7 @@ models are read again, and answer as soon as they are there.
 
 import asyncio
 import contextlib
+import logging
 import os
 import signal
 import socket
@@ -19,7 +20,7 @@ from repose.serving.app import Service, make_app
 from repose.serving.catalogue import Catalogue, read_catalogue
 from repose.serving.engine import Engine
 from repose.serving.languages import shown
-from repose.serving.log import Log
+from repose.serving.log import HttpEvents, Log
 from repose.serving.messages import ModelToLoad
 from repose.serving.metrics import Metrics
 from repose.serving.middleware import Outermost
@@ -130,6 +131,7 @@ class Server:
             ),
             self._app,
         )
+        self._starting: asyncio.Task[None] | None = None
         self._reloading: asyncio.Task[None] | None = None
         self._wants_reload = False
         self._ending: asyncio.Task[None] | None = None
@@ -137,12 +139,14 @@ class Server:
     async def run(self) -> None:
         """Until it ends. Raises ReposeError where the models cannot be loaded."""
         loop = asyncio.get_running_loop()
+        events, logger = HttpEvents(self._log), logging.getLogger("uvicorn.error")
+        logger.addHandler(events)
         with contextlib.suppress(NotImplementedError):  # as on Windows
             for number in (signal.SIGTERM, signal.SIGINT):
                 loop.add_signal_handler(number, self._end)
             loop.add_signal_handler(signal.SIGHUP, self._reload)
         serving = asyncio.create_task(self._http.serve(sockets=[self._listener]))
-        starting = asyncio.create_task(self._start())
+        self._starting = starting = asyncio.create_task(self._start())
         try:
             await asyncio.wait({serving, starting}, return_when=asyncio.FIRST_EXCEPTION)
             if starting.done() and not starting.cancelled():
@@ -156,6 +160,7 @@ class Server:
             await asyncio.gather(serving, starting, return_exceptions=True)
             await self._service.engine.close()
             self._service.downloads.close()
+            logger.removeHandler(events)
             self._log("ended")
 
     def _engine(self, catalogue: Catalogue) -> Engine:
@@ -186,6 +191,8 @@ class Server:
         if self._ending is not None:  # the second time: now
             os._exit(1)
         self._log("draining")
+        if self._starting is not None:
+            self._starting.cancel()  # whoever waits for models that are not there yet comes again
         self._ending = asyncio.create_task(self._drain())
 
     async def _drain(self) -> None:

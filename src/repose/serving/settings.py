@@ -40,6 +40,8 @@ class Limits:
     """Open connections."""
     receive_seconds: float = 15.0
     """For a request to arrive, its head and its body each."""
+    send_seconds: float = 60.0
+    """In which a client has to read 64 KiB of what was written to it, or the rest."""
     timeout: float = 30.0
     """Seconds for a request to be answered; the header X-Request-Timeout lowers it."""
     file_timeout: float = 600.0
@@ -58,7 +60,15 @@ class Limits:
             least = 0 if name == "alternatives_limit" else 1
             if (value := getattr(self, name)) != NO_LIMIT and value < least:
                 raise ConfigError(f"{name} = {value}, but it should be at least {least}, or -1 for no limit")
-        for name in ("max_body", "max_bodies", "max_file", "max_connections", "timeout", "receive_seconds"):
+        for name in (
+            "max_body",
+            "max_bodies",
+            "max_file",
+            "max_connections",
+            "timeout",
+            "receive_seconds",
+            "send_seconds",
+        ):
             if (value := getattr(self, name)) <= 0:
                 raise ConfigError(f"{name} = {value}, but it should be more than 0")
 

@@ -67,7 +67,7 @@ def _posts() -> dict[str, Any]:
         "/translate_file": _post(
             "Translate a file",
             {"file": ({"type": "string", "format": "binary"}, "The file"), **_LANGUAGE, **_KEY},
-            _object({"translatedFileUrl": _TEXT}),
+            _object({"translatedFileUrl": _TEXT, "warnings": _array(_TEXT)}),
             required=["file", "source", "target"],
             kinds=("multipart/form-data",),
         ),
@@ -104,7 +104,7 @@ def _gets() -> dict[str, Any]:
         "/models": _get("The models, and their scores", _array({"type": "object"})),
         "/health": _get("Whether the server is there", _object({"status": _TEXT})),
         "/health/live": _get("Whether the server is there", _object({"status": _TEXT})),
-        "/health/ready": _get("Whether it can translate now", _object({"status": _TEXT})),
+        "/health/ready": _get("Whether requests should be sent to it", _object({"status": _TEXT})),
         "/spec": _get("This document", {"type": "object"}),
     }
 

@@ -27,8 +27,10 @@ _LEAST_BEAM = 4
 class Translates(Protocol):
     """An `Engine`, or what stands for one in a test."""
 
-    async def translate(self, how: How, sentences: Sequence[str], num_tokens: Sequence[int]) -> list[Answer]:
-        """The answers, in order."""
+    async def translate(
+        self, how: How, sentences: Sequence[str], num_tokens: Sequence[int], *, num_cut: int = 0
+    ) -> list[Answer]:
+        """The answers, in order. `num_cut`: how many of the sentences were cut."""
         ...
 
 
@@ -118,7 +120,9 @@ async def in_turn(
         some = slice(start, start + _SENTENCES_AT_ONCE)
         is_cut = [number > limit for number in num_tokens[some]]
         read = [model.cut(text) if cut else text for text, cut in zip(sentences[some], is_cut, strict=True)]
-        found = await engine.translate(how, read, [min(number, limit) for number in num_tokens[some]])
+        found = await engine.translate(
+            how, read, [min(number, limit) for number in num_tokens[some]], num_cut=sum(is_cut)
+        )
         answers += [
             answer._replace(truncated=True) if cut else answer for answer, cut in zip(found, is_cut, strict=True)
         ]
@@ -136,24 +140,19 @@ def _translated(
     best = joined(whole, answers, 0)
     others = [joined(whole, answers, rank) for rank in range(1, alternatives + 1)]
     others = [other for other in dict.fromkeys(others) if other.strip() and other != best]
-    warnings = warnings_of(model, source, text, whole, answers)
+    warnings = warnings_of(model, source, text, answers, too_long=whole.too_long)
     return TranslatedText(best, tuple(others), tuple(warnings), sum(whole.num_tokens))
 
 
-def warnings_of(model: ServedModel, source: str, text: str, whole: SplitText, answers: Sequence[Answer]) -> list[str]:
-    """Sentences about input that the model was not made for, or does not read as a whole."""
-    warnings = warnings_of_input(model, source, text)
+def warnings_of(model: ServedModel, source: str, text: str, answers: Sequence[Answer], *, too_long: bool) -> list[str]:
+    """Sentences about input in another script or language than the model's, or that it does not read as a whole."""
+    warning = input_warning([text], model.scripts or (), for_libraries(source))
+    warnings = [] if warning is None else [warning.sentence]
     if any(answer.truncated for answer in answers):
         warnings.append("a sentence is longer than the model reads and was cut")
-    elif whole.too_long:
+    elif too_long:
         warnings.append("a sentence is longer than the model reads and was translated in parts")
     return warnings
-
-
-def warnings_of_input(model: ServedModel, source: str, text: str) -> list[str]:
-    """Sentences about a text in another script or language."""
-    warning = input_warning([text], model.scripts or (), for_libraries(source))
-    return [] if warning is None else [warning.sentence]
 
 
 def joined(whole: SplitText, answers: Sequence[Answer], rank: int) -> str:

@@ -43,7 +43,8 @@ export function filesTab({ form, input, button, stop, result, formats }, languag
       link.href = made;
       link.download = file.name.replace(/(\.[^.]+)?$/, `.${languages().target}$1`);
       link.textContent = `Download ${link.download}`;
-      result.replaceChildren("Done: ", link);
+      const warnings = (found.warnings ?? []).join("; ");
+      result.replaceChildren("Done: ", link, warnings && ` (${warnings})`);
       link.focus();
     } catch (error) {
       result.textContent = error.name === "AbortError" ? "Stopped." : error.message;
