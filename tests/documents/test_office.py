@@ -3,8 +3,11 @@
 import contextlib
 import io
 import re
+import sys
+import tracemalloc
 import zipfile
 from collections.abc import Callable
+from functools import partial
 from xml.etree import ElementTree
 
 import pytest
@@ -13,6 +16,7 @@ from repose.documents import xml_source
 from repose.documents.archive import Archive, Limits
 from repose.documents.office import OfficeDocument
 from repose.documents.opendocument import read_odt
+from repose.documents.segment import Text
 from repose.documents.wordprocessing import read_docx
 from repose.system.errors import DataError
 
@@ -154,6 +158,24 @@ def test_other_prefixes_of_the_same_namespace(shouted_bytes: Shout) -> None:
     assert member(found, "word/document.xml") == renamed.replace("one", "ONE")
 
 
+def test_a_prefix_means_what_the_nearest_element_says(shouted_bytes: Shout) -> None:
+    here, elsewhere = (f'<p><r><t xml:space="preserve">{text}</t></r></p>' for text in ("one", "two"))
+    main = W.replace(":w", "")
+    source = f'<b {main}>{here}<c xmlns="urn:other">{elsewhere}<d {main}>{here}</d>{elsewhere}</c>{here}</b>{elsewhere}'
+    assert body(shouted_bytes(read_docx(docx(source)))) == source.replace("one", "ONE")
+
+
+def test_prefixes_are_not_kept_for_each_element_that_declares_one() -> None:
+    prefixes = " ".join(f'xmlns:a{number}="u"' for number in range(5_000))
+    declared = '<b xmlns:c="d">' * 150
+    data = f"<a {prefixes}>{declared}{'</b>' * 150}</a>".encode()
+    tracemalloc.start()
+    xml_source.Xml(data, {}, "a")
+    peak = tracemalloc.get_traced_memory()[1]
+    tracemalloc.stop()
+    assert peak < 6_000_000
+
+
 ODF = "urn:oasis:names:tc:opendocument:xmlns:"
 NAMES = f'xmlns:office="{ODF}office:1.0" xmlns:text="{ODF}text:1.0" xmlns:draw="{ODF}drawing:1.0"'
 
@@ -202,8 +224,6 @@ def test_paragraphs_of_opendocument(shouted_bytes: Shout, source: str, wanted: s
 
 
 def test_characters_that_xml_cannot_hold_are_left_out() -> None:
-    from repose.documents.segment import Text
-
     found = read_odt(odt("<text:p>a</text:p>")).assemble([[Text("x\x00\x08\ufffe]]>\ud800y")]])
     assert "<text:p>x]]&gt;y</text:p>" in member(found, "content.xml")
 
@@ -259,6 +279,85 @@ def test_limits() -> None:
     for limits in (Limits(members=1), Limits(member_bytes=999), Limits(total_bytes=1999)):
         with pytest.raises(DataError):
             Archive(data, limits)
+
+
+LONG = f'<w:rPr><w:x w:y="{"z" * 10_000}"/></w:rPr>'
+
+
+def test_what_stood_in_one_run_stays_in_one(shouted_bytes: Shout) -> None:
+    """Its looks are not written for each piece of it: 553 bytes became 4.8 GB."""
+    tabs = f"<w:r>{LONG}<w:tab/>{'<w:br/>' * 500}<w:tab/></w:r>"
+    assert f"{run('ONE', LONG)}{tabs}" in body(shouted_bytes(read_docx(docx(f"<w:p>{run('one', LONG)}{tabs}</w:p>"))))
+    mixed = f"<w:r>{LONG}<w:t>one </w:t><w:tab/><w:tab/><w:t>two</w:t></w:r>"
+    assert body(shouted_bytes(read_docx(docx(f"<w:p>{mixed}</w:p>")))).count(LONG) == 3
+    instruction = '<w:fldChar w:fldCharType="begin"/><w:instrText>X</w:instrText><w:fldChar w:fldCharType="separate"/>'
+    field = f"<w:r>{BOLD}{instruction}</w:r>{run('ONE', BOLD)}{END}{run('TWO')}"
+    assert body(shouted_bytes(read_docx(docx(f"<w:p>{field}</w:p>")))) == f"<w:p>{field}</w:p>"
+
+
+def nested(begin: str, end: str, levels: int) -> str:
+    return f"<w:p>{begin}" * levels + f"<w:p>{run('one ' * 20_000)}</w:p>" + f"{end}{run('two')}</w:p>" * levels
+
+
+def test_a_document_that_would_be_far_larger_than_it_was_is_refused(shouted_bytes: Shout) -> None:
+    source = f"<w:p><w:r>{LONG}{'<w:t>one </w:t><w:tab/>' * 200}</w:r></w:p>"
+    document = read_docx(docx(source))
+    with pytest.raises(DataError, match="would be far larger than the document"):
+        shouted_bytes(document)
+
+
+@pytest.mark.parametrize(
+    ("begin", "end"),
+    [
+        ("<w:pPr>", "</w:pPr>"),
+        ("<w:r><w:rPr>", "</w:rPr><w:t>s</w:t></w:r>"),
+        ("<w:smartTag><w:smartTagPr>", f"</w:smartTagPr>{run('s')}</w:smartTag>"),
+        ("<w:sdt><w:sdtPr>", f"</w:sdtPr><w:sdtContent>{run('s')}</w:sdtContent></w:sdt>"),
+        ("<w:sdt>", f"<w:sdtContent>{run('s')}</w:sdtContent></w:sdt>"),
+    ],
+)
+def test_no_paragraph_is_kept_for_each_level_that_it_stands_in(begin: str, end: str) -> None:
+    """Settings hold none, and where another element holds one, it is written once."""
+    data = docx(nested(begin, end, 40))
+    tracemalloc.start()
+    document = read_docx(data)
+    with contextlib.suppress(DataError):
+        document.assemble([[Text(segment.text)] for segment in document.segments])
+    peak = tracemalloc.get_traced_memory()[1]
+    tracemalloc.stop()
+    assert peak < 2_500_000
+
+
+def steps(function: Callable[[], object]) -> int:
+    """Calls of functions, and of generators each time, that it takes."""
+    number = 0
+
+    def count(*_: object) -> None:
+        nonlocal number
+        number += 1
+
+    sys.setprofile(count)
+    try:
+        function()
+    finally:
+        sys.setprofile(None)
+    return number
+
+
+@pytest.mark.parametrize(
+    "source",
+    [
+        lambda number: docx(f"<w:p>{run('one ')}{'<w:bookmarkStart/>' * number}{run('two')}</w:p>"),
+        lambda number: docx(f"<w:p><w:r>{'<w:t>one</w:t><w:tab/>' * number}</w:r></w:p>"),
+        lambda number: odt(f"<text:p>one {'<text:bookmark/>' * number}two</text:p>"),
+    ],
+)
+def test_work_is_in_proportion_to_the_document(shouted_bytes: Shout, source: Callable[[int], bytes]) -> None:
+    def translate(data: bytes) -> None:
+        shouted_bytes(read_docx(data) if b"word/" in data else read_odt(data))
+
+    few, many = (steps(partial(translate, source(number))) for number in (200, 1_600))
+    assert many < 10 * few
 
 
 def test_any_cut_or_changed_byte_is_a_sentence_or_a_document() -> None:

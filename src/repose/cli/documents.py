@@ -21,7 +21,7 @@ def translate_file(
     target: Annotated[Path, Argument(help="Where to write the translation, with the same suffix.")],
     force: Annotated[bool, Option("--force", help="Overwrite what is there.")] = False,
     paragraphs: Annotated[
-        bool, Option(help="Of .txt whose lines are broken for the page: a paragraph, up to a blank line, is one line.")
+        bool, Option(help="For wrapped .txt: each paragraph, up to a blank line, is one line.")
     ] = False,
     beam_size: BeamSize = None,
     length_penalty: LengthPenalty = None,

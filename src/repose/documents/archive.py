@@ -9,6 +9,8 @@ from itertools import groupby
 
 from repose.system.errors import DataError
 
+_MEBIBYTE = 1 << 20
+
 
 @dataclass(frozen=True)
 class Limits:
@@ -19,6 +21,10 @@ class Limits:
     total_bytes: int = 256 << 20
     ratio: int = 100
     """Unpacked bytes for each packed one, of members of more than a mebibyte."""
+
+    def written(self, read: int) -> int:
+        """Characters that the paragraphs may be written with of a document whose XML has so many bytes."""
+        return min(self.member_bytes, max(_MEBIBYTE, self.ratio * read))
 
 
 LIMITS = Limits()
@@ -54,7 +60,7 @@ class Archive:
         if sum(info.file_size for info in self._infos) > limits.total_bytes:
             raise DataError(f"the document unpacks to more than {limits.total_bytes:,} bytes: split it")
         for info in self._infos:
-            if info.file_size > max(1 << 20, limits.ratio * info.compress_size):
+            if info.file_size > max(_MEBIBYTE, limits.ratio * info.compress_size):
                 raise DataError(f"{info.filename!r} of the document unpacks to far more than is packed: {_SAVE}")
 
     def written(self, changed: Mapping[str, bytes]) -> bytes:

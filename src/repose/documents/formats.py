@@ -71,20 +71,19 @@ class Encoded:
         """Those of the document."""
         return self.document.segments
 
+    @property
+    def charset(self) -> str:
+        """The encoding, as a header of HTTP has it; nothing for a page in another one than Unicode's, which says so."""
+        return {"utf-8": "utf-8", "utf-16-le": "utf-16", "utf-16-be": "utf-16"}.get(self.encoding, "")
+
     def assemble(self, placed: Sequence[Placed]) -> bytes:
-        """The file with these translations. Text of an encoding that does not have all its characters is in UTF-8."""
+        """The file with these translations."""
         text = self.document.text(placed)
-        try:
-            return self.mark + text.encode(self.encoding, "xmlcharrefreplace" if self.references else "strict")
-        except UnicodeEncodeError:
-            return text.encode("utf-8", "replace")
+        return self.mark + text.encode(self.encoding, "xmlcharrefreplace" if self.references else "replace")
 
     def decoded(self, data: bytes) -> str:
         """The text of a file that `assemble` has made."""
-        try:
-            return data.removeprefix(self.mark).decode(self.encoding)
-        except UnicodeDecodeError:
-            return data.decode()
+        return data.removeprefix(self.mark).decode(self.encoding)
 
 
 class Format(NamedTuple):

@@ -5,7 +5,7 @@ the archive stays as it was.
 """
 
 import re
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from typing import NamedTuple, Protocol
 
 from repose.documents.archive import LIMITS, Archive, Limits
@@ -33,7 +33,7 @@ class Words(Protocol):
     def pieces(self, xml: Xml, paragraph: Element) -> list[Piece]:
         """Of a paragraph."""
 
-    def written(self, xml: Xml, paragraph: Element, placed: Placed, changed: dict[int, str]) -> str:
+    def written(self, xml: Xml, paragraph: Element, placed: Placed, changed: dict[int, str]) -> Iterator[str]:
         """The translated paragraph. `changed`: the paragraphs that stand in it, as `Xml.written` takes them."""
 
 
@@ -49,7 +49,7 @@ class OfficeDocument:
 
     def __init__(self, data: bytes, words: Words, limits: Limits = LIMITS) -> None:
         """Raises DataError for what is no such document, is damaged, or unpacks to more than the limits."""
-        self._archive, self._words = Archive(data, limits), words
+        self._archive, self._words, self._limits = Archive(data, limits), words, limits
         self._xml: dict[str, Xml] = {}
         self._places: list[_Place] = []
         self._segments: list[Segment] = []
@@ -68,14 +68,17 @@ class OfficeDocument:
         return self._segments
 
     def assemble(self, placed: Sequence[Placed]) -> bytes:
-        """The archive with these translations."""
+        """The archive with these translations. Raises DataError where the paragraphs would be far larger than before,
+        which few bytes can do: looks are written for each piece that a run comes apart into."""
+        left = self._limits.written(sum(len(xml.data) for xml in self._xml.values()))
         changed: dict[str, dict[int, str]] = {member: {} for member in self._xml}
         # A paragraph that stands in another begins after it, and is needed before it.
         for place, translated in reversed(list(zip(self._places, placed, strict=True))):
             member, paragraph, before, after = place
             whole = [Text(before), *translated, Text(after)]
             written = self._words.written(self._xml[member], paragraph, whole, changed[member])
-            changed[member][paragraph.start] = written
+            changed[member][paragraph.start] = joined = _joined(written, left)
+            left -= len(joined)
         return self._archive.written({member: self._member(member, some) for member, some in changed.items() if some})
 
     def _member(self, member: str, changed: dict[int, str]) -> bytes:
@@ -88,6 +91,17 @@ class OfficeDocument:
             made = segment(pieces, collapse=self._words.collapse)
             self._segments.append(Segment(made.text, made.marks))
             self._places.append(_Place(member, paragraph, made.before, made.after))
+
+
+def _joined(pieces: Iterable[str], most: int) -> str:
+    """The pieces as one text. Raises DataError where it has more than so many characters."""
+    kept = []
+    for piece in pieces:
+        most -= len(piece)
+        if most < 0:
+            raise DataError("the translated document would be far larger than the document: simplify its formatting")
+        kept.append(piece)
+    return "".join(kept)
 
 
 def _paragraphs(root: Element, words: Words) -> Iterator[Element]:

@@ -37,17 +37,17 @@ class _OpenDocument:
             self._raised[xml] = frozenset(_raised_styles(xml.root))
         return list(_pieces(xml, paragraph, self._raised[xml]))
 
-    def written(self, xml: Xml, paragraph: Element, placed: Placed, changed: dict[int, str]) -> str:
+    def written(self, xml: Xml, paragraph: Element, placed: Placed, changed: dict[int, str]) -> Iterator[str]:
         """The translated paragraph."""
-        pieces = [xml.tag(paragraph)]
+        yield xml.tag(paragraph)
         for piece in placed:
             if isinstance(piece, Text):
-                pieces.append(escape(piece.text))
+                yield escape(piece.text)
             elif isinstance(piece.source, Element):
-                pieces.append(xml.written(piece.source, changed))
+                yield xml.written(piece.source, changed)
             else:
-                pieces.append(str(piece.source))
-        return "".join([*pieces, xml.end_tag(paragraph)])
+                yield str(piece.source)
+        yield xml.end_tag(paragraph)
 
 
 def _raised_styles(root: Element) -> Iterator[str]:

@@ -6,6 +6,7 @@ order; none is lost, and none crosses another. What is part of a word, such as a
 """
 
 from bisect import bisect_left, bisect_right
+from collections import deque
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, replace
 from itertools import accumulate, pairwise
@@ -82,10 +83,10 @@ class _Steps:
         boundaries = self._boundaries([marks[i] for i in points], list(ranges.values()), low, high)
         at = dict(zip(points, boundaries, strict=True))
         starts = {start: place for place, (start, end) in ranges.items()}
-        word, waiting = low, sorted(points, key=lambda i: (at[i], i))
+        word, waiting = low, deque(sorted(points, key=lambda i: (at[i], i)))
         while word < high or waiting:
             if waiting and at[waiting[0]] <= word:
-                yield from self._mark(marks[waiting.pop(0)], (word, word))
+                yield from self._mark(marks[waiting.popleft()], (word, word))
             elif word in starts:
                 taken = ranges[starts[word]]
                 yield from self._mark(marks[starts[word]], taken)

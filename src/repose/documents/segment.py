@@ -131,6 +131,7 @@ def segment(pieces: Iterable[Piece], *, collapse: bool) -> Segment:
     text = ""
     halves = [_Half(0, None)]
     points: list[Mark] = []  # since the last letters
+    shown = False  # whether one of them is seen
     pieces = list(pieces)
     outer = [any(isinstance(piece, Text) for piece in edge) for edge in (pieces[:1], pieces[-1:])]
 
@@ -140,7 +141,7 @@ def segment(pieces: Iterable[Piece], *, collapse: bool) -> Segment:
                 if not letters:
                     continue
                 text += " " * _parted(text[-1:], points, letters[0])
-                points = []
+                points, shown = [], False
                 letters = _SPACES.sub(" ", letters) if collapse else letters
                 text += letters[1:] if text[-1:].isspace() and letters[0] == " " else letters
             case Open(source):
@@ -153,8 +154,10 @@ def segment(pieces: Iterable[Piece], *, collapse: bool) -> Segment:
             case Point(source, shows, separates, joined):
                 place, space = len(text), text[-1:].isspace()
                 joined = joined and bool(text) and not space
-                space = space and not any(point.shows for point in points)
-                points.append(Mark(place, place, source, None, (), shows, separates, joined, space, space_after))
+                points.append(
+                    Mark(place, place, source, None, (), shows, separates, joined, space and not shown, space_after)
+                )
+                shown = shown or shows
                 halves[-1].within.append(points[-1])
     assert len(halves) == 1
     core = text.strip()

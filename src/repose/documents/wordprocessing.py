@@ -25,6 +25,8 @@ _AROUND = frozenset(["w:hyperlink", "w:ins", "w:moveTo", "w:smartTag", "w:custom
 """Elements around runs of the sentence."""
 _PROPERTIES = frozenset(["w:smartTagPr", "w:customXmlPr", "w:fldData"])
 """Elements that those begin with, before all runs."""
+_FORM = frozenset(["w:sdtPr", "w:sdtEndPr"])
+"""What stands before the content of a form's field."""
 _LEFT_OUT = frozenset(["w:proofErr", "w:lastRenderedPageBreak", "w:softHyphen", "w:pPr", "w:rPr"])
 _SHOWN = frozenset(
     [
@@ -45,8 +47,16 @@ _SHOWN = frozenset(
 )
 _SEPARATING = frozenset(["w:tab", "w:ptab", "w:br", "w:cr"])
 
-_Raw: TypeAlias = tuple[tuple[Element | str, str | None], ...]
-"""XML that stays, each piece with the looks of the run that it stands in (w:rPr as it is written), if it is in one."""
+
+class _Run(NamedTuple):
+    """One of the document, told from others by `is`."""
+
+    properties: str
+    """Its looks (w:rPr), as they are written."""
+
+
+_Raw: TypeAlias = tuple[tuple[Element | str, _Run | None], ...]
+"""XML that stays, each piece with the run that it stands in, if it is in one."""
 
 
 class _Looks(NamedTuple):
@@ -78,7 +88,7 @@ class _WordProcessing:
     members = re.compile(r"word/(?:document|header|footer|footnotes|endnotes)\d*\.xml")
     prefixes = dict.fromkeys(_MAIN, "w") | dict.fromkeys(_MATH, "m")
     paragraphs = frozenset(["w:p"])
-    skipped = frozenset(["w:del", "w:moveFrom"])
+    skipped = frozenset(["w:del", "w:moveFrom", "w:pPr", "w:rPr"]) | _PROPERTIES | _FORM
     collapse = False
 
     def pieces(self, xml: Xml, paragraph: Element) -> list[Piece]:
@@ -86,13 +96,15 @@ class _WordProcessing:
         atoms = list(_atoms(xml, paragraph))
         return list(_marked(_without_fields(atoms), _own_looks(atoms)))
 
-    def written(self, xml: Xml, paragraph: Element, placed: Placed, changed: dict[int, str]) -> str:
+    def written(self, xml: Xml, paragraph: Element, placed: Placed, changed: dict[int, str]) -> Iterator[str]:
         """The translated paragraph."""
         tag = xml.tag(paragraph)
-        settings = (xml.written(child, {}) for child in paragraph.elements() if child.name == "w:pPr")
+        yield tag
+        yield from (xml.written(child, {}) for child in paragraph.elements() if child.name == "w:pPr")
         runs = _Runs(xml, tag[1:].split(">")[0].split()[0].removesuffix("p"), changed)
         own = _own_looks(list(_atoms(xml, paragraph)))
-        return "".join([tag, *settings, *runs.written(placed, own), xml.end_tag(paragraph)])
+        yield from runs.written(placed, own)
+        yield xml.end_tag(paragraph)
 
 
 def _atoms(xml: Xml, parent: Element) -> Iterator[_Atom]:
@@ -119,15 +131,18 @@ def _begins(element: Element) -> int:
 
 
 def _content(element: Element) -> Element | None:
-    return next((child for child in element.elements() if child.name == "w:sdtContent" and child.children), None)
+    """Of a form's field, if there is nothing but its properties before it."""
+    first = next((child for child in element.elements() if child.name not in _FORM), None)
+    return first if first is not None and first.name == "w:sdtContent" and first.children else None
 
 
 def _of_run(xml: Xml, run: Element) -> Iterator[_Atom]:
     looks = next((child for child in run.elements() if child.name == "w:rPr"), None)
     properties = "" if looks is None else xml.written(looks, {})
     is_raised = looks is not None and any(map(_raises, looks.elements()))
+    around = _Run(properties)
     for child in run.elements():
-        raw: _Raw = ((child, properties),)
+        raw: _Raw = ((child, around),)
         if child.name == "w:t":
             text = "".join(node.text for node in child.children if isinstance(node, Letters))
             yield _Letters(text, properties, raw, is_raised)
@@ -224,30 +239,47 @@ class _Runs:
         self._xml, self._prefix, self._changed = xml, prefix, changed
 
     def written(self, placed: Placed, own: str) -> Iterator[str]:
-        """A paragraph's."""
+        """A paragraph's. What stood in one run, with nothing between, stays in one: its looks may be long."""
+        within: _Run | None = None
+        for piece, run in self._pieces(placed, own):
+            if run is not within:
+                yield self._end(within) + self._begin(run)
+                within = run
+            yield piece
+        yield self._end(within)
+
+    def _pieces(self, placed: Placed, own: str) -> Iterator[tuple[str, _Run | None]]:
+        """Each with the run that it is to stand in, if it is not one itself."""
         looks = [own]
         text = ""
         for piece in placed:
             if isinstance(piece, Text):
                 text += piece.text
                 continue
-            yield self._run(text, looks[-1])
+            if text:
+                yield self._run(text, looks[-1]), None
             text = ""
             if not isinstance(piece.source, _Looks):
-                yield from (self._kept(*raw) for raw in piece.source)  # type: ignore[attr-defined]
+                yield from ((self._kept(node), run) for node, run in piece.source)  # type: ignore[attr-defined]
             elif piece.opens:
                 looks.append(piece.source.properties)
             else:
                 looks.pop()
-        yield self._run(text, looks[-1])
+        if text:
+            yield self._run(text, looks[-1]), None
 
     def _run(self, text: str, properties: str) -> str:
         w = self._prefix
-        return text and f'<{w}r>{properties}<{w}t xml:space="preserve">{escape(text)}</{w}t></{w}r>'
+        return f'<{w}r>{properties}<{w}t xml:space="preserve">{escape(text)}</{w}t></{w}r>'
 
-    def _kept(self, node: Element | str, properties: str | None) -> str:
-        written = node if isinstance(node, str) else self._xml.written(node, self._changed)
-        return written if properties is None else f"<{self._prefix}r>{properties}{written}</{self._prefix}r>"
+    def _kept(self, node: Element | str) -> str:
+        return node if isinstance(node, str) else self._xml.written(node, self._changed)
+
+    def _begin(self, run: _Run | None) -> str:
+        return "" if run is None else f"<{self._prefix}r>{run.properties}"
+
+    def _end(self, run: _Run | None) -> str:
+        return "" if run is None else f"</{self._prefix}r>"
 
 
 def read_docx(data: bytes) -> OfficeDocument:

@@ -127,7 +127,8 @@ class _Builder:
     def __init__(self, data: bytes, prefixes: dict[str, str], name: str, others: int) -> None:
         self._data, self._prefixes, self._name = data, prefixes, name
         self._opened: list[Element] = []
-        self._scopes: list[dict[str, str]] = [{"": ""}]
+        self._namespaces: dict[str, str] = {}  # by prefix, where the parser is
+        self._outer: list[dict[str, str]] = []  # of each open element, those that it has given other meanings, before
         self._last: Node | None = None  # whose start, or whose end tag's, the parser has met last
         self._closing = False
         self.number = others
@@ -167,9 +168,10 @@ class _Builder:
         if len(self._opened) == MOST_LEVELS:
             raise DataError(f"{self._name} has more than {MOST_LEVELS} elements in each other: simplify the document")
         own = {key.partition(":")[2]: value for key, value in attributes.items() if key.partition(":")[0] == "xmlns"}
-        self._scopes.append(self._scopes[-1] | own if own else self._scopes[-1])
+        self._outer.append({prefix: self._namespaces.get(prefix, "") for prefix in own})
+        self._namespaces |= own
         prefix, _, local = name.rpartition(":")
-        usual = self._prefixes.get(self._scopes[-1].get(prefix, ""))
+        usual = self._prefixes.get(self._namespaces.get(prefix, ""))
         element = Element(name if usual is None else f"{usual}:{local}", attributes, place)
         if not self._opened:
             self.root = element
@@ -178,7 +180,7 @@ class _Builder:
 
     def _end(self, _: str) -> None:
         place = self._place()
-        self._scopes.pop()
+        self._namespaces |= self._outer.pop()
         element = self._opened.pop()
         element.closes = element.end = place
         if not self._data.startswith(b"/>", element.inner - 2):
