@@ -140,3 +140,12 @@ def test_a_number_that_was_split_gets_no_space() -> None:
     shouting: Any = Shouting()
     (found, parts) = translate_texts(shouting, ["1234567890,1234567890x"])[0]
     assert (len(parts.parts), found.text) == (2, "1234567890,1234567890X")
+
+
+def test_white_space_around_a_translation_is_that_of_the_text() -> None:
+    class Spaced(Shouting):
+        def translate(self, texts: list[str], **how: Any) -> list[Translation]:
+            return [replace(t, text=f" {t.text}\u3000") for t in super().translate(texts, **how)]
+
+    lines = ["One", " one", "One. Two."]
+    assert [t.text for t, _ in translate_texts(Spaced(), lines)] == ["ONE", " ONE", "ONE. TWO."]  # type: ignore[arg-type]

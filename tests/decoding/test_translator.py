@@ -14,6 +14,7 @@ import torch
 from torch.nn import functional
 
 from repose.data.tokenizer import Tokenizer
+from repose.decoding.sampling import Sampling
 from repose.decoding.translator import MODEL_KIND, Translator, load
 from repose.model.presets import PRESETS, preset
 from repose.model.transformer import Transformer
@@ -241,3 +242,23 @@ def test_every_causal_preset_learns_to_reverse(name: str, tokenizer: Tokenizer) 
     src = sentences(40, seed=10_000)
     translations = Translator(model, tokenizer, tokenizer).translate(src)
     assert sum(t.text == reverse(s) for s, t in zip(src, translations, strict=True)) >= 30
+
+
+@pytest.mark.parametrize(
+    ("settings", "match"),
+    [
+        ({"beam_size": 0}, "beam_size is 0"),
+        ({"num_hypotheses": 99}, "num_hypotheses is 99"),
+        ({"length_penalty": math.nan}, "alpha is nan"),
+        ({"length_penalty": -1.0}, "alpha is -1"),
+        ({"sampling": Sampling(), "length_penalty": -1.0}, "alpha is -1"),
+        ({"sampling": Sampling(seed=1.5)}, "seed of sampling is 1.5"),  # type: ignore[arg-type]
+        ({"sampling": Sampling(first=-1)}, "first sentence of sampling is -1"),
+    ],
+)
+@pytest.mark.parametrize("texts", [[], [""], ["ka"]])
+def test_settings_out_of_range_are_refused_where_there_is_nothing_to_search(
+    reversing: Translator, texts: list[str], settings: dict[str, Any], match: str
+) -> None:
+    with pytest.raises(ConfigError, match=match):
+        reversing.translate(texts, **settings)

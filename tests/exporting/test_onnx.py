@@ -1,6 +1,7 @@
 """Exports to ONNX, the engine that computes with them, and the cache of graphs."""
 
 import copy
+import dataclasses
 import json
 import os
 import pickle
@@ -10,16 +11,24 @@ import subprocess
 import sys
 from collections.abc import Callable
 from pathlib import Path
+from typing import Any
 
 import numpy as np
 import pytest
+import torch
+from tests.exporting.conftest import TINY, shaken
 
 import repose
 from repose.decoding import graph_cache, translator
 from repose.decoding.engine import built
 from repose.decoding.onnx_engine import OnnxEngine
 from repose.decoding.translator import Translation, Translator
+from repose.graphs import folder as graphs
+from repose.model.presets import preset
+from repose.saved_model.api import build
+from repose.saved_model.description import read_description
 from repose.system.errors import CheckpointError, ConfigError
+from repose.tasks.cache import remove_graphs
 
 pytest.importorskip("onnx")
 pytest.importorskip("onnxruntime")
@@ -112,8 +121,44 @@ def test_damaged_folders_are_refused(saving: Saving, tmp_path: Path, name: str) 
     with pytest.raises(CheckpointError, match=r"damaged"):
         repose.load(tmp_path / "out")
     path.unlink()
+    if name in ("greedy.onnx", "beam.onnx"):
+        path.symlink_to("nowhere")
     with pytest.raises(CheckpointError, match=r"missing|holds no export|does not exist"):
         repose.load(tmp_path / "out")
+
+
+def test_a_folder_without_searches_translates_alike(saving: Saving, tmp_path: Path) -> None:
+    out = repose.export(saving("baseline"), to="onnx", out=tmp_path / "out").folder
+    expected = [texts(repose.load(out).translate(TEXTS, beam_size=beam_size)) for beam_size in (1, 3)]
+    for name in ("greedy.onnx", "beam.onnx"):
+        (out / name).unlink()
+    assert [texts(repose.load(out).translate(TEXTS, beam_size=beam_size)) for beam_size in (1, 3)] == expected
+
+
+def test_facts_that_are_not_those_of_the_graphs_are_refused(saving: Saving, tmp_path: Path) -> None:
+    out = repose.export(saving("baseline"), to="onnx", out=tmp_path / "out").folder
+    description = json.loads((out / "repose-onnx.json").read_text())
+    facts = description["graphs"]
+    (first, *rest) = facts["kept"]
+    sizes = [{"max_length": n} for n in (0, -5, 1 << 30)] + [{"precision": "fp16"}, {"num_heads": 0}]
+    sizes += [{"kept": [{**first, key: -1}, *rest]} for key in ("groups", "width")]
+    others = [{"tgt_vocab_size": facts["tgt_vocab_size"] + 1}, {"num_layers": 9}, {"memory": ["x", *facts["memory"]]}]
+    others += [{"kept": [{**first, key: value}, *rest]} for key, value in (("name", "x"), ("groups", 9), ("width", 9))]
+    others += [{"kept": rest}, {"kept": [first, *facts["kept"]]}, {"memory": facts["memory"][1:]}]
+    for changes, match in [*((one, "usable section graphs") for one in sizes), *((one, "not those") for one in others)]:
+        (out / "repose-onnx.json").write_text(json.dumps({**description, "graphs": facts | changes}))
+        with pytest.raises(CheckpointError, match=match):
+            repose.load(out)
+
+
+@pytest.mark.parametrize("name", ["a\0b", "\ud800"])
+def test_a_name_that_no_file_can_have_is_one_sentence(saving: Saving, tmp_path: Path, name: str) -> None:
+    out = repose.export(saving("baseline"), to="onnx", out=tmp_path / "out").folder
+    description = json.loads((out / "repose-onnx.json").read_text())
+    description["sha256"][name] = "0"
+    (out / "repose-onnx.json").write_text(json.dumps(description))
+    with pytest.raises(CheckpointError, match="names a file that there cannot be"):
+        repose.load(out)
 
 
 def test_another_format_is_refused(saving: Saving, tmp_path: Path) -> None:
@@ -128,9 +173,44 @@ def test_what_computes_something_else_is_not_left_behind(
     saving: Saving, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(graph_cache, "TOLERANCE", 0.0)
+    monkeypatch.setattr(graph_cache, "_TIMES_OWN_ERROR", 0.5)
     with pytest.raises(CheckpointError, match="differs from the model's log-probabilities"):
         repose.export(saving("baseline"), to="onnx", out=tmp_path / "out")
     assert not (tmp_path / "out").exists()
+
+
+def test_an_export_describes_the_weights_that_it_holds(
+    saving: Saving, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """The run may go on training meanwhile."""
+    model = saving("baseline", {"run_id": "first"})
+    config = json.loads((model / "config.json").read_text())
+    write = graphs.write_graphs
+
+    def saved_meanwhile(*given: Any, **how: Any) -> graphs.GraphFacts:
+        saving("baseline", {"run_id": "second"}, d_ff=20)
+        return write(*given, **how)
+
+    monkeypatch.setattr(graphs, "write_graphs", saved_meanwhile)
+    repose.export(model, to="onnx", out=tmp_path / "out")
+    described = read_description(tmp_path / "out", "onnx")
+    assert described["run_id"] == described["config"]["run_id"] == "first"
+    assert described["weights_sha256"] == config["sha256"]["model.safetensors"]
+
+
+def test_graphs_that_round_as_much_as_the_model_are_no_others(tmp_path: Path) -> None:
+    changes = {**TINY, "max_length": 48, "tie_embeddings": "none", "token_norm_site": "after_concat"}
+    architecture = dataclasses.replace(preset("reinforced-prefix"), **changes)
+    model = shaken(build(architecture, src_vocab_size=280, tgt_vocab_size=272))
+    with torch.no_grad():
+        model.output.weight.mul_(10)
+    facts = graphs.write_graphs(tmp_path, model)
+    engine = OnnxEngine(graphs.GraphFolder(tmp_path / graphs.ENCODER, tmp_path / graphs.STEP, facts, {}))
+    assert 1e-4 < graph_cache.compare(engine, model) < 1e-2
+    with torch.no_grad():
+        model.output.weight.mul_(1.001)
+    with pytest.raises(CheckpointError, match="differs from the model's log-probabilities"):
+        graph_cache.compare(engine, model)
 
 
 def test_graphs_are_made_once(saving: Saving, monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
@@ -154,8 +234,8 @@ def test_models_with_the_same_weights_have_graphs_of_their_own(saving: Saving) -
     scores = []
     for positions in ("halves", "interleaved"):
         model = saving("baseline", positions=positions)
-        exact, graphs = (repose.load(model, engine=engine) for engine in ("torch", "onnx"))
-        assert graphs.score(TEXTS[:2], TEXTS[:2]) == pytest.approx(exact.score(TEXTS[:2], TEXTS[:2]), abs=1e-3)
+        exact, made = (repose.load(model, engine=engine) for engine in ("torch", "onnx"))
+        assert made.score(TEXTS[:2], TEXTS[:2]) == pytest.approx(exact.score(TEXTS[:2], TEXTS[:2]), abs=1e-3)
         scores.append(exact.score(TEXTS[:1], TEXTS[:1])[0])
     assert scores[0] != pytest.approx(scores[1], abs=1e-2)
 
@@ -171,9 +251,9 @@ def test_an_export_that_is_replaced_is_not_mixed_with_what_was_loaded(saving: Sa
     assert repose.load(tmp_path / "out").translate(TEXTS[:1], beam_size=1) != expected
     assert loaded.translate(TEXTS[:1], beam_size=1)[0].text == expected[0].text
     assert loaded.engine.search([2, 5, 3], 9, beam_size=1, alpha=0.0, num_hypotheses=1) is None
-    _, graphs = pickle.loads(loaded.engine.message())
+    _, read = pickle.loads(loaded.engine.message())
     with pytest.raises(CheckpointError, match="was replaced since it was read: load it again"):
-        OnnxEngine.of_message(graphs)
+        OnnxEngine.of_message(read)
 
 
 @pytest.mark.parametrize("copied", [copy.deepcopy, lambda loaded: pickle.loads(pickle.dumps(loaded))])
@@ -219,14 +299,38 @@ def test_graphs_of_models_that_read_next_to_nothing(saving: Saving, max_length: 
 def test_graphs_that_cannot_be_made_are_no_reason_not_to_translate(
     saving: Saving, monkeypatch: pytest.MonkeyPatch, tmp_path: Path
 ) -> None:
+    compare, compared = graph_cache.compare, []
+
     def refused(*_: object) -> None:
+        compared.append(1)
         raise CheckpointError("what ONNX Runtime computes differs")
 
     monkeypatch.setattr(graph_cache, "compare", refused)
     monkeypatch.setenv("REPOSE_HOME", str(tmp_path / "home"))
     model = saving("baseline")
-    assert repose.load(model).engine.name == "torch"
+    for _ in range(2):
+        assert repose.load(model).engine.name == "torch"
+    assert len(compared) == 1, "what was refused is not made again"
     with pytest.raises(CheckpointError, match="what ONNX Runtime computes differs"):
+        repose.load(model, engine="onnx")
+    assert len(compared) == 2, "unless it is asked for"
+    remove_graphs()
+    monkeypatch.setattr(graph_cache, "compare", compare)
+    assert repose.load(model).engine.name == "onnx"
+
+
+@pytest.mark.parametrize("library", ["onnxruntime", "onnx"])
+def test_a_library_that_does_not_fit_the_system(
+    saving: Saving, monkeypatch: pytest.MonkeyPatch, tmp_path: Path, library: str
+) -> None:
+    (tmp_path / library).mkdir()
+    (tmp_path / library / "__init__.py").write_text("raise ImportError('GLIBC_2.38 not found')")
+    monkeypatch.setenv("REPOSE_HOME", str(tmp_path / "home"))
+    monkeypatch.syspath_prepend(tmp_path)
+    monkeypatch.delitem(sys.modules, library)
+    model = saving("baseline")
+    assert repose.load(model).engine.name == "torch"
+    with pytest.raises(ConfigError, match=r"which cannot be imported \(GLIBC_2.38 not found\): pip install"):
         repose.load(model, engine="onnx")
 
 
@@ -245,12 +349,14 @@ def test_a_model_that_looks_ahead_has_the_engine_torch(saving: Saving) -> None:
         repose.load(model, engine="onnx")
 
 
-def test_the_program_of_the_documentation(saving: Saving, tmp_path: Path) -> None:
+@pytest.mark.parametrize("text", ["O gato viu o cachorro.", "O [END] gato."])
+def test_the_program_of_the_documentation(saving: Saving, tmp_path: Path, text: str) -> None:
     repose.export(saving("reinforced"), to="onnx", out=tmp_path / "exported")
     (program,) = [code for code in re.findall(r"```python\n(.*?)```", DOCS.read_text(), re.DOTALL) if "ort." in code]
+    program = program.replace("O gato viu o cachorro.", text)
     done = subprocess.run(
         [sys.executable, "-c", program], cwd=tmp_path, capture_output=True, text=True, check=False, env={**os.environ}
     )
     assert done.returncode == 0, done.stderr
-    (expected,) = repose.load(tmp_path / "exported").translate(["O gato viu o cachorro."], beam_size=1)
+    (expected,) = repose.load(tmp_path / "exported").translate([text], beam_size=1)
     assert done.stdout.rstrip("\n") == expected.text

@@ -12,7 +12,8 @@ import pytest
 import repose
 from repose.exporting import base, targets
 from repose.saved_model.description import read_description, write_description
-from repose.system.errors import BusyError, CheckpointError, ConfigError, ReposeError
+from repose.saved_model.directory import read_config
+from repose.system.errors import BusyError, CheckpointError, ConfigError, ReposeError, WriteError
 
 pytestmark = pytest.mark.usefixtures("target")
 Run = Callable[..., tuple[int, str, str]]
@@ -30,7 +31,7 @@ def target(monkeypatch: pytest.MonkeyPatch) -> SimpleNamespace:
         (out / "options.json").write_text(json.dumps([options.precision, options.single_file]))
         if not module.words:
             raise CheckpointError("it computes something else than the model")
-        write_description(out, "words", model, {"words": len(module.words)})
+        write_description(out, "words", read_config(model), {"words": len(module.words)})
         return base.Exported("words", out, {}, 0.25, {"words": 3}, ("a note",))
 
     module.export = export
@@ -133,6 +134,19 @@ def test_one_process_at_a_time_exports_to_a_folder(target: SimpleNamespace, mode
     made = repose.export(model, to="words", out=tmp_path / "out")
     assert re.fullmatch(rf"process \d+ on \S+ exports to {tmp_path}/out: wait for it", said[0])
     assert names(tmp_path / "out") == set(made.files)
+
+
+@pytest.mark.parametrize("name", ["loop", "a\0b"])
+def test_a_place_that_cannot_be_is_one_sentence(model: Path, tmp_path: Path, name: str) -> None:
+    (tmp_path / "loop").symlink_to("loop")
+    with pytest.raises(WriteError, match=r"is no place to write to|cannot be locked"):
+        repose.export(model, to="words", out=f"{tmp_path}/{name}/out")
+
+
+@pytest.mark.skipif(not Path("/proc/self").exists(), reason="needs /proc")
+def test_where_no_file_can_be_made_nobody_else_exports(model: Path) -> None:
+    with pytest.raises(WriteError, match=r"/proc/\.x\.lock cannot be locked"):
+        repose.export(model, to="words", out="/proc/x")
 
 
 def test_an_unknown_target_or_precision_is_one_sentence(model: Path, tmp_path: Path) -> None:

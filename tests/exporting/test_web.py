@@ -41,6 +41,7 @@ HARD_TEXTS = [
     "é́ \u200b\u00a0 \ufeff ﬁ ½ Ǆ",
     "مرحبا بالعالم 123 ٤٥٦",
     "m² x³ १२ ½ Ⅻ ⅷ 一 ④",
+    "日本𠮷x𪜀y 𬺡z\U0002b820w\U0002ceb0 \U0002f800丽",
     "\u0007 a",
     "Ü ü ż й ㅎㅏ 한글",
     "x" * 120,
@@ -330,7 +331,14 @@ def test_hypotheses_have_the_scores_of_the_search(page: Page, translator: Transl
     assert [h["score"] for h in found] == pytest.approx([h.score for h in ours], abs=1e-3)
     assert [h["normalised"] for h in found] == pytest.approx([h.normalised for h in ours], abs=1e-3)
     assert [h["finished"] for h in found] == [h.finished for h in ours]
-    assert page.translate(["", "  "], 4) == ["", ""]
+    assert page.translate(["", "  ", "\x1c\x85"], 4) == ["", "", ""]
+    assert [t.text for t in translator.translate(["\ufeff"], beam_size=1)] == page.translate(["\ufeff"], 1)
+
+
+def test_an_unknown_tag_is_one_sentence(page: Page) -> None:
+    script = "to => repose.translator.translate('O gato.', { to }).catch((error) => error.message)"
+    for to in ("zz", "constructor"):
+        assert page.tab.evaluate(script, to) == f"this model has no tag {to}: leave it out"
 
 
 def test_no_ngram_is_said_twice_where_that_is_asked(page: Page, translator: Translator) -> None:
@@ -354,7 +362,7 @@ def test_tokenizers_are_the_same(kind: Any, page: Page) -> None:
     lines = [
         *(source for source, _ in phrasebook.read()["train"][:300]),
         "21 gatos e 345 cães",
-        "der Straße ação 日本語 ² ³ ٤ ½",
+        "der Straße ação 日本語 ² ³ ٤ ½ 𠮷x 𪜀 y z w",
     ]
     settings: list[dict[str, Any]] = [{}, {"lowercase": True}, {"strip_accents": True, "lowercase": True}]
     for how in settings + [{"single_digits": True}] * (kind != "wordlevel"):

@@ -1,8 +1,10 @@
 """What this machine has, and what is more than it can be meant to run."""
 
+from threading import Event, Thread
+
 import pytest
 
-from repose.system.device import available_cores, check_workers, memory_bytes
+from repose.system.device import available_cores, check_workers, memory_bytes, one_thread
 from repose.system.errors import ConfigError
 
 
@@ -18,3 +20,40 @@ def test_numbers_of_workers() -> None:
     for number in (-1, 0, 99_999):
         with pytest.raises(ConfigError, match=f"workers = {number}, but it should be from 1 to"):
             check_workers(number)
+
+
+def test_threads_that_compute_with_one_at_once_leave_the_number_as_it_was() -> None:
+    """The second begins while the first is within, and ends after it."""
+    torch = pytest.importorskip("torch")
+    usual, seen = torch.get_num_threads(), []
+    within = [Event(), Event(), Event()]
+
+    def first() -> None:
+        with one_thread():
+            within[0].set()
+            within[1].wait(30)
+            with one_thread():
+                seen.append(torch.get_num_threads())
+            seen.append(torch.get_num_threads())
+        seen.append(torch.get_num_threads())
+        within[2].set()
+
+    def second() -> None:
+        within[0].wait(30)
+        with one_thread():
+            within[1].set()
+            within[2].wait(30)
+            seen.append(torch.get_num_threads())
+        seen.append(torch.get_num_threads())
+
+    try:
+        torch.set_num_threads(3)
+        for threads in ([Thread(target=first), Thread(target=second)], [Thread(target=first)]):
+            for thread in threads:
+                thread.start()
+            for thread in threads:
+                thread.join()
+        assert seen == [1, 1, 3, 1, 3, 1, 1, 3]
+        assert torch.get_num_threads() == 3
+    finally:
+        torch.set_num_threads(usual)

@@ -87,7 +87,7 @@ class OnnxEngine(Engine):
         self.graphs, facts = graphs, graphs.facts
         if graphs.lock is not None:
             share_lock(graphs.lock, self)
-        self.precision = "int8" if facts.precision == "int8" else "fp32"
+        self.precision = facts.precision
         self.max_length = facts.max_length
         self._encoder, self._step = (_session(path) for path in (graphs.encoder, graphs.step))
         if not self._is_as_it_was():
@@ -97,6 +97,25 @@ class OnnxEngine(Engine):
         self._kept = [kept.name for kept in facts.kept]
         self._results = ["log_probs", *(f"new_{name}" for name in self._kept)]
         self._attention = [f"attention_{index}" for index in range(facts.num_layers)]
+        self._check_facts()
+
+    def _check_facts(self) -> None:
+        """Raises CheckpointError where what goes in and out of the graphs is not what the folder says."""
+        facts, kept = self.graphs.facts, self.graphs.facts.kept
+        shapes: dict[str, list[int | str]] = {"log_probs": ["R", facts.tgt_vocab_size]}
+        shapes |= {f"{when}_{one.name}": one.shape for one in kept for when in ("past", "new")}
+        past = [f"past_{name}" for name in self._kept]
+        for graph, inputs, outputs in (
+            (self._encoder, ["src"], self._memory),
+            (self._step, ["tokens", "at", *self._memory, *past], [*self._results, *self._attention]),
+        ):
+            given, found = ({one.name: one.shape for one in side} for side in (graph.get_inputs(), graph.get_outputs()))
+            right = sorted(given) == sorted(inputs) and found.keys() >= set(outputs)
+            if not (right and all(_fits(shape, shapes.get(name, shape)) for name, shape in (given | found).items())):
+                raise CheckpointError(
+                    f"inputs and outputs of the graphs in {self.graphs.encoder.parent} are not those that it "
+                    "names: export the model again"
+                )
 
     @classmethod
     def of_message(cls, graphs: GraphFolder) -> "OnnxEngine":
@@ -210,6 +229,12 @@ class OnnxEngine(Engine):
         return np.stack(rows, 2)
 
 
+def _fits(shape: Sequence[int | str], described: Sequence[int | str]) -> bool:
+    """Whether sizes are as described, where both are numbers."""
+    pairs = zip(shape, described, strict=False)
+    return len(shape) == len(described) and all(a == b for a, b in pairs if isinstance(a, int) and isinstance(b, int))
+
+
 def _session(path: Path, *, arena: bool = True) -> Any:
     """`arena`: keep memory between calls; for small tensors the C library itself is faster."""
     os.environ.setdefault("ORT_DISABLE_TELEMETRY", "1")  # ONNX Runtime reports home unless told not to
@@ -217,7 +242,8 @@ def _session(path: Path, *, arena: bool = True) -> Any:
         import onnxruntime as ort
     except ImportError as error:
         raise ConfigError(
-            "this engine needs ONNX Runtime: pip install 'repose-nmt[fast]', or 'repose-nmt[runtime]' without torch"
+            f"this engine needs ONNX Runtime, which cannot be imported ({error}): pip install 'repose-nmt[fast]', or "
+            "'repose-nmt[runtime]' without torch"
         ) from error
     options = ort.SessionOptions()
     options.intra_op_num_threads = options.inter_op_num_threads = 1

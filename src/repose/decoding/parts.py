@@ -190,7 +190,7 @@ def put_together(translations: Sequence[str], parts: Sequence[Part]) -> str:
 def _joined(translations: "Sequence[Translation]", parts: Sequence[Part]) -> "Translation":
     text = put_together([translation.text for translation in translations], parts)
     if len(parts) == 1:
-        return replace(translations[0], text=text) if parts[0].before or parts[0].after else translations[0]
+        return replace(translations[0], text=text)
     return replace(
         translations[0],
         text=text,

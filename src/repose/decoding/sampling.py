@@ -29,11 +29,12 @@ class Sampling(NamedTuple):
 
 
 def check(sampling: Sampling) -> None:
-    """Raises ConfigError for a temperature or a seed that there is not."""
+    """Raises ConfigError for a temperature, a seed or a first sentence that there is not."""
     if not 0.01 <= sampling.temperature <= 100:
         raise ConfigError(f"the temperature of sampling is {sampling.temperature:g}: take one from 0.01 to 100")
-    if not 0 <= sampling.seed < 2**64:
-        raise ConfigError(f"the seed of sampling is {sampling.seed}: take a whole number from 0 to 2^64 - 1")
+    for what, number in (("seed", sampling.seed), ("first sentence", sampling.first)):
+        if not (isinstance(number, int | np.integer) and 0 <= number < 2**64):
+            raise ConfigError(f"the {what} of sampling is {number}: take a whole number from 0 to 2^64 - 1")
 
 
 def sample(

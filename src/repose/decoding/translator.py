@@ -3,6 +3,7 @@
 import contextlib
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import asdict, dataclass, fields
+from functools import partial
 from itertools import chain
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Self, get_args
@@ -217,7 +218,10 @@ class Translator:
         batches = list(self._batches([i for i in range(len(texts)) if not blank[i]], [len(ids) for ids in sources]))
         longest = [min(len(ids) + self.max_extra_tokens, limit) for ids in sources]
         first = 0
-        if sampling is not None:
+        search.checked_limits(longest, alpha)
+        if sampling is None:
+            search.check_beam(beam_size, num_hypotheses)
+        else:
             check(sampling)
             first, num_hypotheses = sampling.first, 1
         work = [
@@ -346,11 +350,10 @@ def load(
         if not directory.architecture_in(config, place).looks_ahead:
             with contextlib.ExitStack() as stack:
                 if engine == "auto":  # graphs that cannot be made or kept are no reason not to translate
-                    stack.enter_context(contextlib.suppress(WriteError, CheckpointError))
+                    stack.enter_context(contextlib.suppress(WriteError, CheckpointError, ConfigError))
                 model_dir = directory.locate(place)
-                made = graph_cache.engine_of(
-                    model_dir, config, int8=int8, load=lambda: directory.load(model_dir, MODEL_KIND)
-                )
+                load_model = partial(directory.load, model_dir, MODEL_KIND)
+                made = graph_cache.engine_of(model_dir, config, int8=int8, load=load_model, again=engine == "onnx")
                 return _translator(made, tokenizers, config, place, workers)
         elif engine == "onnx":
             raise ConfigError("engine = 'onnx' decodes with a cache, which this model cannot: leave engine out")

@@ -53,7 +53,11 @@ def export(
     if precision not in get_args(Precision):
         raise ConfigError(unknown("precision", precision, get_args(Precision)))
     options = Options("int8" if precision == "int8" else "fp32", single_file)
-    model, place = locate(Path(run)), Path(out).resolve()
+    model = locate(Path(run))
+    try:
+        place = Path(out).resolve()
+    except (OSError, RuntimeError, ValueError) as error:  # links in a circle, a NUL
+        raise WriteError(f"{str(out)!a} is no place to write to ({error}): choose a new or empty folder") from error
     if (task := task_of(read_config(model))) != UNNAMED_TASK:
         what = task.replace("_", " ")
         raise ConfigError(f"{run} holds a model of {what!r}, and only models that translate can be exported")

@@ -78,7 +78,7 @@ def export(model: Path, out: Path, options: Options) -> Exported:
     for name, tokenizer in zip((SRC_TOKENIZER, TGT_TOKENIZER), tokenizers, strict=True):
         tokenizer.save(out / name)
     fields = _fields(translator, options.precision, compared)
-    write_description(out, NAME, model, {"ctranslate2": ctranslate2.__version__, **fields})
+    write_description(out, NAME, translator.config, {"ctranslate2": ctranslate2.__version__, **fields})
     return Exported(NAME, out, sizes_of(out), compared.largest_difference, notes=_NOTES)
 
 

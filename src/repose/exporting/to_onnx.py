@@ -33,7 +33,7 @@ def export(model: Path, out: Path, options: Options) -> Exported:
     for name, tokenizer in zip((SRC_TOKENIZER, TGT_TOKENIZER), tokenizers, strict=True):
         tokenizer.save(out / name)
     kept = {name: value for name, value in config.items() if name not in _OWN}
-    graphs.describe(out, model, facts, {"config": kept})
+    graphs.describe(out, config, facts, {"config": kept})
     largest = compare(OnnxEngine(graphs.read(out)), loaded)
-    graphs.describe(out, model, facts, {"config": kept, "largest_difference": largest})
+    graphs.describe(out, config, facts, {"config": kept, "largest_difference": largest})
     return Exported("onnx", out, sizes_of(out), largest)

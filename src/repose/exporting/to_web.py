@@ -22,7 +22,7 @@ from importlib import resources
 from pathlib import Path
 from typing import Any
 
-from repose.data.language import UNKNOWN, language_name
+from repose.data.language import UNKNOWN, names_of_pair
 from repose.decoding.graph_cache import compare
 from repose.decoding.onnx_engine import OnnxEngine
 from repose.decoding.parts import max_src_tokens
@@ -55,7 +55,7 @@ def export(model: Path, out: Path, options: Options) -> Exported:
     with tempfile.TemporaryDirectory() as scratch:
         folder = Path(scratch)
         facts = graphs.write_graphs(folder, shorter, int8=options.precision == "int8")
-        graphs.describe(folder, model, facts, {})
+        graphs.describe(folder, translator.config, facts, {})
         largest = compare(OnnxEngine(graphs.read(folder)), shorter)
         files = {name: (folder / name).read_bytes() for name in (graphs.ENCODER, graphs.STEP)}
     files[SRC_TOKENIZER] = translator.src_tokenizer.json.encode()
@@ -73,7 +73,7 @@ def export(model: Path, out: Path, options: Options) -> Exported:
         (out / name).write_bytes(data)
     parts = {what: sum(map(len, x.values())) for what, x in {"model": files, "runtime": runtime, "page": page}.items()}
     described = {"precision": options.precision, "single_file": options.single_file, "max_length": facts.max_length}
-    write_description(out, NAME, model, {**described, "bytes": parts, "largest_difference": largest})
+    write_description(out, NAME, translator.config, {**described, "bytes": parts, "largest_difference": largest})
     return Exported(NAME, out, sizes_of(out), largest, parts=parts)
 
 
@@ -102,8 +102,7 @@ def _settings(translator: Translator, facts: graphs.GraphFacts) -> dict[str, Any
 
 
 def _page(settings: Mapping[str, Any], style: str, script: str) -> bytes:
-    codes = settings["src_lang"], settings["tgt_lang"]
-    src, tgt = (None if code == UNKNOWN else language_name(code) for code in codes)
+    src, tgt = names_of_pair((settings["src_lang"], settings["tgt_lang"]))
     title = "Translate" if src is None or tgt is None else f"{src} → {tgt}"
     about = f"Model of run {settings['run_id'] or 'without a name'}, made with repose. It runs in this page alone."
     texts = {"title": title, "source": src or "source", "target": tgt or "translation", "about": about}

@@ -6,11 +6,12 @@ Reading needs neither torch nor onnx.
 from collections.abc import Mapping
 from dataclasses import asdict, dataclass
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Annotated, Any, Literal
 
-from pydantic import TypeAdapter, ValidationError
+from pydantic import Field, TypeAdapter, ValidationError
 from pydantic.dataclasses import dataclass as checked
 
+from repose.model.architecture import Count, Layers, MaxLength
 from repose.saved_model.description import read_description, write_description
 from repose.system.errors import CheckpointError
 
@@ -28,9 +29,9 @@ class Kept:
     """What a row of a decoding keeps from step to step: `past_<name>` in, `new_<name>` out."""
 
     name: str
-    groups: int
+    groups: Annotated[int, Field(ge=0)]
     """G of (R, G, T, width), where T grows by one in a step; 0 for (R, width), which does not grow."""
-    width: int
+    width: Count
 
     @property
     def shape(self) -> list[int | str]:
@@ -43,13 +44,13 @@ class GraphFacts:
     """What whoever runs the graphs must know of them."""
 
     opset: int
-    precision: str
-    """fp32, or int8: of the products with weights."""
-    max_length: int
+    precision: Literal["fp32", "int8"]
+    """Of the products with weights."""
+    max_length: MaxLength
     """Longest sequence in tokens, START and END included."""
-    tgt_vocab_size: int
-    num_heads: int
-    num_layers: int
+    tgt_vocab_size: Count
+    num_heads: Count
+    num_layers: Layers
     """Of the decoder: so many outputs attention_0, attention_1, ... of a step."""
     memory: tuple[str, ...]
     """Outputs of the encoder that every step gets, beside src_bias; the first dimension is the sentence's."""
@@ -90,14 +91,15 @@ def write_graphs(folder: Path, model: "Transformer", *, int8: bool = False) -> G
     return graphs.facts
 
 
-def describe(folder: Path, model: Path, facts: GraphFacts, fields: Mapping[str, Any]) -> None:
-    """Write `repose-onnx.json`, last; `model` is the model directory that the graphs are of."""
-    write_description(folder, TARGET, model, {"graphs": asdict(facts), **fields})
+def describe(folder: Path, config: Mapping[str, Any], facts: GraphFacts, fields: Mapping[str, Any]) -> None:
+    """Write `repose-onnx.json`, last; `config` is the config.json of the model that the graphs are of."""
+    write_description(folder, TARGET, config, {"graphs": asdict(facts), **fields})
 
 
 def read(folder: Path) -> GraphFolder:
-    """The folder, its files' digests checked. Raises CheckpointError for whatever is missing or damaged."""
-    description = read_description(folder, TARGET)
+    """The folder, its files' digests checked. Raises CheckpointError for whatever is missing or damaged; the searches
+    may be missing."""
+    description = read_description(folder, TARGET, may_lack=(GREEDY, BEAM))
     try:
         facts = TypeAdapter(GraphFacts).validate_python(description.get("graphs"))
     except ValidationError as error:

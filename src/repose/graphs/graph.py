@@ -39,7 +39,9 @@ class Graph:
         try:
             import onnx
         except ImportError as error:
-            raise ConfigError("ONNX graphs are written with onnx: pip install 'repose-nmt[fast]'") from error
+            raise ConfigError(
+                f"ONNX graphs are written with onnx, which cannot be imported ({error}): pip install 'repose-nmt[fast]'"
+            ) from error
         self._onnx, self._name, self._int8 = onnx, name, int8
         self._is_body, self._one_row = around is not None, one_row
         self._is_of_onnx_runtime = False

@@ -2,7 +2,8 @@
 
 import hashlib
 import json
-from collections.abc import Mapping
+import os
+from collections.abc import Collection, Mapping
 from pathlib import Path
 from typing import Any
 
@@ -25,12 +26,11 @@ def sizes_of(out: Path) -> dict[str, int]:
     return {path.relative_to(out).as_posix(): path.stat().st_size for path in files}
 
 
-def write_description(out: Path, target: str, model: Path, fields: Mapping[str, Any]) -> None:
+def write_description(out: Path, target: str, config: Mapping[str, Any], fields: Mapping[str, Any]) -> None:
     """Write it, the last file of an export: what the model is, `fields`, and SHA-256 of the other files.
 
-    `model`: the model or run directory that the export is of.
+    `config`: the config.json that was read with the model; the directory may hold another model by now.
     """
-    config = directory.read_config(model)
     files = {name: _sha256(out / name) for name in sizes_of(out) if name != description_file(target)}
     content = {
         "format_version": FORMAT_VERSION,
@@ -47,8 +47,11 @@ def write_description(out: Path, target: str, model: Path, fields: Mapping[str, 
     (out / description_file(target)).write_text(text, encoding="utf-8")
 
 
-def read_description(folder: Path, target: str, *, check_files: bool = True) -> dict[str, Any]:
-    """Its content, the files' digests checked. Raises CheckpointError where it, or a file, is missing or damaged."""
+def read_description(
+    folder: Path, target: str, *, check_files: bool = True, may_lack: Collection[str] = ()
+) -> dict[str, Any]:
+    """Its content, the files' digests checked. Raises CheckpointError where it is missing or damaged, or a file is,
+    which may be missing where it is one of `may_lack`."""
     path = folder / description_file(target)
     try:
         if path.stat().st_size > _MAX_BYTES:
@@ -65,7 +68,8 @@ def read_description(folder: Path, target: str, *, check_files: bool = True) -> 
     if not isinstance(version, int) or not 1 <= version <= FORMAT_VERSION:
         raise CheckpointError(f"{folder} was exported by another repose, in format {version!r}: export the model again")
     for name, digest in files.items() if check_files else ():
-        _check(folder, str(name), digest)
+        if name not in may_lack or os.path.lexists(folder / name):
+            _check(folder, name, digest)
     return dict(content)
 
 
@@ -73,11 +77,13 @@ def _check(folder: Path, name: str, digest: Any) -> None:
     path = folder / name
     try:
         inside = path.resolve().is_relative_to(folder.resolve()) or hub.is_blob(path, folder)
-        if not inside or not path.is_file():
-            raise CheckpointError(f"{path} is missing, so the export is not complete: export or copy it again")
-        found = _sha256(path)
+        found = _sha256(path) if inside and path.is_file() else None
     except (OSError, RuntimeError) as error:
         raise CheckpointError(f"{path} cannot be read: {getattr(error, 'strerror', error)}") from error
+    except ValueError as error:
+        raise CheckpointError(f"{folder} names a file that there cannot be, {name!a}: export it again") from error
+    if found is None:
+        raise CheckpointError(f"{path} is missing, so the export is not complete: export or copy it again")
     if found != digest:
         raise CheckpointError(
             f"{path} is damaged or of another export, its SHA-256 is not the one in {description_file('*')}: "

@@ -2,8 +2,9 @@
 
 import ctypes
 import os
+import threading
 from collections.abc import Iterator
-from contextlib import AbstractContextManager, contextmanager, suppress
+from contextlib import contextmanager, suppress
 from typing import TYPE_CHECKING
 
 from repose.system.errors import ConfigError, DeviceError, unknown
@@ -13,6 +14,9 @@ if TYPE_CHECKING:
 
 _M_TRIM_THRESHOLD, _M_MMAP_THRESHOLD = -1, -3  # malloc.h
 _LARGEST_MMAP_THRESHOLD = 32 << 20  # what glibc takes at most on 64-bit systems
+_lock, _this_thread = threading.Lock(), threading.local()
+_before: list[int] = []
+"""For each thread within `one_thread`, how many it goes back to."""
 
 
 def find_device(name: str) -> "torch.device":
@@ -52,13 +56,33 @@ def check_workers(number: int, least: int = 1) -> None:
         raise ConfigError(f"workers = {number}, but it should be from {least} to {most} on this machine")
 
 
-def one_thread() -> AbstractContextManager[None]:
-    """Within, torch's CPU work uses one thread.
+@contextmanager
+def one_thread() -> Iterator[None]:
+    """Within, torch's CPU work uses one thread. Several threads may be within at once.
 
     A decoding step is many small operations; at each, several threads wait for one another by spinning, and as soon as
     anything else runs on the machine they wait for threads that are not running (`results/decoding-threads.json`).
     """
-    return num_threads(1)
+    import torch
+
+    if getattr(_this_thread, "is_within", False):
+        with num_threads(1):
+            yield
+        return
+    # A thread has a number of its own from when it is first asked: the one set last, 1 while another is within.
+    with _lock:
+        own = torch.get_num_threads()
+        before = _before[0] if _before else own
+        _before.append(before)
+        torch.set_num_threads(1)
+    _this_thread.is_within = True
+    try:
+        yield
+    finally:
+        _this_thread.is_within = False
+        with _lock:
+            _before.pop()
+            torch.set_num_threads(before)
 
 
 @contextmanager

@@ -306,6 +306,8 @@ def _acquired(path: Path, *, wait: bool = False) -> "BaseFileLock | None":
         else:
             lock.acquire(timeout=_MOMENT, poll_interval=_MOMENT / 5)
     except Timeout:
+        if not path.exists():  # a folder such as /proc, for which filelock tries again and again
+            raise FileNotFoundError(errno.ENOENT, os.strerror(errno.ENOENT), str(path)) from None
         return None
     return lock
 

@@ -15,6 +15,10 @@ export class TextTokenizer {
     const pre_tokenizer = withUnicode(spec.pre_tokenizer);
     const plain = { ...spec, added_tokens: [], post_processor: null, normalizer, pre_tokenizer };
     this.backend = new Tokenizer(plain, { clean_up_tokenization_spaces: false });
+    if (partsChinese(spec.normalizer)) {
+      const before = this.backend.normalizer;
+      this.backend.normalizer = (text) => before(text.replace(RARE_CHINESE, " $& "));
+    }
     if (lowercases) {
       const before = this.backend.normalizer;
       // Letter by letter: a whole text's lower case would know the sigma at the end of a word.
@@ -51,6 +55,15 @@ function withUnicode(splitter) {
   if (splitter?.type === "Digits" && splitter.individual_digits) return UNICODE_DIGITS;
   if (splitter?.type !== "Sequence") return splitter;
   return { ...splitter, pretokenizers: splitter.pretokenizers.map(withUnicode) };
+}
+
+// Of two UTF-16 units, which the library takes for no Chinese; these are the ranges of its original in Rust.
+const RARE_CHINESE =
+  /[\u{20000}-\u{2a6df}\u{2a700}-\u{2b73f}\u{2b740}-\u{2b81f}\u{2b920}-\u{2ceaf}\u{2f800}-\u{2fa1f}]/gu;
+
+/** Whether a normalizer makes each Chinese character a word. */
+function partsChinese(normalizer) {
+  return Boolean(normalizer?.handle_chinese_chars ?? normalizer?.normalizers?.some(partsChinese));
 }
 
 /** A normalizer without its step that lower-cases, which is always the last. */
@@ -119,10 +132,11 @@ export class Translator {
 
   /** The best hypotheses of one sentence, best first, each with its `text`; none of a blank one. */
   async hypotheses(text, { beamSize, lengthPenalty, numHypotheses = 1, to } = {}) {
-    if (!text.trim()) return [];
     const { decoding, tag } = this.settings, { max_length: longest } = this.graphs;
-    let ids = this.source.encode(text);
     const name = to ?? tag;
+    if (name && !Object.hasOwn(this.source.tags, name)) throw new Error(`this model has no tag ${name}: leave it out`);
+    if (!stripped(text).text) return [];
+    let ids = this.source.encode(text);
     if (name) ids = [START, this.source.tags[name], ...ids.slice(1)];
     if (ids.length > longest) ids = [...ids.slice(0, longest - 1), END];
     const src = new this.ort.Tensor("int64", BigInt64Array.from(ids, BigInt), [1, ids.length]);
