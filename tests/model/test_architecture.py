@@ -1,13 +1,14 @@
 """Which axis values go together, and what the presets are."""
 
 import dataclasses
+from typing import Any, get_args
 
 import pytest
 import torch
 from pydantic import ValidationError
 
 from repose.model import architecture as architecture_module
-from repose.model.architecture import Architecture, from_earlier
+from repose.model.architecture import Architecture, PositionsKind, from_earlier
 from repose.model.describe import describe
 from repose.model.presets import PRESETS, difference, preset
 from repose.model.transformer import Transformer, build
@@ -122,6 +123,16 @@ def test_the_number_of_weights_by_arithmetic(name: str) -> None:
         model = Transformer(architecture, src_vocab_size=sizes[0], tgt_vocab_size=sizes[1])
     held = sum(tensor.numel() for tensor in (*model.parameters(), *model.buffers()))
     assert architecture.num_weights(*sizes) == pytest.approx(held, rel=0.05)
+
+
+@pytest.mark.parametrize("positions", get_args(PositionsKind))
+def test_the_number_of_weights_where_positions_are_most_of_them(positions: PositionsKind) -> None:
+    sizes: dict[str, Any] = {"num_encoder_layers": 1, "num_decoder_layers": 1, "num_heads": 1, "d_ff": 1}
+    architecture = Architecture(positions=positions, max_length=1 << 20, **sizes)
+    with torch.device("meta"):
+        model = Transformer(architecture, src_vocab_size=9, tgt_vocab_size=9)
+    held = sum(tensor.numel() for tensor in (*model.parameters(), *model.buffers()))
+    assert architecture.num_weights(9, 9) == pytest.approx(held, rel=0.05)
 
 
 @pytest.mark.parametrize("field", ["d_token", "d_ff", "num_heads", "head_dim"])

@@ -12,6 +12,7 @@ from torch import Tensor
 from repose.model.audit import audit
 from repose.model.presets import preset
 from repose.model.transformer import Transformer, build
+from repose.system.errors import ConfigError
 
 
 @pytest.fixture(autouse=True)
@@ -50,6 +51,18 @@ def test_a_causal_model_passes() -> None:
     report = audit(model())
     assert report.passed
     assert [check.name for check in report.checks if "64 tokens" in check.name]
+
+
+@pytest.mark.parametrize("max_length", [3, 4, 5])
+def test_a_short_model_passes(max_length: int) -> None:
+    assert audit(model(max_length=max_length)).passed
+    ahead = audit(model("reinforced-lookahead", max_length=max_length))
+    assert not ahead.causal
+
+
+def test_a_model_that_is_too_short_is_told() -> None:
+    with pytest.raises(ConfigError, match="too short to audit: it reads at most 2 of the 3 tokens needed"):
+        audit(model(max_length=2))
 
 
 def test_a_look_ahead_in_training_alone_is_found() -> None:

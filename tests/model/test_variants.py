@@ -347,6 +347,19 @@ def test_operations_of_restricted_attention_are_linear_in_the_length() -> None:
     assert operations(restricted, 512) * 30 < operations(whole, 512)
 
 
+@pytest.mark.parametrize("name", ["vaswani-base", "alibi", "realformer", "ablation-none"])
+def test_a_window_wider_than_all_sentences_costs_and_changes_nothing(name: str) -> None:
+    whole, src = make(name), torch.tensor([[5, 6, 7, 8, 9, 10, 11, 12], [5, 6, 0, 0, 0, 0, 0, 0]])
+    for window in (14, 15, 1000):
+        wide = make(name, attention_window=window)
+        assert operations(wide, 8) == operations(whole, 8)
+        wide.load_state_dict(whole.state_dict())
+        assert torch.equal(wide(src, src), whole(src, src))
+    narrow = make(name, attention_window=13)
+    narrow.load_state_dict(whole.state_dict())
+    assert not torch.equal(narrow(src, src), whole(src, src))
+
+
 # --- presets ---
 
 

@@ -166,6 +166,18 @@ def test_bits(home: Path, runs: dict[str, Path]) -> None:
     assert value["sampled_bits_per_token"] == pytest.approx(value["bits_per_token"], rel=1e-6)
 
 
+def test_a_perplexity_too_large_for_a_number_is_left_out(home: Path, runs: dict[str, Path], tmp_path: Path) -> None:
+    task = get_task("language_modelling")
+    loaded, ids = task.load(runs["language_modelling"]), tmp_path / "ids"
+    task.write_ids(home / "test.txt", loaded, ids)
+    with torch.no_grad():
+        loaded.model.output.weight *= 1e4
+    figures = task.measure(loaded, ids).figures
+    assert figures["tf_loss"].value > 710
+    assert "perplexity" not in figures
+    assert all(math.isfinite(figure.value) for figure in figures.values())
+
+
 @pytest.mark.parametrize("kind", ["none", "prefix", "vocabulary", "sentence"])
 def test_one_pass_equals_step_by_step_but_for_the_printed_norm(
     home: Path, runs: dict[str, Path], tmp_path: Path, kind: str

@@ -11,7 +11,7 @@ _NOT_ITS_LANGUAGE = "Remove these pairs or translate them: a model learns to ans
 _SENTENCES: dict[Kind, tuple[str, str]] = {
     Kind.SLIPPED: (
         "Misaligned: lengths and numbers fit better when the targets are moved",
-        "Look just before the first line for one that is missing or too many on one side, and align the files again.",
+        "Look just before the first line for a missing or extra line on one side, and align the files again.",
     ),
     Kind.SAME_LANGUAGE: (
         "Both sides are in one language",
@@ -29,7 +29,7 @@ _SENTENCES: dict[Kind, tuple[str, str]] = {
     ),
     Kind.TRAINED_ON: (
         "Also in the training set",
-        "Remove them from the training set: to know them by heart is no translating, and scores are too high.",
+        "Remove them from the training set: reciting is not translating, and scores come out too high.",
     ),
     Kind.HALF_TRAINED_ON: (
         "One side also in the training set",
@@ -61,7 +61,7 @@ _SENTENCES: dict[Kind, tuple[str, str]] = {
     ),
     Kind.RETRANSLATED: (
         "A sentence again, with another translation",
-        "Fine where it is meant, but see that the files are aligned: a score knows one translation alone.",
+        "Fine where it is meant, but see that the files are aligned: a score knows only one translation.",
     ),
     Kind.UNEQUAL: (
         "One side is far longer than the other",

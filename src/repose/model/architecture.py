@@ -154,8 +154,17 @@ class Architecture:
         layers += self.num_decoder_layers * (2 * attention + feed_forward)
         sizes = vocab_sizes[:1] if self.tie_embeddings == "all" else vocab_sizes
         output = vocab_sizes[-1] * self.d_model if vocab_sizes and self.tie_embeddings == "none" else 0
-        rows = 2 * self.max_length * self.d_token if self.positions in POSITIONS_WITH_ROWS else 0
-        return layers + sum(sizes) * self.d_token + output + rows
+        return layers + sum(sizes) * self.d_token + output + 2 * self._position_weights(inner)
+
+    def _position_weights(self, inner: int) -> int:
+        """Of one stack's positions; `inner`: the width of all heads."""
+        match self.positions:
+            case "rotary":
+                return self.max_length * self.head_dim
+            case "untied" | "untied_relative":
+                return self.max_length * self.d_model + 2 * self.d_model * inner
+            case kind:
+                return self.max_length * self.d_token if kind in POSITIONS_WITH_ROWS else 0
 
     def check_size(self, *vocab_sizes: int, max_bytes: int | None = None) -> None:
         """Raises ConfigError where the weights alone would take more than `max_bytes` (default: this machine's memory).

@@ -12,6 +12,7 @@ import torch
 from torch import Tensor
 
 from repose.model.transformer import Transformer
+from repose.system.errors import ConfigError
 
 TOLERANCE = 1e-9
 """Largest movement of a logit or gradient, in float64, that counts as rounding."""
@@ -69,8 +70,12 @@ def audit(model: Transformer, *, seed: int = 0, length: int = 12) -> AuditReport
     """Tries the model on random tokens, on a copy in float64, so that what moves is structure and not rounding.
 
     `length` is the target length in tokens (at least 3); a second target has `LONG`, or as many as the model takes.
+
+    Raises ConfigError for a model that reads fewer than 3 tokens.
     """
     a = model.architecture
+    if a.max_length < 3:
+        raise ConfigError(f"this model is too short to audit: it reads at most {a.max_length} of the 3 tokens needed")
     model = copy.deepcopy(model).double().eval()
     length = max(3, min(length, a.max_length - 2))
     generator = torch.Generator().manual_seed(seed)
@@ -81,7 +86,8 @@ def audit(model: Transformer, *, seed: int = 0, length: int = 12) -> AuditReport
         return ids.clamp(max=vocab_size - 1).to(device)
 
     def pairs(batch: int, length: int) -> tuple[Tensor, Tensor]:
-        src, tgt = random(batch, length + 2, model.src_vocab_size), random(batch, length, model.tgt_vocab_size)
+        src = random(batch, min(length + 2, a.max_length), model.src_vocab_size)
+        tgt = random(batch, length, model.tgt_vocab_size)
         src[:, 0], tgt[:, 0] = 2, 2
         return src, tgt
 

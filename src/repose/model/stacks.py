@@ -59,9 +59,9 @@ class Stack(nn.Module):
         return self.embedding.positions if self.position_scores is None else self.position_scores
 
     def self_blocks(self, packing: Packing) -> Blocks | LocalBlocks:
-        """Where a sentence's tokens meet each other."""
+        """Where a sentence's tokens meet each other. A window over all of the longest sentence restricts nothing."""
         how: dict[str, Any] = {"num_heads": self.num_heads, "causal": self.causal, "positions": self.positions}
-        if self.window is None:
+        if self.window is None or self.window // 2 >= packing.mask.shape[1] - 1:
             return Blocks(packing, packing, **how)
         return LocalBlocks(packing, window=self.window, **how)
 

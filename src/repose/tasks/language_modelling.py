@@ -1,6 +1,7 @@
 """Language modelling: blocks of a text, a decoder without an encoder, cross-entropy of every next token, and bits."""
 
 import math
+import sys
 from collections.abc import Iterator, Mapping
 from pathlib import Path
 from typing import NamedTuple
@@ -30,6 +31,8 @@ SAMPLED_TOKENS = 2000
 """Tokens, at least, that are also predicted one by one: each takes a pass over its block up to there."""
 _PASS_TOKENS = 1 << 14
 """Tokens of one pass over several beginnings of a block, at most, but for a single one that is longer."""
+_MOST_NATS = math.log(sys.float_info.max)
+"""Above it, a perplexity is no number."""
 
 
 class BlockPart(NamedTuple):
@@ -108,7 +111,8 @@ class LanguageModelling(FileTask):
         """Figures of a model on a text, each token given the earlier ones of its block.
 
         `tf_loss`, `tf_accuracy`, `bits_per_token`, `perplexity` and, where the tokenizer keeps all of the text,
-        `bits_per_byte` (comparable between tokenizers) are of every token, in one pass over each block.
+        `bits_per_byte` (comparable between tokenizers) are of every token, in one pass over each block. A perplexity
+        too large for a number (above 709 nats) is left out.
 
         `stepwise_bits_per_token` is what the model can really do: token by token, each predicted by a pass that is
         given nothing but the tokens before it; of a sample of blocks with `SAMPLED_TOKENS` tokens.
@@ -120,13 +124,13 @@ class LanguageModelling(FileTask):
         with one_thread():
             whole = validate(model, self, blocks, keras_batch=1, world=World(0, 1, device))
             one_pass, by_steps = _bits_of_sample(model, blocks, device)
-        bits, num_tokens = whole["tf_loss"] / math.log(2), int(blocks.tgt_lengths.sum())
-        figures = {
-            "bits_per_token": Figure(bits, "bits per token"),
-            "perplexity": Figure(math.exp(whole["tf_loss"]), "per token"),
-            "tf_loss": Figure(whole["tf_loss"], "nats per token"),
-            "tf_accuracy": Figure(whole["tf_accuracy"], "share of tokens"),
-        }
+        loss, num_tokens = whole["tf_loss"], int(blocks.tgt_lengths.sum())
+        bits = loss / math.log(2)
+        figures = {"bits_per_token": Figure(bits, "bits per token")}
+        if loss < _MOST_NATS:
+            figures["perplexity"] = Figure(math.exp(loss), "per token")
+        figures["tf_loss"] = Figure(loss, "nats per token")
+        figures["tf_accuracy"] = Figure(whole["tf_accuracy"], "share of tokens")
         if loaded.tokenizers[0].lossless:
             figures["bits_per_byte"] = Figure(bits * num_tokens / blocks.num_bytes, "bits per byte")
         figures["sampled_bits_per_token"] = Figure(one_pass, "bits per token")

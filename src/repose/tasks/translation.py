@@ -16,7 +16,7 @@ from torch import Tensor
 from repose.config.experiment import Experiment, TrainingConfig
 from repose.data.bpe_dropout import BpeDropout
 from repose.data.dataset import PairDataset
-from repose.data.language import UNKNOWN, language_name
+from repose.data.language import UNKNOWN, names_of_pair
 from repose.data.mixture import Mixture
 from repose.data.readers import PairReader, TextPairs
 from repose.data.scripts import scripts_in
@@ -132,7 +132,7 @@ class Translation(Task):
 
     def card(self, experiment: Experiment) -> Card:
         codes = languages_of(experiment.corpus)
-        src, tgt = (language_name(code) if code != UNKNOWN else None for code in codes)
+        src, tgt = names_of_pair(codes)
         title = "Translation between languages that are not stated" if src is None or tgt is None else f"{src} → {tgt}"
         longest = experiment.training.max_src_tokens
         direction = "" if src is None or tgt is None else f" from {src} into {tgt}"

@@ -34,7 +34,7 @@ Examples = Callable[[Any, TrainingJob], Sequence[Sequence[str]]]
 
 
 class DivergenceError(ReposeError):
-    """The loss or the gradient is no longer a finite number."""
+    """The loss, in training or validation, or the gradient is no longer a finite number."""
 
 
 class Trainer:
@@ -103,7 +103,8 @@ class Trainer:
                     updates = self.feed.epoch(state.epoch, 0)
 
     def _limit(self) -> EndReason | None:
-        """Which limit of the training is reached, if any."""
+        """Which limit of the training is reached, if any. The clock leaves it one update, so that there is something to
+        record."""
         c, s = self.config, self.state
         if c.patience is not None and s.patience.drops:
             return EndReason.PATIENCE
@@ -111,7 +112,7 @@ class Trainer:
             return EndReason.UPDATES
         if c.epochs is not None and s.epoch >= c.epochs:
             return EndReason.EPOCHS
-        return EndReason.HOURS if self.out_of_time else None
+        return EndReason.HOURS if self.out_of_time and s.update else None
 
     def _stop(self) -> EndReason | None:
         """What asks for stopping before the end, if anything; the same on all workers."""
@@ -143,7 +144,7 @@ class Trainer:
         self.pending.sentences += update.sentences
         synchronises = (state.update + 1) % self.synchronise_every == 0 or update.last
         if synchronises:
-            self._synchronise()  # before the step: weights of a gradient that is no number are never saved
+            self._synchronise()  # before the step: one along a gradient that is no number is never saved
         self.learner.step(rate)
         state.update += 1
         state.batch = 0 if update.last else state.batch + 1
@@ -212,9 +213,10 @@ class Trainer:
         clip = "set training.clip_norm" if c.clip_norm is None else f"lower training.clip_norm ({c.clip_norm:g})"
         precision = ", or set training.precision = 'fp32'" if c.precision == "bf16" else ""
         warmup = "warmup_updates" if c.warmup_share is None else "warmup_share"
+        kept = "; the model of earlier validations stays" if self.state.snapshots else ""
         return (
             f"the {what} is no longer a finite number after update {self.state.update}: lower training.learning_rate "
-            f"({c.learning_rate:g}), raise training.{warmup} ({getattr(c, warmup)}), or {clip}{precision}"
+            f"({c.learning_rate:g}), raise training.{warmup} ({getattr(c, warmup)}), or {clip}{precision}{kept}"
         )
 
     def _record(self, kind: str, figures: Mapping[str, float], *, speed: float | None = None) -> None:
@@ -241,12 +243,17 @@ class Trainer:
         return (self.state.tokens - tokens) / (self.window[0] - then)
 
     def _validate(self) -> None:
-        """Measure the present weights, and update what the model is made of."""
+        """Measure the present weights, and update what the model is made of.
+
+        Raises DivergenceError before anything is changed where their loss is no finite number.
+        """
         state, c = self.state, self.config
         self._synchronise_rest()
         began = time.monotonic()
         figures = self._figures(self.world)
         loss = figures["tf_loss"]
+        if not math.isfinite(loss):
+            raise DivergenceError(self._divergence("validation loss"))
         state.validated = state.update
         if self._translation_is_due():
             state.translated = state.epoch
@@ -284,10 +291,10 @@ class Trainer:
         if writer is None or len(state.snapshots) < 2:
             return
         figures, cost = self._figures_of_model(writer)
-        if self.config.keep == "best" and cost > state.snapshots[0][1]:
+        if self.config.keep == "best" and not cost <= state.snapshots[0][1]:  # NaN is no better, either
             del state.snapshots[1:]
             figures, _ = self._figures_of_model(writer)
-            writer.journal.note("the best validation's weights are better than the mean of several: they are the model")
+            writer.journal.note("the best validation's weights beat the mean of several and are kept")
         state.validation = figures
         self._record("model", figures)
         writer.write_model()
@@ -307,13 +314,12 @@ class Trainer:
         gain = self.state.validation.get("source_gain")
         if self.writer is None or gain is None or gain >= LITTLE_GAIN:
             return
-        a, pre = self.job.architecture, ""
-        if a.norm != "pre":
-            keras = "" if a.initialisation == "keras" else "architecture.initialisation = 'keras' or "
-            pre = f", set {keras}architecture.norm = 'pre'"
+        a, settings = self.job.architecture, ""
+        if a.norm == "post" and a.initialisation in ("xavier", "fairseq"):  # those that gained: docs/little-data.md
+            settings = ", set architecture.initialisation = 'keras' or architecture.norm = 'pre'"
         self.writer.journal.note(
             f"the model hardly reads its source (it predicts {gain:.2f} nats per token better with the right one than "
-            f"with another): train longer{pre}, try a learning rate below {self.config.learning_rate:g} or fewer "
+            f"with another): train longer{settings}, try a learning rate below {self.config.learning_rate:g} or fewer "
             "tokens per update, or add pairs"
         )
 
@@ -349,8 +355,6 @@ class Trainer:
 
     def _done(self, reason: EndReason) -> Outcome:
         self.state.done = reason
-        if self.writer is not None and not self.state.snapshots:
-            self.writer.write_model()  # no update at all: there was nothing to validate
         self._measure_average()
         outcome = self._ended(RunStatus.DONE, reason)
         if self.writer is not None:
