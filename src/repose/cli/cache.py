@@ -12,7 +12,7 @@ MB = 1_000_000
 
 def cache(
     runs: Annotated[
-        list[Path] | None, Argument(help="Finished runs: remove their state/, which they need no more.")
+        list[Path] | None, Argument(help="Finished runs: remove their state/, which is no longer needed.")
     ] = None,
     clear: Annotated[
         bool,

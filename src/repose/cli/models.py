@@ -36,7 +36,7 @@ def translate(
     device: Device = "cpu",
     paragraphs: Annotated[
         bool,
-        Option(help="Of text whose lines are broken for the page: a paragraph, up to a blank line, is one line."),
+        Option(help="For wrapped text: each paragraph, up to a blank line, is one line."),
     ] = False,
     workers: Workers = None,
     precision: Precision = None,

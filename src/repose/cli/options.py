@@ -13,7 +13,7 @@ LengthPenalty = Annotated[
     float | None, Option(help="0: none; higher prefers longer translations (default: the model's).")
 ]
 NoRepeat = Annotated[
-    int | None, Option(min=0, help="So many tokens in a row are never said twice; 3 stops loops (default: none).")
+    int | None, Option(min=0, help="Never repeat this many tokens in a row; 3 stops loops (default: none).")
 ]
 To = Annotated[str | None, Option(metavar="LANG", help="Language to translate into, for a model of several (its tag).")]
 Device = Annotated[str, Option(help="cpu, cuda, cuda:1 or mps.")]

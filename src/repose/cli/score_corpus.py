@@ -16,7 +16,7 @@ def score_corpus(
     files: Annotated[list[str], Argument(help="Two aligned text files, or one TSV, JSONL or Parquet file.")],
     out: bulk.Out,
     backward: Annotated[Path | None, Option(help="A model of the other direction: two find far more than one.")] = None,
-    keep: Annotated[int | None, Option(min=1, help="Write the best so many pairs: DIR/kept.src and kept.tgt.")] = None,
+    keep: Annotated[int | None, Option(min=1, help="Write this many best pairs: DIR/kept.src and kept.tgt.")] = None,
     threshold: Annotated[float | None, Option(min=0.0, max=1.0, help="Write the pairs of at least this score.")] = None,
     checks: Annotated[bool, Option(help="Look at lengths, copies, scripts and languages, too.")] = True,
     src_field: Annotated[str, Option(help="Of JSONL, Parquet and TSV that names its columns.")] = "src",

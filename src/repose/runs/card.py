@@ -6,6 +6,7 @@ directory can be uploaded as it is. It is written with the model, and again when
 
 import hashlib
 import json
+import re
 from collections.abc import Iterator, Mapping
 from dataclasses import replace
 from pathlib import Path
@@ -25,6 +26,7 @@ from repose.tasks.registry import get_task
 _NAMES = {"bleu": "BLEU", "chrf": "chrF"}
 _FREE = ("dropout", "attention_dropout", "attention_output_dropout", "max_length")
 """Fields of an architecture that make no other one."""
+_CODE = re.compile("[a-z]{2,3}")
 _FENCE, _SCORES = "---\n", "## Scores"
 
 
@@ -83,8 +85,9 @@ def preset_name(experiment: Experiment) -> str | None:
 def _head(config: RunConfig, of_task: Card, scored: tuple[str, Mapping[str, Any]] | None) -> str:
     """Front matter."""
     preset = preset_name(config.experiment)
+    codes = [re.split("[-_]", code.lower())[0] for code in of_task.languages]
     fields: dict[str, Any] = {
-        "language": [code.lower().replace("_", "-").split("-")[0] for code in dict.fromkeys(of_task.languages)],
+        "language": [code for code in dict.fromkeys(codes) if _CODE.fullmatch(code)],
         "library_name": "repose",
         "pipeline_tag": of_task.pipeline,
         "tags": ["repose", *([preset] if preset else [])],
