@@ -19,7 +19,7 @@ test: $(READY)  ## the whole default test suite
 check: $(READY)  ## style and types
 	$(BIN)/ruff check .
 	$(BIN)/ruff format --check .
-	$(BIN)/mypy --num-workers 2
+	$(BIN)/mypy
 
 slow: $(READY)  ## trainings of minutes
 	$(BIN)/python -m pytest -m slow
