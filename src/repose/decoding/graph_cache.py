@@ -15,7 +15,7 @@ from numpy.typing import NDArray
 
 from repose.data.corpora import cache_home
 from repose.decoding.engine import Engine
-from repose.decoding.onnx_engine import OnnxEngine
+from repose.decoding.onnx_engine import OnnxEngine, runtime_version
 from repose.graphs import folder as graphs
 from repose.saved_model import directory
 from repose.system.errors import CheckpointError
@@ -37,9 +37,9 @@ def engine_of(
     model: Path, config: Mapping[str, Any], *, int8: bool, load: "Callable[[], SavedModel[Transformer]]", again: bool
 ) -> OnnxEngine:
     """The engine of a model directory with this config.json, whose files have been checked. `load` gives the model
-    where its graphs are to be made; `again`: also where they were made before and refused. Raises CheckpointError for
-    graphs that compute something else and where the directory holds another model by now, WriteError where the cache
-    cannot be written.
+    where its graphs are to be made; `again`: also where they were refused before, by this version of ONNX Runtime.
+    Raises CheckpointError for graphs that compute something else and where the directory holds another model by now,
+    WriteError where the cache cannot be written.
     """
     # Weights alone are not the model: many axes, such as positions, change what is computed and have none.
     of = json.dumps([config["sha256"][directory.WEIGHTS], config["architecture"]], sort_keys=True)
@@ -47,7 +47,7 @@ def engine_of(
     place = graphs_home() / f"{digest[:32]}-{'int8' if int8 else 'fp32'}-{_VERSION}"
     with contextlib.suppress(CheckpointError):
         return _kept(place)
-    refused = place.with_name(f".{place.name}.refused")
+    refused = place.with_name(f".{place.name}.refused-{runtime_version()}")
     with locked(making_lock(place)):
         with contextlib.suppress(CheckpointError):  # another process was first
             return _kept(place)

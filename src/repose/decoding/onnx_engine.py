@@ -235,16 +235,26 @@ def _fits(shape: Sequence[int | str], described: Sequence[int | str]) -> bool:
     return len(shape) == len(described) and all(a == b for a, b in pairs if isinstance(a, int) and isinstance(b, int))
 
 
-def _session(path: Path, *, arena: bool = True) -> Any:
-    """`arena`: keep memory between calls; for small tensors the C library itself is faster."""
+def runtime_version() -> str:
+    """The version of ONNX Runtime. Raises ConfigError where it cannot be imported."""
+    return str(_runtime().__version__)
+
+
+def _runtime() -> Any:
     os.environ.setdefault("ORT_DISABLE_TELEMETRY", "1")  # ONNX Runtime reports home unless told not to
     try:
-        import onnxruntime as ort
+        import onnxruntime
     except ImportError as error:
         raise ConfigError(
             f"this engine needs ONNX Runtime, which cannot be imported ({error}): pip install 'repose-nmt[fast]', or "
             "'repose-nmt[runtime]' without torch"
         ) from error
+    return onnxruntime
+
+
+def _session(path: Path, *, arena: bool = True) -> Any:
+    """`arena`: keep memory between calls; for small tensors the C library itself is faster."""
+    ort = _runtime()
     options = ort.SessionOptions()
     options.intra_op_num_threads = options.inter_op_num_threads = 1
     options.add_session_config_entry("session.intra_op.allow_spinning", "0")
