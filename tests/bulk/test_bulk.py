@@ -156,6 +156,11 @@ def test_records_keep_their_fields(tmp_path: Path, planned: Planned) -> None:
     assert [record.get("failed") for record in made[2:]] == ["no text", "no text", "no text", "blank", "invalid UTF-8"]
     assert made[2] == {"id": 9, "translation": None, "score": 0.0, "failed": "no text"}
     assert made[6]["other"] == "\ud800"
+    odd = write(tmp_path / "odd.jsonl", b'\xef\xbb\xbf {"x":1e400, "y":1.10,"text" : "a" } \r\n{}\n')
+    store, plan = planned([odd], out="odd")
+    as_written, empty = finish(store, plan).decode().splitlines()
+    assert as_written.startswith('{"x":1e400, "y":1.10,"text" : "a", "translation": "')
+    assert json.loads(empty) == {"translation": None, "failed": "no text"}
     store, plan = planned([file], out="dropped", failed="drop", num_hypotheses=2)
     kept = [json.loads(line) for line in finish(store, plan).decode().splitlines()]
     assert [record["id"] for record in kept] == [7, 8]

@@ -468,6 +468,8 @@ def test_audit_passes_what_is_causal_and_fails_what_looks_ahead(trained: Path, r
 
 def test_init_writes_a_file_that_train_takes(corpus: tuple[Path, Path], run: Run, tmp_path: Path) -> None:
     path = tmp_path / "configs" / "mine.toml"
+    code, _, err = run("init", corpus[0], tmp_path / "nosuch.en", "--out", path)
+    assert (code, "there is no file" in err, path.exists()) == (1, True, False)
     assert run("init", *corpus, "--out", path, *SETTINGS)[0] == 0
     assert run("init", *corpus, "--out", path)[0] == 2
     assert "cannot be written" in run("init", *corpus, "--out", path / "of-a-file.toml")[2]
@@ -491,7 +493,10 @@ def test_files_with_names_for_their_fields_are_measured_by_the_runs_names(
     config["experiment"]["corpus"] |= {"src_field": "pt", "tgt_field": "en"}
     (copy / "config.json").write_text(json.dumps(config), encoding="utf-8")
     assert run("evaluate", copy, tmp_path / "few.jsonl", "--beam-size", 1)[0] == 0
-    assert run("evaluate", trained, tmp_path / "few.jsonl", "--beam-size", 1)[0] == 1
+    code, _, err = run("evaluate", trained / "model", tmp_path / "few.jsonl", "--beam-size", 1)
+    assert (code, "--src-field and --tgt-field" in " ".join(err.split())) == (1, True)
+    named = ("--src-field", "pt", "--tgt-field", "en")
+    assert run("evaluate", trained / "model", tmp_path / "few.jsonl", "--beam-size", 1, *named)[0] == 0
 
 
 def test_prepare_says_what_was_dropped(run: Run, tmp_path: Path) -> None:
@@ -638,6 +643,12 @@ def test_plain_options_are_settings(corpus: tuple[Path, Path], run: Run, tmp_pat
     assert f'test = ["{test[0]}", "{test[1]}"]' in out
     assert "epochs = 3 " in out
     assert "max_hours = 1.5 " in out
+    smiling = tuple(tmp_path / f"\U0001f600.{side}" for side in ("pt", "en"))
+    code, out, err = run(
+        "train", *corpus, f"--valid={smiling[0]}", smiling[1], "--out", tmp_path / "run", "--print-config"
+    )
+    assert code == 0, err
+    assert f'valid = ["{smiling[0]}", "{smiling[1]}"]' in out
     (tmp_path / "v.tsv").touch()
     code, out, err = run("train", "--valid", tmp_path / "v.tsv", *corpus, "--out", tmp_path / "run", "--print-config")
     assert code == 0, err

@@ -342,6 +342,8 @@ def test_tsv_with_a_header(tmp_path):
     (tmp_path / "b.tsv").write_text("de\ten\na\tb\n", encoding="utf-8")
     assert read([tmp_path / "b.tsv"], src_field="en", tgt_field="de")[0] == [("b", "a")]
     assert read([tmp_path / "b.tsv"])[0] == [("de", "en"), ("a", "b")]  # no header, for all that can be known
+    for fields in ({"src_field": "en"}, {"tgt_field": "en"}):  # of two names one is there: it is no pair to train on
+        fails([tmp_path / "b.tsv"], "b.tsv, line 1", "there is no field", "present: 'de', 'en'", **fields)
     (tmp_path / "c.tsv").write_text("src\ttgt\tid\na\tb\n", encoding="utf-8")
     fails([tmp_path / "c.tsv"], "c.tsv, line 2", "2 tab-separated columns instead of 3")
 

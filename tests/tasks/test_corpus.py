@@ -99,6 +99,18 @@ def test_a_folder_of_other_files_is_not_written_over(files: dict[str, Any], tmp_
     with pytest.raises(DataError, match="other files"):
         prepare_corpus(dataclasses.replace(experiment, corpus=corpus), folder=mine)
     assert [path.read_text() for path in own] == ["one\ntwo\n"] * 2
+    for path in own:
+        path.unlink()
+    named = (mine / "text" / "synthetic.src", mine / "text" / "synthetic.tgt")
+    corpus = dataclasses.replace(experiment.corpus, synthetic=tuple(map(str, named)))
+    for kept, settings in (((mine / "text" / "mine.src",), experiment.corpus), (named, corpus)):
+        for path in kept:
+            path.write_text("mine\n")
+        with pytest.raises(DataError, match="other files"):
+            prepare_corpus(dataclasses.replace(experiment, corpus=settings), folder=mine)
+        for path in kept:
+            assert path.read_text() == "mine\n"
+            path.unlink()
     unfinished = tmp_path / "unfinished"
     (unfinished / "text").mkdir(parents=True)
     for name in ("train.src", ".train.tgt.0123abcd.tmp"):

@@ -270,6 +270,8 @@ class Record:
     failure: Failure | None = None
     fields: Mapping[str, Any] | None = None
     """All of it, in JSONL; None where it is no record."""
+    written: str = ""
+    """A record of JSONL as it is in the file."""
 
 
 @dataclass(frozen=True)
@@ -325,7 +327,7 @@ def _of_json(lines: Sequence[bytes], fields: Sequence[str]) -> Record:
     if len(lines[0]) > MAX_RECORD_BYTES:
         return Record(nothing, Failure.TOO_LONG)
     try:
-        record = json.loads(lines[0].decode())
+        record = json.loads(line := lines[0].decode().strip())
     except UnicodeDecodeError:
         return Record(nothing, Failure.INVALID)
     except (ValueError, RecursionError):
@@ -334,9 +336,9 @@ def _of_json(lines: Sequence[bytes], fields: Sequence[str]) -> Record:
         return Record(nothing, Failure.NO_TEXT)
     texts = [record.get(field) for field in fields]
     if not all(isinstance(text, str) for text in texts):
-        return Record(nothing, Failure.NO_TEXT, record)
+        return Record(nothing, Failure.NO_TEXT, record, line)
     found = _record([decoded(str(text).encode("utf-8", "surrogatepass")) for text in texts])
-    return Record(found.texts, found.failure, record)
+    return Record(found.texts, found.failure, record, line)
 
 
 def _record(lines: Sequence[DecodedLine]) -> Record:

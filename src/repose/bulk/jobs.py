@@ -113,8 +113,11 @@ def _try(translator: Translator, job: Job) -> None:
 def _format(form: str | None, inputs: Sequence[str]) -> Format:
     refuse_packed(inputs)
     kind: Any = form or format_of(inputs)
-    if kind == "tsv":
-        kind = "text"
+    if kind == "tsv" and form is None:
+        raise ConfigError(
+            f"each line of {inputs[0]} has several columns by its name: cut out the one to be translated, or give "
+            "--format text to translate whole lines"
+        )
     if kind not in (known := ("text", *_RECORDS)):
         raise ConfigError(unknown("format", kind, known))
     assert kind in get_args(Format)

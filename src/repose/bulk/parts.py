@@ -46,17 +46,17 @@ class _LineWriter:
         return len(lines)
 
     def _record_line(self, record: Record, result: Result) -> str:
-        """The record with its new fields; why it failed only where it did."""
+        """The record as it was written with its new fields; why it failed only where it did."""
         new = {name: value for name, value in result.fields.items() if name != "failed" or value is not None}
         old = record.fields or {}
         if names_taken := [name for name in self._job.added if name in old]:
             raise taken("a record", names_taken[0], self._job.added)
-        text = json.dumps({**old, **new}, ensure_ascii=False)
+        added = json.dumps(new, ensure_ascii=False)
         try:
-            text.encode()
+            added.encode()
         except UnicodeEncodeError:  # half a surrogate pair
-            return json.dumps({**old, **new})
-        return text
+            added = json.dumps(new)
+        return record.written.removesuffix("}").rstrip() + ", " + added[1:] if old else added
 
 
 class _ParquetWriter:

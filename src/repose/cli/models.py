@@ -18,6 +18,8 @@ if TYPE_CHECKING:
     from repose.decoding.stream import StreamCounts
     from repose.tasks.base import Decoding
 
+_FIELD = "Field of the {} in files that name theirs (default: the run's)."
+
 
 def translate(
     model: ModelDir,
@@ -133,6 +135,8 @@ def evaluate(
     beam_size: Annotated[
         list[int] | None, Option("--beam-size", "-b", help="Beam size. Can be repeated (default: 1 and 4).")
     ] = None,
+    src_field: Annotated[str | None, Option(help=_FIELD.format("source"))] = None,
+    tgt_field: Annotated[str | None, Option(help=_FIELD.format("target"))] = None,
     out: Annotated[Path | None, Option("--out", "-o", help="Folder for scores and translations.")] = None,
     tokenize: Annotated[
         str | None,
@@ -160,7 +164,10 @@ def evaluate(
     decoding = Decoding(tuple(beam_size or (1, 4)), tokenize, workers, precision or "fp32", engine)
     if out is not None:
         _check_spares_run(out, model, split, decoding, of_files=bool(files))
-    evaluation_table(task_of_model(model).score_model(model, files, split, out, device, decoding), every=every)
+    named = {"src_field": src_field, "tgt_field": tgt_field}
+    fields = {option: field for option, field in named.items() if field is not None}
+    scores = task_of_model(model).score_model(model, files, split, out, device, decoding, fields)
+    evaluation_table(scores, every=every)
 
 
 def _check_spares_run(out: Path, model: Path, split: str, decoding: "Decoding", *, of_files: bool) -> None:

@@ -51,12 +51,16 @@ FEW_PAIRS = 500
 """Training pairs below which no recipe makes a translator."""
 
 
+_EQUALS = ("--valid=", "--test=")
+
+
 class WithFiles(TyperCommand):
     """A command whose `--valid` and `--test` take two aligned files after them, or one file that holds pairs."""
 
     def parse_args(self, ctx: typer.Context, args: list[str]) -> list[str]:  # type: ignore[override]
         """Write `--valid A B` as the parser wants it: `--valid A --valid B`."""
-        written, given = [], list(args)
+        written: list[str] = []
+        given = [part for arg in args for part in (arg.split("=", 1) if arg.startswith(_EQUALS) else [arg])]
         while given:
             written.append(arg := given.pop(0))
             if arg in ("--valid", "--test") and given:
@@ -72,7 +76,7 @@ def given_settings(**given: Any) -> list[str]:
     """Plain options as `--set` has them, by `section.field` with the dot as two underscores; None where not given."""
     named = {name.replace("__", "."): value for name, value in given.items() if value not in (None, [])}
     shown = {n: [str(path) for path in v] if isinstance(v, list) else v for n, v in named.items()}
-    return [f"{name}={json.dumps(value)}" for name, value in shown.items()]
+    return [f"{name}={json.dumps(value, ensure_ascii=False)}" for name, value in shown.items()]
 
 
 def loaded_experiment(
@@ -232,8 +236,12 @@ def init(
 ) -> None:
     """Write a commented experiment file to start from."""
     from repose.config.file import commented_toml
+    from repose.data.readers import check_file
 
-    text = commented_toml(loaded_experiment(files, config, preset, overrides), folder=out.absolute().parent)
+    loaded = loaded_experiment(files, config, preset, overrides)
+    for path in loaded.experiment.corpus.train:  # by which the recipe is chosen
+        check_file(Path(path))
+    text = commented_toml(loaded, folder=out.absolute().parent)
     if out.exists():
         raise ConfigError(f"{out} exists already: remove it, or name another file with --out")
     write_file(out, text)

@@ -317,6 +317,11 @@ def named_columns(first: Sequence[str], fields: Sequence[str]) -> tuple[int, int
     return (first.index(src), first.index(tgt), len(first)) if src in first and tgt in first else None
 
 
+_HOW_TO_NAME = (
+    "name both sides, by corpus.src_field and corpus.tgt_field or where there are --src-field and --tgt-field"
+)
+
+
 def _tsv(path: Path, fields: tuple[str, str], counts: Counts) -> Iterator[Row]:
     reader = LineReader(path, 2 * _LINE_BYTES + 1)
     src, tgt, width, first_without = 0, 1, 2, 0
@@ -327,6 +332,8 @@ def _tsv(path: Path, fields: tuple[str, str], counts: Counts) -> Iterator[Row]:
         columns = line.split("\t")
         if reader.num_lines == 1 and (named := named_columns(columns, fields)) is not None:
             (src, tgt, width), counts.header_lines = named, 1
+        elif reader.num_lines == 1 and (absent := [field for field in fields if field not in columns]) != [*fields]:
+            raise DataError(f"{path}, line 1: {_no_field(absent[0], columns)}")
         elif len(columns) == width:
             yield columns[src], columns[tgt]
         elif line == "":
@@ -381,7 +388,7 @@ def _record(text: str, fields: tuple[str, str], place: str) -> Row:
 
 def _no_field(name: str, known: Sequence[str]) -> str:
     present = ", ".join(repr(other[:40]) for other in known[:20]) or "none"
-    return f"there is no field {name!r} (present: {present}): set src_field and tgt_field"
+    return f"there is no field {name!r} (present: {present}): {_HOW_TO_NAME}"
 
 
 def _parquet(path: Path, fields: tuple[str, str]) -> Iterator[Row]:

@@ -65,7 +65,8 @@ def with_tag(tokenizer: Tokenizer, ids: list[int], tag: str | None) -> list[int]
     if tag not in tokenizer.tags:
         if not tokenizer.tags:
             raise ConfigError(
-                f"the tag {tag!r} is not in the source vocabulary, which was made without tags: leave the tag out"
+                f"the tag {tag!r} is not in the source vocabulary, which was made without tags: leave the tag out "
+                "(of synthetic pairs, with --set corpus.synthetic_tag=none)"
             )
         raise ConfigError(unknown("tag of the source vocabulary", tag, list(tokenizer.tags)))
     return [ids[0], tokenizer.tags[tag], *ids[1:]]

@@ -198,6 +198,8 @@ class Translator:
     ) -> list[Translation]:
         """One translation for each text, in order. A blank text is translated as an empty one.
 
+        Each text is read as one sentence, as in training: `repose.documents` splits longer ones.
+
         `num_hypotheses`: how many of the beam to return, at most `beam_size`. `no_repeat_ngram_size`: so many tokens in
         a row are never said twice in a translation; 0: they may be. A hypothesis has at most
         `max_extra_tokens` tokens more than its source, and no more than the model's max_length.

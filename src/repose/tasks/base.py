@@ -110,11 +110,19 @@ class Task(TrainingTask):
 
     @abstractmethod
     def score_model(
-        self, folder: Path, files: Sequence[Path] | None, split: str, out: Path | None, device: str, decoding: Decoding
+        self,
+        folder: Path,
+        files: Sequence[Path] | None,
+        split: str,
+        out: Path | None,
+        device: str,
+        decoding: Decoding,
+        fields: Mapping[str, str] = {},
     ) -> dict[str, Any]:
         """Scores of a model or run directory on `files`, or on a set of the run's own corpus.
 
-        Written to `out`, if given. Raises DataError and CheckpointError.
+        `fields`: `src_field` and `tgt_field` of files that name their fields, where they are not the run's (or "src"
+        and "tgt" without one). Written to `out`, if given. Raises DataError and CheckpointError.
         """
 
     def data_record(self, data: CorpusData) -> DataRecord:
@@ -234,7 +242,14 @@ class FileTask(Task):
         self._score(self.load(folder, device), data.ids(data.measured), data.measured, folder)
 
     def score_model(
-        self, folder: Path, files: Sequence[Path] | None, split: str, out: Path | None, device: str, _: Decoding
+        self,
+        folder: Path,
+        files: Sequence[Path] | None,
+        split: str,
+        out: Path | None,
+        device: str,
+        _decoding: Decoding,
+        _fields: Mapping[str, str] = {},
     ) -> dict[str, Any]:
         """On one file, or on a set of the run's own corpus."""
         if files and len(files) > 1:

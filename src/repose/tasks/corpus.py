@@ -144,7 +144,7 @@ def _with_ready_tokenizers(experiment: Experiment) -> Experiment:
 
 
 def _build(experiment: Experiment, folder: Path, key: str, workers: int) -> CorpusData:
-    if folder.exists() and any(folder.iterdir()) and not _is_ours(folder, experiment.corpus):
+    if folder.exists() and any(folder.iterdir()) and not _is_ours(folder, experiment):
         raise DataError(f"{folder} holds other files: name an empty or new folder")
     (folder / "text").mkdir(parents=True, exist_ok=True)
     (folder / "report.json").unlink(missing_ok=True)
@@ -156,16 +156,19 @@ def _build(experiment: Experiment, folder: Path, key: str, workers: int) -> Corp
     return CorpusData(folder, tuple(report))
 
 
-_HALF_WRITTEN = re.compile(r"\..*\.(src|tgt)\.[0-9a-f]{8}\.tmp")  # as a process that was killed leaves them
+_TEXT = r"(train|valid|test|also\d+|synthetic)\.(src|tgt)"
+_WRITTEN = re.compile(rf"{_TEXT}|\.{_TEXT}\.[0-9a-f]{{8}}\.tmp")  # the second as a process that was killed leaves it
 
 
-def _is_ours(folder: Path, corpus: CorpusConfig) -> bool:
+def _is_ours(folder: Path, experiment: Experiment) -> bool:
     """Whether a folder is of a preparation, finished or not, so that it may be written anew."""
-    text, own = folder / "text", (*corpus.train, *corpus.valid, *corpus.test)
+    corpus, text, ready = experiment.corpus, folder / "text", experiment.tokenizer
+    files = [*corpus.train, *corpus.valid, *corpus.test, *filter(None, (ready.src_file, ready.tgt_file))]
+    files += (str(path) for part in more_corpora.parts_of(corpus) for path in part.files)
     return (
         text.is_dir()
-        and all(path.suffix in (".src", ".tgt") or _HALF_WRITTEN.fullmatch(path.name) for path in text.iterdir())
-        and not any(Path(path).resolve().is_relative_to(folder.resolve()) for path in own)
+        and all(_WRITTEN.fullmatch(path.name) for path in text.iterdir())
+        and not any(Path(path).resolve().is_relative_to(folder.resolve()) for path in files)
     )
 
 

@@ -198,13 +198,20 @@ class Translation(Task):
         _score(translator, *texts, data.measured, decoding, is_pretokenized(experiment.corpus), about, folder)
 
     def score_model(
-        self, folder: Path, files: Sequence[Path] | None, split: str, out: Path | None, device: str, decoding: Decoding
+        self,
+        folder: Path,
+        files: Sequence[Path] | None,
+        split: str,
+        out: Path | None,
+        device: str,
+        decoding: Decoding,
+        fields: Mapping[str, str] = {},
     ) -> dict[str, Any]:
         """On two aligned files, or on a set of the run's own corpus. Pairs that cannot be used are left out and counted
         under `dropped`, by reason."""
         translator = decoding_translator.load(folder, device, decoding.workers, decoding.precision, decoding.engine)
         if files:
-            reader = PairReader(files, **_fields_of(folder))
+            reader = PairReader(files, **{**_fields_of(folder), **fields})
             pairs = list(reader)
             texts, pretokenized = ([a for a, _ in pairs], [b for _, b in pairs]), False
             dropped = {"dropped": reader.counts.dropped} if reader.counts.dropped else {}
