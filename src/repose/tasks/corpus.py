@@ -163,7 +163,7 @@ _WRITTEN = re.compile(rf"{_TEXT}|\.{_TEXT}\.[0-9a-f]{{8}}\.tmp")  # the second a
 def _is_ours(folder: Path, experiment: Experiment) -> bool:
     """Whether a folder is of a preparation, finished or not, so that it may be written anew."""
     corpus, text, ready = experiment.corpus, folder / "text", experiment.tokenizer
-    further = (path for part in more_corpora.parts_of(corpus) for path in part.files)
+    further = (str(path) for part in more_corpora.parts_of(corpus) for path in part.files)
     files = (*corpus.train, *corpus.valid, *corpus.test, *further, *filter(None, (ready.src_file, ready.tgt_file)))
     written = text.is_dir() and all(_WRITTEN.fullmatch(path.name) for path in text.iterdir())
     return written and not any(Path(path).resolve().is_relative_to(folder.resolve()) for path in files)
