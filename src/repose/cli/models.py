@@ -161,13 +161,11 @@ def evaluate(
     split = split or (files[0].name.split(".")[0] if files else "test")
     if Path(split).name != split:
         raise ConfigError(f"--split is {split!r}, but names files of scores: leave slashes out")
-    decoding = Decoding(tuple(beam_size or (1, 4)), tokenize, workers, precision or "fp32", engine)
+    beams = tuple(beam_size or (1, 4))
+    decoding = Decoding(beams, tokenize, workers, precision or "fp32", engine, src_field, tgt_field)
     if out is not None:
         _check_spares_run(out, model, split, decoding, of_files=bool(files))
-    named = {"src_field": src_field, "tgt_field": tgt_field}
-    fields = {option: field for option, field in named.items() if field is not None}
-    scores = task_of_model(model).score_model(model, files, split, out, device, decoding, fields)
-    evaluation_table(scores, every=every)
+    evaluation_table(task_of_model(model).score_model(model, files, split, out, device, decoding), every=every)
 
 
 def _check_spares_run(out: Path, model: Path, split: str, decoding: "Decoding", *, of_files: bool) -> None:

@@ -317,11 +317,6 @@ def named_columns(first: Sequence[str], fields: Sequence[str]) -> tuple[int, int
     return (first.index(src), first.index(tgt), len(first)) if src in first and tgt in first else None
 
 
-_HOW_TO_NAME = (
-    "name both sides, by corpus.src_field and corpus.tgt_field or where there are --src-field and --tgt-field"
-)
-
-
 def _tsv(path: Path, fields: tuple[str, str], counts: Counts) -> Iterator[Row]:
     reader = LineReader(path, 2 * _LINE_BYTES + 1)
     src, tgt, width, first_without = 0, 1, 2, 0
@@ -388,7 +383,10 @@ def _record(text: str, fields: tuple[str, str], place: str) -> Row:
 
 def _no_field(name: str, known: Sequence[str]) -> str:
     present = ", ".join(repr(other[:40]) for other in known[:20]) or "none"
-    return f"there is no field {name!r} (present: {present}): {_HOW_TO_NAME}"
+    return (
+        f"there is no field {name!r} (present: {present}): name both sides with --set corpus.src_field=... and "
+        "corpus.tgt_field=..., or in `evaluate` with --src-field and --tgt-field"
+    )
 
 
 def _parquet(path: Path, fields: tuple[str, str]) -> Iterator[Row]:

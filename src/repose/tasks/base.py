@@ -61,6 +61,9 @@ class Decoding(NamedTuple):
     precision: str = "fp32"
     engine: str = "torch"
     """What computes (`repose.load`)."""
+    src_field: str | None = None
+    tgt_field: str | None = None
+    """Of files that name their fields; None are the run's, or "src" and "tgt" without one."""
 
     @property
     def names(self) -> list[str]:
@@ -110,19 +113,11 @@ class Task(TrainingTask):
 
     @abstractmethod
     def score_model(
-        self,
-        folder: Path,
-        files: Sequence[Path] | None,
-        split: str,
-        out: Path | None,
-        device: str,
-        decoding: Decoding,
-        fields: Mapping[str, str] = {},
+        self, folder: Path, files: Sequence[Path] | None, split: str, out: Path | None, device: str, decoding: Decoding
     ) -> dict[str, Any]:
         """Scores of a model or run directory on `files`, or on a set of the run's own corpus.
 
-        `fields`: `src_field` and `tgt_field` of files that name their fields, where they are not the run's (or "src"
-        and "tgt" without one). Written to `out`, if given. Raises DataError and CheckpointError.
+        Written to `out`, if given. Raises DataError and CheckpointError.
         """
 
     def data_record(self, data: CorpusData) -> DataRecord:
@@ -242,14 +237,7 @@ class FileTask(Task):
         self._score(self.load(folder, device), data.ids(data.measured), data.measured, folder)
 
     def score_model(
-        self,
-        folder: Path,
-        files: Sequence[Path] | None,
-        split: str,
-        out: Path | None,
-        device: str,
-        _decoding: Decoding,
-        _fields: Mapping[str, str] = {},
+        self, folder: Path, files: Sequence[Path] | None, split: str, out: Path | None, device: str, _: Decoding
     ) -> dict[str, Any]:
         """On one file, or on a set of the run's own corpus."""
         if files and len(files) > 1:

@@ -13,7 +13,7 @@ import torch
 from numpy.typing import NDArray
 from torch import Tensor
 
-from repose.config.experiment import Experiment, TrainingConfig
+from repose.config.experiment import CorpusConfig, Experiment, TrainingConfig
 from repose.data.bpe_dropout import BpeDropout
 from repose.data.dataset import PairDataset
 from repose.data.language import UNKNOWN, names_of_pair
@@ -198,20 +198,13 @@ class Translation(Task):
         _score(translator, *texts, data.measured, decoding, is_pretokenized(experiment.corpus), about, folder)
 
     def score_model(
-        self,
-        folder: Path,
-        files: Sequence[Path] | None,
-        split: str,
-        out: Path | None,
-        device: str,
-        decoding: Decoding,
-        fields: Mapping[str, str] = {},
+        self, folder: Path, files: Sequence[Path] | None, split: str, out: Path | None, device: str, decoding: Decoding
     ) -> dict[str, Any]:
         """On two aligned files, or on a set of the run's own corpus. Pairs that cannot be used are left out and counted
         under `dropped`, by reason."""
         translator = decoding_translator.load(folder, device, decoding.workers, decoding.precision, decoding.engine)
         if files:
-            reader = PairReader(files, **{**_fields_of(folder), **fields})
+            reader = PairReader(files, **_fields_of(folder, decoding))
             pairs = list(reader)
             texts, pretokenized = ([a for a, _ in pairs], [b for _, b in pairs]), False
             dropped = {"dropped": reader.counts.dropped} if reader.counts.dropped else {}
@@ -222,13 +215,14 @@ class Translation(Task):
         return _score(translator, *texts, split, decoding, pretokenized, dropped, out)
 
 
-def _fields_of(folder: Path) -> dict[str, str]:
-    """What the sides are called in files with names, where a run says so; a model directory does not."""
+def _fields_of(folder: Path, decoding: Decoding) -> dict[str, str]:
+    """What the sides are called in files with names: as asked for, or as a run says; a model directory does not."""
     try:
         corpus = RunFolder(folder).config().experiment.corpus
     except CheckpointError:
-        return {}
-    return {"src_field": corpus.src_field, "tgt_field": corpus.tgt_field}
+        corpus = CorpusConfig()
+    src, tgt = decoding.src_field or corpus.src_field, decoding.tgt_field or corpus.tgt_field
+    return {"src_field": src, "tgt_field": tgt}
 
 
 def _hide(ids: Tensor, probability: float, tagged: Tensor | None = None) -> Tensor:
