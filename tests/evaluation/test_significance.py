@@ -181,33 +181,57 @@ def test_what_cannot_be_resampled_or_compared() -> None:
 
 
 @pytest.mark.parametrize("metric", ["bleu", "chrf"])
-@pytest.mark.parametrize("lowercase", [False, True])
-def test_approximate_randomization_is_sacrebleus_own(
-    metric: Metric, lowercase: bool, monkeypatch: pytest.MonkeyPatch
+def test_approximate_randomization_is_sacrebleus_where_no_trial_ties(
+    metric: Metric, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.delenv("SACREBLEU_SEED", raising=False)
     references, (base, other, _) = three_systems()
-    base = [line.capitalize() for line in base]
-    scorer = BLEU(lowercase=lowercase, tokenize="char", force=True) if metric == "bleu" else CHRF(lowercase=lowercase)
-    named = [("base", base), ("other", other)]
-    signatures, results = PairedTest(named, {metric: scorer}, [references], n_samples=500)()
-    ((name, signature),) = signatures.items()
-    counted = References(references, lowercase=lowercase, tokenize="char")
-    found = approximate_randomization(
-        counted.statistics(other),
-        counted.statistics(base),
-        metric,
-        lowercase=lowercase,
-        tokenize="char",
-        num_trials=500,
-    )
-    assert found.p == results[name][1].p_value
-    assert found.difference == results[name][1].score - results[name][0].score
-    assert found.signature == str(signature)
-    assert "|ar:500|seed:12345|" in found.signature
-    assert f"case:{'lc' if lowercase else 'mixed'}" in found.signature
+    scorer = BLEU(force=True) if metric == "bleu" else CHRF()
+    _, results = PairedTest([("base", base), ("other", other)], {metric: scorer}, [references], n_samples=500)()
+    counted = References(references)
+    found = approximate_randomization(counted.statistics(other), counted.statistics(base), metric, num_trials=500)
+    first, second = results["BLEU" if metric == "bleu" else "chrF2"]
+    assert found.p == second.p_value
+    assert found.difference == second.score - first.score
     with pytest.raises(DataError, match="one test set"):
         approximate_randomization(counted.statistics(other), References(["a"]).statistics(["a"]))
+
+
+@pytest.mark.parametrize("metric", ["bleu", "chrf"])
+def test_approximate_randomization_agrees_with_all_ways_to_change_sides(metric: Metric) -> None:
+    """256 equally likely trials, each scored as text; some differ exactly as much as the systems do."""
+    references, (base, other, _) = three_systems(8, seed=3)
+    counted = References(references)
+
+    def difference(swaps: tuple[bool, ...]) -> float:
+        sides = zip(*((b, a) if swap else (a, b) for swap, a, b in zip(swaps, other, base, strict=True)), strict=True)
+        one, two = (counted.statistics(list(side)).score(metric) for side in sides)
+        return one - two
+
+    trials = [abs(difference(swaps)) for swaps in itertools.product((False, True), repeat=8)]
+    exact = statistics.fmean(trial >= trials[0] - 1e-9 for trial in trials)
+    found = approximate_randomization(counted.statistics(other), counted.statistics(base), metric)
+    assert found.p == pytest.approx(exact, abs=0.02)
+    assert statistics.fmean(trial > trials[0] + 1e-9 for trial in trials) < exact, "no trial ties: nothing is shown"
+
+
+def test_translations_that_hardly_differ_are_not_significantly_different() -> None:
+    """Where one sentence alone differs, a trial has the systems as they are or the other way round."""
+    references, (base, other, _) = three_systems()
+    counted = References(references)
+    one = counted.statistics(base)
+    assert approximate_randomization(one, one, num_trials=100).p == 1
+    place = next(i for i, (a, b) in enumerate(zip(base, other, strict=True)) if a != b)
+    nearly = counted.statistics([*base[:place], other[place], *base[place + 1 :]])
+    assert approximate_randomization(one, nearly, num_trials=100).p == 1
+
+
+def test_trials_of_large_test_sets_are_drawn_in_parts(monkeypatch: pytest.MonkeyPatch) -> None:
+    references, (base, other, _) = three_systems(37)
+    one, two = (References(references).statistics(h) for h in (other, base))
+    whole = approximate_randomization(one, two).p
+    monkeypatch.setattr(significance, "_BLOCK", 37 * 7 + 5)
+    assert approximate_randomization(one, two).p == pytest.approx(whole, abs=0.02)
 
 
 def test_holm() -> None:

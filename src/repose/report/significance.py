@@ -366,21 +366,15 @@ def _called(figure: str) -> str:
 
 
 def _randomized(pairs: Sequence[Pair]) -> Table:
-    """sacreBLEU's approximate randomization, for pairs of single runs."""
-    ways = [settings_of(pair.system.runs[0]) for pair in pairs]
-    found = [
-        testing.approximate_randomization(
-            pair.system.statistics[0], pair.other.statistics[0], lowercase=way["case"] == "lc", tokenize=way["tok"]
-        )
-        for pair, way in zip(pairs, ways, strict=True)
-    ]
+    """Approximate randomization, for pairs of single runs."""
+    found = [testing.approximate_randomization(pair.system.statistics[0], pair.other.statistics[0]) for pair in pairs]
     rows = [
         [*_names(pair), _difference(pair, one.difference), _p(one.p), _p(p, corrected=True)]
         for pair, one, p in zip(pairs, found, testing.holm([one.p for one in found]), strict=True)
     ]
     columns = [Column("difference", "BLEU"), Column("p"), Column("p (Holm)")]
-    signatures = " and ".join(dict.fromkeys(one.signature for one in found))
-    return _table("approximate-randomization", columns, rows, signatures=signatures, holm=_holm(len(pairs)))
+    trials = f"{testing.NUM_TRIALS:,}"
+    return _table("approximate-randomization", columns, rows, trials=trials, holm=_holm(len(pairs)))
 
 
 def _table(name: str, columns: Sequence[Column], rows: Sequence[Sequence[Cell]], **words: Any) -> Table:
