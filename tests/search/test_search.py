@@ -56,6 +56,8 @@ reduction = 2
 LISTS = '[search.vary]\n"tokenizer.vocab_size" = [270, 300]\n"architecture.dropout" = [0.1, 0.2]\n'
 RATES = '[search.vary]\n"training.learning_rate" = {from = 0.001, to = 0.01, log = true}\n'
 
+TOKENS = '[search.vary]\n"training.max_tgt_tokens" = {from = 20, to = 40}\n'
+
 
 @pytest.fixture
 def file(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Callable[..., Path]:
@@ -130,6 +132,14 @@ def test_losses_are_compared_where_the_tokens_are_the_same(file: Callable[..., P
     assert rate == 0.00123
 
 
+def test_translations_are_compared_where_the_validation_losses_are_of_other_sentences(
+    file: Callable[..., Path],
+) -> None:
+    assert read_search(file(TOKENS)).objective == "chrf"
+    for setting in ('"training.long_pairs" = ["drop", "truncate"]', '"training.init_from" = ["none", "a"]'):
+        assert read_search(file(f"[search.vary]\n{setting}\n")).objective == "chrf"
+
+
 def test_a_range_draws_the_numbers_that_its_setting_takes(file: Callable[..., Path], tmp_path: Path) -> None:
     """However its ends are written."""
     vary = '[search.vary]\n"training.weight_decay" = {from = 0, to = 1}\n"training.clip_norm" = {from = 1, to = 2}\n'
@@ -188,6 +198,9 @@ def test_a_search_that_an_earlier_version_drew_otherwise_is_refused(file: Callab
     ("vary", "old", "new", "says"),
     [
         (LISTS, "reduction = 2", "reduction = 2\nobjective = 'loss'", "losses of different tokens"),
+        (RATES, "d_token = 8", "d_token = 8\ndecoder_token_norm = 'sentence'", "looks ahead at"),
+        (TOKENS, "reduction = 2", "reduction = 2\nobjective = 'loss'", "searches in training.max_tgt_tokens"),
+        (TOKENS, "epochs = 4", 'epochs = 4\ntask = "language_modelling"', "varies training.max_tgt_tokens"),
         (LISTS, "reduction = 2", "reduction = 1", "reduction should be a number from 2"),
         (LISTS, "epochs = 4", "updates = 4\nepochs = 'none'", "counts in epochs"),
         (LISTS, "epochs = 4", "epochs = 4\nmax_hours = 1", "leave training.max_hours out"),

@@ -18,6 +18,8 @@ OBJECTIVES = {"loss": "tf_loss", "chrf": "chrf", "bleu": "bleu"}
 """What a trial can be judged by, and its figure in the records of validations."""
 _KEYS = ("about", "trials", "rungs", "reduction", "objective", "seed", "presets", "systems", "vary")
 _RANGE_KEYS = ("from", "to", "log")
+_OF_VALIDATION = {f"training.{field}" for field in ("init_from", "long_pairs", "max_src_tokens", "max_tgt_tokens")}
+"""What decides over the pieces of the validation set and which of its sentences are left out."""
 _DIGITS = 3
 _MOST_TRIED = 1000
 
@@ -103,6 +105,7 @@ class Search:
         check_no_two_set_one(choices, " ".join(choice.label for choice in choices))
         seed = self.base.tables.get("training", {}).get("seed", 0)
         found = resolve(layers_of(self.base, self.over, choices, [], seed)).experiment
+        _check_looks_back(found, self)
         return replace(found, training=_without_patience(found.training, self))
 
     def example(self) -> Experiment:
@@ -181,7 +184,7 @@ def read_search(path: Path | str, *, overrides: Sequence[str] = (), trials: int 
         trials=_whole(table, "trials", 12, where) if trials is None else trials,
         rungs=_rungs(training, _whole(table, "rungs", 3, where), _whole(table, "reduction", 3, where, least=2), where),
         reduction=_whole(table, "reduction", 3, where, least=2),
-        objective=_objective(table.get("objective"), training, _touched(lists, ranges), where),
+        objective=_objective(table.get("objective"), training, _differing(lists, ranges), where),
         seed=_whole(table, "seed", 0, where, least=0),
         base=layer,
         over=over,
@@ -270,9 +273,15 @@ def _touched(lists: Sequence[Axis], ranges: Sequence[Range]) -> set[str]:
     return listed | {one.setting.partition(".")[0] for one in ranges}
 
 
-def _objective(value: Any, training: TrainingConfig, touched: set[str], where: str) -> str:
-    """What was asked for; else chrF where vocabularies differ, whose losses cannot be compared, and the loss."""
-    differ = sorted(touched & {"tokenizer", "corpus"})
+def _differing(lists: Sequence[Axis], ranges: Sequence[Range]) -> list[str]:
+    """What is searched in that decides over which tokens of which sentences a validation loss is taken."""
+    settings = {f"training.{f}" for a in lists for c in a.choices for f in c.settings.get("training", {})}
+    settings |= {one.setting for one in ranges}
+    return sorted(_touched(lists, ranges) & {"tokenizer", "corpus"}) + sorted(settings & _OF_VALIDATION)
+
+
+def _objective(value: Any, training: TrainingConfig, differ: Sequence[str], where: str) -> str:
+    """What was asked for; else chrF where losses are of different tokens and cannot be compared, and the loss."""
     if differ and not TASK_SETTINGS[training.task].translates:
         raise ConfigError(
             f"{where} varies {' and '.join(differ)}: losses of different tokens cannot be compared, and "
@@ -290,6 +299,16 @@ def _objective(value: Any, training: TrainingConfig, touched: set[str], where: s
     if value != "loss" and not TASK_SETTINGS[training.task].translates:
         raise ConfigError(f"{where} objective = {value!r} needs translations: set objective = 'loss'")
     return str(value)
+
+
+def _check_looks_back(experiment: Experiment, search: Search) -> None:
+    """Raises ConfigError for a trial whose loss says nothing: its decoder sees what it should predict."""
+    predicts = TASK_SETTINGS[experiment.training.task].predicts_tokens
+    if search.objective == "loss" and predicts and experiment.architecture.looks_ahead:
+        raise ConfigError(
+            "the model's decoder looks ahead at the token that it should predict, so that its loss cannot be compared: "
+            "search causal ones, or set objective = 'chrf', of translations"
+        )
 
 
 def _check_limits(training: TrainingConfig, search: Search, where: str) -> None:
