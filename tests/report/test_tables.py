@@ -108,6 +108,19 @@ def test_losses_of_other_tokens_are_not_compared(make_run: Any, tmp_path: Path) 
     assert not cells(table, "b")["BLEU greedy"].notes
 
 
+def test_test_and_validation_scores_of_a_system_have_no_mean(make_run: Any, tmp_path: Path) -> None:
+    for seed in (0, 1):
+        make_run(f"a-s{seed}", [2.0], seed=seed, bleu=20.0 + seed)
+        make_run(f"b-s{seed}", [2.0], seed=seed, bleu=20.0 + seed, settings=ONE)
+    (tmp_path / "a-s1/scores.test.json").rename(tmp_path / "a-s1/scores.valid.json")
+    table = scores_table(read_runs([tmp_path]))
+    a, b = (cells(table, system) for system in ("a", "b"))
+    assert (a["BLEU greedy"].value, a["BLEU greedy"].text) == (None, "–")
+    assert "on unlike sets: no mean is taken" in a["BLEU greedy"].notes[0]
+    assert b["BLEU greedy"].value == 20.5
+    assert a["valid. loss"].value == 2.0, "of the validation set of both"
+
+
 UNLIKE_SCORES = {
     "case": ('"nrefs:1|case:mixed', '"nrefs:1|case:lc'),
     "tok": ("tok:13a", "tok:none"),

@@ -3,7 +3,8 @@
 What is tested and how: `repose.evaluation.significance` and docs/significance.md.
 """
 
-from collections.abc import Sequence
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import suppress
 from dataclasses import dataclass, field, replace
 from itertools import combinations
 from statistics import fmean
@@ -16,7 +17,7 @@ from repose.evaluation import significance as testing
 from repose.evaluation.sentence_statistics import Metric, SentenceStatistics
 from repose.report.collect import ReportRun, RunSet, some
 from repose.report.content import Cell, Column, Table
-from repose.report.figures import score
+from repose.report.figures import score, task_figure
 from repose.report.tables import NONE, captioned, spread, spread_cell
 from repose.report.tables_settings import confounded
 from repose.report.translations import decoding_of, settings_of, statistics_of
@@ -107,17 +108,17 @@ class Remarks:
 
 def systems_of(runs: RunSet, corpus: str, remarks: Remarks) -> list[System]:
     """The systems that can be tested on a corpus; what cannot is said in `remarks`."""
-    systems: list[System] = []
-    first: ReportRun | None = None
+    systems: dict[str, System] = {}
+    usual = _usual(runs, corpus, _way)
     counted: tuple[ReportRun, SentenceStatistics] | None = None
     unlike: dict[str, list[str]] = {}
     uncounted: dict[str, list[str]] = {}
-    for group in runs.groups:
+    for group in sorted(runs.groups, key=lambda group: group != runs.baseline):  # whose references are the others'
         kept: list[ReportRun] = []
         counts: list[SentenceStatistics | None] = []
         for run in runs.done(group, corpus):
             try:
-                _check_scores(run, first)
+                _check_scores(run, usual)
             except ReposeError as error:
                 unlike.setdefault(str(error), []).append(run.name)
                 continue
@@ -132,34 +133,55 @@ def systems_of(runs: RunSet, corpus: str, remarks: Remarks) -> list[System]:
                     unlike.setdefault(f"its references are not those of {counted[0].name}", []).append(run.name)
                     continue
                 counts.append(found)
-            first = first or run
             kept.append(run)
         if kept:
-            systems.append(System(group, corpus, tuple(kept), tuple(counts)))
+            systems[group] = System(group, corpus, tuple(kept), tuple(counts))
     remarks.of_scores += _sentences(unlike)
     remarks.of_texts += _sentences(uncounted)
-    return systems
+    return [systems[group] for group in runs.groups if group in systems]
 
 
-def _check_scores(run: ReportRun, first: ReportRun | None) -> None:
-    """Raises ReposeError for a run whose scores cannot stand beside those of the `first`."""
+def _usual(runs: RunSet, corpus: str, way: Callable[[ReportRun], object]) -> ReportRun | None:
+    """A run that is measured in the way that most are: of the baseline's runs, if it has some that may be compared."""
+    found: list[tuple[ReportRun, object]] = []
+    for run in (run for run in runs.runs if run.done and run.corpus == corpus and run.comparable):
+        with suppress(ReposeError):
+            found.append((run, way(run)))
+    found = [one for one in found if one[0].group == runs.baseline] or found
+    ways = [one for _, one in found]
+    return found[ways.index(max(ways, key=ways.count))][0] if ways else None
+
+
+def _way(run: ReportRun) -> object:
+    """How a run's translations were made and scored. Raises DataError where scores are incomplete."""
+    way = settings_of(run)
+    return way["case"], way["tok"], decoding_of(run), run.split, (run.scores or {}).get("num_sentences")
+
+
+def _check_comparable(run: ReportRun) -> None:
+    """Raises DataError for a run whose scores say nothing of it."""
     if run.looks_ahead:
         raise DataError("its decoder looks ahead, so it is compared with nothing")
     if run.failed_checks:
         raise DataError(f"it failed the audit ({', '.join(run.failed_checks)})")
+
+
+def _check_scores(run: ReportRun, usual: ReportRun | None) -> None:
+    """Raises ReposeError for a run whose scores cannot stand beside those of the `usual` one."""
+    _check_comparable(run)
     way = settings_of(run)
-    if first is None:
+    if usual is None:
         return
-    ways = [(one["case"], one["tok"]) for one in (way, settings_of(first))]
+    ways = [(one["case"], one["tok"]) for one in (way, settings_of(usual))]
     if ways[0] != ways[1]:
         shown = [f"case:{case} and tok:{tokenize}" for case, tokenize in ways]
-        raise DataError(f"it was scored with {shown[0]}, {first.name} with {shown[1]}")
-    widths = [decoding_of(one) for one in (run, first)]
+        raise DataError(f"it was scored with {shown[0]}, {usual.name} with {shown[1]}")
+    widths = [decoding_of(one) for one in (run, usual)]
     if widths[0] != widths[1]:
-        raise DataError(f"it was decoded with {_in_words(widths[0])}, {first.name} with {_in_words(widths[1])}")
-    numbers = [(one.split, (one.scores or {}).get("num_sentences")) for one in (run, first)]
+        raise DataError(f"it was decoded with {_in_words(widths[0])}, {usual.name} with {_in_words(widths[1])}")
+    numbers = [(one.split, (one.scores or {}).get("num_sentences")) for one in (run, usual)]
     if numbers[0] != numbers[1]:
-        raise DataError(f"its test set is not that of {first.name}")
+        raise DataError(f"its test set is not that of {usual.name}")
 
 
 def _in_words(decoding: str) -> str:
@@ -209,7 +231,7 @@ def significance_tables(runs: RunSet) -> tuple[Table, ...]:
         systems = systems_of(runs, corpus, remarks)
         pairs += pairs_of(systems, runs.baseline, remarks.of_scores)
         counted += pairs_of([one.counted for one in systems if one.statistics], runs.baseline, remarks.of_texts)
-    tables = [_over_sentences(counted, "bleu", [*remarks.of_scores, *remarks.of_texts])]
+    tables = [_over_sentences(counted, "bleu", list(dict.fromkeys([*remarks.of_scores, *remarks.of_texts])))]
     if pairs:
         tables.append(_over_seeds(pairs, remarks.of_scores))
     if counted:
@@ -327,29 +349,56 @@ def _of_seeds(sides: Sequence[tuple[Sequence[float], Sequence[float]]]) -> list[
 def seeds_of_task(part: RunSet) -> Table | None:
     """Differences over seeds of a task that does not translate, in its first figure; None without two systems.
 
-    Every system against `part.baseline`, else the first; those that look ahead are left out where tokens are predicted.
+    Pairs are those of `significance_tables`. Left out, with a remark: models that look ahead or failed an audit, and
+    runs that were measured on another set or, where tokens are counted, with other tokens.
     """
-    runs = [run for run in part.runs if run.done and run.comparable]
-    groups = list(dict.fromkeys(run.group for run in runs))
-    if len(groups) < 2 or len({run.corpus for run in runs}) > 1:
+    done = [run for run in part.runs if run.done]
+    if not done:
         return None
-    name, unit = _first_figure(runs[0])
-    values = {
-        group: [float((run.scores or {})["figures"][name]["value"]) for run in runs if run.group == group]
-        for group in groups
-    }
-    base = part.baseline if part.baseline in values else groups[0]
-    others = [group for group in groups if group != base]
-    found = _of_seeds([(values[group], values[base]) for group in others])
-    rows = []
-    for group, one in zip(others, found, strict=True):
-        unlike = confounded(*([run for run in runs if run.group == side] for side in (group, base)))
-        names = [Cell(group, notes=[unlike] if unlike else []), Cell(base)]
-        rows.append([*names, *_seed_cells(values[group], values[base], one, 3)])
-    task = part.tasks[0].replace("_", " ")
-    heads = [Column(head, numeric=False) for head in ("system", "against")]
-    words = {"task": task, "figure": _called(name), "holm": _holm_of_seeds(found)}
-    return captioned(f"seeds-{part.tasks[0]}", [*heads, *_seed_columns(unit)], rows, like="seeds-of-task", **words)
+    (name, unit), task = _first_figure(done[0]), part.tasks[0]
+    remarks, pairs = list[str](), list[Pair]()
+    for corpus in part.corpora:
+        pairs += pairs_of(_systems_of_task(part, corpus, name, unit, remarks), part.baseline, remarks)
+    if not pairs:
+        return None
+    sides = [([*_figures(pair.system, name)], [*_figures(pair.other, name)]) for pair in pairs]
+    found = _of_seeds(sides)
+    rows = [[*_names(pair), *_seed_cells(*side, one, 3)] for pair, side, one in zip(pairs, sides, found, strict=True)]
+    words = {"task": task.replace("_", " "), "figure": _called(name), "holm": _holm_of_seeds(found)}
+    return _table(f"seeds-{task}", _seed_columns(unit), rows, like="seeds-of-task", remarks=remarks, **words)
+
+
+def _systems_of_task(part: RunSet, corpus: str, figure: str, unit: str, remarks: list[str]) -> list[System]:
+    """The systems that can be tested by a figure."""
+
+    def way(run: ReportRun) -> tuple[str, str]:
+        return run.split, run.config.digests.get("tgt", "") if "token" in unit else ""
+
+    usual, systems, unlike = _usual(part, corpus, way), list[System](), dict[str, list[str]]()
+    for group in part.groups:
+        kept = []
+        for run in part.done(group, corpus):
+            try:
+                _check_comparable(run)
+                if task_figure(run, figure) is None:
+                    raise DataError(f"it has no {_called(figure)}")
+                assert usual is not None, "one that may be compared"
+                if run.split != usual.split:
+                    raise DataError(f"it was measured on the {run.split} set, {usual.name} on the {usual.split} set")
+                if way(run) != way(usual):
+                    raise DataError(f"its tokens are not those of {usual.name}")
+            except DataError as error:
+                unlike.setdefault(str(error), []).append(run.name)
+            else:
+                kept.append(run)
+        if kept:
+            systems.append(System(group, corpus, tuple(kept), (None,) * len(kept)))
+    remarks += _sentences(unlike)
+    return systems
+
+
+def _figures(system: System, name: str) -> Iterator[float]:
+    return (value for run in system.runs if (value := task_figure(run, name)) is not None)
 
 
 def _first_figure(run: ReportRun) -> tuple[str, str]:

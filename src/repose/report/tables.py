@@ -25,6 +25,7 @@ LOOKS_AHEAD = (
     "This model looks ahead: it sees the target tokens that it is to predict, so that its teacher-forced figures "
     "measure nothing; it is never marked as the best."
 )
+UNLIKE = "Its runs were scored in unlike ways or on unlike sets: no mean is taken."
 NONE = "–"
 
 
@@ -83,6 +84,11 @@ def validated_on(run: ReportRun) -> object:
     return set_of(run.experiment.corpus, "valid")
 
 
+def scored_on(run: ReportRun) -> object:
+    """The set of its scores: runs without a test set are scored on the validation set."""
+    return run.split
+
+
 def quality(name: str, of: Of, kind: Kind = lambda _run: None) -> Figure:
     """A score of translations, from 0 to 100."""
     return Figure(name, of, digits=1, better="higher", kind=kind)
@@ -97,8 +103,9 @@ def spread(values: Sequence[float]) -> Spread | None:
 
 
 def over_seeds(runs: Sequence[ReportRun], figure: Figure) -> Spread | None:
-    """The spread of a figure over the runs that have it."""
-    return spread([value for run in runs if (value := figure.of(run)) is not None])
+    """The spread of a figure over the runs that have it; None where they were not measured alike, on one set."""
+    values = [(value, figure.kind(run)) for run in runs if (value := figure.of(run)) is not None]
+    return spread([value for value, _ in values]) if len({kind for _, kind in values}) < 2 else None
 
 
 def number(value: float, digits: int) -> str:
@@ -200,7 +207,7 @@ def figure_table(
         cells += [Cell(row.group, notes=[*warned, *about(row)]), value_cell(len(row.runs), 0)]
         for figure in present:
             if (mean := spreads[figure.name]) is None:
-                cells.append(Cell(NONE))
+                cells.append(Cell(NONE, notes=[UNLIKE] if len(figure.kinds([row])) > 1 else []))
                 continue
             text = _exact(row, figure) if figure.exact else shown(mean, figure.digits, len(row.runs))
             notes = [*([] if figure.cost else warned), *marks(row, figure)]

@@ -16,6 +16,7 @@ from repose.report.tables import (
     loss,
     quality,
     rows_of,
+    scored_on,
     tokenizers,
     validated_on,
 )
@@ -31,7 +32,7 @@ _WHEN = {
     "model": "of the weights that the model is made of",
 }
 """Which validation the figures of validation are of."""
-_NO_TEST_SET = "Scored on the validation set: the corpus has no test set."
+_NO_TEST_SET = "Scored on the validation set, for want of scores of a test set."
 _NO_EPOCH = "No epoch was completed: mean over the last updates recorded."
 
 
@@ -122,11 +123,14 @@ def teacher_forced_table(runs: RunSet) -> Table | None:
     """Figures of the test set given the reference's own prefix, which papers may show as if they were translations."""
     rows = rows_of(runs.translations)
     shown = [
-        loss("loss", lambda run: figures.teacher_forced(run, "tf_loss"), NATS),
-        accuracy("accuracy", lambda run: figures.times(100, figures.teacher_forced(run, "tf_accuracy"))),
-        Figure("tf BLEU", lambda run: figures.teacher_forced(run, "tf_bleu"), digits=1),
+        loss("loss", lambda run: figures.teacher_forced(run, "tf_loss"), NATS, scored_on),
+        accuracy("accuracy", lambda run: figures.times(100, figures.teacher_forced(run, "tf_accuracy")), scored_on),
+        Figure("tf BLEU", lambda run: figures.teacher_forced(run, "tf_bleu"), digits=1, kind=scored_on),
         Figure(
-            "tf BLEU, mean of sentences", lambda run: figures.teacher_forced(run, "tf_bleu_sentence_mean"), digits=1
+            "tf BLEU, mean of sentences",
+            lambda run: figures.teacher_forced(run, "tf_bleu_sentence_mean"),
+            digits=1,
+            kind=scored_on,
         ),
     ]
     if not any(figure.of(run) is not None for figure in shown for row in rows for run in row.runs):
@@ -204,6 +208,7 @@ def _task_column(name: str, unit: str) -> Figure:
         digits=digits,
         better=_better(name),
         judged_by_tokens="token" in unit,
+        kind=scored_on,
     )
 
 

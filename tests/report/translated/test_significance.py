@@ -2,6 +2,7 @@
 
 import json
 import shutil
+from collections.abc import Callable
 from functools import partial
 from pathlib import Path
 from typing import Any
@@ -246,6 +247,28 @@ def test_beams_of_other_widths_are_not_compared(made: Any) -> None:
     assert "tales-wide-s0; it was decoded with beam 12, tales-base-s0 with beam 4" in " ".join(found.keys)
 
 
+def test_one_odd_run_leaves_out_itself(made: Any) -> None:
+    """Not all others, though it is the first; and the baseline's way of scoring is what the others' has to be."""
+    made.add("odd", lowercase=True)
+    for system in ("base", "good"):
+        made.add(system)
+    for baseline in (None, "base"):
+        found = tables(made, baseline)["significance"]
+        assert names(found) == [("good", "base")]
+        said = [key for key in found.keys if "case:lc" in key]
+        assert len(said) == 1
+        assert "tales-odd-s0; it was scored with case:lc and tok:13a, tales-base-s0 with case:mixed" in said[0]
+    made.add("even", lowercase=True)
+    assert names(tables(made, "odd")["significance"]) == [("even", "odd")]
+
+
+def test_a_remark_stands_once(made: Any) -> None:
+    for system in ("a", "b", "c", "d"):
+        made.add(system)
+    keys = list(tables(made)["significance"].keys)
+    assert sum("no baseline is named" in key for key in keys) == 1
+
+
 def test_greedy_scores_are_tested_over_seeds() -> None:
     """The intervals and p of docs/findings.md, 3.1."""
     results = Path(__file__).parents[3] / "results" / "reinforced-multi30k"
@@ -289,3 +312,54 @@ def test_other_tasks_are_tested_over_seeds() -> None:
     (modelling,) = significance_tables(read_runs([results / "language-modelling-small"]))
     assert "reinforced-lookahead" not in {system for system, _ in names(modelling)}
     assert "reinforced" in {system for system, _ in names(modelling)}
+    assert "its decoder looks ahead" in " ".join(modelling.keys)
+
+
+@pytest.fixture
+def models(tmp_path: Path) -> Path:
+    """Language models of two systems, two seeds each."""
+    results = Path(__file__).parents[3] / "results/language-modelling-small"
+    for system in ("ablation-none", "reinforced"):
+        for seed in range(2):
+            shutil.copytree(results / f"{system}-s{seed}", tmp_path / f"runs/{system}-s{seed}")
+    grid = json.loads((results / "grid.json").read_text())
+    grid["cells"] = [cell for cell in grid["cells"] if (tmp_path / "runs" / cell["name"]).exists()]
+    grid["report"]["baseline"] = "ablation-none"
+    (tmp_path / "runs/grid.json").write_text(json.dumps(grid))
+    return tmp_path / "runs"
+
+
+def rewrite(path: Path, change: Callable[[Any], None]) -> None:
+    content = json.loads(path.read_text())
+    change(content)
+    path.write_text(json.dumps(content))
+
+
+def test_losses_of_other_tokens_are_not_tested(models: Path) -> None:
+    (found,) = significance_tables(read_runs([models]))
+    assert (names(found), not found.remarks) == ([("reinforced", "ablation-none")], True)
+    rewrite(models / "reinforced-s1/config.json", lambda config: config["digests"].update(tgt="other"))
+    (found,) = significance_tables(read_runs([models]))
+    assert "reinforced-s1; its tokens are not those of ablation-none-s0" in " ".join(found.keys)
+    assert column(found, "p") == [None], "one seed is left"
+    rewrite(models / "reinforced-s0/config.json", lambda config: config["digests"].update(tgt="other"))
+    assert significance_tables(read_runs([models])) == ()
+
+
+def test_validation_and_test_scores_are_not_tested(models: Path) -> None:
+    (models / "reinforced-s1/scores.test.json").rename(models / "reinforced-s1/scores.valid.json")
+    (found,) = significance_tables(read_runs([models]))
+    assert "it was measured on the valid set, ablation-none-s0 on the test set" in " ".join(found.keys)
+    assert column(found, "p") == [None]
+
+
+def test_other_tasks_have_a_table_of_several_corpora(models: Path) -> None:
+    shutil.copytree(models, models.with_name("others"))
+    for path in models.with_name("others").rglob("grid.json"):
+        rewrite(path, lambda grid: [cell["labels"].update(corpus="songs") for cell in grid["cells"]])
+    for path in models.with_name("others").rglob("scores.test.json"):
+        rewrite(path, lambda scores: scores.update(run_id=scores["run_id"] + " songs"))
+    (found,) = significance_tables(read_runs([models.parent], baseline="ablation-none"))
+    assert [column_.name for column_ in found.columns][:3] == ["corpus", "system", "against"]
+    assert len(found.rows) == 2
+    assert "2 comparisons" in found.caption
