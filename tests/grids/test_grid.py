@@ -293,6 +293,15 @@ def test_settings_and_seeds_of_the_command_line_are_checked(tmp_path: Path) -> N
             grid(tmp_path, "", seeds=wrong)
 
 
+@pytest.mark.parametrize("baseline", ["baseline-4 of 8/2", "baseline-4_of_8_2", "baseline"])
+def test_a_baseline_is_called_as_its_labels_or_its_folder(tmp_path: Path, baseline: str) -> None:
+    systems = "presets = ['baseline', 'reinforced']"
+    report = f"[grid.report]\nbaseline = {baseline!r}\n[grid.vary.batch]\n'4 of 8/2' = {{ 'training.batch_size' = 4 }}"
+    assert grid(tmp_path, f"{systems}\n{report}").report["baseline"] == baseline
+    with pytest.raises(ConfigError, match="did you mean 'baseline-4 of 8/2'"):
+        grid(tmp_path, f"{systems}\n{report}".replace(f"= {baseline!r}", "= 'baseline-4 of 8'"))
+
+
 def test_a_grid_file_is_an_experiment_too(tmp_path: Path) -> None:
     grid(tmp_path, "presets = ['baseline']")
     experiment = load(tmp_path / "mine.toml").experiment

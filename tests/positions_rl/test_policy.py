@@ -50,6 +50,13 @@ def run(run_repose: Run) -> Run:
     return functools.partial(run_repose, "positions", "learn")
 
 
+def test_a_folder_is_no_file_for_a_table(tmp_path: Path, run: Run) -> None:
+    for out in (".", "..", str(tmp_path)):
+        code, _, err = run("--out", out)
+        assert code == 2
+        assert "a folder: name a file" in err
+
+
 def test_a_tiny_table_is_learned(tmp_path: Path, run: Run) -> None:
     arguments = ("--out", tmp_path / "t.json", "--shape", "3x4", "--steps", 200, "--seed", 4, "--reward", "literal")
     code, shown, err = run(*arguments)

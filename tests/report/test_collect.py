@@ -34,19 +34,25 @@ def test_a_grid_says_what_its_cells_are(make_run: Any, make_grid: Any) -> None:
     assert [run.name for run in runs.of("reinforced", "de-en")] == ["de-en-reinforced-s0"]
 
 
-BASELINES = {"a system": "reinforced-4", "with its corpus": "de-en-reinforced-4", "an axis's label": "reinforced"}
+BASELINES = {
+    "a system": "reinforced-4 of 8/2",
+    "as folders have it": "reinforced-4_of_8_2",
+    "with its corpus": "de-en-reinforced-4 of 8/2",
+    "both": "de-en-reinforced-4_of_8_2",
+    "an axis's label": "reinforced",
+}
 
 
 @pytest.mark.parametrize("baseline", BASELINES.values(), ids=BASELINES.keys())
-def test_a_grids_baseline_may_be_called_in_three_ways(baseline: str, make_run: Any, make_grid: Any) -> None:
+def test_a_grids_baseline_may_be_called_in_several_ways(baseline: str, make_run: Any, make_grid: Any) -> None:
     cells = []
-    for system, weight in (("ablation-none", "1"), ("reinforced", "4")):
+    for system, weight in (("ablation-none", "1"), ("reinforced", "4 of 8/2")):
         labels = {"corpus": "de-en", "system": system, "weight": weight}
-        cells.append((f"{system}-{weight}-s0", labels, None, "done", ""))
-        make_run(f"grid/{system}-{weight}-s0", [2.0])
+        cells.append((f"{system}-{weight[0]}-s0", labels, None, "done", ""))
+        make_run(f"grid/{system}-{weight[0]}-s0", [2.0])
     runs = read_runs([make_grid("grid", cells, report={"baseline": baseline})])
-    assert runs.groups == ("ablation-none-1", "reinforced-4")
-    assert runs.baseline == "reinforced-4"
+    assert runs.groups == ("ablation-none-1", "reinforced-4 of 8/2")
+    assert runs.baseline == "reinforced-4 of 8/2"
 
 
 def test_a_cell_of_another_grid_is_read_where_it_lies_and_counts_once(make_run: Any, make_grid: Any) -> None:
@@ -241,7 +247,10 @@ def test_a_run_that_is_trained_but_not_scored_is_said_to_be(settings: tuple[str,
     folder = make_run("x-s0", [2.0, 1.0], bleu=None, settings=settings)
     (folder / "train.log").write_text("2026-01-01 10:00:00 done at update 20 (no better for a while)\n" if log else "")
     (problem,) = read_runs([folder]).problems
-    assert problem == "x-s0 is trained, but not scored: run the same command again, which only scores it."
+    assert problem == (
+        "x-s0 is trained, but not scored: run the same command again, which only scores it, or for a trial of a search "
+        f"`repose evaluate {folder} --out {folder}`."
+    )
 
 
 def test_a_run_that_is_limited_by_updates_is_so_far_by_updates(make_run: Any) -> None:

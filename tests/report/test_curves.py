@@ -167,6 +167,7 @@ def test_the_shipped_results_can_be_drawn(tmp_path: Path) -> None:
 
 
 BAD = {
+    "no figure": ({"metric": "epoch"}, ConfigError, "there is no metric 'epoch'"),
     "unknown metric": ({"metric": "tf_los"}, ConfigError, "did you mean 'tf_loss'"),
     "not measured": ({"metric": "bleu"}, ConfigError, "recorded no bleu: train with"),
     "unlike any": ({"metric": "qqqq"}, ConfigError, "known are .*tf_accuracy"),

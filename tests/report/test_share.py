@@ -38,7 +38,12 @@ def test_the_share_is_of_each_seed(runs: list[Path], tmp_path: Path) -> None:
     numbers = json.loads((tmp_path / "share.json").read_text(encoding="utf-8"))
     assert [point["mean"] for point in numbers["share"]] == pytest.approx([0.85, 0.5])
     assert numbers["seeds"] == [0, 1]
+    assert [row[5] for row in plotted.rows] == ["7", "0"]
     assert (tmp_path / "share.svg").exists()
+
+
+def test_one_seed_has_no_deviation(runs: list[Path], tmp_path: Path) -> None:
+    assert {row[5] for row in plot_share(runs[::2], tmp_path / "share.svg").rows} == {"–"}
 
 
 def test_without_the_three_systems_there_is_no_share(runs: list[Path], tmp_path: Path) -> None:

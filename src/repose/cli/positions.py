@@ -40,6 +40,8 @@ def learn(
             f"{shape!r} is not a shape: write the number of positions x numbers per position, such as 8x16"
         )
     settings = Settings(reward=reward, shape=(int(sizes[1]), int(sizes[2])), steps=steps, seed=seed)
+    if out.is_dir():
+        raise ConfigError(f"--out is {str(out)!r}, a folder: name a file, such as {out / 'positions.json'}")
     try:
         table = learn(settings, out, work or out.with_suffix(".work"), say)
     except KeyboardInterrupt:

@@ -118,7 +118,7 @@ def _labels(table: GridTable, choices: Sequence[Choice]) -> dict[str, str]:
 def _cell(table: GridTable, layer: Layer, over: Layer, choices: Sequence[Choice], seed: int, name: str) -> Cell:
     """The cell of one combination. Raises ConfigError, naming it, for settings that cannot stand together."""
     labels = _labels(table, choices)
-    group = _safe("-".join(labels.values())) or _safe(name)
+    group = folder_label("-".join(labels.values())) or folder_label(name)
     cell_name = f"{group}-s{seed}"
     if len(cell_name.encode()) > _LONGEST_NAME:
         raise ConfigError(f"{name}: cell {cell_name[:60]}... has too long a name: give the values of its axes names")
@@ -163,7 +163,7 @@ def check_no_two_set_one(choices: Sequence[Choice], cell: str) -> None:
                     )
 
 
-def _safe(label: str) -> str:
+def folder_label(label: str) -> str:
     """A label as part of a folder's name."""
     return re.sub(r"[^\w.+=-]+", "_", label).lstrip(".-")
 
@@ -188,9 +188,9 @@ def _check_baseline(table: GridTable, cells: Sequence[Cell], name: str) -> None:
         return
     if not isinstance(baseline, str):
         raise ConfigError(f"{name}: [grid.report] baseline should be the name of a group, not {baseline!r}")
-    groups = {_safe("-".join(label for axis, label in cell.labels.items() if axis != CORPUS)) for cell in cells}
+    groups = {"-".join(label for axis, label in cell.labels.items() if axis != CORPUS) for cell in cells}
     known = {cell.group for cell in cells} | groups | {cell.labels.get(SYSTEM, "") for cell in cells} - {""}
-    if baseline not in known:
+    if baseline not in known | set(map(folder_label, groups)):
         raise ConfigError(f"{name}: [grid.report] {unknown('group', str(baseline), sorted(groups))}")
 
 

@@ -16,6 +16,7 @@ from repose.config.experiment import TASK_SETTINGS, Experiment
 from repose.grids import manifest
 from repose.grids.cells import CellStatus
 from repose.grids.file import CORPUS, SYSTEM
+from repose.grids.grid import folder_label
 from repose.grids.manifest import Entry, Manifest
 from repose.grids.view import reason
 from repose.model.presets import PRESETS
@@ -243,7 +244,8 @@ def _baseline(
     if named is None or named in groups:
         return named
     for run in runs:
-        if named in (f"{run.corpus}-{run.group}", run.labels.get(SYSTEM)):
+        names = (run.group, f"{run.corpus}-{run.group}")
+        if named in (*names, *map(folder_label, names), run.labels.get(SYSTEM)):
             return run.group
     problems.append(f"The grid's baseline {named} has no run here: the first system stands in for it.")
     return None
@@ -442,7 +444,10 @@ def _unfinished(run: ReportRun) -> str:
     if run.trained and run.status == CellStatus.FAILED:
         return f"{run.name} is trained, but its cell failed: it is in the learning curves, not in the final figures."
     if run.trained:
-        return f"{run.name} is trained, but not scored: run the same command again, which only scores it."
+        return (
+            f"{run.name} is trained, but not scored: run the same command again, which only scores it, or for a trial "
+            f"of a search `repose evaluate {run.folder} --out {run.folder}`."
+        )
     training, epochs = run.experiment.training, len(run.of_kind("epoch"))
     so_far = f"{epochs} of {training.epochs} epochs" if training.epochs else f"{epochs} epochs"
     if training.updates:

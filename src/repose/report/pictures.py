@@ -319,7 +319,8 @@ def plot_curves(
     axis: By = "update" if by == "update" else "epoch"
     runs = read_curves(folders)
     systems = {group: _with_seeds(runs, group, system) for group, system in _systems(runs).items()}
-    panels = _panels(runs, systems, metric, axis, training=training, unvalidated=True)
+    is_figure = metric not in _NO_FIGURES
+    panels = _panels(runs, systems, metric, axis, training=training, unvalidated=True) if is_figure else {}
     if not panels:
         if metric in ("bleu", "chrf"):
             raise ConfigError(

@@ -8,6 +8,7 @@ from repose.plots.canvas import Plotted, files_of, save, save_numbers
 from repose.plots.charts import Point, Series, System, chart_canvas, draw_curves
 from repose.report.collect import ReportRun, read_curves
 from repose.report.pictures import aggregate, points_of
+from repose.report.tables import NONE
 from repose.system.errors import ConfigError
 
 
@@ -50,7 +51,12 @@ def plot_share(folders: Sequence[Path], out: Path, *, font: Path | None = None) 
     files.append(save_numbers(content, out))
     at = [{point.x: point for point in points} for points in means]
     rows = [
-        [str(p.x), *(f"{points[p.x].mean:.3f}" for points in at), f"{100 * p.mean:.0f} %", f"{100 * p.deviation:.0f}"]
+        [
+            str(p.x),
+            *(f"{points[p.x].mean:.3f}" for points in at),
+            f"{100 * p.mean:.0f} %",
+            f"{100 * p.deviation:.0f}" if p.n > 1 else NONE,
+        ]
         for p in shares
     ]
     return Plotted(files, ["epoch", *names, "look ahead", "±"], rows)
