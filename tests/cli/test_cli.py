@@ -202,6 +202,17 @@ def test_translate_is_a_filter(trained: Path, run: Run) -> None:
     assert "1 of 5 lines were not UTF-8" in err
 
 
+@pytest.mark.parametrize("name", ["in.tsv", "in.jsonl.gz", "in.parquet"])
+@pytest.mark.parametrize("options", [[], ["--paragraphs"]])
+def test_translate_takes_no_files_of_records(
+    trained: Path, run: Run, tmp_path: Path, name: str, options: list[str]
+) -> None:
+    (tmp_path / name).write_bytes(b"O gato dorme.\tThe cat sleeps.\n")
+    code, out, err = run("translate", trained, tmp_path / name, *options)
+    assert (code, out) == (2, "")
+    assert "each line here is one text" in err
+
+
 def test_translate_reads_what_windows_and_packers_write(trained: Path, run: Run, tmp_path: Path) -> None:
     line = "O gato viu o cachorro.\r\n"
     plain, packed, damaged = (tmp_path / name for name in ("in.txt", "in.txt.gz", "cut.txt.gz"))

@@ -73,6 +73,10 @@ def test_paragraphs(run: Run, tmp_path: Path) -> None:
     assert run("translate", MODEL, tmp_path / "text", "--paragraphs")[1] == out
     (tmp_path / "wide").write_bytes(b"\xff\xfe" + TEXT.encode("utf-16-le"))
     assert run("translate", MODEL, tmp_path / "wide", "--paragraphs")[:2] == (0, out)
+    code, found, err = run("translate", MODEL, "--paragraphs", stdin=b"O gato\ndorme.\n\n12 \xff\n")
+    assert (code, found) == (0, out.replace("12\n", "12 \ufffd\n"))
+    assert "1 line not in UTF-8: invalid bytes were replaced" in err
+    assert run("translate", MODEL, "--paragraphs", stdin=b"\xff\xfea")[0] == 1, "half a character of UTF-16"
     code, _, err = run("translate", MODEL, "--paragraphs", "--scores", stdin=b"x")
     assert code == 2
     assert "leave" in err

@@ -58,6 +58,15 @@ def run(tmp_path: Path) -> RunFolder:
     return found
 
 
+def test_translations_of_an_earlier_evaluation_go_with_its_scores(run: RunFolder) -> None:
+    run.hypotheses_file("test", "my.notes").write_text("mine")
+    run.write_scores("valid", SCORES, {"greedy": ["a"]})
+    run.write_scores("test", SCORES, {"beam2": ["first"], "beam12": ["first"]})
+    run.write_scores("test", SCORES, {"beam4": ["first"]})
+    names = {path.name for path in run.hypotheses_folder.iterdir()}
+    assert names == {"valid.greedy.txt", "test.beam4.txt", "test.my.notes.txt"}
+
+
 def test_what_is_written_is_read(run: RunFolder) -> None:
     config, records = run.config(), run.records()
     assert (config.run_id, config.experiment, config.report) == ("0123456789ab", Experiment(), ("train: 71 pairs",))

@@ -1,6 +1,7 @@
 """The verb that translates files with their markup: `repose translate-file`; and paragraphs, for `repose translate`."""
 
 import sys
+from codecs import BOM_UTF16_BE, BOM_UTF16_LE
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any, BinaryIO
 
@@ -71,11 +72,24 @@ def translate_paragraphs(
     if file is not None:
         check_file(file)
     data = stdin().read() if file is None else read_file(file)
-    document = read_document(data, ".txt", paragraphs=True)
+    try:
+        document = read_document(data, ".txt", paragraphs=True)
+    except DataError:
+        if data.startswith((BOM_UTF16_LE, BOM_UTF16_BE)):
+            raise
+        document = read_document(_mended(data), ".txt", paragraphs=True)
     assert isinstance(document, Encoded)
     with load(model, device, workers, precision, engine) as translator:
         sys.stdout.write(document.decoded(_translated(translator, document, how)))
         sys.stdout.flush()
+
+
+def _mended(data: bytes) -> bytes:
+    """A text with its invalid bytes replaced, as without --paragraphs."""
+    lines = [line.decode(errors="replace").encode() for line in data.split(b"\n")]
+    invalid = sum(line != before for line, before in zip(lines, data.split(b"\n"), strict=True))
+    say(f"{counted(invalid, 'line')} not in UTF-8: invalid bytes were replaced")
+    return b"\n".join(lines)
 
 
 def stdin() -> BinaryIO:

@@ -48,13 +48,18 @@ def translate(
 
     A line may hold several sentences: they are translated one by one.
     """
-    from repose.data.readers import check_file, opened, unpackable
+    from repose.data.readers import check_file, holds_pairs, opened, unpackable
     from repose.decoding.stream import MAX_LINE_BYTES, StreamCounts, printed, translate_lines
     from repose.decoding.translator import load
 
     counts, said = StreamCounts(), False
     search = {"beam_size": beam_size, "length_penalty": length_penalty, "no_repeat_ngram_size": no_repeat_ngram_size}
     how = {**search, "num_hypotheses": num_hypotheses, "to": to}
+    if file is not None and holds_pairs(file):
+        raise ConfigError(
+            f"{file} is a {file.suffix} file, and each line here is one text: `repose bulk` takes a field of JSONL and "
+            "Parquet, `cut -f1` a column for standard input"
+        )
     if paragraphs:
         if num_hypotheses > 1 or scores:
             raise ConfigError("--paragraphs gives one text: leave --num-hypotheses and --scores out")

@@ -13,9 +13,11 @@ Whatever is missing or damaged is a CheckpointError of one sentence.
 """
 
 import dataclasses
+import glob
 import hashlib
 import json
 import math
+import re
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
 from pathlib import Path
@@ -27,7 +29,7 @@ from repose.runs import records
 from repose.runs.records import Records
 from repose.saved_model import directory as model_dir
 from repose.system.errors import CheckpointError, ConfigError
-from repose.system.files import read_file, sealed, unsealed, write_file, write_json
+from repose.system.files import read_file, sealed, unsealed, write_file, write_json, writing
 
 SPLITS = ("test", "valid")
 """Sets that a finished model can be scored on, the preferred one first."""
@@ -209,7 +211,7 @@ class RunFolder:
         return next(((split, scores) for split, scores in every if scores is not None), None)
 
     def write_scores(self, split: str, scores: Mapping[str, Any], hypotheses: Mapping[str, Iterable[str]]) -> None:
-        """Put lines of text in `hypotheses/`, and at last the figures, with digests of both.
+        """Put lines of text in `hypotheses/` instead of those that are there, and at last the figures, with digests.
 
         `hypotheses`: name of a decoding, or "trees", to a line for each sentence. Raises WriteError where
         they cannot be written.
@@ -220,6 +222,11 @@ class RunFolder:
             write_file(self.hypotheses_file(split, name), text)
             digests[name] = hashlib.sha256(text.encode()).hexdigest()
         write_json(self.scores_file(split), sealed({**scores, "sha256": {"hypotheses": digests}}))
+        for path in self.hypotheses_folder.glob(f"{glob.escape(split)}.*.txt"):
+            name = path.name.removeprefix(f"{split}.").removesuffix(".txt")
+            if name not in hypotheses and re.fullmatch(r"greedy|beam\d+|trees", name):
+                with writing(path):
+                    path.unlink(missing_ok=True)
 
     def hypotheses(self, split: str, name: str) -> list[str]:
         """A line for each sentence. Raises CheckpointError where they are missing, damaged or not those scored."""
