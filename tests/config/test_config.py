@@ -717,8 +717,23 @@ def test_further_corpora_are_tables(tmp_path: Path) -> None:
     assert corpus.synthetic == (str(tmp_path / "s.tsv"),)
     assert corpus.tags == ("pt", "BT")
     assert from_json(to_json(loaded.experiment)) == loaded.experiment
-    again = load(written(tmp_path, commented_toml(loaded, folder=tmp_path), name="again.toml"))
+    within = commented_toml(loaded, folder=tmp_path)
+    assert str(tmp_path) not in within
+    again = load(written(tmp_path, within, name="again.toml"))
     assert again.experiment == loaded.experiment
+
+
+def test_pairs_of_a_tag_are_another_training_as_synthetic_ones() -> None:
+    """Of which each is read once an epoch, whatever the temperature; the data is the same to the last bit."""
+    also = "{train = ['a.tsv'], tag = 'pt'}"
+    one, other = (
+        load(None, overrides=["corpus.train=t.tsv", "training.corpus_temperature=5", *more]).experiment
+        for more in (
+            [f"corpus.also=[{also}]", "corpus.synthetic=s.tsv"],
+            [f"corpus.also=[{also}, {{train = ['s.tsv'], tag = 'BT'}}]"],
+        )
+    )
+    assert run_id(one, {}) != run_id(other, {})
 
 
 @pytest.mark.parametrize(

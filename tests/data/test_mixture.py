@@ -52,3 +52,15 @@ def test_batches_of_a_mixture_are_its_pairs(policy: str) -> None:
         assert all(np.array_equal(a, b) for a, b in zip(found[2:], later, strict=True))
         if policy == "tokens":
             assert all(lengths[batch].sum() <= 60 or len(batch) == 1 for batch in found)
+
+
+def test_the_updates_of_a_training_are_those_of_its_epochs() -> None:
+    """Which have other pairs each, and so other numbers of batches."""
+    lengths = np.random.default_rng(0).integers(1, 50, 50)
+    groups, numbers = np.repeat([0, 4], [40, 10]), {0: 15, 4: 25}
+    batches = Batches(lengths, "tokens", 60, 9, mixture=Mixture(groups, numbers, seed=0))
+    counted = [len(list(batches.epoch(epoch))) for epoch in range(10)]
+    assert batches.num_updates(10) == sum(counted)
+    assert len(set(counted)) > 1
+    for plain in (Batches(lengths, "tokens", 60, 9), Batches(lengths, "sentences", 7, 9)):
+        assert plain.num_updates(3) == sum(len(list(plain.epoch(epoch))) for epoch in range(3))

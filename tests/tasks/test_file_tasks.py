@@ -17,6 +17,7 @@ from repose.cli.tables import evaluation_table, run_table
 from repose.config.file import load
 from repose.data.treebank import Treebank
 from repose.model.language_model import LanguageModel
+from repose.runs.fine_tuning import RECIPE, settings_of
 from repose.runs.folder import RunFolder
 from repose.runs.run import run
 from repose.system.errors import CheckpointError, ConfigError, DataError
@@ -104,6 +105,20 @@ def test_scores_say_what_they_are(runs: dict[str, Path], task: str) -> None:
         assert set(figure) == {"value", "unit"}
     named = {"language_modelling": "bits_per_token", "parsing": "las"}[task]
     assert named in scores["figures"]
+
+
+@pytest.mark.parametrize(("task", "lang"), [("language_modelling", "tgt_lang"), ("parsing", "src_lang")])
+def test_training_goes_on_from_a_model(home: Path, task: str, lang: str, tmp_path: Path) -> None:
+    """With its language and the length of its blocks, in the recipe that ships."""
+    made(home, task, tmp_path / "first", f"corpus.{lang}=eo", "training.updates=2")
+    ending = settings(home, task)[len(SMALL) :]
+    more = [word for word in ending if not word.startswith("training.task")]
+    loaded = load(RECIPE, model=settings_of(tmp_path / "first"), overrides=[*more, "training.updates=2"])
+    result = run(loaded.experiment, tmp_path / "second", device="cpu", workers=1, progress="none")
+    assert result.outcome.status == "done"
+    first, second = (json.loads((tmp_path / name / "model/config.json").read_text()) for name in ("first", "second"))
+    assert second["lang"] == "eo"
+    assert second.get("max_tokens") == first.get("max_tokens") == (16 if task == "language_modelling" else None)
 
 
 @pytest.mark.parametrize("task", TASKS)

@@ -438,10 +438,17 @@ def _commented_settings(loaded: Loaded, section: str, folder: Path | None) -> It
         name, value = f"{section}.{field}", getattr(config, field)
         if name in PATHS and folder is not None and value is not None:
             within = folder.absolute()
-            value = _relative(value, within) if isinstance(value, str) else tuple(_relative(p, within) for p in value)
+            value = _relative(value, within) if isinstance(value, str) else _all_relative(value, within)
+        elif name == "corpus.also" and folder is not None:
+            within = folder.absolute()
+            value = [dataclasses.replace(one, train=_all_relative(one.train, within)) for one in value]
         chosen = loaded.sources[name].kind not in ("default", "preset")
         yield f"# {_one_line(info.description or '')}"
         yield f"{'' if chosen else '#'}{field} = {_toml(value)}"
+
+
+def _all_relative(paths: Sequence[str], folder: Path) -> tuple[str, ...]:
+    return tuple(_relative(path, folder) for path in paths)
 
 
 def _relative(path: str, folder: Path) -> str:

@@ -30,7 +30,8 @@ def run_id(experiment: Experiment, digests: Mapping[str, str]) -> str:
 
     `digests` are those of the prepared data, of the tokenizers and, where `init_from` is set, of the initial
     weights under the key "init_from". They stand for the sections `corpus` and `tokenizer`, whose settings act
-    only through the files they lead to. `architecture` and `training` (seed included) enter field by field, with
+    only through the files they lead to, but for the tag of synthetic pairs, which corpora are mixed by. `architecture`
+    and `training` (seed included) enter field by field, with
     `NUMERICS_VERSION`. `decoding` does not: it moves scores, not the trained weights, and is shown beside them; but for
     what `best_by` = "chrf" goes by.
     """
@@ -43,6 +44,9 @@ def run_id(experiment: Experiment, digests: Mapping[str, str]) -> str:
     training["schedule_width"] = training["schedule_width"] or experiment.architecture.d_token
     if architecture["positions"] in ("untied", "untied_relative"):  # once an axis of its own
         architecture |= {"positions": "none", "position_bias": architecture["positions"]}
+    if experiment.training.corpus_temperature != 1 or experiment.training.upsample != 1:
+        # Which pairs are read once an epoch, and that the length of the schedule is counted epoch by epoch.
+        training["mixture"] = [2, experiment.corpus.synthetic_tag if experiment.corpus.synthetic else None]
     content = {
         "numerics": NUMERICS_VERSION,
         "digests": dict(digests),

@@ -131,6 +131,12 @@ class Batches:
             return -(-size // self.batch_size)
         return sum(len(self._window(epoch, first)[1]) - 1 for first in range(0, size, WINDOW))
 
+    def num_updates(self, epochs: int) -> int:
+        """How many batches the first `epochs` have. Those of a mixture are of other pairs, so that each is counted."""
+        if self._mixture is None or self.policy == "sentences":
+            return epochs * self.num_batches(0)
+        return sum(map(self.num_batches, range(epochs)))
+
     def _num_pairs(self, epoch: int) -> int:
         return len(self._tgt_lengths) if self._mixture is None else len(self._mixture(epoch))
 

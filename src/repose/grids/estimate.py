@@ -238,9 +238,8 @@ def _updates(experiment: Experiment, data: Any) -> tuple[int | None, int]:
     batches = Batches(
         examples.tgt_lengths, c.batching, c.batch_size, c.seed, src_lengths=examples.src_lengths, mixture=mixed
     )
-    per_epoch = batches.num_batches(0)
-    limits = [limit for limit in (c.updates, c.epochs and c.epochs * per_epoch) if limit is not None]
-    return min(limits, default=None), per_epoch
+    limits = [limit for limit in (c.updates, c.epochs and batches.num_updates(c.epochs)) if limit is not None]
+    return min(limits, default=None), batches.num_batches(0)
 
 
 def _decode_seconds(experiment: Experiment, data: Any, folder: Path, device: str, *, epochs: int) -> float:

@@ -25,21 +25,38 @@ def settings_of(folder: Path) -> ModelLayers:
     if is_on_hub(folder):
         folder = directory.locate(folder)
     config = directory.read_config(folder)
-    task = directory.task_of(config)
-    if task not in TASK_SETTINGS:
-        raise CheckpointError(f"{folder} holds a model of the task {task!r}, which is not known: update repose")
+    name = directory.task_of(config)
+    if name not in TASK_SETTINGS:
+        raise CheckpointError(f"{folder} holds a model of the task {name!r}, which is not known: update repose")
+    task = TASK_SETTINGS[name]
     architecture = directory.architecture_of(folder)
     src, tgt = (str(path.absolute()) for path in directory.tokenizer_paths(folder))
     one = directory.have_one_tokenizer(folder)
-    limits = {name: min(getattr(TrainingConfig, name), architecture.max_length) for name in TASK_SETTINGS[task].limits}
-    languages = {name: config[name] for name in ("src_lang", "tgt_lang", "tag") if isinstance(config.get(name), str)}
+    limits = {limit: _longest(config, limit, architecture.max_length) for limit in task.limits}
+    side = "tgt" if "max_tgt_tokens" in task.limits else "src"  # of the tasks with one language
+    named = (
+        {"src_lang": "src_lang", "tgt_lang": "tgt_lang", "tag": "tag"} if task.translates else {f"{side}_lang": "lang"}
+    )
+    languages = {field: config[key] for field, key in named.items() if isinstance(config.get(key), str)}
     stored = config.get("decoding")
     known = {field.name for field in fields(DecodingConfig)}
     decoding = {name: value for name, value in stored.items() if name in known} if isinstance(stored, dict) else {}
     under: dict[str, Any] = {"corpus": languages, "training": limits, "decoding": decoding}
-    over = {
+    over: dict[str, Any] = {
         "architecture": asdict(architecture),
-        "tokenizer": {"src_file": src, "tgt_file": src if one else tgt, "sharing": "shared" if one else "separate"},
-        "training": {"task": task, "init_from": str(folder.absolute())},
+        "tokenizer": {"src_file": src, "tgt_file": src if one else tgt},
+        "training": {"task": name, "init_from": str(folder.absolute())},
     }
+    if task.translates:
+        over["tokenizer"]["sharing"] = "shared" if one else "separate"
+    if "training.label_smoothing" in task.refuses:
+        over["training"]["label_smoothing"] = 0.0  # which the recipe has
     return ModelLayers(*(Layer(tables, source, Path.cwd()) for tables in (under, over)))
+
+
+def _longest(config: dict[str, Any], limit: str, max_length: int) -> int:
+    """What the model was trained on, where it says so."""
+    stored = config.get("max_tokens", config.get(limit))
+    if isinstance(stored, int) and 2 <= stored <= max_length:
+        return stored
+    return min(getattr(TrainingConfig, limit), max_length)

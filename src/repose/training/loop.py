@@ -66,8 +66,7 @@ class Trainer:
             data.tgt_lengths, c.batching, c.batch_size, c.seed, src_lengths=data.src_lengths, mixture=mixture
         )
         self.feed = Feed(task, task.sampler(data, job), batches, world=self.world, num_parts=c.accumulation)
-        per_epoch = batches.num_batches(0)
-        limits = (c.updates, c.epochs and c.epochs * per_epoch)
+        limits = (c.updates, c.epochs and batches.num_updates(c.epochs))
         self.total = min((limit for limit in limits if limit is not None), default=None)
         self.schedule = make_schedule(c, d_token=job.architecture.d_token, total_updates=self.total)
         self.stop_at = None if stop_after is None else state.update + stop_after
@@ -202,7 +201,7 @@ class Trainer:
         assert self.writer is not None
         seconds, left = self.writer.seconds, math.inf
         if self.total is not None:
-            left = seconds / update * (self.total - update)
+            left = seconds / update * max(0, self.total - update)
         if hours is not None:
             left = min(left, max(0.0, 3600 * hours - seconds))
         early = self.config.patience is not None
