@@ -84,7 +84,7 @@ def test_any_shards_give_the_bytes_of_translate(
     lines: list[bytes], end: bool, shard_lines: int, n: int, scores: bool
 ) -> None:
     data = b"\n".join(lines) + b"\n" * end
-    if not data:
+    if not data or data.startswith(b"\xff\xfe"):  # UTF-16, which is refused
         return
     with tempfile.TemporaryDirectory() as name:
         folder = Path(name)

@@ -223,6 +223,10 @@ def test_translate_reads_what_windows_and_packers_write(trained: Path, run: Run,
     first, second = out.splitlines()
     assert first == second, "the mark of the byte order is no text"
     assert run("translate", trained, packed)[:2] == (0, out)
+    plain.write_bytes(b"\xff\xfe" + line.encode("utf-16-le"))
+    code, out, err = run("translate", trained, plain)
+    assert (code, out) == (1, "")
+    assert "UTF-16: save it in UTF-8" in err
     code, _, err = run("translate", trained, damaged)
     assert code == 1
     assert f"{damaged} is damaged or not what its name says" in err
@@ -531,6 +535,8 @@ def test_presets_and_describe(run: Run) -> None:
     out = run("describe", "reinforced")[1]
     assert out.count("2,809,634") == 2
     assert "cannot translate" in run("describe", "reinforced-lookahead")[1]
+    for option, value in (("--length", 0), ("--src-vocab", -5), ("--tgt-vocab", 0)):
+        assert run("describe", "reinforced", option, value)[0] == 2
 
 
 BAD = {

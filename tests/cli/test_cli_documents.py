@@ -1,5 +1,6 @@
 """`repose translate-file` and `translate --paragraphs`: files keep their form, and nothing is lost by accident."""
 
+import gzip
 from collections.abc import Callable
 from pathlib import Path
 
@@ -71,6 +72,10 @@ def test_paragraphs(run: Run, tmp_path: Path) -> None:
     assert out.count("\n") == 3
     (tmp_path / "text").write_text(TEXT, encoding="utf-8")
     assert run("translate", MODEL, tmp_path / "text", "--paragraphs")[1] == out
+    (tmp_path / "text.gz").write_bytes(packed := gzip.compress(TEXT.encode()))
+    assert run("translate", MODEL, tmp_path / "text.gz", "--paragraphs")[:2] == (0, out)
+    (tmp_path / "cut.gz").write_bytes(packed[:-12])
+    assert run("translate", MODEL, tmp_path / "cut.gz", "--paragraphs")[:2] == (1, "")
     (tmp_path / "wide").write_bytes(b"\xff\xfe" + TEXT.encode("utf-16-le"))
     assert run("translate", MODEL, tmp_path / "wide", "--paragraphs")[:2] == (0, out)
     code, found, err = run("translate", MODEL, "--paragraphs", stdin=b"O gato\ndorme.\n\n12 \xff\n")

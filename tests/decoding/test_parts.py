@@ -117,7 +117,9 @@ def test_a_text_is_put_together_with_its_own_white_space() -> None:
     shouting: Any = Shouting()
     texts = ["One. Two.\tThree.  ", " a first clause, a second one", "", "日本。 猫。", "x" * 30]
     found = translate_texts(shouting, texts)
-    assert [t.text for t, _ in found] == [text.upper() for text in texts]
+    assert [t.text for t, _ in found] == [*(text.upper() for text in texts[:-1]), "X" * 20]
+    assert [t.truncated for t, _ in found] == [False, False, False, False, True]
+    assert translate_texts(shouting, texts[-1:], num_hypotheses=2)[0][0].text == "X" * 30
     assert [t.score for t, _ in found] == [-3.0, -2.0, -1.0, -2.0, -1.0]
     assert [t.truncated for t, _ in found] == [False, False, False, False, True]
     assert [parts.too_long for _, parts in found] == [False, True, False, False, False]

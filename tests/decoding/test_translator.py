@@ -170,6 +170,10 @@ def test_tokens_of_bytes_can_be_read() -> None:
 def test_wrong_use_is_a_sentence(reversing: Translator) -> None:
     with pytest.raises(ConfigError, match="list of sentences"):
         reversing.translate("ka")
+    for nothing in (None, 1, b"ka"):
+        texts: Any = ["ka", nothing]
+        with pytest.raises(ConfigError, match="translate takes sentences, not"):
+            reversing.translate(texts)
     with pytest.raises(ConfigError, match="score takes lists of sentences"):
         reversing.score("ab", "cd")
     for size in ("4", 2.5):

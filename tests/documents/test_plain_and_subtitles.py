@@ -101,6 +101,9 @@ def test_webvtt(shout: Shout) -> None:
         ("- Are you\ncoming home?\n- No, I\nam not.", "- ARE YOU\nCOMING HOME?\n- NO, I\nAM NOT."),
         ("where is it?\n- here it is.", "WHERE IS IT?\n- HERE IT IS."),
         ("<i>Where?</i>\n<i>- Here.</i>", "<i>WHERE?</i>\n<i>- HERE.</i>"),
+        ("<i>- Where?</i>\n- 12 miles", "<i>- WHERE?</i>\n- 12 MILES"),
+        ("{\\an8}- Where?\n<i><b>- Here.</b></i>", "{\\an8}- WHERE?\n<i><b>- HERE.</b></i>"),
+        ("<i>- Where</i> is it?\n- Here.", "- <i>WHERE</i> IS IT?\n- HERE."),
         ("<v Bob>a long line\nof mine\n<v Ann>no", "<v Bob>A LONG LINE\nOF MINE\n<v Ann>NO"),
         ("<v.loud Bob>one</v> <v Ann>two\nthree</v>", "<v.loud Bob>ONE</v> <v Ann>TWO\nTHREE</v>"),
     ],
@@ -108,6 +111,7 @@ def test_webvtt(shout: Shout) -> None:
 def test_what_each_speaker_says_is_translated_apart(shout: Shout, cue: str, wanted: str) -> None:
     document = SubtitleDocument("00:01.000 --> 00:02.000\n" + cue, webvtt=True)
     assert len(document.segments) == 2
+    assert not any("-" in segment.text for segment in document.segments), "a dash is no word"
     assert shout(document).split("\n", 1)[1] == wanted
 
 

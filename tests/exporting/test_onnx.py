@@ -43,6 +43,22 @@ def texts(found: list[Translation]) -> list[str]:
     return [translation.text for translation in found]
 
 
+def test_what_serves_it_says_which_weights_and_precision(saving: Saving, tmp_path: Path) -> None:
+    pytest.importorskip("starlette")
+    from repose.serving.catalogue import read_catalogue
+    from repose.serving.metrics import Metrics
+
+    model = saving("reinforced", {"src_lang": "pt", "tgt_lang": "en"})
+    repose.export(model, to="onnx", out=tmp_path / "out", precision="int8")
+    digest = json.loads((model / "config.json").read_text())["sha256"]["model.safetensors"]
+    for folder, precision in ((model, None), (tmp_path / "out", "int8")):
+        (about,) = read_catalogue([folder], []).models_json()
+        assert (about["sha256"], about["precision"]) == (digest, precision)
+        metrics = Metrics()
+        metrics.set_models([about], "fp32")
+        assert f'precision="{precision or "fp32"}",' in metrics.exposed().decode()
+
+
 def test_it_translates_as_the_model_does(saving: Saving, tmp_path: Path) -> None:
     model = saving("reinforced", {"src_lang": "pt", "decoding": {"beam_size": 3, "length_penalty": 0.0}})
     made = repose.export(model, to="onnx", out=tmp_path / "out")

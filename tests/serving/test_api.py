@@ -192,6 +192,25 @@ def test_what_cannot_be_split_is_cut_with_a_warning() -> None:
     assert max(len(sentence) for _, sentences in shouting.asked for sentence in sentences) == 20
 
 
+@pytest.mark.parametrize("text", ["12345", "...", "😀", "3.14 > 3"])
+def test_texts_without_letters_stay_as_they_are(text: str) -> None:
+    """As in documents, whatever the source and the format: small models garble numbers."""
+    for how in ({}, {"source": "auto"}, {"format": "html"}):
+        assert body(ask(APP, "POST", "/translate", json=PT_EN | {"q": text} | how))["translatedText"] == text
+    found = body(ask(APP, "POST", "/translate", json=PT_EN | {"q": f"um.\n{text}\ndois", "alternatives": 1}))
+    assert found["translatedText"] == f"UM.\n{text}\nDOIS"
+    explained = body(ask(APP, "POST", "/explain", json=PT_EN | {"q": f"um.\n{text}\ndois"}))
+    assert explained["translatedText"] == f"UM.\n{text}\nDOIS"
+    assert len(explained["sentences"]) == 2
+
+
+def test_no_limit_of_alternatives_is_that_of_the_beam() -> None:
+    app = make_app(service(limits={"alternatives_limit": -1}))
+    response = ask(app, "POST", "/translate", json=PT_EN | {"alternatives": 10**8})
+    assert response.status_code == 400
+    assert "must be <= 999" in body(response)["error"]
+
+
 def test_alternatives_of_several_sentences() -> None:
     class Few(Shouting):
         def answer(self, _: How, sentence: str) -> Answer:

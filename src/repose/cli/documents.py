@@ -64,14 +64,16 @@ def translate_paragraphs(
     engine: str,
 ) -> None:
     """`repose translate --paragraphs`: a text from a file or stdin to stdout."""
-    from repose.data.readers import check_file
+    from repose.data.readers import check_file, opened, unpackable
     from repose.decoding.translator import load
     from repose.documents.formats import Encoded, read_document
-    from repose.system.files import read_file
 
-    if file is not None:
+    if file is None:
+        data = stdin().read()
+    else:
         check_file(file)
-    data = stdin().read() if file is None else read_file(file)
+        with unpackable(file), opened(file) as source:
+            data = source.read()
     try:
         document = read_document(data, ".txt", paragraphs=True)
     except DataError:

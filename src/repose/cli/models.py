@@ -261,9 +261,13 @@ def presets(
 
 def describe(
     model: Annotated[str, Argument(help="A preset, a run directory, a model directory, or hf://owner/name.")],
-    src_vocab: Annotated[int | None, Option(help="Source vocabulary size (default: the model's, or 7765).")] = None,
-    tgt_vocab: Annotated[int | None, Option(help="Target vocabulary size (default: the model's, or 7010).")] = None,
-    length: Annotated[int, Option(help="Sentence length, in tokens, at which operations are counted.")] = 16,
+    src_vocab: Annotated[
+        int | None, Option(min=1, help="Source vocabulary size (default: the model's, or 7765).")
+    ] = None,
+    tgt_vocab: Annotated[
+        int | None, Option(min=1, help="Target vocabulary size (default: the model's, or 7010).")
+    ] = None,
+    length: Annotated[int, Option(min=1, help="Sentence length, in tokens, at which operations are counted.")] = 16,
 ) -> None:
     """Show how many parameters, operations and how much memory an architecture or a model takes."""
     from repose.decoding.translator import LOOKS_AHEAD

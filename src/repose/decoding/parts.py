@@ -130,17 +130,35 @@ def is_wide(character: str) -> bool:
 def translate_texts(translator: "Translator", texts: Sequence[str], **how: Any) -> "list[tuple[Translation, Parts]]":
     """Each text's translation, with what it was split into; `how` as for `Translator.translate`.
 
-    Of a text in several parts: the text put together, the sum of the scores, no hypotheses and no attention. Where
-    several hypotheses are asked for nothing is split.
+    Of a text in several parts: the text put together, the sum of the scores, no hypotheses and no attention. A sentence
+    that is longer than those of the training, with no place to split it, is cut: it takes long, and becomes nonsense.
+    Where several hypotheses are asked for nothing is split or cut, but at the model's max_length.
     """
     language, fits = language_of(translator), what_fits(translator, to=how.get("to"))
     if how.get("num_hypotheses", 1) > 1:
         whole = [Parts((Part("", text, ""),), False) for text in texts]
+        sentences = list(texts)
     else:
         whole = [parts_of(text, language, fits) for text in texts]
-    sentences = [part.text for parts in whole for part in parts.parts]
-    translations = iter(translator.translate(sentences, **how))
+        sentences = [_beginning(part.text, fits) for parts in whole for part in parts.parts]
+    every = zip(
+        translator.translate(sentences, **how), sentences, chain.from_iterable(one.parts for one in whole), strict=True
+    )
+    translations = (
+        found if len(read) == len(part.text) else replace(found, truncated=True) for found, read, part in every
+    )
     return [(_joined([next(translations) for _ in parts.parts], parts.parts), parts) for parts in whole]
+
+
+def _beginning(text: str, fits: Callable[[str], bool]) -> str:
+    """As much of a text as fits."""
+    if fits(text):
+        return text
+    fitting, too_long = 0, len(text)
+    while too_long - fitting > 1:
+        middle = (fitting + too_long) // 2
+        fitting, too_long = (middle, too_long) if fits(text[:middle]) else (fitting, middle)
+    return text[:fitting]
 
 
 def language_of(translator: "Translator") -> str:

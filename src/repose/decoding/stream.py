@@ -19,6 +19,7 @@ from repose.data.readers import Row
 from repose.data.scripts import unseen_script
 from repose.decoding.parts import translate_texts
 from repose.decoding.translator import Translation, Translator
+from repose.system.errors import DataError
 
 WINDOW = 1024
 """Lines for each process that are read ahead and translated together at most."""
@@ -181,8 +182,11 @@ def lines_of(read_block: Callable[[int], bytes], max_bytes: int = MAX_LINE_BYTES
 
 
 def without_mark(lines: Iterator[bytes]) -> Iterator[bytes]:
-    """Lines of a file, of which the first may begin with a mark of its byte order, as Windows writes it."""
+    """Lines of a file, of which the first may begin with a mark of its byte order, as Windows writes it. Raises
+    DataError for that of UTF-16, whose lines these are not."""
     for first in islice(lines, 1):
+        if first.startswith((codecs.BOM_UTF16_LE, codecs.BOM_UTF16_BE)):
+            raise DataError("the text is in UTF-16: save it in UTF-8, or pipe it through `iconv -f utf-16 -t utf-8`")
         yield first.removeprefix(codecs.BOM_UTF8)
     yield from lines
 

@@ -209,6 +209,9 @@ class Translator:
         """
         if isinstance(texts, str):
             raise ConfigError("translate takes a list of sentences: write translate([text]) for one")
+        texts = list(texts)
+        if wrong := [text for text in texts if not isinstance(text, str)]:
+            raise ConfigError(f"translate takes sentences, not {wrong[0]!r}")
         beam_size = self.beam_size if beam_size is None else beam_size
         alpha = self.length_penalty if length_penalty is None else length_penalty
         no_repeat = self.no_repeat_ngram_size if no_repeat_ngram_size is None else no_repeat_ngram_size

@@ -11,6 +11,7 @@ import html
 import re
 from bisect import bisect_left
 from collections.abc import Iterator, Sequence
+from typing import NamedTuple
 
 from repose.documents.segment import (
     MOST_DEPTH,
@@ -28,7 +29,8 @@ from repose.documents.segment import (
 _LINE = re.compile(r"[^\r\n]*(?:\r\n|\r|\n|$)")
 _MARKUP = re.compile(r"(<[^<>]*>|\{\\[^{}]*\})")
 _SPEAKER = re.compile(r"\s*+(?:<[^<>]*>|\{\\[^{}]*\})*+\s*+[-–—]")
-_DASH = re.compile(r"\s*[-–—]\s*")
+_DASH = re.compile(r"(\s*+(?:\{\\[^{}]*\}\s*+)*+)((?:<[^<>]*>\s*+)*+)([-–—]\s*)")
+"""Where it is, tags that the turn begins with, and the dash of a speaker."""
 _VOICE = re.compile(r"(?=<v(?:[\s.][^<>]*)?>)")
 _LINE_END = re.compile(r"\r\n|\r|\n")
 _TAG_NAME = re.compile(r"</?\s*([A-Za-z]+)")
@@ -73,16 +75,15 @@ class SubtitleDocument:
 
     def _cue(self, lines: Sequence[str]) -> None:
         for turn in _turns(lines):
-            body = turn.rstrip()
-            dash = found[0] if (found := _DASH.match(body)) else ""
-            bodies = _LINE_END.split(body[len(dash) :])
+            before, body, after = _without_dash(turn)
+            bodies = _LINE_END.split(body)
             pieces = [piece for line in bodies for piece in (Text(" "), *self._pieces(line))]
             if not has_letters("".join(piece.text for piece in pieces if isinstance(piece, Text))):
                 self._parts.append(turn)
                 continue
             made = segment(pieces, collapse=True)
-            end = found[0] if (found := _LINE_END.search(body, len(dash))) else ""
-            self._parts += [dash, (len(self._segments), len(bodies), end), turn[len(body) :]]
+            end = found[0] if (found := _LINE_END.search(body)) else ""
+            self._parts += [before, (len(self._segments), len(bodies), end), after]
             self._segments.append(Segment(made.text, made.marks))
 
     def _pieces(self, line: str) -> list[Piece]:
@@ -104,6 +105,33 @@ class SubtitleDocument:
 
     def _letters(self, text: str) -> str:
         return html.escape(text, quote=False) if self._webvtt else text.replace("-->", "->")
+
+
+class _Turn(NamedTuple):
+    """What one speaker says in a cue."""
+
+    before: str
+    """The dash, and what stays before it."""
+    body: str
+    after: str
+    """Tags that end there, and white space."""
+
+
+def _without_dash(turn: str) -> _Turn:
+    """A turn without the dash that it begins with. Of tags before the dash, those that hold the whole turn stay where
+    they are; others come after it, since they may move with the words that they hold."""
+    body = turn.rstrip()
+    after = turn[len(body) :]
+    if (found := _DASH.match(body)) is None:
+        return _Turn("", body, after)
+    place, tags, dash = found.groups()
+    tokens = [token for token in _MARKUP.split(body[found.end(1) :]) if token]
+    number = len([token for token in _MARKUP.split(tags) if token])
+    partners = _partners(tokens)
+    if any(partners.get(start) != len(tokens) - 1 - start for start in range(number)):
+        return _Turn(place + dash, tags + body[found.end() :], after)
+    ends = "".join(tokens[len(tokens) - number :])
+    return _Turn(found[0], body[found.end() : len(body) - len(ends)], ends + after)
 
 
 def _turns(lines: Sequence[str]) -> Iterator[str]:

@@ -21,6 +21,7 @@ from starlette.routing import Mount, Route
 from starlette.types import ASGIApp
 
 from repose.documents.formats import FORMATS
+from repose.documents.segment import has_letters
 from repose.serving import documents, explain, files, page, parameters
 from repose.serving.access import Access, address_of
 from repose.serving.catalogue import Catalogue, Direction
@@ -33,7 +34,7 @@ from repose.serving.parameters import Parameters, check_sizes
 from repose.serving.refusals import RequestError, too_late, too_long, too_slow
 from repose.serving.settings import NO_LIMIT, ServeSettings
 from repose.serving.spec import docs, spec
-from repose.serving.texts import TranslatedText, has_letters, translate_texts
+from repose.serving.texts import TranslatedText, translate_texts
 from repose.serving.waiting import Deadlines, GoneError, watched
 
 T = TypeVar("T")
@@ -139,7 +140,7 @@ class Service:
         found = await self.read(request, cost=_number_of_texts)
         texts = found.texts("q")
         source, target = found.text("source"), found.text("target")
-        alternatives = found.number("alternatives", limits.alternatives_limit)
+        alternatives = found.number("alternatives", limits.most_alternatives)
         check_sizes(texts, limits)
         several = [texts] if isinstance(texts, str) else texts
         is_html = found.get("format") == "html"
@@ -277,7 +278,7 @@ class Service:
         found = await self.read(request)
         text, source, target = found.text("q"), found.text("source"), found.text("target")
         limits = self.settings.limits
-        alternatives = found.number("alternatives", limits.alternatives_limit)
+        alternatives = found.number("alternatives", limits.most_alternatives)
         heads = str(found.get("heads")).lower() not in ("false", "0", "no")
         check_sizes(text, limits)
         if len(text) > limits.explain_limit:

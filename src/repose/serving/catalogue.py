@@ -138,7 +138,8 @@ def read_catalogue(runs: Sequence[Path], languages: Sequence[str]) -> Catalogue:
 
 
 def _read_model(path: Path, left: list[str]) -> ServedModel:
-    place, limit, tokenizers, config = _read_files(path)
+    files = _read_files(path)
+    place, limit, tokenizers, config = files[:4]
     source, target = (str(config.get(name, "und")) for name in ("src_lang", "tgt_lang"))
     if "und" in (source, target) and not left:
         raise ConfigError(f"{path} does not say its languages: name them, as in --lang pt:en")
@@ -156,7 +157,7 @@ def _read_model(path: Path, left: list[str]) -> ServedModel:
         max_src_tokens=min(limit, trained) if isinstance(trained, int) and trained > 2 else limit,
         scripts=frozenset(map(str, scripts)) if isinstance(scripts, list) else None,
         spans=Spans(src.spans, lambda tokens: tgt.decoded_spans(tgt.ids(tokens))),
-        about=_about(path, place, config),
+        about=_about(path, files),
     )
 
 
@@ -165,6 +166,8 @@ class _Files(NamedTuple):
     max_length: int
     tokenizers: tuple[Tokenizer, Tokenizer]
     config: dict[str, Any]
+    exported: graphs.GraphFolder | None = None
+    """Of an export to ONNX."""
 
 
 def _read_files(path: Path) -> _Files:
@@ -176,7 +179,7 @@ def _read_files(path: Path) -> _Files:
         if not isinstance(config, dict) or not isinstance(digests, dict):
             raise CheckpointError(f"{path} has no section config: export the model again")
         src, tgt = directory.read_tokenizers(place, digests, MODEL_KIND, config)
-        return _Files(place, found.facts.max_length, (src, tgt), config)
+        return _Files(place, found.facts.max_length, (src, tgt), config, found)
     (src, tgt), config = directory.load_without_weights(place, MODEL_KIND)
     return _Files(place, directory.architecture_in(config, place).max_length, (src, tgt), config)
 
@@ -196,11 +199,16 @@ def _directions(place: int, model: ServedModel) -> list[Direction]:
     return [*own, Direction(model.target, model.source, place, tag)] if both and tag is not None else own
 
 
-def _about(path: Path, place: Path, config: dict[str, Any]) -> dict[str, Any]:
+def _about(path: Path, files: _Files) -> dict[str, Any]:
     """What there is to say of a model: never more than its files do."""
+    place, config, exported = files.place, files.config, files.exported
     found: tuple[str, dict[str, Any]] | None = None
     parameters = preset = None
-    if not graphs.is_graph_folder(place):
+    digests = config.get("sha256")
+    digest = digests.get(directory.WEIGHTS) if isinstance(digests, dict) else None
+    if exported is not None:
+        digest = exported.description.get("weights_sha256")
+    else:
         architecture = directory.architecture_in(config, place)
         preset = next((name for name, one in PRESETS.items() if one.architecture == architecture), None)
         run = RunFolder(place)
@@ -208,13 +216,13 @@ def _about(path: Path, place: Path, config: dict[str, Any]) -> dict[str, Any]:
             parameters = run.num_parameters()
             with contextlib.suppress(CheckpointError):  # figures that were changed are not shown
                 found = run.best_scores()
-    digests = config.get("sha256")
     return {
         "name": path.resolve().name,
         "run_id": config.get("run_id"),
-        "sha256": digests.get(directory.WEIGHTS) if isinstance(digests, dict) else None,
+        "sha256": digest,
         "preset": preset,
         "parameters": parameters,
+        "precision": None if exported is None else exported.facts.precision,  # of another, what the server is asked for
         "looks_ahead": bool(config.get("looks_ahead")),
         "scores": None if found is None else _figures(*found),
     }

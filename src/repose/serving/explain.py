@@ -5,6 +5,7 @@ from dataclasses import replace
 from typing import Any
 
 from repose.decoding.parts import put_together
+from repose.documents.segment import has_letters
 from repose.serving.catalogue import Direction, ServedModel
 from repose.serving.messages import Answer
 from repose.serving.texts import SplitText, Translates, how_to, in_turn, joined, split, warnings_of
@@ -59,7 +60,7 @@ def _mean_of_last_layer(attention: Sequence[Sequence[Sequence[Sequence[float]]]]
 
 def _texts(whole: SplitText, answers: Sequence[Answer]) -> list[str]:
     found = iter(answers)
-    return [next(found).texts[0] if part.text else "" for part in whole.parts]
+    return [next(found).texts[0] if has_letters(part.text) else part.text for part in whole.parts]
 
 
 def _sentences(whole: SplitText, answers: Sequence[Answer], *, heads: bool) -> list[dict[str, Any]]:
@@ -70,7 +71,7 @@ def _sentences(whole: SplitText, answers: Sequence[Answer], *, heads: bool) -> l
     for place, part in enumerate(whole.parts):
         begin = src_at + len(part.before)
         src_at += sum(map(len, part))
-        if not part.text:
+        if not has_letters(part.text):
             continue
         answer, text = next(found), texts[place].strip()
         before = put_together([*texts[:place], text], [*whole.parts[:place], part._replace(after="")])

@@ -65,8 +65,9 @@ class Metrics:
         self._registry.register(self)
 
     def set_models(self, models: Sequence[dict[str, Any]], precision: str) -> None:
-        """The models as /models has them."""
-        self._models = [[*(str(model.get(name) or "") for name in _MODEL_LABELS[:-1]), precision] for model in models]
+        """The models as /models has them; `precision` is of those that do not have one of their own."""
+        every = [{**model, "precision": model.get("precision") or precision} for model in models]
+        self._models = [[str(model.get(name) or "") for name in _MODEL_LABELS] for model in every]
 
     def exposed(self) -> bytes:
         """As text."""

@@ -5,6 +5,7 @@ from dataclasses import dataclass, field
 from ipaddress import ip_address
 from pathlib import Path
 
+from repose.config.experiment import MAX_BEAM_SIZE
 from repose.system.errors import ConfigError
 
 NO_LIMIT = -1
@@ -71,6 +72,12 @@ class Limits:
         ):
             if (value := getattr(self, name)) <= 0:
                 raise ConfigError(f"{name} = {value}, but it should be more than 0")
+
+    @property
+    def most_alternatives(self) -> int:
+        """Further translations of a text that can be asked for: no beam is wider than the widest."""
+        widest = MAX_BEAM_SIZE - 1
+        return widest if self.alternatives_limit == NO_LIMIT else min(widest, self.alternatives_limit)
 
     @property
     def max_json(self) -> int:

@@ -6,9 +6,9 @@ from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from typing import Protocol, TypeVar
 
-from repose.data.scripts import script_of
 from repose.decoding.parts import Part, parts_of, put_together
 from repose.documents.input_warning import input_warning
+from repose.documents.segment import has_letters
 from repose.serving.catalogue import Direction, ServedModel
 from repose.serving.languages import for_libraries
 from repose.serving.messages import Answer, How
@@ -40,13 +40,13 @@ class SplitText:
 
     parts: tuple[Part, ...]
     num_tokens: tuple[int, ...]
-    """Of each part that is not blank, about."""
+    """Of each sentence, about."""
     too_long: bool
 
     @property
     def sentences(self) -> list[str]:
-        """The parts that are not blank."""
-        return [part.text for part in self.parts if part.text]
+        """The parts with letters: the others, such as numbers, stay as they are, as in documents."""
+        return [part.text for part in self.parts if has_letters(part.text)]
 
 
 @dataclass(frozen=True)
@@ -64,7 +64,7 @@ class TranslatedText:
 def split(model: ServedModel, source: str, text: str) -> SplitText:
     """Lines, then sentences, then, where a sentence is longer than the model reads, clauses. Nothing is lost."""
     if _ONE_SENTENCE.fullmatch(text) and model.fits(text):
-        return SplitText((Part("", text, ""),), (model.size(text),), False)
+        return SplitText((Part("", text, ""),), (model.size(text),) * has_letters(text), False)
     parts: list[Part] = []
     too_long = False
     for line in _LINE.findall(text):
@@ -72,7 +72,7 @@ def split(model: ServedModel, source: str, text: str) -> SplitText:
             found = parts_of(line, for_libraries(source), model.fits)
             parts += found.parts
             too_long = too_long or found.too_long
-    return SplitText(tuple(parts), tuple(model.size(part.text) for part in parts if part.text), too_long)
+    return SplitText(tuple(parts), tuple(model.size(part.text) for part in parts if has_letters(part.text)), too_long)
 
 
 def how_to(direction: Direction, beam_size: int | None, alternatives: int) -> How:
@@ -160,14 +160,9 @@ def joined(whole: SplitText, answers: Sequence[Answer], rank: int) -> str:
     found = iter(answers)
     texts = []
     for part in whole.parts:
-        if part.text:
+        if has_letters(part.text):
             answer = next(found)
             texts.append(answer.texts[rank] if rank < len(answer.texts) else answer.texts[0])
         else:
-            texts.append("")
+            texts.append(part.text)
     return put_together(texts, whole.parts)
-
-
-def has_letters(text: str) -> bool:
-    """Whether there is anything to be translated where the language is to be found out: not so in emoji alone."""
-    return any(map(script_of, text))
