@@ -39,6 +39,7 @@ def backwards(number: int) -> Sequence[int]:
         ("said<script></b>x</script>", "SAID<script></b>x</script>"),
         ("<script type=x><div>x</div></script><p>said", "<script type=x><div>x</div></script><p>SAID"),
         ("<pre>\n  <b>x</b></pre><textarea><b>x</textarea>y", "<pre>\n  <b>x</b></pre><textarea><b>x</textarea>Y"),
+        ("<p>one<!---><p>two<!--><p>x<!--y--!><p>z", "<p>ONE<!---><p>TWO<!--><p>X<!--y--!><p>Z"),
         ("one <!-- <b> x --> two<![CDATA[ z ]]>", "ONE<!-- <b> x --> TWO<![CDATA[ z ]]>"),
         ("one <?php echo 'x' ?>two", "ONE<?php echo 'x' ?> TWO"),
         ("<b>open <i>cross</b> closed</i> x", "<b>OPEN <i>CROSS</b> CLOSED</i> X"),

@@ -46,6 +46,7 @@ _VOID = "area base basefont bgsound br col embed frame hr img input link meta pa
 VOID = frozenset(_VOID.split())
 """Elements that have no content and no end tag."""
 _FOREIGN = frozenset(["math", "svg"])
+_COMMENT = re.compile(r"<!--(?:-?>|(?s:.)*?--!?>)")
 _UNSEEN = frozenset(["area", "link", "meta", "param", "script", "source", "style", "template", "track", "wbr"])
 _RAISED = frozenset(["sup", "sub"])
 """Elements whose numbers are part of the word before them."""
@@ -315,6 +316,13 @@ class _Tokenizer(HTMLParser):
     def handle_pi(self, data: str) -> None:
         """A processing instruction."""
         self._add("point")
+
+    def parse_comment(self, i: int, report: bool = True) -> int:  # noqa: ARG002
+        """To where browsers end it; the library goes by older rules."""
+        if (found := _COMMENT.match(self.rawdata, i)) is None:
+            return -1
+        self.handle_comment(found[0])
+        return found.end()
 
     def parse_html_declaration(self, i: int) -> int:
         """What begins with <! and is no comment ends with >, as browsers have it; a CDATA section with ]]>."""

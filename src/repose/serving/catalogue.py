@@ -35,7 +35,7 @@ class ServedModel:
     num_tokens: Callable[[str], int]
     """Of a sentence, [START] and [END] included."""
     max_src_tokens: int
-    """Longest source that it was trained on, or can read."""
+    """Longest source that it was trained on, or can read, without a tag."""
     scripts: frozenset[str] | None
     """That training saw; None where the model does not say."""
     spans: Spans
@@ -147,6 +147,7 @@ def _read_model(path: Path, left: list[str]) -> ServedModel:
         source, target = _pair(left.pop(0))
     src, tgt = tokenizers
     trained, scripts = config.get("max_src_tokens"), config.get("src_scripts")
+    longest = min(limit, trained) if isinstance(trained, int) and trained > 2 else limit
     return ServedModel(
         path=place,
         source=canonical(source),
@@ -154,7 +155,7 @@ def _read_model(path: Path, left: list[str]) -> ServedModel:
         tag=config.get("tag"),
         tags=frozenset(src.tags),
         num_tokens=lambda text: len(src.encode(text)),
-        max_src_tokens=min(limit, trained) if isinstance(trained, int) and trained > 2 else limit,
+        max_src_tokens=max(3, longest - bool(src.tags)),
         scripts=frozenset(map(str, scripts)) if isinstance(scripts, list) else None,
         spans=Spans(src.spans, lambda tokens: tgt.decoded_spans(tgt.ids(tokens))),
         about=_about(path, files),
