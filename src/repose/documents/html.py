@@ -317,7 +317,7 @@ class _Tokenizer(HTMLParser):
         """A processing instruction."""
         self._add("point")
 
-    def parse_comment(self, i: int, report: bool = True) -> int:  # noqa: ARG002
+    def parse_comment(self, i: int, report: bool = True) -> int:
         """To where browsers end it; the library goes by older rules."""
         if (found := _COMMENT.match(self.rawdata, i)) is None:
             return -1
