@@ -1,6 +1,8 @@
 """What strangers send: never a 500, never without bound, never a file that is not theirs."""
 
 import asyncio
+import contextlib
+import http.client
 import io
 import json
 import socket
@@ -240,6 +242,15 @@ def test_json_is_no_larger_than_its_texts_may_be() -> None:
     content = b"[" + b"{}," * 30_000 + b"{}]"
     response = ask(app, "POST", "/translate", content=content, headers={"content-type": "application/json"})
     assert response.status_code == 413
+
+
+def test_a_client_that_sends_all_before_it_reads_is_told_that_it_is_too_much(port: int) -> None:
+    """As most do: a connection that is closed meanwhile would be all that they see."""
+    connection = http.client.HTTPConnection("127.0.0.1", port, timeout=5)
+    with contextlib.closing(connection):
+        connection.request("POST", "/translate", b" " * (20 << 20), {"Content-Type": "application/json"})
+        response = connection.getresponse()
+        assert (response.status, list(json.loads(response.read()))) == (413, ["error"])
 
 
 def test_the_rest_of_a_body_that_was_answered_already_is_not_waited_for_forever(port: int) -> None:

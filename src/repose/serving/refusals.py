@@ -22,7 +22,7 @@ def too_long(size: int, limit: int) -> RequestError:
 
 
 def body_too_large(limit: int) -> RequestError:
-    return RequestError(413, f"Invalid request: the body is larger than {limit} bytes", {"Connection": "close"})
+    return RequestError(413, f"Invalid request: the body is larger than {limit} bytes")
 
 
 def busy(seconds: int) -> RequestError:
