@@ -365,6 +365,19 @@ def test_the_command_ends_with_a_table_of_all_trials(file: Callable[..., Path], 
     content = json.loads((tmp_path / "runs" / "try" / "search.json").read_text(encoding="utf-8"))
     assert [trial["number"] for trial in content["trials"]] == [0, 1, 2, 3]
     assert content["best"] is not None
+    assert "weights are those of the best losses" not in done.output, "which are compared"
+
+
+@pytest.mark.parametrize(("objective", "best_by", "says"), [("chrf", "loss", True), ("chrf", "chrf", False)])
+def test_a_figure_that_weights_are_not_kept_by_is_said_to_be_one(
+    file: Callable[..., Path], tmp_path: Path, objective: str, best_by: str, says: bool
+) -> None:
+    search = read_search(file(RATES, FILE.replace("patience = 1", f"best_by = '{best_by}'")))
+    searcher(search, tmp_path / "out", imitated(lambda *_: 1.0, [])).run()
+    found = result.result_of(search, Study(search, tmp_path / "out"), tmp_path / "out")
+    assert found.best_by == best_by
+    told = result.sentences(dataclasses.replace(found, objective=objective), tmp_path)
+    assert any("weights are those of the best losses" in one for one in told) == says
 
 
 def test_trials_of_changed_files_are_not_compared(file: Callable[..., Path], tmp_path: Path) -> None:

@@ -58,6 +58,8 @@ class Result:
     about: str
     objective: str
     best_is_highest: bool
+    best_by: str
+    """What trials keep their weights by: `training.best_by`."""
     rungs: tuple[int, ...]
     reduction: int
     planned: int
@@ -110,6 +112,7 @@ def result_of(search: Search, study: Study, folder: Path) -> Result:
         about=search.about,
         objective=search.objective,
         best_is_highest=search.best_is_highest,
+        best_by=search.example().training.best_by,
         rungs=search.rungs,
         reduction=search.reduction,
         planned=search.trials,
@@ -169,6 +172,11 @@ def sentences(result: Result, folder: Path) -> list[str]:
         found.append(f"Best of {len(result.trials)} trials: {settings}, with {_NAMES[result.objective]} {figure:.4g}.")
         path = folder / best.folder
         found.append(f"It lies in {path}. Its score on the test set, which no trial has seen: repose evaluate {path}")
+        if result.objective != "loss" and result.best_by == "loss":
+            found.append(
+                "Its figure is of one validation, and its weights are those of the best losses, which may translate "
+                "worse: training.best_by = 'chrf' keeps those that translate best."
+            )
         found.append(f"The same settings elsewhere: {' '.join(best.overrides)}")
     if result.in_full is not None:
         spent, full, whole = result.spent, result.in_full, result.whole_space
