@@ -33,7 +33,7 @@ async function load() {
   const ort = await module("ort.js");
   const { Tokenizer } = await module("tokenizers.js");
   await module("search.js");
-  ({ joined } = await module("parts.js"));
+  ({ beginning, joined } = await module("parts.js"));
   const { Translator, TextTokenizer } = await module("translator.js", ["search.js", "parts.js"]);
   ort.env.wasm.numThreads = 1; // more need headers that a file server does not send
   ort.env.wasm.wasmBinary = await read("ort.wasm");
@@ -61,7 +61,7 @@ function show(translator) {
   element("src").focus();
 }
 
-let joined, timer, latest = 0;
+let beginning, joined, timer, latest = 0;
 function schedule(translator) {
   clearTimeout(timer);
   timer = setTimeout(() => translateAll(translator).catch(complain), 250);
@@ -77,7 +77,8 @@ async function translateAll(translator) {
     if (index > 0) done += "\n";
     let translated = "", previous;
     for (const part of translator.parts(line, options)) {
-      translated = joined(translated, await translator.translate(part.text, options), part, previous);
+      const read = beginning(part.text, translator.fits(options));
+      translated = joined(translated, await translator.translate(read, options), part, previous);
       previous = part;
       number += part.text ? 1 : 0;
       await new Promise((next) => setTimeout(next)); // what was typed meanwhile

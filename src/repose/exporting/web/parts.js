@@ -26,6 +26,20 @@ export function pieces(text, fits) {
   return place === null ? [text] : [...pieces(text.slice(0, place), fits), ...pieces(text.slice(place), fits)];
 }
 
+/** As much of a part as fits, for one without a place to split it. */
+export function beginning(text, fits) {
+  if (fits(text)) return text;
+  const letters = Array.from(text);
+  const first = (number) => letters.slice(0, number).join("");
+  let fitting = 0, tooLong = letters.length;
+  while (tooLong - fitting > 1) {
+    const middle = Math.floor((fitting + tooLong) / 2);
+    if (fits(first(middle))) fitting = middle;
+    else tooLong = middle;
+  }
+  return first(fitting);
+}
+
 /** The end of a clause nearest to the middle, not at the edges; else of a word, or between two wide characters. */
 function placeToSplit(text) {
   const letters = Array.from(text), numbers = new Map(), num = letters.length;

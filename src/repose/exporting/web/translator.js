@@ -157,11 +157,16 @@ export class Translator {
   }
 
   /** A line as the model reads it: sentences, in pieces where they are longer than what it was trained on. */
-  parts(line, { to } = {}) {
+  parts(line, options) {
+    const fits = this.fits(options);
+    return this.sentences(line).flatMap((sentence) => pieces(sentence, fits)).map(stripped);
+  }
+
+  /** Whether a text is no longer than what the model was trained on. */
+  fits({ to } = {}) {
     const tagged = to ?? this.settings.tag ? 1 : 0; // a tag is a token of the source
     const limit = Math.max(3, this.settings.max_src_tokens - tagged);
-    const fits = (text) => this.source.encode(text).length <= limit;
-    return this.sentences(line).flatMap((sentence) => pieces(sentence, fits)).map(stripped);
+    return (text) => this.source.encode(text).length <= limit;
   }
 
   /** The sentences of a line, with the white space that stands after each. */
