@@ -88,10 +88,11 @@ def translate_paragraphs(
 
 def _mended(data: bytes) -> bytes:
     """A text with its invalid bytes replaced, as without --paragraphs."""
-    lines = [line.decode(errors="replace").encode() for line in data.split(b"\n")]
-    invalid = sum(line != before for line, before in zip(lines, data.split(b"\n"), strict=True))
+    lines = data.split(b"\n")
+    mended = [line.decode(errors="replace").encode() for line in lines]
+    invalid = sum(line != before for line, before in zip(mended, lines, strict=True))
     say(f"{counted(invalid, 'line')} not in UTF-8: invalid bytes were replaced")
-    return b"\n".join(lines)
+    return b"\n".join(mended)
 
 
 def stdin() -> BinaryIO:

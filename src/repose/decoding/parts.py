@@ -140,7 +140,7 @@ def translate_texts(translator: "Translator", texts: Sequence[str], **how: Any) 
         sentences = list(texts)
     else:
         whole = [parts_of(text, language, fits) for text in texts]
-        sentences = [_beginning(part.text, fits) for parts in whole for part in parts.parts]
+        sentences = [beginning(part.text, fits) for parts in whole for part in parts.parts]
     every = zip(
         translator.translate(sentences, **how), sentences, chain.from_iterable(one.parts for one in whole), strict=True
     )
@@ -150,8 +150,8 @@ def translate_texts(translator: "Translator", texts: Sequence[str], **how: Any) 
     return [(_joined([next(translations) for _ in parts.parts], parts.parts), parts) for parts in whole]
 
 
-def _beginning(text: str, fits: Callable[[str], bool]) -> str:
-    """As much of a text as fits."""
+def beginning(text: str, fits: Callable[[str], bool]) -> str:
+    """As much of a text as fits, for one without a place to split it."""
     if fits(text):
         return text
     fitting, too_long = 0, len(text)

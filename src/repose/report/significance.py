@@ -17,7 +17,7 @@ from repose.evaluation import significance as testing
 from repose.evaluation.sentence_statistics import Metric, SentenceStatistics
 from repose.report.collect import ReportRun, RunSet, some
 from repose.report.content import Cell, Column, Table
-from repose.report.figures import score, task_figure
+from repose.report.figures import kind_of_score, score, task_figure
 from repose.report.tables import NONE, captioned, spread, spread_cell
 from repose.report.tables_settings import confounded
 from repose.report.translations import decoding_of, settings_of, statistics_of
@@ -154,8 +154,7 @@ def _usual(runs: RunSet, corpus: str, way: Callable[[ReportRun], object]) -> Rep
 
 def _way(run: ReportRun) -> object:
     """How a run's translations were made and scored. Raises DataError where scores are incomplete."""
-    way = settings_of(run)
-    return way["case"], way["tok"], decoding_of(run), run.split, (run.scores or {}).get("num_sentences")
+    return kind_of_score(run, decoding_of(run), "bleu")
 
 
 def _check_comparable(run: ReportRun) -> None:

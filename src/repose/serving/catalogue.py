@@ -7,6 +7,7 @@ from pathlib import Path
 from typing import Any, NamedTuple
 
 from repose.data.tokenizer import Tokenizer
+from repose.decoding.parts import beginning
 from repose.decoding.translator import MODEL_KIND
 from repose.documents.alignment import Spans
 from repose.graphs import folder as graphs
@@ -55,9 +56,7 @@ class ServedModel:
 
     def cut(self, sentence: str) -> str:
         """As much of a sentence as the model reads, for one without a place to split it."""
-        if self.fits(sentence):
-            return sentence
-        return sentence[: self.spans.of_source(sentence)[self.max_src_tokens - 1][0]]
+        return beginning(sentence, self.fits)
 
 
 class Direction(NamedTuple):
