@@ -73,6 +73,7 @@ def test_what_can_be_read_is_read(files: dict[str, bytes], pairs: list[tuple[str
     assert list(PairReader(written(files, tmp_path))) == pairs
 
 
+@pytest.mark.usefixtures("no_collection")
 @pytest.mark.parametrize(("files", "sentence"), SENTENCES.values(), ids=SENTENCES)
 def test_what_cannot_be_read_is_one_sentence(files: dict[str, bytes], sentence: str, tmp_path: Path) -> None:
     if "a.parquet" in files:

@@ -428,6 +428,7 @@ def test_a_mistake_in_a_file_names_the_file(tmp_path: Path) -> None:
     assert sentence(path=path) == f"{path}: training is a section of settings, not the value 3"
 
 
+@pytest.mark.usefixtures("no_collection")
 @pytest.mark.parametrize(
     ("data", "expected"),
     [
@@ -673,6 +674,7 @@ def test_paths_within_the_folder_are_written_relative_to_it(tmp_path: Path) -> N
     assert live == {"train": ["data/a.pt", "./none"], "test": ["/elsewhere.tsv"]}
 
 
+@pytest.mark.usefixtures("no_collection")
 @pytest.mark.parametrize(
     ("text", "expected"),
     [

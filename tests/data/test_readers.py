@@ -378,6 +378,7 @@ def test_tsv_quotes_are_text_and_blank_lines_are_counted(tmp_path):
     assert counts.dropped == {"blank line": 1, "target empty": 1}
 
 
+@pytest.mark.usefixtures("no_collection")
 @pytest.mark.parametrize(
     ("line", "sentence"),
     [

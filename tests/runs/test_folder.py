@@ -128,6 +128,7 @@ DAMAGES: dict[str, tuple[str, tuple[str, ...], Callable[[RunFolder], object]]] =
 }
 
 
+@pytest.mark.usefixtures("no_collection")
 @pytest.mark.parametrize(
     ("name", "content"),
     [(name, content) for name, (_, contents, _) in DAMAGES.items() for content in contents],

@@ -316,6 +316,7 @@ def test_tables_that_no_file_bounds_are_refused_before_they_are_allocated(tmp_pa
     assert "tables of positions take 4,096 MiB, where 1,024 are the most" in refusal(folder)
 
 
+@pytest.mark.usefixtures("no_collection")
 @pytest.mark.parametrize("text", ["", "{", "[]", "3", "[" * 100_000, "\0"])
 def test_settings_that_are_no_json_object(text: str, tmp_path: Path, tokenizer: Tokenizer) -> None:
     folder = saved(tmp_path / "model", tokenizer)

@@ -103,6 +103,7 @@ def test_lists_are_of_json_alone() -> None:
     assert body(of_body) == {"error": "Invalid request: missing q parameter"}, "JSON stands for itself"
 
 
+@pytest.mark.usefixtures("no_collection")
 @pytest.mark.parametrize(
     ("content", "wanted"),
     [

@@ -312,6 +312,7 @@ def test_a_pipe_or_a_device_is_refused_before_it_is_read(tmp_path: Path, files: 
             prepared(files | {field: (str(path),)})
 
 
+@pytest.mark.usefixtures("no_collection")
 @pytest.mark.parametrize("damage", ["", "{", "[]", "3", '{"key": 3}', '{"report": 3}', "[" * 100_000])
 def test_a_damaged_report_of_a_prepared_corpus_has_it_made_anew(damage: str, files: dict[str, Any]) -> None:
     first = prepared(files)
