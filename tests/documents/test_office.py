@@ -165,6 +165,12 @@ def test_a_prefix_means_what_the_nearest_element_says(shouted_bytes: Shout) -> N
     assert body(shouted_bytes(read_docx(docx(source)))) == source.replace("one", "ONE")
 
 
+def test_the_usual_prefix_of_another_namespace(shouted_bytes: Shout) -> None:
+    own, other = (f"<w:p>{run(text)}</w:p>" for text in ("one", "two"))
+    source = f'{own}<c xmlns:w="urn:other">{other}<d {W}>{own}</d></c>'
+    assert body(shouted_bytes(read_docx(docx(source)))) == source.replace("one", "ONE")
+
+
 def test_prefixes_are_not_kept_for_each_element_that_declares_one() -> None:
     prefixes = " ".join(f'xmlns:a{number}="u"' for number in range(5_000))
     declared = '<b xmlns:c="d">' * 150

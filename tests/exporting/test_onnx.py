@@ -59,6 +59,17 @@ def test_what_serves_it_says_which_weights_and_precision(saving: Saving, tmp_pat
         assert f'precision="{precision or "fp32"}",' in metrics.exposed().decode()
 
 
+@pytest.mark.parametrize(("tag", "longest"), [({}, 12), ({"tag": "xx"}, 11)])
+def test_what_serves_it_leaves_room_for_a_tag_that_the_model_reads(
+    saving: Saving, tag: dict[str, str], longest: int
+) -> None:
+    pytest.importorskip("starlette")
+    from repose.serving.catalogue import read_catalogue
+
+    model = saving("reinforced", {"src_lang": "pt", "tgt_lang": "en", "max_src_tokens": 12, **tag})
+    assert read_catalogue([model], []).models[0].max_src_tokens == longest
+
+
 def test_it_translates_as_the_model_does(saving: Saving, tmp_path: Path) -> None:
     model = saving("reinforced", {"src_lang": "pt", "decoding": {"beam_size": 3, "length_penalty": 0.0}})
     made = repose.export(model, to="onnx", out=tmp_path / "out")
@@ -156,7 +167,7 @@ def test_facts_that_are_not_those_of_the_graphs_are_refused(saving: Saving, tmp_
     description = json.loads((out / "repose-onnx.json").read_text())
     facts = description["graphs"]
     (first, *rest) = facts["kept"]
-    sizes = [{"max_length": n} for n in (0, -5, 1 << 30)] + [{"precision": "fp16"}, {"num_heads": 0}]
+    sizes = [{"max_length": n} for n in (0, -5, 1 << 30)] + [{"precision": "fp16"}, {"num_layers": 0}]
     sizes += [{"kept": [{**first, key: -1}, *rest]} for key in ("groups", "width")]
     others = [{"tgt_vocab_size": facts["tgt_vocab_size"] + 1}, {"num_layers": 9}, {"memory": ["x", *facts["memory"]]}]
     others += [{"kept": [{**first, key: value}, *rest]} for key, value in (("name", "x"), ("groups", 9), ("width", 9))]

@@ -225,7 +225,7 @@ class OnnxEngine(Engine):
         for token in tokens:
             found = self._run(np.array([token]), state, [*self._results, *self._attention])
             layers = found[len(self._results) :]
-            rows.append(np.stack([x.reshape(self.graphs.facts.num_heads, -1) for x in layers]))
+            rows.append(np.stack([x.reshape(-1, x.shape[-1]) for x in layers]))  # (layers, heads, source)
         return np.stack(rows, 2)
 
 

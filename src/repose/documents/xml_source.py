@@ -170,13 +170,19 @@ class _Builder:
         own = {key.partition(":")[2]: value for key, value in attributes.items() if key.partition(":")[0] == "xmlns"}
         self._outer.append({prefix: self._namespaces.get(prefix, "") for prefix in own})
         self._namespaces |= own
-        prefix, _, local = name.rpartition(":")
-        usual = self._prefixes.get(self._namespaces.get(prefix, ""))
-        element = Element(name if usual is None else f"{usual}:{local}", attributes, place)
+        element = Element(self._usual(name), attributes, place)
         if not self._opened:
             self.root = element
         self._begin(element)
         self._opened.append(element)
+
+    def _usual(self, name: str) -> str:
+        """An element's name with the usual prefix of its namespace; another namespace may have that prefix here."""
+        prefix, _, local = name.rpartition(":")
+        namespace = self._namespaces.get(prefix, "")
+        if namespace in self._prefixes:
+            return f"{self._prefixes[namespace]}:{local}"
+        return f"{{{namespace}}}{local}" if namespace and prefix in self._prefixes.values() else name
 
     def _end(self, _: str) -> None:
         place = self._place()

@@ -49,7 +49,6 @@ class GraphFacts:
     max_length: MaxLength
     """Longest sequence in tokens, START and END included."""
     tgt_vocab_size: Count
-    num_heads: Count
     num_layers: Layers
     """Of the decoder: so many outputs attention_0, attention_1, ... of a step."""
     memory: tuple[str, ...]

@@ -60,7 +60,6 @@ def graphs_of(model: Transformer, *, int8: bool = False) -> Graphs:
         precision="int8" if int8 else "fp32",
         max_length=a.max_length,
         tgt_vocab_size=model.tgt_vocab_size,
-        num_heads=a.num_heads,
         num_layers=a.num_decoder_layers,
         memory=tuple(tensor.name for tensor in memory),
         kept=tuple(kept),

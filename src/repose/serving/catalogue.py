@@ -154,7 +154,7 @@ def _read_model(path: Path, left: list[str]) -> ServedModel:
         tag=config.get("tag"),
         tags=frozenset(src.tags),
         num_tokens=lambda text: len(src.encode(text)),
-        max_src_tokens=max(3, longest - bool(src.tags)),
+        max_src_tokens=max(3, longest - (config.get("tag") is not None)),
         scripts=frozenset(map(str, scripts)) if isinstance(scripts, list) else None,
         spans=Spans(src.spans, lambda tokens: tgt.decoded_spans(tgt.ids(tokens))),
         about=_about(path, files),
