@@ -105,6 +105,14 @@ def test_a_mark_of_the_byte_order_is_no_text(tmp_path: Path, planned: Planned, f
     assert status(store, plan).failed == {}
 
 
+@pytest.mark.parametrize("format", ["txt", "tsv", "jsonl", "txt.gz"])
+def test_utf_16_is_refused_before_anything_is_translated(tmp_path: Path, planned: Planned, format: str) -> None:
+    data = "one\ttwo\n".encode("utf-16")
+    file = write(tmp_path / f"in.{format}", gzip.compress(data) if format.endswith("gz") else data)
+    with pytest.raises(DataError, match=rf"in\.{format}: the text is in UTF-16"):
+        planned([file])
+
+
 def test_long_lines_are_cut_as_translate_cuts_them(tmp_path: Path, planned: Planned) -> None:
     data = b"a\n" + "ä".encode() * 200_000 + b"\n" + b"y" * 300_000 + b"\nlast\n"
     store, plan = planned([write(tmp_path / "in.txt", data)], shard_lines=2)

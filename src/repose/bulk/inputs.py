@@ -145,6 +145,7 @@ def scan(
                 place = store.place(read)
                 _unpack(store, name, suffix, read)
             header = False
+            _check_encoding(place, name)
             if format == "jsonl":
                 _check_fields(place, name, fields, added)
             elif format == "tsv":
@@ -195,6 +196,15 @@ def _lines(name: str, shard_lines: int, header: bool) -> tuple[int, str, list[tu
     if starts and starts[-1] == size:
         starts.pop()
     return size, sha256.hexdigest(), list(itertools.pairwise([*starts, size])), lines
+
+
+def _check_encoding(place: str, name: str) -> None:
+    """Raises DataError for UTF-16."""
+    with open_input(place) as file:
+        try:
+            next(without_mark(iter([file.read(2)])), None)
+        except DataError as error:
+            raise DataError(f"{name}: {error}") from error
 
 
 def _check_fields(place: str, name: str, fields: Sequence[str], added: Sequence[str]) -> None:
