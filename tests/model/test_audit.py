@@ -10,6 +10,8 @@ import torch
 from torch import Tensor
 
 from repose.model.audit import audit
+from repose.model.kernels.cache import Cache
+from repose.model.kernels.local import LocalBlocks
 from repose.model.presets import preset
 from repose.model.transformer import Transformer, build
 from repose.system.errors import ConfigError
@@ -108,6 +110,42 @@ def test_a_leak_through_end_or_unk_alone_is_found() -> None:
     seen: list[Tensor] = []
     leaks.decoder.embedding.register_forward_pre_hook(lambda _, inputs: seen.append(inputs[0]))
     assert "causal (perturbation, evaluation mode)" in failed(leaks)
+
+
+def test_a_cache_that_reads_padding_is_found(monkeypatch: pytest.MonkeyPatch) -> None:
+    real = Cache.__init__
+
+    def reads_padding(cache: Cache, src_mask: Tensor, *rest: Any, **more: Any) -> None:
+        real(cache, torch.ones_like(src_mask), *rest, **more)
+
+    monkeypatch.setattr(Cache, "__init__", reads_padding)
+    assert failed(model()) == {"cached = full"}
+
+
+def test_a_cache_whose_rows_stay_where_they_were_is_found(monkeypatch: pytest.MonkeyPatch) -> None:
+    real = Cache.select
+
+    def leaves_histories(cache: Cache, rows: Tensor) -> None:
+        before = dict(cache._histories)
+        real(cache, rows)
+        for owner, tensors in before.items():
+            if len(tensors[0]) == len(rows):
+                cache._histories[owner] = tensors
+
+    monkeypatch.setattr(Cache, "select", leaves_histories)
+    assert failed(model()) == {"cached = full"}
+
+
+def test_a_leak_beyond_a_wide_window_is_found(monkeypatch: pytest.MonkeyPatch) -> None:
+    wide = model(attention_window=128, max_length=200)
+    assert audit(wide).passed
+    real = LocalBlocks.__init__
+
+    def looks_ahead(blocks: LocalBlocks, *given: Any, **named: Any) -> None:
+        real(blocks, *given, **(named | {"causal": False}))
+
+    monkeypatch.setattr(LocalBlocks, "__init__", looks_ahead)
+    assert any(name.startswith("causal (perturbation, 136 tokens") for name in failed(wide))
 
 
 def test_small_leaks_are_found() -> None:
