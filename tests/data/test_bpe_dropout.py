@@ -8,12 +8,14 @@ from typing import Any
 
 import numpy as np
 import pytest
+import tokenizers
+from tokenizers import decoders, models, pre_tokenizers
 
 from repose.data.bpe_dropout import BpeDropout, Draws, Merges
 from repose.data.dataset import PairDataset
 from repose.data.prepare import prepare
 from repose.data.tags import TaggedPairs, TaggingEncoder
-from repose.data.tokenizer import Tokenizer
+from repose.data.tokenizer import SPECIAL_TOKENS, Tokenizer
 from repose.system.errors import ConfigError
 
 LINES = [
@@ -109,6 +111,36 @@ def test_sentences_that_grow_too_long_are_read_as_stored(tokenizer: Tokenizer, p
 def test_other_tokenizers_are_refused() -> None:
     with pytest.raises(ConfigError, match="needs a tokenizer of kind 'bpe', not 'unigram'"):
         Merges(Tokenizer.train(LINES, kind="unigram", vocab_size=330))
+
+
+def test_characters_without_a_token_are_read_as_stored(tmp_path: Path) -> None:
+    entries = [*SPECIAL_TOKENS, *(f"<0x{byte:02X}>" for byte in range(256)), " ", "a", "b", "ab"]
+    model = models.BPE({token: i for i, token in enumerate(entries)}, [("a", "b")], byte_fallback=True)
+    backend = tokenizers.Tokenizer(model)
+    backend.pre_tokenizer = pre_tokenizers.Split(" ", "isolated")
+    backend.decoder = decoders.Sequence([decoders.ByteFallback(), decoders.Fuse()])
+    falls_back, lines = Tokenizer(backend.to_str()), ["ab é ab", "ab ab"]
+    prepare(
+        list(zip(lines, lines, strict=True)),
+        falls_back,
+        falls_back,
+        tmp_path / "train",
+        max_src_tokens=60,
+        max_tgt_tokens=60,
+        long_pairs="drop",
+        workers=1,
+    )
+    stored = PairDataset.open(tmp_path / "train")
+    drawn = BpeDropout(stored, (falls_back, falls_back), dropout=1.0, limits=(60, 60)).epoch(0, 0)
+    lengths = [[len(falls_back.encode(line)) for line in lines], [len(falls_back.encode(lines[0])), len("ab ab") + 2]]
+    assert [stored.src_lengths.tolist(), drawn.src_lengths.tolist()] == lengths
+
+
+def test_a_tokenizer_without_words_is_refused(tokenizer: Tokenizer) -> None:
+    spec = json.loads(tokenizer.json)
+    spec["pre_tokenizer"] = None
+    with pytest.raises(ConfigError, match=r"training.bpe_dropout knows no tokenizer that merges across words"):
+        Merges(Tokenizer(json.dumps(spec)))
 
 
 def test_a_tag_stays_before_a_sentence_in_other_pieces(tmp_path: Path) -> None:

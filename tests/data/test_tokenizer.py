@@ -331,6 +331,13 @@ def test_a_foreign_file_cannot_truncate_or_pad(trained: dict[Kind, Tokenizer]) -
     assert Tokenizer(backend.to_str()).encode(TEXT[0]) == trained["bpe"].encode(TEXT[0])
 
 
+def test_a_foreign_file_cannot_draw(trained: dict[Kind, Tokenizer]) -> None:
+    spec = json.loads(trained["bpe"].json)
+    spec["model"]["dropout"] = 0.5
+    drawing = Tokenizer(json.dumps(spec))
+    assert all(drawing.encode(TEXT[0]) == trained["bpe"].encode(TEXT[0]) for _ in range(20))
+
+
 def test_long_runs_train_in_bounded_time() -> None:
     # Uncut, each of the 300 merges would go through all of the run: minutes instead of a moment.
     run = "".join(chr(97 + (i * i // 7) % 26) for i in range(300_000))

@@ -65,6 +65,11 @@ class Merges:
                 f"training.bpe_dropout knows no tokenizer with {affixes[0]} = {model[affixes[0]]!r}: "
                 "use one of repose's own, or set training.bpe_dropout = 0"
             )
+        if not tokenizer.splits_into_words:
+            raise ConfigError(
+                "training.bpe_dropout knows no tokenizer that merges across words (without a pre_tokenizer): "
+                "use one of repose's own, or set training.bpe_dropout = 0"
+            )
         vocabulary: dict[str, int] = model["vocab"]
         pairs = [tuple(merge.split(" ")) if isinstance(merge, str) else tuple(merge) for merge in model["merges"]]
         self.characters = {token: i for token, i in vocabulary.items() if len(token) == 1}
@@ -135,7 +140,8 @@ class _Text:
     tags: Ids
     """(N,): the token between START and the text; 0 where there is none."""
     is_fixed: NDArray[np.bool_]
-    """(N,): sentences that are read as they are stored: cut ones, whose text does not give their tokens again."""
+    """(N,): sentences that are read as they are stored: cut ones, whose text does not give their tokens again, and
+    those with a character that is no token of its own."""
 
     @classmethod
     def of(cls, stored: Columns, side: Side, tokenizer: Tokenizer) -> "_Text":
@@ -147,10 +153,12 @@ class _Text:
         for ids in _sentences(stored, side):
             text = tokenizer.decode(ids)
             tags.append(ids[1] if ids[1] in known else 0)
+            its_words = tokenizer.words(text)
             is_fixed = tokenizer.encode(text) != [i for i in ids if i not in known]
+            is_fixed |= not all(merges.characters.keys() >= set(word) for word in its_words)
             fixed.append(is_fixed)
             if not is_fixed:
-                words += [numbers.setdefault(word, len(numbers)) for word in tokenizer.words(text)]
+                words += [numbers.setdefault(word, len(numbers)) for word in its_words]
             starts.append(len(words))
         characters = [np.array([merges.characters[c] for c in word], dtype=np.int64) for word in numbers]
         all_words = np.array(words, dtype=np.int64)

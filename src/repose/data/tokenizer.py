@@ -206,6 +206,11 @@ class Tokenizer:
             for encoding in encodings
         ]
 
+    @property
+    def splits_into_words(self) -> bool:
+        """Whether there are pieces that no token reaches beyond, which `words` gives."""
+        return self._backend.pre_tokenizer is not None
+
     def words(self, text: str) -> list[str]:
         """The pieces that no token reaches beyond, in the alphabet of the vocabulary's entries."""
         normal = self._backend.normalizer.normalize_str(text) if self._backend.normalizer else text
@@ -295,6 +300,8 @@ def _backend(text: str, name: str) -> Any:
     backend.encode_special_tokens = True  # special tokens spelled out in a text are text; not kept in the JSON
     backend.no_truncation()
     backend.no_padding()
+    if getattr(backend.model, "dropout", None) is not None:
+        backend.model.dropout = None  # BPE-dropout, which a tokenizer.json may hold: other ids at every call
     return backend
 
 
