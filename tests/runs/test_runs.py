@@ -280,6 +280,21 @@ def test_a_stop_before_the_first_update_is_refused_before_anything_is_written(
     assert not (tmp_path / "home").exists()
 
 
+@pytest.mark.parametrize(("best_by", "differs"), [("chrf", True), ("loss", False)])
+def test_what_translations_are_held_against_is_in_the_run_id(
+    best_by: str, differs: bool, corpus: list[str], tmp_path: Path
+) -> None:
+    """Pairs too long for the model are dropped, but translated and scored at each validation."""
+    valid, (long, *_) = (tmp_path / "train.tsv").read_text().splitlines()[:5], [f"{'red ' * 90}\tRED\n"] * 2
+    digests = []
+    for name, lines in (("one", valid), ("two", [long.strip(), *valid])):
+        (tmp_path / f"{name}.tsv").write_text("".join(f"{line}\n" for line in lines))
+        settings = [*SMALL, *corpus, f'corpus.valid=["{tmp_path / name}.tsv"]', f"training.best_by={best_by}"]
+        experiment = load("enhanced-table1", overrides=[*settings, "training.long_pairs=drop"]).experiment
+        digests.append(runs.digests_of(experiment, prepare_corpus(experiment)))
+    assert (digests[0] != digests[1]) == differs
+
+
 def test_how_to_search_is_chosen_on_the_validation_set(corpus: list[str], tmp_path: Path) -> None:
     settings = [*SMALL, *corpus, "decoding.length_penalty=none", "training.best_by=chrf", "training.keep=best"]
     experiment = load("enhanced-table1", overrides=settings).experiment

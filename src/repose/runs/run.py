@@ -1,5 +1,7 @@
 """One run: its corpus is prepared, its model trained and scored, in one directory (`repose.runs.folder`)."""
 
+import hashlib
+import json
 import os
 import platform
 from collections.abc import Callable, Mapping
@@ -122,8 +124,12 @@ def _forget_scores(run: RunFolder) -> None:
 
 
 def digests_of(experiment: Experiment, data: CorpusData) -> dict[str, str]:
-    """What a run reads, by digest, as it enters `run_id`: data, tokenizers, initial weights and position table."""
+    """What a run reads, by digest, as it enters `run_id`: data, tokenizers, initial weights, position table, and the
+    validation's text where translations of it decide which weights are kept."""
     digests = data.digests
+    if experiment.training.best_by == "chrf":
+        text = [side[: experiment.training.bleu_sentences] for side in data.text("valid")]
+        digests["valid_text"] = hashlib.sha256(json.dumps(text).encode()).hexdigest()
     if experiment.training.init_from is not None:
         digests["init_from"] = model_dir.read_config(Path(experiment.training.init_from))["sha256"][model_dir.WEIGHTS]
     if (table := _position_table(experiment)) is not None and experiment.training.init_from is None:
