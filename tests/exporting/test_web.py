@@ -306,6 +306,16 @@ def test_long_sentences_are_split_as_the_program_splits_them(page: Page, transla
     assert sum(several[1]) > sum(several[0])
 
 
+def test_what_is_short_is_split_as_the_program_splits_it(page: Page) -> None:
+    texts = ["abc;", ";", "a;b", "a b", "a b;", "猫犬", "ab;cd"]
+    script = """async (texts) => {
+        const { pieces } = await import("./parts.js");
+        return texts.map((text) => pieces(text, (part) => part.length <= 1));
+    }"""
+    found = page.tab.evaluate(script, texts)
+    assert found == [list(_pieces(text, lambda part: len(part) <= 1)) for text in texts]
+
+
 def test_somebody_types_what_is_long(page: Page, translator: Translator) -> None:
     lines = [text.strip("\x1f") for text in LONG_TEXTS if "\ufeff" not in text] + ["猫。犬。 O gato."]
     page.tab.select_option("#beam", "1")

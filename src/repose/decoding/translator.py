@@ -89,7 +89,8 @@ class Translator:
     Searches greedily (`beam_size` 1) or with a beam; decoding settings not given are those the model was saved with.
     Translations do not depend on which sentences are translated together, nor on the number of processes: `workers`,
     which are at most so many, this one included; by default one per core on a CPU, and one on any other device. They
-    are started by a `translate` that is worth it and end with `close`, with a `with` block, and with this object.
+    are started by a `translate` that is worth it and end with `close`, with a `with` block, and with this object. In
+    int8, where a batch shares the scales of its activations, a few translations do depend on the sentences beside them.
 
     What derives from the weights is kept from call to call. Weights that were replaced, or written to in place, are
     noticed; writes that torch does not count, through `tensor.data` or another library, are not: call `refresh` then.

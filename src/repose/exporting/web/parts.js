@@ -50,7 +50,7 @@ function placeToSplit(text) {
   }
   const distance = (place) => Math.abs(numbers.get(place) - num / 2);
   const nearest = (places) => places.reduce((best, place) => (distance(place) < distance(best) ? place : best));
-  for (const [pattern, edge] of [[CLAUSE, Math.floor(num / 5)], [WORD, 1]]) {
+  for (const [pattern, edge] of [[CLAUSE, Math.max(1, Math.floor(num / 5))], [WORD, 1]]) {
     const ends = Array.from(text.matchAll(pattern), (found) => found.index + found[0].length);
     const places = ends.filter((end) => edge <= numbers.get(end) && numbers.get(end) <= num - edge);
     if (places.length > 0) return nearest(places);
