@@ -92,6 +92,40 @@ def test_it_translates_as_the_model_does(saving: Saving, tmp_path: Path) -> None
     assert exported.score(TEXTS[:2], TEXTS[:2]) == pytest.approx(exact.score(TEXTS[:2], TEXTS[:2]), abs=1e-3)
 
 
+Run = Callable[..., tuple[int, str, str]]
+
+
+@pytest.mark.parametrize("precision", ["fp32", "int8"])
+def test_it_is_evaluated_on_files(saving: Saving, tmp_path: Path, run_repose: Run, precision: str) -> None:
+    model, out, scores = saving("reinforced"), tmp_path / "out", tmp_path / "scores"
+    repose.export(model, to="onnx", out=out, precision=precision)
+    files = tmp_path / "few.pt", tmp_path / "few.en"
+    for path in files:
+        path.write_text("O gato viu 21 cães.\nA casa é azul.\n", encoding="utf-8")
+    common = ("--beam-size", 1, "--workers", 1, "--out", scores)
+    for more in ((), ("--engine", "onnx"), ("--engine", "auto")):
+        code, _, err = run_repose("evaluate", out, *files, *common, *more)
+        assert code == 0, err
+        found = json.loads((scores / "scores.few.json").read_text())
+        assert found["decoding"]["engine"] == "onnx"
+        assert found["decoding"].get("precision", "fp32") == precision
+    if precision == "fp32":
+        assert run_repose("evaluate", model, *files, *common)[0] == 0
+        of_model = json.loads((scores / "scores.few.json").read_text())
+        assert "engine" not in of_model["decoding"]
+        assert found["decoded"] == of_model["decoded"]
+    code, _, err = run_repose("evaluate", out, *files, "--engine", "torch")
+    assert (code, "which the engine onnx computes on a CPU: load the model itself" in err) == (2, True)
+    code, _, err = run_repose("evaluate", out)
+    assert (code, err) == (2, "repose: name source and reference files: an export has no set of its own\n")
+
+
+@pytest.mark.parametrize("verb", ["serve", "backtranslate", "evaluate"])
+def test_help_says_where_it_is_taken(verb: str, run_repose: Run, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("COLUMNS", "300")
+    assert re.search("exports? to ONNX", run_repose(verb, "--help")[1])
+
+
 def test_several_processes_translate_as_one(saving: Saving, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr("repose.decoding.pool.WORTH_SECONDS", 0.0)
     repose.export(saving("baseline"), to="onnx", out=tmp_path / "out")

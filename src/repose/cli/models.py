@@ -156,7 +156,9 @@ def evaluate(
     device: Device = "cpu",
     workers: Workers = None,
     precision: Precision = None,
-    engine: Engine = "torch",
+    engine: Annotated[
+        str | None, Option(help="As of repose translate (default: torch, and onnx for an export to ONNX).")
+    ] = None,
 ) -> None:
     """Translate a test set and score the translations."""
     from repose.cli.tables import evaluation_table
@@ -167,7 +169,7 @@ def evaluate(
     if Path(split).name != split:
         raise ConfigError(f"--split is {split!r}, but names files of scores: leave slashes out")
     beams = tuple(beam_size or (1, 4))
-    decoding = Decoding(beams, tokenize, workers, precision or "fp32", engine, src_field, tgt_field)
+    decoding = Decoding(beams, tokenize, workers, precision, engine, src_field, tgt_field)
     if out is not None:
         _check_spares_run(out, model, split, decoding, of_files=bool(files))
     evaluation_table(task_of_model(model).score_model(model, files, split, out, device, decoding), every=every)
@@ -192,7 +194,7 @@ def _check_spares_run(out: Path, model: Path, split: str, decoding: "Decoding", 
     if own != split or run.is_under_way or "decoded" not in scores:
         return
     theirs = ", ".join([*scores["decoded"], scores.get("decoding", {}).get("precision", "fp32")])
-    asked = ", ".join([*decoding.names, decoding.precision])
+    asked = ", ".join([*decoding.names, decoding.precision or "fp32"])
     if theirs != asked:
         raise ConfigError(
             f"{run.scores_file(split)} holds the run's own scores ({theirs}), which others ({asked}) would replace: "

@@ -12,7 +12,9 @@ from repose.system.terminal import counted, say
 
 
 def backtranslate(
-    model: Annotated[Path, Argument(help="A run or model directory that translates from the text's language.")],
+    model: Annotated[
+        Path, Argument(help="A run directory, a model directory or an export to ONNX, from the text's language.")
+    ],
     text: Annotated[Path, Argument(help="Text in the target language of the model to be, one sentence per line.")],
     out: Annotated[
         Path, Option("--out", "-o", help="Name of the pairs to write: OUT.src (translations) and OUT.tgt (the text).")

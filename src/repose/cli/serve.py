@@ -12,7 +12,10 @@ from repose.system.terminal import say
 
 
 def serve(
-    runs: Annotated[list[Path], Argument(help="Run directories or model directories.", show_default=False)],
+    runs: Annotated[
+        list[Path],
+        Argument(help="Run directories, model directories, exports to ONNX, or hf://owner/name.", show_default=False),
+    ],
     lang: Annotated[
         list[str] | None,
         Option(metavar="SRC:TGT", help="Languages of a model that does not say them, pt:en. Can be repeated."),

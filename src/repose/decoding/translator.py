@@ -371,6 +371,11 @@ def load(
     return _translator(model, tokenizers, config, place, workers)
 
 
+def is_export(folder: str | Path) -> bool:
+    """Whether a path, which may be on a hub, is that of an export to ONNX. Raises HubError."""
+    return graphs.is_graph_folder(hub.local_folder(Path(folder)))
+
+
 def _of_graphs(folder: Path, engine: str, device: str, precision: str | None, workers: int | None) -> Translator:
     """The translator of an export to ONNX."""
     if engine == "torch" or device != "cpu":

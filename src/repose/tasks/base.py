@@ -58,9 +58,10 @@ class Decoding(NamedTuple):
     tokenize: str | None = None
     """sacreBLEU's tokenizer; None is the one for the references."""
     workers: int | None = None
-    precision: str = "fp32"
-    engine: str = "torch"
-    """What computes (`repose.load`)."""
+    precision: str | None = None
+    """None is fp32, or that of an export."""
+    engine: str | None = None
+    """What computes (`repose.load`); None is torch, or onnx for an export."""
     src_field: str | None = None
     tgt_field: str | None = None
     """Of files that name their fields; None are the run's, or "src" and "tgt" without one."""
@@ -117,7 +118,7 @@ class Task(TrainingTask):
     ) -> dict[str, Any]:
         """Scores of a model or run directory on `files`, or on a set of the run's own corpus.
 
-        Written to `out`, if given. Raises DataError and CheckpointError.
+        Written to `out`, if given. Raises DataError, CheckpointError and ConfigError.
         """
 
     def data_record(self, data: CorpusData) -> DataRecord:

@@ -3,7 +3,8 @@
 from importlib import import_module
 from typing import TYPE_CHECKING
 
-from repose.saved_model.directory import read_config, task_of
+from repose.decoding.translator import is_export
+from repose.saved_model.directory import UNNAMED_TASK, read_config, task_of
 from repose.system.errors import CheckpointError, ConfigError, unknown
 
 if TYPE_CHECKING:
@@ -27,7 +28,10 @@ def get_task(name: str) -> "Task":
 
 
 def task_of_model(folder: "Path") -> "Task":
-    """The task of the model in a model or run directory. Raises CheckpointError, also for a task that is not known."""
+    """The task of the model in a model or run directory, or in an export to ONNX, which translates. Raises
+    CheckpointError, also for a task that is not known."""
+    if is_export(folder):
+        return get_task(UNNAMED_TASK)
     try:
         return get_task(task_of(read_config(folder)))
     except ConfigError as error:

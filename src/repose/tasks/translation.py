@@ -39,7 +39,7 @@ from repose.runs.folder import RunFolder
 from repose.runs.records import Records
 from repose.saved_model import directory
 from repose.system.device import one_thread
-from repose.system.errors import CheckpointError
+from repose.system.errors import CheckpointError, ConfigError
 from repose.tasks import more_corpora
 from repose.tasks.base import Card, Decoding, Task, position_table
 from repose.tasks.choice import choose
@@ -201,8 +201,12 @@ class Translation(Task):
         self, folder: Path, files: Sequence[Path] | None, split: str, out: Path | None, device: str, decoding: Decoding
     ) -> dict[str, Any]:
         """On two aligned files, or on a set of the run's own corpus. Pairs that cannot be used are left out and counted
-        under `dropped`, by reason."""
-        translator = decoding_translator.load(folder, device, decoding.workers, decoding.precision, decoding.engine)
+        under `dropped`, by reason. An export to ONNX is measured on files alone."""
+        exported = decoding_translator.is_export(folder)
+        if exported and not files:
+            raise ConfigError("name source and reference files: an export has no set of its own")
+        engine = decoding.engine or ("onnx" if exported else "torch")
+        translator = decoding_translator.load(folder, device, decoding.workers, decoding.precision, engine)
         if files:
             reader = PairReader(files, **_fields_of(folder, decoding))
             pairs = list(reader)
