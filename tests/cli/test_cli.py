@@ -151,6 +151,10 @@ def test_stopping_is_exit_3_and_the_same_command_goes_on(corpus: tuple[Path, Pat
     code, _, err = run(*command, "--stop-after", "3")
     assert code == 3
     assert "the same command resumes the run" in err
+    for verb, *more in (["translate"], ["evaluate"], ["export", "--to", "onnx", "--out", tmp_path / "out"]):
+        code, _, err = run(verb, tmp_path / "run", *more)
+        what = "is a run that has no model yet: the same `repose train` command goes on with it"
+        assert (code, err) == (1, f"repose: {tmp_path / 'run'} {what}\n")
     code, out, _ = run(*command)
     assert code == 0
     assert "beam4 bleu" in out
@@ -456,11 +460,26 @@ def test_check_says_what_is_wrong_where_and_what_to_do(corpus: tuple[Path, Path]
     assert "Also in the training set" in out
 
 
-def test_check_of_a_clean_corpus_is_one_line(corpus: tuple[Path, Path], run: Run, tmp_path: Path) -> None:
-    few = [tmp_path / "few.pt", tmp_path / "few.en"]
-    for path, whole in zip(few, corpus, strict=True):
-        path.write_text("".join(whole.read_text(encoding="utf-8").splitlines(keepends=True)[:100]), encoding="utf-8")
-    assert run("check", *few) == (0, "100 training pairs: nothing conspicuous\n", "")
+def test_check_of_a_clean_corpus_is_one_line(run: Run, tmp_path: Path) -> None:
+    """With one more where there are too few pairs, as `train` says it."""
+    pairs = [f"{src}\t{tgt}\n" for src, tgt in phrasebook.read()["train"]]
+    (tmp_path / "clean.tsv").write_text("".join(pairs[:600]), encoding="utf-8")
+    assert run("check", tmp_path / "clean.tsv") == (0, "600 training pairs: nothing conspicuous\n", "")
+    (tmp_path / "few.tsv").write_text("".join(pairs[:30]), encoding="utf-8")
+    code, out, err = run("check", tmp_path / "few.tsv", "--valid", tmp_path / "clean.tsv")
+    assert (code, err) == (0, "")
+    few = "30 pairs: too few to learn from: the result will not be a translator\n"
+    assert out.startswith(few)
+    code, out, _ = run("check", tmp_path / "few.tsv")
+    assert (code, out) == (0, f"{few}30 training pairs: nothing else conspicuous\n")
+
+
+def test_check_refuses_what_train_refuses(run: Run, tmp_path: Path) -> None:
+    (tmp_path / "none.tsv").write_text("um\t\ndois\t \n", encoding="utf-8")
+    code, out, err = run("check", tmp_path / "none.tsv")
+    sentence = f"none of the 2 pairs in {tmp_path / 'none.tsv'} can be used (target empty: 2): check the files"
+    assert (code, out, err) == (1, "", f"repose: {sentence}\n")
+    assert sentence in run("train", tmp_path / "none.tsv", "--out", tmp_path / "run")[2]
 
 
 def test_check_is_for_pairs_in_files(run: Run, tmp_path: Path) -> None:
