@@ -151,7 +151,7 @@ def test_a_model_from_the_command_line(tmp_path: Path) -> None:
     [
         (["nowhere"], "nowhere does not exist"),
         (["{model}", "--lang", "aa:bb"], "--lang aa:bb belongs to no model"),
-        (["{model}", "{model}"], "both translate from aa into bb"),
+        (["{model}", "{model}"], "both translate from aa into bb: serve one of them, or each on a port of its own"),
         (["{nameless}"], "name them, as in --lang pt:en"),
         (["{nameless}", "--lang", "pten"], "write it as pt:en"),
         (["{model}", "--port", "1", "--host", "203.0.113.1"], "choose another --port or --host"),

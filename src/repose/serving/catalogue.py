@@ -82,7 +82,7 @@ class Catalogue:
                 if (other := self._directions.get(direction[:2])) is not None:
                     raise ConfigError(
                         f"{models[other.model].path} and {model.path} both translate from {direction.source} into "
-                        f"{direction.target}: serve one of them, or name the languages with --lang"
+                        f"{direction.target}: serve one of them, or each on a port of its own"
                     )
                 self._directions[direction[:2]] = direction
         self.sources = list(dict.fromkeys(source for source, _ in self._directions))
