@@ -26,9 +26,11 @@ def check(
     if not found.looked_at:
         raise ConfigError(f"the corpus {experiment.corpus.name!r} ships with repose: there are no files to check")
     first = f" (of each set the first {MAX_PAIRS:,})" if MAX_PAIRS in found.looked_at.values() else ""
-    looked_at = f"{advice.sizes(found)}{first}"
+    looked_at, few = f"{advice.sizes(found)}{first}", advice.too_few(found.trained_on)
+    if few is not None:
+        show(few)
     if not found.findings:
-        show(f"{looked_at}: nothing conspicuous")
+        show(f"{looked_at}: nothing {'' if few is None else 'else '}conspicuous")
         return
     pretokenized, rows = is_pretokenized(experiment.corpus), []
     for what, same in groupby(advice.by_kind(found), key=advice.what):

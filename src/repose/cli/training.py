@@ -47,10 +47,6 @@ Epochs = Annotated[int | None, Option(help="Passes over the corpus, at most (def
 Minutes = Annotated[float | None, Option(help="Minutes of training, at most.")]
 
 
-FEW_PAIRS = 500
-"""Training pairs below which no recipe makes a translator."""
-
-
 _EQUALS = ("--valid=", "--test=")
 
 
@@ -128,6 +124,7 @@ def _recipe(experiment: "Experiment") -> "Layer | None":
     """The settings for a corpus of this size, having said which they are and why."""
     from repose.config.experiment import TASK_SETTINGS
     from repose.config.recipes import most_pairs, recipe_for
+    from repose.data.advice import too_few
     from repose.tasks.corpus import num_training_pairs
 
     if not TASK_SETTINGS[experiment.training.task].translates:
@@ -138,8 +135,8 @@ def _recipe(experiment: "Experiment") -> "Layer | None":
         return None
     if number is None or (recipe := recipe_for(number)) is None:
         return None
-    if number < FEW_PAIRS:
-        say(f"{counted(number, 'pair')}: too few to learn from: the result will not be a translator")
+    if (few := too_few(number)) is not None:
+        say(few)
     say(
         f"{counted(number, 'pair')}: the recipe {recipe.name} (for at most {recipe.pairs:,}; --config default is for "
         "more), which sets"

@@ -4,6 +4,10 @@ import re
 from itertools import groupby
 
 from repose.data.findings import CorpusCheck, Finding, Kind
+from repose.system.terminal import counted
+
+FEW_PAIRS = 500
+"""Training pairs below which no recipe makes a translator."""
 
 _SETS = {"train": "training", "valid": "validation", "test": "test", "synthetic": "synthetic"}
 _SIDES = {"src": "sources", "tgt": "targets", "": "pairs"}
@@ -119,6 +123,12 @@ def share(finding: Finding) -> str:
 def sizes(check: CorpusCheck) -> str:
     """How many pairs of which set were looked at."""
     return ", ".join(f"{count:,} {_set(split)}" for split, count in check.looked_at.items()) + " pairs"
+
+
+def too_few(num_pairs: int) -> str | None:
+    """What is to be expected of so few training pairs; None where they are enough."""
+    few = f"{counted(num_pairs, 'pair')}: too few to learn from: the result will not be a translator"
+    return few if num_pairs < FEW_PAIRS else None
 
 
 def by_kind(check: CorpusCheck) -> list[Finding]:

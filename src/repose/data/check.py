@@ -1,6 +1,7 @@
 """Looks a parallel corpus over before it is trained on: what in it would spoil the model, or its scores.
 
-One pass over each set, about fifty bytes of memory for each pair. Nothing is changed, and nothing refused.
+One pass over each set, about fifty bytes of memory for each pair. Nothing is changed, and nothing refused that could be
+trained on.
 """
 
 from collections import Counter
@@ -12,7 +13,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from repose.data.alignment import Slip, find_slip
-from repose.data.findings import SIDES, CorpusCheck, Finding, Kind, Side
+from repose.data.findings import HELD_OUT, SIDES, CorpusCheck, Finding, Kind, Side
 from repose.data.observed import NO_SCRIPT, Observed, script_name
 from repose.data.readers import PairReader
 from repose.system.errors import DataError
@@ -47,7 +48,6 @@ _LEAST_SHARE: Mapping[Kind, float] = {
 """What is rarer is not told: chosen so that of the corpora of results/corpus-check.json that is told which is seen when
 one reads them, and nothing of the clean ones."""
 _LEAST_COUNT: Mapping[Kind, int] = {Kind.LANGUAGE: 3, Kind.SCRIPT: 2, Kind.PREFIX: 10}
-_HELD_OUT = ("valid", "test")
 _ALIKE, _MAIN_SCRIPT = 0.9, 0.25
 """Share of lines with the first word of all, and of a side's lines in a script that is one of its own."""
 _CERTAIN, _FEWEST_SAMPLED = 0.9, 50
@@ -60,13 +60,13 @@ def check_corpus(sets: Mapping[str, PairReader], identify: Identify | None = Non
     Sets beside train, valid and test are trained on, too; of those two, pairs in them are no finding, since whoever
     trains leaves them out.
 
-    Raises DataError where a file cannot be read, as its reader does.
+    Raises DataError where a file cannot be read or has no pair that can be used, as its reader does.
     """
     looked_at, findings, train = {}, [], None
     for split, reader in sets.items():
         seen = _read(reader)
         found = [*_of_lines(seen), *_of_pairs(seen), *_of_sides(seen)]
-        found += [] if train is None or split not in _HELD_OUT else _against(train, seen)
+        found += [] if train is None or split not in HELD_OUT else _against(train, seen)
         found += [] if identify is None else _languages(seen, identify)
         kinds = list(Kind)
         for finding in sorted(found, key=lambda finding: kinds.index(finding.kind)):
@@ -86,6 +86,8 @@ def _read(reader: PairReader) -> Observed:
         if slip is None or slip.end < seen.rows - abs(slip.lines):
             raise
         raise DataError(f"{error}; they seem to part near line {slip.start + 1:,}") from error
+    if seen.rows < MAX_PAIRS:
+        reader.refuse_useless()
     return seen
 
 

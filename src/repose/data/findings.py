@@ -8,6 +8,8 @@ from typing import Any, Literal, Self
 
 Side = Literal["src", "tgt"]
 SIDES: tuple[Side, Side] = ("src", "tgt")
+HELD_OUT = ("valid", "test")
+"""The sets that are not trained on."""
 
 
 class Kind(enum.StrEnum):
@@ -101,6 +103,11 @@ class CorpusCheck:
     """Set to its pairs that were looked at."""
     findings: tuple[Finding, ...]
     """Of the training set first; of a set the worst first."""
+
+    @property
+    def trained_on(self) -> int:
+        """Pairs of all sets that are not held out."""
+        return sum(count for split, count in self.looked_at.items() if split not in HELD_OUT)
 
     def to_json(self) -> dict[str, Any]:
         """For a file."""

@@ -194,6 +194,10 @@ class PairReader:
         for row in self.rows():
             if not isinstance(row, str):
                 yield row
+        self.refuse_useless()
+
+    def refuse_useless(self) -> None:
+        """Raises DataError where the latest pass found no pair that can be used."""
         if self.counts.kept == 0:
             names = " and ".join(str(path) for path in self.files)
             reasons = ", ".join(f"{reason}: {number:,}" for reason, number in self.counts.dropped.items())
