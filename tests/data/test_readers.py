@@ -328,10 +328,18 @@ def test_a_tsv_line_without_a_tab_is_left_out_and_named(tmp_path):
     assert reader.counts.dropped == {"no tab, first on line 2": 2}
 
 
-@pytest.mark.parametrize("line", ["a\tb\tc", "a\t\tb\tc"])
-def test_tsv_with_other_than_two_columns(tmp_path, line):
-    (tmp_path / "a.tsv").write_text(f"a\tb\n{line}\n", encoding="utf-8")
-    fails([tmp_path / "a.tsv"], "a.tsv, line 2", f"{line.count(chr(9)) + 1} tab-separated columns")
+def test_a_tsv_line_with_a_stray_tab_is_left_out_and_named(tmp_path):
+    (tmp_path / "a.tsv").write_text("a\tb\na\t\tb\nno tab\na\tb\tc\td\nc\td\n", encoding="utf-8")
+    pairs, counts = read([tmp_path / "a.tsv"])
+    assert pairs == [("a", "b"), ("c", "d")]
+    assert counts.dropped == {"more than 2 columns, first on line 2": 2, "no tab, first on line 3": 1}
+
+
+@pytest.mark.parametrize("line", ["a\tb\tc", "pt\ten\tde\tfr"])
+def test_tsv_that_begins_with_more_than_two_columns(tmp_path, line):
+    (tmp_path / "a.tsv").write_text(f"{line}\na\tb\n", encoding="utf-8")
+    number = f"a.tsv, line 1: {line.count(chr(9)) + 1} tab-separated columns instead of 2"
+    fails([tmp_path / "a.tsv"], number, "cut out source and target", "other names", "--set corpus.src_field=")
 
 
 def test_tsv_with_a_header(tmp_path):
@@ -345,7 +353,7 @@ def test_tsv_with_a_header(tmp_path):
     for fields in ({"src_field": "en"}, {"tgt_field": "en"}):  # of two names one is there: it is no pair to train on
         fails([tmp_path / "b.tsv"], "b.tsv, line 1", "there is no field", "present: 'de', 'en'", **fields)
     (tmp_path / "c.tsv").write_text("src\ttgt\tid\na\tb\n", encoding="utf-8")
-    fails([tmp_path / "c.tsv"], "c.tsv, line 2", "2 tab-separated columns instead of 3")
+    fails([tmp_path / "c.tsv"], "none of the 1 pairs in", "fewer than 3 columns, first on line 2: 1")
 
 
 def test_line_ends_of_old_macs_are_named(corpus):
@@ -397,6 +405,16 @@ def test_tsv_quotes_are_text_and_blank_lines_are_counted(tmp_path):
 def test_jsonl_errors_name_the_line(tmp_path, line, sentence):
     (tmp_path / "a.jsonl").write_text(f'{{"src": "a", "tgt": "b"}}\n{line}\n', encoding="utf-8")
     fails([tmp_path / "a.jsonl"], "a.jsonl, line 2", sentence)
+
+
+@pytest.mark.parametrize("odd", ['{"src": "a"}', '{"src": "a", "tgt": ["b"]}'])
+def test_of_an_odd_jsonl_record_is_said_whether_it_is_the_first(tmp_path, odd):
+    file = tmp_path / "a.jsonl"
+    file.write_text(f'{{"src": "a", "tgt": null}}\n\n{odd}\n', encoding="utf-8")
+    fails([file], "a.jsonl, line 3", "'tgt'", "unlike in the records before: mend or delete this one")
+    file.write_text(f"\n{odd}\n", encoding="utf-8")
+    with pytest.raises(DataError, match=r"a\.jsonl, line 2: .*'tgt'.*: name (both sides|a text field)"):
+        read([file])
 
 
 def test_jsonl_values_that_are_dropped(tmp_path, monkeypatch):

@@ -76,7 +76,10 @@ _SENTENCES: dict[Kind, tuple[str, str]] = {
         "Split them into sentences: pairs beyond training.max_src_tokens or max_tgt_tokens are dropped or cut.",
     ),
     Kind.WORDLESS: ("Neither letter nor digit on a side", "Remove them: there is nothing to translate."),
-    Kind.UNUSABLE: ("Left out by training", "Mend these lines on both sides, or delete them from both."),
+    Kind.UNUSABLE: (
+        "Left out by training",
+        "Mend these lines on both sides, or delete them from both. More columns come of a tab inside a sentence.",
+    ),
 }
 
 

@@ -36,6 +36,11 @@ _ENDED = "\n"  # no line
 _TOO_LONG = f"longer than {MAX_CHARACTERS:,} characters"
 _SUFFIXES = {".tsv": "tsv", ".tab": "tsv", ".jsonl": "jsonl", ".ndjson": "jsonl", ".parquet": "parquet"}
 
+_NAME_BOTH = (
+    "name both sides with --set corpus.src_field=... and corpus.tgt_field=..., or in `evaluate` with --src-field and "
+    "--tgt-field"
+)
+
 _PACKED = (".gz", ".xz")
 _OTHERWISE_PACKED = (".bz2", ".zst", ".lz4", ".lzma", ".z", ".zip", ".7z", ".rar", ".tar", ".tgz")
 
@@ -171,9 +176,10 @@ class PairReader:
 
     Iterable any number of times; each pass reads the files anew, and sets `counts`. Text, TSV and JSONL may be packed
     (.gz, .xz). `src_field` and `tgt_field` are the names in JSONL, Parquet and a TSV file whose first line names its
-    columns; without such a line it has two columns, source and target. TSV has no quoting. Raises `DataError` at once
-    for files that are missing or of an unknown kind, and while reading, at the place, for what is wrong inside; that
-    two files have different numbers of lines shows at their end.
+    columns; without such a line it has two columns, source and target. Lines with more or fewer are left out; a first
+    line with more is refused. TSV has no quoting. Raises `DataError` at once for files that are missing or of an
+    unknown kind, and while reading, at the place, for what is wrong inside; that two files have different numbers of
+    lines shows at their end.
     """
 
     def __init__(self, files: Sequence[Path], *, src_field: str = "src", tgt_field: str = "tgt") -> None:
@@ -323,7 +329,8 @@ def named_columns(first: Sequence[str], fields: Sequence[str]) -> tuple[int, int
 
 def _tsv(path: Path, fields: tuple[str, str], counts: Counts) -> Iterator[Row]:
     reader = LineReader(path, 2 * _LINE_BYTES + 1)
-    src, tgt, width, first_without = 0, 1, 2, 0
+    src, tgt, width = 0, 1, 2
+    first: dict[str, int] = {}
     for line in reader:
         if line is None:
             yield _TOO_LONG
@@ -337,31 +344,36 @@ def _tsv(path: Path, fields: tuple[str, str], counts: Counts) -> Iterator[Row]:
             yield columns[src], columns[tgt]
         elif line == "":
             yield "blank line"
-        elif len(columns) == 1:
-            first_without = first_without or reader.num_lines
-            yield f"no tab, first on line {first_without:,}"
-        else:
+        elif reader.num_lines == 1 and len(columns) > width:
             raise DataError(
-                f"{path}, line {reader.num_lines}: {len(columns)} tab-separated columns instead of {width}: cut out "
-                "source and target, or begin with a line that names the columns, "
-                f"{fields[0]!r} and {fields[1]!r} among them"
+                f"{path}, line 1: {len(columns)} tab-separated columns instead of {width}: cut out source and target, "
+                f"or begin with a line that names the columns, {fields[0]!r} and {fields[1]!r} among them; where this "
+                f"line does so by other names, {_NAME_BOTH}"
             )
+        else:
+            than = "more" if len(columns) > width else "fewer"
+            fault = "no tab" if len(columns) == 1 else f"{than} than {width} columns"
+            yield f"{fault}, first on line {first.setdefault(fault, reader.num_lines):,}"
     _note_lines(reader, counts)
 
 
 def _jsonl(path: Path, fields: tuple[str, str], counts: Counts) -> Iterator[Row]:
     reader = LineReader(path, _RECORD_BYTES)
+    is_first = True
     for line in reader:
         if line is None:
             yield f"record longer than {_RECORD_BYTES:,} bytes"
         elif not line.strip():
             yield "blank line"
         else:
-            yield _record(line, fields, f"{path}, line {reader.num_lines}")
+            yield _record(line, fields, f"{path}, line {reader.num_lines}", is_first)
+            is_first = False
     _note_lines(reader, counts)
 
 
-def _record(text: str, fields: tuple[str, str], place: str) -> Row:
+def _record(text: str, fields: tuple[str, str], place: str, is_first: bool) -> Row:
+    """A record's two fields. What the first one lacks may have another name; a later one is odd itself."""
+    alone = "" if is_first else ", unlike in the records before: mend or delete this one"
     try:
         record = json.loads(text)
     except (ValueError, RecursionError) as error:
@@ -371,12 +383,11 @@ def _record(text: str, fields: tuple[str, str], place: str) -> Row:
     sides = []
     for name in fields:
         if name not in record:
-            raise DataError(f"{place}: {_no_field(name, list(record))}")
+            raise DataError(f"{place}: {_no_field(name, list(record), alone)}")
         value = "" if record[name] is None else record[name]
         if not isinstance(value, str):
-            raise DataError(
-                f"{place}: the field {name!r} holds no text but {json.dumps(value)[:40]}: name a text field"
-            )
+            shown = json.dumps(value)[:40]
+            raise DataError(f"{place}: the field {name!r} holds no text but {shown}{alone or ': name a text field'}")
         try:
             value.encode()
         except UnicodeEncodeError as error:
@@ -385,12 +396,9 @@ def _record(text: str, fields: tuple[str, str], place: str) -> Row:
     return sides[0], sides[1]
 
 
-def _no_field(name: str, known: Sequence[str]) -> str:
+def _no_field(name: str, known: Sequence[str], what_to_do: str = "") -> str:
     present = ", ".join(repr(other[:40]) for other in known[:20]) or "none"
-    return (
-        f"there is no field {name!r} (present: {present}): name both sides with --set corpus.src_field=... and "
-        "corpus.tgt_field=..., or in `evaluate` with --src-field and --tgt-field"
-    )
+    return f"there is no field {name!r} (present: {present}){what_to_do or f': {_NAME_BOTH}'}"
 
 
 def _parquet(path: Path, fields: tuple[str, str]) -> Iterator[Row]:
