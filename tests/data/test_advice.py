@@ -23,6 +23,11 @@ def test_where_it_is() -> None:
     assert advice.where(finding(Kind.SLIPPED, amount=-1)).endswith("(44 %; from line 1,200 on, 1 line too early)")
     assert advice.where(finding(Kind.SLIPPED, amount=2)).endswith("2 lines too late)")
     assert "source empty, first line 1,200" in advice.where(finding(Kind.UNUSABLE, detail="source empty"))
+    tab = finding(Kind.UNUSABLE, detail="no tab, first on line 1,200")
+    assert advice.where(tab) == "44 training pairs (44 %; no tab, first on line 1,200)"
+    assert advice.where(finding(Kind.REPEATED, 1)) == "1 training pair (1.0 %; first line 1,200)"
+    language = finding(Kind.LANGUAGE, 1, side="tgt", detail="fr")
+    assert advice.where(language) == "1 of 100 long training targets (1.0 %; first line 1,200: fr)"
     assert advice.share(finding(Kind.CONTROL, 1, of=29_000)) == "0.0034 %"
 
 
@@ -45,3 +50,4 @@ def test_a_summary_has_a_line_for_each_kind_the_worst_first() -> None:
     assert "repose check" in last
     assert advice.summary(CorpusCheck({"train": 100}, ())) == []
     assert advice.sizes(CorpusCheck({"train": 1000, "test": 20}, ())) == "1,000 training, 20 test pairs"
+    assert advice.sizes(CorpusCheck({"train": 1}, ())) == "1 training pair"

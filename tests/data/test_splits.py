@@ -139,6 +139,7 @@ def test_nothing_held_out_is_everything_to_train_on():
         ([], 1, 1, "no sentence pairs"),
         ([], 0, 0, "no sentence pairs"),
         ([("a", "b")] * 5, 1, 0, "all 5 sentence pairs are the same"),
+        ([("a", "b")], 1, 0, "there is only one sentence pair, so none can be held out"),
         ([("a", "1"), ("b", "2")], 1, 1, "none to train on"),
         ([("a", "1"), ("b", "2")], 2, 1, "3 pairs cannot be held out of 2"),
         ([("a", "1"), ("a", "2"), ("b", "2")], 1, 0, "only 0 different ones"),

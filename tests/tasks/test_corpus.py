@@ -157,6 +157,8 @@ def test_numbers_and_shares_for_both(files: dict[str, Any]) -> None:
     assert {split: len(lines) for split, lines in found.items()} == {"train": 41, "valid": 4, "test": 5}
     usual = sources(prepared(files | {"splits": "merged"}))
     assert {split: len(lines) for split, lines in usual.items()} == {"train": 46, "valid": 2, "test": 2}
+    data = prepared({"train": files["train"], "held_out_valid": 0.001, "held_out_test": 1})
+    assert "held out: 1 validation and 1 test pair, 38 left to train on" in data.report
     few = sources(prepared({"train": files["train"], "held_out_valid": 0.001}))
     assert {split: len(lines) for split, lines in few.items()} == {"train": 37, "valid": 1, "test": 2}
 

@@ -10,7 +10,7 @@ FEW_PAIRS = 500
 """Training pairs below which no recipe makes a translator."""
 
 _SETS = {"train": "training", "valid": "validation", "test": "test", "synthetic": "synthetic"}
-_SIDES = {"src": "sources", "tgt": "targets", "": "pairs"}
+_SIDES = {"src": "source", "tgt": "target", "": "pair"}
 _NOT_ITS_LANGUAGE = "Remove these pairs or translate them: a model learns to answer like them."
 _SENTENCES: dict[Kind, tuple[str, str]] = {
     Kind.SLIPPED: (
@@ -100,12 +100,12 @@ def where(finding: Finding) -> str:
     line = f"line {finding.line:,}"
     example = {
         Kind.SLIPPED: f"from {line} on, {_moved(finding.amount)}",
-        Kind.UNUSABLE: f"{finding.detail}, first {line}",
+        Kind.UNUSABLE: finding.detail if "first on line" in finding.detail else f"{finding.detail}, first {line}",
     }.get(finding.kind, f"first {line}" + (f": {finding.detail}" if finding.detail else ""))
     sampled = finding.kind in (Kind.LANGUAGE, Kind.SAME_LANGUAGE)
-    of = f" of {finding.of:,} long" if sampled else ""
-    place = f"{_set(finding.split)} {_SIDES[finding.side]}"
-    return f"{finding.count:,}{of} {place} ({share(finding)}; {example})"
+    noun = f"{_set(finding.split)} {_SIDES[finding.side]}"
+    number = f"{finding.count:,} of {counted(finding.of, f'long {noun}')}" if sampled else counted(finding.count, noun)
+    return f"{number} ({share(finding)}; {example})"
 
 
 def _set(split: str) -> str:
@@ -125,7 +125,9 @@ def share(finding: Finding) -> str:
 
 def sizes(check: CorpusCheck) -> str:
     """How many pairs of which set were looked at."""
-    return ", ".join(f"{count:,} {_set(split)}" for split, count in check.looked_at.items()) + " pairs"
+    *others, (split, count) = check.looked_at.items()
+    parts = [f"{number:,} {_set(other)}" for other, number in others]
+    return ", ".join([*parts, counted(count, f"{_set(split)} pair")])
 
 
 def too_few(num_pairs: int) -> str | None:

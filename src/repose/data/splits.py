@@ -108,6 +108,8 @@ def hold_out(pairs: Iterable[Pair], *, num_valid: int, num_test: int, seed: int)
 def _check_enough(num_pairs: int, num_distinct: int, num_eligible: int, wanted: int) -> None:
     if num_pairs == 0:
         raise DataError("there are no sentence pairs to split: check the corpus files")
+    if wanted and num_pairs == 1:
+        raise DataError("there is only one sentence pair, so none can be held out: name validation and test files")
     if wanted and num_distinct == 1:
         raise DataError(
             f"all {num_pairs:,} sentence pairs are the same, so none can be held out: name validation and test files"

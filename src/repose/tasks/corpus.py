@@ -42,6 +42,7 @@ from repose.runs.folder import RunConfig
 from repose.saved_model.directory import tokenizer_paths
 from repose.system.errors import ConfigError, DataError
 from repose.system.files import checksums, locked, making_lock, sealed, share_lock, unsealed, using_lock, write_json
+from repose.system.terminal import counted
 from repose.tasks import more_corpora
 from repose.tasks.registry import get_task
 
@@ -462,14 +463,10 @@ def _hold_out(corpus: CorpusConfig, folder: Path) -> str:
     for split, number in (("train", counts.train), ("valid", counts.valid), ("test", counts.test)):
         if number:
             write_pairs(folder, split, getattr(result, split))
-    sentence = (
-        f"held out: {counts.valid:,} validation and {counts.test:,} test pairs, {counts.train:,} left to train on"
+    taken = f"{counts.valid:,} validation and {counted(counts.test, 'test pair')}"
+    return f"held out: {taken}, {counts.train:,} left to train on" + (
+        f", {counted(counts.duplicates, 'repeated pair')} dropped" if counts.duplicates else ""
     )
-    return sentence + (f", {_count(counts.duplicates, 'repeated pair')} dropped" if counts.duplicates else "")
-
-
-def _count(number: int, what: str) -> str:
-    return f"{number:,} {what}{'s' * (number != 1)}"
 
 
 def _num_held_out(wanted: float | None, total: int) -> int:
