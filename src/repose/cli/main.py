@@ -48,9 +48,12 @@ def main() -> None:
     if isinstance(sys.stdout, io.TextIOWrapper) and not sys.stdout.isatty():
         sys.stdout.reconfigure(encoding="utf-8")  # as texts are read; a terminal has an encoding of its own
     try:
-        app()
+        try:
+            app()
+        except SystemExit:  # as it always ends
+            _flush()
+            raise
     except BrokenPipeError:  # a reader such as `head` has enough
-        os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
         sys.exit(1)
     except KeyboardInterrupt:
         sys.exit(130)
@@ -59,6 +62,16 @@ def main() -> None:
             raise
         say(f"repose: {sentence[0]}")
         sys.exit(sentence[1])
+    finally:
+        try:
+            _flush()
+        except OSError:  # which has been said; the interpreter, which flushes at its end, has nothing to add
+            os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
+
+
+def _flush() -> None:
+    if sys.stdout is not None:  # None: it was closed from the start
+        sys.stdout.flush()
 
 
 @app.callback(invoke_without_command=True)
