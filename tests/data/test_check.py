@@ -70,6 +70,8 @@ def case(name: str, pairs: Pairs, kind: Kind, count: int, line: int, side: str =
 
 
 case("entities", changed(FEW, lambda s: s + " &apos;s"), Kind.ENTITIES, 3, 7, "src", "&apos;")
+case("a spreadsheet's quotes", changed(FEW, lambda s: f'"{s}, so"'), Kind.QUOTED, 3, 7, "src")
+case("quotes of all", changed(range(1, 201), str, lambda s: f'"{s}"'), Kind.QUOTED, 200, 1, "tgt")
 case("spaces before stops", changed(MANY, lambda s: s + " ."), Kind.TOKENISED, 198, 3, "src")
 case("brackets", changed(MANY, str, lambda s: "( risos ) " + s), Kind.TOKENISED, 198, 3, "tgt")
 case("clitics", changed(MANY, lambda s: s + " it 's"), Kind.TOKENISED, 198, 3, "src")
@@ -125,6 +127,21 @@ def test_one_thing_is_wrong(name: str, tmp_path: Path) -> None:
 def test_a_clean_corpus_has_no_finding(tmp_path: Path) -> None:
     assert checked(sentences(1200), tmp_path) == CorpusCheck({"train": 1200}, ())
     assert checked(sentences(1), tmp_path).findings == ()
+
+
+def test_quotes_of_a_spreadsheet_are_told_from_those_of_the_text(tmp_path: Path) -> None:
+    """It quotes all cells that have a quote, and doubles it; people quote a whole sentence now and then."""
+    quoted = changed(range(1, 200, 10), lambda s: f'"{s}."')  # 20 of 200
+    assert len(of_kind(checked(quoted, tmp_path), Kind.QUOTED)) == 1
+    for line in (2, 3, 4):
+        quoted[line - 1] = (f'"{quoted[line - 1][0]}", he said', quoted[line - 1][1])
+    assert of_kind(checked(quoted, tmp_path), Kind.QUOTED) == []
+    for line in (1, 11):
+        quoted[line - 1] = ('"He said ""yes""."', quoted[line - 1][1])
+    (found,) = of_kind(checked(quoted, tmp_path), Kind.QUOTED)  # as where files of both kinds are one
+    assert (found.count, found.line) == (20, 1)
+    whole = changed(range(1, 201), lambda s: f'"{s}"')
+    assert {one.kind for one in checked(whole, tmp_path).findings} == {Kind.QUOTED}  # and no beginning to cut off
 
 
 @pytest.mark.parametrize(("missing", "amount"), [("src", 1), ("tgt", -1)])

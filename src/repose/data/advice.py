@@ -45,6 +45,11 @@ _SENTENCES: dict[Kind, tuple[str, str]] = {
         "Unescape them (html.unescape in Python): a model learns to write them, and BLEU counts their pieces as "
         "words, which inflates it.",
     ),
+    Kind.QUOTED: (
+        "Quoted as by a spreadsheet",
+        'Save it without quoting, or take the quotes away (csv.reader(file, delimiter="\\t") in Python): a model '
+        'learns to write them, and "" for each one inside.',
+    ),
     Kind.TOKENISED: (
         "Tokenised already: spaces part words from punctuation",
         "Detokenise it (sacremoses -l en detokenize), since people do not type like this and BLEU would be inflated; "

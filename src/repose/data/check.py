@@ -35,6 +35,7 @@ _LEAST_SHARE: Mapping[Kind, float] = {
     Kind.TRAINED_ON: 0.005,
     Kind.HALF_TRAINED_ON: 0.05,
     Kind.ENTITIES: 0.0005,
+    Kind.QUOTED: 0.01,
     Kind.TOKENISED: 0.1,
     Kind.MARKUP: 0.001,
     Kind.PREFIX: 0.1,
@@ -47,7 +48,7 @@ _LEAST_SHARE: Mapping[Kind, float] = {
 }
 """What is rarer is not told: chosen so that of the corpora of results/corpus-check.json that is told which is seen when
 one reads them, and nothing of the clean ones."""
-_LEAST_COUNT: Mapping[Kind, int] = {Kind.LANGUAGE: 3, Kind.SCRIPT: 2, Kind.PREFIX: 10}
+_LEAST_COUNT: Mapping[Kind, int] = {Kind.LANGUAGE: 3, Kind.SCRIPT: 2, Kind.QUOTED: 3, Kind.PREFIX: 10}
 _ALIKE, _MAIN_SCRIPT = 0.9, 0.25
 """Share of lines with the first word of all, and of a side's lines in a script that is one of its own."""
 _CERTAIN, _FEWEST_SAMPLED = 0.9, 50
@@ -133,15 +134,17 @@ def _of_pairs(seen: Observed) -> Iterator[Finding]:
 
 
 def _of_sides(seen: Observed) -> Iterator[Finding]:
-    """How lines begin, where no tag was seen, and their script."""
+    """Their quotes, how lines begin, where no tag was seen, and their script."""
     for side in SIDES:
         one = seen.sides[side]
+        if one.is_of_spreadsheet:
+            yield from _finding(Kind.QUOTED, side, one.quoted.count, seen.pairs, one.quoted.row)
         first = max(one.first_words.values(), key=lambda tally: tally.count, default=None)
         if (Kind.PREFIX, side, "") in seen.tallies or first is None:
             pass
         elif first.count >= _ALIKE * seen.pairs:
             yield from _finding(Kind.PREFIX, side, first.count, seen.pairs, first.row, first.detail)
-        elif one.prefix:
+        elif one.prefix and not (one.is_of_spreadsheet and one.prefix == '"'):
             yield from _finding(Kind.PREFIX, side, seen.pairs, seen.pairs, first.row, one.prefix)
         counts = Counter(one.scripts[one.scripts != NO_SCRIPT].tolist())
         own = [script for script, count in counts.items() if count >= _MAIN_SCRIPT * counts.total()]

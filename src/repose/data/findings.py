@@ -33,6 +33,8 @@ class Kind(enum.StrEnum):
     """Pairs of a held-out set of which one sentence is in the training set."""
     ENTITIES = "entities"
     """Lines with HTML entities, such as `detail`."""
+    QUOTED = "quoted"
+    """Lines in double quotes, and quotes in them doubled, as a spreadsheet saves cells."""
     TOKENISED = "tokenised"
     """Lines of which words and punctuation are parted by spaces already."""
     MARKUP = "markup"

@@ -23,6 +23,10 @@ _SAMPLE, _SAMPLE_CHARACTERS, _SAMPLE_BYTES = 300, (20, 300), 60
 """At least so many long lines of a side are kept if it has them: from so many characters and bytes on, cut after
 so many characters."""
 
+_SPREADSHEET = 0.1
+"""A spreadsheet quotes whatever has a quote, and doubles it: for each line that is quoted no more other lines than so
+many have one, or no fewer have doubled ones."""
+
 _TAG = re.compile(r"(?:<[^<> ]{1,20}>|__\w{1,20}__|>>\w{1,20}<<|\[\w{1,10}\])(?= |$)")
 _MARKUP = re.compile(r"</?[A-Za-z][\w-]*(?: [^<>]{0,200})?/?>")
 _CONTROL = re.compile(
@@ -61,6 +65,9 @@ class ObservedSide:
         """With which all sentences begin."""
         self.sample: list[tuple[int, str]] = []
         """Rows and texts of long lines, evenly spread."""
+        self.quoted = Tally()
+        """Lines as a spreadsheet quotes them, and people now and then."""
+        self._doubled = self._otherwise_quoted = 0
         self._every, self._long_lines = 1, 0
 
     def add(self, row: int, text: str) -> list[str]:
@@ -78,6 +85,21 @@ class ObservedSide:
         if len(text) >= shortest and len(text.encode()) >= _SAMPLE_BYTES:
             self._take(row, text[:longest])
         return words
+
+    def add_quotes(self, row: int, text: str) -> None:
+        """Take in how the quotes of a sentence stand that has some."""
+        inside = text[1:-1]
+        if len(text) > 1 and text[0] == text[-1] == '"' and ('""' in inside or '"' not in inside):
+            self.quoted.add(row)
+            self._doubled += '""' in inside
+        else:
+            self._otherwise_quoted += 1
+
+    @property
+    def is_of_spreadsheet(self) -> bool:
+        """Whether it was a spreadsheet that quoted lines."""
+        some = _SPREADSHEET * self.quoted.count
+        return self.quoted.count > 0 and (self._otherwise_quoted <= some or self._doubled >= some)
 
     def skip(self) -> None:
         """Take in a row that is no pair."""
@@ -159,6 +181,8 @@ class Observed:
             self._tally(Kind.ENTITIES, side).add(row, entity[0])
         if "<" in text and (tag := _MARKUP.search(text)):
             self._tally(Kind.MARKUP, side).add(row, tag[0].split()[0].rstrip(">") + ">")
+        if '"' in text:
+            self.sides[side].add_quotes(row, text)
         if looks_tokenised(text):
             self._tally(Kind.TOKENISED, side).add(row)
         if _CONTROL.search(text):
