@@ -307,7 +307,9 @@ def _read_config(folder: Path) -> dict[str, Any]:
         raise CheckpointError(f"{folder / CONFIG} is damaged, it is not JSON: save or copy the model again") from error
     version = config.get("format_version") if isinstance(config, dict) else None
     if version is None and isinstance(config, dict) and "experiment" in config:
-        raise CheckpointError(f"{folder} is a run that has no model yet: the same `repose train` command goes on with it")
+        raise CheckpointError(
+            f"{folder} is a run that has no model yet: the same `repose train` command goes on with it"
+        )
     if not isinstance(version, int) or version < 1:
         raise CheckpointError(f"{folder / CONFIG} has no format_version, so {folder} is no model directory")
     if version > FORMAT_VERSION:
