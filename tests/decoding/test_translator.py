@@ -167,6 +167,12 @@ def test_tokens_of_bytes_can_be_read() -> None:
     assert translator.labels(translator.translate([""])[0])[1] == []
 
 
+def test_sentences_may_come_from_anything_that_gives_them(reversing: Translator) -> None:
+    src, tgt = sentences(3), sentences(3, seed=1)
+    assert reversing.translate(iter(src)) == reversing.translate(src)
+    assert reversing.score(iter(src), (text for text in tgt)) == reversing.score(src, tgt)
+
+
 def test_wrong_use_is_a_sentence(reversing: Translator) -> None:
     with pytest.raises(ConfigError, match="list of sentences"):
         reversing.translate("ka")
@@ -174,6 +180,9 @@ def test_wrong_use_is_a_sentence(reversing: Translator) -> None:
         texts: Any = ["ka", nothing]
         with pytest.raises(ConfigError, match="translate takes sentences, not"):
             reversing.translate(texts)
+        for pair in ((texts, ["ka", "ka"]), (["ka", "ka"], texts)):
+            with pytest.raises(ConfigError, match=f"score takes sentences, not {nothing!r}"):
+                reversing.score(*pair)
     with pytest.raises(ConfigError, match="score takes lists of sentences"):
         reversing.score("ab", "cd")
     for size in ("4", 2.5):

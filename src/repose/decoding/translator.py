@@ -1,7 +1,7 @@
 """Text in, text out: a model with its tokenizers, translating and scoring sentences."""
 
 import contextlib
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import asdict, dataclass, fields
 from functools import partial
 from itertools import chain
@@ -187,7 +187,7 @@ class Translator:
 
     def translate(
         self,
-        texts: Sequence[str],
+        texts: Iterable[str],
         *,
         beam_size: int | None = None,
         num_hypotheses: int = 1,
@@ -210,9 +210,7 @@ class Translator:
         """
         if isinstance(texts, str):
             raise ConfigError("translate takes a list of sentences: write translate([text]) for one")
-        texts = list(texts)
-        if wrong := [text for text in texts if not isinstance(text, str)]:
-            raise ConfigError(f"translate takes sentences, not {wrong[0]!r}")
+        texts = _sentences("translate", texts)
         beam_size = self.beam_size if beam_size is None else beam_size
         alpha = self.length_penalty if length_penalty is None else length_penalty
         no_repeat = self.no_repeat_ngram_size if no_repeat_ngram_size is None else no_repeat_ngram_size
@@ -246,14 +244,17 @@ class Translator:
             for i, ids in enumerate(encoded)
         ]
 
-    def score(self, sources: Sequence[str], targets: Sequence[str]) -> list[float]:
+    def score(self, sources: Iterable[str], targets: Iterable[str]) -> list[float]:
         """Log-probability in nats of each target given its source, END included (a forced decode).
 
-        Raises ConfigError for text in the place of a list, DataError where the counts differ or a target is longer
-        than the model's max_length.
+        An empty source or target is scored as it is, where `repose score` prints nan.
+
+        Raises ConfigError for text in the place of a list and for what is no text, DataError where the counts differ or
+        a target is longer than the model's max_length.
         """
         if isinstance(sources, str) or isinstance(targets, str):
             raise ConfigError("score takes lists of sentences: write score([source], [target]) for one pair")
+        sources, targets = _sentences("score", sources), _sentences("score", targets)
         tokens = [self.tgt_tokenizer.encode(target) for target in targets]
         return [float(forced.log_probs.astype(np.float64).sum()) for forced in self.force(sources, tokens)]
 
@@ -444,6 +445,14 @@ def _num_workers(requested: int | None, engine: Engine) -> int:
             f"workers = {requested}, but only a CPU is shared by several: leave workers out on {engine.device_type}"
         )
     return requested
+
+
+def _sentences(verb: str, texts: Iterable[str]) -> list[str]:
+    """Raises ConfigError for what is no text."""
+    texts = list(texts)
+    if wrong := [text for text in texts if not isinstance(text, str)]:
+        raise ConfigError(f"{verb} takes sentences, not {wrong[0]!r}")
+    return texts
 
 
 def _cut(ids: list[int], limit: int) -> list[int]:

@@ -9,7 +9,7 @@ import copy
 from dataclasses import dataclass
 
 import torch
-from torch import Tensor
+from torch import Tensor, nn
 
 from repose.model.transformer import Transformer
 from repose.system.errors import ConfigError
@@ -75,8 +75,12 @@ def audit(model: Transformer, *, seed: int = 0, length: int = 12) -> AuditReport
     `length` is the target length in tokens (at least 3); a second target has `LONG` or more than fit into a window of
     local attention, or as many as the model takes.
 
-    Raises ConfigError for a model that reads fewer than 3 tokens.
+    Raises ConfigError for a model that reads fewer than 3 tokens, and for what is no model, such as a preset's name.
     """
+    if not isinstance(model, nn.Module):
+        raise ConfigError(
+            f"audit takes a model, not {model!r}: give it repose.build(name, ...), or repose.load(folder).model"
+        )
     a = model.architecture
     if a.max_length < 3:
         raise ConfigError(f"this model is too short to audit: it reads at most {a.max_length} of the 3 tokens needed")

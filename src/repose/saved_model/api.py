@@ -1,5 +1,7 @@
 """The short forms of `import repose`: architectures by name, and models from them."""
 
+from numbers import Integral
+
 import torch
 
 from repose.model.architecture import Architecture
@@ -7,6 +9,10 @@ from repose.model.presets import PRESETS, preset
 from repose.model.transformer import Transformer
 from repose.model.transformer import build as build_architecture
 from repose.positions_rl.table import default_table
+from repose.system.errors import ConfigError
+
+LEAST_VOCAB_SIZE = 5
+"""Tokens: padding, unknown, start, end, and one that says something."""
 
 
 def presets() -> dict[str, Architecture]:
@@ -19,8 +25,11 @@ def build(architecture: str | Architecture, *, src_vocab_size: int, tgt_vocab_si
 
     `model(src, tgt)` takes int64 ids (B, S) and decoder input (B, T), 0 padding, 1 unknown, 2 start, 3 end, and gives
     logits (B, T, V) in fp32. `positions = policy` begins with the table that ships. Raises ConfigError for an unknown
-    preset or vocabularies that cannot be tied.
+    preset, and for vocabularies that cannot be tied or are smaller than the `LEAST_VOCAB_SIZE`.
     """
+    for name, size in (("src_vocab_size", src_vocab_size), ("tgt_vocab_size", tgt_vocab_size)):
+        if not isinstance(size, Integral) or isinstance(size, bool) or size < LEAST_VOCAB_SIZE:
+            raise ConfigError(f"{name} = {size!r}: give a whole number of tokens, at least {LEAST_VOCAB_SIZE}")
     if isinstance(architecture, str):
         architecture = preset(architecture)
     table = torch.tensor(default_table().values) if architecture.positions == "policy" else None
