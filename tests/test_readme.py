@@ -120,12 +120,15 @@ def test_named_files_exist() -> None:
             assert (page.parent / link).exists(), f"{page.name}: {link}"
 
 
-def test_the_grid_file_expands(folder: Path) -> None:
+def test_the_grid_file_expands(folder: Path, run: Callable[[str], tuple[int, str, str]]) -> None:
     from repose.grids.grid import read_grid
 
     (text,) = blocks("toml")
-    path = folder / "mine.toml"
-    path.write_text(text, encoding="utf-8")
+    path = folder / "variants.toml"
+    if not path.exists():
+        run(next(command for command in commands() if command.startswith("repose init")))
+    path.write_text(f"{path.read_text(encoding='utf-8')}\n{text}", encoding="utf-8")
     cells = read_grid(path).cells
     assert len(cells) == 2 * 3 * 3
     assert cells[0].name == "reinforced-128-s0"
+    assert cells[0].experiment.training.r_drop > 0  # of the recipe

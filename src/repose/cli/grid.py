@@ -1,5 +1,6 @@
 """`repose grid`: the cells of a grid, on this machine or on a cluster."""
 
+import shlex
 from collections.abc import Sequence
 from functools import cache
 from pathlib import Path
@@ -123,5 +124,5 @@ def _run(plan: "Plan", cells: "Sequence[CellJob]", backend: "LocalBackend | RayB
     if code == 3:
         say(f"still to be done: {rest} of {counted(len(outcome.entries), 'cell')}, which the same command resumes")
     if rest < len(outcome.entries):
-        say(f"tables and figures: repose report {plan.folder}")
+        say(f"tables and figures: repose report {shlex.quote(str(plan.folder))}")
     raise typer.Exit(code)

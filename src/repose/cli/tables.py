@@ -1,6 +1,7 @@
 """Tables that the verbs print on stdout."""
 
 from pathlib import Path
+from shlex import quote
 from typing import TYPE_CHECKING, Any
 
 from repose.config.experiment import TASK_SETTINGS, Experiment
@@ -96,8 +97,8 @@ def run_table(folder: Path, result: "RunResult") -> None:
     if TASK_SETTINGS[experiment.training.task].translates:
         _show_samples(run, experiment, result.scores["split"], _search_of(result.scores))
     else:
-        show(f"measure it on another file: repose evaluate {folder} FILE")
-    show(f"its page, with learning curves: repose report {folder}")
+        show(f"measure it on another file: repose evaluate {quote(str(folder))} FILE")
+    show(f"its page, with learning curves: repose report {quote(str(folder))}")
 
 
 def _search_of(scores: dict[str, Any]) -> str:
@@ -117,11 +118,11 @@ def _show_samples(run: RunFolder, experiment: Experiment, split: str, decoding: 
     every = -(-len(sources) // NUM_SAMPLES)
     rows = [row for number, row in enumerate(some) if number % every == 0]
     example = sources[0] if len(sources[0]) < 60 and "'" not in sources[0] else "A sentence."
-    exportable = not experiment.architecture.looks_ahead
+    exportable, path = not experiment.architecture.looks_ahead, quote(str(run.path))
     show(
         make_table(("held-out sentence", "translation", "reference"), rows, lines=True),
-        f"translate your own: echo '{example}' | repose translate {run.path}",
-        f"measure it on other text: repose evaluate {run.path} SOURCES REFERENCES",
-        f"use it over HTTP, with a page to try it: repose serve {run.path}",
-        *[f"take it where there is no repose: repose export {run.path} --to onnx --out DIR"] * exportable,
+        f"translate your own: echo '{example}' | repose translate {path}",
+        f"measure it on other text: repose evaluate {path} SOURCES REFERENCES",
+        f"use it over HTTP, with a page to try it: repose serve {path}",
+        *[f"take it where there is no repose: repose export {path} --to onnx --out DIR"] * exportable,
     )

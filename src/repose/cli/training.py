@@ -1,6 +1,8 @@
 """The verbs that turn a corpus into a model: `repose train`, `init`, `prepare`, `fetch`, `demo`."""
 
 import json
+import os
+import shlex
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from pathlib import Path
@@ -18,7 +20,8 @@ from repose.system.terminal import counted, say
 
 if TYPE_CHECKING:
     from repose.config.experiment import Experiment
-    from repose.config.file import Layer, Loaded
+    from repose.config.file import Loaded
+    from repose.config.recipes import Recipe
     from repose.runs.run import RunResult
 
 Files = Annotated[
@@ -102,7 +105,10 @@ def loaded_experiment(
         loaded = load(config or "default", preset=preset, **given)
         wanted = by_size and config is None and not (out is not None and _holds(out, loaded.experiment))
         recipe = _recipe(loaded.experiment) if wanted else None
-        return loaded if recipe is None else load("default", preset=preset, recipe=recipe, **given)
+        if recipe is not None:
+            loaded = load("default", preset=preset, recipe=recipe.layer, **given)
+            _tell_of(recipe, loaded)
+        return loaded
     from repose.runs.fine_tuning import RECIPE, settings_of
 
     model = settings_of(start)
@@ -120,7 +126,7 @@ def _holds(out: Path, experiment: "Experiment") -> bool:
     return all(getattr(theirs, name) == getattr(experiment, name) for name in ("tokenizer", "architecture", "training"))
 
 
-def _recipe(experiment: "Experiment") -> "Layer | None":
+def _recipe(experiment: "Experiment") -> "Recipe | None":
     """The settings for a corpus of this size, having said which they are and why."""
     from repose.config.experiment import TASK_SETTINGS
     from repose.config.recipes import most_pairs, recipe_for
@@ -141,9 +147,15 @@ def _recipe(experiment: "Experiment") -> "Layer | None":
         f"{counted(number, 'pair')}: the recipe {recipe.name} (for at most {recipe.pairs:,}; --config default is for "
         "more), which sets"
     )
+    return recipe
+
+
+def _tell_of(recipe: "Recipe", loaded: "Loaded") -> None:
+    """Say what it sets: not what the command line or a preset sets over it."""
     for section, table in recipe.settings.items():
-        say(f"    {section:<13} {', '.join(f'{field} {value}' for field, value in table.items())}")
-    return recipe.layer
+        own = [field for field in table if loaded.sources[f"{section}.{field}"].kind == "recipe"]
+        if own:
+            say(f"    {section:<13} {', '.join(f'{field} {table[field]}' for field in own)}")
 
 
 def train(
@@ -181,6 +193,8 @@ def train(
     """Train a model on a parallel corpus and evaluate it. Run the same command again to resume."""
     if not print_config:
         _refuse_other_files(out)
+    if minutes is not None and not minutes > 0:
+        raise ConfigError(f"--minutes should be more than 0, not {minutes:g}")
     plain = given_settings(corpus__valid=valid, corpus__test=test, training__epochs=epochs)
     plain += given_settings(training__max_hours=None if minutes is None else minutes / 60)
     loaded = loaded_experiment(files, config, preset, [*plain, *(overrides or [])], start, synthetic, out=out)
@@ -189,6 +203,7 @@ def train(
 
         print(format_config(loaded))
         return
+    _tell_of_tables(files, config)
     result = _run(
         loaded.experiment, out, device=device, workers=workers, stop_after=stop_after, tensorboard=tensorboard
     )
@@ -196,6 +211,19 @@ def train(
         from repose.cli.tables import run_table
 
         run_table(out, result)
+
+
+def _tell_of_tables(files: list[Path] | None, config: str | None) -> None:
+    """Say that what else is in an experiment file is for other commands."""
+    from repose.config.file import file_layer
+
+    name = config or (str(files[0]) if files and files[0].suffix == ".toml" else None)
+    layer = None if name is None else file_layer(name)
+    for table in ("grid", "search"):
+        if layer is not None and getattr(layer, table) is not None:
+            say(
+                f"{name} has a table [{table}], for `repose {table} {shlex.quote(str(name))}`: its settings are trained here"
+            )
 
 
 def _refuse_other_files(out: Path) -> None:
@@ -238,11 +266,11 @@ def init(
     loaded = loaded_experiment(files, config, preset, overrides)
     for path in loaded.experiment.corpus.train:  # by which the recipe is chosen
         check_file(Path(path))
-    text = commented_toml(loaded, folder=out.absolute().parent)
+    text = commented_toml(loaded, folder=Path(os.path.abspath(out)).parent)
     if out.exists():
         raise ConfigError(f"{out} exists already: remove it, or name another file with --out")
     write_file(out, text)
-    say(f"wrote {out}: edit it, then run `repose train {out} --out runs/mine`")
+    say(f"wrote {out}: edit it, then run `repose train {shlex.quote(str(out))} --out runs/mine`")
 
 
 def prepare(

@@ -26,6 +26,7 @@ from repose.grids.run import Plan
 from repose.grids.view import reason
 from repose.system.errors import ReposeError
 from repose.system.terminal import duration, make_table
+from repose.training.schedule import warmup_warning
 
 if TYPE_CHECKING:
     from rich.table import Table
@@ -118,12 +119,15 @@ def estimate_table(
     seconds: list[float] = []
     memory = 0
     todo = {entry.name for entry in plan.todo}
-    rows = []
+    rows, warnings = [], set[str]()
     for entry in plan.chosen:
         experiment = plan.cell(entry).experiment
         cost = costs.get(kind_of(experiment)) if entry.name in todo else None
         if isinstance(cost, Cost):
             own = cost.seconds(experiment.training.max_hours)
+            warnings |= {
+                warning for warning in [warmup_warning(experiment.training, cost.updates)] if warning is not None
+            }
             seconds.append(own)
             memory = max(memory, cost.memory_bytes)
             updates = "by the clock" if cost.updates is None else f"{cost.updates:,}"
@@ -135,6 +139,7 @@ def estimate_table(
             rows.append((entry.name, " ".join(filter(None, (entry.status, why, where))), "", "", "", ""))
     heads = ("cell", "status", "parameters", "updates", "time", "memory")
     yield make_table(heads, rows, right=range(2, 6), title=plan.grid.about or None)
+    yield from sorted(warnings)
     yield from _totals(plan, seconds, memory, share, on)
 
 

@@ -1,8 +1,10 @@
 """The table [grid] of an experiment file, read strictly: axes, rules and hints, every key known and of its kind."""
 
 import math
+import shlex
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
+from pathlib import Path
 from typing import Any, TypeVar
 
 from repose.config.experiment import SECTIONS
@@ -79,10 +81,13 @@ class GridTable:
     report: Mapping[str, Any]
 
 
-def read_table(layer: Layer, name: str, *, seeds: Sequence[int] | None) -> GridTable:
+def read_table(layer: Layer, name: str, *, path: Path | str, seeds: Sequence[int] | None) -> GridTable:
     """The table [grid] of a file's layer. `seeds` are further ones that rules may name. Raises ConfigError."""
     if layer.grid is None:
-        raise ConfigError(f"{name} has no table [grid]: it is one experiment, for `repose train --config {name}`")
+        given = shlex.quote(str(path))
+        other = f"repose train --config {given}" if layer.search is None else f"repose search {given}"
+        what = "it is one experiment" if layer.search is None else "it has a table [search]"
+        raise ConfigError(f"{name} has no table [grid]: {what}, for `{other}`")
     where = f"{name}: [grid]"
     table = expect(dict, layer.grid, where)
     check_keys(table, _KEYS, where)

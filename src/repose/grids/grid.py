@@ -62,7 +62,7 @@ def read_grid(path: Path | str, *, overrides: Sequence[str] = (), seeds: str | N
     if "seed" in over.tables.get("training", {}):
         raise ConfigError("--set training.seed would make cells of different seeds the same: use --seeds")
     chosen = None if seeds is None else _seeds(seeds)
-    table = read_table(layer, name, seeds=chosen)
+    table = read_table(layer, name, path=path, seeds=chosen)
     every_seed = tuple(dict.fromkeys([*table.seeds, *(chosen or ())]))
     wanted = table.seeds if chosen is None else chosen
     plans = list(_plans(table, every_seed))

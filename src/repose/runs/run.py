@@ -23,7 +23,7 @@ from repose.runs.card import waits_for_scores, write_card
 from repose.runs.folder import SPLITS, RunConfig, RunFolder
 from repose.runs.records import EndReason, RunStatus
 from repose.saved_model import directory as model_dir
-from repose.system.device import available_cores
+from repose.system.device import available_cores, check_workers
 from repose.system.errors import CheckpointError, ConfigError, WriteError
 from repose.system.signals import Interrupted, StopSignals, interruptible
 from repose.tasks.corpus import CorpusData, prepare_corpus
@@ -72,6 +72,8 @@ def run(
     if task.looks_ahead(experiment.architecture):
         say(task.look_ahead_warning)
     choose_device(device)  # what cannot be had is said before the corpus is read
+    if workers is not None:
+        check_workers(workers)
     _check_writable(folder)
     outer = outer_launcher()
     is_first = outer is None or outer.rank == 0  # under torchrun or SLURM every process comes here
@@ -176,8 +178,8 @@ def _claim(folder: Path, experiment: Experiment, identity: str, digests: Mapping
             )
         if theirs.experiment.decoding != experiment.decoding or theirs.data != data.folder.name:
             raise CheckpointError(
-                f"{folder} holds this training with another test set, limits or [decoding]: choose another --out, or "
-                "measure it with `repose evaluate`"
+                f"{folder} holds this training with other files, another test set, limits or [decoding]: choose another "
+                "--out, name what it was begun with, or measure it with `repose evaluate`"
             )
         return
     versions = {module.__name__: module.__version__ for module in (torch, tokenizers, numpy)}
@@ -192,7 +194,7 @@ def _differences(theirs: RunConfig, experiment: Experiment, digests: Mapping[str
     """What makes another run of one, in words: the settings, and whether other data is read."""
     sections = (asdict(theirs.experiment), asdict(experiment))
     settings = [
-        f"{section}.{name} was {value!r}, is {sections[1][section][name]!r}"
+        f"{section}.{name} was {_written(name, value)}, is {_written(name, sections[1][section][name])}"
         for section in ("tokenizer", "architecture", "training")
         for name, value in sections[0][section].items()
         if value != sections[1][section][name]
@@ -202,6 +204,13 @@ def _differences(theirs: RunConfig, experiment: Experiment, digests: Mapping[str
     data = [name for name in ("train", "valid") if theirs.digests.get(name) != digests.get(name)]
     settings += [f"other {' and '.join(data)} data"] * bool(data)
     return ", ".join(settings) or "another version of repose"
+
+
+def _written(name: str, value: object) -> str:
+    """A setting as a person reads it; hours as the option has them, too."""
+    if not isinstance(value, float):
+        return repr(value)
+    return f"{value:.4g}" + (f" (--minutes {60 * value:.4g})" if name == "max_hours" else "")
 
 
 def _job(config: RunConfig, data: CorpusData, table: PositionTable | None) -> TrainingJob:

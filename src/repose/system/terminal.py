@@ -142,11 +142,15 @@ def _with_borders(widths: Sequence[int]) -> int:
 
 
 def show(*parts: "Table | str", width: int = 160) -> None:
-    """Tables and lines on stdout. A file or pipe has no width: of `width` columns, so that little is folded."""
+    """Tables and lines on stdout. A file or pipe has no width: tables have `width` columns there, so that little is
+    folded, and lines stay whole."""
     from rich.console import Console
 
     console = Console(highlight=False, markup=False)
     if not console.is_terminal:
         console.width = width
     for part in parts:
-        console.print(printable(part) if isinstance(part, str) else Fitted(part))
+        if isinstance(part, str):
+            console.print(printable(part), soft_wrap=not console.is_terminal)
+        else:
+            console.print(Fitted(part))
