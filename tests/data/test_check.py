@@ -85,6 +85,8 @@ case("a bell", changed(FEW, lambda s: s + "\a"), Kind.CONTROL, 3, 7, "src")
 case("a zero-width space", changed(FEW, str, lambda s: "\u200b" + s), Kind.CONTROL, 3, 7, "tgt")
 case("a replacement character", changed(FEW, lambda s: s + "\ufffd"), Kind.CONTROL, 3, 7, "src")
 case("UTF-8 as Latin-1", changed([9], str, lambda s: s + "caf\u00c3\u00a9"), Kind.CONTROL, 1, 9, "tgt")
+case("codes as names", [("pt-BR", "en"), *sentences(200)], Kind.COLUMN_NAMES, 1, 1, detail="pt-BR, en")
+case("names of languages", [("English", "ewe"), *sentences(200)], Kind.COLUMN_NAMES, 1, 1, detail="English, ewe")
 case("repetitions", sentences(200) + sentences(50), Kind.REPEATED, 50, 201)
 case(
     "several translations",
@@ -127,6 +129,13 @@ def test_one_thing_is_wrong(name: str, tmp_path: Path) -> None:
 def test_a_clean_corpus_has_no_finding(tmp_path: Path) -> None:
     assert checked(sentences(1200), tmp_path) == CorpusCheck({"train": 1200}, ())
     assert checked(sentences(1), tmp_path).findings == ()
+
+
+@pytest.mark.parametrize("first", [("no", "No"), ("Is it", "en"), ("no-one", "it"), ("so", "if"), ("No.", "It.")])
+def test_a_first_pair_of_words_is_no_line_of_names(first: tuple[str, str], tmp_path: Path) -> None:
+    assert of_kind(checked([first, *sentences(200)], tmp_path), Kind.COLUMN_NAMES) == []
+    few = [("pt", "en"), *[("gato", "cat"), ("cão", "dog"), ("casa", "house")] * 9]
+    assert of_kind(checked(few, tmp_path), Kind.COLUMN_NAMES) == []  # of a list of words
 
 
 def test_quotes_of_a_spreadsheet_are_told_from_those_of_the_text(tmp_path: Path) -> None:

@@ -64,6 +64,11 @@ _SENTENCES: dict[Kind, tuple[str, str]] = {
         "Control characters, invisible marks, or text decoded wrongly",
         "Remove them; text such as Ã© was UTF-8 and has to be decoded as such.",
     ),
+    Kind.COLUMN_NAMES: (
+        "The first line seems to name the columns",
+        "It is read as a pair: delete it, or of a TSV file give both names with --set corpus.src_field=... and "
+        "corpus.tgt_field=...",
+    ),
     Kind.REPEATED: (
         "Repetitions of an earlier pair",
         "Keep one of each: the others only make the corpus look larger, and a few sentences weigh too much.",

@@ -14,6 +14,7 @@ from numpy.typing import NDArray
 
 from repose.data.alignment import Slip, find_slip
 from repose.data.findings import HELD_OUT, SIDES, CorpusCheck, Finding, Kind, Side
+from repose.data.language import names_language
 from repose.data.observed import NO_SCRIPT, Observed, script_name
 from repose.data.readers import PairReader
 from repose.system.errors import DataError
@@ -49,6 +50,8 @@ _LEAST_SHARE: Mapping[Kind, float] = {
 """What is rarer is not told: chosen so that of the corpora of results/corpus-check.json that is told which is seen when
 one reads them, and nothing of the clean ones."""
 _LEAST_COUNT: Mapping[Kind, int] = {Kind.LANGUAGE: 3, Kind.SCRIPT: 2, Kind.QUOTED: 3, Kind.PREFIX: 10}
+_SENTENCE = 10
+"""Characters of a side's median line, at least, where lines are sentences and not words."""
 _ALIKE, _MAIN_SCRIPT = 0.9, 0.25
 """Share of lines with the first word of all, and of a side's lines in a script that is one of its own."""
 _CERTAIN, _FEWEST_SAMPLED = 0.9, 50
@@ -110,10 +113,19 @@ def _where(kind: Kind, side: str, mask: NDArray[np.bool_], of: int, detail: str 
 
 
 def _of_lines(seen: Observed) -> Iterator[Finding]:
-    """What single lines show."""
+    """What single lines show, and the first."""
+    if seen.first is not None and _are_languages(seen.first):
+        lengths = [one.lengths[one.lengths > 0] for one in seen.sides.values()]
+        if min(np.median(length) for length in lengths) >= _SENTENCE:
+            yield from _finding(Kind.COLUMN_NAMES, "", 1, seen.pairs, 0, ", ".join(seen.first))
     for (kind, side, _), tally in seen.tallies.items():
         of = seen.rows if kind is Kind.UNUSABLE else seen.pairs
         yield from _finding(kind, side, tally.count, of, tally.row, tally.detail)
+
+
+def _are_languages(pair: tuple[str, str]) -> bool:
+    src, tgt = pair
+    return src.casefold() != tgt.casefold() and names_language(src) and names_language(tgt)
 
 
 def _of_pairs(seen: Observed) -> Iterator[Finding]:

@@ -43,6 +43,8 @@ class Kind(enum.StrEnum):
     """Lines that begin with `detail`, or with a tag such as it."""
     CONTROL = "control"
     """Lines with control characters, invisible marks, or what is left of text that was decoded wrongly."""
+    COLUMN_NAMES = "column_names"
+    """The first pair is the names of two languages, `detail`: a line that names the columns, read as a pair."""
     REPEATED = "repeated"
     """Pairs that occurred before."""
     RETRANSLATED = "retranslated"

@@ -15,6 +15,7 @@ UNKNOWN = "und"
 """ISO 639's code where a language is not stated."""
 
 _PACKED = (".gz", ".xz", ".bz2", ".zst", ".txt")
+_CODE = re.compile(r"[A-Za-z]{2,3}([-_]([A-Za-z]{2}|[A-Za-z]{4}))?")
 _PAIR = re.compile(r"(?:^|[._])([a-z]{2,3})[-_]([a-z]{2,3})$")
 
 
@@ -85,6 +86,16 @@ def base_code(code: str) -> str:
 def is_language(code: str) -> bool:
     """Whether a code is one that is known here."""
     return base_code(code) in _names()
+
+
+def names_language(text: str) -> bool:
+    """Whether a text is nothing but the code of a language, a region's or script's with it, or its English name."""
+    return (_CODE.fullmatch(text) is not None and is_language(text)) or text.casefold() in _english_names()
+
+
+@cache
+def _english_names() -> frozenset[str]:
+    return frozenset(name.casefold() for name in _names().values())
 
 
 def languages_in_names(files: Sequence[PurePath], fields: tuple[str, str]) -> tuple[str, str]:

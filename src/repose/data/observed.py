@@ -149,6 +149,8 @@ class Observed:
         """Pairs, and rows that are none."""
         self.tallies: dict[tuple[Kind, str, str], Tally] = {}
         """By kind, side, and the reason of rows that are no pair."""
+        self.first: tuple[str, str] | None = None
+        """The pair of the first row."""
         self.sides = {side: ObservedSide() for side in SIDES}
 
     def add(self, row: Row) -> None:
@@ -159,6 +161,7 @@ class Observed:
                 self.sides[side].skip()
         else:
             self.pairs += 1
+            self.first = row if self.rows == 0 else self.first
             self._pair(self.rows, *row)
         self.rows += 1
 
