@@ -221,9 +221,8 @@ def _tell_of_tables(files: list[Path] | None, config: str | None) -> None:
     layer = None if name is None else file_layer(name)
     for table in ("grid", "search"):
         if layer is not None and getattr(layer, table) is not None:
-            say(
-                f"{name} has a table [{table}], for `repose {table} {shlex.quote(str(name))}`: its settings are trained here"
-            )
+            command = f"repose {table} {shlex.quote(str(name))}"
+            say(f"{name} has a table [{table}], for `{command}`: its settings are trained here")
 
 
 def _refuse_other_files(out: Path) -> None:
@@ -266,7 +265,8 @@ def init(
     loaded = loaded_experiment(files, config, preset, overrides)
     for path in loaded.experiment.corpus.train:  # by which the recipe is chosen
         check_file(Path(path))
-    text = commented_toml(loaded, folder=Path(os.path.abspath(out)).parent)
+    folder = Path(os.path.abspath(out)).parent  # noqa: PTH100  # without "..", and no link followed
+    text = commented_toml(loaded, folder=folder)
     if out.exists():
         raise ConfigError(f"{out} exists already: remove it, or name another file with --out")
     write_file(out, text)

@@ -178,8 +178,8 @@ def _claim(folder: Path, experiment: Experiment, identity: str, digests: Mapping
             )
         if theirs.experiment.decoding != experiment.decoding or theirs.data != data.folder.name:
             raise CheckpointError(
-                f"{folder} holds this training with other files, another test set, limits or [decoding]: choose another "
-                "--out, name what it was begun with, or measure it with `repose evaluate`"
+                f"{folder} holds this training with other files, another test set, limits or [decoding]: choose "
+                "another --out, name what it was begun with, or measure it with `repose evaluate`"
             )
         return
     versions = {module.__name__: module.__version__ for module in (torch, tokenizers, numpy)}
