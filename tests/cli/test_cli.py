@@ -554,6 +554,9 @@ def test_presets_and_describe(run: Run) -> None:
     out = run("describe", "reinforced")[1]
     assert out.count("2,809,634") == 2
     assert "cannot translate" in run("describe", "reinforced-lookahead")[1]
+    for verb in ("describe", "audit"):
+        code, _, err = run(verb, "runs/nope")
+        assert (code, err.startswith("repose: there is no preset or directory 'runs/nope': ")) == (2, True)
     for option, value in (("--length", 0), ("--src-vocab", -5), ("--tgt-vocab", 0)):
         assert run("describe", "reinforced", option, value)[0] == 2
 
@@ -737,6 +740,11 @@ def test_translate_splits_paragraphs_and_warns_of_scripts(trained: Path, run: Ru
     long = ", ".join(["o gato viu o cachorro"] * 60)
     _, out, err = run("translate", trained, "--beam-size", 1, stdin=long.encode())
     assert "1 of 1 line had a sentence longer than the model reads: it was translated in parts" in err
+
+
+def test_a_model_without_tags_takes_no_language(trained: Path, run: Run) -> None:
+    code, _, err = run("translate", trained, "--to", "en", stdin=b"O gato.\n")
+    assert (code, err) == (2, "repose: this model has no tags: leave --to out\n")
 
 
 def test_translate_takes_settings_of_the_search(trained: Path, run: Run) -> None:

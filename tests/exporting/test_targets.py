@@ -163,12 +163,14 @@ def test_an_unknown_target_or_precision_is_one_sentence(model: Path, tmp_path: P
 
 
 def test_the_verb(model: Path, tmp_path: Path, run_repose: Run) -> None:
-    code, out, err = run_repose("export", model, "--to", "words", "--out", tmp_path / "out")
+    command = ("export", model, "--to", "words", "--out", tmp_path / "out")
+    code, out, err = run_repose(*command)
     assert (code, out) == (0, f"{tmp_path / 'out'}\n")
     assert "1 bytes  sub/a.txt" in err
     assert "2.5e-01" in err
     assert "a note" in err
-    assert "3 bytes of words" in err
+    assert "3 bytes of words\n" in err
+    assert "3 bytes of words before packing\n" in run_repose(*command, "--single-file")[2], "of what is packed into one"
     code, out, err = run_repose("export", model, "--to", "marian", "--out", tmp_path / "other")
     assert (code, out) == (2, "")
     assert err.startswith("repose: there is no target 'marian'")

@@ -24,7 +24,7 @@ def export(
     for name, size in made.files.items():
         say(f"{size:>12,} bytes  {name}")
     for part, size in made.parts.items():
-        say(f"{size:>12,} bytes of {part}")
+        say(f"{size:>12,} bytes of {part}{' before packing' if single_file else ''}")
     if made.largest_difference is not None:
         say(f"largest difference of a log-probability from the model: {made.largest_difference:.1e}")
     for note in made.notes:

@@ -275,13 +275,14 @@ def describe(
     from repose.decoding.translator import LOOKS_AHEAD
     from repose.model.describe import describe
     from repose.model.presets import PRESETS
-    from repose.model.presets import preset as preset_architecture
     from repose.saved_model.directory import read_sizes
 
     if _is_model(model):
         architecture, sizes = read_sizes(Path(model))
+    elif model in PRESETS:
+        architecture, sizes = PRESETS[model].architecture, (7765, 7010)
     else:
-        architecture, sizes = preset_architecture(model), (7765, 7010)
+        raise ConfigError(unknown("preset or directory", model, list(PRESETS)))
     src_vocab, tgt_vocab = src_vocab or sizes[0], tgt_vocab or sizes[1]
     d = describe(architecture, src_vocab_size=src_vocab, tgt_vocab_size=tgt_vocab, length=length)
     rows: list[tuple[str, str] | None] = [(part, f"{count:,}") for part, count in d.parts.items()]

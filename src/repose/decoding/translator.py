@@ -292,6 +292,8 @@ class Translator:
         return source_labels, target_labels
 
     def _encode(self, texts: Sequence[str], tag: str | None) -> list[list[int]]:
+        if tag is not None and not self.src_tokenizer.tags:  # its own tag is one of them
+            raise ConfigError("this model has no tags: leave --to out")
         return [with_tag(self.src_tokenizer, ids, tag) for ids in self.src_tokenizer.encode_batch(list(texts))]
 
     def _translation(
