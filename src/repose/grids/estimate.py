@@ -125,9 +125,8 @@ def estimate_table(
         cost = costs.get(kind_of(experiment)) if entry.name in todo else None
         if isinstance(cost, Cost):
             own = cost.seconds(experiment.training.max_hours)
-            warnings |= {
-                warning for warning in [warmup_warning(experiment.training, cost.updates)] if warning is not None
-            }
+            if (warning := warmup_warning(experiment.training, cost.updates)) is not None:
+                warnings.add(warning)
             seconds.append(own)
             memory = max(memory, cost.memory_bytes)
             updates = "by the clock" if cost.updates is None else f"{cost.updates:,}"

@@ -172,9 +172,8 @@ def sentences(result: Result, folder: Path) -> list[str]:
         figure = best.rungs[result.rungs[-1]]
         found.append(f"Best of {len(result.trials)} trials: {settings}, with {_NAMES[result.objective]} {figure:.4g}.")
         path = folder / best.folder
-        found.append(
-            f"It lies in {path}. Its score on the test set, which no trial has seen: repose evaluate {quote(str(path))}"
-        )
+        command = f"repose evaluate {quote(str(path))}"
+        found.append(f"It lies in {path}. Its score on the test set, which no trial has seen: {command}")
         if result.objective != "loss" and result.best_by == "loss":
             found.append(
                 "Its figure is of one validation, and its weights are those of the best losses, which may translate "
