@@ -184,7 +184,7 @@ def train(
         int | None, Option(help="Number of processes that share each batch (default: one per GPU or core).")
     ] = None,
     stop_after: Annotated[
-        int | None, Option(min=1, help="Stop after this many updates. The same command resumes the run.")
+        int | None, Option(min=1, help="Stop after this many further updates. The same command resumes the run.")
     ] = None,
     tensorboard: Annotated[
         bool, Option("--tensorboard", help="Also write TensorBoard events (extra `tensorboard`).")
