@@ -875,6 +875,7 @@ def test_the_cache_is_listed_and_cleared(
     assert (finished / "model" / "model.safetensors").read_bytes() == weights
     monkeypatch.setenv("REPOSE_HOME", str(tmp_path / "home"))
     assert run("prepare", *corpus, "--set", "tokenizer.vocab_size=300")[0] == 0
+    assert "train.pt, train.en" in run("cache")[1]
     assert "400 of 400 pairs read" in run("cache")[1]
     assert "of 1 prepared corpora removed" in run("cache", "--clear")[2]
     assert "0.0 MB of prepared corpora" in run("cache")[1]

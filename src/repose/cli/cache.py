@@ -39,9 +39,9 @@ def cache(
         if num_in_use:
             say(f"the graphs of {counted(num_in_use, 'model')} stay, since they are in use")
         return
-    rows = [(one.folder.name, f"{one.num_bytes / MB:,.1f}", f"{one.days:,.0f}", one.what) for one in found]
+    rows = [(one.folder.name, f"{one.num_bytes / MB:,.1f}", f"{one.days:,.0f}", one.of, one.what) for one in found]
     if rows:
-        show(make_table(("prepared corpus", "MB", "days old", "what"), rows, right=[1, 2]))
+        show(make_table(("prepared corpus", "MB", "days old", "of", "what"), rows, right=[1, 2]))
     total, (models, size) = sum(one.num_bytes for one in found) / MB, graphs()
     show(
         f"{total:,.1f} MB of prepared corpora in {cache_home() / 'prepared'}",

@@ -23,6 +23,8 @@ class Prepared(NamedTuple):
     num_bytes: int
     days: float
     """Since it was made."""
+    of: str
+    """The corpus's name, or those of its files; "" where it was never finished, or by an earlier version."""
     what: str
     """The first sentence of its report; "" where it was never finished."""
 
@@ -71,11 +73,11 @@ def graphs() -> tuple[int, int]:
 def _prepared(folder: Path) -> Prepared:
     made = folder / "report.json"
     try:
-        report = json.loads(made.read_text(encoding="utf-8"))["report"]
-        what, at = str(report[0]), made.stat().st_mtime
-    except (OSError, ValueError, LookupError, TypeError):
-        what, at = "", folder.stat().st_mtime
-    return Prepared(folder, bytes_of(folder), (time.time() - at) / 86_400, what)
+        record = json.loads(made.read_text(encoding="utf-8"))
+        of, what, at = str(record.get("of", "")), str(record["report"][0]), made.stat().st_mtime
+    except (OSError, ValueError, LookupError, TypeError, AttributeError):
+        of, what, at = "", "", folder.stat().st_mtime
+    return Prepared(folder, bytes_of(folder), (time.time() - at) / 86_400, of, what)
 
 
 def bytes_of(folder: Path) -> int:

@@ -153,7 +153,9 @@ def _build(experiment: Experiment, folder: Path, key: str, workers: int) -> Corp
     (folder / CHECK).unlink(missing_ok=True)
     if TASK_SETTINGS[experiment.training.task].translates:
         write_json(folder / CHECK, check_files(experiment.corpus).to_json())
-    write_json(folder / "report.json", sealed({"key": key, "report": report, "crc32": checksums(folder)}))
+    corpus = experiment.corpus
+    of = corpus.name or ", ".join(Path(path).name for path in corpus.train)  # for `repose cache`
+    write_json(folder / "report.json", sealed({"key": key, "of": of, "report": report, "crc32": checksums(folder)}))
     return CorpusData(folder, tuple(report))
 
 
