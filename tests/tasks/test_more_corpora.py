@@ -157,5 +157,5 @@ def test_further_and_synthetic_pairs_are_looked_over(experiment: Experiment, tmp
     assert ("valid", Kind.TRAINED_ON) in by_set
     assert ("also0", Kind.TRAINED_ON) not in by_set
     (entity,) = (finding for finding in found.findings if finding.kind is Kind.ENTITIES)
-    assert "1 synthetic sources" in where(entity)
+    assert "1 synthetic source (" in where(entity)
     assert "121 corpus.also[0]" in sizes(found)
