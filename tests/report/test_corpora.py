@@ -36,11 +36,11 @@ def home(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
 
 
 OTHERS = {
-    "other files": (FOOD, ("c", "food")),
-    "drawn otherwise": ((*C, "corpus.split_seed=1"), ("c, split_seed 0", "c, split_seed 1")),
+    "other files": (FOOD, ("w/c", "w/food")),
+    "drawn otherwise": ((*C, "corpus.split_seed=1"), ("w/c, split_seed 0", "w/c, split_seed 1")),
     "a test set": (
         (*C, "corpus.test=[/w/t.pt,/w/t.en]"),
-        ("c, test none", "c, test /w/t.pt /w/t.en"),
+        ("w/c, test none", "w/c, test /w/t.pt /w/t.en"),
     ),
 }
 
@@ -72,7 +72,7 @@ def test_the_texts_say_it_where_the_cache_has_them(make_run: Any, tmp_path: Path
         make(make_run, f"runs/{name}-s0", settings, data)
         write_set(home, data, text)
     runs = read_runs([tmp_path / "runs"])
-    assert [(run.name, run.corpus) for run in runs.runs] == [("a-s0", "c (1)"), ("b-s0", "c (1)"), ("c-s0", "c (2)")]
+    assert [(run.name, run.corpus) for run in runs.runs] == [("a-s0", "w/c (1)"), ("b-s0", "w/c (1)"), ("c-s0", "w/c (2)")]
 
 
 def test_losses_on_unlike_validation_sets_are_not_ranked(make_run: Any, tmp_path: Path) -> None:

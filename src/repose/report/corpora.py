@@ -24,10 +24,11 @@ def corpus_name(corpus: CorpusConfig) -> str:
 
 
 def _file_name(corpus: CorpusConfig) -> str:
-    """The name of its files: "food" of food.pt and food.en."""
+    """The name of its folder with that of its files: "recipes/food" of recipes/food.pt and recipes/food.en."""
     paths = [Path(path) for path in corpus.train]
     alike = len({path.stem for path in paths}) == 1
-    return _with_languages(paths[0].stem if alike else " ".join(path.name for path in paths), corpus)
+    name = paths[0].stem if alike else " ".join(path.name for path in paths)
+    return _with_languages("/".join(filter(None, [paths[0].parent.name, name])), corpus)
 
 
 def _with_languages(name: str, corpus: CorpusConfig) -> str:
