@@ -56,6 +56,7 @@ MOVES = {
     "architecture.dropout": "0.2",
     "architecture.attention_dropout": "0.2",
     "architecture.attention_output_dropout": "0.2",
+    "architecture.value_dropout": "0.2",
     "architecture.attention_bias": "false",
     "architecture.output_bias": "false",
     "architecture.norm_eps": "1e-5",
@@ -753,6 +754,13 @@ def test_pairs_of_a_tag_are_another_training_as_synthetic_ones() -> None:
 )
 def test_what_several_corpora_cannot_be(override: str, said: str) -> None:
     assert said in sentence(override)
+
+
+def test_a_temperature_is_not_for_synthetic_pairs_without_a_tag() -> None:
+    """They would count as pairs of the corpus that has no tag either, and crowd it out."""
+    also = "corpus.also=[{train=['a.tsv'],tag='pt'}]"
+    said = sentence("training.corpus_temperature=5", also, "corpus.synthetic=d.tsv", "corpus.synthetic_tag=none")
+    assert "tells synthetic pairs from the corpus by their tag" in said
 
 
 def test_a_tag_is_of_one_kind_of_pairs() -> None:

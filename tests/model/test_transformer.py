@@ -45,6 +45,7 @@ AXES: dict[str, Sequence[Any]] = {
     "output_bias": (True, False),
     "attention_dropout": (0.0, 0.2),
     "attention_output_dropout": (0.0, 0.2),
+    "value_dropout": (0.0, 0.2),
 }
 
 
@@ -232,10 +233,12 @@ def test_parity_with_torch_nn_transformer(norm: axes.Norm) -> None:
         torch.testing.assert_close(model(src, tgt)[tgt != 0], wanted[tgt != 0], atol=1e-5, rtol=0)
 
 
+@pytest.mark.parametrize("value_dropout", [0.0, 0.5])
 @pytest.mark.parametrize("stack", ["encoder", "decoder"])
-def test_values_are_the_same_undropped_tokens_in_every_layer(stack: str) -> None:
-    """In training mode too: dropout falls on the concatenation, not on the values (PAPERS: literal reading)."""
-    model = make(tiny(preset("reinforced"))).train()
+def test_values_are_the_same_tokens_in_every_layer(stack: str, value_dropout: float) -> None:
+    """In training mode too: dropout falls on the concatenation, not on the values (PAPERS: literal reading), which
+    have one of their own."""
+    model = make(tiny(dataclasses.replace(preset("reinforced"), value_dropout=value_dropout))).train()
     seen: list[Tensor] = []
     for name, module in model.named_modules():
         if name.startswith(stack) and name.endswith("self_attention.value"):
@@ -247,7 +250,11 @@ def test_values_are_the_same_undropped_tokens_in_every_layer(stack: str) -> None
     table = getattr(model, stack).embedding.tokens.weight * math.sqrt(8)
     ids = src[src != 0] if stack == "encoder" else tgt[tgt != 0]
     wanted = (table[ids] - table[1:].mean(0)) / (table[1:].var(0, correction=0) + 1e-6).sqrt()
-    torch.testing.assert_close(seen[0][: len(wanted)], wanted)
+    values = seen[0][: len(wanted)]
+    kept = values != 0
+    assert bool(kept.all()) == (value_dropout == 0)
+    torch.testing.assert_close(values, wanted * kept / (1 - value_dropout))
+    assert kept.any()
 
 
 def test_cross_attention_reads_the_source_tokens_as_values() -> None:

@@ -141,6 +141,22 @@ def test_a_request_may_come_back_to_an_engine_that_drains() -> None:
     with_engine(test)
 
 
+@pytest.mark.parametrize("turns", range(5))
+def test_what_an_engine_that_closes_has_just_given_out_fails(turns: int) -> None:
+    """In whatever turn of the event loop it closes."""
+
+    async def test(engine: Engine) -> None:
+        task = asyncio.create_task(say(engine, "slow"))
+        for _ in range(turns):
+            await asyncio.sleep(0)
+        await engine.close()
+        with pytest.raises(RequestError, match="closing"):
+            async with asyncio.timeout(5):
+                await task
+
+    with_engine(test)
+
+
 def test_too_long_a_queue_is_refused_with_the_time_to_come_back() -> None:
     async def test(engine: Engine) -> None:
         first = asyncio.create_task(say(engine, "slow"))

@@ -137,6 +137,32 @@ def test_a_run_is_measured_on_what_was_held_out_in_its_training(tmp_path: Path) 
         text_of_run(config, "test")
 
 
+@pytest.mark.parametrize("is_kept", [True, False])
+def test_a_run_is_not_measured_on_a_test_set_that_has_changed(files: dict[str, Any], is_kept: bool) -> None:
+    """Its training and validation sets may be the same all the same."""
+    experiment = Experiment(corpus=CorpusConfig(**files), tokenizer=TokenizerConfig(kind="wordlevel"))
+    data = prepare_corpus(experiment)
+    config = RunConfig(
+        run_id="id",
+        experiment=experiment,
+        digests=data.digests,
+        data=data.folder.name,
+        report=(),
+        versions={},
+        test=data.test_digest,
+    )
+    held_out = data.text("test")
+    for path in map(Path, files["test"]):
+        path.write_text("".join(path.read_text(encoding="utf-8").splitlines(keepends=True)[:1]), encoding="utf-8")
+    if is_kept:
+        assert text_of_run(config, "test") == held_out
+        return
+    shutil.rmtree(data.folder)
+    with pytest.raises(DataError, match="its files have changed: name files to measure it on"):
+        text_of_run(config, "test")
+    assert len(text_of_run(config, "valid")[0]) == SIZES["valid"]
+
+
 def test_a_share_of_the_whole_is_held_out(files: dict[str, Any]) -> None:
     """The Enhanced paper's: 20 % of all that there is, and no third set."""
     data = prepared(files | {"splits": "merged", "held_out_valid": 0.2, "held_out_test": 0})

@@ -391,7 +391,8 @@ class Experiment:
                 "corpus.synthetic and corpus.synthetic_tag, or leave it out"
             )
         a = self.architecture
-        dropouts = (a.dropout, a.attention_dropout, a.attention_output_dropout, training.word_dropout)
+        of_values = a.value_dropout if a.values != "hidden" else 0.0
+        dropouts = (a.dropout, a.attention_dropout, a.attention_output_dropout, of_values, training.word_dropout)
         if training.r_drop and not any(dropouts):
             raise ConfigError(
                 f"training.r_drop = {training.r_drop:g} compares two passes, which are the same without dropout: set "
@@ -401,6 +402,11 @@ class Experiment:
             raise ConfigError(
                 f"training.corpus_temperature = {training.corpus_temperature:g} is for several corpora: set "
                 "corpus.also, or leave it out"
+            )
+        if training.corpus_temperature > 1 and self.corpus.synthetic and not self.corpus.synthetic_tag:
+            raise ConfigError(
+                f"training.corpus_temperature = {training.corpus_temperature:g} tells synthetic pairs from the corpus by "
+                "their tag: set corpus.synthetic_tag, or leave one of them out"
             )
         if self.architecture.tie_embeddings == "all" and two_tables:
             raise ConfigError(

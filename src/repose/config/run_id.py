@@ -18,7 +18,7 @@ NOT_IN_RUN_ID = frozenset(
 """Fields of `training` that cannot move a training's numbers, or (the two files) only through a digest."""
 
 LATER_FIELDS = frozenset(
-    {"input_norm", "self_score", "score_residual", "attention_window"}  # of `architecture`
+    {"input_norm", "self_score", "score_residual", "attention_window", "value_dropout"}  # of `architecture`
     | {"plateau_threshold", "plateau_after_epochs", "task"}  # of `training`
     | {"r_drop", "bpe_dropout", "word_dropout", "best_by", "corpus_temperature", "upsample"}
 )

@@ -132,7 +132,11 @@ class Batches:
         return sum(len(self._window(epoch, first)[1]) - 1 for first in range(0, size, WINDOW))
 
     def num_updates(self, epochs: int) -> int:
-        """How many batches the first `epochs` have. Those of a mixture are of other pairs, so that each is counted."""
+        """How many batches the first `epochs` have. Those of a mixture are of other pairs, so that each is counted.
+
+        Otherwise the first stands for all: with `tokens` and more pairs than a window, others may have a few more or
+        less, in some ten thousand pairs not one in a hundred batches.
+        """
         if self._mixture is None or self.policy == "sentences":
             return epochs * self.num_batches(0)
         return sum(map(self.num_batches, range(epochs)))

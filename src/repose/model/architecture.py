@@ -106,6 +106,9 @@ class Architecture:
     """Dropout on the attention weights."""
     attention_output_dropout: Probability = 0.1
     """Dropout on the attention sublayer's output, before the residual sum."""
+    value_dropout: Probability = 0.0
+    """Dropout on the token embeddings that attention takes values from; without effect where `values` are hidden
+    states, which come from what `dropout` leaves of the embeddings."""
     attention_bias: bool = False
     """Whether the query, key, value and output projections of attention have biases."""
     output_bias: bool = False

@@ -62,7 +62,7 @@ class Embedding(nn.Module):
 
         E = scale * table[ids];  E' = TN(E)
         add:     hidden = E' + P          concat:  hidden = [E' | P]     (eq. 10-11; TN over both for `after_concat`)
-        values = E'  (before positions and dropout)
+        values = E'  (before positions and `dropout`, after a dropout of its own)
 
     Full layer normalization (arXiv 2310.10930, 3.1: "a normalization layer is added in front of the original
     Transformer" and "makes the distributions of input embedding and positional encoding similar"):
@@ -80,7 +80,7 @@ class Embedding(nn.Module):
         width = a.d_model if a.token_norm_site == "after_concat" else a.d_token
         self.token_norm = TokenNorm(token_norm, eps=a.token_norm_eps, width=width)
         self.input_norms = nn.ModuleDict(_input_norms(a))
-        self.dropout = Dropout(a.dropout)
+        self.dropout, self.value_dropout = Dropout(a.dropout), Dropout(a.value_dropout)
         self.scale = scale_factor(a.embedding_scale, a.d_token)
         self.combine, self.site, self.values = a.combine, a.token_norm_site, a.values
         self.max_length = a.max_length
@@ -106,7 +106,7 @@ class Embedding(nn.Module):
             tokens = self.token_norm(tokens, packing, table=self.tokens.weight, scale=self.scale, cache=cache)
             hidden = self._combine(tokens, positions)
         hidden = self._normalised("sum", hidden)
-        return Embedded(self.dropout(hidden), None if self.values == "hidden" else tokens)
+        return Embedded(self.dropout(hidden), None if self.values == "hidden" else self.value_dropout(tokens))
 
     def _combine(self, tokens: Tensor, positions: Tensor | None) -> Tensor:
         tokens = self._normalised("tokens", tokens)

@@ -19,7 +19,7 @@ _TOPICS = {
     "learning rate": ("schedule", "learning_rate", "warmup_updates", "warmup_share", "schedule_width"),
     "optimiser": ("adam_beta1", "adam_beta2", "adam_eps", "weight_decay", "weight_decay_kind", "clip_norm"),
     "regularisation": (
-        *("label_smoothing", "dropout", "attention_dropout", "attention_output_dropout"),
+        *("label_smoothing", "dropout", "attention_dropout", "attention_output_dropout", "value_dropout"),
         *("r_drop", "bpe_dropout", "word_dropout"),
         *("corpus_temperature", "upsample"),
     ),
@@ -27,7 +27,7 @@ _TOPICS = {
 }
 _TOPIC_OF = {name: topic for topic, names in _TOPICS.items() for name in names}
 _RARE = (
-    *("r_drop", "bpe_dropout", "word_dropout", "best_by", "single_digits", "no_repeat_ngram_size"),
+    *("value_dropout", "r_drop", "bpe_dropout", "word_dropout", "best_by", "single_digits", "no_repeat_ngram_size"),
     *("corpus_temperature", "upsample"),
 )
 """Settings that few trainings use: at their default they are off, as what is none."""

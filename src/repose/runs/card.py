@@ -24,7 +24,7 @@ from repose.tasks.inflation import inflated
 from repose.tasks.registry import get_task
 
 _NAMES = {"bleu": "BLEU", "chrf": "chrF"}
-_FREE = ("dropout", "attention_dropout", "attention_output_dropout", "max_length")
+_FREE = ("dropout", "attention_dropout", "attention_output_dropout", "value_dropout", "max_length")
 """Fields of an architecture that make no other one."""
 _CODE = re.compile("[a-z]{2,3}")
 _FENCE, _SCORES = "---\n", "## Scores"

@@ -48,6 +48,8 @@ class RunConfig:
     report: tuple[str, ...]
     """Sentences for people about how the corpus was prepared; the numbers are in `DataRecord`."""
     versions: Mapping[str, str]
+    test: str | None = None
+    """Digest of the test set; None where there is none, and in runs of earlier versions."""
 
     def to_json(self) -> dict[str, Any]:
         content = {f.name: getattr(self, f.name) for f in dataclasses.fields(self)}
@@ -128,9 +130,15 @@ class RunFolder:
             raise CheckpointError(str(error)) from error
         run_id, data = (str(content.get(name, "")) for name in ("run_id", "data"))
         digests, versions = (content.get(name, {}) for name in ("digests", "versions"))
-        of_data = tuple(map(str, content.get("report", ())))
+        of_data, test = tuple(map(str, content.get("report", ()))), content.get("test")
         return RunConfig(
-            run_id=run_id, experiment=experiment, digests=digests, data=data, report=of_data, versions=versions
+            run_id=run_id,
+            experiment=experiment,
+            digests=digests,
+            data=data,
+            report=of_data,
+            versions=versions,
+            test=test,
         )
 
     def _config(self) -> dict[str, Any]:

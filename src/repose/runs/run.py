@@ -184,9 +184,16 @@ def _claim(folder: Path, experiment: Experiment, identity: str, digests: Mapping
         return
     versions = {module.__name__: module.__version__ for module in (torch, tokenizers, numpy)}
     versions = {"repose": __version__, **versions, "python": platform.python_version()}
-    name, report = data.folder.name, tuple(data.report)
     run.write_config(
-        RunConfig(run_id=identity, experiment=experiment, digests=digests, data=name, report=report, versions=versions)
+        RunConfig(
+            run_id=identity,
+            experiment=experiment,
+            digests=digests,
+            data=data.folder.name,
+            report=tuple(data.report),
+            versions=versions,
+            test=data.test_digest,
+        )
     )
 
 

@@ -298,12 +298,9 @@ class Engine:
             try:
                 alive = await self._translate(worker, batch)
             except asyncio.CancelledError:
-                for job in batch:
-                    _fail(job, closing())
+                self._give_up(batch)
                 raise
-            finally:
-                self._in_work -= len(batch)
-                self._say_if_empty()
+            self._has_left(batch)
             if not alive:
                 return
 
@@ -316,8 +313,21 @@ class Engine:
         self._wake()
         try:
             return await idle
+        except asyncio.CancelledError:
+            if idle.done() and not idle.cancelled():  # given out in the same turn, and nobody else's
+                self._give_up(idle.result())
+            raise
         finally:
             ended.cancel()
+
+    def _give_up(self, jobs: Sequence[_Job]) -> None:
+        for job in jobs:
+            _fail(job, closing())
+        self._has_left(jobs)
+
+    def _has_left(self, jobs: Sequence[_Job]) -> None:
+        self._in_work -= len(jobs)
+        self._say_if_empty()
 
     async def _translate(self, worker: Worker, jobs: list[_Job]) -> bool:
         """Whether the worker is alive after it."""

@@ -112,7 +112,7 @@ class Batching:
     """Seconds that an idle worker waits at most for those to come again whom it has answered together, and half of what
     answering them took; a lone request waits for nothing."""
     max_queue_tokens: int | None = None
-    """Source tokens that may wait, beyond which requests get 503. None: eight batches for each worker."""
+    """Source tokens that may wait, beyond which requests get 503. None: 32 batches for each worker."""
     batch_seconds: float = 120.0
     """Seconds after which a worker that has not answered is given up."""
 

@@ -29,7 +29,7 @@ from repose.tasks.corpus import SPLITS, CorpusData, corpus_of
 from repose.training.job import TrainingJob, TrainingTask
 from repose.training.loop import Evaluate, Examples
 
-_DROPOUT = ("dropout", "attention_dropout", "attention_output_dropout")
+_DROPOUT = ("dropout", "attention_dropout", "attention_output_dropout", "value_dropout")
 """What of an architecture may be other than that of the model that a training starts from."""
 
 
@@ -246,7 +246,7 @@ class FileTask(Task):
             raise DataError(f"{what} is measured on one {self.file_kind} file, not on {len(files)}: name one")
         loaded = self.load(folder, device)
         if not files:
-            data = corpus_of(RunFolder(folder).config())
+            data = corpus_of(RunFolder(folder).config(), split)
             return self._score(loaded, data.ids(split), split, out)
         with tempfile.TemporaryDirectory() as scratch:
             try:

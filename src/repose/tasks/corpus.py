@@ -82,6 +82,14 @@ class CorpusData:
         return {**ids, **tokenizers}
 
     @property
+    def test_digest(self) -> str | None:
+        """What the test set is; None where there is none. It moves scores and no weights, so no run's id."""
+        if self.has_text("test"):
+            sides = (self.folder / "text" / f"test.{side}" for side in ("src", "tgt"))
+            return hashlib.sha256(" ".join(map(_digest, sides)).encode()).hexdigest()
+        return columns.read_meta(self.folder / "test")["digest"] if (self.folder / "test").is_dir() else None
+
+    @property
     def measured(self) -> str:
         """The split that a finished model is measured on: the test set, or without one the validation set."""
         has_test = self.has_text("test") or (self.folder / "test").is_dir()
@@ -260,33 +268,34 @@ def files_of(corpus: CorpusConfig) -> dict[str, list[Path]]:
     return files
 
 
-def corpus_of(config: RunConfig) -> CorpusData:
-    """The corpus that a run was trained on, prepared again where it is not in the cache any more.
+def corpus_of(config: RunConfig, split: str) -> CorpusData:
+    """The corpus that a run was trained on, prepared again where it is not in the cache any more; for one of its sets.
 
-    Raises DataError where its files have changed since, so that other sentences would be held out: those that are
-    measured might have been trained on.
+    Raises DataError where its files have changed since, so that other sentences would be measured, or held out: those
+    might have been trained on.
     """
-    data = prepare_corpus(config.experiment)
-    if _same_sets(data, config):
+    kept = corpora.cache_home() / "prepared" / config.data
+    if config.data and (data := _finished(kept, config.data)) is not None and _same_sets(data, config, split):
+        share_lock(using_lock(kept), data)
         return data
-    kept = CorpusData(corpora.cache_home() / "prepared" / config.data, ())
-    share_lock(using_lock(kept.folder), kept)
-    if config.data and (kept.folder / "report.json").is_file() and _same_sets(kept, config):
-        return kept
+    data = prepare_corpus(config.experiment)
+    if _same_sets(data, config, split):
+        return data
     raise DataError(
         "the corpus is not the one that this run was trained on, its files have changed: name files to measure it on"
     )
 
 
-def _same_sets(data: CorpusData, config: RunConfig) -> bool:
+def _same_sets(data: CorpusData, config: RunConfig, split: str) -> bool:
     found = data.digests
-    return all(found[split] == config.digests.get(split, found[split]) for split in ("train", "valid"))
+    is_same = all(found[name] == config.digests.get(name, found[name]) for name in ("train", "valid"))
+    return is_same and (split != "test" or config.test is None or config.test == data.test_digest)
 
 
 def text_of_run(config: RunConfig, split: str) -> tuple[list[str], list[str]]:
     """`text_of` a run's experiment, its own sets as they were in its training. Raises what `corpus_of` raises."""
     is_own = split in SPLITS or config.experiment.corpus.name in (None, PHRASEBOOK)
-    return corpus_of(config).text(split) if is_own else text_of(config.experiment, split)
+    return corpus_of(config, split).text(split) if is_own else text_of(config.experiment, split)
 
 
 def text_of(experiment: Experiment, split: str) -> tuple[list[str], list[str]]:
