@@ -55,6 +55,49 @@ def test_a_grids_baseline_may_be_called_in_several_ways(baseline: str, make_run:
     assert runs.baseline == "reinforced-4 of 8/2"
 
 
+@pytest.mark.parametrize("requested", [None, "32"])
+def test_a_baseline_is_found_in_the_grid_that_names_it(requested: str | None, make_run: Any, make_grid: Any) -> None:
+    """Though its name is another one beside that of another grid, and no axis is called `system`."""
+    grids = []
+    for place, rate, widths in (("one", 0.1, (16, 32)), ("two", 0.2, (16,))):
+        cells = []
+        for width in widths:
+            settings = [f"architecture.d_ff={width}", f"training.learning_rate={rate}"]
+            make_run(f"{place}/{width}-s0", [2.0], settings=settings)
+            cells.append((f"{width}-s0", {"d_ff": str(width)}, None, "done", ""))
+        grids.append(make_grid(place, cells, report={"baseline": "16"} if place == "two" else {}))
+    runs = read_runs(grids, baseline=requested)
+    assert runs.groups == ("one/16", "32", "two/16")
+    assert runs.baseline == (requested or "two/16")
+    assert not runs.problems
+    with pytest.raises(ConfigError, match="16"):  # which of the two?
+        read_runs(grids, baseline="16")
+
+
+def test_seeds_whose_settings_differ_are_one_system_and_it_is_said(make_run: Any, make_grid: Any) -> None:
+    cells = []
+    for seed, rate in ((0, 0.1), (1, 0.2), (2, 0.2)):
+        make_run(f"grid/16-s{seed}", [2.0], seed=seed, settings=[f"training.learning_rate={rate}"])
+        cells.append((f"16-s{seed}", {"d_ff": "16"}, None, "done", ""))
+    runs = read_runs([make_grid("grid", cells, report={"baseline": "16"})])
+    assert (runs.groups, runs.baseline) == (("16",), "16")
+    (problem,) = runs.problems
+    assert "16-s0 and 16-s1 of 16 on multi30k de-en differ in more than their seed" in problem
+
+
+def test_one_system_under_two_names_has_all_its_seeds(make_run: Any, make_grid: Any) -> None:
+    for seed in (0, 1):
+        make_run(f"one/16-s{seed}", [2.0], seed=seed, run_id=f"run{seed}")
+    make_run("two/narrow-s2", [2.0], seed=2, run_id="run2")
+    one = make_grid("one", [(f"16-s{seed}", {"d_ff": "16"}, None, "done", "") for seed in (0, 1)])
+    places = ("../one/16-s0", "../one/16-s1", None)
+    cells = [(f"narrow-s{n}", {"width": "narrow"}, place, "done", "") for n, place in enumerate(places)]
+    two = make_grid("two", cells, report={"baseline": "narrow"})
+    runs = read_runs([one, two])
+    assert [(run.group, run.seed) for run in runs.runs] == [("16", 0), ("16", 1), ("16", 2)]
+    assert runs.baseline == "16"
+
+
 def test_a_cell_of_another_grid_is_read_where_it_lies_and_counts_once(make_run: Any, make_grid: Any) -> None:
     make_run("first/reinforced-s0", [2.0])
     first = make_grid("first", [("reinforced-s0", {"system": "reinforced"}, None, "done", "")])

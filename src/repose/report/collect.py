@@ -13,6 +13,7 @@ from pathlib import Path
 from typing import Any
 
 from repose.config.experiment import TASK_SETTINGS, Experiment
+from repose.config.run_id import NOT_IN_RUN_ID
 from repose.grids import manifest
 from repose.grids.cells import CellStatus
 from repose.grids.file import CORPUS, SYSTEM
@@ -212,14 +213,16 @@ def read_runs(paths: Sequence[Path], *, title: str | None = None, baseline: str 
     if not runs:
         detail = f": {problems[0]}" if problems else ""
         raise CheckpointError(f"there is no run that has recorded anything under {', '.join(map(str, paths))}{detail}")
-    runs = _named_apart(_grouped_apart(_written_alike(_once(runs, problems))))
+    own, runs = runs, _named_apart(_grouped_apart(_written_alike(_once(runs, problems))))
     problems += [_unfinished(run) for run in runs if not run.done]
     problems += _unlike(runs)
     hints = [grid.report for _, grid in grids]
+    of_grid = next((folder for folder, grid in grids if grid.report.get("baseline")), None)
+    of_first = [run for run in own if of_grid is not None and run.place == of_grid.absolute().name]
     return RunSet(
         title=title or ", ".join(grid.name for _, grid in grids) or paths[0].resolve().name,
         runs=tuple(runs),
-        baseline=_baseline(baseline, hints, runs, problems),
+        baseline=_baseline(baseline, hints, runs, _NamesBefore([*of_first, *own], runs), problems),
         published=tuple(dict.fromkeys(str(name) for hint in hints for name in hint.get("published", ()))),
         sentences=_sentences(grids, runs),
         problems=tuple(dict.fromkeys(problems)),
@@ -233,20 +236,41 @@ def read_curves(folders: Sequence[Path]) -> RunSet:
     return RunSet(title="", runs=tuple(runs))
 
 
+class _NamesBefore:
+    """What groups were called before they were told apart from those of other grids, or joined with them."""
+
+    def __init__(self, before: Sequence[ReportRun], now: Sequence[ReportRun]) -> None:
+        self._before, self._now = before, {run.run_id: run.group for run in now}
+
+    def groups(self, name: str) -> list[str]:
+        """Today's groups with runs of a group of that name: whole, with a corpus before it, or by its system alone."""
+        found: dict[str, None] = {}
+        for run in self._before:
+            names = (run.group, f"{run.corpus}-{run.group}")
+            if name in (*names, *map(folder_label, names), run.labels.get(SYSTEM)) and run.run_id in self._now:
+                found.setdefault(self._now[run.run_id])
+        return list(found)
+
+
 def _baseline(
-    requested: str | None, hints: Sequence[Mapping[str, Any]], runs: Sequence[ReportRun], problems: list[str]
+    requested: str | None,
+    hints: Sequence[Mapping[str, Any]],
+    runs: Sequence[ReportRun],
+    before: _NamesBefore,
+    problems: list[str],
 ) -> str | None:
-    """The requested group, or the one that a grid names: whole, with a corpus before it, or by its system alone."""
+    """The requested group, or the one that a grid names."""
     groups = list(dict.fromkeys(run.group for run in runs))
-    if requested is not None and requested not in groups:
-        raise ConfigError(unknown("system", requested, groups))
-    named = requested or next((str(hint["baseline"]) for hint in hints if hint.get("baseline")), None)
+    if requested is not None:
+        found = [requested] if requested in groups else before.groups(requested)
+        if len(found) != 1:
+            raise ConfigError(unknown("system", requested, groups))
+        return found[0]
+    named = next((str(hint["baseline"]) for hint in hints if hint.get("baseline")), None)
     if named is None or named in groups:
         return named
-    for run in runs:
-        names = (run.group, f"{run.corpus}-{run.group}")
-        if named in (*names, *map(folder_label, names), run.labels.get(SYSTEM)):
-            return run.group
+    if found := before.groups(named):
+        return found[0]
     problems.append(f"The grid's baseline {named} has no run here: the first system stands in for it.")
     return None
 
@@ -392,6 +416,7 @@ def _once(runs: Sequence[ReportRun], problems: list[str]) -> list[ReportRun]:
         key = json.dumps([identity, run.config.data, run.seed, asdict(run.experiment.decoding)])
         found.setdefault(key, []).append(run)
     kept: list[ReportRun] = []
+    joined: dict[tuple[str, str, str], str] = {}  # the rest of a group, which must not stand there as another one
     for alike in found.values():
         done = {run.run_id: run for run in reversed(alike) if run.done}
         own = [run for run in alike if done.get(run.run_id) is run] or alike[:1]
@@ -399,8 +424,9 @@ def _once(runs: Sequence[ReportRun], problems: list[str]) -> list[ReportRun]:
             twin = done.get(run.run_id, own[0])
             if run.name != twin.name:
                 problems.append(f"{run.name} is left out: it is the same run as {twin.name} ({twin.run_id}).")
+                joined.setdefault((run.group, run.corpus, _settings(run)), twin.group)
         kept += own
-    return kept
+    return [replace(run, group=joined.get((run.group, run.corpus, _settings(run)), run.group)) for run in kept]
 
 
 def _written_alike(runs: Sequence[ReportRun]) -> list[ReportRun]:
@@ -422,7 +448,7 @@ def _grouped_apart(runs: Sequence[ReportRun]) -> list[ReportRun]:
     names: dict[tuple[str, str], dict[str, str]] = {}
     for run in runs:
         names.setdefault((run.group, run.corpus), {}).setdefault(_settings(run), _in_folder(run, run.group))
-    unlike = {group for (group, _), found in names.items() if len(found) > 1}
+    unlike = {group for (group, _), found in names.items() if len(set(found.values())) > 1}
     return [
         replace(run, group=names[run.group, run.corpus][_settings(run)]) if run.group in unlike else run for run in runs
     ]
@@ -466,4 +492,21 @@ def _unlike(runs: Sequence[ReportRun]) -> list[str]:
                 f"{other.name} and {run.name} are both seed {run.seed} of {run.group} on {run.corpus}, but of unlike "
                 "data, settings or numerics (their run ids differ): the mean is over both."
             )
+    methods: dict[tuple[str, str], dict[str, ReportRun]] = {}
+    for run in runs:
+        methods.setdefault((run.group, run.corpus), {}).setdefault(_method(run), run)
+    for (group, corpus), found in methods.items():
+        if len(found) > 1 and len({run.seed for run in found.values()}) > 1:
+            one, other, *_ = found.values()
+            problems.append(
+                f"{one.name} and {other.name} of {group} on {corpus} differ in more than their seed: the mean and the "
+                "deviation are over both."
+            )
     return problems
+
+
+def _method(run: ReportRun) -> str:
+    """All settings that move weights, but the seed; not where the text lies."""
+    training = {name: value for name, value in asdict(run.experiment.training).items() if name not in NOT_IN_RUN_ID}
+    settings = {"architecture": asdict(run.experiment.architecture), "training": {**training, "seed": None}}
+    return json.dumps(settings, sort_keys=True)
