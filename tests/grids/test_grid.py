@@ -175,6 +175,11 @@ REFUSED = {
         "presets = ['baseline']\n[[grid.for]]\npreset = 'basline'\nset = { 'training.epochs' = 1 }",
         "there is no system 'basline': did you mean 'baseline'",
     ),
+    "rule with an axis twice": (
+        None,
+        "presets = ['baseline', 'reinforced']\n[[grid.exclude]]\nsystem = 'baseline'\npreset = 'reinforced'",
+        "names the axis system twice",
+    ),
     "rule without settings": (None, "presets = ['baseline']\n[[grid.for]]\npreset = 'baseline'", "sets nothing"),
     "rule for an unknown axis": (None, "[[grid.exclude]]\nnorn = 'a'\n[grid.vary.norm]\na = {}", "did you mean 'norm'"),
     "too many": (None, "seeds = 11\nmax_cells = 10", "11 cells, more than max_cells = 10"),

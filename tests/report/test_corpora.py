@@ -72,7 +72,11 @@ def test_the_texts_say_it_where_the_cache_has_them(make_run: Any, tmp_path: Path
         make(make_run, f"runs/{name}-s0", settings, data)
         write_set(home, data, text)
     runs = read_runs([tmp_path / "runs"])
-    assert [(run.name, run.corpus) for run in runs.runs] == [("a-s0", "w/c (1)"), ("b-s0", "w/c (1)"), ("c-s0", "w/c (2)")]
+    assert [(run.name, run.corpus) for run in runs.runs] == [
+        ("a-s0", "w/c (1)"),
+        ("b-s0", "w/c (1)"),
+        ("c-s0", "w/c (2)"),
+    ]
 
 
 def test_losses_on_unlike_validation_sets_are_not_ranked(make_run: Any, tmp_path: Path) -> None:

@@ -2,6 +2,8 @@
 
 import dataclasses
 import json
+import shlex
+import shutil
 import threading
 from collections.abc import Callable
 from pathlib import Path
@@ -412,6 +414,37 @@ def test_every_corpus_that_is_searched_is_known_by_its_data(file: Callable[..., 
     Study(found, tmp_path / "out").take()
     with pytest.raises(CheckpointError, match="put the files of those trials back"):
         Study(found, tmp_path / "out").check_data(before)
+
+
+def test_trials_are_compared_on_the_same_sentences(file: Callable[..., Path], tmp_path: Path) -> None:
+    """A choice with a corpus of its own replaces the file's, validation set included."""
+    text = (tmp_path / "train.tsv").read_text(encoding="utf-8") if file() else ""
+    (tmp_path / "less.tsv").write_text("".join(text.splitlines(keepends=True)[:40]), encoding="utf-8")
+    own = '[search.vary.data]\nall = {"corpus.train" = ["train.tsv"]%s}\nless = {"corpus.train" = ["less.tsv"]%s}\n'
+    valid = ', "corpus.valid" = ["valid.tsv"]'
+    assert len(prepare(read_search(file(own % (valid, valid))), lambda _: None)) == 2
+    with pytest.raises(ConfigError, match="other validation sets, on which figures cannot be compared"):
+        prepare(read_search(file(own % ("", ""))), lambda _: None)
+
+
+def test_settings_for_elsewhere_are_words_of_a_shell_and_name_files_in_full(
+    file: Callable[..., Path], tmp_path: Path
+) -> None:
+    found = read_search(file('[search.vary.data]\none = {"corpus.train" = ["a b.pt", "c.en"]}\n'))
+    (words,) = found.overrides({"data": "one"})
+    first, setting = shlex.split(words)
+    assert first == "--set"
+    assert setting == f"corpus.train={json.dumps([str(tmp_path / 'a b.pt'), str(tmp_path / 'c.en')])}"
+
+
+def test_what_a_trial_has_cost_is_known_without_its_folder(file: Callable[..., Path], tmp_path: Path) -> None:
+    found, folder = read_search(file(RATES)), tmp_path / "out"
+    searcher(found, folder, imitated(lambda *_: 1.0, [])).run()
+    before = result.result_of(found, Study(found, folder), folder)
+    shutil.rmtree(folder / "trial-001")
+    after = result.result_of(found, Study(found, folder), folder)
+    assert before.spent.updates > 0
+    assert after == before
 
 
 def test_a_file_without_a_search_is_refused(tmp_path: Path) -> None:

@@ -405,8 +405,8 @@ class Experiment:
             )
         if training.corpus_temperature > 1 and self.corpus.synthetic and not self.corpus.synthetic_tag:
             raise ConfigError(
-                f"training.corpus_temperature = {training.corpus_temperature:g} tells synthetic pairs from the corpus by "
-                "their tag: set corpus.synthetic_tag, or leave one of them out"
+                f"training.corpus_temperature = {training.corpus_temperature:g} tells synthetic pairs from the corpus "
+                "by their tag: set corpus.synthetic_tag, or leave one of them out"
             )
         if self.architecture.tie_embeddings == "all" and two_tables:
             raise ConfigError(

@@ -244,8 +244,15 @@ def _as_written(name: str, value: Any, layer: Layer) -> Any:
             path.encode()
         except UnicodeEncodeError:
             raise ConfigError(f"{layer.source.place}the file name {path!r} is not UTF-8: rename the file") from None
-    absolute = [str(layer.folder.joinpath(_expanded(path)).absolute()) for path in paths]
+    absolute = paths_made_absolute(paths, layer.folder)
     return absolute[0] if text else absolute
+
+
+def paths_made_absolute(value: Any, folder: Path) -> Any:
+    """A path, or a list of them, that are relative to `folder`."""
+    if isinstance(value, list):
+        return [paths_made_absolute(path, folder) for path in value]
+    return str(folder.joinpath(_expanded(value)).absolute())
 
 
 def _expanded(path: Path | str) -> Path:

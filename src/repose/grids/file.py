@@ -223,7 +223,11 @@ def _rules(table: Mapping[str, Any], key: str, axes: Sequence[Axis], seeds: Sequ
             raise ConfigError(f'{place} sets nothing: write set = {{ "section.field" = value }}')
         if key == "exclude" and not entry:
             raise ConfigError(f'{place} names no cells: write for example {SYSTEM} = "baseline"')
-        rules.append(Rule(dict(_match(k, v, axes, seeds, place) for k, v in entry.items()), settings, place))
+        matches = [_match(k, v, axes, seeds, place) for k, v in entry.items()]
+        for axis, _ in matches:
+            if [name for name, _ in matches].count(axis) > 1:
+                raise ConfigError(f"{place} names the axis {axis} twice, in two spellings: name it once")
+        rules.append(Rule(dict(matches), settings, place))
     return rules
 
 

@@ -6,10 +6,19 @@ import math
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
+from shlex import quote
 from typing import Any, get_args
 
-from repose.config.experiment import TASK_SETTINGS, CorpusConfig, Experiment, TrainingConfig
-from repose.config.file import COMMAND_LINE, Layer, field_infos, file_layer, parse_overrides, resolve
+from repose.config.experiment import PATHS, TASK_SETTINGS, CorpusConfig, Experiment, TrainingConfig
+from repose.config.file import (
+    COMMAND_LINE,
+    Layer,
+    field_infos,
+    file_layer,
+    parse_overrides,
+    paths_made_absolute,
+    resolve,
+)
 from repose.grids.file import Axis, Choice, check_keys, expect, label_of, settings_of, system_axis, vary_axes
 from repose.grids.grid import check_no_two_set_one, layers_of
 from repose.system.errors import ConfigError, unknown
@@ -139,12 +148,16 @@ class Search:
             raise refused[0]
 
     def overrides(self, values: Mapping[str, Value]) -> list[str]:
-        """The same settings as `--preset` and `--set` take them."""
+        """The same settings as `--preset` and `--set` take them in a shell, whatever folder it is in."""
         words: list[str] = []
         for choice in self.choices(values):
-            words += [] if choice.preset is None else [f"--preset {choice.preset}"]
-            settings = [(f"{s}.{f}", v) for s, table in choice.settings.items() for f, v in table.items()]
-            words += [f"--set {name}={v if isinstance(v, str) else json.dumps(v)}" for name, v in settings]
+            words += [] if choice.preset is None else [f"--preset {quote(choice.preset)}"]
+            for section, table in choice.settings.items():
+                for field, value in table.items():
+                    name = f"{section}.{field}"
+                    is_path = name in PATHS and value != "none"
+                    own = paths_made_absolute(value, self.base.folder) if is_path else value
+                    words.append(f"--set {quote(f'{name}={own if isinstance(own, str) else json.dumps(own)}')}")
         return words
 
 

@@ -126,7 +126,7 @@ def result_of(search: Search, study: Study, folder: Path) -> Result:
 
 def _trial(search: Search, known: Known, folder: Path) -> Trial:
     path = folder_of(folder, known.number)
-    far = reached(path, search.metric)
+    far = max(known.spent, reached(path, search.metric), key=lambda way: way.updates)
     return Trial(
         number=known.number,
         folder=path.name,

@@ -15,8 +15,8 @@ from repose.grids.cells import CellJob, CellState, CellStatus, run_cell
 from repose.grids.local import RunCell, Share, core_sets
 from repose.runs.folder import RunFolder
 from repose.search.file import Search
-from repose.search.study import Known, Study
-from repose.system.errors import CheckpointError, ReposeError
+from repose.search.study import Known, Spent, Study
+from repose.system.errors import CheckpointError, ConfigError, ReposeError
 from repose.system.files import locked_or_busy, writing
 from repose.system.signals import handled_by
 
@@ -75,13 +75,15 @@ def held(folder: Path) -> Iterator[None]:
 def prepare(search: Search, say: Say) -> dict[str, dict[str, str]]:
     """Prepare every corpus that is searched; the settings of each, as JSON, to the digests of what trials read.
 
-    What is wrong with the first one is raised, so that it is said once; others that cannot be used are left out.
+    What is wrong with the first one is raised, so that it is said once; others that cannot be used are left out. Raises
+    ConfigError where trials would be compared on other sentences.
     """
     from repose.runs.run import digests_of
     from repose.system.device import available_cores
     from repose.tasks.corpus import prepare_corpus
 
     found: dict[str, dict[str, str]] = {}
+    measured = set[str]()
     for experiment in search.examples():
         try:
             data = prepare_corpus(experiment, workers=available_cores(), say=say)
@@ -89,6 +91,13 @@ def prepare(search: Search, say: Say) -> dict[str, dict[str, str]]:
         except ReposeError:
             if not found:
                 raise
+            continue
+        measured.add(json.dumps(data.text("valid")) if data.has_text("valid") else data.digests["valid"])
+    if len(measured) > 1:
+        raise ConfigError(
+            f"the corpora of {search.name} have other validation sets, on which figures cannot be compared: name the "
+            'same files as "corpus.valid" in each choice that sets "corpus.train", beside it'
+        )
     return found
 
 
@@ -163,7 +172,9 @@ class Searcher:
                 if figure is None:
                     self._ended(trial, state)
                     return
-            goes_on = self.study.goes_on(trial.number, epochs, figure)
+            far = reached(path, self.search.metric)
+            spent = Spent(epochs=far.epochs, updates=far.updates, seconds=far.seconds)
+            goes_on = self.study.goes_on(trial.number, epochs, figure, spent)
             self.say(f"{name}: {self.search.objective} {figure:.4g} at epoch {epochs}{', goes on' * goes_on}")
             if not goes_on:
                 return

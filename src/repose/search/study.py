@@ -9,7 +9,7 @@ import math
 import random
 import threading
 from collections.abc import Mapping
-from dataclasses import dataclass
+from dataclasses import asdict, dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -39,6 +39,15 @@ class Verdict:
 
 
 @dataclass(frozen=True, kw_only=True)
+class Spent:
+    """What a trial has cost; kept with it, since its folder may be deleted."""
+
+    epochs: int = 0
+    updates: int = 0
+    seconds: float = 0.0
+
+
+@dataclass(frozen=True, kw_only=True)
 class Known:
     """What the study knows of a trial."""
 
@@ -51,6 +60,8 @@ class Known:
     verdict: Verdict | None
     message: str
     """Why it failed."""
+    spent: Spent = Spent()
+    """Up to its last rung; nothing in searches of earlier versions."""
 
 
 class Study:
@@ -147,7 +158,7 @@ class Study:
         listed = (_combination(search, index) for index in order)
         return next(values for values in listed if search.shown(values) not in tried)
 
-    def goes_on(self, number: int, epochs: int, figure: float) -> bool:
+    def goes_on(self, number: int, epochs: int, figure: float, spent: Spent) -> bool:
         """Enter a trial's figure at a rung; whether it goes on from there. At the last it is complete.
 
         Asked again after a kill, the answer is that of before, if there was one. (Optuna's own pruner, whose rule this
@@ -158,6 +169,7 @@ class Study:
             trial = self._optuna.trial.Trial(self._study, frozen._trial_id)  # as Optuna's own workers make it
             if epochs not in frozen.intermediate_values:
                 trial.report(figure, epochs)
+            trial.set_user_attr("spent", asdict(spent))
             if epochs == self._search.rungs[-1]:
                 self._study.tell(number, figure)
                 return False
@@ -194,6 +206,7 @@ class Study:
             rungs=dict(trial.intermediate_values),
             verdict=None if verdict is None else Verdict(**verdict),
             message=str(trial.user_attrs.get("message", "")),
+            spent=Spent(**trial.user_attrs.get("spent", {})),
         )
 
 
