@@ -126,7 +126,8 @@ def result_of(search: Search, study: Study, folder: Path) -> Result:
 
 def _trial(search: Search, known: Known, folder: Path) -> Trial:
     path = folder_of(folder, known.number)
-    far = max(known.spent, reached(path, search.metric), key=lambda way: way.updates)
+    now = reached(path, search.metric)
+    far = now if now.updates >= known.spent.updates else known.spent
     return Trial(
         number=known.number,
         folder=path.name,
