@@ -16,7 +16,8 @@ from repose.model.architecture import Architecture
 from repose.runs.folder import RunConfig
 from repose.system.errors import ConfigError, DataError
 from repose.system.files import locked
-from repose.tasks.corpus import CorpusData, files_of, prepare_corpus, text_of, text_of_run
+from repose.tasks.corpus import CorpusData, files_of, prepare_corpus, text_of
+from repose.tasks.corpus_of_run import text_of_run
 from repose.tasks.registry import get_task
 
 SIZES = {"train": 40, "valid": 7, "test": 3}

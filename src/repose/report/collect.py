@@ -16,15 +16,15 @@ from repose.config.experiment import TASK_SETTINGS, Experiment
 from repose.config.run_id import NOT_IN_RUN_ID
 from repose.grids import manifest
 from repose.grids.cells import CellStatus
-from repose.grids.file import CORPUS, SYSTEM
-from repose.grids.grid import folder_label
+from repose.grids.file import CORPUS
 from repose.grids.manifest import Entry, Manifest
 from repose.grids.view import reason
 from repose.model.presets import PRESETS
+from repose.report.baseline import NamesBefore, find_baseline
 from repose.report.corpora import corpus_name, told_apart
 from repose.runs.folder import SPLITS, RunConfig, RunFolder
 from repose.runs.records import Record, Records, RunStatus
-from repose.system.errors import CheckpointError, ConfigError, unknown
+from repose.system.errors import CheckpointError, ConfigError
 from repose.system.terminal import counted
 
 
@@ -222,7 +222,7 @@ def read_runs(paths: Sequence[Path], *, title: str | None = None, baseline: str 
     return RunSet(
         title=title or ", ".join(grid.name for _, grid in grids) or paths[0].resolve().name,
         runs=tuple(runs),
-        baseline=_baseline(baseline, hints, runs, _NamesBefore([*of_first, *own], runs), problems),
+        baseline=find_baseline(baseline, hints, runs, NamesBefore([*of_first, *own], runs), problems),
         published=tuple(dict.fromkeys(str(name) for hint in hints for name in hint.get("published", ()))),
         sentences=_sentences(grids, runs),
         problems=tuple(dict.fromkeys(problems)),
@@ -234,45 +234,6 @@ def read_curves(folders: Sequence[Path]) -> RunSet:
     """The runs of these directories alone, finished or not. Raises CheckpointError or ConfigError for any other."""
     runs = _named_apart(_grouped(told_apart([read_run(folder, None) for folder in dict.fromkeys(folders)])))
     return RunSet(title="", runs=tuple(runs))
-
-
-class _NamesBefore:
-    """What groups were called before they were told apart from those of other grids, or joined with them."""
-
-    def __init__(self, before: Sequence[ReportRun], now: Sequence[ReportRun]) -> None:
-        self._before, self._now = before, {run.run_id: run.group for run in now}
-
-    def groups(self, name: str) -> list[str]:
-        """Today's groups with runs of a group of that name: whole, with a corpus before it, or by its system alone."""
-        found: dict[str, None] = {}
-        for run in self._before:
-            names = (run.group, f"{run.corpus}-{run.group}")
-            if name in (*names, *map(folder_label, names), run.labels.get(SYSTEM)) and run.run_id in self._now:
-                found.setdefault(self._now[run.run_id])
-        return list(found)
-
-
-def _baseline(
-    requested: str | None,
-    hints: Sequence[Mapping[str, Any]],
-    runs: Sequence[ReportRun],
-    before: _NamesBefore,
-    problems: list[str],
-) -> str | None:
-    """The requested group, or the one that a grid names."""
-    groups = list(dict.fromkeys(run.group for run in runs))
-    if requested is not None:
-        found = [requested] if requested in groups else before.groups(requested)
-        if len(found) != 1:
-            raise ConfigError(unknown("system", requested, groups))
-        return found[0]
-    named = next((str(hint["baseline"]) for hint in hints if hint.get("baseline")), None)
-    if named is None or named in groups:
-        return named
-    if found := before.groups(named):
-        return found[0]
-    problems.append(f"The grid's baseline {named} has no run here: the first system stands in for it.")
-    return None
 
 
 def _sentences(grids: Sequence[tuple[Path, Manifest]], runs: Sequence[ReportRun]) -> dict[str, tuple[int, ...]]:

@@ -38,7 +38,6 @@ from repose.data.readers import PairReader, TextPairs, check_file, write_pairs
 from repose.data.splits import hold_out
 from repose.data.tags import TaggedPairs, TaggingEncoder
 from repose.data.tokenizer import Tokenizer
-from repose.runs.folder import RunConfig
 from repose.saved_model.directory import tokenizer_paths
 from repose.system.errors import ConfigError, DataError
 from repose.system.files import checksums, locked, making_lock, sealed, share_lock, unsealed, using_lock, write_json
@@ -131,7 +130,7 @@ def prepare_corpus(
     place = corpora.cache_home() / "prepared" / key if folder is None else folder.absolute()
     waiting = "another process prepares this corpus: waiting for it"
     with locked(making_lock(place), on_wait=lambda: say(waiting)):
-        data = _finished(place, key) or _build(experiment, place, key, workers)
+        data = finished(place, key) or _build(experiment, place, key, workers)
         if folder is None:
             share_lock(using_lock(place), data)
     for sentence in (*data.report, *advice.summary(data.check)):
@@ -180,7 +179,7 @@ def _is_ours(folder: Path, experiment: Experiment) -> bool:
     return written and not any(Path(path).resolve().is_relative_to(folder.resolve()) for path in files)
 
 
-def _finished(folder: Path, key: str) -> CorpusData | None:
+def finished(folder: Path, key: str) -> CorpusData | None:
     """The corpus of a folder that was finished under this key."""
     try:
         record = json.loads((folder / "report.json").read_text(encoding="utf-8"))
@@ -266,36 +265,6 @@ def files_of(corpus: CorpusConfig) -> dict[str, list[Path]]:
             f"corpus {corpus.name} has no pair {languages[0]}-{languages[1]}: set corpus.src_lang and tgt_lang"
         )
     return files
-
-
-def corpus_of(config: RunConfig, split: str) -> CorpusData:
-    """The corpus that a run was trained on, prepared again where it is not in the cache any more; for one of its sets.
-
-    Raises DataError where its files have changed since, so that other sentences would be measured, or held out: those
-    might have been trained on.
-    """
-    kept = corpora.cache_home() / "prepared" / config.data
-    if config.data and (data := _finished(kept, config.data)) is not None and _same_sets(data, config, split):
-        share_lock(using_lock(kept), data)
-        return data
-    data = prepare_corpus(config.experiment)
-    if _same_sets(data, config, split):
-        return data
-    raise DataError(
-        "the corpus is not the one that this run was trained on, its files have changed: name files to measure it on"
-    )
-
-
-def _same_sets(data: CorpusData, config: RunConfig, split: str) -> bool:
-    found = data.digests
-    is_same = all(found[name] == config.digests.get(name, found[name]) for name in ("train", "valid"))
-    return is_same and (split != "test" or config.test is None or config.test == data.test_digest)
-
-
-def text_of_run(config: RunConfig, split: str) -> tuple[list[str], list[str]]:
-    """`text_of` a run's experiment, its own sets as they were in its training. Raises what `corpus_of` raises."""
-    is_own = split in SPLITS or config.experiment.corpus.name in (None, PHRASEBOOK)
-    return corpus_of(config, split).text(split) if is_own else text_of(config.experiment, split)
 
 
 def text_of(experiment: Experiment, split: str) -> tuple[list[str], list[str]]:

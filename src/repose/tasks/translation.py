@@ -43,7 +43,8 @@ from repose.system.errors import CheckpointError, ConfigError
 from repose.tasks import more_corpora
 from repose.tasks.base import Card, Decoding, Task, position_table
 from repose.tasks.choice import choose
-from repose.tasks.corpus import CorpusData, is_pretokenized, languages_of, prepare_pairs, text_of_run
+from repose.tasks.corpus import CorpusData, is_pretokenized, languages_of, prepare_pairs
+from repose.tasks.corpus_of_run import text_of_run
 from repose.training.feed import to_device
 from repose.training.job import TrainingJob
 from repose.training.loop import Evaluate, Examples
