@@ -390,10 +390,7 @@ class Experiment:
                 f"training.upsample = {training.upsample} is for the pairs beside tagged synthetic ones: set "
                 "corpus.synthetic and corpus.synthetic_tag, or leave it out"
             )
-        a = self.architecture
-        of_values = a.value_dropout if a.values != "hidden" else 0.0
-        dropouts = (a.dropout, a.attention_dropout, a.attention_output_dropout, of_values, training.word_dropout)
-        if training.r_drop and not any(dropouts):
+        if training.r_drop and not (self.architecture.has_dropout or training.word_dropout):
             raise ConfigError(
                 f"training.r_drop = {training.r_drop:g} compares two passes, which are the same without dropout: set "
                 "architecture.dropout or training.word_dropout, or leave it out"

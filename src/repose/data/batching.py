@@ -134,8 +134,8 @@ class Batches:
     def num_updates(self, epochs: int) -> int:
         """How many batches the first `epochs` have. Those of a mixture are of other pairs, so that each is counted.
 
-        Otherwise the first stands for all: with `tokens` and more pairs than a window, others may have a few more or
-        less, in some ten thousand pairs not one in a hundred batches.
+        Otherwise the first stands for all: with `tokens` and more pairs than a window, others may have more or
+        fewer, by about one batch in a thousand.
         """
         if self._mixture is None or self.policy == "sentences":
             return epochs * self.num_batches(0)

@@ -124,6 +124,12 @@ class Architecture:
         self.check_size(max_bytes=BYTES_PER_WEIGHT * MAX_PARAMETERS)
 
     @property
+    def has_dropout(self) -> bool:
+        """Whether any dropout acts."""
+        of_values = self.values != "hidden" and self.value_dropout
+        return bool(self.dropout or self.attention_dropout or self.attention_output_dropout or of_values)
+
+    @property
     def d_model(self) -> int:
         """Width of the residual stream."""
         return 2 * self.d_token if self.combine == "concat" else self.d_token

@@ -115,6 +115,21 @@ class CorpusData:
         return [src for src, _ in pairs], [tgt for _, tgt in pairs]
 
 
+def kept_corpus(key: str) -> CorpusData | None:
+    """The corpus that lies in the cache under this key, and stays there as long as the result lives; None without one.
+
+    Raises DataError where it has changed since it was made.
+    """
+    place = corpora.cache_home() / "prepared" / key
+    if not key or not place.is_dir():
+        return None
+    with locked(making_lock(place)):
+        data = _finished(place, key)
+        if data is not None:
+            share_lock(using_lock(place), data)
+    return data
+
+
 def prepare_corpus(
     experiment: Experiment, *, folder: Path | None = None, workers: int = 1, say: Say = lambda _: None
 ) -> CorpusData:
@@ -130,7 +145,7 @@ def prepare_corpus(
     place = corpora.cache_home() / "prepared" / key if folder is None else folder.absolute()
     waiting = "another process prepares this corpus: waiting for it"
     with locked(making_lock(place), on_wait=lambda: say(waiting)):
-        data = finished(place, key) or _build(experiment, place, key, workers)
+        data = _finished(place, key) or _build(experiment, place, key, workers)
         if folder is None:
             share_lock(using_lock(place), data)
     for sentence in (*data.report, *advice.summary(data.check)):
@@ -179,7 +194,7 @@ def _is_ours(folder: Path, experiment: Experiment) -> bool:
     return written and not any(Path(path).resolve().is_relative_to(folder.resolve()) for path in files)
 
 
-def finished(folder: Path, key: str) -> CorpusData | None:
+def _finished(folder: Path, key: str) -> CorpusData | None:
     """The corpus of a folder that was finished under this key."""
     try:
         record = json.loads((folder / "report.json").read_text(encoding="utf-8"))

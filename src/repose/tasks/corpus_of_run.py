@@ -1,10 +1,8 @@
 """The corpus that a run was trained on, as it was then."""
 
-from repose.data import corpora
 from repose.runs.folder import RunConfig
 from repose.system.errors import DataError
-from repose.system.files import share_lock, using_lock
-from repose.tasks.corpus import PHRASEBOOK, SPLITS, CorpusData, finished, prepare_corpus, text_of
+from repose.tasks.corpus import PHRASEBOOK, SPLITS, CorpusData, kept_corpus, prepare_corpus, text_of
 
 
 def corpus_of(config: RunConfig, split: str) -> CorpusData:
@@ -13,10 +11,9 @@ def corpus_of(config: RunConfig, split: str) -> CorpusData:
     Raises DataError where its files have changed since, so that other sentences would be measured, or held out: those
     might have been trained on.
     """
-    kept = corpora.cache_home() / "prepared" / config.data
-    if config.data and (data := finished(kept, config.data)) is not None and _same_sets(data, config, split):
-        share_lock(using_lock(kept), data)
-        return data
+    kept = kept_corpus(config.data)
+    if kept is not None and _same_sets(kept, config, split):
+        return kept
     data = prepare_corpus(config.experiment)
     if _same_sets(data, config, split):
         return data
