@@ -7,6 +7,7 @@ import signal
 import socket
 import subprocess
 import sys
+import tempfile
 import threading
 import time
 from collections.abc import Callable
@@ -18,7 +19,7 @@ import torch
 from repose.config.file import load, to_json
 from repose.grids import cells
 from repose.grids.cells import BUSY, LOCK, CellJob, CellState, CellStatus, environment, run_cell
-from repose.grids.local import LocalBackend, Share, check_request, core_sets, share
+from repose.grids.local import LocalBackend, Share, check_request, claimed_cores, share
 from repose.system.errors import ConfigError, DeviceError
 from repose.system.files import locked_or_busy
 
@@ -330,11 +331,38 @@ def test_what_no_cell_could_run_with_is_refused(monkeypatch: pytest.MonkeyPatch)
 
 
 @pytest.mark.skipif(not hasattr(os, "sched_getaffinity"), reason="no affinity here")
-def test_sets_of_cores(monkeypatch: pytest.MonkeyPatch) -> None:
+@pytest.mark.parametrize(
+    ("jobs", "cores", "places"),
+    [(2, 2, [(1, 3), (5, 7)]), (3, 2, [(1, 3), (5, 7), (1, 3)]), (2, 8, [(1, 3, 5, 7)] * 2), (1, 1, [(1,)])],
+)
+def test_cores_of_cells(
+    jobs: int, cores: int, places: list[tuple[int, ...]], tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
     monkeypatch.setattr(os, "sched_getaffinity", lambda _: {1, 3, 5, 7})
-    assert core_sets(2, 2) == [(1, 3), (5, 7)]
-    assert core_sets(3, 2) == [(1, 3), (5, 7), (1, 3)]
-    assert core_sets(2, 8) == [(1, 3, 5, 7)] * 2
+    monkeypatch.setattr(tempfile, "tempdir", str(tmp_path))
+    with claimed_cores(jobs, cores) as given:
+        assert given == places
+
+
+@pytest.mark.skipif(not hasattr(os, "sched_getaffinity"), reason="no affinity here")
+def test_a_second_grid_takes_other_cores(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(os, "sched_getaffinity", lambda _: {0, 1, 2})
+    monkeypatch.setattr(tempfile, "tempdir", str(tmp_path))
+    with claimed_cores(1, 2):
+        with claimed_cores(1, 1) as second:
+            assert second == [(2,)]
+        with claimed_cores(3, 1) as all_three:
+            assert all_three == [(2,), (0,), (1,)]
+    with claimed_cores(1, 1) as after:
+        assert after == [(0,)]
+
+
+@pytest.mark.skipif(not hasattr(os, "sched_getaffinity"), reason="no affinity here")
+def test_cores_without_a_place_for_claims(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(os, "sched_getaffinity", lambda _: {0, 1, 2})
+    monkeypatch.setattr(tempfile, "tempdir", str(tmp_path / "missing"))
+    with claimed_cores(2, 1) as given:
+        assert given == [(0,), (1,)]
 
 
 @pytest.mark.parametrize("gpus", [1.5, -1.0, float("nan"), float("inf")])

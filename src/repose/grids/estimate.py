@@ -21,7 +21,7 @@ from typing import TYPE_CHECKING, Any
 from repose.config.experiment import TASK_SETTINGS, Experiment
 from repose.config.file import from_json, to_json
 from repose.grids.cells import environment, keep_on, last_line
-from repose.grids.local import Share, core_sets
+from repose.grids.local import Share, claimed_cores
 from repose.grids.run import Plan
 from repose.grids.view import reason
 from repose.system.errors import ReposeError
@@ -85,8 +85,6 @@ def calibrate(
     kinds = {kind_of(plan.cell(entry).experiment): plan.cell(entry) for entry in plan.todo}
     slots: SimpleQueue[tuple[int, tuple[int, ...]]] = SimpleQueue()
     telling = threading.Lock()  # one sentence at a time
-    for place in enumerate(core_sets(share.jobs, share.cores)):
-        slots.put(place)
 
     def measured(kind: str) -> Cost | ReposeError:
         slot, affinity = slots.get()
@@ -99,7 +97,9 @@ def calibrate(
         finally:
             slots.put((slot, affinity))
 
-    with ThreadPoolExecutor(share.jobs) as pool:
+    with claimed_cores(share.jobs, share.cores) as places, ThreadPoolExecutor(share.jobs) as pool:
+        for place in enumerate(places):
+            slots.put(place)
         return dict(zip(kinds, pool.map(measured, kinds), strict=True))
 
 

@@ -1,15 +1,19 @@
 """Cells on this machine: several at once, each with a share of its cores."""
 
+import contextlib
 import math
 import os
 import queue
+import tempfile
 import threading
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass, field, replace
+from pathlib import Path
 
 from repose.grids.cells import CellJob, CellState, CellStatus, Tell, run_cell
 from repose.system.device import available_cores, find_device
-from repose.system.errors import ConfigError, unknown
+from repose.system.errors import ConfigError, WriteError, unknown
+from repose.system.files import trying_lock
 
 RunCell = Callable[..., CellState]
 _DEVICES = ("auto", "cpu", "cuda", "mps")
@@ -61,14 +65,39 @@ def share(num_cells: int, *, jobs: int | None, cores: int | None, devices: int, 
     return Share(jobs, cores or max(1, available // jobs))
 
 
-def core_sets(number: int, cores: int) -> list[tuple[int, ...]]:
-    """So many sets of cores of this machine, disjoint as far as they go round; empty ones where they cannot be set."""
+@contextlib.contextmanager
+def claimed_cores(jobs: int, cores: int) -> Iterator[list[tuple[int, ...]]]:
+    """The cores of each of `jobs` cells at once, disjoint as far as they go round; no cores where cells cannot be kept
+    on some.
+
+    Cores that another grid or search of this user has claimed on this machine are taken last. The others are claimed
+    until the context ends, or this process does.
+    """
     if not hasattr(os, "sched_getaffinity"):
-        return [()] * number
+        yield [()] * jobs
+        return
     allowed = sorted(os.sched_getaffinity(0))
-    if cores >= len(allowed):
-        return [tuple(allowed)] * number
-    return [tuple(allowed[(slot * cores + i) % len(allowed)] for i in range(cores)) for slot in range(number)]
+    claimed: list[int] = []
+    with contextlib.ExitStack() as claims:
+        for core in allowed:
+            if len(claimed) < jobs * cores and claims.enter_context(_claim(core)):
+                claimed.append(core)
+        order = claimed + [core for core in allowed if core not in claimed]
+        each = min(cores, len(order))
+        yield [tuple(order[(slot * each + i) % len(order)] for i in range(each)) for slot in range(jobs)]
+
+
+@contextlib.contextmanager
+def _claim(core: int) -> Iterator[bool]:
+    """Whether this process has a core to itself, as far as grids and searches of this user go."""
+    folder = Path(tempfile.gettempdir()) / f"repose-cores-{os.getuid()}"
+    with contextlib.ExitStack() as stack:
+        try:
+            folder.mkdir(exist_ok=True)
+            alone = stack.enter_context(trying_lock(folder / f"{core}.lock"))
+        except (OSError, WriteError):
+            alone = True  # nobody can claim anything here
+        yield alone
 
 
 def num_devices(device: str) -> int:
@@ -96,9 +125,8 @@ class LocalBackend:
         for job in jobs:
             waiting.put(job)
         results: dict[str, CellState] = {}
-        places = core_sets(self.share.jobs, self.share.cores)
 
-        def work(slot: int) -> None:
+        def work(slot: int, cores: tuple[int, ...]) -> None:
             while not (stop.is_set() or self.kill.is_set()):
                 try:
                     job = waiting.get_nowait()
@@ -106,14 +134,15 @@ class LocalBackend:
                     return
                 tell(job.name, CellState(status=CellStatus.RUNNING))
                 device = f"cuda:{slot % self.devices}" if self.devices else job.device
-                here = replace(job, cores=self.share.cores, affinity=places[slot], device=device)
+                here = replace(job, cores=self.share.cores, affinity=cores, device=device)
                 results[job.name] = self.run_cell(here, stop=stop, kill=self.kill)
                 tell(job.name, results[job.name])
 
-        threads = [threading.Thread(target=work, args=(slot,), daemon=True) for slot in range(self.share.jobs)]
-        for thread in threads:
-            thread.start()
-        for thread in threads:
-            while thread.is_alive():
-                thread.join(timeout=0.2)  # in pieces, so that signals are handled meanwhile
+        with claimed_cores(self.share.jobs, self.share.cores) as places:
+            threads = [threading.Thread(target=work, args=place, daemon=True) for place in enumerate(places)]
+            for thread in threads:
+                thread.start()
+            for thread in threads:
+                while thread.is_alive():
+                    thread.join(timeout=0.2)  # in pieces, so that signals are handled meanwhile
         return results

@@ -6,6 +6,7 @@ value stands where it is computed, in the file named after the axis.
 """
 
 from collections.abc import Iterator, Mapping
+from dataclasses import fields
 from typing import Annotated, Any, Literal, get_args
 
 from pydantic import ConfigDict, Field
@@ -188,6 +189,10 @@ class Architecture:
                 f"this architecture has about {weights:.1e} weights, which take {size / 1e9:,.0f} GB of at most "
                 f"{max_bytes / 1e9:,.0f}: lower its d_token, d_ff, heads, layers or max_length, or the vocabulary"
             )
+
+
+DROPOUTS = tuple(field.name for field in fields(Architecture) if field.name.endswith("dropout"))
+"""The fields that act in training alone."""
 
 
 def from_earlier(fields: Mapping[str, Any]) -> dict[str, Any]:

@@ -4,6 +4,7 @@ from collections.abc import Hashable, Iterable, Sequence
 from dataclasses import asdict
 from typing import TypeAlias
 
+from repose.model.architecture import DROPOUTS
 from repose.report.collect import ReportRun, RunSet
 from repose.report.content import Cell, Column, Table
 from repose.report.tables import captioned
@@ -19,8 +20,7 @@ _TOPICS = {
     "learning rate": ("schedule", "learning_rate", "warmup_updates", "warmup_share", "schedule_width"),
     "optimiser": ("adam_beta1", "adam_beta2", "adam_eps", "weight_decay", "weight_decay_kind", "clip_norm"),
     "regularisation": (
-        *("label_smoothing", "dropout", "attention_dropout", "attention_output_dropout", "value_dropout"),
-        *("r_drop", "bpe_dropout", "word_dropout"),
+        *("label_smoothing", *DROPOUTS, "r_drop", "bpe_dropout", "word_dropout"),
         *("corpus_temperature", "upsample"),
     ),
     "precision": ("precision",),

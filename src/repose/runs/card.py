@@ -13,6 +13,7 @@ from pathlib import Path
 from typing import Any
 
 from repose.config.experiment import Experiment
+from repose.model.architecture import DROPOUTS
 from repose.model.presets import PRESETS, difference
 from repose.runs.folder import RunConfig, RunFolder
 from repose.runs.records import EndRecord
@@ -24,7 +25,7 @@ from repose.tasks.inflation import inflated
 from repose.tasks.registry import get_task
 
 _NAMES = {"bleu": "BLEU", "chrf": "chrF"}
-_FREE = ("dropout", "attention_dropout", "attention_output_dropout", "value_dropout", "max_length")
+_FREE = (*DROPOUTS, "max_length")
 """Fields of an architecture that make no other one."""
 _CODE = re.compile("[a-z]{2,3}")
 _FENCE, _SCORES = "---\n", "## Scores"

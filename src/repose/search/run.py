@@ -12,7 +12,7 @@ from typing import Any
 
 from repose.config.file import to_json
 from repose.grids.cells import CellJob, CellState, CellStatus, run_cell
-from repose.grids.local import RunCell, Share, core_sets
+from repose.grids.local import RunCell, Share, claimed_cores
 from repose.runs.folder import RunFolder
 from repose.search.file import Search
 from repose.search.study import Known, Spent, Study
@@ -127,9 +127,8 @@ class Searcher:
                 self.kill.set()
             self.stop.set()
 
-        places = core_sets(self.share.jobs, self.share.cores)
-        threads = [threading.Thread(target=self._work, args=(i, p), daemon=True) for i, p in enumerate(places)]
-        with handled_by(handle):
+        with claimed_cores(self.share.jobs, self.share.cores) as places, handled_by(handle):
+            threads = [threading.Thread(target=self._work, args=place, daemon=True) for place in enumerate(places)]
             for thread in threads:
                 thread.start()
             for thread in threads:

@@ -19,7 +19,7 @@ from repose.data.columns import NothingError
 from repose.data.dataset import PairDataset
 from repose.data.tokenizer import Tokenizer
 from repose.evaluation.metrics import decoding_name
-from repose.model.architecture import Architecture
+from repose.model.architecture import DROPOUTS, Architecture
 from repose.runs.folder import RunFolder
 from repose.runs.records import DataRecord
 from repose.saved_model import directory
@@ -29,9 +29,6 @@ from repose.tasks.corpus import SPLITS, CorpusData
 from repose.tasks.corpus_of_run import corpus_of
 from repose.training.job import TrainingJob, TrainingTask
 from repose.training.loop import Evaluate, Examples
-
-_DROPOUT = ("dropout", "attention_dropout", "attention_output_dropout", "value_dropout")
-"""What of an architecture may be other than that of the model that a training starts from."""
 
 
 class Card(NamedTuple):
@@ -168,7 +165,7 @@ class Task(TrainingTask):
             return self.new_model(job)
         loaded = self.load(Path(start))
         theirs = loaded.model.architecture
-        rates = {name: getattr(job.architecture, name) for name in _DROPOUT}
+        rates = {name: getattr(job.architecture, name) for name in DROPOUTS}
         if replace(theirs, **rates) != job.architecture:
             raise CheckpointError(
                 f"training.init_from = {start!r} has another architecture than the one to train: "
