@@ -1,6 +1,8 @@
 """More data than one parallel corpus, from the command line: fine-tuning, back-translation, several corpora."""
 
 import dataclasses
+import json
+import shutil
 import sys
 from collections.abc import Callable
 from pathlib import Path
@@ -90,6 +92,24 @@ def test_fine_tuning_takes_sizes_and_tokenizers_along(trained: Path, run: Run, t
     assert second.experiment.decoding.max_extra_tokens == 3  # the model's
     weights = [(folder / "model" / "model.safetensors").read_bytes() for folder in (trained, tmp_path / "tuned")]
     assert weights[0] != weights[1]
+
+
+def test_a_fine_tuned_model_is_measured_without_the_first_one(
+    trained: Path, run: Run, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Its tokenizers are its own, wherever the model that it began with has gone, and the prepared corpus with it."""
+    first, new = tmp_path / "first", write_pairs(tmp_path / "new.tsv", 1000, 1060)
+    shutil.copytree(trained, first)
+    command = ("train", "--from", first, new, "--out", tmp_path / "tuned", "--workers", "1")
+    assert run(*command, "--set", "training.epochs=1")[0] == 0
+    scores = [RunFolder(tmp_path / "tuned").scores("test")]
+    shutil.rmtree(first)
+    monkeypatch.setenv("REPOSE_HOME", str(tmp_path / "other-home"))
+    code, _, err = run("evaluate", tmp_path / "tuned", "--out", tmp_path / "scores")
+    assert code == 0, err
+    scores.append(json.loads((tmp_path / "scores" / "scores.test.json").read_text(encoding="utf-8")))
+    first_time, again = (found["decoded"]["greedy"]["bleu"] for found in scores if found)
+    assert again == first_time
 
 
 def test_fine_tuning_keeps_the_architecture(trained: Path, run: Run, tmp_path: Path) -> None:

@@ -13,7 +13,7 @@ import pytest
 from repose.config.experiment import CorpusConfig, Experiment, TokenizerConfig, TrainingConfig
 from repose.data import corpora, phrasebook
 from repose.model.architecture import Architecture
-from repose.runs.folder import RunConfig
+from repose.runs.folder import RunConfig, RunFolder
 from repose.system.errors import ConfigError, DataError
 from repose.system.files import locked
 from repose.tasks.corpus import CorpusData, files_of, prepare_corpus, text_of
@@ -119,30 +119,8 @@ def test_a_folder_of_other_files_is_not_written_over(files: dict[str, Any], tmp_
     assert prepare_corpus(experiment, folder=unfinished).has_text("train")
 
 
-def test_a_run_is_measured_on_what_was_held_out_in_its_training(tmp_path: Path) -> None:
-    """Not on another draw from files that have changed since, most of which was trained on."""
-    path = tmp_path / "corpus.tsv"
-    path.write_text("".join(f"number {n}\tnummer {n}\n" for n in range(60)), encoding="utf-8")
-    corpus = CorpusConfig(train=(str(path),), held_out_valid=5, held_out_test=10)
-    experiment = Experiment(corpus=corpus, tokenizer=TokenizerConfig(kind="wordlevel"))
-    data = prepare_corpus(experiment)
-    config = RunConfig(
-        run_id="id", experiment=experiment, digests=data.digests, data=data.folder.name, report=(), versions={}
-    )
-    held_out = data.text("test")
-    assert text_of_run(config, "test") == held_out
-    path.write_text(path.read_text(encoding="utf-8").replace("mer", "mer ."), encoding="utf-8")
-    assert text_of_run(config, "test") == held_out, "from the cache"
-    shutil.rmtree(data.folder)
-    with pytest.raises(DataError, match="its files have changed: name files to measure it on"):
-        text_of_run(config, "test")
-
-
-@pytest.mark.parametrize("is_kept", [True, False])
-def test_a_run_is_not_measured_on_a_test_set_that_has_changed(files: dict[str, Any], is_kept: bool) -> None:
-    """Its training and validation sets may be the same all the same."""
-    experiment = Experiment(corpus=CorpusConfig(**files), tokenizer=TokenizerConfig(kind="wordlevel"))
-    data = prepare_corpus(experiment)
+def run_of(experiment: Experiment, data: CorpusData, folder: Path, test: str | None = None) -> RunFolder:
+    """A run directory that was trained on it; without a model."""
     config = RunConfig(
         run_id="id",
         experiment=experiment,
@@ -150,18 +128,48 @@ def test_a_run_is_not_measured_on_a_test_set_that_has_changed(files: dict[str, A
         data=data.folder.name,
         report=(),
         versions={},
-        test=data.test_digest,
+        test=test,
     )
+    run = RunFolder(folder)
+    run.write_config(config)
+    return run
+
+
+def test_a_run_is_measured_on_what_was_held_out_in_its_training(tmp_path: Path) -> None:
+    """Not on another draw from files that have changed since, most of which was trained on."""
+    path = tmp_path / "corpus.tsv"
+    path.write_text("".join(f"number {n}\tnummer {n}\n" for n in range(60)), encoding="utf-8")
+    corpus = CorpusConfig(train=(str(path),), held_out_valid=5, held_out_test=10)
+    experiment = Experiment(corpus=corpus, tokenizer=TokenizerConfig(kind="wordlevel"))
+    data = prepare_corpus(experiment)
+    run = run_of(experiment, data, tmp_path / "run")
+    held_out = data.text("test")
+    assert text_of_run(run, "test") == held_out
+    path.write_text(path.read_text(encoding="utf-8").replace("mer", "mer ."), encoding="utf-8")
+    assert text_of_run(run, "test") == held_out, "from the cache"
+    shutil.rmtree(data.folder)
+    with pytest.raises(DataError, match="its files have changed: name files to measure it on"):
+        text_of_run(run, "test")
+
+
+@pytest.mark.parametrize("is_kept", [True, False])
+def test_a_run_is_not_measured_on_a_test_set_that_has_changed(
+    files: dict[str, Any], is_kept: bool, tmp_path: Path
+) -> None:
+    """Its training and validation sets may be the same all the same."""
+    experiment = Experiment(corpus=CorpusConfig(**files), tokenizer=TokenizerConfig(kind="wordlevel"))
+    data = prepare_corpus(experiment)
+    run = run_of(experiment, data, tmp_path / "run", test=data.test_digest)
     held_out = data.text("test")
     for path in map(Path, files["test"]):
         path.write_text("".join(path.read_text(encoding="utf-8").splitlines(keepends=True)[:1]), encoding="utf-8")
     if is_kept:
-        assert text_of_run(config, "test") == held_out
+        assert text_of_run(run, "test") == held_out
         return
     shutil.rmtree(data.folder)
     with pytest.raises(DataError, match="its files have changed: name files to measure it on"):
-        text_of_run(config, "test")
-    assert len(text_of_run(config, "valid")[0]) == SIZES["valid"]
+        text_of_run(run, "test")
+    assert len(text_of_run(run, "valid")[0]) == SIZES["valid"]
 
 
 def test_a_share_of_the_whole_is_held_out(files: dict[str, Any]) -> None:

@@ -244,7 +244,7 @@ class FileTask(Task):
             raise DataError(f"{what} is measured on one {self.file_kind} file, not on {len(files)}: name one")
         loaded = self.load(folder, device)
         if not files:
-            data = corpus_of(RunFolder(folder).config(), split)
+            data = corpus_of(RunFolder(folder), split)
             return self._score(loaded, data.ids(split), split, out)
         with tempfile.TemporaryDirectory() as scratch:
             try:

@@ -1,24 +1,41 @@
 """The corpus that a run was trained on, as it was then."""
 
-from repose.runs.folder import RunConfig
+from dataclasses import replace
+
+from repose.config.experiment import Experiment, TokenizerConfig
+from repose.runs.folder import RunConfig, RunFolder
+from repose.saved_model.directory import tokenizer_paths
 from repose.system.errors import DataError
 from repose.tasks.corpus import PHRASEBOOK, SPLITS, CorpusData, kept_corpus, prepare_corpus, text_of
 
 
-def corpus_of(config: RunConfig, split: str) -> CorpusData:
+def corpus_of(run: RunFolder, split: str) -> CorpusData:
     """The corpus that a run was trained on, prepared again where it is not in the cache any more; for one of its sets.
 
-    Raises DataError where its files have changed since, so that other sentences would be measured, or held out: those
-    might have been trained on.
+    Raises CheckpointError where the run is damaged, and DataError where the corpus's files have changed since, so that
+    other sentences would be measured, or held out: those might have been trained on.
     """
+    config = run.config()
     kept = kept_corpus(config.data)
     if kept is not None and _same_sets(kept, config, split):
         return kept
-    data = prepare_corpus(config.experiment)
+    data = prepare_corpus(_with_own_tokenizers(run, config.experiment))
     if _same_sets(data, config, split):
         return data
     raise DataError(
         "the corpus is not the one that this run was trained on, its files have changed: name files to measure it on"
+    )
+
+
+def _with_own_tokenizers(run: RunFolder, experiment: Experiment) -> Experiment:
+    """With the model's copies of ready tokenizers: the files or the model that they came from may be gone."""
+    if experiment.training.init_from is None and experiment.tokenizer.src_file is None:
+        return experiment
+    src, tgt = tokenizer_paths(run.path)
+    return replace(
+        experiment,
+        tokenizer=TokenizerConfig(src_file=str(src), tgt_file=str(tgt)),
+        training=replace(experiment.training, init_from=None),
     )
 
 
@@ -28,7 +45,8 @@ def _same_sets(data: CorpusData, config: RunConfig, split: str) -> bool:
     return is_same and (split != "test" or config.test is None or config.test == data.test_digest)
 
 
-def text_of_run(config: RunConfig, split: str) -> tuple[list[str], list[str]]:
+def text_of_run(run: RunFolder, split: str) -> tuple[list[str], list[str]]:
     """`text_of` a run's experiment, its own sets as they were in its training. Raises what `corpus_of` raises."""
-    is_own = split in SPLITS or config.experiment.corpus.name in (None, PHRASEBOOK)
-    return corpus_of(config, split).text(split) if is_own else text_of(config.experiment, split)
+    experiment = run.config().experiment
+    is_own = split in SPLITS or experiment.corpus.name in (None, PHRASEBOOK)
+    return corpus_of(run, split).text(split) if is_own else text_of(experiment, split)

@@ -214,9 +214,8 @@ class Translation(Task):
             texts, pretokenized = ([a for a, _ in pairs], [b for _, b in pairs]), False
             dropped = {"dropped": reader.counts.dropped} if reader.counts.dropped else {}
         else:
-            config, dropped = RunFolder(folder).config(), {}
-            experiment = config.experiment
-            texts, pretokenized = text_of_run(config, split), is_pretokenized(experiment.corpus)
+            run, dropped = RunFolder(folder), {}
+            texts, pretokenized = text_of_run(run, split), is_pretokenized(run.config().experiment.corpus)
         return _score(translator, *texts, split, decoding, pretokenized, dropped, out)
 
 
