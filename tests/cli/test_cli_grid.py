@@ -19,7 +19,9 @@ from typing import Any
 import pytest
 from rich.console import Console
 
+from repose.config.experiment import CorpusConfig, TokenizerConfig
 from repose.config.file import from_json, to_json
+from repose.data.batching import Batches
 from repose.grids import estimate
 from repose.grids import run as grid_run
 from repose.grids.cells import CellState, CellStatus, Loss
@@ -228,6 +230,30 @@ def test_a_dry_run_shows_what_it_would_take_and_changes_nothing(
     assert re.search(r"memory +about 2.0 GiB", out)
     assert "rests on 10 updates" in " ".join(out.split())
     assert not Path("runs").exists()
+
+
+def test_a_mixture_is_not_counted_to_the_end_of_time(
+    trial: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Its epochs are of different pairs, so that each is counted; the measuring training ends after a few updates."""
+    counted: list[int] = []
+    num_batches = Batches.num_batches
+
+    def count(self: Batches, epoch: int) -> int:
+        counted.append(epoch)
+        assert len(counted) < 1000
+        return num_batches(self, epoch)
+
+    monkeypatch.setattr(Batches, "num_batches", count)
+    for name in ("train", "more"):
+        (tmp_path / f"{name}.tsv").write_text("".join(f"gato {n}\tcat {n}\n" for n in range(60)), encoding="utf-8")
+    (small,) = {c.experiment for c in read_grid(trial).cells[:1]}
+    corpus = CorpusConfig(train=(str(tmp_path / "train.tsv"),), synthetic=(str(tmp_path / "more.tsv"),))
+    training = replace(small.training, batching="tokens", batch_size=300, upsample=2)
+    mixed = replace(small, corpus=corpus, training=training, tokenizer=TokenizerConfig(kind="wordlevel"))
+    cost = estimate.measure(mixed, tmp_path / "measured", device="cpu", workers=1, began=time.time())
+    assert cost.updates
+    assert counted
 
 
 def test_a_clock_bounds_the_estimate() -> None:

@@ -1,6 +1,7 @@
 """What is sent to a model, where its words came from, and where marks go that have no words."""
 
 from collections.abc import Callable
+from types import SimpleNamespace
 from typing import Any
 
 import numpy as np
@@ -74,6 +75,17 @@ def test_long_sentences_are_split_and_counted() -> None:
     job = Job(PlainDocument("a first clause, a second one\nshort"), Reader("en", lambda text: len(text) <= 20, SPANS))
     assert job.sentences == ["a first clause,", "a second one", "short"]
     assert job.too_long == 1
+
+
+def test_the_tag_of_the_language_that_is_asked_for_takes_a_token() -> None:
+    tokenizer = SimpleNamespace(encode=str.split, spans=None)
+    model = SimpleNamespace(
+        tag=None, max_length=9, config={"src_lang": "en"}, src_tokenizer=tokenizer, tgt_tokenizer=None
+    )
+    text = "uno two three four, five six seven eight nïne"
+    plain, tagged = (Job(PlainDocument(text), Reader.of(model, to)) for to in (None, "pt"))  # type: ignore[arg-type]
+    assert plain.sentences == [text]
+    assert tagged.sentences == ["uno two three four,", "five six seven eight nïne"]
 
 
 def test_a_model_that_writes_line_breaks_makes_no_lines() -> None:

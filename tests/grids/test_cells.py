@@ -112,6 +112,14 @@ def test_memory_that_runs_out_is_one_sentence(
     assert capsys.readouterr().err == "repose: out of memory: use a machine with more, or smaller sizes\n"
 
 
+def test_a_process_that_measures_for_an_estimate_ends_with_the_command(job: Callable[..., CellJob]) -> None:
+    """By the number of another parent, it learns that its own has ended."""
+    order = {"experiment": job().experiment, "cores": 1, "device": "cpu", "affinity": [], "began": 0.0, "parent": 1}
+    command = [sys.executable, "-m", "repose.grids.estimate"]
+    done = subprocess.run(command, input=json.dumps(order), capture_output=True, text=True, check=False)
+    assert (done.returncode, done.stdout) == (1, "")
+
+
 def test_a_failure_is_the_last_line_that_was_said(monkeypatch: pytest.MonkeyPatch, job: Callable[..., CellJob]) -> None:
     imitated(monkeypatch, "print('working', file=sys.stderr); sys.exit('repose: the disk is full: free some')")
     result = run_cell(job(), stop=threading.Event())

@@ -195,6 +195,17 @@ def test_costs_are_those_of_describe_and_the_corpus(make_run: Any) -> None:
     assert (row["time"].value, row["training and validation"].value) == (20.0, 50.0)
 
 
+def test_the_operations_of_a_training_whose_checkpoints_were_averaged(make_run: Any) -> None:
+    """Its last record is of the mean."""
+    folder = make_run("a-s0", [3.0, 2.0])
+    before = figures.training_flops(read_runs([folder]).runs[0])
+    end = {"kind": "model", "update": 20, "epoch": 2, "tf_loss": 1.9, "tf_accuracy": 0.5, "wall": {"seconds": 51.0}}
+    with (folder / "metrics.jsonl").open("a") as file:
+        file.write(json.dumps(end) + "\n")
+    assert before is not None
+    assert figures.training_flops(read_runs([folder]).runs[0]) == before
+
+
 def test_the_second_pass_of_r_drop_counts(make_run: Any) -> None:
     (one,), (two,) = (
         read_runs([make_run(f"a{rate}-s0", [3.0], settings=[f"training.r_drop={rate}"])]).runs for rate in (0, 1)

@@ -47,7 +47,8 @@ class Shouting:
         texts = tuple(sentence.upper() + "!" * rank for rank in range(how.num_hypotheses))
         words = sentence.split()
         uniform = [[[1 / len(words)] * len(words)] * len(words)]
-        explained = Explained(words, [word.upper() for word in words], [-0.5] * len(words), [uniform])
+        places = spans(words)
+        explained = Explained(words, [word.upper() for word in words], [-0.5] * len(words), [uniform], places, places)
         whole = None
         if how.whole:
             attention = np.eye(len(words) + 1, len(words) + 2, 1)[None, None] if how.attention else None

@@ -2,13 +2,14 @@
 
 from typing import Any
 
+import pytest
 from stub_server import Shouting, ask, body, service
 
 from repose.data.tokenizer import Tokenizer
+from repose.documents.alignment import Spans, token_spans
 from repose.serving.app import make_app
 from repose.serving.explain import tokens
 from repose.serving.messages import Answer, Explained, How
-from repose.serving.process import _special
 
 TOKENIZER = Tokenizer.train(["o gato viu o cachorro", "START"], kind="bpe", vocab_size=270)
 PT_EN = {"source": "pt", "target": "en"}
@@ -21,7 +22,7 @@ class Scoring(Shouting):
         assert sentence
         texts, scores = ("A.", "B.", "A.", "")[: how.num_hypotheses], (-1.0, -1.5, -1.75, -2.0)
         layers = [[[[1.0, 0.0]], [[0.0, 1.0]]], [[[1.0, 0.0]], [[0.5, 0.5]]]]
-        explained = Explained(["x", "y"], ["A."], [-0.5], layers)
+        explained = Explained(["x", "y"], ["A."], [-0.5], layers, [(0, 1), (2, 3)], [(0, 2)])
         return Answer(texts, -1.0, 1, explained=explained, scores=scores[: how.num_hypotheses])
 
 
@@ -58,10 +59,43 @@ def test_warnings_and_the_limit() -> None:
 
 def test_a_text_that_spells_a_special_token_is_text() -> None:
     text = "[START] gato"
-    ids = TOKENIZER.encode(text)
-    found = tokens(TOKENIZER.labels(ids), text, 0, _special(TOKENIZER, ids))
+    found = placed(TOKENIZER, text)
     assert found[0] == {"text": "[START]", "start": 0, "end": 0, "continues": False}
     assert found[-1]["start"] == found[-1]["end"] == len(text)
     assert "".join(text[each["start"] : each["end"]] for each in found) == "[START]gato"
-    unknown = TOKENIZER.encode("gato 日")
-    assert _special(TOKENIZER, unknown) == {0, len(unknown) - 1}
+
+
+@pytest.mark.parametrize(
+    ("settings", "text"),
+    [
+        ({"kind": "wordpiece", "vocab_size": 100}, "o Þjóðminjasafn viu o cachorro"),
+        ({"kind": "wordpiece", "vocab_size": 100, "lowercase": True, "strip_accents": True}, "Ó Gátö vìu ô Cachorrô"),
+        ({"kind": "wordlevel", "vocab_size": 100}, "o İstanbul viu o cachorro"),
+        ({"kind": "bpe", "vocab_size": 270}, "o 猫 viu o cachorro"),
+    ],
+)
+def test_every_word_is_found_whatever_the_tokens_spell(settings: dict[str, Any], text: str) -> None:
+    tokenizer = Tokenizer.train(["o gato viu o cachorro"] * 3, **settings)
+    covered = {place for each in placed(tokenizer, text) for place in range(each["start"], each["end"])}
+    assert covered == {place for place, char in enumerate(text) if not char.isspace()}
+
+
+def test_white_space_around_a_translation_moves_its_tokens() -> None:
+    class Spaced(Scoring):
+        def answer(self, how: How, sentence: str) -> Answer:
+            assert (how.explain, sentence) == (True, "x")
+            explained = Explained(["x"], ["A", "."], [-0.5] * 2, [[[[1.0]] * 2]], [(0, 1)], [(1, 2), (2, 3)])
+            return Answer((" A. ",), -1.0, 2, explained=explained)
+
+    app = make_app(service(engine=Spaced()))
+    answer = body(ask(app, "POST", "/explain", json={**PT_EN, "q": "x"}))
+    (sentence,) = answer["sentences"]
+    shown = [answer["translatedText"][each["start"] : each["end"]] for each in sentence["target"]["tokens"]]
+    assert shown == ["A", "."]
+
+
+def placed(tokenizer: Tokenizer, text: str) -> list[dict[str, Any]]:
+    """The tokens of a source."""
+    ids = tokenizer.encode(text)
+    spans = Spans(tokenizer.spans, lambda _: [])
+    return tokens(tokenizer.labels(ids), token_spans(text, len(ids), spans), 0)

@@ -7,7 +7,7 @@ from collections.abc import Callable, Iterator, Sequence
 from typing import Any
 
 import pytest
-from stub_server import Shouting, running, served, service
+from stub_server import Shouting, running, served, service, spans
 
 from repose.serving import app
 from repose.serving.messages import Answer, Explained, How
@@ -41,7 +41,8 @@ class Aligned(Shouting):
         own = [[0.8 if s == t else 0.2 / max(1, n - 1) for s in range(n)] for t in range(n)]
         first = [[1.0 if s == 0 else 0.0 for s in range(n)] for _ in range(n)]
         log_probs = [-0.1 if len(word) < 8 else -2.5 for word in words]
-        explained = Explained(words, [word.upper() for word in words], log_probs, [[first, first], [own, own]])
+        attention, places = [[first, first], [own, own]], spans(words)
+        explained = Explained(words, [word.upper() for word in words], log_probs, attention, places, places)
         scores = tuple(-1.0 - rank for rank in range(how.num_hypotheses))
         told = super().answer(how, sentence)
         return told._replace(texts=texts, explained=explained if how.explain else None, scores=scores)
@@ -301,6 +302,13 @@ def test_files(visit: Visits) -> None:
     assert download.value.suggested_filename == "a.en.txt"
     assert download.value.path().read_bytes() == b"O GATO\n"
     assert page.inner_text("#file-result") == "Done: Download a.en.txt"
+    page.set_input_files("#file", {"name": "slow.txt", "mimeType": "text/plain", "buffer": b"slow\n"})
+    page.click("#file-send")
+    page.set_input_files("#file", {"name": "a.exe", "mimeType": "text/plain", "buffer": b"x"})
+    assert page.inner_text("#file-result") == "Translating slow.txt …"
+    page.wait_for_function("() => document.getElementById('file-result').textContent.startsWith('Done')")
+    assert page.inner_text("#file-result a") == "Download slow.en.txt"
+    assert page.is_disabled("#file-send")
     russian = "Кошка спит на диване, а собака гуляет.\n".encode()
     page.set_input_files("#file", {"name": "b.txt", "mimeType": "text/plain", "buffer": russian})
     page.click("#file-send")

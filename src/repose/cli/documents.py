@@ -114,7 +114,7 @@ def _translated(translator: "Translator", document: "Document", how: dict[str, A
     from repose.documents.job import Job, Reader, translate_document, warning_for
 
     warn_of_look_ahead(translator)
-    job = Job(document, Reader.of(translator))
+    job = Job(document, Reader.of(translator, how.get("to")))
     if (warning := warning_for(translator, job)) is not None:
         say(warning.sentence)
     data, cut = translate_document(translator, job, **how)

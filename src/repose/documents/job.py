@@ -33,9 +33,9 @@ class Reader:
     spans: Spans
 
     @classmethod
-    def of(cls, translator: "Translator") -> "Reader":
-        """A translator's."""
-        return cls(language_of(translator), what_fits(translator), Spans.of(translator))
+    def of(cls, translator: "Translator", to: str | None = None) -> "Reader":
+        """A translator's; `to` is the target language that it is asked for by a tag, if any."""
+        return cls(language_of(translator), what_fits(translator, to), Spans.of(translator))
 
 
 class Job:

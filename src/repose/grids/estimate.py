@@ -6,6 +6,7 @@ A few real updates, one validation and a few translations of each kind of cell a
 """
 
 import json
+import os
 import subprocess
 import sys
 import tempfile
@@ -25,6 +26,7 @@ from repose.grids.local import Share, claimed_cores
 from repose.grids.run import Plan
 from repose.grids.view import reason
 from repose.system.errors import ReposeError
+from repose.system.helper import end_with
 from repose.system.terminal import duration, make_table
 from repose.training.schedule import warmup_warning
 
@@ -104,7 +106,8 @@ def calibrate(
 
 
 def _in_process(order: Mapping[str, Any]) -> Cost | ReposeError:
-    command, text = [sys.executable, "-m", "repose.grids.estimate"], json.dumps(order).encode()
+    command = [sys.executable, "-m", "repose.grids.estimate"]
+    text = json.dumps({**order, "parent": os.getpid()}).encode()
     env = environment(cores=order["cores"])
     done = subprocess.run(command, input=text, capture_output=True, env=env, check=False)
     if done.returncode != 0:
@@ -169,6 +172,7 @@ def _totals(plan: Plan, seconds: list[float], memory: int, share: Share, on: str
 
 def main() -> int:
     order = json.load(sys.stdin)
+    end_with(order["parent"])
     pinned = keep_on(order["affinity"], order["cores"])
     try:
         with tempfile.TemporaryDirectory(prefix="repose-calibration-") as folder:
@@ -222,8 +226,8 @@ def measure(experiment: Experiment, folder: Path, *, device: str, workers: int |
 
 def _tried(experiment: Experiment) -> Experiment:
     """The same work per update, that does not end or pause by itself."""
-    endless: dict[str, Any] = dict.fromkeys(("updates", "max_hours", "patience", "bleu_every_epochs", "warmup_share"))
-    endless |= {"epochs": 1_000_000, "save_every_minutes": 1e6, "validate_every_updates": WARM_UPDATES + TIMED_UPDATES}
+    endless: dict[str, Any] = dict.fromkeys(("epochs", "max_hours", "patience", "bleu_every_epochs", "warmup_share"))
+    endless |= {"updates": 10**9, "save_every_minutes": 1e6, "validate_every_updates": WARM_UPDATES + TIMED_UPDATES}
     return replace(experiment, training=replace(experiment.training, **endless))
 
 

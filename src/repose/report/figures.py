@@ -185,7 +185,7 @@ def flops_per_token(run: ReportRun) -> float | None:
 def training_flops(run: ReportRun) -> float | None:
     """Operations of the whole training: per target token, times the target tokens that were trained on."""
     per_token = flops_per_token(run)
-    tokens = _last([r for r in run.records.training if r["kind"] != "valid"], "tokens")
+    tokens = _last([r for r in run.records.training if "tokens" in r], "tokens")
     return None if per_token is None or tokens is None else per_token * tokens
 
 

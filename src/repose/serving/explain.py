@@ -1,10 +1,11 @@
 """Where the words of a translation come from, for people who look: tokens, probabilities, attention."""
 
-from collections.abc import Container, Sequence
+from collections.abc import Sequence
 from dataclasses import replace
 from typing import Any
 
 from repose.decoding.parts import put_together
+from repose.documents.alignment import Span
 from repose.documents.segment import has_letters
 from repose.serving.catalogue import Direction, ServedModel
 from repose.serving.messages import Answer
@@ -80,8 +81,8 @@ def _sentences(whole: SplitText, answers: Sequence[Answer], *, heads: bool) -> l
         target: list[dict[str, Any]] = []
         attention: dict[str, Any] = {"weights": [], **({"attention": []} if heads else {})}
         if (explained := answer.explained) is not None:
-            source = tokens(explained.src_tokens, part.text, begin, explained.src_special)
-            target = tokens(explained.tgt_tokens, text, tgt_begin, explained.tgt_special)
+            source = tokens(explained.src_tokens, explained.src_spans, begin)
+            target = tokens(explained.tgt_tokens, _stripped(explained.tgt_spans, answer.texts[0]), tgt_begin)
             for place_of_token, token in enumerate(target):
                 known = place_of_token < len(explained.log_probs)
                 token["logProbability"] = explained.log_probs[place_of_token] if known else None
@@ -100,25 +101,18 @@ def _sentences(whole: SplitText, answers: Sequence[Answer], *, heads: bool) -> l
     return sentences
 
 
-def tokens(labels: Sequence[str], text: str, at: int, special: Container[int] = frozenset()) -> list[dict[str, Any]]:
-    """Each token with the characters of the text that it stands for, from `start` to `end`; none for one in a `special`
-    place, and for one whose bytes are part of a character."""
-    found, place, lower = [], 0, text.lower()
-    if len(lower) != len(text):  # as of the Turkish dotted capital I
-        lower = text
-    for number, label in enumerate(labels):
-        spelled = label.removeprefix(_CONTINUES)
-        if number in special:
-            found.append({"text": spelled, "start": at + place, "end": at + place, "continues": False})
-            continue
-        start = place
-        while start < len(text) and text[start].isspace():
-            start += 1
-        if spelled and lower.startswith(spelled.lower(), start):
-            place = end = start + len(spelled)
-        else:
-            start = lower.find(spelled.lower(), place) if spelled and not spelled.startswith(("[", "<")) else -1
-            start, end = (start, start + len(spelled)) if 0 <= start <= place + 8 else (place, place)
-            place = end
-        found.append({"text": spelled, "start": at + start, "end": at + end, "continues": spelled != label})
+def _stripped(spans: Sequence[Span], text: str) -> list[Span]:
+    """Where tokens of a text stand once there is no white space around it."""
+    lead, size = len(text) - len(text.lstrip()), len(text.strip())
+    return [(min(max(0, start - lead), size), min(max(0, end - lead), size)) for start, end in spans]
+
+
+def tokens(labels: Sequence[str], spans: Sequence[Span], at: int) -> list[dict[str, Any]]:
+    """Each token with the characters that it stands for, from `start` to `end`, moved by `at`; none for one without any
+    of its own, such as [END], or one of the bytes of a character."""
+    found, place = [], 0
+    for label, (start, end) in zip(labels, spans, strict=True):
+        start, place = max(place, start), max(place, end)
+        text = label.removeprefix(_CONTINUES)
+        found.append({"text": text, "start": at + start, "end": at + place, "continues": text != label})
     return found

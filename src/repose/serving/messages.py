@@ -60,9 +60,10 @@ class Explained(NamedTuple):
     """In nats, of each target token."""
     attention: list[list[list[list[float]]]]
     """Cross-attention: layers, heads, target tokens, source tokens."""
-    src_special: frozenset[int] = frozenset()
-    """Places of source tokens that no text spells: [START], a tag, [END]."""
-    tgt_special: frozenset[int] = frozenset()
+    src_spans: list[tuple[int, int]]
+    """Of each source token, the characters of the sentence that it stands for; none for [START], a tag, [END]."""
+    tgt_spans: list[tuple[int, int]]
+    """Likewise, of the translation."""
 
 
 class Answer(NamedTuple):

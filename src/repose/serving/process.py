@@ -7,10 +7,10 @@ ways; the other side is its parent alone.
 import contextlib
 import importlib
 import pickle
-from collections.abc import Sequence
 from typing import Any, BinaryIO
 
-from repose.data.tokenizer import END, PAD, START
+from repose.data.tokenizer import START
+from repose.documents.alignment import Spans, token_spans
 from repose.serving.messages import LENGTH, Answer, Batch, Explained, ModelToLoad, packed
 from repose.system.errors import ReposeError, told
 from repose.system.helper import pipes
@@ -68,20 +68,15 @@ def _explained(translator: Any, sentence: str, translation: Any, tag: str | None
     src_ids, ids = src.ids(translation.src_tokens), tgt.ids(tokens)
     (forced,) = translator.force([sentence], [[START, *ids]], to=tag)
     attention = translation.attention[:, :, : len(tokens)]
+    spans = tgt.decoded_spans(tgt.ids(best.tokens))
     return Explained(
         src_tokens=src.labels(src_ids),
         tgt_tokens=tgt.labels(ids),
         log_probs=[round(value, 4) for value in forced.log_probs.tolist()],
         attention=[[[[round(x, 4) for x in row] for row in head] for head in layer] for layer in attention.tolist()],
-        src_special=_special(src, src_ids),
-        tgt_special=_special(tgt, ids),
+        src_spans=token_spans(sentence, len(src_ids), Spans.of(translator)),
+        tgt_spans=[*spans, *[(spans[-1][1],) * 2 if spans else (0, 0)] * best.finished],
     )
-
-
-def _special(tokenizer: Any, ids: Sequence[int]) -> frozenset[int]:
-    """Places of tokens that stand for no text; [UNK] stands for some."""
-    special = {PAD, START, END, *tokenizer.tags.values()}
-    return frozenset(place for place, number in enumerate(ids) if number in special)
 
 
 def _load(model: ModelToLoad) -> Any:

@@ -7,11 +7,16 @@ export function filesTab({ form, input, button, stop, result, formats }, languag
   let made = "";
 
   const suffixOf = (name) => (/\.[^.]+$/.exec(name)?.[0] ?? "").toLowerCase();
+  const isKnown = (file) => formats.includes(suffixOf(file.name));
+  const allow = () => {
+    const file = input.files[0];
+    button.disabled = !file || !isKnown(file) || running !== null;
+  };
   const chosen = () => {
     const file = input.files[0];
-    const known = !file || formats.includes(suffixOf(file.name));
-    button.disabled = !file || !known || running !== null;
-    result.textContent = known ? "" : `This server translates ${formats.join(", ")}.`;
+    allow();
+    if (running) return; // what is said of the file before stays
+    result.textContent = !file || isKnown(file) ? "" : `This server translates ${formats.join(", ")}.`;
   };
 
   input.accept = formats.join(",");
@@ -30,18 +35,19 @@ export function filesTab({ form, input, button, stop, result, formats }, languag
   form.addEventListener("submit", async (event) => {
     event.preventDefault();
     const file = input.files[0];
+    const asked = languages(); // another may be chosen before the answer comes
     running = new AbortController();
-    button.disabled = true;
+    allow();
     stop.hidden = false;
     result.textContent = `Translating ${file.name} …`;
     try {
-      const found = await send("translate_file", { ...languages(), file }, running.signal);
+      const found = await send("translate_file", { ...asked, file }, running.signal);
       const name = encodeURIComponent(found.translatedFileUrl.split("/").at(-1)); // behind a proxy, its host may be wrong
       const link = document.createElement("a");
       URL.revokeObjectURL(made);
       made = URL.createObjectURL(await fetched(`download_file/${name}`, running.signal));
       link.href = made;
-      link.download = file.name.replace(/(\.[^.]+)?$/, `.${languages().target}$1`);
+      link.download = file.name.replace(/(\.[^.]+)?$/, `.${asked.target}$1`);
       link.textContent = `Download ${link.download}`;
       const warnings = (found.warnings ?? []).join("; ");
       result.replaceChildren("Done: ", link, warnings && ` (${warnings})`);
@@ -51,7 +57,7 @@ export function filesTab({ form, input, button, stop, result, formats }, languag
     } finally {
       running = null;
       stop.hidden = true;
-      button.disabled = !input.files.length;
+      allow();
     }
   });
 }
