@@ -2,6 +2,7 @@
 
 import dataclasses
 import json
+import re
 import shutil
 import sys
 from collections.abc import Callable
@@ -13,6 +14,7 @@ import torch
 from repose.cli import main as cli
 from repose.data import phrasebook
 from repose.runs.folder import RunFolder
+from repose.saved_model import directory
 
 TINY = {
     "architecture.d_token": 16,
@@ -92,6 +94,97 @@ def test_fine_tuning_takes_sizes_and_tokenizers_along(trained: Path, run: Run, t
     assert second.experiment.decoding.max_extra_tokens == 3  # the model's
     weights = [(folder / "model" / "model.safetensors").read_bytes() for folder in (trained, tmp_path / "tuned")]
     assert weights[0] != weights[1]
+
+
+def test_fine_tuning_on_files_of_other_languages(trained: Path, run: Run, tmp_path: Path) -> None:
+    """Of a related one, or of the opposite direction: card, splitting of sentences and server go by them."""
+    pairs = phrasebook.read()["train"][1000:1060]
+    for name, side in (("new.gl", 0), ("new.en", 1), ("new.pt", 0)):
+        (tmp_path / name).write_text("".join(f"{pair[side]}\n" for pair in pairs), encoding="utf-8")
+    for src, tgt in (("gl", "en"), ("en", "pt")):
+        files = (tmp_path / f"new.{src}", tmp_path / f"new.{tgt}")
+        out = tmp_path / f"{src}-{tgt}"
+        code, _, err = run(
+            "train",
+            "--from",
+            tmp_path / "gl-en" if src == "en" else trained,
+            *files,
+            "--epochs",
+            1,
+            "-o",
+            out,
+            "--workers",
+            1,
+        )
+        assert code == 0
+        config = json.loads((out / "model" / "config.json").read_text(encoding="utf-8"))
+        assert (config["src_lang"], config["tgt_lang"]) == (src, tgt)
+        assert ("the model is of gl-en, and the files are named en-pt: the new model is of en-pt" in err) == (
+            src == "en"
+        )
+
+
+def test_fine_tuning_on_the_other_direction_takes_its_tag(run: Run, tmp_path: Path) -> None:
+    pairs = phrasebook.read()["train"][:200]
+    for name, side in (("a.pt", 0), ("a.en", 1)):
+        (tmp_path / name).write_text("".join(f"{pair[side]}\n" for pair in pairs), encoding="utf-8")
+    pt, en = str(tmp_path / "a.pt"), str(tmp_path / "a.en")
+    both = {
+        "corpus.tag": "en",
+        "corpus.also": f"[{{train = ['{en}', '{pt}'], tag = 'pt'}}]",
+        "tokenizer.sharing": "shared",
+    }
+    settings = [part for name, value in both.items() for part in ("--set", f"{name}={value}")]
+    command = (
+        "train",
+        pt,
+        en,
+        "--out",
+        tmp_path / "both",
+        *SETTINGS,
+        *settings,
+        "--workers",
+        "1",
+        "--config",
+        "default",
+    )
+    assert run(*command, "--epochs", 1)[0] == 0
+    code, out, err = run("train", "--from", tmp_path / "both", en, pt, "--out", tmp_path / "back", "--print-config")
+    assert code == 0
+    assert "the new model is of en-pt with the tag pt" in err
+    assert re.search(r'tag = "pt" +# model', out)
+    other = tmp_path / "a.gl"
+    other.write_text(Path(pt).read_text(encoding="utf-8"), encoding="utf-8")
+    _, out, err = run("train", "--from", tmp_path / "both", en, other, "--out", tmp_path / "back", "--print-config")
+    assert "en-gl without a tag (--set corpus.tag=TAG gives it one)" in err
+    assert re.search(r'tag = "none" +# default', out)
+
+
+def test_fine_tuning_chooses_how_to_search_anew(run: Run, tmp_path: Path) -> None:
+    files = write_pairs(tmp_path / "first.tsv", 0, 300)
+    command = ("train", files, "--out", tmp_path / "run", *SETTINGS, "--workers", "1", "--config", "default")
+    assert run(*command, "--set", "decoding.length_penalty=none", "--epochs", 1)[0] == 0
+    _, out, _ = run("train", "--from", tmp_path / "run", files, "--out", tmp_path / "x", "--print-config")
+    assert re.search(r"beam_size = 4 +# model", out)
+    assert re.search(r'length_penalty = "none" +# model', out)
+
+
+def test_fine_tuning_remembers_the_scripts_that_the_model_has_seen(trained: Path, run: Run, tmp_path: Path) -> None:
+    first = tmp_path / "first"
+    shutil.copytree(trained, first)
+    directory.change_config(first, {"src_scripts": ["Cyrillic", "Latin"]})
+    files = write_pairs(tmp_path / "new.tsv", 1000, 1060)
+    assert run("train", "--from", first, files, "--out", tmp_path / "tuned", "--epochs", 1, "--workers", 1)[0] == 0
+    config = json.loads((tmp_path / "tuned" / "model" / "config.json").read_text(encoding="utf-8"))
+    assert config["src_scripts"] == ["Cyrillic", "Latin"]
+
+
+def test_a_refused_start_stands_in_nobodys_way(trained: Path, run: Run, tmp_path: Path) -> None:
+    files, out = write_pairs(tmp_path / "new.tsv", 1000, 1060), tmp_path / "tuned"
+    code, _, err = run("train", "--from", trained, files, "--out", out, "--set", "architecture.d_token=32")
+    assert code == 1
+    assert "has another architecture" in err
+    assert run("train", "--from", trained, files, "--out", out, "--epochs", 1, "--workers", 1)[0] == 0
 
 
 def test_a_fine_tuned_model_is_measured_without_the_first_one(

@@ -109,10 +109,20 @@ def loaded_experiment(
             loaded = load("default", preset=preset, recipe=recipe.layer, **given)
             _tell_of(recipe, loaded)
         return loaded
-    from repose.runs.fine_tuning import RECIPE, settings_of
+    from repose.data.language import UNKNOWN
+    from repose.runs.fine_tuning import RECIPE, other_languages, settings_of
 
-    model = settings_of(start)
-    return load(config or RECIPE, preset=preset, model=model, **given)
+    loaded = load(config or RECIPE, preset=preset, model=settings_of(start), **given)
+    if (others := other_languages(loaded)) is None:
+        return loaded
+    theirs = loaded.experiment.corpus
+    loaded = load(config or RECIPE, preset=preset, model=settings_of(start, others), **given)
+    before, now, tag = f"{theirs.src_lang}-{theirs.tgt_lang}", "-".join(others), loaded.experiment.corpus.tag
+    if theirs.tag != tag:
+        now += f" with the tag {tag}" if tag else " without a tag (--set corpus.tag=TAG gives it one)"
+    if before != f"{UNKNOWN}-{UNKNOWN}":
+        say(f"the model is of {before}, and the files are named {'-'.join(others)}: the new model is of {now}")
+    return loaded
 
 
 def _holds(out: Path, experiment: "Experiment") -> bool:

@@ -5,12 +5,16 @@ Architecture, tokenizers and weights are the model's; the recipe is that of an e
 Neural Machine Translation Systems for Spoken Language Domains").
 """
 
+import contextlib
 from dataclasses import asdict, fields
 from pathlib import Path
 from typing import Any
 
 from repose.config.experiment import TASK_SETTINGS, DecodingConfig, TrainingConfig
-from repose.config.file import Layer, ModelLayers, Origin
+from repose.config.file import Layer, Loaded, ModelLayers, Origin
+from repose.data.language import UNKNOWN, languages_in_names
+from repose.data.tokenizer import Tokenizer
+from repose.runs.folder import RunFolder
 from repose.saved_model import directory
 from repose.saved_model.hub import is_on_hub
 from repose.system.errors import CheckpointError
@@ -19,8 +23,12 @@ RECIPE = "fine-tuning"
 """The experiment that ships for it."""
 
 
-def settings_of(folder: Path) -> ModelLayers:
-    """What a training that starts from this run or model directory takes over. Raises CheckpointError."""
+def settings_of(folder: Path, languages: tuple[str, str] | None = None) -> ModelLayers:
+    """What a training that starts from this run or model directory takes over. Raises CheckpointError.
+
+    `languages` are those of the new sentences, where they are others than the model's: a tag that says which language
+    is wanted is theirs then, if the model has one for it.
+    """
     source = Origin("model", str(folder))
     if is_on_hub(folder):
         folder = directory.locate(folder)
@@ -37,11 +45,14 @@ def settings_of(folder: Path) -> ModelLayers:
     named = (
         {"src_lang": "src_lang", "tgt_lang": "tgt_lang", "tag": "tag"} if task.translates else {f"{side}_lang": "lang"}
     )
-    languages = {field: config[key] for field, key in named.items() if isinstance(config.get(key), str)}
-    stored = config.get("decoding")
-    known = {field.name for field in fields(DecodingConfig)}
-    decoding = {name: value for name, value in stored.items() if name in known} if isinstance(stored, dict) else {}
-    under: dict[str, Any] = {"corpus": languages, "training": limits, "decoding": decoding}
+    corpus = {field: config[key] for field, key in named.items() if isinstance(config.get(key), str)}
+    if languages is not None:
+        if corpus.get("tag") == corpus.get("tgt_lang") != languages[1]:
+            del corpus["tag"]
+            if languages[1] in Tokenizer.load(Path(src)).tags:
+                corpus["tag"] = languages[1]
+        corpus |= dict(zip(("src_lang", "tgt_lang"), languages, strict=True))
+    under: dict[str, Any] = {"corpus": corpus, "training": limits, "decoding": _decoding(folder, config)}
     over: dict[str, Any] = {
         "architecture": asdict(architecture),
         "tokenizer": {"src_file": src, "tgt_file": src if one else tgt},
@@ -52,6 +63,25 @@ def settings_of(folder: Path) -> ModelLayers:
     if "training.label_smoothing" in task.refuses:
         over["training"]["label_smoothing"] = 0.0  # which the recipe has
     return ModelLayers(*(Layer(tables, source, Path.cwd()) for tables in (under, over)))
+
+
+def other_languages(loaded: Loaded) -> tuple[str, str] | None:
+    """The languages that the names of the files to train on say, where they are others than the model's, which they
+    would be taken for."""
+    corpus, origins = loaded.experiment.corpus, loaded.sources
+    if not corpus.train or "model" not in (origins["corpus.src_lang"].kind, origins["corpus.tgt_lang"].kind):
+        return None
+    fields_of = (corpus.src_field, corpus.tgt_field)
+    named = languages_in_names([Path(path) for path in corpus.train], fields_of)
+    return None if named in ((UNKNOWN, UNKNOWN), (corpus.src_lang, corpus.tgt_lang)) else named
+
+
+def _decoding(folder: Path, config: dict[str, Any]) -> dict[str, Any]:
+    """How it searches; a run as it was told, so that what it chose on its validation set is chosen anew."""
+    with contextlib.suppress(CheckpointError):
+        return asdict(RunFolder(folder).config().experiment.decoding)
+    stored, known = config.get("decoding"), {field.name for field in fields(DecodingConfig)}
+    return {name: value for name, value in stored.items() if name in known} if isinstance(stored, dict) else {}
 
 
 def _longest(config: dict[str, Any], limit: str, max_length: int) -> int:

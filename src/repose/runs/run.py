@@ -85,7 +85,7 @@ def run(
             task.check_sets(experiment, data)
             digests, table = digests_of(experiment, data), _position_table(experiment)
             identity = run_id(experiment, digests)
-            _claim(folder, experiment, identity, digests, data)
+            _claim(folder, experiment, identity, digests, data, table)
             was_done = is_first and _is_done(RunFolder(folder))
             if is_first and not was_done:
                 _forget_scores(RunFolder(folder))
@@ -166,8 +166,16 @@ def _check_writable(folder: Path) -> None:
         raise WriteError(f"{folder} cannot be written, nothing may be written in {nearest}: choose another folder")
 
 
-def _claim(folder: Path, experiment: Experiment, identity: str, digests: Mapping[str, str], data: CorpusData) -> None:
-    """Writes config.json, or makes sure that the one there is of this run."""
+def _claim(
+    folder: Path,
+    experiment: Experiment,
+    identity: str,
+    digests: Mapping[str, str],
+    data: CorpusData,
+    table: PositionTable | None,
+) -> None:
+    """Writes config.json, or makes sure that the one there is of this run. A training that cannot begin with its
+    `init_from` writes none, which would stand in the way of the right one."""
     run = RunFolder(folder)
     if run.config_file.exists():
         theirs = run.config()
@@ -184,17 +192,18 @@ def _claim(folder: Path, experiment: Experiment, identity: str, digests: Mapping
         return
     versions = {module.__name__: module.__version__ for module in (torch, tokenizers, numpy)}
     versions = {"repose": __version__, **versions, "python": platform.python_version()}
-    run.write_config(
-        RunConfig(
-            run_id=identity,
-            experiment=experiment,
-            digests=digests,
-            data=data.folder.name,
-            report=tuple(data.report),
-            versions=versions,
-            test=data.test_digest,
-        )
+    config = RunConfig(
+        run_id=identity,
+        experiment=experiment,
+        digests=digests,
+        data=data.folder.name,
+        report=tuple(data.report),
+        versions=versions,
+        test=data.test_digest,
     )
+    if experiment.training.init_from is not None:
+        get_task(experiment.training.task).start_of(_job(config, data, table))
+    run.write_config(config)
 
 
 def _differences(theirs: RunConfig, experiment: Experiment, digests: Mapping[str, str]) -> str:
@@ -237,7 +246,7 @@ def _job(config: RunConfig, data: CorpusData, table: PositionTable | None) -> Tr
         position_table=None if table is None else tuple(map(tuple, table.values.tolist())),
         synthetic_tag=experiment.corpus.synthetic_tag if experiment.corpus.synthetic else None,
         card=card_text(config),
-        model_extra={"run_id": identity, **task.model_extra(experiment), **task.seen(data)},
+        model_extra={"run_id": identity, **task.model_extra(experiment), **task.seen(experiment, data)},
     )
 
 

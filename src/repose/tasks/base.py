@@ -102,7 +102,7 @@ class Task(TrainingTask):
     def model_extra(self, experiment: Experiment) -> Mapping[str, object]:
         """What the model directory's config.json says of the experiment, such as languages."""
 
-    def seen(self, data: CorpusData) -> Mapping[str, object]:  # noqa: ARG002
+    def seen(self, experiment: Experiment, data: CorpusData) -> Mapping[str, object]:  # noqa: ARG002
         """What config.json says of the text that the model has seen."""
         return {}
 
@@ -161,8 +161,18 @@ class Task(TrainingTask):
     def build(self, job: TrainingJob) -> nn.Module:
         """A new model, or that of `init_from`, whose dropout may be another. Raises CheckpointError where that does not
         fit the job."""
-        if (start := job.training.init_from) is None:
+        if job.training.init_from is None:
             return self.new_model(job)
+        loaded = self.start_of(job)
+        if loaded.model.architecture == job.architecture:
+            return loaded.model
+        model = self.new_model(job)
+        model.load_state_dict(loaded.model.state_dict())
+        return model
+
+    def start_of(self, job: TrainingJob) -> SavedModel[Any]:
+        """The model of `init_from`. Raises CheckpointError where it does not fit the job."""
+        start = str(job.training.init_from)
         loaded = self.load(Path(start))
         theirs = loaded.model.architecture
         rates = {name: getattr(job.architecture, name) for name in DROPOUTS}
@@ -177,11 +187,7 @@ class Task(TrainingTask):
                 "tokenizer.tgt_file to those in its folder, or leave init_from out"
             )
         self.check_start(loaded, job)
-        if theirs == job.architecture:
-            return loaded.model
-        model = self.new_model(job)
-        model.load_state_dict(loaded.model.state_dict())
-        return model
+        return loaded
 
     def check_start(self, loaded: SavedModel[Any], job: TrainingJob) -> None:
         """Raises CheckpointError where a model to begin with does not fit the job in what is the task's own."""

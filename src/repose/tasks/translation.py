@@ -165,12 +165,15 @@ class Translation(Task):
         limit = experiment.training.max_src_tokens
         return {"src_lang": src_lang, "tgt_lang": tgt_lang, **tag, "max_src_tokens": limit, "decoding": decoding}
 
-    def seen(self, data: CorpusData) -> Mapping[str, object]:
-        """The scripts of the sources, so that a translator can say what it has never seen."""
+    def seen(self, experiment: Experiment, data: CorpusData) -> Mapping[str, object]:
+        """The scripts of the sources, those of the model that it began with too, so that a translator can say what it
+        has never seen."""
         texts = data.folder / "text"
         names = ["train", *sorted(path.stem for path in texts.glob("also*.src"))]
         sources = (src for name in names for src, _ in islice(TextPairs(texts, name), _LINES_FOR_SCRIPTS))
-        return {"src_scripts": scripts_in(sources)}
+        start = experiment.training.init_from
+        before = [] if start is None else directory.read_config(Path(start)).get("src_scripts")
+        return {"src_scripts": sorted({*scripts_in(sources), *before})} if isinstance(before, list) else {}
 
     def validation_figures(self, experiment: Experiment, data: CorpusData) -> Evaluate | None:
         """BLEU and chrF, where `bleu_every_epochs` is set or chrF decides."""
