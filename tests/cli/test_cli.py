@@ -838,6 +838,16 @@ def test_presets_are_a_short_table(run: Run) -> None:
     assert "arXiv" not in out
 
 
+def test_a_run_that_is_called_like_a_preset_is_a_run(
+    trained: Path, run: Run, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.chdir(tmp_path)
+    shutil.copytree(trained, "baseline")
+    out = run("describe", "baseline")[1]
+    assert "published" not in out
+    assert "tutorial" not in out
+
+
 def test_presets_runs_and_models_are_taken_alike(trained: Path, run: Run, tmp_path: Path) -> None:
     totals = [re.findall(r"total +│ +([\d,]+)", run("describe", path)[1]) for path in (trained, trained / "model")]
     assert totals[0] == totals[1]

@@ -13,6 +13,7 @@ import torch
 
 from repose.cli import main as cli
 from repose.data import phrasebook
+from repose.plots.attention import read
 from repose.runs.folder import RunFolder
 from repose.saved_model import directory
 
@@ -259,6 +260,10 @@ def test_a_text_that_gives_no_pair_leaves_no_files(trained: Path, run: Run, tmp_
     assert code == 1
     assert "gives no pair (blank line: 2)" in err
     assert {path.name for path in tmp_path.iterdir()} == {"mono.txt"}
+    (tmp_path / "pairs.tsv").write_text("o gato\tthe cat\n", encoding="utf-8")
+    code, _, err = run("backtranslate", trained, tmp_path / "pairs.tsv", "--out", tmp_path / "bt")
+    assert code == 2
+    assert "pairs.tsv is a .tsv file, and each line here is one text" in err
     code, _, err = run("backtranslate", trained, tmp_path / "x", "-o", tmp_path / "b", "-b", "2", "--sampling", "1")
     assert code == 2
     assert "give one of them" in err
@@ -284,6 +289,22 @@ def test_one_model_translates_both_ways(run: Run, tmp_path: Path) -> None:
     translate = ("translate", tmp_path / "run", "--scores")
     default, there, back = (run(*translate, *to, stdin=line)[1] for to in ((), ("--to", "en"), ("--to", "pt")))
     assert default == there != back
+    score = ("score", tmp_path / "run", tmp_path / "one.src", tmp_path / "one.tgt")
+    (tmp_path / "one.src").write_bytes(line)
+    (tmp_path / "one.tgt").write_text("o gato\n", encoding="utf-8")
+    default, there, back = (run(*score, *to)[1] for to in ((), ("--to", "en"), ("--to", "pt")))
+    assert default == there != back
+    scored = []
+    for to in ((), ("--to", "en"), ("--to", "pt")):
+        out = tmp_path / "-".join(["scores", *to])
+        files = (tmp_path / "one.src", tmp_path / "one.tgt")
+        assert run("evaluate", tmp_path / "run", *files, "--out", out, "--split", "x", *to)[0] == 0
+        scored.append(RunFolder(out).scores("x") or {})
+    default, there, back = (scores["teacher_forced"]["tf_loss"] for scores in scored)
+    assert default == there != back
+    assert [scores["decoding"].get("to") for scores in scored] == [None, "en", "pt"]
+    keys = [read(tmp_path / "run", pairs[0][0], "o gato", to).maps["encoder"].keys for to in (None, "pt")]
+    assert [labels[:2] for labels in keys] == [("[START]", "[en]"), ("[START]", "[pt]")]
     code, _, err = run(*translate, "--to", "fr", stdin=line)
     assert code == 2
     assert "'fr'" in err

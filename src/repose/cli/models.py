@@ -103,6 +103,7 @@ def score(
     model: ModelDir,
     src: Annotated[Path, Argument(help="Source sentences, one per line.")],
     tgt: Annotated[Path, Argument(help="Target sentences, one per line.")],
+    to: To = None,
     device: Device = "cpu",
     precision: Precision = None,
     engine: Engine = "auto",
@@ -114,8 +115,9 @@ def score(
     from repose.system.device import one_thread
 
     counts, pairs = StreamCounts(), PairReader([src, tgt])
+    translator = load(model, device, precision=precision, engine=engine)
     with one_thread():
-        for value in score_lines(load(model, device, precision=precision, engine=engine), pairs.rows(), counts):
+        for value in score_lines(translator, pairs.rows(), counts, to=to):
             print(f"{value:.4f}")
     if counts.dropped:
         reasons = ", ".join(f"{reason}: {number:,}" for reason, number in counts.dropped.items())
@@ -140,6 +142,7 @@ def evaluate(
     beam_size: Annotated[
         list[int] | None, Option("--beam-size", "-b", help="Beam size. Can be repeated (default: 1 and 4).")
     ] = None,
+    to: To = None,
     src_field: Annotated[str | None, Option(help=_FIELD.format("source"))] = None,
     tgt_field: Annotated[str | None, Option(help=_FIELD.format("target"))] = None,
     out: Annotated[Path | None, Option("--out", "-o", help="Folder for scores and translations.")] = None,
@@ -169,7 +172,7 @@ def evaluate(
     if Path(split).name != split:
         raise ConfigError(f"--split is {split!r}, but names files of scores: leave slashes out")
     beams = tuple(beam_size or (1, 4))
-    decoding = Decoding(beams, tokenize, workers, precision, engine, src_field, tgt_field)
+    decoding = Decoding(beams, tokenize, workers, precision, engine, src_field, tgt_field, to)
     if out is not None:
         _check_spares_run(out, model, split, decoding, of_files=bool(files))
     evaluation_table(task_of_model(model).score_model(model, files, split, out, device, decoding), every=every)
@@ -194,7 +197,7 @@ def _check_spares_run(out: Path, model: Path, split: str, decoding: "Decoding", 
     if own != split or run.is_under_way or "decoded" not in scores:
         return
     theirs = ", ".join([*scores["decoded"], scores.get("decoding", {}).get("precision", "fp32")])
-    asked = ", ".join([*decoding.names, decoding.precision or "fp32"])
+    asked = ", ".join([*decoding.names, decoding.precision or "fp32", *filter(None, [decoding.to])])
     if theirs != asked:
         raise ConfigError(
             f"{run.scores_file(split)} holds the run's own scores ({theirs}), which others ({asked}) would replace: "
@@ -287,7 +290,7 @@ def describe(
     d = describe(architecture, src_vocab_size=src_vocab, tgt_vocab_size=tgt_vocab, length=length)
     rows: list[tuple[str, str] | None] = [(part, f"{count:,}") for part, count in d.parts.items()]
     rows += [None, ("total", f"{d.total:,}")]
-    known = PRESETS.get(model)
+    known = None if _is_model(model) else PRESETS[model]
     if known is not None and (published := known.published_parameters) is not None:
         rows.append(("published (at vocabularies 7,765 and 7,010)", f"{published:,}"))
     show(

@@ -6,6 +6,7 @@ from typing import TYPE_CHECKING, Annotated
 import typer
 from typer import Argument, Option
 
+from repose.cli.options import To
 from repose.system.terminal import make_table, say, show
 
 if TYPE_CHECKING:
@@ -46,6 +47,7 @@ def attention(
     run: Annotated[Path, Argument(help="A run directory or model directory.")],
     sentence: Annotated[str, Argument(help="Sentence to translate.")],
     target: Annotated[str | None, Option(help="Translation to use (default: the model's own).")] = None,
+    to: To = None,
     compare: Annotated[
         Path | None, Option(help="Second model to draw next to the first: one layer, all heads.")
     ] = None,
@@ -60,7 +62,7 @@ def attention(
     """Plot what a model attends to as it translates a sentence, by layer and head, and how spread out it is."""
     from repose.plots.attention_figure import plot_attention
 
-    options = {"target": target, "compare": compare, "kind": kind, "layer": layer, "head": head, "font": font}
+    options = {"target": target, "to": to, "compare": compare, "kind": kind, "layer": layer, "head": head, "font": font}
     _show(plot_attention(run, sentence, out, **options))  # type: ignore[arg-type]
 
 

@@ -72,10 +72,12 @@ def translate_lines(
             yield translation
 
 
-def score_lines(translator: Translator, rows: Iterable[Row], counts: StreamCounts) -> Iterator[float]:
+def score_lines(
+    translator: Translator, rows: Iterable[Row], counts: StreamCounts, *, to: str | None = None
+) -> Iterator[float]:
     """The log-probability in nats of the target of each row given its source; nan for rows without a pair, and for
     targets longer than the model reads. Of a source that is longer, the beginning counts: a target belongs to the whole
-    of it, so it is not split. Raises what `rows` and `Translator.score` raise."""
+    of it, so it is not split. `to` as for `Translator.score`. Raises what `rows` and that raise."""
     limit = translator.max_length
     remaining = iter(rows)
     while window := list(islice(remaining, WINDOW)):
@@ -88,7 +90,7 @@ def score_lines(translator: Translator, rows: Iterable[Row], counts: StreamCount
                 counts.dropped[f"target longer than {limit:,} tokens"] += 1
             else:
                 pairs[place] = (row[0], tokens)
-        forced = translator.force([src for src, _ in pairs.values()], [tokens for _, tokens in pairs.values()])
+        forced = translator.force([src for src, _ in pairs.values()], [tokens for _, tokens in pairs.values()], to=to)
         counts.truncated += sum(f.truncated for f in forced)
         scores = dict(zip(pairs, (float(f.log_probs.astype(np.float64).sum()) for f in forced), strict=True))
         yield from (scores.get(place, math.nan) for place in range(len(window)))

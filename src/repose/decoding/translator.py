@@ -216,7 +216,7 @@ class Translator:
         no_repeat = self.no_repeat_ngram_size if no_repeat_ngram_size is None else no_repeat_ngram_size
         _checked({"no_repeat_ngram_size": no_repeat})
         limit = self.max_length
-        encoded = self._encode(texts, self.tag if to is None else to)
+        encoded = self.encode(texts, to=to)
         sources = [_cut(ids, limit) for ids in encoded]
         blank = [not text.strip() for text in texts]
         batches = list(self._batches([i for i in range(len(texts)) if not blank[i]], [len(ids) for ids in sources]))
@@ -244,8 +244,9 @@ class Translator:
             for i, ids in enumerate(encoded)
         ]
 
-    def score(self, sources: Iterable[str], targets: Iterable[str]) -> list[float]:
-        """Log-probability in nats of each target given its source, END included (a forced decode).
+    def score(self, sources: Iterable[str], targets: Iterable[str], *, to: str | None = None) -> list[float]:
+        """Log-probability in nats of each target given its source, END included (a forced decode). `to` as for
+        `translate`.
 
         An empty source or target is scored as it is, where `repose score` prints nan.
 
@@ -256,7 +257,7 @@ class Translator:
             raise ConfigError("score takes lists of sentences: write score([source], [target]) for one pair")
         sources, targets = _sentences("score", sources), _sentences("score", targets)
         tokens = [self.tgt_tokenizer.encode(target) for target in targets]
-        return [float(forced.log_probs.astype(np.float64).sum()) for forced in self.force(sources, tokens)]
+        return [float(forced.log_probs.astype(np.float64).sum()) for forced in self.force(sources, tokens, to=to)]
 
     def force(self, sources: Sequence[str], targets: Sequence[Sequence[int]], *, to: str | None = None) -> list[Forced]:
         """Log-probabilities of given targets, each ids from START to END: teacher forcing. `to` as for `translate`.
@@ -271,7 +272,7 @@ class Translator:
                 f"a target of {max(map(len, targets)) - 1} tokens is longer than the model's max_length of {limit}: "
                 "shorten it"
             )
-        encoded = self._encode(sources, self.tag if to is None else to)
+        encoded = self.encode(sources, to=to)
         src = [_cut(ids, limit) for ids in encoded]
         lengths = [max(len(s), len(t)) for s, t in zip(src, targets, strict=True)]
         forced: dict[int, Forced] = {}
@@ -291,10 +292,15 @@ class Translator:
         source_labels, target_labels = (tokenizer.labels(tokenizer.ids(tokens)) for tokenizer, tokens in sides)
         return source_labels, target_labels
 
-    def _encode(self, texts: Sequence[str], tag: str | None) -> list[list[int]]:
+    def encode(self, sources: Sequence[str], *, to: str | None = None) -> list[list[int]]:
+        """Ids of sources as the model reads them, from START to END, with its tag or that of `to`; not cut.
+
+        Raises ConfigError for a tag that it does not have.
+        """
+        tag = self.tag if to is None else to
         if tag is not None and not self.src_tokenizer.tags:  # its own tag is one of them
             raise ConfigError("this model has no tags: leave --to out")
-        return [with_tag(self.src_tokenizer, ids, tag) for ids in self.src_tokenizer.encode_batch(list(texts))]
+        return [with_tag(self.src_tokenizer, ids, tag) for ids in self.src_tokenizer.encode_batch(list(sources))]
 
     def _translation(
         self, source: list[int], results: list[search.Hypothesis], *, truncated: bool, attention: bool

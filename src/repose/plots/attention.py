@@ -70,8 +70,9 @@ class Reading:
     maps: dict[Kind, Maps]
 
 
-def read(folder: Path, sentence: str, target: str | None = None) -> Reading:
-    """Translates the sentence as the model does, unless `target` is given, and keeps all attention.
+def read(folder: Path, sentence: str, target: str | None = None, to: str | None = None) -> Reading:
+    """Translates the sentence as the model does, unless `target` is given, and keeps all attention. `to` as for
+    `Translator.translate`.
 
     Raises ConfigError for an empty sentence, DataError for one that is too long or that the model translates to
     nothing, CheckpointError for a folder without a model.
@@ -79,8 +80,8 @@ def read(folder: Path, sentence: str, target: str | None = None) -> Reading:
     if not sentence.strip() or (target is not None and not target.strip()):
         raise ConfigError("there is nothing to attend to in an empty sentence: give one with words in it")
     with load(folder, workers=1, engine="torch") as translator:
-        src = translator.src_tokenizer.encode(sentence)
-        tgt = _target(translator, sentence, target)
+        (src,) = translator.encode([sentence], to=to)
+        tgt = _target(translator, sentence, target, to)
         longest, limit = max(len(src), len(tgt) - 1), translator.model.architecture.max_length
         if longest > limit:
             raise DataError(
@@ -118,11 +119,11 @@ def visible_keys(a: Architecture, length: int, *, causal: bool) -> Bool[Tensor, 
     return seen
 
 
-def _target(translator: Translator, sentence: str, target: str | None) -> list[int]:
+def _target(translator: Translator, sentence: str, target: str | None, to: str | None) -> list[int]:
     """Ids from START to END of the target that is given, or that the model finds; without END where it found none."""
     if target is not None:
         return translator.tgt_tokenizer.encode(target)
-    (translation,) = translator.translate([sentence])
+    (translation,) = translator.translate([sentence], to=to)
     if not translation.hypotheses or not translation.hypotheses[0].tokens:
         raise DataError("the model translates this sentence to nothing: give a translation with --target")
     found = translation.hypotheses[0]

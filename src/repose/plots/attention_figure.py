@@ -214,6 +214,7 @@ def plot_attention(
     out: Path,
     *,
     target: str | None = None,
+    to: str | None = None,
     compare: Path | None = None,
     kind: str | None = None,
     layer: int | None = None,
@@ -221,7 +222,7 @@ def plot_attention(
     font: Path | None = None,
 ) -> Plotted:
     """A model's attention on a sentence, a picture for each kind of attention or that of one `kind`; or with `compare`
-    one layer of two models side by side.
+    one layer of two models side by side. `to` as for `Translator.translate`.
 
     Raises ConfigError, DataError and CheckpointError as `read`, `draw` and `draw_comparison` do.
     """
@@ -232,8 +233,8 @@ def plot_attention(
     if compare is not None and head is not None:
         raise ConfigError("--compare shows all heads of a layer: leave --head out")
     if compare is not None and target is None:
-        target = read(run, sentence).target  # both read what the first one writes
-    readings = [read(folder, sentence, target) for folder in (run, compare) if folder is not None]
+        target = read(run, sentence, to=to).target  # both read what the first one writes
+    readings = [read(folder, sentence, target, to) for folder in (run, compare) if folder is not None]
     if compare is not None and readings[0].name == readings[1].name:
         readings = [dataclasses.replace(r, name=str(path)) for r, path in zip(readings, (run, compare), strict=True)]
     text = "".join(r.name + "".join(label for m in r.maps.values() for label in m.queries + m.keys) for r in readings)

@@ -10,7 +10,7 @@ from dataclasses import dataclass, field
 from itertools import islice
 from pathlib import Path
 
-from repose.data.readers import LineReader, check_file, write_pairs
+from repose.data.readers import LineReader, check_file, holds_pairs, write_pairs
 from repose.decoding.sampling import Sampling
 from repose.decoding.translator import Translation, Translator
 from repose.evaluation.looping import loops
@@ -50,6 +50,10 @@ def back_translate(
     or gives no pair, ConfigError for settings out of range and for files that are there already, and WriteError.
     """
     check_file(text)
+    if holds_pairs(text):
+        raise ConfigError(
+            f"{text} is a {text.suffix} file, and each line here is one text: write them into a plain file"
+        )
     counts = BackTranslated()
     if not out.name:
         raise ConfigError(f"--out {out} is a folder: name what the two files are to be called")

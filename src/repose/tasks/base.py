@@ -63,6 +63,8 @@ class Decoding(NamedTuple):
     src_field: str | None = None
     tgt_field: str | None = None
     """Of files that name their fields; None are the run's, or "src" and "tgt" without one."""
+    to: str | None = None
+    """The language to translate into, by the tag of a model of several; None is the one that its own corpus has."""
 
     @property
     def names(self) -> list[str]:

@@ -16,7 +16,7 @@ from torch import Tensor
 from repose.config.experiment import CorpusConfig, Experiment, TrainingConfig
 from repose.data.bpe_dropout import BpeDropout
 from repose.data.dataset import PairDataset
-from repose.data.language import UNKNOWN, names_of_pair
+from repose.data.language import UNKNOWN, is_language, names_of_pair
 from repose.data.mixture import Mixture
 from repose.data.readers import PairReader, TextPairs
 from repose.data.scripts import scripts_in
@@ -313,11 +313,13 @@ def _score(
     if decoding.tokenize is not None:
         bleu_metric(decoding.tokenize)  # refused here, not after all is translated
     form = form_of(references)
-    detokenise = detokeniser(str(translator.config.get("tgt_lang", "und"))) if form.inflates_bleu else None
+    wanted = decoding.to if decoding.to is not None and is_language(decoding.to) else None
+    language = wanted or str(translator.config.get("tgt_lang", UNKNOWN))
+    detokenise = detokeniser(language) if form.inflates_bleu else None
     with translator, one_thread():
         for beam_size in dict.fromkeys(decoding.beam_sizes):
             name = decoding_name(beam_size)
-            translations = translator.translate(sources, beam_size=beam_size)
+            translations = translator.translate(sources, beam_size=beam_size, to=decoding.to)
             hypotheses[name] = [t.text for t in translations]
             truncated = sum(t.truncated for t in translations)
             scores = corpus_scores(
@@ -336,13 +338,15 @@ def _score(
                 "looping": sum(loops(hypothesis) and not loops(reference) for hypothesis, reference in pairs),
                 **{score.name: _score_json(score) for score in scores.values()},
             }
-        forced = teacher_forced(translator, sources, references)
+        forced = teacher_forced(translator, sources, references, to=decoding.to)
     too_long = sum(len(ids) - 1 > translator.max_length for ids in tokenizer.encode_batch(list(references)))
     precision = {} if translator.precision == "fp32" else {"precision": translator.precision}
     engine = {} if translator.engine.name == "torch" else {"engine": translator.engine.name}
     settings = {name: getattr(translator, name) for name in ("length_penalty", "max_extra_tokens")}
     if translator.no_repeat_ngram_size:
         settings["no_repeat_ngram_size"] = translator.no_repeat_ngram_size
+    if decoding.to is not None:
+        settings["to"] = decoding.to
     result = {
         "run_id": translator.config.get("run_id"),
         "split": split,
@@ -366,8 +370,11 @@ def _score_json(score: Score) -> dict[str, Any]:
     return {"value": score.value, "signature": score.signature, **penalty}
 
 
-def teacher_forced(translator: Translator, sources: Sequence[str], references: Sequence[str]) -> dict[str, float]:
-    """Figures of the most probable token at each place, given the reference's own earlier tokens.
+def teacher_forced(
+    translator: Translator, sources: Sequence[str], references: Sequence[str], *, to: str | None = None
+) -> dict[str, float]:
+    """Figures of the most probable token at each place, given the reference's own earlier tokens. `to` as for
+    `Translator.translate`.
 
     `tf_loss` (nats per target token), `tf_accuracy` (0 to 1), `tf_bleu` (corpus BLEU against the raw references, in
     percent) and `tf_bleu_sentence_mean`: that of the words that encoding and decoding leave, [UNK] dropped from both
@@ -377,7 +384,7 @@ def teacher_forced(translator: Translator, sources: Sequence[str], references: S
     """
     tokenizer, limit = translator.tgt_tokenizer, translator.max_length
     targets = [ids[: limit + 1] for ids in tokenizer.encode_batch(list(references))]
-    forced = translator.force(sources, targets)
+    forced = translator.force(sources, targets, to=to)
     num_tokens = sum(len(f.predictions) for f in forced)
     loss = -sum(float(f.log_probs.astype(np.float64).sum()) for f in forced) / num_tokens
     right = sum(
