@@ -57,6 +57,29 @@ def test_two_corpora_in_one_folder_are_two(
     assert "the best" not in verdict(runs)
 
 
+@pytest.mark.parametrize("first", ["a", "b"])
+def test_a_run_that_says_its_languages_and_one_that_does_not(first: str, make_run: Any, tmp_path: Path) -> None:
+    """As where one was trained on from a model, which has said them."""
+    test, own = "corpus.test=[/w/t.pt,/w/t.en]", ("corpus.src_lang=pt", "corpus.tgt_lang=en")
+    none = ("corpus.src_lang=und", "corpus.tgt_lang=und")
+    make(make_run, "runs/a-s0", (*C, test, *(own if first == "a" else none)), "one", bleu=2.2)
+    make(make_run, "runs/b-s0", (*C, test, *(none if first == "a" else own)), "two", bleu=26.9)
+    runs = read_runs([tmp_path / "runs"])
+    assert runs.corpora == (("w pt-en",) if first == "a" else ("w",))
+    assert "b has the best BLEU" in verdict(runs)
+
+
+def test_test_sets_with_files_of_their_own_go_by_those(make_run: Any, tmp_path: Path) -> None:
+    """Not by what was trained on, which other runs on the same set were not."""
+    for name, settings, test in (("a", C, "t"), ("b", FOOD, "t"), ("c", C, "u")):
+        make(make_run, f"runs/{name}-s0", (*settings, f"corpus.test=[/w/{test}.pt,/w/{test}.en]"), name, bleu=2.2)
+    assert [run.corpus for run in read_runs([tmp_path / "runs"]).runs] == [
+        "w/c, test /w/t.pt /w/t.en",
+        "w/c, test /w/t.pt /w/t.en",
+        "w/c, test /w/u.pt /w/u.en",
+    ]
+
+
 def test_runs_of_one_set_are_of_one_corpus_however_they_are_tokenised(make_run: Any, tmp_path: Path) -> None:
     make(make_run, "runs/a-s0", C, "one", bleu=2.2)
     make(make_run, "runs/b-s0", (*C, "tokenizer.vocab_size=99"), "two", bleu=26.9)

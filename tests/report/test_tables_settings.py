@@ -54,6 +54,28 @@ def test_scores_of_systems_that_were_trained_otherwise_carry_a_note(make_run: An
     assert "learning_rate 0.5 against" in note
 
 
+def test_other_training_pairs_carry_a_note(make_run: Any, tmp_path: Path) -> None:
+    same = {"src": "s", "tgt": "t", "train": "one"}
+    make_run("plain-s0", [2.0], digests=same)
+    make_run("deep-s0", [2.0], settings=["architecture.num_encoder_layers=2"], digests=same)
+    layers = "architecture.num_decoder_layers"
+    make_run("less-s0", [2.0], settings=[f"{layers}=2"], digests={**same, "train": "two"})
+    make_run("cut-s0", [2.0], settings=[f"{layers}=3"], digests={"src": "s2", "tgt": "t2", "train": "three"})
+    make_run("synthetic-s0", [2.0], settings=['corpus.synthetic=["s.src", "s.tgt"]'], digests={**same, "train": "four"})
+    also = 'corpus.also=[{train=["c.pt", "c.en"], tag="c"}]'
+    make_run("both-s0", [2.0], settings=[also], digests={**same, "train": "five"})
+    notes = {row[0].text: row[0].notes for row in scores_table(read_runs([tmp_path], baseline="plain")).rows}
+    beside = "Other settings than plain, beside the architecture: "
+    assert notes == {
+        "plain": [],
+        "deep": [],
+        "less": [f"{beside}other training pairs."],
+        "cut": [],  # other tokens of what may be the same text
+        "synthetic": [f"{beside}synthetic pairs against none."],
+        "both": [f"{beside}further corpora against none."],
+    }
+
+
 @pytest.mark.parametrize(("why", "noted"), [("2 hours", True), ("1 epochs", False)])
 def test_hours_are_another_setting_where_they_ended_a_training(
     why: str, noted: bool, make_run: Any, tmp_path: Path

@@ -13,7 +13,7 @@ import pytest
 from typer.testing import CliRunner
 
 from repose.cli.main import app
-from repose.config.file import from_json
+from repose.config.file import from_json, load
 from repose.data.phrasebook import read
 from repose.grids.cells import CellJob, CellState, CellStatus
 from repose.grids.local import Share
@@ -435,6 +435,10 @@ def test_settings_for_elsewhere_are_words_of_a_shell_and_name_files_in_full(
     first, setting = shlex.split(words)
     assert first == "--set"
     assert setting == f"corpus.train={json.dumps([str(tmp_path / 'a b.pt'), str(tmp_path / 'c.en')])}"
+    found = read_search(file('[search.vary.data]\none = {"corpus.also" = [{train = ["a.pt", "c.en"], tag = "c"}]}\n'))
+    (words,) = found.overrides({"data": "one"})
+    also = load(None, overrides=[shlex.split(words)[1]]).experiment.corpus.also
+    assert [(one.train, one.tag) for one in also] == [((str(tmp_path / "a.pt"), str(tmp_path / "c.en")), "c")]
 
 
 def test_what_a_trial_has_cost_is_known_without_its_folder(file: Callable[..., Path], tmp_path: Path) -> None:

@@ -249,7 +249,9 @@ def _as_written(name: str, value: Any, layer: Layer) -> Any:
 
 
 def paths_made_absolute(value: Any, folder: Path) -> Any:
-    """A path, or a list of them, that are relative to `folder`."""
+    """A path, or a list of them, that are relative to `folder`; those of the tables of `corpus.also`, too."""
+    if isinstance(value, dict):
+        return {name: paths_made_absolute(one, folder) if name == "train" else one for name, one in value.items()}
     if isinstance(value, list):
         return [paths_made_absolute(path, folder) for path in value]
     return str(folder.joinpath(_expanded(value)).absolute())
@@ -274,7 +276,7 @@ def _further_corpora(value: Any, layer: Layer) -> Any:
     found = []
     for table in tables:
         if set(table) != {"train", "tag"}:
-            raise ConfigError(f"{layer.source.place}each table of corpus.also has train and tag, not {_toml(table)}")
+            raise ConfigError(f"{layer.source.place}each table of corpus.also has train and tag, not {to_toml(table)}")
         found.append({"tag": table["tag"], "train": _as_written("corpus.train", table["train"], layer)})
     return found
 
@@ -412,7 +414,7 @@ def format_config(loaded: Loaded) -> str:
     for section in SECTIONS:
         lines.append(f"[{section}]")
         values = dataclasses.asdict(getattr(loaded.experiment, section))
-        settings = [f"{field} = {_toml(value)}" for field, value in values.items()]
+        settings = [f"{field} = {to_toml(value)}" for field, value in values.items()]
         width = min(44, max(map(len, settings)))
         for setting, field in zip(settings, values, strict=True):
             lines.append(f"{setting:<{width}}  # {_one_line(str(loaded.sources[f'{section}.{field}']))}")
@@ -432,7 +434,7 @@ def commented_toml(loaded: Loaded, *, folder: Path | None = None) -> str:
         if section == "architecture":
             lines += [
                 "# The published architecture to start from; single axes and sizes can be changed below.",
-                f"preset = {_toml(loaded.preset)}  # {PRESETS[loaded.preset].summary}",
+                f"preset = {to_toml(loaded.preset)}  # {PRESETS[loaded.preset].summary}",
             ]
         lines += [*_commented_settings(loaded, section, folder), ""]
     return "\n".join(lines)
@@ -451,7 +453,7 @@ def _commented_settings(loaded: Loaded, section: str, folder: Path | None) -> It
             value = [dataclasses.replace(one, train=_all_relative(one.train, within)) for one in value]
         chosen = loaded.sources[name].kind not in ("default", "preset")
         yield f"# {_one_line(info.description or '')}"
-        yield f"{'' if chosen else '#'}{field} = {_toml(value)}"
+        yield f"{'' if chosen else '#'}{field} = {to_toml(value)}"
 
 
 def _all_relative(paths: Sequence[str], folder: Path) -> tuple[str, ...]:
@@ -467,14 +469,14 @@ def _relative(path: str, folder: Path) -> str:
     return f"./{relative}" if relative == "none" or relative.startswith("~") else relative
 
 
-def _toml(value: object) -> str:
+def to_toml(value: object) -> str:
     """A value in TOML's notation: JSON's, but for tables and for the one control character that JSON leaves bare."""
     if dataclasses.is_dataclass(value) and not isinstance(value, type):
         value = dataclasses.asdict(value)
     if isinstance(value, Mapping):
-        return "{" + ", ".join(f"{name} = {_toml(of_name)}" for name, of_name in value.items()) + "}"
+        return "{" + ", ".join(f"{name} = {to_toml(of_name)}" for name, of_name in value.items()) + "}"
     if isinstance(value, list | tuple):
-        return "[" + ", ".join(map(_toml, value)) + "]"
+        return "[" + ", ".join(map(to_toml, value)) + "]"
     return json.dumps("none" if value is None else value, ensure_ascii=False).replace("\x7f", "\\u007f")
 
 

@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING, Any
 
 from repose.config.experiment import CorpusConfig
 from repose.data.corpora import cache_home
+from repose.data.language import UNKNOWN
 
 if TYPE_CHECKING:
     from repose.report.collect import ReportRun
@@ -32,7 +33,7 @@ def _file_name(corpus: CorpusConfig) -> str:
 
 
 def _with_languages(name: str, corpus: CorpusConfig) -> str:
-    languages = [] if "und" in (corpus.src_lang, corpus.tgt_lang) else [f"{corpus.src_lang}-{corpus.tgt_lang}"]
+    languages = [] if UNKNOWN in (corpus.src_lang, corpus.tgt_lang) else [f"{corpus.src_lang}-{corpus.tgt_lang}"]
     return " ".join([name, *languages])
 
 
@@ -49,11 +50,21 @@ def told_apart(runs: Sequence["ReportRun"]) -> list["ReportRun"]:
     firsts: list[ReportRun] = []  # the first run of each set
     places = []
     for run in runs:
-        known = (i for i, first in enumerate(firsts) if first.corpus == run.corpus and _same_set(first, run))
+        known = (i for i, first in enumerate(firsts) if _same_name(first, run) and _same_set(first, run))
         places.append(next(known, len(firsts)))
         firsts += [run] * (places[-1] == len(firsts))
     names = _names(firsts)
     return [replace(run, corpus=names[place]) for run, place in zip(runs, places, strict=True)]
+
+
+def _same_name(one: "ReportRun", other: "ReportRun") -> bool:
+    """Whether two runs' corpora are called alike, but for languages that only one of them says."""
+    if one.corpus == other.corpus:
+        return True
+    corpora = [run.experiment.corpus for run in (one, other)]
+    is_usual = all(run.corpus == corpus_name(corpus) for run, corpus in zip((one, other), corpora, strict=True))
+    bare = [corpus_name(replace(corpus, src_lang=UNKNOWN, tgt_lang=UNKNOWN)) for corpus in corpora]
+    return is_usual and bare[0] == bare[1] and bare[0] in (one.corpus, other.corpus)
 
 
 def _same_set(one: "ReportRun", other: "ReportRun") -> bool:
@@ -86,7 +97,7 @@ def _names(firsts: Sequence["ReportRun"]) -> list[str]:
         names[i] = _file_name(corpora[i]) if is_folder else names[i]
     alike = {i: [corpora[j] for j, name in enumerate(names) if name == names[i]] for i in _shared(names)}
     for i, others in alike.items():
-        names[i] = ", ".join([names[i], *_differences(corpora[i], others)])
+        names[i] = ", ".join([names[i], *_differences(corpora[i], others, firsts[i].split)])
     shared = _shared(names)
     return [f"{name} ({names[: i + 1].count(name)})" if i in shared else name for i, name in enumerate(names)]
 
@@ -96,10 +107,11 @@ def _shared(names: Sequence[str]) -> list[int]:
     return [i for i, name in enumerate(names) if names.count(name) > 1]
 
 
-def _differences(corpus: CorpusConfig, others: Sequence[CorpusConfig]) -> list[str]:
-    """Settings in which corpora differ, as one of them has them."""
+def _differences(corpus: CorpusConfig, others: Sequence[CorpusConfig], split: str) -> list[str]:
+    """Settings in which corpora differ, as one of them has them: those that decide which sentences the set has."""
     found = []
-    for name in _DRAWN_BY:
+    have_files = all(getattr(other, split) and other.splits == "given" for other in others)
+    for name in (split,) if have_files else _DRAWN_BY:
         if len({getattr(other, name) for other in others}) > 1:
             value = getattr(corpus, name)
             shown = " ".join(value) if isinstance(value, tuple) else str(value).replace("None", "none")

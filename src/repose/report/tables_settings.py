@@ -58,14 +58,15 @@ def settings_table(runs: RunSet) -> Table:
 
 
 def differences(runs: Sequence[ReportRun], others: Sequence[ReportRun]) -> str:
-    """Settings of tokenizer, training and decoding in which two systems differ, seeds apart; "" where in none.
+    """Training pairs, and settings of tokenizer, training and decoding, in which two systems differ, seeds apart; ""
+    where in none.
 
     "learning_rate 0.008 against 0.004": what differs between their scores is then not the architecture alone.
     """
     one, other = ([_settings(run) for run in side] for side in (runs, others))
     names = dict.fromkeys(name for found in (*one, *other) for name in found)
     cut_short = any(run.records.end and run.records.end.reason is EndReason.HOURS for run in (*runs, *others))
-    parts = []
+    parts = _other_pairs(runs, others)
     for section, name in names:
         if section not in ("tokenizer", "training", "decoding") or name in _MOVE_NOTHING:
             continue
@@ -75,6 +76,27 @@ def differences(runs: Sequence[ReportRun], others: Sequence[ReportRun]) -> str:
         if mine != theirs:
             parts.append(f"{name} {_joined(mine)} against {_joined(theirs)}")
     return ", ".join(parts)
+
+
+def _other_pairs(runs: Sequence[ReportRun], others: Sequence[ReportRun]) -> list[str]:
+    """What two systems were trained on beside the architecture, where it differs."""
+    parts = []
+    for name, what in (("also", "further corpora"), ("synthetic", "synthetic pairs")):
+        mine, theirs = ({bool(getattr(run.experiment.corpus, name)) for run in side} for side in (runs, others))
+        if mine != theirs:
+            with_or_without = {frozenset({True}): what, frozenset({False}): "none"}
+            shown = (with_or_without.get(frozenset(side), f"{what} in some runs") for side in (mine, theirs))
+            parts.append(" against ".join(shown).replace("none against", f"no {what} against"))
+    if not parts and any(_read_others(one, other) for one in runs for other in others):
+        parts.append("other training pairs")
+    return parts
+
+
+def _read_others(one: ReportRun, other: ReportRun) -> bool:
+    """Whether two runs that are measured on one set, with the same tokenizers, were trained on different pairs."""
+    mine, theirs = one.config.digests, other.config.digests
+    alike = all(mine.get(side) == theirs.get(side) for side in ("src", "tgt"))
+    return one.corpus == other.corpus and alike and mine.get("train") != theirs.get("train")
 
 
 def confounded(runs: Sequence[ReportRun], others: Sequence[ReportRun]) -> str:

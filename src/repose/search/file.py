@@ -1,7 +1,6 @@
 """The table [search] of an experiment file: what is searched, by what figure, and how far trials are trained."""
 
 import itertools
-import json
 import math
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
@@ -18,6 +17,7 @@ from repose.config.file import (
     parse_overrides,
     paths_made_absolute,
     resolve,
+    to_toml,
 )
 from repose.grids.file import Axis, Choice, check_keys, expect, label_of, settings_of, system_axis, vary_axes
 from repose.grids.grid import check_no_two_set_one, layers_of
@@ -155,9 +155,9 @@ class Search:
             for section, table in choice.settings.items():
                 for field, value in table.items():
                     name = f"{section}.{field}"
-                    is_path = name in PATHS and value != "none"
+                    is_path = (name in PATHS or name == "corpus.also") and value != "none"
                     own = paths_made_absolute(value, self.base.folder) if is_path else value
-                    words.append(f"--set {quote(f'{name}={own if isinstance(own, str) else json.dumps(own)}')}")
+                    words.append(f"--set {quote(f'{name}={own if isinstance(own, str) else to_toml(own)}')}")
         return words
 
 
