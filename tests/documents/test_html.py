@@ -171,6 +171,15 @@ def said(source: str) -> str:
 ORDERS: list[Callable[[int], Sequence[int]]] = [range, backwards, lambda n: [*range(n // 2, n), *range(n // 2)]]
 
 
+def test_an_element_that_no_word_came_from_takes_one_of_several_of_another(shout: Shout) -> None:
+    """So that a link can be seen and clicked."""
+    page = "<p><a href=1>one</a> <a href=2>two</a> <a href=3>three</a></p>"
+    all_from_the_second = shout(HtmlDocument(page), lambda number: [1] * number)
+    assert all_from_the_second == "<p><a href=1>TWO</a> <a href=2>TWO</a> <a href=3>TWO</a></p>"
+    page = "<p><a href=1>one</a> <a href=2>two</a></p>"
+    assert shout(HtmlDocument(page), lambda number: [0] * number) == "<p><a href=1>ONE</a> <a href=2>ONE</a></p>"
+
+
 @settings(deadline=None, max_examples=150)
 @given(source=pages(), order=st.sampled_from(ORDERS))
 def test_no_tag_is_lost_and_all_stay_nested(shout: Shout, source: str, order: Callable[[int], Sequence[int]]) -> None:

@@ -124,11 +124,21 @@ class _Steps:
         covered = {word for start, end in ranges.values() for word in range(start, end)}
         free = [word for word in range(low, high) if word not in covered]
         for place in holding:  # those that no word came from take the word that looked most at them
-            if place not in ranges and free:
-                best = max(free, key=lambda word: _weight(self.units[word], marks[place]))
-                if _weight(self.units[best], marks[place]) > 0:
-                    ranges[place] = (best, best + 1)
-                    free.remove(best)
+            if place in ranges:
+                continue
+            edges = {word: other for other, (a, b) in ranges.items() if b - a > 1 for word in (a, b - 1)}
+            fits = [  # where every word is another's: the first or last of several, in the order of the marks if alike
+                (_weight(self.units[word], marks[place]), word if place > edges.get(word, place) else -word, word)
+                for word in free or edges
+            ]
+            weight, _, best = max(fits, default=(0.0, 0, low))
+            if weight <= 0:
+                continue
+            if best in edges:
+                start, end = ranges[edges[best]]
+                ranges[edges[best]] = (start + (best == start), end - (best != start))
+            ranges[place] = (best, best + 1)
+            free = [word for word in free if word != best]
         return ranges
 
     def _boundaries(self, points: Sequence[Mark], taken: Sequence[_Range], low: int, high: int) -> list[int]:
