@@ -305,6 +305,9 @@ def test_a_shard_is_done_if_its_manifest_is_there_and_true(tmp_path: Path, plann
     (parts / "000001.txt").write_bytes(b"half")
     with pytest.raises(DataError, match="is not what its manifest says"):
         merge(store, plan)
+    (parts / "000001.txt").unlink()
+    with pytest.raises(DataError, match="is missing: run the job's command again"):
+        merge(store, plan)
     assert (tmp_path / "out" / "merged.txt").read_bytes() == wanted, "a merge that fails changes nothing"
 
 

@@ -189,6 +189,10 @@ def test_wrong_use_is_a_sentence(reversing: Translator) -> None:
         wrong: Any = size
         with pytest.raises(ConfigError, match=f"beam_size is {size!r}, but must be a whole number"):
             reversing.translate(["a"], beam_size=wrong)
+    with pytest.raises(ConfigError, match="to is 5, but must be the name of a tag"):
+        reversing.translate(["a"], to=5)  # type: ignore[arg-type]
+    with pytest.raises(ConfigError, match=r"sampling is 1\.0: give a repose\.decoding\.sampling\.Sampling"):
+        reversing.translate(["a"], sampling=1.0)  # type: ignore[arg-type]
     with pytest.raises(ConfigError, match="num_hypotheses"):
         reversing.translate(["ka"], beam_size=2, num_hypotheses=3)
     with pytest.raises(DataError, match="2 sources and 1 targets"):

@@ -148,6 +148,8 @@ def merge(store: Store, plan: Plan) -> str:
         manifest = Manifest.read(store, plan, shard)
         if manifest is None:
             raise DataError(f"shard {shard.number} of {store.where} is not done: run the job's command again")
+        if store.size(plan.part(shard)) is None:
+            raise DataError(f"{store.place(plan.part(shard))} is missing: run the job's command again")
         manifests.append(manifest)
     if (lines := sum(manifest.lines for manifest in manifests)) != plan.lines:
         raise DataError(f"the parts in {store.where} are of {lines:,} lines, not of {plan.lines:,}: run it again")

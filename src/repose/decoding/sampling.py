@@ -29,7 +29,9 @@ class Sampling(NamedTuple):
 
 
 def check(sampling: Sampling) -> None:
-    """Raises ConfigError for a temperature, a seed or a first sentence that there is not."""
+    """Raises ConfigError for what is no Sampling, and for a temperature, seed or first sentence that there is not."""
+    if not isinstance(sampling, Sampling):
+        raise ConfigError(f"sampling is {sampling!r}: give a repose.decoding.sampling.Sampling, or leave it out")
     if not 0.01 <= sampling.temperature <= 100:
         raise ConfigError(f"the temperature of sampling is {sampling.temperature:g}: take one from 0.01 to 100")
     for what, number in (("seed", sampling.seed), ("first sentence", sampling.first)):

@@ -297,6 +297,8 @@ class Translator:
 
         Raises ConfigError for a tag that it does not have.
         """
+        if to is not None and not isinstance(to, str):
+            raise ConfigError(f"to is {to!r}, but must be the name of a tag")
         tag = self.tag if to is None else to
         if tag is not None and not self.src_tokenizer.tags:  # its own tag is one of them
             raise ConfigError("this model has no tags: leave --to out")
