@@ -48,7 +48,7 @@ def settings_of(folder: Path, languages: tuple[str, str] | None = None) -> Model
     corpus = {field: config[key] for field, key in named.items() if isinstance(config.get(key), str)}
     if languages is not None:
         if corpus.get("tag") == corpus.get("tgt_lang") != languages[1]:
-            del corpus["tag"]
+            corpus.pop("tag", None)
             if languages[1] in Tokenizer.load(Path(src)).tags:
                 corpus["tag"] = languages[1]
         corpus |= dict(zip(("src_lang", "tgt_lang"), languages, strict=True))
