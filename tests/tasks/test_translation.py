@@ -20,7 +20,7 @@ HALF = math.log(0.5)
 def scripted(*predictions: list[int]) -> Any:
     """A translator whose model predicts these tokens, each with probability 1/2 for the right one."""
     forced = [Forced(np.full(len(ids), HALF, dtype=np.float32), tuple(ids)) for ids in predictions]
-    return SimpleNamespace(tgt_tokenizer=TOKENIZER, max_length=10, force=lambda *_: forced)
+    return SimpleNamespace(tgt_tokenizer=TOKENIZER, max_length=10, force=lambda *_, **__: forced)
 
 
 def ids(text: str) -> list[int]:

@@ -340,18 +340,11 @@ def _score(
             }
         forced = teacher_forced(translator, sources, references, to=decoding.to)
     too_long = sum(len(ids) - 1 > translator.max_length for ids in tokenizer.encode_batch(list(references)))
-    precision = {} if translator.precision == "fp32" else {"precision": translator.precision}
-    engine = {} if translator.engine.name == "torch" else {"engine": translator.engine.name}
-    settings = {name: getattr(translator, name) for name in ("length_penalty", "max_extra_tokens")}
-    if translator.no_repeat_ngram_size:
-        settings["no_repeat_ngram_size"] = translator.no_repeat_ngram_size
-    if decoding.to is not None:
-        settings["to"] = decoding.to
     result = {
         "run_id": translator.config.get("run_id"),
         "split": split,
         "looks_ahead": translator.engine.looks_ahead,
-        "decoding": {**settings, **engine, **precision},
+        "decoding": _how(translator, decoding.to),
         **about,
         "num_sentences": len(sources),
         "truncated_sources": truncated,  # cut at the model's max_length
@@ -363,6 +356,18 @@ def _score(
     if out is not None:
         RunFolder(out).write_scores(split, result, hypotheses)
     return result
+
+
+def _how(translator: Translator, to: str | None) -> dict[str, Any]:
+    """How a set was translated, beside the beams; what is usual is left out."""
+    others = {
+        "no_repeat_ngram_size": translator.no_repeat_ngram_size,
+        "to": to,
+        "engine": translator.engine.name if translator.engine.name != "torch" else None,
+        "precision": translator.precision if translator.precision != "fp32" else None,
+    }
+    usual = {name: getattr(translator, name) for name in ("length_penalty", "max_extra_tokens")}
+    return usual | {name: value for name, value in others.items() if value}
 
 
 def _score_json(score: Score) -> dict[str, Any]:
