@@ -71,8 +71,8 @@ def test_other_training_pairs_carry_a_note(make_run: Any, tmp_path: Path) -> Non
         "deep": [],
         "less": [f"{beside}other training pairs."],
         "cut": [],  # other tokens of what may be the same text
-        "synthetic": [f"{beside}synthetic pairs against none."],
-        "both": [f"{beside}further corpora against none."],
+        "synthetic": [f"{beside}synthetic pairs true against false."],
+        "both": [f"{beside}further corpora true against false."],
     }
 
 

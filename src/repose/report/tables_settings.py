@@ -82,11 +82,10 @@ def _other_pairs(runs: Sequence[ReportRun], others: Sequence[ReportRun]) -> list
     """What two systems were trained on beside the architecture, where it differs."""
     parts = []
     for name, what in (("also", "further corpora"), ("synthetic", "synthetic pairs")):
-        mine, theirs = ({bool(getattr(run.experiment.corpus, name)) for run in side} for side in (runs, others))
+        mine: set[Hashable] = {bool(getattr(run.experiment.corpus, name)) for run in runs}
+        theirs: set[Hashable] = {bool(getattr(run.experiment.corpus, name)) for run in others}
         if mine != theirs:
-            with_or_without = {frozenset({True}): what, frozenset({False}): "none"}
-            shown = (with_or_without.get(frozenset(side), f"{what} in some runs") for side in (mine, theirs))
-            parts.append(" against ".join(shown).replace("none against", f"no {what} against"))
+            parts.append(f"{what} {_joined(mine)} against {_joined(theirs)}")
     if not parts and any(_read_others(one, other) for one in runs for other in others):
         parts.append("other training pairs")
     return parts
