@@ -28,16 +28,20 @@ TINY = {"d_token": 16, "num_heads": 2, "head_dim": 8, "d_ff": 16, "num_encoder_l
 Run = Callable[..., tuple[int, str, str]]
 
 
-def save_model(folder: Path, seed: int, languages: tuple[str, str] = ("und", "und")) -> Path:
-    """An untrained model, which says something else of every sentence."""
-    tokenizer = Tokenizer.train([" ".join(WORDS)] * 3, kind="wordlevel", vocab_size=50)
+def save_model(
+    folder: Path, seed: int, languages: tuple[str, str] = ("und", "und"), tags: tuple[str, ...] = ()
+) -> Path:
+    """An untrained model, which says something else of every sentence. Its own tag is the first of these."""
+    tokenizer = Tokenizer.train([" ".join(WORDS)] * 3, kind="wordlevel", vocab_size=50, tags=tags)
     architecture = dataclasses.replace(preset("original"), **TINY, max_length=24)
     torch.manual_seed(seed)
-    model = build(architecture, src_vocab_size=12, tgt_vocab_size=12, seed=seed)
+    size = tokenizer.vocab_size
+    model = build(architecture, src_vocab_size=size, tgt_vocab_size=size, seed=seed)
     extra = {
         "decoding": {"beam_size": 2, "max_extra_tokens": 3},
         "src_lang": languages[0],
         "tgt_lang": languages[1],
+        **({"tag": tags[0]} if tags else {}),
     }
     directory.save(folder, MODEL_KIND, model, [tokenizer.json] * 2, card="", extra=extra)
     return folder
@@ -138,6 +142,34 @@ def test_the_best_pairs(run_repose: Run, tmp_path: Path) -> None:
     code, _, told = run_repose("score-corpus", forward, src, tgt, "--backward", forward, "--out", tmp_path / "x")
     assert code == 2
     assert "--backward is for the reverse" in told
+
+
+def test_the_best_pairs_by_a_model_of_both_directions(run_repose: Run, tmp_path: Path) -> None:
+    model = save_model(tmp_path / "both", 6, ("pt", "en"), tags=("en", "pt"))
+    src, tgt = corpus(tmp_path / "a.pt", 20, 1), corpus(tmp_path / "a.en", 20, 2)
+    command = ("score-corpus", model, src, tgt, "--engine", "torch", "--workers", 1, "--no-checks")
+    both = (*command, "--backward", model, "--out", tmp_path / "out")
+    code, _, told = run_repose(*both, "--backward-to", "pt")
+    assert code == 0, told
+    rows = [line.split("\t") for line in (tmp_path / "out" / "scores.tsv").read_text().splitlines()]
+    for column, arguments in ((1, (src, tgt, "--to", "en")), (2, (tgt, src, "--to", "pt"))):
+        _, given, _ = run_repose("score", model, *arguments, "--engine", "torch")
+        targets = arguments[1].read_text().splitlines()
+        for row, value, target in zip(rows, given.splitlines(), targets, strict=True):
+            if row[3] == "":
+                assert float(row[column]) == pytest.approx(-float(value) / (len(target.split()) + 1), abs=1e-3)
+    assert sum(row[3] == "" for row in rows) > 10
+    assert run_repose(*both, "--to", "en", "--backward-to", "pt")[0] == 0, "the model's own tag makes no other job"
+    code, _, told = run_repose(*both, "--to", "pt", "--backward-to", "en")
+    assert (code, "differ" in told) == (2, True)
+    for arguments, sentence in (
+        (("--backward", model), "--backward is for the reverse"),
+        (("--backward-to", "pt"), "name it with --backward"),
+        (("--to", "gl"), "gl"),
+    ):
+        code, _, told = run_repose(*command, *arguments, "--out", tmp_path / "other")
+        assert (code, told.count("\n")) == (2, 1), told
+        assert sentence in told
 
 
 @pytest.mark.parametrize("pack", [("gz", gzip.compress), ("xz", lzma.compress)], ids=lambda pack: pack[0])

@@ -9,7 +9,7 @@ import pytest
 
 from repose.config.experiment import TrainingConfig
 from repose.data import phrasebook
-from repose.training.schedule import make_schedule, warmup_warning
+from repose.training.schedule import make_schedule
 
 Run = Callable[..., tuple[int, str, str]]
 TINY = (
@@ -49,8 +49,8 @@ def test_it_is_said_where_half_of_the_peak_is_not_exceeded(updates: int | None) 
     config = TrainingConfig(schedule="inverse_sqrt", learning_rate=0.1, warmup_updates=16)
     schedule = make_schedule(config, d_token=8, total_updates=updates)
     reached = updates is None or max(map(schedule, range(updates + 1))) > 0.05
-    assert (warmup_warning(config, updates) is None) == reached
-    assert warmup_warning(dataclasses.replace(config, warmup_share=0.5), updates) is None
+    assert (config.warmup_warning(updates) is None) == reached
+    assert dataclasses.replace(config, warmup_share=0.5).warmup_warning(updates) is None
 
 
 def test_a_file_for_another_command_is_told_which(run: Run, corpus: tuple[Path, Path], tmp_path: Path) -> None:

@@ -55,6 +55,22 @@ def test_a_grids_baseline_may_be_called_in_several_ways(baseline: str, make_run:
     assert runs.baseline == "reinforced-4 of 8/2"
 
 
+def test_the_baseline_of_one_of_two_grids_whose_folders_have_one_name(make_run: Any, make_grid: Any) -> None:
+    grids = []
+    for place, rate in (("a/x", "0.1"), ("b/x", "0.2")):
+        make_run(f"{place}/{rate}-s0", [2.0], settings=[f"training.learning_rate={rate}"])
+        cells = [(f"{rate}-s0", {"system": "plain", "rate": rate}, None, "done", "")]
+        grids.append(make_grid(place, cells, report={"baseline": "plain"} if place == "b/x" else {}))
+    assert read_runs(grids).baseline == "plain-0.2"
+
+
+def test_a_training_that_ended_while_its_rate_was_rising_is_said(make_run: Any) -> None:
+    folder = make_run("short", [2.0, 1.9], settings=["training.warmup_updates=1000"])
+    (problem,) = read_runs([folder]).problems
+    assert problem.startswith("short: the training ends after 20 of the 1,000 updates over which its learning rate")
+    assert not read_runs([make_run("long", [2.0, 1.9])]).problems
+
+
 @pytest.mark.parametrize("requested", [None, "32"])
 def test_a_baseline_is_found_in_the_grid_that_names_it(requested: str | None, make_run: Any, make_grid: Any) -> None:
     """Though its name is another one beside that of another grid, and no axis is called `system`."""

@@ -8,6 +8,8 @@ from repose.bulk.inputs import Input, format_of
 from repose.bulk.models import used
 from repose.bulk.parts import RESERVED
 from repose.bulk.plan import SHARD_LINES, Failed, Format, Job
+from repose.bulk.scoring import languages
+from repose.data.language import UNKNOWN
 from repose.data.readers import refuse_packed
 from repose.decoding.translator import Translator
 from repose.system.errors import ConfigError, unknown
@@ -66,10 +68,12 @@ def scoring_job(
     *,
     fields: tuple[str, str],
     load: Mapping[str, Any],
+    tags: tuple[str | None, str | None],
     shard_lines: int | None,
     checks: bool,
 ) -> tuple[Job, list[Input], list[Translator]]:
-    """The job that scores pairs, its input, and its models, loaded. Raises as `translation_job` does."""
+    """The job that scores pairs, its input, and its models, loaded. `tags`: what the models read before a source, None
+    for what is their own. Raises as `translation_job` does."""
     kind: Any
     refuse_packed(files)
     match [format_of([name]) for name in files]:
@@ -81,6 +85,12 @@ def scoring_job(
             raise ConfigError("a corpus is two aligned text files, or one TSV, JSONL or Parquet file: name these")
     folders = [folder for folder in (forward, backward) if folder is not None]
     found = [used(folder, load["device"], load["precision"], load["engine"]) for folder in folders]
+    translators = [translator for _, translator in found]
+    used_tags = tuple(
+        translator.tag if tag is None else tag for translator, tag in zip(translators, tags, strict=False)
+    )
+    for translator, tag in zip(translators, used_tags, strict=True):
+        translator.encode(["a"], to=tag)  # which refuses a tag that the model does not have
     job = Job(
         work="score",
         models=tuple(model for model, _ in found),
@@ -88,18 +98,16 @@ def scoring_job(
         fields=() if kind == "text" else fields,
         shard_lines=shard_lines or SHARD_LINES,
         checks=checks,
+        tags=used_tags,
     )
-    translators = [translator for _, translator in found]
     if backward is not None:
-        _check_directions(*(translator.config for translator in translators))
+        _check_directions(*(languages(one.config, tag) for one, tag in zip(translators, used_tags, strict=True)))
     return job, [Input(tuple(files))], translators
 
 
-def _check_directions(forward: Mapping[str, Any], backward: Mapping[str, Any]) -> None:
-    src, tgt, first, last = (
-        str(config.get(name, "und")) for config in (forward, backward) for name in ("src_lang", "tgt_lang")
-    )
-    if any(a != b and "und" not in (a, b) for a, b in ((src, last), (tgt, first))):
+def _check_directions(forward: tuple[str, str], backward: tuple[str, str]) -> None:
+    (src, tgt), (first, last) = forward, backward
+    if any(a != b and UNKNOWN not in (a, b) for a, b in ((src, last), (tgt, first))):
         raise ConfigError(
             f"one model translates {src} into {tgt}, the other {first} into {last}: --backward is for the reverse"
         )

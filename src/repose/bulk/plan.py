@@ -59,6 +59,8 @@ class Job:
     failed: Failed = "keep"
     checks: bool = False
     """Of pairs: lengths, copies, scripts, languages."""
+    tags: tuple[str | None, ...] = ()
+    """Of pairs: what each model reads before a source."""
     version: str = __version__
 
     def identified(self) -> dict[str, Any]:
@@ -66,6 +68,8 @@ class Job:
         content = asdict(self)
         for model in content["models"]:
             del model["folder"]
+        if not any(content["tags"]):
+            del content["tags"]
         return content
 
     @property
@@ -149,6 +153,7 @@ class Plan:
             job = dict(content["job"])
             job["models"] = tuple(UsedModel(**model) for model in job["models"])
             job["fields"] = tuple(job["fields"])
+            job["tags"] = tuple(job.get("tags", ()))
             inputs = tuple(ScannedInput.of_json(one) for one in content["inputs"])
             rows = [(row[0], row[1], row[2], tuple((a, b) for a, b in row[3])) for row in content["shards"]]
             plan = cls(Job(**job), inputs, tuple(Shard(number, *row) for number, row in enumerate(rows)))
@@ -216,8 +221,13 @@ def _another(store: Store, changes: Sequence[str]) -> str:
 
 def _changes(old: Mapping[str, Any], new: Mapping[str, Any]) -> list[str]:
     """What of a job is otherwise, in words."""
-    named = {"models": "the model or its engine", "version": "versions of repose", "search": "settings of the search"}
-    names = [f.name for f in fields(Job) if _plain(old[f.name]) != _plain(new[f.name])]
+    named = {
+        "models": "the model or its engine",
+        "version": "versions of repose",
+        "search": "settings of the search",
+        "tags": "the languages to translate into",
+    }
+    names = [f.name for f in fields(Job) if _plain(old.get(f.name)) != _plain(new.get(f.name))]
     return [named.get(name, f"settings of {name}") for name in names]
 
 

@@ -7,8 +7,9 @@ probability of the language there are checks, where one that fails makes the sco
 """
 
 import math
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from enum import StrEnum
+from typing import Any
 
 import numpy as np
 
@@ -16,6 +17,7 @@ from repose.bulk.inputs import Failure, Record
 from repose.bulk.plan import Job
 from repose.bulk.work import Result
 from repose.data import language
+from repose.data.language import UNKNOWN
 from repose.data.scripts import unseen_script
 from repose.decoding.parts import what_fits
 from repose.decoding.translator import Translator
@@ -44,23 +46,35 @@ def adequacy(forward: float, backward: float | None) -> float:
     return math.exp(-(abs(forward - backward) + (forward + backward) / 2))
 
 
+def languages(config: Mapping[str, Any], tag: str | None) -> tuple[str, str]:
+    """Source and target of a model that is told this tag, "und" for what its configuration does not say."""
+    src, tgt, own = (str(config.get(name, UNKNOWN)) for name in ("src_lang", "tgt_lang", "tag"))
+    if tag in (None, own):
+        return src, tgt
+    if own != tgt:  # tags tell corpora apart: of another one the source's language is not known
+        return UNKNOWN, tgt
+    return (tgt if tag == src else UNKNOWN), str(tag)
+
+
 class Score:
     """Pairs as models and checks see them; one line each: score, both cross-entropies, why not."""
 
     def __init__(self, job: Job, models: Sequence[Translator]) -> None:
         self._checks, self._models = job.checks, models
         config = models[0].config
-        self._languages = tuple(str(config.get(name, "und")) for name in ("src_lang", "tgt_lang"))
+        self._tags = job.tags or (None,) * len(models)
+        self._languages = languages(config, self._tags[0])
         self._scripts = [set(map(str, model.config.get("src_scripts") or ())) for model in models]
-        self._fits = [what_fits(model) for model in models]
+        self._fits = [what_fits(model, tag) for model, tag in zip(models, self._tags, strict=True)]
 
     def __call__(self, records: Sequence[Record], _number: int) -> list[Result]:
         reasons: list[str | None] = [self._problem(record) for record in records]
         places = [place for place, reason in enumerate(reasons) if reason is None]
         pairs = [(records[place].texts[0], records[place].texts[1]) for place in places]
-        entropies = [_cross_entropies(self._models[0], pairs)]
+        entropies = [_cross_entropies(self._models[0], pairs, self._tags[0])]
         if len(self._models) > 1:
-            entropies.append(_cross_entropies(self._models[1], [(tgt, src) for src, tgt in pairs]))
+            reverse = [(tgt, src) for src, tgt in pairs]
+            entropies.append(_cross_entropies(self._models[1], reverse, self._tags[1]))
         found = dict(zip(places, zip(*entropies, strict=True), strict=True))
         return [self._result(reason, found.get(place)) for place, reason in enumerate(reasons)]
 
@@ -115,12 +129,14 @@ def _is_in_another(text: str, code: str) -> bool:
     return found != base and probability >= CERTAIN
 
 
-def _cross_entropies(translator: Translator, pairs: Sequence[tuple[str, str]]) -> list[tuple[float, int]]:
+def _cross_entropies(
+    translator: Translator, pairs: Sequence[tuple[str, str]], to: str | None
+) -> list[tuple[float, int]]:
     """Of each target given its source, in nats for each token, END included; and the number of those."""
     if not pairs:
         return []
     targets = [translator.tgt_tokenizer.encode(target) for _, target in pairs]
     with translator.engine.undisturbed():
-        forced = translator.force([source for source, _ in pairs], targets)
+        forced = translator.force([source for source, _ in pairs], targets, to=to)
     sums = [float(-one.log_probs.astype(np.float64).sum()) for one in forced]
     return [(total / len(one.log_probs), len(one.log_probs)) for total, one in zip(sums, forced, strict=True)]

@@ -6,7 +6,7 @@ from typing import Annotated
 from typer import Argument, Option
 
 from repose.cli import bulk
-from repose.cli.options import Device, Engine, Precision
+from repose.cli.options import Device, Engine, Precision, To
 from repose.system.errors import ConfigError
 from repose.system.terminal import counted, say
 
@@ -21,6 +21,10 @@ def score_corpus(
     checks: Annotated[bool, Option(help="Look at lengths, copies, scripts and languages, too.")] = True,
     src_field: Annotated[str, Option(help="Of JSONL, Parquet and TSV that names its columns.")] = "src",
     tgt_field: Annotated[str, Option(help="Of JSONL, Parquet and TSV that names its columns.")] = "tgt",
+    to: To = None,
+    backward_to: Annotated[
+        str | None, Option(help="--to of the other model, which may be the same one if it translates both ways.")
+    ] = None,
     shard_lines: bulk.ShardLines = None,
     on: bulk.On = "local",
     address: bulk.Address = None,
@@ -35,6 +39,8 @@ def score_corpus(
         raise ConfigError("--keep and --threshold choose pairs in two ways: give one of them")
     if shard is not None and (keep is not None or threshold is not None):
         raise ConfigError("--shard scores a part: filter without it when all parts are done")
+    if backward_to is not None and backward is None:
+        raise ConfigError("--backward-to is of the model of the other direction: name it with --backward")
     bulk.check_place(on, shard, merged=shard is None)
     from repose.bulk.filtering import KEPT, filter_pairs
     from repose.bulk.jobs import scoring_job
@@ -48,6 +54,7 @@ def score_corpus(
         files,
         fields=(src_field, tgt_field),
         load={"device": device, "precision": precision, "engine": engine},
+        tags=(to, backward_to),
         shard_lines=shard_lines,
         checks=checks,
     )

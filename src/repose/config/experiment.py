@@ -345,6 +345,16 @@ class TrainingConfig:
                 f"set a peak such as 5e-4 for schedule = {self.schedule!r}"
             )
 
+    def warmup_warning(self, total_updates: int | None) -> str | None:
+        """What is to be said of a training that ends before its rate has reached the peak; None of others."""
+        if self.warmup_share is not None or total_updates is None or total_updates > self.warmup_updates // 2:
+            return None
+        return (
+            f"the training ends after {total_updates:,} of the {self.warmup_updates:,} updates over which its learning "
+            "rate rises (training.warmup_updates), and learns little: set training.warmup_share=0.1, or begin with an "
+            "experiment file of `repose init`"
+        )
+
 
 @dataclass(frozen=True, kw_only=True, config=_CONFIG)
 class DecodingConfig:

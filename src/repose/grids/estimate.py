@@ -28,7 +28,6 @@ from repose.grids.view import reason
 from repose.system.errors import ReposeError
 from repose.system.helper import end_with
 from repose.system.terminal import duration, make_table
-from repose.training.schedule import warmup_warning
 
 if TYPE_CHECKING:
     from rich.table import Table
@@ -128,7 +127,7 @@ def estimate_table(
         cost = costs.get(kind_of(experiment)) if entry.name in todo else None
         if isinstance(cost, Cost):
             own = cost.seconds(experiment.training.max_hours)
-            if (warning := warmup_warning(experiment.training, cost.updates)) is not None:
+            if (warning := experiment.training.warmup_warning(cost.updates)) is not None:
                 warnings.add(warning)
             seconds.append(own)
             memory = max(memory, cost.memory_bytes)

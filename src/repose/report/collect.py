@@ -204,8 +204,12 @@ def read_runs(paths: Sequence[Path], *, title: str | None = None, baseline: str 
                 grids.append((folder, grid))
             elif (folder / "config.json").is_file() and (folder / "metrics.jsonl").is_file():
                 loose.append(folder)
+    of_first: slice | None = None
     for folder, grid in grids:
+        before = len(runs)
         runs += _of_grid(folder, grid, problems)
+        if of_first is None and grid.report.get("baseline"):
+            of_first = slice(before, len(runs))
     in_grids = {run.folder.resolve() for run in runs}
     alone = _of_folders([f for f in dict.fromkeys(loose) if f.resolve() not in in_grids], problems)
     named = told_apart([*runs, *alone])
@@ -215,14 +219,15 @@ def read_runs(paths: Sequence[Path], *, title: str | None = None, baseline: str 
         raise CheckpointError(f"there is no run that has recorded anything under {', '.join(map(str, paths))}{detail}")
     own, runs = runs, _named_apart(_grouped_apart(_written_alike(_once(runs, problems))))
     problems += [_unfinished(run) for run in runs if not run.done]
+    for run in runs:
+        if run.trained and (warning := run.experiment.training.warmup_warning(run.records.training[-1]["update"])):
+            problems.append(f"{run.name}: {warning}.")
     problems += _unlike(runs)
     hints = [grid.report for _, grid in grids]
-    of_grid = next((folder for folder, grid in grids if grid.report.get("baseline")), None)
-    of_first = [run for run in own if of_grid is not None and run.place == of_grid.absolute().name]
     return RunSet(
         title=title or ", ".join(grid.name for _, grid in grids) or paths[0].resolve().name,
         runs=tuple(runs),
-        baseline=find_baseline(baseline, hints, runs, NamesBefore([*of_first, *own], runs), problems),
+        baseline=find_baseline(baseline, hints, runs, NamesBefore([*own[of_first or slice(0)], *own], runs), problems),
         published=tuple(dict.fromkeys(str(name) for hint in hints for name in hint.get("published", ()))),
         sentences=_sentences(grids, runs),
         problems=tuple(dict.fromkeys(problems)),

@@ -17,7 +17,7 @@ from repose.training.distributed import World
 from repose.training.feed import Feed, Update
 from repose.training.job import Outcome, TrainingJob
 from repose.training.learner import Learner
-from repose.training.schedule import make_schedule, warmup_warning
+from repose.training.schedule import make_schedule
 from repose.training.validation import validate
 
 RECORD_EVERY = 50
@@ -86,7 +86,7 @@ class Trainer:
     def run(self) -> Outcome:
         """Train until a limit is reached or a stop is asked for."""
         state = self.state
-        if self.writer is not None and (warning := warmup_warning(self.config, self.total)) is not None:
+        if self.writer is not None and (warning := self.config.warmup_warning(self.total)) is not None:
             self.writer.journal.note(warning)
         updates = self.feed.epoch(state.epoch, state.batch)
         self._synchronise()

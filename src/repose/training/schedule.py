@@ -97,14 +97,3 @@ def make_schedule(config: TrainingConfig, *, d_token: int, total_updates: int | 
         warmup = round(config.warmup_share * total_updates)
     width = config.schedule_width or d_token
     return Schedule(config.schedule, config.learning_rate, warmup, width, config.plateau_factor, total_updates)
-
-
-def warmup_warning(config: TrainingConfig, total_updates: int | None) -> str | None:
-    """What is to be said of a training that ends before its rate has reached the peak; None of others."""
-    if config.warmup_share is not None or total_updates is None or total_updates > config.warmup_updates // 2:
-        return None
-    return (
-        f"the training ends after {total_updates:,} of the {config.warmup_updates:,} updates over which its learning "
-        "rate rises (training.warmup_updates), and learns little: set training.warmup_share=0.1, or begin with an "
-        "experiment file of `repose init`"
-    )
