@@ -358,6 +358,21 @@ def test_a_corpus_that_cannot_be_prepared_fails_its_cells_alone(
     assert outcome.entries[3].state.message == "corpus x is not there: fetch it"
 
 
+def test_a_cells_seconds_outlast_a_look_without_its_files(
+    trial: Grid, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    go(plan(trial, tmp_path), Backend(trial))
+    took = {name: entry.seconds for name, entry in entries(tmp_path / "trial").items()}
+    assert None not in took.values()
+    with monkeypatch.context() as patched:
+        missing = DataError("corpus x is not there: fetch it")
+        patched.setattr(grid_run, "identify", lambda cells, **_: {cell.name: missing for cell in cells})
+        assert set(plan(trial, tmp_path).identities.values()) == {missing}
+        assert set(states(tmp_path / "trial").values()) == {"failed"}
+    assert plan(trial, tmp_path).todo == ()
+    assert {name: entry.seconds for name, entry in entries(tmp_path / "trial").items()} == took
+
+
 def test_choices(trial: Grid) -> None:
     def chosen(*only: str, shard: str | None = None) -> list[str]:
         return [cell.name for cell in choose(trial.cells, only, shard)]

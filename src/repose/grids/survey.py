@@ -98,6 +98,8 @@ def look(
         before, identity = known.get(cell.name), identities[cell.name]
         entry = entry_of(cell)
         if isinstance(identity, ReposeError):
+            if before is not None:  # whose files may come back
+                entry = replace(entry, run_id=before.run_id, seconds=before.seconds)
             entries.append(replace(entry, state=_failed(identity)))
             blocked.add(cell.name)
             continue
