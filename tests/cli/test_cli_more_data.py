@@ -165,9 +165,11 @@ def test_fine_tuning_chooses_how_to_search_anew(run: Run, tmp_path: Path) -> Non
     files = write_pairs(tmp_path / "first.tsv", 0, 300)
     command = ("train", files, "--out", tmp_path / "run", *SETTINGS, "--workers", "1", "--config", "default")
     assert run(*command, "--set", "decoding.length_penalty=none", "--epochs", 1)[0] == 0
-    _, out, _ = run("train", "--from", tmp_path / "run", files, "--out", tmp_path / "x", "--print-config")
-    assert re.search(r"beam_size = 4 +# model", out)
-    assert re.search(r'length_penalty = "none" +# model', out)
+    shutil.copytree(tmp_path / "run" / "model", tmp_path / "model alone")
+    for first in ("run", "model alone"):
+        _, out, _ = run("train", "--from", tmp_path / first, files, "--out", tmp_path / "x", "--print-config")
+        assert re.search(r"beam_size = 4 +# model", out)
+        assert re.search(r'length_penalty = "none" +# model', out)
 
 
 def test_fine_tuning_remembers_the_scripts_that_the_model_has_seen(trained: Path, run: Run, tmp_path: Path) -> None:

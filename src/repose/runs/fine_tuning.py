@@ -77,10 +77,10 @@ def other_languages(loaded: Loaded) -> tuple[str, str] | None:
 
 
 def _decoding(folder: Path, config: dict[str, Any]) -> dict[str, Any]:
-    """How it searches; a run as it was told, so that what it chose on its validation set is chosen anew."""
+    """How it searches, as it was told to, so that what it chose on its validation set is chosen anew."""
     with contextlib.suppress(CheckpointError):
         return asdict(RunFolder(folder).config().experiment.decoding)
-    stored, known = config.get("decoding"), {field.name for field in fields(DecodingConfig)}
+    stored, known = config.get("decoding_asked", config.get("decoding")), {field.name for field in fields(DecodingConfig)}
     return {name: value for name, value in stored.items() if name in known} if isinstance(stored, dict) else {}
 
 

@@ -195,7 +195,8 @@ class Translation(Task):
         if experiment.decoding.length_penalty is None:
             with decoding_translator.load(folder, device, engine="torch") as translator, one_thread():
                 choice = choose(translator, *data.text("valid"), beam_size)
-            directory.change_config(folder, {"decoding": {**asdict(experiment.decoding), **choice.settings}})
+            asked = asdict(experiment.decoding)  # which a training that starts from this model asks for again
+            directory.change_config(folder, {"decoding": {**asked, **choice.settings}, "decoding_asked": asked})
             about["decoding_chosen"] = choice.to_json()
         translator = decoding_translator.load(folder, device, engine="torch")
         decoding = Decoding(beam_sizes=(1, beam_size))
