@@ -58,7 +58,8 @@ def make_run(tmp_path: Path) -> MakeRun:
         folder.mkdir(parents=True)
         sizes = [*SIZES, "architecture.d_token=16"] if small else []
         corpus = ["corpus.name=multi30k", "corpus.src_lang=de", "corpus.tgt_lang=en"]
-        overrides = [*corpus, *sizes, "training.warmup_updates=10", f"training.seed={seed}", f"training.epochs={len(losses)}", *settings]
+        training = ["training.warmup_updates=10", f"training.seed={seed}", f"training.epochs={len(losses)}"]
+        overrides = [*corpus, *sizes, *training, *settings]
         experiment = json.loads(to_json(load(None, preset=preset, overrides=overrides).experiment))
         config = {
             "run_id": run_id or f"id-of-{name}",

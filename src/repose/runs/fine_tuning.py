@@ -80,7 +80,8 @@ def _decoding(folder: Path, config: dict[str, Any]) -> dict[str, Any]:
     """How it searches, as it was told to, so that what it chose on its validation set is chosen anew."""
     with contextlib.suppress(CheckpointError):
         return asdict(RunFolder(folder).config().experiment.decoding)
-    stored, known = config.get("decoding_asked", config.get("decoding")), {field.name for field in fields(DecodingConfig)}
+    stored = config.get("decoding_asked", config.get("decoding"))
+    known = {field.name for field in fields(DecodingConfig)}
     return {name: value for name, value in stored.items() if name in known} if isinstance(stored, dict) else {}
 
 
