@@ -4,6 +4,7 @@ import itertools
 import math
 import random
 import statistics
+from pathlib import Path
 
 import numpy as np
 import pytest
@@ -14,13 +15,16 @@ from sacrebleu.significance import PairedTest, estimate_ci
 
 from repose.evaluation import significance
 from repose.evaluation.metrics import bleu
+from repose.evaluation.ratio import RatioStatistics, read_ratio, write_ratio
 from repose.evaluation.sentence_statistics import Metric, References, SentenceStatistics
 from repose.evaluation.significance import (
+    SEED,
     Resampled,
     approximate_randomization,
     compare,
     holm,
     resample,
+    resample_ratio,
     student_inside,
     student_quantile,
     welch,
@@ -165,15 +169,34 @@ def test_a_system_does_not_differ_from_itself() -> None:
     assert (found.low, found.high, found.p) == (0.0, 0.0, 1.0)
 
 
+def test_a_ratio_is_resampled_as_its_sums_are(tmp_path: Path) -> None:
+    """By hand, over the same draws as those of BLEU; and as it was written."""
+    rng = np.random.default_rng(3)
+    sizes = rng.integers(1, 30, 50).astype(np.float64)
+    seeds = [RatioStatistics("las", "sentences", rng.uniform(0, 1, 50) * sizes, sizes, 100.0) for _ in range(2)]
+    for place, one in enumerate(seeds):
+        write_ratio(tmp_path / f"{place}.npz", one)
+    seeds = [read_ratio(tmp_path / f"{place}.npz") for place in range(2)]
+    found = resample_ratio(seeds, num_resamples=300)
+    assert found.value == pytest.approx(np.mean([100 * one.amounts.sum() / sizes.sum() for one in seeds]))
+    draws = np.random.default_rng(SEED).choice(50, size=(300, 50), replace=True)
+    by_hand = [np.mean([100 * one.amounts[d].sum() / sizes[d].sum() for one in seeds]) for d in draws]
+    np.testing.assert_allclose(found.values, by_hand)
+    (tmp_path / "0.npz").write_bytes((tmp_path / "0.npz").read_bytes()[:-40])
+    for name, sentence in (("0.npz", r"0\.npz is damaged"), ("9.npz", r"there is no 9\.npz")):
+        with pytest.raises(DataError, match=sentence):
+            read_ratio(tmp_path / name)
+
+
 def test_what_cannot_be_resampled_or_compared() -> None:
     references, (base, other, _) = three_systems(20)
     found = References(references).statistics(base)
     shorter = References(references[:9]).statistics(other[:9])
     with pytest.raises(ConfigError, match="99 resamples give no"):
         resample([found], num_resamples=99)
-    with pytest.raises(DataError, match="9 and 20 translated sentences"):
+    with pytest.raises(DataError, match="9 and 20 sentences"):
         resample([found, shorter])
-    with pytest.raises(DataError, match="no translated sentences"):
+    with pytest.raises(DataError, match="no sentences"):
         resample([])
     for unlike in (resample([shorter]), resample([found], num_resamples=500), resample([found], seed=1)):
         with pytest.raises(DataError, match="compare the same resamples"):

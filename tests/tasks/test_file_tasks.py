@@ -16,6 +16,7 @@ from repose.cli.main import app
 from repose.cli.tables import evaluation_table, run_table
 from repose.config.file import load
 from repose.data.treebank import Treebank
+from repose.evaluation.ratio import read_ratio
 from repose.model.language_model import LanguageModel
 from repose.runs.fine_tuning import RECIPE, settings_of
 from repose.runs.folder import RunFolder
@@ -105,6 +106,15 @@ def test_scores_say_what_they_are(runs: dict[str, Path], task: str) -> None:
         assert set(figure) == {"value", "unit"}
     named = {"language_modelling": "bits_per_token", "parsing": "las"}[task]
     assert named in scores["figures"]
+    sums = read_ratio(RunFolder(runs[task]).statistics_file("test"))
+    assert (sums.figure, sums.value) == (named, pytest.approx(scores["figures"][named]["value"]))
+    texts = (runs[task].parent / "test.txt").read_text(encoding="utf-8").splitlines()
+    assert (len(sums), sums.units) == (len(texts), {"language_modelling": "documents", "parsing": "sentences"}[task])
+    if task == "parsing":
+        assert sums.sizes.tolist() == [len(text.split()) for text in texts]
+        assert not (sums.amounts % 1).any()
+    else:
+        assert sums.sizes.sum() == scores["num_tokens"]
 
 
 @pytest.mark.parametrize(("task", "lang"), [("language_modelling", "tgt_lang"), ("parsing", "src_lang")])

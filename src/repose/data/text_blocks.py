@@ -17,6 +17,7 @@ from numpy.typing import NDArray
 from repose.data.columns import Prepared, write_columns
 from repose.data.prepare import Encoder
 from repose.data.readers import LineReader, check_file
+from repose.data.tokenizer import START
 from repose.system.terminal import counted
 
 MAX_LINE_BYTES = 1 << 22
@@ -34,6 +35,12 @@ class TextBlocks(Prepared):
         return self.columns.lengths(_TOKENS) - 1
 
     src_lengths = tgt_lengths
+
+    @property
+    def document_starts(self) -> NDArray[np.int64]:
+        """(D,): number of the first block of each document."""
+        firsts = self.columns.values[_TOKENS][self.columns.offsets[_TOKENS][:-1]]
+        return np.flatnonzero(firsts == START)
 
     @property
     def num_bytes(self) -> int:

@@ -11,12 +11,13 @@ Two questions, each with its own answer (docs/significance.md):
 
 import math
 import statistics
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
 
 import numpy as np
 from numpy.typing import NDArray
 
+from repose.evaluation.ratio import RatioStatistics
 from repose.evaluation.sentence_statistics import Metric, SentenceStatistics, scores_of
 from repose.system.errors import ConfigError, DataError
 
@@ -37,11 +38,11 @@ class Resampled:
     """A system's score on the test set and on resamples of its sentences, each the mean over its seeds."""
 
     value: float
-    """In percent, of the test set itself."""
+    """Of the test set itself, in the unit of the score."""
     values: NDArray[np.float64]
     """(R,): of each resample."""
     sample: tuple[int, int]
-    """Sentences of the test set, and the seed of the resamples: only equal ones may be compared."""
+    """Sentences (or documents) of the test set, and the seed of the resamples: only equal ones may be compared."""
 
 
 def resample(
@@ -57,20 +58,45 @@ def resample(
     mean over seeds. Systems of one test set get the same resamples, which are those of sacreBLEU's `--paired-bs`.
     Raises DataError where the seeds' translations are not of equally many sentences, ConfigError below 100 resamples.
     """
+    parts = [one.of(metric).astype(np.float64) for one in seeds]  # sums below 2^53 are exact
+    score = _in_integers(metric)
+    values = _resampled(parts, [score] * len(parts), num_resamples, seed)
+    return Resampled(statistics.fmean(one.score(metric) for one in seeds), values, (len(seeds[0]), seed))
+
+
+def resample_ratio(
+    seeds: Sequence[RatioStatistics], *, num_resamples: int = NUM_RESAMPLES, seed: int = SEED
+) -> Resampled:
+    """The same for a figure that is a ratio of sums over N sentences or documents. Raises as `resample` does."""
+    parts = [one.columns for one in seeds]
+    values = _resampled(parts, [one.scores_of for one in seeds], num_resamples, seed)
+    return Resampled(statistics.fmean(one.value for one in seeds), values, (len(seeds[0]), seed))
+
+
+def _in_integers(metric: Metric) -> Callable[[NDArray[np.float64]], NDArray[np.float64]]:
+    return lambda sums: scores_of(metric, np.rint(sums).astype(np.int64))
+
+
+def _resampled(
+    parts: Sequence[NDArray[np.float64]],
+    scores: Sequence[Callable[[NDArray[np.float64]], NDArray[np.float64]]],
+    num_resamples: int,
+    seed: int,
+) -> NDArray[np.float64]:
+    """(R,): of each resample the mean over seeds, each scored by the sums of its (N, K) numbers."""
     if num_resamples < LEAST_RESAMPLES:
         raise ConfigError(f"{num_resamples} resamples give no 95 % interval: ask for {LEAST_RESAMPLES} or more")
-    sizes = {len(one) for one in seeds}
+    sizes = {len(one) for one in parts}
     if len(sizes) != 1:
         raise DataError(
-            f"the seeds of a system have {' and '.join(map(str, sorted(sizes))) or 'no'} translated sentences: "
-            "compare translations of one test set"
+            f"the seeds of a system have {' and '.join(map(str, sorted(sizes))) or 'no'} sentences that were scored: "
+            "compare scores of one test set"
         )
-    (num_sentences,) = sizes
-    columns = np.concatenate([one.of(metric) for one in seeds], axis=1).astype(np.float64)  # sums below 2^53 are exact
-    sums = np.concatenate([times @ columns for times in _drawn(num_sentences, num_resamples, seed)])
-    by_seed = np.split(np.rint(sums).astype(np.int64), len(seeds), axis=1)
-    values = np.mean([scores_of(metric, one) for one in by_seed], axis=0)
-    return Resampled(statistics.fmean(one.score(metric) for one in seeds), values, (num_sentences, seed))
+    (number,) = sizes
+    columns = np.concatenate(parts, axis=1)
+    sums = np.concatenate([times @ columns for times in _drawn(number, num_resamples, seed)])
+    by_seed = np.split(sums, np.cumsum([one.shape[1] for one in parts])[:-1], axis=1)
+    return np.asarray(np.mean([score(one) for score, one in zip(scores, by_seed, strict=True)], axis=0))
 
 
 def _drawn(num_sentences: int, num_resamples: int, seed: int) -> Iterator[NDArray[np.float64]]:

@@ -8,7 +8,8 @@ from numpy.typing import NDArray
 
 from repose.report.collect import RunSet
 from repose.report.content import Cell, Column, Sentence, SideBySide, Table, slug
-from repose.report.significance import Remarks, System, systems_of
+from repose.report.pairs import Remarks, System
+from repose.report.significance import systems_of
 from repose.report.translations import hypotheses_of, texts_of
 from repose.system.errors import ReposeError
 

@@ -19,6 +19,7 @@ from repose.data.columns import NothingError
 from repose.data.dataset import PairDataset
 from repose.data.tokenizer import Tokenizer
 from repose.evaluation.metrics import decoding_name
+from repose.evaluation.ratio import RatioStatistics, write_ratio
 from repose.model.architecture import DROPOUTS, Architecture
 from repose.runs.folder import RunFolder
 from repose.runs.records import DataRecord
@@ -223,6 +224,8 @@ class Measured(NamedTuple):
     """What the model says, a line per example, by the name of what it is: "trees"."""
     dropped: Mapping[str, int] = {}
     """What of the set was left out, by reason."""
+    statistics: RatioStatistics | None = None
+    """What the figure that systems are compared by is made of, sentence by sentence or document by document."""
 
 
 class FileTask(Task):
@@ -274,5 +277,7 @@ class FileTask(Task):
             "looks_ahead": self.looks_ahead(loaded.model.architecture),
         }
         if out is not None:
+            if measured.statistics is not None:
+                write_ratio(RunFolder(out).statistics_file(split), measured.statistics)
             RunFolder(out).write_scores(split, scores, measured.hypotheses)
         return scores

@@ -15,6 +15,7 @@ from repose.config.experiment import Experiment, TrainingConfig
 from repose.data.batching import Permutation
 from repose.data.language import UNKNOWN, language_name
 from repose.data.text_blocks import Documents, TextBlocks, write_blocks
+from repose.evaluation.ratio import RatioStatistics
 from repose.model.language_model import LanguageModel, build_language_model
 from repose.saved_model.directory import TOKENIZER, ModelKind, SavedModel
 from repose.system.device import one_thread
@@ -25,7 +26,7 @@ from repose.training.distributed import World
 from repose.training.feed import to_device
 from repose.training.job import TrainingJob
 from repose.training.loss import TokenSums, cross_entropy, token_losses
-from repose.training.validation import validate
+from repose.training.validation import sums_of
 
 SAMPLED_TOKENS = 2000
 """Tokens, at least, that are also predicted one by one: each takes a pass over its block up to there."""
@@ -122,9 +123,10 @@ class LanguageModelling(FileTask):
         model, blocks = loaded.model, self.open(ids)
         device = next(model.parameters()).device
         with one_thread():
-            whole = validate(model, self, blocks, keras_batch=1, world=World(0, 1, device))
+            sums = sums_of(model, self, blocks, world=World(0, 1, device))
             one_pass, by_steps = _bits_of_sample(model, blocks, device)
-        loss, num_tokens = whole["tf_loss"], int(blocks.tgt_lengths.sum())
+        whole, num_tokens = sums.figures(keras_batch=1), int(blocks.tgt_lengths.sum())
+        loss = whole["tf_loss"]
         bits = loss / math.log(2)
         figures = {"bits_per_token": Figure(bits, "bits per token")}
         if loss < _MOST_NATS:
@@ -136,7 +138,10 @@ class LanguageModelling(FileTask):
         figures["sampled_bits_per_token"] = Figure(one_pass, "bits per token")
         figures["stepwise_bits_per_token"] = Figure(by_steps, "bits per token")
         counts = {"num_blocks": len(blocks), "num_tokens": num_tokens, "num_bytes": blocks.num_bytes}
-        return Measured(counts, figures, {}, blocks.dropped)
+        starts = blocks.document_starts
+        bits_of, tokens_of = (np.add.reduceat(x, starts) for x in (sums.nll / math.log(2), sums.tokens))
+        statistics = RatioStatistics("bits_per_token", "documents", bits_of, tokens_of.astype(np.float64))
+        return Measured(counts, figures, {}, blocks.dropped, statistics)
 
 
 @torch.no_grad()

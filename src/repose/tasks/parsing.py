@@ -14,6 +14,7 @@ from torch import Tensor
 from repose.config.experiment import Experiment, TrainingConfig
 from repose.data.language import UNKNOWN, language_name
 from repose.data.treebank import Treebank, Trees, is_tree, label_inventory, write_treebank
+from repose.evaluation.ratio import RatioStatistics
 from repose.model.architecture import Architecture
 from repose.model.parser import Parser, build_parser
 from repose.saved_model.directory import TOKENIZER, ModelKind, SavedModel
@@ -161,13 +162,17 @@ class Parsing(FileTask):
             parses = sorted(self.parse(loaded.model, treebank))
             world = World(0, 1, next(loaded.model.parameters()).device)
             whole = validate(loaded.model, self, treebank, keras_batch=1, world=world)
-        figures = attachment(parses, treebank)
+        figures, (_, named) = attachment(parses, treebank), _right(parses, treebank)
         figures["tf_loss"] = Figure(whole["tf_loss"], "nats per word")
         figures["tf_accuracy"] = Figure(whole["tf_accuracy"], "share of words")
         counts = {"num_sentences": len(treebank), "num_words": int(treebank.tgt_lengths.sum())}
         names = treebank.labels
         lines = [" ".join(f"{h}:{names[n]}" for h, n in zip(p.heads, p.labels, strict=True)) for p in parses]
-        return Measured(counts, figures, {"trees": lines})
+        sizes = treebank.tgt_lengths.astype(np.float64)
+        starts = np.cumsum([0, *(len(p.heads) for p in parses[:-1])])
+        of_sentence = np.add.reduceat(named.astype(np.float64), starts)
+        statistics = RatioStatistics("las", "sentences", of_sentence, sizes, 100.0)
+        return Measured(counts, figures, {"trees": lines}, statistics=statistics)
 
     @torch.no_grad()
     def parse(self, model: Parser, treebank: Treebank) -> Iterator[Parse]:
@@ -192,12 +197,17 @@ class Parsing(FileTask):
 
 def attachment(parses: Sequence[Parse], treebank: Treebank) -> dict[str, Figure]:
     """UAS and LAS: percent of words whose head, or head and full label, is right; punctuation counts as any word."""
+    right, named = _right(parses, treebank)
+    unit = f"percent of {len(right):,} words"
+    return {"uas": Figure(100 * float(right.mean()), unit), "las": Figure(100 * float(named.mean()), unit)}
+
+
+def _right(parses: Sequence[Parse], treebank: Treebank) -> tuple[NDArray[np.bool_], NDArray[np.bool_]]:
+    """Of each word, one sentence after the other: whether its head is right, and whether its label is, too."""
     places: NDArray[np.int64] = np.array([p.sentence for p in parses])
     heads, labels = (treebank.columns.flat(name, places) for name in ("heads", "labels"))
     right = heads == np.concatenate([p.heads for p in parses])
-    named = right & (labels == np.concatenate([p.labels for p in parses]))
-    unit = f"percent of {len(heads):,} words"
-    return {"uas": Figure(100 * float(right.mean()), unit), "las": Figure(100 * float(named.mean()), unit)}
+    return right, right & (labels == np.concatenate([p.labels for p in parses]))
 
 
 def best_tree(scores: NDArray[np.floating]) -> list[int]:

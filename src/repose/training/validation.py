@@ -1,6 +1,7 @@
 """Teacher-forced figures of a validation set: each token predicted from the reference's earlier ones, dropout off."""
 
 from collections.abc import Iterator
+from dataclasses import dataclass
 
 import numpy as np
 import torch
@@ -16,7 +17,6 @@ MISMATCHED = 300
 """About how many examples are also read with another example's source."""
 
 
-@torch.no_grad()
 def validate(
     model: nn.Module, task: TrainingTask, examples: Examples, *, keras_batch: int, world: World
 ) -> dict[str, float]:
@@ -28,6 +28,43 @@ def validate(
     `source_gain`, where a task's examples have sources: the nats per target token that the true source saves against
     that of another example of like length, over some `MISMATCHED` examples. Near 0 the model ignores its source.
     """
+    return sums_of(model, task, examples, world=world).figures(keras_batch)
+
+
+@dataclass(frozen=True)
+class Sums:
+    """What the figures of a set are made of, example by example, in the set's order."""
+
+    nll: NDArray[np.float64]
+    """(N,): nats."""
+    correct: NDArray[np.float64]
+    """(N,): tokens, or words, that are right."""
+    tokens: NDArray[np.int64]
+    """(N,): tokens, or words."""
+    other_nll: NDArray[np.float64]
+    """(N,): nats with another example's source, of those that are `mismatched`."""
+    mismatched: NDArray[np.bool_]
+
+    def figures(self, keras_batch: int) -> dict[str, float]:
+        """As `validate` gives them."""
+        number = len(self.tokens)
+        starts = np.arange(0, number, keras_batch)
+        batch_means = np.add.reduceat(self.nll, starts) / np.add.reduceat(self.tokens, starts)
+        batch_sizes = np.diff(np.append(starts, number))
+        figures = {
+            "tf_loss": float(self.nll.sum() / self.tokens.sum()),
+            "tf_loss_keras": float((batch_means * batch_sizes).sum() / number),
+            "tf_accuracy": float(self.correct.sum() / self.tokens.sum()),
+        }
+        if self.other_nll.any():
+            gain = self.other_nll[self.mismatched].sum() - self.nll[self.mismatched].sum()
+            figures["source_gain"] = float(gain / self.tokens[self.mismatched].sum())
+        return figures
+
+
+@torch.no_grad()
+def sums_of(model: nn.Module, task: TrainingTask, examples: Examples, *, world: World) -> Sums:
+    """The sums over each example, dropout off, in fp32. Workers share them as `validate` says."""
     was_training = model.training
     model.eval()
     sums = torch.zeros(3, len(examples), dtype=torch.float64, device=world.device)
@@ -51,18 +88,7 @@ def validate(
         sums.index_add_(1, sentences, torch.stack([nll, correct.to(nll.dtype), other_nll]).double())
     model.train(was_training)
     nll_of, correct_of, other_nll_of = world.add(sums).cpu().numpy()
-    starts = np.arange(0, len(examples), keras_batch)
-    batch_means = np.add.reduceat(nll_of, starts) / np.add.reduceat(tokens_of, starts)
-    batch_sizes = np.diff(np.append(starts, len(examples)))
-    figures = {
-        "tf_loss": float(nll_of.sum() / tokens_of.sum()),
-        "tf_loss_keras": float((batch_means * batch_sizes).sum() / len(examples)),
-        "tf_accuracy": float(correct_of.sum() / tokens_of.sum()),
-    }
-    if other_nll_of.any():
-        gain = other_nll_of[mismatched].sum() - nll_of[mismatched].sum()
-        figures["source_gain"] = float(gain / tokens_of[mismatched].sum())
-    return figures
+    return Sums(nll_of, correct_of, tokens_of, other_nll_of, mismatched)
 
 
 def _by_length(examples: Examples) -> Iterator[NDArray[np.int64]]:

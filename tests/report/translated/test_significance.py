@@ -3,13 +3,16 @@
 import json
 import shutil
 from collections.abc import Callable
+from dataclasses import replace
 from functools import partial
 from pathlib import Path
 from typing import Any
 
+import numpy as np
 import pytest
 
-from repose.evaluation.significance import approximate_randomization, compare, holm, resample, welch
+from repose.evaluation.ratio import RatioStatistics, write_ratio
+from repose.evaluation.significance import approximate_randomization, compare, holm, resample, resample_ratio, welch
 from repose.report import significance
 from repose.report.collect import read_runs
 from repose.report.content import Table
@@ -333,6 +336,54 @@ def rewrite(path: Path, change: Callable[[Any], None]) -> None:
     content = json.loads(path.read_text())
     change(content)
     path.write_text(json.dumps(content))
+
+
+def add_statistics(models: Path, system: str, seed: int, documents: int = 40) -> RatioStatistics:
+    """Sums over documents that give the score of that run."""
+    folder, rng = models / f"{system}-s{seed}", np.random.default_rng([len(system), seed])
+    bits = json.loads((folder / "scores.test.json").read_text())["figures"]["bits_per_token"]["value"]
+    sizes = np.arange(1.0, documents + 1)
+    amounts = sizes * rng.uniform(0.9, 1.1, documents)
+    found = RatioStatistics("bits_per_token", "documents", amounts * bits * sizes.sum() / amounts.sum(), sizes)
+    write_ratio(folder / "statistics.test.npz", found)
+    return found
+
+
+def test_other_tasks_are_tested_over_documents(models: Path) -> None:
+    sums = {
+        system: [add_statistics(models, system, seed) for seed in range(2)]
+        for system in ("ablation-none", "reinforced")
+    }
+    over_documents, over_seeds = significance_tables(read_runs([models]))
+    assert (over_documents.id, over_seeds.id) == ("significance-language_modelling", "seeds-language_modelling")
+    assert over_documents.title == "Differences in bits per token, language modelling, over documents"
+    wanted = compare(*(resample_ratio(sums[system], num_resamples=1000) for system in ("reinforced", "ablation-none")))
+    assert names(over_documents) == [("reinforced", "ablation-none")]
+    shown = [column(over_documents, name) for name in ("difference", "95 % from", "to", "p", "p (Holm)")]
+    assert [values[0] for values in shown] == [wanted.value, wanted.low, wanted.high, wanted.p, wanted.p]
+    assert not over_documents.remarks
+    damage = {
+        "there is no statistics.test.npz": lambda path: path.unlink(),
+        "statistics.test.npz is damaged": lambda path: path.write_bytes(b"x"),
+        "does not give its bits per token": lambda path: write_ratio(path, replace(sums["reinforced"][0], scale=2.0)),
+        "its documents are not those of ablation-none-s0": lambda _: add_statistics(models, "reinforced", 0, 41),
+    }
+    for reason, do in damage.items():
+        add_statistics(models, "reinforced", 0)
+        do(models / "reinforced-s0" / "statistics.test.npz")
+        assert [table.id for table in significance_tables(read_runs([models]))] == ["seeds-language_modelling"], reason
+
+
+def test_a_system_without_sums_is_left_out_of_the_test_over_documents(models: Path) -> None:
+    path = Path(__file__).parents[3] / "results/language-modelling-small/ablation-norm-s0"
+    for system in ("ablation-none", "reinforced"):
+        for seed in range(2):
+            add_statistics(models, system, seed)
+    over_documents, over_seeds = significance_tables(read_runs([models, path], baseline="ablation-none"))
+    assert (len(over_documents.rows), len(over_seeds.rows)) == (1, 3)
+    (remark,) = over_documents.remarks
+    assert remark.startswith("Left out of the tests: ")
+    assert remark.endswith("there is no statistics.test.npz: evaluate the run again, which makes it anew.")
 
 
 def test_losses_of_other_tokens_are_not_tested(models: Path) -> None:

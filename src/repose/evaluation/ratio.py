@@ -1,0 +1,77 @@
+"""A figure that is a ratio of two sums over the units of a test set: words attached rightly over words, sentence by
+sentence; bits over tokens, document by document. As with BLEU, a resample of the units is scored from the sums alone.
+"""
+
+from dataclasses import dataclass
+from pathlib import Path
+
+import numpy as np
+from numpy.typing import NDArray
+
+from repose.system.errors import DataError
+from repose.system.files import replacing_file
+
+FORMAT = 1
+
+
+@dataclass(frozen=True)
+class RatioStatistics:
+    """What a figure is made of, unit by unit: `scale` times the sum of `amounts` over the sum of `sizes`."""
+
+    figure: str
+    """Its name among a task's figures, such as "las"."""
+    units: str
+    """What is resampled: "sentences", "documents"."""
+    amounts: NDArray[np.float64]
+    """(N,): such as the words of a sentence that are attached rightly."""
+    sizes: NDArray[np.float64]
+    """(N,): such as its words."""
+    scale: float = 1.0
+    """100 for percent."""
+
+    def __len__(self) -> int:
+        """Number of units."""
+        return len(self.sizes)
+
+    @property
+    def columns(self) -> NDArray[np.float64]:
+        """(N, 2), to be summed over units."""
+        return np.stack([self.amounts, self.sizes], axis=1)
+
+    def scores_of(self, sums: NDArray[np.float64]) -> NDArray[np.float64]:
+        """(R,) values of the figure by (R, 2) sums of `columns`."""
+        return self.scale * sums[:, 0] / sums[:, 1]
+
+    @property
+    def value(self) -> float:
+        """The figure of the whole test set."""
+        return float(self.scores_of(self.columns.sum(axis=0, keepdims=True))[0])
+
+
+def write_ratio(path: Path, found: RatioStatistics) -> None:
+    """Writes the numbers, compressed; the same ones give the same bytes. No text. Raises WriteError."""
+    names = {"figure": found.figure, "units": found.units}
+    numbers = {"format": FORMAT, "scale": found.scale, "amounts": found.amounts, "sizes": found.sizes}
+    with replacing_file(path) as temporary, temporary.open("wb") as file:
+        np.savez_compressed(file, allow_pickle=False, **{name: np.array(x) for name, x in (names | numbers).items()})
+
+
+def read_ratio(path: Path) -> RatioStatistics:
+    """Reads what `write_ratio` wrote; raises DataError where there is nothing such."""
+    again = "evaluate the run again, which makes it anew"
+    try:
+        with path.open("rb") as file, np.load(file, allow_pickle=False) as archive:  # np.load(path) leaves it open
+            arrays = {name: archive[name] for name in archive.files}
+        if (version := int(arrays["format"])) != FORMAT:
+            raise DataError(f"{path.name} has format {version}, this version reads {FORMAT}: {again}")
+        amounts, sizes = (arrays[name].astype(np.float64) for name in ("amounts", "sizes"))
+        found = RatioStatistics(str(arrays["figure"]), str(arrays["units"]), amounts, sizes, float(arrays["scale"]))
+    except DataError:
+        raise
+    except FileNotFoundError as error:
+        raise DataError(f"there is no {path.name}: {again}") from error
+    except Exception as error:  # a damaged archive raises half a dozen kinds, zlib's and numpy's own among them
+        raise DataError(f"{path.name} is damaged: {again}") from error
+    if amounts.ndim != 1 or amounts.shape != sizes.shape or not sizes.sum() > 0:
+        raise DataError(f"{path.name} is damaged: {again}")
+    return found

@@ -1,0 +1,222 @@
+"""Pairs of systems that a report tests against each other, and how what came of the tests stands in its tables.
+
+What is tested and how: `repose.evaluation.significance` and docs/significance.md.
+"""
+
+from collections.abc import Callable, Sequence
+from contextlib import suppress
+from dataclasses import dataclass, field, replace
+from itertools import combinations
+from statistics import fmean
+from typing import Any
+
+from repose.evaluation import significance as testing
+from repose.evaluation.sentence_statistics import Metric, SentenceStatistics
+from repose.report.collect import ReportRun, RunSet, some
+from repose.report.content import Cell, Column, Table
+from repose.report.figures import score
+from repose.report.tables import NONE, captioned, spread, spread_cell
+from repose.report.tables_settings import confounded
+from repose.report.translations import decoding_of, statistics_of
+from repose.system.errors import DataError, ReposeError
+
+GREEDY = "greedy"
+_RESAMPLES_PER_TEST = 200  # so that the least p there is, corrected for the number of tests, is 0.01
+_SIGNIFICANT = f"At or below {testing.LEVEL} after the correction."
+_NO_INTERVAL = "One seed on a side, or scores that do not differ, give no interval."
+_ALL_PAIRS_BELOW = 4  # with fewer systems on a corpus, each is tested against each
+
+
+@dataclass(frozen=True)
+class System:
+    """The finished runs of a system on a corpus that can be tested."""
+
+    group: str
+    corpus: str
+    runs: tuple[ReportRun, ...]
+    """Those whose scores may stand beside the others'."""
+    counts: tuple[SentenceStatistics | None, ...]
+    """Of each run; None where its translations cannot be counted."""
+    decoding: str | None = None
+    """Of the counts; None: the one that each run is compared by."""
+
+    @property
+    def statistics(self) -> tuple[SentenceStatistics, ...]:
+        """The counts that there are."""
+        return tuple(one for one in self.counts if one is not None)
+
+    @property
+    def counted(self) -> "System":
+        """The system with those runs alone that have counts."""
+        runs = tuple(run for run, one in zip(self.runs, self.counts, strict=True) if one is not None)
+        return replace(self, runs=runs, counts=self.statistics)
+
+    def scores(self, metric: Metric) -> list[float]:
+        """Of each run on the whole test set, as its scores.*.json has them."""
+        found = (score(run, self.decoding or decoding_of(run), metric) for run in self.runs)
+        return [value for value in found if value is not None]
+
+    @property
+    def greedy_scores(self) -> "System | None":
+        """The system by its greedy scores alone; None where a run has none, or no others were made."""
+        if all(decoding_of(run) == GREEDY for run in self.runs):
+            return None
+        scored = all(score(run, GREEDY, "bleu") is not None for run in self.runs)
+        return replace(self, counts=(None,) * len(self.runs), decoding=GREEDY) if scored else None
+
+    @property
+    def greedy(self) -> "System | None":
+        """The system by its greedy translations; None where some cannot be counted, or no others were made."""
+        scored = self.greedy_scores
+        if scored is None:
+            return None
+        try:
+            counts = tuple(statistics_of(run, GREEDY) for run in self.runs)
+        except (ReposeError, KeyError):
+            return None
+        return replace(scored, counts=counts)
+
+
+@dataclass(frozen=True)
+class Pair:
+    """A system and what it is tested against."""
+
+    system: System
+    other: System
+
+    @property
+    def single(self) -> bool:
+        """Whether both have one seed."""
+        return len(self.system.runs) == len(self.other.runs) == 1
+
+
+@dataclass
+class Remarks:
+    """What could not be tested, and why."""
+
+    of_scores: list[str] = field(default_factory=list)
+    """Runs whose scores stand beside no other's."""
+    of_texts: list[str] = field(default_factory=list)
+    """Runs without translations that could be resampled."""
+
+
+def usual_run(runs: RunSet, corpus: str, way: Callable[[ReportRun], object]) -> ReportRun | None:
+    """A run that is measured in the way that most are: of the baseline's runs, if it has some that may be compared."""
+    found: list[tuple[ReportRun, object]] = []
+    for run in (run for run in runs.runs if run.done and run.corpus == corpus and run.comparable):
+        with suppress(ReposeError):
+            found.append((run, way(run)))
+    found = [one for one in found if one[0].group == runs.baseline] or found
+    ways = [one for _, one in found]
+    return found[ways.index(max(ways, key=ways.count))][0] if ways else None
+
+
+def check_comparable(run: ReportRun) -> None:
+    """Raises DataError for a run whose scores say nothing of it."""
+    if run.looks_ahead:
+        raise DataError("its decoder looks ahead, so it is compared with nothing")
+    if run.failed_checks:
+        raise DataError(f"it failed the audit ({', '.join(run.failed_checks)})")
+
+
+def left_out(left_out: dict[str, list[str]]) -> list[str]:
+    return [f"Left out of the tests: {some(names)}; {reason}." for reason, names in left_out.items()]
+
+
+def pairs_of(systems: Sequence[System], baseline: str | None, remarks: list[str]) -> list[Pair]:
+    """Who is tested against whom: all against the baseline (else the first), each against each where they are few."""
+    if len(systems) < 2:
+        return []
+    base = next((system for system in systems if system.group == baseline), None)
+    if len(systems) < _ALL_PAIRS_BELOW:
+        ordered = sorted(systems, key=lambda system: system is not base)  # the baseline is what others are held against
+        return [Pair(system, other) for other, system in combinations(ordered, 2)]
+    if base is None:
+        base = systems[0]
+        reason = f"{baseline} cannot be tested" if baseline else "no baseline is named"
+        remarks.append(f"On {base.corpus}, {reason}: systems are tested against the first, {base.group}.")
+    return [Pair(system, base) for system in systems if system is not base]
+
+
+def seed_columns(unit: str) -> list[Column]:
+    columns = [Column(name, unit) for name in ("mean", "mean (against)", "difference", "95 % from", "to")]
+    return [*columns, Column("p"), Column("p (Holm)")]
+
+
+def seed_cells(
+    values: Sequence[float], others: Sequence[float], found: "OfSeeds | None", digits: int, notes: Sequence[str] = ()
+) -> list[Cell]:
+    """Both means, the difference, and Welch's interval and p of it."""
+    form = f"+.{digits}f"
+    means = [spread_cell(spread(side), digits, expected=0) for side in (values, others)]
+    difference = number_cell(fmean(values) - fmean(others), form, notes=notes)
+    if found is None:
+        return [*means, difference, *[Cell(NONE, notes=[_NO_INTERVAL])] * 4]
+    ends = [number_cell(value, form) for value in (found.interval.low, found.interval.high)]
+    return [*means, difference, *ends, p_cell(found.interval.p), p_cell(found.p, corrected=True)]
+
+
+@dataclass(frozen=True)
+class OfSeeds:
+    """What other seeds say of a difference."""
+
+    interval: testing.SeedInterval
+    p: float
+    """Corrected for the number of comparisons."""
+
+
+def of_seeds(sides: Sequence[tuple[Sequence[float], Sequence[float]]]) -> list[OfSeeds | None]:
+    """Of each pair of systems' scores, corrected over all of them (Holm); None where seeds give no interval."""
+    found = [testing.welch(*side) for side in sides]
+    corrected = iter(testing.holm([one.p for one in found if one is not None]))
+    return [None if one is None else OfSeeds(one, next(corrected)) for one in found]
+
+
+def pair_table(name: str, columns: Sequence[Column], rows: Sequence[Sequence[Cell]], **words: Any) -> Table:
+    """A table whose rows begin with corpus, system and against; without the corpora where there is only one."""
+    heads = [Column(name, numeric=False) for name in ("corpus", "system", "against")]
+    first = 0 if len({row[0].text for row in rows}) > 1 else 1
+    return captioned(name, [*heads[first:], *columns], [row[first:] for row in rows], **words)
+
+
+def holm_words(number: int) -> str:
+    if number == 1:
+        return " One comparison: nothing to correct for."
+    return f" p (Holm) is corrected for the {number} comparisons of this table (Holm 1979)."
+
+
+def holm_words_of_seeds(found: Sequence[OfSeeds | None]) -> str:
+    """The same of tests over seeds; of pairs without an interval there is nothing to correct."""
+    number = sum(one is not None for one in found)
+    if not number and len(found) > 1:
+        return " No comparison has an interval: nothing to correct for."
+    return holm_words(max(number, 1))
+
+
+def name_cells(pair: Pair) -> list[Cell]:
+    """Corpus, system and against; noted where the two were not trained alike."""
+    unlike = confounded(pair.system.runs, pair.other.runs)
+    system = Cell(pair.system.group, notes=[unlike] if unlike else [])
+    return [Cell(pair.system.corpus), system, Cell(pair.other.group)]
+
+
+def number_cell(value: float, form: str, notes: Sequence[str] = ()) -> Cell:
+    return Cell(f"{value:{form}}".replace("-", "−"), float(value), notes=notes)
+
+
+def p_cell(value: float, *, corrected: bool = False) -> Cell:
+    """A p value; a corrected one is noted where it is small."""
+    notes = [_SIGNIFICANT] * (corrected and value <= testing.LEVEL)
+    return Cell("<0.001" if value < 0.001 else f"{value:.3f}", value, notes=notes)
+
+
+def agree_cell(found: OfSeeds | None, value: float) -> Cell:
+    """Whether other seeds would leave the sign of a difference as it is, corrected for the number of rows."""
+    if found is None:
+        return Cell(NONE)
+    return Cell("yes" if found.p <= testing.LEVEL and found.interval.value * value > 0 else "no")
+
+
+def num_resamples(pairs: Sequence[Pair]) -> int:
+    """How many resamples a table of these pairs rests on."""
+    return max(testing.NUM_RESAMPLES, _RESAMPLES_PER_TEST * len(pairs))

@@ -1,0 +1,192 @@
+"""Tests of significance between systems whose task is not translation, as tables."""
+
+from collections.abc import Sequence
+from typing import NamedTuple
+
+import numpy as np
+
+from repose.evaluation import significance as testing
+from repose.evaluation.ratio import RatioStatistics, read_ratio
+from repose.report.collect import ReportRun, RunSet
+from repose.report.content import Column, Table
+from repose.report.figures import task_figure
+from repose.report.pairs import (
+    Pair,
+    System,
+    agree_cell,
+    check_comparable,
+    holm_words,
+    holm_words_of_seeds,
+    left_out,
+    name_cells,
+    num_resamples,
+    number_cell,
+    of_seeds,
+    p_cell,
+    pair_table,
+    pairs_of,
+    seed_cells,
+    seed_columns,
+    usual_run,
+)
+from repose.runs.folder import RunFolder
+from repose.system.errors import DataError
+
+_SAME = 1e-6  # share of a figure: beyond the last digits, sums and scores are not of one evaluation
+
+
+class _Figure(NamedTuple):
+    """By what systems are compared."""
+
+    name: str
+    unit: str
+
+    @property
+    def called(self) -> str:
+        """Its name in a sentence."""
+        return self.name.upper() if len(self.name) == len("las") else self.name.replace("_", " ")
+
+
+def tables_of_task(part: RunSet) -> tuple[Table, ...]:
+    """Differences in the first figure of a task that does not translate: `significance-<task>`, over sentences or
+    documents, where runs have `statistics.<split>.npz`, and `seeds-<task>`. None without two systems.
+
+    Pairs are those of `significance_tables`. Left out, with a remark: models that look ahead or failed an audit, and
+    runs that were measured on another set or, where tokens are counted, with other tokens.
+    """
+    done = [run for run in part.runs if run.done]
+    if not done:
+        return ()
+    figure, remarks, pairs = _first_figure(done[0]), list[str](), list[Pair]()
+    for corpus in part.corpora:
+        pairs += pairs_of(_systems_of_task(part, corpus, figure, remarks), part.baseline, remarks)
+    if not pairs:
+        return ()
+    task = part.tasks[0]
+    over_units = _over_units(pairs, figure, task)
+    return (*([over_units] if over_units is not None else []), _over_seeds(pairs, figure, task, remarks))
+
+
+def _over_seeds(pairs: Sequence[Pair], figure: _Figure, task: str, remarks: Sequence[str]) -> Table:
+    sides = _sides(pairs, figure)
+    found = of_seeds(sides)
+    rows = [
+        [*name_cells(pair), *seed_cells(*side, one, 3)] for pair, side, one in zip(pairs, sides, found, strict=True)
+    ]
+    words = {"task": task.replace("_", " "), "figure": figure.called, "holm": holm_words_of_seeds(found)}
+    return pair_table(f"seeds-{task}", seed_columns(figure.unit), rows, like="seeds-of-task", remarks=remarks, **words)
+
+
+def _over_units(pairs: Sequence[Pair], figure: _Figure, task: str) -> Table | None:
+    """The paired bootstrap over sentences or documents; None where no pair can be resampled."""
+    counts, remarks = _counts_of(pairs, figure)
+    pairs = [pair for pair in pairs if id(pair.system) in counts and id(pair.other) in counts]
+    if not pairs:
+        return None
+    number = num_resamples(pairs)
+    used = {id(system) for pair in pairs for system in (pair.system, pair.other)}
+    sampled = {key: testing.resample_ratio(counts[key], num_resamples=number) for key in counts if key in used}
+    found = [testing.compare(sampled[id(pair.system)], sampled[id(pair.other)]) for pair in pairs]
+    seeds = of_seeds(_sides(pairs, figure))
+    rows = [
+        [
+            *name_cells(pair),
+            *(number_cell(len(side.runs), "d") for side in (pair.system, pair.other)),
+            *(number_cell(value, "+.3f") for value in (one.value, one.low, one.high)),
+            p_cell(one.p),
+            p_cell(p, corrected=True),
+            agree_cell(of_these, one.value),
+        ]
+        for pair, one, p, of_these in zip(pairs, found, testing.holm([one.p for one in found]), seeds, strict=True)
+    ]
+    columns = [Column("seeds"), Column("seeds (against)")]
+    columns += [Column(name, figure.unit) for name in ("difference", "95 % from", "to")]
+    columns += [Column("p"), Column("p (Holm)"), Column("seeds agree", numeric=False)]
+    words = {
+        "task": task.replace("_", " "),
+        "figure": figure.called,
+        "units": counts[id(pairs[0].system)][0].units,
+        "number": number,
+        "seed": testing.SEED,
+        "least": 2 / (number + 1),
+        "holm": holm_words(len(pairs)),
+    }
+    return pair_table(f"significance-{task}", columns, rows, like="significance-of-task", remarks=remarks, **words)
+
+
+def _counts_of(pairs: Sequence[Pair], figure: _Figure) -> tuple[dict[int, list[RatioStatistics]], list[str]]:
+    """The sums of each system's runs, by `id`, of systems all of whose runs have them; and why others do not. Without
+    any there is nothing to say."""
+    counts, missing = dict[int, list[RatioStatistics]](), dict[str, list[str]]()
+    usual: dict[str, tuple[ReportRun, RatioStatistics]] = {}
+    ordered = [system for pair in pairs for system in (pair.other, pair.system)]  # the baseline's are the others'
+    for system in {id(one): one for one in ordered}.values():
+        found = []
+        for run in system.runs:
+            try:
+                statistics = _statistics(run, figure)
+                first, theirs = usual.setdefault(system.corpus, (run, statistics))
+                if not np.array_equal(statistics.sizes, theirs.sizes):
+                    raise DataError(f"its {statistics.units} are not those of {first.name}")
+            except DataError as error:
+                missing.setdefault(str(error), []).append(run.name)
+            else:
+                found.append(statistics)
+        if len(found) == len(system.runs):
+            counts[id(system)] = found
+    return counts, left_out(missing) if counts else []
+
+
+def _statistics(run: ReportRun, figure: _Figure) -> RatioStatistics:
+    """What a run's figure is made of. Raises DataError where that is not there, or of another evaluation."""
+    found = read_ratio(RunFolder(run.folder).statistics_file(run.split))
+    recorded = task_figure(run, figure.name)
+    if found.figure != figure.name or recorded is None or abs(found.value - recorded) > _SAME * max(1.0, abs(recorded)):
+        raise DataError(f"statistics.{run.split}.npz does not give its {figure.called}: evaluate the run again")
+    return found
+
+
+def _sides(pairs: Sequence[Pair], figure: _Figure) -> list[tuple[list[float], list[float]]]:
+    """The figure of the seeds of either system."""
+    return [(_figures(pair.system, figure.name), _figures(pair.other, figure.name)) for pair in pairs]
+
+
+def _systems_of_task(part: RunSet, corpus: str, figure: _Figure, remarks: list[str]) -> list[System]:
+    """The systems that can be tested by a figure."""
+
+    def way(run: ReportRun) -> tuple[str, str]:
+        return run.split, run.config.digests.get("tgt", "") if "token" in figure.unit else ""
+
+    usual, systems, unlike = usual_run(part, corpus, way), list[System](), dict[str, list[str]]()
+    for group in part.groups:
+        kept = []
+        for run in part.done(group, corpus):
+            try:
+                check_comparable(run)
+                if task_figure(run, figure.name) is None:
+                    raise DataError(f"it has no {figure.called}")
+                assert usual is not None, "one that may be compared"
+                if run.split != usual.split:
+                    raise DataError(f"it was measured on the {run.split} set, {usual.name} on the {usual.split} set")
+                if way(run) != way(usual):
+                    raise DataError(f"its tokens are not those of {usual.name}")
+            except DataError as error:
+                unlike.setdefault(str(error), []).append(run.name)
+            else:
+                kept.append(run)
+        if kept:
+            systems.append(System(group, corpus, tuple(kept), (None,) * len(kept)))
+    remarks += left_out(unlike)
+    return systems
+
+
+def _figures(system: System, name: str) -> list[float]:
+    return [value for run in system.runs if (value := task_figure(run, name)) is not None]
+
+
+def _first_figure(run: ReportRun) -> _Figure:
+    """The figure that a task is told by: the last of those in percent, which is the strictest, else the first."""
+    figures = (run.scores or {})["figures"]
+    percent = [name for name, figure in figures.items() if str(figure["unit"]).startswith("percent")]
+    name = (percent or list(figures))[-1 if percent else 0]
+    return _Figure(name, str(figures[name]["unit"]).partition(" of ")[0])
