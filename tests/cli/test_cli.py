@@ -299,14 +299,15 @@ def test_translate_reads_no_more_of_an_endless_line_than_it_can_use(trained: Pat
 
 def test_translate_gives_hypotheses_and_scores(trained: Path, run: Run, tmp_path: Path) -> None:
     source = tmp_path / "in.txt"
-    source.write_text("Ele lê.\nEla canta.\n")
+    source.write_text("Ele lê.\nEla canta.\n\n")
     _, out, _ = run("translate", trained, source, "--num-hypotheses", 2, "--beam-size", 3)
     rows = [line.split(" ||| ") for line in out.splitlines()]
-    assert [row[0] for row in rows] == ["0", "0", "1", "1"]
+    assert [row[0] for row in rows] == ["0", "0", "1", "1", "2"]
+    assert rows.pop() == ["2", "", "0.0000"], "a blank line keeps its place"
     _, scored, _ = run("translate", trained, source, "--scores", "--beam-size", 3)
     values, texts = zip(*(line.split("\t") for line in scored.splitlines()), strict=True)
-    assert texts == (rows[0][1], rows[2][1])
-    assert values == (rows[0][2], rows[2][2])
+    assert texts == (rows[0][1], rows[2][1], "")
+    assert values == (rows[0][2], rows[2][2], "0.0000")
 
 
 def test_score_is_what_translate_reports(trained: Path, run: Run, tmp_path: Path) -> None:

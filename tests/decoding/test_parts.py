@@ -9,7 +9,7 @@ import pytest
 from hypothesis import example, given
 from hypothesis import strategies as st
 
-from repose.decoding.parts import parts_of, translate_texts
+from repose.decoding.parts import language_of, parts_of, translate_texts
 from repose.decoding.translator import Hypothesis, Translation
 
 
@@ -88,6 +88,27 @@ class Shouting:
 def test_a_clause_that_ends_a_short_text_is_no_place_to_split_it() -> None:
     found = parts_of("😀😀😀:", "en", lambda text: len(text.encode()) <= 10)
     assert [part.text for part in found.parts] == ["😀😀", "😀:"]
+
+
+@pytest.mark.parametrize(
+    ("config", "to", "wanted"),
+    [
+        ({}, None, "xx"),
+        ({"src_lang": "pt-BR", "tgt_lang": "en"}, None, "pt"),
+        ({"src_lang": "gl", "tgt_lang": "en", "tag": "en"}, None, "gl"),
+        ({"src_lang": "gl", "tgt_lang": "en", "tag": "en"}, "en", "gl"),
+        ({"src_lang": "gl", "tgt_lang": "en", "tag": "en"}, "gl", "en"),
+        ({"src_lang": "gl", "tgt_lang": "en", "tag": "en"}, "pt", "xx"),
+        ({"src_lang": "gl", "tgt_lang": "en"}, "es", "xx"),
+    ],
+)
+def test_sentences_end_as_in_the_language_that_is_read(config: dict[str, str], to: str | None, wanted: str) -> None:
+    shouting: Any = Shouting()
+    shouting.config = config
+    assert language_of(shouting, to) == wanted
+    text = "See No. 5, e.g. this."
+    (found,) = translate_texts(shouting, [text], **({} if to is None else {"to": to}))
+    assert (len(found[1].parts) == 1) == (wanted in ("en", "xx")), "without a language, English's rules apply"
 
 
 def test_a_tag_is_a_token_of_the_source() -> None:

@@ -68,6 +68,7 @@ BOX = f"<w:r><w:drawing><w:txbxContent><w:p>{run('{}')}</w:p></w:txbxContent></w
     ("source", "wanted"),
     [
         (run("a &amp; b"), run("A &amp; B")),
+        (run("one.\nTwo\r\nthree."), run("ONE. TWO THREE.")),
         (run("one ") + run("tw") + '<w:proofErr w:type="x"/>' + run("o."), run("ONE TWO.")),
         (run("one two ") + run("th", BOLD) + run("r", BOLD), run("ONE TWO ") + run("THR", BOLD)),
         (f"{LINK}{run('one', BOLD)}</w:hyperlink>{run(' two three')}",) * 2,
@@ -212,6 +213,10 @@ def odt(text: str) -> bytes:
         ),
         ("<text:tracked-changes><text:p>a</text:p></text:tracked-changes>",) * 2,
         ("<text:p>a<text:s text:c='3'/>b<text:soft-page-break/> c</text:p>", "<text:p>A B C</text:p>"),
+        (
+            "<text:p><text:s text:c='4'/>a  b<text:s text:c='3'/>c<text:s/></text:p><text:p><text:s/></text:p>",
+            "<text:p><text:s text:c='4'/>A B C<text:s/></text:p><text:p><text:s/></text:p>",
+        ),
         (
             "<text:p>By <text:title>Bo</text:title> see <text:bookmark-ref>two</text:bookmark-ref>.</text:p>",
             "<text:p>BY <text:title>Bo</text:title> SEE <text:bookmark-ref>two</text:bookmark-ref>.</text:p>",

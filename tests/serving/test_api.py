@@ -20,7 +20,7 @@ from repose.serving.messages import Answer, How
 from repose.serving.refusals import RequestError
 from repose.serving.settings import default_req_limit
 from repose.serving.spec import spec
-from repose.system.errors import ConfigError
+from repose.system.errors import ConfigError, DataError
 
 APP = make_app(service())
 PT_EN = {"q": "olá mundo", "source": "pt", "target": "en"}
@@ -498,6 +498,10 @@ def test_api_keys(tmp_path: Any) -> None:
     assert [with_key("right") for _ in range(3)] == [(403, {"error": "Invalid API key"})] * 3
     flood = (403, {"error": "Too many request limits violations"})
     assert with_key("wrong") == with_key("right-one") == flood, "who guesses is not told"
+    keys.write_text("right-one\n\nright-two # hers\n")
+    with pytest.raises(DataError, match="keys, line 3: a key holds no white space, and nothing may stand beside it"):
+        service(api_keys=keys)
+    keys.write_text("\nright-one\r\n")
     with pytest.raises(ConfigError, match="give a file with a key per line"):
         service(key_required=True)
     elsewhere = make_app(service(api_keys=keys, key_required=True, key_url="https://example.org/key"))

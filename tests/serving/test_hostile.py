@@ -107,7 +107,7 @@ def test_odd_characters_go_through(text: str) -> None:
 
 
 def test_many_parameters() -> None:
-    response = ask(APP, "POST", "/translate", content=b"&".join(b"q%d=1" % n for n in range(10_000)))
+    response = ask(APP, "POST", "/translate", content=b"&".join(b"q%d=1" % n for n in range(5_000)))
     assert body(response) == {"error": "Invalid request: more than 64 parameters"}
 
 
@@ -242,6 +242,15 @@ def test_json_is_no_larger_than_its_texts_may_be() -> None:
     content = b"[" + b"{}," * 30_000 + b"{}]"
     response = ask(app, "POST", "/translate", content=content, headers={"content-type": "application/json"})
     assert response.status_code == 413
+
+
+def test_a_form_is_no_larger_than_its_texts_may_be() -> None:
+    """In one line it takes a second to read where it may have eight megabytes."""
+    app = make_app(service(limits={"char_limit": 100}))
+    headers = {"content-type": "application/x-www-form-urlencoded"}
+    for letters, status in ((100, 200), (101, 400), (50_000, 413)):
+        content = b"source=pt&target=en&q=" + b"%61" * letters
+        assert ask(app, "POST", "/translate", content=content, headers=headers).status_code == status
 
 
 def test_a_client_that_sends_all_before_it_reads_is_told_that_it_is_too_much(port: int) -> None:

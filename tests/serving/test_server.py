@@ -24,6 +24,11 @@ from repose.decoding.translator import MODEL_KIND
 from repose.model.presets import preset
 from repose.model.transformer import build
 from repose.saved_model import directory
+from repose.serving.catalogue import read_catalogue
+from repose.serving.log import Log
+from repose.serving.server import Server
+from repose.serving.settings import ServeSettings
+from repose.system.errors import ConfigError
 
 pytestmark = pytest.mark.skipif(sys.platform == "win32", reason="signals of POSIX")
 
@@ -123,6 +128,12 @@ def started(code: str, *arguments: object, until: str = "translates") -> Iterato
         server._reader.join(5)
         assert server.process.stderr is not None
         server.process.stderr.close()
+
+
+def test_a_server_without_workers_is_refused(model: Path) -> None:
+    settings, catalogue = ServeSettings(runs=(model,), workers=0), read_catalogue([model], [])
+    with socket.socket() as listener, pytest.raises(ConfigError, match="0"):
+        Server(settings, catalogue, listener, print, Log(None), "")
 
 
 def test_a_model_from_the_command_line(tmp_path: Path) -> None:

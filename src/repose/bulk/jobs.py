@@ -8,9 +8,9 @@ from repose.bulk.inputs import Input, format_of
 from repose.bulk.models import used
 from repose.bulk.parts import RESERVED
 from repose.bulk.plan import SHARD_LINES, Failed, Format, Job
-from repose.bulk.scoring import languages
 from repose.data.language import UNKNOWN
 from repose.data.readers import refuse_packed
+from repose.data.tags import direction
 from repose.decoding.translator import Translator
 from repose.system.errors import ConfigError, unknown
 
@@ -101,7 +101,7 @@ def scoring_job(
         tags=used_tags,
     )
     if backward is not None:
-        _check_directions(*(languages(one.config, tag) for one, tag in zip(translators, used_tags, strict=True)))
+        _check_directions(*(direction(one.config, tag) for one, tag in zip(translators, used_tags, strict=True)))
     return job, [Input(tuple(files))], translators
 
 

@@ -7,9 +7,8 @@ probability of the language there are checks, where one that fails makes the sco
 """
 
 import math
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
 from enum import StrEnum
-from typing import Any
 
 import numpy as np
 
@@ -17,8 +16,8 @@ from repose.bulk.inputs import Failure, Record
 from repose.bulk.plan import Job
 from repose.bulk.work import Result
 from repose.data import language
-from repose.data.language import UNKNOWN
 from repose.data.scripts import unseen_script
+from repose.data.tags import direction
 from repose.decoding.parts import what_fits
 from repose.decoding.translator import Translator
 
@@ -46,16 +45,6 @@ def adequacy(forward: float, backward: float | None) -> float:
     return math.exp(-(abs(forward - backward) + (forward + backward) / 2))
 
 
-def languages(config: Mapping[str, Any], tag: str | None) -> tuple[str, str]:
-    """Source and target of a model that is told this tag, "und" for what its configuration does not say."""
-    src, tgt, own = (str(config.get(name, UNKNOWN)) for name in ("src_lang", "tgt_lang", "tag"))
-    if tag in (None, own):
-        return src, tgt
-    if own != tgt:  # tags tell corpora apart: of another one the source's language is not known
-        return UNKNOWN, tgt
-    return (tgt if tag == src else UNKNOWN), str(tag)
-
-
 class Score:
     """Pairs as models and checks see them; one line each: score, both cross-entropies, why not."""
 
@@ -63,7 +52,7 @@ class Score:
         self._checks, self._models = job.checks, models
         config = models[0].config
         self._tags = job.tags or (None,) * len(models)
-        self._languages = languages(config, self._tags[0])
+        self._languages = direction(config, self._tags[0])
         self._scripts = [set(map(str, model.config.get("src_scripts") or ())) for model in models]
         self._fits = [what_fits(model, tag) for model, tag in zip(models, self._tags, strict=True)]
 

@@ -115,7 +115,7 @@ def _translated(translator: "Translator", document: "Document", how: dict[str, A
 
     warn_of_look_ahead(translator)
     job = Job(document, Reader.of(translator, how.get("to")))
-    if (warning := warning_for(translator, job)) is not None:
+    if (warning := warning_for(translator, job, how.get("to"))) is not None:
         say(warning.sentence)
     data, cut = translate_document(translator, job, **how)
     if job.too_long:

@@ -8,12 +8,25 @@ On its way through the preparation of a corpus a sentence carries its tag as tex
 which the readers let no sentence hold.
 """
 
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from typing import Any
 
+from repose.data.language import UNKNOWN
 from repose.data.tokenizer import Tokenizer
 from repose.system.errors import ConfigError, unknown
 
 _MARK = "\0"
+
+
+def direction(config: Mapping[str, Any], tag: str | None) -> tuple[str, str]:
+    """Source and target language of a model by its config.json, where it is told this tag; "und" for what that does not
+    say. None is the model's own tag."""
+    src, tgt, own = (str(config.get(name, UNKNOWN)) for name in ("src_lang", "tgt_lang", "tag"))
+    if tag in (None, own):
+        return src, tgt
+    if own != tgt:  # tags tell corpora apart: of another one the source's language is not known
+        return UNKNOWN, tgt
+    return (tgt if tag == src else UNKNOWN), str(tag)
 
 
 class TaggedPairs:

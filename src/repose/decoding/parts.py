@@ -13,6 +13,9 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 
 import sentencex
 
+from repose.data.language import UNKNOWN, base_code
+from repose.data.tags import direction
+
 if TYPE_CHECKING:
     from repose.decoding.translator import Translation, Translator
 
@@ -134,7 +137,7 @@ def translate_texts(translator: "Translator", texts: Sequence[str], **how: Any) 
     that is longer than those of the training, with no place to split it, is cut: it takes long, and becomes nonsense.
     Where several hypotheses are asked for nothing is split or cut, but at the model's max_length.
     """
-    language, fits = language_of(translator), what_fits(translator, to=how.get("to"))
+    language, fits = language_of(translator, how.get("to")), what_fits(translator, to=how.get("to"))
     if how.get("num_hypotheses", 1) > 1:
         whole = [Parts((Part("", text, ""),), False) for text in texts]
         sentences = list(texts)
@@ -161,10 +164,10 @@ def beginning(text: str, fits: Callable[[str], bool]) -> str:
     return text[:fitting]
 
 
-def language_of(translator: "Translator") -> str:
-    """Of the source, by the name that the splitter knows."""
-    language = str(translator.config.get("src_lang", "und"))
-    return "xx" if language == "und" else language  # sentencex's name for any other
+def language_of(translator: "Translator", to: str | None = None) -> str:
+    """Of the source, by the name that the splitter knows; `to` is the tag that the model is told, if any."""
+    language, _ = direction(translator.config, to)
+    return "xx" if language == UNKNOWN else base_code(language)  # sentencex's name for any other
 
 
 def what_fits(translator: "Translator", to: str | None = None) -> Callable[[str], bool]:

@@ -121,6 +121,8 @@ def decoded(line: bytes) -> DecodedLine:
 
 def printed(translation: Translation, number: int, *, num_hypotheses: int = 1, scores: bool = False) -> list[str]:
     """The lines that `repose translate` prints for the line of that number, from 0: one, or one for each hypothesis."""
+    if num_hypotheses > 1 and not translation.hypotheses:  # of a blank line
+        return [f"{number} |||  ||| {translation.score:.4f}"]
     if num_hypotheses > 1:
         return [f"{number} ||| {_one_line(h.text)} ||| {h.score:.4f}" for h in translation.hypotheses]
     return [f"{translation.score:.4f}\t" * scores + _one_line(translation.text)]

@@ -12,6 +12,7 @@ from dataclasses import dataclass, replace
 from itertools import islice
 from typing import TYPE_CHECKING, Any
 
+from repose.data.tags import direction
 from repose.decoding.parts import Parts, language_of, parts_of, pieces_together, what_fits
 from repose.documents.alignment import Spans, Unit, proportional_units, units_of, whole
 from repose.documents.input_warning import InputWarning, input_warning
@@ -35,7 +36,7 @@ class Reader:
     @classmethod
     def of(cls, translator: "Translator", to: str | None = None) -> "Reader":
         """A translator's; `to` is the target language that it is asked for by a tag, if any."""
-        return cls(language_of(translator), what_fits(translator, to), Spans.of(translator))
+        return cls(language_of(translator, to), what_fits(translator, to), Spans.of(translator))
 
 
 class Job:
@@ -93,10 +94,10 @@ def _on_one_line(translation: "Translation") -> "Translation":
     return replace(translation, text="".join(" " if c.splitlines() == [""] else c for c in translation.text))
 
 
-def warning_for(translator: "Translator", job: Job) -> InputWarning | None:
-    """What is wrong with a document for a translator's model."""
+def warning_for(translator: "Translator", job: Job, to: str | None = None) -> InputWarning | None:
+    """What is wrong with a document for a translator's model, where that is told the tag `to`, if any."""
     scripts = translator.config.get("src_scripts")
-    language = str(translator.config.get("src_lang", "und"))
+    language, _ = direction(translator.config, to)
     return input_warning(job.sentences, list(map(str, scripts)) if isinstance(scripts, list) else [], language)
 
 

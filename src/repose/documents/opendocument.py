@@ -35,7 +35,7 @@ class _OpenDocument:
         """Of a paragraph."""
         if xml not in self._raised:
             self._raised[xml] = frozenset(_raised_styles(xml.root))
-        return list(_pieces(xml, paragraph, self._raised[xml]))
+        return _with_indent(list(_pieces(xml, paragraph, self._raised[xml])))
 
     def written(self, xml: Xml, paragraph: Element, placed: Placed, changed: dict[int, str]) -> Iterator[str]:
         """The translated paragraph."""
@@ -60,6 +60,17 @@ def _raised_styles(root: Element) -> Iterator[str]:
                     yield style.attribute("name")
 
 
+def _with_indent(pieces: list[Piece]) -> list[Piece]:
+    """Counted spaces before a paragraph's first letters and after the last stay; others are white space like any."""
+    letters = [place for place, piece in enumerate(pieces) if isinstance(piece, Text) and piece.text.strip()]
+    first, last = (letters[0], letters[-1]) if letters else (len(pieces), -1)
+    return [Text(" ") if first < place < last and _is_spaces(piece) else piece for place, piece in enumerate(pieces)]
+
+
+def _is_spaces(piece: Piece) -> bool:
+    return isinstance(piece, Point) and isinstance(piece.source, Element) and piece.source.name == "text:s"
+
+
 def _pieces(xml: Xml, element: Element, styles: frozenset[str]) -> Iterator[Piece]:
     """`styles`: those that raise or lower text."""
     for child in element.children:
@@ -68,7 +79,7 @@ def _pieces(xml: Xml, element: Element, styles: frozenset[str]) -> Iterator[Piec
         elif not isinstance(child, Element):
             yield Point(xml.slice(child.start, child.end), shows=False)
         elif child.name == "text:s":
-            yield Text(" ")
+            yield Point(child, shows=True, separates=True)
         elif child.name in _WITHIN and child.children:
             within = list(_pieces(xml, child, styles))
             if child.attribute("style-name") in styles and is_number(text := text_of(within)):

@@ -27,6 +27,7 @@ _PROPERTIES = frozenset(["w:smartTagPr", "w:customXmlPr", "w:fldData"])
 """Elements that those begin with, before all runs."""
 _FORM = frozenset(["w:sdtPr", "w:sdtEndPr"])
 """What stands before the content of a form's field."""
+_LINE_BREAKS = re.compile(r"[\r\n]+")
 _LEFT_OUT = frozenset(["w:proofErr", "w:lastRenderedPageBreak", "w:softHyphen", "w:pPr", "w:rPr"])
 _SHOWN = frozenset(
     [
@@ -145,6 +146,7 @@ def _of_run(xml: Xml, run: Element) -> Iterator[_Atom]:
         raw: _Raw = ((child, around),)
         if child.name == "w:t":
             text = "".join(node.text for node in child.children if isinstance(node, Letters))
+            text = _LINE_BREAKS.sub(" ", text)  # as Word shows them
             yield _Letters(text, properties, raw, is_raised)
         elif child.name == "w:noBreakHyphen":
             yield _Letters("\N{NON-BREAKING HYPHEN}", properties, raw, is_raised)

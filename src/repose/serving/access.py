@@ -132,10 +132,13 @@ def _digest(key: str) -> bytes:
 
 def _read_keys(path: Path) -> list[bytes]:
     try:
-        lines = path.read_text(encoding="utf-8").split()
+        lines = [line.strip() for line in path.read_text(encoding="utf-8").splitlines()]
     except (OSError, UnicodeDecodeError) as error:
         reason = error.strerror if isinstance(error, OSError) else "it is not UTF-8"
         raise DataError(f"no API keys can be read from {path}: {reason}") from error
-    if not lines:
+    for number, line in enumerate(lines, 1):
+        if len(line.split()) > 1:
+            raise DataError(f"{path}, line {number}: a key holds no white space, and nothing may stand beside it")
+    if not (keys := [line for line in lines if line]):
         raise DataError(f"{path} holds no API key: write one per line")
-    return [_digest(key) for key in lines]
+    return [_digest(key) for key in keys]

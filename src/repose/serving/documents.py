@@ -6,12 +6,12 @@ from concurrent.futures import ThreadPoolExecutor
 from itertools import islice
 from typing import Any, TypeVar
 
+from repose.data.language import base_code
 from repose.documents.formats import FORMATS, Encoded, read_document
 from repose.documents.html import HtmlDocument
 from repose.documents.job import Job, Reader
 from repose.documents.segment import Document
 from repose.serving.catalogue import Direction, ServedModel
-from repose.serving.languages import for_libraries
 from repose.serving.messages import Answer, How
 from repose.serving.refusals import RequestError
 from repose.serving.texts import TranslatedText, Translates, in_turn, warnings_of
@@ -127,7 +127,7 @@ async def _translate(
 ) -> tuple[list[Job], list[list[Answer]]]:
     """The sentences of documents: those without markup, then those with attention to place it by. All of them are one
     request, so that the queue does not refuse the later ones for the earlier ones."""
-    reader = Reader(for_libraries(direction.source), model.fits, model.spans)
+    reader = Reader(base_code(direction.source), model.fits, model.spans)
     jobs = [await _in_thread(Job, document, reader) for document in documents]
     all_sentences = [sentence for job in jobs for sentence in job.sentences]
     with_attention = [wanted for job in jobs for wanted in job.with_attention]

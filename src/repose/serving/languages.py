@@ -3,13 +3,11 @@
 from collections.abc import Sequence
 from typing import NamedTuple
 
-from repose.data.language import known_languages, language_name, rank
+from repose.data.language import base_code, known_languages, language_name, rank
 from repose.data.scripts import script_of
 
 _CANONICAL = {"pb": "pt-br", "zh": "zh-hans", "zt": "zh-hant"}
 _SHOWN = {"pt-br": "pt-BR", "zh-hans": "zh-Hans", "zh-hant": "zh-Hant"}
-_FOR_LIBRARIES = {"pt-br": "pt", "zh-hans": "zh", "zh-hant": "zh"}
-
 _NAMES = {"pt-br": "Portuguese (Brazil)", "zh-hans": "Chinese", "zh-hant": "Chinese (traditional)"}
 
 
@@ -22,11 +20,6 @@ def canonical(code: str) -> str:
 def shown(code: str) -> str:
     """A canonical code as answers have it."""
     return _SHOWN.get(code, code)
-
-
-def for_libraries(code: str) -> str:
-    """A canonical code as splitters and identifiers know it."""
-    return _FOR_LIBRARIES.get(code, code)
 
 
 def name_of(code: str) -> str:
@@ -62,7 +55,7 @@ def detect(text: str, served: Sequence[str]) -> list[Detected]:
         return []
     if len(served) == 1:
         return [Detected(100.0, served[0])]
-    among = {for_libraries(code): code for code in reversed(served)}
+    among = {base_code(code): code for code in reversed(served)}
     known = [code for code in among if code in known_languages()]
     if not known:
         return []

@@ -104,12 +104,14 @@ async def read(request: Request, limits: Limits, take: Callable[[int], bool]) ->
     """
     kind = request.headers.get("content-type", "").partition(";")[0].strip().lower()
     is_json = kind == "application/json" or kind.endswith("+json")
-    body = await _read_body(request, limits.max_json if is_json else limits.max_body, take)
+    is_multipart = kind == "multipart/form-data"
+    most = limits.max_json if is_json else limits.max_body if is_multipart else limits.max_form
+    body = await _read_body(request, most, take)
     if is_json:
         return Parameters(_from_json(body), is_json=True)
     values: dict[str, Any] = {}
     pairs = _from_query(request.scope["query_string"])
-    if kind == "multipart/form-data":
+    if is_multipart:
         pairs += await _from_multipart(request, body, limits)
     else:
         pairs += _from_query(body)

@@ -165,7 +165,9 @@ class Server:
 
     def _engine(self, catalogue: Catalogue) -> Engine:
         settings = self._settings
-        workers = settings.workers or (available_cores() if settings.device == "cpu" else 1)
+        workers = settings.workers
+        if workers is None:
+            workers = available_cores() if settings.device == "cpu" else 1
         check_workers(workers)
         how = {"device": settings.device, "workers": 1, "precision": settings.precision, "engine": settings.engine}
         models = [ModelToLoad(self._loader, str(model.path.resolve()), how) for model in catalogue.models]

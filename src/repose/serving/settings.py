@@ -86,6 +86,11 @@ class Limits:
         return self.max_body if NO_LIMIT in counts else min(self.max_body, (64 << 10) + 6 * counts[0] * counts[1])
 
     @property
+    def max_form(self) -> int:
+        """Bytes of a form in one line, which takes long to read: twelve for each character of two texts."""
+        return self.max_body if self.char_limit == NO_LIMIT else min(self.max_body, (64 << 10) + 24 * self.char_limit)
+
+    @property
     def max_head(self) -> int:
         """Bytes of a request's head: a text in the query string has up to twelve for each character."""
         return (64 << 10) + (12 * self.char_limit if self.char_limit > 0 else self.max_body)

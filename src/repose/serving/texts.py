@@ -6,11 +6,11 @@ from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from typing import Protocol, TypeVar
 
+from repose.data.language import base_code
 from repose.decoding.parts import Part, parts_of, put_together
 from repose.documents.input_warning import input_warning
 from repose.documents.segment import has_letters
 from repose.serving.catalogue import Direction, ServedModel
-from repose.serving.languages import for_libraries
 from repose.serving.messages import Answer, How
 
 T = TypeVar("T")
@@ -69,7 +69,7 @@ def split(model: ServedModel, source: str, text: str) -> SplitText:
     too_long = False
     for line in _LINE.findall(text):
         if line:
-            found = parts_of(line, for_libraries(source), model.fits)
+            found = parts_of(line, base_code(source), model.fits)
             parts += found.parts
             too_long = too_long or found.too_long
     return SplitText(tuple(parts), tuple(model.size(part.text) for part in parts if has_letters(part.text)), too_long)
@@ -146,7 +146,7 @@ def _translated(
 
 def warnings_of(model: ServedModel, source: str, text: str, answers: Sequence[Answer], *, too_long: bool) -> list[str]:
     """Sentences about input in another script or language than the model's, or that it does not read as a whole."""
-    warning = input_warning([text], model.scripts or (), for_libraries(source))
+    warning = input_warning([text], model.scripts or (), base_code(source))
     warnings = [] if warning is None else [warning.sentence]
     if any(answer.truncated for answer in answers):
         warnings.append("a sentence is longer than the model reads and was cut")
