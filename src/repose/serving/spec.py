@@ -51,7 +51,7 @@ def _posts() -> dict[str, Any]:
                 **_Q,
                 **_LANGUAGE,
                 "format": ({"type": "string", "enum": ["text", "html"], "default": "text"}, "What the text is"),
-                "alternatives": ({"type": "integer", "default": 0}, "How many further translations are wanted, of plain text"),
+                "alternatives": ({"type": "integer", "default": 0}, "How many further ones are wanted, of plain text"),
                 **_KEY,
             },
             _object({**translated, "warnings": _array(_TEXT)}),
