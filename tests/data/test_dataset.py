@@ -457,8 +457,8 @@ def test_an_error_in_the_corpus_leaves_nothing(build, tmp_path):
 
 def test_a_dying_worker_is_a_sentence(build, tmp_path, monkeypatch):
     monkeypatch.setattr(prepare_module, "_CHUNK", 2)
-    monkeypatch.setattr(prepare_module, "_start_worker", os._exit)  # each worker ends as it starts
-    monkeypatch.setattr(prepare_module, "_encode_in_worker", print)
+    ends_at_once = [sys.executable, "-c", "import time; time.sleep(0.2)"]
+    monkeypatch.setattr(prepare_module, "helper_command", lambda _: ends_at_once)
     with pytest.raises(DataError, match="fewer workers"):
         build([("a", "b")] * 20, workers=1)
     assert not (tmp_path / "d").exists()

@@ -23,7 +23,7 @@ from repose.runs import run as runs
 from repose.runs.folder import RunFolder
 from repose.runs.run import RunResult, run
 from repose.system.errors import CheckpointError, ConfigError
-from repose.tasks.corpus import prepare_corpus
+from repose.tasks.corpus import CorpusData, prepare_corpus
 from repose.training.loop import Trainer
 
 WORDS = ("red", "blue", "one", "two", "sun", "moon", "tree", "fish")
@@ -254,6 +254,43 @@ def test_a_run_that_is_to_be_measured_otherwise_is_refused(corpus: list[str], tm
     other = small(corpus, "training.epochs=1", "decoding.beam_size=2")
     with pytest.raises(CheckpointError, match=r"with other files, another test set, limits or \[decoding\]: choose"):
         run(other, tmp_path / "run", device="cpu", workers=1, progress="none")
+
+
+def test_settings_that_only_measure_are_no_others_when_it_goes_on(corpus: list[str], tmp_path: Path) -> None:
+    begun = small(corpus, "training.epochs=1", "training.bleu_every_epochs=none")
+    run(begun, tmp_path / "run", device="cpu", workers=1, progress="none", stop_after=1)
+    again = small(corpus, "training.epochs=1", "training.bleu_every_epochs=1")
+    with pytest.raises(CheckpointError, match=r"with training\.bleu_every_epochs = None, not 1: choose another --out"):
+        run(again, tmp_path / "run", device="cpu", workers=1, progress="none")
+    oftener = small(
+        corpus, "training.epochs=1", "training.bleu_every_epochs=none", "training.save_every_minutes=0.0001"
+    )
+    assert run(oftener, tmp_path / "run", device="cpu", workers=1, progress="none").scores is not None
+
+
+def test_what_else_a_run_read_is_said_to_differ(corpus: list[str], tmp_path: Path) -> None:
+    run(small(corpus, "training.epochs=1"), tmp_path / "run", device="cpu", workers=1, progress="none", stop_after=1)
+    folder = RunFolder(tmp_path / "run")
+    config = folder.config()
+    digests = {**config.digests, "src": "x", "init_from": "y"}
+    folder.write_config(replace(config, run_id="0123456789ab", digests=digests))
+    with pytest.raises(CheckpointError, match=r"\(another tokenizer, other weights in training\.init_from\)"):
+        run(small(corpus, "training.epochs=1"), tmp_path / "run", device="cpu", workers=1, progress="none")
+
+
+def test_the_same_data_in_another_place_of_the_cache_is_the_same(corpus: list[str], tmp_path: Path) -> None:
+    """As when a later version names its folders in another way."""
+    run(small(corpus, "training.epochs=1"), tmp_path / "run", device="cpu", workers=1, progress="none", stop_after=1)
+    folder = RunFolder(tmp_path / "run")
+    config = folder.config()
+    folder.write_config(replace(config, data="0" * 16))
+    again = small(corpus, "training.epochs=1")
+    with pytest.raises(CheckpointError, match="another test set"):  # nothing says which test set it had
+        run(again, tmp_path / "run", device="cpu", workers=1, progress="none")
+    folder.write_config(replace(config, data="0" * 16, test="of this test set"))
+    with pytest.MonkeyPatch.context() as patched:
+        patched.setattr(CorpusData, "test_digest", "of this test set")
+        assert run(again, tmp_path / "run", device="cpu", workers=1, progress="none").scores is not None
 
 
 def test_the_first_record_holds_the_numbers_of_the_corpus(corpus: list[str], tmp_path: Path) -> None:

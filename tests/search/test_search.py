@@ -210,6 +210,8 @@ def test_a_search_that_an_earlier_version_drew_otherwise_is_refused(file: Callab
         ("", "", "", "searches nothing"),
         (LISTS, "epochs = 4", 'epochs = 4\ntask = "language_modelling"', "no translations to compare instead"),
         ('[search.vary]\n"training.patience" = [1, 2]', "", "", "cannot search training.patience"),
+        ('[search.vary]\n"training.bleu_sentences" = [1, 2]', "", "", "cannot search training.bleu_sentences"),
+        ('[search.vary]\n"tokenizer.lowercase" = [true, false]', "", "", "cannot search tokenizer.lowercase"),
         ('[search.vary]\n"training.learning_rate" = {from = 0.1, to = 0.01}', "", "", "should be a range"),
         ('[search.vary]\n"training.learning_rate" = {from = 0.1, to = inf, log = true}', "", "", "should be a range"),
         ('[search.vary]\n"training.rate" = {from = 0.01, to = 0.1}', "", "", "training.rate"),

@@ -4,6 +4,8 @@ import dataclasses
 import json
 import os
 import shutil
+import subprocess
+import sys
 from collections.abc import Callable
 from pathlib import Path
 from typing import Any
@@ -16,6 +18,7 @@ from repose.model.architecture import Architecture
 from repose.runs.folder import RunConfig, RunFolder
 from repose.system.errors import ConfigError, DataError
 from repose.system.files import locked
+from repose.tasks import corpus as corpus_module
 from repose.tasks.corpus import CorpusData, files_of, prepare_corpus, text_of
 from repose.tasks.corpus_of_run import text_of_run
 from repose.tasks.registry import get_task
@@ -55,6 +58,29 @@ def test_a_corpus_keeps_its_own_sets(files: dict[str, Any]) -> None:
     found = sources(prepared(files | {"held_out_valid": 5, "split_seed": 3}))
     assert {split: len(lines) for split, lines in found.items()} == SIZES
     assert all(line.startswith(split) for split, lines in found.items() for line in lines)
+
+
+def test_a_script_needs_no_main_guard(files: dict[str, Any], tmp_path: Path) -> None:
+    (tmp_path / "train.tsv").write_text("".join(f"number {n}\tnummer {n}\n" for n in range(9000)), encoding="utf-8")
+    settings = {name: list(paths) for name, paths in files.items()}
+    script = tmp_path / "script.py"
+    script.write_text(
+        "from repose.config.experiment import CorpusConfig, Experiment, TokenizerConfig\n"
+        "from repose.tasks.corpus import prepare_corpus\n"
+        f"corpus, tokenizer = CorpusConfig(**{settings!r}), TokenizerConfig(kind='wordlevel')\n"
+        "data = prepare_corpus(Experiment(corpus=corpus, tokenizer=tokenizer), workers=2)\n"
+        "print(len(data.text('train')[0]))\n"
+    )
+    done = subprocess.run([sys.executable, script], capture_output=True, text=True, timeout=120, check=False)
+    assert (done.returncode, done.stdout, done.stderr) == (0, "9000\n", "")
+
+
+def test_the_phrasebook_is_known_by_its_file(monkeypatch: pytest.MonkeyPatch) -> None:
+    keys = []
+    for digest in ("a", "b"):
+        monkeypatch.setattr(phrasebook, "digest", lambda digest=digest: digest)
+        keys.append(corpus_module._key(Experiment(corpus=CorpusConfig(name="phrasebook"))))
+    assert keys[0] != keys[1]
 
 
 def test_a_prepared_corpus_stays_in_the_cache_while_it_is_read(

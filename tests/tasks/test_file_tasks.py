@@ -368,6 +368,8 @@ def test_a_damaged_length_of_blocks_is_refused(
         ("parsing", "corpus.valid=[]", "takes one CoNLL-U file as corpus.valid, not 0"),
         ("language_modelling", 'corpus.test=["{home}/test.txt", "{home}/valid.txt"]', "as corpus.test, not 2"),
         ("language_modelling", "corpus.splits=merged", "for sentence pairs"),
+        ("language_modelling", "corpus.held_out_test=100", "for sentence pairs"),
+        ("parsing", "corpus.pretokenized=true", "for sentence pairs"),
     ],
 )
 def test_settings_that_a_task_has_no_use_for(

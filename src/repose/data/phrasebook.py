@@ -8,6 +8,7 @@ sentences combine words in ways that no training sentence does, one in twelve le
 object, a noun and its adjective ...), and hold no word that training does not.
 """
 
+import hashlib
 import lzma
 from importlib import resources
 from itertools import islice
@@ -18,9 +19,18 @@ Pair = tuple[str, str]
 SIZES = {"train": 20_000, "valid": 500, "test": 500}
 
 
+def digest() -> str:
+    """Of the file that is shipped, which may change with the package."""
+    return hashlib.sha256(_packed()).hexdigest()
+
+
+def _packed() -> bytes:
+    return resources.files("repose.data").joinpath("phrasebook.tsv.xz").read_bytes()
+
+
 def read() -> dict[str, list[Pair]]:
     """The pairs of each split; no two share a sentence on either side."""
-    packed = resources.files("repose.data").joinpath("phrasebook.tsv.xz").read_bytes()
+    packed = _packed()
     lines = iter(lzma.decompress(packed).decode("utf-8").split("\n"))
     pairs = ((pt, en) for pt, _, en in (line.partition("\t") for line in lines))
     return {split: list(islice(pairs, size)) for split, size in SIZES.items()}

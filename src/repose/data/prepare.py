@@ -1,14 +1,17 @@
 """Tokenise sentence pairs into a folder of token ids (`repose.data.dataset`), once, in constant memory."""
 
+import contextlib
 import hashlib
 import os
+import pickle
+import queue
+import subprocess
 from collections import Counter, deque
 from collections.abc import Iterable, Iterator, Sequence
-from concurrent.futures import Future, ProcessPoolExecutor
-from concurrent.futures.process import BrokenProcessPool
+from concurrent.futures import Future, ThreadPoolExecutor
+from contextlib import ExitStack
 from dataclasses import asdict, dataclass
 from itertools import chain, islice
-from multiprocessing import get_context
 from pathlib import Path
 from typing import Any, Literal, NamedTuple, Protocol
 
@@ -21,8 +24,7 @@ from repose.data.tags import is_tagged
 from repose.system.device import check_workers
 from repose.system.errors import DataError
 from repose.system.files import locked
-from repose.system.helper import end_with
-from repose.system.signals import ignore_in_helper_process
+from repose.system.helper import helper_command, pipes
 
 Pair = tuple[str, str]
 
@@ -32,7 +34,8 @@ _NO_WORDS = 2  # tokens of a sentence of which nothing but START and END is left
 
 
 class Encoder(Protocol):
-    """What is needed of a tokenizer (`tokenizer.Tokenizer`); must be picklable where workers are used."""
+    """What is needed of a tokenizer (`tokenizer.Tokenizer`); where workers are used it must be picklable, and its class
+    importable."""
 
     @property
     def vocab_size(self) -> int:
@@ -237,31 +240,89 @@ def encode_all(
         for chunk in chunks:
             yield encode(chunk, tokenizers, settings)
         return
+    idle = queue.SimpleQueue[_Helper]()
     pending: deque[Future[Encoded]] = deque()
-    try:
-        # Spawned, since forking is not safe where threads run (torch's, the tokenizer library's).
-        with ProcessPoolExecutor(workers, get_context("spawn"), _start_worker, (tokenizers, settings)) as pool:
-            for chunk in chunks:
-                pending.append(pool.submit(_encode_in_worker, chunk))
-                if len(pending) >= 2 * workers:
-                    yield pending.popleft().result()
-            while pending:
+
+    def by_one(chunk: Sequence[Pair]) -> Encoded:
+        helper = idle.get()
+        try:
+            return helper(chunk)
+        finally:
+            idle.put(helper)
+
+    with ExitStack() as ending:
+        threads = ThreadPoolExecutor(workers)
+        ending.callback(threads.shutdown, cancel_futures=True)
+        for _ in range(workers):
+            idle.put(helper := _Helper(tokenizers, settings))
+            ending.callback(helper.close)  # before the threads, which wait for it
+        for chunk in chunks:
+            pending.append(threads.submit(by_one, chunk))
+            if len(pending) >= 2 * workers:
                 yield pending.popleft().result()
-    except BrokenProcessPool as error:
-        raise DataError("a tokenising process died (out of memory?): prepare the corpus with fewer workers") from error
+        while pending:
+            yield pending.popleft().result()
 
 
-_worker: tuple[tuple[Encoder, Encoder], Settings]
-"""Set in each worker process when it starts, so that tokenizers travel once."""
+class _Helper:
+    """A process that tokenises chunks for this one (`repose.system.helper`), for one thread at a time."""
+
+    def __init__(self, tokenizers: tuple[Encoder, Encoder], settings: Settings) -> None:
+        """Raises DataError where the system starts no more processes."""
+        self._first: tuple[object, ...] = ((tokenizers, settings),)
+        environment = {**os.environ, "TOKENIZERS_PARALLELISM": "false"}  # the processes are the parallelism
+        try:  # in a session of its own: Ctrl-C in a terminal is for its parent
+            self._process = subprocess.Popen(
+                helper_command(__name__),
+                stdin=subprocess.PIPE,
+                stdout=subprocess.PIPE,
+                env=environment,
+                start_new_session=True,
+            )
+        except OSError as error:
+            raise DataError(
+                f"a tokenising process could not be started ({error.strerror}): prepare the corpus with fewer workers"
+            ) from error
+
+    def __call__(self, pairs: Sequence[Pair]) -> Encoded:
+        """A chunk encoded. Raises DataError where the process has died, and what `encode` raises."""
+        sink, source = self._process.stdin, self._process.stdout
+        assert sink is not None
+        assert source is not None
+        try:
+            for message in (*self._first, pairs):
+                pickle.dump(message, sink)
+            sink.flush()
+            self._first = ()
+            answer: Encoded | Exception = pickle.load(source)
+        except (OSError, EOFError, ValueError, pickle.UnpicklingError) as error:
+            raise DataError(
+                "a tokenising process died (out of memory?): prepare the corpus with fewer workers"
+            ) from error
+        if isinstance(answer, Exception):
+            raise answer
+        return answer
+
+    def close(self) -> None:
+        """End the process."""
+        self._process.kill()
+        self._process.wait()
+        for pipe in (self._process.stdin, self._process.stdout):
+            if pipe is not None:
+                with contextlib.suppress(OSError):  # what it had not read yet
+                    pipe.close()
 
 
-def _start_worker(tokenizers: tuple[Encoder, Encoder], settings: Settings) -> None:
-    global _worker
-    ignore_in_helper_process()  # Ctrl-C ends the parent, and the pool with it
-    os.environ["TOKENIZERS_PARALLELISM"] = "false"  # the processes are the parallelism
-    _worker = (tokenizers, settings)
-    end_with(os.getppid())
-
-
-def _encode_in_worker(pairs: Sequence[Pair]) -> Encoded:
-    return encode(pairs, *_worker)
+def main() -> None:
+    """The main function of a helper: encodes chunks until its input ends."""
+    source, sink = pipes()
+    with contextlib.suppress(EOFError, BrokenPipeError):
+        tokenizers, settings = pickle.load(source)
+        while True:
+            pairs = pickle.load(source)
+            try:
+                answer: Encoded | Exception = encode(pairs, tokenizers, settings)
+            except Exception as error:
+                answer = error
+            pickle.dump(answer, sink)
+            sink.flush()

@@ -80,7 +80,8 @@ def statistics_of(run: ReportRun, decoding: str | None = None) -> SentenceStatis
 def lengths_of(run: ReportRun) -> SourceLengths:
     """Lengths of the sources that a run was measured on. Raises DataError as `statistics_of` does."""
     try:
-        return _measured_lengths(_prepared(run).folder, run.split, _elsewhere(run))
+        tagged = run.experiment.corpus.tag is not None
+        return _measured_lengths(_prepared(run).folder, run.split, _elsewhere(run), tagged)
     except DataError as missing:
         path = RunFolder(run.folder).statistics_file(run.split)
         if not path.exists():
@@ -182,12 +183,12 @@ def _texts(data: Path, split: str, elsewhere: Experiment | None) -> tuple[list[s
 
 
 @lru_cache(maxsize=16)
-def _measured_lengths(folder: Path, split: str, elsewhere: Experiment | None) -> SourceLengths:
+def _measured_lengths(folder: Path, split: str, elsewhere: Experiment | None, tagged: bool) -> SourceLengths:
     data = CorpusData(folder, ())
     sources, _ = _texts(folder, split, elsewhere)
     ids = Tokenizer.load(data.tokenizer_path("src")).encode_batch(sources)
     return SourceLengths(
         words=np.array([len(line.split()) for line in sources], np.int64),
-        tokens=np.array([len(one) for one in ids], np.int64),
+        tokens=np.array([len(one) + tagged for one in ids], np.int64),
         longest_trained=int(PairDataset.open(data.ids("train")).src_lengths.max()),
     )

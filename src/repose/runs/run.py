@@ -5,7 +5,7 @@ import json
 import os
 import platform
 from collections.abc import Callable, Mapping
-from dataclasses import asdict, dataclass
+from dataclasses import asdict, dataclass, replace
 from pathlib import Path
 from typing import Any
 
@@ -14,7 +14,7 @@ import tokenizers
 import torch
 
 from repose._version import __version__
-from repose.config.experiment import Experiment
+from repose.config.experiment import Experiment, TrainingConfig
 from repose.config.run_id import run_id
 from repose.positions_rl.table import PositionTable, default_table
 from repose.positions_rl.table import read as read_table
@@ -90,7 +90,7 @@ def run(
             if is_first and not was_done:
                 _forget_scores(RunFolder(folder))
             outcome = train(
-                _job(RunFolder(folder).config(), data, table),
+                _job(_config(folder, experiment), data, table),
                 folder,
                 device=device,
                 workers=workers,
@@ -113,6 +113,13 @@ def run(
         reached = (0, {}) if outcome is None else (outcome.update, outcome.metrics)
         outcome = Outcome(RunStatus.STOPPED, reason, *reached)
     return RunResult(outcome, identity, scores)
+
+
+def _config(folder: Path, experiment: Experiment) -> RunConfig:
+    """What the run was begun with, but saved as often as is now asked for."""
+    config = RunFolder(folder).config()
+    training = replace(config.experiment.training, save_every_minutes=experiment.training.save_every_minutes)
+    return replace(config, experiment=replace(config.experiment, training=training))
 
 
 def _is_done(run: RunFolder) -> bool:
@@ -184,10 +191,17 @@ def _claim(
                 f"{folder} holds run {theirs.run_id}, these settings and data make run {identity} "
                 f"({_differences(theirs, experiment, digests)}): choose another --out, or the settings of that run"
             )
-        if theirs.experiment.decoding != experiment.decoding or theirs.data != data.folder.name:
+        same_test = theirs.data == data.folder.name or (theirs.test is not None and theirs.test == data.test_digest)
+        if theirs.experiment.decoding != experiment.decoding or not same_test:
             raise CheckpointError(
                 f"{folder} holds this training with other files, another test set, limits or [decoding]: choose "
                 "another --out, name what it was begun with, or measure it with `repose evaluate`"
+            )
+        if (name := _measured_otherwise(theirs.experiment.training, experiment.training)) is not None:
+            was, now = (getattr(training, name) for training in (theirs.experiment.training, experiment.training))
+            raise CheckpointError(
+                f"{folder} holds this training with training.{name} = {was!r}, not {now!r}: choose another --out, or "
+                "that value"
             )
         return
     versions = {module.__name__: module.__version__ for module in (torch, tokenizers, numpy)}
@@ -206,6 +220,12 @@ def _claim(
     run.write_config(config)
 
 
+def _measured_otherwise(theirs: TrainingConfig, training: TrainingConfig) -> str | None:
+    """A setting that is in no run's id, since it only measures a training, and that differs."""
+    names = ("bleu_every_epochs", "bleu_sentences", "bleu_mean_over")
+    return next((name for name in names if getattr(theirs, name) != getattr(training, name)), None)
+
+
 def _differences(theirs: RunConfig, experiment: Experiment, digests: Mapping[str, str]) -> str:
     """What makes another run of one, in words: the settings, and whether other data is read."""
     sections = (asdict(theirs.experiment), asdict(experiment))
@@ -219,7 +239,18 @@ def _differences(theirs: RunConfig, experiment: Experiment, digests: Mapping[str
         settings[MOST_DIFFERENCES:] = [f"and {len(settings) - MOST_DIFFERENCES} more"]
     data = [name for name in ("train", "valid") if theirs.digests.get(name) != digests.get(name)]
     settings += [f"other {' and '.join(data)} data"] * bool(data)
+    settings += dict.fromkeys(what for name, what in _READ.items() if theirs.digests.get(name) != digests.get(name))
     return ", ".join(settings) or "another version of repose"
+
+
+_READ = {
+    "src": "another tokenizer",
+    "tgt": "another tokenizer",
+    "init_from": "other weights in training.init_from",
+    "position_table": "another position table",
+    "valid_text": "other validation text",
+}
+"""What a run reads beside its data, by the name of its digest."""
 
 
 def _written(name: str, value: object) -> str:

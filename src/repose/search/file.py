@@ -329,8 +329,9 @@ def _check_limits(training: TrainingConfig, search: Search, where: str) -> None:
     for field in ("updates", "max_hours", "validate_every_updates"):
         if getattr(training, field) is not None:
             raise ConfigError(f"{where} counts in epochs: leave training.{field} out")
-    for forbidden in ("epochs", "updates", "max_hours", "validate_every_updates", "patience", "best_by"):
-        sets = [a.name for a in search.lists for c in a.choices if forbidden in c.settings.get("training", {})]
-        sets += [one.name for one in search.ranges if one.setting == f"training.{forbidden}"]
+    fields = ("epochs", "updates", "max_hours", "validate_every_updates", "patience", "best_by", "bleu_sentences")
+    for section, forbidden in (*(("training", name) for name in fields), ("tokenizer", "lowercase")):
+        sets = [a.name for a in search.lists for c in a.choices if forbidden in c.settings.get(section, {})]
+        sets += [one.name for one in search.ranges if one.setting == f"{section}.{forbidden}"]
         if sets:
-            raise ConfigError(f"{where} cannot search training.{forbidden}, which decides how trials are compared")
+            raise ConfigError(f"{where} cannot search {section}.{forbidden}, which decides how trials are compared")

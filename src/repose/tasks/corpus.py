@@ -21,7 +21,6 @@ from typing import Any
 
 from pydantic import ValidationError
 
-from repose._version import __version__
 from repose.config.experiment import (
     TASK_SETTINGS,
     UNUSED_WITH_READY_TOKENIZER,
@@ -223,7 +222,7 @@ def _key(experiment: Experiment) -> str:
     if not tokenizer["single_digits"]:
         del tokenizer["single_digits"]  # a later setting: without it, folders made before keep their keys
     settings: dict[str, Any] = {
-        "corpus": files or f"{corpus.name} {__version__}",  # the shipped pairs may change with the package
+        "corpus": files or f"{corpus.name} {phrasebook.digest()}",
         "fields": [corpus.src_field, corpus.tgt_field],
         "held_out": [corpus.held_out_valid, corpus.held_out_test, corpus.split_seed],
         "tokenizer": tokenizer,

@@ -1,5 +1,6 @@
 """Where the counts and lengths of a run come from, and what is said where they are missing."""
 
+import dataclasses
 import json
 import shutil
 from pathlib import Path
@@ -72,6 +73,9 @@ def test_lengths_of_sources(made: Any) -> None:
     assert found.tokens.tolist() == [len(tokenizer.encode(line)) for line in sources]
     assert found.longest_trained == 8 + 2, "START and END are counted, as in the tokens above"
     assert found.tokens.max() == 20 + 2
+    corpus = dataclasses.replace(run.experiment.corpus, tag="gl")
+    tagged = dataclasses.replace(run, experiment=dataclasses.replace(run.experiment, corpus=corpus))
+    assert (lengths_of(tagged).tokens - found.tokens).tolist() == [1] * len(sources), "as the lengths of training are"
 
 
 def test_stored_counts_stand_for_missing_texts(made: Any, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
