@@ -555,6 +555,8 @@ def test_presets_and_describe(run: Run) -> None:
     out = run("describe", "reinforced")[1]
     assert out.count("2,809,634") == 2
     assert "cannot translate" in run("describe", "reinforced-lookahead")[1]
+    assert "7,765 source, 7,765 target" in run("describe", "vaswani-base")[1], "one vocabulary"
+    assert "900 source, 900 target" in run("describe", "transformer-tiny", "--tgt-vocab", 900)[1]
     for verb in ("describe", "audit"):
         code, _, err = run(verb, "runs/nope")
         assert (code, err.startswith("repose: there is no preset or directory 'runs/nope': ")) == (2, True)

@@ -23,6 +23,12 @@ Shout = Callable[..., str]
         ("12\n\n3. one\n# two", "12\n\n3. ONE\n# TWO", "12\n\n3. ONE\n# TWO"),
         ("日本。\n猫。\n", "日本。\n猫。\n", "日本。猫。\n"),
         ("One.  Two.\tThree.", "ONE.  TWO.\tTHREE.", "ONE.  TWO.\tTHREE."),
+        ("we meet on\n3. May", "WE MEET ON\n3. MAY", "WE MEET ON 3. MAY"),
+        ("he came\n– as ever –\nlate", "HE CAME\n– AS EVER –\nLATE", "HE CAME – AS EVER – LATE"),
+        ("a list\n1. one\n2. two,\n3. three", "A LIST\n1. ONE\n2. TWO,\n3. THREE", "A LIST\n1. ONE\n2. TWO,\n3. THREE"),
+        ("– one\n— two\ngoes on", "– ONE\n— TWO\nGOES ON", "– ONE\n— TWO GOES ON"),
+        ("## head\ntext\non", "## HEAD\nTEXT\nON", "## HEAD\nTEXT ON"),
+        ("> > one\n> two", "> > ONE\n> TWO", "> > ONE\n> TWO"),
         ("", "", ""),
     ],
 )

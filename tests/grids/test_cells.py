@@ -373,6 +373,13 @@ def test_cores_without_a_place_for_claims(tmp_path: Path, monkeypatch: pytest.Mo
         assert given == [(0,), (1,)]
 
 
+@pytest.mark.parametrize(("device", "gpus"), [("cpu", 2.0), ("cuda:1", 0.5)])
+def test_gpus_that_no_cell_of_this_machine_can_have_are_refused(device: str, gpus: float) -> None:
+    with pytest.raises(ConfigError, match="--gpus-per-cell"):
+        check_request(jobs=None, cores=None, device=device, here=True, gpus=gpus)
+    check_request(jobs=None, cores=None, device=device, here=False, gpus=gpus)
+
+
 @pytest.mark.parametrize("gpus", [1.5, -1.0, float("nan"), float("inf")])
 def test_gpus_that_no_cell_can_have_are_refused(gpus: float) -> None:
     with pytest.raises(ConfigError, match="give a whole number of GPUs, or a share of one"):

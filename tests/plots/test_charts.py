@@ -122,3 +122,11 @@ def test_a_width_is_that_of_the_drawn_text(dpi: int) -> None:
 def test_many_systems_have_marks_of_their_own() -> None:
     marks = {(system.style["color"], system.marker) for system in systems(20)}
     assert len(marks) == 20
+
+
+def test_a_single_epoch_is_a_whole_number() -> None:
+    series = Series(system=systems(1)[0], points=(Point(1, 2.0, 0.0, 1),))
+    with chart_canvas("epoch"):
+        figure = draw_curves({"de-en": [series]}, "epoch", "loss")
+        (axes,) = figure.axes
+        assert list(axes.get_xticks()) == [1.0]

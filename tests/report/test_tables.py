@@ -13,7 +13,9 @@ from repose.report import figures
 from repose.report.build import audited, build
 from repose.report.collect import RunSet, read_runs
 from repose.report.content import Cell, Column, Table
-from repose.report.tables import spread
+from repose.report.papers import published_tables
+from repose.report.pictures import pictures
+from repose.report.tables import UNLIKE, spread
 from repose.report.tables_costs import best_and_last_table, costs_table, equal_epochs_table
 from repose.report.tables_scores import scores_table, task_tables, teacher_forced_table, variants_table
 from repose.report.verdict import verdict
@@ -138,6 +140,20 @@ def test_scores_of_unlike_kinds_are_not_compared(before: str, after: str, make_r
     assert not any(cells(scores_table(runs), name)["BLEU greedy"].best for name in ("a", "b"))
     assert "their scores cannot be compared" in verdict(runs)
     assert cells(scores_table(runs), "a")["valid. loss"].best
+
+
+def test_a_system_whose_runs_were_scored_in_unlike_ways_says_so(make_run: Any, tmp_path: Path) -> None:
+    """Though no other has a mean in that column; and no picture or paper's table has one, either."""
+    make_run("a-s0", [2.0], bleu=20.0, preset="original")
+    path = make_run("a-s1", [2.0], seed=1, bleu=60.0, preset="original") / "scores.test.json"
+    path.write_text(path.read_text().replace("tok:13a", "tok:char"))
+    make_run("b-s0", [2.0], bleu=60.0, preset="enhanced", settings=["architecture.d_ff=999"])
+    runs = read_runs([tmp_path])
+    cell = cells(scores_table(runs), "a")["BLEU beam 4"]
+    assert (cell.text, cell.notes) == ("–", [UNLIKE])
+    assert not [picture for picture in pictures(runs) if picture.id.startswith("bleu-and")]
+    (table,) = (t for t in published_tables(dataclasses.replace(runs, published=("enhanced/table-1",)))[0] if t.rows)
+    assert "40." not in " ".join(cell.text for row in table.rows for cell in row[3:])
 
 
 def test_beams_of_other_widths_are_not_compared(make_run: Any, tmp_path: Path) -> None:

@@ -1,5 +1,7 @@
 """What a report says first."""
 
+import json
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -24,6 +26,44 @@ def test_the_best_is_named_with_what_is_next_and_what_looks_ahead_is_not(make_ru
     said = verdict(read_runs([tmp_path]))
     assert "plain has the best BLEU (beam 4) of 2 systems, 25.0 (one seed), 3.0 above causal" in said
     assert "ahead" not in said
+
+
+def four(make_run: Any, **bleus: float) -> None:
+    for width, (name, bleu) in enumerate(bleus.items(), start=16):
+        make_run(f"{name}-s0", [2.0], bleu=bleu, settings=[f"architecture.d_ff={width}"])
+
+
+def test_no_test_is_promised_that_is_not_made(make_run: Any, tmp_path: Path) -> None:
+    """Of four systems, each is tested against the baseline, or against the first, alone."""
+    four(make_run, a=20.0, b=21.0, c=23.0, d=24.0)
+    runs = read_runs([tmp_path])
+    assert verdict(runs).endswith(
+        "1.0 above c; under Significance, both are tested against a, and not against each other."
+    )
+    assert verdict(replace(runs, baseline="c")).endswith("whether that is more than chance is under Significance.")
+
+
+def test_equal_scores_are_shared(make_run: Any, tmp_path: Path) -> None:
+    four(make_run, a=20.0, b=20.01)
+    assert "b and a share the best BLEU (beam 4) of 2 systems, 21.0 (one seed)." in verdict(read_runs([tmp_path]))
+
+
+def test_systems_without_a_beam_are_compared_by_greedy_search(make_run: Any, tmp_path: Path) -> None:
+    four(make_run, a=20.0, b=30.0, c=40.0)
+    path = tmp_path / "c-s0" / "scores.test.json"
+    scores = json.loads(path.read_text())
+    del scores["decoded"]["beam4"]
+    path.write_text(json.dumps(scores))
+    assert "c has the best BLEU (greedy) of 3 systems, 40.0 (one seed), 10.0 above b" in verdict(read_runs([tmp_path]))
+
+
+def test_other_tasks_are_judged_by_what_they_are_tested_by() -> None:
+    results = Path(__file__).parents[2] / "results"
+    said = verdict(read_runs([results / "parsing-small"]))
+    assert "ablation-concat-values has the best LAS of 7 systems, 67.57" in said
+    assert said.endswith("both are tested against ablation-none, and not against each other.")
+    said = verdict(read_runs([results / "language-modelling-small"]))
+    assert "reinforced has the best bits per token of 5 systems, 6.035" in said, "but for the one that looks ahead"
 
 
 def test_one_system_has_its_figure(make_run: Any, tmp_path: Path) -> None:

@@ -1,9 +1,11 @@
 """The short forms of `import repose`, used wrongly."""
 
+import re
 from typing import Any
 
 import numpy as np
 import pytest
+import torch
 
 import repose
 from repose.system.errors import ConfigError
@@ -22,7 +24,8 @@ def test_sizes_may_be_numpys() -> None:
     assert repose.build("reinforced", src_vocab_size=small, tgt_vocab_size=small).src_vocab_size == 5
 
 
-@pytest.mark.parametrize("model", ["reinforced", None])
+@pytest.mark.parametrize("model", ["reinforced", None, torch.nn.Linear(1, 1)])
 def test_what_is_no_model_is_not_audited(model: Any) -> None:
-    with pytest.raises(ConfigError, match=rf"audit takes a model, not {model!r}: give it repose.build\(name, ...\)"):
+    said = re.escape(f"audit takes a model that translates, not {model!r}")
+    with pytest.raises(ConfigError, match=rf"{said}: give it repose.build\(name, ...\)"):
         repose.audit(model)

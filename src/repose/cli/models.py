@@ -284,6 +284,8 @@ def describe(
         architecture, sizes = read_sizes(Path(model))
     elif model in PRESETS:
         architecture, sizes = PRESETS[model].architecture, (7765, 7010)
+        if architecture.tie_embeddings == "all":  # one vocabulary: either option stands for both
+            sizes = (src_vocab or tgt_vocab or sizes[0],) * 2
     else:
         raise ConfigError(unknown("preset or directory", model, list(PRESETS)))
     src_vocab, tgt_vocab = src_vocab or sizes[0], tgt_vocab or sizes[1]

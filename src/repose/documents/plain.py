@@ -7,7 +7,7 @@ from repose.decoding.parts import is_wide
 from repose.documents.segment import Markup, Placed, Segment, Text, has_letters, segment
 
 _LINE = re.compile(r"[^\r\n]*(?:\r\n|\r|\n|$)")
-_ITEM = re.compile(r"\s*(?:[-*•·–—>#|]|\d{1,3}[.)])\s")
+_ITEM = re.compile(r"\s*([-*•·–—|]|#{1,6}|>(?:\s*>)*|\d{1,3}[.)])\s")
 """How the lines of a list begin, and those of a quotation or a heading: they go on with nothing before them, and
 what they begin with is not translated."""
 
@@ -52,7 +52,7 @@ def _paragraphs(text: str) -> Iterator[str]:
     """Paragraphs as one line each with its end, and what is between them."""
     begun: list[str] = []
     for line in _LINE.findall(text):
-        if begun and (not line.strip() or _ITEM.match(line)):
+        if begun and (not line.strip() or _begins_item(line, begun)):
             yield "".join(begun)
             begun = []
         if not line.strip():
@@ -62,4 +62,27 @@ def _paragraphs(text: str) -> Iterator[str]:
         else:
             before, after = begun[-1].rstrip(), line.lstrip()
             begun[-1:] = [before, " " * (not (is_wide(before[-1]) and is_wide(after[0]))), after]
+        if begun and _kind_of_item(begun[0]) == "#":  # nothing goes on after a heading
+            yield "".join(begun)
+            begun = []
     yield "".join(begun)
+
+
+def _begins_item(line: str, begun: Sequence[str]) -> bool:
+    """Whether a line goes on with nothing of the paragraph that has begun. A dash or a number may be of its sentence:
+    "on\n3. May", "he came\n– as always –"."""
+    if (kind := _kind_of_item(line)) is None:
+        return False
+    last = begun[-1].rstrip()[-1]
+    is_within = kind in ("–", "2.") and (last.islower() or last == ",")
+    return not is_within or _kind_of_item(begun[0]) in (kind, "1." if kind == "2." else kind)
+
+
+def _kind_of_item(line: str) -> str | None:
+    """The first of a numbered list, another of it, or the sign that a line begins with."""
+    if (found := _ITEM.match(line)) is None:
+        return None
+    sign = found[1]
+    if sign[0].isdigit():
+        return "1." if sign[:-1] in ("0", "1") else "2."
+    return "–" if sign == "—" else sign[0]

@@ -39,6 +39,15 @@ def check_request(*, jobs: int | None, cores: int | None, device: str, here: boo
             raise ConfigError(f"{name} = {value}, but a cell needs at least one: give 1 or more")
     if not 0 <= gpus < math.inf or (gpus > 1 and gpus % 1):
         raise ConfigError(f"--gpus-per-cell = {gpus}: give a whole number of GPUs, or a share of one such as 0.5")
+    if here and gpus > 1:
+        raise ConfigError(
+            f"--gpus-per-cell = {gpus:g}, but a cell of this machine has one GPU, or a share of it: give 1 or less, or "
+            "--on ray"
+        )
+    if here and gpus and ":" in device:
+        raise ConfigError(
+            f"--gpus-per-cell shares all GPUs, but --device {device} is one of them: leave one of them out"
+        )
     available = available_cores()
     if here and cores is not None and cores > available:
         raise ConfigError(f"--cores-per-cell = {cores}, but there are {available} here: give {available} or less")

@@ -152,7 +152,8 @@ class Architecture:
         return self.decoder_token_norm == "sentence"
 
     def num_weights(self, *vocab_sizes: int) -> int:
-        """About how many numbers a model holds, by arithmetic alone; within a few percent.
+        """About how many numbers a translation model holds, by arithmetic alone: to a few percent, but a tenth too many
+        for a small model with fixed positions. A model of one stack holds fewer.
 
         `vocab_sizes`: of the source and the target; one for tasks with a single vocabulary; none: without embeddings.
         """

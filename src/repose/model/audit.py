@@ -9,7 +9,7 @@ import copy
 from dataclasses import dataclass
 
 import torch
-from torch import Tensor, nn
+from torch import Tensor
 
 from repose.model.transformer import Transformer
 from repose.system.errors import ConfigError
@@ -75,11 +75,13 @@ def audit(model: Transformer, *, seed: int = 0, length: int = 12) -> AuditReport
     `length` is the target length in tokens (at least 3); a second target has `LONG` or more than fit into a window of
     local attention, or as many as the model takes.
 
-    Raises ConfigError for a model that reads fewer than 3 tokens, and for what is no model, such as a preset's name.
+    Raises ConfigError for a model that reads fewer than 3 tokens, and for what is no model that translates, such as a
+    preset's name.
     """
-    if not isinstance(model, nn.Module):
+    if not isinstance(model, Transformer):
         raise ConfigError(
-            f"audit takes a model, not {model!r}: give it repose.build(name, ...), or repose.load(folder).model"
+            f"audit takes a model that translates, not {model!r}: give it repose.build(name, ...), or "
+            "repose.load(folder).model"
         )
     a = model.architecture
     if a.max_length < 3:

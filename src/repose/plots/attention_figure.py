@@ -26,6 +26,7 @@ _SMALLEST_MAP, _LARGEST_GRID = 1.35, 30.0
 _LABEL, _SMALLEST_LABEL = 8.0, 4.5  # points
 _GAP, _HEAD, _TOP, _MARGIN = 0.14, 0.36, 0.5, 0.12  # inches: between maps, titles above each, of the figure, around
 _CHART = 1.7  # inches: height of the charts
+_TITLE_SIZE = 10
 _CHARTS = 2.6  # and what they take below the maps, with their titles and labels
 
 
@@ -123,7 +124,7 @@ def label_map(axes: Axes, maps: Maps, size: float, *, rows: bool, columns: bool)
 def finish(figure: Figure, grid: Grid, heat: Any, title: str, maps: Maps) -> None:
     """Title, colour bar, and what the axes are."""
     width, height = figure.get_size_inches()
-    figure.text(_MARGIN / width, 1 - 0.12 / height, title, va="top", fontsize=10)
+    figure.text(_MARGIN / width, 1 - 0.12 / height, title, va="top", fontsize=_TITLE_SIZE)
     query = "token that attends" if maps.kind != "cross" else "target token being written"
     about = f"rows: {query}; columns: token attended to"
     if not grid.label:
@@ -169,8 +170,11 @@ def draw_comparison(readings: Sequence[Reading], kind: Kind, *, layer: int = 1) 
     indices = [chosen("layer", layer, len(maps.layers))[0] for maps in models]
     num_heads = max(len(maps.layers[0]) for maps in models)
     grid = make_grid(len(models), 1 + num_heads, models[0].queries, models[0].keys)
+    names = ", ".join(f"({letter}) {reading.name}" for letter, reading in zip("ab", readings, strict=True))
+    title_of_all = f"{TITLES[kind]}, layer {layer}: {names}"
     width, height = grid.figure_size
-    figure = Figure(figsize=(max(width, 7.0), height + _CHARTS))
+    least = max(7.0, _ems(title_of_all) * _TITLE_SIZE / 72 + 2 * _MARGIN)
+    figure = Figure(figsize=(max(width, least), height + _CHARTS))
     for row, (maps, index) in enumerate(zip(models, indices, strict=True)):
         weights, numbers = maps.layers[index], maps.head_numbers(index)
         mean = weights.mean(0)
@@ -180,12 +184,11 @@ def draw_comparison(readings: Sequence[Reading], kind: Kind, *, layer: int = 1) 
             axes = place(figure, *grid.corner(row, column), grid.width, grid.height)
             heat = draw_map(axes, maps, shown, title, number)
             label_map(axes, maps, grid.label, rows=column == 0, columns=row == len(models) - 1)
-    names = ", ".join(f"({letter}) {reading.name}" for letter, reading in zip("ab", readings, strict=True))
-    finish(figure, grid, heat, f"{TITLES[kind]}, layer {layer}: {names}", models[0])
+    finish(figure, grid, heat, title_of_all, models[0])
     top = height + 0.3
     entropy_axes = place(figure, 0.5, top, 2.6, _CHART)
     _chart(entropy_axes, readings, kind, "normalised_entropy", "row entropy / ln(keys)")
-    entropy_axes.legend(loc="upper left", bbox_to_anchor=(1.02, 1.0) if kind == "cross" else (2.5, 1.0))
+    entropy_axes.legend(loc="best")
     if kind != "cross":
         _chart(place(figure, 4.0, top, 2.6, _CHART), readings, kind, "diagonal", "weight of a token on itself")
     return figure
@@ -203,7 +206,7 @@ def _chart(axes: Axes, readings: Sequence[Reading], kind: Kind, number: str, tit
             values = [getattr(head, number) for head in layer_heads]
             axes.scatter([place_of] * len(values), values, s=9, color=colour, marker=marker, alpha=0.45, linewidths=0)
         means = [getattr(mean_numbers(layer_heads), number) for layer_heads in heads]
-        axes.plot(x, means, color=colour, marker=marker, markersize=4, label=f"({'ab'[index]}) {reading.name}")
+        axes.plot(x, means, color=colour, marker=marker, markersize=4, label=f"({'ab'[index]})")
     axes.set(title=title, xlabel="layer", ylim=(-0.03, 1.03), xticks=range(1, most + 1))
     axes.set_xlim(0.5, most + 0.5)
 
@@ -236,7 +239,10 @@ def plot_attention(
         target = read(run, sentence, to=to).target  # both read what the first one writes
     readings = [read(folder, sentence, target, to) for folder in (run, compare) if folder is not None]
     if compare is not None and readings[0].name == readings[1].name:
-        readings = [dataclasses.replace(r, name=str(path)) for r, path in zip(readings, (run, compare), strict=True)]
+        paths = (run, compare)
+        short = ["/".join(path.absolute().parts[-2:]) for path in paths]
+        told_apart = short if short[0] != short[1] else list(map(str, paths))
+        readings = [dataclasses.replace(r, name=name) for r, name in zip(readings, told_apart, strict=True)]
     text = "".join(r.name + "".join(label for m in r.maps.values() for label in m.queries + m.keys) for r in readings)
     files = []
     with canvas(text, font):

@@ -4,12 +4,13 @@ from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass, replace
 from itertools import pairwise
-from math import ceil, nan
+from math import ceil, isfinite, nan
 from pathlib import Path
 from textwrap import fill
 from typing import Any
 
 import matplotlib
+import numpy as np
 from matplotlib.axes import Axes
 from matplotlib.figure import Figure
 from matplotlib.lines import Line2D
@@ -190,6 +191,11 @@ def _behind(axes: Axes, found: Sequence[Series], colour: str) -> None:
 def _curve_scales(axes: Axes) -> None:
     axes.grid(axis="y")
     axes.xaxis.set_major_locator(MaxNLocator(5, integer=True))
+    places = {float(x) for line in axes.lines for x in np.asarray(line.get_xdata(), dtype=float) if isfinite(x)}
+    if len(places) == 1:  # of one place, the locator makes fractions
+        (place,) = places
+        axes.set_xlim(place - 0.5, place + 0.5)
+        axes.set_xticks([place])
     axes.yaxis.set_major_locator(_ticks(5))
 
 

@@ -3,13 +3,28 @@
 import math
 import re
 import statistics
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
 from functools import cache
 from typing import Any
 
+from repose.config.experiment import TASK_SETTINGS
 from repose.model.architecture import Architecture
 from repose.report.collect import ReportRun
 from repose.runs.folder import RunFolder
+
+TARGET_NATS = "nats per target token"
+
+
+def nats(runs: Iterable[ReportRun]) -> str:
+    """The unit of these runs' losses; "nats" where that is not one for all."""
+    tasks = {run.task for run in runs}
+    units = {
+        TARGET_NATS
+        if TASK_SETTINGS[task].translates
+        else f"nats per {'token' if TASK_SETTINGS[task].predicts_tokens else 'word'}"
+        for task in tasks
+    }
+    return units.pop() if len(units) == 1 else "nats"
 
 
 def train_loss(run: ReportRun) -> float | None:

@@ -24,7 +24,8 @@ GREEDY = "greedy"
 _RESAMPLES_PER_TEST = 200  # so that the least p there is, corrected for the number of tests, is 0.01
 _SIGNIFICANT = f"At or below {testing.LEVEL} after the correction."
 _NO_INTERVAL = "One seed on a side, or scores that do not differ, give no interval."
-_ALL_PAIRS_BELOW = 4  # with fewer systems on a corpus, each is tested against each
+ALL_PAIRS_BELOW = 4
+"""With fewer systems on a corpus, each is tested against each."""
 
 
 @dataclass(frozen=True)
@@ -128,7 +129,7 @@ def pairs_of(systems: Sequence[System], baseline: str | None, remarks: list[str]
     if len(systems) < 2:
         return []
     base = next((system for system in systems if system.group == baseline), None)
-    if len(systems) < _ALL_PAIRS_BELOW:
+    if len(systems) < ALL_PAIRS_BELOW:
         ordered = sorted(systems, key=lambda system: system is not base)  # the baseline is what others are held against
         return [Pair(system, other) for other, system in combinations(ordered, 2)]
     if base is None:

@@ -14,7 +14,18 @@ from repose.report import figures
 from repose.report.collect import ReportRun, RunSet
 from repose.report.comparison import Comparison, Entry, printed, size_difference, tokenizer_difference, words
 from repose.report.content import Cell, Column, Table, slug
-from repose.report.tables import NONE, Figure, Of, Spread, captioned, over_seeds, spread, spread_cell, value_cell
+from repose.report.tables import (
+    NONE,
+    Figure,
+    Of,
+    Spread,
+    captioned,
+    over_seeds,
+    scored_on,
+    spread,
+    spread_cell,
+    value_cell,
+)
 from repose.system.errors import unknown
 
 WEIGHT = "enhanced/best_residual_weight"
@@ -276,10 +287,14 @@ def _numbers_here(comparison: Comparison, entries: Sequence[Scalar]) -> dict[str
         groups = _stand_ins(comparison, entry.system, corpus)
         if entry.metric in known and groups:
             of, digits = known[entry.metric]
-            value = _over(comparison.done(groups[0], corpus), of)
+            runs = comparison.done(groups[0], corpus)
+            value = _over(runs, of)
             if entry.metric == "parameters" and value is not None:
                 value = replace(value, deviation=None)
-            found[entry.id] = (groups[0], spread_cell(value, digits))
+            notes = _model_differences(comparison, runs)
+            if entry.metric in _LOSSES_AT_END and not runs[0].comparable:
+                notes.append(_LOOKS_AHEAD)
+            found[entry.id] = (groups[0], spread_cell(value, digits, notes=notes))
     return found
 
 
@@ -287,9 +302,13 @@ def _numbers_here(comparison: Comparison, entries: Sequence[Scalar]) -> dict[str
 
 _LANGUAGES = {"German": "de", "Korean": "ko", "Chinese": "zh", "Japanese": "ja", "English": "en"}
 _MANY_VALIDATIONS = 20
-_FREE = Figure("BLEU", lambda run: figures.score(run, figures.beam(run) or "greedy", "bleu"))
+_FREE = Figure(
+    "BLEU",
+    lambda run: figures.score(run, figures.beam(run) or "greedy", "bleu"),
+    kind=lambda run: figures.kind_of_score(run, figures.beam(run) or "greedy", "bleu"),
+)
 """Of the widest beam, or greedy where there is none, on the test set."""
-_FORCED = Figure("tf BLEU", lambda run: figures.teacher_forced(run, "tf_bleu_sentence_mean"))
+_FORCED = Figure("tf BLEU", lambda run: figures.teacher_forced(run, "tf_bleu_sentence_mean"), kind=scored_on)
 """Mean of sentence BLEUs given the reference's prefix: presumably what the paper prints."""
 _HEADS = {"BLEU": "BLEU, free-running", "tf BLEU": "tf BLEU, mean of sentences"}
 

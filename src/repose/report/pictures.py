@@ -14,13 +14,13 @@ from repose.plots.charts import FEW, Mean, Point, Series, Spot, System, chart_ca
 from repose.report import figures, tables
 from repose.report.collect import ReportRun, RunSet, read_curves
 from repose.report.content import Cell, Column, Picture, Table
-from repose.report.tables_scores import beam_name
+from repose.report.tables_scores import beam_name, translation_score
 from repose.system.errors import ConfigError, unknown
 
 By: TypeAlias = Literal["epoch", "update"]
 _TRAINING_NAME = {"tf_loss": "nll", "tf_loss_keras": "nll_keras"}
 """What the training records call a validation figure, where it is another name: its loss has no label smoothing."""
-_NATS = "nats per target token"
+_NATS = figures.TARGET_NATS
 _UNITS = {
     **dict.fromkeys(("tf_loss", "tf_loss_keras", "nll", "nll_keras", "loss", "loss_keras"), _NATS),
     "tf_accuracy": "share of target tokens",
@@ -94,13 +94,15 @@ def _loss_curves(part: RunSet, name: str) -> Picture | None:
 
     `name`: what is added to the picture's id.
     """
-    token = "target token" if all(run.translates for run in part.runs) else "token"
-    caption = f"Nats per {token}, given the reference's earlier tokens. "
+    unit = figures.nats(part.runs)
+    given = ", given the reference's earlier tokens" * all(run.translates for run in part.runs)
+    given = given or ", given the earlier ones" * (unit == "nats per token")
+    caption = f"{unit.capitalize()}{given}. "
     if any(len(tables.tokenizers([r for r in tables.rows_of(part) if r.corpus == c])) > 1 for c in part.corpora):
         caption += "Systems of a corpus have different vocabularies here, whose tokens cannot be compared. "
     training = len(part.groups) <= _FEW_FOR_TRAINING
     names = ("learning-curves" + name, "Validation loss")
-    return _curves(part, "tf_loss", f"nats per {token}", names, caption, training=training)
+    return _curves(part, "tf_loss", unit, names, caption, training=training)
 
 
 def _source_curves(part: RunSet, name: str) -> Picture | None:
@@ -262,6 +264,8 @@ def _against(part: RunSet, name: str, cost: tables.Figure, x_label: str, *, mill
     """BLEU of the test set against a cost, a point for each system."""
     score, width = _score(part)
     systems, rows = _systems(part), tables.rows_of(part)
+    unlike = {c for c in part.corpora if len(score.kinds([row for row in rows if row.corpus == c])) > 1}
+    rows = [row for row in rows if row.corpus not in unlike]  # no axis has room for scores of two kinds
     panels: dict[str, list[Spot]] = {}
     can_translate = [row for row in rows if not any(run.looks_ahead for run in row.runs)]
     for row in can_translate:
@@ -288,12 +292,11 @@ def _against(part: RunSet, name: str, cost: tables.Figure, x_label: str, *, mill
 
 
 def _score(part: RunSet) -> tuple[tables.Figure, str]:
-    """The widest beam's BLEU, or greedy where there is no beam."""
+    """The widest beam's BLEU, or greedy where not all have a beam."""
     done = [run for run in part.runs if run.done]
-    has_beam = any(figures.beam(run) for run in done)
-    name = beam_name(done) if has_beam else "greedy"
-    decoding = None if has_beam else "greedy"
-    return tables.Figure(f"BLEU {name}", lambda run: figures.score(run, decoding, "bleu"), digits=1), name
+    have_beams = all(figures.beam(run) for run in done)
+    name = beam_name(done) if have_beams else "greedy"
+    return translation_score(f"BLEU {name}", None if have_beams else "greedy", "bleu"), name
 
 
 # repose plot curves

@@ -35,8 +35,8 @@ from repose.system.errors import DataError
 _SAME = 1e-6  # share of a figure: beyond the last digits, sums and scores are not of one evaluation
 
 
-class _Figure(NamedTuple):
-    """By what systems are compared."""
+class TaskFigure(NamedTuple):
+    """By what systems are compared whose task is not translation."""
 
     name: str
     unit: str
@@ -57,7 +57,7 @@ def tables_of_task(part: RunSet) -> tuple[Table, ...]:
     done = [run for run in part.runs if run.done]
     if not done:
         return ()
-    figure, remarks, pairs = _first_figure(done[0]), list[str](), list[Pair]()
+    figure, remarks, pairs = first_figure(done[0]), list[str](), list[Pair]()
     for corpus in part.corpora:
         pairs += pairs_of(_systems_of_task(part, corpus, figure, remarks), part.baseline, remarks)
     if not pairs:
@@ -67,7 +67,7 @@ def tables_of_task(part: RunSet) -> tuple[Table, ...]:
     return (*([over_units] if over_units is not None else []), _over_seeds(pairs, figure, task, remarks))
 
 
-def _over_seeds(pairs: Sequence[Pair], figure: _Figure, task: str, remarks: Sequence[str]) -> Table:
+def _over_seeds(pairs: Sequence[Pair], figure: TaskFigure, task: str, remarks: Sequence[str]) -> Table:
     sides = _sides(pairs, figure)
     found = of_seeds(sides)
     rows = [
@@ -77,7 +77,7 @@ def _over_seeds(pairs: Sequence[Pair], figure: _Figure, task: str, remarks: Sequ
     return pair_table(f"seeds-{task}", seed_columns(figure.unit), rows, like="seeds-of-task", remarks=remarks, **words)
 
 
-def _over_units(pairs: Sequence[Pair], figure: _Figure, task: str) -> Table | None:
+def _over_units(pairs: Sequence[Pair], figure: TaskFigure, task: str) -> Table | None:
     """The paired bootstrap over sentences or documents; None where no pair can be resampled."""
     counts, remarks = _counts_of(pairs, figure)
     pairs = [pair for pair in pairs if id(pair.system) in counts and id(pair.other) in counts]
@@ -114,7 +114,7 @@ def _over_units(pairs: Sequence[Pair], figure: _Figure, task: str) -> Table | No
     return pair_table(f"significance-{task}", columns, rows, like="significance-of-task", remarks=remarks, **words)
 
 
-def _counts_of(pairs: Sequence[Pair], figure: _Figure) -> tuple[dict[int, list[RatioStatistics]], list[str]]:
+def _counts_of(pairs: Sequence[Pair], figure: TaskFigure) -> tuple[dict[int, list[RatioStatistics]], list[str]]:
     """The sums of each system's runs, by `id`, of systems all of whose runs have them; and why others do not. Without
     any there is nothing to say."""
     counts, missing = dict[int, list[RatioStatistics]](), dict[str, list[str]]()
@@ -137,7 +137,7 @@ def _counts_of(pairs: Sequence[Pair], figure: _Figure) -> tuple[dict[int, list[R
     return counts, left_out(missing) if counts else []
 
 
-def _statistics(run: ReportRun, figure: _Figure) -> RatioStatistics:
+def _statistics(run: ReportRun, figure: TaskFigure) -> RatioStatistics:
     """What a run's figure is made of. Raises DataError where that is not there, or of another evaluation."""
     found = read_ratio(RunFolder(run.folder).statistics_file(run.split))
     recorded = task_figure(run, figure.name)
@@ -146,12 +146,12 @@ def _statistics(run: ReportRun, figure: _Figure) -> RatioStatistics:
     return found
 
 
-def _sides(pairs: Sequence[Pair], figure: _Figure) -> list[tuple[list[float], list[float]]]:
+def _sides(pairs: Sequence[Pair], figure: TaskFigure) -> list[tuple[list[float], list[float]]]:
     """The figure of the seeds of either system."""
     return [(_figures(pair.system, figure.name), _figures(pair.other, figure.name)) for pair in pairs]
 
 
-def _systems_of_task(part: RunSet, corpus: str, figure: _Figure, remarks: list[str]) -> list[System]:
+def _systems_of_task(part: RunSet, corpus: str, figure: TaskFigure, remarks: list[str]) -> list[System]:
     """The systems that can be tested by a figure."""
 
     def way(run: ReportRun) -> tuple[str, str]:
@@ -184,9 +184,9 @@ def _figures(system: System, name: str) -> list[float]:
     return [value for run in system.runs if (value := task_figure(run, name)) is not None]
 
 
-def _first_figure(run: ReportRun) -> _Figure:
+def first_figure(run: ReportRun) -> TaskFigure:
     """The figure that a task is told by: the last of those in percent, which is the strictest, else the first."""
     figures = (run.scores or {})["figures"]
     percent = [name for name, figure in figures.items() if str(figure["unit"]).startswith("percent")]
     name = (percent or list(figures))[-1 if percent else 0]
-    return _Figure(name, str(figures[name]["unit"]).partition(" of ")[0])
+    return TaskFigure(name, str(figures[name]["unit"]).partition(" of ")[0])

@@ -197,7 +197,7 @@ def figure_table(
     `marks` gives further notes of a figure, `about` those of a system; the others are of `captioned`.
     """
     found = [{figure.name: over_seeds(row.runs, figure) for figure in figures} for row in rows]
-    present = [figure for figure in figures if any(spreads[figure.name] for spreads in found)]
+    present = [figure for figure in figures if figure.kinds(rows)]
     several = len({row.corpus for row in rows}) > 1
     lines = []
     for row, spreads in zip(rows, found, strict=True):

@@ -10,7 +10,6 @@ from repose.report.content import Cell, Column, Table
 from repose.report.figures import number_of
 from repose.report.tables_scores import beam_name, free_running
 
-NATS = "nats per token"
 _COMPLETED = " Epochs are completed ones: 0 where the updates ended within the first."
 _NOT_A_SCORE = (
     " Validation BLEU is of greedy translations of the validation set's first sentences, as training scored them."
@@ -85,12 +84,12 @@ def best_and_last_table(runs: RunSet) -> Table | None:
     def last(name: str, factor: float = 1) -> tables.Of:
         return lambda run: figures.times(factor, number_of(next(iter(reversed(run.of_kind("valid"))), None), name))
 
-    kind = tables.validated_on
+    kind, nats = tables.validated_on, figures.nats(run for row in rows for run in row.runs)
     shown = [
         tables.count("last epoch", last("epoch")),
-        tables.loss("loss, last", last("tf_loss"), NATS, kind),
+        tables.loss("loss, last", last("tf_loss"), nats, kind),
         tables.Figure("best epoch", lambda run: number_of(_best(run, "tf_loss", min), "epoch"), digits=0, exact=True),
-        tables.loss("loss, best", lambda run: number_of(_best(run, "tf_loss", min), "tf_loss"), NATS, kind),
+        tables.loss("loss, best", lambda run: number_of(_best(run, "tf_loss", min), "tf_loss"), nats, kind),
         tables.accuracy("accuracy, last", last("tf_accuracy", 100), kind),
         tables.quality("BLEU, last", last("bleu"), kind),
         tables.quality("BLEU, best", lambda run: number_of(_best(run, "bleu", max), "bleu"), kind),
@@ -123,11 +122,11 @@ def equal_epochs_table(runs: RunSet) -> Table | None:
             " Epochs were unequal: a run that went on was still at a higher learning rate there than one that ended, "
             "where the schedule falls."
         )
-    kind = tables.validated_on
+    kind, nats = tables.validated_on, figures.nats(run for row in rows for run in row.runs)
     shown = [
         tables.count("epochs", lambda run: float(common[run.corpus])),
-        tables.Figure("train loss", at("epoch", "nll"), unit=NATS, digits=3),
-        tables.loss("valid. loss", at("valid", "tf_loss"), NATS, kind),
+        tables.Figure("train loss", at("epoch", "nll"), unit=nats, digits=3),
+        tables.loss("valid. loss", at("valid", "tf_loss"), nats, kind),
         tables.accuracy("accuracy", at("valid", "tf_accuracy", 100), kind),
         tables.quality("BLEU", at("valid", "bleu"), kind),
         tables.Figure("time so far", seconds, cost=True, unit="seconds of training", digits=0),

@@ -7,7 +7,7 @@ from repose.data.findings import Finding, known
 from repose.report import figures
 from repose.report.collect import ReportRun, RunSet
 from repose.report.content import Cell, Column, Table
-from repose.report.tables import Figure, Of, captioned, figure_table, rows_of
+from repose.report.tables import Figure, Kind, Of, captioned, figure_table, rows_of
 from repose.report.tables_scores import beam_name
 from repose.tasks.inflation import inflated
 
@@ -20,14 +20,21 @@ def endings_table(runs: RunSet) -> Table | None:
     width = beam_name([run for row in rows for run in row.runs])
     ways = (("greedy", "greedy"), (None, width))
     shown = [
-        *(Figure(f"brevity penalty, {label}", _brevity_penalty(way), digits=3, better="higher") for way, label in ways),
         *(
-            Figure(f"{name}, {label}", _share(key, way), unit="%", digits=1, better="lower")
+            Figure(f"brevity penalty, {label}", _brevity_penalty(way), digits=3, better="higher", kind=_kind(way))
+            for way, label in ways
+        ),
+        *(
+            Figure(f"{name}, {label}", _share(key, way), unit="%", digits=1, better="lower", kind=_kind(way))
             for name, key in (("did not end", "unfinished"), ("loop", "looping"))
             for way, label in ways
         ),
     ]
     return figure_table(rows, shown, "endings")
+
+
+def _kind(decoding: str | None) -> Kind:
+    return lambda run: figures.kind_of_score(run, decoding, "bleu")
 
 
 def _counts(run: ReportRun, decoding: str | None) -> dict[str, Any]:

@@ -22,7 +22,6 @@ from repose.report.tables import (
 )
 from repose.report.tables_settings import confounded
 
-NATS = "nats per target token"
 _OTHER_VOCABULARIES = "Systems of this corpus have different vocabularies, whose tokens cannot be compared."
 _AVERAGE = "Of the last validation; the model is an average of checkpoints."
 _WHEN = {
@@ -62,10 +61,10 @@ def scores_table(runs: RunSet) -> Table:
         for label, metric in (("BLEU", "bleu"), ("chrF", "chrf"))
         for way, decoding in (("greedy", "greedy"), (beam_name(done), None))
     ]
-    train_loss = Figure("train loss", figures.train_loss, unit=NATS, digits=3)
+    train_loss = Figure("train loss", figures.train_loss, unit=figures.TARGET_NATS, digits=3)
     shown = [
         train_loss,
-        loss("valid. loss", figures.valid_loss, NATS, validated_on),
+        loss("valid. loss", figures.valid_loss, figures.TARGET_NATS, validated_on),
         Figure("perplexity", figures.perplexity, better="lower", judged_by_tokens=True, kind=validated_on),
         accuracy("accuracy", figures.valid_accuracy, validated_on),
         *scores,
@@ -123,7 +122,7 @@ def teacher_forced_table(runs: RunSet) -> Table | None:
     """Figures of the test set given the reference's own prefix, which papers may show as if they were translations."""
     rows = rows_of(runs.translations)
     shown = [
-        loss("loss", lambda run: figures.teacher_forced(run, "tf_loss"), NATS, scored_on),
+        loss("loss", lambda run: figures.teacher_forced(run, "tf_loss"), figures.TARGET_NATS, scored_on),
         accuracy("accuracy", lambda run: figures.times(100, figures.teacher_forced(run, "tf_accuracy")), scored_on),
         Figure("tf BLEU", lambda run: figures.teacher_forced(run, "tf_bleu"), digits=1, kind=scored_on),
         Figure(
@@ -169,17 +168,23 @@ def task_tables(runs: RunSet) -> list[Table]:
     tables = []
     for task in (task for task in runs.tasks if not TASK_SETTINGS[task].translates):
         rows = rows_of(runs.of_task(task))
-        units: dict[str, str] = {}
+        units: dict[str, dict[str, None]] = {}
         for run in (run for row in rows for run in row.runs):
             for name, found in (run.scores or {}).get("figures", {}).items():
-                units.setdefault(str(name), str(found.get("unit", "")) if isinstance(found, dict) else "")
+                unit = str(found.get("unit", "")) if isinstance(found, dict) else ""
+                units.setdefault(str(name), {})[unit] = None
         if not units:
             continue
-        columns = {name: _task_column(name, unit) for name, unit in units.items()}
+        # Of several sets, each with so many words, the unit is what they have in common.
+        common = {
+            name: next(iter(of)) if len(of) == 1 else next(iter(of)).partition(" of ")[0] for name, of in units.items()
+        }
+        columns = {name: _task_column(name, unit) for name, unit in common.items()}
+        done = [run for row in rows for run in row.runs]
         shown = [
             *(column for name, column in columns.items() if not name.startswith("tf_")),
-            Figure("train loss", figures.train_loss, unit="nats", digits=3),
-            loss("valid. loss", figures.valid_loss, "nats", validated_on),
+            Figure("train loss", figures.train_loss, unit=figures.nats(done), digits=3),
+            loss("valid. loss", figures.valid_loss, figures.nats(done), validated_on),
             *(column for name, column in columns.items() if name.startswith("tf_")),
         ]
         averaged = any(_when(run) == _WHEN["average"] for row in rows for run in row.runs)

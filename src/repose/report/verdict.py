@@ -1,11 +1,14 @@
 """What a report says first: one sentence about each corpus, and the picture that shows most of it."""
 
 from collections.abc import Sequence
+from functools import partial
 
 from repose.report import figures
 from repose.report.collect import RunSet
 from repose.report.content import Picture
-from repose.report.tables import Figure, Row, Spread, loss, number, over_seeds, rows_of, shown, tokenizers, validated_on
+from repose.report.pairs import ALL_PAIRS_BELOW
+from repose.report.significance_of_tasks import first_figure
+from repose.report.tables import Figure, Row, Spread, number, over_seeds, rows_of, scored_on, shown, tokenizers
 from repose.report.tables_scores import beam_name, translation_score
 
 _MOST = 4
@@ -18,7 +21,7 @@ def verdict(runs: RunSet) -> str:
     if not rows:
         return "No run is finished yet, so there is nothing to compare."
     corpora = list(dict.fromkeys(row.corpus for row in rows))
-    sentences = [_of_corpus([row for row in rows if row.corpus == corpus]) for corpus in corpora[:_MOST]]
+    sentences = [_of_corpus([row for row in rows if row.corpus == corpus], runs.baseline) for corpus in corpora[:_MOST]]
     if len(corpora) > _MOST:
         sentences.append(f"{len(corpora) - _MOST} more corpora: see the scores.")
     return " ".join(sentences)
@@ -31,9 +34,10 @@ def main_picture(pictures: Sequence[Picture], runs: RunSet) -> Picture | None:
     return next(iter([*against, *pictures]), None)
 
 
-def _of_corpus(rows: Sequence[Row]) -> str:
-    corpus, figure = rows[0].corpus, _judge(rows)
-    found = [(row, mean) for row in rows if row.comparable and (mean := over_seeds(row.runs, figure)) is not None]
+def _of_corpus(rows: Sequence[Row], baseline: str | None) -> str:
+    corpus, comparable = rows[0].corpus, [row for row in rows if row.comparable]
+    figure = _judge(comparable or rows)
+    found = [(row, mean) for row in comparable if (mean := over_seeds(row.runs, figure)) is not None]
     if not found:
         return f"On {corpus} no model has a score that may be compared."
     if figure.judged_by_tokens and len(tokenizers([row for row, _ in found])) > 1:
@@ -45,19 +49,33 @@ def _of_corpus(rows: Sequence[Row]) -> str:
     if not others:
         return f"{best.group} on {corpus}: {figure.name} {_shown(mean, figure)}."
     (second, next_mean) = others[0]
+    without = f" that have one ({len(comparable)} in all)" * (len(found) < len(comparable))
+    among = f"the best {figure.name} of {len(found)} systems{without}"
+    if round(mean.mean, figure.digits) == round(next_mean.mean, figure.digits):
+        return f"On {corpus} {best.group} and {second.group} share {among}, {_shown(mean, figure)}."
     apart = f"{number(abs(mean.mean - next_mean.mean), figure.digits)} {'above' if sign < 0 else 'below'}"
-    return (
-        f"On {corpus} {best.group} has the best {figure.name} of {len(found)} systems, {_shown(mean, figure)}, "
-        f"{apart} {second.group}; whether that is more than chance is under Significance."
-    )
+    said = f"On {corpus} {best.group} has {among}, {_shown(mean, figure)}, {apart} {second.group}; "
+    base = baseline or rows[0].group
+    if len(comparable) < ALL_PAIRS_BELOW or base in (best.group, second.group):
+        return f"{said}whether that is more than chance is under Significance."
+    return f"{said}under Significance, both are tested against {base}, and not against each other."
 
 
 def _judge(rows: Sequence[Row]) -> Figure:
-    """BLEU of the widest beam, or of greedy search; of other tasks the validation loss."""
+    """BLEU of the widest beam, or of greedy search where not all have one; of other tasks what they are tested by."""
     runs = [run for row in rows for run in row.runs]
     if not runs[0].translates:
-        return loss("validation loss", figures.valid_loss, "nats", validated_on)
-    wide = any(figures.beam(run) is not None for run in runs)
+        first = first_figure(runs[0])
+        is_percent, of = first.unit.startswith("percent"), partial(figures.task_figure, name=first.name)
+        return Figure(
+            first.called,
+            of,
+            digits=2 if is_percent else 3,
+            better="higher" if is_percent else "lower",
+            judged_by_tokens="token" in first.unit,
+            kind=scored_on,
+        )
+    wide = all(figures.beam(run) is not None for run in runs)
     name = f"BLEU ({beam_name(runs)})" if wide else "BLEU (greedy)"
     return translation_score(name, None if wide else "greedy", "bleu")
 
