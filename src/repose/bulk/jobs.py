@@ -68,7 +68,7 @@ def scoring_job(
     *,
     fields: tuple[str, str],
     load: Mapping[str, Any],
-    tags: tuple[str | None, str | None],
+    tags: tuple[str | None, str | None] = (None, None),
     shard_lines: int | None,
     checks: bool,
 ) -> tuple[Job, list[Input], list[Translator]]:
