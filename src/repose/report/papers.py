@@ -291,9 +291,8 @@ def _numbers_here(comparison: Comparison, entries: Sequence[Scalar]) -> dict[str
             value = _over(runs, of)
             if entry.metric == "parameters" and value is not None:
                 value = replace(value, deviation=None)
-            notes = _model_differences(comparison, runs)
-            if entry.metric in _LOSSES_AT_END and not runs[0].comparable:
-                notes.append(_LOOKS_AHEAD)
+            notes = [] if runs[0].comparable else [_LOOKS_AHEAD]
+            notes = [*_model_differences(comparison, runs), *notes] if entry.metric in _LOSSES_AT_END else []
             found[entry.id] = (groups[0], spread_cell(value, digits, notes=notes))
     return found
 
