@@ -12,9 +12,10 @@ from repose.model.architecture import Architecture
 NUMERICS_VERSION = 2
 """Raised by one whenever the same settings begin to give other numbers (see the CHANGELOG's "Numerics")."""
 
-NOT_IN_RUN_ID = frozenset(
-    {"save_every_minutes", "bleu_every_epochs", "bleu_sentences", "bleu_mean_over", "init_from", "position_table"}
-)
+MEASURING = ("bleu_every_epochs", "bleu_sentences", "bleu_mean_over")
+"""Fields of `training` that measure a training without moving it."""
+
+NOT_IN_RUN_ID = frozenset({"save_every_minutes", *MEASURING, "init_from", "position_table"})
 """Fields of `training` that cannot move a training's numbers, or (the two files) only through a digest."""
 
 LATER_FIELDS = frozenset(

@@ -8,7 +8,7 @@ from functools import partial
 from pathlib import Path
 
 from repose.config.experiment import Experiment
-from repose.config.run_id import id_of_settings, run_id
+from repose.config.run_id import MEASURING, id_of_settings, run_id
 from repose.grids.cells import LOCK, CellState, CellStatus
 from repose.grids.file import CORPUS
 from repose.grids.grid import Cell
@@ -20,8 +20,6 @@ from repose.system.errors import CheckpointError, ConfigError, ReposeError
 from repose.system.files import lock_holder
 
 Say = Callable[[str], None]
-_MEASURED = ("bleu_every_epochs", "bleu_sentences", "bleu_mean_over")
-"""Fields of `training` that are not in a run's id, since they measure the training without moving it."""
 
 
 @dataclass(frozen=True)
@@ -71,7 +69,7 @@ def check_distinct(cells: Sequence[Cell], identities: Mapping[str, Identity | Re
         identity, training = identities[cell.name], cell.experiment.training
         if isinstance(identity, ReposeError):
             continue
-        measured = tuple(getattr(training, name) for name in _MEASURED)
+        measured = tuple(getattr(training, name) for name in MEASURING)
         twin = seen.setdefault((identity, cell.experiment.decoding, measured), cell)
         if twin is not cell:
             raise ConfigError(
@@ -185,5 +183,5 @@ def _measured_alike(theirs: RunConfig, experiment: Experiment, identity: Identit
     return (
         (theirs.run_id, theirs.data) == (identity.run_id, identity.data)
         and theirs.experiment.decoding == experiment.decoding
-        and all(getattr(theirs.experiment.training, name) == getattr(experiment.training, name) for name in _MEASURED)
+        and all(getattr(theirs.experiment.training, name) == getattr(experiment.training, name) for name in MEASURING)
     )

@@ -179,7 +179,7 @@ def task_tables(runs: RunSet) -> list[Table]:
         common = {
             name: next(iter(of)) if len(of) == 1 else next(iter(of)).partition(" of ")[0] for name, of in units.items()
         }
-        columns = {name: _task_column(name, unit) for name, unit in common.items()}
+        columns = {name: task_column(name, unit) for name, unit in common.items()}
         done = [run for row in rows for run in row.runs]
         shown = [
             *(column for name, column in columns.items() if not name.startswith("tf_")),
@@ -203,7 +203,8 @@ def task_tables(runs: RunSet) -> list[Table]:
     return tables
 
 
-def _task_column(name: str, unit: str) -> Figure:
+def task_column(name: str, unit: str) -> Figure:
+    """A figure of another task than translation."""
     label = name.upper() if name in ("uas", "las") else name.replace("_", " ")
     digits = 2 if "percent" in unit or "%" in unit or name == "perplexity" else 3
     return Figure(

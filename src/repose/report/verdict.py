@@ -1,15 +1,14 @@
 """What a report says first: one sentence about each corpus, and the picture that shows most of it."""
 
 from collections.abc import Sequence
-from functools import partial
 
 from repose.report import figures
 from repose.report.collect import RunSet
 from repose.report.content import Picture
 from repose.report.pairs import ALL_PAIRS_BELOW
 from repose.report.significance_of_tasks import first_figure
-from repose.report.tables import Figure, Row, Spread, number, over_seeds, rows_of, scored_on, shown, tokenizers
-from repose.report.tables_scores import beam_name, translation_score
+from repose.report.tables import Figure, Row, Spread, number, over_seeds, rows_of, shown, tokenizers
+from repose.report.tables_scores import beam_name, task_column, translation_score
 
 _MOST = 4
 """Corpora of which something is said."""
@@ -65,16 +64,7 @@ def _judge(rows: Sequence[Row]) -> Figure:
     """BLEU of the widest beam, or of greedy search where not all have one; of other tasks what they are tested by."""
     runs = [run for row in rows for run in row.runs]
     if not runs[0].translates:
-        first = first_figure(runs[0])
-        is_percent, of = first.unit.startswith("percent"), partial(figures.task_figure, name=first.name)
-        return Figure(
-            first.called,
-            of,
-            digits=2 if is_percent else 3,
-            better="higher" if is_percent else "lower",
-            judged_by_tokens="token" in first.unit,
-            kind=scored_on,
-        )
+        return task_column(*first_figure(runs[0]))
     wide = all(figures.beam(run) is not None for run in runs)
     name = f"BLEU ({beam_name(runs)})" if wide else "BLEU (greedy)"
     return translation_score(name, None if wide else "greedy", "bleu")

@@ -15,7 +15,7 @@ import torch
 
 from repose._version import __version__
 from repose.config.experiment import Experiment, TrainingConfig
-from repose.config.run_id import run_id
+from repose.config.run_id import MEASURING, run_id
 from repose.positions_rl.table import PositionTable, default_table
 from repose.positions_rl.table import read as read_table
 from repose.runs.card import card as card_text
@@ -222,8 +222,7 @@ def _claim(
 
 def _measured_otherwise(theirs: TrainingConfig, training: TrainingConfig) -> str | None:
     """A setting that is in no run's id, since it only measures a training, and that differs."""
-    names = ("bleu_every_epochs", "bleu_sentences", "bleu_mean_over")
-    return next((name for name in names if getattr(theirs, name) != getattr(training, name)), None)
+    return next((name for name in MEASURING if getattr(theirs, name) != getattr(training, name)), None)
 
 
 def _differences(theirs: RunConfig, experiment: Experiment, digests: Mapping[str, str]) -> str:
