@@ -55,6 +55,11 @@ def test_a_causal_model_passes() -> None:
     assert [check.name for check in report.checks if "64 tokens" in check.name]
 
 
+def test_long_targets_are_audited() -> None:
+    """So many that their rows are filled up."""
+    assert audit(model(max_length=102), length=100).passed
+
+
 @pytest.mark.parametrize("max_length", [3, 4, 5])
 def test_a_short_model_passes(max_length: int) -> None:
     assert audit(model(max_length=max_length)).passed

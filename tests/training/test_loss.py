@@ -10,6 +10,7 @@ from repose.training.loss import cross_entropy, token_losses
 def _chunks(request: pytest.FixtureRequest, monkeypatch: pytest.MonkeyPatch) -> None:
     if request.param == "many chunks":
         monkeypatch.setattr(loss_module, "CPU_LOGITS", 40)  # 3 rows of 13 logits
+        monkeypatch.setattr(loss_module, "CPU_NARROW_LOGITS", 40)
 
 
 def draw(dtype: torch.dtype = torch.float32, *, rows: int = 17, bias: bool = True) -> list[torch.Tensor | None]:
@@ -99,8 +100,10 @@ def test_not_a_number_is_not_hidden() -> None:
 
 
 @pytest.mark.usefixtures("_chunks")
+@pytest.mark.parametrize("block", [1, 30, 1 << 18])
 @pytest.mark.parametrize("smoothing", [0.0, 0.1])
-def test_under_autocast(smoothing: float) -> None:
+def test_under_autocast(smoothing: float, block: int, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(loss_module, "CPU_BLOCK", block)
     hidden, weight, bias, labels = draw()
     expected = F.cross_entropy(F.linear(hidden, weight, bias), labels, label_smoothing=smoothing, reduction="sum")
     wanted = torch.autograd.grad(expected, (hidden, weight, bias))

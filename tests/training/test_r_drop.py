@@ -70,3 +70,20 @@ def test_logits_far_apart_and_no_rows_at_all():
         torch.testing.assert_close(gradient, right, rtol=1e-5, atol=1e-5)
     none = r_drop(far[:0], near[:0], weight, None, labels[:0], label_smoothing=0.1, alpha=1.0)
     assert [each.item() for each in none] == [0, 0, 0]
+
+
+@pytest.mark.parametrize("block", [1, 100, 1 << 18])
+def test_under_autocast(monkeypatch, block):
+    monkeypatch.setattr(loss, "CPU_NARROW_LOGITS", 2 * 11 * 32)  # several chunks
+    monkeypatch.setattr(loss, "CPU_BLOCK", block)
+    torch.manual_seed(0)
+    leaves = [torch.randn(37, 8), torch.randn(37, 8), torch.randn(11, 8), torch.randn(11)]
+    leaves = [leaf.requires_grad_() for leaf in leaves]
+    labels = torch.randint(11, (37,))
+    with torch.autocast("cpu", torch.bfloat16):
+        ours = r_drop(*leaves, labels, label_smoothing=0.1, alpha=1.0)
+    expected = reference(*leaves, labels, 0.1, 1.0)
+    assert ours.loss.item() == pytest.approx(expected.item(), rel=1e-2)
+    gradients = zip(torch.autograd.grad(ours.loss, leaves), torch.autograd.grad(expected, leaves), strict=True)
+    for gradient, right in gradients:
+        torch.testing.assert_close(gradient, right, rtol=0, atol=0.15)

@@ -179,7 +179,8 @@ def _gradient(model: Transformer, src: Tensor, tgt: Tensor, *, training: bool) -
         # A weighted sum: the plain sum of logits after a norm can have a vanishing gradient.
         weights = torch.linspace(-1, 1, logits.shape[2]).to(logits)
         (gradient,) = torch.autograd.grad((logits[:, t] @ weights).sum(), embedded[0], retain_graph=True)
-        moved = max(moved, _distance(gradient.unflatten(0, (batch, length))[:, t + 1 :], torch.zeros(())))
+        of_tokens = gradient[: batch * length].unflatten(0, (batch, length))
+        moved = max(moved, _distance(of_tokens[:, t + 1 :], torch.zeros(())))
     model.eval()
     tried = f"gradient of each logit row in the {length} token embeddings after it"
     return _check(f"causal (gradient, {_mode(training)})", tried, moved)

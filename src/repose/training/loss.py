@@ -18,7 +18,11 @@ from repose.model.kernels.linear import matmul_nt
 from repose.model.kernels.packing import ROWS
 
 CPU_LOGITS = 1 << 21
-"""Most logits at a time on a CPU: 8 MiB of fp32, which stays in the cache (64 to 256 rows measure alike)."""
+"""Most logits of a chunk on a CPU: 8 MiB of fp32, which stays in the cache (64 to 256 rows measure alike)."""
+CPU_NARROW_LOGITS = 1 << 23
+"""The same in bf16: 16 MiB, since few large products are faster and only blocks need to stay in the cache."""
+CPU_BLOCK = 1 << 18
+"""Most logits of a chunk that are converted at a time on a CPU: 1 MiB of fp32, which stays in a core's own cache."""
 ACCELERATOR_LOGITS = 1 << 26
 """Most logits at a time elsewhere: few large products, 256 MiB of fp32."""
 
@@ -61,10 +65,8 @@ def token_losses(
     labels: Int[Tensor, "N"],
 ) -> tuple[Float[Tensor, "N"], Bool[Tensor, "N"]]:
     """Each token's negative log-likelihood in nats, and whether its label is the single most probable token."""
-    chunks = [(nll, correct) for _, _, _, nll, correct, _ in _chunks(hidden, weight, bias, labels, smoothed=False)]
-    if not chunks:
-        return hidden.new_zeros(0), torch.zeros(0, dtype=torch.bool, device=hidden.device)
-    return torch.cat([nll for nll, _ in chunks]), torch.cat([correct for _, correct in chunks])
+    losses = torch.cat([hidden.new_zeros(0, 3), *(chunk.losses for chunk in _chunks(hidden, weight, bias, labels))])
+    return losses[:, 1], losses[:, 2] > 0
 
 
 class _Chunk(NamedTuple):
@@ -72,40 +74,73 @@ class _Chunk(NamedTuple):
     hidden: Tensor
     """These rows, and zeros."""
     error: Tensor
-    """p - onehot(label), (as many, V): the gradient of nll with respect to the logits; zeros in the rows of zeros."""
-    nll: Tensor
-    correct: Tensor
-    uniform: Tensor | None
-    """Cross-entropy against the uniform distribution, (rows,), with label smoothing."""
+    """The gradient of the loss with respect to the logits, (as many, V), in their dtype; zeros in the rows of zeros."""
+    losses: Tensor
+    """(rows, 3): each row's loss, nll, and whether its label is the single most probable token (1 or 0)."""
+    grad_bias: Tensor
+    """Sum of the errors' rows before they are rounded, (V,)."""
 
 
-def _chunks(hidden: Tensor, weight: Tensor, bias: Tensor | None, labels: Tensor, *, smoothed: bool) -> Iterator[_Chunk]:
-    """Each chunk of rows with its probabilities. A chunk has a multiple of `ROWS` rows, the last ones zero."""
+def _chunks(
+    hidden: Tensor, weight: Tensor, bias: Tensor | None, labels: Tensor, label_smoothing: float = 0.0
+) -> Iterator[_Chunk]:
+    """Each chunk of rows with its losses. A chunk has a multiple of `ROWS` rows, the last ones zero."""
     num_rows = len(labels)
-    step = rows_at_a_time(num_rows, len(weight), hidden.device)
+    step = rows_at_a_time(num_rows, len(weight), hidden)
     for start in range(0, num_rows, step):
         rows = slice(start, min(start + step, num_rows))
+        number = rows.stop - start
         part, label = filled(hidden[rows]), filled(labels[rows])[:, None]
         logits = matmul_nt(part, weight, bias)
-        logits = logits.to(torch.promote_types(logits.dtype, torch.float32))
-        of_label, top = logits.gather(1, label), logits.amax(1, keepdim=True)
-        mean = logits.mean(1, keepdim=True) if smoothed else None
-        torch.softmax(logits, 1, out=logits)
-        p_label = logits.gather(1, label)
-        error = logits.scatter_add_(1, label, logits.new_full((), -1.0).expand_as(label))
-        p_others = error.amax(1, keepdim=True)
-        # max p = exp(top - log Z), so that log Z needs no second pass over the exponentials.
-        log_z = top - torch.maximum(p_label, p_others).log()
-        nll, correct = (log_z - of_label).squeeze(1), (p_label > p_others).squeeze(1)
-        uniform = None if mean is None else (log_z - mean).squeeze(1)
-        number = rows.stop - start
-        error[number:] = 0
-        yield _Chunk(rows, part, error, nll[:number], correct[:number], None if uniform is None else uniform[:number])
+        losses, grad_bias = [], []
+        for block, wide in in_blocks(logits):
+            losses.append(_to_error(wide, label[block], label_smoothing))
+            wide[max(number - block.start, 0) :] = 0
+            grad_bias.append(wide.sum(0))
+        yield _Chunk(rows, part, logits, torch.cat(losses)[:number], torch.stack(grad_bias).sum(0))
 
 
-def rows_at_a_time(num_rows: int, num_classes: int, device: torch.device) -> int:
-    """Rows of a chunk: a multiple of `ROWS`, at least 1."""
-    limit = CPU_LOGITS if device.type == "cpu" else ACCELERATOR_LOGITS
+def _to_error(logits: Float[Tensor, "R V"], label: Int[Tensor, "R 1"], label_smoothing: float) -> Float[Tensor, "R 3"]:
+    """Loss, nll and hit of each row; `logits` become the gradients of these losses."""
+    of_label, top = logits.gather(1, label), logits.amax(1, keepdim=True)
+    mean = logits.mean(1, keepdim=True) if label_smoothing else None
+    torch.softmax(logits, 1, out=logits)
+    p_label = logits.gather(1, label)
+    error = logits.scatter_add_(1, label, logits.new_full((), -1.0).expand_as(label))
+    p_others = error.amax(1, keepdim=True)
+    # max p = exp(top - log Z), so that log Z needs no second pass over the exponentials.
+    log_z = top - torch.maximum(p_label, p_others).log()
+    nll = loss = log_z - of_label
+    if mean is not None:
+        loss = torch.lerp(nll, log_z - mean, label_smoothing)
+        error.sub_(label_smoothing / error.shape[1])
+        error.scatter_add_(1, label, error.new_full((), label_smoothing).expand_as(label))
+    return torch.cat([loss, nll, p_label > p_others], dim=1)
+
+
+def in_blocks(logits: Float[Tensor, "*A R V"]) -> Iterator[tuple[slice, Float[Tensor, "*A r V"]]]:
+    """A chunk's logits in fp32 at least: what is done to them in place is done to `logits`.
+
+    Narrower ones come a few rows at a time on a CPU, so that their wide copies stay in a core's own cache.
+    """
+    rows, wide = logits.shape[-2], torch.promote_types(logits.dtype, torch.float32)
+    if wide == logits.dtype:
+        yield slice(0, rows), logits
+        return
+    step = max(CPU_BLOCK * rows // logits.numel(), 1) if logits.device.type == "cpu" else rows
+    for start in range(0, rows, step):
+        block = slice(start, start + step)
+        narrow = logits[..., block, :]
+        copy = narrow.to(wide)
+        yield block, copy
+        narrow.copy_(copy)
+
+
+def rows_at_a_time(num_rows: int, num_classes: int, hidden: Tensor) -> int:
+    """Rows of a chunk: a multiple of `ROWS`, at least 1. `hidden` is where and in which dtype they are."""
+    limit = ACCELERATOR_LOGITS
+    if hidden.device.type == "cpu":
+        limit = CPU_NARROW_LOGITS if hidden.element_size() < 4 else CPU_LOGITS
     num_chunks = -(-num_rows * num_classes // limit)
     return -(-num_rows // (max(num_chunks, 1) * ROWS)) * ROWS or 1
 
@@ -154,23 +189,14 @@ class _CrossEntropy(LossWithGradients):
             grad_bias = torch.zeros_like(bias) if bias is not None and ctx.needs_input_grad[2] else None
             # Sums in double precision: one worker and n workers then report the same loss.
             sums = torch.zeros(3, dtype=torch.float64, device=hidden.device)
-            for chunk in _chunks(hidden.to(narrow), matrix, offset, labels, smoothed=label_smoothing > 0):
-                error, loss, number = chunk.error, chunk.nll, len(chunk.nll)
-                if chunk.uniform is not None:
-                    loss = torch.lerp(chunk.nll, chunk.uniform, label_smoothing)
-                    real, label = error[:number], labels[chunk.rows, None]
-                    real.sub_(label_smoothing / len(weight))
-                    real.scatter_add_(1, label, error.new_full((), label_smoothing).expand_as(label))
-                sums += torch.stack(
-                    [loss.sum(dtype=torch.float64), chunk.nll.sum(dtype=torch.float64), chunk.correct.sum()]
-                )
+            for chunk in _chunks(hidden.to(narrow), matrix, offset, labels, label_smoothing):
+                sums += chunk.losses.sum(0, dtype=torch.float64)
                 if grad_bias is not None:
-                    grad_bias.add_(error.sum(0))
-                error = error.to(narrow)
+                    grad_bias += chunk.grad_bias
                 if grad_rows is not None:
-                    grad_rows[chunk.rows] = matmul_nt(error, matrix.t())[:number]
+                    grad_rows[chunk.rows] = matmul_nt(chunk.error, matrix.t())[: len(chunk.losses)]
                 if grad_weight is not None:
-                    grad_weight.add_(matmul_nt(chunk.hidden.t(), error.t()))
+                    grad_weight += matmul_nt(chunk.hidden.t(), chunk.error.t())
             if grad_weight is not None:
                 grad_weight = grad_weight.t().contiguous()
         return LossWithGradients.keep(ctx, sums, grad_rows, grad_weight, grad_bias)

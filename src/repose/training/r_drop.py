@@ -13,7 +13,7 @@ from jaxtyping import Float, Int
 from torch import Tensor
 
 from repose.model.kernels.linear import matmul_nt
-from repose.training.loss import LossWithGradients, TokenSums, filled, rows_at_a_time
+from repose.training.loss import LossWithGradients, TokenSums, filled, in_blocks, rows_at_a_time
 
 
 def r_drop(
@@ -52,19 +52,19 @@ class _RDrop(LossWithGradients):
         grad_weight, grad_bias = weight.new_zeros(weight.shape[::-1]), None if bias is None else torch.zeros_like(bias)
         with torch.autocast(kind, enabled=False):
             matrix, offset = weight.to(narrow), None if bias is None else bias.to(narrow)
-            step = rows_at_a_time(len(labels), 2 * len(weight), first.device)
+            step = rows_at_a_time(len(labels), 2 * len(weight), matrix)
             for start in range(0, len(labels), step):
                 rows = slice(start, min(start + step, len(labels)))
                 label, number = filled(labels[rows]), rows.stop - start
                 hidden = torch.cat([filled(side[rows].to(narrow)) for side in (first, second)])
                 logits = matmul_nt(hidden, matrix, offset)
-                logits = logits.to(torch.promote_types(logits.dtype, torch.float32)).view(2, len(label), -1)
-                losses, error = _of_rows(logits, label, number, label_smoothing, alpha)
-                sums += losses
-                error = error.flatten(0, 1)
-                if grad_bias is not None:
-                    grad_bias += error.sum(0)
-                error = error.to(narrow)
+                for block, wide in in_blocks(logits.view(2, len(label), -1)):
+                    losses, error = _of_rows(wide, label[block], number - block.start, label_smoothing, alpha)
+                    sums += losses
+                    if grad_bias is not None:
+                        grad_bias += error.sum((0, 1))
+                    wide.copy_(error)
+                error = logits
                 for grad, part in zip(grads, matmul_nt(error, matrix.t()).view(2, len(label), -1), strict=True):
                     grad[rows] = part[:number]
                 grad_weight += matmul_nt(hidden.t(), error.t())
@@ -94,6 +94,7 @@ def _of_rows(
     from_q = shift - torch.linalg.vecdot(p[1], difference)[:, None]
     quarter = alpha / 4
     loss += quarter * (from_p + from_q)
+    number = max(number, 0)
     means = (loss, nll.mean(0), correct.mean(0, dtype=torch.float64))
     sums = torch.stack([each[:number].sum(dtype=torch.float64) for each in means])
     # For p (q likewise): (p - target) / 2 + α/4 (p (log p - log q - KL(p ‖ q)) + p - q).

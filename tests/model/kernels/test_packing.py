@@ -1,5 +1,6 @@
 """Packing: there and back, its gradient, and packed computation equal to padded."""
 
+import pytest
 import torch
 
 from repose.model.kernels.packing import ROWS, Packing
@@ -32,3 +33,16 @@ def test_gradients(packing: Packing) -> None:
     assert torch.autograd.gradcheck(packing.pack, (x,))
     assert torch.autograd.gradcheck(packing.pad, (rows,))
     assert torch.autograd.gradgradcheck(packing.pad, (rows,))
+
+
+@pytest.mark.parametrize(("sentences", "length", "rows"), [(40, 33, 1344), (300, 1, 300), (4, 5, 20), (64, 32, 2048)])
+def test_many_rows_come_in_few_numbers_without_padding_too(sentences: int, length: int, rows: int) -> None:
+    """Batches by tokens hold sentences of one length. A step of decoding and few rows stay as they are."""
+    packing = Packing(torch.ones(sentences, length, dtype=torch.bool))
+    x = torch.randn(sentences, length, 3, requires_grad=True)
+    packed = packing.pack(x)
+    assert len(packed) == rows
+    assert torch.equal(packing.pad(packed), x)
+    packing.pad(packed).sum().backward()
+    assert x.grad is not None
+    assert torch.equal(x.grad, torch.ones_like(x))

@@ -153,7 +153,7 @@ def _factors(plan: Plan, dropout: float, like: Tensor) -> list[Tensor | None]:
     for block, (b, _) in zip(plan.blocks, plan.keys, strict=True):
         shape, factor = block.bias.shape, None
         if dropout:
-            factor = keep_factors(shape.numel(), dropout).to(like.dtype).view(shape)
+            factor = keep_factors(shape.numel(), dropout, like.dtype).view(shape)
         if block.has_key is not None:
             has_key = block.has_key.to(like.dtype)
             factor = has_key.expand(shape) if factor is None else factor * has_key

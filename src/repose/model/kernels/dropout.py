@@ -20,13 +20,15 @@ class Dropout(nn.Dropout):
     def forward(self, x: Float[Tensor, "..."]) -> Float[Tensor, "..."]:
         if not self.training or self.p == 0.0 or x.device.type != "cpu":
             return F.dropout(x, self.p, self.training)
-        return x * keep_factors(x.numel(), self.p).view(x.shape).to(x.dtype)
+        return x * keep_factors(x.numel(), self.p, x.dtype).view(x.shape)
 
 
-def keep_factors(number: int, p: float) -> Float[Tensor, " number"]:
-    """0 where an element is dropped, 1 / (1 - p) where it is kept, in fp32."""
+def keep_factors(number: int, p: float, dtype: torch.dtype) -> Float[Tensor, " number"]:
+    """0 where an element is dropped, 1 / (1 - p) where it is kept."""
     seed = int(torch.randint(2**63 - 1, ()))
     bits = np.random.SFC64(seed).random_raw(-(-number // 4)).view(np.uint16)[:number]
     dropped = round(p * LEVELS)
+    if dropped == LEVELS:
+        return torch.zeros(number, dtype=dtype)
     kept = torch.from_numpy((bits >= dropped).view(np.uint8))
-    return kept.float().mul_(LEVELS / (LEVELS - dropped)) if dropped < LEVELS else torch.zeros(number)
+    return kept.to(dtype).mul_(LEVELS / (LEVELS - dropped))

@@ -14,8 +14,10 @@ from jaxtyping import Bool, Float, Int
 from torch import Tensor
 
 ROWS = 32
-"""Rows come in multiples of this where there is padding. Matrix libraries compile and keep a kernel for each shape;
-with any number of rows they would compile at almost every step, which costs more than the product."""
+"""Rows come in multiples of this, except in a step of decoding. Matrix libraries compile and keep a kernel for each
+shape; with any number of rows they would compile at almost every step, which costs more than the product."""
+_FEW = 256
+"""With fewer rows, those without padding are left as they are: kernels of so few shapes are soon all kept."""
 
 
 class Places(NamedTuple):
@@ -42,8 +44,9 @@ class Packing:
         self.mask = mask
         self._cells = mask.flatten().nonzero().squeeze(1)
         self.num_tokens = self._cells.numel()
-        self.is_full = self.num_tokens == mask.numel()
-        """No padding: packing is a change of shape, and there are no spare rows."""
+        fits = mask.shape[1] == 1 or self.num_tokens < _FEW or self.num_tokens % ROWS == 0
+        self.is_full = fits and self.num_tokens == mask.numel()
+        """Neither padding nor spare rows: packing is a change of shape."""
 
     @cached_property
     def lengths(self) -> list[int]:
