@@ -22,8 +22,10 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from repose.bulk import shards as shard_module
+from repose.bulk.filtering import filter_pairs
+from repose.bulk.inputs import Input
 from repose.bulk.local import run_here
-from repose.bulk.plan import Plan, make_plan
+from repose.bulk.plan import Job, Plan, make_plan
 from repose.bulk.shards import Ended, merge, run_shard
 from repose.bulk.status import status
 from repose.bulk.storage import Store
@@ -483,3 +485,39 @@ def test_an_object_store(tmp_path: Path) -> None:
         make_plan(Store.at("memory://bulk-test/other"), job, inputs)
     with pytest.raises(ConfigError, match=r"nowhere://x cannot be opened"):
         Store.at("nowhere://x")
+
+
+def test_small_scores_are_told_apart(tmp_path: Path) -> None:
+    """A pair without a reason may be kept, however small its score; one with a reason never is."""
+    scores = ["3e-08\t17\tnan\t", "0\tnan\tnan\tcopied", "2e-07\t15\tnan\t", "0\t900\tnan\t"]
+    files = [write(tmp_path / name, b"".join(b"%s%d\n" % (name.encode(), n) for n in range(4))) for name in ("a", "b")]
+    job = Job(work="score", models=(), format="text", search={})
+    store = Store.at(str(tmp_path / "out"))
+    plan = make_plan(store, job, [Input((str(files[0]), str(files[1])))])
+    store.write(job.merged, "".join(f"{score}\n" for score in scores).encode())
+    for keep, kept in ((1, ["a2"]), (2, ["a0", "a2"]), (9, ["a0", "a2", "a3"])):
+        found = filter_pairs(store, plan, keep=keep, threshold=None)
+        assert (tmp_path / "out" / "kept.src").read_text().split() == kept
+        assert found.dropped == {"copied": 1}
+    filter_pairs(store, plan, keep=None, threshold=1e-7)
+    assert (tmp_path / "out" / "kept.tgt").read_text().split() == ["b2"]
+
+
+@pytest.mark.parametrize("name", ["merged.txt", "link.txt"])
+def test_a_result_is_not_written_over_an_input(tmp_path: Path, planned: Planned, name: str) -> None:
+    (tmp_path / "out").mkdir()
+    write(tmp_path / "out" / "merged.txt", b"one\n")
+    if name == "link.txt":
+        (tmp_path / name).symlink_to(tmp_path / "out" / "merged.txt")
+    with pytest.raises(ConfigError, match="is an input, and the job would write its result there"):
+        planned([tmp_path / name if name == "link.txt" else tmp_path / "out" / name])
+
+
+def test_names_that_are_not_utf_8(tmp_path: Path, planned: Planned) -> None:
+    try:
+        file = write(tmp_path / "caf\udce9.txt", b"one\ntwo\n")
+    except OSError:
+        pytest.skip("this file system takes no such names")
+    store, plan = planned([file])
+    finish(store, plan)
+    assert make_plan(store, plan.job, [Input((str(file),))]) == plan

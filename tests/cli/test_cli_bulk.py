@@ -128,7 +128,7 @@ def test_the_best_pairs(run_repose: Run, tmp_path: Path) -> None:
     assert (code, said) == (0, f"{out / 'scores.tsv'}\n{out / 'kept.src'} {out / 'kept.tgt'}\n"), told
     rows = [line.split("\t") for line in (out / "scores.tsv").read_text().splitlines()]
     scores = [float(row[0]) for row in rows]
-    assert rows[3] == ["0.000000", "nan", "nan", "copied"]
+    assert rows[3] == ["0", "nan", "nan", "copied"]
     best = sorted(sorted(range(30), key=lambda n: -scores[n])[:10])
     for side, path in enumerate((out / "kept.src", out / "kept.tgt")):
         assert path.read_text().splitlines() == [lines[side][n] for n in best]

@@ -348,3 +348,20 @@ def test_the_documented_example_has_every_key_and_expands_as_it_says(tmp_path: P
         assert labels["norm"] == "vocabulary" or labels["system"] == "reinforced"
         assert experiment.architecture.num_encoder_layers == 2
     assert [cell.seed for cell in found.cells[::16]] == [0, 1, 2]
+
+
+def test_an_axis_may_be_called_as_another_word_for_systems(tmp_path: Path) -> None:
+    found = grid(
+        tmp_path,
+        """
+presets = ["baseline", "reinforced"]
+seeds = 1
+[grid.vary.preset]
+a = {}
+b = { "training.epochs" = 5 }
+[[grid.exclude]]
+preset = "b"
+system = "baseline"
+""",
+    )
+    assert names(found) == ["baseline-a-s0", "reinforced-a-s0", "reinforced-b-s0"]

@@ -263,6 +263,31 @@ def test_what_another_process_enters_meanwhile_stays(trial: Grid, tmp_path: Path
     assert {entry.status for entry in entries(folder).values()} == {"waiting"}
 
 
+def test_cells_of_a_process_with_other_seeds_stay(trial: Grid, tmp_path: Path) -> None:
+    folder = tmp_path / "runs" / "trial"
+    other = read_grid(tmp_path / "trial.toml", seeds="7,")
+    first, cell = plan(trial, tmp_path / "runs"), folder / NAMES[0]
+    cell.mkdir()
+    with locked_or_busy(cell / LOCK, "is at work"):
+        plan(other, tmp_path / "runs")
+        assert NAMES[0] in entries(folder), "it is being worked on"
+        assert NAMES[1] not in entries(folder), "it is only waiting"
+    go(first, Backend(trial))
+    found = states(folder)
+    assert {found[name] for name in NAMES} == {"done"}
+    assert found["baseline-s7"] == "waiting"
+
+
+def test_a_view_that_nobody_reads_does_not_stop_the_work(trial: Grid, tmp_path: Path) -> None:
+    def watch(*_: object) -> None:
+        raise BrokenPipeError
+
+    found = plan(trial, tmp_path / "runs")
+    outcome = run_plan(found, jobs_of(found, device="cpu", cores=1), Backend(trial), watch=watch)
+    assert outcome.exit_code == 0
+    assert set(states(tmp_path / "runs" / "trial").values()) == {"done"}
+
+
 def test_seconds_that_another_process_enters_meanwhile_are_added_to(trial: Grid, tmp_path: Path) -> None:
     stale, folder = plan(trial, tmp_path / "runs"), tmp_path / "runs" / "trial"
     manifest.update(folder, NAMES[0], seconds=700.0)
@@ -368,7 +393,11 @@ def test_a_cells_seconds_outlast_a_look_without_its_files(
         missing = DataError("corpus x is not there: fetch it")
         patched.setattr(grid_run, "identify", lambda cells, **_: {cell.name: missing for cell in cells})
         assert set(plan(trial, tmp_path).identities.values()) == {missing}
-        assert set(states(tmp_path / "trial").values()) == {"failed"}
+        assert set(states(tmp_path / "trial").values()) == {"done"}, "what is done stays so"
+        (tmp_path / "trial" / NAMES[0] / "scores.test.json").unlink()
+        plan(trial, tmp_path)
+        assert states(tmp_path / "trial") == dict.fromkeys(NAMES, "done") | {NAMES[0]: "failed"}
+    finish(tmp_path / "trial" / NAMES[0], identity(trial.cells[0]).run_id)
     assert plan(trial, tmp_path).todo == ()
     assert {name: entry.seconds for name, entry in entries(tmp_path / "trial").items()} == took
 

@@ -395,3 +395,9 @@ def test_the_shipped_results_are_read_as_their_summary_says() -> None:
         values = [score(run, None, "bleu") for run in runs.done(group, "multi30k de-en")]
         assert len(values) == figures["n"]
         assert statistics.fmean(v for v in values if v is not None) == pytest.approx(figures["bleu_beam4"]["mean"])
+
+
+def test_folders_with_digits_that_are_no_numbers(make_run: Any, tmp_path: Path) -> None:
+    made = [make_run(f"runs/{name}", [2.0]) for name in ("10²", "s10", "s2")]
+    found = read_runs([made[0].parent])
+    assert len(found.runs) >= 1

@@ -488,3 +488,12 @@ def test_one_process_searches_in_a_folder(tmp_path: Path) -> None:
         thread.join()
     other()
     assert busy == [True, False]
+
+
+@pytest.mark.parametrize(
+    ("vary", "override"), [(LISTS, "architecture.dropout=0.5"), (RATES, "training.learning_rate=1")]
+)
+def test_what_is_searched_cannot_be_set_for_all_trials(file: Callable[..., Path], vary: str, override: str) -> None:
+    with pytest.raises(ConfigError, match=f"searches {override.partition('=')[0]}, which --set makes the same"):
+        read_search(file(vary), overrides=[override])
+    read_search(file(vary), overrides=["training.epochs=5"])

@@ -9,11 +9,9 @@ import numpy as np
 from numpy.typing import NDArray
 
 from repose.bulk.inputs import windows
-from repose.bulk.plan import Plan
+from repose.bulk.plan import KEPT, Plan
 from repose.bulk.storage import Store, open_input
 from repose.system.errors import DataError
-
-KEPT = ("kept.src", "kept.tgt")
 
 
 @dataclass(frozen=True)
@@ -31,15 +29,15 @@ class Filtered:
 def filter_pairs(store: Store, plan: Plan, *, keep: int | None, threshold: float | None) -> Filtered:
     """Write `kept.src` and `kept.tgt` from the inputs and the merged scores, in the order of the inputs.
 
-    Of equal scores the first are kept; those of score 0 never. Holds four bytes for each pair in memory. Raises
+    Of equal scores the first are kept; pairs with a reason never. Holds four bytes for each pair in memory. Raises
     DataError where nothing is left, or an input has changed; and WriteError.
     """
     scores, dropped = _scores(store, plan)
-    chosen = scores > 0
+    chosen = scores >= 0
     if threshold is not None:
         chosen &= scores >= threshold
     if keep is not None and keep < int(chosen.sum()):
-        order = np.argsort(-scores, kind="stable")[:keep]
+        order = np.argsort(np.where(chosen, -scores, np.inf), kind="stable")[:keep]
         chosen[:] = False
         chosen[order] = True
     if not chosen.any():
@@ -55,6 +53,7 @@ def filter_pairs(store: Store, plan: Plan, *, keep: int | None, threshold: float
 
 
 def _scores(store: Store, plan: Plan) -> tuple[NDArray[np.float32], Counter[str]]:
+    """Each pair's score, -1 where there is a reason not to keep it; and how often each reason was given."""
     dropped: Counter[str] = Counter()
 
     def read() -> Iterator[float]:
@@ -63,7 +62,7 @@ def _scores(store: Store, plan: Plan) -> tuple[NDArray[np.float32], Counter[str]
                 score, _, _, reason = line.decode().rstrip("\n").split("\t")
                 if reason:
                     dropped[reason] += 1
-                yield float(score)
+                yield -1.0 if reason else float(score)
 
     return np.fromiter(read(), np.float32, plan.lines), dropped
 

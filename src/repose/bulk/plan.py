@@ -6,6 +6,7 @@ is written. A folder holds one job; parts of another identity are never taken fo
 
 import hashlib
 import json
+import os
 from collections.abc import Mapping, Sequence
 from dataclasses import asdict, dataclass, fields
 from typing import Any, Literal, Self
@@ -13,11 +14,14 @@ from typing import Any, Literal, Self
 from repose._version import __version__
 from repose.bulk.columns import check_columns
 from repose.bulk.inputs import Input, ScannedInput, scan
-from repose.bulk.storage import Store, normalised
+from repose.bulk.storage import Store, is_url, normalised
 from repose.system.errors import ConfigError, DataError
+from repose.system.files import json_bytes
 
 FORMAT_VERSION = 1
 PLAN, LOCK = "plan.json", ".plan.lock"
+KEPT = ("kept.src", "kept.tgt")
+"""The pairs of a scored corpus that are kept."""
 SHARD_LINES = 20_000
 """Lines of a shard unless told otherwise: minutes of work, and fifty thousand parts of 10^9 lines."""
 Format = Literal["text", "tsv", "jsonl", "parquet"]
@@ -143,7 +147,7 @@ class Plan:
         head = {"format_version": FORMAT_VERSION, "identity": self.identity, "job": asdict(self.job)}
         text = json.dumps({**head, "inputs": [asdict(one) for one in self.inputs]}, indent=1, ensure_ascii=False)
         rows = ",\n  ".join(json.dumps([s.input, s.line, s.lines, s.ranges]) for s in self.shards)
-        return f'{text[:-2]},\n "shards": [\n  {rows}\n ]\n}}\n'.encode()
+        return json_bytes(f'{text[:-2]},\n "shards": [\n  {rows}\n ]\n}}\n')
 
     @classmethod
     def of_json(cls, data: bytes, where: str) -> Self:
@@ -172,6 +176,15 @@ def read_plan(store: Store) -> Plan:
     return Plan.of_json(data, store.place(PLAN))
 
 
+def _check_not_overwritten(store: Store, job: Job, inputs: Sequence[Input]) -> None:
+    """Raises ConfigError for an input that the job's output would take the place of."""
+    outputs = {normalised(store.place(name)) for name in (job.merged, *(KEPT if job.work == "score" else ()))}
+    outputs |= {os.path.realpath(name) for name in outputs if not is_url(name)}
+    for name in (name for one in inputs for name in one.files):
+        if name in outputs or os.path.realpath(name) in outputs:
+            raise ConfigError(f"{name} is an input, and the job would write its result there: give another --out")
+
+
 def make_plan(store: Store, job: Job, inputs: Sequence[Input]) -> Plan:
     """The plan of a job in its folder: read through the inputs, and written, or found there.
 
@@ -179,6 +192,7 @@ def make_plan(store: Store, job: Job, inputs: Sequence[Input]) -> Plan:
     read, ConfigError where the folder holds another job, WriteError.
     """
     inputs = [Input(tuple(map(normalised, one.files))) for one in inputs]
+    _check_not_overwritten(store, job, inputs)
     with store.locked(LOCK):
         data = store.read(PLAN)
         old = None if data is None else Plan.of_json(data, store.place(PLAN))

@@ -69,11 +69,11 @@ class Score:
 
     def _result(self, reason: str | None, found: "tuple[tuple[float, int], ...] | None") -> Result:
         if found is None:
-            return Result([f"0.000000\tnan\tnan\t{reason}"], failure=reason)
+            return Result([f"0\tnan\tnan\t{reason}"], failure=reason)
         values = [value for value, _ in found]
         backward = values[1] if len(values) > 1 else None
         shown = math.nan if backward is None else backward
-        line = f"{adequacy(values[0], backward):.6f}\t{values[0]:.4f}\t{shown:.4f}\t"
+        line = f"{adequacy(values[0], backward):.6g}\t{values[0]:.4f}\t{shown:.4f}\t"
         return Result([line], tokens=sum(tokens for _, tokens in found))
 
     def _problem(self, record: Record) -> str | None:

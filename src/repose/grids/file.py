@@ -233,9 +233,9 @@ def _rules(table: Mapping[str, Any], key: str, axes: Sequence[Axis], seeds: Sequ
 
 def _match(key: str, value: Any, axes: Sequence[Axis], seeds: Sequence[int], place: str) -> tuple[str, tuple[str, ...]]:
     """An axis and those of its labels that a rule names."""
-    wanted = _SYNONYMS.get(key, key)
     known = {axis.name: axis.labels for axis in axes} | {SEED: tuple(map(str, seeds))}
-    axis = next((axis.name for axis in axes if wanted in (axis.name, axis.written)), wanted)
+    written = [axis.name for axis in axes if key in (axis.name, axis.written)]
+    axis = written[0] if written else _SYNONYMS.get(key, key)
     if axis not in known:
         raise ConfigError(f"{place} {unknown('axis', key, list(known))}")
     labels = tuple(label_of(v) for v in (value if isinstance(value, list) else [value]))

@@ -13,11 +13,11 @@ from typing import Any
 
 from pydantic import TypeAdapter
 
-from repose.grids.cells import CellState, CellStatus
+from repose.grids.cells import LOCK, CellState, CellStatus
 from repose.grids.file import CORPUS
 from repose.grids.grid import Cell, Grid
 from repose.system.errors import CheckpointError
-from repose.system.files import locked, read_file, write_json
+from repose.system.files import lock_holder, locked, read_file, write_json
 
 FORMAT = 1
 NAME = "grid.json"
@@ -89,17 +89,22 @@ def write(folder: Path, grid: Grid, entries: Sequence[Entry], known: Mapping[str
     """Make grid.json say this. Raises WriteError where it cannot be written.
 
     `known` is what it said before it was found out how the cells stand: an entry that another process has changed
-    since then is newer, and stays.
+    since then is newer, and stays; so does that of a cell that another process is at work on, though `entries` does not
+    have it: both may have been given other seeds.
     """
     with locked(folder / _LOCK):
-        newer = {name: entry for name, entry in known_entries(folder).items() if entry != known.get(name)}
+        there = known_entries(folder)
+        newer = {name: entry for name, entry in there.items() if entry != known.get(name)}
         found = [(newer.get(entry.name, entry), entry) for entry in entries]
-        merged = tuple(new if new.run_id == old.run_id else old for new, old in found)
-        _write(folder, Manifest(grid.name, grid.about, grid.axes, grid.report, merged))
+        merged = [new if new.run_id == old.run_id else old for new, old in found]
+        names = {entry.name for entry in entries}
+        merged += [e for e in there.values() if e.name not in names and lock_holder(folder / e.name / LOCK) is not None]
+        _write(folder, Manifest(grid.name, grid.about, grid.axes, grid.report, tuple(merged)))
 
 
-def update(folder: Path, name: str, /, *, took: float = 0.0, **changes: Any) -> None:
-    """Change fields of the entry of one cell, and add the seconds that it took to those that it has.
+def update(folder: Path, name: str, /, *, took: float = 0.0, missing: Entry | None = None, **changes: Any) -> None:
+    """Change fields of the entry of one cell, and add the seconds that it took to those that it has. `missing` is that
+    entry, for when another process has written the file without it.
 
     Raises CheckpointError where the file cannot be read, and WriteError.
     """
@@ -109,8 +114,10 @@ def update(folder: Path, name: str, /, *, took: float = 0.0, **changes: Any) -> 
             old = next((entry for entry in manifest.entries if entry.name == name), None)
             if took and old is not None:
                 changes["seconds"] = round((old.seconds or 0.0) + took, 1)
-            entries = tuple(replace(e, **changes) if e is old else e for e in manifest.entries)
-            _write(folder, replace(manifest, entries=entries))
+            entries = [replace(e, **changes) if e is old else e for e in manifest.entries]
+            if old is None and missing is not None:
+                entries.append(replace(missing, **changes))
+            _write(folder, replace(manifest, entries=tuple(entries)))
 
 
 def read(folder: Path) -> Manifest | None:

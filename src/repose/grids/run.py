@@ -1,5 +1,6 @@
 """Running a grid: finished cells are left alone, interrupted ones go on, failed ones are told, the rest goes on."""
 
+import contextlib
 import fnmatch
 import signal
 import threading
@@ -153,10 +154,11 @@ class Book:
                 seconds = round((seconds or 0.0) + took, 1)
             self.entries[name] = replace(self.entries[name], state=state, seconds=seconds)
             try:
-                manifest.update(self._folder, name, took=took, state=state)
+                manifest.update(self._folder, name, took=took, missing=self.entries[name], state=state)
             except ReposeError as error:  # what cells have come to is in their own folders
                 self.note = str(error)
-            self._watch(name, state)
+            with contextlib.suppress(OSError):  # nobody reads it any more; the work goes on
+                self._watch(name, state)
 
     def look_again(self, plan: Plan) -> None:
         """Enters how cells ended that other processes were at work on, or that finished as they were asked to stop."""
@@ -170,7 +172,7 @@ class Book:
             for entry in entries:
                 if entry.status in (CellStatus.DONE, CellStatus.FAILED):  # its seconds are for that process to enter
                     self.entries[entry.name] = entry
-                    manifest.update(plan.folder, entry.name, state=entry.state, folder=entry.folder)
+                    manifest.update(plan.folder, entry.name, missing=entry, state=entry.state, folder=entry.folder)
         except ReposeError as error:
             self.note = str(error)
 

@@ -96,6 +96,9 @@ def look(
         before, identity = known.get(cell.name), identities[cell.name]
         entry = entry_of(cell)
         if isinstance(identity, ReposeError):
+            if before is not None and _is_finished(folder, before):  # whatever has become of its corpus
+                entries.append(before)
+                continue
             if before is not None:  # whose files may come back
                 entry = replace(entry, run_id=before.run_id, seconds=before.seconds)
             entries.append(replace(entry, state=_failed(identity)))
@@ -167,6 +170,12 @@ def _scored(run: RunFolder, split: str) -> str | None:
         return identity if run.records(may_be_empty=True).status is RunStatus.DONE else None
     except (CheckpointError, KeyError):
         return None
+
+
+def _is_finished(folder: Path, entry: Entry) -> bool:
+    """Whether what an entry says to be done is there with its scores."""
+    run = RunFolder(folder / entry.folder)
+    return entry.status == CellStatus.DONE and any(_scored(run, split) == entry.run_id for split in SPLITS)
 
 
 def _same_figures(folder: Path, experiment: Experiment, identity: Identity) -> bool:

@@ -38,7 +38,9 @@ def find_baseline(
     groups = list(dict.fromkeys(run.group for run in runs))
     if requested is not None:
         found = [requested] if requested in groups else before.groups(requested)
-        if len(found) != 1:
+        if len(found) > 1:
+            raise ConfigError(f"--baseline {requested} may be {' or '.join(found)}: name one of them")
+        if not found:
             raise ConfigError(unknown("system", requested, groups))
         return found[0]
     named = next((str(hint["baseline"]) for hint in hints if hint.get("baseline")), None)

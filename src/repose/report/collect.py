@@ -266,7 +266,7 @@ def _walk(path: Path) -> Iterator[Path]:
 
 def _natural(name: str) -> list[tuple[int, str]]:
     """Sorts s2 before s10."""
-    return [(int(piece), "") if piece.isdigit() else (0, piece) for piece in re.split(r"(\d+)", name)]
+    return [(int(piece), "") if piece.isdecimal() else (0, piece) for piece in re.split(r"(\d+)", name)]
 
 
 def _of_grid(place: Path, grid: Manifest, problems: list[str]) -> list[ReportRun]:

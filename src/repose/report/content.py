@@ -12,6 +12,17 @@ def slug(text: str) -> str:
     return re.sub(r"[\W_]+", "-", text.lower()).strip("-")
 
 
+def slugs(texts: Sequence[str]) -> dict[str, str]:
+    """The slug of each text, with a number where an earlier one has the same."""
+    found: dict[str, str] = {}
+    for text in texts:
+        name, number = slug(text), 2
+        while name in found.values():
+            name, number = f"{slug(text)}-{number}", number + 1
+        found[text] = name
+    return found
+
+
 @dataclass(frozen=True)
 class Cell:
     """One cell of a table."""

@@ -7,7 +7,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from repose.report.collect import RunSet
-from repose.report.content import Cell, Column, Sentence, SideBySide, Table, slug
+from repose.report.content import Cell, Column, Sentence, SideBySide, Table, slugs
 from repose.report.pairs import Remarks, System
 from repose.report.significance import systems_of
 from repose.report.translations import hypotheses_of, texts_of
@@ -45,7 +45,7 @@ def chosen_sentences(runs: RunSet) -> tuple[Table, ...]:
         ]
         tables.append(
             Table(
-                id=f"chosen-sentences-{slug(corpus)}",
+                id=f"chosen-sentences-{slugs(runs.corpora)[corpus]}",
                 title=f"Sentences of {corpus}",
                 columns=(Column("line"), Column("whose", numeric=False), Column("text", numeric=False)),
                 rows=rows,
@@ -72,7 +72,7 @@ def side_by_side(
     for corpus in runs.corpora:
         counted = [system.counted for system in systems_of(runs, corpus, Remarks()) if system.statistics]
         pair = _pair(counted, systems or (runs.baseline, None))
-        name = "sentences" if len(runs.corpora) == 1 else f"sentences-{slug(corpus)}"
+        name = "sentences" if len(runs.corpora) == 1 else f"sentences-{slugs(runs.corpora)[corpus]}"
         if pair is not None:
             found.append(_compared(pair, name, number))
     return tuple(found)

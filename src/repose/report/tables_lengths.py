@@ -9,7 +9,7 @@ import numpy as np
 from repose.evaluation.by_length import EDGES, SMALL, Bucket, by_length, edges_with, scores_by_length
 from repose.evaluation.sentence_statistics import SourceLengths
 from repose.report.collect import ReportRun, RunSet
-from repose.report.content import Cell, Column, Table, slug
+from repose.report.content import Cell, Column, Table, slugs
 from repose.report.figures import kind_of_score
 from repose.report.tables import captioned, spread, spread_cell
 from repose.report.translations import decoding_of, lengths_of, statistics_of
@@ -41,7 +41,7 @@ def length_tables(runs: RunSet, *, edges: Sequence[int] = EDGES) -> tuple[Table,
     runs = runs.translations
     tables = []
     for corpus in runs.corpora:
-        name = "lengths" if len(runs.corpora) == 1 else f"lengths-{slug(corpus)}"
+        name = "lengths" if len(runs.corpora) == 1 else f"lengths-{slugs(runs.corpora)[corpus]}"
         table = _of_corpus(runs, corpus, name, edges)
         tables += [] if table is None else [table]
     return tuple(tables)

@@ -188,6 +188,7 @@ def read_search(path: Path | str, *, overrides: Sequence[str] = (), trials: int 
     if len(set(names)) < len(names):
         raise ConfigError(f"{where} has two settings of one name ({', '.join(names)}): give bundles names of their own")
     over = Layer(parse_overrides(overrides), COMMAND_LINE, Path.cwd())
+    _check_not_searched(over, lists, ranges, where)
     training = resolve([layer, over]).experiment.training
     found = Search(
         name=name,
@@ -284,6 +285,17 @@ def _touched(lists: Sequence[Axis], ranges: Sequence[Range]) -> set[str]:
     """Sections that something is searched in."""
     listed = {section for axis in lists for choice in axis.choices for section in choice.settings}
     return listed | {one.setting.partition(".")[0] for one in ranges}
+
+
+def _check_not_searched(over: Layer, lists: Sequence[Axis], ranges: Sequence[Range], where: str) -> None:
+    """Raises ConfigError for a setting of the command line that is searched, which would be the same in all trials."""
+    searched = {f"{s}.{f}" for axis in lists for c in axis.choices for s, table in c.settings.items() for f in table}
+    searched |= {one.setting for one in ranges}
+    for name in (f"{section}.{field}" for section, table in over.tables.items() for field in table):
+        if name in searched:
+            raise ConfigError(
+                f"{where} searches {name}, which --set makes the same for all trials: leave one of them out"
+            )
 
 
 def _differing(lists: Sequence[Axis], ranges: Sequence[Range]) -> list[str]:

@@ -52,7 +52,12 @@ def write_file(path: Path, data: str | bytes, *, durable: bool = False) -> None:
 
 def write_json(path: Path, content: object, *, durable: bool = False) -> None:
     """Write a value as indented JSON, whole or not at all; see `replacing_file`."""
-    write_file(path, json.dumps(content, indent=2, ensure_ascii=False) + "\n", durable=durable)
+    write_file(path, json_bytes(json.dumps(content, indent=2, ensure_ascii=False) + "\n"), durable=durable)
+
+
+def json_bytes(text: str) -> bytes:
+    """JSON as UTF-8. Bytes of file names that are none are surrogates in Python, which JSON writes as escapes."""
+    return text.encode(errors="backslashreplace")
 
 
 def sealed(content: Mapping[str, Any]) -> dict[str, Any]:

@@ -94,6 +94,9 @@ def test_each_corpus_has_its_table(made: Any) -> None:
     made.add("one", corpus="tales")
     made.add("one", corpus="Songs 2")
     assert [table.id for table in length_tables(made.runs())] == ["lengths-tales", "lengths-songs-2"]
+    made.add("one", corpus="songs_2")
+    ids = [table.id for table in length_tables(made.runs())]
+    assert ids == ["lengths-tales", "lengths-songs-2", "lengths-songs-2-2"], "one file each"
 
 
 def test_missing_texts(made: Any, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
