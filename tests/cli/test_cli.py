@@ -733,7 +733,8 @@ def test_a_device_that_cannot_train_is_refused_before_the_corpus_is_read(
 
 def test_translate_splits_paragraphs_and_warns_of_scripts(trained: Path, run: Run) -> None:
     config = json.loads((trained / "model" / "config.json").read_text())
-    assert (config["src_scripts"], config["max_src_tokens"]) == (["Latin"], 128)
+    assert config["src_scripts"] == ["Latin"]
+    assert 10 < config["max_src_tokens"] < 128, "the longest source that training read"
     lines = ["Ele lê. Ela canta.", "Ele lê.", "Ela canta.", "Привет, мир.", "как дела"]
     code, out, err = run("translate", trained, "--beam-size", 1, stdin="\n".join(lines).encode())
     assert code == 0

@@ -86,6 +86,7 @@ case("a zero-width space", changed(FEW, str, lambda s: "\u200b" + s), Kind.CONTR
 case("a replacement character", changed(FEW, lambda s: s + "\ufffd"), Kind.CONTROL, 3, 7, "src")
 case("UTF-8 as Latin-1", changed([9], str, lambda s: s + "caf\u00c3\u00a9"), Kind.CONTROL, 1, 9, "tgt")
 case("codes as names", [("pt-BR", "en"), *sentences(200)], Kind.COLUMN_NAMES, 1, 1, detail="pt-BR, en")
+case("other names", [('"Source"', " TARGET"), *sentences(200)], Kind.COLUMN_NAMES, 1, 1, detail='"Source",  TARGET')
 case("names of languages", [("English", "ewe"), *sentences(200)], Kind.COLUMN_NAMES, 1, 1, detail="English, ewe")
 case("repetitions", sentences(200) + sentences(50), Kind.REPEATED, 50, 201)
 case(

@@ -124,7 +124,7 @@ def test_each_pass_reads_and_counts_anew(corpus):
     ("names", "sentence"),
     [
         (["a.txt"], "alone cannot be a corpus"),
-        (["a.csv"], "alone cannot be a corpus"),
+        (["a.csv"], "save a spreadsheet as tab-separated text in UTF-8"),
         ([], "not 0"),
         (["a.de", "a.en", "a.fr"], "not 3"),
         (["a.jsonl", "a.en"], "cannot be aligned text files"),
@@ -349,6 +349,8 @@ def test_tsv_with_a_header(tmp_path):
     assert counts == Counts(kept=2)
     (tmp_path / "b.tsv").write_text("de\ten\na\tb\n", encoding="utf-8")
     assert read([tmp_path / "b.tsv"], src_field="en", tgt_field="de")[0] == [("b", "a")]
+    (tmp_path / "c.tsv").write_text('Tgt\t"SRC" \na\tb\n', encoding="utf-8")
+    assert read([tmp_path / "c.tsv"])[0] == [("b", "a")], "as spreadsheets write names"
     assert read([tmp_path / "b.tsv"])[0] == [("de", "en"), ("a", "b")]  # no header, for all that can be known
     for fields in ({"src_field": "en"}, {"tgt_field": "en"}):  # of two names one is there: it is no pair to train on
         fails([tmp_path / "b.tsv"], "b.tsv, line 1", "there is no field", "present: 'de', 'en'", **fields)

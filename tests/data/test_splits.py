@@ -149,3 +149,10 @@ def test_nothing_held_out_is_everything_to_train_on():
 def test_too_few_pairs(pairs, num_valid, num_test, sentence):
     with pytest.raises(DataError, match=re.escape(sentence)):
         hold_out(pairs, num_valid=num_valid, num_test=num_test, seed=0)
+
+
+def test_accents_that_are_characters_of_their_own_are_the_same():
+    pairs = [(f"è {n}", f"tgt {n}") for n in range(40)] + [(f"e\u0300 {n}", f"TGT {n}") for n in range(40)]
+    splits = hold_out(pairs, num_valid=5, num_test=5, seed=0)
+    held = {src.split()[1] for name in ("valid", "test") for src, _ in getattr(splits, name)}
+    assert held.isdisjoint(src.split()[1] for src, _ in splits.train)

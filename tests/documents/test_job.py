@@ -129,7 +129,7 @@ def same(data: bytes, suffix: str) -> bytes:
     [
         ("é\r\n".encode(), ".txt"),
         ("é".encode("utf-8-sig"), ".TXT"),
-        (b"\xff\xfe" + "é€".encode("utf-16-le"), ".srt"),
+        (b"\xff\xfe" + "1\n00:00:01,000 --> 00:00:02,000\né€".encode("utf-16-le"), ".srt"),
         ('<meta charset="iso-8859-1"><p>é'.encode("latin-1"), ".html"),
         (b'<meta http-equiv="x" content="text/html; charset=windows-1251"><p>' + "да".encode("cp1251"), ".htm"),
         ("<meta charset=utf-8><p>é€".encode(), ".html"),
@@ -198,3 +198,10 @@ def test_unknown_suffixes() -> None:
 def test_the_room_needs_no_torch(run_python: Callable[[str], str]) -> None:
     code = "import sys, repose.documents.formats, repose.documents.job; print('torch' in sys.modules)"
     assert run_python(code).strip() == "False"
+
+
+@pytest.mark.parametrize("text", ["1\n00:00:01.5 -> 00:00:02.5\nO gato.\n", "{1}{50}O gato.\n", "O gato.\n"])
+def test_subtitles_without_a_cue_are_refused(text: str) -> None:
+    with pytest.raises(DataError, match="no cue was found"):
+        same(text.encode(), ".srt")
+    assert same(b"1\n2\n", ".srt") == b"1\n2\n"

@@ -37,3 +37,9 @@ def test_it_says_the_same_again_and_again(text: str) -> None:
 )
 def test_it_does_not(text: str) -> None:
     assert not loops(text)
+
+
+@pytest.mark.parametrize("text", ["मेरे नाना नानी गाँव में रहते हैं।", "দাদা দাদী", "மாமா மாமி", "Ba\u0300 ba\u0301 ba\u0323"])
+def test_vowel_signs_and_accents_belong_to_their_word(text: str) -> None:
+    assert not loops(text)
+    assert loops(" ".join([text.split()[1]] * 3))

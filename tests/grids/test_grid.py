@@ -10,7 +10,7 @@ import pytest
 from repose.config.file import load
 from repose.grids.estimate import kind_of
 from repose.grids.file import _KEYS, Rule
-from repose.grids.grid import Grid, read_grid, shipped_grids
+from repose.grids.grid import Grid, folder_label, read_grid, shipped_grids
 from repose.system.errors import ConfigError
 
 HEAD = """
@@ -365,3 +365,8 @@ system = "baseline"
 """,
     )
     assert names(found) == ["baseline-a-s0", "reinforced-a-s0", "reinforced-b-s0"]
+
+
+def test_vowel_signs_stay_in_names_of_folders() -> None:
+    assert folder_label("हिन्दी") != folder_label("हिन्दू")
+    assert folder_label("a b/c: d") == "a_b_c_d"

@@ -397,7 +397,14 @@ def test_the_shipped_results_are_read_as_their_summary_says() -> None:
         assert statistics.fmean(v for v in values if v is not None) == pytest.approx(figures["bleu_beam4"]["mean"])
 
 
-def test_folders_with_digits_that_are_no_numbers(make_run: Any, tmp_path: Path) -> None:
+def test_folders_with_digits_that_are_no_numbers(make_run: Any) -> None:
     made = [make_run(f"runs/{name}", [2.0]) for name in ("10²", "s10", "s2")]
     found = read_runs([made[0].parent])
     assert len(found.runs) >= 1
+
+
+def test_links_back_up_the_tree(make_run: Any) -> None:
+    run = make_run("runs/one", [2.0])
+    for name in ("latest", "best"):
+        (run.parent / name).symlink_to(run.parent)
+    assert len(read_runs([run.parent]).runs) == 1

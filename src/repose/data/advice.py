@@ -62,7 +62,8 @@ _SENTENCES: dict[Kind, tuple[str, str]] = {
     ),
     Kind.CONTROL: (
         "Control characters, invisible marks, or text decoded wrongly",
-        "Remove them; text such as Ã© was UTF-8 and has to be decoded as such.",
+        "Replace tabs and line separators by a space and remove the others; text such as Ã© was UTF-8 and has to be "
+        "decoded as such.",
     ),
     Kind.COLUMN_NAMES: (
         "The first line seems to name the columns",
@@ -88,7 +89,8 @@ _SENTENCES: dict[Kind, tuple[str, str]] = {
     Kind.WORDLESS: ("Neither letter nor digit on a side", "Remove them: there is nothing to translate."),
     Kind.UNUSABLE: (
         "Left out by training",
-        "Mend these lines on both sides, or delete them from both. More columns come of a tab inside a sentence.",
+        "Mend these lines on both sides, or delete them from both. In TSV, more columns come of a tab inside a sentence"
+        ", and lines without a tab of a line break inside a cell: the line between two of them is then a wrong pair.",
     ),
 }
 

@@ -123,9 +123,13 @@ def _of_lines(seen: Observed) -> Iterator[Finding]:
         yield from _finding(kind, side, tally.count, of, tally.row, tally.detail)
 
 
+_SIDES = ({"source", "target"}, {"src", "tgt"}, {"source_text", "target_text"})
+"""Other names of two columns."""
+
+
 def _are_languages(pair: tuple[str, str]) -> bool:
-    src, tgt = pair
-    return src.casefold() != tgt.casefold() and names_language(src) and names_language(tgt)
+    src, tgt = (text.strip().strip('"').strip().casefold() for text in pair)
+    return src != tgt and ((names_language(src) and names_language(tgt)) or {src, tgt} in _SIDES)
 
 
 def _of_pairs(seen: Observed) -> Iterator[Finding]:

@@ -269,9 +269,12 @@ def _format(files: Sequence[Path]) -> str:
         case [("tsv" | "jsonl" | "parquet") as kind]:
             return kind
         case ["text"]:
+            sheet = files[0].suffix.lower() in (".csv", ".xlsx", ".xls", ".ods")
             raise DataError(
                 f"{files[0]} alone cannot be a corpus: name two aligned text files, or one that ends in .tsv, .jsonl "
                 "or .parquet"
+                + "; save a spreadsheet as tab-separated text in UTF-8, in a file that ends in .tsv"
+                * sheet
             )
         case [("text" | "tsv"), ("text" | "tsv")]:
             return "text"
@@ -323,8 +326,17 @@ def _aligned(src_file: Path, tgt_file: Path, counts: Counts) -> Iterator[Row]:
 
 def named_columns(first: Sequence[str], fields: Sequence[str]) -> tuple[int, int, int] | None:
     """Where source and target stand in a TSV file, and how many columns it has, if its first line names them."""
-    src, tgt = fields
-    return (first.index(src), first.index(tgt), len(first)) if src in first and tgt in first else None
+    (src, tgt), names = map(_plain, fields), [_plain(name) for name in first]
+    return (names.index(src), names.index(tgt), len(names)) if src in names and tgt in names else None
+
+
+def _absent(fields: Sequence[str], columns: Sequence[str]) -> list[str]:
+    return [field for field in fields if _plain(field) not in map(_plain, columns)]
+
+
+def _plain(name: str) -> str:
+    """A column's name without case, and without the quotation marks and spaces that spreadsheets leave around it."""
+    return name.strip().strip('"').strip().casefold()
 
 
 def _tsv(path: Path, fields: tuple[str, str], counts: Counts) -> Iterator[Row]:
@@ -338,7 +350,7 @@ def _tsv(path: Path, fields: tuple[str, str], counts: Counts) -> Iterator[Row]:
         columns = line.split("\t")
         if reader.num_lines == 1 and (named := named_columns(columns, fields)) is not None:
             (src, tgt, width), counts.header_lines = named, 1
-        elif reader.num_lines == 1 and (absent := [field for field in fields if field not in columns]) != [*fields]:
+        elif reader.num_lines == 1 and (absent := _absent(fields, columns)) != [*fields]:
             raise DataError(f"{path}, line 1: {_no_field(absent[0], columns)}")
         elif len(columns) == width:
             yield columns[src], columns[tgt]

@@ -1,6 +1,7 @@
 """Hold validation and test pairs out of a corpus, so that none of their sentences is trained on."""
 
 import hashlib
+import unicodedata
 from array import array
 from collections.abc import Iterable, Iterator
 from dataclasses import dataclass
@@ -131,8 +132,8 @@ def _hashes(pairs: Iterable[Pair]) -> tuple[NDArray[np.uint64], NDArray[np.uint6
 
 
 def same_sentence(sentence: str) -> int:
-    """A 64-bit hash of a sentence, without its case and spacing."""
-    same = " ".join(sentence.casefold().split())
+    """A 64-bit hash of a sentence, without its case and spacing; accents may be characters of their own."""
+    same = unicodedata.normalize("NFC", " ".join(sentence.casefold().split()))
     return int.from_bytes(hashlib.blake2b(same.encode(), digest_size=8).digest(), "little")
 
 

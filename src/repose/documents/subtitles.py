@@ -25,6 +25,7 @@ from repose.documents.segment import (
     has_letters,
     segment,
 )
+from repose.system.errors import DataError
 
 _LINE = re.compile(r"[^\r\n]*(?:\r\n|\r|\n|$)")
 _MARKUP = re.compile(r"(<[^<>]*>|\{\\[^{}]*\})")
@@ -57,6 +58,8 @@ class SubtitleDocument:
             self._parts += [*number, line]
             in_cue = times
         self._cue(lines)
+        if "-->" not in source and not webvtt and has_letters(source):
+            raise DataError("no cue was found: each has a line such as 00:00:01,000 --> 00:00:02,000")
 
     @property
     def segments(self) -> Sequence[Segment]:

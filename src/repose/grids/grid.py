@@ -8,6 +8,7 @@ A cell is called by its labels, its corpus first, and its seed: "gl-en-reinforce
 import difflib
 import itertools
 import re
+import unicodedata
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
@@ -165,7 +166,8 @@ def check_no_two_set_one(choices: Sequence[Choice], cell: str) -> None:
 
 def folder_label(label: str) -> str:
     """A label as part of a folder's name."""
-    return re.sub(r"[^\w.+=-]+", "_", label).lstrip(".-")
+    kept = (c if c in ".+=-" or re.match(r"\w", c) or unicodedata.category(c)[0] == "M" else " " for c in label)
+    return re.sub(" +", "_", "".join(kept)).lstrip(".-")
 
 
 def _check_distinct(cells: Sequence[Cell], name: str) -> None:

@@ -254,14 +254,16 @@ def _sentences(grids: Sequence[tuple[Path, Manifest]], runs: Sequence[ReportRun]
     return {corpus: tuple(lines) for corpus, lines in found.items() if lines}
 
 
-def _walk(path: Path) -> Iterator[Path]:
-    """`path` and the folders below it, none below a run directory or grid."""
+def _walk(path: Path, above: frozenset[Path] = frozenset()) -> Iterator[Path]:
+    """`path` and the folders below it, none below a run directory or grid; no link to what is `above` is followed."""
+    if (real := path.resolve()) in above:
+        return
     yield path
     if any((path / name).is_file() for name in ("grid.json", "config.json")):
         return
     for below in sorted(path.iterdir(), key=lambda p: _natural(p.name)):
         if below.is_dir() and not below.name.startswith("."):
-            yield from _walk(below)
+            yield from _walk(below, above | {real})
 
 
 def _natural(name: str) -> list[tuple[int, str]]:

@@ -166,14 +166,18 @@ class Translation(Task):
         return {"src_lang": src_lang, "tgt_lang": tgt_lang, **tag, "max_src_tokens": limit, "decoding": decoding}
 
     def seen(self, experiment: Experiment, data: CorpusData) -> Mapping[str, object]:
-        """The scripts of the sources, those of the model that it began with too, so that a translator can say what it
-        has never seen."""
+        """The scripts of the sources, so that a translator can say what it has never seen, and the tokens of the
+        longest, beyond which it splits. Those of the model that it began with count, too."""
         texts = data.folder / "text"
         names = ["train", *sorted(path.stem for path in texts.glob("also*.src"))]
         sources = (src for name in names for src, _ in islice(TextPairs(texts, name), _LINES_FOR_SCRIPTS))
         start = experiment.training.init_from
-        before = [] if start is None else directory.read_config(Path(start)).get("src_scripts")
-        return {"src_scripts": sorted({*scripts_in(sources), *before})} if isinstance(before, list) else {}
+        before = {} if start is None else directory.read_config(Path(start))
+        longest = int(PairDataset.open(data.ids("train")).src_lengths.max(initial=0))
+        found: dict[str, object] = {"max_src_tokens": max(longest, before.get("max_src_tokens", 0))}
+        if isinstance(seen := before.get("src_scripts", []), list):
+            found["src_scripts"] = sorted({*scripts_in(sources), *seen})
+        return found
 
     def validation_figures(self, experiment: Experiment, data: CorpusData) -> Evaluate | None:
         """BLEU and chrF, where `bleu_every_epochs` is set or chrF decides."""
