@@ -202,8 +202,8 @@ def test_translate_is_a_filter(trained: Path, run: Run) -> None:
     assert code == 0
     assert out.count("\n") == 5
     assert out.split("\n")[1] == ""
-    assert "1 of 5 lines were longer" in err
-    assert "1 of 5 lines were not UTF-8" in err
+    assert "1 of 5 lines was longer" in err
+    assert "1 of 5 lines was not UTF-8" in err
 
 
 @pytest.mark.parametrize("name", ["in.tsv", "in.jsonl.gz", "in.parquet"])
@@ -293,7 +293,7 @@ def test_translate_reads_no_more_of_an_endless_line_than_it_can_use(trained: Pat
     text = "O gato viu o cachorro. " + "é" * 600_000 + "\nEle lê."
     code, out, err = run("translate", trained, "--beam-size", 1, stdin=text.encode())
     assert (code, out.count("\n")) == (0, 2)
-    assert "1 of 2 lines were longer than 262,144 bytes: no more of them was read" in err
+    assert "1 of 2 lines was longer than 262,144 bytes: no more of them was read" in err
     assert "UTF-8" not in err, "no character was cut"
 
 
@@ -804,6 +804,17 @@ def test_a_model_that_will_look_ahead_is_named_before_it_is_trained(
     monkeypatch.setattr("repose.runs.run.prepare_corpus", stop)
     err = run("train", *corpus, "--out", tmp_path / "run", "--preset", "reinforced-lookahead")[2]
     assert "cannot translate" in err
+
+
+def test_the_next_step_has_a_place_for_languages_that_are_not_known(
+    run: Run, corpus: tuple[Path, Path], tmp_path: Path
+) -> None:
+    files = [tmp_path / name for name in ("one.txt", "two.txt")]
+    for file, text in zip(files, corpus, strict=True):
+        file.write_bytes(text.read_bytes())
+    for pair, place in ((files, True), (corpus, False)):
+        code, said, err = run("train", *pair, "--out", tmp_path / f"run{place}", *SETTINGS, "--workers", "1")
+        assert (code, "--lang SOURCE:TARGET" in said) == (0, place), err
 
 
 def test_a_model_that_looks_ahead_says_so_when_it_is_used(

@@ -92,11 +92,16 @@ def _say_counts(counts: "StreamCounts", max_bytes: int) -> None:
     if counts.too_long:
         say(f"{counts.too_long:,} {lines} had a sentence longer than the model reads: it was translated in parts")
     if counts.truncated:
-        say(f"{counts.truncated:,} {lines} were longer than the model reads, without a place to split them: cut")
+        longer = f"{counts.truncated:,} {lines} {_were(counts.truncated)} longer than the model reads"
+        say(f"{longer}, without a place to split them: cut")
     if counts.cut:
-        say(f"{counts.cut:,} {lines} were longer than {max_bytes:,} bytes: no more of them was read")
+        say(f"{counts.cut:,} {lines} {_were(counts.cut)} longer than {max_bytes:,} bytes: no more of them was read")
     if counts.invalid:
-        say(f"{counts.invalid:,} {lines} were not UTF-8: their invalid bytes were replaced")
+        say(f"{counts.invalid:,} {lines} {_were(counts.invalid)} not UTF-8: their invalid bytes were replaced")
+
+
+def _were(number: int) -> str:
+    return "was" if number == 1 else "were"
 
 
 def score(

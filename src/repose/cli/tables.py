@@ -110,7 +110,8 @@ def _search_of(scores: dict[str, Any]) -> str:
 
 def _show_samples(run: RunFolder, experiment: Experiment, split: str, decoding: str) -> None:
     """A few sentences of the set that was scored with their translations, and how to translate others."""
-    from repose.tasks.corpus import prepare_corpus
+    from repose.data.language import UNKNOWN
+    from repose.tasks.corpus import languages_of, prepare_corpus
 
     sources, references = prepare_corpus(experiment).text(split)
     hypotheses = run.hypotheses(split, decoding)
@@ -118,11 +119,12 @@ def _show_samples(run: RunFolder, experiment: Experiment, split: str, decoding: 
     every = -(-len(sources) // NUM_SAMPLES)
     rows = [row for number, row in enumerate(some) if number % every == 0]
     example = sources[0] if len(sources[0]) < 60 and "'" not in sources[0] else "A sentence."
+    languages = " --lang SOURCE:TARGET" if UNKNOWN in languages_of(experiment.corpus) else ""
     exportable, path = not experiment.architecture.looks_ahead, quote(str(run.path))
     show(
         make_table(("held-out sentence", "translation", "reference"), rows, lines=True),
         f"translate your own: echo '{example}' | repose translate {path}",
         f"measure it on other text: repose evaluate {path} SOURCES REFERENCES",
-        f"use it over HTTP, with a page to try it: repose serve {path}",
+        f"use it over HTTP, with a page to try it: repose serve {path}{languages}",
         *[f"take it where there is no repose: repose export {path} --to onnx --out DIR"] * exportable,
     )

@@ -269,7 +269,7 @@ def check_beam(beam_size: int, num_hypotheses: int) -> None:
     if not 1 <= num_hypotheses <= beam_size:
         raise ConfigError(
             f"num_hypotheses is {num_hypotheses}, but must be between 1 and beam_size ({beam_size}): "
-            "ask for fewer hypotheses or for a wider beam."
+            "ask for fewer hypotheses or for a wider beam (in a shell, --beam-size)"
         )
 
 
