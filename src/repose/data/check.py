@@ -16,7 +16,7 @@ from repose.data.alignment import Slip, find_slip
 from repose.data.findings import HELD_OUT, SIDES, CorpusCheck, Finding, Kind, Side
 from repose.data.language import names_language
 from repose.data.observed import NO_SCRIPT, Observed, script_name
-from repose.data.readers import PairReader
+from repose.data.readers import PairReader, plain_name
 from repose.system.errors import DataError
 
 Identify = Callable[[str], tuple[str, float]]
@@ -128,7 +128,7 @@ _SIDES = ({"source", "target"}, {"src", "tgt"}, {"source_text", "target_text"})
 
 
 def _are_languages(pair: tuple[str, str]) -> bool:
-    src, tgt = (text.strip().strip('"').strip().casefold() for text in pair)
+    src, tgt = map(plain_name, pair)
     return src != tgt and ((names_language(src) and names_language(tgt)) or {src, tgt} in _SIDES)
 
 

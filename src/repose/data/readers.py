@@ -263,18 +263,19 @@ def _unpacked(path: PurePath) -> PurePath:
     return path.with_suffix("") if path.suffix.lower() in _PACKED else path
 
 
+_SHEETS = (".csv", ".xlsx", ".xls", ".ods")
+
+
 def _format(files: Sequence[Path]) -> str:
     refuse_packed(files)
     match [_kind(path) for path in files]:
         case [("tsv" | "jsonl" | "parquet") as kind]:
             return kind
         case ["text"]:
-            sheet = files[0].suffix.lower() in (".csv", ".xlsx", ".xls", ".ods")
+            sheet = "; save a spreadsheet as tab-separated text in UTF-8, in a file that ends in .tsv"
             raise DataError(
                 f"{files[0]} alone cannot be a corpus: name two aligned text files, or one that ends in .tsv, .jsonl "
-                "or .parquet"
-                + "; save a spreadsheet as tab-separated text in UTF-8, in a file that ends in .tsv"
-                * sheet
+                f"or .parquet{sheet if files[0].suffix.lower() in _SHEETS else ''}"
             )
         case [("text" | "tsv"), ("text" | "tsv")]:
             return "text"
@@ -326,15 +327,15 @@ def _aligned(src_file: Path, tgt_file: Path, counts: Counts) -> Iterator[Row]:
 
 def named_columns(first: Sequence[str], fields: Sequence[str]) -> tuple[int, int, int] | None:
     """Where source and target stand in a TSV file, and how many columns it has, if its first line names them."""
-    (src, tgt), names = map(_plain, fields), [_plain(name) for name in first]
+    (src, tgt), names = map(plain_name, fields), [plain_name(name) for name in first]
     return (names.index(src), names.index(tgt), len(names)) if src in names and tgt in names else None
 
 
 def _absent(fields: Sequence[str], columns: Sequence[str]) -> list[str]:
-    return [field for field in fields if _plain(field) not in map(_plain, columns)]
+    return [field for field in fields if plain_name(field) not in map(plain_name, columns)]
 
 
-def _plain(name: str) -> str:
+def plain_name(name: str) -> str:
     """A column's name without case, and without the quotation marks and spaces that spreadsheets leave around it."""
     return name.strip().strip('"').strip().casefold()
 

@@ -135,11 +135,10 @@ class Translation(Task):
         codes = languages_of(experiment.corpus)
         src, tgt = names_of_pair(codes)
         title = "Translation between languages that are not stated" if src is None or tgt is None else f"{src} → {tgt}"
-        longest = experiment.training.max_src_tokens
         direction = "" if src is None or tgt is None else f" from {src} into {tgt}"
         limits = (
-            f"It translates sentences{direction} of the kind that it was trained on, one by one, of up to {longest} "
-            "tokens (`repose translate` splits longer text). Expect worse of other domains and styles.",
+            f"It translates sentences{direction} of the kind that it was trained on, one by one; "
+            "`repose translate` splits text that is longer. Expect worse of other domains and styles.",
             "A translation can be fluent and wrong: names, numbers and negations above all. Have somebody who reads "
             "both languages check whatever matters.",
             "What the training text says about people and groups, the model may repeat.",
@@ -162,8 +161,7 @@ class Translation(Task):
         tag = {} if corpus.tag is None else {"tag": corpus.tag}
         if corpus.synthetic and corpus.synthetic_tag:
             tag["synthetic_tag"] = corpus.synthetic_tag
-        limit = experiment.training.max_src_tokens
-        return {"src_lang": src_lang, "tgt_lang": tgt_lang, **tag, "max_src_tokens": limit, "decoding": decoding}
+        return {"src_lang": src_lang, "tgt_lang": tgt_lang, **tag, "decoding": decoding}
 
     def seen(self, experiment: Experiment, data: CorpusData) -> Mapping[str, object]:
         """The scripts of the sources, so that a translator can say what it has never seen, and the tokens of the
@@ -175,8 +173,8 @@ class Translation(Task):
         before = {} if start is None else directory.read_config(Path(start))
         longest = int(PairDataset.open(data.ids("train")).src_lengths.max(initial=0))
         found: dict[str, object] = {"max_src_tokens": max(longest, before.get("max_src_tokens", 0))}
-        if isinstance(seen := before.get("src_scripts", []), list):
-            found["src_scripts"] = sorted({*scripts_in(sources), *seen})
+        if start is None or isinstance(before.get("src_scripts"), list):
+            found["src_scripts"] = sorted({*scripts_in(sources), *before.get("src_scripts", [])})
         return found
 
     def validation_figures(self, experiment: Experiment, data: CorpusData) -> Evaluate | None:
