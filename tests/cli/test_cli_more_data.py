@@ -16,6 +16,7 @@ from repose.data import phrasebook
 from repose.plots.attention import read
 from repose.runs.folder import RunFolder
 from repose.saved_model import directory
+from repose.system.files import sealed, unsealed, write_json
 
 TINY = {
     "architecture.d_token": 16,
@@ -180,6 +181,21 @@ def test_fine_tuning_remembers_the_scripts_that_the_model_has_seen(trained: Path
     assert run("train", "--from", first, files, "--out", tmp_path / "tuned", "--epochs", 1, "--workers", 1)[0] == 0
     config = json.loads((tmp_path / "tuned" / "model" / "config.json").read_text(encoding="utf-8"))
     assert config["src_scripts"] == ["Cyrillic", "Latin"]
+
+
+def test_fine_tuning_of_a_model_that_does_not_say_its_scripts_says_none(
+    trained: Path, run: Run, tmp_path: Path
+) -> None:
+    first, files = tmp_path / "first", write_pairs(tmp_path / "new.tsv", 1000, 1060)
+    shutil.copytree(trained, first)
+    place = first / "model" / "config.json"
+    config = dict(unsealed(json.loads(place.read_text(encoding="utf-8"))) or {})
+    del config["src_scripts"]
+    write_json(place, sealed(config))
+    assert run("train", "--from", first, files, "--out", tmp_path / "tuned", "--epochs", 1, "--workers", 1)[0] == 0
+    config = json.loads((tmp_path / "tuned" / "model" / "config.json").read_text(encoding="utf-8"))
+    assert "src_scripts" not in config
+    assert 0 < config["max_src_tokens"] < 128
 
 
 def test_a_refused_start_stands_in_nobodys_way(trained: Path, run: Run, tmp_path: Path) -> None:
