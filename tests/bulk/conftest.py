@@ -21,7 +21,7 @@ class Numbering:
     max_length = 64
     workers = 1
     tag: str | None = None
-    src_tokenizer = SimpleNamespace(encode=lambda text: [2, *map(ord, text), 3])
+    src_tokenizer = SimpleNamespace(encode=lambda text: [2, *map(ord, text), 3], most_tokens=lambda text: 2 + len(text))
 
     def translate(self, texts: list[str], num_hypotheses: int = 1, **_: object) -> list[Translation]:
         return [self._one(text, num_hypotheses) for text in texts]

@@ -731,6 +731,19 @@ def test_a_device_that_cannot_train_is_refused_before_the_corpus_is_read(
     assert (code, err.splitlines()[-1]) == (1, "repose: training does not run on mps: use cpu or cuda")
 
 
+def test_characters_that_training_never_wrote_are_read_as_what_it_wrote(
+    trained: Path, run: Run, tmp_path: Path
+) -> None:
+    said = json.loads((trained / "model" / "config.json").read_text())["src_normalization"]
+    assert (said["form"], said["replace"]["\u00a0"]) == ("NFC", " ")
+    usual = "O gato vê a avó.\n"
+    unusual = "O\u00a0ga\u00adto ve\u0302 a avo\u0301.\n"
+    assert run("export", trained, "--to", "onnx", "--out", tmp_path / "graphs")[0] == 0
+    for model in (trained, tmp_path / "graphs"):
+        (_, first, _), (_, second, _) = (run("translate", model, stdin=text.encode()) for text in (usual, unusual))
+        assert first == second != ""
+
+
 def test_translate_splits_paragraphs_and_warns_of_scripts(trained: Path, run: Run) -> None:
     config = json.loads((trained / "model" / "config.json").read_text())
     assert config["src_scripts"] == ["Latin"]

@@ -183,18 +183,29 @@ def test_fine_tuning_remembers_the_scripts_that_the_model_has_seen(trained: Path
     assert config["src_scripts"] == ["Cyrillic", "Latin"]
 
 
-def test_fine_tuning_of_a_model_that_does_not_say_its_scripts_says_none(
+def test_fine_tuning_replaces_what_neither_training_wrote(trained: Path, run: Run, tmp_path: Path) -> None:
+    config = json.loads((trained / "model" / "config.json").read_text(encoding="utf-8"))
+    assert {"\u00ad", "\u2019"} <= config["src_normalization"]["replace"].keys()
+    (tmp_path / "new.tsv").write_text("".join(f"a cor d\u2019água {n}\tthe colour {n}\n" for n in range(60)))
+    files = [tmp_path / "new.tsv", "--out", tmp_path / "tuned", "--epochs", 1, "--workers", 1]
+    assert run("train", "--from", trained, *files)[0] == 0
+    config = json.loads((tmp_path / "tuned" / "model" / "config.json").read_text(encoding="utf-8"))
+    assert "\u00ad" in config["src_normalization"]["replace"]
+    assert "\u2019" not in config["src_normalization"]["replace"]
+
+
+def test_fine_tuning_of_a_model_that_does_not_say_what_it_has_seen_says_nothing_either(
     trained: Path, run: Run, tmp_path: Path
 ) -> None:
     first, files = tmp_path / "first", write_pairs(tmp_path / "new.tsv", 1000, 1060)
     shutil.copytree(trained, first)
     place = first / "model" / "config.json"
     config = dict(unsealed(json.loads(place.read_text(encoding="utf-8"))) or {})
-    del config["src_scripts"]
+    del config["src_scripts"], config["src_normalization"]
     write_json(place, sealed(config))
     assert run("train", "--from", first, files, "--out", tmp_path / "tuned", "--epochs", 1, "--workers", 1)[0] == 0
     config = json.loads((tmp_path / "tuned" / "model" / "config.json").read_text(encoding="utf-8"))
-    assert "src_scripts" not in config
+    assert not {"src_scripts", "src_normalization"} & config.keys()
     assert 0 < config["max_src_tokens"] < 128
 
 

@@ -79,7 +79,7 @@ class Shouting:
     config: ClassVar[dict[str, Any]] = {"src_lang": "en", "max_src_tokens": 22}
     max_length = 64
     tag: str | None = None
-    src_tokenizer = SimpleNamespace(encode=lambda text: [2, *map(ord, text), 3])
+    src_tokenizer = SimpleNamespace(encode=lambda text: [2, *map(ord, text), 3], most_tokens=lambda text: 2 + len(text))
 
     def translate(self, texts: list[str], **_: object) -> list[Translation]:
         return [Translation(t.upper(), -1.0, (), tuple(t), truncated=len(t) > 20) for t in texts]

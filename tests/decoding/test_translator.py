@@ -244,6 +244,14 @@ def test_settings_of_a_model_directory_are_checked(
     assert str(tmp_path / "model") in str(caught.value)
 
 
+@pytest.mark.parametrize("content", [[], {"form": "NFC", "replace": {"a": "b", "b": "c"}}])
+def test_a_normalization_that_is_none_is_refused(content: object, tokenizer: Tokenizer, tmp_path: Path) -> None:
+    model, texts = tiny("baseline"), [tokenizer.json] * 2
+    directory.save(tmp_path, MODEL_KIND, model, texts, card="", extra={"src_normalization": content})
+    with pytest.raises(CheckpointError, match=r"src_normalization in config\.json cannot be used"):
+        load(tmp_path)
+
+
 def test_settings_that_a_model_directory_does_not_have_are_the_usual_ones(tokenizer: Tokenizer, tmp_path: Path) -> None:
     extra = {"decoding": {"beam_size": 2, "of_a_later_version": 3}}
     directory.save(tmp_path / "model", MODEL_KIND, tiny("baseline"), [tokenizer.json] * 2, card="", extra=extra)

@@ -78,7 +78,7 @@ def test_long_sentences_are_split_and_counted() -> None:
 
 
 def test_the_tag_of_the_language_that_is_asked_for_takes_a_token() -> None:
-    tokenizer = SimpleNamespace(encode=str.split, spans=None)
+    tokenizer = SimpleNamespace(encode=str.split, most_tokens=len, spans=None)
     model = SimpleNamespace(
         tag=None, max_length=9, config={"src_lang": "en"}, src_tokenizer=tokenizer, tgt_tokenizer=None
     )

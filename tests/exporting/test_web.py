@@ -15,6 +15,7 @@ import pytest
 
 import repose
 from repose.data import phrasebook
+from repose.data.normalization import normalization_to
 from repose.data.tokenizer import Tokenizer
 from repose.decoding.parts import _pieces, _stripped, translate_texts, what_fits
 from repose.decoding.translator import MODEL_KIND, Translator
@@ -169,7 +170,7 @@ def model(tmp_path_factory: pytest.TempPathFactory) -> Path:
     made = shaken(build(architecture, src_vocab_size=sizes[0], tgt_vocab_size=sizes[1]))
     folder = tmp_path_factory.mktemp("web") / "model"
     extra = {"run_id": "r1", "src_lang": "pt", "tgt_lang": "en", "decoding": {"max_extra_tokens": 2}}
-    extra |= {"max_src_tokens": 40}
+    extra |= {"max_src_tokens": 40, "src_normalization": normalization_to(pair[0] for pair in pairs).to_json()}
     directory.save(folder, MODEL_KIND, made, [t.json for t in tokenizers], card="", extra=extra)
     return folder
 
@@ -255,6 +256,12 @@ def test_the_page_translates_as_the_program_does(page: Page, translator: Transla
         ours = [t.text for t in translator.translate(texts, beam_size=beam_size)]
         assert page.translate(texts, beam_size) == ours
     assert (page.requests, page.errors) == (0, [])
+
+
+def test_the_page_reads_unusual_characters_as_the_program_does(page: Page, translator: Translator) -> None:
+    usual, unusual = "O gato vê a avó - sim.", "O\u00a0ga\u00adto ve\u0302 a avo\u0301 \u2014 sim."
+    ours = translator.translate([unusual], beam_size=1)[0].text
+    assert page.translate([usual, unusual], 1) == [ours, ours]
 
 
 def test_somebody_types(page: Page, translator: Translator) -> None:

@@ -13,7 +13,17 @@ from repose.graphs.folder import is_graph_folder
 from repose.saved_model import hub
 from repose.system.errors import CheckpointError
 
-_COUNTS = ("architecture", "sha256", "decoding", "tag", "src_lang", "tgt_lang", "src_scripts", "max_src_tokens")
+_COUNTS = (
+    "architecture",
+    "sha256",
+    "decoding",
+    "tag",
+    "src_lang",
+    "tgt_lang",
+    "src_scripts",
+    "max_src_tokens",
+    "src_normalization",
+)
 
 
 def digest(translator: Translator) -> str:

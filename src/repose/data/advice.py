@@ -65,6 +65,11 @@ _SENTENCES: dict[Kind, tuple[str, str]] = {
         "Replace tabs and line separators by a space and remove the others; text such as Ã© was UTF-8 and has to be "
         "decoded as such.",
     ),
+    Kind.DECOMPOSED: (
+        "Letters and accents as separate characters",
+        'Compose them (unicodedata.normalize("NFC", line) in Python), in all files alike: to a model and to BLEU, é in '
+        "one character and é in two are different letters.",
+    ),
     Kind.COLUMN_NAMES: (
         "The first line seems to name the columns",
         "It is read as a pair: delete it, or of a TSV file give both names with --set corpus.src_field=... and "

@@ -41,6 +41,7 @@ _LEAST_SHARE: Mapping[Kind, float] = {
     Kind.MARKUP: 0.001,
     Kind.PREFIX: 0.1,
     Kind.CONTROL: 0.0001,
+    Kind.DECOMPOSED: 0.0001,
     Kind.REPEATED: 0.02,
     Kind.RETRANSLATED: 0.2,
     Kind.UNEQUAL: 0.01,

@@ -1,6 +1,7 @@
 """What a check keeps of a set of sentence pairs while it reads it once: tallies, and a few numbers for each row."""
 
 import re
+import unicodedata
 from array import array
 from dataclasses import dataclass
 from functools import cache
@@ -190,6 +191,8 @@ class Observed:
             self._tally(Kind.TOKENISED, side).add(row)
         if _CONTROL.search(text):
             self._tally(Kind.CONTROL, side).add(row)
+        if not unicodedata.is_normalized("NFC", text):
+            self._tally(Kind.DECOMPOSED, side).add(row)
         if tag := _TAG.match(text):
             self._tally(Kind.PREFIX, side).add(row, tag[0])
         return self.sides[side].add(row, text)

@@ -17,7 +17,8 @@ import hashlib
 import json
 import os
 import re
-from collections.abc import Iterable, Iterator, Sequence
+import unicodedata
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from functools import cached_property
 from itertools import accumulate, islice, pairwise
 from pathlib import Path
@@ -26,6 +27,7 @@ from typing import Any, Literal, get_args
 import tokenizers
 from tokenizers import decoders, models, normalizers, pre_tokenizers, processors, trainers
 
+from repose.data.normalization import Normalization
 from repose.data.token_labels import byte_labels, piece_labels
 from repose.system.errors import ConfigError, DataError
 from repose.system.files import write_file
@@ -59,6 +61,9 @@ class Tokenizer:
         self._backend = _backend(text, name)
         self._spec: dict[str, Any] = json.loads(self._backend.to_str())  # with the defaults that `text` may leave out
         self._steps = _steps(self._spec["normalizer"])
+        self._normalization, rest = Normalization.taken_from(self._steps)
+        if len(rest) < len(self._steps):  # in Python, a tenth of the library's time
+            self._backend.normalizer = _normalizer(rest)
         self.kind: Kind = _KINDS[self._spec["model"]["type"]]
         self.vocab_size: int = 1 + max(self._backend.get_vocab().values())  # at most what `train` was given
         self._encode_batch = getattr(self._backend, "encode_batch_fast", self._backend.encode_batch)
@@ -136,6 +141,15 @@ class Tokenizer:
         """Write tokenizer.json, whole or not at all; the same bytes as were loaded. Raises WriteError."""
         write_file(path, self.json)
 
+    def normalizing(self, normalization: Normalization) -> "Tokenizer":
+        """One that normalises a text so before it does anything else; itself where it does."""
+        steps = normalization.steps()
+        if self._steps[: len(steps)] == steps:
+            return self
+        spec = json.loads(self.json)
+        spec["normalizer"] = {"type": "Sequence", "normalizers": [*steps, *self._steps]}
+        return Tokenizer(json.dumps(spec, indent=1, ensure_ascii=False))
+
     @cached_property
     def digest(self) -> str:
         """SHA-256 (hex) of the JSON with sorted keys and without layout: the tokenizer's identity."""
@@ -197,7 +211,7 @@ class Tokenizer:
         """Ids of each text between START and END; raises DataError for a lone surrogate."""
         _check_unicode(texts)
         try:
-            encodings = self._encode_batch(list(texts), add_special_tokens=False)
+            encodings = self._encode_batch([*map(self._normalization, texts)], add_special_tokens=False)
         except Exception as error:  # the library raises bare ones, for vocabularies made elsewhere
             raise DataError(f"this tokenizer cannot encode a text, so train another: {error}") from error
         # A vocabulary trained elsewhere may hold "[END]" as a word that text can spell: it is unknown, never the end.
@@ -213,7 +227,8 @@ class Tokenizer:
 
     def words(self, text: str) -> list[str]:
         """The pieces that no token reaches beyond, in the alphabet of the vocabulary's entries."""
-        normal = self._backend.normalizer.normalize_str(text) if self._backend.normalizer else text
+        normal = self._normalization(text)
+        normal = self._backend.normalizer.normalize_str(normal) if self._backend.normalizer else normal
         return [word for word, _ in self._backend.pre_tokenizer.pre_tokenize_str(normal)]
 
     def decode(self, ids: Sequence[int]) -> str:
@@ -247,8 +262,18 @@ class Tokenizer:
     def spans(self, text: str) -> list[tuple[int, int]]:
         """Where in the text each token of `encode(text)` stands: its first character and the one after its last, white
         space around it left out. START and END stand nowhere: (0, 0) and (n, n) of n characters."""
-        found = self._backend.encode(text, add_special_tokens=False).offsets
-        return [(0, 0), *(_without_space(text, start, end) for start, end in found), (len(text), len(text))]
+        found = self._with_all_steps.encode(text, add_special_tokens=False).offsets
+        whole = ((start, _with_marks(text, end)) for start, end in found)
+        return [(0, 0), *(_without_space(text, start, end) for start, end in whole), (len(text), len(text))]
+
+    @cached_property
+    def _with_all_steps(self) -> Any:
+        """The library's object that knows where in the text as it came a token stands."""
+        return _backend(self.json, "tokenizer.json") if self._normalization != Normalization() else self._backend
+
+    def most_tokens(self, text: str) -> int:
+        """Of `encode(text)`, or more, without encoding it: no token is less than a byte."""
+        return 2 + self._normalization.most_bytes(text)
 
     def decoded_spans(self, ids: Sequence[int]) -> list[tuple[int, int]]:
         """Where in `decode(ids)` each token stands, white space around it left out."""
@@ -273,6 +298,13 @@ class Tokenizer:
 
     def __repr__(self) -> str:
         return f"<Tokenizer {self.kind}, {self.vocab_size} tokens, {self.digest[:12]}>"
+
+
+def _with_marks(text: str, end: int) -> int:
+    """The end of a token with the accents that were composed with its last letter, which the library leaves out."""
+    while 0 < end < len(text) and unicodedata.combining(text[end]):
+        end += 1
+    return end
 
 
 def _without_space(text: str, start: int, end: int) -> tuple[int, int]:
@@ -312,6 +344,15 @@ def _steps(normalizer: dict[str, Any] | None) -> list[dict[str, Any]]:
     if normalizer["type"] != "Sequence":
         return [normalizer]
     return [step for part in normalizer["normalizers"] for step in _steps(part)]
+
+
+def _normalizer(steps: Sequence[Mapping[str, Any]]) -> Any:
+    """The library's object for some steps; None for none."""
+    if not steps:
+        return None
+    spec = {**json.loads(tokenizers.Tokenizer(models.BPE()).to_str()), "normalizer": {"type": "Sequence"}}
+    spec["normalizer"]["normalizers"] = list(steps)
+    return tokenizers.Tokenizer.from_str(json.dumps(spec)).normalizer
 
 
 def _untrained(kind: Kind, *, lowercase: bool, strip_accents: bool, single_digits: bool) -> Any:

@@ -173,10 +173,10 @@ def language_of(translator: "Translator", to: str | None = None) -> str:
 def what_fits(translator: "Translator", to: str | None = None) -> Callable[[str], bool]:
     """Whether a sentence is no longer than the model reads, its tag or that of the target language `to` included."""
     tagged = translator.tag is not None or to is not None
-    limit = max(3, max_src_tokens(translator) - tagged)
+    limit, tokenizer = max(3, max_src_tokens(translator) - tagged), translator.src_tokenizer
 
     def fits(text: str) -> bool:
-        return (len(text) < limit - 1 and text.isascii()) or len(translator.src_tokenizer.encode(text)) <= limit
+        return tokenizer.most_tokens(text) <= limit or len(tokenizer.encode(text)) <= limit
 
     return fits
 

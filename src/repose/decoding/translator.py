@@ -114,7 +114,10 @@ class Translator:
     ) -> None:
         self.engine = _engine_of(model)
         """What computes: the model itself, or graphs that were exported from it."""
-        self.src_tokenizer, self.tgt_tokenizer = src_tokenizer, tgt_tokenizer
+        self.config = config or {}
+        """config.json of the model directory, if it came from one: run id, versions, languages."""
+        self.src_tokenizer = directory.source_tokenizer(src_tokenizer, self.config)
+        self.tgt_tokenizer = tgt_tokenizer
         settings = _checked(
             {"beam_size": beam_size, "length_penalty": length_penalty}
             | {"max_extra_tokens": max_extra_tokens, "batch_size": batch_size}
@@ -125,8 +128,6 @@ class Translator:
         self.length_penalty = LENGTH_PENALTY if settings.length_penalty is None else settings.length_penalty
         self.no_repeat_ngram_size = settings.no_repeat_ngram_size
         self.max_extra_tokens, self.batch_size = settings.max_extra_tokens, settings.batch_size
-        self.config = config or {}
-        """config.json of the model directory, if it came from one: run id, versions, languages."""
         self.tag: str | None = self.config.get("tag")
         """What the model reads before a source unless told otherwise, one of `src_tokenizer.tags`."""
         self.folder: Path | None = None

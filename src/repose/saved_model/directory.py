@@ -296,6 +296,21 @@ def read_tokenizers(
     return tuple(_read_tokenizer(folder, digests, name, config[size]) for name, size in kind.tokenizers.items())
 
 
+def source_tokenizer(tokenizer: "Tokenizer", config: Mapping[str, Any]) -> "Tokenizer":
+    """The one that reads sources, with the `src_normalization` of config.json, if that has one. Raises
+    CheckpointError."""
+    from repose.data.normalization import Normalization
+
+    if (content := config.get("src_normalization")) is None:
+        return tokenizer
+    try:
+        return tokenizer.normalizing(Normalization.from_json(content))
+    except (ValueError, DataError) as error:
+        raise CheckpointError(
+            f"src_normalization in {CONFIG} cannot be used, so copy the model again: {error}"
+        ) from error
+
+
 def _read_config(folder: Path) -> dict[str, Any]:
     if not (folder / WEIGHTS).exists() and (exported := sorted(folder.glob("repose-*.json"))):
         target = exported[0].stem.removeprefix("repose-")

@@ -35,6 +35,8 @@ class ServedModel:
     """What else it can be told to read."""
     num_tokens: Callable[[str], int]
     """Of a sentence, [START] and [END] included."""
+    most_tokens: Callable[[str], int]
+    """The same or more, without counting them."""
     max_src_tokens: int
     """Longest source that it was trained on, or can read, without a tag."""
     scripts: frozenset[str] | None
@@ -46,13 +48,12 @@ class ServedModel:
 
     def fits(self, text: str) -> bool:
         """Whether the model reads all of it."""
-        short = len(text.encode()) < self.max_src_tokens - 1  # no token is less than a byte
-        return short or self.num_tokens(text) <= self.max_src_tokens
+        return self.most_tokens(text) <= self.max_src_tokens or self.num_tokens(text) <= self.max_src_tokens
 
     def size(self, text: str) -> int:
         """Tokens of a sentence, about: counted only of one that may be longer than the model reads."""
-        num_bytes = len(text.encode())
-        return 2 + num_bytes // _BYTES_OF_TOKEN if num_bytes < self.max_src_tokens - 1 else self.num_tokens(text)
+        short = self.most_tokens(text) <= self.max_src_tokens
+        return 2 + len(text.encode()) // _BYTES_OF_TOKEN if short else self.num_tokens(text)
 
     def cut(self, sentence: str) -> str:
         """As much of a sentence as the model reads, for one without a place to split it."""
@@ -144,7 +145,7 @@ def _read_model(path: Path, left: list[str]) -> ServedModel:
         raise ConfigError(f"{path} does not say its languages: name them, as in --lang pt:en")
     if "und" in (source, target):
         source, target = _pair(left.pop(0))
-    src, tgt = tokenizers
+    src, tgt = directory.source_tokenizer(tokenizers[0], config), tokenizers[1]
     trained, scripts = config.get("max_src_tokens"), config.get("src_scripts")
     longest = min(limit, trained) if isinstance(trained, int) and trained > 2 else limit
     return ServedModel(
@@ -154,6 +155,7 @@ def _read_model(path: Path, left: list[str]) -> ServedModel:
         tag=config.get("tag"),
         tags=frozenset(src.tags),
         num_tokens=lambda text: len(src.encode(text)),
+        most_tokens=src.most_tokens,
         max_src_tokens=max(3, longest - (config.get("tag") is not None)),
         scripts=frozenset(map(str, scripts)) if isinstance(scripts, list) else None,
         spans=Spans(src.spans, lambda tokens: tgt.decoded_spans(tgt.ids(tokens))),

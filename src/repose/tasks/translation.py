@@ -18,6 +18,7 @@ from repose.data.bpe_dropout import BpeDropout
 from repose.data.dataset import PairDataset
 from repose.data.language import UNKNOWN, is_language, names_of_pair
 from repose.data.mixture import Mixture
+from repose.data.normalization import Normalization, normalization_to
 from repose.data.readers import PairReader, TextPairs
 from repose.data.scripts import scripts_in
 from repose.data.tokenised_text import detokeniser, form_of
@@ -51,7 +52,7 @@ from repose.training.loop import Evaluate, Examples
 from repose.training.loss import TokenSums, cross_entropy, token_losses
 from repose.training.r_drop import r_drop
 
-_LINES_FOR_SCRIPTS = 100_000
+_LINES_FOR_CHARACTERS = 100_000
 
 
 class PairPart(NamedTuple):
@@ -164,17 +165,25 @@ class Translation(Task):
         return {"src_lang": src_lang, "tgt_lang": tgt_lang, **tag, "decoding": decoding}
 
     def seen(self, experiment: Experiment, data: CorpusData) -> Mapping[str, object]:
-        """The scripts of the sources, so that a translator can say what it has never seen, and the tokens of the
-        longest, beyond which it splits. Those of the model that it began with count, too."""
+        """The scripts of the sources, so that a translator can say what it has never seen, the characters that it puts
+        in the place of others, and the tokens of the longest, beyond which it splits. Those of the model that it began
+        with count, too."""
         texts = data.folder / "text"
         names = ["train", *sorted(path.stem for path in texts.glob("also*.src"))]
-        sources = (src for name in names for src, _ in islice(TextPairs(texts, name), _LINES_FOR_SCRIPTS))
+
+        def sources() -> Iterator[str]:
+            return (src for name in names for src, _ in islice(TextPairs(texts, name), _LINES_FOR_CHARACTERS))
+
         start = experiment.training.init_from
         before = {} if start is None else directory.read_config(Path(start))
         longest = int(PairDataset.open(data.ids("train")).src_lengths.max(initial=0))
         found: dict[str, object] = {"max_src_tokens": max(longest, before.get("max_src_tokens", 0))}
         if start is None or isinstance(before.get("src_scripts"), list):
-            found["src_scripts"] = sorted({*scripts_in(sources), *before.get("src_scripts", [])})
+            found["src_scripts"] = sorted({*scripts_in(sources()), *before.get("src_scripts", [])})
+        if start is None or before.get("src_normalization") is not None:
+            to_these = normalization_to(sources())
+            to_those = to_these if start is None else Normalization.from_json(before["src_normalization"])
+            found["src_normalization"] = (to_these & to_those).to_json()
         return found
 
     def validation_figures(self, experiment: Experiment, data: CorpusData) -> Evaluate | None:

@@ -1,0 +1,119 @@
+"""A user's text in the characters of the training text."""
+
+import unicodedata
+from typing import Any
+
+import pytest
+import tokenizers
+from hypothesis import given
+from hypothesis import strategies as st
+
+from repose.data.normalization import Normalization, normalization_to
+from repose.data.tokenizer import Kind, Tokenizer
+
+TYPEWRITTEN = ['d\'un gros chat - enfin, "un chat" (gris)...'] * 2000
+TYPESET = ["d’un gros chat – enfin, «\u00a0un chat\u00a0» !"] * 2000
+HARD = "d\u2019un cafe\u0301, \u201cdit\u00adil\u201d\u00a0! Il a\ufb03che\u2026 \u2011 \ufeff12\u202f000 \uff1f"
+ALPHABET = "ab' \"-,.!e\u0301\u00e9\u2019\u201c\u00a0\u00ad\u2026\ufb03\u2011\u1100\u1161\u0958\n日"
+
+
+@pytest.mark.parametrize(
+    ("lines", "text", "wanted"),
+    [
+        (TYPEWRITTEN, "l’été\u00a0: “dit\u00adil” — a\ufb03che…", 'l\'été : "ditil" - affiche...'),
+        (TYPESET, "l'été\u202f- «dit\u00adil»", "l’été\u202f– «ditil»".replace("\u202f", " ")),
+        (TYPESET, "un\u00a0chat", "un\u00a0chat"),
+        (["你好，世界！"] * 50, "你好,世界!", "你好，世界！"),
+        (["caf\u00e9"] * 10, "cafe\u0301", "caf\u00e9"),
+        (["cafe\u0301"] * 10, "caf\u00e9", "cafe\u0301"),
+        (["caf\u00e9", "cafe\u0301"], "caf\u00e9 cafe\u0301", "caf\u00e9 cafe\u0301"),
+        ([], "a\u00a0b", "a b"),
+        (["\u0915\u094d\u200d\u0937"], "\u0915\u094d\u200d\u0937", "\u0915\u094d\u200d\u0937"),
+    ],
+)
+def test_what_training_never_wrote_becomes_what_it_wrote(lines: list[str], text: str, wanted: str) -> None:
+    assert normalization_to(lines)(text) == wanted
+
+
+@pytest.mark.parametrize("lines", [TYPEWRITTEN, TYPESET])
+def test_training_text_stays_as_it_is(lines: list[str]) -> None:
+    assert normalization_to(lines)(lines[0]) == lines[0]
+
+
+def test_a_line_in_a_thousand_is_noise() -> None:
+    noise = ["cafe\u0301\u00ad ‘x’"]
+    assert normalization_to([*TYPEWRITTEN, *noise]) == normalization_to(TYPEWRITTEN)
+    assert normalization_to([*TYPEWRITTEN, *10 * noise]) != normalization_to(TYPEWRITTEN)
+
+
+def test_what_two_texts_never_wrote() -> None:
+    both = normalization_to(TYPEWRITTEN) & normalization_to(TYPESET)
+    assert both("l'été l’été a\u00a0b\u2003c\u00ad") == "l'été l’été a\u00a0b c"
+
+
+@pytest.mark.parametrize(
+    "content",
+    [
+        None,
+        {"form": "NFC"},
+        {"form": "NFKC", "replace": {}},
+        {"form": "", "replace": {"a": 1}},
+        {"form": "", "replace": {"ab": "c"}},
+        {"form": "", "replace": {"a": "b", "b": "c"}},
+        {"form": "", "replace": [["a", "b"]]},
+    ],
+)
+def test_others_are_refused(content: Any) -> None:
+    with pytest.raises(ValueError, match="normalization"):
+        Normalization.from_json(content)
+
+
+def test_a_file_keeps_it() -> None:
+    found = normalization_to(TYPEWRITTEN)
+    assert Normalization.from_json(found.to_json()) == found
+
+
+MADE = {
+    kind: Tokenizer.train([HARD, *TYPEWRITTEN[:5]], kind=kind, vocab_size=330)
+    for kind in ("bpe", "unigram", "wordpiece", "wordlevel")
+}
+
+
+@pytest.mark.parametrize("kind", MADE)
+@given(text=st.text(alphabet=ALPHABET, max_size=30))
+def test_a_tokenizer_reads_what_the_normalization_gives(kind: Kind, text: str) -> None:
+    plain, normalization = MADE[kind], normalization_to(TYPEWRITTEN)
+    made = plain.normalizing(normalization)
+    assert made.encode(text) == plain.encode(normalization(text))
+    alone = tokenizers.Tokenizer.from_str(made.json)  # as another program reads the file
+    alone.encode_special_tokens = True
+    assert made.encode(text)[1:-1] == alone.encode(text, add_special_tokens=False).ids
+    assert made.normalizing(normalization) is made
+    assert len(made.encode(text)) <= made.most_tokens(text)
+    assert made.words(text) == plain.words(normalization(text))
+
+
+@given(st.text(alphabet=ALPHABET, max_size=30))
+def test_a_text_grows_no_more_than_is_said(text: str) -> None:
+    for lines in (TYPEWRITTEN, TYPESET):
+        normalization = normalization_to(lines)
+        assert len(normalization(text).encode()) <= normalization.most_bytes(text)
+
+
+def test_tokens_stand_where_the_text_has_them() -> None:
+    made = MADE["bpe"].normalizing(normalization_to(TYPEWRITTEN))
+    covered = {place for start, end in made.spans(HARD) for place in range(start, end)}
+    missing = "".join(HARD[place] for place in range(len(HARD)) if place not in covered)
+    assert set(missing) <= set(" \u00a0\u202f\u00ad\ufeff"), missing
+    assert made.spans(HARD)[-1] == (len(HARD), len(HARD))
+
+
+def test_steps_of_other_tokenizers_are_left_to_the_library() -> None:
+    steps = [
+        {"type": "Replace", "pattern": {"String": "``"}, "content": '"'},
+        {"type": "NFC"},
+        {"type": "Lowercase"},
+    ]
+    assert Normalization.taken_from(steps) == (Normalization(), steps)
+    assert Normalization.taken_from(steps[1:]) == (Normalization("NFC"), steps[2:])
+    assert unicodedata.is_normalized("NFC", Normalization("NFC")("e\u0301"))
