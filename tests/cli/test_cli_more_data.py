@@ -283,6 +283,18 @@ def test_back_translated_pairs_are_trained_on_beside_real_ones(trained: Path, ru
     assert "beam4 bleu" in out
 
 
+def test_what_a_model_was_not_made_for_is_said(trained: Path, run: Run, tmp_path: Path) -> None:
+    unseen = "the text is in Cyrillic script, which this model's training never saw: expect nonsense"
+    (tmp_path / "mono.txt").write_text("Привет, мир.\n" * 20, encoding="utf-8")
+    assert unseen in run("backtranslate", trained, tmp_path / "mono.txt", "--out", tmp_path / "bt")[2]
+    (tmp_path / "mono.en").write_text("Hello, world.\n" * 20, encoding="utf-8")
+    files = (tmp_path / "mono.txt", tmp_path / "mono.en", "--beam-size", 1, "--out", tmp_path / "scores")
+    _, out, _ = run("evaluate", trained, *files)
+    assert f"WARNING: {unseen}" in " ".join(out.split())
+    scores = json.loads((tmp_path / "scores" / "scores.mono.json").read_text(encoding="utf-8"))
+    assert scores["input_warning"] == {"unlike": "script", "found": "Cyrillic", "expected": ["Latin"]}
+
+
 def test_a_text_that_gives_no_pair_leaves_no_files(trained: Path, run: Run, tmp_path: Path) -> None:
     (tmp_path / "mono.txt").write_text("\n\n", encoding="utf-8")
     code, _, err = run("backtranslate", trained, tmp_path / "mono.txt", "--out", tmp_path / "bt")

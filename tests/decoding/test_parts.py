@@ -85,6 +85,18 @@ class Shouting:
         return [Translation(t.upper(), -1.0, (), tuple(t), truncated=len(t) > 20) for t in texts]
 
 
+def test_what_has_no_letters_stays_as_it_is() -> None:
+    class Talking(Shouting):
+        def translate(self, texts: list[str], **_: object) -> list[Translation]:
+            return [replace(t, text=t.text and f"<{t.text}>") for t in super().translate(texts)]
+
+    talking: Any = Talking()
+    found = [(t.text, t.truncated) for t, _ in translate_texts(talking, ["3,5 + ½ = 4", "A dog. 12! ...", " ¿? " * 20])]
+    assert found == [("3,5 + ½ = 4", False), ("<A DOG.> 12! ...", False), (" ¿? " * 20, False)]
+    ((two, _),) = translate_texts(talking, ["3,5"], num_hypotheses=2)
+    assert two.src_tokens == ("3", ",", "5"), "asked for several, the model says what it makes of it"
+
+
 def test_a_clause_that_ends_a_short_text_is_no_place_to_split_it() -> None:
     found = parts_of("😀😀😀:", "en", lambda text: len(text.encode()) <= 10)
     assert [part.text for part in found.parts] == ["😀😀", "😀:"]

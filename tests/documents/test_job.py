@@ -1,5 +1,6 @@
 """What is sent to a model, where its words came from, and where marks go that have no words."""
 
+import sys
 from collections.abc import Callable
 from types import SimpleNamespace
 from typing import Any
@@ -7,12 +8,12 @@ from typing import Any
 import numpy as np
 import pytest
 
+from repose.data.input_warning import InputWarning, Unlike, input_warning
 from repose.decoding.parts import Part, pieces_together
 from repose.decoding.translator import Hypothesis, Translation
 from repose.documents.alignment import Spans, token_spans, units_of, words_of
 from repose.documents.formats import FORMATS, read_document
 from repose.documents.html import HtmlDocument
-from repose.documents.input_warning import InputWarning, Unlike, input_warning
 from repose.documents.job import Job, Reader
 from repose.documents.plain import PlainDocument
 from repose.system.errors import ConfigError, DataError
@@ -97,6 +98,13 @@ def test_a_model_that_writes_line_breaks_makes_no_lines() -> None:
 def test_parts_that_were_glued_get_a_space_in_a_language_that_writes_them() -> None:
     parts = [Part(" ", "猫。", ""), Part("", "犬。", "\n")]
     assert pieces_together(["A cat.", "A dog. "], parts) == [Part(" ", "A cat.", ""), Part(" ", "A dog.", "\n")]
+
+
+def test_without_the_identifier_no_language_is_told(monkeypatch: pytest.MonkeyPatch) -> None:
+    assert input_warning([ENGLISH], ["Latin"], "pt") is not None
+    monkeypatch.setitem(sys.modules, "py3langid", None)
+    assert input_warning([ENGLISH], ["Latin"], "pt") is None
+    assert input_warning(["Привет, мир"], ["Latin"], "pt") is not None
 
 
 @pytest.mark.parametrize(

@@ -6,7 +6,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 from stub_server import served
 
-from repose.documents.input_warning import input_warning
+from repose.data.input_warning import input_warning
 from repose.serving.texts import _ONE_SENTENCE, split
 
 LETTERS = st.text("abcdeXYZáçñöß ,'-.!?", max_size=60)

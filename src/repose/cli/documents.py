@@ -111,11 +111,12 @@ def warn_of_look_ahead(translator: "Translator") -> None:
 
 
 def _translated(translator: "Translator", document: "Document", how: dict[str, Any]) -> bytes:
-    from repose.documents.job import Job, Reader, translate_document, warning_for
+    from repose.data.input_warning import warning_for
+    from repose.documents.job import Job, Reader, translate_document
 
     warn_of_look_ahead(translator)
     job = Job(document, Reader.of(translator, how.get("to")))
-    if (warning := warning_for(translator, job, how.get("to"))) is not None:
+    if (warning := warning_for(translator.config, job.sentences, how.get("to"))) is not None:
         say(warning.sentence)
     data, cut = translate_document(translator, job, **how)
     if job.too_long:

@@ -48,6 +48,8 @@ def backtranslate(
     except Interrupted as signal:
         say(f"stopped ({signal.name}): nothing was written")
         raise typer.Exit(3) from None
+    if found.warning is not None:
+        say(found.warning.sentence)
     say(f"{counted(found.pairs, 'pair')} of {counted(found.lines, 'line')}")
     for reason, number in found.dropped.items():
         say(f"{number:,} left out ({reason})")

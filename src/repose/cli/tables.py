@@ -5,6 +5,7 @@ from shlex import quote
 from typing import TYPE_CHECKING, Any
 
 from repose.config.experiment import TASK_SETTINGS, Experiment
+from repose.data.input_warning import InputWarning
 from repose.runs.folder import RunFolder
 from repose.saved_model.directory import UNNAMED_TASK
 from repose.system.terminal import counted, duration, make_table, show
@@ -49,6 +50,8 @@ def evaluation_table(scores: dict[str, Any], *, every: bool = False) -> None:
         show(f"cut: {counted(truncated, 'source')} longer than the model reads, translated by its beginning")
     if every and (truncated := scores.get("truncated_references")):
         show(f"cut in the figures under tf_: {counted(truncated, 'reference')} longer than the model reads")
+    if unlike := scores.get("input_warning"):
+        show(f"WARNING: {InputWarning.from_json(unlike).sentence}")
     if warning := inflated(scores):
         show(f"WARNING: {warning}")
     if scores.get("looks_ahead"):

@@ -11,6 +11,11 @@ LEAST_SHARE = 0.001
 """Of a text's letters, those of a script that it is said to have: a foreign name is in none."""
 
 
+def has_letters(text: str) -> bool:
+    """Whether there is anything in a text for a model to translate."""
+    return any(map(str.isalpha, text))
+
+
 @cache
 def script_of(letter: str) -> str | None:
     """The script of a character; None of what is no letter, or of any script. Chinese and Japanese are "Han"."""

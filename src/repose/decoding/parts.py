@@ -14,6 +14,7 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 import sentencex
 
 from repose.data.language import UNKNOWN, base_code
+from repose.data.scripts import has_letters
 from repose.data.tags import direction
 
 if TYPE_CHECKING:
@@ -135,7 +136,8 @@ def translate_texts(translator: "Translator", texts: Sequence[str], **how: Any) 
 
     Of a text in several parts: the text put together, the sum of the scores, no hypotheses and no attention. A sentence
     that is longer than those of the training, with no place to split it, is cut: it takes long, and becomes nonsense.
-    Where several hypotheses are asked for nothing is split or cut, but at the model's max_length.
+    What has no letters stays as it is. Where several hypotheses are asked for nothing is split, left or cut, but at the
+    model's max_length.
     """
     language, fits = language_of(translator, how.get("to")), what_fits(translator, to=how.get("to"))
     if how.get("num_hypotheses", 1) > 1:
@@ -143,14 +145,20 @@ def translate_texts(translator: "Translator", texts: Sequence[str], **how: Any) 
         sentences = list(texts)
     else:
         whole = [parts_of(text, language, fits) for text in texts]
-        sentences = [beginning(part.text, fits) for parts in whole for part in parts.parts]
+        texts_of_parts = [part.text for parts in whole for part in parts.parts]
+        sentences = [beginning(text, fits) if has_letters(text) else "" for text in texts_of_parts]
     every = zip(
         translator.translate(sentences, **how), sentences, chain.from_iterable(one.parts for one in whole), strict=True
     )
-    translations = (
-        found if len(read) == len(part.text) else replace(found, truncated=True) for found, read, part in every
-    )
+    translations = (_of_part(found, read, part) for found, read, part in every)
     return [(_joined([next(translations) for _ in parts.parts], parts.parts), parts) for parts in whole]
+
+
+def _of_part(found: "Translation", read: str, part: Part) -> "Translation":
+    """The translation of a part, of which so much was read."""
+    if not read:
+        return replace(found, text=part.text)
+    return found if len(read) == len(part.text) else replace(found, truncated=True)
 
 
 def beginning(text: str, fits: Callable[[str], bool]) -> str:

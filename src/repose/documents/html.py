@@ -13,6 +13,7 @@ from html.parser import HTMLParser
 from itertools import accumulate, pairwise
 from typing import Literal, NamedTuple, TypeAlias
 
+from repose.data.scripts import has_letters
 from repose.documents.segment import (
     MOST_DEPTH,
     Close,
@@ -22,7 +23,6 @@ from repose.documents.segment import (
     Point,
     Segment,
     Text,
-    has_letters,
     is_number,
     raised,
     segment,

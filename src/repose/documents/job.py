@@ -12,12 +12,11 @@ from dataclasses import dataclass, replace
 from itertools import islice
 from typing import TYPE_CHECKING, Any
 
-from repose.data.tags import direction
+from repose.data.scripts import has_letters
 from repose.decoding.parts import Parts, language_of, parts_of, pieces_together, what_fits
 from repose.documents.alignment import Spans, Unit, proportional_units, units_of, whole
-from repose.documents.input_warning import InputWarning, input_warning
 from repose.documents.placement import place
-from repose.documents.segment import Document, Placed, Segment, Text, has_letters
+from repose.documents.segment import Document, Placed, Segment, Text
 
 if TYPE_CHECKING:
     from repose.decoding.translator import Translation, Translator
@@ -92,13 +91,6 @@ def _on_one_line(translation: "Translation") -> "Translation":
     if len(translation.text.splitlines()) < 2:
         return translation
     return replace(translation, text="".join(" " if c.splitlines() == [""] else c for c in translation.text))
-
-
-def warning_for(translator: "Translator", job: Job, to: str | None = None) -> InputWarning | None:
-    """What is wrong with a document for a translator's model, where that is told the tag `to`, if any."""
-    scripts = translator.config.get("src_scripts")
-    language, _ = direction(translator.config, to)
-    return input_warning(job.sentences, list(map(str, scripts)) if isinstance(scripts, list) else [], language)
 
 
 def translate_document(translator: "Translator", job: Job, **how: Any) -> tuple[bytes, int]:

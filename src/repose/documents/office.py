@@ -8,8 +8,9 @@ import re
 from collections.abc import Iterable, Iterator, Sequence
 from typing import NamedTuple, Protocol
 
+from repose.data.scripts import has_letters
 from repose.documents.archive import LIMITS, Archive, Limits
-from repose.documents.segment import Piece, Placed, Segment, Text, has_letters, segment, text_of
+from repose.documents.segment import Piece, Placed, Segment, Text, segment, text_of
 from repose.documents.xml_source import Element, Xml
 from repose.system.errors import DataError
 

@@ -3,8 +3,9 @@
 import re
 from collections.abc import Iterator, Sequence
 
+from repose.data.scripts import has_letters
 from repose.decoding.parts import is_wide
-from repose.documents.segment import Markup, Placed, Segment, Text, has_letters, segment
+from repose.documents.segment import Markup, Placed, Segment, Text, segment
 
 _LINE = re.compile(r"[^\r\n]*(?:\r\n|\r|\n|$)")
 _ITEM = re.compile(r"\s*([-*•·–—|]|#{1,6}|>(?:\s*>)*|\d{1,3}[.)])\s")

@@ -8,6 +8,8 @@ from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, replace
 from typing import NamedTuple, Protocol, TypeAlias
 
+from repose.data.scripts import has_letters
+
 _SPACES = re.compile(r"[ \t\n\r\f]+")
 MOST_DEPTH = 64
 """Marks within marks; what stands deeper is no markup of one segment any more."""
@@ -190,8 +192,3 @@ def _moved(mark: Mark, lead: int, length: int) -> Mark:
     start, end = (min(max(0, place - lead), length) for place in (mark.start, mark.end))
     within = tuple(_moved(inner, lead, length) for inner in mark.within)
     return replace(mark, start=start, end=end, within=within)
-
-
-def has_letters(text: str) -> bool:
-    """Whether there is anything in a text for a model to translate."""
-    return any(character.isalpha() for character in text)

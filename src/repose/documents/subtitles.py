@@ -13,18 +13,8 @@ from bisect import bisect_left
 from collections.abc import Iterator, Sequence
 from typing import NamedTuple
 
-from repose.documents.segment import (
-    MOST_DEPTH,
-    Close,
-    Open,
-    Piece,
-    Placed,
-    Point,
-    Segment,
-    Text,
-    has_letters,
-    segment,
-)
+from repose.data.scripts import has_letters
+from repose.documents.segment import MOST_DEPTH, Close, Open, Piece, Placed, Point, Segment, Text, segment
 from repose.system.errors import DataError
 
 _LINE = re.compile(r"[^\r\n]*(?:\r\n|\r|\n|$)")

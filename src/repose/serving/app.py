@@ -20,8 +20,8 @@ from starlette.responses import JSONResponse, Response
 from starlette.routing import Mount, Route
 from starlette.types import ASGIApp
 
+from repose.data.scripts import has_letters
 from repose.documents.formats import FORMATS
-from repose.documents.segment import has_letters
 from repose.serving import documents, explain, files, page, parameters
 from repose.serving.access import Access, address_of
 from repose.serving.catalogue import Catalogue, Direction

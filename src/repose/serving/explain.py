@@ -4,9 +4,9 @@ from collections.abc import Sequence
 from dataclasses import replace
 from typing import Any
 
+from repose.data.scripts import has_letters
 from repose.decoding.parts import put_together
 from repose.documents.alignment import Span
-from repose.documents.segment import has_letters
 from repose.serving.catalogue import Direction, ServedModel
 from repose.serving.messages import Answer
 from repose.serving.texts import SplitText, Translates, how_to, in_turn, joined, split, warnings_of

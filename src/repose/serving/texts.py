@@ -6,10 +6,10 @@ from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from typing import Protocol, TypeVar
 
+from repose.data.input_warning import input_warning
 from repose.data.language import base_code
+from repose.data.scripts import has_letters
 from repose.decoding.parts import Part, parts_of, put_together
-from repose.documents.input_warning import input_warning
-from repose.documents.segment import has_letters
 from repose.serving.catalogue import Direction, ServedModel
 from repose.serving.messages import Answer, How
 

@@ -10,6 +10,7 @@ from dataclasses import dataclass, field
 from itertools import islice
 from pathlib import Path
 
+from repose.data.input_warning import InputWarning, warning_for
 from repose.data.readers import LineReader, check_file, holds_pairs, write_pairs
 from repose.decoding.sampling import Sampling
 from repose.decoding.translator import Translation, Translator
@@ -28,6 +29,8 @@ class BackTranslated:
     lines: int = 0
     dropped: Counter[str] = field(default_factory=Counter)
     """Lines left out, by reason."""
+    warning: InputWarning | None = None
+    """What the first lines are instead of what the model reads."""
 
     @property
     def pairs(self) -> int:
@@ -87,6 +90,8 @@ def _pairs(
                 kept[place] = line
         # All lines are translated, blank ones for nothing, so that a line's number is its place in the file.
         lines = [kept.get(place, "") for place in range(len(window))]
+        if first == 0:
+            counts.warning = warning_for(translator.config, lines, to)
         drawing = None if sampling is None else sampling._replace(first=first)
         translations = translator.translate(lines, beam_size=beam_size, sampling=drawing, to=to)
         for place, line in kept.items():

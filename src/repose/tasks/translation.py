@@ -16,6 +16,7 @@ from torch import Tensor
 from repose.config.experiment import CorpusConfig, Experiment, TrainingConfig
 from repose.data.bpe_dropout import BpeDropout
 from repose.data.dataset import PairDataset
+from repose.data.input_warning import warning_for
 from repose.data.language import UNKNOWN, is_language, names_of_pair
 from repose.data.mixture import Mixture
 from repose.data.normalization import Normalization, normalization_to
@@ -217,7 +218,8 @@ class Translation(Task):
         self, folder: Path, files: Sequence[Path] | None, split: str, out: Path | None, device: str, decoding: Decoding
     ) -> dict[str, Any]:
         """On two aligned files, or on a set of the run's own corpus. Pairs that cannot be used are left out and counted
-        under `dropped`, by reason. An export to ONNX is measured on files alone."""
+        under `dropped`, by reason, and under `input_warning` what the sources are instead of what the model reads. An
+        export to ONNX is measured on files alone."""
         exported = decoding_translator.is_export(folder)
         if exported and not files:
             raise ConfigError("name source and reference files: an export has no set of its own")
@@ -227,11 +229,13 @@ class Translation(Task):
             reader = PairReader(files, **_fields_of(folder, decoding))
             pairs = list(reader)
             texts, pretokenized = ([a for a, _ in pairs], [b for _, b in pairs]), False
-            dropped = {"dropped": reader.counts.dropped} if reader.counts.dropped else {}
+            about: dict[str, Any] = {"dropped": reader.counts.dropped} if reader.counts.dropped else {}
+            if (warning := warning_for(translator.config, texts[0], decoding.to)) is not None:
+                about["input_warning"] = warning.to_json()
         else:
-            run, dropped = RunFolder(folder), {}
+            run, about = RunFolder(folder), {}
             texts, pretokenized = text_of_run(run, split), is_pretokenized(run.config().experiment.corpus)
-        return _score(translator, *texts, split, decoding, pretokenized, dropped, out)
+        return _score(translator, *texts, split, decoding, pretokenized, about, out)
 
 
 def _fields_of(folder: Path, decoding: Decoding) -> dict[str, str]:

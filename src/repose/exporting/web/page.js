@@ -78,7 +78,9 @@ async function translateAll(translator) {
     let translated = "", previous;
     for (const part of translator.parts(line, options)) {
       const read = beginning(part.text, translator.fits(options));
-      translated = joined(translated, await translator.translate(read, options), part, previous);
+      // What has no letters stays as it is.
+      const made = /\p{L}/u.test(read) ? await translator.translate(read, options) : part.text;
+      translated = joined(translated, made, part, previous);
       previous = part;
       number += part.text ? 1 : 0;
       await new Promise((next) => setTimeout(next)); // what was typed meanwhile

@@ -1,12 +1,14 @@
 """Whether a text is in a language that its model was made for."""
 
-from collections.abc import Collection, Iterable
+from collections.abc import Collection, Iterable, Mapping
 from dataclasses import dataclass
 from enum import Enum
+from importlib.util import find_spec
+from typing import Any, Self
 
 from repose.data.language import identify, is_in, known_languages
-from repose.data.scripts import unseen_script
-from repose.documents.segment import has_letters
+from repose.data.scripts import has_letters, unseen_script
+from repose.data.tags import direction
 
 FEWEST_LETTERS = 40
 """A shorter text's language is not told from its letters."""
@@ -30,6 +32,15 @@ class InputWarning:
     """Script such as "Cyrillic", or language code such as "de"."""
     expected: tuple[str, ...]
 
+    def to_json(self) -> dict[str, Any]:
+        """For a file."""
+        return {"unlike": self.unlike.value, "found": self.found, "expected": list(self.expected)}
+
+    @classmethod
+    def from_json(cls, content: Mapping[str, Any]) -> Self:
+        """The inverse."""
+        return cls(Unlike(content["unlike"]), content["found"], tuple(content["expected"]))
+
     @property
     def sentence(self) -> str:
         """For people."""
@@ -38,9 +49,17 @@ class InputWarning:
         return f"the text seems to be in {self.found!r}, but this model reads {self.expected[0]!r}: expect nonsense"
 
 
+def warning_for(config: Mapping[str, Any], texts: Iterable[str], to: str | None = None) -> InputWarning | None:
+    """What is wrong with the texts for the model of a config.json, where that is told the tag `to`, if any."""
+    scripts = config.get("src_scripts")
+    language, _ = direction(config, to)
+    return input_warning(texts, list(map(str, scripts)) if isinstance(scripts, list) else [], language)
+
+
 def input_warning(texts: Iterable[str], scripts: Collection[str], language: str) -> InputWarning | None:
     """What is wrong with the texts for a model trained on these scripts (none: not known) and this language ("und":
-    not known), taken together. The first text long enough to tell a language from takes seconds."""
+    not known), taken together. The first text long enough to tell a language from takes seconds; where py3langid is not
+    installed, none is told."""
     text = ""
     for each in texts:
         text += each + "\n"
@@ -51,7 +70,7 @@ def input_warning(texts: Iterable[str], scripts: Collection[str], language: str)
         return None
     if scripts and (script := unseen_script(text, scripts)) is not None:
         return InputWarning(Unlike.SCRIPT, script, tuple(scripts))
-    if language == "und" or sum(map(str.isalpha, text)) < FEWEST_LETTERS:
+    if language == "und" or sum(map(str.isalpha, text)) < FEWEST_LETTERS or find_spec("py3langid") is None:
         return None
     base = language.split("-")[0].split("_")[0].lower()
     if is_in(text, base):
