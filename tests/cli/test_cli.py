@@ -790,6 +790,9 @@ def test_a_person_at_a_terminal_is_asked_for_a_sentence(
 def test_a_file_that_is_not_there_is_said_without_a_number(trained: Path, run: Run) -> None:
     code, _, err = run("translate", trained, "nosuch.txt")
     assert (code, err) == (1, "repose: there is no file nosuch.txt: check the path\n")
+    code, _, err = run("translate", trained, "O gato vive.")
+    assert code == 1
+    assert f"echo '…' | repose translate {trained}" in err
 
 
 def test_resuming_with_other_settings_names_them(trained: Path, corpus: tuple[Path, Path], run: Run) -> None:

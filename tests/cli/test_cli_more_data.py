@@ -165,7 +165,11 @@ def test_fine_tuning_on_the_other_direction_takes_its_tag(run: Run, tmp_path: Pa
 def test_fine_tuning_chooses_how_to_search_anew(run: Run, tmp_path: Path) -> None:
     files = write_pairs(tmp_path / "first.tsv", 0, 300)
     command = ("train", files, "--out", tmp_path / "run", *SETTINGS, "--workers", "1", "--config", "default")
-    assert run(*command, "--set", "decoding.length_penalty=none", "--epochs", 1)[0] == 0
+    code, out, _ = run(*command, "--set", "decoding.length_penalty=none", "--epochs", 1)
+    chosen = json.loads((tmp_path / "run" / "model" / "config.json").read_text(encoding="utf-8"))["decoding"]
+    beam = f"with a beam of {chosen['beam_size']} and a length penalty of {chosen['length_penalty']}"
+    said = "greedily" if chosen["beam_size"] == 1 else beam
+    assert (code, f"it searches {said}: the best on the validation set" in " ".join(out.split())) == (0, True)
     shutil.copytree(tmp_path / "run" / "model", tmp_path / "model alone")
     for first in ("run", "model alone"):
         _, out, _ = run("train", "--from", tmp_path / first, files, "--out", tmp_path / "x", "--print-config")

@@ -11,7 +11,7 @@ from typer import Argument, Option
 
 from repose.cli import documents
 from repose.cli.options import BeamSize, Device, Engine, LengthPenalty, ModelDir, NoRepeat, Precision, To, Workers
-from repose.system.errors import ConfigError, unknown
+from repose.system.errors import ConfigError, DataError, unknown
 from repose.system.terminal import counted, make_table, say, show
 
 if TYPE_CHECKING:
@@ -65,6 +65,10 @@ def translate(
             raise ConfigError("--paragraphs gives one text: leave --num-hypotheses and --scores out")
         documents.translate_paragraphs(model, file, {**search, "to": to}, device, workers, precision, engine)
         return
+    if file is not None and " " in str(file) and not file.exists():
+        raise DataError(
+            f"there is no file {file}: to translate a sentence, echo it, as in echo '…' | repose translate {model}"
+        )
     if file is not None:
         check_file(file)
     with (

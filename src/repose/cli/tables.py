@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Any
 from repose.config.experiment import TASK_SETTINGS, Experiment
 from repose.data.input_warning import InputWarning
 from repose.runs.folder import RunFolder
-from repose.saved_model.directory import UNNAMED_TASK
+from repose.saved_model.directory import UNNAMED_TASK, read_config
 from repose.system.terminal import counted, duration, make_table, show
 from repose.tasks.inflation import inflated
 
@@ -97,11 +97,20 @@ def run_table(folder: Path, result: "RunResult") -> None:
         f"model in {run.model}"
     )
     evaluation_table(result.scores)
+    if "decoding_chosen" in result.scores:
+        show(f"it searches {_how_it_searches(run)}: the best on the validation set")
     if TASK_SETTINGS[experiment.training.task].translates:
         _show_samples(run, experiment, result.scores["split"], _search_of(result.scores))
     else:
         show(f"measure it on another file: repose evaluate {quote(str(folder))} FILE")
     show(f"its page, with learning curves: repose report {quote(str(folder))}")
+
+
+def _how_it_searches(run: RunFolder) -> str:
+    decoding = read_config(run.model)["decoding"]
+    if decoding["beam_size"] == 1:
+        return "greedily"
+    return f"with a beam of {decoding['beam_size']} and a length penalty of {decoding['length_penalty']}"
 
 
 def _search_of(scores: dict[str, Any]) -> str:
