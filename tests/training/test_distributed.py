@@ -18,7 +18,7 @@ import pytest
 import torch
 
 from repose.system.errors import ConfigError, ReposeError
-from repose.training import distributed
+from repose.training import checkpoint, distributed
 from repose.training.distributed import Outer, choose_workers, outer_launcher
 from repose.training.learner import Learner
 from repose.training.run import train
@@ -106,6 +106,21 @@ def test_two_workers_equal_one(lab: Any, pair: Path, tmp_path: Path) -> None:
     for mine, theirs in zip(lab.figures(tmp_path), lab.figures(pair), strict=True):
         assert mine.pop("kind") == theirs.pop("kind")
         assert mine == pytest.approx(theirs, rel=1e-5)
+
+
+def test_no_worker_reads_the_mean_of_weights_that_another_writes_as_the_model(
+    lab: Any, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    job, load = two_worker_job(lab, average_checkpoints=2), checkpoint._load_average
+
+    def load_slowly(*arguments: Any) -> None:
+        load(*arguments)
+        time.sleep(0.3)
+
+    assert lab.go(job, tmp_path / "usual", workers=2).status == "done"
+    monkeypatch.setattr(checkpoint, "_load_average", load_slowly)
+    assert lab.go(job, tmp_path / "slow", workers=2).status == "done"
+    lab.assert_same_run(tmp_path / "usual", tmp_path / "slow")
 
 
 def at_update(monkeypatch: pytest.MonkeyPatch, update: int, act: Callable[[], object]) -> None:

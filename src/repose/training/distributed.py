@@ -24,6 +24,8 @@ from repose.system.signals import held_back
 
 TIMEOUT = timedelta(hours=2)
 """How long a worker waits for the others; translating a validation set on one of them takes long."""
+_BLOCK = 16
+"""Elements of the largest vector that a processor computes with."""
 MIN_TOKENS_PER_WORKER = 256
 """Target tokens of a batch below which another worker costs more in exchange than it brings."""
 
@@ -246,11 +248,12 @@ def _death(context: ProcessContext, store: TCPStore) -> ReposeError:
     return ReposeError(f"a worker failed: {told}")
 
 
-# How workers add their gradients up. Each holds all of the weights and all of Adam's moments.
+# How workers add their gradients up, and which weights each of them steps.
 
 
 class AllReduce:
     """The flat gradient of one worker, and that of all: one all-reduce of torch's process group, or nothing for one.
+    Each worker holds all of the weights and steps them.
 
     DistributedDataParallel would overlap it with the backward pass. But it lays its buckets out anew after the first
     backward pass, and with them the order in which three workers or more sum: a resumed run would differ in its last
@@ -261,9 +264,11 @@ class AllReduce:
     """What backward passes add to."""
     gradient: Tensor
     """The sum over workers, after `sum`; may be `local` itself."""
+    mine = slice(None)
+    """The elements that this worker steps, and may read after `scale`."""
 
     def __init__(self, world: World, size: int) -> None:
-        self._world = world
+        self._world, self._size = world, size
         self.local = self.gradient = torch.zeros(size, device=world.device)
 
     def sum(self) -> None:
@@ -274,17 +279,27 @@ class AllReduce:
         """Multiply the sum, by a number that is the same on all workers."""
         self.gradient *= factor
 
+    def zeros(self) -> Tensor:
+        """A flat tensor of which each worker writes `mine`, and may read all after `settle`."""
+        return torch.zeros_like(self.local)
+
+    def settle(self) -> None:
+        """Wait until all workers have written theirs."""
+
 
 class SharedMemory(AllReduce):
-    """Workers of one machine write their gradients to memory that all of them see, and each sums one slice.
+    """Workers of one machine write their gradients to memory that all of them see, and each sums one slice and steps
+    its weights, which all of them see, too.
 
     Faster than gloo's all-reduce, which sends everything through a socket. The memory has no name in a
     file system: it needs no room in /dev/shm, which containers keep small, and is gone with its last process.
     """
 
     def __init__(self, world: World, size: int) -> None:
+        self._world, self._size = world, size
         self._slots = _shared(world, (world.size + 1) * size).view(world.size + 1, size)
-        self._slice = slice(world.rank * size // world.size, (world.rank + 1) * size // world.size)
+        blocks = -(-size // _BLOCK)  # whole vectors, so that an element's step does not depend on who takes it
+        self.mine = slice(*(rank * blocks // world.size * _BLOCK for rank in (world.rank, world.rank + 1)))
         self.local, self.gradient = self._slots[world.rank], self._slots[world.size]
 
     def sum(self) -> None:
@@ -293,8 +308,8 @@ class SharedMemory(AllReduce):
         No third barrier is needed: a worker touches `gradient` again when all have come to the next `sum`.
         """
         dist.barrier()
-        first, second, *others = (slot[self._slice] for slot in self._slots[:-1])
-        mine = torch.add(first, second, out=self.gradient[self._slice])
+        first, second, *others = (slot[self.mine] for slot in self._slots[:-1])
+        mine = torch.add(first, second, out=self.gradient[self.mine])
         for other in others:
             mine += other
         dist.barrier()
@@ -302,7 +317,12 @@ class SharedMemory(AllReduce):
     def scale(self, factor: Tensor) -> None:
         """Multiply the sum: each worker its slice, when all have read what they made the factor from."""
         dist.barrier()
-        self.gradient[self._slice] *= factor
+        self.gradient[self.mine] *= factor
+
+    def zeros(self) -> Tensor:
+        return _shared(self._world, self._size)
+
+    def settle(self) -> None:
         dist.barrier()
 
 

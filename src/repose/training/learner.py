@@ -68,9 +68,9 @@ class Learner:
         self.config, self.world, self.task = config, world, task
         self._flat = FlatParameters(model)
         self._exchange = make_exchange(world, self._flat.size)
-        self._weights = torch.zeros(self._flat.size, device=world.device)
+        self._weights = self._exchange.zeros()
         self._flat.use(self._weights, self._exchange.local)
-        self._moments = {name: torch.zeros_like(self._weights) for name in ("exp_avg", "exp_avg_sq")}
+        self._moments = {name: self._exchange.zeros() for name in ("exp_avg", "exp_avg_sq")}
         self._steps = torch.zeros((), device=world.device)
         self._running = [m for m in model.modules() if isinstance(m, TokenNorm) and m.is_running]
         self.norm = torch.zeros((), device=world.device)
@@ -79,8 +79,9 @@ class Learner:
         """Sums over this worker's tokens: loss, nll, correct; and loss and nll with a batch's mean · its sentences."""
 
     def set_steps(self, update: int) -> None:
-        """Tell Adam how many steps were taken before."""
+        """Tell Adam how many steps were taken before, when all workers have loaded `tensors`."""
         self._steps.fill_(float(update))
+        self._exchange.settle()
 
     def backward(self, update: Update, number: int) -> None:
         """The gradient of the mean loss per target token of global batch `number`, summed over workers and clipped.
@@ -110,12 +111,12 @@ class Learner:
 
         By torch's function: its classes for optimizers import the compiler, which takes a second of every start.
         """
-        config = self.config
+        config, mine = self.config, self._exchange.mine
         (adam if config.weight_decay_kind == "l2" else adamw)(
-            [self._weights],
-            [self._exchange.gradient],
-            [self._moments["exp_avg"]],
-            [self._moments["exp_avg_sq"]],
+            [self._weights[mine]],
+            [self._exchange.gradient[mine]],
+            [self._moments["exp_avg"][mine]],
+            [self._moments["exp_avg_sq"][mine]],
             [],
             [self._steps],
             fused=True,
@@ -127,6 +128,7 @@ class Learner:
             eps=config.adam_eps,
             maximize=False,
         )
+        self._exchange.settle()
         for norm in self._running:
             norm.fold(self.world.add)
 
