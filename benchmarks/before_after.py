@@ -35,11 +35,13 @@ class Work(NamedTuple):
 
 
 def all_work(args: argparse.Namespace) -> Iterator[Work]:
-    """Training in batches of 64 random sentences, and decoding, greedily and with a beam of 4, at both sizes."""
+    """Training in fp32 with batches of 64 random sentences, in bf16 with batches of 1,600 tokens, and decoding, greedily
+    and with a beam of 4, at both sizes."""
     one_thread = {"processes": available_cores(), "threads": 1}
     for model in ("reinforced", "baseline"):
-        options = {"task": "train", "model": model, "batches": "random64", **one_thread}
-        yield Work(f"train {model}", options, args.batches_per_round)
+        for precision, batches in (("fp32", "random64"), ("bf16", "tokens1600")):
+            options = {"task": "train", "model": model, "precision": precision, "batches": batches, **one_thread}
+            yield Work(f"train {model} {precision}", options, args.batches_per_round)
         for beam in (1, 4):
             options = {"task": "decode", "model": model, "size": "exact", "beam": beam, **one_thread}
             yield Work(f"decode {model}, {'greedy' if beam == 1 else f'beam {beam}'}", options, args.passes * PASS)
@@ -93,7 +95,7 @@ def compare(sides: Sequence[Side], folders: Sequence[Path], args: argparse.Names
     assert facts[0] == facts[1], "the two prepare the corpus differently"
     results: dict[str, Result] = {}
     ratios: dict[str, float] = {}
-    for work in all_work(args):
+    for work in (work for work in all_work(args) if args.only in work.name):
         both = [side.contestant(folder, work.options) for side, folder in zip(sides, folders, strict=True)]
         measured = interleave(both, rounds=args.rounds, batches=work.batches)
         results |= {f"{work.name}, {name}": result for name, result in measured.items()}
@@ -113,6 +115,7 @@ def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("before", type=Path, help="the other checkout")
     workload.add_arguments(parser)
+    parser.add_argument("--only", default="", help="what is in the name of the work, such as train or bf16")
     parser.add_argument("--rounds", type=int, default=8)
     parser.add_argument("--batches-per-round", type=int, default=20, help="of training")
     parser.add_argument("--passes", type=int, default=1, help="over the 1,000 sentences, of decoding")
