@@ -50,6 +50,9 @@ def evaluation_table(scores: dict[str, Any], *, every: bool = False) -> None:
         show(f"cut: {counted(truncated, 'source')} longer than the model reads, translated by its beginning")
     if every and (truncated := scores.get("truncated_references")):
         show(f"cut in the figures under tf_: {counted(truncated, 'reference')} longer than the model reads")
+    if names := scores.get("column_names"):
+        what = "the first pair, which is scored like any other, seems to name the columns"
+        show(f"WARNING: {what} ({', '.join(names)}): delete it, or give --src-field and --tgt-field")
     if unlike := scores.get("input_warning"):
         show(f"WARNING: {InputWarning.from_json(unlike).sentence}")
     if warning := inflated(scores):

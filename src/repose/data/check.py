@@ -115,7 +115,7 @@ def _where(kind: Kind, side: str, mask: NDArray[np.bool_], of: int, detail: str 
 
 def _of_lines(seen: Observed) -> Iterator[Finding]:
     """What single lines show, and the first."""
-    if seen.first is not None and _are_languages(seen.first):
+    if seen.first is not None and names_columns(seen.first):
         lengths = [one.lengths[one.lengths > 0] for one in seen.sides.values()]
         if min(np.median(length) for length in lengths) >= _SENTENCE:
             yield from _finding(Kind.COLUMN_NAMES, "", 1, seen.pairs, 0, ", ".join(seen.first))
@@ -128,7 +128,8 @@ _SIDES = ({"source", "target"}, {"src", "tgt"}, {"source_text", "target_text"})
 """Other names of two columns."""
 
 
-def _are_languages(pair: tuple[str, str]) -> bool:
+def names_columns(pair: tuple[str, str]) -> bool:
+    """Whether a pair is two languages, or words for the two sides, as a file's first line may name its columns."""
     src, tgt = map(plain_name, pair)
     return src != tgt and ((names_language(src) and names_language(tgt)) or {src, tgt} in _SIDES)
 

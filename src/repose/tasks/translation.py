@@ -15,6 +15,7 @@ from torch import Tensor
 
 from repose.config.experiment import CorpusConfig, Experiment, TrainingConfig
 from repose.data.bpe_dropout import BpeDropout
+from repose.data.check import names_columns
 from repose.data.dataset import PairDataset
 from repose.data.input_warning import warning_for
 from repose.data.language import UNKNOWN, is_language, names_of_pair
@@ -218,8 +219,8 @@ class Translation(Task):
         self, folder: Path, files: Sequence[Path] | None, split: str, out: Path | None, device: str, decoding: Decoding
     ) -> dict[str, Any]:
         """On two aligned files, or on a set of the run's own corpus. Pairs that cannot be used are left out and counted
-        under `dropped`, by reason, and under `input_warning` what the sources are instead of what the model reads. An
-        export to ONNX is measured on files alone."""
+        under `dropped`, by reason; under `input_warning` stands what the sources are instead of what the model reads,
+        and under `column_names` a first pair that may name columns. An export to ONNX is measured on files alone."""
         exported = decoding_translator.is_export(folder)
         if exported and not files:
             raise ConfigError("name source and reference files: an export has no set of its own")
@@ -230,6 +231,8 @@ class Translation(Task):
             pairs = list(reader)
             texts, pretokenized = ([a for a, _ in pairs], [b for _, b in pairs]), False
             about: dict[str, Any] = {"dropped": reader.counts.dropped} if reader.counts.dropped else {}
+            if names_columns(pairs[0]):
+                about["column_names"] = list(pairs[0])
             if (warning := warning_for(translator.config, texts[0], decoding.to)) is not None:
                 about["input_warning"] = warning.to_json()
         else:
