@@ -151,6 +151,28 @@ def filled(x: Tensor) -> Tensor:
     return torch.cat([x, x.new_zeros(missing, *x.shape[1:])]) if missing else x
 
 
+class WeightGradient:
+    """The gradient of the projection's weight, summed over chunks in the weight's dtype; products are in `narrow`."""
+
+    def __init__(self, weight: Float[Tensor, "V D"], narrow: torch.dtype) -> None:
+        self._weight = weight
+        self._is_transposed = narrow == weight.dtype  # as the matrix libraries make it faster in fp32, slower in bf16
+        self._sum: Tensor | None = None
+
+    def add(self, error: Float[Tensor, "R V"], hidden: Float[Tensor, "R D"]) -> None:
+        """A chunk's part."""
+        first, second = (hidden, error) if self._is_transposed else (error, hidden)
+        product = matmul_nt(first.t(), second.t())
+        self._sum = product.to(self._weight.dtype) if self._sum is None else self._sum.add_(product)
+
+    @property
+    def value(self) -> Float[Tensor, "V D"]:
+        """That of all chunks."""
+        if self._sum is None:
+            return torch.zeros_like(self._weight)
+        return self._sum.t().contiguous() if self._is_transposed else self._sum
+
+
 class LossWithGradients(torch.autograd.Function):
     """A loss whose gradients are computed along with it: those of its first inputs; the others have none."""
 
@@ -184,8 +206,7 @@ class _CrossEntropy(LossWithGradients):
             matrix = weight.to(narrow)
             offset = None if bias is None else bias.to(narrow)
             grad_rows = torch.empty_like(hidden) if ctx.needs_input_grad[0] else None
-            # Transposed, as the matrix libraries make it faster.
-            grad_weight = weight.new_zeros(weight.shape[::-1]) if ctx.needs_input_grad[1] else None
+            grad_weight = WeightGradient(weight, narrow) if ctx.needs_input_grad[1] else None
             grad_bias = torch.zeros_like(bias) if bias is not None and ctx.needs_input_grad[2] else None
             # Sums in double precision: one worker and n workers then report the same loss.
             sums = torch.zeros(3, dtype=torch.float64, device=hidden.device)
@@ -196,7 +217,6 @@ class _CrossEntropy(LossWithGradients):
                 if grad_rows is not None:
                     grad_rows[chunk.rows] = matmul_nt(chunk.error, matrix.t())[: len(chunk.losses)]
                 if grad_weight is not None:
-                    grad_weight += matmul_nt(chunk.hidden.t(), chunk.error.t())
-            if grad_weight is not None:
-                grad_weight = grad_weight.t().contiguous()
-        return LossWithGradients.keep(ctx, sums, grad_rows, grad_weight, grad_bias)
+                    grad_weight.add(chunk.error, chunk.hidden)
+        of_weight = None if grad_weight is None else grad_weight.value
+        return LossWithGradients.keep(ctx, sums, grad_rows, of_weight, grad_bias)

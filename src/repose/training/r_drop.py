@@ -13,7 +13,7 @@ from jaxtyping import Float, Int
 from torch import Tensor
 
 from repose.model.kernels.linear import matmul_nt
-from repose.training.loss import LossWithGradients, TokenSums, filled, in_blocks, rows_at_a_time
+from repose.training.loss import LossWithGradients, TokenSums, WeightGradient, filled, in_blocks, rows_at_a_time
 
 
 def r_drop(
@@ -48,8 +48,8 @@ class _RDrop(LossWithGradients):
         narrow = torch.get_autocast_dtype(kind) if torch.is_autocast_enabled(kind) else weight.dtype
         sums = torch.zeros(3, dtype=torch.float64, device=first.device)
         grads = [torch.empty_like(first), torch.empty_like(second)]
-        # Transposed, as the matrix libraries make it faster.
-        grad_weight, grad_bias = weight.new_zeros(weight.shape[::-1]), None if bias is None else torch.zeros_like(bias)
+        grad_weight = WeightGradient(weight, narrow)
+        grad_bias = None if bias is None else torch.zeros_like(bias)
         with torch.autocast(kind, enabled=False):
             matrix, offset = weight.to(narrow), None if bias is None else bias.to(narrow)
             step = rows_at_a_time(len(labels), 2 * len(weight), matrix)
@@ -67,8 +67,8 @@ class _RDrop(LossWithGradients):
                 error = logits
                 for grad, part in zip(grads, matmul_nt(error, matrix.t()).view(2, len(label), -1), strict=True):
                     grad[rows] = part[:number]
-                grad_weight += matmul_nt(hidden.t(), error.t())
-        return LossWithGradients.keep(ctx, sums, *grads, grad_weight.t().contiguous(), grad_bias)
+                grad_weight.add(error, hidden)
+        return LossWithGradients.keep(ctx, sums, *grads, grad_weight.value, grad_bias)
 
 
 def _of_rows(

@@ -106,7 +106,8 @@ def linear(x: Float[Tensor, "*N D_in"], weight: Float[Tensor, "D_out D_in"], bia
 
 def matmul_nt(a: Float[Tensor, "N K"], b: Float[Tensor, "M K"], bias: Tensor | None = None) -> Float[Tensor, "N M"]:
     """a bᵀ + bias; no gradient. Either matrix may be a transposed view."""
-    if _is_for_onednn(a, b):
+    # In bf16 torch's own product with a bias begins with a copy of the bias for each row.
+    if _is_for_onednn(a, b) or (bias is not None and _is_narrow(a)):
         return torch.ops.mkldnn._linear_pointwise(a, b, bias, "none", [], "")
     return torch.mm(a, b.t()) if bias is None else torch.addmm(bias, a, b.t())
 
@@ -152,6 +153,16 @@ def _stays_in_fp32() -> bool:
 def _is_for_onednn(a: Tensor, b: Tensor) -> bool:
     plain = a.dtype == b.dtype == torch.float32 and a.device.type == "cpu" and a.dim() == 2 and a.numel() > 0
     return plain and onednn_is_faster()
+
+
+def _is_narrow(a: Tensor) -> bool:
+    """Whether oneDNN computes with it in bf16."""
+    return a.dtype == torch.bfloat16 and a.device.type == "cpu" and a.numel() > 0 and _has_bf16()
+
+
+@functools.cache
+def _has_bf16() -> bool:
+    return _HAS_ONEDNN and bool(torch.ops.mkldnn._is_mkldnn_bf16_supported())
 
 
 @functools.cache
