@@ -128,11 +128,12 @@ def in_blocks(logits: Float[Tensor, "*A R V"]) -> Iterator[tuple[slice, Float[Te
         yield slice(0, rows), logits
         return
     step = max(CPU_BLOCK * rows // logits.numel(), 1) if logits.device.type == "cpu" else rows
+    copies = logits.new_empty((*logits.shape[:-2], min(step, rows), logits.shape[-1]), dtype=wide)  # one after another
     for start in range(0, rows, step):
         block = slice(start, start + step)
         narrow = logits[..., block, :]
-        copy = narrow.to(wide)
-        yield block, copy
+        copy = copies[..., : narrow.shape[-2], :]
+        yield block, copy.copy_(narrow)
         narrow.copy_(copy)
 
 
