@@ -35,7 +35,7 @@ class Work(NamedTuple):
 
 
 def all_work(args: argparse.Namespace) -> Iterator[Work]:
-    """Training in fp32 with batches of 64 random sentences, in bf16 with batches of 1,600 tokens, and decoding, greedily
+    """Training in fp32 with batches of 64 random sentences, in bf16 with 1,600 tokens, and decoding, greedily
     and with a beam of 4, at both sizes."""
     one_thread = {"processes": available_cores(), "threads": 1}
     for model in ("reinforced", "baseline"):
