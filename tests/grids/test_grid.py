@@ -370,3 +370,12 @@ system = "baseline"
 def test_vowel_signs_stay_in_names_of_folders() -> None:
     assert folder_label("हिन्दी") != folder_label("हिन्दू")
     assert folder_label("a b/c: d") == "a_b_c_d"
+
+
+@pytest.mark.parametrize("values", ["[1e-3]", "[1e-3, 2e-3]"])
+def test_what_a_grid_varies_is_not_set_for_all_cells(values: str, tmp_path: Path) -> None:
+    text = f'presets = ["reinforced"]\n[grid.vary]\n"training.learning_rate" = {values}\n'
+    wanted = r"varies training\.learning_rate, which --set makes the same for all cells: leave one of them out"
+    with pytest.raises(ConfigError, match=wanted):
+        grid(tmp_path, text, overrides=("training.learning_rate=5e-3",))
+    assert grid(tmp_path, text, overrides=("training.epochs=2",)).cells

@@ -2,7 +2,7 @@
 
 import math
 import shlex
-from collections.abc import Mapping, Sequence
+from collections.abc import Container, Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, TypeVar
@@ -50,6 +50,21 @@ class Axis:
     @property
     def labels(self) -> tuple[str, ...]:
         return tuple(choice.label for choice in self.choices)
+
+
+def settings_of_axes(axes: Iterable[Axis]) -> set[str]:
+    """section.field of all that some choice of an axis sets."""
+    tables = (choice.settings for axis in axes for choice in axis.choices)
+    return {f"{section}.{field}" for settings in tables for section, table in settings.items() for field in table}
+
+
+def check_not_set(over: Layer, settings: Container[str], where: str, verb: str, cells: str) -> None:
+    """Raises ConfigError for a setting of the command line that is one of these."""
+    for name in (f"{section}.{field}" for section, table in over.tables.items() for field in table):
+        if name in settings:
+            raise ConfigError(
+                f"{where} {verb} {name}, which --set makes the same for all {cells}: leave one of them out"
+            )
 
 
 @dataclass(frozen=True)

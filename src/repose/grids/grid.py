@@ -16,7 +16,18 @@ from typing import Any
 
 from repose.config.experiment import Experiment
 from repose.config.file import COMMAND_LINE, Layer, file_layer, parse_overrides, resolve, shipped, to_json
-from repose.grids.file import CORPUS, SYSTEM, Choice, GridTable, Rule, check_number, read_seeds, read_table
+from repose.grids.file import (
+    CORPUS,
+    SYSTEM,
+    Choice,
+    GridTable,
+    Rule,
+    check_not_set,
+    check_number,
+    read_seeds,
+    read_table,
+    settings_of_axes,
+)
 from repose.grids.published import load as load_published
 from repose.system.errors import ConfigError, unknown
 
@@ -64,6 +75,8 @@ def read_grid(path: Path | str, *, overrides: Sequence[str] = (), seeds: str | N
         raise ConfigError("--set training.seed would make cells of different seeds the same: use --seeds")
     chosen = None if seeds is None else _seeds(seeds)
     table = read_table(layer, name, path=path, seeds=chosen)
+    varied = settings_of_axes(axis for axis in table.axes if axis.name != SYSTEM)
+    check_not_set(over, varied, f"{name}: [grid]", "varies", "cells")
     every_seed = tuple(dict.fromkeys([*table.seeds, *(chosen or ())]))
     wanted = table.seeds if chosen is None else chosen
     plans = list(_plans(table, every_seed))

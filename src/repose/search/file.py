@@ -2,7 +2,7 @@
 
 import itertools
 import math
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
 from shlex import quote
@@ -19,7 +19,18 @@ from repose.config.file import (
     resolve,
     to_toml,
 )
-from repose.grids.file import Axis, Choice, check_keys, expect, label_of, settings_of, system_axis, vary_axes
+from repose.grids.file import (
+    Axis,
+    Choice,
+    check_keys,
+    check_not_set,
+    expect,
+    label_of,
+    settings_of,
+    settings_of_axes,
+    system_axis,
+    vary_axes,
+)
 from repose.grids.grid import check_no_two_set_one, layers_of
 from repose.system.errors import ConfigError, unknown
 
@@ -123,7 +134,7 @@ class Search:
 
     def examples(self) -> list[Experiment]:
         """The same for each corpus that is searched. Raises ConfigError where no combination can stand."""
-        if "corpus" not in _touched(self.lists, ()):
+        if "corpus" not in _sections(settings_of_axes(self.lists)):
             return [self.example()]
         found: dict[CorpusConfig, Experiment] = {}
         for experiment in self._standing():
@@ -188,7 +199,7 @@ def read_search(path: Path | str, *, overrides: Sequence[str] = (), trials: int 
     if len(set(names)) < len(names):
         raise ConfigError(f"{where} has two settings of one name ({', '.join(names)}): give bundles names of their own")
     over = Layer(parse_overrides(overrides), COMMAND_LINE, Path.cwd())
-    _check_not_searched(over, lists, ranges, where)
+    check_not_set(over, _searched(lists, ranges), where, "searches", "trials")
     training = resolve([layer, over]).experiment.training
     found = Search(
         name=name,
@@ -281,28 +292,19 @@ def _rungs(training: TrainingConfig, number: int, reduction: int, where: str) ->
     return (*(epochs for epochs in before if epochs < training.epochs), training.epochs)
 
 
-def _touched(lists: Sequence[Axis], ranges: Sequence[Range]) -> set[str]:
-    """Sections that something is searched in."""
-    listed = {section for axis in lists for choice in axis.choices for section in choice.settings}
-    return listed | {one.setting.partition(".")[0] for one in ranges}
+def _sections(settings: Iterable[str]) -> set[str]:
+    return {name.partition(".")[0] for name in settings}
 
 
-def _check_not_searched(over: Layer, lists: Sequence[Axis], ranges: Sequence[Range], where: str) -> None:
-    """Raises ConfigError for a setting of the command line that is searched, which would be the same in all trials."""
-    searched = {f"{s}.{f}" for axis in lists for c in axis.choices for s, table in c.settings.items() for f in table}
-    searched |= {one.setting for one in ranges}
-    for name in (f"{section}.{field}" for section, table in over.tables.items() for field in table):
-        if name in searched:
-            raise ConfigError(
-                f"{where} searches {name}, which --set makes the same for all trials: leave one of them out"
-            )
+def _searched(lists: Sequence[Axis], ranges: Sequence[Range]) -> set[str]:
+    """section.field of all that is searched."""
+    return settings_of_axes(lists) | {one.setting for one in ranges}
 
 
 def _differing(lists: Sequence[Axis], ranges: Sequence[Range]) -> list[str]:
     """What is searched in that decides over which tokens of which sentences a validation loss is taken."""
-    settings = {f"training.{f}" for a in lists for c in a.choices for f in c.settings.get("training", {})}
-    settings |= {one.setting for one in ranges}
-    return sorted(_touched(lists, ranges) & {"tokenizer", "corpus"}) + sorted(settings & _OF_VALIDATION)
+    searched = _searched(lists, ranges)
+    return sorted(_sections(searched) & {"tokenizer", "corpus"}) + sorted(searched & _OF_VALIDATION)
 
 
 def _objective(value: Any, training: TrainingConfig, differ: Sequence[str], where: str) -> str:
