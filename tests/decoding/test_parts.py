@@ -123,6 +123,16 @@ def test_sentences_end_as_in_the_language_that_is_read(config: dict[str, str], t
     assert (len(found[1].parts) == 1) == (wanted in ("en", "xx")), "without a language, English's rules apply"
 
 
+def test_what_is_longer_than_usual_is_split_and_cut_only_where_it_is_longer_than_any() -> None:
+    shouting: Any = Shouting()
+    shouting.config = {"src_lang": "en", "max_src_tokens": 22, "split_src_tokens": 12}
+    for text, parts in (("ten lette.", 1), ("a clause, and so", 2), ("onewordofsixteen", 1), ("x" * 25, 1)):
+        ((found, whole),) = translate_texts(shouting, [text])
+        assert len(whole.parts) == parts, text
+        assert found.text == text.upper()[:20]
+        assert found.truncated == (len(text) > 20)
+
+
 def test_a_tag_is_a_token_of_the_source() -> None:
     shouting: Any = Shouting()
     text = "a first clause, and so"

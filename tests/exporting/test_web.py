@@ -17,7 +17,7 @@ import repose
 from repose.data import phrasebook
 from repose.data.normalization import normalization_to
 from repose.data.tokenizer import Tokenizer
-from repose.decoding.parts import _pieces, _stripped, translate_texts, what_fits
+from repose.decoding.parts import _pieces, _stripped, translate_texts, what_stays_whole
 from repose.decoding.translator import MODEL_KIND, Translator
 from repose.exporting import npm, to_web
 from repose.model.presets import PRESETS, preset
@@ -170,7 +170,11 @@ def model(tmp_path_factory: pytest.TempPathFactory) -> Path:
     made = shaken(build(architecture, src_vocab_size=sizes[0], tgt_vocab_size=sizes[1]))
     folder = tmp_path_factory.mktemp("web") / "model"
     extra = {"run_id": "r1", "src_lang": "pt", "tgt_lang": "en", "decoding": {"max_extra_tokens": 2}}
-    extra |= {"max_src_tokens": 40, "src_normalization": normalization_to(pair[0] for pair in pairs).to_json()}
+    extra |= {
+        "max_src_tokens": 40,
+        "split_src_tokens": 38,
+        "src_normalization": normalization_to(pair[0] for pair in pairs).to_json(),
+    }
     directory.save(folder, MODEL_KIND, made, [t.json for t in tokenizers], card="", extra=extra)
     return folder
 
@@ -305,7 +309,7 @@ def test_long_sentences_are_split_as_the_program_splits_them(page: Page, transla
     for to in (None, "pt"):  # a tag is a token of the source
         script = "([texts, to]) => texts.map((text) => repose.translator.parts(text, {to: to ?? undefined}))"
         found = page.tab.evaluate(script, [texts, to])
-        ours = [list(map(_stripped, _pieces(text, what_fits(translator, to)))) for text in texts]
+        ours = [list(map(_stripped, _pieces(text, what_stays_whole(translator, to)))) for text in texts]
         assert [[(p["before"], p["text"], p["after"]) for p in parts] for parts in found] == ours
         several.append([len(parts) > 1 for parts in ours])
     page.tab.evaluate("delete repose.translator.sentences")

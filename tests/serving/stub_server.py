@@ -79,6 +79,7 @@ def served(source: str, target: str, **about: Any) -> ServedModel:
         num_tokens=lambda text: len(text.split()) + 2,
         most_tokens=lambda text: len(text.encode()) + 2,
         max_src_tokens=22,
+        split_src_tokens=22,
         spans=Spans(lambda text: [(0, 0), *spans(text.split()), (len(text), len(text))], spans),
         **{**settings, **about},
     )

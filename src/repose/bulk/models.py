@@ -22,6 +22,7 @@ _COUNTS = (
     "tgt_lang",
     "src_scripts",
     "max_src_tokens",
+    "split_src_tokens",
     "src_normalization",
 )
 

@@ -43,7 +43,7 @@ class Manifest:
     failed: dict[str, int]
     """Lines that failed, by reason."""
     too_long: int
-    """Lines with a sentence longer than the model reads, which was translated in parts."""
+    """Lines with a sentence that was translated in parts."""
     seconds: float
     finished: float
     """Seconds since 1970."""

@@ -23,7 +23,7 @@ class Result:
     tokens: int = 0
     """That the model read."""
     too_long: bool = False
-    """Whether a sentence was longer than the model reads, and so was translated in parts."""
+    """Whether a sentence was translated in parts."""
 
 
 class Work(Protocol):

@@ -121,7 +121,7 @@ def _translated(translator: "Translator", document: "Document", how: dict[str, A
     data, cut = translate_document(translator, job, **how)
     if job.too_long:
         number = f"{job.too_long:,} of {counted(len(document.segments), 'paragraph')}"
-        say(f"{number} had a sentence longer than the model reads: it was translated in parts")
+        say(f"{number} had a sentence longer than almost all that the model was trained on: it was translated in parts")
     if cut:
         say(f"cut: {counted(cut, 'sentence')} longer than the model reads, without a place to split")
     return data

@@ -1,12 +1,12 @@
 """Text of any length through a model that reads sentences: split, translated, and put together again.
 
-A text is split into sentences (https://github.com/wikimedia/sentencex), and a sentence that is longer than what the
-model reads at clauses, or between words. The white space between the parts is the text's own.
+A text is split into sentences (https://github.com/wikimedia/sentencex), and a sentence that is longer than nearly all
+that the model was trained on at clauses, or between words. The white space between the parts is the text's own.
 """
 
 import re
 import unicodedata
-from collections.abc import Callable, Iterable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from itertools import chain
 from typing import TYPE_CHECKING, Any, NamedTuple
@@ -43,11 +43,12 @@ class Parts:
 
     parts: tuple[Part, ...]
     too_long: bool
-    """Whether a sentence was longer than the model reads."""
+    """Whether a sentence was split."""
 
 
 def parts_of(text: str, language: str, fits: Callable[[str], bool]) -> Parts:
-    """Split a text; of a sentence that does not fit and has no place to split it, the whole. Nothing is lost."""
+    """Split a text, and its sentences until each part fits; of one that has no place to split it, the whole. Nothing is
+    lost."""
     parts, too_long = [], False
     for sentence in _sentences(text, language) if text.strip() else [text]:
         pieces = [sentence] if fits(sentence) else list(_pieces(sentence, fits))
@@ -139,12 +140,14 @@ def translate_texts(translator: "Translator", texts: Sequence[str], **how: Any) 
     What has no letters stays as it is. Where several hypotheses are asked for nothing is split, left or cut, but at the
     model's max_length.
     """
-    language, fits = language_of(translator, how.get("to")), what_fits(translator, to=how.get("to"))
+    to = how.get("to")
+    language, stays_whole = language_of(translator, to), what_stays_whole(translator, to)
+    fits = what_fits(translator, to)
     if how.get("num_hypotheses", 1) > 1:
         whole = [Parts((Part("", text, ""),), False) for text in texts]
         sentences = list(texts)
     else:
-        whole = [parts_of(text, language, fits) for text in texts]
+        whole = [parts_of(text, language, stays_whole) for text in texts]
         texts_of_parts = [part.text for parts in whole for part in parts.parts]
         sentences = [beginning(text, fits) if has_letters(text) else "" for text in texts_of_parts]
     every = zip(
@@ -178,10 +181,21 @@ def language_of(translator: "Translator", to: str | None = None) -> str:
     return "xx" if language == UNKNOWN else base_code(language)  # sentencex's name for any other
 
 
+def what_stays_whole(translator: "Translator", to: str | None = None) -> Callable[[str], bool]:
+    """Whether a sentence is no longer than nearly all that the model was trained on: longer ones are better translated
+    in parts. Its tag, or that of the target language `to`, counts."""
+    return _no_longer(translator, split_src_tokens(translator), to)
+
+
 def what_fits(translator: "Translator", to: str | None = None) -> Callable[[str], bool]:
-    """Whether a sentence is no longer than the model reads, its tag or that of the target language `to` included."""
+    """Whether a sentence is no longer than the longest that the model was trained on, or can read. Its tag, or that of
+    the target language `to`, counts."""
+    return _no_longer(translator, max_src_tokens(translator), to)
+
+
+def _no_longer(translator: "Translator", limit: int, to: str | None) -> Callable[[str], bool]:
     tagged = translator.tag is not None or to is not None
-    limit, tokenizer = max(3, max_src_tokens(translator) - tagged), translator.src_tokenizer
+    limit, tokenizer = max(3, limit - tagged), translator.src_tokenizer
 
     def fits(text: str) -> bool:
         return tokenizer.most_tokens(text) <= limit or len(tokenizer.encode(text)) <= limit
@@ -191,8 +205,18 @@ def what_fits(translator: "Translator", to: str | None = None) -> Callable[[str]
 
 def max_src_tokens(translator: "Translator") -> int:
     """The longest source that the model was trained on, where it says so, or that it can read."""
-    limit, trained = translator.max_length, translator.config.get("max_src_tokens")
-    return min(limit, trained) if isinstance(trained, int) and trained > 2 else limit
+    return src_tokens("max_src_tokens", translator.config, translator.max_length)
+
+
+def split_src_tokens(translator: "Translator") -> int:
+    """What nearly all sources that the model was trained on are no longer than, where it says so; or the longest."""
+    return src_tokens("split_src_tokens", translator.config, max_src_tokens(translator))
+
+
+def src_tokens(name: str, config: Mapping[str, Any], most: int) -> int:
+    """A length in config.json, at most `most`; that where it says none."""
+    said = config.get(name)
+    return min(most, said) if isinstance(said, int) and said > 2 else most
 
 
 def pieces_together(translations: Sequence[str], parts: Sequence[Part]) -> list[Part]:

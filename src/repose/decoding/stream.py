@@ -38,7 +38,7 @@ class StreamCounts:
     truncated: int = 0
     """Lines with more than the model reads and no place to split it: the beginning was translated."""
     too_long: int = 0
-    """Lines with a sentence longer than the model reads, which was translated in parts."""
+    """Lines with a sentence that was translated in parts."""
     unseen: tuple[int, str] | None = None
     """The first line, from 1, in a script that the model's training never saw, and that script."""
     cut: int = 0

@@ -13,7 +13,7 @@ from itertools import islice
 from typing import TYPE_CHECKING, Any
 
 from repose.data.scripts import has_letters
-from repose.decoding.parts import Parts, language_of, parts_of, pieces_together, what_fits
+from repose.decoding.parts import Parts, language_of, parts_of, pieces_together, what_stays_whole
 from repose.documents.alignment import Spans, Unit, proportional_units, units_of, whole
 from repose.documents.placement import place
 from repose.documents.segment import Document, Placed, Segment, Text
@@ -28,14 +28,14 @@ class Reader:
 
     language: str
     """Of its source, by the name that the splitter of sentences knows; "xx" for any other."""
-    fits: Callable[[str], bool]
-    """Whether a sentence is no longer than the model reads."""
+    stays_whole: Callable[[str], bool]
+    """Whether a sentence is translated as one."""
     spans: Spans
 
     @classmethod
     def of(cls, translator: "Translator", to: str | None = None) -> "Reader":
         """A translator's; `to` is the target language that it is asked for by a tag, if any."""
-        return cls(language_of(translator, to), what_fits(translator, to), Spans.of(translator))
+        return cls(language_of(translator, to), what_stays_whole(translator, to), Spans.of(translator))
 
 
 class Job:
@@ -43,9 +43,9 @@ class Job:
 
     def __init__(self, document: Document, reader: Reader) -> None:
         self._document, self._reader = document, reader
-        self._parts = [parts_of(segment.text, reader.language, reader.fits) for segment in document.segments]
+        self._parts = [parts_of(segment.text, reader.language, reader.stays_whole) for segment in document.segments]
         self.too_long = sum(parts.too_long for parts in self._parts)
-        """Segments with a sentence longer than the model reads, which is translated in parts."""
+        """Segments with a sentence that is translated in parts."""
         self.sentences: list[str] = []
         """What to translate. What holds no letter, a number say, is not among it and stays as it is."""
         self.with_attention: list[bool] = []

@@ -25,7 +25,7 @@ from typing import Any
 from repose.data.language import UNKNOWN, names_of_pair
 from repose.decoding.graph_cache import compare
 from repose.decoding.onnx_engine import OnnxEngine
-from repose.decoding.parts import max_src_tokens
+from repose.decoding.parts import max_src_tokens, split_src_tokens
 from repose.decoding.translator import SETTINGS, Translator, load
 from repose.exporting import npm
 from repose.exporting.base import Exported, Options
@@ -98,6 +98,7 @@ def _settings(translator: Translator, facts: graphs.GraphFacts) -> dict[str, Any
     # Models of before do not say which tag told them that a machine wrote a source; it was BT unless set.
     tags = [tag for tag in translator.src_tokenizer.tags if tag != config.get("synthetic_tag", "BT")]
     about = {"run_id": config.get("run_id"), "tag": translator.tag, "tags": tags, "max_src_tokens": longest}
+    about["split_src_tokens"] = min(split_src_tokens(translator), longest)
     return {**about, **languages, "graphs": dataclasses.asdict(facts), "decoding": decoding}
 
 

@@ -7,7 +7,7 @@ from pathlib import Path
 from typing import Any, NamedTuple
 
 from repose.data.tokenizer import Tokenizer
-from repose.decoding.parts import beginning
+from repose.decoding.parts import beginning, src_tokens
 from repose.decoding.translator import MODEL_KIND
 from repose.documents.alignment import Spans
 from repose.graphs import folder as graphs
@@ -39,6 +39,8 @@ class ServedModel:
     """The same or more, without counting them."""
     max_src_tokens: int
     """Longest source that it was trained on, or can read, without a tag."""
+    split_src_tokens: int
+    """What nearly all sources that it was trained on are no longer than, without a tag."""
     scripts: frozenset[str] | None
     """That training saw; None where the model does not say."""
     spans: Spans
@@ -46,9 +48,12 @@ class ServedModel:
     about: dict[str, Any]
     """For /models."""
 
-    def fits(self, text: str) -> bool:
-        """Whether the model reads all of it."""
-        return self.most_tokens(text) <= self.max_src_tokens or self.num_tokens(text) <= self.max_src_tokens
+    def stays_whole(self, text: str) -> bool:
+        """Whether a sentence is translated as one."""
+        return self._is_no_longer(text, self.split_src_tokens)
+
+    def _is_no_longer(self, text: str, limit: int) -> bool:
+        return self.most_tokens(text) <= limit or self.num_tokens(text) <= limit
 
     def size(self, text: str) -> int:
         """Tokens of a sentence, about: counted only of one that may be longer than the model reads."""
@@ -57,7 +62,7 @@ class ServedModel:
 
     def cut(self, sentence: str) -> str:
         """As much of a sentence as the model reads, for one without a place to split it."""
-        return beginning(sentence, self.fits)
+        return beginning(sentence, lambda text: self._is_no_longer(text, self.max_src_tokens))
 
 
 class Direction(NamedTuple):
@@ -146,8 +151,8 @@ def _read_model(path: Path, left: list[str]) -> ServedModel:
     if "und" in (source, target):
         source, target = _pair(left.pop(0))
     src, tgt = directory.source_tokenizer(tokenizers[0], config), tokenizers[1]
-    trained, scripts = config.get("max_src_tokens"), config.get("src_scripts")
-    longest = min(limit, trained) if isinstance(trained, int) and trained > 2 else limit
+    longest, scripts = src_tokens("max_src_tokens", config, limit), config.get("src_scripts")
+    usual, tagged = src_tokens("split_src_tokens", config, longest), config.get("tag") is not None
     return ServedModel(
         path=place,
         source=canonical(source),
@@ -156,7 +161,8 @@ def _read_model(path: Path, left: list[str]) -> ServedModel:
         tags=frozenset(src.tags),
         num_tokens=lambda text: len(src.encode(text)),
         most_tokens=src.most_tokens,
-        max_src_tokens=max(3, longest - (config.get("tag") is not None)),
+        max_src_tokens=max(3, longest - tagged),
+        split_src_tokens=max(3, usual - tagged),
         scripts=frozenset(map(str, scripts)) if isinstance(scripts, list) else None,
         spans=Spans(src.spans, lambda tokens: tgt.decoded_spans(tgt.ids(tokens))),
         about=_about(path, files),

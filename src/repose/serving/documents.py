@@ -127,7 +127,7 @@ async def _translate(
 ) -> tuple[list[Job], list[list[Answer]]]:
     """The sentences of documents: those without markup, then those with attention to place it by. All of them are one
     request, so that the queue does not refuse the later ones for the earlier ones."""
-    reader = Reader(base_code(direction.source), model.fits, model.spans)
+    reader = Reader(base_code(direction.source), model.stays_whole, model.spans)
     jobs = [await _in_thread(Job, document, reader) for document in documents]
     all_sentences = [sentence for job in jobs for sentence in job.sentences]
     with_attention = [wanted for job in jobs for wanted in job.with_attention]

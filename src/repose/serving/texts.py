@@ -62,14 +62,14 @@ class TranslatedText:
 
 
 def split(model: ServedModel, source: str, text: str) -> SplitText:
-    """Lines, then sentences, then, where a sentence is longer than the model reads, clauses. Nothing is lost."""
-    if _ONE_SENTENCE.fullmatch(text) and model.fits(text):
+    """Lines, then sentences, then, where one is longer than nearly all of the training's, clauses. Nothing is lost."""
+    if _ONE_SENTENCE.fullmatch(text) and model.stays_whole(text):
         return SplitText((Part("", text, ""),), (model.size(text),) * has_letters(text), False)
     parts: list[Part] = []
     too_long = False
     for line in _LINE.findall(text):
         if line:
-            found = parts_of(line, base_code(source), model.fits)
+            found = parts_of(line, base_code(source), model.stays_whole)
             parts += found.parts
             too_long = too_long or found.too_long
     return SplitText(tuple(parts), tuple(model.size(part.text) for part in parts if has_letters(part.text)), too_long)
@@ -151,7 +151,9 @@ def warnings_of(model: ServedModel, source: str, text: str, answers: Sequence[An
     if any(answer.truncated for answer in answers):
         warnings.append("a sentence is longer than the model reads and was cut")
     elif too_long:
-        warnings.append("a sentence is longer than the model reads and was translated in parts")
+        warnings.append(
+            "a sentence is longer than almost all that the model was trained on and was translated in parts"
+        )
     return warnings
 
 

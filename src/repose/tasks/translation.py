@@ -55,6 +55,9 @@ from repose.training.loss import TokenSums, cross_entropy, token_losses
 from repose.training.r_drop import r_drop
 
 _LINES_FOR_CHARACTERS = 100_000
+_USUAL = 98
+"""Percentile of the lengths of training sources beyond which a translator splits sentences: `benchmarks/splitting.py`,
+docs/own-corpus.md."""
 
 
 class PairPart(NamedTuple):
@@ -168,8 +171,8 @@ class Translation(Task):
 
     def seen(self, experiment: Experiment, data: CorpusData) -> Mapping[str, object]:
         """The scripts of the sources, so that a translator can say what it has never seen, the characters that it puts
-        in the place of others, and the tokens of the longest, beyond which it splits. Those of the model that it began
-        with count, too."""
+        in the place of others, the tokens of the longest, and those beyond which it splits. What the model that it
+        began with has seen counts, too."""
         texts = data.folder / "text"
         names = ["train", *sorted(path.stem for path in texts.glob("also*.src"))]
 
@@ -178,8 +181,10 @@ class Translation(Task):
 
         start = experiment.training.init_from
         before = {} if start is None else directory.read_config(Path(start))
-        longest = int(PairDataset.open(data.ids("train")).src_lengths.max(initial=0))
-        found: dict[str, object] = {"max_src_tokens": max(longest, before.get("max_src_tokens", 0))}
+        lengths, most = PairDataset.open(data.ids("train")).src_lengths, before.get("max_src_tokens", 0)
+        longest, usual = (int(length) for length in np.percentile(lengths, (100, _USUAL)))
+        found: dict[str, object] = {"max_src_tokens": max(longest, most)}
+        found["split_src_tokens"] = max(usual, before.get("split_src_tokens", most))
         if start is None or isinstance(before.get("src_scripts"), list):
             found["src_scripts"] = sorted({*scripts_in(sources()), *before.get("src_scripts", [])})
         if start is None or before.get("src_normalization") is not None:

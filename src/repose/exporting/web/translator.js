@@ -156,16 +156,17 @@ export class Translator {
     return (await this.hypotheses(text, options))[0]?.text ?? "";
   }
 
-  /** A line as the model reads it: sentences, in pieces where they are longer than what it was trained on. */
+  /** A line as the model reads it: sentences, in pieces where they are longer than nearly all of the training's. */
   parts(line, options) {
-    const fits = this.fits(options);
+    const { split_src_tokens: usual, max_src_tokens: longest } = this.settings;
+    const fits = this.fits(options, usual ?? longest);
     return this.sentences(line).flatMap((sentence) => pieces(sentence, fits)).map(stripped);
   }
 
   /** Whether a text is no longer than what the model was trained on. */
-  fits({ to } = {}) {
+  fits({ to } = {}, longest = this.settings.max_src_tokens) {
     const tagged = to ?? this.settings.tag ? 1 : 0; // a tag is a token of the source
-    const limit = Math.max(3, this.settings.max_src_tokens - tagged);
+    const limit = Math.max(3, longest - tagged);
     return (text) => this.source.encode(text).length <= limit;
   }
 

@@ -1,0 +1,85 @@
+"""Beyond how many tokens a sentence is better translated in parts: chrF and BLEU by the limit.
+
+Limits are percentiles of the lengths of the training sources. Two kinds of sentences: those of a validation set that
+are longer than nine in ten of the training's, and two to four consecutive ones joined by commas, which have no end of
+a sentence within.
+
+    python benchmarks/splitting.py runs/mine train.de valid.de valid.en --about "Multi30k" --out results/splitting.json
+"""
+
+import argparse
+import json
+from collections.abc import Iterator, Sequence
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+
+from repose.data.readers import LineReader, PairReader
+from repose.decoding.parts import translate_texts
+from repose.decoding.translator import Translator, load
+from repose.evaluation.metrics import bleu, chrf
+
+PERCENTILES = (50, 80, 90, 95, 98, 99, 99.5, 100)
+JOINED = (2, 3, 4)
+LONG = 90
+"""Percentile beyond which natural sentences are looked at."""
+MOST_BYTES = 1 << 16
+
+
+def joined(texts: Sequence[str], number: int) -> list[str]:
+    """So many sentences at a time as clauses of one."""
+    groups = (texts[start : start + number] for start in range(0, len(texts) - number + 1, number))
+    return [", ".join(text.rstrip(".。 ") for text in group) + "." for group in groups]
+
+
+def kinds(sources: list[str], references: list[str], long: np.ndarray) -> Iterator[tuple[str, list[str], list[str]]]:
+    """What is translated."""
+    yield "longer than nine in ten", *([side[i] for i in np.flatnonzero(long)] for side in (sources, references))  # type: ignore[misc]
+    for number in JOINED:
+        yield f"{number} joined", joined(sources, number), joined(references, number)
+
+
+def measure(model: Translator, limit: int, sources: list[str], references: list[str]) -> dict[str, Any]:
+    """Scores of sentences that are split beyond a limit."""
+    model.config["split_src_tokens"] = limit
+    hypotheses = [t.text for t, _ in translate_texts(model, sources)]
+    words = [sum(len(text.split()) for text in side) for side in (hypotheses, references)]
+    return {
+        "limit": limit,
+        "chrf": chrf(hypotheses, references).value,
+        "bleu": bleu(hypotheses, references).value,
+        "length_ratio": words[0] / words[1],
+    }
+
+
+def main() -> None:
+    """Measures, prints and writes the record."""
+    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser.add_argument("model", type=Path)
+    parser.add_argument("train", type=Path, help="training sources")
+    parser.add_argument("files", type=Path, nargs=2, metavar="FILE", help="validation sources and references")
+    parser.add_argument("--about", default="", help="what the corpus is")
+    parser.add_argument("--out", type=Path, help="add to this JSON file")
+    args = parser.parse_args()
+    model = load(args.model)
+    encode, longest = model.src_tokenizer.encode_batch, model.config["max_src_tokens"]
+    train = [line for line in LineReader(args.train, MOST_BYTES) if line]
+    lengths = np.minimum([len(ids) for ids in encode(train)], longest)
+    limits = {str(p): int(np.percentile(lengths, p)) for p in PERCENTILES}
+    sources, references = map(list, zip(*PairReader(args.files), strict=True))
+    long = np.array([len(ids) for ids in encode(sources)]) > limits[str(LONG)]
+    found: dict[str, Any] = {}
+    for name, texts, wanted in kinds(sources, references, long):
+        scores = {p: measure(model, limit, texts, wanted) for p, limit in limits.items()}
+        found[name] = {"sentences": len(texts), "by_percentile": scores}
+        shown = ", ".join(f"{p} % {s['chrf']:.1f}/{s['bleu']:.1f}" for p, s in scores.items())
+        print(f"{name}, {len(texts)}: {shown}", flush=True)
+    if args.out is not None:
+        content = json.loads(args.out.read_text(encoding="utf-8")) if args.out.exists() else {}
+        content[args.about or args.model.name] = {"run_id": model.config.get("run_id"), "texts": found}
+        args.out.write_text(json.dumps(content, indent=1) + "\n", encoding="utf-8")
+
+
+if __name__ == "__main__":
+    main()
