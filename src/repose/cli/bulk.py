@@ -209,10 +209,8 @@ def run_plan(
     for reason, number in sorted(after.failed.items()):
         say(f"{number:,} {lines} {became} ({reason})")
     if after.too_long:
-        say(
-            what="had a sentence longer than almost all that the model was trained on: it was translated in parts"
-            f"{after.too_long:,} {lines} {what}"
-        )
+        what = "had a sentence longer than almost all that the model was trained on: it was translated in parts"
+        say(f"{after.too_long:,} {lines} {what}")
     print(store.place(merge_parts(store, plan)) if merged else store.where)
 
 
