@@ -17,6 +17,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+import tokenizers
 import torch
 
 import repose
@@ -739,6 +740,9 @@ def test_characters_that_training_never_wrote_are_read_as_what_it_wrote(
     usual = "O gato vê a avó.\n"
     unusual = "O\u00a0ga\u00adto ve\u0302 a avo\u0301.\n"
     assert run("export", trained, "--to", "onnx", "--out", tmp_path / "graphs")[0] == 0
+    alone = tokenizers.Tokenizer.from_file(str(tmp_path / "graphs" / "tokenizer.src.json"))
+    assert alone.encode(usual).ids == alone.encode(unusual).ids, "as any program reads the export"
+    assert [t.text for t in repose.load(trained).translate(["\u00ad", "\ufeff "])] == ["", ""]
     for model in (trained, tmp_path / "graphs"):
         (_, first, _), (_, second, _) = (run("translate", model, stdin=text.encode()) for text in (usual, unusual))
         assert first == second != ""
@@ -793,9 +797,10 @@ def test_a_person_at_a_terminal_is_asked_for_a_sentence(
 def test_a_file_that_is_not_there_is_said_without_a_number(trained: Path, run: Run) -> None:
     code, _, err = run("translate", trained, "nosuch.txt")
     assert (code, err) == (1, "repose: there is no file nosuch.txt: check the path\n")
-    code, _, err = run("translate", trained, "O gato vive.")
-    assert code == 1
-    assert f"echo '…' | repose translate {trained}" in err
+    for sentence in (["O gato vive."], ["O gato vive, " * 40], ["O gato vive.", "--paragraphs"]):
+        code, _, err = run("translate", trained, *sentence)
+        assert code == 1
+        assert f"echo '…' | repose translate {trained}" in err
 
 
 def test_resuming_with_other_settings_names_them(trained: Path, corpus: tuple[Path, Path], run: Run) -> None:

@@ -86,6 +86,7 @@ case("a zero-width space", changed(FEW, str, lambda s: "\u200b" + s), Kind.CONTR
 case("a replacement character", changed(FEW, lambda s: s + "\ufffd"), Kind.CONTROL, 3, 7, "src")
 case("UTF-8 as Latin-1", changed([9], str, lambda s: s + "caf\u00c3\u00a9"), Kind.CONTROL, 1, 9, "tgt")
 case("accents apart", changed(FEW, lambda s: s + " cafe\u0301"), Kind.DECOMPOSED, 3, 7, "src")
+NUKTA = changed(MANY, lambda s: s + " \u09dc\u09df")
 case("codes as names", [("pt-BR", "en"), *sentences(200)], Kind.COLUMN_NAMES, 1, 1, detail="pt-BR, en")
 case("other names", [('"Source"', " TARGET"), *sentences(200)], Kind.COLUMN_NAMES, 1, 1, detail='"Source",  TARGET')
 case("names of languages", [("English", "ewe"), *sentences(200)], Kind.COLUMN_NAMES, 1, 1, detail="English, ewe")
@@ -131,6 +132,10 @@ def test_one_thing_is_wrong(name: str, tmp_path: Path) -> None:
 def test_a_clean_corpus_has_no_finding(tmp_path: Path) -> None:
     assert checked(sentences(1200), tmp_path) == CorpusCheck({"train": 1200}, ())
     assert checked(sentences(1), tmp_path).findings == ()
+
+
+def test_letters_that_have_no_form_of_one_character_are_no_finding(tmp_path: Path) -> None:
+    assert not of_kind(checked(NUKTA, tmp_path), Kind.DECOMPOSED)
 
 
 @pytest.mark.parametrize("first", [("no", "No"), ("Is it", "en"), ("no-one", "it"), ("so", "if"), ("No.", "It.")])

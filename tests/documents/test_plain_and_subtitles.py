@@ -27,6 +27,7 @@ Shout = Callable[..., str]
         ("he came\n– as ever –\nlate", "HE CAME\n– AS EVER –\nLATE", "HE CAME – AS EVER – LATE"),
         ("a list\n1. one\n2. two,\n3. three", "A LIST\n1. ONE\n2. TWO,\n3. THREE", "A LIST\n1. ONE\n2. TWO,\n3. THREE"),
         ("– one\n— two\ngoes on", "– ONE\n— TWO\nGOES ON", "– ONE\n— TWO GOES ON"),
+        ("저는 학교에\n갔습니다.", "저는 학교에\n갔습니다.", "저는 학교에 갔습니다."),
         ("## head\ntext\non", "## HEAD\nTEXT\nON", "## HEAD\nTEXT ON"),
         ("> > one\n> two", "> > ONE\n> TWO", "> > ONE\n> TWO"),
         ("", "", ""),

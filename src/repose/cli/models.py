@@ -55,6 +55,10 @@ def translate(
     counts, said = StreamCounts(), False
     search = {"beam_size": beam_size, "length_penalty": length_penalty, "no_repeat_ngram_size": no_repeat_ngram_size}
     how = {**search, "num_hypotheses": num_hypotheses, "to": to}
+    if file is not None and " " in str(file) and not _exists(file):
+        raise DataError(
+            f"there is no file {file}: to translate a sentence, echo it, as in echo '…' | repose translate {model}"
+        )
     if file is not None and holds_pairs(file):
         raise ConfigError(
             f"{file} is a {file.suffix} file, and each line here is one text: `repose bulk` takes a field of JSONL and "
@@ -65,10 +69,6 @@ def translate(
             raise ConfigError("--paragraphs gives one text: leave --num-hypotheses and --scores out")
         documents.translate_paragraphs(model, file, {**search, "to": to}, device, workers, precision, engine)
         return
-    if file is not None and " " in str(file) and not file.exists():
-        raise DataError(
-            f"there is no file {file}: to translate a sentence, echo it, as in echo '…' | repose translate {model}"
-        )
     if file is not None:
         check_file(file)
     with (
@@ -88,6 +88,13 @@ def translate(
                 say(f"line {number:,} is in {script} script, which this model's training never saw: expect nonsense")
                 said = True
     _say_counts(counts, MAX_LINE_BYTES)
+
+
+def _exists(file: Path) -> bool:
+    try:
+        return file.exists()
+    except OSError:  # longer than any name
+        return False
 
 
 def _say_counts(counts: "StreamCounts", max_bytes: int) -> None:

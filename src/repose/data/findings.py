@@ -44,7 +44,7 @@ class Kind(enum.StrEnum):
     CONTROL = "control"
     """Lines with control characters, invisible marks, or what is left of text that was decoded wrongly."""
     DECOMPOSED = "decomposed"
-    """Lines that are not in Unicode's normal form NFC: letters and their accents as characters of their own."""
+    """Lines that Unicode's normal form NFC makes shorter: letters and their accents as characters of their own."""
     COLUMN_NAMES = "column_names"
     """The first pair is the names of two languages, `detail`: a line that names the columns, read as a pair."""
     REPEATED = "repeated"

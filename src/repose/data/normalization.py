@@ -21,8 +21,6 @@ Form = Literal["", "NFC", "NFD"]
 _ALIKE = (
     " \u00a0\u2000\u2001\u2002\u2003\u2004\u2005\u2006\u2007\u2008\u2009\u200a\u202f\u205f\u3000",
     "'\u2018\u2019\u201b\u02bc\u2032\u00b4`",
-    '"\u201c\u201d\u201e\u201f\u00ab\u00bb\u2033',
-    "-\u2010\u2011\u2012\u2013\u2014\u2015\u2212",
     ",\uff0c",
     "!\uff01",
     "?\uff1f",
@@ -31,7 +29,12 @@ _ALIKE = (
     "(\uff08",
     ")\uff09",
 )
-"""Characters that stand for one another, the plainest first."""
+"""Characters that stand for one another."""
+_HYPHENS, _DASHES = "-\u2010\u2011\u2212", "\u2013\u2012\u2014\u2015"
+"""Likewise; dashes become hyphens where none is written."""
+_QUOTES = '"\u201c\u201d\u201e\u201f\u00ab\u00bb\u2033'
+"""They become the first where that is written. Where only others are, which of them it stands for depends on what is
+around it, so all stay."""
 _LONGER = {"\u2026": "...", "\ufb00": "ff", "\ufb01": "fi", "\ufb02": "fl", "\ufb03": "ffi", "\ufb04": "ffl"}
 """Characters that stand for several, as PDF files have them."""
 _INVISIBLE = "\u00ad\u200b\u200e\u200f\u2060\ufeff"
@@ -118,8 +121,8 @@ class Normalization:
 def normalization_to(lines: Iterable[str]) -> Normalization:
     """That of a text to translate, for a model trained on these lines.
 
-    Of characters that stand for one another, those with less than `LEAST_SHARE` of the occurrences become the plainest
-    that has more. Characters that stand for several are spelled out, and invisible ones left out, where less than that
+    Of characters that stand for one another, those with less than `LEAST_SHARE` of the occurrences become the most
+    frequent. Characters that stand for several are spelled out, and invisible ones left out, where less than that
     share of the lines has them. The normal form is the one that all but less than that share have.
     """
     characters: Counter[str] = Counter()
@@ -137,11 +140,26 @@ def normalization_to(lines: Iterable[str]) -> Normalization:
         **{found: instead for found, instead in _LONGER.items() if having[found] < few},
         **{found: "" for found in _INVISIBLE if having[found] < few},
     }
-    for alike in _ALIKE:
-        least = max(1, LEAST_SHARE * sum(characters[character] for character in alike))
-        usual = next((character for character in alike if characters[character] >= least), alike[0])
-        replace |= {c: usual for c in alike if c != usual and characters[c] < least}
+    dashes = sum(characters[dash] for dash in _DASHES) >= max(1, few)
+    for alike in (*_ALIKE, _HYPHENS, *[_DASHES] * dashes):
+        replace |= dict.fromkeys(_rare(alike, characters), _usual(alike, characters))
+    if not dashes:
+        replace |= dict.fromkeys(_DASHES, _usual(_HYPHENS, characters))
+    if _QUOTES[0] not in (rare := _rare(_QUOTES, characters)):
+        replace |= dict.fromkeys(rare, _QUOTES[0])
     return Normalization(_form(forms, few), replace)
+
+
+def _usual(alike: str, characters: Mapping[str, int]) -> str:
+    """The most frequent; the first, if none occurs."""
+    return max(alike, key=lambda character: characters.get(character, 0))
+
+
+def _rare(alike: str, characters: Mapping[str, int]) -> list[str]:
+    """Those with less than `LEAST_SHARE` of the occurrences, and those that do not occur; not the most frequent."""
+    least = max(1, LEAST_SHARE * sum(characters.get(character, 0) for character in alike))
+    usual = _usual(alike, characters)
+    return [c for c in alike if c != usual and characters.get(c, 0) < least]
 
 
 def _form(others: Mapping[str, int], few: float) -> Form:

@@ -191,7 +191,7 @@ class Observed:
             self._tally(Kind.TOKENISED, side).add(row)
         if _CONTROL.search(text):
             self._tally(Kind.CONTROL, side).add(row)
-        if not unicodedata.is_normalized("NFC", text):
+        if not text.isascii() and len(unicodedata.normalize("NFC", text)) < len(text):  # other letters have no one form
             self._tally(Kind.DECOMPOSED, side).add(row)
         if tag := _TAG.match(text):
             self._tally(Kind.PREFIX, side).add(row, tag[0])

@@ -18,6 +18,7 @@ import json
 import os
 import re
 import unicodedata
+from bisect import bisect_left
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from functools import cached_property
 from itertools import accumulate, islice, pairwise
@@ -44,6 +45,8 @@ _MAX_CHARS_PER_WORD = 100  # WordPiece: longer words are [UNK]
 _MAX_PIECE_BYTES = 48  # Unigram: SentencePiece's 16 characters, of up to three bytes
 _LINES_PER_FEED = 1000
 _RUN_CHARS = 256
+_JAMO = {chr(code) for code in range(0x1160, 0x1200)}
+"""Korean vowels and final consonants, which NFC composes with the consonant before them."""
 _LONG_RUN = re.compile(rf"\S{{{_RUN_CHARS}}}|\s{{{_RUN_CHARS}}}")
 
 _KINDS: dict[str, Kind] = {"WordPiece": "wordpiece", "WordLevel": "wordlevel", "BPE": "bpe", "Unigram": "unigram"}
@@ -203,6 +206,10 @@ class Tokenizer:
             and all(token["special"] for token in self._spec["added_tokens"])
         )
 
+    def normalized(self, text: str) -> str:
+        """The text in the characters that `normalizing` was given."""
+        return self._normalization(text)
+
     def encode(self, text: str) -> list[int]:
         """Ids of one text between START and END; raises DataError for a lone surrogate."""
         return self.encode_batch([text])[0]
@@ -263,7 +270,8 @@ class Tokenizer:
         """Where in the text each token of `encode(text)` stands: its first character and the one after its last, white
         space around it left out. START and END stand nowhere: (0, 0) and (n, n) of n characters."""
         found = self._with_all_steps.encode(text, add_special_tokens=False).offsets
-        whole = ((start, _with_marks(text, end)) for start, end in found)
+        starts = [*(start for start, _ in found), len(text)]
+        whole = ((start, _with_marks(text, end, starts[bisect_left(starts, end)])) for start, end in found)
         return [(0, 0), *(_without_space(text, start, end) for start, end in whole), (len(text), len(text))]
 
     @cached_property
@@ -273,7 +281,8 @@ class Tokenizer:
 
     def most_tokens(self, text: str) -> int:
         """Of `encode(text)`, or more, without encoding it: no token is less than a byte."""
-        return 2 + self._normalization.most_bytes(text)
+        grown = 1 if text.isascii() or self._backend.normalizer is None else 3  # lower case can be longer
+        return 2 + grown * self._normalization.most_bytes(text)
 
     def decoded_spans(self, ids: Sequence[int]) -> list[tuple[int, int]]:
         """Where in `decode(ids)` each token stands, white space around it left out."""
@@ -300,9 +309,10 @@ class Tokenizer:
         return f"<Tokenizer {self.kind}, {self.vocab_size} tokens, {self.digest[:12]}>"
 
 
-def _with_marks(text: str, end: int) -> int:
-    """The end of a token with the accents that were composed with its last letter, which the library leaves out."""
-    while 0 < end < len(text) and unicodedata.combining(text[end]):
+def _with_marks(text: str, end: int, after: int) -> int:
+    """The end of a token with the marks, or letters of a syllable, that were composed with its last letter, which the
+    library leaves out; the next token begins at `after`."""
+    while 0 < end < after and (text[end] in _JAMO or unicodedata.category(text[end]) in ("Mn", "Mc")):
         end += 1
     return end
 

@@ -128,8 +128,8 @@ def _place_to_split(text: str) -> int | None:
 
 
 def is_wide(character: str) -> bool:
-    """Of a script that writes no spaces between sentences: Chinese, Japanese."""
-    return unicodedata.east_asian_width(character) in "WF"
+    """Of a script that writes no spaces between sentences: Chinese, Japanese; not Korean."""
+    return unicodedata.east_asian_width(character) in "WF" and not "\uac00" <= character <= "\ud7a3"
 
 
 def translate_texts(translator: "Translator", texts: Sequence[str], **how: Any) -> "list[tuple[Translation, Parts]]":

@@ -219,7 +219,7 @@ class Translator:
         limit = self.max_length
         encoded = self.encode(texts, to=to)
         sources = [_cut(ids, limit) for ids in encoded]
-        blank = [not text.strip() for text in texts]
+        blank = [not self.src_tokenizer.normalized(text).strip() for text in texts]
         batches = list(self._batches([i for i in range(len(texts)) if not blank[i]], [len(ids) for ids in sources]))
         longest = [min(len(ids) + self.max_extra_tokens, limit) for ids in sources]
         first = 0

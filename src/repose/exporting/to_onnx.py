@@ -30,8 +30,8 @@ def export(model: Path, out: Path, options: Options) -> Exported:
         raise ConfigError("--single-file is for the target web: leave it out")
     loaded, tokenizers, config = directory.load(model, MODEL_KIND)
     facts = graphs.write_graphs(out, loaded, int8=options.precision == "int8")
-    for name, tokenizer in zip((SRC_TOKENIZER, TGT_TOKENIZER), tokenizers, strict=True):
-        tokenizer.save(out / name)
+    directory.source_tokenizer(tokenizers[0], config).save(out / SRC_TOKENIZER)
+    tokenizers[1].save(out / TGT_TOKENIZER)
     kept = {name: value for name, value in config.items() if name not in _OWN}
     graphs.describe(out, config, facts, {"config": kept})
     largest = compare(OnnxEngine(graphs.read(out)), loaded)

@@ -4,7 +4,6 @@ free-running decoding, with teacher-forced figures next to them."""
 import statistics
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import asdict, dataclass, replace
-from itertools import islice
 from pathlib import Path
 from typing import Any, NamedTuple
 
@@ -54,7 +53,6 @@ from repose.training.loop import Evaluate, Examples
 from repose.training.loss import TokenSums, cross_entropy, token_losses
 from repose.training.r_drop import r_drop
 
-_LINES_FOR_CHARACTERS = 100_000
 _USUAL = 98
 """Percentile of the lengths of training sources beyond which a translator splits sentences: `benchmarks/splitting.py`,
 docs/own-corpus.md."""
@@ -177,7 +175,7 @@ class Translation(Task):
         names = ["train", *sorted(path.stem for path in texts.glob("also*.src"))]
 
         def sources() -> Iterator[str]:
-            return (src for name in names for src, _ in islice(TextPairs(texts, name), _LINES_FOR_CHARACTERS))
+            return (src for name in names for src, _ in TextPairs(texts, name))
 
         start = experiment.training.init_from
         before = {} if start is None else directory.read_config(Path(start))

@@ -9,10 +9,10 @@ const CLAUSE = new RegExp(
 const WORD = new RegExp(`${SPACE}+`, "gu");
 const EDGES = new RegExp(`^(${SPACE}*)(.*?)(${SPACE}*)$`, "su");
 const LAST_IS_SPACE = new RegExp(`${SPACE}$`, "u");
-// East_Asian_Width W or F; browsers know no such property.
+// East_Asian_Width W or F, but for Korean; browsers know no such property.
 const WIDE = new RegExp(
   "(?![\\u{1f1e6}-\\u{1f1ff}])[\\p{Emoji_Presentation}\\u1100-\\u115f\\u2329\\u232a\\u2e80-\\u303e\\u3041-\\u3247" +
-    "\\u3250-\\u4dbf\\u4e00-\\ua4c6\\ua960-\\ua97c\\uac00-\\ud7a3\\uf900-\\ufad9\\ufe10-\\ufe19\\ufe30-\\ufe6b" +
+    "\\u3250-\\u4dbf\\u4e00-\\ua4c6\\ua960-\\ua97c\\uf900-\\ufad9\\ufe10-\\ufe19\\ufe30-\\ufe6b" +
     "\\uff01-\\uff60\\uffe0-\\uffe6\\u{16fe0}-\\u{1b2fb}\\u{1f200}-\\u{1f265}\\u{20000}-\\u{3fffd}]",
   "u",
 );
