@@ -359,7 +359,7 @@ def test_evaluate_scores_a_runs_own_set_or_files(
     assert code == 0
     assert "tf_" not in out
     assert all(f"beam4 {counted}" in out for counted in ("brevity penalty", "did not end", "loop"))
-    assert "WARNING" not in out
+    assert re.findall("WARNING.*", out) == ["WARNING: of 8 sentences, these scores say next to nothing"]
     exact = json.loads((tmp_path / "scores" / "scores.few.json").read_text())
     assert exact["num_sentences"] == 8
     out_of = ("--out", tmp_path / "int8", "--precision", "int8", "--workers", 1)
@@ -466,14 +466,14 @@ def test_check_of_a_clean_corpus_is_one_line(run: Run, tmp_path: Path) -> None:
     """With one more where there are too few pairs, as `train` says it."""
     pairs = [f"{src}\t{tgt}\n" for src, tgt in phrasebook.read()["train"]]
     (tmp_path / "clean.tsv").write_text("".join(pairs[:600]), encoding="utf-8")
-    assert run("check", tmp_path / "clean.tsv") == (0, "600 training pairs: nothing conspicuous\n", "")
+    assert run("check", tmp_path / "clean.tsv") == (0, "600 training pairs: no problems found\n", "")
     (tmp_path / "few.tsv").write_text("".join(pairs[:30]), encoding="utf-8")
     code, out, err = run("check", tmp_path / "few.tsv", "--valid", tmp_path / "clean.tsv")
     assert (code, err) == (0, "")
     few = "30 pairs: too few to learn from: the result will not be a translator\n"
     assert out.startswith(few)
     code, out, _ = run("check", tmp_path / "few.tsv")
-    assert (code, out) == (0, f"{few}30 training pairs: nothing else conspicuous\n")
+    assert (code, out) == (0, f"{few}30 training pairs: no other problems found\n")
 
 
 def test_check_refuses_what_train_refuses(run: Run, tmp_path: Path) -> None:
@@ -794,9 +794,12 @@ def test_a_person_at_a_terminal_is_asked_for_a_sentence(
     assert capsys.readouterr().err == "type a sentence; Ctrl-D ends\n"
 
 
-def test_a_file_that_is_not_there_is_said_without_a_number(trained: Path, run: Run) -> None:
+def test_a_file_that_is_not_there_is_said_without_a_number(trained: Path, run: Run, tmp_path: Path) -> None:
     code, _, err = run("translate", trained, "nosuch.txt")
     assert (code, err) == (1, "repose: there is no file nosuch.txt: check the path\n")
+    (tmp_path / "page.html").write_text("<p>O gato vive.")
+    code, _, err = run("translate", trained, tmp_path / "page.html")
+    assert (code, "is a .html file: `repose translate-file` keeps" in err) == (2, True)
     for sentence in (["O gato vive."], ["O gato vive, " * 40], ["O gato vive.", "--paragraphs"]):
         code, _, err = run("translate", trained, *sentence)
         assert code == 1

@@ -8,7 +8,7 @@ import pytest
 
 from repose.data.check import check_corpus
 from repose.data.findings import CorpusCheck, Finding, Kind
-from repose.data.readers import PairReader
+from repose.data.readers import PairReader, write_pairs
 from repose.system.errors import DataError
 
 Pairs = list[tuple[str, str]]
@@ -134,6 +134,17 @@ def test_a_clean_corpus_has_no_finding(tmp_path: Path) -> None:
     assert checked(sentences(1), tmp_path).findings == ()
 
 
+def test_a_set_whose_files_are_swapped_is_found(tmp_path: Path) -> None:
+    right = [(f"Кот номер {n} видит дом", f"the cat number {n} sees the house") for n in range(300)]
+    sets = {}
+    for name, pairs in (("train", right[:250]), ("valid", [(tgt, src) for src, tgt in right[250:]])):
+        write_pairs(tmp_path, name, pairs)
+        sets[name] = PairReader([tmp_path / f"{name}.{side}" for side in ("src", "tgt")])
+    found = [(f.side, f.count, f.line, f.detail) for f in of_kind(check_corpus(sets), Kind.OTHER_SCRIPT)]
+    assert found == [("src", 50, 1, "Latin"), ("tgt", 50, 1, "Cyrillic")]
+    assert not of_kind(check_corpus({"train": sets["train"], "test": sets["train"]}), Kind.OTHER_SCRIPT)
+
+
 def test_letters_that_have_no_form_of_one_character_are_no_finding(tmp_path: Path) -> None:
     assert not of_kind(checked(NUKTA, tmp_path), Kind.DECOMPOSED)
 
@@ -177,7 +188,9 @@ def test_two_files_of_different_lengths_are_told_where_they_part(tmp_path: Path)
     del src[299]
     (tmp_path / "c.src").write_text("\n".join(src) + "\n", encoding="utf-8")
     (tmp_path / "c.tgt").write_text("\n".join(tgt) + "\n", encoding="utf-8")
-    with pytest.raises(DataError, match=r"has 499 lines and .* has 500: .*; they seem to part near line (29\d|30\d)$"):
+    with pytest.raises(
+        DataError, match=r"has 499 lines and .* has 500: .*; they seem to diverge near line (29\d|30\d)$"
+    ):
         check_corpus({"train": PairReader([tmp_path / "c.src", tmp_path / "c.tgt"])})
     (tmp_path / "c.src").write_text("one\ntwo\n", encoding="utf-8")
     with pytest.raises(DataError, match=r"line n of the other$"):

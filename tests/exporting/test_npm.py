@@ -58,7 +58,7 @@ def test_anything_else_is_refused(registry: Path, name: str | None, content: byt
         registry.write_bytes(content)
     else:
         pack(registry, name, content)
-    with pytest.raises(DataError, match=r"npm fetched something else than @owner/name 1\.2\.3"):
+    with pytest.raises(DataError, match=r"npm fetched something other than @owner/name 1\.2\.3"):
         npm.files_of(PACKAGE)
     assert not list((registry.parent / "home").rglob("x.js"))
 

@@ -30,7 +30,7 @@ def target(monkeypatch: pytest.MonkeyPatch) -> SimpleNamespace:
             (out / "sub" / f"{word}.txt").write_text(word)
         (out / "options.json").write_text(json.dumps([options.precision, options.single_file]))
         if not module.words:
-            raise CheckpointError("it computes something else than the model")
+            raise CheckpointError("it computes something other than the model")
         write_description(out, "words", read_config(model), {"words": len(module.words)})
         return base.Exported("words", out, {}, 0.25, {"words": 3}, ("a note",))
 
@@ -76,7 +76,7 @@ def test_a_folder_that_describes_itself(model: Path, tmp_path: Path) -> None:
 def test_what_fails_leaves_nothing(target: SimpleNamespace, model: Path, tmp_path: Path) -> None:
     target.words = []
     before = names(tmp_path)
-    with pytest.raises(CheckpointError, match="something else than the model"):
+    with pytest.raises(CheckpointError, match="something other than the model"):
         repose.export(model, to="words", out=tmp_path / "out")
     assert not (tmp_path / "out").exists()
     assert names(tmp_path) == before
@@ -107,7 +107,7 @@ def test_a_folder_of_something_else_is_refused(content: dict[str, str], model: P
     out.mkdir()
     for name, text in content.items():
         (out / name).write_text(text)
-    with pytest.raises(CheckpointError, match="holds something else than an export to words"):
+    with pytest.raises(CheckpointError, match="holds something other than an export to words"):
         repose.export(model, to="words", out=out)
     assert {name: (out / name).read_text() for name in names(out)} == content
 

@@ -518,7 +518,7 @@ def test_a_reader_overtaken_by_a_writer_gets_the_new_model(
 def test_other_folders_are_not_overwritten(tmp_path: Path, tokenizer: Tokenizer) -> None:
     (tmp_path / "photos").mkdir()
     (tmp_path / "photos" / "cat.jpg").write_text("cat")
-    with pytest.raises(CheckpointError, match="holds something else than a model"):
+    with pytest.raises(CheckpointError, match="holds something other than a model"):
         saved(tmp_path / "photos", tokenizer)
     assert (tmp_path / "photos" / "cat.jpg").read_text() == "cat"
     (tmp_path / "file").write_text("")

@@ -30,7 +30,7 @@ def check(
     if few is not None:
         show(few)
     if not found.findings:
-        show(f"{looked_at}: nothing {'' if few is None else 'else '}conspicuous")
+        show(f"{looked_at}: no {'' if few is None else 'other '}problems found")
         return
     pretokenized, rows = is_pretokenized(experiment.corpus), []
     for what, same in groupby(advice.by_kind(found), key=advice.what):

@@ -37,7 +37,7 @@ def translate_file(
     if source.suffix.lower() != target.suffix.lower():
         raise ConfigError(f"{target} is to end in {source.suffix!r} like {source}: formats are not converted")
     if target.exists() and not force:
-        raise ConfigError(f"{target} is there already: choose another name, or --force")
+        raise ConfigError(f"{target} already exists: choose another name, or --force")
     from repose.data.readers import check_file
     from repose.decoding.translator import load
     from repose.documents.formats import read_document

@@ -64,6 +64,8 @@ def translate(
             f"{file} is a {file.suffix} file, and each line here is one text: `repose bulk` takes a field of JSONL and "
             "Parquet, `cut -f1` a column for standard input"
         )
+    if file is not None and file.suffix not in ("", ".txt") and _is_document(file):
+        raise ConfigError(f"{file} is a {file.suffix} file: `repose translate-file` keeps what is not text in it")
     if paragraphs:
         if num_hypotheses > 1 or scores:
             raise ConfigError("--paragraphs gives one text: leave --num-hypotheses and --scores out")
@@ -88,6 +90,12 @@ def translate(
                 say(f"line {number:,} is in {script} script, which this model's training never saw: expect nonsense")
                 said = True
     _say_counts(counts, MAX_LINE_BYTES)
+
+
+def _is_document(file: Path) -> bool:
+    from repose.documents.formats import FORMATS
+
+    return file.suffix.lower() in FORMATS
 
 
 def _exists(file: Path) -> bool:

@@ -15,6 +15,8 @@ if TYPE_CHECKING:
     from repose.runs.run import RunResult
 
 NUM_SAMPLES = 5
+_FEW = 50
+"""Sentences of which scores say next to nothing."""
 _TEACHER_FORCED = {
     "tf_loss": "nats per target token",
     "tf_accuracy": "share of target tokens",
@@ -50,6 +52,8 @@ def evaluation_table(scores: dict[str, Any], *, every: bool = False) -> None:
         show(f"cut: {counted(truncated, 'source')} longer than the model reads, translated by its beginning")
     if every and (truncated := scores.get("truncated_references")):
         show(f"cut in the figures under tf_: {counted(truncated, 'reference')} longer than the model reads")
+    if scores.get("num_sentences", _FEW) < _FEW:
+        show(f"WARNING: of {counted(scores['num_sentences'], 'sentence')}, these scores say next to nothing")
     if names := scores.get("column_names"):
         what = "the first pair, which is scored like any other, seems to name the columns"
         show(f"WARNING: {what} ({', '.join(names)}): delete it, or give --src-field and --tgt-field")
@@ -141,5 +145,5 @@ def _show_samples(run: RunFolder, experiment: Experiment, split: str, decoding: 
         f"translate your own: echo '{example}' | repose translate {path}",
         f"measure it on other text: repose evaluate {path} SOURCES REFERENCES",
         f"use it over HTTP, with a page to try it: repose serve {path}{languages}",
-        *[f"take it where there is no repose: repose export {path} --to onnx --out DIR"] * exportable,
+        *[f"use it without repose: repose export {path} --to onnx --out DIR"] * exportable,
     )

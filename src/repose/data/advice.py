@@ -23,6 +23,10 @@ _SENTENCES: dict[Kind, tuple[str, str]] = {
     ),
     Kind.LANGUAGE: ("In another language than the rest of the side", _NOT_ITS_LANGUAGE),
     Kind.SCRIPT: ("In another script than the rest of the side", _NOT_ITS_LANGUAGE),
+    Kind.OTHER_SCRIPT: (
+        "In another script than the training set",
+        "See whether its two files are swapped: name the sources first, as of the training set.",
+    ),
     Kind.IDENTICAL: (
         "Source and target are the same",
         "Remove them, but for names and numbers: a model learns to copy instead of to translate.",
@@ -51,7 +55,7 @@ _SENTENCES: dict[Kind, tuple[str, str]] = {
         'learns to write them, and "" for each one inside.',
     ),
     Kind.TOKENISED: (
-        "Tokenised already: spaces part words from punctuation",
+        "Tokenised already: spaces separate words from punctuation",
         "Detokenise it (sacremoses -l en detokenize), since people do not type like this and BLEU would be inflated; "
         "or set corpus.pretokenized=true to keep it.",
     ),
@@ -94,8 +98,9 @@ _SENTENCES: dict[Kind, tuple[str, str]] = {
     Kind.WORDLESS: ("Neither letter nor digit on a side", "Remove them: there is nothing to translate."),
     Kind.UNUSABLE: (
         "Left out by training",
-        "Mend these lines on both sides, or delete them from both. In TSV, more columns come of a tab inside a sentence"
-        ", and lines without a tab of a line break inside a cell: the line between two of them is then a wrong pair.",
+        "Fix these lines on both sides, or delete them from both. In TSV, more columns come from a tab inside a "
+        "sentence, and lines without a tab from a line break inside a cell: the line between two of them is "
+        "then a wrong pair.",
     ),
 }
 

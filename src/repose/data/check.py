@@ -55,6 +55,8 @@ _SENTENCE = 10
 """Characters of a side's median line, at least, where lines are sentences and not words."""
 _ALIKE, _MAIN_SCRIPT = 0.9, 0.25
 """Share of lines with the first word of all, and of a side's lines in a script that is one of its own."""
+_MOST = 0.5
+"""Share of a set's lines in a script that is not the training set's, beyond which its files are taken for others."""
 _CERTAIN, _FEWEST_SAMPLED = 0.9, 50
 """How probable a language must be, and of how many long lines some are looked at."""
 
@@ -72,6 +74,7 @@ def check_corpus(sets: Mapping[str, PairReader], identify: Identify | None = Non
         seen = _read(reader)
         found = [*_of_lines(seen), *_of_pairs(seen), *_of_sides(seen)]
         found += [] if train is None or split not in HELD_OUT else _against(train, seen)
+        found += [] if train is None else _in_other_scripts(train, seen)
         found += [] if identify is None else _languages(seen, identify)
         kinds = list(Kind)
         for finding in sorted(found, key=lambda finding: kinds.index(finding.kind)):
@@ -90,7 +93,7 @@ def _read(reader: PairReader) -> Observed:
         slip = _slip(seen)
         if slip is None or slip.end < seen.rows - abs(slip.lines):
             raise
-        raise DataError(f"{error}; they seem to part near line {slip.start + 1:,}") from error
+        raise DataError(f"{error}; they seem to diverge near line {slip.start + 1:,}") from error
     if seen.rows < MAX_PAIRS:
         reader.refuse_useless()
     return seen
@@ -164,11 +167,24 @@ def _of_sides(seen: Observed) -> Iterator[Finding]:
             yield from _finding(Kind.PREFIX, side, first.count, seen.pairs, first.row, first.detail)
         elif one.prefix and not (one.is_of_spreadsheet and one.prefix == '"'):
             yield from _finding(Kind.PREFIX, side, seen.pairs, seen.pairs, first.row, one.prefix)
-        counts = Counter(one.scripts[one.scripts != NO_SCRIPT].tolist())
-        own = [script for script, count in counts.items() if count >= _MAIN_SCRIPT * counts.total()]
-        other = (one.scripts != NO_SCRIPT) & ~np.isin(one.scripts, own)
+        other = (one.scripts != NO_SCRIPT) & ~np.isin(one.scripts, _own_scripts(one.scripts))
         if other.any():
             yield from _where(Kind.SCRIPT, side, other, seen.pairs, script_name(int(one.scripts[other.argmax()])))
+
+
+def _in_other_scripts(train: Observed, seen: Observed) -> Iterator[Finding]:
+    """A side most of whose lines are in another script than the training set's, as where files are swapped."""
+    for side in SIDES:
+        own = _own_scripts(train.sides[side].scripts)
+        scripts = seen.sides[side].scripts
+        other = (scripts != NO_SCRIPT) & ~np.isin(scripts, own)
+        if own and other.sum() > _MOST * (scripts != NO_SCRIPT).sum():
+            yield from _where(Kind.OTHER_SCRIPT, side, other, seen.pairs, script_name(int(scripts[other.argmax()])))
+
+
+def _own_scripts(scripts: NDArray[np.int16]) -> list[int]:
+    counts = Counter(scripts[scripts != NO_SCRIPT].tolist())
+    return [script for script, count in counts.items() if count >= _MAIN_SCRIPT * counts.total()]
 
 
 def _against(train: Observed, seen: Observed) -> Iterator[Finding]:

@@ -160,7 +160,7 @@ def writing_columns(folder: Path, types: Mapping[str, str]) -> Iterator[ColumnsW
     """A writer, whose folder takes the place of `folder` when the block ends without an error.
 
     `types` are the columns' names with numpy's names of their types ("<i4"). Raises DataError where `folder` holds
-    something else than columns, WriteError where it cannot be written.
+    something other than columns, WriteError where it cannot be written.
     """
     is_ours = folder.is_dir() and all(e.name == META_FILE or e.suffix in _SUFFIXES for e in folder.iterdir())
     if folder.exists() and not is_ours:

@@ -23,6 +23,8 @@ class Kind(enum.StrEnum):
     """Lines in the language `detail`, which is not their side's; of a sample, likewise."""
     SCRIPT = "script"
     """Lines in another script than their side, the first in `detail`."""
+    OTHER_SCRIPT = "other_script"
+    """Lines of a set in another script than that side of the training set, `detail`: most of them are."""
     IDENTICAL = "identical"
     """Source and target are the same."""
     COPIED = "copied"

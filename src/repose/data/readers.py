@@ -93,6 +93,10 @@ class LineReader:
                 try:
                     yield None if too_long else line.decode("utf-8")
                 except UnicodeDecodeError as error:
+                    if self.num_lines == 1 and line.startswith((codecs.BOM_UTF16_LE, codecs.BOM_UTF16_BE)):
+                        raise DataError(
+                            f"{self.path} is in UTF-16: save it in UTF-8, or pipe it through `iconv -f utf-16 -t utf-8`"
+                        ) from error
                     raise DataError(
                         f"{self.path}, line {self.num_lines}: not UTF-8 (byte 0x{line[error.start]:02x} at position "
                         f"{error.start + 1}): convert the file to UTF-8"

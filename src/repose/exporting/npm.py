@@ -104,7 +104,7 @@ def _fetched(package: Package) -> dict[str, bytes]:
                     assert member is not None
                     files[name] = member.read()
         except (tarfile.TarError, KeyError, OSError, EOFError, AssertionError) as error:
-            raise DataError(f"npm fetched something else than {what}: check where it fetches from") from error
+            raise DataError(f"npm fetched something other than {what}: check where it fetches from") from error
     if not _is_right(package, files):
-        raise DataError(f"npm fetched something else than {what}: check where it fetches from")
+        raise DataError(f"npm fetched something other than {what}: check where it fetches from")
     return files

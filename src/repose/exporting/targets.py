@@ -47,7 +47,8 @@ def export(
 
     Raises ConfigError for an unknown target or option, or for an architecture that the target cannot express,
     CheckpointError for a model that cannot be read, an `out` that holds something else, or an export that computes
-    something else than the model, BusyError where another process exports there, WriteError where it cannot be written.
+    something other than the model, BusyError where another process exports there, WriteError where it cannot be
+    written.
     """
     target = get_target(to)
     if precision not in get_args(Precision):
@@ -81,4 +82,4 @@ def _own_files(place: Path, target: str, said: str) -> set[str]:
     with contextlib.suppress(CheckpointError):
         described = read_description(place, target, check_files=False)["sha256"]
         return {description_file(target), *(str(name).partition("/")[0] for name in described)}
-    raise CheckpointError(f"{said} holds something else than an export to {target}: choose a new or empty folder")
+    raise CheckpointError(f"{said} holds something other than an export to {target}: choose a new or empty folder")

@@ -146,7 +146,7 @@ class RunFolder:
         try:
             content = read_object(self.config_file, remedy)
         except (FileNotFoundError, NotADirectoryError) as error:
-            raise CheckpointError(f"{self.path} is no run directory: it has no {self.config_file.name}") from error
+            raise CheckpointError(f"{self.path} is not a run directory: it has no {self.config_file.name}") from error
         shapes = {"experiment": dict, "digests": dict, "report": list, "versions": dict}
         has_shapes = all(isinstance(content.get(name, kind()), kind) for name, kind in shapes.items())
         if "format_version" in content and "experiment" not in content:
@@ -170,7 +170,7 @@ class RunFolder:
         try:
             text = read_file(self.metrics_file).decode()
         except (FileNotFoundError, NotADirectoryError) as error:
-            raise CheckpointError(f"{self.path} is no run directory: it has no {self.metrics_file.name}") from error
+            raise CheckpointError(f"{self.path} is not a run directory: it has no {self.metrics_file.name}") from error
         except (OSError, ValueError) as error:
             raise self.damaged_metrics() from error
         whole = self.parse_records(text[: text.rfind("\n") + 1])

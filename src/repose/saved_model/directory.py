@@ -120,7 +120,7 @@ def save(
     files = {**contents, CARD: card.encode(), CONFIG: config_text.encode()}
     place = folder.resolve()
     if place.is_dir() and not (place / CONFIG).exists() and any(place.iterdir()):
-        raise CheckpointError(f"{folder} holds something else than a model: choose a new or empty folder")
+        raise CheckpointError(f"{folder} holds something other than a model: choose a new or empty folder")
     with replacing_folder(place, keep_all_but=files) as temporary:
         for name, data in files.items():
             (temporary / name).write_bytes(data)
