@@ -175,6 +175,14 @@ def test_fine_tuning_chooses_how_to_search_anew(run: Run, tmp_path: Path) -> Non
         _, out, _ = run("train", "--from", tmp_path / first, files, "--out", tmp_path / "x", "--print-config")
         assert re.search(r"beam_size = 4 +# model", out)
         assert re.search(r'length_penalty = "none" +# model', out)
+    few, place = write_pairs(tmp_path / "few.tsv", 1000, 1060), ("--out", tmp_path / "tuned", "--workers", 1)
+    directory.change_config(tmp_path / "run", {"decoding": {"beam_size": 3, "length_penalty": 1.25}})
+    code, out, _ = run(
+        "train", "--from", tmp_path / "run", few, *place, "--epochs", 1, "--set", "decoding.length_penalty=none"
+    )
+    config = json.loads((tmp_path / "tuned" / "model" / "config.json").read_text(encoding="utf-8"))
+    assert (code, config["decoding"]["beam_size"], config["decoding"]["length_penalty"]) == (0, 3, 1.25)
+    assert "it searches" not in out, "a few sentences decide nothing"
 
 
 def test_fine_tuning_remembers_the_scripts_that_the_model_has_seen(trained: Path, run: Run, tmp_path: Path) -> None:

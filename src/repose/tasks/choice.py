@@ -10,6 +10,8 @@ from repose.evaluation.metrics import bleu
 
 LENGTH_PENALTIES = (0.2, 0.6, 1.0, 1.5)
 """Those that are tried. Models of little data end too early, and want high ones."""
+FEWEST = 50
+"""Validation sentences below which a fine-tuning searches as the model that it began with."""
 SENTENCES = 500
 """Of the validation set, from the first on."""
 

@@ -44,7 +44,7 @@ from repose.system.device import one_thread
 from repose.system.errors import CheckpointError, ConfigError
 from repose.tasks import more_corpora
 from repose.tasks.base import Card, Decoding, Task, position_table
-from repose.tasks.choice import choose
+from repose.tasks.choice import FEWEST, choose
 from repose.tasks.corpus import CorpusData, is_pretokenized, languages_of, prepare_pairs
 from repose.tasks.corpus_of_run import text_of_run
 from repose.training.feed import to_device
@@ -209,11 +209,18 @@ class Translation(Task):
             means = {"over_validations": {"num_sentences": num_sentences, **means}}
         beam_size, about = experiment.decoding.beam_size, dict(means)
         if experiment.decoding.length_penalty is None:
-            with decoding_translator.load(folder, device, engine="torch") as translator, one_thread():
-                choice = choose(translator, *data.text("valid"), beam_size)
             asked = asdict(experiment.decoding)  # which a training that starts from this model asks for again
-            directory.change_config(folder, {"decoding": {**asked, **choice.settings}, "decoding_asked": asked})
-            about["decoding_chosen"] = choice.to_json()
+            (sources, references), start = data.text("valid"), experiment.training.init_from
+            if start is None or len(sources) >= FEWEST:
+                with decoding_translator.load(folder, device, engine="torch") as translator, one_thread():
+                    choice = choose(translator, sources, references, beam_size)
+                settings, about["decoding_chosen"] = choice.settings, choice.to_json()
+            else:  # too few to choose by: as the model that it began with
+                before = directory.read_config(Path(start)).get("decoding", {})
+                settings = {
+                    name: before[name] for name in ("beam_size", "length_penalty") if before.get(name) is not None
+                }
+            directory.change_config(folder, {"decoding": {**asked, **settings}, "decoding_asked": asked})
         translator = decoding_translator.load(folder, device, engine="torch")
         decoding = Decoding(beam_sizes=(1, beam_size))
         _score(translator, *texts, data.measured, decoding, is_pretokenized(experiment.corpus), about, folder)
