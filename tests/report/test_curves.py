@@ -208,5 +208,5 @@ def test_damaged_runs_are_one_sentence(name: str, content: str | None, sentence:
 def test_a_file_and_a_missing_folder_are_no_runs(tmp_path: Path) -> None:
     (tmp_path / "file").write_text("")
     for folder in (tmp_path / "file", tmp_path / "missing"):
-        with pytest.raises(CheckpointError, match="no run directory"):
+        with pytest.raises(CheckpointError, match="not a run directory"):
             read_curves([folder])

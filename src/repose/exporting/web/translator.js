@@ -27,6 +27,11 @@ export class TextTokenizer {
     }
   }
 
+  /** The text as the tokenizer cuts it up. */
+  normalized(text) {
+    return this.backend.normalizer ? this.backend.normalizer(text) : text;
+  }
+
   /** Ids from START to END. */
   encode(text) {
     const { ids } = this.backend.encode(text, { add_special_tokens: false });
@@ -135,7 +140,7 @@ export class Translator {
     const { decoding, tag } = this.settings, { max_length: longest } = this.graphs;
     const name = to ?? tag;
     if (name && !Object.hasOwn(this.source.tags, name)) throw new Error(`this model has no tag ${name}: leave it out`);
-    if (!stripped(text).text) return [];
+    if (!stripped(this.source.normalized(text)).text) return [];
     let ids = this.source.encode(text);
     if (name) ids = [START, this.source.tags[name], ...ids.slice(1)];
     if (ids.length > longest) ids = [...ids.slice(0, longest - 1), END];
