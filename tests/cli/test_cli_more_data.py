@@ -206,6 +206,17 @@ def test_fine_tuning_replaces_what_neither_training_wrote(trained: Path, run: Ru
     assert "\u2019" not in config["src_normalization"]["replace"]
 
 
+def test_fine_tuning_of_a_model_with_a_damaged_normalization_is_one_sentence(
+    trained: Path, run: Run, tmp_path: Path
+) -> None:
+    shutil.copytree(trained, tmp_path / "first")
+    directory.change_config(tmp_path / "first", {"src_normalization": ["NFC"]})
+    files = write_pairs(tmp_path / "new.tsv", 1000, 1060)
+    code, _, err = run("train", "--from", tmp_path / "first", files, "--out", tmp_path / "tuned", "--workers", 1)
+    assert code == 1
+    assert err.splitlines()[-1].startswith("repose: src_normalization in config.json cannot be used")
+
+
 def test_fine_tuning_of_a_model_that_does_not_say_what_it_has_seen_says_nothing_either(
     trained: Path, run: Run, tmp_path: Path
 ) -> None:

@@ -119,7 +119,7 @@ def test_a_syllable_of_separate_letters_is_one_token_whole() -> None:
 
 
 def test_lower_case_can_be_longer() -> None:
-    made = Tokenizer.train(["aⱥ"] * 9, kind="bpe", vocab_size=262, lowercase=True)
+    made = Tokenizer.train(["ab"] * 9, kind="bpe", vocab_size=262, lowercase=True)
     assert len(made.encode("Ⱥ" * 50)) <= made.most_tokens("Ⱥ" * 50)
 
 

@@ -10,7 +10,7 @@ import typer
 from typer import Argument, Option
 from typer.core import TyperGroup
 
-from repose.cli.documents import warn_of_look_ahead
+from repose.cli.documents import SPLIT, warn_of_look_ahead
 from repose.cli.options import BeamSize, Device, Engine, LengthPenalty, ModelDir, NoRepeat, Precision, To
 from repose.system.errors import ConfigError, unknown
 from repose.system.signals import handled_by
@@ -209,8 +209,7 @@ def run_plan(
     for reason, number in sorted(after.failed.items()):
         say(f"{number:,} {lines} {became} ({reason})")
     if after.too_long:
-        what = "had a sentence longer than almost all that the model was trained on: it was translated in parts"
-        say(f"{after.too_long:,} {lines} {what}")
+        say(f"{after.too_long:,} {lines} {SPLIT}")
     print(store.place(merge_parts(store, plan)) if merged else store.where)
 
 

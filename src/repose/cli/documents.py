@@ -16,6 +16,10 @@ if TYPE_CHECKING:
     from repose.documents.segment import Document
 
 
+SPLIT = "had a sentence longer than almost all that the model was trained on: it was translated in parts"
+"""What is said of so many lines or paragraphs."""
+
+
 def translate_file(
     model: ModelDir,
     source: Annotated[Path, Argument(help="The file to translate: .txt, .html, .srt, .vtt, .docx or .odt.")],
@@ -121,7 +125,7 @@ def _translated(translator: "Translator", document: "Document", how: dict[str, A
     data, cut = translate_document(translator, job, **how)
     if job.too_long:
         number = f"{job.too_long:,} of {counted(len(document.segments), 'paragraph')}"
-        say(f"{number} had a sentence longer than almost all that the model was trained on: it was translated in parts")
+        say(f"{number} {SPLIT}")
     if cut:
         say(f"cut: {counted(cut, 'sentence')} longer than the model reads, without a place to split")
     return data

@@ -109,8 +109,7 @@ def _say_counts(counts: "StreamCounts", max_bytes: int) -> None:
     """What did not go through a translator as it was."""
     lines = f"of {counted(counts.lines, 'line')}"
     if counts.too_long:
-        what = "had a sentence longer than almost all that the model was trained on: it was translated in parts"
-        say(f"{counts.too_long:,} {lines} {what}")
+        say(f"{counts.too_long:,} {lines} {documents.SPLIT}")
     if counts.truncated:
         longer = f"{counts.truncated:,} {lines} {_were(counts.truncated)} longer than the model reads"
         say(f"{longer}, without a place to split them: cut")

@@ -137,7 +137,7 @@ def _show_samples(run: RunFolder, experiment: Experiment, split: str, decoding: 
     some = zip(sources, hypotheses, references, strict=True)
     every = -(-len(sources) // NUM_SAMPLES)
     rows = [row for number, row in enumerate(some) if number % every == 0]
-    example = sources[0] if len(sources[0]) < 60 and "'" not in sources[0] else "A sentence."
+    example = next((source for source in sources if len(source) < 60 and "'" not in source), "A sentence.")
     languages = " --lang SOURCE:TARGET" if UNKNOWN in languages_of(experiment.corpus) else ""
     exportable, path = not experiment.architecture.looks_ahead, quote(str(run.path))
     show(

@@ -25,7 +25,7 @@ _SENTENCES: dict[Kind, tuple[str, str]] = {
     Kind.SCRIPT: ("In another script than the rest of the side", _NOT_ITS_LANGUAGE),
     Kind.OTHER_SCRIPT: (
         "In another script than the training set",
-        "See whether its two files are swapped: name the sources first, as of the training set.",
+        "See whether its two files are swapped: name the sources first, as for the training set.",
     ),
     Kind.IDENTICAL: (
         "Source and target are the same",

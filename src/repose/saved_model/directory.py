@@ -40,6 +40,7 @@ if TYPE_CHECKING:
     import torch
     from torch import nn
 
+    from repose.data.normalization import Normalization
     from repose.data.tokenizer import Tokenizer
 
 M = TypeVar("M", bound="nn.Module")
@@ -299,13 +300,19 @@ def read_tokenizers(
 def source_tokenizer(tokenizer: "Tokenizer", config: Mapping[str, Any]) -> "Tokenizer":
     """The one that reads sources, with the `src_normalization` of config.json, if that has one. Raises
     CheckpointError."""
+    normalization = source_normalization(config)
+    return tokenizer if normalization is None else tokenizer.normalizing(normalization)
+
+
+def source_normalization(config: Mapping[str, Any]) -> "Normalization | None":
+    """What config.json says of it; None where it says nothing, as in models of before. Raises CheckpointError."""
     from repose.data.normalization import Normalization
 
     if (content := config.get("src_normalization")) is None:
-        return tokenizer
+        return None
     try:
-        return tokenizer.normalizing(Normalization.from_json(content))
-    except (ValueError, DataError) as error:
+        return Normalization.from_json(content)
+    except ValueError as error:
         raise CheckpointError(
             f"src_normalization in {CONFIG} cannot be used, so copy the model again: {error}"
         ) from error

@@ -19,7 +19,7 @@ from repose.data.dataset import PairDataset
 from repose.data.input_warning import warning_for
 from repose.data.language import UNKNOWN, is_language, names_of_pair
 from repose.data.mixture import Mixture
-from repose.data.normalization import Normalization, normalization_to
+from repose.data.normalization import normalization_to
 from repose.data.readers import PairReader, TextPairs
 from repose.data.scripts import scripts_in
 from repose.data.tokenised_text import detokeniser, form_of
@@ -185,10 +185,10 @@ class Translation(Task):
         found["split_src_tokens"] = max(usual, before.get("split_src_tokens", most))
         if start is None or isinstance(before.get("src_scripts"), list):
             found["src_scripts"] = sorted({*scripts_in(sources()), *before.get("src_scripts", [])})
-        if start is None or before.get("src_normalization") is not None:
+        to_those = directory.source_normalization(before)
+        if start is None or to_those is not None:
             to_these = normalization_to(sources())
-            to_those = to_these if start is None else Normalization.from_json(before["src_normalization"])
-            found["src_normalization"] = (to_these & to_those).to_json()
+            found["src_normalization"] = (to_these if to_those is None else to_these & to_those).to_json()
         return found
 
     def validation_figures(self, experiment: Experiment, data: CorpusData) -> Evaluate | None:

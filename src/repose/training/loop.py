@@ -276,7 +276,9 @@ class Trainer:
                 self.writer.save_snapshot()
                 self.writer.write_model(is_measured=len(state.snapshots) == 1)
             self.writer.save()
-        self.world.of_first(0.0)  # whose weights, which all may share, were others while it wrote the model
+        self.world.of_first(
+            0.0
+        )  # it put others in the place of the weights, which all may share, while it wrote the model
         before, tokens = self.window
         self.window = (before + time.monotonic() - began, tokens)
 
