@@ -165,7 +165,13 @@ def test_records_keep_their_fields(tmp_path: Path, planned: Planned) -> None:
     assert "failed" not in one
     assert [record.get("failed") for record in made[2:]] == ["no text", "no text", "no text", "blank", "invalid UTF-8"]
     assert made[2] == {"id": 9, "translation": None, "score": 0.0, "failed": "no text"}
+    assert [record.get("line") for record in made] == [None, None, None, "no json", "[1]", None, None]
     assert made[6]["other"] == "\ud800"
+    bad = write(tmp_path / "bad.jsonl", b'{"text": "a"}\n{"text": "\xff\xe9"}\n\n')
+    store, plan = planned([bad], out="bad")
+    _, invalid, blank = (json.loads(line) for line in finish(store, plan).decode().splitlines())
+    assert invalid == {"line": '{"text": "\ufffd\ufffd"}', "translation": "", "failed": "invalid UTF-8"}
+    assert blank == {"translation": None, "failed": "no text"}
     odd = write(tmp_path / "odd.jsonl", b'\xef\xbb\xbf {"x":1e400, "y":1.10,"text" : "a" } \r\n{}\n')
     store, plan = planned([odd], out="odd")
     as_written, empty = finish(store, plan).decode().splitlines()

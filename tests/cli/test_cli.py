@@ -321,6 +321,20 @@ def test_score_is_what_translate_reports(trained: Path, run: Run, tmp_path: Path
     assert [float(line) for line in out.splitlines()] == pytest.approx(direct, abs=1e-3)
 
 
+def test_targets_in_another_language_are_said(trained: Path, run: Run, tmp_path: Path) -> None:
+    german = "Der Junge sieht heute das kleine Haus und freut sich sehr darüber.\n" * 20
+    (tmp_path / "mono.de").write_text(german, encoding="utf-8")
+    wrong = "the targets seem to be in 'de', but this model writes 'en': their scores say nothing"
+    files = (tmp_path / "mono.pt", tmp_path / "mono.de")
+    files[0].write_text("O menino vê hoje a pequena casa e fica muito contente com isso.\n" * 20, encoding="utf-8")
+    assert wrong in run("score", trained, *files)[2]
+    assert f"WARNING: {wrong}" in " ".join(run("evaluate", trained, *files, "--beam-size", 1)[1].split())
+    (tmp_path / "mono.en").write_text(
+        "The boy sees the little house today and is glad about it.\n" * 20, encoding="utf-8"
+    )
+    assert "the targets" not in run("score", trained, files[0], tmp_path / "mono.en")[2]
+
+
 def test_score_gives_as_many_values_as_lines(trained: Path, run: Run, tmp_path: Path) -> None:
     pairs = [
         ("Ele lê.", "He reads."),

@@ -315,7 +315,10 @@ def test_what_a_model_was_not_made_for_is_said(trained: Path, run: Run, tmp_path
     _, out, _ = run("evaluate", trained, *files)
     assert f"WARNING: {unseen}" in " ".join(out.split())
     scores = json.loads((tmp_path / "scores" / "scores.mono.json").read_text(encoding="utf-8"))
-    assert scores["input_warning"] == {"unlike": "script", "found": "Cyrillic", "expected": ["Latin"]}
+    assert scores["input_warnings"] == [{"unlike": "script", "found": "Cyrillic", "expected": ["Latin"]}]
+    code, out, err = run("score", trained, tmp_path / "mono.txt", tmp_path / "mono.en")
+    assert (code, len(out.splitlines())) == (0, 20)
+    assert unseen in err
     (tmp_path / "test.tsv").write_text("pt\ten\nO gato vive.\tThe cat lives.\n", encoding="utf-8")
     _, out, _ = run("evaluate", trained, tmp_path / "test.tsv", "--beam-size", 1)
     assert "which is scored like any other, seems to name the columns (pt, en)" in " ".join(out.split())

@@ -4,11 +4,15 @@ import dataclasses
 import shlex
 from collections.abc import Callable
 from pathlib import Path
+from types import SimpleNamespace
 
 import pytest
 
-from repose.config.experiment import TrainingConfig
+from repose.cli.tables import longer_training
+from repose.config.experiment import Experiment, TrainingConfig
 from repose.data import phrasebook
+from repose.runs.folder import RunFolder
+from repose.runs.records import EndReason, EndRecord, Records, RunStatus
 from repose.training.schedule import make_schedule
 
 Run = Callable[..., tuple[int, str, str]]
@@ -72,6 +76,38 @@ def test_what_to_try_next_can_be_pasted(run: Run, corpus: tuple[Path, Path], tmp
     commands = [line.partition("repose ")[2] for line in shown.splitlines() if "repose " in line]
     assert (code, len(commands)) == (0, 5)
     assert all(str(out) in shlex.split(command) for command in commands)
+
+
+@pytest.mark.parametrize(
+    ("losses", "reason", "is_told"),
+    [
+        ([3.0, 2.5, 2.4], "epochs", True),
+        ([3.0, 2.4, 2.5], "epochs", False),
+        ([3.0, 2.5, 2.4], "patience", False),
+        ([3.0], "updates", False),
+        ([], "updates", False),
+    ],
+)
+def test_a_training_that_was_best_at_its_end_may_be_longer(
+    losses: list[float], reason: str, is_told: bool, monkeypatch: pytest.MonkeyPatch, tmp_path: Path
+) -> None:
+    training = [{"kind": "valid", "update": n, "epoch": n, "tf_loss": loss} for n, loss in enumerate(losses)]
+    end = EndRecord(status=RunStatus.DONE, reason=EndReason(reason), update=9, epoch=3, seconds=1.0, at="")
+    config = SimpleNamespace(experiment=Experiment())
+    monkeypatch.setattr(RunFolder, "records", lambda *_, **__: Records(tuple(training), end=end))
+    monkeypatch.setattr(RunFolder, "config", lambda _: config)
+    assert (longer_training(tmp_path) is not None) == is_told
+    # chrF, where that chooses the model: the higher the better; not of every validation
+    training = [{**record, "chrf": -record["tf_loss"], "tf_loss": 1.0} for record in training]
+    training += [{"kind": "valid", "update": 9, "epoch": 9, "tf_loss": 1.0}]
+    chosen = Experiment(training=TrainingConfig(best_by="chrf", bleu_every_epochs=1))
+    monkeypatch.setattr(RunFolder, "config", lambda _: SimpleNamespace(experiment=chosen))
+    assert (longer_training(tmp_path) is not None) == is_told
+
+
+def test_two_files_are_asked_for(run: Run, tmp_path: Path) -> None:
+    code, _, err = run("train", "a", "b", "--synthetic", "c", "--out", tmp_path / "run")
+    assert (code, "--synthetic needs two aligned text files after it: sources and targets" in err) == (2, True)
 
 
 def test_a_number_of_workers_is_refused_before_anything_is_written(

@@ -266,6 +266,35 @@ def test_both_sides_in_one_language(tmp_path: Path) -> None:
     assert (found.detail, found.count, found.side) == ("en", 200, "")
 
 
+@pytest.mark.parametrize("named", [("en", "de"), ("eng-GB", "de"), ("pt-BR", "pt"), ("und", "und")])
+def test_a_side_in_the_language_that_the_other_is_said_to_be_in(named: tuple[str, str], tmp_path: Path) -> None:
+    write_pairs(tmp_path, "train", [(tgt, src) for src, tgt in long(sentences(200))])
+    sets = {"train": PairReader([tmp_path / "train.src", tmp_path / "train.tgt"])}
+    swapped = of_kind(check_corpus(sets, by_first_word, named), Kind.SWAPPED)
+    told = [(f.side, f.detail, f.count, f.line) for f in swapped]
+    assert told == {"en": [("src", "de", 200, 1), ("tgt", "en", 200, 1)], "eng-GB": [("src", "de", 200, 1)]}.get(
+        named[0], []
+    )
+    assert not of_kind(check_corpus(sets, by_first_word, ("de", "en")), Kind.SWAPPED)
+    assert not of_kind(
+        check_corpus({"train": sets["train"], "also1": sets["train"]}, by_first_word, ("de", "en")), Kind.SWAPPED
+    )
+
+
+def test_one_file_for_validation_and_test(tmp_path: Path) -> None:
+    for name, pairs in (
+        ("train", sentences(900)[:800]),
+        ("valid", sentences(900)[800:]),
+        ("test", sentences(1000)[900:]),
+    ):
+        write_pairs(tmp_path, name, pairs)
+    sets = {n: PairReader([tmp_path / f"{n}.{side}" for side in ("src", "tgt")]) for n in ("train", "valid", "test")}
+    assert check_corpus(sets).findings == ()
+    (found,) = check_corpus({**sets, "test": sets["valid"]}).findings
+    assert (found.kind, found.split, found.of, found.line) == (Kind.VALIDATED_ON, "test", 100, 1)
+    assert found.count > 50  # of the long ones
+
+
 def test_a_sample_is_spread_over_the_whole_corpus(tmp_path: Path) -> None:
     """Of 1,200 long lines 300 are looked at, every fourth: the first in French of those is line 1,001."""
     pairs = long(sentences(1200))

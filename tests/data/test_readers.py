@@ -17,7 +17,7 @@ from pyarrow.parquet import write_table
 
 from repose.data import readers
 from repose.data.readers import MAX_CHARACTERS, Counts, PairReader, TextPairs, write_pairs
-from repose.system.errors import DataError, WriteError
+from repose.system.errors import ConfigError, DataError, WriteError
 
 PAIRS = [("ein kleiner Hund", "a small dog"), ("zwei Vögel", "two birds"), ("Regen", "rain")]
 
@@ -438,3 +438,9 @@ def test_jsonl_values_that_are_dropped(tmp_path, monkeypatch):
         "NUL character": 1,
         "record longer than 100 bytes": 1,
     }
+
+
+def test_two_sides_of_one_name_are_refused(tmp_path):
+    (tmp_path / "c.tsv").write_text("pt\ten\na\tb\n", encoding="utf-8")
+    with pytest.raises(ConfigError, match="both sides are called 'en': name two fields"):
+        PairReader([tmp_path / "c.tsv"], src_field="en", tgt_field="en")

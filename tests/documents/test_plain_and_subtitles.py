@@ -127,6 +127,29 @@ def test_a_dash_within_a_sentence_is_no_speaker(cue: str) -> None:
     assert len(SubtitleDocument("00:01.000 --> 00:02.000\n" + cue, webvtt=False).segments) == 1
 
 
+def test_lines_without_spaces_are_read_as_one_word_after_another() -> None:
+    (segment,) = SubtitleDocument("00:01.000 --> 00:02.000\n<i>我喜欢</i>\n<i>猫和</i> dogs\n很", webvtt=False).segments
+    assert segment.text == "我喜欢猫和 dogs 很"
+
+
+def test_a_translation_without_spaces_is_broken_into_lines() -> None:
+    document = SubtitleDocument("00:01.000 --> 00:02.000\na cat\nsees it", webvtt=False)
+    for text, lines in (
+        ("猫がそれを見ています。", ["猫がそれを", "見ています。"]),
+        ("今日は「はいって", ["今日は", "「はいって"]),
+    ):
+        assert document.text([[Text(text)]]).splitlines()[1:] == lines
+    assert document.text([[Text("はい。")]]).splitlines()[1:] == ["は", "い。"]
+    assert document.text([[Text("ah。」")]]).splitlines()[1:] == ["ah。」"]
+
+
+@pytest.mark.parametrize("cue", ["I <3 you > him", "a < b and c > d", "x <- y -> z"])
+def test_signs_that_are_no_tags_are_text(cue: str) -> None:
+    document = SubtitleDocument("00:01.000 --> 00:02.000\n" + cue, webvtt=False)
+    assert [segment.text for segment in document.segments] == [cue]
+    assert [segment.marks for segment in document.segments] == [()]
+
+
 def test_a_translation_cannot_make_a_timing() -> None:
     document = SubtitleDocument(SRT, webvtt=False)
     found = document.text([[Text("00:00:00,000 --> 00:00:01,000")] for _ in document.segments])

@@ -281,7 +281,7 @@ class Record:
     fields: Mapping[str, Any] | None = None
     """All of it, in JSONL; None where it is no record."""
     written: str = ""
-    """A record of JSONL as it is in the file."""
+    """A line of JSONL as it is in the file; "" where it is too long."""
 
 
 @dataclass(frozen=True)
@@ -339,11 +339,11 @@ def _of_json(lines: Sequence[bytes], fields: Sequence[str]) -> Record:
     try:
         record = json.loads(line := lines[0].decode().strip())
     except UnicodeDecodeError:
-        return Record(nothing, Failure.INVALID)
+        return Record(nothing, Failure.INVALID, written=lines[0].decode(errors="replace").strip())
     except (ValueError, RecursionError):
-        return Record(nothing, Failure.NO_TEXT)
+        record = None
     if not isinstance(record, dict):
-        return Record(nothing, Failure.NO_TEXT)
+        return Record(nothing, Failure.NO_TEXT, written=line)
     texts = [record.get(field) for field in fields]
     if not all(isinstance(text, str) for text in texts):
         return Record(nothing, Failure.NO_TEXT, record, line)

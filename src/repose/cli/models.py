@@ -133,6 +133,7 @@ def score(
     engine: Engine = "auto",
 ) -> None:
     """Print the log-probability (in nats) of each target sentence given its source; nan where a pair cannot be used."""
+    from repose.data.input_warning import warnings_for_pairs
     from repose.data.readers import PairReader
     from repose.decoding.stream import StreamCounts, score_lines
     from repose.decoding.translator import load
@@ -140,6 +141,8 @@ def score(
 
     counts, pairs = StreamCounts(), PairReader([src, tgt])
     translator = load(model, device, precision=precision, engine=engine)
+    for warning in warnings_for_pairs(translator.config, (row for row in pairs.rows() if not isinstance(row, str)), to):
+        say(warning.sentence)
     with one_thread():
         for value in score_lines(translator, pairs.rows(), counts, to=to):
             print(f"{value:.4f}")

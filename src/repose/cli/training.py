@@ -62,6 +62,8 @@ class WithFiles(TyperCommand):
         given = [part for arg in args for part in (arg.split("=", 1) if arg.startswith(_EQUALS) else [arg])]
         while given:
             written.append(arg := given.pop(0))
+            if arg == "--synthetic" and (len(given) < 2 or any(part.startswith("-") for part in given[:2])):
+                raise ConfigError("--synthetic needs two aligned text files after it: sources and targets")
             if arg in ("--valid", "--test") and given:
                 written.append(first := given.pop(0))
                 if first.startswith("-"):
@@ -218,9 +220,11 @@ def train(
         loaded.experiment, out, device=device, workers=workers, stop_after=stop_after, tensorboard=tensorboard
     )
     if result.scores is not None:
-        from repose.cli.tables import run_table
+        from repose.cli.tables import longer_training, run_table
 
         run_table(out, result)
+        if (advice := longer_training(out)) is not None:
+            say(advice)
 
 
 def _tell_of_tables(files: list[Path] | None, config: str | None) -> None:

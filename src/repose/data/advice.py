@@ -21,6 +21,10 @@ _SENTENCES: dict[Kind, tuple[str, str]] = {
         "Both sides are in one language",
         "Name the source file first and its translation second.",
     ),
+    Kind.SWAPPED: (
+        "In the language of the other side",
+        "The files seem to be swapped, or named wrongly: name the source file first and its translation second.",
+    ),
     Kind.LANGUAGE: ("In another language than the rest of the side", _NOT_ITS_LANGUAGE),
     Kind.SCRIPT: ("In another script than the rest of the side", _NOT_ITS_LANGUAGE),
     Kind.OTHER_SCRIPT: (
@@ -43,6 +47,11 @@ _SENTENCES: dict[Kind, tuple[str, str]] = {
         "One side also in the training set",
         "Scores are somewhat too high. Without validation and test files, training holds out pairs that share no "
         "sentence with the rest.",
+    ),
+    Kind.VALIDATED_ON: (
+        "Also in the validation set",
+        "Give another test set, or take these pairs out of one of the two: a model is chosen by its validation set, so "
+        "its score on the same sentences comes out too high.",
     ),
     Kind.ENTITIES: (
         "HTML entities",
@@ -124,7 +133,7 @@ def where(finding: Finding) -> str:
         Kind.SLIPPED: f"from {line} on, {_moved(finding.amount)}",
         Kind.UNUSABLE: finding.detail if "first on line" in finding.detail else f"{finding.detail}, first {line}",
     }.get(finding.kind, f"first {line}" + (f": {finding.detail}" if finding.detail else ""))
-    sampled = finding.kind in (Kind.LANGUAGE, Kind.SAME_LANGUAGE)
+    sampled = finding.kind in (Kind.LANGUAGE, Kind.SAME_LANGUAGE, Kind.SWAPPED)
     noun = f"{_set(finding.split)} {_SIDES[finding.side]}"
     number = f"{finding.count:,} of {counted(finding.of, f'long {noun}')}" if sampled else counted(finding.count, noun)
     return f"{number} ({share(finding)}; {example})"

@@ -14,7 +14,7 @@ from numpy.typing import NDArray
 
 from repose.data.alignment import Slip, find_slip
 from repose.data.findings import HELD_OUT, SIDES, CorpusCheck, Finding, Kind, Side
-from repose.data.language import names_language
+from repose.data.language import UNKNOWN, base_code, names_language
 from repose.data.observed import NO_SCRIPT, Observed, script_name
 from repose.data.readers import PairReader, plain_name
 from repose.system.errors import DataError
@@ -35,6 +35,7 @@ _LEAST_SHARE: Mapping[Kind, float] = {
     Kind.COPIED: 0.01,
     Kind.TRAINED_ON: 0.005,
     Kind.HALF_TRAINED_ON: 0.05,
+    Kind.VALIDATED_ON: 0.05,
     Kind.ENTITIES: 0.0005,
     Kind.QUOTED: 0.01,
     Kind.TOKENISED: 0.1,
@@ -51,6 +52,8 @@ _LEAST_SHARE: Mapping[Kind, float] = {
 """What is rarer is not told: chosen so that of the corpora of results/corpus-check.json that is told which is seen when
 one reads them, and nothing of the clean ones."""
 _LEAST_COUNT: Mapping[Kind, int] = {Kind.LANGUAGE: 3, Kind.SCRIPT: 2, Kind.QUOTED: 3, Kind.PREFIX: 10}
+_NAMED = (*HELD_OUT, "train", "synthetic")
+"""The sets that are in the languages of the corpus; further corpora may be in others."""
 _SENTENCE = 10
 """Characters of a side's median line, at least, where lines are sentences and not words."""
 _ALIKE, _MAIN_SCRIPT = 0.9, 0.25
@@ -61,25 +64,32 @@ _CERTAIN, _FEWEST_SAMPLED = 0.9, 50
 """How probable a language must be, and of how many long lines some are looked at."""
 
 
-def check_corpus(sets: Mapping[str, PairReader], identify: Identify | None = None) -> CorpusCheck:
+def check_corpus(
+    sets: Mapping[str, PairReader],
+    identify: Identify | None = None,
+    languages: tuple[str, str] = (UNKNOWN, UNKNOWN),
+) -> CorpusCheck:
     """Looks over the sets of a corpus, by their names, "train" first; at no languages without `identify`.
 
     Sets beside train, valid and test are trained on, too; of those two, pairs in them are no finding, since whoever
-    trains leaves them out.
+    trains leaves them out. `languages` are those that train, valid, test and synthetic are said to be in.
 
     Raises DataError where a file cannot be read or has no pair that can be used, as its reader does.
     """
-    looked_at, findings, train = {}, [], None
+    looked_at, findings, train, valid = {}, [], None, None
     for split, reader in sets.items():
         seen = _read(reader)
         found = [*_of_lines(seen), *_of_pairs(seen), *_of_sides(seen)]
         found += [] if train is None or split not in HELD_OUT else _against(train, seen)
         found += [] if train is None else _in_other_scripts(train, seen)
-        found += [] if identify is None else _languages(seen, identify)
+        found += [] if valid is None or split != "test" else _validated_on(valid, seen)
+        named = languages if split in _NAMED else (UNKNOWN, UNKNOWN)
+        found += [] if identify is None else _languages(seen, identify, named)
         kinds = list(Kind)
         for finding in sorted(found, key=lambda finding: kinds.index(finding.kind)):
             findings.append(replace(finding, split=split, line=finding.line + reader.counts.header_lines))
         train = seen if split == "train" else train
+        valid = seen if split == "valid" else valid
         looked_at[split] = seen.pairs
     return CorpusCheck(looked_at, tuple(findings))
 
@@ -189,36 +199,51 @@ def _own_scripts(scripts: NDArray[np.int16]) -> list[int]:
 
 def _against(train: Observed, seen: Observed) -> Iterator[Finding]:
     """What of a held-out set is in the training set."""
-    lengths = [seen.sides[side].lengths for side in SIDES]
-    long = (lengths[0] > 0) & (lengths[0] + lengths[1] >= SHORT_PAIR)
+    long = _long_enough(seen)
     both = np.isin(_pair_keys(seen), _pair_keys(train)) & long
     yield from _where(Kind.TRAINED_ON, "", both, seen.pairs)
     one = [np.isin(seen.sides[side].keys, train.sides[side].keys) for side in SIDES]
     yield from _where(Kind.HALF_TRAINED_ON, "", (one[0] | one[1]) & ~both & long, seen.pairs)
 
 
-def _languages(seen: Observed, identify: Identify) -> Iterator[Finding]:
-    """Languages of long lines: one of both sides, or another than the side's."""
+def _validated_on(valid: Observed, test: Observed) -> Iterator[Finding]:
+    """What of the test set is in the validation set."""
+    both = np.isin(_pair_keys(test), _pair_keys(valid)) & _long_enough(test)
+    yield from _where(Kind.VALIDATED_ON, "", both, test.pairs)
+
+
+def _long_enough(seen: Observed) -> NDArray[np.bool_]:
+    """Which pairs are long enough to be in one set only."""
+    lengths = [seen.sides[side].lengths for side in SIDES]
+    return (lengths[0] > 0) & (lengths[0] + lengths[1] >= SHORT_PAIR)
+
+
+def _languages(seen: Observed, identify: Identify, named: tuple[str, str]) -> Iterator[Finding]:
+    """Languages of long lines: one of both sides, the other side's, or another than the side's."""
     sure: dict[Side, list[tuple[int, str]]] = {}
     for side in SIDES:
         sample = seen.sides[side].sample if len(seen.sides[side].sample) >= _FEWEST_SAMPLED else []
-        named = [(row, *identify(text)) for row, text in sample]
-        sure[side] = [(row, language) for row, language, certainty in named if certainty >= _CERTAIN]
-    usual = {side: Counter(language for _, language in lines).most_common(1) for side, lines in sure.items()}
-    if usual["src"] and usual["tgt"] and usual["src"][0][0] == usual["tgt"][0][0]:
-        language, count = usual["tgt"][0]
-        of = len(seen.sides["tgt"].sample)
-        yield from _finding(Kind.SAME_LANGUAGE, "", count, of, _first(sure["tgt"], language), language)
+        found = [(row, *identify(text)) for row, text in sample]
+        sure[side] = [(row, language) for row, language, certainty in found if certainty >= _CERTAIN]
+    counts = {side: Counter(language for _, language in lines) for side, lines in sure.items()}
+    usual = {side: next(iter(counts[side].most_common(1)), (UNKNOWN, 0)) for side in SIDES}
+
+    def lines_in(language: str, kind: Kind, side: Side, of_pair: bool = False) -> list[Finding]:
+        row = next(row for row, found in sure[side] if found == language)
+        of = len(seen.sides[side].sample)
+        return _finding(kind, "" if of_pair else side, counts[side][language], of, row, language)
+
+    if usual["src"][0] == usual["tgt"][0] != UNKNOWN:
+        yield from lines_in(usual["tgt"][0], Kind.SAME_LANGUAGE, "tgt", of_pair=True)
         return
-    for side in SIDES:
-        for language, count in Counter(language for _, language in sure[side]).items():
-            if language != usual[side][0][0]:
-                row, of = _first(sure[side], language), len(seen.sides[side].sample)
-                yield from _finding(Kind.LANGUAGE, side, count, of, row, language)
-
-
-def _first(lines: list[tuple[int, str]], language: str) -> int:
-    return next(row for row, found in lines if found == language)
+    codes = [base_code(code) for code in named]
+    for side, own, of_other in zip(SIDES, codes, reversed(codes), strict=True):
+        main, count = usual[side]
+        if main == of_other != own and 2 * count > counts[side].total():
+            yield from lines_in(main, Kind.SWAPPED, side)
+        for language in counts[side]:
+            if language != main:
+                yield from lines_in(language, Kind.LANGUAGE, side)
 
 
 def _pair_keys(seen: Observed) -> NDArray[np.int64]:

@@ -1,9 +1,10 @@
-"""Whether a text is in a language that its model was made for."""
+"""Whether a text, or what is said to be its translation, is in a language that its model was made for."""
 
 from collections.abc import Collection, Iterable, Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from enum import Enum
 from importlib.util import find_spec
+from itertools import islice
 from typing import Any, Self
 
 from repose.data.language import identify, is_in, known_languages
@@ -13,7 +14,7 @@ from repose.data.tags import direction
 FEWEST_LETTERS = 40
 """A shorter text's language is not told from its letters."""
 LEAST_PROBABILITY = 0.95
-_MOST_CHARACTERS = 4000
+_MOST_CHARACTERS, _MOST_PAIRS = 4000, 500
 
 
 class Unlike(Enum):
@@ -31,19 +32,27 @@ class InputWarning:
     found: str
     """Script such as "Cyrillic", or language code such as "de"."""
     expected: tuple[str, ...]
+    is_target: bool = False
+    """Whether it is a text in the place of translations."""
 
     def to_json(self) -> dict[str, Any]:
         """For a file."""
-        return {"unlike": self.unlike.value, "found": self.found, "expected": list(self.expected)}
+        found = {"unlike": self.unlike.value, "found": self.found, "expected": list(self.expected)}
+        return {**found, "is_target": True} if self.is_target else found
 
     @classmethod
     def from_json(cls, content: Mapping[str, Any]) -> Self:
         """The inverse."""
-        return cls(Unlike(content["unlike"]), content["found"], tuple(content["expected"]))
+        return cls(
+            Unlike(content["unlike"]), content["found"], tuple(content["expected"]), content.get("is_target", False)
+        )
 
     @property
     def sentence(self) -> str:
         """For people."""
+        if self.is_target:
+            writes = f"the targets seem to be in {self.found!r}, but this model writes {self.expected[0]!r}"
+            return f"{writes}: their scores say nothing"
         if self.unlike is Unlike.SCRIPT:
             return f"the text is in {self.found} script, which this model's training never saw: expect nonsense"
         return f"the text seems to be in {self.found!r}, but this model reads {self.expected[0]!r}: expect nonsense"
@@ -54,6 +63,16 @@ def warning_for(config: Mapping[str, Any], texts: Iterable[str], to: str | None 
     scripts = config.get("src_scripts")
     language, _ = direction(config, to)
     return input_warning(texts, list(map(str, scripts)) if isinstance(scripts, list) else [], language)
+
+
+def warnings_for_pairs(
+    config: Mapping[str, Any], pairs: Iterable[tuple[str, str]], to: str | None = None
+) -> list[InputWarning]:
+    """What is wrong with either side of some pairs, likewise; of targets the language alone is looked at."""
+    some = list(islice(pairs, _MOST_PAIRS))
+    targets = input_warning((tgt for _, tgt in some), (), direction(config, to)[1])
+    found = [warning_for(config, (src for src, _ in some), to), targets and replace(targets, is_target=True)]
+    return [warning for warning in found if warning is not None]
 
 
 def input_warning(texts: Iterable[str], scripts: Collection[str], language: str) -> InputWarning | None:

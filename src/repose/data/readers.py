@@ -18,7 +18,7 @@ from itertools import zip_longest
 from pathlib import Path, PurePath
 from typing import BinaryIO, TypeAlias
 
-from repose.system.errors import DataError
+from repose.system.errors import ConfigError, DataError
 from repose.system.files import replacing_file
 from repose.system.terminal import counted
 
@@ -192,6 +192,8 @@ class PairReader:
         """Of the latest pass."""
         self._fields = (src_field, tgt_field)
         self._format = _format(self.files)
+        if self._format != "text" and src_field == tgt_field:
+            raise ConfigError(f"both sides are called {src_field!r}: name two fields, for source and target")
         for path in self.files:
             check_file(path)
         if self._format == "parquet":

@@ -12,18 +12,25 @@ import re
 from bisect import bisect_left
 from collections.abc import Iterator, Sequence
 from typing import NamedTuple
+from unicodedata import category
 
 from repose.data.scripts import has_letters
+from repose.decoding.parts import is_wide
 from repose.documents.segment import MOST_DEPTH, Close, Open, Piece, Placed, Point, Segment, Text, segment
 from repose.system.errors import DataError
 
 _LINE = re.compile(r"[^\r\n]*(?:\r\n|\r|\n|$)")
-_MARKUP = re.compile(r"(<[^<>]*>|\{\\[^{}]*\})")
-_SPEAKER = re.compile(r"\s*+(?:<[^<>]*>|\{\\[^{}]*\})*+\s*+[-–—]")
-_DASH = re.compile(r"(\s*+(?:\{\\[^{}]*\}\s*+)*+)((?:<[^<>]*>\s*+)*+)([-–—]\s*)")
+_TAG = r"(?:</?(?:[A-Za-z][^<>]*|\s+(?:[biuBIU]\s*|(?:font|FONT)\b[^<>]*))>|<[\d:.]+>)"
+"""Also a time within a cue of WebVTT; not "I <3 you >", "a < b > c"."""
+_STYLE = r"\{\\[^{}]*\}"
+_MARKUP = re.compile(rf"({_TAG}|{_STYLE})")
+_SPEAKER = re.compile(rf"\s*+(?:{_TAG}|{_STYLE})*+\s*+[-–—]")
+_DASH = re.compile(rf"(\s*+(?:{_STYLE}\s*+)*+)((?:{_TAG}\s*+)*+)([-–—]\s*)")
 """Where it is, tags that the turn begins with, and the dash of a speaker."""
 _VOICE = re.compile(r"(?=<v(?:[\s.][^<>]*)?>)")
 _LINE_END = re.compile(r"\r\n|\r|\n")
+_STAYS = frozenset("ぁぃぅぇぉっゃゅょゎァィゥェォッャュョヮー々")
+"""Begins no line of Japanese."""
 _TAG_NAME = re.compile(r"</?\s*([A-Za-z]+)")
 
 
@@ -70,7 +77,7 @@ class SubtitleDocument:
         for turn in _turns(lines):
             before, body, after = _without_dash(turn)
             bodies = _LINE_END.split(body)
-            pieces = [piece for line in bodies for piece in (Text(" "), *self._pieces(line))]
+            pieces = [piece for line in _with_spaces(bodies) for piece in self._pieces(line)]
             if not has_letters("".join(piece.text for piece in pieces if isinstance(piece, Text))):
                 self._parts.append(turn)
                 continue
@@ -98,6 +105,16 @@ class SubtitleDocument:
 
     def _letters(self, text: str) -> str:
         return html.escape(text, quote=False) if self._webvtt else text.replace("-->", "->")
+
+
+def _with_spaces(lines: Sequence[str]) -> Iterator[str]:
+    """Lines to be read as one, with a space before each, but within a text that is written without spaces."""
+    last = ""
+    for line in lines:
+        shown = _MARKUP.sub("", line).strip()
+        joined = last and shown and is_wide(last) and is_wide(shown[0])
+        yield line.lstrip() if joined else " " + line
+        last = shown[-1:]
 
 
 class _Turn(NamedTuple):
@@ -173,19 +190,29 @@ def _broken(tokens: Sequence[str], lines: int) -> Iterator[str]:
     """A text, given as letters and tags, in at most so many lines about equally long, tags not counted."""
     whole = "".join(tokens)
     seen = [place for place, inside in enumerate(_inside_tags(whole)) if not inside]
-    spaces = [number for number, place in enumerate(seen) if whole[place] == " "]
+    ends = [number for number in range(1, len(seen)) if _may_end(whole[seen[number - 1]], whole[seen[number]])]
     begun = used = 0
     for line in range(1, lines):
-        if used == len(spaces):
+        if used == len(ends):
             break
         wanted = len(seen) * line / lines
-        after = bisect_left(spaces, wanted, used)
-        near = range(max(used, after - 1), min(after + 1, len(spaces)))
-        best = min(near, key=lambda number: abs(spaces[number] - wanted))
-        place = seen[spaces[best]]
+        after = bisect_left(ends, wanted, used)
+        near = range(max(used, after - 1), min(after + 1, len(ends)))
+        best = min(near, key=lambda number: abs(ends[number] - wanted))
+        place = seen[ends[best]]
         yield whole[begun:place]
-        begun, used = place + 1, best + 1
+        begun, used = place + (whole[place] == " "), best + 1
     yield whole[begun:]
+
+
+def _may_end(before: str, after: str) -> bool:
+    """Whether a line may end between two characters: at a space, or within a text that is written without them, but not
+    before punctuation or a small kana, nor after an opening bracket."""
+    if after == " ":
+        return True
+    if not (is_wide(before) and is_wide(after)) or category(before) == "Ps" or after in _STAYS:
+        return False
+    return category(after) == "Ps" or category(after)[0] not in "PM"
 
 
 def _inside_tags(text: str) -> list[bool]:

@@ -81,8 +81,12 @@ def _prepared(folder: Path) -> Prepared:
 
 
 def bytes_of(folder: Path) -> int:
-    """Size of all files of a folder."""
-    return sum(path.lstat().st_size for path in folder.rglob("*") if not path.is_dir())
+    """Size of all files of a folder, but those that another process removes meanwhile."""
+    size = 0
+    for path in folder.rglob("*"):
+        with contextlib.suppress(FileNotFoundError):
+            size += 0 if path.is_dir() else path.lstat().st_size
+    return size
 
 
 def remove_prepared(one: Prepared) -> bool:

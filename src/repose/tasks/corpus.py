@@ -343,7 +343,7 @@ def check_files(corpus: CorpusConfig) -> CorpusCheck:
     files |= {part.name: part.files for part in more_corpora.parts_of(corpus)} if files else {}
     fields = {"src_field": corpus.src_field, "tgt_field": corpus.tgt_field}
     sets = {name: PairReader(paths, **fields) for name, paths in files.items()}
-    check = check_corpus(sets, identify)
+    check = check_corpus(sets, identify, languages_of(corpus))
     if corpus.splits == "given":
         return check
     # Sets that are put together may have sentences in common.

@@ -16,7 +16,7 @@ from repose.config.experiment import CorpusConfig, Experiment, TrainingConfig
 from repose.data.bpe_dropout import BpeDropout
 from repose.data.check import names_columns
 from repose.data.dataset import PairDataset
-from repose.data.input_warning import warning_for
+from repose.data.input_warning import warnings_for_pairs
 from repose.data.language import UNKNOWN, is_language, names_of_pair
 from repose.data.mixture import Mixture
 from repose.data.normalization import normalization_to
@@ -229,8 +229,9 @@ class Translation(Task):
         self, folder: Path, files: Sequence[Path] | None, split: str, out: Path | None, device: str, decoding: Decoding
     ) -> dict[str, Any]:
         """On two aligned files, or on a set of the run's own corpus. Pairs that cannot be used are left out and counted
-        under `dropped`, by reason; under `input_warning` stands what the sources are instead of what the model reads,
-        and under `column_names` a first pair that may name columns. An export to ONNX is measured on files alone."""
+        under `dropped`, by reason; under `input_warnings` stands what either side is instead of what the model reads
+        and writes, and under `column_names` a first pair that may name columns. An export to ONNX is measured on files
+        alone."""
         exported = decoding_translator.is_export(folder)
         if exported and not files:
             raise ConfigError("name source and reference files: an export has no set of its own")
@@ -243,8 +244,8 @@ class Translation(Task):
             about: dict[str, Any] = {"dropped": reader.counts.dropped} if reader.counts.dropped else {}
             if names_columns(pairs[0]):
                 about["column_names"] = list(pairs[0])
-            if (warning := warning_for(translator.config, texts[0], decoding.to)) is not None:
-                about["input_warning"] = warning.to_json()
+            if warnings := warnings_for_pairs(translator.config, pairs, decoding.to):
+                about["input_warnings"] = [warning.to_json() for warning in warnings]
         else:
             run, about = RunFolder(folder), {}
             texts, pretokenized = text_of_run(run, split), is_pretokenized(run.config().experiment.corpus)
