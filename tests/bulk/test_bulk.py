@@ -166,6 +166,7 @@ def test_records_keep_their_fields(tmp_path: Path, planned: Planned) -> None:
     assert [record.get("failed") for record in made[2:]] == ["no text", "no text", "no text", "blank", "invalid UTF-8"]
     assert made[2] == {"id": 9, "translation": None, "score": 0.0, "failed": "no text"}
     assert [record.get("line") for record in made] == [None, None, None, "no json", "[1]", None, None]
+    assert made[6]["translation"] == Numbering().translate(["half \ufffd"])[0].text
     assert made[6]["other"] == "\ud800"
     bad = write(tmp_path / "bad.jsonl", b'{"text": "a"}\n{"text": "\xff\xe9"}\n\n')
     store, plan = planned([bad], out="bad")

@@ -42,6 +42,19 @@ def test_what_is_there_is_not_overwritten_by_accident(run: Run, tmp_path: Path) 
     assert [path.name for path in tmp_path.iterdir() if path.name.startswith(".")] == []
 
 
+def test_the_file_that_a_link_points_to_is_written(run: Run, tmp_path: Path) -> None:
+    source, target = tmp_path / "in.txt", tmp_path / "real.txt"
+    source.write_text(TEXT, encoding="utf-8")
+    target.write_text("old", encoding="utf-8")
+    (tmp_path / "link.txt").symlink_to("real.txt")
+    assert run("translate-file", MODEL, source, tmp_path / "link.txt", "--force")[0] == 0
+    assert (tmp_path / "link.txt").is_symlink()
+    assert target.read_text(encoding="utf-8").endswith("\n\n12\n")
+    (tmp_path / "folder.txt").mkdir()
+    code, _, err = run("translate-file", MODEL, source, tmp_path / "folder.txt", "--force")
+    assert (code, "folder.txt is a folder: name the file to write" in err) == (2, True)
+
+
 @pytest.mark.parametrize(
     ("name", "target", "content", "says"),
     [

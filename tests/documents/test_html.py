@@ -10,8 +10,10 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
+from repose.documents import html as reading
 from repose.documents.html import VOID, HtmlDocument
 from repose.documents.segment import Text
+from repose.system.errors import DataError
 
 Shout = Callable[..., str]
 
@@ -236,3 +238,10 @@ def test_untouched_sources_are_kept_to_the_byte() -> None:
 def test_hostile_pages_end(shout: Shout, piece: str) -> None:
     source = piece * 4000
     assert len(shout(HtmlDocument(source))) >= len(source) - source.count(" ")
+
+
+def test_a_page_of_more_tags_than_a_book_has_is_refused(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(reading, "MOST_NODES", 30)
+    HtmlDocument("<p>a</p>" * 10)
+    with pytest.raises(DataError, match="elements and texts: split it"):
+        HtmlDocument("<p>a</p>" * 11)

@@ -2,6 +2,7 @@
 
 import contextlib
 import io
+import itertools
 import re
 import sys
 import tracemalloc
@@ -12,7 +13,7 @@ from xml.etree import ElementTree
 
 import pytest
 
-from repose.documents import xml_source
+from repose.documents import segment, wordprocessing, xml_source
 from repose.documents.archive import Archive, Limits
 from repose.documents.office import OfficeDocument
 from repose.documents.opendocument import read_odt
@@ -269,6 +270,7 @@ def test_what_is_hostile_or_damaged_is_refused(data: bytes, says: str) -> None:
 
 def test_all_files_of_a_document_together_are_limited(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(xml_source, "MOST_NODES", 30)
+    monkeypatch.setattr(segment, "MOST_NODES", 30)
     paragraph = f"<w:p>{run('one')}</w:p>"
     headers = {f"word/header{n}.xml": f"<w:hdr {W}>{paragraph * 3}</w:hdr>" for n in range(3)}
     assert len(read_docx(docx(paragraph)).segments) == 1
@@ -377,3 +379,37 @@ def test_any_cut_or_changed_byte_is_a_sentence_or_a_document() -> None:
         for damaged in (data[:place], data[:place] + bytes([data[place] ^ 0x55]) + data[place + 1 :]):
             with contextlib.suppress(DataError):
                 assert isinstance(read_docx(damaged), OfficeDocument)
+
+
+def test_attributes_that_nobody_reads_take_no_memory() -> None:
+    numbers = (number * number * 7919 % 999_983 for number in itertools.count())
+    many = (" ".join(f'a{place}="{next(numbers)}"' for place in range(100)) for _ in range(3_000))
+    document = docx(f"<w:p>{run('one')}</w:p>" + "".join(f"<w:x {attributes}/>" for attributes in many))
+    tracemalloc.start()
+    read_docx(document)
+    peak = tracemalloc.get_traced_memory()[1]
+    tracemalloc.stop()
+    assert peak < 20_000_000  # of 4 MB
+
+
+def test_markup_of_all_members_together_is_limited() -> None:
+    parts = {f"word/header{number}.xml": f"<w:hdr {W}>{' ' * 400}</w:hdr>" for number in range(3)}
+    document = docx(f"<w:p>{run('one')}</w:p>", **parts)
+    limits = Limits(member_bytes=1_000)
+    with pytest.raises(DataError, match="the document has more than 1,000 bytes of text and markup: split it"):
+        OfficeDocument(document, wordprocessing._WordProcessing(), limits)
+
+
+def test_an_archive_with_an_impossible_place_is_damaged() -> None:
+    data = bytearray(docx("<w:p/>"))
+    start = data.rindex(b"PK\x01\x02")
+    name, extra = (int.from_bytes(data[start + place : start + place + 2], "little") for place in (28, 30))
+    far = b"\x01\x00\x08\x00" + (1 << 63).to_bytes(8, "little")
+    data[start + 42 : start + 46] = b"\xff" * 4  # where the member begins: see the field of 64 bits
+    data[start + 30 : start + 32] = (extra + len(far)).to_bytes(2, "little")
+    data[start + 46 + name + extra : start + 46 + name + extra] = far
+    end = data.rindex(b"PK\x05\x06")
+    size = int.from_bytes(data[end + 12 : end + 16], "little") + len(far)
+    data[end + 12 : end + 16] = size.to_bytes(4, "little")
+    with pytest.raises(DataError, match="this is no document, or a damaged one"):
+        read_docx(bytes(data))

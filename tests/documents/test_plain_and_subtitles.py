@@ -7,9 +7,11 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
+from repose.documents import subtitles
 from repose.documents.plain import PlainDocument
 from repose.documents.segment import Text
 from repose.documents.subtitles import SubtitleDocument
+from repose.system.errors import DataError
 
 Shout = Callable[..., str]
 
@@ -168,3 +170,11 @@ def test_timings_stay_in_order(shout: Shout, cues: list[str], webvtt: bool) -> N
     source = "\n\n".join(f"{t}\n{cue}" for t, cue in zip(timings, cues, strict=True))
     found = shout(SubtitleDocument(source, webvtt=webvtt)).splitlines()
     assert [line for line in found if "-->" in line] == timings
+
+
+@pytest.mark.parametrize("lines", ["- a\n" * 40, "a\n\n00:02.000 --> 00:03.000\n" * 40])
+def test_subtitles_of_more_lines_than_a_film_has_are_refused(lines: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    SubtitleDocument("00:01.000 --> 00:02.000\n" + lines, webvtt=False)
+    monkeypatch.setattr(subtitles, "MOST_NODES", 30)
+    with pytest.raises(DataError, match="elements and texts: split it"):
+        SubtitleDocument("00:01.000 --> 00:02.000\n" + lines, webvtt=False)

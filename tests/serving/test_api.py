@@ -12,6 +12,7 @@ import pytest
 from prometheus_client.parser import text_string_to_metric_families
 from stub_server import Shouting, ask, body, served, service, spans
 
+from repose.documents import html as pages
 from repose.documents.alignment import Spans
 from repose.serving import documents
 from repose.serving.app import make_app
@@ -597,6 +598,16 @@ def test_an_office_file_counts_as_what_is_in_it() -> None:
     app = make_app(service(limits={"req_limit": 5, "char_limit": 1_000}))
     statuses = [ask(app, "POST", "/translate_file", data=PT_EN, files=upload).status_code for _ in range(2)]
     assert statuses == [200, 429], "more than the limit is done where it comes first"
+
+
+def test_a_page_with_too_many_tags_is_refused(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(pages, "MOST_NODES", 10)
+    app, page = make_app(service()), "<p>um gato</p>" * 20
+    asked = {**PT_EN, "q": page, "format": "html"}
+    answers = [ask(app, "POST", "/translate", json={**asked, "source": source}) for source in ("pt", "auto")]
+    answers.append(ask(app, "POST", "/translate_file", data=PT_EN, files={"file": ("a.html", page.encode())}))
+    assert [answer.status_code for answer in answers] == [400] * 3
+    assert all("elements and texts: split it" in body(answer)["error"] for answer in answers)
 
 
 def test_a_cancelled_upload_keeps_its_place_until_its_thread_has_ended(monkeypatch: pytest.MonkeyPatch) -> None:

@@ -168,6 +168,7 @@ def test_a_model_from_the_command_line(tmp_path: Path) -> None:
         (["{model}", "--port", "1", "--host", "203.0.113.1"], "choose another --port or --host"),
         (["{model}", "--host", "a..b"], "choose another --port or --host"),
         (["{model}", "--char-limit", "0"], "char_limit = 0"),
+        (["{model}", "--timeout", "nan"], "timeout = nan, but it should be more than 0"),
         (["{model}", "--suggestions", "{model}/config.json/said"], "said cannot be written"),
         (["{model}", "--key-required"], "give a file with a key per line"),
     ],
@@ -259,12 +260,69 @@ def test_models_are_exchanged_while_it_serves(tmp_path: Path) -> None:
         assert server.end() == 0
 
 
+def test_a_worker_that_replaces_another_never_loads_other_files(tmp_path: Path) -> None:
+    run = write_model(tmp_path / "run", 0, run_id="before")
+    asked = {"q": ["model", "how"] * 4, "source": "aa", "target": "bb"}
+    with started(STUB, HERE, run) as server:
+        write_model(run, 1, run_id="after")
+        os.kill(server.pids()[0], signal.SIGKILL)
+        server.wait_for("reloaded")
+        assert server.post("/translate", asked) == {"translatedText": ["after", "None None"] * 4}
+        assert any("ModelChangedError" in line for line in server.lines)
+        server.wait_until(lambda: len(server.pids()) == 4)
+        (run / "config.json").write_text("{")
+        os.kill(server.pids()[-1], signal.SIGKILL)
+        server.wait_for("reload_failed")  # and the other one goes on
+        assert server.post("/translate", asked) == {"translatedText": ["after", "None None"] * 4}
+        assert server.end() == 0
+
+
+def test_a_log_that_cannot_be_written_stops_nothing(model: Path) -> None:
+    with socket.socket() as listener:
+        listener.bind(("127.0.0.1", 0))
+        port = listener.getsockname()[1]
+    code = STUB.replace(
+        "port = [Path(run) for run in sys.argv[2:]], 0", f"port = [Path(run) for run in sys.argv[2:]], {port}"
+    )
+    code = code.replace("lambda line: print(line, file=sys.stderr, flush=True)", "say")
+    code = code.replace("import sys\n", "import sys\nfrom repose.system.terminal import say\n", 1)
+    with Path("/dev/full").open("w") as full:
+        process = subprocess.Popen([sys.executable, "-c", code, str(HERE), str(model)], stderr=full)
+    try:
+        until = time.monotonic() + 30
+        while time.monotonic() < until:
+            with (
+                contextlib.suppress(OSError),
+                urllib.request.urlopen(f"http://127.0.0.1:{port}/health/ready", timeout=5),
+            ):
+                break
+            time.sleep(0.05)
+        request = urllib.request.Request(
+            f"http://127.0.0.1:{port}/translate",
+            b"q=ka&source=aa&target=bb",
+            {"Content-Type": "application/x-www-form-urlencoded"},
+        )
+        with urllib.request.urlopen(request, timeout=20) as response:
+            assert json.load(response) == {"translatedText": "KA"}
+        process.send_signal(signal.SIGTERM)
+        assert process.wait(20) == 0
+    finally:
+        process.kill()
+        process.wait()
+
+
+def test_a_document_that_takes_long_does_not_keep_it_from_ending(model: Path) -> None:
+    code = "import time\nfrom repose.serving import documents\ndocuments._submit(time.sleep, 300)\n" + STUB
+    with started(code, HERE, model) as server:
+        assert server.end() == 0
+
+
 def test_sigterm_ends_it_while_models_are_loaded(tmp_path: Path) -> None:
     with started(STUB, HERE, write_model(tmp_path / "endless", 0), until="loading") as server:
         assert server.end() == 0
     events = [json.loads(line)["event"] for line in server.lines if line.startswith("{")]
     assert events == ["draining", "ended"]
-    assert all(line.startswith("{") or line == "loading\n" for line in server.lines)
+    assert [line for line in server.lines if not line.startswith("{") and line != "loading\n"] == []
 
 
 def test_what_is_no_request_is_a_line_of_json(model: Path) -> None:

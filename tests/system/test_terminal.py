@@ -1,11 +1,14 @@
 """Tables on narrow terminals: nothing is cut, names stay whole where they can, numbers are not broken."""
 
+import contextlib
 import re
+import sys
 from collections.abc import Callable, Sequence
+from pathlib import Path
 
 import pytest
 
-from repose.system.terminal import make_table, show
+from repose.system.terminal import make_table, say, show
 
 NAMES = [f"ablation-norm-lookahead-{n}" for n in range(3)]
 Show = Callable[[int, list[str], list[tuple[str, ...]], Sequence[int]], list[str]]
@@ -60,3 +63,14 @@ def test_a_long_name_and_a_long_word_are_folded(shown: Show) -> None:
     lines = shown(40, ["system", "BLEU"], [("long" * 30, "12.25")], [1])
     assert sum(line.count("long") for line in lines) >= 20
     assert any("12.25" in line for line in lines)
+
+
+def test_what_cannot_be_said_stops_nothing(monkeypatch: pytest.MonkeyPatch) -> None:
+    with Path("/dev/full").open("w") as full:
+        monkeypatch.setattr(sys, "stderr", full)
+        say("a line")
+        with pytest.raises(OSError, match="No space"):
+            print("a line", file=full, flush=True)
+        monkeypatch.undo()
+        with contextlib.suppress(OSError):
+            full.close()

@@ -10,6 +10,7 @@ import hashlib
 import itertools
 import json
 import lzma
+import re
 import zlib
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
@@ -32,6 +33,8 @@ MAX_RECORD_BYTES = 1 << 24
 """Of a longer line of JSONL nothing is read."""
 _LOOKED_AT = 100
 """Records in which a field must be."""
+_HALF_PAIR = re.compile("[\ud800-\udfff]")
+"""Half of a surrogate pair, which JSON can spell and nothing can encode."""
 TWO_COLUMNS = (0, 1, 2)
 """`ScannedInput.columns` where no first line names them."""
 _SUFFIXES = {".tsv": "tsv", ".tab": "tsv", ".jsonl": "jsonl", ".ndjson": "jsonl", ".parquet": "parquet"}
@@ -347,8 +350,9 @@ def _of_json(lines: Sequence[bytes], fields: Sequence[str]) -> Record:
     texts = [record.get(field) for field in fields]
     if not all(isinstance(text, str) for text in texts):
         return Record(nothing, Failure.NO_TEXT, record, line)
-    found = _record([decoded(str(text).encode("utf-8", "surrogatepass")) for text in texts])
-    return Record(found.texts, found.failure, record, line)
+    spelled = [_HALF_PAIR.sub("\ufffd", text) for text in map(str, texts)]
+    found = _record([decoded(text.encode()) for text in spelled])
+    return Record(found.texts, Failure.INVALID if spelled != texts else found.failure, record, line)
 
 
 def _record(lines: Sequence[DecodedLine]) -> Record:

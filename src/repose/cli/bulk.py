@@ -207,7 +207,7 @@ def run_plan(
     became = {"keep": "were kept", "drop": "were left out"}[plan.job.failed]
     became = "have score 0" if plan.job.work == "score" else became
     for reason, number in sorted(after.failed.items()):
-        say(f"{number:,} {lines} {became} ({reason})")
+        say(f"a problem ({reason}) in {number:,} {lines}, which {became}")
     if after.too_long:
         say(f"{after.too_long:,} {lines} {SPLIT}")
     print(store.place(merge_parts(store, plan)) if merged else store.where)

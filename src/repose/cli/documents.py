@@ -40,6 +40,9 @@ def translate_file(
     """Translate a file and keep its form: tags, timings, tables, notes, bold and links stay."""
     if source.suffix.lower() != target.suffix.lower():
         raise ConfigError(f"{target} is to end in {source.suffix!r} like {source}: formats are not converted")
+    target = target.resolve() if target.is_symlink() else target
+    if target.is_dir():
+        raise ConfigError(f"{target} is a folder: name the file to write")
     if target.exists() and not force:
         raise ConfigError(f"{target} already exists: choose another name, or --force")
     from repose.data.readers import check_file

@@ -1,6 +1,7 @@
 """Zip archives from strangers: read within limits, and written anew with some members changed."""
 
 import io
+import struct
 import zipfile
 import zlib
 from collections.abc import Mapping
@@ -41,7 +42,17 @@ class Archive:
                 self._infos = file.infolist()
                 self._check(limits)
                 self.members = {info.filename: _read(file, info, limits) for info in self._infos}
-        except (zipfile.BadZipFile, zlib.error, EOFError, NotImplementedError, RuntimeError, ValueError) as error:
+        except (
+            zipfile.BadZipFile,
+            zlib.error,
+            EOFError,
+            NotImplementedError,
+            RuntimeError,
+            ValueError,
+            OverflowError,
+            LookupError,
+            struct.error,
+        ) as error:
             if isinstance(error, DataError):
                 raise
             raise DataError(f"this is no document, or a damaged one ({error}): {_SAVE}") from error

@@ -16,6 +16,7 @@ from typing import Literal, NamedTuple, TypeAlias
 from repose.data.scripts import has_letters
 from repose.documents.segment import (
     MOST_DEPTH,
+    MOST_NODES,
     Close,
     Open,
     Piece,
@@ -26,6 +27,7 @@ from repose.documents.segment import (
     is_number,
     raised,
     segment,
+    too_many_nodes,
 )
 
 _BLOCKS = """
@@ -279,6 +281,8 @@ class _Tokenizer(HTMLParser):
         start = self._place()
         if self.found and start <= self.found[-1].start:
             return  # the parser says twice what it could not read
+        if len(self.found) == MOST_NODES:
+            raise too_many_nodes()
         self.found.append(_Token(kind, start, start, name.lower(), opaque=opaque))
 
     def handle_starttag(self, tag: str, attrs: list[tuple[str, str | None]]) -> None:

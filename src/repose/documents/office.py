@@ -24,6 +24,8 @@ class Words(Protocol):
     """Names of the members that hold text."""
     prefixes: dict[str, str]
     """Usual prefixes by namespace."""
+    attributes: frozenset[str]
+    """Names, without prefixes, of those that are read."""
     paragraphs: frozenset[str]
     """Names of elements."""
     skipped: frozenset[str]
@@ -48,15 +50,18 @@ class _Place(NamedTuple):
 class OfficeDocument:
     """A document in an archive."""
 
-    def __init__(self, data: bytes, words: Words, limits: Limits = LIMITS) -> None:
+    def __init__(self, content: bytes, words: Words, limits: Limits = LIMITS) -> None:
         """Raises DataError for what is no such document, is damaged, or unpacks to more than the limits."""
-        self._archive, self._words, self._limits = Archive(data, limits), words, limits
+        self._archive, self._words, self._limits = Archive(content, limits), words, limits
         self._xml: dict[str, Xml] = {}
         self._places: list[_Place] = []
         self._segments: list[Segment] = []
-        for member in filter(words.members.fullmatch, self._archive.members):
+        texts = {name: data for name, data in self._archive.members.items() if words.members.fullmatch(name)}
+        if sum(map(len, texts.values())) > limits.member_bytes:
+            raise DataError(f"the document has more than {limits.member_bytes:,} bytes of text and markup: split it")
+        for member, data in texts.items():
             others = sum(xml.num_nodes for xml in self._xml.values())
-            xml = Xml(self._archive.members[member], words.prefixes, member, others=others)
+            xml = Xml(data, words.prefixes, member, attributes=words.attributes, others=others)
             self._xml[member] = xml
             for paragraph in _paragraphs(xml.root, words):
                 self._add(member, paragraph, words.pieces(xml, paragraph))

@@ -24,6 +24,7 @@ class _OpenDocument:
     prefixes = {f"{_OASIS}{name}:1.0": name for name in ("text", "table", "office", "style")} | {
         f"{_OASIS}drawing:1.0": "draw"
     }
+    attributes = frozenset(["name", "style-name", "text-position"])
     paragraphs = frozenset(["text:p", "text:h"])
     skipped = frozenset(["text:tracked-changes", "text:ruby-text", "office:annotation"])
     collapse = True

@@ -9,10 +9,18 @@ from dataclasses import dataclass, replace
 from typing import NamedTuple, Protocol, TypeAlias
 
 from repose.data.scripts import has_letters
+from repose.system.errors import DataError
 
 _SPACES = re.compile(r"[ \t\n\r\f]+")
+MOST_NODES = 300_000
+"""Elements and pieces of text of a document, of some 400 bytes and ten microseconds each: a long book has fewer."""
 MOST_DEPTH = 64
 """Marks within marks; what stands deeper is no markup of one segment any more."""
+
+
+def too_many_nodes() -> DataError:
+    """Of a document with more than `MOST_NODES`."""
+    return DataError(f"the document has more than {MOST_NODES:,} elements and texts: split it")
 
 
 class Text(NamedTuple):

@@ -16,7 +16,19 @@ from unicodedata import category
 
 from repose.data.scripts import has_letters
 from repose.decoding.parts import is_wide
-from repose.documents.segment import MOST_DEPTH, Close, Open, Piece, Placed, Point, Segment, Text, segment
+from repose.documents.segment import (
+    MOST_DEPTH,
+    MOST_NODES,
+    Close,
+    Open,
+    Piece,
+    Placed,
+    Point,
+    Segment,
+    Text,
+    segment,
+    too_many_nodes,
+)
 from repose.system.errors import DataError
 
 _LINE = re.compile(r"[^\r\n]*(?:\r\n|\r|\n|$)")
@@ -75,6 +87,8 @@ class SubtitleDocument:
 
     def _cue(self, lines: Sequence[str]) -> None:
         for turn in _turns(lines):
+            if len(self._parts) > MOST_NODES:
+                raise too_many_nodes()
             before, body, after = _without_dash(turn)
             bodies = _LINE_END.split(body)
             pieces = [piece for line in _with_spaces(bodies) for piece in self._pieces(line)]

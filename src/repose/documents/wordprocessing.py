@@ -88,6 +88,7 @@ class _WordProcessing:
     what = "Word document (.docx)"
     members = re.compile(r"word/(?:document|header|footer|footnotes|endnotes)\d*\.xml")
     prefixes = dict.fromkeys(_MAIN, "w") | dict.fromkeys(_MATH, "m")
+    attributes = frozenset(["fldCharType", "val"])
     paragraphs = frozenset(["w:p"])
     skipped = frozenset(["w:del", "w:moveFrom", "w:pPr", "w:rPr"]) | _PROPERTIES | _FORM
     collapse = False

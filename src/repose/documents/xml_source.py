@@ -9,12 +9,11 @@ from dataclasses import dataclass, field
 from typing import TypeAlias
 from xml.parsers import expat
 
+from repose.documents.segment import MOST_NODES, too_many_nodes
 from repose.system.errors import DataError
 
 MOST_LEVELS = 200
 """Elements within elements."""
-MOST_NODES = 300_000
-"""Elements and pieces of text of a document, of some 400 bytes each while it is translated: a long book has fewer."""
 
 
 @dataclass(slots=True)
@@ -42,7 +41,7 @@ class Element:
     name: str
     """With the usual prefix of its namespace, whatever the file has: "w:p"."""
     attributes: dict[str, str]
-    """By their names as they are written."""
+    """Those that the format reads, by their names as they are written."""
     start: int
     inner: int = 0
     closes: int = 0
@@ -72,15 +71,24 @@ Node: TypeAlias = Element | Letters | Aside
 class Xml:
     """A parsed file."""
 
-    def __init__(self, data: bytes, prefixes: dict[str, str], name: str, *, others: int = 0) -> None:
-        """`prefixes`: the usual ones by namespace. `others`: nodes of the document's other files. Raises DataError,
+    def __init__(
+        self,
+        data: bytes,
+        prefixes: dict[str, str],
+        name: str,
+        *,
+        attributes: frozenset[str] = frozenset(),
+        others: int = 0,
+    ) -> None:
+        """`prefixes`: the usual ones by namespace. `attributes`: names without a prefix of those that elements keep: a
+        document may have far more than are read. `others`: nodes of the document's other files. Raises DataError,
         about `name`, for what is no XML or not safe."""
         try:
             data.decode()
         except UnicodeDecodeError as error:
             raise DataError(f"{name} is not in UTF-8: save the document again") from error
         self.data = data
-        built = _Builder(data, prefixes, name, others)
+        built = _Builder(data, prefixes, name, attributes, others)
         self.root, self.num_nodes = built.root, built.number - others
 
     def slice(self, start: int, end: int) -> str:
@@ -124,7 +132,10 @@ def _written_name(tag: str) -> str:
 
 
 class _Builder:
-    def __init__(self, data: bytes, prefixes: dict[str, str], name: str, others: int) -> None:
+    def __init__(
+        self, data: bytes, prefixes: dict[str, str], name: str, attributes: frozenset[str], others: int
+    ) -> None:
+        self._kept = attributes
         self._data, self._prefixes, self._name = data, prefixes, name
         self._opened: list[Element] = []
         self._namespaces: dict[str, str] = {}  # by prefix, where the parser is
@@ -158,7 +169,7 @@ class _Builder:
     def _begin(self, node: Node) -> None:
         self.number += 1
         if self.number > MOST_NODES:
-            raise DataError(f"the document has more than {MOST_NODES:,} elements and texts: split it")
+            raise too_many_nodes()
         if self._opened:
             self._opened[-1].children.append(node)
         self._last = node
@@ -170,7 +181,8 @@ class _Builder:
         own = {key.partition(":")[2]: value for key, value in attributes.items() if key.partition(":")[0] == "xmlns"}
         self._outer.append({prefix: self._namespaces.get(prefix, "") for prefix in own})
         self._namespaces |= own
-        element = Element(self._usual(name), attributes, place)
+        kept = {key: value for key, value in attributes.items() if key.rpartition(":")[2] in self._kept}
+        element = Element(self._usual(name), kept, place)
         if not self._opened:
             self.root = element
         self._begin(element)

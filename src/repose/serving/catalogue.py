@@ -1,6 +1,7 @@
 """The models that are served, and which of them translates from which language into which. Loads no torch."""
 
 import contextlib
+import hashlib
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from pathlib import Path
@@ -14,6 +15,7 @@ from repose.graphs import folder as graphs
 from repose.model.presets import PRESETS
 from repose.runs.folder import RunFolder
 from repose.saved_model import directory, hub
+from repose.saved_model.description import description_file
 from repose.serving.languages import canonical, name_of, shown
 from repose.serving.refusals import RequestError
 from repose.system.errors import CheckpointError, ConfigError
@@ -47,6 +49,8 @@ class ServedModel:
     """Where its tokens stand in texts."""
     about: dict[str, Any]
     """For /models."""
+    stamp: str = ""
+    """Of its files: see `stamp_of`."""
 
     def stays_whole(self, text: str) -> bool:
         """Whether a sentence is translated as one."""
@@ -143,6 +147,7 @@ def read_catalogue(runs: Sequence[Path], languages: Sequence[str]) -> Catalogue:
 
 
 def _read_model(path: Path, left: list[str]) -> ServedModel:
+    stamp = stamp_of(path)
     files = _read_files(path)
     place, limit, tokenizers, config = files[:4]
     source, target = (str(config.get(name, "und")) for name in ("src_lang", "tgt_lang"))
@@ -166,7 +171,19 @@ def _read_model(path: Path, left: list[str]) -> ServedModel:
         scripts=frozenset(map(str, scripts)) if isinstance(scripts, list) else None,
         spans=Spans(src.spans, lambda tokens: tgt.decoded_spans(tgt.ids(tokens))),
         about=_about(path, files),
+        stamp=stamp,
     )
+
+
+def stamp_of(path: Path) -> str:
+    """The digest of the file that describes a model, and holds the digests of its others; "" where there is none."""
+    place = hub.local_folder(path)
+    is_export = graphs.is_graph_folder(place)
+    described = place / description_file("onnx") if is_export else directory.locate(place) / directory.CONFIG
+    try:
+        return hashlib.sha256(described.read_bytes()).hexdigest()
+    except OSError:
+        return ""
 
 
 class _Files(NamedTuple):

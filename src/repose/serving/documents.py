@@ -2,7 +2,7 @@
 
 import asyncio
 from collections.abc import Callable, Sequence
-from concurrent.futures import ThreadPoolExecutor
+from concurrent.futures import Future, ThreadPoolExecutor
 from itertools import islice
 from typing import Any, TypeVar
 
@@ -20,6 +20,7 @@ from repose.system.errors import ReposeError
 T = TypeVar("T")
 _THREADS = ThreadPoolExecutor(8, "documents")
 """Of documents alone: some take long, nothing can stop a thread, and all else would wait for them."""
+_UNFINISHED: set[Future[Any]] = set()
 _LOOKED_AT = 10_000  # letters of a document that its language is found out by
 MEDIA_TYPES = {
     ".txt": "text/plain",
@@ -32,6 +33,11 @@ MEDIA_TYPES = {
 }
 """Of each of the formats."""
 assert MEDIA_TYPES.keys() == FORMATS.keys()
+
+
+def at_work() -> bool:
+    """Whether a thread still reads or writes a document, which nothing can stop."""
+    return bool(_UNFINISHED)
 
 
 def media_type(suffix: str, document: Document) -> str:
@@ -99,15 +105,26 @@ def _warnings(model: ServedModel, direction: Direction, job: Job, answers: Seque
     return warnings_of(model, direction.source, text, answers, too_long=job.too_long > 0)
 
 
+def _submit(function: Callable[..., T], *arguments: Any) -> Future[T]:
+    submitted = _THREADS.submit(function, *arguments)
+    _UNFINISHED.add(submitted)
+    submitted.add_done_callback(_UNFINISHED.discard)
+    return submitted
+
+
 async def _in_thread(function: Callable[..., T], *arguments: Any) -> T:
-    """What a function gives. Whoever is cancelled before it has begun takes no thread."""
-    return await asyncio.get_running_loop().run_in_executor(_THREADS, function, *arguments)
+    """What a function gives. Whoever is cancelled before it has begun takes no thread. Raises RequestError for what is
+    wrong with a document."""
+    try:
+        return await asyncio.wrap_future(_submit(function, *arguments))
+    except ReposeError as error:
+        raise RequestError(400, f"Invalid request: {error}") from error
 
 
 async def _to_the_end(function: Callable[..., T], *arguments: Any) -> T:
     """The same, but whoever is cancelled waits for its end first, so that a place among the archives that are at work
-    is free when its memory is. Raises RequestError for what is wrong with a document."""
-    submitted = _THREADS.submit(function, *arguments)
+    is free when its memory is."""
+    submitted = _submit(function, *arguments)
     thread = asyncio.wrap_future(submitted)
     try:
         return await asyncio.shield(thread)

@@ -14,7 +14,7 @@ from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass, field
 
 from repose.serving.log import where
-from repose.serving.messages import Answer, Batch, How, ModelToLoad
+from repose.serving.messages import Answer, Batch, How, ModelChangedError, ModelToLoad
 from repose.serving.metrics import Metrics
 from repose.serving.refusals import busy, closing
 from repose.serving.settings import Batching
@@ -77,9 +77,12 @@ class Engine:
         batching: Batching,
         metrics: Metrics,
         say: Callable[..., None] = lambda *_, **__: None,
+        when_changed: Callable[[], None] = lambda: None,
     ) -> None:
-        """`say(event, **facts)` is told of workers that start and die."""
+        """`say(event, **facts)` is told of workers that start and die. `when_changed` is called where a worker that is
+        to replace another finds other files than that one had."""
         self._models, self._batching, self._metrics, self._say = list(models), batching, metrics, say
+        self._when_changed = when_changed
         self._num_workers = workers
         self._workers: set[Worker] = set()
         self._ending: set[Worker] = set()
@@ -267,6 +270,8 @@ class Engine:
                 self._say("worker_failed", reason=type(error).__name__)
                 if self._first is not None and not self._first.done():
                     self._first.set_exception(ReposeError(str(error)))
+                elif isinstance(error, ModelChangedError):
+                    self._when_changed()
                 await asyncio.sleep(pause)
                 pause = min(_LONGEST_PAUSE, 2 * pause)
                 continue

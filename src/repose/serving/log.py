@@ -1,5 +1,6 @@
 """What the server writes about itself: a JSON object per line on stderr, without texts, keys and addresses."""
 
+import contextlib
 import datetime
 import json
 import logging
@@ -14,11 +15,13 @@ class Log:
         self._stream = stream
 
     def __call__(self, event: str, **facts: object) -> None:
-        """One line."""
+        """One line; none where it cannot be written, as on a full disk: what it is about goes on."""
         if self._stream is None:
             return
         time = datetime.datetime.now(datetime.UTC).isoformat(timespec="milliseconds")
-        print(json.dumps({"time": time, "event": event, **facts}), file=self._stream, flush=True)
+        with contextlib.suppress(OSError, ValueError):  # the latter of a stream that is closed
+            self._stream.write(json.dumps({"time": time, "event": event, **facts}) + "\n")  # at once: others write, too
+            self._stream.flush()
 
 
 class HttpEvents(logging.Handler):

@@ -6,6 +6,8 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Any, NamedTuple
 
+from repose.system.errors import ReposeError
+
 LENGTH = struct.Struct("!Q")
 """Before each message: its bytes."""
 
@@ -23,6 +25,12 @@ class ModelToLoad(NamedTuple):
     """`module:function` that makes a translator of the path and these settings."""
     path: str
     settings: dict[str, Any]
+    stamp: str = ""
+    """`catalogue.stamp_of` the path where other files than these are refused."""
+
+
+class ModelChangedError(ReposeError):
+    """The files of a model are no longer those that the server knows."""
 
 
 @dataclass(frozen=True)

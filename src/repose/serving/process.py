@@ -7,11 +7,13 @@ ways; the other side is its parent alone.
 import contextlib
 import importlib
 import pickle
+from pathlib import Path
 from typing import Any, BinaryIO
 
 from repose.data.tokenizer import START
 from repose.documents.alignment import Spans, token_spans
-from repose.serving.messages import LENGTH, Answer, Batch, Explained, ModelToLoad, packed
+from repose.serving.catalogue import stamp_of
+from repose.serving.messages import LENGTH, Answer, Batch, Explained, ModelChangedError, ModelToLoad, packed
 from repose.system.errors import ReposeError, told
 from repose.system.helper import pipes
 
@@ -81,7 +83,15 @@ def _explained(translator: Any, sentence: str, translation: Any, tag: str | None
 
 def _load(model: ModelToLoad) -> Any:
     module, _, name = model.loader.partition(":")
-    return getattr(importlib.import_module(module), name)(model.path, **model.settings)
+    _refuse_changed(model)
+    translator = getattr(importlib.import_module(module), name)(model.path, **model.settings)
+    _refuse_changed(model)
+    return translator
+
+
+def _refuse_changed(model: ModelToLoad) -> None:
+    if model.stamp and stamp_of(Path(model.path)) != model.stamp:
+        raise ModelChangedError(f"the files of {model.path} have changed since the server read them")
 
 
 def _read(source: BinaryIO) -> Any:
@@ -92,6 +102,8 @@ def _read(source: BinaryIO) -> Any:
 
 
 def _sentence(error: Exception) -> ReposeError:
+    if isinstance(error, ModelChangedError):
+        return error
     if (sentence := told(error)) is not None:
         return ReposeError(sentence[0])
     first = (str(error).strip() or "no reason given").splitlines()[0]

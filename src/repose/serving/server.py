@@ -16,6 +16,7 @@ import uvicorn
 
 from repose.data.language import known_languages
 from repose.decoding.translator import LOOKS_AHEAD
+from repose.serving import documents
 from repose.serving.app import Service, make_app
 from repose.serving.catalogue import Catalogue, read_catalogue
 from repose.serving.engine import Engine
@@ -51,6 +52,8 @@ def serve(settings: ServeSettings, say: Callable[[str], None], log: Log, loader:
         server = Server(settings, catalogue, listener, say, log, loader)
         with asyncio.Runner(loop_factory=_loop_factory()) as runner:
             runner.run(server.run())
+    if documents.at_work():  # the interpreter would wait for its threads, and heed no signal meanwhile
+        os._exit(0)
 
 
 def _loop_factory() -> Callable[[], asyncio.AbstractEventLoop] | None:
@@ -170,8 +173,8 @@ class Server:
             workers = available_cores() if settings.device == "cpu" else 1
         check_workers(workers)
         how = {"device": settings.device, "workers": 1, "precision": settings.precision, "engine": settings.engine}
-        models = [ModelToLoad(self._loader, str(model.path.resolve()), how) for model in catalogue.models]
-        return Engine(models, workers, settings.batching, self._metrics, self._log)
+        models = [ModelToLoad(self._loader, str(model.path.resolve()), how, model.stamp) for model in catalogue.models]
+        return Engine(models, workers, settings.batching, self._metrics, self._log, self._reload)
 
     async def _start(self) -> None:
         await self._service.engine.start()

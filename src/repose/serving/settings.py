@@ -70,7 +70,7 @@ class Limits:
             "receive_seconds",
             "send_seconds",
         ):
-            if (value := getattr(self, name)) <= 0:
+            if not (value := getattr(self, name)) > 0:
                 raise ConfigError(f"{name} = {value}, but it should be more than 0")
 
     @property

@@ -3,6 +3,7 @@
 File names, settings and reasons of errors are other people's text. Here, and nowhere else, it is made fit to be seen.
 """
 
+import contextlib
 import re
 import sys
 from collections.abc import Iterable, Iterator, Mapping, Sequence
@@ -42,8 +43,9 @@ def counted(number: float, noun: str) -> str:
 
 
 def say(sentence: str) -> None:
-    """A line on stderr, at once."""
-    print(printable(sentence), file=sys.stderr, flush=True)
+    """A line on stderr, at once; none where that cannot be written, as on a full disk: the work itself goes on."""
+    with contextlib.suppress(OSError):
+        print(printable(sentence), file=sys.stderr, flush=True)
 
 
 def make_table(
