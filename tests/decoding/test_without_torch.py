@@ -139,3 +139,9 @@ def test_what_needs_torch_says_so(environment: tuple[Path, int], model: Path, tm
         assert done.returncode == 2, (arguments, done.stdout, done.stderr)
         assert "pip install 'repose-nmt[train]'" in done.stderr
         assert "Traceback" not in done.stderr
+    repose.export(model, to="onnx", out=tmp_path / "out")
+    program = (
+        "import repose, sys\ntry:\n    repose.load(sys.argv[1]).model\nexcept ValueError as error:\n    print(error)"
+    )
+    done = run(environment[0], f"exec({program!r})", str(tmp_path / "out"))
+    assert "this needs the torch model, which an export does not hold" in done.stdout, done.stderr

@@ -361,7 +361,7 @@ def test_graphs_of_models_that_read_next_to_nothing(saving: Saving, max_length: 
 
 
 def test_graphs_that_cannot_be_made_are_no_reason_not_to_translate(
-    saving: Saving, monkeypatch: pytest.MonkeyPatch, tmp_path: Path
+    saving: Saving, monkeypatch: pytest.MonkeyPatch, tmp_path: Path, run_repose: Run
 ) -> None:
     compare, compared = graph_cache.compare, []
 
@@ -373,8 +373,15 @@ def test_graphs_that_cannot_be_made_are_no_reason_not_to_translate(
     monkeypatch.setenv("REPOSE_HOME", str(tmp_path / "home"))
     model = saving("baseline")
     for _ in range(2):
-        assert repose.load(model).engine.name == "torch"
+        loaded = repose.load(model)
+        assert loaded.engine.name == "torch"
+        assert loaded.why_torch is not None
+        assert loaded.why_torch.startswith("what ONNX Runtime compute")
     assert len(compared) == 1, "what was refused is not made again"
+    code, _, said = run_repose("translate", model, "--workers", 1, stdin=b"O gato viu.\n")
+    assert code == 0
+    assert said.startswith("torch translates, which is slower than ONNX Runtime: what ONNX Runtime computes differ")
+    assert repose.load(model, engine="torch").why_torch is None
     with pytest.raises(CheckpointError, match="what ONNX Runtime computes differs"):
         repose.load(model, engine="onnx")
     assert len(compared) == 2, "unless it is asked for"

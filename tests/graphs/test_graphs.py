@@ -3,7 +3,8 @@
 import dataclasses
 import random
 from pathlib import Path
-from typing import Any, get_args
+from types import SimpleNamespace
+from typing import Any, Literal, get_args, get_origin, get_type_hints
 
 import numpy as np
 import pytest
@@ -15,10 +16,12 @@ from repose.decoding.onnx_engine import OnnxEngine
 from repose.decoding.search import Hypothesis, beam_search
 from repose.decoding.torch_engine import TorchEngine
 from repose.decoding.worker import Batch
+from repose.exporting.why_not import ctranslate2
+from repose.graphs.coverage import COMPUTED, why_not
 from repose.graphs.folder import BEAM, ENCODER, GREEDY, STEP, GraphFolder, write_graphs
 from repose.graphs.graph import Graph
 from repose.graphs.searches import best_of
-from repose.model import architecture as axes
+from repose.graphs.stacks import graphs_of
 from repose.model.architecture import Architecture
 from repose.model.presets import PRESETS
 from repose.model.transformer import Transformer, build
@@ -31,25 +34,8 @@ VOCAB = 23
 SIZES: dict[str, Any] = {"d_ff": 16, "num_encoder_layers": 2, "num_decoder_layers": 3, "max_length": 32}
 WIDTHS = [{"d_token": 8, "num_heads": 2, "head_dim": 4}, {"d_token": 8, "num_heads": 4, "head_dim": 2}]
 WIDTHS += [{"d_token": 4, "num_heads": 2, "head_dim": 16}]
-AXES = {
-    "positions": get_args(axes.PositionsKind),
-    "combine": get_args(axes.Combine),
-    "embedding_scale": get_args(axes.EmbeddingScale),
-    "encoder_token_norm": get_args(axes.TokenNormKind),
-    "decoder_token_norm": ("none", "prefix", "vocabulary", "running"),
-    "token_norm_site": get_args(axes.TokenNormSite),
-    "values": get_args(axes.Values),
-    "input_norm": get_args(axes.InputNorm),
-    "norm": get_args(axes.Norm),
-    "self_score": get_args(axes.SelfScore),
-    "score_residual": get_args(axes.ScoreResidual),
-    "attention_window": (None, 4),
-    "residual_weight": (1.0, 3.0),
-    "tie_embeddings": get_args(axes.TieEmbeddings),
-    "attention_bias": (True, False),
-    "output_bias": (True, False),
-}
-SEEDS = range(320, 360)
+AXES = {**COMPUTED, "attention_window": (None, 4), "residual_weight": (1.0, 3.0)}
+SEEDS = range(20, 60)
 """So chosen that `drawn` gives every value of every axis."""
 
 
@@ -121,6 +107,34 @@ def test_a_preset(name: str, tmp_path: Path) -> None:
 @pytest.mark.parametrize("seed", SEEDS)
 def test_any_combination_of_axes(seed: int, tmp_path: Path) -> None:
     check(drawn(seed), tmp_path)
+
+
+def with_value(name: str, value: object) -> Architecture:
+    """An architecture with a value that somebody is about to add."""
+    a = dataclasses.replace(PRESETS["original"].architecture)
+    object.__setattr__(a, name, value)
+    return a
+
+
+@pytest.mark.parametrize("axis", ["positions", "norm", "self_score", "values"])
+def test_a_value_without_graphs_is_refused_by_name(axis: str) -> None:
+    reason = why_not(with_value(axis, "new"))
+    assert reason == f"{axis} = 'new' is not among what repose.graphs computes"
+    assert f"{axis} = 'new' is not among" in str(ctranslate2(with_value(axis, "new")))
+    with pytest.raises(ConfigError, match=f"this model has no graphs: {axis} = 'new'"):
+        graphs_of(SimpleNamespace(architecture=with_value(axis, "new")))  # type: ignore[arg-type]
+
+
+def test_a_new_axis_is_refused_unless_it_is_as_before() -> None:
+    made = dataclasses.make_dataclass("made", [("gate", str, "none")], bases=(Architecture,), frozen=True, kw_only=True)
+    assert why_not(made()) is None
+    assert why_not(made(gate="glu")) == "gate = 'glu' is not among what repose.graphs computes"
+
+
+def test_the_values_that_graphs_compute_are_values() -> None:
+    for name, kind in get_type_hints(Architecture).items():
+        if get_origin(kind) is Literal and name != "initialisation":
+            assert set(COMPUTED[name]) <= set(get_args(kind))
 
 
 @pytest.mark.parametrize("axis", AXES)

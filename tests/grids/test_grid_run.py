@@ -237,6 +237,17 @@ def test_another_run_in_a_cells_place_is_left_alone(trial: Grid, tmp_path: Path)
     assert json.loads((place / "scores.test.json").read_text())["run_id"] == "0123456789ab"
 
 
+def test_finished_cells_stay_in_the_manifest_when_the_file_changes(trial: Grid, tmp_path: Path) -> None:
+    out = tmp_path / "runs"
+    go(plan(trial, out), Backend(trial))
+    before = entries(out / "trial")
+    changed = again(tmp_path, "training.label_smoothing=0.2")
+    outcome = go(plan(changed, out), Backend(changed))
+    assert outcome.exit_code == 1
+    assert all("has other settings or other data" in entry.state.message for entry in outcome.entries)
+    assert entries(out / "trial") == before
+
+
 def test_finished_cells_that_a_call_does_not_name_are_told(trial: Grid, tmp_path: Path) -> None:
     out, said = tmp_path / "runs", list[str]()
     go(plan(trial, out), Backend(trial))

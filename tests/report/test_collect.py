@@ -201,6 +201,8 @@ def test_runs_without_a_grid_are_grouped_by_their_settings(make_run: Any, tmp_pa
         ("original-s10", "original"),
     ]
     assert runs.title == tmp_path.name
+    assert read_runs(sorted(tmp_path.iterdir())).title == tmp_path.name
+    assert read_runs([tmp_path / "fast-s0"]).title == "fast-s0"
 
 
 def test_a_system_on_two_corpora_is_one_system(make_run: Any, tmp_path: Path) -> None:

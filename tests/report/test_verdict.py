@@ -1,6 +1,7 @@
 """What a report says first."""
 
 import json
+import shutil
 from dataclasses import replace
 from pathlib import Path
 from typing import Any
@@ -46,6 +47,21 @@ def test_no_test_is_promised_that_is_not_made(make_run: Any, tmp_path: Path) -> 
 def test_equal_scores_are_shared(make_run: Any, tmp_path: Path) -> None:
     four(make_run, a=20.0, b=20.01)
     assert "b and a share the best BLEU (beam 4) of 2 systems, 21.0 (one seed)." in verdict(read_runs([tmp_path]))
+
+
+def test_all_that_share_the_best_are_named(make_run: Any, tmp_path: Path) -> None:
+    four(make_run, a=20.0, b=20.01, c=19.99, d=12.0)
+    said = verdict(read_runs([tmp_path]))
+    assert "b, a and c share the best BLEU (beam 4) of 4 systems, 21.0 (one seed)." in said
+    shutil.rmtree(tmp_path / "d-s0")
+    assert "all 3 systems have the same BLEU (beam 4), 21.0 (one seed)." in verdict(read_runs([tmp_path]))
+
+
+def test_systems_that_do_not_translate_are_not_praised(make_run: Any, tmp_path: Path) -> None:
+    four(make_run, a=-0.9, b=-0.5)
+    assert "no system translates: the best BLEU (beam 4) is 0.5 (one seed)." in verdict(read_runs([tmp_path]))
+    shutil.rmtree(tmp_path / "b-s0")
+    assert " does not translate: BLEU (beam 4) is 0.1 (one seed)." in verdict(read_runs([tmp_path]))
 
 
 def test_systems_without_a_beam_are_compared_by_greedy_search(make_run: Any, tmp_path: Path) -> None:

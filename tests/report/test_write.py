@@ -72,10 +72,11 @@ def test_a_report_in_markdown_has_everything() -> None:
     )
     text = write_markdown(Report(title="T", subtitle="sub", warnings=("Careful.",), sections=(section,)))
     for line in (
-        "# T", "sub", "> **Warning:** Careful.", "## S", "Of it.", "> **Warning:** Beware.", "### Curves", "It falls.",
+        "# T", "sub", "> **Warning:** Careful.", "## S", "Of it.", "> **Warning:** Beware.", "### Curves",
         "Sentence 7", r"- source: Ein \*Satz\*.", r"- x (chrF 40.0): A \<b>.", "- y (chrF 60.5): B.",
     ):  # fmt: skip
         assert line in text.splitlines()
+    assert "It falls." not in text, "is for who cannot see the picture"
 
 
 def test_csv_has_every_digit_and_columns_of_their_own() -> None:

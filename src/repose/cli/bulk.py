@@ -10,7 +10,7 @@ import typer
 from typer import Argument, Option
 from typer.core import TyperGroup
 
-from repose.cli.documents import SPLIT, warn_of_look_ahead
+from repose.cli.documents import SPLIT, warn_of_model
 from repose.cli.options import BeamSize, Device, Engine, LengthPenalty, ModelDir, NoRepeat, Precision, To
 from repose.system.errors import ConfigError, unknown
 from repose.system.signals import handled_by
@@ -180,7 +180,7 @@ def run_plan(
     from repose.system.array import every_nth
 
     for model in models:
-        warn_of_look_ahead(model)
+        warn_of_model(model)
     before = status_of(store, plan)
     shards = counted(len(plan.shards), "shard")
     if len(plan.shards) > 1:

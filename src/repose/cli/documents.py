@@ -109,19 +109,21 @@ def stdin() -> BinaryIO:
     return sys.stdin.buffer
 
 
-def warn_of_look_ahead(translator: "Translator") -> None:
-    """Say that the model cannot translate, if it sees tokens that it is to predict."""
+def warn_of_model(translator: "Translator") -> None:
+    """Say that the model cannot translate, if it sees tokens that it is to predict; or why it is slower than others."""
     from repose.decoding.translator import LOOKS_AHEAD
 
     if translator.engine.looks_ahead:
         say(LOOKS_AHEAD)
+    if translator.why_torch is not None:
+        say(f"torch translates, which is slower than ONNX Runtime: {translator.why_torch}")
 
 
 def _translated(translator: "Translator", document: "Document", how: dict[str, Any]) -> bytes:
     from repose.data.input_warning import warning_for
     from repose.documents.job import Job, Reader, translate_document
 
-    warn_of_look_ahead(translator)
+    warn_of_model(translator)
     job = Job(document, Reader.of(translator, how.get("to")))
     if (warning := warning_for(translator.config, job.sentences, how.get("to"))) is not None:
         say(warning.sentence)

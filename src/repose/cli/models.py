@@ -78,7 +78,7 @@ def translate(
         nullcontext() if file is None else unpackable(file),
         nullcontext(documents.stdin()) if file is None else opened(file) as source,
     ):
-        documents.warn_of_look_ahead(translator)
+        documents.warn_of_model(translator)
         if file is None and source.isatty():
             say("type a sentence; Ctrl-D ends")
         for translation in translate_lines(translator, source, counts, **how):

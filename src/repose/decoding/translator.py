@@ -1,6 +1,5 @@
 """Text in, text out: a model with its tokenizers, translating and scoring sentences."""
 
-import contextlib
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import asdict, dataclass, fields
 from functools import partial
@@ -132,6 +131,8 @@ class Translator:
         """What the model reads before a source unless told otherwise, one of `src_tokenizer.tags`."""
         self.folder: Path | None = None
         """Where it was loaded from."""
+        self.why_torch: str | None = None
+        """Why torch computes where the engine auto would have taken graphs; None where it does not."""
         self._model: Transformer | None = None
         self._pool = Pool(_num_workers(workers, self.engine))
 
@@ -166,13 +167,14 @@ class Translator:
 
         Raises ConfigError for an export, which has none.
         """
+        if self.folder is not None and graphs.is_graph_folder(self.folder):
+            raise ConfigError("this needs the torch model, which an export does not hold: load the model directory")
         from repose.decoding.torch_engine import TorchEngine
 
         if isinstance(self.engine, TorchEngine):
             return self.engine.model
         if self._model is None:
-            if self.folder is None or graphs.is_graph_folder(self.folder):
-                raise ConfigError("this needs the torch model, which an export does not hold: load the model directory")
+            assert self.folder is not None, "only torch computes without a folder"
             self._model = directory.load(self.folder, MODEL_KIND).model
         return self._model
 
@@ -205,6 +207,7 @@ class Translator:
         `num_hypotheses`: how many of the beam to return, at most `beam_size`. `no_repeat_ngram_size`: so many tokens in
         a row are never said twice in a translation; 0: they may be. A hypothesis has at most
         `max_extra_tokens` tokens more than its source, and no more than the model's max_length.
+        `attention`: also give cross-attention, (layers, heads, target tokens + 1, source tokens) for each text.
         `to`: the tag of a model that was trained with several, such as the language to translate into.
         `sampling`: draw one translation of each instead of searching for the best.
         Raises ConfigError for settings out of range.
@@ -362,17 +365,19 @@ def load(
     place = hub.local_folder(Path(folder))
     if graphs.is_graph_folder(place):
         return _of_graphs(place, engine, device, precision, workers)
-    int8 = precision == "int8"
+    int8, why_torch = precision == "int8", None
     if device == "cpu" and (engine == "onnx" or (engine == "auto" and graph_cache.can_make())):
         tokenizers, config = directory.load_without_weights(place, MODEL_KIND)
         if not directory.architecture_in(config, place).looks_ahead:
-            with contextlib.ExitStack() as stack:
-                if engine == "auto":  # graphs that cannot be made or kept are no reason not to translate
-                    stack.enter_context(contextlib.suppress(WriteError, CheckpointError, ConfigError))
+            try:
                 model_dir = directory.locate(place)
                 load_model = partial(directory.load, model_dir, MODEL_KIND)
                 made = graph_cache.engine_of(model_dir, config, int8=int8, load=load_model, again=engine == "onnx")
                 return _translator(made, tokenizers, config, place, workers)
+            except (WriteError, CheckpointError, ConfigError) as error:  # no reason not to translate
+                if engine == "onnx":
+                    raise
+                why_torch = str(error)
         elif engine == "onnx":
             raise ConfigError("engine = 'onnx' decodes with a cache, which this model cannot: leave engine out")
     model, tokenizers, config = directory.load(place, MODEL_KIND, device)
@@ -380,7 +385,9 @@ def load(
         from repose.model.kernels.linear import quantize
 
         quantize(model)
-    return _translator(model, tokenizers, config, place, workers)
+    translator = _translator(model, tokenizers, config, place, workers)
+    translator.why_torch = why_torch
+    return translator
 
 
 def is_export(folder: str | Path) -> bool:

@@ -30,7 +30,7 @@ from repose.decoding.translator import SETTINGS, Translator, load
 from repose.exporting import npm
 from repose.exporting.base import Exported, Options
 from repose.graphs import folder as graphs
-from repose.graphs.stacks import why_not
+from repose.graphs.coverage import why_not
 from repose.model.transformer import Transformer
 from repose.saved_model import directory
 from repose.saved_model.description import sizes_of, write_description

@@ -2,7 +2,8 @@
 
 from collections.abc import Callable, Iterator
 
-from repose.graphs.stacks import why_not as graphs
+from repose.graphs.coverage import not_computed
+from repose.graphs.coverage import why_not as graphs
 from repose.model.architecture import Architecture
 from repose.model.presets import PRESETS
 
@@ -15,6 +16,8 @@ def ctranslate2(architecture: Architecture) -> str | None:
 
 
 def _no_ctranslate2(a: Architecture) -> Iterator[str]:
+    if not a.looks_ahead:
+        yield from (f"{setting} is not among what this export was written for" for setting in not_computed(a))
     for side in ("encoder", "decoder"):
         name = f"{side}_token_norm"
         if (kind := getattr(a, name)) in ("sentence", "prefix"):

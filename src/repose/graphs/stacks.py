@@ -17,9 +17,9 @@ import numpy as np
 import torch
 
 from repose.graphs.attention import At, Attended, GraphAttention, Keys, PositionScores
+from repose.graphs.coverage import why_not
 from repose.graphs.folder import GraphFacts, Kept
 from repose.graphs.graph import OPSET, Graph, Value, array
-from repose.model.architecture import Architecture
 from repose.model.embedding import Embedding
 from repose.model.layers import DecoderLayer, EncoderLayer, FeedForward
 from repose.model.stacks import Stack
@@ -48,10 +48,10 @@ class Graphs(NamedTuple):
 
 
 def graphs_of(model: Transformer, *, int8: bool = False) -> Graphs:
-    """The graphs of a model. Raises ConfigError where the extra `fast` is missing, or for a model that looks ahead."""
+    """The graphs of a model. Raises ConfigError where the extra `fast` is missing, or for one that has none."""
     a = model.architecture
     if (reason := why_not(a)) is not None:
-        raise ConfigError(f"this model cannot decode with a cache: {reason}")
+        raise ConfigError(f"this model has no graphs: {reason}")
     with torch.no_grad():
         encoder, memory = _EncoderGraph(model, int8=int8).made()
         step, kept = _step_graph(model, memory, int8=int8)
@@ -65,13 +65,6 @@ def graphs_of(model: Transformer, *, int8: bool = False) -> Graphs:
         kept=tuple(kept),
     )
     return Graphs(encoder, step, memory, facts)
-
-
-def why_not(a: Architecture) -> str | None:
-    """Why an architecture has no graphs, in one sentence; None where it has."""
-    if a.looks_ahead:
-        return "its decoder normalises over the whole target sentence, and so sees tokens that it is to predict"
-    return None
 
 
 class _StackGraph:

@@ -27,7 +27,7 @@ from repose.grids.run import Plan
 from repose.grids.view import reason
 from repose.system.errors import ReposeError
 from repose.system.helper import end_with
-from repose.system.terminal import duration, make_table
+from repose.system.terminal import counted, duration, make_table
 
 if TYPE_CHECKING:
     from rich.table import Table
@@ -153,8 +153,9 @@ def _totals(plan: Plan, seconds: list[float], memory: int, share: Share, on: str
     ends = [0.0] * share.jobs  # of those that run in each place, the next one in the first that is free
     for own in seconds:
         ends[ends.index(min(ends))] += own
+    at_once = f"{counted(share.jobs, 'cell')} at once on {counted(share.cores, 'core')} each"
     yield (
-        f"time         about {duration(max(ends))} with {share.jobs} cells at once, cores of each: {share.cores}; "
+        f"time         about {duration(max(ends))} with {at_once}; "
         f"{duration(sum(seconds))} one after the other"
     )
     yield f"memory       about {memory * share.jobs / GIB:.1f} GiB at a time"

@@ -69,14 +69,14 @@ def read_grid(path: Path | str, *, overrides: Sequence[str] = (), seeds: str | N
     Raises ConfigError, with one sentence, for whatever cannot be read or used.
     """
     layer = file_layer(path)
-    name = Path(path).stem
+    name, file = Path(path).stem, str(path)
     over = Layer(parse_overrides(overrides), COMMAND_LINE, Path.cwd())
     if "seed" in over.tables.get("training", {}):
         raise ConfigError("--set training.seed would make cells of different seeds the same: use --seeds")
     chosen = None if seeds is None else _seeds(seeds)
-    table = read_table(layer, name, path=path, seeds=chosen)
+    table = read_table(layer, file, path=path, seeds=chosen)
     varied = settings_of_axes(axis for axis in table.axes if axis.name != SYSTEM)
-    check_not_set(over, varied, f"{name}: [grid]", "varies", "cells")
+    check_not_set(over, varied, f"{file}: [grid]", "varies", "cells")
     every_seed = tuple(dict.fromkeys([*table.seeds, *(chosen or ())]))
     wanted = table.seeds if chosen is None else chosen
     plans = list(_plans(table, every_seed))
@@ -86,13 +86,13 @@ def read_grid(path: Path | str, *, overrides: Sequence[str] = (), seeds: str | N
     place = {seed: i for i, seed in enumerate(wanted)}
     plans = sorted((plan for plan in plans if plan[1] in place), key=lambda plan: place[plan[1]])
     if not plans:
-        raise ConfigError(f"{name}: [grid] expands to nothing: [[grid.exclude]] leaves out every cell")
-    check_number(len(plans), table.max_cells, name)
+        raise ConfigError(f"{file}: [grid] expands to nothing: [[grid.exclude]] leaves out every cell")
+    check_number(len(plans), table.max_cells, file)
     cells = tuple(_cell(table, layer, over, choices, seed, name) for choices, seed in plans)
-    _check_distinct(cells, name)
-    _check_baseline(table, cells, name)
-    _check_sentences(table, cells, name)
-    _check_published(table, name)
+    _check_distinct(cells, file)
+    _check_baseline(table, cells, file)
+    _check_sentences(table, cells, file)
+    _check_published(table, file)
     axes = {axis.name: axis.labels for axis in table.axes}
     return Grid(name=name, about=table.about, budget=table.budget, axes=axes, report=table.report, cells=cells)
 

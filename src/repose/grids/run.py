@@ -5,7 +5,7 @@ import fnmatch
 import signal
 import threading
 import time
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Collection, Mapping, Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
 from types import FrameType
@@ -16,7 +16,7 @@ from repose.grids import manifest
 from repose.grids.cells import Backend, CellJob, CellState, CellStatus, Tell
 from repose.grids.grid import Cell, Grid
 from repose.grids.manifest import Entry
-from repose.grids.survey import Identity, check_distinct, identify, look
+from repose.grids.survey import Identity, check_distinct, identify, is_finished, look
 from repose.system.array import every_nth
 from repose.system.errors import CheckpointError, ConfigError, ReposeError
 from repose.system.signals import handled_by
@@ -109,12 +109,19 @@ def make_plan(
     check_distinct(grid.cells, identities)
     entries, blocked = look(grid.cells, identities, folder, known)
     if record:
-        manifest.write(folder, grid, entries, known)
+        manifest.write(folder, grid, [_kept(entry, known, folder, blocked) for entry in entries], known)
         _say_left_out(grid, known, say)
     mine = tuple(entry for entry in entries if entry.name in chosen)
     open_ = {CellStatus.WAITING, CellStatus.STOPPED, *([CellStatus.FAILED] if retry_failed else [])}
     todo = tuple(entry for entry in mine if entry.status in open_ and entry.name not in blocked)
     return Plan(grid, folder, entries, mine, todo, identities)
+
+
+def _kept(entry: Entry, known: Mapping[str, Entry], folder: Path, blocked: Collection[str]) -> Entry:
+    """What the manifest says of a cell: a finished run stays in it, and in reports, where the grid's file has changed
+    since, so that another run cannot take its place."""
+    before = known.get(entry.name)
+    return before if entry.name in blocked and before is not None and is_finished(folder, before) else entry
 
 
 def _say_left_out(grid: Grid, known: Mapping[str, Entry], say: Say) -> None:

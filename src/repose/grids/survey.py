@@ -96,7 +96,7 @@ def look(
         before, identity = known.get(cell.name), identities[cell.name]
         entry = entry_of(cell)
         if isinstance(identity, ReposeError):
-            if before is not None and _is_finished(folder, before):  # whatever has become of its corpus
+            if before is not None and is_finished(folder, before):  # whatever has become of its corpus
                 entries.append(before)
                 continue
             if before is not None:  # whose files may come back
@@ -140,8 +140,8 @@ def _here(folder: Path, experiment: Experiment, identity: Identity) -> CellState
         return _failed(f"{run.config_file} is damaged or not of a run: move {folder} away and run the grid again")
     if theirs.run_id != identity.run_id:
         return _failed(
-            f"{folder} holds run {theirs.run_id}, the cell is run {identity.run_id}: choose another --out, or "
-            "move that folder away"
+            f"{folder} holds run {theirs.run_id}, which has other settings or other data than the cell's run "
+            f"{identity.run_id}: choose another --out, or move that folder away"
         )
     if not _measured_alike(theirs, experiment, identity):
         return _failed(
@@ -172,7 +172,7 @@ def _scored(run: RunFolder, split: str) -> str | None:
         return None
 
 
-def _is_finished(folder: Path, entry: Entry) -> bool:
+def is_finished(folder: Path, entry: Entry) -> bool:
     """Whether what an entry says to be done is there with its scores."""
     run = RunFolder(folder / entry.folder)
     return entry.status == CellStatus.DONE and any(_scored(run, split) == entry.run_id for split in SPLITS)

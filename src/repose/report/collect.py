@@ -5,6 +5,7 @@ A run directory needs `config.json` and `metrics.jsonl`; once it has finished, i
 """
 
 import json
+import os
 import re
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import asdict, dataclass, field, replace
@@ -225,7 +226,7 @@ def read_runs(paths: Sequence[Path], *, title: str | None = None, baseline: str 
     problems += _unlike(runs)
     hints = [grid.report for _, grid in grids]
     return RunSet(
-        title=title or ", ".join(grid.name for _, grid in grids) or paths[0].resolve().name,
+        title=title or ", ".join(grid.name for _, grid in grids) or _title(paths),
         runs=tuple(runs),
         baseline=find_baseline(baseline, hints, runs, NamesBefore([*own[of_first or slice(0)], *own], runs), problems),
         published=tuple(dict.fromkeys(str(name) for hint in hints for name in hint.get("published", ()))),
@@ -233,6 +234,13 @@ def read_runs(paths: Sequence[Path], *, title: str | None = None, baseline: str 
         problems=tuple(dict.fromkeys(problems)),
         about=" ".join(grid.about for _, grid in grids if grid.about),
     )
+
+
+def _title(paths: Sequence[Path]) -> str:
+    """The name of the folder, or of the one that holds all of several."""
+    real = [path.resolve() for path in paths]
+    together = Path(os.path.commonpath(real)) if len({path.drive for path in real}) == 1 else real[0]
+    return together.name or real[0].name
 
 
 def read_curves(folders: Sequence[Path]) -> RunSet:

@@ -128,7 +128,7 @@ def _curves(
     panels = _panels(part, _systems(part), metric, by, training=training, unvalidated=False)
     if not panels:
         return None
-    caption += f"Mean over seeds by {by}, with a band of one standard deviation; n where fewer runs got so far."
+    caption += f"Mean over seeds by {by}, with a band of one standard deviation; n where fewer runs got that far."
     if len(part.groups) > FEW and len(panels) == 1:
         others = f", {part.baseline} in black" if part.baseline else ""
         caption += f" Each panel shows one system in colour and the others in grey{others}."

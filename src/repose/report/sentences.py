@@ -111,7 +111,7 @@ def _compared(pair: tuple[System, System], name: str, number: int) -> SideBySide
             )
             for i in _most_different(means[1] - means[0], list(zip(sources, references, strict=True)), number)
         )
-        caption = _caption(pair, number)
+        caption = _caption(pair, number) if sentences else f"No sentence's chrF tells {_names(pair)} apart."
     return SideBySide(
         id=name,
         systems=(pair[0].group, pair[1].group),
@@ -136,6 +136,10 @@ def _most_different(gains: NDArray[np.float64], texts: Sequence[tuple[str, str]]
                 chosen.append(i)
                 taken += 1
     return chosen
+
+
+def _names(pair: tuple[System, System]) -> str:
+    return " and ".join(system.group for system in pair)
 
 
 def _caption(pair: tuple[System, System], number: int) -> str:

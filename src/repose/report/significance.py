@@ -40,7 +40,8 @@ from repose.report.translations import decoding_of, settings_of, statistics_of
 from repose.system.errors import DataError, ReposeError
 
 UNITS: dict[Metric, str] = {"bleu": "BLEU", "chrf": "chrF"}
-_DEAD = 1.0  # BLEU
+DEAD = 1.0
+"""BLEU below which a model does not translate."""
 _NEITHER = "Both systems score below 1 BLEU: neither translates, and no difference between them says anything."
 
 
@@ -231,4 +232,4 @@ def _difference(pair: Pair, value: float) -> Cell:
 
 
 def _dead(pair: Pair) -> bool:
-    return all(fmean(side.scores("bleu")) < _DEAD for side in (pair.system, pair.other))
+    return all(fmean(side.scores("bleu")) < DEAD for side in (pair.system, pair.other))

@@ -28,7 +28,7 @@ _WHEN = {
     "last": "after the last epoch",
     "best": "of the best validation, whose weights are kept",
     "average": "of the last validation, where the model is an average of checkpoints",
-    "model": "of the weights that the model is made of",
+    "model": "with the weights that were kept as the model",
 }
 """Which validation the figures of validation are of."""
 _NO_TEST_SET = "Scored on the validation set, for want of scores of a test set."

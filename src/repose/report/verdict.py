@@ -6,6 +6,7 @@ from repose.report import figures
 from repose.report.collect import RunSet
 from repose.report.content import Picture
 from repose.report.pairs import ALL_PAIRS_BELOW
+from repose.report.significance import DEAD
 from repose.report.significance_of_tasks import first_figure
 from repose.report.tables import Figure, Row, Spread, number, over_seeds, rows_of, shown, tokenizers
 from repose.report.tables_scores import beam_name, task_column, translation_score
@@ -44,14 +45,22 @@ def _of_corpus(rows: Sequence[Row], baseline: str | None) -> str:
     if len(figure.kinds([row for row, _ in found])) > 1:
         return f"On {corpus} the systems were scored in unlike ways or on unlike sets: their scores cannot be compared."
     sign = -1 if figure.better == "higher" else 1
-    (best, mean), *others = sorted(found, key=lambda pair: sign * pair[1].mean)
+    found.sort(key=lambda pair: sign * pair[1].mean)
+    (best, mean), *others = found
     if not others:
+        if figure.name.startswith("BLEU") and mean.mean < DEAD:
+            return f"{best.group} on {corpus} does not translate: {figure.name} is {_shown(mean, figure)}."
         return f"{best.group} on {corpus}: {figure.name} {_shown(mean, figure)}."
     (second, next_mean) = others[0]
     without = f" that have one ({len(comparable)} in all)" * (len(found) < len(comparable))
     among = f"the best {figure.name} of {len(found)} systems{without}"
-    if round(mean.mean, figure.digits) == round(next_mean.mean, figure.digits):
-        return f"On {corpus} {best.group} and {second.group} share {among}, {_shown(mean, figure)}."
+    if figure.name.startswith("BLEU") and mean.mean < DEAD:
+        return f"On {corpus} no system translates: the best {figure.name} is {_shown(mean, figure)}."
+    level = [row.group for row, other in found if round(other.mean, figure.digits) == round(mean.mean, figure.digits)]
+    if len(level) == len(found) > 2:
+        return f"On {corpus} all {len(found)} systems{without} have the same {figure.name}, {_shown(mean, figure)}."
+    if len(level) > 1:
+        return f"On {corpus} {_listed(level)} share {among}, {_shown(mean, figure)}."
     apart = f"{number(abs(mean.mean - next_mean.mean), figure.digits)} {'above' if sign < 0 else 'below'}"
     said = f"On {corpus} {best.group} has {among}, {_shown(mean, figure)}, {apart} {second.group}; "
     base = baseline or rows[0].group
@@ -73,3 +82,8 @@ def _judge(rows: Sequence[Row]) -> Figure:
 def _shown(mean: Spread, figure: Figure) -> str:
     seeds = f"{mean.n} seeds" if mean.n > 1 else "one seed"
     return f"{shown(mean, figure.digits)} ({seeds})"
+
+
+def _listed(names: Sequence[str]) -> str:
+    *others, last = names
+    return f"{', '.join(others)} and {last}"

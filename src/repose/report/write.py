@@ -166,7 +166,7 @@ def write_markdown(report: Report) -> str:
 
 
 def _picture(picture: Picture, level: int) -> list[str]:
-    return [f"{'#' * level} {_inline(picture.title)}", _inline(picture.description), *_table_parts(picture.numbers)]
+    return [f"{'#' * level} {_inline(picture.title)}", *_table_parts(picture.numbers)]
 
 
 def _warning(sentence: str) -> str:

@@ -182,10 +182,10 @@ def _without_patience(training: TrainingConfig, search: Search) -> TrainingConfi
 
 def read_search(path: Path | str, *, overrides: Sequence[str] = (), trials: int | None = None) -> Search:
     """The search of a file. `trials` stands for the file's. Raises ConfigError, with one sentence."""
-    layer, name = file_layer(path), Path(path).stem
+    layer, name, file = file_layer(path), Path(path).stem, str(path)
     if layer.search is None:
-        raise ConfigError(f"{name} has no table [search]: name the settings to search in [search.vary]")
-    where = f"{name}: [search]"
+        raise ConfigError(f"{file} has no table [search]: name the settings to search in [search.vary]")
+    where = f"{file}: [search]"
     table = expect(dict, layer.search, where)
     check_keys(table, _KEYS, where)
     varied = _flat(expect(dict, table.get("vary", {}), f"{where} vary"))

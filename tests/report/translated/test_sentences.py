@@ -117,6 +117,14 @@ def test_missing_texts_are_said(made: Any) -> None:
     assert found.caption.startswith("No sentences can be shown: the translations (hypotheses/test.beam4.txt)")
 
 
+def test_systems_that_say_the_same_are_said_to(made: Any) -> None:
+    _, references = lines_of(made)
+    for name in ("base", "good"):
+        made.add(name, hypotheses=references)
+    (found,) = side_by_side(made.runs("base"))
+    assert (found.sentences, found.caption) == ((), "No sentence's chrF tells base and good apart.")
+
+
 def test_one_system_has_nothing_beside_it(made: Any) -> None:
     made.add("base")
     assert side_by_side(made.runs()) == ()
