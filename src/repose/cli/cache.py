@@ -45,6 +45,6 @@ def cache(
     total, (models, size) = sum(one.num_bytes for one in found) / MB, graphs()
     show(
         f"{total:,.1f} MB of prepared corpora in {cache_home() / 'prepared'}",
-        f"{size / MB:,.1f} MB of graphs of {models:,} models in {cache_home() / 'onnx'}",
+        f"{size / MB:,.1f} MB of graphs of {counted(models, 'model')} in {cache_home() / 'onnx'}",
         "repose cache --clear removes both",
     )

@@ -187,7 +187,7 @@ def evaluate(
     workers: Workers = None,
     precision: Precision = None,
     engine: Annotated[
-        str | None, Option(help="As of repose translate (default: torch, and onnx for an export to ONNX).")
+        str | None, Option(help="As for repose translate (default: torch, and onnx for an export to ONNX).")
     ] = None,
 ) -> None:
     """Translate a test set and score the translations."""
