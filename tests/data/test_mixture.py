@@ -3,6 +3,7 @@
 import numpy as np
 import pytest
 
+from repose.data import batching
 from repose.data.batching import Batches
 from repose.data.mixture import Mixture, temperature_shares
 
@@ -54,7 +55,7 @@ def test_batches_of_a_mixture_are_its_pairs(policy: str) -> None:
             assert all(lengths[batch].sum() <= 60 or len(batch) == 1 for batch in found)
 
 
-def test_the_updates_of_a_training_are_those_of_its_epochs() -> None:
+def test_the_updates_of_a_training_are_those_of_its_epochs(monkeypatch: pytest.MonkeyPatch) -> None:
     """Which have other pairs each, and so other numbers of batches."""
     lengths = np.random.default_rng(0).integers(1, 50, 50)
     groups, numbers = np.repeat([0, 4], [40, 10]), {0: 15, 4: 25}
@@ -62,5 +63,8 @@ def test_the_updates_of_a_training_are_those_of_its_epochs() -> None:
     counted = [len(list(batches.epoch(epoch))) for epoch in range(10)]
     assert batches.num_updates(10) == sum(counted)
     assert len(set(counted)) > 1
+    monkeypatch.setattr(batching, "COUNTED", 4)
+    assert batches.num_updates(4) == sum(counted[:4])
+    assert batches.num_updates(1_000_000) == 250_000 * sum(counted[:4])  # not each of them counted
     for plain in (Batches(lengths, "tokens", 60, 9), Batches(lengths, "sentences", 7, 9)):
         assert plain.num_updates(3) == sum(len(list(plain.epoch(epoch))) for epoch in range(3))

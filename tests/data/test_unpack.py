@@ -92,6 +92,24 @@ def test_a_name_with_a_null_byte_is_refused(tmp_path: Path) -> None:
         list_members(path)
 
 
+@pytest.mark.parametrize(
+    "headers",
+    [
+        {"GNU.sparse.map": "a,b"},
+        {"GNU.sparse.major": "1", "GNU.sparse.minor": "0", "GNU.sparse.realsize": "zz"},
+        {"GNU.sparse.size": "zz"},
+    ],
+)
+def test_headers_of_nonsense_are_damage(headers: dict[str, str], tmp_path: Path) -> None:
+    info = member("x.en")
+    info.pax_headers = headers
+    path = tmp_path / "a.tar"
+    with tarfile.open(path, "w", format=tarfile.PAX_FORMAT) as tar:
+        tar.addfile(info, io.BytesIO(TEXT))
+    with pytest.raises(BadCopyError, match=r"a\.tar cannot be unpacked"):
+        list_members(path)
+
+
 def test_a_missing_member_is_named(tmp_path: Path) -> None:
     archive = write_tar(tmp_path / "a.tar.gz", [member("x.en")])
     with pytest.raises(BadCopyError, match=r"lacks x\.de"):

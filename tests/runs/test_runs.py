@@ -268,6 +268,41 @@ def test_settings_that_only_measure_are_no_others_when_it_goes_on(corpus: list[s
     assert run(oftener, tmp_path / "run", device="cpu", workers=1, progress="none").scores is not None
 
 
+@pytest.mark.parametrize(
+    ("setting", "said"),
+    [
+        ("corpus.tgt_lang=en", r"corpus\.src_lang = '\w+', not 'xx'"),
+        ("corpus.pretokenized=true", "corpus.pretokenized = False, not True"),
+    ],
+)
+def test_what_is_said_of_the_corpus_stays_when_it_goes_on(
+    setting: str, said: str, corpus: list[str], tmp_path: Path
+) -> None:
+    run(small(corpus, "training.epochs=1"), tmp_path / "run", device="cpu", workers=1, progress="none", stop_after=1)
+    other = small(corpus, "training.epochs=1", setting, *["corpus.src_lang=xx"] * ("lang" in setting))
+    with pytest.raises(CheckpointError, match=f"holds this training with {said}: choose another --out, or that value"):
+        run(other, tmp_path / "run", device="cpu", workers=1, progress="none")
+
+
+def test_of_two_that_begin_in_one_folder_one_has_it(
+    corpus: list[str], tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """The other one begins between the first one's look for a run and its config.json."""
+    write = RunFolder.write_new_config
+
+    def late(folder: RunFolder, config: Any) -> bool:
+        monkeypatch.setattr(RunFolder, "write_new_config", write)
+        second = small(corpus, "training.epochs=1", "training.seed=2")
+        run(second, tmp_path / "run", device="cpu", workers=1, progress="none", stop_after=1)
+        return write(folder, config)
+
+    monkeypatch.setattr(RunFolder, "write_new_config", late)
+    with pytest.raises(CheckpointError, match=r"training\.seed was 2, is 0"):
+        run(small(corpus, "training.epochs=1"), tmp_path / "run", device="cpu", workers=1, progress="none")
+    assert RunFolder(tmp_path / "run").config().experiment.training.seed == 2
+    assert not list((tmp_path / "run").glob(".config*")), "no temporary file stays"
+
+
 def test_what_else_a_run_read_is_said_to_differ(corpus: list[str], tmp_path: Path) -> None:
     run(small(corpus, "training.epochs=1"), tmp_path / "run", device="cpu", workers=1, progress="none", stop_after=1)
     folder = RunFolder(tmp_path / "run")

@@ -472,6 +472,17 @@ def test_a_folder_holds_one_search(file: Callable[..., Path], tmp_path: Path) ->
         Study(read_search(file()), tmp_path / "out")
 
 
+@pytest.mark.parametrize("name", ["wh?at", "a%20b", "{x}", "a#b c"])
+def test_the_database_lies_in_its_folder_whatever_that_is_called(
+    name: str, file: Callable[..., Path], tmp_path: Path
+) -> None:
+    (tmp_path / name).mkdir()
+    Study(read_search(file()), tmp_path / name)
+    assert (tmp_path / name / "search.db").is_file()
+    Study(read_search(file(), trials=3), tmp_path / name)
+    assert not [path for path in tmp_path.iterdir() if path.is_file() and path.suffix not in (".toml", ".tsv")]
+
+
 def test_one_process_searches_in_a_folder(tmp_path: Path) -> None:
     busy: list[bool] = []
 

@@ -14,12 +14,15 @@ import pytest
 
 from repose.config.experiment import CorpusConfig, Experiment, TokenizerConfig, TrainingConfig
 from repose.data import corpora, phrasebook
+from repose.data.findings import Kind
 from repose.model.architecture import Architecture
 from repose.runs.folder import RunConfig, RunFolder
 from repose.system.errors import ConfigError, DataError
 from repose.system.files import locked
 from repose.tasks import corpus as corpus_module
-from repose.tasks.corpus import CorpusData, files_of, prepare_corpus, text_of
+from repose.tasks import corpus_files
+from repose.tasks.corpus import CorpusData, prepare_corpus, text_of
+from repose.tasks.corpus_files import files_of
 from repose.tasks.corpus_of_run import text_of_run
 from repose.tasks.registry import get_task
 
@@ -412,3 +415,16 @@ def test_sets_that_are_put_together_may_share_sentences(files: dict[str, Any]) -
     }
     assert "trained_on" in kinds["given"]
     assert "trained_on" not in kinds["merged"]
+
+
+def test_a_corpus_is_checked_anew_for_other_languages(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(corpus_files, "identify", lambda text: ("de" if text.startswith("die") else "en", 1.0))
+    long = "one of all those long lines by which a language can be told"
+    lines = [f"line {n} is {long}\tdie Zeile {n} ist {long}\n" for n in range(120)]
+    (tmp_path / "c.tsv").write_text("".join(lines), encoding="utf-8")
+    found = []
+    for languages in ({"src_lang": "en", "tgt_lang": "de"}, {"src_lang": "de", "tgt_lang": "en"}, {}):
+        data = prepared({"train": (str(tmp_path / "c.tsv"),), **languages})
+        found.append((data.folder, {one.kind for one in data.check.findings} & {Kind.SWAPPED}))
+    assert [kinds for _, kinds in found] == [set(), {Kind.SWAPPED}, set()]
+    assert len({folder for folder, _ in found}) == 1

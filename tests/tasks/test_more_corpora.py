@@ -15,7 +15,8 @@ from repose.data.dataset import PairDataset
 from repose.data.findings import Kind
 from repose.data.tokenizer import Tokenizer
 from repose.system.errors import ConfigError
-from repose.tasks.corpus import CorpusData, check_files, prepare_corpus
+from repose.tasks.corpus import CorpusData, prepare_corpus
+from repose.tasks.corpus_files import check_files
 from repose.tasks.more_corpora import mixture
 from repose.tasks.translation import TASK
 

@@ -16,7 +16,7 @@ def check(
     from repose.config.experiment import TASK_SETTINGS
     from repose.data import advice
     from repose.data.check import MAX_PAIRS
-    from repose.tasks.corpus import check_files, is_pretokenized
+    from repose.tasks.corpus_files import check_files, is_pretokenized
 
     sets = given_settings(corpus__valid=valid, corpus__test=test)
     experiment = loaded_experiment(files, config, None, [*sets, *(overrides or [])], by_size=False).experiment

@@ -144,7 +144,8 @@ def _search_of(scores: dict[str, Any]) -> str:
 def _show_samples(run: RunFolder, experiment: Experiment, split: str, decoding: str) -> None:
     """A few sentences of the set that was scored with their translations, and how to translate others."""
     from repose.data.language import UNKNOWN
-    from repose.tasks.corpus import languages_of, prepare_corpus
+    from repose.tasks.corpus import prepare_corpus
+    from repose.tasks.corpus_files import languages_of
 
     sources, references = prepare_corpus(experiment).text(split)
     hypotheses = run.hypotheses(split, decoding)

@@ -143,7 +143,7 @@ def _recipe(experiment: "Experiment") -> "Recipe | None":
     from repose.config.experiment import TASK_SETTINGS
     from repose.config.recipes import most_pairs, recipe_for
     from repose.data.advice import too_few
-    from repose.tasks.corpus import num_training_pairs
+    from repose.tasks.corpus_files import num_training_pairs
 
     if not TASK_SETTINGS[experiment.training.task].translates:
         return None

@@ -25,7 +25,7 @@ MAX_LENGTH_PENALTY = 10.0
 """Of GNMT's alpha, which is below 1 where it is of any use; far above 10 it overflows a float."""
 LENGTH_PENALTY = 0.6
 """Wu et al. (2016), Vaswani et al. (2017)."""
-AtLeastZero = Annotated[int, Field(ge=0)]
+AtLeastZero = Annotated[int, Field(ge=0, le=1 << 53)]
 VocabSize = Annotated[int, Field(ge=5, le=1_000_000)]  # four reserved tokens and something to say
 Seed = Annotated[int, Field(ge=0, le=2**64 - 1)]  # what torch's generators take
 Share = Annotated[float, Field(ge=0.0, le=1.0)]
@@ -249,7 +249,7 @@ class TrainingConfig:
     """Batches of similar lengths within a token budget, or of sentences drawn at random (the papers)."""
     batch_size: Count = 4096
     """Target tokens, or sentences, per update over all workers."""
-    accumulation: Count = 1
+    accumulation: Annotated[int, Field(ge=1, le=1000)] = 1
     """Parts in which a batch is computed one after the other, to save memory."""
     max_src_tokens: Annotated[int, Field(ge=3)] = 128
     """Longest source (or sentence to parse), in tokens with START and END."""

@@ -18,6 +18,8 @@ IntArray = NDArray[np.integer[Any]]
 
 WINDOW = 1 << 16
 """Pairs that are sorted by length together by the `tokens` policy."""
+COUNTED = 50
+"""Epochs of a mixture whose batches are counted before a training, which takes up to a second for each."""
 
 _ROUNDS = 8
 _SMALL = 1 << 10  # fewer elements are sorted: quicker, and a Feistel network on few bits does not look random
@@ -132,14 +134,17 @@ class Batches:
         return sum(len(self._window(epoch, first)[1]) - 1 for first in range(0, size, WINDOW))
 
     def num_updates(self, epochs: int) -> int:
-        """How many batches the first `epochs` have. Those of a mixture are of other pairs, so that each is counted.
+        """How many batches the first `epochs` have. Those of a mixture are of other pairs, so that each is counted, up
+        to `COUNTED`, whose mean stands for those after them.
 
         Otherwise the first stands for all: with `tokens` and more pairs than a window, others may have more or
         fewer, by about one batch in a thousand.
         """
         if self._mixture is None or self.policy == "sentences":
             return epochs * self.num_batches(0)
-        return sum(map(self.num_batches, range(epochs)))
+        counted = min(epochs, COUNTED)
+        number = sum(map(self.num_batches, range(counted)))
+        return number if counted == epochs else round(number * epochs / counted)
 
     def _num_pairs(self, epoch: int) -> int:
         return len(self._tgt_lengths) if self._mixture is None else len(self._mixture(epoch))

@@ -16,6 +16,7 @@ from repose.data.tokenizer import Tokenizer
 from repose.system.errors import ConfigError, unknown
 
 _MARK = "\0"
+_SYNTHETIC = "(of synthetic pairs, with --set corpus.synthetic_tag=none)"
 
 
 def direction(config: Mapping[str, Any], tag: str | None) -> tuple[str, str]:
@@ -79,7 +80,8 @@ def with_tag(tokenizer: Tokenizer, ids: list[int], tag: str | None) -> list[int]
         if not tokenizer.tags:
             raise ConfigError(
                 f"the tag {tag!r} is not in the source vocabulary, which was made without tags: leave the tag out "
-                "(of synthetic pairs, with --set corpus.synthetic_tag=none)"
+                f"{_SYNTHETIC}"
             )
-        raise ConfigError(unknown("tag of the source vocabulary", tag, list(tokenizer.tags)))
+        sentence = unknown("tag of the source vocabulary", tag, list(tokenizer.tags))
+        raise ConfigError(f"{sentence}, or leave it out {_SYNTHETIC}")
     return [ids[0], tokenizer.tags[tag], *ids[1:]]

@@ -120,7 +120,7 @@ def _damage_as_bad_copy(path: Path) -> Iterator[None]:
     """Decoders' errors as BadCopyError; errors of the disk pass."""
     try:
         yield
-    except (tarfile.TarError, EOFError, zlib.error, lzma.LZMAError, gzip.BadGzipFile) as error:
+    except (tarfile.TarError, EOFError, zlib.error, lzma.LZMAError, gzip.BadGzipFile, ValueError) as error:
         raise BadCopyError(f"{path.name} cannot be unpacked ({str(error) or 'it ends early'})") from error
 
 

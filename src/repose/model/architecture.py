@@ -31,7 +31,7 @@ ScoreResidual = Literal["none", "previous_layer"]
 Initialisation = Literal["xavier", "keras", "fairseq", "kaiming"]
 TieEmbeddings = Literal["all", "output", "none"]
 
-Count = Annotated[int, Field(ge=1)]
+Count = Annotated[int, Field(ge=1, le=1 << 53)]
 Probability = Annotated[float, Field(ge=0.0, lt=1.0)]
 Positive = Annotated[float, Field(gt=0.0)]
 Layers = Annotated[int, Field(ge=1, le=1000)]

@@ -29,7 +29,7 @@ from repose.runs import records
 from repose.runs.records import Records
 from repose.saved_model import directory as model_dir
 from repose.system.errors import CheckpointError, ConfigError
-from repose.system.files import read_file, sealed, unsealed, write_file, write_json, writing
+from repose.system.files import read_file, sealed, unsealed, write_file, write_json, write_new_json, writing
 
 SPLITS = ("test", "valid")
 """Sets that a finished model can be scored on, the preferred one first."""
@@ -161,6 +161,10 @@ class RunFolder:
     def write_config(self, config: RunConfig) -> None:
         """Make the directory that of a run. Raises WriteError where it cannot be written."""
         write_json(self.config_file, sealed(config.to_json()))
+
+    def write_new_config(self, config: RunConfig) -> bool:
+        """The same where it is no run's yet, and whether it was none. Raises WriteError likewise."""
+        return write_new_json(self.config_file, sealed(config.to_json()))
 
     def records(self, *, may_be_empty: bool = False) -> Records:
         """metrics.jsonl, but for a last line that was not written to its end.

@@ -4,7 +4,7 @@ import hashlib
 import json
 import os
 import platform
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Iterator, Mapping
 from dataclasses import asdict, dataclass, replace
 from pathlib import Path
 from typing import Any
@@ -14,7 +14,7 @@ import tokenizers
 import torch
 
 from repose._version import __version__
-from repose.config.experiment import Experiment, TrainingConfig
+from repose.config.experiment import Experiment
 from repose.config.run_id import MEASURING, run_id
 from repose.positions_rl.table import PositionTable, default_table
 from repose.positions_rl.table import read as read_table
@@ -27,6 +27,7 @@ from repose.system.device import available_cores, check_workers
 from repose.system.errors import CheckpointError, ConfigError, WriteError
 from repose.system.signals import Interrupted, StopSignals, interruptible
 from repose.tasks.corpus import CorpusData, prepare_corpus
+from repose.tasks.corpus_files import is_pretokenized, languages_of
 from repose.tasks.registry import get_task
 from repose.training.display import ProgressKind
 from repose.training.distributed import choose_device, outer_launcher
@@ -197,11 +198,10 @@ def _claim(
                 f"{folder} holds this training with other files, another test set, limits or [decoding]: choose "
                 "another --out, name what it was begun with, or measure it with `repose evaluate`"
             )
-        if (name := _measured_otherwise(theirs.experiment.training, experiment.training)) is not None:
-            was, now = (getattr(training, name) for training in (theirs.experiment.training, experiment.training))
+        if (otherwise := next(_measured_otherwise(theirs.experiment, experiment), None)) is not None:
+            name, was, now = otherwise
             raise CheckpointError(
-                f"{folder} holds this training with training.{name} = {was!r}, not {now!r}: choose another --out, or "
-                "that value"
+                f"{folder} holds this training with {name} = {was!r}, not {now!r}: choose another --out, or that value"
             )
         return
     versions = {module.__name__: module.__version__ for module in (torch, tokenizers, numpy)}
@@ -217,12 +217,23 @@ def _claim(
     )
     if experiment.training.init_from is not None:
         get_task(experiment.training.task).start_of(_job(config, data, table))
-    run.write_config(config)
+    if not run.write_new_config(config):  # another process was first
+        _claim(folder, experiment, identity, digests, data, table)
 
 
-def _measured_otherwise(theirs: TrainingConfig, training: TrainingConfig) -> str | None:
-    """A setting that is in no run's id, since it only measures a training, and that differs."""
-    return next((name for name in MEASURING if getattr(theirs, name) != getattr(training, name)), None)
+def _measured_otherwise(theirs: Experiment, experiment: Experiment) -> Iterator[tuple[str, object, object]]:
+    """Settings that are in no run's id, since they only decide how a training is measured and what its model says of
+    itself, and that differ: their names, and both values."""
+    both = theirs, experiment
+    told = [(*languages_of(one.corpus), is_pretokenized(one.corpus)) for one in both]
+    names = ["corpus.src_lang", "corpus.tgt_lang", "corpus.pretokenized", *(f"training.{name}" for name in MEASURING)]
+    values = [
+        (*of_corpus, *(getattr(one.training, name) for name in MEASURING))
+        for one, of_corpus in zip(both, told, strict=True)
+    ]
+    for name, was, now in zip(names, *values, strict=True):
+        if was != now:
+            yield name, was, now
 
 
 def _differences(theirs: RunConfig, experiment: Experiment, digests: Mapping[str, str]) -> str:

@@ -10,7 +10,7 @@ from repose.search.file import Search
 from repose.search.run import folder_of, reached
 from repose.search.study import Known, Study, Verdict
 from repose.system.files import write_file, write_json
-from repose.system.terminal import duration, make_table
+from repose.system.terminal import counted, duration, make_table
 
 if TYPE_CHECKING:
     from rich.table import Table
@@ -171,7 +171,9 @@ def sentences(result: Result, folder: Path) -> list[str]:
     if (best := result.best) is not None:
         settings = ", ".join(f"{name} {value}" for name, value in best.settings.items())
         figure = best.rungs[result.rungs[-1]]
-        found.append(f"Best of {len(result.trials)} trials: {settings}, with {_NAMES[result.objective]} {figure:.4g}.")
+        found.append(
+            f"Best of {counted(len(result.trials), 'trial')}: {settings}, with {_NAMES[result.objective]} {figure:.4g}."
+        )
         path = folder / best.folder
         command = f"repose evaluate {quote(str(path))}"
         found.append(f"It lies in {path}. Its score on the test set, which no trial has seen: {command}")

@@ -7,9 +7,11 @@ decide by asynchronous successive halving (Li et al. 2020, arXiv 1810.05934): a 
 
 import math
 import random
+import sqlite3
 import threading
 from collections.abc import Mapping
 from dataclasses import asdict, dataclass
+from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -22,6 +24,8 @@ if TYPE_CHECKING:
 
 DATABASE = "search.db"
 _NAME = "search"
+_SECONDS = 60
+"""To wait for another process that writes the database."""
 _MOST_LISTED = 100_000
 """Combinations that are drawn from a list of all."""
 _MOST_DRAWN = 20
@@ -75,10 +79,14 @@ class Study:
         self._resumed = [trial.number for trial in self._trials() if trial.state.name == "RUNNING"]
 
     def _opened(self, folder: Path) -> "optuna.Study":
+        from sqlalchemy.pool import NullPool
+
         optuna, search = self._optuna, self._search
         path = folder / DATABASE
         try:
-            storage = optuna.storages.RDBStorage(f"sqlite:///{path.absolute()}")
+            connect = partial(sqlite3.connect, path.absolute(), timeout=_SECONDS, check_same_thread=False)
+            engine = {"creator": connect, "poolclass": NullPool}  # a URL could not spell every path
+            storage = optuna.storages.RDBStorage("sqlite://", engine_kwargs=engine)
             study = optuna.create_study(
                 storage=storage,
                 study_name=_NAME,

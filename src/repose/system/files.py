@@ -55,6 +55,25 @@ def write_json(path: Path, content: object, *, durable: bool = False) -> None:
     write_file(path, json_bytes(json.dumps(content, indent=2, ensure_ascii=False) + "\n"), durable=durable)
 
 
+def write_new_json(path: Path, content: object) -> bool:
+    """Write a value as indented JSON, whole, unless there is a file of that name; whether it was written.
+
+    Of several processes that do this at once, one does. On a file system without hard links the last one wins.
+    """
+    temporary = path.with_name(f".{path.name}.{secrets.token_hex(4)}.tmp")
+    write_json(temporary, content)
+    with writing(path):
+        try:
+            os.link(temporary, path)
+        except FileExistsError:
+            return False
+        except OSError:
+            write_json(path, content)
+        finally:
+            temporary.unlink(missing_ok=True)
+    return True
+
+
 def json_bytes(text: str) -> bytes:
     """JSON as UTF-8. Bytes of file names that are none are surrogates in Python, which JSON writes as escapes."""
     return text.encode(errors="backslashreplace")

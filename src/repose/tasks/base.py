@@ -26,7 +26,8 @@ from repose.runs.records import DataRecord
 from repose.saved_model import directory
 from repose.saved_model.directory import ModelKind, SavedModel
 from repose.system.errors import CheckpointError, DataError
-from repose.tasks.corpus import SPLITS, CorpusData
+from repose.tasks.corpus import CorpusData
+from repose.tasks.corpus_files import SPLITS
 from repose.tasks.corpus_of_run import corpus_of
 from repose.training.job import TrainingJob, TrainingTask
 from repose.training.loop import Evaluate, Examples

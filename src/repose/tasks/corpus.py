@@ -15,7 +15,7 @@ import json
 import re
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import asdict, dataclass, replace
-from itertools import chain, islice
+from itertools import chain
 from pathlib import Path
 from typing import Any
 
@@ -29,9 +29,7 @@ from repose.config.experiment import (
     TokenizerConfig,
 )
 from repose.data import advice, columns, corpora, phrasebook
-from repose.data.check import check_corpus
-from repose.data.findings import CorpusCheck, Kind
-from repose.data.language import UNKNOWN, identify, languages_in_names
+from repose.data.findings import CorpusCheck
 from repose.data.prepare import prepare
 from repose.data.readers import PairReader, TextPairs, check_file, write_pairs
 from repose.data.splits import hold_out
@@ -42,12 +40,18 @@ from repose.system.errors import ConfigError, DataError
 from repose.system.files import checksums, locked, making_lock, sealed, share_lock, unsealed, using_lock, write_json
 from repose.system.terminal import counted
 from repose.tasks import more_corpora
+from repose.tasks.corpus_files import (
+    PHRASEBOOK,
+    SPLITS,
+    check_files,
+    files_of,
+    languages_of,
+    takes_published_test,
+)
 from repose.tasks.registry import get_task
 
 Say = Callable[[str], None]
 CHECK = "check.json"
-SPLITS = ("train", "valid", "test")
-PHRASEBOOK = "phrasebook"
 HELD_OUT_SHARE, MOST_HELD_OUT = 0.05, 500  # of the pairs, where the corpus has no valid or test set of its own
 
 
@@ -58,6 +62,8 @@ class CorpusData:
     folder: Path
     report: tuple[str, ...]
     """How it was prepared, in sentences for people."""
+    checked: CorpusCheck | None = None
+    """What a look at the files found, where the one in the folder was told other languages."""
 
     def tokenizer_path(self, side: str) -> Path:
         """The tokenizer of "src" or "tgt"."""
@@ -66,6 +72,8 @@ class CorpusData:
     @property
     def check(self) -> CorpusCheck:
         """What a look at the files found; nothing where there was none, as in folders of earlier versions."""
+        if self.checked is not None:
+            return self.checked
         try:
             content = json.loads((self.folder / CHECK).read_text(encoding="utf-8"))
         except FileNotFoundError:
@@ -145,6 +153,7 @@ def prepare_corpus(
     waiting = "another process prepares this corpus: waiting for it"
     with locked(making_lock(place), on_wait=lambda: say(waiting)):
         data = _finished(place, key) or _build(experiment, place, key, workers)
+        data = replace(data, checked=_checked_anew(experiment.corpus, data))
         if folder is None:
             share_lock(using_lock(place), data)
     for sentence in (*data.report, *advice.summary(data.check)):
@@ -173,11 +182,23 @@ def _build(experiment: Experiment, folder: Path, key: str, workers: int) -> Corp
     report = list(get_task(experiment.training.task).prepare(experiment, folder, workers))
     (folder / CHECK).unlink(missing_ok=True)
     if TASK_SETTINGS[experiment.training.task].translates:
-        write_json(folder / CHECK, check_files(experiment.corpus).to_json())
+        languages = list(languages_of(experiment.corpus))  # that the check was made with
+        write_json(folder / CHECK, {**check_files(experiment.corpus).to_json(), "languages": languages})
     corpus = experiment.corpus
     of = corpus.name or ", ".join(Path(path).name for path in corpus.train)  # for `repose cache`
     write_json(folder / "report.json", sealed({"key": key, "of": of, "report": report, "crc32": checksums(folder)}))
     return CorpusData(folder, tuple(report))
+
+
+def _checked_anew(corpus: CorpusConfig, data: CorpusData) -> CorpusCheck | None:
+    """What is wrong with the files by their languages as they are named now; None where the check of the folder, which
+    may have been made for another training, was told the same."""
+    try:
+        content = json.loads((data.folder / CHECK).read_text(encoding="utf-8"))
+    except FileNotFoundError:
+        return None
+    languages = list(languages_of(corpus))
+    return None if content.get("languages", languages) == languages else check_files(corpus)
 
 
 _TEXT = r"(train|valid|test|also\d+|synthetic)\.(src|tgt)"
@@ -252,33 +273,7 @@ def _digest(path: Path) -> str:
         raise DataError(f"{path} cannot be read ({error.strerror}): check the path") from error
 
 
-# What a corpus is
-
-
-def files_of(corpus: CorpusConfig) -> dict[str, list[Path]]:
-    """The files of each split; empty for the phrasebook, which is shipped."""
-    if corpus.name is None:
-        if not corpus.train:
-            raise ConfigError(
-                "there is no corpus: give source and target files, or set corpus.name or corpus.train in the config"
-            )
-        return {split: [Path(p) for p in getattr(corpus, split)] for split in SPLITS if getattr(corpus, split)}
-    if corpus.name == PHRASEBOOK:
-        return {}
-    folder, languages = corpora.locate(corpus.name), languages_of(corpus)
-    files = {}
-    for split in SPLITS[: 3 if corpus.test or _takes_published_test(corpus) else 2]:
-        own = getattr(corpus, split)
-        names = [split, *(s.name for s in corpora.describe(corpus.name).splits if s.name.startswith(split))]
-        published = ([folder / f"{name}.{language}" for language in languages] for name in names)
-        paths = [Path(p) for p in own] or next((p for p in published if all(path.exists() for path in p)), [])
-        if paths:
-            files[split] = paths
-    if "train" not in files:
-        raise DataError(
-            f"corpus {corpus.name} has no pair {languages[0]}-{languages[1]}: set corpus.src_lang and tgt_lang"
-        )
-    return files
+# Texts
 
 
 def text_of(experiment: Experiment, split: str) -> tuple[list[str], list[str]]:
@@ -295,60 +290,6 @@ def text_of(experiment: Experiment, split: str) -> tuple[list[str], list[str]]:
         raise DataError(f"this corpus has no {split} set: choose one of {', '.join([*SPLITS, *known])}")
     pairs = list(PairReader(paths))
     return [src for src, _ in pairs], [tgt for _, tgt in pairs]
-
-
-def _takes_published_test(corpus: CorpusConfig) -> bool:
-    """Whether the test set that comes with a corpus is read; not by who tunes, and asks for none."""
-    return corpus.held_out_test != 0 or corpus.splits == "merged"
-
-
-def languages_of(corpus: CorpusConfig) -> tuple[str, str]:
-    """Source and target language: as set, or as the corpus is used by name, or as the names of its files say."""
-    set_ones = corpus.src_lang, corpus.tgt_lang
-    if UNKNOWN not in set_ones:
-        return set_ones
-    if corpus.name == PHRASEBOOK:
-        return "pt", "en"
-    if corpus.name is not None:
-        return corpora.describe(corpus.name).pairs[0]
-    named = languages_in_names([Path(path) for path in corpus.train], (corpus.src_field, corpus.tgt_field))
-    return named if set_ones == (UNKNOWN, UNKNOWN) else set_ones
-
-
-def is_pretokenized(corpus: CorpusConfig) -> bool:
-    """Whether the text is tokenised already, by the config or by the catalogue."""
-    named = corpus.name is not None and corpus.name != PHRASEBOOK
-    return corpus.pretokenized or (named and corpora.describe(str(corpus.name)).tokenised)
-
-
-def num_training_pairs(corpus: CorpusConfig, *, at_most: int) -> int | None:
-    """Usable pairs in the files that a corpus is trained on, further and synthetic ones too, counted up to `at_most`.
-
-    None where there are no files: of the shipped corpus, and where none are named. Raises DataError.
-    """
-    if corpus.name == PHRASEBOOK or not (corpus.name or corpus.train):
-        return None
-    every = [files_of(corpus)["train"], *(part.files for part in more_corpora.parts_of(corpus))]
-    fields = {"src_field": corpus.src_field, "tgt_field": corpus.tgt_field}
-    pairs = chain.from_iterable(PairReader(paths, **fields) for paths in every)
-    return sum(1 for _ in islice(pairs, at_most))
-
-
-def check_files(corpus: CorpusConfig) -> CorpusCheck:
-    """Look all files of pairs over that are trained on or held out (`repose.data.check`).
-
-    Raises DataError and ConfigError.
-    """
-    files: dict[str, Sequence[Path]] = {**files_of(corpus)}
-    files |= {part.name: part.files for part in more_corpora.parts_of(corpus)} if files else {}
-    fields = {"src_field": corpus.src_field, "tgt_field": corpus.tgt_field}
-    sets = {name: PairReader(paths, **fields) for name, paths in files.items()}
-    check = check_corpus(sets, identify, languages_of(corpus))
-    if corpus.splits == "given":
-        return check
-    # Sets that are put together may have sentences in common.
-    found = [one for one in check.findings if one.kind not in (Kind.TRAINED_ON, Kind.HALF_TRAINED_ON)]
-    return replace(check, findings=tuple(found))
 
 
 # Corpora of one file per set, and one tokenizer
@@ -412,7 +353,7 @@ def _write_texts(corpus: CorpusConfig, files: Mapping[str, list[Path]], folder: 
                 "the phrasebook has validation and test sets of its own: leave corpus.valid and corpus.test out, or "
                 "measure the trained model on files with `repose evaluate`"
             )
-        wanted = SPLITS if _takes_published_test(corpus) else SPLITS[:2]
+        wanted = SPLITS if takes_published_test(corpus) else SPLITS[:2]
         shipped = {split: pairs for split, pairs in phrasebook.read().items() if split in wanted}
         for split, pairs in shipped.items():
             write_pairs(folder, split, pairs)

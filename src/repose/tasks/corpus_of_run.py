@@ -6,7 +6,8 @@ from repose.config.experiment import Experiment, TokenizerConfig
 from repose.runs.folder import RunConfig, RunFolder
 from repose.saved_model.directory import tokenizer_paths
 from repose.system.errors import DataError
-from repose.tasks.corpus import PHRASEBOOK, SPLITS, CorpusData, kept_corpus, prepare_corpus, text_of
+from repose.tasks.corpus import CorpusData, kept_corpus, prepare_corpus, text_of
+from repose.tasks.corpus_files import PHRASEBOOK, SPLITS
 
 
 def corpus_of(run: RunFolder, split: str) -> CorpusData:

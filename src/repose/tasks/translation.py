@@ -45,7 +45,8 @@ from repose.system.errors import CheckpointError, ConfigError
 from repose.tasks import more_corpora
 from repose.tasks.base import Card, Decoding, Task, position_table
 from repose.tasks.choice import FEWEST, choose
-from repose.tasks.corpus import CorpusData, is_pretokenized, languages_of, prepare_pairs
+from repose.tasks.corpus import CorpusData, prepare_pairs
+from repose.tasks.corpus_files import is_pretokenized, languages_of
 from repose.tasks.corpus_of_run import text_of_run
 from repose.training.feed import to_device
 from repose.training.job import TrainingJob

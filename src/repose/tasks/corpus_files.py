@@ -1,0 +1,98 @@
+"""What a corpus is: its files, its languages, how many pairs it has, and what is wrong with them."""
+
+from collections.abc import Sequence
+from dataclasses import replace
+from itertools import chain, islice
+from pathlib import Path
+
+from repose.config.experiment import CorpusConfig
+from repose.data import corpora
+from repose.data.check import check_corpus
+from repose.data.findings import CorpusCheck, Kind
+from repose.data.language import UNKNOWN, identify, languages_in_names
+from repose.data.readers import PairReader
+from repose.system.errors import ConfigError, DataError
+from repose.tasks import more_corpora
+
+SPLITS = ("train", "valid", "test")
+PHRASEBOOK = "phrasebook"
+
+
+def files_of(corpus: CorpusConfig) -> dict[str, list[Path]]:
+    """The files of each split; empty for the phrasebook, which is shipped."""
+    if corpus.name is None:
+        if not corpus.train:
+            raise ConfigError(
+                "there is no corpus: give source and target files, or set corpus.name or corpus.train in the config"
+            )
+        return {split: [Path(p) for p in getattr(corpus, split)] for split in SPLITS if getattr(corpus, split)}
+    if corpus.name == PHRASEBOOK:
+        return {}
+    folder, languages = corpora.locate(corpus.name), languages_of(corpus)
+    files = {}
+    for split in SPLITS[: 3 if corpus.test or takes_published_test(corpus) else 2]:
+        own = getattr(corpus, split)
+        names = [split, *(s.name for s in corpora.describe(corpus.name).splits if s.name.startswith(split))]
+        published = ([folder / f"{name}.{language}" for language in languages] for name in names)
+        paths = [Path(p) for p in own] or next((p for p in published if all(path.exists() for path in p)), [])
+        if paths:
+            files[split] = paths
+    if "train" not in files:
+        raise DataError(
+            f"corpus {corpus.name} has no pair {languages[0]}-{languages[1]}: set corpus.src_lang and tgt_lang"
+        )
+    return files
+
+
+def takes_published_test(corpus: CorpusConfig) -> bool:
+    """Whether the test set that comes with a corpus is read; not by who tunes, and asks for none."""
+    return corpus.held_out_test != 0 or corpus.splits == "merged"
+
+
+def languages_of(corpus: CorpusConfig) -> tuple[str, str]:
+    """Source and target language: as set, or as the corpus is used by name, or as the names of its files say."""
+    set_ones = corpus.src_lang, corpus.tgt_lang
+    if UNKNOWN not in set_ones:
+        return set_ones
+    if corpus.name == PHRASEBOOK:
+        return "pt", "en"
+    if corpus.name is not None:
+        return corpora.describe(corpus.name).pairs[0]
+    named = languages_in_names([Path(path) for path in corpus.train], (corpus.src_field, corpus.tgt_field))
+    return named if set_ones == (UNKNOWN, UNKNOWN) else set_ones
+
+
+def is_pretokenized(corpus: CorpusConfig) -> bool:
+    """Whether the text is tokenised already, by the config or by the catalogue."""
+    named = corpus.name is not None and corpus.name != PHRASEBOOK
+    return corpus.pretokenized or (named and corpora.describe(str(corpus.name)).tokenised)
+
+
+def num_training_pairs(corpus: CorpusConfig, *, at_most: int) -> int | None:
+    """Usable pairs in the files that a corpus is trained on, further and synthetic ones too, counted up to `at_most`.
+
+    None where there are no files: of the shipped corpus, and where none are named. Raises DataError.
+    """
+    if corpus.name == PHRASEBOOK or not (corpus.name or corpus.train):
+        return None
+    every = [files_of(corpus)["train"], *(part.files for part in more_corpora.parts_of(corpus))]
+    fields = {"src_field": corpus.src_field, "tgt_field": corpus.tgt_field}
+    pairs = chain.from_iterable(PairReader(paths, **fields) for paths in every)
+    return sum(1 for _ in islice(pairs, at_most))
+
+
+def check_files(corpus: CorpusConfig) -> CorpusCheck:
+    """Look all files of pairs over that are trained on or held out (`repose.data.check`).
+
+    Raises DataError and ConfigError.
+    """
+    files: dict[str, Sequence[Path]] = {**files_of(corpus)}
+    files |= {part.name: part.files for part in more_corpora.parts_of(corpus)} if files else {}
+    fields = {"src_field": corpus.src_field, "tgt_field": corpus.tgt_field}
+    sets = {name: PairReader(paths, **fields) for name, paths in files.items()}
+    check = check_corpus(sets, identify, languages_of(corpus))
+    if corpus.splits == "given":
+        return check
+    # Sets that are put together may have sentences in common.
+    found = [one for one in check.findings if one.kind not in (Kind.TRAINED_ON, Kind.HALF_TRAINED_ON)]
+    return replace(check, findings=tuple(found))
