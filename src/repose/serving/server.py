@@ -174,7 +174,7 @@ class Server:
         check_workers(workers)
         how = {"device": settings.device, "workers": 1, "precision": settings.precision, "engine": settings.engine}
         models = [ModelToLoad(self._loader, str(model.path.resolve()), how, model.stamp) for model in catalogue.models]
-        return Engine(models, workers, settings.batching, self._metrics, self._log, self._reload)
+        return Engine(models, workers, settings.batching, self._metrics, self._log, self._reload_changed)
 
     async def _start(self) -> None:
         await self._service.engine.start()
@@ -209,6 +209,11 @@ class Server:
         self._wants_reload = True
         if self._reloading is None or self._reloading.done():
             self._reloading = asyncio.create_task(self._reload_while_wanted())
+
+    def _reload_changed(self) -> None:
+        """What a worker has found; it tries again, and says so again, until new models are there."""
+        if self._reloading is None or self._reloading.done():
+            self._reload()
 
     async def _reload_while_wanted(self) -> None:
         while self._wants_reload:  # a signal that comes meanwhile is of files that may be newer
