@@ -275,7 +275,8 @@ def test_a_pickle_is_not_executed(tmp_path: Path, tokenizer: Tokenizer) -> None:
             lambda c: c["architecture"].update(tie_embeddings="all"),
             "can be built: tie_embeddings",
         ),
-        (lambda c: c["architecture"].update(d_token=10**30), "describes no model that can be built"),
+        (lambda c: c["architecture"].update(d_token=10**15), "describes no model that can be built"),
+        (lambda c: c["architecture"].update(d_token=10**400), "has architecture.d_token = 1000000"),
         (
             lambda c: c["architecture"].update(d_ff=10**11),
             "can be built: this architecture has about",
