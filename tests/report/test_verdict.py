@@ -49,6 +49,17 @@ def test_equal_scores_are_shared(make_run: Any, tmp_path: Path) -> None:
     assert "b and a share the best BLEU (beam 4) of 2 systems, 21.0 (one seed)." in verdict(read_runs([tmp_path]))
 
 
+def test_what_holds_of_several_corpora_is_said_once(make_run: Any, tmp_path: Path) -> None:
+    for corpus in ("de", "fr"):
+        language = f"corpus.src_lang={corpus}"
+        for width, (name, bleu) in enumerate((("a", 20.0), ("b", 21.0)), start=16):
+            make_run(f"{corpus}-{name}-s0", [2.0], bleu=bleu, settings=[f"architecture.d_ff={width}", language])
+    said = verdict(read_runs([tmp_path]))
+    assert said.count("1.0 above") == 2
+    assert said.count("Significance") == 1
+    assert said.endswith(". Whether a lead is more than chance is under Significance.")
+
+
 def test_all_that_share_the_best_are_named(make_run: Any, tmp_path: Path) -> None:
     four(make_run, a=20.0, b=20.01, c=19.99, d=12.0)
     said = verdict(read_runs([tmp_path]))

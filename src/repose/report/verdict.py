@@ -13,6 +13,7 @@ from repose.report.tables_scores import beam_name, task_column, translation_scor
 
 _MOST = 4
 """Corpora of which something is said."""
+_CHANCE = "; whether that is more than chance is under Significance."
 
 
 def verdict(runs: RunSet) -> str:
@@ -22,6 +23,9 @@ def verdict(runs: RunSet) -> str:
         return "No run is finished yet, so there is nothing to compare."
     corpora = list(dict.fromkeys(row.corpus for row in rows))
     sentences = [_of_corpus([row for row in rows if row.corpus == corpus], runs.baseline) for corpus in corpora[:_MOST]]
+    if sum(sentence.endswith(_CHANCE) for sentence in sentences) > 1:  # said once of all
+        sentences = [sentence.replace(_CHANCE, ".") for sentence in sentences]
+        sentences.append("Whether a lead is more than chance is under Significance.")
     if len(corpora) > _MOST:
         sentences.append(f"{len(corpora) - _MOST} more corpora: see the scores.")
     return " ".join(sentences)
@@ -62,11 +66,11 @@ def _of_corpus(rows: Sequence[Row], baseline: str | None) -> str:
     if len(level) > 1:
         return f"On {corpus} {_listed(level)} share {among}, {_shown(mean, figure)}."
     apart = f"{number(abs(mean.mean - next_mean.mean), figure.digits)} {'above' if sign < 0 else 'below'}"
-    said = f"On {corpus} {best.group} has {among}, {_shown(mean, figure)}, {apart} {second.group}; "
+    said = f"On {corpus} {best.group} has {among}, {_shown(mean, figure)}, {apart} {second.group}"
     base = baseline or rows[0].group
     if len(comparable) < ALL_PAIRS_BELOW or base in (best.group, second.group):
-        return f"{said}whether that is more than chance is under Significance."
-    return f"{said}under Significance, both are tested against {base}, and not against each other."
+        return f"{said}{_CHANCE}"
+    return f"{said}; under Significance, both are tested against {base}, and not against each other."
 
 
 def _judge(rows: Sequence[Row]) -> Figure:
