@@ -65,6 +65,7 @@ def test_a_long_name_and_a_long_word_are_folded(shown: Show) -> None:
     assert any("12.25" in line for line in lines)
 
 
+@pytest.mark.skipif(not Path("/dev/full").exists(), reason="needs a device that is always full")
 def test_what_cannot_be_said_stops_nothing(monkeypatch: pytest.MonkeyPatch) -> None:
     with Path("/dev/full").open("w") as full:
         monkeypatch.setattr(sys, "stderr", full)
