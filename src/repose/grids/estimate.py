@@ -154,7 +154,7 @@ def _totals(plan: Plan, seconds: list[float], memory: int, share: Share, on: str
     for own in seconds:
         ends[ends.index(min(ends))] += own
     at_once = f"{counted(share.jobs, 'cell')} at once on {counted(share.cores, 'core')} each"
-    yield (f"time         about {duration(max(ends))} with {at_once}; {duration(sum(seconds))} one after the other")
+    yield f"time         about {duration(max(ends))} with {at_once}; {duration(sum(seconds))} one after the other"
     yield f"memory       about {memory * share.jobs / GIB:.1f} GiB at a time"
     yield (
         f"The estimate rests on {TIMED_UPDATES} updates, one validation and {SENTENCES} translations of each distinct "

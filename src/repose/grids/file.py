@@ -4,7 +4,6 @@ import math
 import shlex
 from collections.abc import Container, Iterable, Mapping, Sequence
 from dataclasses import dataclass
-from pathlib import Path
 from typing import Any, TypeVar
 
 from repose.config.experiment import SECTIONS
@@ -96,10 +95,11 @@ class GridTable:
     report: Mapping[str, Any]
 
 
-def read_table(layer: Layer, name: str, *, path: Path | str, seeds: Sequence[int] | None) -> GridTable:
-    """The table [grid] of a file's layer. `seeds` are further ones that rules may name. Raises ConfigError."""
+def read_table(layer: Layer, name: str, *, seeds: Sequence[int] | None) -> GridTable:
+    """The table [grid] of the layer of a file that was named so. `seeds` are further ones that rules may name. Raises
+    ConfigError."""
     if layer.grid is None:
-        given = shlex.quote(str(path))
+        given = shlex.quote(name)
         other = f"repose train --config {given}" if layer.search is None else f"repose search {given}"
         what = "it is one experiment" if layer.search is None else "it has a table [search]"
         raise ConfigError(f"{name} has no table [grid]: {what}, for `{other}`")

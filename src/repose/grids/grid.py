@@ -74,7 +74,7 @@ def read_grid(path: Path | str, *, overrides: Sequence[str] = (), seeds: str | N
     if "seed" in over.tables.get("training", {}):
         raise ConfigError("--set training.seed would make cells of different seeds the same: use --seeds")
     chosen = None if seeds is None else _seeds(seeds)
-    table = read_table(layer, file, path=path, seeds=chosen)
+    table = read_table(layer, file, seeds=chosen)
     varied = settings_of_axes(axis for axis in table.axes if axis.name != SYSTEM)
     check_not_set(over, varied, f"{file}: [grid]", "varies", "cells")
     every_seed = tuple(dict.fromkeys([*table.seeds, *(chosen or ())]))
