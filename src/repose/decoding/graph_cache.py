@@ -29,7 +29,7 @@ TOLERANCE = 1e-4
 """Difference of a log-probability, in nats, up to which graphs in fp32 are taken as they are."""
 _TIMES_OWN_ERROR = 4
 """Beyond it, graphs are refused that are so many times as far from the model in fp64 as it is itself in fp32."""
-_VERSION = 7  # of what `repose.graphs` writes: another one makes all graphs anew
+_VERSION = 8  # of what `repose.graphs` writes: another one makes all graphs anew
 _SENTENCES, _LONGEST, _SEED = 8, 24, 1
 
 

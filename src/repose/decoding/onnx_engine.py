@@ -92,7 +92,7 @@ class OnnxEngine(Engine):
         self._encoder, self._step = (_session(path) for path in (graphs.encoder, graphs.step))
         if not self._is_as_it_was():
             raise CheckpointError(f"{graphs.encoder.parent} was replaced since it was read: load it again")
-        self._searches: dict[Path, Any] = {}
+        self._searches: dict[bool, Any] = {}  # by whether they are greedy; None where there is none
         self._memory = ["src_bias", *facts.memory]
         self._kept = [kept.name for kept in facts.kept]
         self._results = ["log_probs", *(f"new_{name}" for name in self._kept)]
@@ -144,17 +144,17 @@ class OnnxEngine(Engine):
         self, source: Sequence[int], limit: int, *, beam_size: int, alpha: float, num_hypotheses: int
     ) -> list[Hypothesis] | None:
         """As in `Engine`, for a small model: a large one gains nothing, and its weights would be in memory twice."""
-        path = self.graphs.search(beam_size)
-        if path not in self._searches:
-            self._searches[path] = None
+        is_greedy = beam_size == 1
+        if is_greedy not in self._searches:
+            self._searches[is_greedy], path = None, self.graphs.search(beam_size)
             if path.is_file() and self.graphs.step.stat().st_size < _LARGE:
                 with contextlib.suppress(CheckpointError):  # it is faster, and nothing else
                     session = _session(path, arena=False)
-                    self._searches[path] = session if self._is_as_it_was() else None
-        if (session := self._searches[path]) is None:
+                    self._searches[is_greedy] = session if self._is_as_it_was() else None
+        if (session := self._searches[is_greedy]) is None:
             return None
         feeds = {"limit": np.array(limit), **self._encoded([source])}
-        if beam_size == 1:
+        if is_greedy:
             tokens, log_probs, *best = session.run(None, feeds)
             refuse_nan(log_probs)
             if best and (tokens != best[0]).any():  # chosen by rough numbers, and wrongly: rare

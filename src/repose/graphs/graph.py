@@ -210,17 +210,21 @@ class Graph:
         """(1,) -> ()."""
         return str(self.op("Squeeze", a, self.ints(0)))
 
-    def linear(self, x: Value, weight: Any, bias: Any, *, rows_alike: bool = True) -> Value:
-        """x Wᵀ + b over the last dimension; W (D_out, D_in), b (D_out,) or None.
+    def linear(self, x: Value, weight: Any, bias: Any, *, rows_alike: bool = True, by_row: bool = False) -> Value:
+        """x Wᵀ + b over the last dimension; W (D_out, D_in), b (D_out,) or None. `by_row`: x is (R, D_in), and in fp32
+        W lies as it is, where a graph reads some of its rows, too: scattered over Wᵀ, they would take much longer.
 
         In int8: one scale for each row of W and one for all of x, found at each call; sums are 32-bit integers. Rows of
         x that a norm, or a mean of what a norm gave, has brought to one size share a scale without loss; where they are
-        not (`rows_alike`), each is divided by its largest number first, or one sentence could spoil another. One row
-        has products of its own: `rough_linear`.
+        not (`rows_alike`), each is divided by its largest number first, or one sentence could spoil another. In a
+        search, `rough_linear` takes the place of that division, and of all products of one row.
         """
-        if self._int8 and self._one_row:
+        if self._int8 and (self._one_row or (self._is_body and not rows_alike)):
             return self.rough_linear(x, weight, bias)
         w = array(weight)
+        if by_row and not self._int8:
+            values = [self.constant(w)] if bias is None else [self.constant(w), self.constant(array(bias))]
+            return str(self.op("Gemm", x, *values, transB=1))
         if not self._int8:
             y = self.matmul(x, self.constant(w.T))
         elif rows_alike:
@@ -233,7 +237,8 @@ class Graph:
 
     def rough_linear(self, x: Value, weight: Any, bias: Any) -> Value:
         """x Wᵀ + b in 8-bit integers, with a scale for every 128 numbers of a row of W and of x; faster than `linear`
-        for one row, slower for several. `MatMulNBits` of ONNX Runtime 1.23 and newer; others cannot read the graph."""
+        for one row or rows that are not alike, slower for others. `MatMulNBits` of ONNX Runtime 1.23 and newer; others
+        cannot read the graph."""
         w = array(weight)
         n, k = w.shape
         size = next(s for s in (_SCALED, 64, 32, 16) if s <= k or s == 16)

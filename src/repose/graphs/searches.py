@@ -53,9 +53,9 @@ def greedy(model: Transformer, memory: list[Memory], *, int8: bool) -> Any:
     *_, tokens, values = g.loop(body, limit, [g.ints(START), *nothing])
     best = tokens
     if is_rough:  # exactly, of all tokens in one product
-        values, best = g.op(
-            "TopK", _allowed(g, model.tgt_vocab_size, step.log_probs_of(g, values)), g.ints(1), outputs=2
-        )
+        log_probs = _allowed(g, model.tgt_vocab_size, step.log_probs_of(g, g.reshaped(values, (-1, step.a.d_model))))
+        exact = g.op("TopK", log_probs, g.ints(1), outputs=2)
+        values, best = (g.reshaped(each, (-1, 1, 1)) for each in exact)
     g.output("tokens", tokens, ["T", 1, 1], "INT64")
     g.output("log_probs", values, ["T", 1, 1])
     g.output("best", best, ["T", 1, 1], "INT64")
@@ -70,7 +70,7 @@ def _probably_best(g: Graph, model: Transformer, hidden: Value) -> Value:
     bias[[PAD, START]] = -np.inf
     _, near = g.op("TopK", g.rough_linear(hidden, weight, bias), g.ints(_NEAR), outputs=2)
     near = g.reshaped(near, (-1,))
-    exact = g.add(g.matmul(hidden, g.rows(g.constant(weight.T), near, axis=1)), g.rows(g.constant(bias), near))
+    exact = g.op("Gemm", hidden, g.rows(g.constant(weight), near), g.rows(g.constant(bias), near), transB=1)
     _, place = g.op("TopK", exact, g.ints(1), outputs=2)
     return g.rows(near, place)
 

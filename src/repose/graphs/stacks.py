@@ -266,8 +266,9 @@ class StepGraph(_StackGraph):
         return self.log_probs_of(self.g, self.hidden(tokens, at, num_sentences))
 
     def log_probs_of(self, g: Graph, hidden: Value) -> Value:
-        """Of hidden states (.., d), (.., V), in a graph: this one, or the one around it."""
-        return str(g.op("LogSoftmax", g.linear(hidden, self.model.output.weight, self.model.output.bias), axis=-1))
+        """Of hidden states (R, d), (R, V), in a graph: this one, or the one around it."""
+        output = self.model.output
+        return str(g.op("LogSoftmax", g.linear(hidden, output.weight, output.bias, by_row=True), axis=-1))
 
     def hidden(self, tokens: Value, at: Value, num_sentences: Value) -> Value:
         """What the decoder makes of a token of each row, (R, d); `tokens` int64 (R,), `at` (), `num_sentences` (1,)."""
