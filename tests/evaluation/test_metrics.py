@@ -242,6 +242,10 @@ def test_wrong_counts(hypotheses: list[str], references: list[str], message: str
         (["ฉันเห็นแมวดำในสวนเมื่อเช้านี้"], "char"),
         (["나는 오늘 아침 공원에서 검은 고양이를 보았다."], "13a"),
         (["1 2 3", ""], "13a"),
+        (["你好吗？", "谢谢你。", "我饿了。"], "zh"),  # lines of a word's length
+        (["你好吗？", "他昨天晚上没来。"], "zh"),
+        (["你 好 吗 ？", "谢谢 你 。", "他 昨天 晚上 没 来 。"], "13a"),
+        (["はい。", "そうか。", "だめだ！"], "char"),
     ],
 )
 def test_the_tokenizer_for_references(references: list[str], tokenizer: str) -> None:

@@ -301,8 +301,18 @@ def test_welch_of_equal_spreads_is_students_interval() -> None:
     assert found.high - found.low == pytest.approx(2 * 2.7764 * math.sqrt(2 / 3), abs=1e-3)
 
 
-@pytest.mark.parametrize(("a", "b"), [([1.0], [1.0, 2.0]), ([1.0, 2.0], [1.0]), ([1.0, 1.0], [2.0, 2.0])])
-def test_welch_needs_a_spread(a: list[float], b: list[float]) -> None:
+@pytest.mark.parametrize(
+    ("a", "b"),
+    [
+        ([1.0], [1.0, 2.0]),
+        ([1.0, 2.0], [1.0]),
+        ([1.0, 1.0], [2.0, 2.0]),
+        ([1.0, 1.0 + 1e-13], [2.0, 2.0]),  # seeds that differ by rounding alone
+        ([1.0, math.nan], [2.0, 3.0]),
+        ([1.0, 2.0], [3.0, math.inf]),
+    ],
+)
+def test_welch_needs_a_spread_of_numbers(a: list[float], b: list[float]) -> None:
     assert welch(a, b) is None
 
 

@@ -465,12 +465,14 @@ def test_seeds_without_a_finite_figure_have_no_deviation_and_are_never_best(make
     assert cells(epochs, "wild")["loss, best"].text == "2.250 ± 0.354"  # of the second seed its first epoch
 
 
-def test_an_infinite_perplexity_is_no_json_number(make_run: Any) -> None:
+def test_an_infinite_perplexity_is_no_json_number(make_run: Any, monkeypatch: pytest.MonkeyPatch) -> None:
     runs = read_runs([make_run("a-s0", [2.0])])
     (run,) = runs.runs
     records = tuple({**record, "tf_loss": 1000.0} for record in run.records.training)
     runs = dataclasses.replace(runs, runs=(dataclasses.replace(run, records=Records(records)),))
     assert figures.perplexity(runs.runs[0]) == math.inf
+    monkeypatch.setattr(figures, "valid_loss", lambda _run: math.nan)
+    assert math.isnan(figures.perplexity(runs.runs[0]) or 0.0)
     assert (
         json.loads(json.dumps(to_json(build(runs), runs), allow_nan=False))["runs"][0]["figures"]["perplexity"] is None
     )

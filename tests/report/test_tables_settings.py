@@ -54,6 +54,27 @@ def test_scores_of_systems_that_were_trained_otherwise_carry_a_note(make_run: An
     assert "learning_rate 0.5 against" in note
 
 
+@pytest.mark.parametrize(
+    ("settings", "note"),
+    [
+        (["architecture.dropout=0.3"], "dropout 0.3 against 0.1"),
+        (["architecture.initialisation=fairseq"], "initialisation fairseq against keras"),
+        (["architecture.d_token=32"], "schedule_width 32 against 16"),
+        (["architecture.d_token=32", "training.schedule_width=16"], ""),
+        (["training.schedule_width=16"], ""),
+        (["training.schedule_width=64"], "schedule_width 64 against 16"),
+    ],
+)
+def test_what_acts_in_training_is_noted_and_widths_as_they_act(
+    settings: list[str], note: str, make_run: Any, tmp_path: Path
+) -> None:
+    noam = "training.schedule=noam"
+    make_run("plain-s0", [2.0], settings=[noam])
+    make_run("other-s0", [2.0], settings=[noam, *settings])
+    notes = {row[0].text: row[0].notes for row in scores_table(read_runs([tmp_path], baseline="plain")).rows}
+    assert notes["other"] == [f"Other settings than plain, beside the architecture: {note}."] * bool(note)
+
+
 def test_other_training_pairs_carry_a_note(make_run: Any, tmp_path: Path) -> None:
     same = {"src": "s", "tgt": "t", "train": "one"}
     make_run("plain-s0", [2.0], digests=same)

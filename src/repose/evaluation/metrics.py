@@ -52,12 +52,18 @@ def tokenizer_for(references: Sequence[str]) -> str:
     for letter, number in letters.items():
         scripts[script_of(letter) or ""] += number
     del scripts[""]
-    num_words = sum(len(line.split()) for line in references)
     unspaced = sum(scripts[script] for script in _UNSPACED)
-    if 2 * unspaced <= scripts.total() or scripts.total() <= _LONGEST_WORDS * num_words:
+    if 2 * unspaced <= scripts.total() or _has_words_apart(references, {x for x in letters if script_of(x)}):
         return "13a"
     kana = sum(number for letter, number in letters.items() if unicodedata.name(letter, "").startswith(_KANA))
     return "zh" if 2 * scripts["Han"] > unspaced and 20 * kana < unspaced else "char"
+
+
+def _has_words_apart(lines: Sequence[str], letters: set[str]) -> bool:
+    """Whether spaces stand between the words of such scripts. A line of a word's length says nothing of it."""
+    found = [(sum(letter in letters for letter in line), len(line.split())) for line in lines]
+    found = [(num_letters, num_words) for num_letters, num_words in found if num_letters > _LONGEST_WORDS]
+    return sum(num for num, _ in found) <= _LONGEST_WORDS * sum(num for _, num in found) if found else False
 
 
 def bleu(

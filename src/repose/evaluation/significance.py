@@ -28,7 +28,7 @@ SEED = 12345
 """sacreBLEU's own, so that a resample here is a resample there."""
 LEVEL = 0.05
 _BLOCK = 4_000_000  # numbers of a resample's indices held at a time
-_ROUNDING = 1e-9  # points of a score within which two differences are the same
+_ROUNDING = 1e-9  # points of a score within which two scores or differences are the same
 _PLACES, _WEIGHTS = np.polynomial.legendre.leggauss(64)
 """Of Gauss and Legendre's quadrature between -1 and 1."""
 
@@ -214,12 +214,13 @@ class SeedInterval:
 def welch(system: Sequence[float], other: Sequence[float]) -> SeedInterval | None:
     """The 95 % interval of mean(system) - mean(other), scores of other seeds of both on this test set (Welch 1947).
 
-    Treats the seeds of both as independent draws. None with fewer than two of either, or where no score differs.
+    Treats the seeds of both as independent draws. None with fewer than two of either, where a score is no number, or
+    where no seed's score differs from the others of its system.
     """
-    if min(len(system), len(other)) < 2:
+    if min(len(system), len(other)) < 2 or not all(map(math.isfinite, (*system, *other))):
         return None
     shares = [statistics.variance(values) / len(values) for values in (system, other)]
-    if sum(shares) == 0.0:
+    if math.sqrt(sum(shares)) < _ROUNDING:
         return None
     counts = (len(system), len(other))
     degrees = sum(shares) ** 2 / sum(share**2 / (n - 1) for share, n in zip(shares, counts, strict=True))

@@ -57,7 +57,7 @@ def valid_loss(run: ReportRun) -> float | None:
 def perplexity(run: ReportRun) -> float | None:
     """exp of the validation loss; infinite beyond what a float holds."""
     loss = valid_loss(run)
-    return None if loss is None else math.exp(loss) if loss < 700 else math.inf
+    return None if loss is None else math.inf if loss >= 700 else math.exp(loss)
 
 
 def valid_accuracy(run: ReportRun) -> float | None:
@@ -81,7 +81,8 @@ def beam(run: ReportRun) -> str | None:
 def score(run: ReportRun, decoding: str | None, metric: str) -> float | None:
     """A free-running score, in percent; `decoding` None: of the widest beam."""
     name = beam(run) if decoding is None else decoding
-    return number_of(decodings(run).get(name or "", {}).get(metric), "value")
+    value = number_of(decodings(run).get(name or "", {}).get(metric), "value")
+    return value if value is not None and math.isfinite(value) else None
 
 
 def signature(run: ReportRun, decoding: str | None, metric: str) -> str:
@@ -91,16 +92,16 @@ def signature(run: ReportRun, decoding: str | None, metric: str) -> str:
 
 
 def scored_with(found: str) -> dict[str, str]:
-    """The fields of one of sacreBLEU's signatures, such as `case` and `tok`."""
+    """The fields of one of sacreBLEU's signatures, such as `case` and `tok`, but for its version."""
     fields = (field.split(":", 1) for field in found.split("|") if ":" in field)
-    return {"case": "mixed", "tok": "13a"} | dict(fields)
+    return {"case": "mixed", "tok": "13a"} | {name: value for name, value in fields if name != "version"}
 
 
 def kind_of_score(run: ReportRun, decoding: str | None, metric: str) -> tuple[object, ...]:
     """How a score was decoded and counted, and on which set: scores of two kinds cannot be compared."""
     way = scored_with(signature(run, decoding, metric))
     width = decoding or beam(run)
-    return width, way["case"], way["tok"], run.split, (run.scores or {}).get("num_sentences")
+    return width, tuple(sorted(way.items())), run.split, (run.scores or {}).get("num_sentences")
 
 
 def teacher_forced(run: ReportRun, name: str) -> float | None:

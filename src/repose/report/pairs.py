@@ -3,7 +3,7 @@
 What is tested and how: `repose.evaluation.significance` and docs/significance.md.
 """
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from contextlib import suppress
 from dataclasses import dataclass, field, replace
 from itertools import combinations
@@ -11,6 +11,7 @@ from statistics import fmean
 from typing import Any
 
 from repose.evaluation import significance as testing
+from repose.evaluation.by_length import SMALL
 from repose.evaluation.sentence_statistics import Metric, SentenceStatistics
 from repose.report.collect import ReportRun, RunSet, some
 from repose.report.content import Cell, Column, Table
@@ -24,6 +25,8 @@ GREEDY = "greedy"
 _RESAMPLES_PER_TEST = 200  # so that the least p there is, corrected for the number of tests, is 0.01
 _SIGNIFICANT = f"At or below {testing.LEVEL} after the correction."
 _NO_INTERVAL = "One seed on a side, or scores that do not differ, give no interval."
+FEWEST_UNITS = 10
+"""Sentences or documents below which nothing is resampled: of one, every difference would be certain."""
 ALL_PAIRS_BELOW = 4
 """With fewer systems on a corpus, each is tested against each."""
 
@@ -122,6 +125,22 @@ def check_comparable(run: ReportRun) -> None:
 
 def left_out(left_out: dict[str, list[str]]) -> list[str]:
     return [f"Left out of the tests: {some(names)}; {reason}." for reason, names in left_out.items()]
+
+
+def check_number(number: int, units: str) -> None:
+    """Raises DataError where a test set is too small to be resampled."""
+    if number < FEWEST_UNITS:
+        raise DataError(f"its test set of {number} {units} is too small to be resampled")
+
+
+def small_sets(sizes: Mapping[str, int], units: str) -> list[str]:
+    """What is said of corpora, by name, whose test sets are small."""
+    return [
+        f"The test set of {corpus} has {number} {units}: with fewer than {SMALL}, the bootstrap calls too many "
+        "differences significant."
+        for corpus, number in sizes.items()
+        if number < SMALL
+    ]
 
 
 def pairs_of(systems: Sequence[System], baseline: str | None, remarks: list[str]) -> list[Pair]:

@@ -21,6 +21,7 @@ from repose.report.pairs import (
     System,
     agree_cell,
     check_comparable,
+    check_number,
     holm_words,
     holm_words_of_seeds,
     left_out,
@@ -33,6 +34,7 @@ from repose.report.pairs import (
     pairs_of,
     seed_cells,
     seed_columns,
+    small_sets,
     usual_run,
 )
 from repose.report.significance_of_tasks import tables_of_task
@@ -63,6 +65,7 @@ def systems_of(runs: RunSet, corpus: str, remarks: Remarks) -> list[System]:
                 continue
             try:
                 found = statistics_of(run)
+                check_number(len(found), "sentences")
             except ReposeError as error:
                 uncounted.setdefault(str(error), []).append(run.name)
                 counts.append(None)
@@ -91,9 +94,9 @@ def _check_scores(run: ReportRun, usual: ReportRun | None) -> None:
     way = settings_of(run)
     if usual is None:
         return
-    ways = [(one["case"], one["tok"]) for one in (way, settings_of(usual))]
-    if ways[0] != ways[1]:
-        shown = [f"case:{case} and tok:{tokenize}" for case, tokenize in ways]
+    usual_way = settings_of(usual)
+    if unlike := sorted(name for name in way | usual_way if way.get(name) != usual_way.get(name)):
+        shown = [" and ".join(f"{name}:{one.get(name, 'none')}" for name in unlike) for one in (way, usual_way)]
         raise DataError(f"it was scored with {shown[0]}, {usual.name} with {shown[1]}")
     widths = [decoding_of(one) for one in (run, usual)]
     if widths[0] != widths[1]:
@@ -131,7 +134,9 @@ def significance_tables(runs: RunSet) -> tuple[Table, ...]:
         systems = systems_of(runs, corpus, remarks)
         pairs += pairs_of(systems, runs.baseline, remarks.of_scores)
         counted += pairs_of([one.counted for one in systems if one.statistics], runs.baseline, remarks.of_texts)
-    tables = [_over_sentences(counted, "bleu", list(dict.fromkeys([*remarks.of_scores, *remarks.of_texts])))]
+    small = small_sets({pair.system.corpus: len(pair.system.statistics[0]) for pair in counted}, "sentences")
+    said = list(dict.fromkeys([*remarks.of_scores, *remarks.of_texts, *small]))
+    tables = [_over_sentences(counted, "bleu", said)]
     if pairs:
         tables.append(_over_seeds(pairs, remarks.of_scores))
     if counted:

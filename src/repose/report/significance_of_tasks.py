@@ -1,5 +1,6 @@
 """Tests of significance between systems whose task is not translation, as tables."""
 
+import math
 from collections.abc import Sequence
 from typing import NamedTuple
 
@@ -15,6 +16,7 @@ from repose.report.pairs import (
     System,
     agree_cell,
     check_comparable,
+    check_number,
     holm_words,
     holm_words_of_seeds,
     left_out,
@@ -27,8 +29,10 @@ from repose.report.pairs import (
     pairs_of,
     seed_cells,
     seed_columns,
+    small_sets,
     usual_run,
 )
+from repose.report.tables import scored_on
 from repose.runs.folder import RunFolder
 from repose.system.errors import DataError
 
@@ -83,6 +87,8 @@ def _over_units(pairs: Sequence[Pair], figure: TaskFigure, task: str) -> Table |
     pairs = [pair for pair in pairs if id(pair.system) in counts and id(pair.other) in counts]
     if not pairs:
         return None
+    units = counts[id(pairs[0].system)][0].units
+    remarks += small_sets({pair.system.corpus: len(counts[id(pair.system)][0]) for pair in pairs}, units)
     number = num_resamples(pairs)
     used = {id(system) for pair in pairs for system in (pair.system, pair.other)}
     sampled = {key: testing.resample_ratio(counts[key], num_resamples=number) for key in counts if key in used}
@@ -105,7 +111,7 @@ def _over_units(pairs: Sequence[Pair], figure: TaskFigure, task: str) -> Table |
     words = {
         "task": task.replace("_", " "),
         "figure": figure.called,
-        "units": counts[id(pairs[0].system)][0].units,
+        "units": units,
         "number": number,
         "seed": testing.SEED,
         "least": 2 / (number + 1),
@@ -125,6 +131,7 @@ def _counts_of(pairs: Sequence[Pair], figure: TaskFigure) -> tuple[dict[int, lis
         for run in system.runs:
             try:
                 statistics = _statistics(run, figure)
+                check_number(len(statistics), statistics.units)
                 first, theirs = usual.setdefault(system.corpus, (run, statistics))
                 if not np.array_equal(statistics.sizes, theirs.sizes):
                     raise DataError(f"its {statistics.units} are not those of {first.name}")
@@ -141,7 +148,8 @@ def _statistics(run: ReportRun, figure: TaskFigure) -> RatioStatistics:
     """What a run's figure is made of. Raises DataError where that is not there, or of another evaluation."""
     found = read_ratio(RunFolder(run.folder).statistics_file(run.split))
     recorded = task_figure(run, figure.name)
-    if found.figure != figure.name or recorded is None or abs(found.value - recorded) > _SAME * max(1.0, abs(recorded)):
+    is_same = recorded is not None and abs(found.value - recorded) <= _SAME * max(1.0, abs(recorded))
+    if found.figure != figure.name or not is_same:
         raise DataError(f"statistics.{run.split}.npz does not give its {figure.called}: evaluate the run again")
     return found
 
@@ -154,8 +162,8 @@ def _sides(pairs: Sequence[Pair], figure: TaskFigure) -> list[tuple[list[float],
 def _systems_of_task(part: RunSet, corpus: str, figure: TaskFigure, remarks: list[str]) -> list[System]:
     """The systems that can be tested by a figure."""
 
-    def way(run: ReportRun) -> tuple[str, str]:
-        return run.split, run.config.digests.get("tgt", "") if "token" in figure.unit else ""
+    def way(run: ReportRun) -> tuple[object, str]:
+        return scored_on(run), run.config.digests.get("tgt", "") if "token" in figure.unit else ""
 
     usual, systems, unlike = usual_run(part, corpus, way), list[System](), dict[str, list[str]]()
     for group in part.groups:
@@ -163,11 +171,16 @@ def _systems_of_task(part: RunSet, corpus: str, figure: TaskFigure, remarks: lis
         for run in part.done(group, corpus):
             try:
                 check_comparable(run)
-                if task_figure(run, figure.name) is None:
+                value = task_figure(run, figure.name)
+                if value is None:
                     raise DataError(f"it has no {figure.called}")
+                if not math.isfinite(value):
+                    raise DataError(f"its {figure.called} is {value}")
                 assert usual is not None, "one that may be compared"
                 if run.split != usual.split:
                     raise DataError(f"it was measured on the {run.split} set, {usual.name} on the {usual.split} set")
+                if scored_on(run) != scored_on(usual):
+                    raise DataError(f"its {run.split} set is not that of {usual.name}")
                 if way(run) != way(usual):
                     raise DataError(f"its tokens are not those of {usual.name}")
             except DataError as error:

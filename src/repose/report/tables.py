@@ -85,8 +85,8 @@ def validated_on(run: ReportRun) -> object:
 
 
 def scored_on(run: ReportRun) -> object:
-    """The set of its scores: runs without a test set are scored on the validation set."""
-    return run.split
+    """The set of its scores, by name and size: runs without a test set are scored on the validation set."""
+    return run.split, *((run.scores or {}).get(f"num_{what}") for what in ("sentences", "words", "bytes"))
 
 
 def quality(name: str, of: Of, kind: Kind = lambda _run: None) -> Figure:

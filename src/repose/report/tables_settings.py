@@ -33,6 +33,8 @@ _RARE = (
 """Settings that few trainings use: at their default they are off, as what is none."""
 _MOVE_NOTHING = ("seed", "save_every_minutes", "bleu_every_epochs", "bleu_sentences", "bleu_mean_over")
 """Settings of the training that are not the method: they name a draw, or only say when it is saved and looked at."""
+_OF_TRAINING = (*DROPOUTS, "initialisation")
+"""Fields of the architecture that are settings of its training."""
 
 
 def settings_table(runs: RunSet) -> Table:
@@ -59,16 +61,17 @@ def settings_table(runs: RunSet) -> Table:
 
 def differences(runs: Sequence[ReportRun], others: Sequence[ReportRun]) -> str:
     """Training pairs, and settings of tokenizer, training and decoding, in which two systems differ, seeds apart; ""
-    where in none.
+    where in none. Dropout and initialisation, which act in training alone, are among them.
 
     "learning_rate 0.008 against 0.004": what differs between their scores is then not the architecture alone.
     """
-    one, other = ([_settings(run) for run in side] for side in (runs, others))
+    one, other = ([_settings_as_they_act(run) for run in side] for side in (runs, others))
     names = dict.fromkeys(name for found in (*one, *other) for name in found)
     cut_short = any(run.records.end and run.records.end.reason is EndReason.HOURS for run in (*runs, *others))
     parts = _other_pairs(runs, others)
     for section, name in names:
-        if section not in ("tokenizer", "training", "decoding") or name in _MOVE_NOTHING:
+        of_training = section in ("tokenizer", "training", "decoding") or name in _OF_TRAINING
+        if not of_training or name in _MOVE_NOTHING:
             continue
         if (section, name) == ("decoding", "batch_size") or (name == "max_hours" and not cut_short):
             continue
@@ -119,6 +122,13 @@ def _settings(run: ReportRun) -> dict[Name, Hashable]:
                 value = None
             found[section, name] = value if isinstance(value, Hashable) else str(value)
     return found
+
+
+def _settings_as_they_act(run: ReportRun) -> dict[Name, Hashable]:
+    """The width of a schedule is that of its peak: "none" stands for d_token, and other schedules have none."""
+    training, architecture = run.experiment.training, run.experiment.architecture
+    width = (training.schedule_width or architecture.d_token) if training.schedule == "noam" else None
+    return _settings(run) | {("training", "schedule_width"): width}
 
 
 def _by_topic(

@@ -5,6 +5,7 @@ missing, as in `results/`, the counts in `statistics.<split>.npz` stand for them
 """
 
 import dataclasses
+import math
 from functools import lru_cache
 from pathlib import Path
 from typing import Any
@@ -25,7 +26,7 @@ from repose.evaluation.sentence_statistics import (
     write_stored,
 )
 from repose.report.collect import ReportRun, read_run
-from repose.report.figures import scored_with
+from repose.report.figures import number_of, scored_with
 from repose.runs.folder import SPLITS, RunFolder
 from repose.system.errors import CheckpointError, DataError
 from repose.tasks.corpus import CorpusData, text_of
@@ -69,7 +70,7 @@ def statistics_of(run: ReportRun, decoding: str | None = None) -> SentenceStatis
             raise missing
         found = _stored(run, decoding)
     measured, recorded = found.score("bleu"), float(_decoded(run)[decoding]["bleu"]["value"])
-    if abs(measured - recorded) > _SAME:
+    if not abs(measured - recorded) <= _SAME:
         raise DataError(
             f"the translations score {measured:.2f} BLEU but scores.{run.split}.json says {recorded:.2f}: "
             "evaluate the run again, with one version of sacreBLEU"
@@ -119,7 +120,8 @@ def _decoded(run: ReportRun) -> dict[str, dict[str, Any]]:
 
 
 def _is_score(score: Any) -> bool:
-    return isinstance(score, dict) and {"value", "signature"} <= score.keys()
+    value = number_of(score, "value")
+    return value is not None and math.isfinite(value) and "signature" in score
 
 
 def _prepared(run: ReportRun) -> CorpusData:
