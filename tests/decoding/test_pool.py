@@ -202,6 +202,24 @@ def test_a_worker_that_dies_is_reported_and_replaced(
     assert translate(of_graphs) == expected_of_graphs
 
 
+@pytest.mark.parametrize("end", ["close", "refresh"])
+def test_a_call_ends_without_workers_that_another_thread_ends(
+    of_graphs: Translator, expected_of_graphs: list[Translation], monkeypatch: pytest.MonkeyPatch, end: str
+) -> None:
+    process = start(of_graphs)
+    monkeypatch.setattr(pool, "WORTH_SECONDS", 0.0)
+
+    def ended(_: Worker, batch: Batch) -> Batch:
+        getattr(of_graphs, end)()
+        return batch
+
+    asked = ask_otherwise(monkeypatch, ended)
+    assert translate(of_graphs) == expected_of_graphs
+    assert len(asked) == 1
+    assert process.poll() == -signal.SIGKILL
+    assert workers(of_graphs) == []
+
+
 def test_a_worker_that_cannot_start_is_reported(
     model: Transformer, tokenizer: Tokenizer, monkeypatch: pytest.MonkeyPatch
 ) -> None:

@@ -52,11 +52,11 @@ class Pool:
             self._renew(engine)
             crew = self._crew
             with crew.opened(_Call([])) as call:
-                crew.start(self.processes - 1, engine)
+                crew.start(self.processes - 1, engine, call)
                 crew.wait(call, lambda: all(worker.ready for worker in crew.workers))
 
     def close(self) -> None:
-        """End the workers. A later search may start others."""
+        """End the workers. A search that is going on ends without them, a later one may start others."""
         self._crew.close()
 
     def forget(self) -> None:
@@ -89,8 +89,7 @@ class Pool:
                 self._seconds += took
                 seconds, num_tokens = seconds + took, num_tokens + batches[index].num_tokens
                 if self._seconds + seconds * call.num_tokens_left / num_tokens > WORTH_SECONDS:
-                    crew.start(min(self.processes - 1, len(batches) - call.num_taken), engine)
-            crew.wait(call, lambda: len(call.results) == len(batches))
+                    crew.start(min(self.processes - 1, len(call.left)), engine, call)
         return [call.results[index] for index in range(len(batches))]
 
 
@@ -99,19 +98,27 @@ class _Call:
 
     def __init__(self, batches: Sequence[Batch]) -> None:
         self.batches = batches
-        self.num_taken = 0
+        self.left = list(reversed(range(len(batches))))
+        """Indices of batches that nobody has, the next one last."""
         self.num_tokens_left = sum(batch.num_tokens for batch in batches)
+        self.alone = False
+        """Whether the workers were ended meanwhile: it starts none again."""
         self.results: dict[int, Results] = {}
         self.error: Exception | None = None
         """The first that a worker has met."""
 
     def take(self) -> int | None:
         """The index of the next batch, if there is one and nothing has failed."""
-        if self.error is not None or self.num_taken == len(self.batches):
+        if self.error is not None or not self.left:
             return None
-        self.num_tokens_left -= self.batches[self.num_taken].num_tokens
-        self.num_taken += 1
-        return self.num_taken - 1
+        index = self.left.pop()
+        self.num_tokens_left -= self.batches[index].num_tokens
+        return index
+
+    def give_back(self, index: int) -> None:
+        """Let somebody else take a batch."""
+        self.left.append(index)
+        self.num_tokens_left += self.batches[index].num_tokens
 
 
 class _Crew:
@@ -136,10 +143,10 @@ class _Crew:
             self.workers[:] = [worker for worker in self.workers if worker.is_alive()]
             self._changed.notify_all()
 
-    def start(self, number: int, engine: Engine) -> None:
-        """Have at least so many workers, without waiting for them."""
+    def start(self, number: int, engine: Engine, call: _Call) -> None:
+        """Have at least so many workers for a call, without waiting for them; none after a `close`."""
         with self._changed:
-            while len(self.workers) < number:
+            while len(self.workers) < number and not call.alone:
                 self._message = self._message or engine.message()
                 worker = Worker()
                 self.workers.append(worker)
@@ -159,8 +166,9 @@ class _Crew:
                 self._calls.remove(call)
 
     def take(self, call: _Call) -> int | None:
-        """The index of a batch that nobody has taken, if there is one."""
+        """The index of a batch that nobody has; None when all have results. Raises what a worker has met."""
         with self._changed:
+            self.wait(call, lambda: bool(call.left) or len(call.results) == len(call.batches))
             return call.take()
 
     def wait(self, call: _Call, done: Callable[[], bool]) -> None:
@@ -171,9 +179,11 @@ class _Crew:
                 raise call.error
 
     def close(self) -> None:
-        """End all workers. Those that came with a fork are not this process's."""
+        """End all workers: calls go on without. Those that came with a fork are not this process's."""
         if self.is_of_this_process():
             with self._changed:
+                for call in self._calls:
+                    call.alone = True
                 ended, self.workers[:] = list(self.workers), []
                 self._message = None
                 self._changed.notify_all()
@@ -182,7 +192,7 @@ class _Crew:
 
     def _serve(self, worker: Worker, engine: bytes) -> None:
         """A worker's thread. Whatever it meets is raised in those who wait."""
-        call = None
+        call, index = None, -1
         try:
             worker.prepare(engine)
             with self._changed:
@@ -199,9 +209,13 @@ class _Crew:
         except Exception as error:
             failure = worker.failure(error)
             with self._changed:
-                # Of one that was ended by `close`, only the call whose batch it had needs to know.
-                for each in self._calls if worker in self.workers else filter(None, [call]):
-                    each.error = each.error or failure
+                if worker in self.workers:
+                    for each in self._calls:
+                        each.error = each.error or failure
+                elif call is not None and call.alone:  # ended by `close`
+                    call.give_back(index)
+                elif call is not None:
+                    call.error = call.error or failure
         finally:
             with self._changed:
                 with contextlib.suppress(ValueError):
