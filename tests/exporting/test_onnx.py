@@ -25,6 +25,7 @@ from repose.decoding.onnx_engine import OnnxEngine
 from repose.decoding.translator import Translation, Translator
 from repose.graphs import folder as graphs
 from repose.model.presets import preset
+from repose.saved_model import directory
 from repose.saved_model.api import build
 from repose.saved_model.description import read_description
 from repose.system.errors import CheckpointError, ConfigError
@@ -318,6 +319,37 @@ def test_an_export_that_is_replaced_is_not_mixed_with_what_was_loaded(saving: Sa
     _, read = pickle.loads(loaded.engine.message())
     with pytest.raises(CheckpointError, match="was replaced since it was read: load it again"):
         OnnxEngine.of_message(read)
+
+
+@pytest.mark.parametrize("name", ["baseline", "reinforced"])
+@pytest.mark.parametrize("default", ["float64", "meta"])
+def test_defaults_of_torch_change_nothing(
+    saving: Saving, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, default: str, name: str
+) -> None:
+    model = saving(name)
+    expected = repose.load(model, engine="torch").translate(TEXTS)
+    monkeypatch.setenv("REPOSE_HOME", str(tmp_path))
+    try:
+        torch.set_default_dtype(torch.float64 if default == "float64" else torch.float32)
+        torch.set_default_device(None if default == "float64" else default)
+        loaded = repose.load(model, engine="torch")
+        assert loaded.translate(TEXTS) == expected
+        assert loaded.score(TEXTS, TEXTS) == pytest.approx(repose.load(model, engine="onnx").score(TEXTS, TEXTS))
+        built = repose.build(name, src_vocab_size=9, tgt_vocab_size=9).state_dict().values()
+        assert {(x.dtype, x.device.type) for x in built} == {(torch.float32, "cpu")}
+    finally:
+        torch.set_default_dtype(torch.float32)
+        torch.set_default_device(None)
+
+
+def test_the_torch_model_is_the_one_that_translates(saving: Saving) -> None:
+    loaded = repose.load(saving("reinforced"), engine="onnx")
+    directory.change_config(loaded.folder, {"decoding": {"beam_size": 1}})
+    assert loaded.model.architecture.positions == preset("reinforced").positions
+    late = repose.load(saving("reinforced"), engine="onnx")
+    saving("reinforced", positions="interleaved")
+    with pytest.raises(CheckpointError, match="was replaced since it was read: load it again"):
+        _ = late.model
 
 
 @pytest.mark.parametrize("copied", [copy.deepcopy, lambda loaded: pickle.loads(pickle.dumps(loaded))])

@@ -29,7 +29,7 @@ def in_order(log_probs: Tensor, width: int) -> tuple[NDArray[np.float64], NDArra
         ids = torch.arange(num_columns, device=allowed.device)
         lowest = torch.where(equal, ids, len(ids)).topk(width, largest=False, sorted=True).values.cpu()
         num_better = (values[tied] > last).sum(1, keepdim=True)
-        place = torch.arange(width) - num_better
+        place = torch.arange(width, device="cpu") - num_better
         tokens[tied] = torch.where(place < 0, tokens[tied], lowest.gather(1, place.clamp_min(0)))
     # Of equals, the lower id first.
     tokens, order = tokens.sort(dim=1)

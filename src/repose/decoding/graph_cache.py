@@ -18,6 +18,7 @@ from repose.decoding.engine import Engine
 from repose.decoding.onnx_engine import OnnxEngine, runtime_version
 from repose.graphs import folder as graphs
 from repose.saved_model import directory
+from repose.system.device import own_defaults
 from repose.system.errors import CheckpointError
 from repose.system.files import locked, making_lock, replacing_folder, using_lock
 
@@ -56,7 +57,7 @@ def engine_of(
         loaded = load()
         if loaded.config != config:
             raise CheckpointError(f"{model} holds another model than a moment ago: load it again")
-        with replacing_folder(place) as temporary:
+        with own_defaults(), replacing_folder(place) as temporary:
             facts = graphs.write_graphs(temporary, loaded.model, int8=int8)
             graphs.describe(temporary, config, facts, {})
             made = OnnxEngine(graphs.read(temporary))

@@ -165,7 +165,8 @@ class Translator:
     def model(self) -> "Transformer":
         """The torch model: what the engine torch computes with, and beside another one a copy, which changes nothing.
 
-        Raises ConfigError for an export, which has none.
+        Raises ConfigError for an export, which has none, and CheckpointError where the folder holds another model by
+        now.
         """
         if self.folder is not None and graphs.is_graph_folder(self.folder):
             raise ConfigError("this needs the torch model, which an export does not hold: load the model directory")
@@ -175,7 +176,10 @@ class Translator:
             return self.engine.model
         if self._model is None:
             assert self.folder is not None, "only torch computes without a folder"
-            self._model = directory.load(self.folder, MODEL_KIND).model
+            loaded = directory.load(self.folder, MODEL_KIND)
+            if any(loaded.config[name] != self.config[name] for name in ("architecture", "sha256")):
+                raise CheckpointError(f"{self.folder} was replaced since it was read: load it again")
+            self._model = loaded.model
         return self._model
 
     @property

@@ -15,6 +15,7 @@ from typing import TypeAlias, get_args
 from repose.exporting.base import Exported, Options, Precision
 from repose.saved_model.description import description_file, read_description, sizes_of
 from repose.saved_model.directory import UNNAMED_TASK, locate, read_config, task_of
+from repose.system.device import own_defaults
 from repose.system.errors import CheckpointError, ConfigError, WriteError, unknown
 from repose.system.files import locked_or_busy, replacing_folder
 
@@ -66,7 +67,7 @@ def export(
         raise CheckpointError(f"{out} is where the model itself is: choose a new or empty folder")
     with locked_or_busy(place.with_name(f".{place.name}.lock"), f"exports to {out}: wait for it"):
         ours = _own_files(place, to, str(out))
-        with replacing_folder(place, keep_all_but=ours) as temporary:
+        with own_defaults(), replacing_folder(place, keep_all_but=ours) as temporary:
             made = target(model, temporary, options)
             files = sizes_of(temporary)
             ours |= {name.partition("/")[0] for name in files}

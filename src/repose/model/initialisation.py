@@ -27,6 +27,7 @@ from repose.model.architecture import Architecture, Initialisation
 from repose.model.attention import Attention
 from repose.model.kernels.linear import Linear, SideBySide
 from repose.model.positions import Positions
+from repose.system.device import own_defaults
 from repose.system.errors import ConfigError
 
 M = TypeVar("M", bound=nn.Module)
@@ -58,7 +59,7 @@ def fresh(make: Callable[..., M], a: Architecture, *vocab_sizes: int, seed: int,
     a.check_size(*vocab_sizes)
     if a.positions == "policy" and position_table is None:
         raise ConfigError("positions = 'policy' needs a position_table: read one with repose.positions_rl.table")
-    with torch.random.fork_rng(devices=[]):
+    with own_defaults(), torch.random.fork_rng(devices=[]):
         torch.manual_seed(seed)
         model = make(a, position_table=position_table)
         initialise(model, a.initialisation)

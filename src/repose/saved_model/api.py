@@ -24,15 +24,16 @@ def build(architecture: str | Architecture, *, src_vocab_size: int, tgt_vocab_si
     """A freshly initialised `torch.nn.Module` from a preset's name or an Architecture.
 
     `model(src, tgt)` takes int64 ids (B, S) and decoder input (B, T), 0 padding, 1 unknown, 2 start, 3 end, and gives
-    logits (B, T, V) in fp32. `positions = policy` begins with the table that ships. Raises ConfigError for an unknown
-    preset, and for vocabularies that cannot be tied or are smaller than the `LEAST_VOCAB_SIZE`.
+    logits (B, T, V) in fp32. Weights are in fp32 on the CPU, whatever defaults torch was given. `positions = policy`
+    begins with the table that ships. Raises ConfigError for an unknown preset, and for vocabularies that cannot be tied
+    or are smaller than the `LEAST_VOCAB_SIZE`.
     """
     for name, size in (("src_vocab_size", src_vocab_size), ("tgt_vocab_size", tgt_vocab_size)):
         if not isinstance(size, Integral) or isinstance(size, bool) or size < LEAST_VOCAB_SIZE:
             raise ConfigError(f"{name} = {size!r}: give a whole number of tokens, at least {LEAST_VOCAB_SIZE}")
     if isinstance(architecture, str):
         architecture = preset(architecture)
-    table = torch.tensor(default_table().values) if architecture.positions == "policy" else None
+    table = torch.tensor(default_table().values, device="cpu") if architecture.positions == "policy" else None
     return build_architecture(
         architecture, src_vocab_size=src_vocab_size, tgt_vocab_size=tgt_vocab_size, seed=seed, position_table=table
     )

@@ -32,7 +32,7 @@ from repose._version import __version__
 from repose.model.architecture import Architecture, from_earlier
 from repose.model.presets import PRESETS
 from repose.saved_model import hub
-from repose.system.device import find_device
+from repose.system.device import find_device, own_defaults
 from repose.system.errors import CheckpointError, ConfigError, DataError
 from repose.system.files import previous, replacing_folder, sealed, unsealed, write_json
 
@@ -250,7 +250,8 @@ def _read_whole(read: Callable[[], T]) -> T:
 def _load(folder: Path, kind: ModelKind[M], device: "torch.device") -> SavedModel[M]:
     config = _read_config(folder)
     architecture, digests = _described(folder, kind, config)
-    model = _read_model(folder, digests, lambda: kind.build(architecture, config))
+    with own_defaults():
+        model = _read_model(folder, digests, lambda: kind.build(architecture, config))
     made = SavedModel(model.to(device).eval(), read_tokenizers(folder, digests, kind, config), config)
     _check_whole(folder, config)
     return made

@@ -57,6 +57,20 @@ def check_workers(number: int, least: int = 1) -> None:
 
 
 @contextmanager
+def own_defaults() -> Iterator[None]:
+    """Within, torch makes fp32 tensors on the CPU unless told otherwise, whatever defaults a program has set."""
+    import torch
+
+    before = torch.get_default_dtype()
+    torch.set_default_dtype(torch.float32)
+    try:
+        with torch.device("cpu"):
+            yield
+    finally:
+        torch.set_default_dtype(before)
+
+
+@contextmanager
 def one_thread() -> Iterator[None]:
     """Within, torch's CPU work uses one thread. Several threads may be within at once.
 

@@ -167,7 +167,9 @@ def make_block(
 ) -> Block:
     """A block of b rows, of which s each begin again with the `added` scores of positions (b = s · n)."""
     some = allowed.any(2, keepdim=True)
-    mask = torch.zeros(allowed.shape, device=allowed.device).masked_fill_(~allowed & some, -torch.inf)
+    mask = torch.zeros(allowed.shape, dtype=torch.float32, device=allowed.device).masked_fill_(
+        ~allowed & some, -torch.inf
+    )
     if added is None:
         bias = mask[:, None].expand(-1, num_heads, -1, -1).flatten(0, 1)
     else:
@@ -189,4 +191,4 @@ def _of_like_length(packing: Packing) -> list[Tensor]:
             parts[-1].append(sentence)
         else:
             parts.append([sentence])
-    return [torch.tensor(part) for part in parts]
+    return [torch.tensor(part, device="cpu") for part in parts]

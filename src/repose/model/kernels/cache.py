@@ -77,7 +77,8 @@ class Cache:
         """0 for a source of padding alone, 1 for others; None if there is none such."""
         if not bool(src_mask.all()):
             some = src_mask.any(1, keepdim=True)
-            bias = torch.zeros(src_mask.shape, device=src_mask.device).masked_fill_(~src_mask & some, -torch.inf)
+            bias = torch.zeros(src_mask.shape, dtype=torch.float32, device=src_mask.device)
+            bias.masked_fill_(~src_mask & some, -torch.inf)
             self.src_bias = bias[:, None, None, None]
             self.has_source = None if bool(some.all()) else some.to(bias)[:, :, None, None, None]
         self.beams = Beams(torch.arange(len(src_mask), device=src_mask.device), len(src_mask))

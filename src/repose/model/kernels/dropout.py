@@ -25,10 +25,10 @@ class Dropout(nn.Dropout):
 
 def keep_factors(number: int, p: float, dtype: torch.dtype) -> Float[Tensor, " number"]:
     """0 where an element is dropped, 1 / (1 - p) where it is kept."""
-    seed = int(torch.randint(2**63 - 1, ()))
+    seed = int(torch.randint(2**63 - 1, (), device="cpu"))
     bits = np.random.SFC64(seed).random_raw(-(-number // 4)).view(np.uint16)[:number]
     dropped = round(p * LEVELS)
     if dropped == LEVELS:
-        return torch.zeros(number, dtype=dtype)
+        return torch.zeros(number, dtype=dtype, device="cpu")
     kept = torch.from_numpy((bits >= dropped).view(np.uint8))
     return kept.to(dtype).mul_(LEVELS / (LEVELS - dropped))

@@ -17,6 +17,7 @@ import torch.nn.functional as F
 from jaxtyping import Float
 from torch import Tensor, nn
 
+from repose.system.device import own_defaults
 from repose.system.errors import ConfigError
 
 
@@ -62,7 +63,7 @@ class Int8:
 
     def __init__(self, weight: Float[Tensor, "D_out D_in"], bias: Tensor | None) -> None:
         scales = weight.detach().abs().amax(1).double().clamp_(min=1e-12) / 127
-        zeros = torch.zeros(len(weight), dtype=torch.long)
+        zeros = torch.zeros(len(weight), dtype=torch.long, device=weight.device)
         with warnings.catch_warnings():
             # torch says that such tensors will go; what is to come has no dynamic product on a CPU yet.
             warnings.simplefilter("ignore", UserWarning)
@@ -145,8 +146,8 @@ def _library(precision: str) -> Iterator[None]:
 @functools.cache
 def _stays_in_fp32() -> bool:
     """Whether oneDNN, told that it may round to bf16, does not."""
-    fine = torch.full((64, 64), 1 + 2.0**-12)
-    with _library("bf16"):
+    with _library("bf16"), own_defaults():
+        fine = torch.full((64, 64), 1 + 2.0**-12)
         return bool((torch.mm(fine, torch.eye(64)) == fine).all())
 
 
