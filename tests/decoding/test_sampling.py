@@ -1,11 +1,12 @@
 """Drawn translations: the model's own distribution, and the same draws however sentences are grouped."""
 
 import math
+from typing import Any
 
 import numpy as np
 import pytest
 
-from repose.decoding.sampling import Sampling, check, drawn, sample
+from repose.decoding.sampling import Sampling, checked, drawn, sample
 from repose.decoding.search import Floats, Ints
 from repose.system.errors import ConfigError
 
@@ -68,7 +69,13 @@ def test_a_low_temperature_is_greedy_and_impossible_tokens_are_never_drawn() -> 
     assert drawn(sure, almost_one, 1.0)[1].item() == END
 
 
-@pytest.mark.parametrize("sampling", [Sampling(0.0), Sampling(-1.0), Sampling(math.nan), Sampling(1.0, -1)])
+@pytest.mark.parametrize("temperature", [0.0, -1.0, math.nan, True, "a", None])
+def test_temperatures_that_there_are_not(temperature: Any) -> None:
+    with pytest.raises(ConfigError, match="temperature of sampling is"):
+        checked(Sampling(temperature))
+
+
+@pytest.mark.parametrize("sampling", [Sampling(1.0, -1), Sampling(1.0, True), Sampling(1.0, 0, 2**64 - 1)])
 def test_settings_out_of_range(sampling: Sampling) -> None:
     with pytest.raises(ConfigError, match="of sampling is"):
-        check(sampling)
+        checked(sampling, 2)

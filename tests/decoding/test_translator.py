@@ -125,6 +125,15 @@ def test_a_batch_translates_as_each_sentence_alone(reversing: Translator, beam_s
         assert alone.score == pytest.approx(translation.score, abs=1e-4)
 
 
+def test_numbers_may_be_numpys(reversing: Translator) -> None:
+    src = sentences(3)
+    wanted = {"beam_size": 4, "num_hypotheses": 2, "no_repeat_ngram_size": 1, "length_penalty": 0.5}
+    given: Any = {name: (np.float16 if name == "length_penalty" else np.int64)(value) for name, value in wanted.items()}
+    assert reversing.translate(src, **given) == reversing.translate(src, **wanted)  # type: ignore[arg-type]
+    drawn: Any = Sampling(np.float32(0.5), np.uint8(3), np.int64(2**62))
+    assert reversing.translate(src, sampling=drawn) == reversing.translate(src, sampling=Sampling(0.5, 3, 2**62))
+
+
 def test_hypotheses_are_ranked_and_differ(reversing: Translator) -> None:
     for translation in reversing.translate(sentences(10, seed=3), beam_size=4, num_hypotheses=4):
         ranks = [h.normalised for h in translation.hypotheses]
@@ -275,7 +284,14 @@ def test_every_causal_preset_learns_to_reverse(name: str, tokenizer: Tokenizer) 
         ({"beam_size": 0}, "beam_size is 0"),
         ({"num_hypotheses": 99}, "num_hypotheses is 99"),
         ({"length_penalty": math.nan}, "alpha is nan"),
+        ({"num_hypotheses": True}, "num_hypotheses is True, but must be a whole number"),
         ({"length_penalty": -1.0}, "alpha is -1"),
+        ({"length_penalty": "a"}, "alpha is 'a'"),
+        ({"length_penalty": [1]}, r"alpha is \[1\]"),
+        ({"length_penalty": True}, "alpha is True"),
+        ({"no_repeat_ngram_size": 3.0}, r"no_repeat_ngram_size is 3\.0, but must be a whole number"),
+        ({"no_repeat_ngram_size": True}, "no_repeat_ngram_size is True"),
+        ({"no_repeat_ngram_size": -1}, "no_repeat_ngram_size of decoding cannot be -1"),
         ({"sampling": Sampling(), "length_penalty": -1.0}, "alpha is -1"),
         ({"sampling": Sampling(seed=1.5)}, "seed of sampling is 1.5"),  # type: ignore[arg-type]
         ({"sampling": Sampling(first=-1)}, "first sentence of sampling is -1"),

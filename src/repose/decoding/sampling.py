@@ -16,6 +16,7 @@ from repose.data.batching import mix
 from repose.decoding.best import PAD, START, refuse_nan
 from repose.decoding.search import Floats, Hypothesis, Ints, S, Step, token_by_token
 from repose.system.errors import ConfigError
+from repose.system.numbers import is_real, is_whole
 
 
 class Sampling(NamedTuple):
@@ -28,15 +29,18 @@ class Sampling(NamedTuple):
     """Number of the first sentence, where sentences come in several calls."""
 
 
-def check(sampling: Sampling) -> None:
-    """Raises ConfigError for what is no Sampling, and for a temperature, seed or first sentence that there is not."""
+def checked(sampling: Any, num_sentences: int = 1) -> Sampling:
+    """With Python's numbers. Raises ConfigError for what is no Sampling, and for a temperature, seed or first of so
+    many sentences that there is not."""
     if not isinstance(sampling, Sampling):
         raise ConfigError(f"sampling is {sampling!r}: give a repose.decoding.sampling.Sampling, or leave it out")
-    if not 0.01 <= sampling.temperature <= 100:
-        raise ConfigError(f"the temperature of sampling is {sampling.temperature:g}: take one from 0.01 to 100")
-    for what, number in (("seed", sampling.seed), ("first sentence", sampling.first)):
-        if not (isinstance(number, int | np.integer) and 0 <= number < 2**64):
-            raise ConfigError(f"the {what} of sampling is {number}: take a whole number from 0 to 2^64 - 1")
+    temperature, seed, first = sampling
+    if not (is_real(temperature) and 0.01 <= temperature <= 100):
+        raise ConfigError(f"the temperature of sampling is {temperature!r}: take one from 0.01 to 100")
+    for what, number, beyond in (("seed", seed, 1), ("first sentence", first, max(1, num_sentences))):
+        if not (is_whole(number) and 0 <= int(number) <= 2**64 - beyond):
+            raise ConfigError(f"the {what} of sampling is {number!r}: take a whole number from 0 to 2^64 - {beyond}")
+    return Sampling(float(temperature), int(seed), int(first))
 
 
 def sample(

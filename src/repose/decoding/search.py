@@ -36,6 +36,7 @@ from numpy.typing import NDArray
 from repose.config.experiment import MAX_BEAM_SIZE, MAX_LENGTH_PENALTY
 from repose.decoding.best import END, START, best_token, best_tokens, forbid
 from repose.system.errors import ConfigError
+from repose.system.numbers import is_real, is_whole
 
 Ints: TypeAlias = NDArray[np.int64]
 Floats: TypeAlias = NDArray[np.float64]
@@ -94,7 +95,7 @@ def token_by_token(
     step: Step[S], state: S, max_lengths: Sequence[int], choose: Choose, *, alpha: float = 0.6, no_repeat: int = 0
 ) -> list[Hypothesis]:
     """One hypothesis per sentence, each token as `choose` says, until END; the rest as for `greedy`."""
-    limits = checked_limits(max_lengths, alpha)
+    limits, alpha = _limits(max_lengths), checked_alpha(alpha)
     totals, finished = np.zeros(len(limits)), np.zeros(len(limits), dtype=bool)
     written: list[list[int]] = [[] for _ in limits]
     # Of each row: its sentence, the longest it may get, its score, and its last token.
@@ -142,8 +143,8 @@ def beam_search(
     `max_lengths` and `state` as for `greedy`; rows are multiplied here, after the first step.
     Raises ConfigError for values out of range.
     """
-    limits = checked_limits(max_lengths, alpha)
-    check_beam(beam_size, num_hypotheses)
+    limits, alpha = _limits(max_lengths), checked_alpha(alpha)
+    beam_size, num_hypotheses = checked_beam(beam_size, num_hypotheses)
     if beam_size == 1:
         return [[hypothesis] for hypothesis in greedy(step, state, max_lengths, alpha=alpha, no_repeat=no_repeat)]
     beams = _Beams(limits, beam_size, alpha, num_hypotheses)
@@ -259,11 +260,17 @@ def picked(columns: Ints, *arrays: NDArray[Any]) -> tuple[NDArray[Any], ...]:
     return tuple(array.ravel().take(flat) for array in arrays)
 
 
-def check_beam(beam_size: int, num_hypotheses: int) -> None:
-    """Raises ConfigError for values out of range."""
-    for name, number in (("beam_size", beam_size), ("num_hypotheses", num_hypotheses)):
-        if not isinstance(number, int):
-            raise ConfigError(f"{name} is {number!r}, but must be a whole number")
+def whole_number(name: str, value: Any) -> int:
+    """A setting as Python's number. Raises ConfigError where it is no whole number."""
+    if not is_whole(value):
+        raise ConfigError(f"{name} is {value!r}, but must be a whole number")
+    return int(value)
+
+
+def checked_beam(beam_size: Any, num_hypotheses: Any) -> tuple[int, int]:
+    """Both as Python's numbers. Raises ConfigError for values out of range."""
+    beam_size = whole_number("beam_size", beam_size)
+    num_hypotheses = whole_number("num_hypotheses", num_hypotheses)
     if not 1 <= beam_size <= MAX_BEAM_SIZE:
         raise ConfigError(f"beam_size is {beam_size}, but must be from 1 (greedy search) to {MAX_BEAM_SIZE:,}")
     if not 1 <= num_hypotheses <= beam_size:
@@ -271,12 +278,19 @@ def check_beam(beam_size: int, num_hypotheses: int) -> None:
             f"num_hypotheses is {num_hypotheses}, but must be between 1 and beam_size ({beam_size}): "
             "ask for fewer hypotheses or for a wider beam (in a shell, --beam-size)"
         )
+    return beam_size, num_hypotheses
 
 
-def checked_limits(max_lengths: Sequence[int], alpha: float) -> Ints:
-    """`max_lengths` as an array, or ConfigError."""
-    if not 0 <= alpha <= MAX_LENGTH_PENALTY:
-        raise ConfigError(f"the length penalty's alpha is {alpha}, but must be from 0 (none) to {MAX_LENGTH_PENALTY:g}")
+def checked_alpha(alpha: Any) -> float:
+    """As Python's number. Raises ConfigError for a value out of range."""
+    if not (is_real(alpha) and 0 <= alpha <= MAX_LENGTH_PENALTY):
+        raise ConfigError(
+            f"the length penalty's alpha is {alpha!r}, but must be from 0 (none) to {MAX_LENGTH_PENALTY:g}"
+        )
+    return float(alpha)
+
+
+def _limits(max_lengths: Sequence[int]) -> Ints:
     limits = np.asarray(max_lengths, dtype=np.int64)
     assert limits.ndim == 1
     assert (limits >= 1).all()

@@ -18,7 +18,7 @@ from repose.decoding import graph_cache, search
 from repose.decoding.engine import Engine, EngineName, Forced, Precision
 from repose.decoding.onnx_engine import OnnxEngine
 from repose.decoding.pool import Pool
-from repose.decoding.sampling import Sampling, check
+from repose.decoding.sampling import Sampling, checked
 from repose.decoding.worker import Batch
 from repose.graphs import folder as graphs
 from repose.model.architecture import Architecture
@@ -220,8 +220,9 @@ class Translator:
             raise ConfigError("translate takes a list of sentences: write translate([text]) for one")
         texts = _sentences("translate", texts)
         beam_size = self.beam_size if beam_size is None else beam_size
-        alpha = self.length_penalty if length_penalty is None else length_penalty
+        alpha = search.checked_alpha(self.length_penalty if length_penalty is None else length_penalty)
         no_repeat = self.no_repeat_ngram_size if no_repeat_ngram_size is None else no_repeat_ngram_size
+        no_repeat = search.whole_number("no_repeat_ngram_size", no_repeat)
         _checked({"no_repeat_ngram_size": no_repeat})
         limit = self.max_length
         encoded = self.encode(texts, to=to)
@@ -230,11 +231,10 @@ class Translator:
         batches = list(self._batches([i for i in range(len(texts)) if not blank[i]], [len(ids) for ids in sources]))
         longest = [min(len(ids) + self.max_extra_tokens, limit) for ids in sources]
         first = 0
-        search.checked_limits(longest, alpha)
         if sampling is None:
-            search.check_beam(beam_size, num_hypotheses)
+            beam_size, num_hypotheses = search.checked_beam(beam_size, num_hypotheses)
         else:
-            check(sampling)
+            sampling = checked(sampling, len(texts))
             first, num_hypotheses = sampling.first, 1
         work = [
             Batch(

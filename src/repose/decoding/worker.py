@@ -46,8 +46,8 @@ class Batch(NamedTuple):
     def search(self, engine: Engine) -> Results:
         """Of `search.beam_search` or `sample`."""
         if len(self.sources) == 1 and self.sampling is None and not self.no_repeat:
-            search.checked_limits(self.max_lengths, self.alpha)
-            search.check_beam(self.beam_size, self.num_hypotheses)
+            search.checked_alpha(self.alpha)
+            search.checked_beam(self.beam_size, self.num_hypotheses)
             found = engine.search(
                 self.sources[0],
                 self.max_lengths[0],

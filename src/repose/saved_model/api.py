@@ -1,7 +1,5 @@
 """The short forms of `import repose`: architectures by name, and models from them."""
 
-from numbers import Integral
-
 import torch
 
 from repose.model.architecture import Architecture
@@ -10,6 +8,7 @@ from repose.model.transformer import Transformer
 from repose.model.transformer import build as build_architecture
 from repose.positions_rl.table import default_table
 from repose.system.errors import ConfigError
+from repose.system.numbers import is_whole
 
 LEAST_VOCAB_SIZE = 5
 """Tokens: padding, unknown, start, end, and one that says something."""
@@ -29,7 +28,7 @@ def build(architecture: str | Architecture, *, src_vocab_size: int, tgt_vocab_si
     or are smaller than the `LEAST_VOCAB_SIZE`.
     """
     for name, size in (("src_vocab_size", src_vocab_size), ("tgt_vocab_size", tgt_vocab_size)):
-        if not isinstance(size, Integral) or isinstance(size, bool) or size < LEAST_VOCAB_SIZE:
+        if not is_whole(size) or size < LEAST_VOCAB_SIZE:
             raise ConfigError(f"{name} = {size!r}: give a whole number of tokens, at least {LEAST_VOCAB_SIZE}")
     if isinstance(architecture, str):
         architecture = preset(architecture)
