@@ -93,6 +93,14 @@ def test_the_public_api_is_complete_and_sorted() -> None:
         _ = repose.nothing
 
 
+def test_type_checkers_see_no_names_but_these() -> None:
+    top = ast.parse((ROOT / "__init__.py").read_text(encoding="utf-8")).body
+    assert not [node for node in top if isinstance(node, ast.FunctionDef) and node.name == "__getattr__"]
+    (seen,) = [node for node in top if isinstance(node, ast.If) and ast.unparse(node.test) == "TYPE_CHECKING"]
+    names = {alias.name for node in seen.body if isinstance(node, ast.ImportFrom) for alias in node.names}
+    assert names | {"__version__"} == set(repose.__all__)
+
+
 def test_an_imported_submodule_does_not_hide_a_function() -> None:
     import repose.cli.export
     import repose.decoding.translator

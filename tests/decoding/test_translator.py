@@ -5,6 +5,7 @@ import dataclasses
 import itertools
 import math
 import random
+import threading
 from pathlib import Path
 from typing import Any
 
@@ -14,6 +15,7 @@ import torch
 from torch.nn import functional
 
 from repose.data.tokenizer import Tokenizer
+from repose.decoding import stream
 from repose.decoding.sampling import Sampling
 from repose.decoding.translator import MODEL_KIND, Translator, load
 from repose.model.presets import PRESETS, preset
@@ -162,6 +164,22 @@ def test_attention_says_where_the_model_looked(reversing: Translator) -> None:
     assert reversing.translate(["ka"])[0].attention is None
 
 
+def test_translations_with_attention_can_be_compared(reversing: Translator) -> None:
+    plain, looked = reversing.translate(["ka lo"]), reversing.translate(["mi", "ka lo"], attention=True)
+    assert plain[0] in looked
+    assert len({*plain, *looked, *reversing.translate(["ka lo"], attention=True)}) == 2
+
+
+def test_a_hypothesis_that_does_not_end_has_no_row_for_it(tokenizer: Tokenizer) -> None:
+    translator = Translator(tiny("baseline"), tokenizer, tokenizer)
+    with torch.no_grad():
+        translator.model.output.weight[3] = 0  # END: some other logit is above
+    (translation,) = translator.translate(["ka lo"], attention=True, beam_size=1)
+    assert translation.attention is not None
+    assert (len(translation.hypotheses[0].tokens), translation.hypotheses[0].finished) == (24, False)
+    assert translation.attention.shape == (1, 2, 24, 4)
+
+
 def test_tokens_of_bytes_can_be_read() -> None:
     tokenizer = Tokenizer.train(["o cão viu a maçã", "o gato comeu"] * 5, kind="bpe", vocab_size=270)
     size = tokenizer.vocab_size
@@ -174,6 +192,21 @@ def test_tokens_of_bytes_can_be_read() -> None:
     assert "Ã" in "".join(translation.src_tokens)
     assert len(target) == len(translation.hypotheses[0].tokens) > 0
     assert translator.labels(translator.translate([""])[0])[1] == []
+
+
+def test_a_file_that_is_read_no_further_is_let_go(
+    reversing: Translator, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(stream, "WINDOW", 2)
+    (tmp_path / "text").write_text("ka lo\n" * 100)
+    before = {*threading.enumerate()}
+    with (tmp_path / "text").open("rb") as source:
+        lines = stream.translate_lines(reversing, source, stream.StreamCounts())
+        assert next(lines).text == "lo ka"
+        (thread,) = {*threading.enumerate()} - before
+        lines.close()
+        thread.join(10)
+        assert not thread.is_alive()
 
 
 def test_sentences_may_come_from_anything_that_gives_them(reversing: Translator) -> None:

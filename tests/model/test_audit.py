@@ -11,6 +11,7 @@ from torch import Tensor
 
 from repose.model.audit import audit
 from repose.model.kernels.cache import Cache
+from repose.model.kernels.linear import quantize
 from repose.model.kernels.local import LocalBlocks
 from repose.model.presets import preset
 from repose.model.transformer import Transformer, build
@@ -53,6 +54,22 @@ def test_a_causal_model_passes() -> None:
     report = audit(model())
     assert report.passed
     assert [check.name for check in report.checks if "64 tokens" in check.name]
+
+
+@pytest.mark.parametrize("mode", [torch.no_grad, torch.inference_mode])
+def test_gradients_that_are_switched_off_are_switched_on_for_a_copy(mode: Callable[[], Any]) -> None:
+    with mode():
+        made = model().requires_grad_(False)
+        assert audit(made).passed
+    assert audit(made).passed
+    assert not any(parameter.requires_grad for parameter in made.parameters())
+
+
+def test_a_model_in_int8_is_refused() -> None:
+    made = model()
+    quantize(made)
+    with pytest.raises(ConfigError, match="which a model in int8 cannot: load it without precision"):
+        audit(made)
 
 
 def test_long_targets_are_audited() -> None:

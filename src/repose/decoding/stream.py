@@ -61,15 +61,16 @@ def translate_lines(
     size = WINDOW * translator.workers
     scripts = translator.config.get("src_scripts")
     seen = set(map(str, scripts)) if isinstance(scripts, list) else None  # models of earlier versions say nothing
-    for window in _windows(_read(source, size), size):
-        lines = [_decode(line, counts) for line in window]
-        for line, (translation, parts) in zip(lines, translate_texts(translator, lines, **how), strict=True):
-            counts.lines += 1
-            counts.truncated += translation.truncated
-            counts.too_long += parts.too_long
-            if seen and counts.unseen is None and (script := unseen_script(line, seen)) is not None:
-                counts.unseen = (counts.lines, script)
-            yield translation
+    with _read(source, size) as read:
+        for window in _windows(read, size):
+            lines = [_decode(line, counts) for line in window]
+            for line, (translation, parts) in zip(lines, translate_texts(translator, lines, **how), strict=True):
+                counts.lines += 1
+                counts.truncated += translation.truncated
+                counts.too_long += parts.too_long
+                if seen and counts.unseen is None and (script := unseen_script(line, seen)) is not None:
+                    counts.unseen = (counts.lines, script)
+                yield translation
 
 
 def score_lines(
@@ -139,21 +140,31 @@ def _decode(line: bytes, counts: StreamCounts) -> str:
     return found.text
 
 
-def _read(source: BinaryIO, size: int) -> "queue.Queue[bytes | Exception | None]":
-    """Lines as a thread reads them; None at the end."""
+@contextlib.contextmanager
+def _read(source: BinaryIO, size: int) -> Iterator["queue.Queue[bytes | Exception | None]"]:
+    """Lines as a thread reads them, None at the end. It reads no further than the next block when this is left."""
     lines: queue.Queue[bytes | Exception | None] = queue.Queue(size)
+    left = threading.Event()
 
     def read() -> None:
         try:
             with _unlocked(source) as read_block:
                 for line in without_mark(lines_of(read_block)):
                     lines.put(line)
+                    if left.is_set():
+                        return
             lines.put(None)
         except Exception as error:
             lines.put(error)
 
     threading.Thread(target=read, daemon=True, name="repose-input").start()
-    return lines
+    try:
+        yield lines
+    finally:
+        left.set()
+        with contextlib.suppress(queue.Empty):  # the thread may be waiting for room, for one more line
+            while True:
+                lines.get_nowait()
 
 
 @contextlib.contextmanager

@@ -1,7 +1,7 @@
 """Text in, text out: a model with its tokenizers, translating and scoring sentences."""
 
 from collections.abc import Iterable, Iterator, Mapping, Sequence
-from dataclasses import asdict, dataclass, fields
+from dataclasses import asdict, dataclass, field, fields
 from functools import partial
 from itertools import chain
 from pathlib import Path
@@ -56,7 +56,8 @@ class Hypothesis:
     tokens: tuple[str, ...]
     """Target tokens, without START and END, as the vocabulary has them; `Translator.labels` makes text to read."""
     score: float
-    """Sum of log-probabilities in nats, END's included where it was reached: what `Translator.score` gives."""
+    """Sum of log-probabilities in nats, END's included where it was reached: what `Translator.force` gives for these
+    tokens, and `Translator.score` for a text that is encoded to them again."""
     normalised: float
     """Score over the length penalty: what hypotheses are ranked by."""
     finished: bool
@@ -77,9 +78,10 @@ class Translation:
     """Source tokens as the model read them, START and END included."""
     truncated: bool
     """Whether the source was cut at the model's longest length."""
-    attention: NDArray[np.float32] | None = None
+    attention: NDArray[np.float32] | None = field(default=None, compare=False)
     """Cross-attention of the best hypothesis where asked for: (layers, heads, target tokens + 1, source tokens);
-    row t is where the model looked when it wrote token t, the last row when it wrote END."""
+    row t is where the model looked when it wrote token t, the last row when it wrote END. A hypothesis as long as the
+    model's max_length has no such row. Translations are compared without it."""
 
 
 class Translator:
@@ -211,7 +213,7 @@ class Translator:
         `num_hypotheses`: how many of the beam to return, at most `beam_size`. `no_repeat_ngram_size`: so many tokens in
         a row are never said twice in a translation; 0: they may be. A hypothesis has at most
         `max_extra_tokens` tokens more than its source, and no more than the model's max_length.
-        `attention`: also give cross-attention, (layers, heads, target tokens + 1, source tokens) for each text.
+        `attention`: also give cross-attention (`Translation.attention`) for each text.
         `to`: the tag of a model that was trained with several, such as the language to translate into.
         `sampling`: draw one translation of each instead of searching for the best.
         Raises ConfigError for settings out of range.

@@ -11,7 +11,9 @@ from dataclasses import dataclass
 import torch
 from torch import Tensor
 
+from repose.model.kernels.linear import is_quantized
 from repose.model.transformer import Transformer
+from repose.system.device import own_defaults
 from repose.system.errors import ConfigError
 
 TOLERANCE = 1e-9
@@ -75,18 +77,27 @@ def audit(model: Transformer, *, seed: int = 0, length: int = 12) -> AuditReport
     `length` is the target length in tokens (at least 3); a second target has `LONG` or more than fit into a window of
     local attention, or as many as the model takes.
 
-    Raises ConfigError for a model that reads fewer than 3 tokens, and for what is no model that translates, such as a
-    preset's name.
+    Raises ConfigError for a model that reads fewer than 3 tokens or is in int8, and for what is no model that
+    translates, such as a preset's name.
     """
     if not isinstance(model, Transformer):
         raise ConfigError(
             f"audit takes a model that translates, not {model!r}: give it repose.build(name, ...), or "
             "repose.load(folder).model"
         )
+    if is_quantized(model):
+        raise ConfigError("audit computes in float64, which a model in int8 cannot: load it without precision")
     a = model.architecture
     if a.max_length < 3:
         raise ConfigError(f"this model is too short to audit: it reads at most {a.max_length} of the 3 tokens needed")
-    model = copy.deepcopy(model).double().eval()
+    with own_defaults(), torch.inference_mode(False), torch.enable_grad(), torch.random.fork_rng(devices=[]):
+        checks = _checks(copy.deepcopy(model).double().requires_grad_().eval(), seed, length)
+    return AuditReport(checks, a.looks_ahead)
+
+
+def _checks(model: Transformer, seed: int, length: int) -> tuple[Check, ...]:
+    """Of a model in float64, whose gradients are there."""
+    a = model.architecture
     length = max(3, min(length, a.max_length - 2))
     generator = torch.Generator().manual_seed(seed)
     device = next(model.parameters()).device
@@ -104,16 +115,14 @@ def audit(model: Transformer, *, seed: int = 0, length: int = 12) -> AuditReport
     src, tgt = pairs(3, length)
     long = max(LONG, (a.attention_window or 0) + MARGIN)
     long_src, long_tgt = pairs(3, max(length, min(long, a.max_length - 2)))
-    with torch.random.fork_rng(devices=[]):
-        checks = (
-            *(_perturbation(model, src, tgt, 1, training=training) for training in (False, True)),
-            *(_perturbation(model, long_src, long_tgt, long // 8, training=training) for training in (False, True)),
-            _truncation(model, src, tgt),
-            *(_gradient(model, src, tgt, training=training) for training in (False, True)),
-            _padding(model, src, tgt),
-            _cache(model, src, tgt),
-        )
-    return AuditReport(checks, a.looks_ahead)
+    return (
+        *(_perturbation(model, src, tgt, 1, training=training) for training in (False, True)),
+        *(_perturbation(model, long_src, long_tgt, long // 8, training=training) for training in (False, True)),
+        _truncation(model, src, tgt),
+        *(_gradient(model, src, tgt, training=training) for training in (False, True)),
+        _padding(model, src, tgt),
+        _cache(model, src, tgt),
+    )
 
 
 def _check(name: str, tried: str, moved: float, tolerance: float = TOLERANCE) -> Check:
