@@ -216,6 +216,7 @@ def test_sentences_may_come_from_anything_that_gives_them(reversing: Translator)
 
 
 def test_wrong_use_is_a_sentence(reversing: Translator) -> None:
+    wrong: Any
     with pytest.raises(ConfigError, match="list of sentences"):
         reversing.translate("ka")
     for nothing in (None, 1, b"ka"):
@@ -225,10 +226,19 @@ def test_wrong_use_is_a_sentence(reversing: Translator) -> None:
         for pair in ((texts, ["ka", "ka"]), (["ka", "ka"], texts)):
             with pytest.raises(ConfigError, match=f"score takes sentences, not {nothing!r}"):
                 reversing.score(*pair)
-    with pytest.raises(ConfigError, match="score takes lists of sentences"):
-        reversing.score("ab", "cd")
+    for nothing in ("ab", None, 1):
+        wrong = nothing
+        for call, arguments in (
+            (reversing.translate, [wrong]),
+            (reversing.score, [wrong, ["a"]]),
+            (reversing.score, [["a"], wrong]),
+            (reversing.force, [wrong, [[2, 3]]]),
+            (reversing.encode, [wrong]),
+        ):
+            with pytest.raises(ConfigError, match=f"{call.__name__} takes a list of sentences, not {wrong!r}"):
+                call(*arguments)
     for size in ("4", 2.5):
-        wrong: Any = size
+        wrong = size
         with pytest.raises(ConfigError, match=f"beam_size is {size!r}, but must be a whole number"):
             reversing.translate(["a"], beam_size=wrong)
     with pytest.raises(ConfigError, match="to is 5, but must be the name of a tag"):
@@ -241,6 +251,21 @@ def test_wrong_use_is_a_sentence(reversing: Translator) -> None:
         reversing.score(["ka", "lo"], ["ka"])
     with pytest.raises(DataError, match="max_length"):
         reversing.score(["ka"], ["ka " * 100])
+
+
+def test_a_translator_of_what_does_not_fit_is_refused(tokenizer: Tokenizer) -> None:
+    for nothing in ("reinforced", None, torch.nn.Linear(1, 1)):
+        model: Any = nothing
+        with pytest.raises(ConfigError, match=f"a model that translates, not {type(nothing).__name__}"):
+            Translator(model, tokenizer, tokenizer)
+    small = Tokenizer.train(["ka lo"], kind="wordlevel", vocab_size=50)
+    model = build(tiny("baseline").architecture, src_vocab_size=small.vocab_size, tgt_vocab_size=12)
+    with pytest.raises(ConfigError, match="the source tokenizer has 12 tokens, more than the model's 6: use its own"):
+        Translator(model, tokenizer, tokenizer)
+    model = build(tiny("baseline").architecture, src_vocab_size=12, tgt_vocab_size=small.vocab_size)
+    with pytest.raises(ConfigError, match="the target tokenizer has 12 tokens"):
+        Translator(model, tokenizer, tokenizer)
+    assert Translator(model, tokenizer, small).translate(["mi"])
 
 
 def test_a_score_that_is_no_number_is_refused(tokenizer: Tokenizer) -> None:

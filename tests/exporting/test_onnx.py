@@ -28,7 +28,7 @@ from repose.model.presets import preset
 from repose.saved_model import directory
 from repose.saved_model.api import build
 from repose.saved_model.description import read_description
-from repose.system.errors import CheckpointError, ConfigError
+from repose.system.errors import CheckpointError, ConfigError, DataError
 from repose.tasks.cache import remove_graphs
 
 pytest.importorskip("onnx")
@@ -340,6 +340,53 @@ def test_defaults_of_torch_change_nothing(
     finally:
         torch.set_default_dtype(torch.float32)
         torch.set_default_device(None)
+
+
+@pytest.mark.parametrize("engine", ["torch", "onnx"])
+@pytest.mark.parametrize(
+    ("target", "match"),
+    [
+        ([], r"a target has the ids \[\], but needs START and one more"),
+        ([2], r"a target has the ids \[2\], but needs START and one more"),
+        ([2, -1, 3], "id -1 is not in the target vocabulary of 272 tokens"),
+        ([2, 272, 3], "id 272 is not in the target vocabulary of 272 tokens"),
+    ],
+)
+def test_targets_that_cannot_be_forced(saving: Saving, engine: str, target: list[int], match: str) -> None:
+    with pytest.raises(DataError, match=match):
+        repose.load(saving("baseline"), engine=engine).force(["a", "a"], [[2, 3], target])
+
+
+@pytest.mark.parametrize(
+    ("wrong", "match"),
+    [
+        ({"device": None}, "device is None, but must be the name of one"),
+        ({"device": 0}, "device is 0, but must be the name of one"),
+        ({"engine": None}, "there is no engine None: known are torch, onnx, auto"),
+        ({"precision": 8}, "there is no precision 8: known are"),
+        ({"workers": "2"}, "workers = '2', but it should be a whole number"),
+        ({"workers": 1.5}, r"workers = 1\.5, but it should be a whole number"),
+        ({"workers": True}, "workers = True, but it should be a whole number"),
+    ],
+)
+def test_arguments_of_load(saving: Saving, wrong: Any, match: str) -> None:
+    with pytest.raises(ConfigError, match=match):
+        repose.load(saving("baseline"), **wrong)
+
+
+def test_a_device_may_be_torchs_own_and_workers_numpys(saving: Saving) -> None:
+    workers: Any = np.int64(1)
+    loaded = repose.load(saving("baseline"), torch.device("cpu"), workers)
+    assert (loaded.engine.name, loaded.workers) == ("onnx", 1)
+
+
+def test_folders_that_cannot_be() -> None:
+    nothing: Any = None
+    with pytest.raises(ConfigError, match="the folder of a model is None, but must be a path"):
+        repose.load(nothing)
+    with pytest.raises(CheckpointError) as caught:
+        repose.load("a" * 5000)
+    assert len(str(caught.value)) < 200 or sys.version_info >= (3, 14)
 
 
 @pytest.mark.parametrize("kind", [np.float16, np.float32, np.float64])

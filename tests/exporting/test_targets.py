@@ -152,6 +152,12 @@ def test_where_no_file_can_be_made_nobody_else_exports(model: Path) -> None:
 def test_an_unknown_target_or_precision_is_one_sentence(model: Path, tmp_path: Path) -> None:
     with pytest.raises(ConfigError, match="there is no target 'word': did you mean 'words'"):
         repose.export(model, to="word", out=tmp_path / "out")
+    for nothing in (None, []):
+        wrong: Any = nothing
+        with pytest.raises(ConfigError, match=re.escape(f"there is no target {wrong!r}: known are")):
+            repose.export(model, to=wrong, out=tmp_path / "out")
+        with pytest.raises(ConfigError, match=re.escape(f"there is no precision {wrong!r}: known are")):
+            repose.export(model, to="words", out=tmp_path / "out", precision=wrong)
     with pytest.raises(ConfigError, match="there is no precision 'int4'"):
         repose.export(model, to="words", out=tmp_path / "out", precision="int4")
     config = model / "model" / "config.json"

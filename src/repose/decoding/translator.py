@@ -15,6 +15,7 @@ from repose.config.experiment import LENGTH_PENALTY, DecodingConfig
 from repose.data.tags import with_tag
 from repose.data.tokenizer import END, START, Tokenizer
 from repose.decoding import graph_cache, search
+from repose.decoding.arguments import check_targets, device_name, sentences
 from repose.decoding.engine import Engine, EngineName, Forced, Precision
 from repose.decoding.onnx_engine import OnnxEngine
 from repose.decoding.pool import Pool
@@ -25,7 +26,7 @@ from repose.model.architecture import Architecture
 from repose.saved_model import directory, hub
 from repose.saved_model.directory import SRC_TOKENIZER, TGT_TOKENIZER, UNNAMED_TASK, ModelKind
 from repose.system.device import available_cores, check_workers
-from repose.system.errors import CheckpointError, ConfigError, DataError, WriteError, unknown
+from repose.system.errors import CheckpointError, ConfigError, WriteError, unknown
 
 if TYPE_CHECKING:
     import torch
@@ -96,7 +97,8 @@ class Translator:
     What derives from the weights is kept from call to call. Weights that were replaced, or written to in place, are
     noticed; writes that torch does not count, through `tensor.data` or another library, are not: call `refresh` then.
 
-    Raises ConfigError for settings out of range, for fewer than one worker, and for more than one away from the CPU.
+    Raises ConfigError for settings out of range, for fewer than one worker, and for more than one away from the CPU;
+    for what is no model that translates, and for a tokenizer with more tokens than the model.
     """
 
     def __init__(
@@ -113,7 +115,7 @@ class Translator:
         workers: int | None = None,
         config: dict[str, Any] | None = None,
     ) -> None:
-        self.engine = _engine_of(model)
+        self.engine = _engine_of(model, src_tokenizer, tgt_tokenizer)
         """What computes: the model itself, or graphs that were exported from it."""
         self.config = config or {}
         """config.json of the model directory, if it came from one: run id, versions, languages."""
@@ -216,11 +218,10 @@ class Translator:
         `attention`: also give cross-attention (`Translation.attention`) for each text.
         `to`: the tag of a model that was trained with several, such as the language to translate into.
         `sampling`: draw one translation of each instead of searching for the best.
-        Raises ConfigError for settings out of range.
+        Raises ConfigError for settings out of range and for what is no list of texts, DataError for a text with a lone
+        surrogate.
         """
-        if isinstance(texts, str):
-            raise ConfigError("translate takes a list of sentences: write translate([text]) for one")
-        texts = _sentences("translate", texts)
+        texts = sentences("translate", texts)
         beam_size = self.beam_size if beam_size is None else beam_size
         alpha = search.checked_alpha(self.length_penalty if length_penalty is None else length_penalty)
         no_repeat = self.no_repeat_ngram_size if no_repeat_ngram_size is None else no_repeat_ngram_size
@@ -260,28 +261,22 @@ class Translator:
 
         An empty source or target is scored as it is, where `repose score` prints nan.
 
-        Raises ConfigError for text in the place of a list and for what is no text, DataError where the counts differ or
-        a target is longer than the model's max_length.
+        Raises ConfigError for text in the place of a list and for what is no text, DataError where the counts differ, a
+        target is longer than the model's max_length, or a text has a lone surrogate.
         """
-        if isinstance(sources, str) or isinstance(targets, str):
-            raise ConfigError("score takes lists of sentences: write score([source], [target]) for one pair")
-        sources, targets = _sentences("score", sources), _sentences("score", targets)
+        sources, targets = sentences("score", sources), sentences("score", targets)
         tokens = [self.tgt_tokenizer.encode(target) for target in targets]
         return [float(forced.log_probs.astype(np.float64).sum()) for forced in self.force(sources, tokens, to=to)]
 
     def force(self, sources: Sequence[str], targets: Sequence[Sequence[int]], *, to: str | None = None) -> list[Forced]:
         """Log-probabilities of given targets, each ids from START to END: teacher forcing. `to` as for `translate`.
 
-        A source longer than the model's max_length is cut as `translate` cuts it; a target that long is a DataError.
+        A source longer than the model's max_length is cut as `translate` cuts it; a target that long is a DataError,
+        and so is one with START alone, or with ids beyond the vocabulary. Raises ConfigError as `score` does.
         """
-        if len(sources) != len(targets):
-            raise DataError(f"there are {len(sources)} sources and {len(targets)} targets: give one target per source")
-        limit = self.max_length
-        if any(len(target) - 1 > limit for target in targets):
-            raise DataError(
-                f"a target of {max(map(len, targets)) - 1} tokens is longer than the model's max_length of {limit}: "
-                "shorten it"
-            )
+        sources, limit = sentences("force", sources), self.max_length
+        vocab_size = self.tgt_tokenizer.vocab_size
+        check_targets(targets, num_sources=len(sources), max_length=limit, vocab_size=vocab_size)
         encoded = self.encode(sources, to=to)
         src = [_cut(ids, limit) for ids in encoded]
         lengths = [max(len(s), len(t)) for s, t in zip(src, targets, strict=True)]
@@ -305,14 +300,15 @@ class Translator:
     def encode(self, sources: Sequence[str], *, to: str | None = None) -> list[list[int]]:
         """Ids of sources as the model reads them, from START to END, with its tag or that of `to`; not cut.
 
-        Raises ConfigError for a tag that it does not have.
+        Raises ConfigError for a tag that it does not have and for what is no text, DataError for a lone surrogate.
         """
+        sources = sentences("encode", sources)
         if to is not None and not isinstance(to, str):
             raise ConfigError(f"to is {to!r}, but must be the name of a tag")
         tag = self.tag if to is None else to
         if tag is not None and not self.src_tokenizer.tags:  # its own tag is one of them
             raise ConfigError("this model has no tags: leave --to out")
-        return [with_tag(self.src_tokenizer, ids, tag) for ids in self.src_tokenizer.encode_batch(list(sources))]
+        return [with_tag(self.src_tokenizer, ids, tag) for ids in self.src_tokenizer.encode_batch(sources)]
 
     def _translation(
         self, source: list[int], results: list[search.Hypothesis], *, truncated: bool, attention: bool
@@ -343,7 +339,7 @@ class Translator:
 
 def load(
     folder: str | Path,
-    device: str = "cpu",
+    device: "str | torch.device" = "cpu",
     workers: int | None = None,
     precision: str | None = None,
     engine: str = "auto",
@@ -357,18 +353,20 @@ def load(
     cache. auto is onnx on a CPU where the extra `fast` is installed, and else torch.
 
     Raises CheckpointError for a missing or damaged directory, HubError for one that a hub does not give, DeviceError
-    for an unknown device, ConfigError for an engine or a precision that there is not, or that this folder cannot have.
+    for an unknown device, ConfigError for an engine or a precision that there is not, or that this folder cannot have,
+    and WriteError where the engine is onnx and the cache cannot be written.
     """
+    device = device_name(device)
     names = (*get_args(EngineName), "auto")
     if engine not in names:
         raise ConfigError(unknown("engine", engine, names))
     if precision not in (None, *get_args(Precision)):
-        raise ConfigError(unknown("precision", str(precision), get_args(Precision)))
+        raise ConfigError(unknown("precision", precision, get_args(Precision)))
     if precision == "int8" and device != "cpu":
         raise ConfigError(f"precision = 'int8' is for the CPU: leave precision out on {device}")
     if engine == "onnx" and device != "cpu":
         raise ConfigError(f"engine = 'onnx' is for the CPU: leave engine out on {device}")
-    place = hub.local_folder(Path(folder))
+    place = hub.local_folder(folder)
     if graphs.is_graph_folder(place):
         return _of_graphs(place, engine, device, precision, workers)
     int8, why_torch = precision == "int8", None
@@ -398,7 +396,7 @@ def load(
 
 def is_export(folder: str | Path) -> bool:
     """Whether a path, which may be on a hub, is that of an export to ONNX. Raises HubError."""
-    return graphs.is_graph_folder(hub.local_folder(Path(folder)))
+    return graphs.is_graph_folder(hub.local_folder(folder))
 
 
 def _of_graphs(folder: Path, engine: str, device: str, precision: str | None, workers: int | None) -> Translator:
@@ -452,11 +450,21 @@ def _transformer(architecture: Architecture, config: Mapping[str, Any]) -> "Tran
     return Transformer(architecture, src_vocab_size=config["src_vocab_size"], tgt_vocab_size=config["tgt_vocab_size"])
 
 
-def _engine_of(model: "Transformer | Engine") -> Engine:
+def _engine_of(model: "Transformer | Engine", src_tokenizer: Tokenizer, tgt_tokenizer: Tokenizer) -> Engine:
     if isinstance(model, Engine):
         return model
     from repose.decoding.torch_engine import TorchEngine
+    from repose.model.transformer import Transformer
 
+    if not isinstance(model, Transformer):
+        kind = type(model).__name__
+        raise ConfigError(f"Translator takes a model that translates, not {kind}: repose.load(folder) makes one")
+    sizes = ("source", src_tokenizer, model.src_vocab_size), ("target", tgt_tokenizer, model.tgt_vocab_size)
+    for side, tokenizer, size in sizes:
+        if tokenizer.vocab_size > size:
+            raise ConfigError(
+                f"the {side} tokenizer has {tokenizer.vocab_size} tokens, more than the model's {size}: use its own"
+            )
     return TorchEngine(model)
 
 
@@ -464,19 +472,12 @@ def _num_workers(requested: int | None, engine: Engine) -> int:
     if requested is None:
         return available_cores() if engine.device_type == "cpu" else 1
     check_workers(requested)
+    requested = int(requested)
     if requested > 1 and engine.device_type != "cpu":
         raise ConfigError(
             f"workers = {requested}, but only a CPU is shared by several: leave workers out on {engine.device_type}"
         )
     return requested
-
-
-def _sentences(verb: str, texts: Iterable[str]) -> list[str]:
-    """Raises ConfigError for what is no text."""
-    texts = list(texts)
-    if wrong := [text for text in texts if not isinstance(text, str)]:
-        raise ConfigError(f"{verb} takes sentences, not {wrong[0]!r}")
-    return texts
 
 
 def _cut(ids: list[int], limit: int) -> list[int]:

@@ -11,7 +11,7 @@ import re
 from pathlib import Path, PurePath
 from typing import Any
 
-from repose.system.errors import ConfigError, HubError
+from repose.system.errors import CheckpointError, ConfigError, HubError
 
 FILES = (
     "config.json",
@@ -39,8 +39,20 @@ def is_on_hub(name: str | PurePath) -> bool:
 
 
 def local_folder(name: str | Path) -> Path:
-    """The folder that a user's path means; what is on a hub is fetched first. Raises ConfigError and HubError."""
-    return fetch(_text(name)) if is_on_hub(name) else Path(name)
+    """The folder that a user's path means; what is on a hub is fetched first.
+
+    Raises ConfigError and HubError, and CheckpointError for a path that the system does not look for.
+    """
+    if not isinstance(name, str | PurePath):
+        raise ConfigError(f"the folder of a model is {name!r}, but must be a path")
+    if is_on_hub(name):
+        return fetch(_text(name))
+    folder = Path(name)
+    try:
+        folder.exists()
+    except OSError as error:  # too long, or within a folder that may not be read
+        raise CheckpointError(f"no model can be read from {str(folder)!r:.100}: {error.strerror}") from error
+    return folder
 
 
 def fetch(name: str) -> Path:

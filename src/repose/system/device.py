@@ -8,6 +8,7 @@ from contextlib import contextmanager, suppress
 from typing import TYPE_CHECKING
 
 from repose.system.errors import ConfigError, DeviceError, unknown
+from repose.system.numbers import is_whole
 
 if TYPE_CHECKING:
     import torch
@@ -51,6 +52,8 @@ def memory_bytes() -> int | None:
 
 def check_workers(number: int, least: int = 1) -> None:
     """Raises ConfigError for a number of processes that this machine cannot be meant to run."""
+    if not is_whole(number):
+        raise ConfigError(f"workers = {number!r}, but it should be a whole number of processes")
     most = max(64, 4 * available_cores())
     if not least <= number <= most:
         raise ConfigError(f"workers = {number}, but it should be from {least} to {most} on this machine")

@@ -63,16 +63,17 @@ def told(error: BaseException) -> tuple[str, int] | None:
     return None
 
 
-def unknown(what: str, name: str, known: Sequence[str]) -> str:
+def unknown(what: str, name: object, known: Sequence[str]) -> str:
     """One sentence for a name that is not among the known ones, with the nearest as a guess.
 
     The nearest is one of which it is the initials (`lr`, `training.lr`), or else the most alike, a common section left
     out of the comparison.
     """
-    section, dot, last = name.rpartition(".")
+    text = name if isinstance(name, str) else ""
+    section, dot, last = text.rpartition(".")
     parts = {one.removeprefix(section + dot): one for one in known}
     initials = [one for part, one in parts.items() if last == "".join(word[:1] for word in part.split("_"))]
     near = initials or [parts[part] for part in difflib.get_close_matches(last, parts, n=1, cutoff=0.5)]
-    near = near or difflib.get_close_matches(name, known, n=1, cutoff=0.5)
+    near = near or difflib.get_close_matches(text, known, n=1, cutoff=0.5)
     hint = f"did you mean {near[0]!r}?" if near else f"known are {', '.join(known)}"
     return f"there is no {what} {name!r}: {hint}"
