@@ -4,8 +4,11 @@ import copy
 import dataclasses
 import itertools
 import math
+import pickle
 import random
 import threading
+import warnings
+from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
@@ -18,6 +21,7 @@ from repose.data.tokenizer import Tokenizer
 from repose.decoding import stream
 from repose.decoding.sampling import Sampling
 from repose.decoding.translator import MODEL_KIND, Translator, load
+from repose.model.kernels.linear import quantize
 from repose.model.presets import PRESETS, preset
 from repose.model.transformer import Transformer
 from repose.saved_model import directory
@@ -274,6 +278,20 @@ def test_a_score_that_is_no_number_is_refused(tokenizer: Tokenizer) -> None:
         translator.model.output.weight.fill_(math.nan)
     with pytest.raises(ReposeError, match="NaN"):
         translator.score(["ka"], ["lo"])
+
+
+@pytest.mark.parametrize("copied", [copy.deepcopy, lambda made: pickle.loads(pickle.dumps(made))])
+def test_copies_in_int8_are_in_int8(tokenizer: Tokenizer, copied: Callable[[Translator], Translator]) -> None:
+    model = tiny("reinforced")
+    quantize(model)
+    translator = Translator(model, tokenizer, tokenizer, workers=1)
+    expected = translator.translate(["ka lo", "mi"])
+    with warnings.catch_warnings():
+        warnings.simplefilter("error")
+        again = copied(translator)
+    assert again.precision == "int8"
+    assert again.model is not model
+    assert again.translate(["ka lo", "mi"]) == expected
 
 
 def test_constants_are_derived_anew_after_a_write_that_torch_does_not_count(tokenizer: Tokenizer) -> None:

@@ -95,6 +95,13 @@ def test_a_model_that_writes_line_breaks_makes_no_lines() -> None:
     assert found.decode() == "A B C\nD"
 
 
+def test_a_translation_of_each_sentence_is_asked_for() -> None:
+    job = Job(PlainDocument("one\ntwo"), Reader("en", lambda _: True, SPANS))
+    for number in (0, 1, 3):
+        with pytest.raises(DataError, match=f"there are 2 sentences and {number} translations"):
+            job.finish([Translation("A", 0.0, (), (), False)] * number)
+
+
 def test_parts_that_were_glued_get_a_space_in_a_language_that_writes_them() -> None:
     parts = [Part(" ", "猫。", ""), Part("", "犬。", "\n")]
     assert pieces_together(["A cat.", "A dog. "], parts) == [Part(" ", "A cat.", ""), Part(" ", "A dog.", "\n")]

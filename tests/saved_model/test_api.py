@@ -8,7 +8,7 @@ import pytest
 import torch
 
 import repose
-from repose.system.errors import ConfigError
+from repose.system.errors import ConfigError, DataError
 
 
 @pytest.mark.parametrize("size", [0, 4, -1, 10.5, "10", None, True])
@@ -22,6 +22,17 @@ def test_a_size_that_no_vocabulary_has_is_refused(name: str, size: Any) -> None:
 def test_sizes_may_be_numpys() -> None:
     small: Any = np.int64(5)
     assert repose.build("reinforced", src_vocab_size=small, tgt_vocab_size=small).src_vocab_size == 5
+
+
+@pytest.mark.parametrize("name", ["baseline", "reinforced"])
+@pytest.mark.parametrize(("num_sources", "num_targets"), [(1, 2), (2, 1), (2, 3), (1, 0)])
+def test_as_many_sources_as_targets_are_computed(name: str, num_sources: int, num_targets: int) -> None:
+    model = repose.build(name, src_vocab_size=9, tgt_vocab_size=9)
+    src, tgt = (torch.full((number, 4), 5) for number in (num_sources, num_targets))
+    for call in (model, model.hidden, model.attention):
+        with pytest.raises(DataError, match=f"there are {num_sources} sources and {num_targets} targets"):
+            call(src, tgt)
+    assert model(src[:0], tgt[:0]).shape == (0, 4, 9)
 
 
 @pytest.mark.parametrize("model", ["reinforced", None, torch.nn.Linear(1, 1)])

@@ -53,6 +53,9 @@ class TorchEngine(Engine):
             quantize(model)
         return cls(model)
 
+    def __reduce__(self) -> tuple[type["TorchEngine"], tuple[Transformer]]:
+        return TorchEngine, (self.model,)  # a copy derives anew what derives from the weights
+
     @property
     def device(self) -> torch.device:
         """Where the model is."""

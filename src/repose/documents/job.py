@@ -17,6 +17,7 @@ from repose.decoding.parts import Parts, language_of, parts_of, pieces_together,
 from repose.documents.alignment import Spans, Unit, proportional_units, units_of, whole
 from repose.documents.placement import place
 from repose.documents.segment import Document, Placed, Segment, Text
+from repose.system.errors import DataError
 
 if TYPE_CHECKING:
     from repose.decoding.translator import Translation, Translator
@@ -56,12 +57,13 @@ class Job:
             self.with_attention += [bool(segment.marks)] * len(wanted)
 
     def finish(self, translations: Sequence["Translation"]) -> bytes:
-        """The document with these translations of `sentences`, in their order."""
+        """The document with these translations of `sentences`, in their order. Raises DataError for another number."""
         return self._document.assemble(self.placed(translations))
 
     def placed(self, translations: Sequence["Translation"]) -> list[Placed]:
-        """The segments with these translations of `sentences`."""
-        assert len(translations) == len(self.sentences)
+        """The segments with these translations of `sentences`. Raises DataError for another number."""
+        if (given := len(translations)) != (number := len(self.sentences)):
+            raise DataError(f"there are {number} sentences and {given} translations: give one translation per sentence")
         remaining = iter(translations)
         placed = []
         for segment, parts in zip(self._document.segments, self._parts, strict=True):

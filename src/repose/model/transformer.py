@@ -12,9 +12,9 @@ from repose.model.attention import record
 from repose.model.initialisation import fresh
 from repose.model.kernels.cache import Cache, Constants
 from repose.model.kernels.linear import Linear
-from repose.model.kernels.packing import Memory
+from repose.model.kernels.packing import Memory, Packing
 from repose.model.stacks import Decoder, Encoder
-from repose.system.errors import ConfigError
+from repose.system.errors import ConfigError, DataError
 
 
 class AttentionMaps(NamedTuple):
@@ -61,16 +61,22 @@ class Transformer(nn.Module):
         """Logits of the token after each target token, fp32, given source and decoder input; zeros at padding.
 
         A batch may be empty, and a source or target of padding alone. Raises DataError for a sequence longer than
-        `max_length`.
+        `max_length`, and where there are not as many sources as targets.
         """
-        rows, packing = self.decoder(tgt, self.encode(src))
+        rows, packing = self._decoded(src, tgt)
         logits = packing.pad(self.output(rows))[: len(tgt), : tgt.shape[1]]
         return logits.to(torch.promote_types(logits.dtype, torch.float32))
 
     def hidden(self, src: Int[Tensor, "B S"], tgt: Int[Tensor, "B T"]) -> Float[Tensor, "N D"]:
-        """Decoder output at the real target tokens, in row-major order of `tgt != 0`: what `output` projects."""
-        rows, packing = self.decoder(tgt, self.encode(src))
+        """Decoder output at the real target tokens, in row-major order of `tgt != 0`: what `output` projects. Raises
+        DataError as `forward` does."""
+        rows, packing = self._decoded(src, tgt)
         return packing.real(rows)
+
+    def _decoded(self, src: Tensor, tgt: Tensor) -> tuple[Tensor, Packing]:
+        if len(src) != len(tgt):
+            raise DataError(f"there are {len(src)} sources and {len(tgt)} targets: give one target per source")
+        return self.decoder(tgt, self.encode(src))
 
     def encode(self, src: Int[Tensor, "B S"]) -> Memory:
         """The source, read once."""

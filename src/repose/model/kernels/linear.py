@@ -11,6 +11,7 @@ import warnings
 from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
+from typing import Any
 
 import torch
 import torch.nn.functional as F
@@ -28,6 +29,13 @@ class Linear(nn.Linear):
 
     def forward(self, x: Float[Tensor, "*N D_in"]) -> Float[Tensor, "*N D_out"]:
         return linear(x, self.weight, self.bias) if self.int8 is None else self.int8(x)
+
+    def __getstate__(self) -> dict[str, Any]:
+        return {**self.__dict__, "int8": self.int8 is not None}  # torch's own copies of packed weights warn
+
+    def __setstate__(self, state: dict[str, Any]) -> None:
+        super().__setstate__(state)  # type: ignore[no-untyped-call]
+        self.int8 = Int8(self.weight, self.bias) if state.get("int8") else None
 
 
 class SideBySide(nn.Module):
