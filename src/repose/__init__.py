@@ -16,7 +16,9 @@ from repose._version import __version__
 
 if TYPE_CHECKING:
     from repose.config.experiment import Experiment
-    from repose.decoding.translator import Translation, Translator, load
+    from repose.data.tokenizer import Tokenizer
+    from repose.decoding.sampling import Sampling
+    from repose.decoding.translator import Hypothesis, Translation, Translator, load
     from repose.exporting.base import Exported
     from repose.exporting.targets import export
     from repose.model.architecture import Architecture
@@ -30,7 +32,10 @@ __all__ = [
     "AuditReport",
     "Experiment",
     "Exported",
+    "Hypothesis",
     "ReposeError",
+    "Sampling",
+    "Tokenizer",
     "Transformer",
     "Translation",
     "Translator",
@@ -47,7 +52,10 @@ _HOMES = {
     "AuditReport": "repose.model.audit",
     "Experiment": "repose.config.experiment",
     "Exported": "repose.exporting.base",
+    "Hypothesis": "repose.decoding.translator",
     "ReposeError": "repose.system.errors",
+    "Sampling": "repose.decoding.sampling",
+    "Tokenizer": "repose.data.tokenizer",
     "Transformer": "repose.model.transformer",
     "Translation": "repose.decoding.translator",
     "Translator": "repose.decoding.translator",

@@ -184,6 +184,12 @@ def test_a_hypothesis_that_does_not_end_has_no_row_for_it(tokenizer: Tokenizer) 
     assert translation.attention.shape == (1, 2, 24, 4)
 
 
+def test_a_translator_shows_what_it_is(reversing: Translator) -> None:
+    said = repr(reversing)
+    assert said.startswith("<repose.Translator of ")
+    assert "engine='torch', precision='fp32', workers=" in said
+
+
 def test_tokens_of_bytes_can_be_read() -> None:
     tokenizer = Tokenizer.train(["o cão viu a maçã", "o gato comeu"] * 5, kind="bpe", vocab_size=270)
     size = tokenizer.vocab_size
@@ -230,7 +236,7 @@ def test_wrong_use_is_a_sentence(reversing: Translator) -> None:
         for pair in ((texts, ["ka", "ka"]), (["ka", "ka"], texts)):
             with pytest.raises(ConfigError, match=f"score takes sentences, not {nothing!r}"):
                 reversing.score(*pair)
-    for nothing in ("ab", None, 1):
+    for nothing in ("ab", b"ab", None, 1):
         wrong = nothing
         for call, arguments in (
             (reversing.translate, [wrong]),
@@ -247,7 +253,7 @@ def test_wrong_use_is_a_sentence(reversing: Translator) -> None:
             reversing.translate(["a"], beam_size=wrong)
     with pytest.raises(ConfigError, match="to is 5, but must be the name of a tag"):
         reversing.translate(["a"], to=5)  # type: ignore[arg-type]
-    with pytest.raises(ConfigError, match=r"sampling is 1\.0: give a repose\.decoding\.sampling\.Sampling"):
+    with pytest.raises(ConfigError, match=r"sampling is 1\.0: give a repose\.Sampling"):
         reversing.translate(["a"], sampling=1.0)  # type: ignore[arg-type]
     with pytest.raises(ConfigError, match="num_hypotheses"):
         reversing.translate(["ka"], beam_size=2, num_hypotheses=3)

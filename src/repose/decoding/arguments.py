@@ -9,7 +9,7 @@ from repose.system.errors import ConfigError, DataError
 
 def sentences(verb: str, texts: Iterable[str]) -> list[str]:
     """Texts in a list. Raises ConfigError for a bare text in its place, and for what is no text."""
-    if isinstance(texts, str) or not (hasattr(texts, "__iter__") or hasattr(texts, "__getitem__")):
+    if isinstance(texts, str | bytes) or not (hasattr(texts, "__iter__") or hasattr(texts, "__getitem__")):
         raise ConfigError(f"{verb} takes a list of sentences, not {texts!r:.60}: write [text] for one")
     texts = list(texts)
     if wrong := [text for text in texts if not isinstance(text, str)]:

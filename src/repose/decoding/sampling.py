@@ -33,7 +33,7 @@ def checked(sampling: Any, num_sentences: int = 1) -> Sampling:
     """With Python's numbers. Raises ConfigError for what is no Sampling, and for a temperature, seed or first of so
     many sentences that there is not."""
     if not isinstance(sampling, Sampling):
-        raise ConfigError(f"sampling is {sampling!r}: give a repose.decoding.sampling.Sampling, or leave it out")
+        raise ConfigError(f"sampling is {sampling!r}: give a repose.Sampling, or leave it out")
     temperature, seed, first = sampling
     if not (is_real(temperature) and 0.01 <= temperature <= 100):
         raise ConfigError(f"the temperature of sampling is {temperature!r}: take one from 0.01 to 100")

@@ -140,6 +140,10 @@ class Translator:
         self._model: Transformer | None = None
         self._pool = Pool(_num_workers(workers, self.engine))
 
+    def __repr__(self) -> str:
+        what = f"engine={self.engine.name!r}, precision={self.precision!r}, workers={self.workers}"
+        return f"<repose.Translator of {self.folder or 'a model in memory'}: {what}>"
+
     def __enter__(self) -> Self:
         return self
 

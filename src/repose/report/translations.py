@@ -90,19 +90,20 @@ def lengths_of(run: ReportRun) -> SourceLengths:
     return read_stored(path).lengths
 
 
-def write_statistics(folder: Path, out: Path | None = None, *, split: str | None = None) -> Path:
+def write_statistics(folder: str | Path, out: str | Path | None = None, *, split: str | None = None) -> Path:
     """Puts the counts of a finished run's translations into `statistics.<split>.npz`, in `out` or in its directory.
 
     Of every decoding that was scored: about 13 kB for 1,000 sentences each. `split`: a further published set, such as
     test_2017_flickr, on which `repose evaluate` has measured the run. Raises DataError where the run has no scores, or
     where texts are missing.
     """
+    folder = Path(folder)
     run = read_run(folder, None)
     if split is not None:
         run = dataclasses.replace(run, split=split, scores=RunFolder(folder).scores(split))
     if run.scores is None:
         raise DataError(f"{folder} has no scores of the {run.split} set: let the run finish, or evaluate it first")
-    path = RunFolder(out or folder).statistics_file(run.split)
+    path = RunFolder(Path(out or folder)).statistics_file(run.split)
     counts = {decoding: statistics_of(run, decoding) for decoding in _decoded(run)}
     write_stored(path, StoredStatistics(counts, lengths_of(run)))
     return path
