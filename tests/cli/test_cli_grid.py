@@ -301,6 +301,7 @@ def test_the_live_table(trial: Path, tmp_path: Path) -> None:
     view("ablation-none-s0", RUNNING)
     view("reinforced-s0", RUNNING)
     view("reinforced-s0", CellState(status=CellStatus.FAILED, message="no [bold] luck"))
+    view(plan.todo[-1].name, CellState(status=CellStatus.WAITING))  # as Ray tells
     folder = plan.folder / "ablation-none-s0"
     folder.mkdir()
     (folder / "metrics.jsonl").write_text('{"kind": "epoch", "update": 80, "epoch": 1}\n')

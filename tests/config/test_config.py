@@ -766,5 +766,12 @@ def test_a_temperature_is_not_for_synthetic_pairs_without_a_tag() -> None:
     assert "tells synthetic pairs from the corpus by their tag" in said
 
 
+@pytest.mark.parametrize("written", ["nan", "inf", "2024"])
+def test_a_tag_may_look_like_a_number(written: str) -> None:
+    """ "nan" is the code of Min Nan."""
+    for name in ("tag", "synthetic_tag"):
+        assert getattr(load("default", overrides=[f"corpus.{name}={written}"]).experiment.corpus, name) == written
+
+
 def test_a_tag_is_of_one_kind_of_pairs() -> None:
     assert "is another corpus's tag" in sentence("corpus.synthetic=s.tsv", "corpus.tag=BT")

@@ -24,7 +24,7 @@ import numpy as np
 
 from repose.bulk.columns import OPTIONS, first_line, parquet, present, taken
 from repose.bulk.storage import Store, blocks, open_input, reads_of_range, stamp
-from repose.data.readers import named_columns
+from repose.data.readers import kind_of, named_columns, unpacked
 from repose.decoding.stream import MAX_LINE_BYTES, WINDOW, DecodedLine, decoded, lines_of, without_mark
 from repose.system.errors import ConfigError, DataError
 from repose.system.terminal import counted
@@ -37,7 +37,6 @@ _HALF_PAIR = re.compile("[\ud800-\udfff]")
 """Half of a surrogate pair, which JSON can spell and nothing can encode."""
 TWO_COLUMNS = (0, 1, 2)
 """`ScannedInput.columns` where no first line names them."""
-_SUFFIXES = {".tsv": "tsv", ".tab": "tsv", ".jsonl": "jsonl", ".ndjson": "jsonl", ".parquet": "parquet"}
 _PACKED: Mapping[str, Callable[[BinaryIO], Any]] = {
     ".gz": lambda file: gzip.GzipFile(fileobj=file),
     ".xz": lzma.LZMAFile,
@@ -104,9 +103,7 @@ class ScannedInput:
         if read != name:
             return open_input(store.place(read))
         if stamp(name) != self.stamps[number]:
-            raise DataError(
-                f"{name} has changed since the job was begun: put it back, or begin anew with another --out"
-            )
+            raise changed(name)
         return open_input(name)
 
 
@@ -117,15 +114,10 @@ def changed(name: str) -> DataError:
 
 def format_of(files: Sequence[str]) -> str:
     """text, tsv, jsonl or parquet, by the names of all files. Raises ConfigError where they differ."""
-    found = {_SUFFIXES.get(_unpacked_name(name).suffix.lower(), "text") for name in files}
+    found = {kind_of(PurePosixPath(name)) for name in files}
     if len(found) > 1:
         raise ConfigError(f"the inputs are of several kinds ({', '.join(sorted(found))}): give --format, or one kind")
     return found.pop()
-
-
-def _unpacked_name(name: str) -> PurePosixPath:
-    path = PurePosixPath(name)
-    return PurePosixPath(path.stem) if path.suffix.lower() in _PACKED else path
 
 
 def scan(
@@ -144,7 +136,7 @@ def scan(
         else:
             if packed := (suffix := PurePosixPath(name).suffix.lower()) in _PACKED:
                 size, sha256 = _digest(name)
-                read = f"unpacked/{sha256[:16]}{_unpacked_name(name).suffix}"
+                read = f"unpacked/{sha256[:16]}{unpacked(PurePosixPath(name)).suffix}"
                 place = store.place(read)
                 _unpack(store, name, suffix, read)
             header = False

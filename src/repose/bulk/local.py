@@ -47,8 +47,6 @@ Watch = Callable[[Tally], None]
 class Queue:
     """Shards that are to be done; those that others work on come back."""
 
-    store: Store
-    plan: Plan
     waiting: list[Shard]
     elsewhere: list[Shard] = field(default_factory=list)
     tries: dict[int, int] = field(default_factory=dict)
@@ -75,7 +73,7 @@ def run_here(
 
     Raises what `run_shard` raises.
     """
-    tally, shards_left = Tally(), Queue(store, plan, list(shards))
+    tally, shards_left = Tally(), Queue(list(shards))
 
     def told(lines: int, tokens: int) -> None:
         tally.lines += lines
@@ -110,7 +108,7 @@ class _Runner:
 
     def __init__(self, store: Store, plan: Plan, shards: Sequence[Shard], watch: Watch, stop: threading.Event) -> None:
         self._where, self._identity, self._watch, self._stop = store.where, plan.identity, watch, stop
-        self._queue, self._total = Queue(store, plan, list(shards)), len(shards)
+        self._queue, self._total = Queue(list(shards)), len(shards)
         self._tally = Tally()
         self._lock, self._end = threading.Lock(), threading.Event()
         self._news: queue.Queue[Exception | None] = queue.Queue()

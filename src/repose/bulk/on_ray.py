@@ -103,7 +103,7 @@ class _Driver:
         resources: dict[str, int],
         number: int,
     ) -> None:
-        self._ray, self._store, self._plan, self._watch, self._stop = ray, store, plan, watch, stop
+        self._ray, self._watch, self._stop = ray, watch, stop
         kind = ray.remote(concurrency_groups={"control": 1})(_controlled(ray))
         options = {**resources, "max_restarts": -1, "max_task_retries": 0}  # retried here, elsewhere
         given = (store.where, plan.identity, __version__)
@@ -116,7 +116,7 @@ class _Driver:
 
     def run(self, shards: Sequence[Shard]) -> bool:
         """The next shard goes to whoever has fewest."""
-        queue, tally = Queue(self._store, self._plan, list(shards)), Tally()
+        queue, tally = Queue(list(shards)), Tally()
         deadline: float | None = None
         while len(self._done) < len(shards):
             if self._stop.is_set() and deadline is None:

@@ -233,9 +233,9 @@ class UrlStore(Store):
             ) from error
 
 
-def blocks(file: BinaryIO, size: int = _BLOCK) -> Iterator[bytes]:
+def blocks(file: BinaryIO) -> Iterator[bytes]:
     """A file's bytes to its end."""
-    while block := file.read(size):
+    while block := file.read(_BLOCK):
         yield block
 
 

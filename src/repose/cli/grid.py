@@ -94,7 +94,7 @@ def grid(
     else:
         from repose.grids.local import LocalBackend
 
-        at_once = f", {mine.jobs} at once on {mine.cores} {'core' if mine.cores == 1 else 'cores'} each"
+        at_once = f", {mine.jobs} at once on {counted(mine.cores, 'core')} each"
         cells = jobs_of(plan, device=device, cores=mine.cores)
         _run(plan, cells, LocalBackend(mine, devices), at_once if cells else "")
 

@@ -6,6 +6,7 @@ from typing import Annotated
 import typer
 from typer import Argument, Option
 
+from repose.cli.options import Device, To, Workers
 from repose.system.errors import ConfigError
 from repose.system.signals import Interrupted, interruptible
 from repose.system.terminal import counted, say
@@ -27,11 +28,9 @@ def backtranslate(
         int | None, Option("--beam-size", "-b", help="Search with this beam (default: the model's).")
     ] = None,
     seed: Annotated[int, Option(help="Seed of the draws.")] = 0,
-    to: Annotated[str | None, Option(help="Language (tag) to translate into, for a model of several.")] = None,
-    device: Annotated[str, Option(help="cpu, cuda, cuda:1 or mps.")] = "cpu",
-    workers: Annotated[
-        int | None, Option(help="Number of processes that translate (default: one per core, one on a GPU).")
-    ] = None,
+    to: To = None,
+    device: Device = "cpu",
+    workers: Workers = None,
 ) -> None:
     """Translate text back into the source language, as more pairs to train on (`repose train --synthetic`)."""
     if sampling is not None and beam_size is not None:

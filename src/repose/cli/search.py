@@ -39,7 +39,7 @@ def search(
     with held(folder):
         study = Study(found, folder)
         study.check_data(prepare(found, cache(say)))
-        at_once = f"{mine.jobs} at once on {mine.cores} {'core' if mine.cores == 1 else 'cores'} each"
+        at_once = f"{mine.jobs} at once on {counted(mine.cores, 'core')} each"
         say(f"{folder}: {counted(found.trials, 'trial')} of {', '.join(found.settings)}, {at_once}")
         searcher = Searcher(found, study, folder, mine, device, devices, say)
         complete = searcher.run()

@@ -301,7 +301,7 @@ def prepare(
     from repose.tasks.corpus import prepare_corpus
 
     loaded = loaded_experiment(files, config, preset, overrides)
-    data = prepare_corpus(loaded.experiment, folder=out, workers=workers or available_cores())
+    data = prepare_corpus(loaded.experiment, folder=out, workers=available_cores() if workers is None else workers)
     for sentence in (*data.report, *summary(data.check)):
         say(sentence)
     print(data.folder)

@@ -19,7 +19,7 @@ from collections.abc import Iterator, Mapping, Sequence
 from importlib.resources import files
 from pathlib import Path
 from types import UnionType
-from typing import Any, Literal, NamedTuple, Union, get_args, get_origin
+from typing import Annotated, Any, Literal, NamedTuple, Union, get_args, get_origin
 
 from pydantic import ValidationError
 from pydantic.fields import FieldInfo
@@ -285,8 +285,8 @@ def _takes(name: str, kind: type) -> bool:
     """Whether the annotation of `section.field` admits a value of that type."""
     section, field = name.split(".")
     annotation = field_infos(section)[field].annotation
-    is_union = get_origin(annotation) in (Union, UnionType)
-    return annotation is kind or (is_union and kind in get_args(annotation))
+    parts = get_args(annotation) if get_origin(annotation) in (Union, UnionType) else (annotation,)
+    return kind in [get_args(part)[0] if get_origin(part) is Annotated else part for part in parts]
 
 
 def _make(values: Mapping[str, dict[str, Any]], sources: Mapping[str, Origin], source: Origin) -> Experiment:

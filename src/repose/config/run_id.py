@@ -32,9 +32,8 @@ def run_id(experiment: Experiment, digests: Mapping[str, str]) -> str:
     `digests` are those of the prepared data, of the tokenizers and, where `init_from` is set, of the initial
     weights under the key "init_from". They stand for the sections `corpus` and `tokenizer`, whose settings act
     only through the files they lead to, but for the tag of synthetic pairs, which corpora are mixed by. `architecture`
-    and `training` (seed included) enter field by field, with
-    `NUMERICS_VERSION`. `decoding` does not: it moves scores, not the trained weights, and is shown beside them; but for
-    what `best_by` = "chrf" goes by.
+    and `training` (seed included) enter field by field, with `NUMERICS_VERSION`. `decoding` does not: it moves scores,
+    not the trained weights, and is shown beside them; but for what `best_by` = "chrf" goes by.
     """
     assert experiment.training.init_from is None or "init_from" in digests, "initial weights need their digest"
     training, architecture = _of_run(experiment.training), _of_run(experiment.architecture)

@@ -145,7 +145,7 @@ def _set(split: str) -> str:
 
 
 def _moved(lines: int) -> str:
-    return f"{abs(lines)} line{'' if abs(lines) == 1 else 's'} too {'late' if lines > 0 else 'early'}"
+    return f"{counted(abs(lines), 'line')} too {'late' if lines > 0 else 'early'}"
 
 
 def share(finding: Finding) -> str:
@@ -178,7 +178,7 @@ def summary(check: CorpusCheck) -> list[str]:
     lines = []
     for name, same in groupby(by_kind(check), key=what):
         first, *others = same
-        more = f", and in {len(others)} more place{'' if len(others) == 1 else 's'}" if others else ""
+        more = f", and in {counted(len(others), 'more place')}" if others else ""
         lines.append(f"check: {name}: {where(first)}{more}")
     if lines:
         lines.append("check: `repose check`, with the same files, says what to do about it")

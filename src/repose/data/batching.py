@@ -108,8 +108,7 @@ class Batches:
         """`tgt_lengths` (N,): labels of each pair, END included (`PairDataset.tgt_lengths`).
 
         `batch_size` ≥ 1 is in sentences or in target tokens, by policy. `src_lengths` (N,), where given, lets pairs of
-        like source length meet too. `mixture`: the pairs that an
-        epoch reads, by its number (`repose.data.mixture`).
+        like source length meet too. `mixture`: the pairs that an epoch reads, by its number (`repose.data.mixture`).
         """
         assert policy in ("sentences", "tokens")
         assert batch_size >= 1

@@ -7,7 +7,7 @@ from importlib.util import find_spec
 from itertools import islice
 from typing import Any, Self
 
-from repose.data.language import identify, is_in, known_languages
+from repose.data.language import UNKNOWN, base_code, identify, is_in, known_languages
 from repose.data.scripts import has_letters, unseen_script
 from repose.data.tags import direction
 
@@ -89,9 +89,9 @@ def input_warning(texts: Iterable[str], scripts: Collection[str], language: str)
         return None
     if scripts and (script := unseen_script(text, scripts)) is not None:
         return InputWarning(Unlike.SCRIPT, script, tuple(scripts))
-    if language == "und" or sum(map(str.isalpha, text)) < FEWEST_LETTERS or find_spec("py3langid") is None:
+    if language == UNKNOWN or sum(map(str.isalpha, text)) < FEWEST_LETTERS or find_spec("py3langid") is None:
         return None
-    base = language.split("-")[0].split("_")[0].lower()
+    base = base_code(language)
     if is_in(text, base):
         return None
     found, probability = identify(text)

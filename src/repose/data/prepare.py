@@ -23,7 +23,7 @@ from repose.data.dataset import SIDES, PairInfo, PreparedCounts, Settings, conte
 from repose.data.tags import is_tagged
 from repose.system.device import check_workers
 from repose.system.errors import DataError
-from repose.system.files import locked
+from repose.system.files import locked, making_lock
 from repose.system.helper import helper_command, pipes
 
 Pair = tuple[str, str]
@@ -91,7 +91,7 @@ def prepare(
     check_workers(workers, least=0)
     settings, tokenizers = Settings(max_src_tokens, max_tgt_tokens, long_pairs), (src_tokenizer, tgt_tokenizer)
     folder = folder.resolve()  # so that it has a name and a parent
-    with locked(folder.with_name(f".{folder.name}.lock")):
+    with locked(making_lock(folder)):
         if not isinstance(pairs, Iterator) and (report := _finished(folder, pairs, settings, tokenizers)):
             return report
         types: dict[str, str] = {side: id_type(t.vocab_size) for side, t in zip(SIDES, tokenizers, strict=True)}

@@ -247,25 +247,27 @@ class PairReader:
 
 def holds_pairs(path: Path) -> bool:
     """Whether one such file is a corpus, by its name: TSV, JSONL or Parquet."""
-    return _kind(path) != "text"
+    return kind_of(path) != "text"
 
 
-def _kind(path: Path) -> str:
-    return _SUFFIXES.get(_unpacked(path).suffix.lower(), "text")
+def kind_of(path: PurePath) -> str:
+    """Of one file, by its name: text, tsv, jsonl or parquet."""
+    return _SUFFIXES.get(unpacked(path).suffix.lower(), "text")
 
 
 def refuse_packed(files: Iterable[str | Path]) -> None:
     """Raises DataError for files that are packed in a way that nothing here unpacks, by their names."""
     for name in files:
         path = PurePath(name)
-        inner = _unpacked(path)
+        inner = unpacked(path)
         if (suffix := inner.suffix.lower()) in _OTHERWISE_PACKED:
             raise DataError(f"{name} is a {suffix} file, which cannot be read: unpack it, or pack it as .gz or .xz")
         if suffix == ".parquet" and inner != path:
             raise DataError(f"{name} is a packed Parquet file, which cannot be read: unpack it (Parquet packs itself)")
 
 
-def _unpacked(path: PurePath) -> PurePath:
+def unpacked(path: PurePath) -> PurePath:
+    """The name that a file has without the ending of its packing."""
     return path.with_suffix("") if path.suffix.lower() in _PACKED else path
 
 
@@ -274,7 +276,7 @@ _SHEETS = (".csv", ".xlsx", ".xls", ".ods")
 
 def _format(files: Sequence[Path]) -> str:
     refuse_packed(files)
-    match [_kind(path) for path in files]:
+    match [kind_of(path) for path in files]:
         case [("tsv" | "jsonl" | "parquet") as kind]:
             return kind
         case ["text"]:

@@ -26,8 +26,6 @@ class SplitCounts:
     test: int
     duplicates: int
     """Repetitions of held-out pairs, left out of every split."""
-    not_eligible: int
-    """Different pairs that could only be trained on, since another has the same source or the same target."""
 
 
 @dataclass(frozen=True)
@@ -96,7 +94,6 @@ def hold_out(pairs: Iterable[Pair], *, num_valid: int, num_test: int, seed: int)
         valid=num_valid,
         test=num_test,
         duplicates=len(left_out) - wanted,
-        not_eligible=len(distinct) - len(eligible),
     )
     return Splits(
         train=TrainPairs(pairs, counts.train, left_out),

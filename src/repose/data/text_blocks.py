@@ -7,6 +7,7 @@ from the earlier tokens of its block, and nothing is carried over from one block
 """
 
 from collections.abc import Iterable, Iterator
+from functools import cached_property
 from itertools import islice
 from pathlib import Path
 from typing import Any
@@ -29,12 +30,15 @@ _TOKENS = "tokens"
 class TextBlocks(Prepared):
     """The blocks of a prepared text; one is an example."""
 
-    @property
+    @cached_property
     def tgt_lengths(self) -> NDArray[np.int32]:
         """(N,): predicted tokens of each block."""
         return self.columns.lengths(_TOKENS) - 1
 
-    src_lengths = tgt_lengths
+    @property
+    def src_lengths(self) -> NDArray[np.int32]:
+        """(N,): tokens of the input of each block."""
+        return self.tgt_lengths
 
     @property
     def document_starts(self) -> NDArray[np.int64]:

@@ -5,6 +5,8 @@ import re
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 
+from repose.data.language import UNKNOWN
+
 ENTITY = re.compile(r"&(?:[a-zA-Z]{2,8}|#\d{2,6}|#x[0-9a-fA-F]{2,6});")
 """An HTML entity, such as &apos;, which Moses's tokenizer writes and 13a takes apart again."""
 _PARTED = re.compile(r" [.,](?= |$)|\( \w|(?<=\w) (?:n't|'(?:s|re|ve|ll|m|d))\b| [。、，！？]| @-@ |@@ ", re.IGNORECASE)
@@ -47,7 +49,7 @@ def detokeniser(language: str) -> Callable[[str], str]:
     """
     from sacremoses import MosesDetokenizer
 
-    moses = MosesDetokenizer("en" if language == "und" else language)
+    moses = MosesDetokenizer("en" if language == UNKNOWN else language)
 
     def put_together(text: str) -> str:
         plain = ENTITY.sub(lambda entity: html.unescape(entity[0]), text)

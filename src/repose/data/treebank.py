@@ -7,6 +7,7 @@ represented by its first subword. A label is the full relation, subtype included
 
 from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass
+from functools import cached_property
 from pathlib import Path
 from typing import Any
 
@@ -111,12 +112,12 @@ def label_inventory(trees: Iterable[Tree]) -> list[str]:
 class Treebank(Prepared):
     """Prepared trees; one sentence is an example."""
 
-    @property
+    @cached_property
     def tgt_lengths(self) -> NDArray[np.int32]:
         """(N,): words of each sentence, which are what losses and batches count."""
         return self.columns.lengths("heads")
 
-    @property
+    @cached_property
     def src_lengths(self) -> NDArray[np.int32]:
         """(N,): subwords of each sentence, START and END counted."""
         return self.columns.lengths("src")

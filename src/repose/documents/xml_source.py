@@ -95,18 +95,17 @@ class Xml:
         """A piece of the source."""
         return self.data[start:end].decode()
 
-    def written(self, node: Node, changed: dict[int, str], *, inside: bool = False) -> str:
-        """A node, or with `inside` an element's content, where some elements, by where they start, are written anew."""
+    def written(self, node: Node, changed: dict[int, str]) -> str:
+        """A node, where some elements, by where they start, are written anew."""
         if not isinstance(node, Element):
             return self.slice(node.start, node.end)
-        if not inside and node.start in changed:
+        if node.start in changed:
             return changed[node.start]
         pieces, done = [], node.inner
         for child in node.elements():
             pieces += [self.slice(done, child.start), self.written(child, changed)]
             done = child.end
-        content = "".join(pieces) + self.slice(done, node.closes)
-        return content if inside else self.slice(node.start, node.inner) + content + self.slice(node.closes, node.end)
+        return self.slice(node.start, node.inner) + "".join(pieces) + self.slice(done, node.end)
 
     def tag(self, element: Element) -> str:
         """The start tag, of an element without content too as if it had some."""

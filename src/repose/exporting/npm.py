@@ -14,7 +14,7 @@ from pathlib import Path
 
 from repose.data.corpora import cache_home
 from repose.system.errors import ConfigError, DataError
-from repose.system.files import locked, replacing_folder
+from repose.system.files import locked, making_lock, replacing_folder
 
 _SECONDS = 600
 
@@ -61,7 +61,7 @@ def files_of(package: Package) -> dict[str, bytes]:
     Raises ConfigError where npm is needed and missing, DataError where it cannot fetch them or fetches something else.
     """
     place = cache_home() / "npm" / package.folder_name
-    with locked(place.with_name(f".{place.name}.lock")):
+    with locked(making_lock(place)):
         if (kept := _kept(package, place)) is not None:
             return kept
         fetched = _fetched(package)

@@ -17,7 +17,7 @@ from repose.saved_model.description import description_file, read_description, s
 from repose.saved_model.directory import UNNAMED_TASK, locate, read_config, task_of
 from repose.system.device import own_defaults
 from repose.system.errors import CheckpointError, ConfigError, WriteError, unknown
-from repose.system.files import locked_or_busy, replacing_folder
+from repose.system.files import locked_or_busy, making_lock, replacing_folder
 
 Target: TypeAlias = Callable[[Path, Path, Options], Exported]
 
@@ -65,7 +65,7 @@ def export(
         raise ConfigError(f"{run} holds a model of {what!r}, and only models that translate can be exported")
     if place == model.resolve() or model.resolve().is_relative_to(place):
         raise CheckpointError(f"{out} is where the model itself is: choose a new or empty folder")
-    with locked_or_busy(place.with_name(f".{place.name}.lock"), f"exports to {out}: wait for it"):
+    with locked_or_busy(making_lock(place), f"exports to {out}: wait for it"):
         ours = _own_files(place, to, str(out))
         with own_defaults(), replacing_folder(place, keep_all_but=ours) as temporary:
             made = target(model, temporary, options)

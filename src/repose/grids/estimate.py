@@ -193,7 +193,6 @@ def measure(experiment: Experiment, folder: Path, *, device: str, workers: int |
     from repose.tasks.corpus import prepare_corpus
 
     data, tried = prepare_corpus(experiment), _tried(experiment)
-    before = time.time()
     elapsed = [0.0]
     for updates in (WARM_UPDATES, TIMED_UPDATES, 1):  # the validation falls due before the last one
         run(tried, folder, device=device, workers=workers, stop_after=updates, progress="none")
@@ -204,7 +203,7 @@ def measure(experiment: Experiment, folder: Path, *, device: str, workers: int |
     update = (elapsed[2] - elapsed[1]) / TIMED_UPDATES
     validation = max(0.0, elapsed[3] - elapsed[2] - update)
     total, per_epoch = _updates(experiment, data)
-    start = (before - began) + (started - before - elapsed[1])
+    start = started - began - elapsed[1]
     decode = validation  # other tasks' scores take about one more
     if TASK_SETTINGS[experiment.training.task].translates:
         decode = _decode_seconds(experiment, data, folder, device, epochs=(total or 0) // per_epoch)

@@ -24,6 +24,7 @@ from repose.data.corpora import cache_home
 from repose.grids.cells import CellJob, CellState, CellStatus, Loss, Tell, last_line, run_cell
 from repose.system.cluster import connected, import_ray
 from repose.system.errors import ConfigError
+from repose.system.terminal import counted
 
 POLL = 1.0
 """Seconds between looks at what happens."""
@@ -79,7 +80,7 @@ def _can_hold(resources: Mapping[str, float], job: CellJob) -> bool:
 
 
 def _too_large(job: CellJob) -> str:
-    needed = f"{job.cores} cores" if job.cores > 1 else "1 core"
+    needed = counted(job.cores, "core")
     needed += f" and {job.gpus:g} GPU{'' if job.gpus <= 1 else 's'}" if job.gpus else ""
     return f"the cluster has no machine with {needed} yet: add one, or ask for less per cell"
 

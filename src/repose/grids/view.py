@@ -198,7 +198,8 @@ class Live(View):
 
     def _title(self, states: Mapping[str, CellState]) -> str:
         ended = sum(state.status in _ENDED for state in states.values())
-        waiting, now = len(self._plan.todo) - len(states), time.monotonic()
+        begun = sum(state.status != CellStatus.WAITING for state in states.values())  # Ray tells of waiting ones, too
+        waiting, now = len(self._plan.todo) - begun, time.monotonic()
         running = [self._left(name, now) for name, state in states.items() if state.status == CellStatus.RUNNING]
         left = ""
         if self._took and None not in running:

@@ -43,6 +43,11 @@ def preset(name: str) -> Architecture:
     return PRESETS[name].architecture
 
 
+def preset_with(architecture: Architecture) -> str | None:
+    """The first preset that has this architecture, if any."""
+    return next((name for name, one in PRESETS.items() if one.architecture == architecture), None)
+
+
 def difference(architecture: Architecture, base: Architecture | None = None) -> dict[str, tuple[object, object]]:
     """Fields in which two architectures differ: name -> (value in `base`, value here). Without `base`: Vaswani's."""
     ours, theirs = dataclasses.asdict(base or Architecture()), dataclasses.asdict(architecture)

@@ -16,6 +16,7 @@ from repose.report.tables_scores import scores_table, task_tables, teacher_force
 from repose.report.tables_settings import settings_table
 from repose.report.verdict import main_picture, verdict
 from repose.system.errors import ReposeError
+from repose.system.terminal import counted
 
 Check = Callable[[Path], tuple[str, ...]]
 """Names of the checks that the model of a run directory fails."""
@@ -76,7 +77,7 @@ def _present(*tables: Table | None) -> tuple[Table, ...]:
 def _subtitle(runs: RunSet) -> str:
     """Which runs, of when, with which versions."""
     done = sum(run.done for run in runs.runs)
-    parts = [f"{_count(done, 'finished run')} of {_count(len(runs.groups), 'system')} on {', '.join(runs.corpora)}"]
+    parts = [f"{counted(done, 'finished run')} of {counted(len(runs.groups), 'system')} on {', '.join(runs.corpora)}"]
     if done < len(runs.runs):
         parts[0] += f", {len(runs.runs) - done} unfinished"
     dates = sorted(filter(None, (_finished(run) for run in runs.runs)))
@@ -86,10 +87,6 @@ def _subtitle(runs: RunSet) -> str:
         versions = sorted({run.config.versions.get(name, "") for run in runs.runs} - {""})
         parts += [f"{name} {', '.join(versions)}"] if versions else []
     return "; ".join(parts)
-
-
-def _count(number: int, what: str) -> str:
-    return f"{number} {what}{'' if number == 1 else 's'}"
 
 
 def _finished(run: ReportRun) -> str:

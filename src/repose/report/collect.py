@@ -20,7 +20,7 @@ from repose.grids.cells import CellStatus
 from repose.grids.file import CORPUS
 from repose.grids.manifest import Entry, Manifest
 from repose.grids.view import reason
-from repose.model.presets import PRESETS
+from repose.model.presets import preset_with
 from repose.report.baseline import NamesBefore, find_baseline
 from repose.report.corpora import corpus_name, told_apart
 from repose.runs.folder import SPLITS, RunConfig, RunFolder
@@ -364,8 +364,7 @@ def _in_folder(run: ReportRun, name: str) -> str:
 
 def preset_of(run: ReportRun) -> str | None:
     """The preset whose architecture a run has, if any."""
-    architecture = run.experiment.architecture
-    return next((name for name, preset in PRESETS.items() if preset.architecture == architecture), None)
+    return preset_with(run.experiment.architecture)
 
 
 _SEED = r"(?:[-_. ]?seed|[-_. ]s)[-_. ]?\d+"

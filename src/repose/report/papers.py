@@ -7,7 +7,7 @@ nothing, those that something of ours fits.
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import asdict, replace
 
-from repose.grids.published import Curve, Paper, Published, Scalar, System, load
+from repose.grids.published import Curve, Paper, Scalar, System, load
 from repose.grids.published import Table as PublishedTable
 from repose.model.architecture import Architecture
 from repose.report import figures
@@ -31,10 +31,9 @@ from repose.system.errors import unknown
 WEIGHT = "enhanced/best_residual_weight"
 
 
-def published_tables(runs: RunSet, published: Published | None = None) -> tuple[tuple[Table, ...], tuple[str, ...]]:
+def published_tables(runs: RunSet) -> tuple[tuple[Table, ...], tuple[str, ...]]:
     """The tables, and a sentence for each entry that was requested and does not exist."""
-    published = load() if published is None else published
-    runs = runs.translations
+    published, runs = load(), runs.translations
     if not runs.runs:
         return (), ()
     comparison = Comparison(runs=runs, published=published, requested=bool(runs.published))

@@ -13,6 +13,7 @@ from pathlib import Path
 from typing import Any
 
 from repose.config.experiment import Experiment
+from repose.data.language import base_code
 from repose.model.architecture import DROPOUTS
 from repose.model.presets import PRESETS, difference
 from repose.runs.folder import RunConfig, RunFolder
@@ -86,7 +87,7 @@ def preset_name(experiment: Experiment) -> str | None:
 def _head(config: RunConfig, of_task: Card, scored: tuple[str, Mapping[str, Any]] | None) -> str:
     """Front matter."""
     preset = preset_name(config.experiment)
-    codes = [re.split("[-_]", code.lower())[0] for code in of_task.languages]
+    codes = list(map(base_code, of_task.languages))
     fields: dict[str, Any] = {
         "language": [code for code in dict.fromkeys(codes) if _CODE.fullmatch(code)],
         "library_name": "repose",

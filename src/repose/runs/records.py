@@ -24,7 +24,6 @@ Record = Mapping[str, Any]
 """A line of metrics.jsonl: `kind` ("train", "epoch", "valid", or "model" for the validation of averaged weights at the
 end), `update`, `epoch`, figures by name, and under `wall` what depends on the clock, so that the rest of two files can
 be compared."""
-TRAINING_KINDS = ("train", "epoch", "valid", "model")
 
 
 class RunStatus(enum.StrEnum):

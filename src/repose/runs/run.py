@@ -239,11 +239,14 @@ def _measured_otherwise(theirs: Experiment, experiment: Experiment) -> Iterator[
 def _differences(theirs: RunConfig, experiment: Experiment, digests: Mapping[str, str]) -> str:
     """What makes another run of one, in words: the settings, and whether other data is read."""
     sections = (asdict(theirs.experiment), asdict(experiment))
+    measuring = {"save_every_minutes", *MEASURING} - (
+        {"bleu_sentences"} if experiment.training.best_by != "loss" else set()
+    )
     settings = [
         f"{section}.{name} was {_written(name, value)}, is {_written(name, sections[1][section][name])}"
         for section in ("tokenizer", "architecture", "training")
         for name, value in sections[0][section].items()
-        if value != sections[1][section][name]
+        if value != sections[1][section][name] and name not in measuring
     ]
     if len(settings) > MOST_DIFFERENCES:
         settings[MOST_DIFFERENCES:] = [f"and {len(settings) - MOST_DIFFERENCES} more"]

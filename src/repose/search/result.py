@@ -160,7 +160,7 @@ def why(trial: Trial) -> str:
     """Why a trial stands where it does, in a few words."""
     if trial.verdict is not None:
         v = trial.verdict
-        return f"{_ordinal(v.rank)} of {v.of} after {_epochs(v.epochs)}"
+        return f"{_ordinal(v.rank)} of {v.of} after {counted(v.epochs, 'epoch')}"
     words = {"running": "can go on", "failed": trial.message, "complete": "trained to the end"}
     return words[trial.state]
 
@@ -219,7 +219,7 @@ def table(result: Result) -> "Table":
 
 def _columns(result: Result) -> list[str]:
     settings = list(result.trials[0].settings) if result.trials else []
-    rungs = [f"{result.objective}, {_epochs(epochs)}" for epochs in result.rungs]
+    rungs = [f"{result.objective}, {counted(epochs, 'epoch')}" for epochs in result.rungs]
     return ["trial", *settings, *rungs, "why it ended", "updates", "seconds"]
 
 
@@ -228,10 +228,6 @@ def _cells(result: Result, trial: Trial) -> list[str]:
     shown = ["" if figure is None else f"{figure:.4g}" for figure in figures]
     cost = [f"{trial.updates:,}", f"{trial.seconds:.0f}"]
     return [str(trial.number), *trial.settings.values(), *shown, why(trial), *cost]
-
-
-def _epochs(number: int) -> str:
-    return f"{number} epoch{'s' * (number != 1)}"
 
 
 def _ordinal(number: int) -> str:

@@ -58,7 +58,6 @@ class TranslatedText:
     """Without duplicates, empty texts, and `text`."""
     warnings: tuple[str, ...] = ()
     """Sentences about input that the model was not made for."""
-    num_tokens: int = 0
 
 
 def split(model: ServedModel, source: str, text: str) -> SplitText:
@@ -141,7 +140,7 @@ def _translated(
     others = [joined(whole, answers, rank) for rank in range(1, alternatives + 1)]
     others = [other for other in dict.fromkeys(others) if other.strip() and other != best]
     warnings = warnings_of(model, source, text, answers, too_long=whole.too_long)
-    return TranslatedText(best, tuple(others), tuple(warnings), sum(whole.num_tokens))
+    return TranslatedText(best, tuple(others), tuple(warnings))
 
 
 def warnings_of(model: ServedModel, source: str, text: str, answers: Sequence[Answer], *, too_long: bool) -> list[str]:

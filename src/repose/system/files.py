@@ -50,9 +50,9 @@ def write_file(path: Path, data: str | bytes, *, durable: bool = False) -> None:
         temporary.write_bytes(data.encode() if isinstance(data, str) else data)
 
 
-def write_json(path: Path, content: object, *, durable: bool = False) -> None:
+def write_json(path: Path, content: object) -> None:
     """Write a value as indented JSON, whole or not at all; see `replacing_file`."""
-    write_file(path, json_bytes(json.dumps(content, indent=2, ensure_ascii=False) + "\n"), durable=durable)
+    write_file(path, json_bytes(json.dumps(content, indent=2, ensure_ascii=False) + "\n"))
 
 
 def write_new_json(path: Path, content: object) -> bool:
@@ -295,7 +295,7 @@ def share_lock(path: Path, owner: object) -> None:
 
 
 def making_lock(place: Path) -> Path:
-    """The lock file that a process holds while it makes a folder of the cache, or removes it."""
+    """The lock file that a process holds while it makes a folder, or removes it."""
     return place.with_name(f".{place.name}.lock")
 
 

@@ -112,5 +112,5 @@ def remove_state(folder: Path) -> int:
         return 0
     with locked_or_busy(run.lock_file, f"is training in {folder}: wait for it"):
         size = bytes_of(run.state)
-    shutil.rmtree(run.state)
+        shutil.rmtree(run.state)
     return size

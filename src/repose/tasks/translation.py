@@ -54,6 +54,7 @@ from repose.training.loop import Evaluate, Examples
 from repose.training.loss import TokenSums, cross_entropy, token_losses
 from repose.training.r_drop import r_drop
 
+_SHOWN = 3  # sentences of the validation set
 _USUAL = 98
 """Percentile of the lengths of training sources beyond which a translator splits sentences: `benchmarks/splitting.py`,
 docs/own-corpus.md."""
@@ -300,11 +301,10 @@ class ValidationExamples:
     """A few sentences of the validation set, spread over it, for whoever watches the training."""
 
     data: CorpusData
-    number: int = 3
 
     def __call__(self, model: Transformer, job: TrainingJob) -> list[tuple[str, str, str]]:
         sources, references = self.data.text("valid")
-        few = range(0, len(sources), -(-len(sources) // self.number))
+        few = range(0, len(sources), -(-len(sources) // _SHOWN))
         translations = _in_training(model, job).translate([sources[i] for i in few], beam_size=1)
         return [(sources[i], t.text, references[i]) for i, t in zip(few, translations, strict=True)]
 

@@ -224,9 +224,9 @@ def _end_with_parent() -> None:
     os._exit(1)
 
 
-def _has_lost_a_worker(context: ProcessContext, seconds: float = 3.0) -> bool:
+def _has_lost_a_worker(context: ProcessContext) -> bool:
     """Whether a worker has died, for which it waits: the connection breaks before the exit code is there."""
-    deadline = time.monotonic() + seconds
+    deadline = time.monotonic() + 3.0
     try:
         while time.monotonic() < deadline:
             context.join(timeout=0.1)

@@ -276,9 +276,8 @@ class Trainer:
                 self.writer.save_snapshot()
                 self.writer.write_model(is_measured=len(state.snapshots) == 1)
             self.writer.save()
-        self.world.of_first(
-            0.0
-        )  # it put others in the place of the weights, which all may share, while it wrote the model
+        # The first put others in the place of the weights, which all may share, while it wrote the model: wait for it.
+        self.world.of_first(0.0)
         before, tokens = self.window
         self.window = (before + time.monotonic() - began, tokens)
 

@@ -14,6 +14,7 @@ from repose.system.device import tuned
 from repose.system.errors import ConfigError, ReposeError
 from repose.system.files import locked_or_busy, remove_half_written, writing
 from repose.system.signals import StopSignals
+from repose.system.terminal import counted
 from repose.training import checkpoint, distributed
 from repose.training.checkpoint import CheckpointWriter, State
 from repose.training.display import ProgressKind, make_display
@@ -54,10 +55,9 @@ def train(
 
     `device`: auto, cpu, cuda (all GPUs) or cuda:1 (that one). `workers`: processes that share each batch out (default:
     those that the run began with; else one per GPU, or per CPU core). `stop_after`: stop after this many updates of
-    this call; `until_epoch`: stop once that epoch, counted from the beginning, is over, and validated
-    where a validation is due then. `signals`: where to remember a signal that came. `examples`: sentences to show at
-    validations.
-    Under torchrun or SLURM every process calls this alike.
+    this call; `until_epoch`: stop once that epoch, counted from the beginning, is over, and validated where a
+    validation is due then. `signals`: where to remember a signal that came. `examples`: sentences to show at
+    validations. Under torchrun or SLURM every process calls this alike.
     A finished run's outcome is returned at once.
 
     Raises BusyError if another process trains here, CheckpointError, ConfigError, DataError, DeviceError, and
@@ -156,12 +156,8 @@ def _workers_changed(state: State, number: int) -> str | None:
     """What a run has to say that goes on with another number of workers than it had."""
     if state.workers in (0, number):
         return None
-    workers = _count(number, "worker")
+    workers = counted(number, "worker")
     return f"going on with {workers} instead of {state.workers}: with other dropout masks from here on"
-
-
-def _count(number: int, what: str) -> str:
-    return f"{number} {what}{'s' * (number != 1)}"
 
 
 def _train_as_worker(
@@ -188,8 +184,8 @@ def _train_as_worker(
             written, display = (state.metrics_bytes, state.metrics_crc32), make_display(options.progress)
             journal = Journal(run, job.data, display, written, tensorboard=options.tensorboard)
             stack.enter_context(journal)
-            threads = f" of {_count(state.threads, 'thread')}" if world.device.type == "cpu" else ""
-            where = f"{_count(world.size, 'worker')}{threads} on {world.device.type}"
+            threads = f" of {counted(state.threads, 'thread')}" if world.device.type == "cpu" else ""
+            where = f"{counted(world.size, 'worker')}{threads} on {world.device.type}"
             verb = "resuming" if state.update else "starting"
             journal.note(f"{verb} run {job.run_id} at update {state.update}, {where}")
             if note is not None:
