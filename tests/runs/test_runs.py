@@ -306,8 +306,8 @@ def test_of_two_that_begin_in_one_folder_one_has_it(
 def test_what_makes_no_other_run_is_not_named_as_a_difference(corpus: list[str], tmp_path: Path) -> None:
     run(small(corpus, "training.epochs=1"), tmp_path / "run", device="cpu", workers=1, progress="none", stop_after=1)
     measured = ["training.save_every_minutes=3", "training.bleu_every_epochs=1", "training.bleu_sentences=5"]
+    other = small(corpus, "training.epochs=1", "training.seed=1", *measured)
     with pytest.raises(CheckpointError, match=r"\(training\.seed was 0, is 1\)"):
-        other = small(corpus, "training.epochs=1", "training.seed=1", *measured)
         run(other, tmp_path / "run", device="cpu", workers=1, progress="none")
 
 
