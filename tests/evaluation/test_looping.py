@@ -15,6 +15,7 @@ from repose.evaluation.looping import loops
         "he said that he said that",
         "of the of the of the house",
         "了了了",
+        "\U00020000" * 4,  # an ideograph beyond the first 65,536 characters
         " ".join(["a b c d e f g h i j k l m n o p q r s t"] * 2),
     ],
 )

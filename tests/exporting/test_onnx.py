@@ -378,6 +378,7 @@ def test_a_device_may_be_torchs_own_and_workers_numpys(saving: Saving) -> None:
     workers: Any = np.int64(1)
     loaded = repose.load(saving("baseline"), torch.device("cpu"), workers)
     assert (loaded.engine.name, loaded.workers) == ("onnx", 1)
+    assert repose.load(saving("baseline"), torch.device("cpu", 0), precision="int8").engine.name == "onnx"
 
 
 def test_folders_that_cannot_be() -> None:

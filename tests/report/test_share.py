@@ -46,6 +46,14 @@ def test_one_seed_has_no_deviation(runs: list[Path], tmp_path: Path) -> None:
     assert {row[5] for row in plot_share(runs[::2], tmp_path / "share.svg").rows} == {"–"}
 
 
+def test_without_a_common_epoch_there_is_no_share(make_run: Any, tmp_path: Path) -> None:
+    runs = [make_run(f"{kind}-0", [3.0], settings=NORM[kind]) for kind in NORM]
+    path = runs[0] / "metrics.jsonl"
+    path.write_text(path.read_text().replace('"epoch": 1', '"epoch": 9'))
+    with pytest.raises(ConfigError, match="no validated epoch in common"):
+        plot_share(runs, tmp_path / "share.svg")
+
+
 def test_without_the_three_systems_there_is_no_share(runs: list[Path], tmp_path: Path) -> None:
     with pytest.raises(ConfigError, match="three systems on one corpus"):
         plot_share(runs[:4], tmp_path / "share.svg")

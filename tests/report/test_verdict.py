@@ -11,7 +11,7 @@ from repose.report.collect import read_runs
 from repose.report.content import Column, Picture, Table
 from repose.report.page import write_page
 from repose.report.verdict import main_picture, verdict
-from repose.report.write import write_markdown
+from repose.report.write import write, write_markdown
 
 
 def picture(name: str) -> Picture:
@@ -42,6 +42,28 @@ def test_no_test_is_promised_that_is_not_made(make_run: Any, tmp_path: Path) -> 
         "1.0 above c; under Significance, both are tested against a, and not against each other."
     )
     assert verdict(replace(runs, baseline="c")).endswith("whether that is more than chance is under Significance.")
+
+
+def test_what_no_test_can_be_made_against_is_not_named(make_run: Any, tmp_path: Path) -> None:
+    make_run("0-ahead-s0", [0.1], preset="reinforced-lookahead", bleu=60.0)
+    four(make_run, a=20.0, b=21.0, c=23.0, d=24.0)
+    said = verdict(replace(read_runs([tmp_path]), baseline="reinforced-lookahead"))
+    assert said.endswith("under Significance, both are tested against a, and not against each other.")
+
+
+def test_no_number_is_not_the_best(tmp_path: Path) -> None:
+    results = Path(__file__).parents[2] / "results/language-modelling-small"
+    shutil.copytree(results, tmp_path / "runs")
+    for path in (tmp_path / "runs").glob("ablation-norm-s*/scores.test.json"):
+        scores = json.loads(path.read_text())
+        scores["figures"]["bits_per_token"]["value"] = float("nan")
+        path.write_text(json.dumps(scores))
+    runs = read_runs([tmp_path / "runs"])
+    said = verdict(runs)
+    assert "nan" not in said
+    assert "ablation-norm " not in said
+    write(build(runs), runs, tmp_path / "report", ["md"])
+    assert "NaN" not in (tmp_path / "report/report.json").read_text(), "JSON has no such number"
 
 
 def test_equal_scores_are_shared(make_run: Any, tmp_path: Path) -> None:

@@ -54,6 +54,11 @@ def test_markdown_is_aligned_and_escaped() -> None:
     assert r"50 % of \<all>." in text
 
 
+def test_markdown_keeps_entities_and_tildes_as_they_are(sample: Report) -> None:
+    text = write_markdown(dataclasses.replace(sample, title="Tom &amp; ~~Jerry~~"))
+    assert text.startswith(r"# Tom \&amp; \~\~Jerry\~\~")
+
+
 def test_a_report_in_markdown_has_everything() -> None:
     picture = Picture(id="p", title="Curves", svg="<svg/>", description="It falls.", numbers=TABLE)
     sentence = Sentence(

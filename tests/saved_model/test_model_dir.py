@@ -325,6 +325,22 @@ def test_settings_that_are_no_json_object(text: str, tmp_path: Path, tokenizer: 
     assert str(folder / "config.json") in refusal(folder)
 
 
+def test_settings_that_were_damaged_are_not_written_over(tmp_path: Path, tokenizer: Tokenizer) -> None:
+    folder = saved(tmp_path / "model", tokenizer)
+    text = (folder / "config.json").read_text().replace('"d_ff"', '"d_fg"')
+    (folder / "config.json").write_text(text)
+    with pytest.raises(CheckpointError, match="has changed since it was written"):
+        model_dir.change_config(folder, {"decoding": {}})
+    assert (folder / "config.json").read_text() == text
+
+
+def test_a_file_name_with_a_nul_is_refused(tmp_path: Path, tokenizer: Tokenizer) -> None:
+    folder = saved(tmp_path / "model", tokenizer)
+    edit(folder, lambda c: c["sha256"].update({"a\0b": "0" * 64}))
+    with pytest.raises(CheckpointError, match="cannot be read"):
+        model_dir.check(folder)
+
+
 def test_a_weights_file_too_large_for_its_model_is_not_read(tmp_path: Path, tokenizer: Tokenizer) -> None:
     folder = saved(tmp_path / "model", tokenizer)
     with (folder / "model.safetensors").open("r+b") as file:

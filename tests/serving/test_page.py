@@ -152,8 +152,10 @@ def test_alternatives_can_be_taken(visit: Visits) -> None:
     page.locator("#alternatives button").first.click()
     assert page.inner_text("#translation") == "O GATO!"
     assert texts(page, "#alternatives button")[0].strip() == "O GATO"
+    assert page.locator("#why").is_hidden(), "it explains the best translation"
     page.locator("#alternatives button").first.click()
     assert page.inner_text("#translation") == "O GATO", "and given back"
+    assert page.locator("#why").is_visible()
     assert texts(page, "#alternatives button")[0].strip() == "O GATO!"
 
 

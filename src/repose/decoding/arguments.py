@@ -37,7 +37,7 @@ def device_name(device: Any) -> str:
     """Of a device by its name or as torch's object. Raises ConfigError for anything else."""
     torch = sys.modules.get("torch")
     if torch is not None and isinstance(device, torch.device):
-        return str(device)
+        device = str(device)
     if not isinstance(device, str):
         raise ConfigError(f"device is {device!r}, but must be the name of one, such as 'cpu' or 'cuda'")
-    return device
+    return "cpu" if device == "cpu:0" else device

@@ -9,7 +9,7 @@ LONGEST = 20
 """Words of the longest phrase that is looked for."""
 LONG, TIMES, TIMES_IF_LONG = 3, 3, 2
 """A phrase of fewer than `LONG` words must stand three times in a row, a longer one twice."""
-_UNPARTED = "[\u0e00-\u0eff\u1000-\u109f\u1780-\u17ff\u3040-\u30ff\u3400-\u9fff\uf900-\ufaff]"
+_UNPARTED = "[\u0e00-\u0fff\u1000-\u109f\u1780-\u17ff\u3040-\u30ff\u3400-\u9fff\uf900-\ufaff\U00020000-\U0003ffff]"
 """A character of scripts that do not part words."""
 
 

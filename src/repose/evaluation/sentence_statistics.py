@@ -15,7 +15,7 @@ from numpy.typing import NDArray
 from sacrebleu.metrics.bleu import BLEU
 from sacrebleu.metrics.chrf import CHRF
 
-from repose.evaluation.metrics import bleu
+from repose.evaluation.metrics import bleu_metric
 from repose.system.errors import DataError
 from repose.system.files import replacing_file
 
@@ -64,7 +64,7 @@ class References:
     def __init__(self, references: Sequence[str], *, lowercase: bool = False, tokenize: str = "13a") -> None:
         if not references:
             raise DataError("There is nothing to score: 0 references; give at least one line.")
-        bleu(["a"], ["a"], tokenize=tokenize)  # refuses, in a sentence, a tokenizer that is not there
+        bleu_metric(tokenize)  # refuses, in a sentence, a tokenizer that is not there
         cached = [list(references)]
         self._len = len(references)
         self._metrics = (

@@ -208,7 +208,7 @@ class SeedInterval:
     degrees: float
     """Degrees of freedom (Welch and Satterthwaite)."""
     p: float
-    """Two-sided, of no difference, to twelve decimals; below 0.05 exactly where the interval leaves out 0."""
+    """Two-sided, of no difference, to twelve decimals; below 0.05, but for rounding, if the interval leaves out 0."""
 
 
 def welch(system: Sequence[float], other: Sequence[float]) -> SeedInterval | None:

@@ -1,8 +1,8 @@
 """Exports by the name of their target: a trained model as a folder that other tools load.
 
 A target is a module with a function `export(model, out, options) -> Exported`: it writes into the empty folder `out`,
-ends with `saved_model.description.write_description`, and raises where what it wrote
-does not compute what the model computes.
+ends with `saved_model.description.write_description`, and raises where what it wrote does not compute what the model
+computes.
 """
 
 import contextlib

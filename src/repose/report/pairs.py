@@ -123,8 +123,9 @@ def check_comparable(run: ReportRun) -> None:
         raise DataError(f"it failed the audit ({', '.join(run.failed_checks)})")
 
 
-def left_out(left_out: dict[str, list[str]]) -> list[str]:
-    return [f"Left out of the tests: {some(names)}; {reason}." for reason, names in left_out.items()]
+def left_out(reasons: dict[str, list[str]]) -> list[str]:
+    """Sentences about runs, by the reason why they are in no test."""
+    return [f"Left out of the tests: {some(names)}; {reason}." for reason, names in reasons.items()]
 
 
 def check_number(number: int, units: str) -> None:
@@ -221,6 +222,7 @@ def name_cells(pair: Pair) -> list[Cell]:
 
 
 def number_cell(value: float, form: str, notes: Sequence[str] = ()) -> Cell:
+    form = form if form == "d" else f"{form[0]}z{form[1:]}"  # a difference of nothing has no minus
     return Cell(f"{value:{form}}".replace("-", "−"), float(value), notes=notes)
 
 

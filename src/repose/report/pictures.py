@@ -125,17 +125,19 @@ def _curves(
     by: By = (
         "epoch" if max((r["epoch"] for run in part.runs for r in run.of_kind("valid")), default=0) > 1 else "update"
     )
-    panels = _panels(part, _systems(part), metric, by, training=training, unvalidated=False)
+    systems = _systems(part)
+    panels = _panels(part, systems, metric, by, training=training, unvalidated=False)
     if not panels:
         return None
+    baseline = systems[part.baseline].label if part.baseline in systems else None
     caption += f"Mean over seeds by {by}, with a band of one standard deviation; n where fewer runs got that far."
     if len(part.groups) > FEW and len(panels) == 1:
-        others = f", {part.baseline} in black" if part.baseline else ""
+        others = f", {baseline} in black" if baseline else ""
         caption += f" Each panel shows one system in colour and the others in grey{others}."
     title = _title(part, f"{names[1]} by {by}")
     numbers = _curve_numbers(panels, names[0], title, caption, by, digits=1 if metric == "bleu" else 3)
     return _picture(
-        lambda: draw_curves(panels, by, y_label, baseline=part.baseline),
+        lambda: draw_curves(panels, by, y_label, baseline=baseline),
         part,
         f"{title}, curves. {_ends(panels, by)}",
         numbers,

@@ -36,6 +36,8 @@ def plot_share(folders: Sequence[Path], out: Path, *, font: Path | None = None) 
     means = [aggregate(list(of_system.values())) for of_system in losses]
     if not shares:
         shares = aggregate([_shares(*({point.x: point.mean for point in points} for points in means))])
+    if not shares:
+        raise ConfigError("these runs have no validated epoch in common: validate all three after the same epochs")
     (corpus,) = runs.corpora
     series = Series(system=System(label="look ahead", number=0), points=_hundredfold(shares))
     with chart_canvas(corpus, font):

@@ -1,6 +1,7 @@
 """What a report says first: one sentence about each corpus, and the picture that shows most of it."""
 
 from collections.abc import Sequence
+from math import isfinite
 
 from repose.report import figures
 from repose.report.collect import RunSet
@@ -41,7 +42,7 @@ def main_picture(pictures: Sequence[Picture], runs: RunSet) -> Picture | None:
 def _of_corpus(rows: Sequence[Row], baseline: str | None) -> str:
     corpus, comparable = rows[0].corpus, [row for row in rows if row.comparable]
     figure = _judge(comparable or rows)
-    found = [(row, mean) for row in comparable if (mean := over_seeds(row.runs, figure)) is not None]
+    found = [(row, mean) for row in comparable if (mean := over_seeds(row.runs, figure)) and isfinite(mean.mean)]
     if not found:
         return f"On {corpus} no model has a score that may be compared."
     if figure.judged_by_tokens and len(tokenizers([row for row, _ in found])) > 1:
@@ -67,7 +68,7 @@ def _of_corpus(rows: Sequence[Row], baseline: str | None) -> str:
         return f"On {corpus} {_listed(level)} share {among}, {_shown(mean, figure)}."
     apart = f"{number(abs(mean.mean - next_mean.mean), figure.digits)} {'above' if sign < 0 else 'below'}"
     said = f"On {corpus} {best.group} has {among}, {_shown(mean, figure)}, {apart} {second.group}"
-    base = baseline or rows[0].group
+    base = baseline if baseline in {row.group for row in comparable} else comparable[0].group
     if len(comparable) < ALL_PAIRS_BELOW or base in (best.group, second.group):
         return f"{said}{_CHANCE}"
     return f"{said}; under Significance, both are tested against {base}, and not against each other."

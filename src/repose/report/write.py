@@ -5,7 +5,7 @@ import io
 import json
 import math
 import unicodedata
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any, Literal
 
@@ -64,7 +64,8 @@ def write(report: Report, runs: RunSet, out: Path, formats: Sequence[Format] = F
             contents[Path("tables") / f"{table.id}.csv"] = write_csv(table)
         if "tex" in formats:
             contents[Path("tables") / f"{table.id}.tex"] = write_latex(table)
-    contents[Path("report.json")] = json.dumps(to_json(report, runs), indent=1, ensure_ascii=False) + "\n"
+    numbers = json.dumps(to_json(report, runs), indent=1, ensure_ascii=False, allow_nan=False)
+    contents[Path("report.json")] = numbers + "\n"
     with writing(out):
         for former in _former(out):
             former.unlink(missing_ok=True)
@@ -122,7 +123,7 @@ def _run_json(run: ReportRun) -> dict[str, Any]:
         "failed_checks": list(run.failed_checks),
         "versions": dict(run.config.versions),
         "figures": {name: _finite(value) for name, value in measured.items()},
-        "scores": None if run.scores is None else dict(run.scores),
+        "scores": _finite(run.scores),
     }
 
 
@@ -142,7 +143,11 @@ def _cell_json(table: Table, cell: Cell) -> dict[str, Any]:
 
 
 def _finite(value: Any) -> Any:
-    """A number that JSON has, or null."""
+    """A value with null for the numbers that JSON does not have."""
+    if isinstance(value, Mapping):
+        return {name: _finite(inner) for name, inner in value.items()}
+    if isinstance(value, list | tuple):
+        return [_finite(inner) for inner in value]
     return None if isinstance(value, float) and not math.isfinite(value) else value
 
 
@@ -230,7 +235,7 @@ def _in_cell(text: str) -> str:
 def _inline(text: str) -> str:
     """On one line, with nothing that Markdown would take for its own, and control characters written out."""
     one_line = printable(" ".join(text.split()))
-    for character in ("\\", "`", "*", "_", "<", "["):
+    for character in ("\\", "`", "*", "_", "<", "[", "&", "~"):
         one_line = one_line.replace(character, f"\\{character}")
     return one_line
 

@@ -131,8 +131,9 @@ def change_config(folder: Path, values: Mapping[str, object]) -> None:
     """Replace values of the config.json of a model directory, or of a run directory's model. Raises CheckpointError,
     and WriteError where it cannot be written."""
     place = locate(folder)
-    config = unsealed(_read_config(place)) or {}
-    write_json(place / CONFIG, sealed({**config, **values}))
+    config = _read_config(place)
+    _check_whole(place, config)
+    write_json(place / CONFIG, sealed({**(unsealed(config) or {}), **values}))
 
 
 def load(folder: Path, kind: ModelKind[M], device: str = "cpu") -> SavedModel[M]:
@@ -152,7 +153,7 @@ def read_config(folder: Path) -> dict[str, Any]:
 def check(folder: Path) -> None:
     """Raise CheckpointError unless the files of a model directory are as they were written."""
     config = _read_config(folder)
-    for name, _ in sorted((digests := _digests(folder / CONFIG, config)).items()):
+    for name in sorted(digests := _digests(folder / CONFIG, config)):
         _read(folder, name, sys.maxsize, digests)
     _check_whole(folder, config)
 
@@ -294,7 +295,7 @@ def read_tokenizers(
     folder: Path, digests: Mapping[str, str], kind: ModelKind[M], config: Mapping[str, Any]
 ) -> tuple["Tokenizer", ...]:
     """The tokenizers of a folder, in the order of `kind`. Raises CheckpointError."""
-    _check_sizes(folder, kind, config)
+    _check_sizes(folder / CONFIG, kind, config)
     return tuple(_read_tokenizer(folder, digests, name, config[size]) for name, size in kind.tokenizers.items())
 
 
@@ -400,7 +401,7 @@ def _read(folder: Path, name: str, max_bytes: int, digests: Mapping[str, str] | 
         data = path.read_bytes()
     except FileNotFoundError as error:
         raise CheckpointError(f"{path} is missing, so the model is not complete: save or copy it again") from error
-    except (OSError, RuntimeError) as error:  # RuntimeError: a loop of links
+    except (OSError, RuntimeError, ValueError) as error:  # a loop of links, a NUL
         raise CheckpointError(f"{path} cannot be read: {getattr(error, 'strerror', error)}") from error
     if digests is not None and hashlib.sha256(data).hexdigest() != digests.get(name):
         raise CheckpointError(

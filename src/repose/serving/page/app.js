@@ -20,11 +20,12 @@ let languages = [];
 let models = [];
 let running = null;
 let timer = 0;
-let shown = { text: "", translation: "", model: undefined };
+let shown = { text: "", translation: "", detected: undefined };
 
 const translation = new Translation(at("translation"), (word, written) => {
-  shade(at("shades"), text.value, word);
-  at("word").textContent = told(word, written, text.value);
+  const seen = shown.text === text.value ? word : null; // places are those of the text that was translated
+  shade(at("shades"), text.value, seen);
+  at("word").textContent = told(seen, written, text.value);
 });
 const why = new Why({ heads: at("heads"), map: at("map"), sentence: at("why-sentence") });
 
@@ -231,12 +232,13 @@ function show(q, found) {
   say("problem", "");
   say("warning", (found.warnings ?? []).join(". "));
   shown = { text: q, translation: found.translatedText, detected: found.detectedLanguage?.language };
+  if (found.sentences.length) shown.explained = found.translatedText;
   at("translation").lang = target.value;
   translation.show(found.translatedText, explainedWords(found.sentences));
   at("legend").hidden = !translation.unsure;
   at("status").textContent = found.translatedText;
   for (const id of ["copy", "share"]) at(id).disabled = !found.translatedText;
-  at("why").hidden = !found.sentences.length;
+  at("why").hidden = shown.explained === undefined;
   at("detected").textContent = found.detectedLanguage ? detectedLine(found.detectedLanguage) : "";
   alternatives(found.alternatives, sum(found.sentences.map(({ score: one }) => one)));
   tellModel();
@@ -274,6 +276,8 @@ function take(other, button) {
   shown.translation = other;
   translation.show(other);
   at("legend").hidden = true;
+  at("why").open = false;
+  at("why").hidden = other !== shown.explained; // the best translation is the one that it explains
   button.firstChild.textContent = before;
   button.lastChild.textContent = "";
   at("own-score").textContent = "";
