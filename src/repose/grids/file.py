@@ -193,15 +193,19 @@ def system_axis(table: Mapping[str, Any], where: str, of: str = "grid") -> Axis 
     return _axis(SYSTEM, choices, where)
 
 
+def varied_settings(table: Mapping[str, Any]) -> dict[str, Any]:
+    """What is varied, `section.field` too for settings whose names were written without quotation marks."""
+    found: dict[str, Any] = {}
+    for key, value in table.items():
+        is_section = key in SECTIONS and isinstance(value, dict)
+        found |= {f"{key}.{field}": values for field, values in value.items()} if is_section else {key: value}
+    return found
+
+
 def vary_axes(table: Mapping[str, Any], where: str, of: str = "grid") -> list[Axis]:
     """An axis of values of one setting, or of bundles of settings with names."""
     axes: list[Axis] = []
-    written: dict[str, Any] = {}
-    for key, value in expect(dict, table.get("vary", {}), f"{where} vary").items():
-        if key in SECTIONS and isinstance(value, dict):  # written without quotation marks
-            written |= {f"{key}.{field}": values for field, values in value.items()}
-        else:
-            written[key] = value
+    written = varied_settings(expect(dict, table.get("vary", {}), f"{where} vary"))
     fields = [name.rpartition(".")[2] for name in written]
     for name, value in written.items():
         place = f"{where} vary.{name}"

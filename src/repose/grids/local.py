@@ -96,6 +96,18 @@ def claimed_cores(jobs: int, cores: int) -> Iterator[list[tuple[int, ...]]]:
         yield [tuple(order[(slot * each + i) % len(order)] for i in range(each)) for slot in range(jobs)]
 
 
+def in_places(share: Share, work: Callable[[int, tuple[int, ...]], None]) -> None:
+    """Call `work` with the number of each place and the cores that it has to itself, all at once, until all are done;
+    signals are handled meanwhile."""
+    with claimed_cores(share.jobs, share.cores) as places:
+        threads = [threading.Thread(target=work, args=place, daemon=True) for place in enumerate(places)]
+        for thread in threads:
+            thread.start()
+        for thread in threads:
+            while thread.is_alive():
+                thread.join(timeout=0.2)  # in pieces, or no signal would be handled
+
+
 @contextlib.contextmanager
 def _claim(core: int) -> Iterator[bool]:
     """Whether this process has a core to itself, as far as grids and searches of this user go."""
@@ -147,11 +159,5 @@ class LocalBackend:
                 results[job.name] = self.run_cell(here, stop=stop, kill=self.kill)
                 tell(job.name, results[job.name])
 
-        with claimed_cores(self.share.jobs, self.share.cores) as places:
-            threads = [threading.Thread(target=work, args=place, daemon=True) for place in enumerate(places)]
-            for thread in threads:
-                thread.start()
-            for thread in threads:
-                while thread.is_alive():
-                    thread.join(timeout=0.2)  # in pieces, so that signals are handled meanwhile
+        in_places(self.share, work)
         return results

@@ -29,6 +29,7 @@ from repose.grids.file import (
     settings_of,
     settings_of_axes,
     system_axis,
+    varied_settings,
     vary_axes,
 )
 from repose.grids.grid import check_no_two_set_one, layers_of
@@ -188,7 +189,7 @@ def read_search(path: Path | str, *, overrides: Sequence[str] = (), trials: int 
     where = f"{file}: [search]"
     table = expect(dict, layer.search, where)
     check_keys(table, _KEYS, where)
-    varied = _flat(expect(dict, table.get("vary", {}), f"{where} vary"))
+    varied = varied_settings(expect(dict, table.get("vary", {}), f"{where} vary"))
     ranges = [_range(key, value, where, varied) for key, value in varied.items() if _is_range(value)]
     listed = {key: value for key, value in varied.items() if not _is_range(value)}
     systems = system_axis(table, where, "search")
@@ -217,15 +218,6 @@ def read_search(path: Path | str, *, overrides: Sequence[str] = (), trials: int 
     if found.combinations is not None:
         found = replace(found, trials=min(found.trials, found.combinations))
     _check_limits(training, found, where)
-    return found
-
-
-def _flat(varied: Mapping[str, Any]) -> dict[str, Any]:
-    """`section.field` for settings whose names were written without quotation marks."""
-    found: dict[str, Any] = {}
-    for key, value in varied.items():
-        is_section = key in Experiment.__dataclass_fields__ and isinstance(value, dict)
-        found |= {f"{key}.{field}": of_field for field, of_field in value.items()} if is_section else {key: value}
     return found
 
 

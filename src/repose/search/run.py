@@ -12,7 +12,7 @@ from typing import Any
 
 from repose.config.file import to_json
 from repose.grids.cells import CellJob, CellState, CellStatus, run_cell
-from repose.grids.local import RunCell, Share, claimed_cores
+from repose.grids.local import RunCell, Share, in_places
 from repose.runs.folder import RunFolder
 from repose.search.file import Search
 from repose.search.study import Known, Spent, Study
@@ -127,13 +127,8 @@ class Searcher:
                 self.kill.set()
             self.stop.set()
 
-        with claimed_cores(self.share.jobs, self.share.cores) as places, handled_by(handle):
-            threads = [threading.Thread(target=self._work, args=place, daemon=True) for place in enumerate(places)]
-            for thread in threads:
-                thread.start()
-            for thread in threads:
-                while thread.is_alive():
-                    thread.join(timeout=0.2)  # in pieces, so that signals are handled meanwhile
+        with handled_by(handle):
+            in_places(self.share, self._work)
         if self.errors:
             raise self.errors[0]
         known = self.study.known()
