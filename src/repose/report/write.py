@@ -4,6 +4,7 @@ import csv
 import io
 import json
 import math
+import re
 import unicodedata
 from collections.abc import Mapping, Sequence
 from pathlib import Path
@@ -235,9 +236,9 @@ def _in_cell(text: str) -> str:
 def _inline(text: str) -> str:
     """On one line, with nothing that Markdown would take for its own, and control characters written out."""
     one_line = printable(" ".join(text.split()))
-    for character in ("\\", "`", "*", "_", "<", "[", "&", "~"):
+    for character in ("\\", "`", "*", "_", "<", "[", "~"):
         one_line = one_line.replace(character, f"\\{character}")
-    return one_line
+    return re.sub(r"&(?=#?\w+;)", r"\\&", one_line)  # an entity, which would be shown as what it stands for
 
 
 def display_width(text: str) -> int:
