@@ -1,8 +1,10 @@
 """`repose grid` as its users meet it."""
 
+import contextlib
 import functools
 import hashlib
 import io
+import itertools
 import json
 import os
 import re
@@ -14,6 +16,7 @@ import time
 from collections.abc import Callable
 from dataclasses import replace
 from pathlib import Path
+from types import SimpleNamespace
 from typing import Any
 
 import pytest
@@ -254,6 +257,28 @@ def test_a_mixture_is_not_counted_to_the_end_of_time(
     cost = estimate.measure(mixed, tmp_path / "measured", device="cpu", workers=1, began=time.time())
     assert cost.updates
     assert counted
+
+
+def test_the_choice_of_a_search_is_in_the_estimate(trial: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Greedy search, and the beam with each of four penalties, on the validation set."""
+
+    class Fake(contextlib.nullcontext[Any]):
+        tgt_tokenizer = SimpleNamespace(encode_batch=lambda lines: [[2, 5, 5, 3]] * len(lines))  # three steps each
+
+        def translate(self, texts: list[str], beam_size: int) -> list[Any]:
+            assert beam_size in (1, 4)
+            return [SimpleNamespace(hypotheses=[SimpleNamespace(tokens=["a", "b"])]) for _ in texts]
+
+    fake = Fake()
+    fake.enter_result = fake
+    monkeypatch.setattr("repose.decoding.translator.load", lambda *_, **_how: fake)
+    monkeypatch.setattr(estimate, "time", SimpleNamespace(monotonic=itertools.count().__next__))  # a second a look
+    lines = {"valid": ["a"] * 10, "test": ["a"] * 20}
+    data: Any = SimpleNamespace(text=lambda split: (lines[split], lines[split]), measured="test")
+    known = read_grid(trial).cells[0].experiment
+    chosen = replace(known, decoding=replace(known.decoding, length_penalty=None))
+    seconds = [estimate._decode_seconds(one, data, Path(), "cpu", epochs=0) for one in (known, chosen)]
+    assert seconds == pytest.approx([2.0, 2.0 + 0.5 * 5])
 
 
 def test_a_clock_bounds_the_estimate() -> None:
