@@ -26,7 +26,8 @@ from repose.cli.tables import evaluation_table
 from repose.data import phrasebook
 from repose.data.dataset import PairDataset
 from repose.runs.run import run as run_training
-from repose.system.errors import WriteError
+from repose.system.device import available_cores
+from repose.system.errors import ReposeError, WriteError
 
 TINY = [
     "architecture.d_token=16",
@@ -556,6 +557,23 @@ def test_prepare_says_what_was_dropped(run: Run, tmp_path: Path) -> None:
     assert "60 of 62 pairs read" in err
     assert "1 dropped (source empty)" in err
     assert "1 dropped (NUL character)" in err
+
+
+@pytest.mark.parametrize(
+    ("given", "workers"), [((), available_cores()), (("--workers", "0"), 0), (("--workers", "1"), 1)]
+)
+def test_prepare_has_the_workers_that_are_asked_for(
+    given: tuple[str, ...], workers: int, run: Run, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    asked: list[int] = []
+
+    def prepared(_experiment: object, *, workers: int, **_: object) -> None:
+        asked.append(workers)
+        raise ReposeError("that is all")
+
+    monkeypatch.setattr("repose.tasks.corpus.prepare_corpus", prepared)
+    assert run("prepare", *given)[0] == 1
+    assert asked == [workers]
 
 
 def test_fetch_lists_and_names_the_nearest(run: Run) -> None:
