@@ -1,8 +1,6 @@
 """What callers give to a translator: one sentence for what cannot be used."""
 
-import sys
 from collections.abc import Iterable, Sequence
-from typing import Any
 
 from repose.system.errors import ConfigError, DataError
 
@@ -31,13 +29,3 @@ def check_targets(targets: Sequence[Sequence[int]], *, num_sources: int, max_len
         if min(target) < 0 or max(target) >= vocab_size:
             wrong = min(target) if min(target) < 0 else max(target)
             raise DataError(f"id {wrong} is not in the target vocabulary of {vocab_size} tokens: use the model's own")
-
-
-def device_name(device: Any) -> str:
-    """Of a device by its name or as torch's object. Raises ConfigError for anything else."""
-    torch = sys.modules.get("torch")
-    if torch is not None and isinstance(device, torch.device):
-        device = str(device)
-    if not isinstance(device, str):
-        raise ConfigError(f"device is {device!r}, but must be the name of one, such as 'cpu' or 'cuda'")
-    return "cpu" if device == "cpu:0" else device

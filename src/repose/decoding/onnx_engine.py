@@ -163,7 +163,7 @@ class OnnxEngine(Engine):
         width = min(beam_size + 1, self.graphs.facts.tgt_vocab_size)
         numbers = {"beam_size": beam_size, "width": width, "num_hypotheses": num_hypotheses}
         feeds |= {name: np.array([number]) for name, number in numbers.items()}
-        feeds["penalties"] = np.array([length_penalty(length, float(alpha)) for length in range(limit + 1)])
+        feeds["penalties"] = np.array([length_penalty(length, alpha) for length in range(limit + 1)])
         *found, sums = session.run(["scores", "rows", "tokens", "sums"], feeds)
         refuse_nan(sums)
         steps = [Candidates(*step) for step in zip(*(each.tolist() for each in found), strict=True)]

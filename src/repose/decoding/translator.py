@@ -15,7 +15,7 @@ from repose.config.experiment import LENGTH_PENALTY, DecodingConfig
 from repose.data.tags import with_tag
 from repose.data.tokenizer import END, START, Tokenizer
 from repose.decoding import graph_cache, search
-from repose.decoding.arguments import check_targets, device_name, sentences
+from repose.decoding.arguments import check_targets, sentences
 from repose.decoding.engine import Engine, EngineName, Forced, Precision
 from repose.decoding.onnx_engine import OnnxEngine
 from repose.decoding.pool import Pool
@@ -25,7 +25,7 @@ from repose.graphs import folder as graphs
 from repose.model.architecture import Architecture
 from repose.saved_model import directory, hub
 from repose.saved_model.directory import SRC_TOKENIZER, TGT_TOKENIZER, UNNAMED_TASK, ModelKind
-from repose.system.device import available_cores, check_workers
+from repose.system.device import available_cores, check_workers, device_name
 from repose.system.errors import CheckpointError, ConfigError, WriteError, unknown
 
 if TYPE_CHECKING:

@@ -31,7 +31,7 @@ TARGETS: dict[str, str] = {
 
 def get_target(name: str) -> Target:
     """The function of that target. Raises ConfigError where there is none."""
-    if name not in list(TARGETS):
+    if not isinstance(name, str) or name not in TARGETS:
         raise ConfigError(unknown("target", name, list(TARGETS)))
     target: Target = import_module(TARGETS[name]).export
     return target

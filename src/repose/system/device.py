@@ -2,6 +2,7 @@
 
 import ctypes
 import os
+import sys
 import threading
 from collections.abc import Iterator
 from contextlib import contextmanager, suppress
@@ -18,6 +19,19 @@ _LARGEST_MMAP_THRESHOLD = 32 << 20  # what glibc takes at most on 64-bit systems
 _lock, _this_thread = threading.Lock(), threading.local()
 _before: list[int] = []
 """For each thread within `one_thread`, how many it goes back to."""
+_dtypes: list["torch.dtype"] = []
+"""For each thread within `own_defaults`, the type that it goes back to."""
+
+
+def device_name(device: object) -> str:
+    """Of a device by its name or as torch's object; "cpu" for the one CPU that there is. Raises ConfigError for
+    anything else."""
+    torch = sys.modules.get("torch")  # whoever has such an object has loaded it
+    if torch is not None and isinstance(device, torch.device):
+        device = str(device)
+    if not isinstance(device, str):
+        raise ConfigError(f"device is {device!r}, but must be the name of one, such as 'cpu' or 'cuda'")
+    return "cpu" if device == "cpu:0" else device
 
 
 def find_device(name: str) -> "torch.device":
@@ -61,16 +75,21 @@ def check_workers(number: int, least: int = 1) -> None:
 
 @contextmanager
 def own_defaults() -> Iterator[None]:
-    """Within, torch makes fp32 tensors on the CPU unless told otherwise, whatever defaults a program has set."""
+    """Within, torch makes fp32 tensors on the CPU unless told otherwise, whatever defaults a program has set. Several
+    threads may be within at once; the default type is that of all, and comes back with the last."""
     import torch
 
-    before = torch.get_default_dtype()
-    torch.set_default_dtype(torch.float32)
+    with _lock:
+        _dtypes.append(_dtypes[0] if _dtypes else torch.get_default_dtype())
+        torch.set_default_dtype(torch.float32)
     try:
         with torch.device("cpu"):
             yield
     finally:
-        torch.set_default_dtype(before)
+        with _lock:
+            before = _dtypes.pop()
+            if not _dtypes:
+                torch.set_default_dtype(before)
 
 
 @contextmanager
