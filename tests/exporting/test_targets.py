@@ -51,8 +51,8 @@ def model(tmp_path: Path) -> Path:
 
 
 def names(folder: Path) -> set[str]:
-    """Of all files in a folder but locks, which stay."""
-    files = (path for path in folder.rglob("*") if path.is_file() and path.suffix != ".lock")
+    """Of all files in a folder."""
+    files = (path for path in folder.rglob("*") if path.is_file())
     return {path.relative_to(folder).as_posix() for path in files}
 
 

@@ -198,6 +198,39 @@ class TestLock:
             pass
         looked.join()
 
+    def test_it_is_removed_at_the_end(self, tmp_path: Path) -> None:
+        path = tmp_path / "lock"
+        with pytest.raises(ZeroDivisionError), locked_or_busy(path, "is busy: wait"):
+            raise ZeroDivisionError
+        assert names(tmp_path) == []
+
+    def test_another_s_file_in_its_place_stays(self, tmp_path: Path) -> None:
+        path = tmp_path / "folder" / "lock"
+        with locked_or_busy(path, "is busy: wait"):
+            path.parent.rename(tmp_path / "moved")
+            path.parent.mkdir()
+            with holder(path) as other:
+                pass
+        assert path.read_text().startswith(f"{other.pid} on ")
+
+    def test_one_at_a_time_though_it_is_removed(self, tmp_path: Path) -> None:
+        path, inside, most, done = tmp_path / "lock", [], [0], [0]
+
+        def work() -> None:
+            while done[0] < 200:
+                with contextlib.suppress(BusyError), locked_or_busy(path, "is busy: wait"):
+                    inside.append(1)
+                    most[0] = max(most[0], len(inside))
+                    done[0] += 1
+                    inside.pop()
+
+        threads = [threading.Thread(target=work) for _ in range(4)]
+        for thread in threads:
+            thread.start()
+        for thread in threads:
+            thread.join(timeout=60)
+        assert most[0] == 1
+
     def test_several_wait_for_it(self, tmp_path: Path) -> None:
         path, waiting, held = tmp_path / "lock", [], []
         with holder(path) as other:

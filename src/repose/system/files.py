@@ -247,7 +247,8 @@ def locked_or_busy(path: Path, holder_does: str) -> Iterator[None]:
     """Hold the lock file `path`, or raise BusyError at once where another process does.
 
     `holder_does` ends the sentence that begins with that process: "is training in runs/x: wait for it". The file is
-    made where it is missing and stays. Raises WriteError where it cannot be made or the file system has no locks.
+    made where it is missing, and removed at the end. Raises WriteError where it cannot be made or the file system has
+    no locks.
     """
     try:
         lock = _acquired(path)
@@ -259,6 +260,9 @@ def locked_or_busy(path: Path, holder_does: str) -> Iterator[None]:
         _sign(path)
         yield
     finally:
+        with contextlib.suppress(OSError, ValueError):
+            if path.read_text(encoding="utf-8") == _signature():  # no other process made it anew after a move
+                path.unlink()  # while it is held: who waits for it finds that it is gone, and makes its own
         lock.release()
 
 
@@ -339,7 +343,11 @@ def _acquired(path: Path, *, wait: bool = False) -> "BaseFileLock | None":
 def _sign(path: Path) -> None:
     """Write into the held lock file who holds it. Where that fails (on Windows), others do not learn it."""
     with contextlib.suppress(OSError):
-        path.write_text(f"{os.getpid()} on {socket.gethostname()}\n", encoding="utf-8")
+        path.write_text(_signature(), encoding="utf-8")
+
+
+def _signature() -> str:
+    return f"{os.getpid()} on {socket.gethostname()}\n"
 
 
 def _holder(path: Path) -> str:
