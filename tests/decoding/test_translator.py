@@ -317,6 +317,8 @@ def test_constants_are_derived_anew_after_a_write_that_torch_does_not_count(toke
         ({"beam_size": 10**9}, "beam_size of decoding cannot be 1000000000: 4 is usual"),
         ({"beam_size": 0}, "beam_size of decoding cannot be 0"),
         ({"beam_size": "x"}, "beam_size of decoding cannot be 'x'"),
+        ({"beam_size": "4"}, "beam_size of decoding cannot be '4'"),
+        ({"beam_size": True}, "beam_size of decoding cannot be True"),
         ({"beam_size": [1]}, r"beam_size of decoding cannot be \[1\]"),
         ({"batch_size": 0}, "batch_size of decoding cannot be 0"),
         ({"length_penalty": 1e300}, "length_penalty of decoding cannot be 1e\\+300"),

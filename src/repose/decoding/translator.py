@@ -27,6 +27,7 @@ from repose.saved_model import directory, hub
 from repose.saved_model.directory import SRC_TOKENIZER, TGT_TOKENIZER, UNNAMED_TASK, ModelKind
 from repose.system.device import available_cores, check_workers, device_name
 from repose.system.errors import CheckpointError, ConfigError, WriteError, unknown
+from repose.system.numbers import is_real
 
 if TYPE_CHECKING:
     import torch
@@ -439,13 +440,13 @@ def _translator(
 
 def _checked(settings: Mapping[str, Any]) -> DecodingConfig:
     """Settings of decoding, the others at their defaults. Raises ConfigError for a value that one cannot have."""
-    try:
-        return DecodingConfig(**settings)
-    except ValidationError as error:
-        name = str(error.errors(include_url=False)[0]["loc"][0])
-        raise ConfigError(
-            f"{name} of decoding cannot be {settings[name]!r}: {getattr(DEFAULTS, name)} is usual"
-        ) from error
+    wrong = [name for name, value in settings.items() if not (value is None or is_real(value))]  # "4" is none here
+    if not wrong:
+        try:
+            return DecodingConfig(**settings)
+        except ValidationError as error:
+            wrong = [str(error.errors(include_url=False)[0]["loc"][0])]
+    raise ConfigError(f"{wrong[0]} of decoding cannot be {settings[wrong[0]]!r}: {getattr(DEFAULTS, wrong[0])} is usual")
 
 
 def _transformer(architecture: Architecture, config: Mapping[str, Any]) -> "Transformer":
