@@ -47,17 +47,17 @@ def test_the_line_that_moves_shows_the_epoch_of_the_last_update() -> None:
 def test_translations_are_shown_as_training_goes_on(
     lab: Any, tmp_path: Path, capfd: pytest.CaptureFixture[str]
 ) -> None:
-    def examples(model: Any, _: Any) -> list[tuple[str, str, str]]:
+    def samples(model: Any, _: Any) -> list[tuple[str, str, str]]:
         assert not model.training
         return [("red sun", "SUN\x1b RED", "SUN RED")]
 
     how: dict[str, Any] = {"device": "cpu", "workers": 1}
-    train(lab.job(), tmp_path / "a", progress="lines", examples=examples, **how)
+    train(lab.job(), tmp_path / "a", progress="lines", samples=samples, **how)
     err = capfd.readouterr().err
     assert err.count("   source: red sun\n") == 1, "once a minute, however often it validates"
     assert "    model: SUN\\x1b RED\n" in err
     assert "of 15, validation" in err
-    train(lab.job(), tmp_path / "b", progress="none", examples=examples, **how)
+    train(lab.job(), tmp_path / "b", progress="none", samples=samples, **how)
     assert "red sun" not in (tmp_path / "b" / "train.log").read_text()
     assert (tmp_path / "a" / "metrics.jsonl").read_text().count("\n") == (
         tmp_path / "b" / "metrics.jsonl"

@@ -208,10 +208,10 @@ def evaluate(
 def _check_spares_run(out: Path, model: Path, split: str, decoding: "Decoding", *, of_files: bool) -> None:
     """Refuse to put figures of other files or of another model where a run keeps those of its own, or those of other
     decodings in the place of the ones that a finished run is judged by."""
-    from repose.runs.folder import SPLITS, RunFolder
+    from repose.runs.folder import SCORED_SPLITS, RunFolder
 
     run = RunFolder(out)
-    if not run.exists or split not in SPLITS:
+    if not run.exists or split not in SCORED_SPLITS:
         return
     if of_files:
         raise ConfigError(

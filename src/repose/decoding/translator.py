@@ -446,7 +446,9 @@ def _checked(settings: Mapping[str, Any]) -> DecodingConfig:
             return DecodingConfig(**settings)
         except ValidationError as error:
             wrong = [str(error.errors(include_url=False)[0]["loc"][0])]
-    raise ConfigError(f"{wrong[0]} of decoding cannot be {settings[wrong[0]]!r}: {getattr(DEFAULTS, wrong[0])} is usual")
+    raise ConfigError(
+        f"{wrong[0]} of decoding cannot be {settings[wrong[0]]!r}: {getattr(DEFAULTS, wrong[0])} is usual"
+    )
 
 
 def _transformer(architecture: Architecture, config: Mapping[str, Any]) -> "Transformer":

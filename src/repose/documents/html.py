@@ -134,9 +134,9 @@ class HtmlDocument:
             return
         self._keep(*tokens[first:low])
         whole = _without_references(tokens, low, high, partners)
-        made = segment(map(self._piece, whole), collapse=True)
-        self._parts += [made.before, len(self._segments), made.after]
-        self._segments.append(Segment(made.text, made.marks))
+        before, made, after = segment(map(self._piece, whole), collapse=True)
+        self._parts += [before, len(self._segments), after]
+        self._segments.append(made)
         self._keep(*tokens[high:end])
 
     def _piece(self, token: _Token) -> Piece:

@@ -77,7 +77,7 @@ class Job:
         texts = [part.text if made is None else made.text for part, made in zip(parts.parts, each, strict=True)]
         together = pieces_together(texts, parts.parts)
         if not segment.marks:
-            return [Text(segment.before), Text("".join("".join(part) for part in together)), Text(segment.after)]
+            return [Text("".join("".join(part) for part in together))]
         units: list[list[Unit]] = []
         for part, made in zip(parts.parts, each, strict=True):
             if made is None:

@@ -94,9 +94,9 @@ class OfficeDocument:
 
     def _add(self, member: str, paragraph: Element, pieces: Sequence[Piece]) -> None:
         if has_letters(text_of(pieces)):
-            made = segment(pieces, collapse=self._words.collapse)
-            self._segments.append(Segment(made.text, made.marks))
-            self._places.append(_Place(member, paragraph, made.before, made.after))
+            before, made, after = segment(pieces, collapse=self._words.collapse)
+            self._segments.append(made)
+            self._places.append(_Place(member, paragraph, before, after))
 
 
 def _joined(pieces: Iterable[str], most: int) -> str:

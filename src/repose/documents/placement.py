@@ -20,12 +20,12 @@ MOST_WORK = 1 << 15
 
 
 def place(segment: Segment, translated: Translated) -> Placed:
-    """The translation with the segment's marks and outer white space."""
+    """The translation with the segment's marks."""
     if not segment.marks:
-        return [Text(segment.before + translated.text + segment.after)]
+        return [Text(translated.text)]
     translated = replace(translated, units=tuple(_cut(segment, translated)))
     steps = _Steps(translated.units, segment.text).of(segment.marks, (0, len(segment.text)))
-    return _written(segment, translated, steps)
+    return _written(translated, steps)
 
 
 def _cut(segment: Segment, translated: Translated) -> Iterator[Unit]:
@@ -193,7 +193,7 @@ def _weight(unit: Unit, mark: Mark) -> float:
     return 0.0 if unit.looks is None else unit.looks.within(mark.start, mark.end)
 
 
-def _written(segment: Segment, translated: Translated, steps: Iterator[_Step]) -> Placed:
+def _written(translated: Translated, steps: Iterator[_Step]) -> Placed:
     out = _Writer()
     starts = [unit.start for unit in translated.units] + [len(translated.text)]
     for step in steps:
@@ -205,7 +205,7 @@ def _written(segment: Segment, translated: Translated, steps: Iterator[_Step]) -
                 out.edge(step)
             case Mark():
                 out.point(step)
-    return [Text(segment.before), *out.placed, Text(segment.after)]
+    return out.placed
 
 
 class _Writer:

@@ -24,9 +24,9 @@ class PlainDocument:
             if has_letters(piece):
                 body = piece.rstrip("\r\n")
                 item = found[0] if (found := _ITEM.match(body)) else ""
-                made = segment([Text(body[len(item) :])], collapse=False)
-                self._parts += [item + made.before, len(self._segments), made.after + piece[len(body) :]]
-                self._segments.append(Segment(made.text))
+                before, made, after = segment([Text(body[len(item) :])], collapse=False)
+                self._parts += [item + before, len(self._segments), after + piece[len(body) :]]
+                self._segments.append(made)
             else:
                 self._parts.append(piece)
 

@@ -107,10 +107,6 @@ class Segment:
 
     text: str
     marks: tuple[Mark, ...] = ()
-    before: str = ""
-    """White space."""
-    after: str = ""
-    """White space."""
 
 
 class Document(Protocol):
@@ -132,8 +128,8 @@ class _Half:
         self.within: list[Mark] = []
 
 
-def segment(pieces: Iterable[Piece], *, collapse: bool) -> Segment:
-    """The segment of some pieces, of which every `Open` has its `Close`.
+def segment(pieces: Iterable[Piece], *, collapse: bool) -> tuple[str, Segment, str]:
+    """The segment of some pieces, of which every `Open` has its `Close`, between its outer white space.
 
     `collapse`: white space is as in HTML, where one space is like many. A space on both sides of markup is one, and
     words on both sides of something that shows are two.
@@ -175,7 +171,7 @@ def segment(pieces: Iterable[Piece], *, collapse: bool) -> Segment:
     marks = tuple(_moved(mark, lead, len(core)) for mark in halves[0].within)
     before, after = text[:lead], text[lead + len(core) :]
     begins, ends = outer
-    return Segment(core, marks, before if begins else "", after if ends else "")
+    return before if begins else "", Segment(core, marks), after if ends else ""
 
 
 def _spaces_after(pieces: Sequence[Piece]) -> list[bool]:

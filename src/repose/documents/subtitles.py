@@ -95,10 +95,10 @@ class SubtitleDocument:
             if not has_letters("".join(piece.text for piece in pieces if isinstance(piece, Text))):
                 self._parts.append(turn)
                 continue
-            made = segment(pieces, collapse=True)
+            _, made, _ = segment(pieces, collapse=True)
             end = found[0] if (found := _LINE_END.search(body)) else ""
             self._parts += [before, (len(self._segments), len(bodies), end), after]
-            self._segments.append(Segment(made.text, made.marks))
+            self._segments.append(made)
 
     def _pieces(self, line: str) -> list[Piece]:
         tokens = [token for token in _MARKUP.split(line) if token]

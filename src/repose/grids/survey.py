@@ -13,7 +13,7 @@ from repose.grids.cells import LOCK, CellState, CellStatus
 from repose.grids.file import CORPUS
 from repose.grids.grid import Cell
 from repose.grids.manifest import Entry, entry_of, moved
-from repose.runs.folder import SPLITS, RunConfig, RunFolder
+from repose.runs.folder import SCORED_SPLITS, RunConfig, RunFolder
 from repose.runs.records import RunStatus
 from repose.system.device import available_cores
 from repose.system.errors import CheckpointError, ConfigError, ReposeError
@@ -157,7 +157,7 @@ def finished_runs(out: Path) -> dict[str, list[Path]]:
     runs: dict[str, list[Path]] = {}
     for pattern in ("*/config.json", "*/*/config.json"):
         for folder in sorted(path.parent for path in out.glob(pattern)):
-            for identity in {_scored(RunFolder(folder), split) for split in SPLITS} - {None}:
+            for identity in {_scored(RunFolder(folder), split) for split in SCORED_SPLITS} - {None}:
                 runs.setdefault(str(identity), []).append(folder)
     return runs
 
@@ -175,7 +175,7 @@ def _scored(run: RunFolder, split: str) -> str | None:
 def is_finished(folder: Path, entry: Entry) -> bool:
     """Whether what an entry says to be done is there with its scores."""
     run = RunFolder(folder / entry.folder)
-    return entry.status == CellStatus.DONE and any(_scored(run, split) == entry.run_id for split in SPLITS)
+    return entry.status == CellStatus.DONE and any(_scored(run, split) == entry.run_id for split in SCORED_SPLITS)
 
 
 def _same_figures(folder: Path, experiment: Experiment, identity: Identity) -> bool:

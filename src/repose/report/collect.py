@@ -23,7 +23,7 @@ from repose.grids.view import reason
 from repose.model.presets import preset_with
 from repose.report.baseline import NamesBefore, find_baseline
 from repose.report.corpora import corpus_name, told_apart
-from repose.runs.folder import SPLITS, RunConfig, RunFolder
+from repose.runs.folder import SCORED_SPLITS, RunConfig, RunFolder
 from repose.runs.records import Record, Records, RunStatus
 from repose.system.errors import CheckpointError, ConfigError
 from repose.system.terminal import counted
@@ -155,7 +155,7 @@ def read_run(folder: Path, cell: Entry | None, grid: Path | None = None) -> Repo
     run = RunFolder(folder)
     records, config = run.records(), run.config()
     experiment = config.experiment
-    split, scores = run.best_scores() or (SPLITS[0], None)
+    split, scores = run.best_scores() or (SCORED_SPLITS[0], None)
     if records.status is RunStatus.STOPPED or (records.end is None and run.is_under_way):
         scores = None  # `repose evaluate --out` has put them there, of a model that is still being trained
     corpus = corpus_name(experiment.corpus)

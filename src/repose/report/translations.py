@@ -27,7 +27,7 @@ from repose.evaluation.sentence_statistics import (
 )
 from repose.report.collect import ReportRun, read_run
 from repose.report.figures import number_of, scored_with
-from repose.runs.folder import SPLITS, RunFolder
+from repose.runs.folder import SCORED_SPLITS, RunFolder
 from repose.system.errors import CheckpointError, DataError
 from repose.tasks.corpus import CorpusData, text_of
 
@@ -127,7 +127,7 @@ def _is_score(score: Any) -> bool:
 
 def _prepared(run: ReportRun) -> CorpusData:
     data = CorpusData(corpora.cache_home() / "prepared" / run.config.data, ())
-    if not data.has_text(run.split) and run.split in SPLITS:
+    if not data.has_text(run.split) and run.split in SCORED_SPLITS:
         raise DataError(
             f"the {run.split} set is not in the cache (prepared/{data.folder.name}): bring it there with "
             "`repose prepare`, or set REPOSE_HOME to the cache that has it"
@@ -177,7 +177,7 @@ def _references(data: Path, split: str, elsewhere: Experiment | None, lowercase:
 
 def _elsewhere(run: ReportRun) -> Experiment | None:
     """The experiment whose corpus has the run's set, where the prepared one does not. None lets seeds share."""
-    return None if run.split in SPLITS else run.experiment
+    return None if run.split in SCORED_SPLITS else run.experiment
 
 
 def _texts(data: Path, split: str, elsewhere: Experiment | None) -> tuple[list[str], list[str]]:

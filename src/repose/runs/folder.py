@@ -31,7 +31,7 @@ from repose.saved_model import directory as model_dir
 from repose.system.errors import CheckpointError, ConfigError
 from repose.system.files import read_file, sealed, unsealed, write_file, write_json, write_new_json, writing
 
-SPLITS = ("test", "valid")
+SCORED_SPLITS = ("test", "valid")
 """Sets that a finished model can be scored on, the preferred one first."""
 
 
@@ -219,7 +219,7 @@ class RunFolder:
 
     def best_scores(self) -> tuple[str, dict[str, Any]] | None:
         """Split and figures of the set that a finished run is judged by; None while there are none."""
-        every = ((split, self.scores(split)) for split in SPLITS)
+        every = ((split, self.scores(split)) for split in SCORED_SPLITS)
         return next(((split, scores) for split, scores in every if scores is not None), None)
 
     def write_scores(self, split: str, scores: Mapping[str, Any], hypotheses: Mapping[str, Iterable[str]]) -> None:

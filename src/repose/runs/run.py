@@ -20,7 +20,7 @@ from repose.positions_rl.table import PositionTable, default_table
 from repose.positions_rl.table import read as read_table
 from repose.runs.card import card as card_text
 from repose.runs.card import waits_for_scores, write_card
-from repose.runs.folder import SPLITS, RunConfig, RunFolder
+from repose.runs.folder import SCORED_SPLITS, RunConfig, RunFolder
 from repose.runs.records import EndReason, RunStatus
 from repose.saved_model import directory as model_dir
 from repose.system.device import available_cores, check_workers
@@ -100,7 +100,7 @@ def run(
                 progress=progress,
                 tensorboard=tensorboard,
                 evaluate=task.validation_figures(experiment, data),
-                examples=None if progress == "none" else task.validation_examples(data),
+                samples=None if progress == "none" else task.validation_samples(data),
                 signals=signals,
             )
             if signals.received is not None:
@@ -129,7 +129,7 @@ def _is_done(run: RunFolder) -> bool:
 
 def _forget_scores(run: RunFolder) -> None:
     """Remove scores of a model whose training was not over, as `repose evaluate --out` may have put there."""
-    for split in SPLITS:
+    for split in SCORED_SPLITS:
         run.scores_file(split).unlink(missing_ok=True)
 
 

@@ -30,7 +30,7 @@ from repose.tasks.corpus import CorpusData
 from repose.tasks.corpus_files import SPLITS
 from repose.tasks.corpus_of_run import corpus_of
 from repose.training.job import TrainingJob, TrainingTask
-from repose.training.loop import Evaluate, Examples
+from repose.training.loop import Evaluate, Samples
 
 
 class Card(NamedTuple):
@@ -146,7 +146,7 @@ class Task(TrainingTask):
         """More figures of the validation set during training than its loss, where the experiment asks for any."""
         return None
 
-    def validation_examples(self, data: CorpusData) -> Examples | None:  # noqa: ARG002
+    def validation_samples(self, data: CorpusData) -> Samples | None:  # noqa: ARG002
         """A few sentences of the validation set to look at as training goes on, where the task has any."""
         return None
 

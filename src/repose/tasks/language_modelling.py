@@ -26,7 +26,7 @@ from repose.training.distributed import World
 from repose.training.feed import to_device
 from repose.training.job import TrainingJob
 from repose.training.loss import TokenSums, cross_entropy, token_losses
-from repose.training.validation import sums_of
+from repose.training.validation import per_example
 
 SAMPLED_TOKENS = 2000
 """Tokens, at least, that are also predicted one by one: each takes a pass over its block up to there."""
@@ -123,9 +123,9 @@ class LanguageModelling(FileTask):
         model, blocks = loaded.model, self.open(ids)
         device = next(model.parameters()).device
         with one_thread():
-            sums = sums_of(model, self, blocks, world=World(0, 1, device))
+            measured = per_example(model, self, blocks, world=World(0, 1, device))
             one_pass, by_steps = _bits_of_sample(model, blocks, device)
-        whole, num_tokens = sums.figures(keras_batch=1), int(blocks.tgt_lengths.sum())
+        whole, num_tokens = measured.figures(keras_batch=1), int(blocks.tgt_lengths.sum())
         loss = whole["tf_loss"]
         bits = loss / math.log(2)
         figures = {"bits_per_token": Figure(bits, "bits per token")}
@@ -139,7 +139,7 @@ class LanguageModelling(FileTask):
         figures["stepwise_bits_per_token"] = Figure(by_steps, "bits per token")
         counts = {"num_blocks": len(blocks), "num_tokens": num_tokens, "num_bytes": blocks.num_bytes}
         starts = blocks.document_starts
-        bits_of, tokens_of = (np.add.reduceat(x, starts) for x in (sums.nll / math.log(2), sums.tokens))
+        bits_of, tokens_of = (np.add.reduceat(x, starts) for x in (measured.nll / math.log(2), sums.tokens))
         statistics = RatioStatistics("bits_per_token", "documents", bits_of, tokens_of.astype(np.float64))
         return Measured(counts, figures, {}, blocks.dropped, statistics)
 

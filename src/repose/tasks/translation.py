@@ -50,7 +50,7 @@ from repose.tasks.corpus_files import is_pretokenized, languages_of
 from repose.tasks.corpus_of_run import text_of_run
 from repose.training.feed import to_device
 from repose.training.job import TrainingJob
-from repose.training.loop import Evaluate, Examples
+from repose.training.loop import Evaluate, Samples
 from repose.training.loss import TokenSums, cross_entropy, token_losses
 from repose.training.r_drop import r_drop
 
@@ -198,9 +198,9 @@ class Translation(Task):
         c = experiment.training
         return ValidationBleu(data) if c.bleu_every_epochs or c.best_by == "chrf" else None
 
-    def validation_examples(self, data: CorpusData) -> Examples:
+    def validation_samples(self, data: CorpusData) -> Samples:
         """Greedy translations of three sentences."""
-        return ValidationExamples(data)
+        return ValidationSamples(data)
 
     def score_run(self, experiment: Experiment, data: CorpusData, folder: Path, device: str) -> None:
         """Greedy and with the experiment's beam; hypotheses go with the scores."""
@@ -297,7 +297,7 @@ class ValidationBleu:
 
 
 @dataclass(frozen=True)
-class ValidationExamples:
+class ValidationSamples:
     """A few sentences of the validation set, spread over it, for whoever watches the training."""
 
     data: CorpusData

@@ -38,7 +38,7 @@ class Display:
     """Shows a training; this one shows nothing."""
 
     @property
-    def wants_examples(self) -> bool:
+    def wants_samples(self) -> bool:
         """Whether translations of a few sentences are to be shown at the next validation."""
         return False
 
@@ -51,7 +51,7 @@ class Display:
     def note(self, text: str) -> None:
         """A line that must be seen."""
 
-    def examples_shown(self) -> None:
+    def samples_shown(self) -> None:
         """Translations have just been shown."""
 
     def close(self) -> None:
@@ -61,17 +61,17 @@ class Display:
 class _Watched(Display):
     """Shows translations at most once a minute, however often a training validates."""
 
-    EXAMPLES_SECONDS = 60.0
+    SAMPLES_SECONDS = 60.0
 
     def __init__(self) -> None:
-        self._examples_at: float | None = None
+        self._samples_at: float | None = None
 
     @property
-    def wants_examples(self) -> bool:
-        return self._examples_at is None or time.monotonic() - self._examples_at >= self.EXAMPLES_SECONDS
+    def wants_samples(self) -> bool:
+        return self._samples_at is None or time.monotonic() - self._samples_at >= self.SAMPLES_SECONDS
 
-    def examples_shown(self) -> None:
-        self._examples_at = time.monotonic()
+    def samples_shown(self) -> None:
+        self._samples_at = time.monotonic()
 
 
 class Lines(_Watched):

@@ -70,16 +70,16 @@ class Journal:
         self._display.advance(progress)
 
     @property
-    def wants_examples(self) -> bool:
+    def wants_samples(self) -> bool:
         """Whether there is somebody to show translations to, who has not seen any for a while."""
-        return self._display.wants_examples
+        return self._display.wants_samples
 
-    def examples(self, texts: Sequence[Sequence[str]]) -> None:
+    def samples(self, texts: Sequence[Sequence[str]]) -> None:
         """Show a few sentences, what the model makes of them, and what is right."""
         for source, hypothesis, reference in texts:
             for label, text in (("source", source), ("model", hypothesis), ("reference", reference)):
                 self.note(f"    {label:>9}: {printable(text)}")
-        self._display.examples_shown()
+        self._display.samples_shown()
 
     def sync(self) -> tuple[int, int]:
         """Have the records on disk; length and CRC-32 of metrics.jsonl."""

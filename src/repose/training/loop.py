@@ -29,7 +29,7 @@ _KERAS_BATCH = 64  # sentences; what tf_loss_keras means where batches are not c
 
 Evaluate = Callable[[Any, TrainingJob], Mapping[str, float]]
 """Further figures of the validation set, such as BLEU, by name. Called on the first worker alone."""
-Examples = Callable[[Any, TrainingJob], Sequence[Sequence[str]]]
+Samples = Callable[[Any, TrainingJob], Sequence[Sequence[str]]]
 """A few sentences to look at: source, what the model makes of it, and the reference. On the first worker alone."""
 
 
@@ -51,13 +51,13 @@ class Trainer:
         stop_after: int | None,
         until_epoch: int | None = None,
         evaluate: Evaluate | None,
-        examples: Examples | None = None,
+        samples: Samples | None = None,
     ) -> None:
-        """`writer`, `evaluate` and `examples` are the first worker's. `stop_after` counts from the present update;
+        """`writer`, `evaluate` and `samples` are the first worker's. `stop_after` counts from the present update;
         `until_epoch` from the beginning."""
         self.job, self.config, self.world = job, job.training, learner.world
         self.learner, self.state, self.signals = learner, state, signals
-        self.writer, self.evaluate, self.examples = writer, evaluate, examples
+        self.writer, self.evaluate, self.samples = writer, evaluate, samples
         task = learner.task
         self.valid_data = task.open(job.valid_data)
         data, c = task.open(job.train_data), self.config
@@ -269,7 +269,7 @@ class Trainer:
         if self.writer is not None:
             state.validation = figures
             self._record("valid", figures)
-            self._show_examples()
+            self._show_samples()
             if state.epoch == _EARLY_EPOCHS and state.batch == 0:
                 self._warn_of_deafness()
             if is_of_model:
@@ -336,14 +336,14 @@ class Trainer:
         self.learner.model.train()
         return figures
 
-    def _show_examples(self) -> None:
+    def _show_samples(self) -> None:
         """Let whoever watches see what the model makes of a few sentences."""
-        if self.writer is not None and self.examples is not None and self.writer.journal.wants_examples:
+        if self.writer is not None and self.samples is not None and self.writer.journal.wants_samples:
             self.learner.model.eval()
             with torch.no_grad():
-                texts = self.examples(self.learner.model, self.job)
+                texts = self.samples(self.learner.model, self.job)
             self.learner.model.train()
-            self.writer.journal.examples(texts)
+            self.writer.journal.samples(texts)
 
     def _synchronise_rest(self) -> None:
         """Before a checkpoint no figures may be pending: they would be lost, or be no number."""

@@ -22,7 +22,7 @@ from repose.training.distributed import World
 from repose.training.job import Outcome, TrainingJob
 from repose.training.journal import Journal, logging_failures, read_whole
 from repose.training.learner import Learner
-from repose.training.loop import Evaluate, Examples, Trainer
+from repose.training.loop import Evaluate, Samples, Trainer
 
 
 @dataclasses.dataclass(frozen=True, kw_only=True)
@@ -48,7 +48,7 @@ def train(
     progress: ProgressKind = "auto",
     tensorboard: bool = False,
     evaluate: Evaluate | None = None,
-    examples: Examples | None = None,
+    samples: Samples | None = None,
     signals: StopSignals | None = None,
 ) -> Outcome:
     """Train in a run directory until the recipe's limits are reached, going on from its checkpoint if it has one.
@@ -56,7 +56,7 @@ def train(
     `device`: auto, cpu, cuda (all GPUs) or cuda:1 (that one). `workers`: processes that share each batch out (default:
     those that the run began with; else one per GPU, or per CPU core). `stop_after`: stop after this many updates of
     this call; `until_epoch`: stop once that epoch, counted from the beginning, is over, and validated where a
-    validation is due then. `signals`: where to remember a signal that came. `examples`: sentences to show at
+    validation is due then. `signals`: where to remember a signal that came. `samples`: sentences to show at
     validations. Under torchrun or SLURM every process calls this alike.
     A finished run's outcome is returned at once.
 
@@ -80,8 +80,8 @@ def train(
                 note = _workers_changed(state, world.size)
                 state.share_out(world.size, torch.get_num_threads())
                 if world.rank > 0:  # as started workers, which are not given them
-                    evaluate = examples = None
-                return _train_as_worker(world, state, options, signals, note, evaluate, examples)
+                    evaluate = samples = None
+                return _train_as_worker(world, state, options, signals, note, evaluate, samples)
         with _locked(run, World(0, 1, chosen)):
             if (finished := _finished(run)) is not None:
                 return finished
@@ -91,7 +91,7 @@ def train(
                 return Outcome(RunStatus.DONE, state.done, state.update, state.validation)
             note = _choose_workers(job, state, chosen, workers)
             with distributed.started(state.workers, chosen, state.threads, _follow, (state, options)) as world:
-                return _train_as_worker(world, state, options, signals, note, evaluate, examples)
+                return _train_as_worker(world, state, options, signals, note, evaluate, samples)
 
 
 def _finished(run: RunFolder) -> Outcome | None:
@@ -167,7 +167,7 @@ def _train_as_worker(
     signals: StopSignals,
     note: str | None,
     evaluate: Evaluate | None = None,
-    examples: Examples | None = None,
+    samples: Samples | None = None,
 ) -> Outcome:
     """Train as one worker; the first one reports, too."""
     if state.done is not None:
@@ -200,5 +200,5 @@ def _train_as_worker(
             stop_after=options.stop_after,
             until_epoch=options.until_epoch,
             evaluate=evaluate,
-            examples=examples,
+            samples=samples,
         ).run()

@@ -28,11 +28,11 @@ def validate(
     `source_gain`, where a task's examples have sources: the nats per target token that the true source saves against
     that of another example of like length, over some `MISMATCHED` examples. Near 0 the model ignores its source.
     """
-    return sums_of(model, task, examples, world=world).figures(keras_batch)
+    return per_example(model, task, examples, world=world).figures(keras_batch)
 
 
 @dataclass(frozen=True)
-class Sums:
+class PerExample:
     """What the figures of a set are made of, example by example, in the set's order."""
 
     nll: NDArray[np.float64]
@@ -63,7 +63,7 @@ class Sums:
 
 
 @torch.no_grad()
-def sums_of(model: nn.Module, task: TrainingTask, examples: Examples, *, world: World) -> Sums:
+def per_example(model: nn.Module, task: TrainingTask, examples: Examples, *, world: World) -> PerExample:
     """The sums over each example, dropout off, in fp32. Workers share them as `validate` says."""
     was_training = model.training
     model.eval()
@@ -88,7 +88,7 @@ def sums_of(model: nn.Module, task: TrainingTask, examples: Examples, *, world: 
         sums.index_add_(1, sentences, torch.stack([nll, correct.to(nll.dtype), other_nll]).double())
     model.train(was_training)
     nll_of, correct_of, other_nll_of = world.add(sums).cpu().numpy()
-    return Sums(nll_of, correct_of, tokens_of, other_nll_of, mismatched)
+    return PerExample(nll_of, correct_of, tokens_of, other_nll_of, mismatched)
 
 
 def _by_length(examples: Examples) -> Iterator[NDArray[np.int64]]:
