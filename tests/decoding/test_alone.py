@@ -9,8 +9,8 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from numpy.typing import NDArray
 
+from repose.data.tokenizer import END, PAD, START
 from repose.decoding.alone import Candidates, beam_hypotheses, greedy_hypothesis
-from repose.decoding.best import END, PAD, START
 from repose.decoding.search import Ints, beam_search, greedy, length_penalty
 
 INF = math.inf

@@ -16,7 +16,8 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from numpy.typing import NDArray
 
-from repose.decoding.best import END, PAD, START, best_token, best_tokens
+from repose.data.tokenizer import END, PAD, START
+from repose.decoding.best import best_token, best_tokens
 from repose.decoding.best_torch import in_order
 from repose.decoding.search import Hypothesis, Ints, beam_search, greedy, length_penalty
 from repose.system.errors import ConfigError, ReposeError

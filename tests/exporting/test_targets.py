@@ -32,7 +32,7 @@ def target(monkeypatch: pytest.MonkeyPatch) -> SimpleNamespace:
         if not module.words:
             raise CheckpointError("it computes something other than the model")
         write_description(out, "words", read_config(model), {"words": len(module.words)})
-        return base.Exported("words", out, {}, 0.25, {"words": 3}, ("a note",))
+        return base.Exported("words", out, 0.25, parts={"words": 3}, notes=("a note",))
 
     module.export = export
     monkeypatch.setitem(targets.TARGETS, "words", "repose.words")

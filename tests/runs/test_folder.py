@@ -42,7 +42,7 @@ SCORES: dict[str, Any] = {
 def run(tmp_path: Path) -> RunFolder:
     """A finished run, as far as a reader can tell."""
     found = RunFolder(tmp_path / "run")
-    found.write_config(
+    found.write_new_config(
         RunConfig(
             run_id="0123456789ab",
             experiment=Experiment(),

@@ -20,9 +20,10 @@ from repose.evaluation.metrics import bleu
 from repose.positions_rl.table import default_table
 from repose.positions_rl.table import write as write_table
 from repose.runs import run as runs
-from repose.runs.folder import RunFolder
+from repose.runs.folder import RunConfig, RunFolder
 from repose.runs.run import RunResult, run
 from repose.system.errors import CheckpointError, ConfigError
+from repose.system.files import sealed, write_json
 from repose.tasks.corpus import CorpusData, prepare_corpus
 from repose.training.loop import Trainer
 
@@ -311,12 +312,16 @@ def test_what_makes_no_other_run_is_not_named_as_a_difference(corpus: list[str],
         run(other, tmp_path / "run", device="cpu", workers=1, progress="none")
 
 
+def rewrite(folder: RunFolder, config: RunConfig) -> None:
+    write_json(folder.config_file, sealed(config.to_json()))
+
+
 def test_what_else_a_run_read_is_said_to_differ(corpus: list[str], tmp_path: Path) -> None:
     run(small(corpus, "training.epochs=1"), tmp_path / "run", device="cpu", workers=1, progress="none", stop_after=1)
     folder = RunFolder(tmp_path / "run")
     config = folder.config()
     digests = {**config.digests, "src": "x", "init_from": "y"}
-    folder.write_config(replace(config, run_id="0123456789ab", digests=digests))
+    rewrite(folder, replace(config, run_id="0123456789ab", digests=digests))
     with pytest.raises(CheckpointError, match=r"\(another tokenizer, other weights in training\.init_from\)"):
         run(small(corpus, "training.epochs=1"), tmp_path / "run", device="cpu", workers=1, progress="none")
 
@@ -326,11 +331,11 @@ def test_the_same_data_in_another_place_of_the_cache_is_the_same(corpus: list[st
     run(small(corpus, "training.epochs=1"), tmp_path / "run", device="cpu", workers=1, progress="none", stop_after=1)
     folder = RunFolder(tmp_path / "run")
     config = folder.config()
-    folder.write_config(replace(config, data="0" * 16))
+    rewrite(folder, replace(config, data="0" * 16))
     again = small(corpus, "training.epochs=1")
     with pytest.raises(CheckpointError, match="another test set"):  # nothing says which test set it had
         run(again, tmp_path / "run", device="cpu", workers=1, progress="none")
-    folder.write_config(replace(config, data="0" * 16, test="of this test set"))
+    rewrite(folder, replace(config, data="0" * 16, test="of this test set"))
     with pytest.MonkeyPatch.context() as patched:
         patched.setattr(CorpusData, "test_digest", "of this test set")
         assert run(again, tmp_path / "run", device="cpu", workers=1, progress="none").scores is not None

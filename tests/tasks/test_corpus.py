@@ -160,7 +160,7 @@ def run_of(experiment: Experiment, data: CorpusData, folder: Path, test: str | N
         test=test,
     )
     run = RunFolder(folder)
-    run.write_config(config)
+    run.write_new_config(config)
     return run
 
 

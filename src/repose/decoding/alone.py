@@ -4,7 +4,7 @@ import math
 from collections.abc import Sequence
 from typing import NamedTuple
 
-from repose.decoding.best import END
+from repose.data.tokenizer import END
 from repose.decoding.search import Hypothesis, length_penalty
 
 

@@ -7,7 +7,8 @@ import torch
 from numpy.typing import NDArray
 from torch import Tensor
 
-from repose.decoding.best import PAD, START, refuse_nan
+from repose.data.tokenizer import PAD, START
+from repose.decoding.best import refuse_nan
 
 
 @torch.no_grad()

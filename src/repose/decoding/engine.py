@@ -13,11 +13,11 @@ from typing import Any, Literal, NamedTuple, TypeAlias
 import numpy as np
 from numpy.typing import NDArray
 
+from repose.data.tokenizer import PAD
 from repose.decoding.search import Hypothesis, Ints, State
 
 EngineName: TypeAlias = Literal["torch", "onnx"]
 Precision: TypeAlias = Literal["fp32", "int8"]
-PAD = 0
 
 
 class Forced(NamedTuple):

@@ -13,8 +13,9 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
+from repose.data.tokenizer import START
 from repose.decoding.alone import Candidates, beam_hypotheses, greedy_hypothesis
-from repose.decoding.best import START, refuse_nan
+from repose.decoding.best import refuse_nan
 from repose.decoding.engine import Engine, Forced, padded
 from repose.decoding.search import Hypothesis, Ints, length_penalty
 from repose.graphs.folder import TARGET, GraphFolder

@@ -13,7 +13,8 @@ import numpy as np
 from numpy.typing import NDArray
 
 from repose.data.batching import mix
-from repose.decoding.best import PAD, START, refuse_nan
+from repose.data.tokenizer import PAD, START
+from repose.decoding.best import refuse_nan
 from repose.decoding.search import Floats, Hypothesis, Ints, S, Step, token_by_token
 from repose.system.errors import ConfigError
 from repose.system.numbers import is_real, is_whole

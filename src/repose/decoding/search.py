@@ -34,7 +34,8 @@ import numpy as np
 from numpy.typing import NDArray
 
 from repose.config.experiment import MAX_BEAM_SIZE, MAX_LENGTH_PENALTY
-from repose.decoding.best import END, START, best_token, best_tokens, forbid
+from repose.data.tokenizer import END, START
+from repose.decoding.best import best_token, best_tokens, forbid
 from repose.system.errors import ConfigError
 from repose.system.numbers import is_real, is_whole
 

@@ -3,9 +3,8 @@
 from collections.abc import Mapping
 from dataclasses import dataclass, field
 from pathlib import Path
-from typing import Literal, TypeAlias
 
-Precision: TypeAlias = Literal["fp32", "int8"]
+from repose.decoding.engine import Precision
 
 
 @dataclass(frozen=True)
@@ -24,10 +23,10 @@ class Exported:
 
     target: str
     folder: Path
-    files: Mapping[str, int]
-    """Bytes of each file, by its path within the folder."""
     largest_difference: float | None = None
     """Largest difference of a log-probability, in nats, from this project's model; None where nothing was compared."""
+    files: Mapping[str, int] = field(default_factory=dict)
+    """Bytes of each file, by its path within the folder."""
     parts: Mapping[str, int] = field(default_factory=dict)
     """Bytes by what they are for, before they are packed; where that is more than one thing."""
     notes: tuple[str, ...] = ()

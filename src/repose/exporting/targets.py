@@ -12,7 +12,8 @@ from importlib import import_module
 from pathlib import Path
 from typing import TypeAlias, get_args
 
-from repose.exporting.base import Exported, Options, Precision
+from repose.decoding.engine import Precision
+from repose.exporting.base import Exported, Options
 from repose.saved_model.description import description_file, read_description, sizes_of
 from repose.saved_model.directory import UNNAMED_TASK, locate, read_config, task_of
 from repose.system.device import own_defaults

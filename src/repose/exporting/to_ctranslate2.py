@@ -19,7 +19,7 @@ from repose.exporting.ctranslate2_spec import specification
 from repose.exporting.why_not import ctranslate2 as why_not
 from repose.model.transformer import Transformer
 from repose.saved_model import directory
-from repose.saved_model.description import sizes_of, write_description
+from repose.saved_model.description import write_description
 from repose.saved_model.directory import SRC_TOKENIZER, TGT_TOKENIZER
 from repose.system.errors import CheckpointError, ConfigError
 
@@ -79,7 +79,7 @@ def export(model: Path, out: Path, options: Options) -> Exported:
         tokenizer.save(out / name)
     fields = _fields(translator, options.precision, compared)
     write_description(out, NAME, translator.config, {"ctranslate2": ctranslate2.__version__, **fields})
-    return Exported(NAME, out, sizes_of(out), compared.largest_difference, notes=_NOTES)
+    return Exported(NAME, out, compared.largest_difference, notes=_NOTES)
 
 
 def _write(model: Transformer, vocabularies: Sequence[Sequence[str]], out: Path, quantization: str | None) -> None:

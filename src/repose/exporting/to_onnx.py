@@ -13,7 +13,6 @@ from repose.exporting.base import Exported, Options
 from repose.graphs import folder as graphs
 from repose.graphs.coverage import why_not
 from repose.saved_model import directory
-from repose.saved_model.description import sizes_of
 from repose.saved_model.directory import SRC_TOKENIZER, TGT_TOKENIZER
 from repose.system.errors import ConfigError
 
@@ -36,4 +35,4 @@ def export(model: Path, out: Path, options: Options) -> Exported:
     graphs.describe(out, config, facts, {"config": kept})
     largest = compare(OnnxEngine(graphs.read(out)), loaded)
     graphs.describe(out, config, facts, {"config": kept, "largest_difference": largest})
-    return Exported("onnx", out, sizes_of(out), largest)
+    return Exported("onnx", out, largest)

@@ -33,7 +33,7 @@ from repose.graphs import folder as graphs
 from repose.graphs.coverage import why_not
 from repose.model.transformer import Transformer
 from repose.saved_model import directory
-from repose.saved_model.description import sizes_of, write_description
+from repose.saved_model.description import write_description
 from repose.saved_model.directory import SRC_TOKENIZER, TGT_TOKENIZER
 from repose.system.errors import ConfigError
 
@@ -74,7 +74,7 @@ def export(model: Path, out: Path, options: Options) -> Exported:
     parts = {what: sum(map(len, x.values())) for what, x in {"model": files, "runtime": runtime, "page": page}.items()}
     described = {"precision": options.precision, "single_file": options.single_file, "max_length": facts.max_length}
     write_description(out, NAME, translator.config, {**described, "bytes": parts, "largest_difference": largest})
-    return Exported(NAME, out, sizes_of(out), largest, parts=parts)
+    return Exported(NAME, out, largest, parts=parts)
 
 
 def _shortened(model: Transformer, longest: int) -> Transformer:

@@ -158,12 +158,9 @@ class RunFolder:
             raise CheckpointError(f"{self.config_file} is damaged, or not the config of a run: {remedy}")
         return content
 
-    def write_config(self, config: RunConfig) -> None:
-        """Make the directory that of a run. Raises WriteError where it cannot be written."""
-        write_json(self.config_file, sealed(config.to_json()))
-
     def write_new_config(self, config: RunConfig) -> bool:
-        """The same where it is no run's yet, and whether it was none. Raises WriteError likewise."""
+        """Make the directory that of a run where it is no run's yet, and whether it was none. Raises WriteError where
+        it cannot be written."""
         return write_new_json(self.config_file, sealed(config.to_json()))
 
     def records(self, *, may_be_empty: bool = False) -> Records:

@@ -139,7 +139,7 @@ class LanguageModelling(FileTask):
         figures["stepwise_bits_per_token"] = Figure(by_steps, "bits per token")
         counts = {"num_blocks": len(blocks), "num_tokens": num_tokens, "num_bytes": blocks.num_bytes}
         starts = blocks.document_starts
-        bits_of, tokens_of = (np.add.reduceat(x, starts) for x in (measured.nll / math.log(2), sums.tokens))
+        bits_of, tokens_of = (np.add.reduceat(x, starts) for x in (measured.nll / math.log(2), measured.tokens))
         statistics = RatioStatistics("bits_per_token", "documents", bits_of, tokens_of.astype(np.float64))
         return Measured(counts, figures, {}, blocks.dropped, statistics)
 

@@ -9,7 +9,6 @@ Both carry checksums of their content. Reading them executes nothing (no pickle)
 import contextlib
 import dataclasses
 import json
-import math
 import time
 import zlib
 from collections.abc import Iterable, Iterator, Mapping
@@ -129,11 +128,10 @@ class State:
 
     def add_snapshot(self, loss: float, *, keep: str, number: int) -> bool:
         """Enter the validation of the present weights, and leave the `number` that the model is made of: the last
-        ones, or those of the lowest losses (of equal ones the earlier; NaN is the highest). Returns whether this one is
-        among them."""
+        ones, or those of the lowest losses (of equal ones the earlier). Returns whether this one is among them."""
         self.snapshots.append((self.update, loss))
         if keep == "best":
-            self.snapshots.sort(key=lambda snapshot: math.inf if math.isnan(snapshot[1]) else snapshot[1])
+            self.snapshots.sort(key=lambda snapshot: snapshot[1])
             del self.snapshots[number:]
         else:
             del self.snapshots[:-number]
