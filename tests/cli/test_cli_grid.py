@@ -156,6 +156,7 @@ BAD = {
     "jobs": (["trial.toml", "--jobs", "0"], "--jobs = 0"),
     "cores": (["trial.toml", "--cores-per-cell", "9999"], "--cores-per-cell = 9999, but there are"),
     "device": (["trial.toml", "--device", "tpu"], "there is no device 'tpu'"),
+    "device that trains nothing": (["trial.toml", "--device", "mps"], "there is no device 'mps'"),
     "of Ray": (
         ["trial.toml", "--address", "1.2.3.4", "--retries", "7"],
         "--address and --retries would have no effect: leave them out, or add --on ray",

@@ -6,6 +6,7 @@ from typing import Any
 import pytest
 import torch
 from torch import Tensor, nn
+from torch.nn import functional as F
 
 from repose.model.architecture import Architecture, Norm
 from repose.model.attention import Attention, fused, record
@@ -131,6 +132,23 @@ def test_fused_attention_is_the_same(causal: bool) -> None:
     torch.testing.assert_close(out, wanted)
     for a, b in zip(torch.autograd.grad(out.sum(), (x, y)), torch.autograd.grad(wanted.sum(), (x, y)), strict=True):
         torch.testing.assert_close(a, b)
+
+
+def test_fused_attention_is_not_cudnn_s(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Which has no gradient for a mask."""
+    enabled, real = [], F.scaled_dot_product_attention
+
+    def watched(*arguments: Any, **options: Any) -> Tensor:
+        enabled.append(torch.backends.cuda.cudnn_sdp_enabled())
+        return real(*arguments, **options)
+
+    monkeypatch.setattr(F, "scaled_dot_product_attention", watched)
+    packing = Packing(torch.ones(1, 2, dtype=torch.bool))
+    blocks = Blocks(packing, packing, num_heads=2, causal=False)
+    before = torch.backends.cuda.cudnn_sdp_enabled()
+    fused(*(torch.randn(2, 2, 3) for _ in range(3)), blocks.blocks[0], 2, 1.0, 0.0)
+    assert enabled == [False]
+    assert torch.backends.cuda.cudnn_sdp_enabled() == before
 
 
 def test_recorded_weights_are_those_that_were_used() -> None:

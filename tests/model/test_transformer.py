@@ -356,6 +356,13 @@ def test_building_is_deterministic_and_leaves_the_random_state_alone() -> None:
     assert not torch.equal(first.output.weight, other.output.weight)
 
 
+def test_building_and_auditing_leave_the_random_states_of_gpus_alone(monkeypatch: pytest.MonkeyPatch) -> None:
+    seeded: list[int] = []
+    monkeypatch.setattr(torch.cuda, "manual_seed_all", seeded.append)
+    audit(make(tiny(preset("reinforced"))))
+    assert seeded == []
+
+
 def test_tied_tables_are_one_parameter() -> None:
     model = make(tiny(Architecture()))
     assert model.output.weight is model.decoder.embedding.tokens.weight is model.encoder.embedding.tokens.weight

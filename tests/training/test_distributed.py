@@ -288,6 +288,12 @@ def test_slurm_step_is_joined(nodes: str, first: str) -> None:
     assert outer_launcher({**step, "MASTER_ADDR": "here", "MASTER_PORT": "7"}) == Outer(2, 4, 0, "here", 7)
 
 
+def test_one_gpu_is_none_for_several_processes() -> None:
+    outer = Outer(0, 2, 0, "n1", 29500)
+    with pytest.raises(ConfigError, match="is one GPU, and 2 processes train"):
+        distributed.joined(outer, torch.device("cuda:1")).__enter__()
+
+
 def test_choice_of_workers(monkeypatch: pytest.MonkeyPatch) -> None:
     def choose(requested: int | None, recorded: int | None, tokens: int = 10**6, device: str = "cpu") -> int:
         place = torch.device(device)

@@ -187,7 +187,8 @@ def main() -> int:
     try:
         with _held(folder):
             _forget_half_written(folder)
-            return _run(folder, order, workers=None if pinned else order["cores"])
+            is_alone = pinned or str(order["device"]).startswith("cuda")  # a training has a worker per GPU
+            return _run(folder, order, workers=None if is_alone else order["cores"])
     except BusyError as error:
         return _say(error, BUSY)
     except WriteError as error:
@@ -226,7 +227,12 @@ def _say(sentence: object, code: int) -> int:
 
 
 def _save_when_alone(parent: int) -> None:
-    """Asks this process to save and end when the one that started it has died, and ends it when it does not."""
+    """Asks this process to save and end when the one that started it has died, and ends it when it does not.
+
+    Not on Windows (see `repose.system.helper.end_with`).
+    """
+    if os.name == "nt":
+        return
     while os.getppid() == parent:
         time.sleep(POLL)
     os.kill(os.getpid(), signal.SIGTERM)

@@ -16,7 +16,7 @@ from repose.system.errors import ConfigError, WriteError, unknown
 from repose.system.files import trying_lock
 
 RunCell = Callable[..., CellState]
-_DEVICES = ("auto", "cpu", "cuda", "mps")
+_DEVICES = ("auto", "cpu", "cuda")
 
 
 @dataclass(frozen=True)
@@ -54,7 +54,7 @@ def check_request(*, jobs: int | None, cores: int | None, device: str, here: boo
     kind, colon, index = device.partition(":")
     if kind not in _DEVICES or (colon and (kind == "auto" or not (index.isascii() and index.isdecimal()))):
         raise ConfigError(f"--device: {unknown('device', device, _DEVICES)}")
-    if here and kind in ("cuda", "mps"):
+    if here and kind == "cuda":
         find_device(device)
 
 

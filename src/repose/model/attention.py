@@ -105,11 +105,11 @@ class Attention(nn.Module):
     ) -> tuple[Float[Tensor, "n E"], Float[Tensor, "n 1"] | None]:
         """Weighted means of values as they lie in the blocks, and the sums of weights; `sizes`: of the keys."""
         dropout = self.dropout.p if self.training else 0.0
-        is_plain, kind = self.scores.is_softmax and self.recorded is None, queries.device.type
-        if is_plain and kind != "cpu":
+        is_plain = self.scores.is_softmax and self.recorded is None
+        if is_plain and _has_fused_kernels(queries.device):
             parts = split(queries, blocks.queries.sizes), split(keys, sizes), split(values, sizes), blocks.blocks
             return join([fused(*x, self.num_heads, scale, dropout) for x in zip(*parts, strict=True)]), None
-        with torch.autocast(kind, enabled=False):  # small products, which bf16 makes no faster
+        with torch.autocast(queries.device.type, enabled=False):  # small products, which bf16 makes no faster
             queries, keys, values = (_wide(x) for x in (queries, keys, values))
             if is_plain:
                 plan = Plan(blocks.blocks, blocks.queries.sizes, sizes)
@@ -149,6 +149,22 @@ def _wide(x: Tensor) -> Tensor:
     return x.to(torch.promote_types(x.dtype, torch.float32))
 
 
+def _has_fused_kernels(device: torch.device) -> bool:
+    return device.type != "cpu"
+
+
+@contextmanager
+def _without_cudnn() -> Iterator[None]:
+    """Within, torch takes other kernels than cuDNN's, which it prefers on some GPUs in bf16: those have no gradient for
+    a mask, may give NaN with one, and prepare each new shape, of which every batch has some."""
+    before = torch.backends.cuda.cudnn_sdp_enabled()
+    torch.backends.cuda.enable_cudnn_sdp(False)
+    try:
+        yield
+    finally:
+        torch.backends.cuda.enable_cudnn_sdp(before)
+
+
 def fused(
     queries: Float[Tensor, "bh q c"],
     keys: Float[Tensor, "bh k c"],
@@ -160,7 +176,8 @@ def fused(
 ) -> Float[Tensor, "bh q c"]:
     """The block's attention by torch's fused kernels, for accelerators: they want four dimensions and one dtype."""
     q, k, v, bias = (x.unflatten(0, (-1, num_heads)) for x in (queries, keys, values, block.bias.to(queries.dtype)))
-    heads = F.scaled_dot_product_attention(q, k, v, attn_mask=bias, dropout_p=dropout, scale=scale).flatten(0, 1)
+    with _without_cudnn():
+        heads = F.scaled_dot_product_attention(q, k, v, attn_mask=bias, dropout_p=dropout, scale=scale).flatten(0, 1)
     return heads if block.has_key is None else heads * block.has_key.to(heads.dtype)
 
 

@@ -91,7 +91,7 @@ def audit(model: Transformer, *, seed: int = 0, length: int = 12) -> AuditReport
     if a.max_length < 3:
         raise ConfigError(f"this model is too short to audit: it reads at most {a.max_length} of the 3 tokens needed")
     with own_defaults(), torch.inference_mode(False), torch.enable_grad(), torch.random.fork_rng(devices=[]):
-        checks = _checks(copy.deepcopy(model).double().requires_grad_().eval(), seed, length)
+        checks = _checks(copy.deepcopy(model).cpu().double().requires_grad_().eval(), seed, length)
     return AuditReport(checks, a.looks_ahead)
 
 
@@ -100,11 +100,10 @@ def _checks(model: Transformer, seed: int, length: int) -> tuple[Check, ...]:
     a = model.architecture
     length = max(3, min(length, a.max_length - 2))
     generator = torch.Generator().manual_seed(seed)
-    device = next(model.parameters()).device
 
     def random(batch: int, length: int, vocab_size: int) -> Tensor:
         ids = torch.randint(4, max(vocab_size, 5), (batch, length), generator=generator)
-        return ids.clamp(max=vocab_size - 1).to(device)
+        return ids.clamp(max=vocab_size - 1)
 
     def pairs(batch: int, length: int) -> tuple[Tensor, Tensor]:
         src = random(batch, min(length + 2, a.max_length), model.src_vocab_size)
@@ -152,7 +151,7 @@ def _perturbation(model: Transformer, src: Tensor, tgt: Tensor, every: int, *, t
     if training or length > LONG:  # whose logits may be too many to have at once
         after = []
         for ids in (tgt, *variants):
-            torch.manual_seed(0)
+            torch.default_generator.manual_seed(0)
             after.append(model(src, ids))
     else:  # all at once
         ids = torch.cat([tgt, *variants])
@@ -178,7 +177,7 @@ def _gradient(model: Transformer, src: Tensor, tgt: Tensor, *, training: bool) -
     embedded: list[Tensor] = []
     handle = model.decoder.embedding.tokens.register_forward_hook(lambda *call: embedded.append(call[2]))
     try:
-        torch.manual_seed(0)
+        torch.default_generator.manual_seed(0)
         logits = model(src, tgt)
     finally:
         handle.remove()

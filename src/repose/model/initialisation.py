@@ -60,7 +60,7 @@ def fresh(make: Callable[..., M], a: Architecture, *vocab_sizes: int, seed: int,
     if a.positions == "policy" and position_table is None:
         raise ConfigError("positions = 'policy' needs a position_table: read one with repose.positions_rl.table")
     with own_defaults(), torch.random.fork_rng(devices=[]):
-        torch.manual_seed(seed)
+        torch.default_generator.manual_seed(seed)  # torch.manual_seed is of every GPU too
         model = make(a, position_table=position_table)
         initialise(model, a.initialisation)
     return model

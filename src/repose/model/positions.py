@@ -6,6 +6,7 @@ products of queries and keys are scaled (`scale`). A new way is a subclass that 
 line of `_CLASSES`.
 """
 
+import functools
 import math
 from collections.abc import Sequence
 from typing import Any
@@ -329,7 +330,14 @@ def buckets(distance: Int[Tensor, "*x"], *, causal: bool) -> Int[Tensor, "*x"]:
     num = NUM_BUCKETS if causal else NUM_BUCKETS // 2
     side = torch.zeros_like(distance) if causal else (distance > 0) * num
     size = (-distance).clamp(min=0) if causal else distance.abs()
-    exact = num // 2
-    steps = (size.clamp(min=exact).double() / exact).log() / math.log(FARTHEST / exact) * (num - exact)
-    far = (exact + (steps + 1e-9).long()).clamp(max=num - 1)
-    return side + torch.where(size < exact, size, far)
+    return side + _bucket_of_size(num, distance.device)[size.clamp(max=FARTHEST)]
+
+
+@functools.cache
+def _bucket_of_size(num: int, device: torch.device) -> Int[Tensor, "sizes"]:
+    """Of each distance from 0 to `FARTHEST`, which of `num` buckets; from a CPU, since mps has no double precision."""
+    with torch.inference_mode(False):
+        size, exact = torch.arange(FARTHEST + 1, device="cpu"), num // 2
+        steps = (size.clamp(min=exact).double() / exact).log() / math.log(FARTHEST / exact) * (num - exact)
+        far = (exact + (steps + 1e-9).long()).clamp(max=num - 1)
+        return torch.where(size < exact, size, far).to(device)

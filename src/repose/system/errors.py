@@ -43,9 +43,12 @@ EXTRA_OF = {**dict.fromkeys(_OF_TRAIN, "train"), "onnx": "fast", "onnxruntime": 
 OUT_OF_MEMORY = "out of memory: use a machine with more, or smaller sizes"
 
 
+_OUT_OF_MEMORY = ("DefaultCPUAllocator: can't allocate", "CUDA error: out of memory")
+
+
 def is_out_of_memory(error: BaseException) -> bool:
     """Whether memory ran out: Python's, a GPU's, or the processor's in torch, which has no class for that."""
-    of_torch = type(error).__name__ == "OutOfMemoryError" or "DefaultCPUAllocator: can't allocate" in str(error)
+    of_torch = type(error).__name__ == "OutOfMemoryError" or any(sentence in str(error) for sentence in _OUT_OF_MEMORY)
     return isinstance(error, MemoryError) or (isinstance(error, RuntimeError) and of_torch)
 
 

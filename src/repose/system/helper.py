@@ -34,7 +34,12 @@ def pipes() -> tuple[BinaryIO, BinaryIO]:
 
 
 def end_with(parent: int) -> None:
-    """From now on this process ends when that parent has ended: one that was killed cannot tell its helpers."""
+    """From now on this process ends when that parent has ended: one that was killed cannot tell its helpers.
+
+    Not on Windows, where the parent of an environment's Python is a launcher: helpers end with their standard input.
+    """
+    if os.name == "nt":
+        return
 
     def watch() -> None:
         while os.getppid() == parent:

@@ -24,6 +24,7 @@ from repose.system.signals import held_back
 
 TIMEOUT = timedelta(hours=2)
 """How long a worker waits for the others; translating a validation set on one of them takes long."""
+_LIBUV = os.name != "nt"  # without which torch for Windows is built
 _BLOCK = 16
 """Elements of the largest vector that a processor computes with."""
 MIN_TOKENS_PER_WORKER = 256
@@ -138,6 +139,8 @@ def _join(device: torch.device, rank: int, size: int, **place: Any) -> None:
 @contextlib.contextmanager
 def joined(outer: Outer, device: torch.device) -> Iterator[World]:
     """This process as a worker of an outer launcher's job."""
+    if outer.size > 1 and device.index is not None:
+        raise ConfigError(f"--device {device} is one GPU, and {outer.size} processes train: name --device cuda for all")
     device = _device_of(device, outer.local_rank)
     if outer.size == 1:
         yield World(0, 1, device)
@@ -169,7 +172,7 @@ def started(
         with num_threads(threads):
             yield World(0, 1, _device_of(device, 0))
         return
-    store = TCPStore("127.0.0.1", 0, size, is_master=True, wait_for_workers=False, timeout=TIMEOUT)
+    store = TCPStore("127.0.0.1", 0, size, is_master=True, wait_for_workers=False, timeout=TIMEOUT, use_libuv=_LIBUV)
     place = (World(0, size, device), threads, store.port, follow, arguments)
     with held_back():
         context: ProcessContext = start_processes(_follow, place, size - 1, join=False, daemon=True)
@@ -203,7 +206,7 @@ def _follow(index: int, first: World, threads: int, port: int, follow: Callable[
     torch.set_num_threads(threads)
     rank, size = index + 1, first.size
     device = _device_of(first.device, rank)
-    store = TCPStore("127.0.0.1", port, size, is_master=False, timeout=TIMEOUT)
+    store = TCPStore("127.0.0.1", port, size, is_master=False, timeout=TIMEOUT, use_libuv=_LIBUV)
     store.set(f"ready {rank}", "")
     _join(device, rank, size, store=store)
     try:

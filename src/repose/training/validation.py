@@ -22,9 +22,9 @@ def validate(
 ) -> dict[str, float]:
     """`tf_loss` (nats per target token, or word), `tf_loss_keras` and `tf_accuracy` over the whole set, in fp32.
 
-    Workers take batches in turn. Every worker returns the same figures, and their number does not change a bit of
-    them. `tf_loss_keras` is what Keras reports for batches of `keras_batch` sentences in the set's order: their mean
-    losses, weighted by their sentences.
+    Workers take batches in turn. Every worker returns the same figures, and on a CPU their number does not change
+    a bit of them. `tf_loss_keras` is what Keras reports for batches of `keras_batch` sentences in the set's order:
+    their mean losses, weighted by their sentences.
     `source_gain`, where a task's examples have sources: the nats per target token that the true source saves against
     that of another example of like length, over some `MISMATCHED` examples. Near 0 the model ignores its source.
     """
@@ -67,7 +67,8 @@ def per_example(model: nn.Module, task: TrainingTask, examples: Examples, *, wor
     """The sums over each example, dropout off, in fp32. Workers share them as `validate` says."""
     was_training = model.training
     model.eval()
-    sums = torch.zeros(3, len(examples), dtype=torch.float64, device=world.device)
+    place = torch.device("cpu") if world.device.type == "mps" else world.device  # mps has no double precision
+    sums = torch.zeros(3, len(examples), dtype=torch.float64, device=place)
     tokens_of = np.asarray(examples.tgt_lengths, dtype=np.int64)
     batches = list(_by_length(examples))
     every = max(1, len(examples) // MISMATCHED)
@@ -83,9 +84,9 @@ def per_example(model: nn.Module, task: TrainingTask, examples: Examples, *, wor
         nll, correct = task.losses(model, part)
         other = task.mismatched(part) if is_mismatched else None
         other_nll = torch.zeros_like(nll) if other is None else task.losses(model, other)[0]
-        lengths = torch.from_numpy(tokens_of[indices]).to(world.device)
-        sentences = torch.from_numpy(indices).to(world.device).repeat_interleave(lengths)
-        sums.index_add_(1, sentences, torch.stack([nll, correct.to(nll.dtype), other_nll]).double())
+        lengths = torch.from_numpy(tokens_of[indices]).to(place)
+        sentences = torch.from_numpy(indices).to(place).repeat_interleave(lengths)
+        sums.index_add_(1, sentences, torch.stack([nll, correct.to(nll.dtype), other_nll]).to(place).double())
     model.train(was_training)
     nll_of, correct_of, other_nll_of = world.add(sums).cpu().numpy()
     return PerExample(nll_of, correct_of, tokens_of, other_nll_of, mismatched)
