@@ -215,6 +215,26 @@ def meet(world: distributed.World) -> None:
     world.share_error(None)
 
 
+WAITING = """
+import os, time, torch
+from repose.training import distributed
+
+def die(world):
+    os._exit(3)
+
+if __name__ == "__main__":
+    distributed._GRACE, distributed._waits_for_the_dead = 0.1, lambda _: True
+    with distributed.started(2, torch.device("cpu"), 1, die, ()):
+        time.sleep(100)  # as for an exchange on a GPU
+"""
+
+
+def test_a_worker_that_dies_ends_a_process_that_would_wait_for_it(tmp_path: Path) -> None:
+    (tmp_path / "script.py").write_text(WAITING)
+    done = subprocess.run([sys.executable, tmp_path / "script.py"], capture_output=True, text=True, timeout=90)
+    assert (done.returncode, done.stderr) == (1, "repose: a worker failed: it has ended\n")
+
+
 def test_an_error_of_the_first_worker_reaches_all() -> None:
     with (
         pytest.raises(ReposeError, match=r"^mine$"),

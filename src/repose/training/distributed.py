@@ -3,6 +3,7 @@
 import contextlib
 import os
 import re
+import sys
 import threading
 import time
 from collections.abc import Callable, Iterator, Mapping
@@ -24,6 +25,7 @@ from repose.system.signals import held_back
 
 TIMEOUT = timedelta(hours=2)
 """How long a worker waits for the others; translating a validation set on one of them takes long."""
+_GRACE = 30.0  # seconds for this process to notice by itself that a worker has died
 _LIBUV = os.name != "nt"  # without which torch for Windows is built
 _BLOCK = 16
 """Elements of the largest vector that a processor computes with."""
@@ -166,7 +168,7 @@ def started(
     """This process as the first of `size` workers; the others are started, and call `follow(world, *arguments)`.
 
     They end with this block, however it ends, and with this process, even if it is killed. Raises ReposeError when
-    one of them dies.
+    one of them dies; on GPUs, where that may not be noticed here for hours, this process then ends with the sentence.
     """
     if size == 1:
         with num_threads(threads):
@@ -181,10 +183,14 @@ def started(
             context.join(timeout=0.05)  # raises if one has died
         device = _device_of(device, 0)
         _join(device, 0, size, store=store)
+        over = threading.Event()
+        if _waits_for_the_dead(device):
+            threading.Thread(target=_end_with_workers, args=(context, store, over), daemon=True).start()
         try:
             with num_threads(threads):
                 yield World(0, size, device)
         finally:
+            over.set()
             dist.destroy_process_group()
     except ProcessException as error:
         raise _death(context, store) from error
@@ -225,6 +231,24 @@ def _end_with_parent() -> None:
     assert parent is not None
     parent.join()
     os._exit(1)
+
+
+def _waits_for_the_dead(device: torch.device) -> bool:
+    """Whether an exchange goes on waiting for a worker that has died, as NCCL's does; gloo's connection breaks."""
+    return device.type == "cuda"
+
+
+def _end_with_workers(context: ProcessContext, store: TCPStore, over: threading.Event) -> None:
+    """For a thread: end this process when a worker has died, unless the block is over in time. An exception would not
+    do: this process waits for its GPU."""
+    while not over.wait(1.0):
+        if any(process.exitcode for process in context.processes):  # neither at work nor at its end
+            if over.wait(_GRACE):
+                return
+            print(f"repose: {_death(context, store)}", file=sys.stderr, flush=True)
+            for process in context.processes:
+                process.kill()
+            os._exit(1)
 
 
 def _has_lost_a_worker(context: ProcessContext) -> bool:
