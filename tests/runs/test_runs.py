@@ -304,6 +304,15 @@ def test_of_two_that_begin_in_one_folder_one_has_it(
     assert not list((tmp_path / "run").glob(".config*")), "no temporary file stays"
 
 
+def test_who_would_train_for_longer_is_told_how(corpus: list[str], tmp_path: Path) -> None:
+    run(small(corpus, "training.epochs=1"), tmp_path / "run", device="cpu", workers=1, progress="none")
+    how = f"; to train its weights further, give --from {tmp_path / 'run'} and another --out"
+    for settings, is_told in ((["training.epochs=2"], True), (["training.epochs=2", "training.seed=1"], False)):
+        with pytest.raises(CheckpointError) as caught:
+            run(small(corpus, *settings), tmp_path / "run", device="cpu", workers=1, progress="none")
+        assert str(caught.value).endswith(how) == is_told
+
+
 def test_what_makes_no_other_run_is_not_named_as_a_difference(corpus: list[str], tmp_path: Path) -> None:
     run(small(corpus, "training.epochs=1"), tmp_path / "run", device="cpu", workers=1, progress="none", stop_after=1)
     measured = ["training.save_every_minutes=3", "training.bleu_every_epochs=1", "training.bleu_sentences=5"]

@@ -4,6 +4,7 @@ import hashlib
 import json
 import os
 import platform
+import shlex
 from collections.abc import Callable, Iterator, Mapping
 from dataclasses import asdict, dataclass, replace
 from pathlib import Path
@@ -191,6 +192,8 @@ def _claim(
             raise CheckpointError(
                 f"{folder} holds run {theirs.run_id}, these settings and data make run {identity} "
                 f"({_differences(theirs, experiment, digests)}): choose another --out, or the settings of that run"
+                + f"; to train its weights further, give --from {shlex.quote(str(folder))} and another --out"
+                * _is_only_longer(theirs, experiment, digests)
             )
         same_test = theirs.data == data.folder.name or (theirs.test is not None and theirs.test == data.test_digest)
         if theirs.experiment.decoding != experiment.decoding or not same_test:
@@ -238,24 +241,42 @@ def _measured_otherwise(theirs: Experiment, experiment: Experiment) -> Iterator[
 
 def _differences(theirs: RunConfig, experiment: Experiment, digests: Mapping[str, str]) -> str:
     """What makes another run of one, in words: the settings, and whether other data is read."""
+    settings = list(_differing_settings(theirs, experiment).values())
+    if len(settings) > MOST_DIFFERENCES:
+        settings[MOST_DIFFERENCES:] = [f"and {len(settings) - MOST_DIFFERENCES} more"]
+    return ", ".join([*settings, *_differing_data(theirs, digests)]) or "another version of repose"
+
+
+def _is_only_longer(theirs: RunConfig, experiment: Experiment, digests: Mapping[str, str]) -> bool:
+    """Whether nothing makes another run of one but how long it trains."""
+    settings = _differing_settings(theirs, experiment).keys()
+    return bool(settings) and settings <= _LENGTH and not _differing_data(theirs, digests)
+
+
+def _differing_settings(theirs: RunConfig, experiment: Experiment) -> dict[str, str]:
+    """The settings that make another run of one, by name, in words."""
     sections = (asdict(theirs.experiment), asdict(experiment))
     measuring = {"save_every_minutes", *MEASURING} - (
         {"bleu_sentences"} if experiment.training.best_by != "loss" else set()
     )
-    settings = [
-        f"{section}.{name} was {_written(name, value)}, is {_written(name, sections[1][section][name])}"
+    return {
+        f"{section}.{name}": (
+            f"{section}.{name} was {_written(name, value)}, is {_written(name, sections[1][section][name])}"
+        )
         for section in ("tokenizer", "architecture", "training")
         for name, value in sections[0][section].items()
         if value != sections[1][section][name] and name not in measuring
-    ]
-    if len(settings) > MOST_DIFFERENCES:
-        settings[MOST_DIFFERENCES:] = [f"and {len(settings) - MOST_DIFFERENCES} more"]
+    }
+
+
+def _differing_data(theirs: RunConfig, digests: Mapping[str, str]) -> list[str]:
+    """What else it read that was another, in words."""
     data = [name for name in ("train", "valid") if theirs.digests.get(name) != digests.get(name)]
-    settings += [f"other {' and '.join(data)} data"] * bool(data)
-    settings += dict.fromkeys(what for name, what in _READ.items() if theirs.digests.get(name) != digests.get(name))
-    return ", ".join(settings) or "another version of repose"
+    others = dict.fromkeys(what for name, what in _READ.items() if theirs.digests.get(name) != digests.get(name))
+    return [f"other {' and '.join(data)} data"] * bool(data) + list(others)
 
 
+_LENGTH = {"training.epochs", "training.updates", "training.max_hours", "training.patience"}
 _READ = {
     "src": "another tokenizer",
     "tgt": "another tokenizer",
