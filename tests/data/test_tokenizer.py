@@ -3,9 +3,11 @@
 import json
 import os
 import pickle
+import re
 import subprocess
 import sys
 from pathlib import Path
+from typing import Any
 
 import numpy as np
 import pytest
@@ -272,6 +274,17 @@ def test_bad_settings_are_refused() -> None:
         Tokenizer.train(TEXT, kind="unigram", vocab_size=300, min_frequency=2)
     with pytest.raises(ConfigError, match="no word is left at min_frequency 99"):
         Tokenizer.train(TEXT, kind="wordlevel", vocab_size=300, min_frequency=99)
+    given: dict[str, Any] = {"kind": "bpe", "vocab_size": 300}
+    for wrong, sentence in (
+        ({"kind": "BPE"}, "there is no kind of tokenizer 'BPE': known are wordpiece, "),
+        ({"kind": None}, "there is no kind of tokenizer None: known are wordpiece, "),
+        ({"vocab_size": "300"}, "vocab_size = '300': give a whole number of tokens"),
+        ({"vocab_size": True}, "vocab_size = True: give a whole number of tokens"),
+        ({"min_frequency": 0}, "min_frequency = 0: give a whole number, at least 1"),
+        ({"min_frequency": 1.5}, "min_frequency = 1.5: give a whole number, at least 1"),
+    ):
+        with pytest.raises(ConfigError, match=f"^{re.escape(sentence)}"):
+            Tokenizer.train(TEXT, **{**given, **wrong})
 
 
 @pytest.mark.parametrize("kind", KINDS)

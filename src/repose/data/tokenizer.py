@@ -30,8 +30,9 @@ from tokenizers import decoders, models, normalizers, pre_tokenizers, processors
 
 from repose.data.normalization import Normalization
 from repose.data.token_labels import byte_labels, piece_labels
-from repose.system.errors import ConfigError, DataError
+from repose.system.errors import ConfigError, DataError, unknown
 from repose.system.files import write_file
+from repose.system.numbers import is_whole
 
 os.environ.setdefault("TOKENIZERS_PARALLELISM", "false")
 
@@ -96,8 +97,12 @@ class Tokenizer:
 
         Raises ConfigError for settings that cannot be met, DataError for lines without text or with lone surrogates.
         """
-        assert kind in get_args(Kind)
-        assert min_frequency >= 1
+        if kind not in get_args(Kind):
+            raise ConfigError(unknown("kind of tokenizer", kind, get_args(Kind)))
+        if not is_whole(vocab_size):
+            raise ConfigError(f"vocab_size = {vocab_size!r}: give a whole number of tokens")
+        if not is_whole(min_frequency) or min_frequency < 1:
+            raise ConfigError(f"min_frequency = {min_frequency!r}: give a whole number, at least 1")
         if kind == "wordlevel" and single_digits:
             raise ConfigError(
                 "a wordlevel tokenizer puts a space between tokens, digits too: use bpe for single_digits"
