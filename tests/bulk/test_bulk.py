@@ -8,6 +8,7 @@ import json
 import lzma
 import os
 import random
+import re
 import subprocess
 import sys
 import tempfile
@@ -508,6 +509,14 @@ def test_small_scores_are_told_apart(tmp_path: Path) -> None:
         assert found.dropped == {"copied": 1}
     filter_pairs(store, plan, keep=None, threshold=1e-7)
     assert (tmp_path / "out" / "kept.tgt").read_text().split() == ["b2"]
+    theirs = "no pair is left, with reasons against 1 (copied: 1): give another --threshold, and look at the scores"
+    with pytest.raises(DataError, match=f"^{re.escape(theirs)}$"):
+        filter_pairs(store, plan, keep=None, threshold=0.5)
+    store.write(job.merged, b"0\tnan\tnan\tcopied\n" * 3 + b"0\tnan\tnan\ttoo long\n")
+    theirs = "no pair is left, since each has a reason against it (copied: 3, too long: 1): look at the corpus"
+    for threshold in (None, 0.5):
+        with pytest.raises(DataError, match=f"^{re.escape(theirs)}$"):
+            filter_pairs(store, plan, keep=5, threshold=threshold)
 
 
 @pytest.mark.parametrize("name", ["merged.txt", "link.txt"])

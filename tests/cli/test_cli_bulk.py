@@ -126,6 +126,7 @@ def test_the_best_pairs(run_repose: Run, tmp_path: Path) -> None:
     command = ("score-corpus", forward, src, tgt, "--backward", backward, "--out", out, "--engine", "torch")
     code, said, told = run_repose(*command, "--workers", 1, "--shard-lines", 7, "--keep", 10)
     assert (code, said) == (0, f"{out / 'scores.tsv'}\n{out / 'kept.src'} {out / 'kept.tgt'}\n"), told
+    assert "left out whatever the score: 11 pairs (blank: 7, copied: 4)\n" in told
     rows = [line.split("\t") for line in (out / "scores.tsv").read_text().splitlines()]
     scores = [float(row[0]) for row in rows]
     assert rows[3] == ["0", "nan", "nan", "copied"]

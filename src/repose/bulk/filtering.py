@@ -41,7 +41,7 @@ def filter_pairs(store: Store, plan: Plan, *, keep: int | None, threshold: float
         chosen[:] = False
         chosen[order] = True
     if not chosen.any():
-        raise DataError("no pair is left: give another --threshold, and look at the scores")
+        raise _nothing(plan, dropped, threshold)
     with ExitStack() as stack:
         places = [stack.enter_context(store.replacing(name)) for name in KEPT]
         sides = [stack.enter_context(place.open("w", encoding="utf-8", newline="\n")) for place in places]
@@ -50,6 +50,22 @@ def filter_pairs(store: Store, plan: Plan, *, keep: int | None, threshold: float
                 for side, text in zip(sides, texts, strict=True):
                     side.write(" ".join(text.splitlines()) + "\n")
     return Filtered(int(chosen.sum()), plan.lines, float(scores[chosen].min()), dropped)
+
+
+def reasons_of(dropped: Counter[str]) -> str:
+    """Each reason with its number of pairs, the most frequent first."""
+    return ", ".join(f"{reason}: {number:,}" for reason, number in dropped.most_common())
+
+
+def _nothing(plan: Plan, dropped: Counter[str], threshold: float | None) -> DataError:
+    """One sentence for a corpus of which nothing is kept."""
+    if plan.lines and dropped.total() == plan.lines:
+        return DataError(
+            f"no pair is left, since each has a reason against it ({reasons_of(dropped)}): look at the corpus"
+        )
+    why = f", with reasons against {dropped.total():,} ({reasons_of(dropped)})" if dropped else ""
+    remedy = "look at the scores" if threshold is None else "give another --threshold, and look at the scores"
+    return DataError(f"no pair is left{why}: {remedy}")
 
 
 def _scores(store: Store, plan: Plan) -> tuple[NDArray[np.float32], Counter[str]]:

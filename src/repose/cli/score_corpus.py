@@ -42,7 +42,7 @@ def score_corpus(
     if backward_to is not None and backward is None:
         raise ConfigError("--backward-to is of the model of the other direction: name it with --backward")
     bulk.check_place(on, shard, merged=shard is None)
-    from repose.bulk.filtering import filter_pairs
+    from repose.bulk.filtering import filter_pairs, reasons_of
     from repose.bulk.jobs import scoring_job
     from repose.bulk.plan import KEPT, make_plan
     from repose.bulk.shards import remove_unpacked
@@ -64,6 +64,9 @@ def score_corpus(
     if keep is not None or threshold is not None:
         found = filter_pairs(store, plan, keep=keep, threshold=threshold)
         say(f"{found.kept:,} of {counted(found.lines, 'pair')} kept, of a score of {found.lowest:.6g} or more")
+        if found.dropped:
+            number = counted(found.dropped.total(), "pair")
+            say(f"left out whatever the score: {number} ({reasons_of(found.dropped)})")
         print(*map(store.place, KEPT))
     if shard is None:
         remove_unpacked(store)
