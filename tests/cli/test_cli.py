@@ -567,12 +567,14 @@ def test_prepare_has_the_workers_that_are_asked_for(
 ) -> None:
     asked: list[int] = []
 
-    def prepared(_experiment: object, *, workers: int, **_: object) -> None:
+    def prepared(_experiment: object, *, workers: int, say: Callable[[str], None], **_: object) -> None:
         asked.append(workers)
+        say("another process prepares this corpus")
         raise ReposeError("that is all")
 
     monkeypatch.setattr("repose.tasks.corpus.prepare_corpus", prepared)
-    assert run("prepare", *given)[0] == 1
+    code, _, err = run("prepare", *given)
+    assert (code, "another process prepares this corpus\n" in err, "that is all" in err) == (1, True, True)
     assert asked == [workers]
 
 

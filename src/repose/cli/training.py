@@ -296,15 +296,12 @@ def prepare(
     workers: Annotated[int | None, Option(help="Number of tokenising processes (default: one per core).")] = None,
 ) -> None:
     """Read, split and tokenise a corpus, as `train` does first, and say what was dropped."""
-    from repose.data.advice import summary
     from repose.system.device import available_cores
     from repose.tasks.corpus import prepare_corpus
 
     loaded = loaded_experiment(files, config, preset, overrides)
-    data = prepare_corpus(loaded.experiment, folder=out, workers=available_cores() if workers is None else workers)
-    for sentence in (*data.report, *summary(data.check)):
-        say(sentence)
-    print(data.folder)
+    workers = available_cores() if workers is None else workers
+    print(prepare_corpus(loaded.experiment, folder=out, workers=workers, say=say).folder)
 
 
 def fetch(
