@@ -109,7 +109,7 @@ def test_parquet_without_pyarrow_names_the_extra(tmp_path, monkeypatch):
         return real_import(name, *rest)
 
     monkeypatch.setattr(builtins, "__import__", without_pyarrow)
-    with pytest.raises(DataError, match=re.escape("pip install 'repose-nmt[parquet]'")):
+    with pytest.raises(ConfigError, match=re.escape("pip install 'repose-nmt[parquet]'")):
         PairReader([tmp_path / "a.parquet"])
 
 

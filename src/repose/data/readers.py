@@ -183,7 +183,7 @@ class PairReader:
     columns; without such a line it has two columns, source and target. Lines with more or fewer are left out; a first
     line with more is refused. TSV has no quoting. Raises `DataError` at once for files that are missing or of an
     unknown kind, and while reading, at the place, for what is wrong inside; that two files have different numbers of
-    lines shows at their end.
+    lines shows at their end. Raises `ConfigError` for two fields of one name, and for Parquet without its extra.
     """
 
     def __init__(self, files: Sequence[Path], *, src_field: str = "src", tgt_field: str = "tgt") -> None:
@@ -200,7 +200,7 @@ class PairReader:
             try:
                 import pyarrow.parquet  # noqa: F401
             except ImportError as error:
-                raise DataError("to read Parquet files pyarrow is needed: pip install 'repose-nmt[parquet]'") from error
+                raise ConfigError("Parquet files need pyarrow: pip install 'repose-nmt[parquet]'") from error
 
     def __iter__(self) -> Iterator[tuple[str, str]]:
         for row in self.rows():
