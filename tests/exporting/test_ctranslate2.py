@@ -182,7 +182,7 @@ def test_what_differs_is_not_left_behind(saving: Saving, tmp_path: Path, monkeyp
 def test_what_cannot_be_exported_is_one_sentence(saving: Saving, tmp_path: Path) -> None:
     with pytest.raises(ConfigError, match=r"CTranslate2 cannot express this model: values = 'tokens'.*web take more"):
         repose.export(saving("reinforced"), to="ctranslate2", out=tmp_path / "out")
-    with pytest.raises(ConfigError, match="--single-file is for the target web"):
+    with pytest.raises(ConfigError, match=r"^single_file is for the target web: leave it out$"):
         repose.export(saving("original"), to="ctranslate2", out=tmp_path / "out", single_file=True)
     assert [path.name for path in tmp_path.iterdir()] == ["model"]
 

@@ -160,7 +160,7 @@ def test_what_cannot_be_exported_or_loaded_is_one_sentence(saving: Saving, tmp_p
         repose.export(saving("reinforced-lookahead"), to="onnx", out=tmp_path / "out")
     assert not (tmp_path / "out").exists()
     model = saving("baseline")
-    with pytest.raises(ConfigError, match="--single-file is for the target web"):
+    with pytest.raises(ConfigError, match=r"^single_file is for the target web: leave it out$"):
         repose.export(model, to="onnx", out=tmp_path / "out", single_file=True)
     with pytest.raises(ConfigError, match="there is no engine 'tensorflow'"):
         repose.load(model, engine="tensorflow")

@@ -36,6 +36,7 @@ def target(monkeypatch: pytest.MonkeyPatch) -> SimpleNamespace:
 
     module.export = export
     monkeypatch.setitem(targets.TARGETS, "words", "repose.words")
+    monkeypatch.setattr(targets, "IN_ONE_FILE", ("words",))
     monkeypatch.setattr(targets, "import_module", lambda _: module)
     return module
 

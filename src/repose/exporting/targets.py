@@ -28,6 +28,8 @@ TARGETS: dict[str, str] = {
     "web": "repose.exporting.to_web",
 }
 """Name of a target -> its module."""
+IN_ONE_FILE = ("web",)
+"""Targets that know `single_file`."""
 
 
 def get_target(name: str) -> Target:
@@ -55,6 +57,8 @@ def export(
     target = get_target(to)
     if precision not in get_args(Precision):
         raise ConfigError(unknown("precision", precision, get_args(Precision)))
+    if single_file and to not in IN_ONE_FILE:
+        raise ConfigError(f"single_file is for the target {' or '.join(IN_ONE_FILE)}: leave it out")
     options = Options("int8" if precision == "int8" else "fp32", single_file)
     model = locate(Path(run))
     try:

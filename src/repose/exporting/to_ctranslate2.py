@@ -56,8 +56,6 @@ def export(model: Path, out: Path, options: Options) -> Exported:
     if (reason := why_not(architecture)) is not None:
         more = "docs/export.md says which presets it can, onnx and web take more"
         raise ConfigError(f"CTranslate2 cannot express this model: {reason} ({more})")
-    if options.single_file:
-        raise ConfigError("--single-file is for the target web: leave it out")
     try:
         import ctranslate2.specs
     except ImportError as error:

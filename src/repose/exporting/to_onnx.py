@@ -25,8 +25,6 @@ def export(model: Path, out: Path, options: Options) -> Exported:
     architecture, _ = directory.read_sizes(model)
     if (reason := why_not(architecture)) is not None:
         raise ConfigError(f"this model cannot be exported to ONNX: {reason}")
-    if options.single_file:
-        raise ConfigError("--single-file is for the target web: leave it out")
     loaded, tokenizers, config = directory.load(model, MODEL_KIND)
     facts = graphs.write_graphs(out, loaded, int8=options.precision == "int8")
     directory.source_tokenizer(tokenizers[0], config).save(out / SRC_TOKENIZER)
