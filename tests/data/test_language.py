@@ -23,6 +23,7 @@ def test_long_sentences_are_told_with_certainty() -> None:
     [
         (["a/corpus.pt", "a/corpus.en"], ("src", "tgt"), ("pt", "en")),
         (["train.pt-BR.gz", "train.por_Latn.txt"], ("src", "tgt"), ("pt-BR", "por_Latn")),
+        (["train.pt.GZ", "train.en.Txt.xz"], ("src", "tgt"), ("pt", "en")),
         (["c.quy", "c.es.txt.xz"], ("src", "tgt"), ("quy", "es")),
         (["corpus.src", "corpus.tgt"], ("src", "tgt"), ("und", "und")),
         (["corpus.en", "corpus.ref"], ("src", "tgt"), ("und", "und")),

@@ -120,6 +120,6 @@ def languages_in_names(files: Sequence[PurePath], fields: tuple[str, str]) -> tu
 def _unpacked(path: PurePath) -> str:
     """The name without endings that say how the file is packed."""
     name = path.name
-    while any(name.endswith(ending) for ending in _PACKED):
+    while name.lower().endswith(_PACKED):
         name = name.rpartition(".")[0]
     return name
