@@ -144,10 +144,10 @@ def _search_of(scores: dict[str, Any]) -> str:
 def _show_samples(run: RunFolder, experiment: Experiment, split: str, decoding: str) -> None:
     """A few sentences of the set that was scored with their translations, and how to translate others."""
     from repose.data.language import UNKNOWN
-    from repose.tasks.corpus import prepare_corpus
     from repose.tasks.corpus_files import languages_of
+    from repose.tasks.corpus_of_run import text_of_run
 
-    sources, references = prepare_corpus(experiment).text(split)
+    sources, references = text_of_run(run, split)
     hypotheses = run.hypotheses(split, decoding)
     some = zip(sources, hypotheses, references, strict=True)
     every = -(-len(sources) // NUM_SAMPLES)
