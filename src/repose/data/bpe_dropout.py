@@ -19,7 +19,8 @@ from numpy.typing import NDArray
 
 from repose.data.batching import mix
 from repose.data.columns import Columns
-from repose.data.dataset import SIDES, PairDataset, Side
+from repose.data.dataset import PairDataset
+from repose.data.pairs import SIDES, Side
 from repose.data.tokenizer import END, START, Tokenizer
 from repose.system.errors import ConfigError
 

@@ -13,9 +13,10 @@ import numpy as np
 from numpy.typing import NDArray
 
 from repose.data.alignment import Slip, find_slip
-from repose.data.findings import HELD_OUT, SIDES, CorpusCheck, Finding, Kind, Side
+from repose.data.findings import HELD_OUT, CorpusCheck, Finding, Kind
 from repose.data.language import UNKNOWN, base_code, names_language
 from repose.data.observed import NO_SCRIPT, Observed, script_name
+from repose.data.pairs import SIDES, Side
 from repose.data.readers import PairReader, plain_name
 from repose.system.errors import DataError
 

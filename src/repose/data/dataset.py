@@ -14,10 +14,8 @@ import numpy as np
 from numpy.typing import NDArray
 
 from repose.data.columns import Columns, damaged
+from repose.data.pairs import SIDES
 from repose.system.terminal import counted
-
-Side = Literal["src", "tgt"]
-SIDES: tuple[Side, Side] = ("src", "tgt")
 
 
 @dataclass(frozen=True)

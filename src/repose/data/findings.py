@@ -4,10 +4,8 @@ import enum
 from collections.abc import Iterable, Iterator, Mapping
 from contextlib import suppress
 from dataclasses import asdict, dataclass
-from typing import Any, Literal, Self
+from typing import Any, Self
 
-Side = Literal["src", "tgt"]
-SIDES: tuple[Side, Side] = ("src", "tgt")
 HELD_OUT = ("valid", "test")
 """The sets that are not trained on."""
 

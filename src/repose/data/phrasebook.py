@@ -13,8 +13,7 @@ import lzma
 from importlib import resources
 from itertools import islice
 
-Pair = tuple[str, str]
-"""A Portuguese sentence and its English translation."""
+from repose.data.pairs import Pair
 
 SIZES = {"train": 20_000, "valid": 500, "test": 500}
 

@@ -19,17 +19,16 @@ import numpy as np
 from numpy.typing import NDArray
 
 from repose.data.columns import Columns, ColumnsWriter, id_type, writing_columns
-from repose.data.dataset import SIDES, PairInfo, PreparedCounts, Settings, content_digest, content_digest_of
+from repose.data.dataset import PairInfo, PreparedCounts, Settings, content_digest, content_digest_of
+from repose.data.pairs import SIDES, Pair
 from repose.data.tags import is_tagged
+from repose.data.tokenizer import UNK
 from repose.system.device import check_workers
 from repose.system.errors import DataError
 from repose.system.files import locked, making_lock
 from repose.system.helper import helper_command, pipes
 
-Pair = tuple[str, str]
-
 _CHUNK = 4096  # pairs tokenised together
-_UNK = 1
 _NO_WORDS = 2  # tokens of a sentence of which nothing but START and END is left
 
 
@@ -168,7 +167,7 @@ def _build(
             for sha, array in zip(content[side], (ids, labels), strict=True):
                 sha.update(array.data)
             tokens[side] += int((lengths - (side == "tgt")).sum())
-            unknown_tokens[side] += int(np.count_nonzero(ids == _UNK))
+            unknown_tokens[side] += int(np.count_nonzero(ids == UNK))
     if read["pairs"] == 0:
         raise DataError("there are no sentence pairs to prepare: check the corpus files")
     if writer.num_examples == 0:

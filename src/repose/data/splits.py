@@ -10,10 +10,9 @@ import numpy as np
 from numpy.typing import NDArray
 
 from repose.data.batching import mix
+from repose.data.pairs import Pair
 from repose.system.errors import DataError
 from repose.system.terminal import counted
-
-Pair = tuple[str, str]
 
 
 @dataclass(frozen=True)
