@@ -6,19 +6,15 @@ value at all in some files, or be of Arrow's `string` in one and of its `large_s
 
 import contextlib
 from collections import Counter
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Iterator, Sequence
 from typing import Any
 
 from repose.bulk.storage import open_input
+from repose.data.readers import first_line, is_text, present
 from repose.system.errors import ConfigError, DataError
 
 OPTIONS = {1: ("--field",), 2: ("--src-field", "--tgt-field")}
 """Of the command line, for the fields of a job, by their number."""
-
-
-def present(names: Iterable[str]) -> str:
-    """The first names that there are, for a message."""
-    return ", ".join(repr(name[:40]) for name in list(names)[:20]) or "none"
 
 
 def taken(name: str, field: str, added: Sequence[str]) -> DataError:
@@ -43,11 +39,6 @@ def parquet(name: str) -> Iterator[Any]:
         yield opened
 
 
-def first_line(error: Exception) -> str:
-    """What an error says, in short."""
-    return str(error).splitlines()[0][:200] if str(error) else type(error).__name__
-
-
 def check_columns(names: Sequence[str], fields: Sequence[str], added: Sequence[str]) -> None:
     """Read the schemas of a job's files. Raises DataError where a file has not the fields as text, two columns of one
     name, one that the output adds, or other columns than the first file."""
@@ -60,7 +51,7 @@ def check_columns(names: Sequence[str], fields: Sequence[str], added: Sequence[s
         for field, option in zip(fields, OPTIONS[len(fields)], strict=True):
             if field not in schema.names:
                 raise DataError(f"{name} has no column {field!r} (present: {present(schema.names)}): give {option}")
-            if not _is_text(kind := schema.field(field).type):
+            if not is_text(kind := schema.field(field).type):
                 raise DataError(f"the column {field!r} of {name} holds no text but {kind}: give another {option}")
         if names_taken := [column for column in added if column in schema.names]:
             raise taken(name, names_taken[0], added)
@@ -70,13 +61,6 @@ def check_columns(names: Sequence[str], fields: Sequence[str], added: Sequence[s
                 f"{names[0]} and {name} cannot be merged, since {difference}: give them the same columns, or translate "
                 "them in two jobs"
             )
-
-
-def _is_text(kind: Any) -> bool:
-    import pyarrow as pa
-
-    kind = kind.value_type if pa.types.is_dictionary(kind) else kind
-    return bool(pa.types.is_string(kind) or pa.types.is_large_string(kind))
 
 
 def _difference(first: Any, other: Any) -> str | None:

@@ -11,7 +11,6 @@ import itertools
 import json
 import lzma
 import re
-import zlib
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from enum import StrEnum
@@ -22,9 +21,9 @@ from typing import Any, BinaryIO, Self
 
 import numpy as np
 
-from repose.bulk.columns import OPTIONS, first_line, parquet, present, taken
+from repose.bulk.columns import OPTIONS, parquet, taken
 from repose.bulk.storage import Store, blocks, open_input, reads_of_range, stamp
-from repose.data.readers import kind_of, named_columns, unpacked
+from repose.data.readers import first_line, kind_of, named_columns, present, unpackable, unpacked
 from repose.decoding.stream import MAX_LINE_BYTES, WINDOW, DecodedLine, decoded, lines_of, without_mark
 from repose.system.errors import ConfigError, DataError
 from repose.system.terminal import counted
@@ -251,10 +250,8 @@ def _unpack(store: Store, name: str, suffix: str, into: str) -> None:
 def _unpacked(name: str, suffix: str) -> Iterator[bytes]:
     """The blocks of what is packed in a file; whatever fails here is no failure to write."""
     try:
-        with open_input(name) as packed, contextlib.closing(_PACKED[suffix](packed)) as file:
+        with unpackable(name), open_input(name) as packed, contextlib.closing(_PACKED[suffix](packed)) as file:
             yield from blocks(file)
-    except (EOFError, zlib.error, lzma.LZMAError, gzip.BadGzipFile) as error:
-        raise DataError(f"{name} is damaged or not what its name says ({error}): get or pack it again") from error
     except OSError as error:
         raise DataError(f"{name} cannot be read ({error.strerror or error}): check the disk or the network") from error
 

@@ -14,10 +14,11 @@ from collections import Counter
 from collections.abc import Iterable, Iterator, Sequence
 from contextlib import ExitStack, contextmanager
 from dataclasses import dataclass, field
-from itertools import zip_longest
+from itertools import islice, zip_longest
 from pathlib import Path, PurePath
-from typing import BinaryIO, TypeAlias
+from typing import Any, BinaryIO, TypeAlias
 
+from repose.data.pairs import Pair
 from repose.system.errors import ConfigError, DataError
 from repose.system.files import replacing_file
 from repose.system.terminal import counted
@@ -25,7 +26,6 @@ from repose.system.terminal import counted
 MAX_CHARACTERS = 20_000
 """Longer sentences are dropped: they are damage, and would hold up everything after."""
 
-Pair = tuple[str, str]
 
 _BLOCK = 1 << 20
 _LINE_BYTES = 4 * MAX_CHARACTERS  # a character has up to four bytes in UTF-8
@@ -128,7 +128,7 @@ def opened(path: Path) -> BinaryIO:
 
 
 @contextmanager
-def unpackable(path: Path) -> Iterator[None]:
+def unpackable(path: Path | str) -> Iterator[None]:
     """Raises DataError where, within, the file cannot be unpacked."""
     try:
         yield
@@ -417,9 +417,13 @@ def _record(text: str, fields: tuple[str, str], place: str, is_first: bool) -> R
     return sides[0], sides[1]
 
 
+def present(names: Iterable[str]) -> str:
+    """The first names that there are, for a message."""
+    return ", ".join(repr(name[:40]) for name in islice(names, 20)) or "none"
+
+
 def _no_field(name: str, known: Sequence[str], what_to_do: str = "") -> str:
-    present = ", ".join(repr(other[:40]) for other in known[:20]) or "none"
-    return f"there is no field {name!r} (present: {present}){what_to_do or f': {_NAME_BOTH}'}"
+    return f"there is no field {name!r} (present: {present(known)}){what_to_do or f': {_NAME_BOTH}'}"
 
 
 def _parquet(path: Path, fields: tuple[str, str]) -> Iterator[Row]:
@@ -434,17 +438,27 @@ def _parquet(path: Path, fields: tuple[str, str]) -> Iterator[Row]:
                     raise DataError(f"{path}: {_no_field(name, schema.names)}")
                 if schema.names.count(name) > 1:
                     raise DataError(f"{path} has several columns with the name {name!r}: rename all but one")
-                kind = schema.field(name).type
-                kind = kind.value_type if pa.types.is_dictionary(kind) else kind
-                if not (pa.types.is_string(kind) or pa.types.is_large_string(kind)):
+                if not is_text(kind := schema.field(name).type):
                     raise DataError(f"{path}: the field {name!r} holds no text but {kind}: name a text field")
             for batch in file.iter_batches(batch_size=_ROWS_PER_BATCH, columns=list(fields)):
                 columns = (batch.column(name).to_pylist() for name in fields)
                 for src, tgt in zip(*columns, strict=True):
                     yield src or "", tgt or ""
     except (pa.ArrowException, OSError, UnicodeDecodeError) as error:
-        reason = str(error).splitlines()[0][:200] if str(error) else type(error).__name__
-        raise DataError(f"{path} is damaged or no Parquet file ({reason}): get it again") from error
+        raise DataError(f"{path} is damaged or no Parquet file ({first_line(error)}): get it again") from error
+
+
+def is_text(kind: Any) -> bool:
+    """Whether a column of this Arrow type holds text."""
+    import pyarrow as pa
+
+    kind = kind.value_type if pa.types.is_dictionary(kind) else kind
+    return bool(pa.types.is_string(kind) or pa.types.is_large_string(kind))
+
+
+def first_line(error: Exception) -> str:
+    """What an error says, in short."""
+    return str(error).splitlines()[0][:200] if str(error) else type(error).__name__
 
 
 class TextPairs:
