@@ -12,7 +12,7 @@ from typing import Any, BinaryIO
 from urllib.parse import unquote
 
 from repose.system.errors import ConfigError, DataError, WriteError
-from repose.system.files import locked, replacing_file, trying_lock, write_file
+from repose.system.files import locked, remove_half_written, replacing_file, trying_lock, write_file
 
 _BLOCK = 1 << 20
 
@@ -164,8 +164,7 @@ class FolderStore(Store):
 
     def remove_half_written(self, name: str) -> None:
         path = self.folder / name
-        for leftover in path.parent.glob(f".{path.name}.*.tmp"):
-            leftover.unlink(missing_ok=True)
+        remove_half_written(path.parent, path.name)
 
 
 class UrlStore(Store):

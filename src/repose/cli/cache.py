@@ -20,7 +20,8 @@ def cache(
     ] = False,
 ) -> None:
     """List prepared corpora and graphs of models with their sizes, or clear them away; fetched corpora stay."""
-    from repose.data.corpora import cache_home
+    from repose.data.corpora import prepared_home
+    from repose.decoding.graph_cache import graphs_home
     from repose.tasks.cache import graphs, prepared_corpora, remove_graphs, remove_prepared, remove_state
 
     for run in runs or []:
@@ -44,7 +45,7 @@ def cache(
         show(make_table(("prepared corpus", "MB", "days old", "of", "what"), rows, right=[1, 2]))
     total, (models, size) = sum(one.num_bytes for one in found) / MB, graphs()
     show(
-        f"{total:,.1f} MB of prepared corpora in {cache_home() / 'prepared'}",
-        f"{size / MB:,.1f} MB of graphs of {counted(models, 'model')} in {cache_home() / 'onnx'}",
+        f"{total:,.1f} MB of prepared corpora in {prepared_home()}",
+        f"{size / MB:,.1f} MB of graphs of {counted(models, 'model')} in {graphs_home()}",
         "repose cache --clear removes both",
     )

@@ -18,7 +18,7 @@ from repose.data.download import Progress
 from repose.system.errors import DataError, WriteError
 from repose.system.files import locked, replacing_folder
 
-__all__ = ["cache_home", "describe", "fetch_corpus", "locate", "names"]
+__all__ = ["cache_home", "describe", "fetch_corpus", "locate", "names", "prepared_home"]
 
 
 def cache_home() -> Path:
@@ -28,6 +28,11 @@ def cache_home() -> Path:
     # The specification has relative values ignored.
     cache = Path(os.environ.get("XDG_CACHE_HOME", ""))
     return (cache if cache.is_absolute() else Path.home() / ".cache") / "repose"
+
+
+def prepared_home() -> Path:
+    """Where the cache keeps prepared corpora, each in a folder with its key for a name."""
+    return cache_home() / "prepared"
 
 
 def locate(name: str, *, home: Path | None = None) -> Path:

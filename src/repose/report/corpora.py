@@ -8,7 +8,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from repose.config.experiment import CorpusConfig
-from repose.data.corpora import cache_home
+from repose.data.corpora import prepared_home
 from repose.data.language import UNKNOWN
 
 if TYPE_CHECKING:
@@ -71,7 +71,7 @@ def _same_set(one: "ReportRun", other: "ReportRun") -> bool:
     """Whether two runs are measured on the same sentences: by the texts where the cache has both, else by settings."""
     if one.config.data and one.config.data == other.config.data:
         return True
-    texts = [_digest(cache_home() / "prepared" / run.config.data / "text", run.split) for run in (one, other)]
+    texts = [_digest(prepared_home() / run.config.data / "text", run.split) for run in (one, other)]
     if None not in texts:
         return texts[0] == texts[1]
     sets = [set_of(run.experiment.corpus, run.split) for run in (one, other)]

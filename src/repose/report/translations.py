@@ -126,7 +126,7 @@ def _is_score(score: Any) -> bool:
 
 
 def _prepared(run: ReportRun) -> CorpusData:
-    data = CorpusData(corpora.cache_home() / "prepared" / run.config.data, ())
+    data = CorpusData(corpora.prepared_home() / run.config.data, ())
     if not data.has_text(run.split) and run.split in SCORED_SPLITS:
         raise DataError(
             f"the {run.split} set is not in the cache (prepared/{data.folder.name}): bring it there with "

@@ -17,6 +17,7 @@ import contextlib
 import errno
 import json
 import os
+import re
 import secrets
 import shutil
 import socket
@@ -60,7 +61,7 @@ def write_new_json(path: Path, content: object) -> bool:
 
     Of several processes that do this at once, one does. On a file system without hard links the last one wins.
     """
-    temporary = path.with_name(f".{path.name}.{secrets.token_hex(4)}.tmp")
+    temporary = _half_written(path)
     write_json(temporary, content)
     with writing(path):
         try:
@@ -102,7 +103,7 @@ def replacing_file(path: Path, *, durable: bool = False) -> Iterator[Path]:
     `durable` has the data on disk before the file takes its place, so that not even a power cut leaves half of it.
     Raises WriteError where the file cannot be written, a full disk for instance; what was at `path` then stays.
     """
-    temporary = path.with_name(f".{path.name}.{secrets.token_hex(4)}.tmp")
+    temporary = _half_written(path)
     with writing(path):
         path.parent.mkdir(parents=True, exist_ok=True)
         try:
@@ -116,10 +117,24 @@ def replacing_file(path: Path, *, durable: bool = False) -> Iterator[Path]:
             temporary.unlink(missing_ok=True)
 
 
-def remove_half_written(folder: Path) -> None:
-    """Remove what processes that were killed in `replacing_file` left in a folder, when none is at work there."""
+def _half_written(path: Path) -> Path:
+    """A new name for a file until it is whole."""
+    return path.with_name(f".{path.name}.{secrets.token_hex(4)}.tmp")
+
+
+def name_when_whole(name: str) -> str | None:
+    """What a half-written file of this name was to be called; None for the name of any other file."""
+    found = re.fullmatch(r"\.(.+)\.[0-9a-f]+\.tmp", name)
+    return None if found is None else found[1]
+
+
+def remove_half_written(folder: Path, name: str | None = None) -> None:
+    """Remove what processes that were killed in `replacing_file` left in a folder, when none is at work there; with
+    `name`, of that file alone."""
     for path in folder.glob(".*.tmp"):
-        path.unlink(missing_ok=True)
+        whole = name_when_whole(path.name)
+        if whole is not None and name in (None, whole):
+            path.unlink(missing_ok=True)
 
 
 def previous(folder: Path) -> Path:

@@ -8,12 +8,13 @@ from collections.abc import Iterator
 from pathlib import Path
 from typing import NamedTuple
 
-from repose.data.corpora import cache_home
+from repose.data.corpora import prepared_home
 from repose.decoding.graph_cache import graphs_home
 from repose.runs.folder import RunFolder
 from repose.runs.records import RunStatus
 from repose.system.errors import CheckpointError
 from repose.system.files import locked_or_busy, making_lock, trying_lock, using_lock
+from repose.tasks.corpus import REPORT
 
 
 class Prepared(NamedTuple):
@@ -31,7 +32,7 @@ class Prepared(NamedTuple):
 
 def prepared_corpora() -> list[Prepared]:
     """All prepared corpora of the cache, the largest first."""
-    home = cache_home() / "prepared"
+    home = prepared_home()
     folders = [path for path in home.iterdir() if path.is_dir()] if home.is_dir() else []
     return sorted((_prepared(folder) for folder in folders), key=lambda one: -one.num_bytes)
 
@@ -71,7 +72,7 @@ def graphs() -> tuple[int, int]:
 
 
 def _prepared(folder: Path) -> Prepared:
-    made = folder / "report.json"
+    made = folder / REPORT
     try:
         record = json.loads(made.read_text(encoding="utf-8"))
         of, what, at = str(record.get("of", "")), str(record["report"][0]), made.stat().st_mtime

@@ -37,7 +37,17 @@ from repose.data.tags import TaggedPairs, TaggingEncoder
 from repose.data.tokenizer import Tokenizer
 from repose.saved_model.directory import tokenizer_paths
 from repose.system.errors import ConfigError, DataError
-from repose.system.files import checksums, locked, making_lock, sealed, share_lock, unsealed, using_lock, write_json
+from repose.system.files import (
+    checksums,
+    locked,
+    making_lock,
+    name_when_whole,
+    sealed,
+    share_lock,
+    unsealed,
+    using_lock,
+    write_json,
+)
 from repose.system.terminal import counted
 from repose.tasks import more_corpora
 from repose.tasks.corpus_files import (
@@ -51,7 +61,7 @@ from repose.tasks.corpus_files import (
 from repose.tasks.registry import get_task
 
 Say = Callable[[str], None]
-CHECK = "check.json"
+CHECK, REPORT = "check.json", "report.json"
 HELD_OUT_SHARE, MOST_HELD_OUT = 0.05, 500  # of the pairs, where the corpus has no valid or test set of its own
 
 
@@ -67,7 +77,7 @@ class CorpusData:
 
     def tokenizer_path(self, side: str) -> Path:
         """The tokenizer of "src" or "tgt"."""
-        return self.folder / f"tokenizer.{side}.json"
+        return tokenizer_file(self.folder, side)
 
     @property
     def check(self) -> CorpusCheck:
@@ -122,12 +132,17 @@ class CorpusData:
         return [src for src, _ in pairs], [tgt for _, tgt in pairs]
 
 
+def tokenizer_file(folder: Path, side: str) -> Path:
+    """The tokenizer of "src" or "tgt" in a prepared folder."""
+    return folder / f"tokenizer.{side}.json"
+
+
 def kept_corpus(key: str) -> CorpusData | None:
     """The corpus that lies in the cache under this key, and stays there as long as the result lives; None without one.
 
     Raises DataError where it has changed since it was made.
     """
-    place = corpora.cache_home() / "prepared" / key
+    place = corpora.prepared_home() / key
     if not key or not place.is_dir():
         return None
     with locked(making_lock(place)):
@@ -149,7 +164,7 @@ def prepare_corpus(
     """
     experiment = _with_ready_tokenizers(experiment)
     key = _key(experiment)
-    place = corpora.cache_home() / "prepared" / key if folder is None else folder.absolute()
+    place = corpora.prepared_home() / key if folder is None else folder.absolute()
     waiting = "another process prepares this corpus: waiting for it"
     with locked(making_lock(place), on_wait=lambda: say(waiting)):
         data = _finished(place, key) or _build(experiment, place, key, workers)
@@ -178,7 +193,7 @@ def _build(experiment: Experiment, folder: Path, key: str, workers: int) -> Corp
     if folder.exists() and any(folder.iterdir()) and not _is_ours(folder, experiment):
         raise DataError(f"{folder} holds other files: name an empty or new folder")
     (folder / "text").mkdir(parents=True, exist_ok=True)
-    (folder / "report.json").unlink(missing_ok=True)
+    (folder / REPORT).unlink(missing_ok=True)
     report = list(get_task(experiment.training.task).prepare(experiment, folder, workers))
     (folder / CHECK).unlink(missing_ok=True)
     if TASK_SETTINGS[experiment.training.task].translates:
@@ -186,7 +201,7 @@ def _build(experiment: Experiment, folder: Path, key: str, workers: int) -> Corp
         write_json(folder / CHECK, {**check_files(experiment.corpus).to_json(), "languages": languages})
     corpus = experiment.corpus
     of = corpus.name or ", ".join(Path(path).name for path in corpus.train)  # for `repose cache`
-    write_json(folder / "report.json", sealed({"key": key, "of": of, "report": report, "crc32": checksums(folder)}))
+    write_json(folder / REPORT, sealed({"key": key, "of": of, "report": report, "crc32": checksums(folder)}))
     return CorpusData(folder, tuple(report))
 
 
@@ -201,8 +216,7 @@ def _checked_anew(corpus: CorpusConfig, data: CorpusData) -> CorpusCheck | None:
     return None if content.get("languages", languages) == languages else check_files(corpus)
 
 
-_TEXT = r"(train|valid|test|also\d+|synthetic)\.(src|tgt)"
-_WRITTEN = re.compile(rf"{_TEXT}|\.{_TEXT}\.[0-9a-f]{{8}}\.tmp")  # the second as a process that was killed leaves it
+_TEXT = re.compile(r"(train|valid|test|also\d+|synthetic)\.(src|tgt)")
 
 
 def _is_ours(folder: Path, experiment: Experiment) -> bool:
@@ -210,14 +224,14 @@ def _is_ours(folder: Path, experiment: Experiment) -> bool:
     corpus, text, ready = experiment.corpus, folder / "text", experiment.tokenizer
     further = (str(path) for part in more_corpora.parts_of(corpus) for path in part.files)
     files = (*corpus.train, *corpus.valid, *corpus.test, *further, *filter(None, (ready.src_file, ready.tgt_file)))
-    written = text.is_dir() and all(_WRITTEN.fullmatch(path.name) for path in text.iterdir())
+    written = text.is_dir() and all(_TEXT.fullmatch(name_when_whole(path.name) or path.name) for path in text.iterdir())
     return written and not any(Path(path).resolve().is_relative_to(folder.resolve()) for path in files)
 
 
 def _finished(folder: Path, key: str) -> CorpusData | None:
     """The corpus of a folder that was finished under this key."""
     try:
-        record = json.loads((folder / "report.json").read_text(encoding="utf-8"))
+        record = json.loads((folder / REPORT).read_text(encoding="utf-8"))
         is_ours = record["key"] == key and unsealed(record) is not None
         data = CorpusData(folder, tuple(map(str, record["report"]))) if is_ours else None
         expected = dict(record.get("crc32", {}))  # folders made before have none
@@ -313,7 +327,7 @@ def one_tokenizer(config: TokenizerConfig, lines: Iterable[str], folder: Path, t
         raise ConfigError("this task has one tokenizer: set tokenizer.src_file and tokenizer.tgt_file to the same file")
     tokenizer = _trained(config, lines, tags) if config.src_file is None else Tokenizer.load(Path(config.src_file))
     for side in ("src", "tgt"):
-        tokenizer.save(folder / f"tokenizer.{side}.json")
+        tokenizer.save(tokenizer_file(folder, side))
     return tokenizer
 
 
@@ -330,7 +344,7 @@ def prepare_pairs(experiment: Experiment, folder: Path, workers: int) -> Iterato
     yield from _write_texts(corpus, files_of(corpus), text)
     yield from more_corpora.write_parts(corpus, text)
     yield from _pair_tokenizers(experiment.tokenizer, corpus, folder)
-    src, tgt = (Tokenizer.load(folder / f"tokenizer.{side}.json") for side in ("src", "tgt"))
+    src, tgt = (Tokenizer.load(tokenizer_file(folder, side)) for side in ("src", "tgt"))
     sets: dict[str, Iterable[tuple[str, str]]] = {
         "train": more_corpora.TrainingPairs(corpus, text),
         "valid": TaggedPairs(TextPairs(text, "valid"), corpus.tag),
@@ -360,7 +374,7 @@ def _write_texts(corpus: CorpusConfig, files: Mapping[str, list[Path]], folder: 
         names = {"train": "training", "valid": "validation", "test": "test"}
         yield f"phrasebook: {', '.join(f'{len(pairs):,} {names[split]}' for split, pairs in shipped.items())} pairs"
     for split, paths in files.items():
-        reader = PairReader(paths, src_field=corpus.src_field, tgt_field=corpus.tgt_field)
+        reader = more_corpora.reader_of(corpus, paths)
         write_pairs(folder, split, reader)
         yield f"{split}: {reader.counts.describe()}"
     if corpus.splits == "merged":
@@ -421,7 +435,7 @@ def _pair_tokenizers(config: TokenizerConfig, corpus: CorpusConfig, folder: Path
         for side, file, lines in zip(("src", "tgt"), (config.src_file, config.tgt_file), sides, strict=True):
             tags = corpus.tags if side == "src" else ()
             tokenizer = _trained(config, lines, tags) if file is None else Tokenizer.load(Path(file))
-            tokenizer.save(folder / f"tokenizer.{side}.json")
+            tokenizer.save(tokenizer_file(folder, side))
             sizes.append(tokenizer.vocab_size)
     if config.src_file is None:
         too_short = f" (the text allows no more than these of the {config.vocab_size:,} asked for)"

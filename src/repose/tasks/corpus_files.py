@@ -10,7 +10,6 @@ from repose.data import corpora
 from repose.data.check import check_corpus
 from repose.data.findings import CorpusCheck, Kind
 from repose.data.language import UNKNOWN, identify, languages_in_names
-from repose.data.readers import PairReader
 from repose.system.errors import ConfigError, DataError
 from repose.tasks import more_corpora
 
@@ -76,8 +75,7 @@ def num_training_pairs(corpus: CorpusConfig, *, at_most: int) -> int | None:
     if corpus.name == PHRASEBOOK or not (corpus.name or corpus.train):
         return None
     every = [files_of(corpus)["train"], *(part.files for part in more_corpora.parts_of(corpus))]
-    fields = {"src_field": corpus.src_field, "tgt_field": corpus.tgt_field}
-    pairs = chain.from_iterable(PairReader(paths, **fields) for paths in every)
+    pairs = chain.from_iterable(more_corpora.reader_of(corpus, paths) for paths in every)
     return sum(1 for _ in islice(pairs, at_most))
 
 
@@ -88,8 +86,7 @@ def check_files(corpus: CorpusConfig) -> CorpusCheck:
     """
     files: dict[str, Sequence[Path]] = {**files_of(corpus)}
     files |= {part.name: part.files for part in more_corpora.parts_of(corpus)} if files else {}
-    fields = {"src_field": corpus.src_field, "tgt_field": corpus.tgt_field}
-    sets = {name: PairReader(paths, **fields) for name, paths in files.items()}
+    sets = {name: more_corpora.reader_of(corpus, paths) for name, paths in files.items()}
     check = check_corpus(sets, identify, languages_of(corpus))
     if corpus.splits == "given":
         return check

@@ -5,7 +5,7 @@ side stands in the validation or test set are left out: a related language's cor
 """
 
 from collections import Counter
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterable, Iterator, Sequence
 from itertools import chain
 from pathlib import Path
 from typing import NamedTuple
@@ -16,12 +16,11 @@ from numpy.typing import NDArray
 from repose.config.experiment import CorpusConfig, TrainingConfig
 from repose.data.dataset import PairDataset
 from repose.data.mixture import Mixture, temperature_shares
+from repose.data.pairs import Pair
 from repose.data.readers import PairReader, TextPairs, write_pairs
 from repose.data.splits import same_sentence
 from repose.data.tags import TaggedPairs
 from repose.data.tokenizer import Tokenizer
-
-Pair = tuple[str, str]
 
 
 class Part(NamedTuple):
@@ -41,6 +40,11 @@ def parts_of(corpus: CorpusConfig) -> list[Part]:
     return found
 
 
+def reader_of(corpus: CorpusConfig, files: Sequence[Path]) -> PairReader:
+    """The pairs of some of a corpus's files, by the names of its fields. Raises what `PairReader` does."""
+    return PairReader(files, src_field=corpus.src_field, tgt_field=corpus.tgt_field)
+
+
 def write_parts(corpus: CorpusConfig, folder: Path) -> Iterator[str]:
     """Writes their texts beside those of the sets; yields sentences about what was dropped. Raises DataError."""
     parts = parts_of(corpus)
@@ -49,7 +53,7 @@ def write_parts(corpus: CorpusConfig, folder: Path) -> Iterator[str]:
     measured = [TextPairs(folder, split) for split in ("valid", "test") if (folder / f"{split}.src").exists()]
     held_out = {same_sentence(sentence) for pairs in measured for pair in pairs for sentence in pair}
     for part in parts:
-        reader = PairReader(part.files, src_field=corpus.src_field, tgt_field=corpus.tgt_field)
+        reader = reader_of(corpus, part.files)
         left_out = Counter[str]()
         write_pairs(folder, part.name, _without(reader, held_out, left_out))
         tag = "" if part.tag is None else f" (tag {part.tag})"
