@@ -216,7 +216,7 @@ class PositionScores:
         g, positions = self._graph, self._positions
         distance = g.sub(keys_at, queries_at)
         if isinstance(positions, Alibi):
-            size = g.op("Cast", g.op("Abs", distance), to=1)
+            size = g.cast(g.op("Abs", distance), "FLOAT")
             return g.mul(g.constant(-array(positions.slopes)[:, None, None]), size)
         scores = None
         if self._content is not None:

@@ -159,6 +159,10 @@ class Graph:
         """The product of the last two dimensions."""
         return str(self.op("MatMul", a, b))
 
+    def cast(self, a: Value, dtype: str) -> Value:
+        """As numbers of another type, by ONNX's name ("FLOAT")."""
+        return str(self.op("Cast", a, to=getattr(self._onnx.TensorProto, dtype)))
+
     def transposed(self, a: Value, *order: int) -> Value:
         """Dimensions in this order."""
         return str(self.op("Transpose", a, perm=list(order)))
@@ -259,7 +263,7 @@ class Graph:
             self._quantized[x] = self.op("DynamicQuantizeLinear", x, outputs=3)
         quantized, scale, zero = self._quantized[x]
         sums = self.op("MatMulInteger", quantized, self.constant(integers, np.int8), zero)
-        product = str(self.op("Cast", sums, to=self._onnx.TensorProto.FLOAT))
+        product = self.cast(sums, "FLOAT")
         if self._is_body and len(weight) > _WIDE:
             return self.mul(self.mul(product, scale), self.constant(scales))
         # Nodes and their order as ONNX Runtime's own quantizer writes them: what it fuses.

@@ -21,7 +21,6 @@ from repose.graphs.stacks import Memory, StepGraph
 from repose.model.transformer import Transformer
 
 PAD, START, END = 0, 2, 3
-_DOUBLE = 11  # TensorProto's
 _LARGE, _BLOCK = 1024, 64  # tokens of a vocabulary, and of what is looked at together
 _NEAR = 4  # tokens with the largest rough logits, one of which is taken to have the largest exact one
 
@@ -90,7 +89,7 @@ def beam(model: Transformer, memory: list[Memory], *, int8: bool) -> Any:
     at, _, tokens = body.input("at", [], "INT64"), body.input("going", [], "BOOL"), body.input("token", ["R"], "INT64")
     before, best = body.input("scores_before", ["R"], "DOUBLE"), body.input("best", ["B"], "DOUBLE")
     values, ids = best_of(body, model.tgt_vocab_size, step.log_probs(tokens, at, g.ints(1)), width)  # (R, width)
-    sums = body.add(body.op("Unsqueeze", before, g.ints(1)), body.op("Cast", values, to=_DOUBLE))
+    sums = body.add(body.op("Unsqueeze", before, g.ints(1)), body.cast(values, "DOUBLE"))
     sums = body.concatenated(body.reshaped(sums, (-1,)), no_scores, axis=0)
     scores, order = body.op("TopK", sums, handed_out, outputs=2)  # (C,)
     rows = body.div(order, width)

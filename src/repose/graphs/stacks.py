@@ -28,8 +28,6 @@ from repose.model.token_norm import TokenNorm, normalised_rows
 from repose.model.transformer import Transformer
 from repose.system.errors import ConfigError
 
-_FLOAT = 1  # TensorProto's
-
 
 class Memory(NamedTuple):
     """A tensor that the encoder hands to every step."""
@@ -165,7 +163,7 @@ class _EncoderGraph(_StackGraph):
         g, a = self.g, self.a
         src = g.input("src", ["B", "S"], "INT64")
         is_real = g.op("Not", g.op("Equal", src, g.constant(0, np.int64)))
-        self.real = str(g.op("Unsqueeze", g.op("Cast", is_real, to=_FLOAT), g.ints(2)))
+        self.real = str(g.op("Unsqueeze", g.cast(is_real, "FLOAT"), g.ints(2)))
         bias = g.where(g.op("Unsqueeze", is_real, g.ints(1, 2)), g.constant(0.0), g.constant(-np.inf))
         g.output("src_bias", bias, ["B", 1, 1, "S"])
         self.length = g.size(src, 1)
@@ -348,7 +346,7 @@ class StepGraph(_StackGraph):
         g = self.g
         kept = [Kept(f"{name}_{what}", 0, width) for what in ("mean", "deviations")]
         mean0, m2 = (g.input(f"past_{k.name}", k.shape) for k in kept)
-        before, count = (g.op("Cast", n, to=_FLOAT) for n in (self.at, self.num_read))
+        before, count = (g.cast(n, "FLOAT") for n in (self.at, self.num_read))
         mean = g.div(g.add(g.mul(mean0, before), x), count)
         m2 = g.add(m2, g.mul(g.sub(x, mean0), g.sub(x, mean)))
         self.kept += kept
