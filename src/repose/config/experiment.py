@@ -68,6 +68,10 @@ class TaskSettings:
     refuses: Mapping[str, str] = dataclasses.field(default_factory=dict)
     """`section.field` of settings that it has no use for, and what to do where one is not at its default."""
 
+    def looks_ahead(self, architecture: Architecture) -> bool:
+        """Whether a model of this architecture sees tokens that it is to predict, so that its losses mean nothing."""
+        return architecture.looks_ahead and self.predicts_tokens
+
 
 _OF_PAIRS = {
     "corpus.name": "which names sentence pairs: set corpus.train and corpus.valid to files instead",
@@ -429,6 +433,11 @@ class Experiment:
                     f"training.{name} = {getattr(training, name)} is longer than the model reads: raise "
                     f"architecture.max_length ({self.architecture.max_length}) or lower training.{name}"
                 )
+
+    @property
+    def looks_ahead(self) -> bool:
+        """Whether the model sees tokens that it is to predict, so that its losses mean nothing."""
+        return TASK_SETTINGS[self.training.task].looks_ahead(self.architecture)
 
 
 SECTIONS: Mapping[str, Any] = {field.name: field.type for field in dataclasses.fields(Experiment)}

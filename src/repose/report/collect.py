@@ -160,7 +160,6 @@ def read_run(folder: Path, cell: Entry | None, grid: Path | None = None) -> Repo
         scores = None  # `repose evaluate --out` has put them there, of a model that is still being trained
     corpus = corpus_name(experiment.corpus)
     task = experiment.training.task
-    ahead = experiment.architecture.looks_ahead and TASK_SETTINGS[task].predicts_tokens
     return ReportRun(
         folder=folder,
         place=(grid or folder.absolute().parent).absolute().name,
@@ -175,7 +174,7 @@ def read_run(folder: Path, cell: Entry | None, grid: Path | None = None) -> Repo
         scores=scores,
         split=split,
         task=task,
-        looks_ahead=bool((scores or {}).get("looks_ahead", ahead)),
+        looks_ahead=bool((scores or {}).get("looks_ahead", experiment.looks_ahead)),
         run_id=str((scores or {}).get("run_id", config.run_id)),
         status="done" if scores is not None else "unfinished" if cell is None or cell.status == "done" else cell.status,
     )

@@ -58,7 +58,7 @@ def card(config: RunConfig, run: RunFolder | None = None) -> str:
     of_task = task.card(experiment)
     scored = None if run is None else run.best_scores()
     end = None if run is None else run.records().end
-    warning = task.look_ahead_warning if task.looks_ahead(experiment.architecture) else ""
+    warning = task.look_ahead_warning if experiment.looks_ahead else ""
     parts = [
         _head(config, of_task, scored),
         f"# {of_task.title}, run {config.run_id}\n",

@@ -71,7 +71,7 @@ def run(
     """
     check_stop_after(stop_after)
     task = get_task(experiment.training.task)
-    if task.looks_ahead(experiment.architecture):
+    if experiment.looks_ahead:
         say(task.look_ahead_warning)
     choose_device(device)  # what cannot be had is said before the corpus is read
     if workers is not None:

@@ -322,8 +322,7 @@ def _objective(value: Any, training: TrainingConfig, differ: Sequence[str], wher
 
 def _check_looks_back(experiment: Experiment, search: Search) -> None:
     """Raises ConfigError for a trial whose loss says nothing: its decoder sees what it should predict."""
-    predicts = TASK_SETTINGS[experiment.training.task].predicts_tokens
-    if search.objective == "loss" and predicts and experiment.architecture.looks_ahead:
+    if search.objective == "loss" and experiment.looks_ahead:
         raise ConfigError(
             "the model's decoder looks ahead at the token that it should predict, so that its loss cannot be compared: "
             "search causal ones, or set objective = 'chrf', of translations"

@@ -152,7 +152,7 @@ class Task(TrainingTask):
 
     def looks_ahead(self, architecture: Architecture) -> bool:
         """Whether a model of this architecture sees tokens that it is to predict, so that its losses mean nothing."""
-        return architecture.looks_ahead and TASK_SETTINGS[self.name].predicts_tokens
+        return TASK_SETTINGS[self.name].looks_ahead(architecture)
 
     def load(self, folder: Path, device: str = "cpu") -> SavedModel[Any]:
         """The model of a model or run directory. Raises CheckpointError and DeviceError."""
