@@ -40,6 +40,8 @@ from repose.system.errors import ConfigError
 NAME, PAGE, LICENCES = "web", "index.html", "LICENSES.txt"
 _OURS = ("page.js", "translator.js", "search.js", "parts.js")
 _STYLE = "page.css"
+_UNSAID_SYNTHETIC_TAG = "BT"
+"""The tag that tells a model that a machine wrote a source. Models of before do not say it: it was this unless set."""
 LONGEST = 512
 """Tokens of a sentence, at most: positions beyond take much of a page's size, and are hardly ever read."""
 
@@ -95,8 +97,7 @@ def _settings(translator: Translator, facts: graphs.GraphFacts) -> dict[str, Any
     languages = {name: str(config.get(name, UNKNOWN)).replace("_", "-") for name in ("src_lang", "tgt_lang")}
     decoding = {name: getattr(translator, name) for name in SETTINGS}
     longest = min(max_src_tokens(translator), facts.max_length)
-    # Models of before do not say which tag told them that a machine wrote a source; it was BT unless set.
-    tags = [tag for tag in translator.src_tokenizer.tags if tag != config.get("synthetic_tag", "BT")]
+    tags = [tag for tag in translator.src_tokenizer.tags if tag != config.get("synthetic_tag", _UNSAID_SYNTHETIC_TAG)]
     about = {"run_id": config.get("run_id"), "tag": translator.tag, "tags": tags, "max_src_tokens": longest}
     about["split_src_tokens"] = min(split_src_tokens(translator), longest)
     return {**about, **languages, "graphs": dataclasses.asdict(facts), "decoding": decoding}
