@@ -11,7 +11,18 @@ from typer import Argument, Option
 from typer.core import TyperGroup
 
 from repose.cli.documents import SPLIT, warn_of_model
-from repose.cli.options import BeamSize, Device, Engine, LengthPenalty, ModelDir, NoRepeat, Precision, To
+from repose.cli.options import (
+    PLACES,
+    Address,
+    BeamSize,
+    Device,
+    Engine,
+    LengthPenalty,
+    ModelDir,
+    NoRepeat,
+    Precision,
+    To,
+)
 from repose.system.errors import ConfigError, unknown
 from repose.system.signals import handled_by
 from repose.system.terminal import counted, duration, make_table, say, show
@@ -22,7 +33,6 @@ if TYPE_CHECKING:
     from repose.bulk.storage import Store
     from repose.decoding.translator import Translator
 
-PLACES = ("local", "ray")
 EVERY = 10.0
 """Seconds between lines that say how far it is."""
 
@@ -30,7 +40,6 @@ Out = Annotated[str, Option("--out", "-o", help="Folder of the job (or s3://...)
 ShardLines = Annotated[int | None, Option(min=1, help="Lines of a shard (default: 20,000).")]
 Workers = Annotated[int | None, Option(help="Number of processes, or of Ray actors (default: one per core).")]
 On = Annotated[str, Option(help="Where shards are worked on: local, or ray for a Ray cluster (extra `cluster`).")]
-Address = Annotated[str | None, Option(help="Address of the Ray cluster's head (default: RAY_ADDRESS).")]
 Of = Annotated[
     str | None, Option("--shard", metavar="I/N", help="Every N-th shard, from the I-th (from 0); for job arrays.")
 ]

@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING, Annotated
 import typer
 from typer import Argument, Option
 
+from repose.cli.options import PLACES, Address, TrainingDevice, change
 from repose.system.errors import ConfigError, unknown
 from repose.system.terminal import counted, make_table, say, show
 
@@ -43,15 +44,12 @@ def grid(
         str | None,
         Option(metavar="I/N", help="Run every N-th cell, starting from the I-th (counted from 0); for job arrays."),
     ] = None,
-    overrides: Annotated[
-        list[str] | None,
-        Option("--set", "-s", metavar="SECTION.FIELD=VALUE", help="Change a setting in all cells. Can be repeated."),
-    ] = None,
+    overrides: Annotated[list[str] | None, change("a setting in all cells")] = None,
     seeds: Annotated[str | None, Option(help="Number of seeds, or a list such as 0,5 (default: the file's).")] = None,
-    device: Annotated[str, Option(help="auto, cpu, cuda or cuda:1.")] = "auto",
+    device: TrainingDevice = "auto",
     retry_failed: Annotated[bool, Option(help="Also run cells that failed before.")] = True,
     on: Annotated[str, Option(help="Where cells run: local, or ray for a Ray cluster (extra `cluster`).")] = "local",
-    address: Annotated[str | None, Option(help="Address of the Ray cluster's head (default: RAY_ADDRESS).")] = None,
+    address: Address = None,
     gpus_per_cell: Annotated[float, Option(help="GPUs per cell; with 0.5, two cells share one.")] = 0.0,
     retries: Annotated[
         int | None, Option(help="How often a cell begins again after its machine was lost (Ray only; default: 3).")
@@ -63,8 +61,8 @@ def grid(
 
         show(make_table(("grid", "what it answers", "budget"), shipped_grids(), lines=True))
         return
-    if on not in ("local", "ray"):
-        raise ConfigError(unknown("backend", on, ["local", "ray"]))
+    if on not in PLACES:
+        raise ConfigError(unknown("backend", on, PLACES))
     from repose.grids.grid import read_grid
     from repose.grids.local import check_request, num_devices, share
     from repose.grids.run import jobs_of, make_plan

@@ -1,9 +1,18 @@
-"""What the verbs that translate have in common: the model, how it is searched, and what computes it."""
+"""Options that verbs have in common: of those that translate, the model, how it is searched, and what computes it."""
 
 from pathlib import Path
-from typing import Annotated
+from typing import Annotated, Any
 
 from typer import Argument, Option
+
+PLACES = ("local", "ray")
+"""Where work can be done: what `--on` takes."""
+
+
+def change(what: str) -> Any:
+    """The option that changes `what`: one setting at a time."""
+    return Option("--set", "-s", metavar="SECTION.FIELD=VALUE", help=f"Change {what}. Can be repeated.")
+
 
 ModelDir = Annotated[Path, Argument(help="A run directory, a model directory, an export to ONNX, or hf://owner/name.")]
 BeamSize = Annotated[
@@ -17,6 +26,8 @@ NoRepeat = Annotated[
 ]
 To = Annotated[str | None, Option(metavar="LANG", help="Language to translate into, for a model of several (its tag).")]
 Device = Annotated[str, Option(help="cpu, cuda, cuda:1 or mps.")]
+TrainingDevice = Annotated[str, Option(help="auto, cpu, cuda or cuda:1.")]
+Address = Annotated[str | None, Option(help="Address of the Ray cluster's head (default: RAY_ADDRESS).")]
 Workers = Annotated[
     int | None, Option(help="Number of processes that translate (default: one per core, one on a GPU).")
 ]

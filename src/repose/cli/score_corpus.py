@@ -6,7 +6,7 @@ from typing import Annotated
 from typer import Argument, Option
 
 from repose.cli import bulk
-from repose.cli.options import Device, Engine, Precision, To
+from repose.cli.options import Address, Device, Engine, Precision, To
 from repose.system.errors import ConfigError
 from repose.system.terminal import counted, say
 
@@ -27,7 +27,7 @@ def score_corpus(
     ] = None,
     shard_lines: bulk.ShardLines = None,
     on: bulk.On = "local",
-    address: bulk.Address = None,
+    address: Address = None,
     workers: bulk.Workers = None,
     shard: bulk.Of = None,
     device: Device = "cpu",

@@ -7,6 +7,7 @@ from typing import Annotated
 import typer
 from typer import Argument, Option
 
+from repose.cli.options import TrainingDevice, change
 from repose.system.terminal import counted, say, show
 
 
@@ -18,11 +19,8 @@ def search(
         int | None, Option("--jobs", "-j", help="Number of trials that run at once (default: one per core).")
     ] = None,
     cores_per_trial: Annotated[int | None, Option(help="Cores per trial (default: an equal share).")] = None,
-    overrides: Annotated[
-        list[str] | None,
-        Option("--set", "-s", metavar="SECTION.FIELD=VALUE", help="Change a setting of all trials. Can be repeated."),
-    ] = None,
-    device: Annotated[str, Option(help="auto, cpu, cuda or cuda:1.")] = "auto",
+    overrides: Annotated[list[str] | None, change("a setting of all trials")] = None,
+    device: TrainingDevice = "auto",
 ) -> None:
     """Find good settings by short trainings, of which the best go on (extra `search`). Run it again to resume."""
     from repose.grids.local import check_request, num_devices, share

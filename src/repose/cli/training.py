@@ -12,6 +12,7 @@ import typer
 from typer import Argument, Option
 from typer.core import TyperCommand
 
+from repose.cli.options import TrainingDevice, change
 from repose.data.readers import holds_pairs
 from repose.system.errors import CheckpointError, ConfigError, ReposeError
 from repose.system.files import write_file
@@ -36,11 +37,7 @@ Config = Annotated[
 PresetName = Annotated[
     str | None, Option("--preset", "-p", help="Use a published architecture (see `repose presets`).")
 ]
-Overrides = Annotated[
-    list[str] | None,
-    Option("--set", "-s", metavar="SECTION.FIELD=VALUE", help="Change one setting. Can be repeated."),
-]
-Device = Annotated[str, Option(help="auto, cpu, cuda or cuda:1.")]
+Overrides = Annotated[list[str] | None, change("one setting")]
 Valid = Annotated[
     list[Path] | None,
     Option("--valid", metavar="SRC TGT", help="Validation pairs, in files as the corpus's (default: some of its own)."),
@@ -54,7 +51,8 @@ _EQUALS = ("--valid=", "--test=")
 
 
 class WithFiles(TyperCommand):
-    """A command whose `--valid` and `--test` take two aligned files after them, or one file that holds pairs."""
+    """A command whose `--valid` and `--test` take two aligned files after them, or one file that holds pairs; and whose
+    `--synthetic` takes two, without which an error says so."""
 
     def parse_args(self, ctx: typer.Context, args: list[str]) -> list[str]:  # type: ignore[override]
         """Write `--valid A B` as the parser wants it: `--valid A --valid B`."""
@@ -191,7 +189,7 @@ def train(
     print_config: Annotated[
         bool, Option("--print-config", help="Show every setting and where it comes from, then exit.")
     ] = False,
-    device: Device = "auto",
+    device: TrainingDevice = "auto",
     workers: Annotated[
         int | None, Option(help="Number of processes that share each batch (default: one per GPU or core).")
     ] = None,
@@ -341,7 +339,7 @@ def _download_progress() -> Iterator[Callable[[str, int, int | None], None]]:
 
 def demo(
     out: Annotated[Path, Option("--out", "-o", help="Run directory.")] = Path("runs/demo"),
-    device: Device = "auto",
+    device: TrainingDevice = "auto",
 ) -> None:
     """Train on the built-in phrasebook (about three minutes), evaluate, and translate a few sentences."""
     from repose.cli.tables import run_table
