@@ -294,23 +294,23 @@ def presets(
 def describe(
     model: Annotated[str, Argument(help="A preset, a run directory, a model directory, or hf://owner/name.")],
     src_vocab: Annotated[
-        int | None, Option(min=1, help="Source vocabulary size (default: the model's, or 7765).")
+        int | None, Option(min=1, help="Source vocabulary size (default: the model's, or the published one).")
     ] = None,
     tgt_vocab: Annotated[
-        int | None, Option(min=1, help="Target vocabulary size (default: the model's, or 7010).")
+        int | None, Option(min=1, help="Target vocabulary size (default: the model's, or the published one).")
     ] = None,
     length: Annotated[int, Option(min=1, help="Sentence length, in tokens, at which operations are counted.")] = 16,
 ) -> None:
     """Show how many parameters, operations and how much memory an architecture or a model takes."""
     from repose.decoding.translator import LOOKS_AHEAD
     from repose.model.describe import describe
-    from repose.model.presets import PRESETS
+    from repose.model.presets import PRESETS, PUBLISHED_VOCABULARIES
     from repose.saved_model.directory import read_sizes
 
     if _is_model(model):
         architecture, sizes = read_sizes(Path(model))
     elif model in PRESETS:
-        architecture, sizes = PRESETS[model].architecture, (7765, 7010)
+        architecture, sizes = PRESETS[model].architecture, PUBLISHED_VOCABULARIES
         if architecture.tie_embeddings == "all":  # one vocabulary: either option stands for both
             sizes = (src_vocab or tgt_vocab or sizes[0],) * 2
     else:
@@ -321,7 +321,8 @@ def describe(
     rows += [None, ("total", f"{d.total:,}")]
     known = None if _is_model(model) else PRESETS[model]
     if known is not None and (published := known.published_parameters) is not None:
-        rows.append(("published (at vocabularies 7,765 and 7,010)", f"{published:,}"))
+        published_sizes = " and ".join(f"{size:,}" for size in PUBLISHED_VOCABULARIES)
+        rows.append((f"published (at vocabularies {published_sizes})", f"{published:,}"))
     show(
         make_table(
             ("part", "parameters"), rows, right=[1], title=model if known is None else f"{model}: {known.summary}"

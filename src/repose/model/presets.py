@@ -9,6 +9,9 @@ from typing import NamedTuple
 from repose.model.architecture import Architecture
 from repose.system.errors import ConfigError, unknown
 
+PUBLISHED_VOCABULARIES = (7765, 7010)
+"""Source and target tokens at which parameter counts are published: those of TensorFlow's tutorial."""
+
 
 class Preset(NamedTuple):
     """A named architecture, where it comes from, and how it differs in a sentence."""
@@ -17,7 +20,7 @@ class Preset(NamedTuple):
     citation: str
     summary: str
     published_parameters: int | None = None
-    """Total parameter count that the source states, at vocabularies 7,765/7,010."""
+    """Total parameter count that the source states, with the `PUBLISHED_VOCABULARIES`."""
 
 
 def _shipped() -> dict[str, Preset]:
