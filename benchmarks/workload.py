@@ -143,7 +143,8 @@ def _from_text(pairs: Iterable[Pair], folder: Path) -> Path:
 
 def _prepare(pairs: Sequence[Pair], encoders: tuple[Encoder, Encoder], folder: Path) -> Path:
     limits = {"max_src_tokens": MAX_TOKENS, "max_tgt_tokens": MAX_TOKENS, "long_pairs": "truncate"}
-    return prepare(pairs, *encoders, folder / "prepared", **limits, workers=0).folder
+    prepare(pairs, *encoders, folder / "prepared", **limits, workers=0)
+    return folder / "prepared"
 
 
 def _cached(key: str, name: str, build: Callable[[Path], Path]) -> Path:

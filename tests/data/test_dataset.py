@@ -155,7 +155,7 @@ def test_a_pair_of_exactly_the_limits_is_whole(build, tmp_path, long_pairs):
     assert report.counts.truncated == report.counts.dropped == {}
 
 
-def test_everything_left_out_is_counted(build, monkeypatch):
+def test_everything_left_out_is_counted(build, tmp_path, monkeypatch):
     monkeypatch.setattr(prepare_module, "_CHUNK", 2)
     pairs = [
         ("ab", "c?"),
@@ -181,10 +181,8 @@ def test_everything_left_out_is_counted(build, monkeypatch):
         src_unknown=2,
         tgt_unknown=1,
     )
-    report = build(pairs)
-    assert report.counts == expected
-    assert PairDataset.open(report.folder).counts == expected
-    assert PairDataset.open(report.folder).digest == report.digest
+    assert build(pairs).counts == expected
+    assert PairDataset.open(tmp_path / "d").counts == expected
 
 
 @pytest.mark.parametrize(("vocab_size", "id_bytes"), [(30, 2), (65_536, 2), (65_537, 4), (300_000, 4)])
@@ -211,7 +209,7 @@ def test_workers_and_chunks_do_not_change_the_result(build, tmp_path, monkeypatc
     report = build(pairs, "workers", **tokenizers, workers=2)
     assert contents(tmp_path / "plain") == contents(tmp_path / "chunks") == contents(tmp_path / "workers")
     assert not report.reused
-    text = " ".join(tokenizers["src"].tokens(stored(report.folder)[699][0]))
+    text = " ".join(tokenizers["src"].tokens(stored(tmp_path / "workers")[699][0]))
     assert "eins" in text
     assert "zwei" in text
 
@@ -294,14 +292,18 @@ def test_a_corpus_from_files_is_reused(build, tmp_path):
     assert pairs.counts.kept == 2
 
 
-def test_the_digest_says_what_is_stored(build):
+def test_the_digest_says_what_is_stored(build, tmp_path):
+    def digest_of(pairs, **how):
+        build(pairs, **how)
+        return PairDataset.open(tmp_path / "d").columns.digest
+
     pairs = [("ab", "c"), ("d", "efg")]
-    digest = build(pairs).digest
-    assert build([*pairs, ("-", "x")], "dropped").digest == digest
-    assert build(pairs, "other tokenizer, same ids", src=Letters(digest="x")).digest == digest
-    assert build(pairs[::-1], "order").digest != digest
-    assert build([("ab", "c"), ("d", "efh")], "one letter").digest != digest
-    assert build([("abd", "c"), ("d", "efg")], "one more").digest != digest
+    digest = digest_of(pairs)
+    assert digest_of([*pairs, ("-", "x")]) == digest
+    assert digest_of(pairs, src=Letters(digest="x")) == digest, "another tokenizer, the same ids"
+    assert digest_of(pairs[::-1]) != digest
+    assert digest_of([("ab", "c"), ("d", "efh")]) != digest
+    assert digest_of([("abd", "c"), ("d", "efg")]) != digest
     assert digest.startswith("6119e809ea5cbd26"), "as in the ids of old runs"
 
 

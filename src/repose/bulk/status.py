@@ -20,7 +20,6 @@ class Status:
     """Of all inputs."""
     shards_done: int = 0
     lines_done: int = 0
-    written: int = 0
     tokens: int = 0
     seconds: float = 0.0
     """Of all workers together."""
@@ -47,7 +46,6 @@ def status(store: Store, plan: Plan) -> Status:
             manifests.append(manifest)
             found.shards_done += 1
             found.lines_done += manifest.lines
-            found.written += manifest.written
             found.tokens += manifest.tokens
             found.seconds += manifest.seconds
             found.failed.update(manifest.failed)

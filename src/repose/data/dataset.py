@@ -98,8 +98,6 @@ class PairDataset:
     """The pairs of a prepared folder, by index. Nothing but their lengths is held in memory."""
 
     columns: Columns
-    digest: str
-    """SHA-256 of the content: what of the data can move numbers."""
     counts: PreparedCounts
     src_lengths: NDArray[np.int32]
     """(N,): source tokens of each pair, START and END counted."""
@@ -113,7 +111,7 @@ class PairDataset:
         """Open a folder written by `prepare`; raises `DataError` when it is missing, unfinished or damaged."""
         columns = Columns.open(folder)
         counts = PairInfo.of(columns).counts
-        return cls(columns, columns.digest, counts, columns.lengths("src"), columns.lengths("tgt") - 1)
+        return cls(columns, counts, columns.lengths("src"), columns.lengths("tgt") - 1)
 
     def __len__(self) -> int:
         """Number of pairs."""

@@ -52,10 +52,7 @@ class Encoder(Protocol):
 class PreparedReport:
     """What `prepare` did."""
 
-    folder: Path
     counts: PreparedCounts
-    digest: str
-    """Of the content, as `PairDataset.digest`."""
     reused: bool
     """A finished folder of the same text, tokenizers and settings was there."""
 
@@ -95,8 +92,8 @@ def prepare(
             return report
         types: dict[str, str] = {side: id_type(t.vocab_size) for side, t in zip(SIDES, tokenizers, strict=True)}
         with writing_columns(folder, types) as writer:
-            counts, digest = _build(pairs, tokenizers, writer, settings, workers)
-    return PreparedReport(folder, counts, digest, reused=False)
+            counts = _build(pairs, tokenizers, writer, settings, workers)
+    return PreparedReport(counts, reused=False)
 
 
 def _finished(
@@ -115,7 +112,7 @@ def _finished(
     for chunk in _chunks(pairs):
         text.update(_text_bytes(chunk))
     is_of_text = text.hexdigest() == info.text_digest
-    return PreparedReport(folder, info.counts, columns.digest, reused=True) if is_of_text else None
+    return PreparedReport(info.counts, reused=True) if is_of_text else None
 
 
 def _text_bytes(pairs: Iterable[Pair]) -> bytes:
@@ -146,8 +143,8 @@ class Encoded(NamedTuple):
 
 def _build(
     pairs: Iterable[Pair], tokenizers: tuple[Encoder, Encoder], writer: ColumnsWriter, settings: Settings, workers: int
-) -> tuple[PreparedCounts, str]:
-    """Write all columns; what became of the pairs, and the digest of what is stored."""
+) -> PreparedCounts:
+    """Write all columns; what became of the pairs."""
     text = hashlib.sha256()
     content = {side: (hashlib.sha256(), hashlib.sha256()) for side in SIDES}
     read, dropped, truncated, tokens, unknown_tokens = (Counter[str]() for _ in range(5))
@@ -190,7 +187,7 @@ def _build(
     info = PairInfo(settings, src_digest, tgt_digest, src_size, tgt_size, text.hexdigest(), counts)
     digest = content_digest(sha.hexdigest() for side in SIDES for sha in content[side])
     writer.finish(digest, asdict(info))
-    return counts, digest
+    return counts
 
 
 def encode(pairs: Sequence[Pair], tokenizers: tuple[Encoder, Encoder], settings: Settings) -> Encoded:

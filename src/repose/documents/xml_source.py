@@ -56,14 +56,6 @@ class Element:
         """The children that are elements."""
         return (child for child in self.children if isinstance(child, Element))
 
-    def walk(self) -> Iterator["Element"]:
-        """This one and all within, in the order in which they begin."""
-        waiting: list[Element] = [self]
-        while waiting:
-            element = waiting.pop()
-            yield element
-            waiting.extend(reversed(list(element.elements())))
-
 
 Node: TypeAlias = Element | Letters | Aside
 
