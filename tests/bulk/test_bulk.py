@@ -407,7 +407,7 @@ def test_a_stop_is_heeded_after_a_window(tmp_path: Path, planned: Planned) -> No
         plan,
         plan.shards[0],
         Translate(plan.job, Numbering()),
-        told=lambda lines, _tokens: windows.append(lines),
+        tell=lambda lines, _tokens: windows.append(lines),
         stop=lambda: len(windows) == 2,
     )
     assert (ended, windows) == (Ended.STOPPED, [1024, 1024])

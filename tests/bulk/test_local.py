@@ -10,7 +10,7 @@ import pytest
 from repose.bulk import local
 from repose.bulk.local import Tally, run_in_processes
 from repose.bulk.plan import Plan
-from repose.bulk.shards import Ended, Told, merge, run_shard
+from repose.bulk.shards import Ended, Tell, merge, run_shard
 from repose.bulk.storage import Store
 from repose.bulk.work import Translate
 from repose.system.errors import ReposeError, WriteError
@@ -35,7 +35,7 @@ class FakeProcess:
         self.stopped = self.dead = False
         self.alive.append(self)
 
-    def run(self, shard: int, tell: Told) -> Ended:
+    def run(self, shard: int, tell: Tell) -> Ended:
         self.tries[shard] = self.tries.get(shard, 0) + 1
         outcome = type(self).script(shard, self.tries[shard])
         if outcome == "dies":
@@ -49,7 +49,7 @@ class FakeProcess:
         if outcome in ("busy", "stopped"):
             return Ended(outcome)
         return run_shard(
-            self.store, self.plan, self.plan.shards[shard], Translate(self.plan.job, Numbering()), told=tell
+            self.store, self.plan, self.plan.shards[shard], Translate(self.plan.job, Numbering()), tell=tell
         )
 
     def failure(self) -> ReposeError:

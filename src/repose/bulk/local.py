@@ -75,13 +75,13 @@ def run_here(
     """
     tally, shards_left = Tally(), Queue(list(shards))
 
-    def told(lines: int, tokens: int) -> None:
+    def tell(lines: int, tokens: int) -> None:
         tally.lines += lines
         tally.tokens += tokens
         watch(tally)
 
     while not stop.is_set() and (shard := shards_left.next()) is not None:
-        match run_shard(store, plan, shard, work, told=told, stop=stop.is_set):
+        match run_shard(store, plan, shard, work, tell=tell, stop=stop.is_set):
             case Ended.DONE:
                 tally.shards += 1
                 watch(tally)
@@ -99,7 +99,7 @@ def run_in_processes(
 ) -> bool:
     """As `run_here`, in so many processes. Raises also ReposeError where processes die again and again."""
     runner = _Runner(store, plan, shards, watch, stop)
-    with runner.crew(min(workers, len(shards))):
+    with runner.crew(workers):
         return runner.run()
 
 

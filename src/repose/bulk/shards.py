@@ -23,7 +23,7 @@ from repose.bulk.storage import Store, blocks, open_input
 from repose.bulk.work import Work
 from repose.system.errors import BusyError, DataError
 
-Told = Callable[[int, int], None]
+Tell = Callable[[int, int], None]
 """Of lines and tokens of a window that is done."""
 
 
@@ -86,7 +86,7 @@ def run_shard(
     shard: Shard,
     work: Work,
     *,
-    told: Told = lambda _lines, _tokens: None,
+    tell: Tell = lambda _lines, _tokens: None,
     stop: Callable[[], bool] = lambda: False,
 ) -> Ended:
     """Work on a shard unless it is done, or another process is at work on it; what was done of it is given up where
@@ -99,7 +99,7 @@ def run_shard(
             store.remove_half_written(plan.part(shard))
             store.remove_half_written(plan.manifest(shard))
             try:
-                manifest = _write(store, plan, shard, work, told, stop)
+                manifest = _write(store, plan, shard, work, tell, stop)
             except _StoppedError:
                 return Ended.STOPPED
             store.write(plan.manifest(shard), (json.dumps(asdict(manifest)) + "\n").encode())
@@ -111,7 +111,7 @@ class _StoppedError(Exception):
     """Leaves the block that writes a part."""
 
 
-def _write(store: Store, plan: Plan, shard: Shard, work: Work, told: Told, stop: Callable[[], bool]) -> Manifest:
+def _write(store: Store, plan: Plan, shard: Shard, work: Work, tell: Tell, stop: Callable[[], bool]) -> Manifest:
     began, lines, written, tokens, too_long = time.monotonic(), 0, 0, 0, 0
     failed: Counter[str] = Counter()
     one, job = plan.inputs[shard.input], plan.job
@@ -125,7 +125,7 @@ def _write(store: Store, plan: Plan, shard: Shard, work: Work, told: Told, stop:
                 tokens += read
                 too_long += sum(result.too_long for result in results)
                 failed.update(result.failure for result in results if result.failure is not None)
-                told(len(results), read)
+                tell(len(results), read)
                 if stop() and lines < shard.lines:
                     raise _StoppedError
         if lines != shard.lines:

@@ -12,7 +12,7 @@ import subprocess
 import threading
 from typing import Any
 
-from repose.bulk.shards import Ended, Told, run_shard
+from repose.bulk.shards import Ended, Tell, run_shard
 from repose.bulk.storage import Store
 from repose.bulk.work import work_of
 from repose.system.errors import ConfigError, DataError, ReposeError, told
@@ -38,7 +38,7 @@ class WorkerProcess:
         self._first = {"where": where, "identity": identity}
         self._stopped = False
 
-    def run(self, shard: int, tell: Told) -> Ended:
+    def run(self, shard: int, tell: Tell) -> Ended:
         """Have it work on a shard. Raises EOFError where it dies, and what it met as a ReposeError."""
         first, self._first = self._first, {}
         for message in ([first] if first else []) + [shard]:
@@ -131,6 +131,6 @@ class Begun:
             raise DataError(f"{where} holds another job by now: choose another --out")
         self.work = work_of(self.plan.job)
 
-    def run(self, shard: int, tell: Told, stop: Any) -> Ended:
+    def run(self, shard: int, tell: Tell, stop: Any) -> Ended:
         """As `run_shard`."""
-        return run_shard(self.store, self.plan, self.plan.shards[shard], self.work, told=tell, stop=stop)
+        return run_shard(self.store, self.plan, self.plan.shards[shard], self.work, tell=tell, stop=stop)

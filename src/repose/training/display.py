@@ -105,17 +105,17 @@ class Live(_Watched):
 
     def __init__(self) -> None:
         super().__init__()
+        from rich import progress as bars
         from rich.console import Console
-        from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn
 
         columns = (
-            TextColumn("epoch {task.fields[epoch]}"),
-            BarColumn(bar_width=24),
-            MofNCompleteColumn(),
-            TextColumn("{task.fields[figures]}"),
-            TextColumn("{task.fields[left]}"),
+            bars.TextColumn("epoch {task.fields[epoch]}"),
+            bars.BarColumn(bar_width=24),
+            bars.MofNCompleteColumn(),
+            bars.TextColumn("{task.fields[figures]}"),
+            bars.TextColumn("{task.fields[left]}"),
         )
-        self._progress = Progress(*columns, console=Console(stderr=True), auto_refresh=False)
+        self._progress = bars.Progress(*columns, console=Console(stderr=True), auto_refresh=False)
         self._task = self._progress.add_task("training", total=None, epoch=1, figures="", left="")
         self._shown = 0.0
         self._progress.start()
