@@ -5,9 +5,8 @@ from collections.abc import Iterator, Sequence
 
 from repose.data.scripts import has_letters
 from repose.decoding.parts import is_wide
-from repose.documents.segment import Markup, Placed, Segment, Text, segment
+from repose.documents.segment import LINE, Markup, Placed, Segment, Text, segment
 
-_LINE = re.compile(r"[^\r\n]*(?:\r\n|\r|\n|$)")
 _ITEM = re.compile(r"\s*([-*•·–—|]|#{1,6}|>(?:\s*>)*|\d{1,3}[.)])\s")
 """How the lines of a list begin, and those of a quotation or a heading: they go on with nothing before them, and
 what they begin with is not translated."""
@@ -20,7 +19,7 @@ class PlainDocument:
     def __init__(self, text: str, *, paragraphs: bool = False) -> None:
         self._segments: list[Segment] = []
         self._parts: list[str | int] = []  # what stays, and places in the segments
-        for piece in _paragraphs(text) if paragraphs else _LINE.findall(text):
+        for piece in _paragraphs(text) if paragraphs else LINE.findall(text):
             if has_letters(piece):
                 body = piece.rstrip("\r\n")
                 item = found[0] if (found := _ITEM.match(body)) else ""
@@ -52,7 +51,7 @@ def letters(placed: Placed) -> str:
 def _paragraphs(text: str) -> Iterator[str]:
     """Paragraphs as one line each with its end, and what is between them."""
     begun: list[str] = []
-    for line in _LINE.findall(text):
+    for line in LINE.findall(text):
         if begun and (not line.strip() or _begins_item(line, begun)):
             yield "".join(begun)
             begun = []

@@ -11,6 +11,8 @@ from typing import NamedTuple, Protocol, TypeAlias
 from repose.data.scripts import has_letters
 from repose.system.errors import DataError
 
+LINE = re.compile(r"[^\r\n]*(?:\r\n|\r|\n|$)")
+"""A line with its end. The last one of a text is empty."""
 _SPACES = re.compile(r"[ \t\n\r\f]+")
 MOST_NODES = 300_000
 """Elements and pieces of text of a document, of some 400 bytes and ten microseconds each: a long book has fewer."""

@@ -17,6 +17,7 @@ from unicodedata import category
 from repose.data.scripts import has_letters
 from repose.decoding.parts import is_wide
 from repose.documents.segment import (
+    LINE,
     MOST_DEPTH,
     MOST_NODES,
     Close,
@@ -27,11 +28,11 @@ from repose.documents.segment import (
     Segment,
     Text,
     segment,
+    text_of,
     too_many_nodes,
 )
 from repose.system.errors import DataError
 
-_LINE = re.compile(r"[^\r\n]*(?:\r\n|\r|\n|$)")
 _TAG = r"(?:</?(?:[A-Za-z][^<>]*|\s+(?:[biuBIU]\s*|(?:font|FONT)\b[^<>]*))>|<[\d:.]+>)"
 """Also a time within a cue of WebVTT; not "I <3 you >", "a < b > c"."""
 _STYLE = r"\{\\[^{}]*\}"
@@ -56,7 +57,7 @@ class SubtitleDocument:
         """What stays; or a segment's place, its number of lines, and how they end."""
         in_cue = False
         lines: list[str] = []
-        for line in _LINE.findall(source):
+        for line in LINE.findall(source):
             times = "-->" in line
             if in_cue and not times and (line.strip() or not webvtt):
                 lines.append(line)
@@ -92,7 +93,7 @@ class SubtitleDocument:
             before, body, after = _without_dash(turn)
             bodies = _LINE_END.split(body)
             pieces = [piece for line in _with_spaces(bodies) for piece in self._pieces(line)]
-            if not has_letters("".join(piece.text for piece in pieces if isinstance(piece, Text))):
+            if not has_letters(text_of(pieces)):
                 self._parts.append(turn)
                 continue
             _, made, _ = segment(pieces, collapse=True)

@@ -67,8 +67,9 @@ def train(
     chosen = distributed.choose_device(device)
     outer = distributed.outer_launcher()
     run = RunFolder(run_dir)
-    limits: dict[str, int | None] = {"stop_after": stop_after, "until_epoch": until_epoch}
-    options = _Options(job=job, run=run, **limits, progress=progress, tensorboard=tensorboard)
+    options = _Options(
+        job=job, run=run, stop_after=stop_after, until_epoch=until_epoch, progress=progress, tensorboard=tensorboard
+    )
     with writing(run.state):
         run.state.mkdir(parents=True, exist_ok=True)
     with signals or StopSignals() as signals:
