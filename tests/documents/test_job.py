@@ -36,13 +36,13 @@ def test_a_word_came_from_what_its_tokens_looked_at_most_together() -> None:
     word, stop = units_of("one two.", made, SPANS)
     assert (word.start, word.end, word.came_from) == (0, 6, 4)
     assert (stop.start, stop.end, stop.came_from) == (6, 7, 7)
-    assert stop.looks is not None
-    assert stop.looks.within(7, 8) == pytest.approx(0.4)
-    assert stop.looks.within(0, 7) == 0.0
+    assert stop.attention is not None
+    assert stop.attention.within(7, 8) == pytest.approx(0.4)
+    assert stop.attention.within(0, 7) == 0.0
     moved = stop.moved(3, 10)
     assert (moved.start, moved.came_from) == (9, 17)
-    assert moved.looks is not None
-    assert moved.looks.within(17, 18) == pytest.approx(0.4)
+    assert moved.attention is not None
+    assert moved.attention.within(17, 18) == pytest.approx(0.4)
 
 
 def test_a_tag_before_the_source_moves_its_tokens() -> None:

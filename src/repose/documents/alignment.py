@@ -25,7 +25,7 @@ _INSIDE_WORDS = "-'’.·"
 """Between two letters they are part of the word."""
 
 
-class Looks(NamedTuple):
+class SourceAttention(NamedTuple):
     """What attention a word gave to a sentence."""
 
     starts: NDArray[np.int64]
@@ -48,13 +48,13 @@ class Unit(NamedTuple):
     end: int
     came_from: int
     """A character of the source."""
-    looks: Looks | None = None
+    attention: SourceAttention | None = None
     """None where there is no attention."""
 
     def moved(self, target: int, source: int) -> "Unit":
         """The same further on in a text."""
-        looks = self.looks and self.looks._replace(shift=self.looks.shift + source)
-        return Unit(self.start + target, self.end + target, self.came_from + source, looks)
+        attention = self.attention and self.attention._replace(shift=self.attention.shift + source)
+        return Unit(self.start + target, self.end + target, self.came_from + source, attention)
 
 
 @dataclass(frozen=True)
@@ -89,8 +89,8 @@ def units_of(source: str, translation: "Translation", spans: Spans) -> list[Unit
         last = first
         while last < len(written) and written[last][0] < end:
             last += 1
-        looks = Looks(starts, rows[first:last].sum(0))
-        units.append(Unit(begin, end, max(0, int(starts[looks.shares.argmax()])), looks))
+        attention = SourceAttention(starts, rows[first:last].sum(0))
+        units.append(Unit(begin, end, max(0, int(starts[attention.shares.argmax()])), attention))
     return units
 
 

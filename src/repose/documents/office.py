@@ -15,8 +15,8 @@ from repose.documents.xml_source import Element, Xml
 from repose.system.errors import DataError
 
 
-class Words(Protocol):
-    """A format of XML."""
+class XmlFormat(Protocol):
+    """What the XML of a kind of document means."""
 
     what: str
     """As people call it."""
@@ -50,23 +50,23 @@ class _Place(NamedTuple):
 class OfficeDocument:
     """A document in an archive."""
 
-    def __init__(self, content: bytes, words: Words, limits: Limits = LIMITS) -> None:
+    def __init__(self, content: bytes, xml_format: XmlFormat, limits: Limits = LIMITS) -> None:
         """Raises DataError for what is no such document, is damaged, or unpacks to more than the limits."""
-        self._archive, self._words, self._limits = Archive(content, limits), words, limits
+        self._archive, self._format, self._limits = Archive(content, limits), xml_format, limits
         self._xml: dict[str, Xml] = {}
         self._places: list[_Place] = []
         self._segments: list[Segment] = []
-        texts = {name: data for name, data in self._archive.members.items() if words.members.fullmatch(name)}
+        texts = {name: data for name, data in self._archive.members.items() if xml_format.members.fullmatch(name)}
         if sum(map(len, texts.values())) > limits.member_bytes:
             raise DataError(f"the document has more than {limits.member_bytes:,} bytes of text and markup: split it")
         for member, data in texts.items():
             others = sum(xml.num_nodes for xml in self._xml.values())
-            xml = Xml(data, words.prefixes, member, attributes=words.attributes, others=others)
+            xml = Xml(data, xml_format.prefixes, member, attributes=xml_format.attributes, others=others)
             self._xml[member] = xml
-            for paragraph in _paragraphs(xml.root, words):
-                self._add(member, paragraph, words.pieces(xml, paragraph))
+            for paragraph in _paragraphs(xml.root, xml_format):
+                self._add(member, paragraph, xml_format.pieces(xml, paragraph))
         if not self._xml:
-            raise DataError(f"this is no {words.what}: it holds no text where one has it")
+            raise DataError(f"this is no {xml_format.what}: it holds no text where one has it")
 
     @property
     def segments(self) -> Sequence[Segment]:
@@ -82,7 +82,7 @@ class OfficeDocument:
         for place, translated in reversed(list(zip(self._places, placed, strict=True))):
             member, paragraph, before, after = place
             whole = [Text(before), *translated, Text(after)]
-            written = self._words.written(self._xml[member], paragraph, whole, changed[member])
+            written = self._format.written(self._xml[member], paragraph, whole, changed[member])
             changed[member][paragraph.start] = joined = _joined(written, left)
             left -= len(joined)
         return self._archive.written({member: self._member(member, some) for member, some in changed.items() if some})
@@ -94,7 +94,7 @@ class OfficeDocument:
 
     def _add(self, member: str, paragraph: Element, pieces: Sequence[Piece]) -> None:
         if has_letters(text_of(pieces)):
-            before, made, after = segment(pieces, collapse=self._words.collapse)
+            before, made, after = segment(pieces, collapse=self._format.collapse)
             self._segments.append(made)
             self._places.append(_Place(member, paragraph, before, after))
 
@@ -110,13 +110,13 @@ def _joined(pieces: Iterable[str], most: int) -> str:
     return "".join(kept)
 
 
-def _paragraphs(root: Element, words: Words) -> Iterator[Element]:
+def _paragraphs(root: Element, xml_format: XmlFormat) -> Iterator[Element]:
     """In the order in which they begin, those in others too."""
     waiting = [root]
     while waiting:
         element = waiting.pop()
-        if element.name in words.skipped:
+        if element.name in xml_format.skipped:
             continue
-        if element.name in words.paragraphs:
+        if element.name in xml_format.paragraphs:
             yield element
         waiting.extend(reversed(list(element.elements())))

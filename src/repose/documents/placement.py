@@ -41,7 +41,7 @@ def _cut(segment: Segment, translated: Translated) -> Iterator[Unit]:
             yield unit
             continue
         for first, after in pairwise([start, *cuts, end]):
-            yield Unit(unit.start + first - start, unit.start + after - start, first, unit.looks)
+            yield Unit(unit.start + first - start, unit.start + after - start, first, unit.attention)
 
 
 def _all(marks: Sequence[Mark]) -> Iterator[Mark]:
@@ -190,7 +190,7 @@ def _longest_runs(owners: Sequence[int | None]) -> dict[int, _Range]:
 
 
 def _weight(unit: Unit, mark: Mark) -> float:
-    return 0.0 if unit.looks is None else unit.looks.within(mark.start, mark.end)
+    return 0.0 if unit.attention is None else unit.attention.within(mark.start, mark.end)
 
 
 def _written(translated: Translated, steps: Iterator[_Step]) -> Placed:
