@@ -17,7 +17,7 @@ from repose.system.files import locked_or_busy, making_lock, trying_lock, using_
 from repose.tasks.corpus import REPORT
 
 
-class Prepared(NamedTuple):
+class PreparedCorpus(NamedTuple):
     """A prepared corpus in the cache."""
 
     folder: Path
@@ -30,7 +30,7 @@ class Prepared(NamedTuple):
     """The first sentence of its report; "" where it was never finished."""
 
 
-def prepared_corpora() -> list[Prepared]:
+def prepared_corpora() -> list[PreparedCorpus]:
     """All prepared corpora of the cache, the largest first."""
     home = prepared_home()
     folders = [path for path in home.iterdir() if path.is_dir()] if home.is_dir() else []
@@ -71,14 +71,14 @@ def graphs() -> tuple[int, int]:
     return sum(path.is_dir() and path.name[0] != "." for path in home.iterdir()), bytes_of(home)
 
 
-def _prepared(folder: Path) -> Prepared:
+def _prepared(folder: Path) -> PreparedCorpus:
     made = folder / REPORT
     try:
         record = json.loads(made.read_text(encoding="utf-8"))
         of, what, at = str(record.get("of", "")), str(record["report"][0]), made.stat().st_mtime
     except (OSError, ValueError, LookupError, TypeError, AttributeError):
         of, what, at = "", "", folder.stat().st_mtime
-    return Prepared(folder, bytes_of(folder), (time.time() - at) / 86_400, of, what)
+    return PreparedCorpus(folder, bytes_of(folder), (time.time() - at) / 86_400, of, what)
 
 
 def bytes_of(folder: Path) -> int:
@@ -90,7 +90,7 @@ def bytes_of(folder: Path) -> int:
     return size
 
 
-def remove_prepared(one: Prepared) -> bool:
+def remove_prepared(one: PreparedCorpus) -> bool:
     """Remove a prepared corpus, which the next training on it prepares again, and say whether that could be done.
 
     One that a process prepares or uses stays. Raises WriteError where the cache cannot be written.

@@ -45,7 +45,7 @@ class BlockPart(NamedTuple):
     """(N,) the token after each real token of `ids`, in row-major order."""
 
 
-class LanguageModelling(FileTask):
+class LanguageModellingTask(FileTask):
     """Blocks of a text (`repose.data.text_blocks`). Losses are per token, END included."""
 
     name = "language_modelling"
@@ -176,4 +176,4 @@ def _nll(model: LanguageModel, hidden: Tensor, labels: Tensor) -> Tensor:
     return token_losses(hidden, model.output.weight, model.output.bias, labels)[0].double()
 
 
-TASK = LanguageModelling()
+TASK = LanguageModellingTask()

@@ -60,7 +60,7 @@ def _parser(architecture: Architecture, config: Mapping[str, Any]) -> Parser:
     return Parser(architecture, vocab_size=config["vocab_size"], num_labels=len(labels))
 
 
-class Parsing(FileTask):
+class ParsingTask(FileTask):
     """Dependency trees (`repose.data.treebank`). Losses are per word."""
 
     name = "parsing"
@@ -239,4 +239,4 @@ def best_tree(scores: NDArray[np.floating]) -> list[int]:
     return [heads[word] for word in range(1, n + 1)]
 
 
-TASK = Parsing()
+TASK = ParsingTask()

@@ -73,7 +73,7 @@ class PairPart(NamedTuple):
     """(B,) whether a source begins with a tag; None: none does."""
 
 
-class Translation(Task):
+class TranslationTask(Task):
     """Sentence pairs (`repose.data.dataset`). Losses are per target token."""
 
     name = "translation"
@@ -460,4 +460,4 @@ def over_validations(records: Records, number: int) -> dict[str, Any]:
     }
 
 
-TASK = Translation()
+TASK = TranslationTask()
