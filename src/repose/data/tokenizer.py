@@ -150,7 +150,7 @@ class Tokenizer:
         write_file(path, self.json)
 
     def normalizing(self, normalization: Normalization) -> "Tokenizer":
-        """One that normalises a text so before it does anything else; itself where it does."""
+        """A tokenizer that first applies `normalization` to every text; this one if it already does."""
         steps = normalization.steps()
         if self._steps[: len(steps)] == steps:
             return self

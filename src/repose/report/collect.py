@@ -83,7 +83,7 @@ class ReportRun:
         return not self.looks_ahead and not self.failed_checks
 
     def of_kind(self, kind: str) -> tuple[Record, ...]:
-        """Its records of one kind: "train", "epoch" or "valid"."""
+        """Its records of one kind: "train", "epoch", "valid" or "model"."""
         return self.records.of_kind(kind)
 
 
