@@ -28,7 +28,8 @@ from repose._version import __version__
 from repose.data import corpora
 from repose.data.batching import Batches
 from repose.data.dataset import PairDataset
-from repose.data.prepare import Encoder, Pair, prepare
+from repose.data.pairs import Pair
+from repose.data.prepare import Encoder, prepare
 from repose.data.readers import PairReader
 from repose.data.tokenizer import END, START, Tokenizer
 
