@@ -75,6 +75,18 @@ def test_what_acts_in_training_is_noted_and_widths_as_they_act(
     assert notes["other"] == [f"Other settings than plain, beside the architecture: {note}."] * bool(note)
 
 
+@pytest.mark.parametrize("best_by", ["loss", "chrf"])
+def test_sentences_that_are_translated_are_a_setting_where_weights_are_kept_by_chrf(
+    best_by: str, make_run: Any, tmp_path: Path
+) -> None:
+    kept = [f"training.best_by={best_by}", "training.bleu_every_epochs=1"]
+    for name, number in (("plain", 10), ("other", 20)):
+        make_run(f"{name}-s0", [2.0], settings=[*kept, f"training.bleu_sentences={number}"])
+    notes = {row[0].text: row[0].notes for row in scores_table(read_runs([tmp_path], baseline="plain")).rows}
+    note = "Other settings than plain, beside the architecture: bleu_sentences 20 against 10."
+    assert notes["other"] == [note] * (best_by == "chrf")
+
+
 def test_other_training_pairs_carry_a_note(make_run: Any, tmp_path: Path) -> None:
     same = {"src": "s", "tgt": "t", "train": "one"}
     make_run("plain-s0", [2.0], digests=same)

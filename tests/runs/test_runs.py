@@ -3,6 +3,7 @@
 import json
 import os
 import random
+import re
 import signal
 from collections.abc import Callable, Iterator
 from dataclasses import replace
@@ -311,6 +312,18 @@ def test_who_would_train_for_longer_is_told_how(corpus: list[str], tmp_path: Pat
         with pytest.raises(CheckpointError) as caught:
             run(small(corpus, *settings), tmp_path / "run", device="cpu", workers=1, progress="none")
         assert str(caught.value).endswith(how) == is_told
+
+
+def test_settings_are_named_as_they_make_another_run(corpus: list[str], tmp_path: Path) -> None:
+    """With chrF, what is translated decides which weights are kept; a width that is written out makes none."""
+    by_chrf = ["training.epochs=1", "training.best_by=chrf", "training.bleu_every_epochs=1"]
+    run(small(corpus, *by_chrf), tmp_path / "run", device="cpu", workers=1, progress="none", stop_after=1)
+    width = small(corpus).architecture.d_token
+    other = ["decoding.max_extra_tokens=20", "training.bleu_sentences=5", f"training.schedule_width={width}"]
+    with pytest.raises(CheckpointError) as caught:
+        run(small(corpus, *by_chrf, *other), tmp_path / "run", device="cpu", workers=1, progress="none")
+    named = str(caught.value).partition("(")[2].partition(", other validation text)")[0]
+    assert re.sub(r"\d+|None", "N", named) == "training.bleu_sentences was N, is N, decoding.max_extra_tokens was N, is N"
 
 
 def test_what_makes_no_other_run_is_not_named_as_a_difference(corpus: list[str], tmp_path: Path) -> None:

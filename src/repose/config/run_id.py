@@ -36,6 +36,44 @@ def run_id(experiment: Experiment, digests: Mapping[str, str]) -> str:
     not the trained weights, and is shown beside them; but for what `best_by` = "chrf" goes by.
     """
     assert experiment.training.init_from is None or "init_from" in digests, "initial weights need their digest"
+    content = {"numerics": NUMERICS_VERSION, "digests": dict(digests), **settings_in_id(experiment)}
+    canonical = json.dumps(content, sort_keys=True, ensure_ascii=True, separators=(",", ":"))
+    return hashlib.sha256(canonical.encode()).hexdigest()[:12]
+
+
+def measuring(training: TrainingConfig) -> frozenset[str]:
+    """Fields of `training` that do not move it: they say when it is saved, and when and how it is measured."""
+    kept_by_loss = training.best_by == "loss"
+    return frozenset({"save_every_minutes", *MEASURING} - (set() if kept_by_loss else {"bleu_sentences"}))
+
+
+def differing(one: Experiment, other: Experiment) -> list[str]:
+    """Names of the settings ("training.seed") that make two runs of two experiments, apart from digests."""
+    both, names = (settings_in_id(one), settings_in_id(other)), dict[str, None]()
+    for section in both[0]:
+        theirs, ours = (found[section] for found in both)
+        for name in {**theirs, **ours}:
+            if theirs.get(name) != ours.get(name):
+                names[_STANDS_FOR.get(name, f"{section}.{name}")] = None
+    return [name for name in names if setting(one, name) != setting(other, name)]
+
+
+def setting(experiment: Experiment, name: str) -> Any:
+    """The value of a setting such as "training.seed"."""
+    section, _, field = name.partition(".")
+    return getattr(getattr(experiment, section), field)
+
+
+_STANDS_FOR = {
+    "max_extra_tokens": "decoding.max_extra_tokens",
+    "position_bias": "architecture.positions",
+    "mixture": "corpus.synthetic_tag",
+}
+"""Which setting a name in `settings_in_id` is of, where it is not of its section or no field of it."""
+
+
+def settings_in_id(experiment: Experiment) -> dict[str, dict[str, Any]]:
+    """Settings of `architecture` and `training` as they are in the run's id."""
     training, architecture = _of_run(experiment.training), _of_run(experiment.architecture)
     if experiment.training.best_by != "loss":  # then what is translated, and how far, decides which weights are kept
         training["bleu_sentences"] = experiment.training.bleu_sentences
@@ -47,14 +85,7 @@ def run_id(experiment: Experiment, digests: Mapping[str, str]) -> str:
     if experiment.training.corpus_temperature != 1 or experiment.training.upsample != 1:
         # Which pairs are read once an epoch, and that the length of the schedule is counted epoch by epoch.
         training["mixture"] = [2, experiment.corpus.synthetic_tag if experiment.corpus.synthetic else None]
-    content = {
-        "numerics": NUMERICS_VERSION,
-        "digests": dict(digests),
-        "architecture": architecture,
-        "training": training,
-    }
-    canonical = json.dumps(content, sort_keys=True, ensure_ascii=True, separators=(",", ":"))
-    return hashlib.sha256(canonical.encode()).hexdigest()[:12]
+    return {"architecture": architecture, "training": training}
 
 
 def id_of_numbers(identity: str, workers: Sequence[int]) -> str:

@@ -14,7 +14,7 @@ from pathlib import Path
 from typing import Any
 
 from repose.config.experiment import TASK_SETTINGS, Experiment
-from repose.config.run_id import NOT_IN_RUN_ID
+from repose.config.run_id import settings_in_id
 from repose.grids import manifest
 from repose.grids.cells import CellStatus
 from repose.grids.file import CORPUS
@@ -481,6 +481,6 @@ def _unlike(runs: Sequence[ReportRun]) -> list[str]:
 
 def _method(run: ReportRun) -> str:
     """All settings that move weights, but the seed; not where the text lies."""
-    training = {name: value for name, value in asdict(run.experiment.training).items() if name not in NOT_IN_RUN_ID}
-    settings = {"architecture": asdict(run.experiment.architecture), "training": {**training, "seed": None}}
+    settings = settings_in_id(run.experiment)
+    settings["training"]["seed"] = None
     return json.dumps(settings, sort_keys=True)

@@ -4,6 +4,7 @@ from collections.abc import Hashable, Iterable, Sequence
 from dataclasses import asdict
 from typing import TypeAlias
 
+from repose.config.run_id import measuring
 from repose.model.architecture import DROPOUTS
 from repose.report.collect import ReportRun, RunSet
 from repose.report.content import Cell, Column, Table
@@ -31,8 +32,6 @@ _RARE = (
     *("corpus_temperature", "upsample"),
 )
 """Settings that few trainings use: at their default they are off, as what is none."""
-_MOVE_NOTHING = ("seed", "save_every_minutes", "bleu_every_epochs", "bleu_sentences", "bleu_mean_over")
-"""Settings of the training that are not the method: they name a draw, or only say when it is saved and looked at."""
 _OF_TRAINING = (*DROPOUTS, "initialisation")
 """Fields of the architecture that are settings of its training."""
 
@@ -68,10 +67,13 @@ def differences(runs: Sequence[ReportRun], others: Sequence[ReportRun]) -> str:
     one, other = ([_settings_as_they_act(run) for run in side] for side in (runs, others))
     names = dict.fromkeys(name for found in (*one, *other) for name in found)
     cut_short = any(run.records.end and run.records.end.reason is EndReason.HOURS for run in (*runs, *others))
+    not_the_method = frozenset.intersection(*(measuring(run.experiment.training) for run in (*runs, *others))) | {
+        "seed"
+    }
     parts = _other_pairs(runs, others)
     for section, name in names:
         of_training = section in ("tokenizer", "training", "decoding") or name in _OF_TRAINING
-        if not of_training or name in _MOVE_NOTHING:
+        if not of_training or name in not_the_method:
             continue
         if (section, name) == ("decoding", "batch_size") or (name == "max_hours" and not cut_short):
             continue

@@ -6,7 +6,7 @@ import os
 import platform
 import shlex
 from collections.abc import Callable, Iterator, Mapping
-from dataclasses import asdict, dataclass, replace
+from dataclasses import dataclass, fields, replace
 from pathlib import Path
 from typing import Any
 
@@ -15,8 +15,8 @@ import tokenizers
 import torch
 
 from repose._version import __version__
-from repose.config.experiment import Experiment
-from repose.config.run_id import MEASURING, run_id
+from repose.config.experiment import Experiment, TokenizerConfig
+from repose.config.run_id import MEASURING, differing, run_id, setting
 from repose.positions_rl.table import PositionTable, default_table
 from repose.positions_rl.table import read as read_table
 from repose.runs.card import card as card_text
@@ -255,18 +255,12 @@ def _is_only_longer(theirs: RunConfig, experiment: Experiment, digests: Mapping[
 
 def _differing_settings(theirs: RunConfig, experiment: Experiment) -> dict[str, str]:
     """The settings that make another run of one, by name, in words."""
-    sections = (asdict(theirs.experiment), asdict(experiment))
-    measuring = {"save_every_minutes", *MEASURING} - (
-        {"bleu_sentences"} if experiment.training.best_by != "loss" else set()
-    )
-    return {
-        f"{section}.{name}": (
-            f"{section}.{name} was {_written(name, value)}, is {_written(name, sections[1][section][name])}"
-        )
-        for section in ("tokenizer", "architecture", "training")
-        for name, value in sections[0][section].items()
-        if value != sections[1][section][name] and name not in measuring
-    }
+    by_content = [f"tokenizer.{field.name}" for field in fields(TokenizerConfig)]  # they are in the id by their files
+    by_content += ["training.init_from", "training.position_table"]
+    both = theirs.experiment, experiment
+    names = [name for name in by_content if setting(both[0], name) != setting(both[1], name)]
+    found = {name: [_written(name, setting(one, name)) for one in both] for name in (*names, *differing(*both))}
+    return {name: f"{name} was {was}, is {now}" for name, (was, now) in found.items()}
 
 
 def _differing_data(theirs: RunConfig, digests: Mapping[str, str]) -> list[str]:
@@ -291,7 +285,7 @@ def _written(name: str, value: object) -> str:
     """A setting as a person reads it; hours as the option has them, too."""
     if not isinstance(value, float):
         return repr(value)
-    return f"{value:.4g}" + (f" (--minutes {60 * value:.4g})" if name == "max_hours" else "")
+    return f"{value:.4g}" + (f" (--minutes {60 * value:.4g})" if name == "training.max_hours" else "")
 
 
 def _job(config: RunConfig, data: CorpusData, table: PositionTable | None) -> TrainingJob:
