@@ -255,6 +255,9 @@ def test_wrong_use_is_a_sentence(reversing: Translator) -> None:
         reversing.translate(["a"], to=5)  # type: ignore[arg-type]
     with pytest.raises(ConfigError, match=r"sampling is 1\.0: give a repose\.Sampling"):
         reversing.translate(["a"], sampling=1.0)  # type: ignore[arg-type]
+    for beside in ({"beam_size": 4}, {"num_hypotheses": 2}):
+        with pytest.raises(ConfigError, match="sampling draws one translation of each text"):
+            reversing.translate(["a"], sampling=Sampling(), **beside)
     with pytest.raises(ConfigError, match="num_hypotheses"):
         reversing.translate(["ka"], beam_size=2, num_hypotheses=3)
     with pytest.raises(DataError, match="2 sources and 1 targets"):

@@ -323,7 +323,9 @@ def test_settings_are_named_as_they_make_another_run(corpus: list[str], tmp_path
     with pytest.raises(CheckpointError) as caught:
         run(small(corpus, *by_chrf, *other), tmp_path / "run", device="cpu", workers=1, progress="none")
     named = str(caught.value).partition("(")[2].partition(", other validation text)")[0]
-    assert re.sub(r"\d+|None", "N", named) == "training.bleu_sentences was N, is N, decoding.max_extra_tokens was N, is N"
+    assert (
+        re.sub(r"\d+|None", "N", named) == "training.bleu_sentences was N, is N, decoding.max_extra_tokens was N, is N"
+    )
 
 
 def test_what_makes_no_other_run_is_not_named_as_a_difference(corpus: list[str], tmp_path: Path) -> None:

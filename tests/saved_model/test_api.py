@@ -19,6 +19,27 @@ def test_a_size_that_no_vocabulary_has_is_refused(name: str, size: Any) -> None:
         repose.build("reinforced", **sizes)
 
 
+@pytest.mark.parametrize("seed", [-1, 2**64, 1.5, "a", None])
+def test_what_is_no_seed_is_refused(seed: Any) -> None:
+    sizes = {"src_vocab_size": 9, "tgt_vocab_size": 9}
+    with pytest.raises(ConfigError, match=r"give a whole number from 0 to 2\^64 - 1"):
+        repose.build("reinforced", **sizes, seed=seed)
+    with pytest.raises(ConfigError, match=r"give a whole number from 0 to 2\^64 - 1"):
+        repose.audit(repose.build("reinforced", **sizes), seed=seed)
+
+
+@pytest.mark.parametrize("length", [2, 3.5, "x"])
+def test_a_length_that_cannot_be_audited_is_refused(length: Any) -> None:
+    with pytest.raises(ConfigError, match="give a whole number of tokens, at least 3"):
+        repose.audit(repose.build("reinforced", src_vocab_size=9, tgt_vocab_size=9), length=length)
+
+
+@pytest.mark.parametrize("architecture", [None, 5, ["reinforced"]])
+def test_what_is_no_architecture_is_not_built(architecture: Any) -> None:
+    with pytest.raises(ConfigError, match=r"build takes the name of a preset or a repose\.Architecture"):
+        repose.build(architecture, src_vocab_size=9, tgt_vocab_size=9)
+
+
 def test_sizes_may_be_numpys() -> None:
     small: Any = np.int64(5)
     assert repose.build("reinforced", src_vocab_size=small, tgt_vocab_size=small).src_vocab_size == 5

@@ -19,7 +19,7 @@ from repose.serving.app import make_app
 from repose.serving.log import Log
 from repose.serving.messages import Answer, How
 from repose.serving.refusals import RequestError
-from repose.serving.settings import default_req_limit
+from repose.serving.settings import Limits, default_req_limit
 from repose.serving.spec import spec
 from repose.system.errors import ConfigError, DataError
 
@@ -235,6 +235,18 @@ def test_blank_texts_and_texts_without_letters() -> None:
     assert body(ask(APP, "POST", "/detect", json={"q": "🙂"})) == [nothing]
     found = body(ask(APP, "POST", "/translate", json=auto | {"q": "🙂", "target": "zz"}))
     assert found == {"error": "zz is not supported"}
+
+
+def test_fullwidth_letters_are_in_a_language() -> None:
+    alone = make_app(service(served("pt", "en")))
+    assert body(ask(alone, "POST", "/detect", json={"q": "ＯＫ"})) == [{"confidence": 100.0, "language": "pt"}]
+
+
+@pytest.mark.parametrize("name", ["max_files", "wrong_key_limit", "file_timeout", "file_seconds"])
+def test_a_limit_that_would_refuse_everything_is_refused(name: str) -> None:
+    given: Any = {name: 0}
+    with pytest.raises(ConfigError, match=f"{name} = 0, but it should be more than 0"):
+        Limits(**given)
 
 
 def test_detection_chooses_among_the_served_languages() -> None:

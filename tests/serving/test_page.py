@@ -334,6 +334,32 @@ def test_refusals_are_told_and_asked_again(visit: Visits) -> None:
         assert "over" in page.get_attribute("#count", "class")
 
 
+def test_what_is_refused_for_long_is_not_asked_again(visit: Visits) -> None:
+    with running(service(engine=Aligned(), limits={"hourly_req_limit": 1})) as address:
+        page = visit(address).open()
+        page.fill("#text", "um gato")
+        page.wait_for_function("() => document.getElementById('translation').textContent === 'UM GATO'")
+        page.fill("#text", "dois gatos")
+        page.wait_for_selector("#problem:visible")
+        assert page.inner_text("#problem").startswith("Slowdown")
+        assert "trying again" not in page.inner_text("#problem")
+
+
+def test_no_attention_of_before_stands_beside_what_failed(visit: Visits) -> None:
+    one = visit()
+    page = one.open()
+    one.write("o gato. o rato")
+    page.click("#why summary")
+    page.wait_for_selector("#map table")
+    assert page.locator("#heads button").count() > 0
+    one.write("dois gatos")
+    page.route("**/explain", lambda route: route.abort())
+    page.click("#why summary")
+    page.wait_for_function("() => document.getElementById('map').textContent === 'The server cannot be reached.'")
+    assert page.locator("#heads button").count() == 0
+    assert page.locator("#why-sentence").is_hidden()
+
+
 @pytest.mark.parametrize("scheme", ["light", "dark"])
 def test_themes_have_contrast(visit: Visits, scheme: str) -> None:
     one = visit(color_scheme=scheme)

@@ -4,13 +4,17 @@ from threading import Event, Thread
 
 import pytest
 
-from repose.system.device import available_cores, check_workers, memory_bytes, one_thread, own_defaults
+from repose.system.device import available_cores, check_workers, find_device, memory_bytes, one_thread, own_defaults
 from repose.system.errors import ConfigError
 
 
 def test_memory_is_that_of_a_machine() -> None:
     size = memory_bytes()
     assert size is None or 1 << 28 < size < 1 << 50
+
+
+def test_an_index_may_have_zeros_before_it() -> None:
+    assert str(find_device("cpu:00")) == "cpu:0"
 
 
 def test_numbers_of_workers() -> None:

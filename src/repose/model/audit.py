@@ -15,6 +15,7 @@ from repose.model.kernels.linear import is_quantized
 from repose.model.transformer import Transformer
 from repose.system.device import own_defaults
 from repose.system.errors import ConfigError
+from repose.system.numbers import check_seed, is_whole
 
 TOLERANCE = 1e-9
 """Largest movement of a logit or gradient, in float64, that counts as rounding."""
@@ -74,12 +75,15 @@ class AuditReport:
 def audit(model: Transformer, *, seed: int = 0, length: int = 12) -> AuditReport:
     """Tries the model on random tokens, on a copy in float64, so that what moves is structure and not rounding.
 
-    `length` is the target length in tokens (at least 3); a second target has `LONG` or more than fit into a window of
-    local attention, or as many as the model takes.
+    `length` is the target length in tokens (at least 3, and cut to what the model takes); a second target has `LONG` or
+    more than fit into a window of local attention, or as many as the model takes.
 
-    Raises ConfigError for a model that reads fewer than 3 tokens or is in int8, and for what is no model that
-    translates, such as a preset's name.
+    Raises ConfigError for a model that reads fewer than 3 tokens or is in int8, for what is no model that translates,
+    such as a preset's name, and for a seed or length that there is not.
     """
+    check_seed(seed)
+    if not is_whole(length) or length < 3:
+        raise ConfigError(f"length = {length!r}: give a whole number of tokens, at least 3")
     if not isinstance(model, Transformer):
         raise ConfigError(
             f"audit takes a model that translates, not {model!r}: give it repose.build(name, ...), or "
@@ -98,7 +102,7 @@ def audit(model: Transformer, *, seed: int = 0, length: int = 12) -> AuditReport
 def _checks(model: Transformer, seed: int, length: int) -> tuple[Check, ...]:
     """Of a model in float64, whose gradients are there."""
     a = model.architecture
-    length = max(3, min(length, a.max_length - 2))
+    length = max(3, min(int(length), a.max_length - 2))
     generator = torch.Generator().manual_seed(seed)
 
     def random(batch: int, length: int, vocab_size: int) -> Tensor:

@@ -8,7 +8,7 @@ from repose.model.transformer import Transformer
 from repose.model.transformer import build as build_architecture
 from repose.positions_rl.table import default_table
 from repose.system.errors import ConfigError
-from repose.system.numbers import is_whole
+from repose.system.numbers import check_seed, is_whole
 
 LEAST_VOCAB_SIZE = 5
 """Tokens: padding, unknown, start, end, and one that says something."""
@@ -24,14 +24,17 @@ def build(architecture: str | Architecture, *, src_vocab_size: int, tgt_vocab_si
 
     `model(src, tgt)` takes int64 ids (B, S) and decoder input (B, T), 0 padding, 1 unknown, 2 start, 3 end, and gives
     logits (B, T, V) in fp32. Weights are in fp32 on the CPU, whatever defaults torch was given. `positions = policy`
-    begins with the table that ships. Raises ConfigError for an unknown preset, and for vocabularies that cannot be tied
-    or are smaller than the `LEAST_VOCAB_SIZE`.
+    begins with the table that ships. Raises ConfigError for an unknown preset, for vocabularies that cannot be tied or
+    are smaller than the `LEAST_VOCAB_SIZE`, and for a seed that is no whole number from 0 to 2^64 - 1.
     """
     for name, size in (("src_vocab_size", src_vocab_size), ("tgt_vocab_size", tgt_vocab_size)):
         if not is_whole(size) or size < LEAST_VOCAB_SIZE:
             raise ConfigError(f"{name} = {size!r}: give a whole number of tokens, at least {LEAST_VOCAB_SIZE}")
+    check_seed(seed)
     if isinstance(architecture, str):
         architecture = preset(architecture)
+    if not isinstance(architecture, Architecture):
+        raise ConfigError(f"build takes the name of a preset or a repose.Architecture, not {architecture!r:.60}")
     table = torch.tensor(default_table().values, device="cpu") if architecture.positions == "policy" else None
     return build_architecture(
         architecture, src_vocab_size=src_vocab_size, tgt_vocab_size=tgt_vocab_size, seed=seed, position_table=table

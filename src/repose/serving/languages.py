@@ -4,7 +4,7 @@ from collections.abc import Sequence
 from typing import NamedTuple
 
 from repose.data.language import base_code, known_languages, language_name, rank
-from repose.data.scripts import script_of
+from repose.data.scripts import has_letters
 
 _CANONICAL = {"pb": "pt-br", "zh": "zh-hans", "zt": "zh-hant"}
 _SHOWN = {"pt-br": "pt-BR", "zh-hans": "zh-Hans", "zh-hant": "zh-Hant"}
@@ -51,7 +51,7 @@ def detect(text: str, served: Sequence[str]) -> list[Detected]:
     named only if it is the only one.
     """
     text = text[:_LOOKED_AT]
-    if not any(map(script_of, text)):
+    if not has_letters(text):
         return []
     if len(served) == 1:
         return [Detected(100.0, served[0])]

@@ -62,13 +62,8 @@ class Limits:
             if (value := getattr(self, name)) != NO_LIMIT and value < least:
                 raise ConfigError(f"{name} = {value}, but it should be at least {least}, or -1 for no limit")
         for name in (
-            "max_body",
-            "max_bodies",
-            "max_file",
-            "max_connections",
-            "timeout",
-            "receive_seconds",
-            "send_seconds",
+            *("wrong_key_limit", "max_body", "max_bodies", "max_file", "max_files", "max_connections"),
+            *("timeout", "file_timeout", "file_seconds", "receive_seconds", "send_seconds"),
         ):
             if not (value := getattr(self, name)) > 0:
                 raise ConfigError(f"{name} = {value}, but it should be more than 0")

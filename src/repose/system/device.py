@@ -44,7 +44,7 @@ def find_device(name: str) -> "torch.device":
     counts = {"cpu": 1, "cuda": torch.cuda.device_count(), "mps": int(torch.backends.mps.is_available())}
     if int(index or 0) >= counts[kind]:
         raise DeviceError(f"device {name!r} is not available, this machine has {_devices(counts[kind])}: use cpu")
-    return torch.device(name)
+    return torch.device(kind, int(index)) if colon else torch.device(kind)
 
 
 def _devices(number: int) -> str:

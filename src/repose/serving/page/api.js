@@ -8,9 +8,8 @@ export function useKey(text) {
 
 /** An answer that is no translation: `message` is the server's sentence, `seconds` when to ask again, if it says so. */
 export class Refusal extends Error {
-  constructor(message, status, seconds) {
+  constructor(message, seconds) {
     super(message);
-    this.status = status;
     this.seconds = seconds;
   }
 }
@@ -25,7 +24,12 @@ async function answer(response) {
   if (response.ok && body !== null) return body;
   const sentence = body && typeof body.error === "string" ? body.error : `The server answered ${response.status}`;
   const wait = Number.parseFloat(response.headers.get("Retry-After") ?? "");
-  throw new Refusal(sentence, response.status, Number.isFinite(wait) ? wait : null);
+  throw new Refusal(sentence, Number.isFinite(wait) ? wait : null);
+}
+
+/** What a person reads of a request that failed: the server's sentence, or that there is no server. */
+export function sentenceOf(error) {
+  return error instanceof Refusal ? error.message : "The server cannot be reached.";
 }
 
 export async function get(path) {

@@ -1,6 +1,6 @@
 /** The page: text in, translation out, while one types. */
 
-import { Refusal, get, post, useKey } from "./api.js";
+import { Refusal, get, post, sentenceOf, useKey } from "./api.js";
 import { filesTab } from "./files.js";
 import { Why } from "./why.js";
 import { Translation, explainedWords, shade, told } from "./words.js";
@@ -8,6 +8,7 @@ import { Translation, explainedWords, shade, told } from "./words.js";
 const AUTO = "auto";
 const ALTERNATIVES = 3;
 const RETRIES = 5;
+const LONGEST_WAIT = 60; // seconds
 const THEME = "theme";
 
 const at = (id) => document.getElementById(id);
@@ -211,21 +212,23 @@ async function translate(tries = 0) {
   const here = new AbortController();
   running = here;
   at("translation").setAttribute("aria-busy", "true");
+  let found;
   try {
-    const found = await ask({ q, source: source.value, target: target.value }, here.signal);
-    show(q, found);
+    found = await ask({ q, source: source.value, target: target.value }, here.signal);
   } catch (error) {
     if (error.name === "AbortError") return;
-    if (error instanceof Refusal && error.seconds !== null && tries < RETRIES) {
+    if (error instanceof Refusal && error.seconds !== null && error.seconds <= LONGEST_WAIT && tries < RETRIES) {
       say("problem", `${error.message}: trying again in ${error.seconds} s`);
       timer = setTimeout(() => translate(tries + 1), 1000 * error.seconds);
       return;
     }
     clear();
-    say("problem", error instanceof Refusal ? error.message : "The server cannot be reached.");
+    say("problem", sentenceOf(error));
+    return;
   } finally {
     if (running === here) at("translation").setAttribute("aria-busy", "false");
   }
+  show(q, found);
 }
 
 function show(q, found) {
@@ -287,13 +290,13 @@ function take(other, button) {
 async function openWhy() {
   if (!at("why").open || !shown.text) return;
   const here = shown;
-  at("map").textContent = "…";
+  why.clear("…");
   try {
     const what = { q: here.text, source: source.value, target: target.value, alternatives: ALTERNATIVES };
     const found = await post("explain", what);
     if (here === shown) why.show(found.sentences);
   } catch (error) {
-    if (here === shown) at("map").textContent = error.message;
+    if (here === shown) why.clear(sentenceOf(error));
   }
 }
 
@@ -366,8 +369,8 @@ async function start() {
   startTabs();
   try {
     [settings, languages, models] = await Promise.all(["frontend/settings", "languages", "models"].map(get));
-  } catch {
-    say("problem", "The server cannot be reached: load the page again in a while.");
+  } catch (error) {
+    say("problem", `${sentenceOf(error).replace(/\.$/, "")}: load the page again in a while.`);
     return;
   }
   at("key-box").hidden = !settings.apiKeys;

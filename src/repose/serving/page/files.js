@@ -1,6 +1,6 @@
 /** The tab for files. */
 
-import { fetched, send } from "./api.js";
+import { fetched, send, sentenceOf } from "./api.js";
 
 export function filesTab({ form, input, button, stop, result, formats }, languages) {
   let running = null;
@@ -53,7 +53,7 @@ export function filesTab({ form, input, button, stop, result, formats }, languag
       result.replaceChildren("Done: ", link, warnings && ` (${warnings})`);
       link.focus();
     } catch (error) {
-      result.textContent = error.name === "AbortError" ? "Stopped." : error.message;
+      result.textContent = error.name === "AbortError" ? "Stopped." : sentenceOf(error);
     } finally {
       running = null;
       stop.hidden = true;

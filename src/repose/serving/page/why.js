@@ -70,10 +70,13 @@ export class Why {
     this.sentence.replaceChildren(...options);
     this.sentence.parentElement.hidden = options.length < 2;
     if (options.length) this.#sentence(0);
-    else this.#clear("There is nothing to look at.");
+    else this.clear("There is nothing to look at.");
   }
 
-  #clear(text) {
+  /** Say this in the place of all pictures. */
+  clear(text) {
+    this.sentences = [];
+    this.sentence.parentElement.hidden = true;
     this.heads.replaceChildren();
     this.map.textContent = text;
   }
