@@ -140,6 +140,15 @@ def test_numbers_may_be_numpys(reversing: Translator) -> None:
     assert reversing.translate(src, sampling=drawn) == reversing.translate(src, sampling=Sampling(0.5, 3, 2**62))
 
 
+def test_sentences_in_several_calls_are_drawn_as_in_one(reversing: Translator) -> None:
+    src = sentences(12)
+    whole = reversing.translate(src, sampling=Sampling(5.0, 3))
+    halves = [reversing.translate(src[at : at + 6], sampling=Sampling(5.0, 3, first=at)) for at in (0, 6)]
+    assert [t.text for half in halves for t in half] == [t.text for t in whole]
+    again = reversing.translate(src[6:], sampling=Sampling(5.0, 3))
+    assert [t.text for t in again] != [t.text for t in halves[1]], "nothing is shown"
+
+
 def test_hypotheses_are_ranked_and_differ(reversing: Translator) -> None:
     for translation in reversing.translate(sentences(10, seed=3), beam_size=4, num_hypotheses=4):
         ranks = [h.normalised for h in translation.hypotheses]

@@ -4,6 +4,7 @@ import importlib.util
 import math
 import subprocess
 import sys
+from typing import Any
 
 import pytest
 import sacrebleu
@@ -161,6 +162,23 @@ def test_both_sides_are_detokenised_where_that_is_asked_for() -> None:
     assert scores["chrf_detokenised"].value == chrf(["I'm a cat"], ["you'm a dog"]).value
     for name in ("bleu", "chrf"):
         assert scores[f"{name}_detokenised"].signature == f"{scores[name].signature}|text:detokenised"
+
+
+def test_detokenised_scores_are_by_the_same_tokenizer_and_case() -> None:
+    hypotheses, references = ["I &apos;m A cat"], ["i &apos;m a CAT"]
+    how: Any = {
+        "lowercase": True,
+        "pretokenized": False,
+        "round_trip": None,
+        "strip_accents": False,
+        "tokenize": "char",
+    }
+    scores = corpus_scores(hypotheses, references, **how, detokenise=lambda text: text.replace(" &apos;", "'"))
+    wanted = bleu(["I'm A cat"], ["i'm a CAT"], lowercase=True, tokenize="char")
+    assert scores["bleu_detokenised"].value == wanted.value == pytest.approx(100.0)
+    assert scores["bleu_detokenised"].signature == f"{wanted.signature}|text:detokenised"
+    assert scores["chrf_detokenised"].value == pytest.approx(100.0)
+    assert scores["chrf_detokenised"].signature == f"{scores['chrf'].signature}|text:detokenised"
 
 
 def test_the_brevity_penalty_is_that_of_bleu() -> None:

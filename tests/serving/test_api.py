@@ -15,6 +15,7 @@ from stub_server import Shouting, ask, body, served, service, spans
 from repose.documents import html as pages
 from repose.documents.alignment import Spans
 from repose.serving import documents
+from repose.serving.access import Windows
 from repose.serving.app import make_app
 from repose.serving.log import Log
 from repose.serving.messages import Answer, How
@@ -543,6 +544,39 @@ def test_requests_per_minute() -> None:
     assert [request(f"5.6.7.8:{n}").status_code for n in range(4)] == [200, 200, 200, 429], "one address, many ports"
     assert [request(f"[2001:db9::1]:{n}").status_code for n in range(4)] == [200, 200, 200, 429]
     assert request("5.6.7.9:1").status_code == 200
+
+
+@pytest.mark.parametrize(("unit", "seconds"), [("minute", 60), ("hour", 3_600), ("day", 86_400)])
+def test_a_window_ends(unit: str, seconds: int) -> None:
+    now = 1_000.0
+    windows = Windows(unit, lambda: now)
+    assert [windows.add("a"), windows.add("a"), windows.add("b")] == [1, 2, 1]
+    now += seconds - 1
+    assert (windows.add("a"), windows.seconds_left("a")) == (3, 1.0)
+    now += 1
+    assert (windows.count("a"), windows.add("a"), windows.seconds_left("a")) == (0, 1, seconds)
+
+
+def test_only_so_many_clients_are_remembered(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("repose.serving.access._MOST_CLIENTS", 10)
+    windows = Windows("minute")
+    for client in range(25):
+        windows.add(str(client), 2)
+    counts = [windows.count(str(client)) for client in range(25)]
+    assert counts[-1] == 2
+    assert sum(map(bool, counts)) <= 10
+
+
+def test_who_has_a_key_is_counted_by_it(tmp_path: Any) -> None:
+    (tmp_path / "keys").write_text("one\ntwo\n")
+    app = make_app(service(api_keys=tmp_path / "keys", limits={"req_limit": 1}, trust_forwarded_for=True))
+
+    def request(key: str, address: str) -> int:
+        text = PT_EN | {"q": "um", "api_key": key}
+        return int(ask(app, "POST", "/translate", json=text, headers={"X-Forwarded-For": address}).status_code)
+
+    assert [request("one", "192.0.2.1"), request("two", "192.0.2.1")] == [200, 200]
+    assert request("one", "192.0.2.2") == 429
 
 
 def test_a_list_to_detect_counts_once_for_each_text() -> None:

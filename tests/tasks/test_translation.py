@@ -3,6 +3,7 @@
 import math
 from types import SimpleNamespace
 from typing import Any
+from unittest.mock import MagicMock
 
 import numpy as np
 import pytest
@@ -11,7 +12,8 @@ from repose.data.tokenizer import END, START, UNK, Tokenizer
 from repose.decoding.engine import Forced
 from repose.evaluation.metrics import bleu
 from repose.runs.records import Records
-from repose.tasks.translation import over_validations, teacher_forced
+from repose.tasks.base import Decoding
+from repose.tasks.translation import _score, over_validations, teacher_forced
 
 TOKENIZER = Tokenizer.train(["a b c d e f g h"], kind="wordlevel", vocab_size=20, lowercase=True)
 HALF = math.log(0.5)
@@ -47,6 +49,26 @@ def test_the_sentence_mean_leaves_unknown_words_out_on_both_sides() -> None:
         assert figures["tf_bleu"] < 100.0
     # A hypothesis that is shorter than four words without them has no 4-gram.
     assert teacher_forced(scripted([*ids("a b c"), UNK, UNK, END]), [""], ["a b c d e"])["tf_bleu_sentence_mean"] == 0.0
+
+
+def test_translations_that_did_not_end_and_that_loop_are_counted() -> None:
+    """Those that loop as their references do are none."""
+    round_and_round = "a b a b a b a b"
+    said = [("a b c d e", False), (round_and_round, True), (round_and_round, True)]
+    references = ["a b c d e", "a b c d e", round_and_round]
+    translations = [
+        SimpleNamespace(text=text, truncated=False, hypotheses=[SimpleNamespace(finished=finished)])
+        for text, finished in said
+    ]
+    translator = MagicMock(tgt_tokenizer=TOKENIZER, max_length=10, config={}, no_repeat_ngram_size=0, precision="fp32")
+    translator.engine.name, translator.engine.looks_ahead = "torch", False
+    translator.translate.return_value = translations
+    translator.force.return_value = scripted(*([*ids(text), END] for text in references)).force()
+    scores = _score(translator, [""] * 3, references, "test", Decoding((1,)), False, {}, None)
+    assert {name: scores["decoded"]["greedy"][name] for name in ("unfinished", "looping")} == {
+        "unfinished": 1,
+        "looping": 1,
+    }
 
 
 def test_means_over_the_last_translations() -> None:
