@@ -10,7 +10,7 @@ from pydantic import ValidationError
 from repose.model import architecture as architecture_module
 from repose.model.architecture import Architecture, PositionsKind, from_earlier
 from repose.model.describe import describe
-from repose.model.presets import PRESETS, difference, preset
+from repose.model.presets import PRESETS, difference, exact_preset_name, preset, preset_name
 from repose.model.transformer import Transformer, build
 from repose.system.errors import ConfigError
 
@@ -103,6 +103,25 @@ def test_ablations_are_the_three_changes_alone_in_pairs_and_together() -> None:
     assert changes(preset("reinforced")) == {"concat", "norm", "values"}
     all_but_sizes = difference(preset("reinforced"), preset("ablation-concat-norm"))
     assert set(all_but_sizes) == {"values"}
+
+
+@pytest.mark.parametrize(
+    ("changes", "name", "exact"),
+    [
+        ({}, "reinforced", "reinforced"),
+        ({"dropout": 0.4, "max_length": 99}, "reinforced", None),
+        ({"norm": "pre"}, None, None),
+    ],
+)
+def test_a_preset_is_known_by_what_it_computes(changes: dict[str, Any], name: str | None, exact: str | None) -> None:
+    architecture = dataclasses.replace(preset("reinforced"), **changes)
+    assert preset_name(architecture) == name
+    assert exact_preset_name(architecture) == exact
+
+
+@pytest.mark.parametrize("name", PRESETS)
+def test_a_preset_has_its_own_name(name: str) -> None:
+    assert preset(preset_name(preset(name)) or "") == preset(name)
 
 
 def test_an_unknown_preset_is_answered_with_the_nearest() -> None:

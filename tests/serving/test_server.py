@@ -21,6 +21,7 @@ import pytest
 import repose
 from repose.data.tokenizer import Tokenizer
 from repose.decoding.translator import MODEL_KIND
+from repose.model.architecture import Architecture
 from repose.model.presets import preset
 from repose.model.transformer import build
 from repose.saved_model import directory
@@ -49,10 +50,14 @@ serve(settings, lambda line: print(line, file=sys.stderr, flush=True), Log(sys.s
 CLI = "import sys; from repose.cli.main import main; main()"
 
 
-def write_model(folder: Path, seed: int, *, warning: str | None = None, **config: Any) -> Path:
+SMALL = dataclasses.replace(preset("baseline"), **SIZES, max_length=24)
+
+
+def write_model(
+    folder: Path, seed: int, *, architecture: Architecture = SMALL, warning: str | None = None, **config: Any
+) -> Path:
     """A model with random weights, from aa into bb."""
     tokenizer = Tokenizer.train([" ".join(WORDS)] * 3, kind="wordlevel", vocab_size=50)
-    architecture = dataclasses.replace(preset("baseline"), **SIZES, max_length=24)
     model = build(architecture, src_vocab_size=12, tgt_vocab_size=12, seed=seed)
     extra = {"src_lang": "aa", "tgt_lang": "bb", "run_id": "0", "decoding": {"beam_size": 2, "max_extra_tokens": 3}}
     extra |= config
@@ -334,6 +339,13 @@ def test_what_is_no_request_is_a_line_of_json(model: Path) -> None:
         assert server.end() == 0
     (said,) = (line for line in server.lines if "Invalid HTTP request" in line)
     assert json.loads(said)["event"] == "http"
+
+
+@pytest.mark.parametrize(("changes", "name"), [({"dropout": 0.3, "max_length": 24}, "reinforced"), (SIZES, None)])
+def test_models_name_the_preset_as_their_cards_do(tmp_path: Path, changes: dict[str, Any], name: str | None) -> None:
+    architecture = dataclasses.replace(preset("reinforced"), **changes)
+    (about,) = read_catalogue([write_model(tmp_path / "run", 0, architecture=architecture)], []).models_json()
+    assert about["preset"] == name
 
 
 def test_a_model_that_looks_ahead_says_so(tmp_path: Path) -> None:

@@ -1,16 +1,20 @@
 """Each published architecture as a difference from Vaswani's, with its citation: `presets.toml`, read."""
 
-import dataclasses
 import importlib.resources
 import tomllib
+from dataclasses import asdict, replace
 from types import MappingProxyType
 from typing import NamedTuple
 
-from repose.model.architecture import Architecture
+from repose.model.architecture import DROPOUTS, Architecture
 from repose.system.errors import ConfigError, unknown
 
 PUBLISHED_VOCABULARIES = (7765, 7010)
 """Source and target tokens at which parameter counts are published: those of TensorFlow's tutorial."""
+
+
+_FREE = {*DROPOUTS, "max_length"}
+"""Fields that make no other architecture."""
 
 
 class Preset(NamedTuple):
@@ -29,7 +33,7 @@ def _shipped() -> dict[str, Preset]:
     sources, architectures, presets = tables.pop("sources"), {"": Architecture()}, {}
     for name, table in tables.items():
         base = architectures[table.get("from", "")]
-        made = architectures[name] = dataclasses.replace(base, **table.get("changes", {}))
+        made = architectures[name] = replace(base, **table.get("changes", {}))
         if "summary" in table:
             citation = "; ".join(sources[source] for source in table["sources"])
             presets[name] = Preset(made, citation, table["summary"], table.get("published_parameters"))
@@ -46,12 +50,19 @@ def preset(name: str) -> Architecture:
     return PRESETS[name].architecture
 
 
-def preset_with(architecture: Architecture) -> str | None:
-    """The first preset that has this architecture, if any."""
+def preset_name(architecture: Architecture) -> str | None:
+    """The preset that an architecture is, dropout and longest length aside; None where it is none. One that has those,
+    too, goes before others, and of several the first."""
+    same = (name for name, one in PRESETS.items() if difference(architecture, one.architecture).keys() <= _FREE)
+    return exact_preset_name(architecture) or next(same, None)
+
+
+def exact_preset_name(architecture: Architecture) -> str | None:
+    """The first preset that has this very architecture, dropout and longest length included; None where none has."""
     return next((name for name, one in PRESETS.items() if one.architecture == architecture), None)
 
 
 def difference(architecture: Architecture, base: Architecture | None = None) -> dict[str, tuple[object, object]]:
     """Fields in which two architectures differ: name -> (value in `base`, value here). Without `base`: Vaswani's."""
-    ours, theirs = dataclasses.asdict(base or Architecture()), dataclasses.asdict(architecture)
+    ours, theirs = asdict(base or Architecture()), asdict(architecture)
     return {name: (ours[name], theirs[name]) for name in ours if ours[name] != theirs[name]}

@@ -20,7 +20,7 @@ from repose.grids.cells import CellStatus
 from repose.grids.file import CORPUS
 from repose.grids.manifest import Entry, Manifest
 from repose.grids.view import reason
-from repose.model.presets import preset_with
+from repose.model.presets import exact_preset_name
 from repose.report.baseline import NamesBefore, find_baseline
 from repose.report.corpora import corpus_name, told_apart
 from repose.runs.folder import SCORED_SPLITS, RunConfig, RunFolder
@@ -362,8 +362,8 @@ def _in_folder(run: ReportRun, name: str) -> str:
 
 
 def preset_of(run: ReportRun) -> str | None:
-    """The preset whose architecture a run has, if any."""
-    return preset_with(run.experiment.architecture)
+    """The preset that has a run's very architecture, if any: systems may differ in dropout alone."""
+    return exact_preset_name(run.experiment.architecture)
 
 
 _SEED = r"(?:[-_. ]?seed|[-_. ]s)[-_. ]?\d+"

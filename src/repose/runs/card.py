@@ -8,14 +8,12 @@ import hashlib
 import json
 import re
 from collections.abc import Iterator, Mapping
-from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
 from repose.config.experiment import Experiment
 from repose.data.language import base_code
-from repose.model.architecture import DROPOUTS
-from repose.model.presets import PRESETS, difference
+from repose.model.presets import PRESETS, difference, preset_name
 from repose.runs.folder import RunConfig, RunFolder
 from repose.runs.records import EndRecord
 from repose.saved_model import directory as model_dir
@@ -26,8 +24,6 @@ from repose.tasks.inflation import inflated
 from repose.tasks.registry import get_task
 
 _NAMES = {"bleu": "BLEU", "chrf": "chrF"}
-_FREE = (*DROPOUTS, "max_length")
-"""Fields of an architecture that make no other one."""
 _CODE = re.compile("[a-z]{2,3}")
 _FENCE, _SCORES = "---\n", "## Scores"
 
@@ -76,17 +72,9 @@ def card(config: RunConfig, run: RunFolder | None = None) -> str:
     return "\n".join(parts)
 
 
-def preset_name(experiment: Experiment) -> str | None:
-    """The preset that an experiment's architecture is, dropout and longest length aside, if it is one."""
-    ours = experiment.architecture
-    free = {name: getattr(ours, name) for name in _FREE}
-    same = [name for name, p in PRESETS.items() if replace(p.architecture, **free) == ours]
-    return next((name for name in same if PRESETS[name].architecture == ours), same[0] if same else None)
-
-
 def _head(config: RunConfig, of_task: Card, scored: tuple[str, Mapping[str, Any]] | None) -> str:
     """Front matter."""
-    preset = preset_name(config.experiment)
+    preset = preset_name(config.experiment.architecture)
     codes = list(map(base_code, of_task.languages))
     fields: dict[str, Any] = {
         "language": [code for code in dict.fromkeys(codes) if _CODE.fullmatch(code)],
@@ -136,7 +124,8 @@ def _decoding(name: str) -> str:
 
 
 def _what(config: RunConfig, of_task: Card) -> str:
-    a, preset = config.experiment.architecture, preset_name(config.experiment)
+    a = config.experiment.architecture
+    preset = preset_name(a)
     named = f" of the preset `{preset}` ({PRESETS[preset].summary})" if preset else ""
     return (
         f"{of_task.what}{named}, trained with repose {config.versions.get('repose', '')}: d_model {a.d_model}, "
@@ -217,6 +206,6 @@ def _files(model: Path) -> str:
 
 
 def _citation(experiment: Experiment) -> str:
-    preset = preset_name(experiment)
+    preset = preset_name(experiment.architecture)
     of_preset = [f"the architecture: {PRESETS[preset].citation}"] if preset else []
     return _section("Sources", *of_preset, "the Transformer: Vaswani et al. 2017, arXiv 1706.03762")

@@ -12,7 +12,7 @@ from repose.decoding.parts import beginning, src_tokens
 from repose.decoding.translator import MODEL_KIND
 from repose.documents.alignment import Spans
 from repose.graphs import folder as graphs
-from repose.model.presets import preset_with
+from repose.model.presets import preset_name
 from repose.runs.folder import RunFolder
 from repose.saved_model import directory, hub
 from repose.saved_model.description import description_file
@@ -235,7 +235,7 @@ def _about(path: Path, files: _Files) -> dict[str, Any]:
         digest = exported.description.get("weights_sha256")
     else:
         architecture = directory.architecture_in(config, place)
-        preset = preset_with(architecture)
+        preset = preset_name(architecture)
         run = RunFolder(place)
         if run.exists and directory.locate(place) != place:
             parameters = run.num_parameters()
