@@ -159,6 +159,38 @@ def pairs_of(systems: Sequence[System], baseline: str | None, remarks: list[str]
     return [Pair(system, base) for system in systems if system is not base]
 
 
+def bootstrap_columns(unit: str) -> list[Column]:
+    columns = [Column("seeds"), Column("seeds (against)")]
+    columns += [Column(name, unit) for name in ("difference", "95 % from", "to")]
+    return [*columns, Column("p"), Column("p (Holm)"), Column("seeds agree", numeric=False)]
+
+
+def bootstrap_rows(
+    pairs: Sequence[Pair],
+    sampled: Mapping[int, testing.Resampled],
+    scores: Sequence[tuple[Sequence[float], Sequence[float]]],
+    digits: int,
+    notes: Callable[[Pair], Sequence[str]] = lambda _: (),
+) -> list[list[Cell]]:
+    """The paired bootstrap of each pair, corrected over all, and whether the scores of its seeds agree. `sampled`: by
+    the `id` of a system. `notes`: on a pair's difference."""
+    form = f"+.{digits}f"
+    found = [testing.compare(sampled[id(pair.system)], sampled[id(pair.other)]) for pair in pairs]
+    corrected, by_seeds = testing.holm([one.p for one in found]), of_seeds(scores)
+    return [
+        [
+            *name_cells(pair),
+            *(number_cell(len(side.runs), "d") for side in (pair.system, pair.other)),
+            number_cell(one.value, form, notes=notes(pair)),
+            *(number_cell(value, form) for value in (one.low, one.high)),
+            p_cell(one.p),
+            p_cell(p, corrected=True),
+            agree_cell(seeds, one.value),
+        ]
+        for pair, one, p, seeds in zip(pairs, found, corrected, by_seeds, strict=True)
+    ]
+
+
 def seed_columns(unit: str) -> list[Column]:
     columns = [Column(name, unit) for name in ("mean", "mean (against)", "difference", "95 % from", "to")]
     return [*columns, Column("p"), Column("p (Holm)")]

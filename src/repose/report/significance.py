@@ -12,14 +12,15 @@ from repose.config.experiment import TASK_SETTINGS
 from repose.evaluation import significance as testing
 from repose.evaluation.sentence_statistics import Metric, SentenceStatistics
 from repose.report.collect import ReportRun, RunSet
-from repose.report.content import Cell, Column, Table
+from repose.report.content import Column, Table
 from repose.report.figures import kind_of_score
 from repose.report.pairs import (
     GREEDY,
     Pair,
     Remarks,
     System,
-    agree_cell,
+    bootstrap_columns,
+    bootstrap_rows,
     check_comparable,
     check_number,
     holm_words,
@@ -168,23 +169,8 @@ def _over_sentences(pairs: Sequence[Pair], metric: Metric, remarks: Sequence[str
     sampled: dict[int, testing.Resampled] = {}
     for system in {id(one): one for pair in pairs for one in (pair.system, pair.other)}.values():
         sampled[id(system)] = testing.resample(system.statistics, metric, num_resamples=number)
-    found = [testing.compare(sampled[id(pair.system)], sampled[id(pair.other)]) for pair in pairs]
-    seeds = of_seeds([(pair.system.scores(metric), pair.other.scores(metric)) for pair in pairs])
-    rows = [
-        [
-            *name_cells(pair),
-            *(number_cell(len(side.runs), "d") for side in (pair.system, pair.other)),
-            _difference(pair, one.value),
-            *(number_cell(value, "+.2f") for value in (one.low, one.high)),
-            p_cell(one.p),
-            p_cell(p, corrected=True),
-            agree_cell(of_seeds, one.value),
-        ]
-        for pair, one, p, of_seeds in zip(pairs, found, testing.holm([one.p for one in found]), seeds, strict=True)
-    ]
-    columns = [Column("seeds"), Column("seeds (against)")]
-    columns += [Column(name, unit) for name in ("difference", "95 % from", "to")]
-    columns += [Column("p"), Column("p (Holm)"), Column("seeds agree", numeric=False)]
+    scores = [(pair.system.scores(metric), pair.other.scores(metric)) for pair in pairs]
+    rows = bootstrap_rows(pairs, sampled, scores, 2, notes=_notes)
     name = name or ("significance" if metric == "bleu" else f"significance-{metric}")
     like, least = "significance" if pairs else "significance-of-none", 2 / (number + 1)
     greedy = bool(pairs and pairs[0].system.decoding)
@@ -197,7 +183,7 @@ def _over_sentences(pairs: Sequence[Pair], metric: Metric, remarks: Sequence[str
         "least": least,
         "holm": holm_words(len(pairs)),
     }
-    return pair_table(name, columns, rows, like=like, remarks=remarks, **words)
+    return pair_table(name, bootstrap_columns(unit), rows, like=like, remarks=remarks, **words)
 
 
 def _over_seeds(pairs: Sequence[Pair], remarks: Sequence[str]) -> Table:
@@ -205,8 +191,8 @@ def _over_seeds(pairs: Sequence[Pair], remarks: Sequence[str]) -> Table:
     sides = _sides(pairs)
     found = of_seeds(sides)
     rows = [
-        [*name_cells(pair), *seed_cells(values, others, of_seeds, 2, notes=[_NEITHER] * _dead(pair))]
-        for pair, (values, others), of_seeds in zip(pairs, sides, found, strict=True)
+        [*name_cells(pair), *seed_cells(*side, one, 2, notes=_notes(pair))]
+        for pair, side, one in zip(pairs, sides, found, strict=True)
     ]
     name, of = ("seeds-greedy", " of greedy translations") if pairs[0].system.decoding else ("seeds", "")
     return pair_table(
@@ -223,7 +209,12 @@ def _randomized(pairs: Sequence[Pair]) -> Table:
     """Approximate randomization, for pairs of single runs."""
     found = [testing.approximate_randomization(pair.system.statistics[0], pair.other.statistics[0]) for pair in pairs]
     rows = [
-        [*name_cells(pair), _difference(pair, one.difference), p_cell(one.p), p_cell(p, corrected=True)]
+        [
+            *name_cells(pair),
+            number_cell(one.difference, "+.2f", notes=_notes(pair)),
+            p_cell(one.p),
+            p_cell(p, corrected=True),
+        ]
         for pair, one, p in zip(pairs, found, testing.holm([one.p for one in found]), strict=True)
     ]
     columns = [Column("difference", "BLEU"), Column("p"), Column("p (Holm)")]
@@ -231,10 +222,6 @@ def _randomized(pairs: Sequence[Pair]) -> Table:
     return pair_table("approximate-randomization", columns, rows, trials=trials, holm=holm_words(len(pairs)))
 
 
-def _difference(pair: Pair, value: float) -> Cell:
-    """A difference; noted where neither system translates."""
-    return number_cell(value, "+.2f", notes=[_NEITHER] * _dead(pair))
-
-
-def _dead(pair: Pair) -> bool:
-    return all(fmean(side.scores("bleu")) < DEAD for side in (pair.system, pair.other))
+def _notes(pair: Pair) -> list[str]:
+    """On a difference where neither system translates."""
+    return [_NEITHER] * all(fmean(side.scores("bleu")) < DEAD for side in (pair.system, pair.other))

@@ -9,12 +9,13 @@ import numpy as np
 from repose.evaluation import significance as testing
 from repose.evaluation.ratio import RatioStatistics, read_ratio
 from repose.report.collect import ReportRun, RunSet
-from repose.report.content import Column, Table
+from repose.report.content import Table
 from repose.report.figures import task_figure
 from repose.report.pairs import (
     Pair,
     System,
-    agree_cell,
+    bootstrap_columns,
+    bootstrap_rows,
     check_comparable,
     check_number,
     holm_words,
@@ -22,9 +23,7 @@ from repose.report.pairs import (
     left_out,
     name_cells,
     num_resamples,
-    number_cell,
     of_seeds,
-    p_cell,
     pair_table,
     pairs_of,
     seed_cells,
@@ -92,22 +91,7 @@ def _over_units(pairs: Sequence[Pair], figure: TaskFigure, task: str) -> Table |
     number = num_resamples(pairs)
     used = {id(system) for pair in pairs for system in (pair.system, pair.other)}
     sampled = {key: testing.resample_ratio(counts[key], num_resamples=number) for key in counts if key in used}
-    found = [testing.compare(sampled[id(pair.system)], sampled[id(pair.other)]) for pair in pairs]
-    seeds = of_seeds(_sides(pairs, figure))
-    rows = [
-        [
-            *name_cells(pair),
-            *(number_cell(len(side.runs), "d") for side in (pair.system, pair.other)),
-            *(number_cell(value, "+.3f") for value in (one.value, one.low, one.high)),
-            p_cell(one.p),
-            p_cell(p, corrected=True),
-            agree_cell(of_these, one.value),
-        ]
-        for pair, one, p, of_these in zip(pairs, found, testing.holm([one.p for one in found]), seeds, strict=True)
-    ]
-    columns = [Column("seeds"), Column("seeds (against)")]
-    columns += [Column(name, figure.unit) for name in ("difference", "95 % from", "to")]
-    columns += [Column("p"), Column("p (Holm)"), Column("seeds agree", numeric=False)]
+    rows = bootstrap_rows(pairs, sampled, _sides(pairs, figure), 3)
     words = {
         "task": task.replace("_", " "),
         "figure": figure.called,
@@ -117,7 +101,8 @@ def _over_units(pairs: Sequence[Pair], figure: TaskFigure, task: str) -> Table |
         "least": 2 / (number + 1),
         "holm": holm_words(len(pairs)),
     }
-    return pair_table(f"significance-{task}", columns, rows, like="significance-of-task", remarks=remarks, **words)
+    columns, like = bootstrap_columns(figure.unit), "significance-of-task"
+    return pair_table(f"significance-{task}", columns, rows, like=like, remarks=remarks, **words)
 
 
 def _counts_of(pairs: Sequence[Pair], figure: TaskFigure) -> tuple[dict[int, list[RatioStatistics]], list[str]]:
