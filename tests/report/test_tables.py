@@ -15,9 +15,10 @@ from repose.report.collect import RunSet, read_runs
 from repose.report.content import Cell, Column, Table
 from repose.report.papers import published_tables
 from repose.report.pictures import pictures
+from repose.report.significance_of_tasks import TaskFigure
 from repose.report.tables import UNLIKE, spread
 from repose.report.tables_costs import best_and_last_table, costs_table, equal_epochs_table
-from repose.report.tables_scores import scores_table, task_tables, teacher_forced_table, variants_table
+from repose.report.tables_scores import scores_table, task_column, task_tables, teacher_forced_table, variants_table
 from repose.report.verdict import verdict
 from repose.report.write import to_json
 from repose.runs.records import Records
@@ -463,6 +464,11 @@ def test_seeds_without_a_finite_figure_have_no_deviation_and_are_never_best(make
     epochs = best_and_last_table(runs)
     assert epochs is not None
     assert cells(epochs, "wild")["loss, best"].text == "2.250 ± 0.354"  # of the second seed its first epoch
+
+
+@pytest.mark.parametrize(("name", "label"), [("las", "LAS"), ("bits_per_token", "bits per token"), ("ppl", "ppl")])
+def test_tables_and_tests_call_a_figure_alike(name: str, label: str) -> None:
+    assert task_column(name, "").name == TaskFigure(name, "").called == label
 
 
 def test_an_infinite_perplexity_is_no_json_number(make_run: Any, monkeypatch: pytest.MonkeyPatch) -> None:

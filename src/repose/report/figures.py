@@ -114,6 +114,11 @@ def task_figure(run: ReportRun, name: str) -> float | None:
     return number_of((run.scores or {}).get("figures", {}).get(name), "value")
 
 
+def task_figure_label(name: str) -> str:
+    """What a figure of another task than translation is called."""
+    return name.upper() if name in ("uas", "las") else name.replace("_", " ")
+
+
 def epoch_seconds(run: ReportRun) -> list[float]:
     """Seconds of training of each completed epoch.
 

@@ -10,7 +10,7 @@ from repose.evaluation import significance as testing
 from repose.evaluation.ratio import RatioStatistics, read_ratio
 from repose.report.collect import ReportRun, RunSet
 from repose.report.content import Table
-from repose.report.figures import task_figure
+from repose.report.figures import task_figure, task_figure_label
 from repose.report.pairs import (
     Pair,
     System,
@@ -47,7 +47,7 @@ class TaskFigure(NamedTuple):
     @property
     def called(self) -> str:
         """Its name in a sentence."""
-        return self.name.upper() if len(self.name) == len("las") else self.name.replace("_", " ")
+        return task_figure_label(self.name)
 
 
 def tables_of_task(part: RunSet) -> tuple[Table, ...]:

@@ -205,7 +205,7 @@ def task_tables(runs: RunSet) -> list[Table]:
 
 def task_column(name: str, unit: str) -> Figure:
     """A figure of another task than translation."""
-    label = name.upper() if name in ("uas", "las") else name.replace("_", " ")
+    label = figures.task_figure_label(name)
     digits = 2 if "percent" in unit or "%" in unit or name == "perplexity" else 3
     return Figure(
         label,
