@@ -194,13 +194,19 @@ def what_fits(translator: "Translator", to: str | None = None) -> Callable[[str]
 
 
 def _no_longer(translator: "Translator", limit: int, to: str | None) -> Callable[[str], bool]:
-    tagged = translator.tag is not None or to is not None
-    limit, tokenizer = max(3, limit - tagged), translator.src_tokenizer
+    tokenizer = translator.src_tokenizer
+    limit = without_tag(limit, tagged=translator.tag is not None or to is not None)
+    return lambda text: is_no_longer(text, limit, tokenizer.most_tokens, lambda one: len(tokenizer.encode(one)))
 
-    def fits(text: str) -> bool:
-        return tokenizer.most_tokens(text) <= limit or len(tokenizer.encode(text)) <= limit
 
-    return fits
+def without_tag(limit: int, *, tagged: bool) -> int:
+    """A limit on source tokens without the tag that is read before them, if any: START, END and one more, at least."""
+    return max(3, limit - tagged)
+
+
+def is_no_longer(text: str, limit: int, most_tokens: Callable[[str], int], num_tokens: Callable[[str], int]) -> bool:
+    """Whether a sentence has at most so many tokens, which are counted only where there may be more."""
+    return most_tokens(text) <= limit or num_tokens(text) <= limit
 
 
 def max_src_tokens(translator: "Translator") -> int:

@@ -8,7 +8,7 @@ from pathlib import Path
 from typing import Any, NamedTuple
 
 from repose.data.tokenizer import Tokenizer
-from repose.decoding.parts import beginning, src_tokens
+from repose.decoding.parts import beginning, is_no_longer, src_tokens, without_tag
 from repose.decoding.translator import MODEL_KIND
 from repose.documents.alignment import Spans
 from repose.graphs import folder as graphs
@@ -57,7 +57,7 @@ class ServedModel:
         return self._is_no_longer(text, self.split_src_tokens)
 
     def _is_no_longer(self, text: str, limit: int) -> bool:
-        return self.most_tokens(text) <= limit or self.num_tokens(text) <= limit
+        return is_no_longer(text, limit, self.most_tokens, self.num_tokens)
 
     def size(self, text: str) -> int:
         """Tokens of a sentence, about: counted only of one that may be longer than the model reads."""
@@ -166,8 +166,8 @@ def _read_model(path: Path, left: list[str]) -> ServedModel:
         tags=frozenset(src.tags),
         num_tokens=lambda text: len(src.encode(text)),
         most_tokens=src.most_tokens,
-        max_src_tokens=max(3, longest - tagged),
-        split_src_tokens=max(3, usual - tagged),
+        max_src_tokens=without_tag(longest, tagged=tagged),
+        split_src_tokens=without_tag(usual, tagged=tagged),
         scripts=frozenset(map(str, scripts)) if isinstance(scripts, list) else None,
         spans=Spans(src.spans, lambda tokens: tgt.decoded_spans(tgt.ids(tokens))),
         about=_about(path, files),
