@@ -2,8 +2,10 @@
 
 import copy
 import dataclasses
+import io
 import math
 import os
+import pickle
 import random
 import signal
 import subprocess
@@ -20,13 +22,13 @@ from repose.data.tokenizer import Tokenizer
 from repose.decoding import pool
 from repose.decoding.onnx_engine import OnnxEngine
 from repose.decoding.translator import Translation, Translator
-from repose.decoding.worker import Batch, Worker
+from repose.decoding.worker import Batch, Worker, main
 from repose.graphs.folder import ENCODER, STEP, GraphFolder, write_graphs
 from repose.model.kernels.linear import quantize
 from repose.model.presets import preset
 from repose.model.transformer import Transformer, build
 from repose.system.device import tuned
-from repose.system.errors import ConfigError, ReposeError
+from repose.system.errors import OUT_OF_MEMORY, ConfigError, ReposeError
 
 WORDS = ["ka", "lo", "mi", "nu", "pe", "ra", "so", "ti"]
 SIZES = {"d_token": 16, "num_heads": 2, "head_dim": 16, "d_ff": 32, "num_encoder_layers": 1, "num_decoder_layers": 1}
@@ -113,6 +115,18 @@ def ask_otherwise(monkeypatch: pytest.MonkeyPatch, change: Any) -> list[Batch]:
 
     monkeypatch.setattr(Worker, "ask", changed)
     return asked
+
+
+def test_memory_that_runs_out_in_a_worker_is_told_as_anywhere(monkeypatch: pytest.MonkeyPatch) -> None:
+    def built(_: bytes) -> None:
+        raise RuntimeError("[enforce fail] DefaultCPUAllocator: can't allocate memory")
+
+    source, sink = io.BytesIO(pickle.dumps(b"a model")), io.BytesIO()
+    monkeypatch.setattr("repose.decoding.worker.pipes", lambda: (source, sink))
+    monkeypatch.setattr("repose.decoding.worker.built", built)
+    main()
+    answer = pickle.loads(sink.getvalue().partition(b"\n")[2])
+    assert (type(answer), str(answer)) == (ReposeError, OUT_OF_MEMORY)
 
 
 def is_running(pid: int) -> bool:

@@ -3,6 +3,11 @@
 import subprocess
 import sys
 
+import pytest
+
+from repose.system.errors import OUT_OF_MEMORY, ConfigError, ReposeError
+from repose.system.helper import worker_error
+
 WATCH = """
 import os, time
 from repose.system.helper import end_with
@@ -26,3 +31,19 @@ def test_a_helper_ends_with_its_parent() -> None:
 def test_a_launcher_is_no_parent() -> None:
     """On Windows an environment's Python is one, and stays the helper's parent whoever ends."""
     assert watched("nt", 0.5) == "alive\n"
+
+
+@pytest.mark.parametrize(
+    ("error", "kind", "sentence"),
+    [
+        (ConfigError("beam_size is 0"), ConfigError, "beam_size is 0"),
+        (MemoryError(), ReposeError, OUT_OF_MEMORY),
+        (ModuleNotFoundError("No module", name="torch"), ReposeError, "pip install 'repose-nmt[train]'"),
+        (IndexError("out of range\nin row 3"), ReposeError, "a translation worker failed: IndexError: out of range"),
+        (KeyError(), ReposeError, "a translation worker failed: KeyError: no reason given"),
+    ],
+)
+def test_what_a_worker_met_is_one_sentence(error: Exception, kind: type[ReposeError], sentence: str) -> None:
+    found = worker_error(error)
+    assert type(found) is kind
+    assert str(found).endswith(sentence)

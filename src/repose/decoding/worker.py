@@ -14,7 +14,7 @@ from repose.decoding import search
 from repose.decoding.engine import Engine, built
 from repose.decoding.sampling import Sampling, sample
 from repose.system.errors import ReposeError
-from repose.system.helper import helper_command, pipes
+from repose.system.helper import helper_command, pipes, worker_error
 
 Results: TypeAlias = list[list[search.Hypothesis]]
 """The hypotheses of each sentence of a batch, best first."""
@@ -136,10 +136,8 @@ class Worker:
 
     def failure(self, error: Exception) -> ReposeError:
         """One sentence for what `prepare` or `ask` raised."""
-        if isinstance(error, ReposeError):
-            return error
         if not isinstance(error, EOFError | OSError | pickle.UnpicklingError):
-            return _sentence(error)
+            return worker_error(error)
         with contextlib.suppress(subprocess.TimeoutExpired):  # its pipes are closed before its exit code is there
             self._process.wait(3.0)
         code = self._process.poll()
@@ -165,14 +163,7 @@ def main() -> None:
                 else:
                     assert engine is not None, "the model comes first"
                     answer = message.search(engine)
-            except ReposeError as error:
-                answer = error
             except Exception as error:
-                answer = _sentence(error)
+                answer = worker_error(error)
             pickle.dump(answer, sink)
             sink.flush()
-
-
-def _sentence(error: Exception) -> ReposeError:
-    first = (str(error).strip() or "no reason given").splitlines()[0]
-    return ReposeError(f"a translation worker failed: {type(error).__name__}: {first}")

@@ -14,8 +14,7 @@ from repose.data.tokenizer import START
 from repose.documents.alignment import Spans, token_spans
 from repose.serving.catalogue import stamp_of
 from repose.serving.messages import LENGTH, Answer, Batch, Explained, ModelChangedError, ModelToLoad, packed
-from repose.system.errors import ReposeError, told
-from repose.system.helper import pipes
+from repose.system.helper import pipes, worker_error
 
 
 def main() -> None:
@@ -31,7 +30,7 @@ def main() -> None:
                 else:
                     translators, answer = [_load(model) for model in message], None
             except Exception as error:
-                answer = _sentence(error)
+                answer = worker_error(error)
             sink.write(packed(answer))
             sink.flush()
 
@@ -99,12 +98,3 @@ def _read(source: BinaryIO) -> Any:
     if len(head) < LENGTH.size:
         raise EOFError
     return pickle.loads(source.read(LENGTH.unpack(head)[0]))
-
-
-def _sentence(error: Exception) -> ReposeError:
-    if isinstance(error, ModelChangedError):
-        return error
-    if (sentence := told(error)) is not None:
-        return ReposeError(sentence[0])
-    first = (str(error).strip() or "no reason given").splitlines()[0]
-    return ReposeError(f"a translation worker failed: {type(error).__name__}: {first}")

@@ -11,6 +11,7 @@ import threading
 import time
 from typing import BinaryIO
 
+from repose.system.errors import ReposeError, told
 from repose.system.signals import ignore_in_helper_process
 
 
@@ -31,6 +32,16 @@ def pipes() -> tuple[BinaryIO, BinaryIO]:
     with contextlib.suppress(OSError):  # there may be no stderr
         os.dup2(2, 1)
     return source, sink
+
+
+def worker_error(error: Exception) -> ReposeError:
+    """What a helper that translates answers where it met an error: one sentence, and of a `ReposeError` itself."""
+    if isinstance(error, ReposeError):
+        return error
+    if (sentence := told(error)) is not None:
+        return ReposeError(sentence[0])
+    first = (str(error).strip() or "no reason given").splitlines()[0]
+    return ReposeError(f"a translation worker failed: {type(error).__name__}: {first}")
 
 
 def end_with(parent: int) -> None:
