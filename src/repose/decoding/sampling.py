@@ -12,6 +12,7 @@ from typing import Any, NamedTuple
 import numpy as np
 from numpy.typing import NDArray
 
+from repose.config.experiment import LENGTH_PENALTY
 from repose.data.batching import mix
 from repose.data.tokenizer import PAD, START
 from repose.decoding.best import refuse_nan
@@ -51,7 +52,7 @@ def sample(
     *,
     sampling: Sampling,
     numbers: Sequence[int],
-    alpha: float = 0.6,
+    alpha: float = LENGTH_PENALTY,
     no_repeat: int = 0,
 ) -> list[Hypothesis]:
     """One drawn hypothesis per sentence; its score is the model's own. `numbers`: that of each sentence among all.

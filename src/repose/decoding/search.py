@@ -33,7 +33,7 @@ from typing import Any, Protocol, TypeAlias, TypeVar
 import numpy as np
 from numpy.typing import NDArray
 
-from repose.config.experiment import MAX_BEAM_SIZE, MAX_LENGTH_PENALTY
+from repose.config.experiment import LENGTH_PENALTY, MAX_BEAM_SIZE, MAX_LENGTH_PENALTY
 from repose.data.tokenizer import END, START
 from repose.decoding.best import best_token, best_tokens, forbid
 from repose.system.errors import ConfigError
@@ -75,7 +75,7 @@ def length_penalty(length: int, alpha: float) -> float:
 
 
 def greedy(
-    step: Step[S], state: S, max_lengths: Sequence[int], *, alpha: float = 0.6, no_repeat: int = 0
+    step: Step[S], state: S, max_lengths: Sequence[int], *, alpha: float = LENGTH_PENALTY, no_repeat: int = 0
 ) -> list[Hypothesis]:
     """The most probable token at each step until END; one hypothesis per sentence.
 
@@ -93,7 +93,13 @@ id of a token for each row, (R,); −inf where there is none."""
 
 
 def token_by_token(
-    step: Step[S], state: S, max_lengths: Sequence[int], choose: Choose, *, alpha: float = 0.6, no_repeat: int = 0
+    step: Step[S],
+    state: S,
+    max_lengths: Sequence[int],
+    choose: Choose,
+    *,
+    alpha: float = LENGTH_PENALTY,
+    no_repeat: int = 0,
 ) -> list[Hypothesis]:
     """One hypothesis per sentence, each token as `choose` says, until END; the rest as for `greedy`."""
     limits, alpha = _limits(max_lengths), checked_alpha(alpha)
@@ -135,7 +141,7 @@ def beam_search(
     max_lengths: Sequence[int],
     *,
     beam_size: int,
-    alpha: float = 0.6,
+    alpha: float = LENGTH_PENALTY,
     num_hypotheses: int = 1,
     no_repeat: int = 0,
 ) -> list[list[Hypothesis]]:
