@@ -14,6 +14,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from repose.data.corpora import cache_home
+from repose.data.tokenizer import END, SPECIAL_TOKENS, START
 from repose.decoding.engine import Engine
 from repose.decoding.onnx_engine import OnnxEngine, runtime_version
 from repose.graphs import folder as graphs
@@ -95,10 +96,10 @@ def compare(engine: OnnxEngine, model: "Transformer") -> float:
     generator = np.random.default_rng(_SEED)
 
     def drawn(vocab_size: int, most: int) -> list[list[int]]:
-        longest = min(_LONGEST, most)
+        longest, first = min(_LONGEST, most), min(len(SPECIAL_TOKENS), vocab_size - 1)
         lengths = [max(min(3, longest), longest * (n + 1) // _SENTENCES) for n in range(_SENTENCES)]
-        ids = [generator.integers(min(4, vocab_size - 1), vocab_size, max(0, n - 2)).tolist() for n in lengths]
-        return [[2, *words, 3][:n] for words, n in zip(ids, lengths, strict=True)]
+        ids = [generator.integers(first, vocab_size, max(0, n - 2)).tolist() for n in lengths]
+        return [[START, *words, END][:n] for words, n in zip(ids, lengths, strict=True)]
 
     sources = drawn(model.src_vocab_size, engine.max_length)
     targets = drawn(model.tgt_vocab_size, engine.max_length + 1)  # whose last token is no input
