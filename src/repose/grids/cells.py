@@ -207,6 +207,7 @@ def main() -> int:
 
 def _run(folder: Path, order: dict[str, Any], workers: int | None) -> int:
     from repose.config.file import from_json
+    from repose.runs.records import RunStatus
     from repose.runs.run import run
 
     result = run(
@@ -218,7 +219,7 @@ def _run(folder: Path, order: dict[str, Any], workers: int | None) -> int:
         progress="none",
         say=lambda sentence: print(sentence, file=sys.stderr, flush=True),
     )
-    return 0 if result.outcome.status == "done" else 3
+    return 0 if result.outcome.status is RunStatus.DONE else 3
 
 
 def _say(sentence: object, code: int) -> int:

@@ -40,6 +40,7 @@ MaxLength = Annotated[int, Field(ge=1, le=1 << 20)]
 MAX_PARAMETERS = 10**11
 """More are a slip of the keyboard, or meant to exhaust memory."""
 BYTES_PER_WEIGHT = 4
+"""fp32."""
 
 
 @dataclass(frozen=True, kw_only=True, config=ConfigDict(extra="forbid", use_attribute_docstrings=True))

@@ -7,7 +7,7 @@ from torch import nn
 from torch.nn.attention import SDPBackend, sdpa_kernel
 from torch.utils.flop_counter import FlopCounterMode
 
-from repose.model.architecture import Architecture
+from repose.model.architecture import BYTES_PER_WEIGHT, Architecture
 from repose.model.transformer import Transformer
 
 BYTES_PER_PARAMETER = 16
@@ -69,7 +69,7 @@ def describe(
         total=total,
         training_flops=(flops + backward.get_total_flops()) / (batch_size * length),
         forward_flops=flops / (batch_size * length),
-        weights_bytes=4 * total,
+        weights_bytes=BYTES_PER_WEIGHT * total,
         training_bytes=BYTES_PER_PARAMETER * total,
     )
 

@@ -29,7 +29,7 @@ from typing import TYPE_CHECKING, Any, Generic, NamedTuple, TypeVar
 from pydantic import ValidationError
 
 from repose._version import __version__
-from repose.model.architecture import Architecture, from_earlier
+from repose.model.architecture import BYTES_PER_WEIGHT, Architecture, from_earlier
 from repose.model.presets import PRESETS
 from repose.saved_model import hub
 from repose.system.device import find_device, own_defaults
@@ -268,7 +268,7 @@ def _without_weights(place: Path, kind: ModelKind[M]) -> tuple[tuple["Tokenizer"
     config = _read_config(place)
     architecture, digests = _described(place, kind, config)
     tokenizers = read_tokenizers(place, digests, kind, config)
-    about = 4 * architecture.num_weights(*(config[size] for size in kind.tokenizers.values()))
+    about = BYTES_PER_WEIGHT * architecture.num_weights(*(config[size] for size in kind.tokenizers.values()))
     _read(place, WEIGHTS, 2 * about + _HEADER_BYTES, digests)
     _check_whole(place, config)
     return tokenizers, config
@@ -424,7 +424,7 @@ def _read_model(folder: Path, digests: Mapping[str, str], build: Callable[[], M]
     except (ConfigError, RuntimeError, TypeError) as error:  # the last two are torch's, for sizes beyond 64 bits
         reason = str(error).partition("\n")[0]
         raise CheckpointError(f"{folder / CONFIG} describes no model that can be built: {reason}") from error
-    num_bytes = sum(4 * torch.Size(shape).numel() for shape, _ in expected.values())
+    num_bytes = sum(BYTES_PER_WEIGHT * torch.Size(shape).numel() for shape, _ in expected.values())
     tables = {id(t): t.numel() * t.element_size() for t in (*model.parameters(), *model.buffers())}
     if (beyond := sum(tables.values()) - num_bytes) > _MAX_TABLE_BYTES:
         raise CheckpointError(
