@@ -8,11 +8,10 @@ from repose.data.scripts import has_letters
 from repose.decoding.parts import put_together
 from repose.documents.alignment import Span
 from repose.serving.catalogue import Direction, ServedModel
-from repose.serving.messages import Answer
-from repose.serving.texts import SplitText, Translates, how_to, in_turn, joined, split, warnings_of
+from repose.serving.messages import DIGITS, Answer
+from repose.serving.texts import SplitText, Translates, how_to, in_turn, joined, split, texts_of, warnings_of
 
 _CONTINUES = "·"
-_DIGITS = 4
 
 
 async def explain(
@@ -46,7 +45,7 @@ def _alternatives(whole: SplitText, answers: Sequence[Answer], number: int) -> l
         if (text := joined(whole, answers, rank)) not in seen and text.strip():
             seen.add(text)
             scores = [answer.scores[rank if rank < len(answer.scores) else 0] for answer in answers if answer.scores]
-            found.append({"text": text, "score": round(sum(scores), _DIGITS)})
+            found.append({"text": text, "score": round(sum(scores), DIGITS)})
     return found
 
 
@@ -54,20 +53,15 @@ def _mean_of_last_layer(attention: Sequence[Sequence[Sequence[Sequence[float]]]]
     """(layers, heads, target tokens, source tokens) to (target tokens, source tokens)."""
     heads = attention[-1]
     return [
-        [round(sum(weights) / len(heads), _DIGITS) for weights in zip(*rows, strict=True)]
+        [round(sum(weights) / len(heads), DIGITS) for weights in zip(*rows, strict=True)]
         for rows in zip(*heads, strict=True)
     ]
-
-
-def _texts(whole: SplitText, answers: Sequence[Answer]) -> list[str]:
-    found = iter(answers)
-    return [next(found).texts[0] if has_letters(part.text) else part.text for part in whole.parts]
 
 
 def _sentences(whole: SplitText, answers: Sequence[Answer], *, heads: bool) -> list[dict[str, Any]]:
     """Offsets are in characters (code points) of the request's text and of the whole translation."""
     found, sentences = iter(answers), []
-    texts = _texts(whole, answers)
+    texts = texts_of(whole, answers, 0)
     src_at = 0
     for place, part in enumerate(whole.parts):
         begin = src_at + len(part.before)
@@ -93,7 +87,7 @@ def _sentences(whole: SplitText, answers: Sequence[Answer], *, heads: bool) -> l
             {
                 "source": {"text": part.text, "start": begin, "tokens": source},
                 "target": {"text": text, "start": tgt_begin, "tokens": target},
-                "score": round(answer.score, 4),
+                "score": round(answer.score, DIGITS),
                 "truncated": answer.truncated,
                 **attention,
             }

@@ -10,6 +10,8 @@ from repose.system.errors import ReposeError
 
 LENGTH = struct.Struct("!Q")
 """Before each message: its bytes."""
+DIGITS = 4
+"""After the point, of log-probabilities and weights of attention that clients are shown."""
 
 
 def packed(message: object) -> bytes:

@@ -13,7 +13,7 @@ from typing import Any, BinaryIO
 from repose.data.tokenizer import START
 from repose.documents.alignment import Spans, token_spans
 from repose.serving.catalogue import stamp_of
-from repose.serving.messages import LENGTH, Answer, Batch, Explained, ModelChangedError, ModelToLoad, packed
+from repose.serving.messages import DIGITS, LENGTH, Answer, Batch, Explained, ModelChangedError, ModelToLoad, packed
 from repose.system.helper import pipes, worker_error
 
 
@@ -73,8 +73,10 @@ def _explained(translator: Any, sentence: str, translation: Any, tag: str | None
     return Explained(
         src_tokens=src.labels(src_ids),
         tgt_tokens=tgt.labels(ids),
-        log_probs=[round(value, 4) for value in forced.log_probs.tolist()],
-        attention=[[[[round(x, 4) for x in row] for row in head] for head in layer] for layer in attention.tolist()],
+        log_probs=[round(value, DIGITS) for value in forced.log_probs.tolist()],
+        attention=[
+            [[[round(x, DIGITS) for x in row] for row in head] for head in layer] for layer in attention.tolist()
+        ],
         src_spans=token_spans(sentence, len(src_ids), Spans.of(translator)),
         tgt_spans=[*spans, *[(spans[-1][1],) * 2 if spans else (0, 0)] * best.finished],
     )

@@ -158,6 +158,11 @@ def warnings_of(model: ServedModel, source: str, text: str, answers: Sequence[An
 
 def joined(whole: SplitText, answers: Sequence[Answer], rank: int) -> str:
     """The translation of that rank of every sentence that has so many, else its best."""
+    return put_together(texts_of(whole, answers, rank), whole.parts)
+
+
+def texts_of(whole: SplitText, answers: Sequence[Answer], rank: int) -> list[str]:
+    """What `joined` puts together: what becomes of each part."""
     found = iter(answers)
     texts = []
     for part in whole.parts:
@@ -166,4 +171,4 @@ def joined(whole: SplitText, answers: Sequence[Answer], rank: int) -> str:
             texts.append(answer.texts[rank] if rank < len(answer.texts) else answer.texts[0])
         else:
             texts.append(part.text)
-    return put_together(texts, whole.parts)
+    return texts
