@@ -8,7 +8,7 @@ import numpy as np
 
 from repose.evaluation.by_length import EDGES, SMALL, Bucket, by_length, edges_with, scores_by_length
 from repose.evaluation.sentence_statistics import SourceLengths
-from repose.report.collect import ReportRun, RunSet
+from repose.report.collect import ReportRun, RunSet, some
 from repose.report.content import Cell, Column, Table, slugs
 from repose.report.figures import kind_of_score
 from repose.report.tables import captioned, spread, spread_cell
@@ -88,7 +88,7 @@ def _lengths(runs: RunSet, corpus: str) -> tuple[list[tuple[ReportRun, SourceLen
             found.append((run, lengths_of(run)))
         except ReposeError as error:
             missing.setdefault(str(error), []).append(run.name)
-    return found, [f"Left out: {', '.join(names)}; {reason}." for reason, names in missing.items()]
+    return found, [f"Left out: {some(names)}; {reason}." for reason, names in missing.items()]
 
 
 def _training(beyond: Sequence[int], limits: Sequence[int]) -> str:

@@ -7,9 +7,12 @@ from typing import Any
 import pytest
 
 from repose.evaluation.metrics import bleu
+from repose.evaluation.sentence_statistics import SourceLengths
+from repose.report.collect import ReportRun
 from repose.report.content import Cell
 from repose.report.tables_lengths import length_tables
-from repose.report.translations import hypotheses_of
+from repose.report.translations import hypotheses_of, lengths_of
+from repose.system.errors import DataError
 
 
 def said(cell: Cell) -> str:
@@ -108,6 +111,21 @@ def test_missing_texts(made: Any, tmp_path: Path, monkeypatch: pytest.MonkeyPatc
     assert "tales-two-s0 is left out: the translations" in " ".join(table.keys)
     monkeypatch.setenv("REPOSE_HOME", str(tmp_path / "elsewhere"))
     assert length_tables(made.runs()) == ()
+
+
+def test_many_runs_without_lengths_are_three_names_and_a_number(made: Any, monkeypatch: pytest.MonkeyPatch) -> None:
+    made.add("one")
+    for seed in range(5):
+        made.add("two", seed=seed)
+
+    def lengths(run: ReportRun) -> SourceLengths:
+        if run.group == "two":
+            raise DataError("its corpus is gone")
+        return lengths_of(run)
+
+    monkeypatch.setattr("repose.report.tables_lengths.lengths_of", lengths)
+    (table,) = length_tables(made.runs())
+    assert "Left out: tales-two-s0, tales-two-s1, tales-two-s2 and 2 more; its corpus is gone." in " ".join(table.keys)
 
 
 def test_scores_that_ignore_case_and_others_have_no_best(made: Any) -> None:
