@@ -584,6 +584,8 @@ max_extra_tokens = 0
 [grid]
 presets = ["ablation-none", "ablation-values"]
 seeds = 2
+[grid.vary]
+"training.max_hours" = [1.0, 2.0]
 [grid.corpora]
 pairs = { train = ["pairs.tsv"] }
 absent = { train = ["absent.tsv"] }
@@ -603,7 +605,7 @@ absent = { train = ["absent.tsv"] }
     for cell in grid.cells:
         assert isinstance(found[cell.name], Identity if cell.labels["corpus"] == "pairs" else DataError)
     ids = [found[cell.name] for cell in grid.cells if cell.labels["corpus"] == "pairs"]
-    assert len(set(ids)) == 4
+    assert len(set(ids)) == 8
     result = run(grid.cells[0].experiment, tmp_path / "run", device="cpu", workers=1, progress="none")
     config = json.loads((tmp_path / "run" / "config.json").read_text())
     assert found[grid.cells[0].name] == Identity(result.run_id, config["data"], "valid")

@@ -20,6 +20,8 @@ from repose.system.errors import CheckpointError, ConfigError, ReposeError
 from repose.system.files import lock_holder
 
 Say = Callable[[str], None]
+_READ = ("task", "max_src_tokens", "max_tgt_tokens", "long_pairs", "init_from")
+"""Settings of a training that preparing its corpus may read."""
 
 
 @dataclass(frozen=True)
@@ -79,8 +81,7 @@ def check_distinct(cells: Sequence[Cell], identities: Mapping[str, Identity | Re
 
 def _data_settings(experiment: Experiment) -> str:
     """All settings that preparing a corpus may read."""
-    others = ("long_pairs", "init_from", "task")
-    read = {k: v for k, v in asdict(experiment.training).items() if k.startswith("max_") or k in others}
+    read = {name: getattr(experiment.training, name) for name in _READ}
     return json.dumps([asdict(experiment.corpus), asdict(experiment.tokenizer), read], sort_keys=True)
 
 
