@@ -27,7 +27,7 @@ from repose.serving.settings import Limits, ServeSettings
 
 
 class Shouting:
-    """An engine that says what it reads in capitals; of each alternative, so many exclamation marks more."""
+    """A dispatcher that says what it reads in capitals; of each alternative, so many exclamation marks more."""
 
     ready = True
     in_use = staticmethod(contextlib.nullcontext)
@@ -85,11 +85,13 @@ def served(source: str, target: str, **about: Any) -> ServedModel:
     )
 
 
-def service(*models: ServedModel, engine: Any = None, limits: dict[str, Any] | None = None, **settings: Any) -> Service:
+def service(
+    *models: ServedModel, dispatcher: Any = None, limits: dict[str, Any] | None = None, **settings: Any
+) -> Service:
     """From Portuguese into English and back, unless told otherwise."""
     catalogue = Catalogue(models or (served("pt", "en"), served("en", "pt")))
     told = ServeSettings(runs=(), limits=Limits(**(limits or {})), **settings)
-    made = Service(told, catalogue, engine or Shouting(), Metrics(), Log(None))
+    made = Service(told, catalogue, dispatcher or Shouting(), Metrics(), Log(None))
     made.ready = True
     return made
 

@@ -149,7 +149,7 @@ def test_line_ends_of_forms_become_line_feeds_and_json_is_left_alone() -> None:
 
 def test_sentences_are_translated_one_by_one_and_put_together_again() -> None:
     shouting = Shouting()
-    app = make_app(service(engine=shouting))
+    app = make_app(service(dispatcher=shouting))
     text = "  O gato dorme.  O cão\tcorre!\n\n\tBom dia. "
     found = body(ask(app, "POST", "/translate", json=PT_EN | {"q": text}))
     assert found == {"translatedText": text.upper()}
@@ -182,7 +182,7 @@ def test_what_cannot_be_split_is_cut_with_a_warning() -> None:
         return [(0, 0), *((place, place + 1) for place in range(len(text))), (len(text), len(text))]
 
     model = replace(served("pt", "en"), num_tokens=lambda text: len(text) + 2, spans=Spans(letters, spans))
-    app = make_app(service(model, engine=shouting))
+    app = make_app(service(model, dispatcher=shouting))
     word = "x" * 3000
     found = body(ask(app, "POST", "/translate", json=PT_EN | {"q": [word, "um"]}))
     assert found["translatedText"] == ["X" * 20, "UM"]
@@ -222,7 +222,7 @@ def test_alternatives_of_several_sentences() -> None:
         def answer(self, _: How, sentence: str) -> Answer:
             return Answer(("A", "B", "A")) if sentence == "um." else Answer(("X",))
 
-    app = make_app(service(engine=Few()))
+    app = make_app(service(dispatcher=Few()))
     found = body(ask(app, "POST", "/translate", json=PT_EN | {"q": "um. dois.", "alternatives": 2}))
     assert found == {"translatedText": "A X", "alternatives": ["B X"]}, "no duplicate, not the translation itself"
 
@@ -284,7 +284,7 @@ def test_aliases_of_languages() -> None:
 
 def test_one_model_of_two_directions_reads_its_tags() -> None:
     shouting = Shouting()
-    app = make_app(service(served("gl", "en", tag="en", tags=frozenset({"en", "gl"})), engine=shouting))
+    app = make_app(service(served("gl", "en", tag="en", tags=frozenset({"en", "gl"})), dispatcher=shouting))
     assert {one["code"]: one["targets"] for one in body(ask(app, "GET", "/languages"))} == {"en": ["gl"], "gl": ["en"]}
     ask(app, "POST", "/translate", json={"q": "one", "source": "en", "target": "gl"})
     ask(app, "POST", "/translate", json={"q": "un", "source": "gl", "target": "en"})
@@ -420,12 +420,15 @@ def test_a_files_language_is_found_out_by_its_letters() -> None:
 
 def test_a_list_of_pages_is_one_request() -> None:
     """So that the queue does not refuse the later pages for the earlier ones."""
-    engine = Shouting()
+    dispatcher = Shouting()
     pages = [f"<p>{word} <b>dorme</b></p>" for word in ("um", "dois", "tres")]
-    app = make_app(service(engine=engine))
+    app = make_app(service(dispatcher=dispatcher))
     found = body(ask(app, "POST", "/translate", json=PT_EN | {"q": [*pages, "<p>gato"], "format": "html"}))
     assert [text.startswith("<p>") for text in found["translatedText"]] == [True] * 4
-    assert [sorted(sentences) for _, sentences in engine.asked] == [["gato"], ["dois dorme", "tres dorme", "um dorme"]]
+    assert [sorted(sentences) for _, sentences in dispatcher.asked] == [
+        ["gato"],
+        ["dois dorme", "tres dorme", "um dorme"],
+    ]
 
 
 def test_text_files() -> None:
@@ -743,7 +746,7 @@ def test_what_goes_wrong_inside_is_an_answer_without_the_text() -> None:
         def answer(self, _: How, sentence: str) -> Answer:
             raise RuntimeError(f"cannot say {sentence}")
 
-    made = service(engine=Broken())
+    made = service(dispatcher=Broken())
     stream = io.StringIO()
     made.log = Log(stream)
     response = ask(make_app(made), "POST", "/translate", json=PT_EN)
@@ -761,16 +764,16 @@ def test_a_request_that_takes_too_long_is_given_up() -> None:
             await asyncio.sleep(60)
             return []
 
-    app = make_app(service(engine=Slow(), limits={"timeout": 20.0}))
+    app = make_app(service(dispatcher=Slow(), limits={"timeout": 20.0}))
     response = ask(app, "POST", "/translate", json=PT_EN, headers={"X-Request-Timeout": "0.05"})
     assert (response.status_code, body(response)) == (504, {"error": "Request was not answered within 0.05 seconds"})
 
 
-def test_a_busy_engine_says_when_to_come_back() -> None:
+def test_a_busy_dispatcher_says_when_to_come_back() -> None:
     class Busy(Shouting):
         async def translate(self, *_: Any) -> list[Answer]:
             raise RequestError(503, "Server is busy", {"Retry-After": "7"})
 
-    response = ask(make_app(service(engine=Busy())), "POST", "/translate", json=PT_EN)
+    response = ask(make_app(service(dispatcher=Busy())), "POST", "/translate", json=PT_EN)
     assert (response.status_code, body(response)) == (503, {"error": "Server is busy"})
     assert response.headers["retry-after"] == "7"

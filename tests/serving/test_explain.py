@@ -27,7 +27,7 @@ class Scoring(Shouting):
 
 
 def asked(**what: Any) -> Any:
-    return body(ask(make_app(service(engine=Scoring())), "POST", "/explain", json={**PT_EN, **what}))
+    return body(ask(make_app(service(dispatcher=Scoring())), "POST", "/explain", json={**PT_EN, **what}))
 
 
 def test_weights_are_the_mean_of_the_last_layer() -> None:
@@ -53,7 +53,7 @@ def test_warnings_and_the_limit() -> None:
     assert "Cyrillic" in warning
     settings = body(ask(make_app(service(limits={"explain_limit": 7})), "GET", "/frontend/settings"))
     assert settings["explainLimit"] == 7
-    limited = make_app(service(engine=Scoring(), limits={"char_limit": 3}))
+    limited = make_app(service(dispatcher=Scoring(), limits={"char_limit": 3}))
     assert ask(limited, "POST", "/explain", json={**PT_EN, "q": "x yz"}).status_code == 400
 
 
@@ -87,7 +87,7 @@ def test_white_space_around_a_translation_moves_its_tokens() -> None:
             explained = Explained(["x"], ["A", "."], [-0.5] * 2, [[[[1.0]] * 2]], [(0, 1)], [(1, 2), (2, 3)])
             return Answer((" A. ",), -1.0, 2, explained=explained)
 
-    app = make_app(service(engine=Spaced()))
+    app = make_app(service(dispatcher=Spaced()))
     answer = body(ask(app, "POST", "/explain", json={**PT_EN, "q": "x"}))
     (sentence,) = answer["sentences"]
     shown = [answer["translatedText"][each["start"] : each["end"]] for each in sentence["target"]["tokens"]]

@@ -283,7 +283,7 @@ def test_a_client_that_goes_is_not_translated_for() -> None:
                 raise
             return []
 
-    with running(service(engine=Slow())) as url:
+    with running(service(dispatcher=Slow())) as url:
         content = b'{"q": "a", "source": "pt", "target": "en"}'
         with socket.create_connection(("127.0.0.1", int(url.rpartition(":")[2])), timeout=5) as connection:
             connection.sendall(POST + b"Content-Length: %d\r\n\r\n" % len(content) + content)
@@ -479,7 +479,7 @@ def test_what_is_in_hand_when_the_time_to_end_is_over_is_told_to_come_back(caplo
             await asyncio.sleep(1_000)
             return []
 
-    made, stream = service(engine=Slow()), io.StringIO()
+    made, stream = service(dispatcher=Slow()), io.StringIO()
     made.log = Log(stream)
     app, wire = make_app(made), Wire()
 

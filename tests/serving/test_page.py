@@ -1,4 +1,4 @@
-"""The page in a real browser, against an engine that shouts."""
+"""The page in a real browser, against a dispatcher that shouts."""
 
 import asyncio
 import re
@@ -58,7 +58,7 @@ def _soon() -> Iterator[None]:
 
 @pytest.fixture(scope="module")
 def address() -> Iterator[str]:
-    made = service(served("pt", "en", about=ABOUT), served("en", "pt", about=CHEAT), engine=Aligned())
+    made = service(served("pt", "en", about=ABOUT), served("en", "pt", about=CHEAT), dispatcher=Aligned())
     with running(made) as found:
         yield found
 
@@ -322,7 +322,7 @@ def test_files(visit: Visits) -> None:
 
 
 def test_refusals_are_told_and_asked_again(visit: Visits) -> None:
-    with running(service(engine=Aligned(), limits={"req_limit": 1, "char_limit": 20})) as address:
+    with running(service(dispatcher=Aligned(), limits={"req_limit": 1, "char_limit": 20})) as address:
         page = visit(address).open()
         page.fill("#text", "um gato")
         page.wait_for_function("() => document.getElementById('translation').textContent === 'UM GATO'")

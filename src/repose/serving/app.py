@@ -25,7 +25,7 @@ from repose.documents.formats import FORMATS
 from repose.serving import documents, explain, files, page, parameters
 from repose.serving.access import Access, address_of
 from repose.serving.catalogue import Catalogue, Direction
-from repose.serving.engine import Engine, TranslationError
+from repose.serving.dispatcher import Dispatcher, TranslationError
 from repose.serving.languages import NOTHING, Detected, canonical, detect, name_of, shown
 from repose.serving.log import Log
 from repose.serving.metrics import CONTENT_TYPE, Metrics
@@ -48,14 +48,14 @@ _AUTO = "auto"
 
 
 class Service:
-    """What answers: the models, their engine, and who may ask."""
+    """What answers: the models, their dispatcher, and who may ask."""
 
     def __init__(
-        self, settings: ServeSettings, catalogue: Catalogue, engine: Engine, metrics: Metrics, log: Log
+        self, settings: ServeSettings, catalogue: Catalogue, dispatcher: Dispatcher, metrics: Metrics, log: Log
     ) -> None:
         """Raises what `Access` raises."""
         self.settings, self.metrics, self.log = settings, metrics, log
-        self.catalogue, self.engine = catalogue, engine
+        self.catalogue, self.dispatcher = catalogue, dispatcher
         self.access = Access(settings)
         self.downloads = files.Downloads(settings.limits)
         self.deadlines = Deadlines()
@@ -64,9 +64,9 @@ class Service:
         """Whether requests are wanted: not before all that they need is loaded, and not when the server is ending."""
         metrics.set_models(catalogue.models_json(), settings.precision or "fp32")
 
-    def exchange(self, catalogue: Catalogue, engine: Engine) -> Engine:
-        """Answer with other models from now on; the engine of before, which may still be at work."""
-        before, self.catalogue, self.engine = self.engine, catalogue, engine
+    def exchange(self, catalogue: Catalogue, dispatcher: Dispatcher) -> Dispatcher:
+        """Answer with other models from now on; the dispatcher of before, which may still be at work."""
+        before, self.catalogue, self.dispatcher = self.dispatcher, catalogue, dispatcher
         self.metrics.set_models(catalogue.models_json(), self.settings.precision or "fp32")
         return before
 
@@ -126,7 +126,7 @@ class Service:
             seconds = min(seconds, float(asked))
         within = self.deadlines.within(seconds)
         try:
-            with self.engine.in_use(), within as waiting, watched(request.scope, request.receive, waiting):
+            with self.dispatcher.in_use(), within as waiting, watched(request.scope, request.receive, waiting):
                 return await work
         except TimeoutError as error:
             raise too_late(seconds) from error
@@ -169,10 +169,12 @@ class Service:
             return [TranslatedText(text) for text in texts]
         model, beam_size = self.catalogue.models[direction.model], self.settings.beam_size
         if is_html:
-            work = documents.translate_html(self.engine, model, direction, texts, beam_size)
+            work = documents.translate_html(self.dispatcher, model, direction, texts, beam_size)
         else:
-            work = translate_texts(self.engine, model, direction, texts, beam_size=beam_size, alternatives=alternatives)
-        with self.engine.in_use():  # which may be another than at the beginning
+            work = translate_texts(
+                self.dispatcher, model, direction, texts, beam_size=beam_size, alternatives=alternatives
+            )
+        with self.dispatcher.in_use():  # which may be another than at the beginning
             return await work
 
     async def detect_language(self, request: Request) -> Response:
@@ -239,9 +241,9 @@ class Service:
                 if direction is None:
                     return media_type, content, []
                 model, beam_size = self.catalogue.models[direction.model], self.settings.beam_size
-                with self.engine.in_use():  # which may be another than at the beginning
+                with self.dispatcher.in_use():  # which may be another than at the beginning
                     return media_type, *await documents.translate_file(
-                        self.engine, model, direction, document, beam_size
+                        self.dispatcher, model, direction, document, beam_size
                     )
 
         media_type, translated, warnings = await self.answer(request, work(), limits.file_timeout)
@@ -291,7 +293,7 @@ class Service:
         model = self.catalogue.models[direction.model]
         beam_size = self.settings.beam_size
         work = explain.explain(
-            self.engine, model, direction, text, beam_size=beam_size, alternatives=alternatives, heads=heads
+            self.dispatcher, model, direction, text, beam_size=beam_size, alternatives=alternatives, heads=heads
         )
         answer = await self.answer(request, work, limits.timeout)
         return _json({**answer, "model": model.about, **about})
@@ -300,7 +302,7 @@ class Service:
         return _json({"status": "ok"})
 
     async def health_ready(self, _: Request) -> Response:
-        ready = self.ready and self.engine.ready
+        ready = self.ready and self.dispatcher.ready
         return _json({"status": "ok" if ready else "not ready"}, 200 if ready else 503)
 
     async def expose_metrics(self, request: Request) -> Response:

@@ -1,4 +1,4 @@
-"""Documents with markup: split and put together by `repose.documents`, translated by the engine in between."""
+"""Documents with markup: split and put together by `repose.documents`, translated by the dispatcher in between."""
 
 import asyncio
 from collections.abc import Callable, Sequence
@@ -48,7 +48,7 @@ def media_type(suffix: str, document: Document) -> str:
 
 
 async def translate_html(
-    engine: Translates, model: ServedModel, direction: Direction, texts: Sequence[str], beam_size: int | None
+    dispatcher: Translates, model: ServedModel, direction: Direction, texts: Sequence[str], beam_size: int | None
 ) -> list[TranslatedText]:
     """Each of the texts, all of its tags kept, in their places by attention."""
 
@@ -57,7 +57,7 @@ async def translate_html(
         return TranslatedText(text, warnings=tuple(_warnings(model, direction, job, answers)))
 
     pages = [await _in_thread(HtmlDocument, text) for text in texts]  # so that no thread goes on long for nobody
-    jobs, answers = await _translate(engine, model, direction, pages, beam_size)
+    jobs, answers = await _translate(dispatcher, model, direction, pages, beam_size)
     return [await _in_thread(finished, *each) for each in zip(pages, jobs, answers, strict=True)]
 
 
@@ -89,10 +89,10 @@ async def letters_of_html(texts: Sequence[str]) -> str:
 
 
 async def translate_file(
-    engine: Translates, model: ServedModel, direction: Direction, document: Document, beam_size: int | None
+    dispatcher: Translates, model: ServedModel, direction: Direction, document: Document, beam_size: int | None
 ) -> tuple[bytes, list[str]]:
     """The file of a document, and warnings. Raises RequestError for one that would be far larger than the document."""
-    (job,), (answers,) = await _translate(engine, model, direction, [document], beam_size)
+    (job,), (answers,) = await _translate(dispatcher, model, direction, [document], beam_size)
 
     def finished() -> tuple[bytes, list[str]]:
         return job.finish([answer.whole for answer in answers]), _warnings(model, direction, job, answers)
@@ -136,7 +136,7 @@ async def _to_the_end(function: Callable[..., T], *arguments: Any) -> T:
 
 
 async def _translate(
-    engine: Translates,
+    dispatcher: Translates,
     model: ServedModel,
     direction: Direction,
     documents: Sequence[Document],
@@ -154,6 +154,6 @@ async def _translate(
         places = [place for place, wanted in enumerate(with_attention) if wanted == attention]
         sentences = [all_sentences[place] for place in places]
         num_tokens: list[int] = await _in_thread(list, map(model.size, sentences))
-        answers |= zip(places, await in_turn(engine, model, how, sentences, num_tokens), strict=True)
+        answers |= zip(places, await in_turn(dispatcher, model, how, sentences, num_tokens), strict=True)
     remaining = (answers[place] for place in range(len(all_sentences)))
     return jobs, [list(islice(remaining, len(job.sentences))) for job in jobs]

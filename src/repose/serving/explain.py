@@ -15,7 +15,7 @@ _CONTINUES = "·"
 
 
 async def explain(
-    engine: Translates,
+    dispatcher: Translates,
     model: ServedModel,
     direction: Direction,
     text: str,
@@ -28,7 +28,7 @@ async def explain(
     translations with their scores. `heads`: with the attention of every head, and not only with its mean."""
     whole = split(model, direction.source, text)
     how = replace(how_to(direction, beam_size, alternatives), explain=True)
-    answers = await in_turn(engine, model, how, whole.sentences, whole.num_tokens)
+    answers = await in_turn(dispatcher, model, how, whole.sentences, whole.num_tokens)
     return {
         "translatedText": joined(whole, answers, 0),
         "sentences": _sentences(whole, answers, heads=heads),

@@ -19,7 +19,7 @@ from repose.decoding.translator import LOOKS_AHEAD
 from repose.serving import documents
 from repose.serving.app import Service, make_app
 from repose.serving.catalogue import Catalogue, read_catalogue
-from repose.serving.engine import Engine
+from repose.serving.dispatcher import Dispatcher
 from repose.serving.languages import shown
 from repose.serving.log import HttpEvents, Log
 from repose.serving.messages import ModelToLoad
@@ -116,7 +116,7 @@ class Server:
     ) -> None:
         self._settings, self._listener, self._say, self._log, self._loader = settings, listener, say, log, loader
         self._metrics = Metrics()
-        self._service = Service(settings, catalogue, self._engine(catalogue), self._metrics, log)
+        self._service = Service(settings, catalogue, self._dispatcher(catalogue), self._metrics, log)
         self._app: Outermost = make_app(self._service)
         self._http = _HttpServer(
             uvicorn.Config(
@@ -161,12 +161,12 @@ class Server:
                 if task is not None:
                     task.cancel()
             await asyncio.gather(serving, starting, return_exceptions=True)
-            await self._service.engine.close()
+            await self._service.dispatcher.close()
             self._service.downloads.close()
             logger.removeHandler(events)
             self._log("ended")
 
-    def _engine(self, catalogue: Catalogue) -> Engine:
+    def _dispatcher(self, catalogue: Catalogue) -> Dispatcher:
         settings = self._settings
         workers = settings.workers
         if workers is None:
@@ -174,16 +174,16 @@ class Server:
         check_workers(workers)
         how = {"device": settings.device, "workers": 1, "precision": settings.precision, "engine": settings.engine}
         models = [ModelToLoad(self._loader, str(model.path.resolve()), how, model.stamp) for model in catalogue.models]
-        return Engine(models, workers, settings.batching, self._metrics, self._log, self._reload_changed)
+        return Dispatcher(models, workers, settings.batching, self._metrics, self._log, self._reload_changed)
 
     async def _start(self) -> None:
-        await self._service.engine.start()
+        await self._service.dispatcher.start()
         await asyncio.to_thread(known_languages)  # takes seconds once
         while not self._http.started:
             await asyncio.sleep(0.01)
         self._service.ready = True
         host, port = self._listener.getsockname()[:2]
-        self._log("ready", port=port, workers=len(self._service.engine.pids))
+        self._log("ready", port=port, workers=len(self._service.dispatcher.pids))
         directions = self._service.catalogue.models_json()
         pairs = ", ".join(f"{shown(str(d['source']))} to {shown(str(d['target']))}" for d in directions)
         for model in self._service.catalogue.models:
@@ -225,13 +225,13 @@ class Server:
         try:
             settings = self._settings
             catalogue = await asyncio.to_thread(read_catalogue, settings.runs, settings.languages)
-            engine = self._engine(catalogue)
-            await engine.start()
+            dispatcher = self._dispatcher(catalogue)
+            await dispatcher.start()
         except ReposeError as error:
             self._metrics.reloads["failed"] += 1
             self._log("reload_failed", reason=str(error))
             return
-        before = self._service.exchange(catalogue, engine)
+        before = self._service.exchange(catalogue, dispatcher)
         self._metrics.reloads["done"] += 1
         self._log("reloaded")
         await before.drain()

@@ -25,7 +25,7 @@ _LEAST_BEAM = 4
 
 
 class Translates(Protocol):
-    """An `Engine`, or what stands for one in a test."""
+    """A `Dispatcher`, or what stands for one in a test."""
 
     async def translate(
         self, how: How, sentences: Sequence[str], num_tokens: Sequence[int], *, num_cut: int = 0
@@ -82,7 +82,7 @@ def how_to(direction: Direction, beam_size: int | None, alternatives: int) -> Ho
 
 
 async def translate_texts(
-    engine: Translates,
+    dispatcher: Translates,
     model: ServedModel,
     direction: Direction,
     texts: Sequence[str],
@@ -90,12 +90,12 @@ async def translate_texts(
     beam_size: int | None = None,
     alternatives: int = 0,
 ) -> list[TranslatedText]:
-    """Each of the texts. Raises what `Engine.translate` raises."""
+    """Each of the texts. Raises what `Dispatcher.translate` raises."""
     source, size = direction.source, sum(map(len, texts))
     whole = await _done(size, lambda: [split(model, source, text) for text in texts])
     how = how_to(direction, beam_size, alternatives)
     sentences = [sentence for one in whole for sentence in one.sentences]
-    answers = iter(await in_turn(engine, model, how, sentences, [n for one in whole for n in one.num_tokens]))
+    answers = iter(await in_turn(dispatcher, model, how, sentences, [n for one in whole for n in one.num_tokens]))
     return await _done(
         size,
         lambda: [
@@ -106,7 +106,7 @@ async def translate_texts(
 
 
 async def in_turn(
-    engine: Translates, model: ServedModel, how: How, sentences: Sequence[str], num_tokens: Sequence[int]
+    dispatcher: Translates, model: ServedModel, how: How, sentences: Sequence[str], num_tokens: Sequence[int]
 ) -> list[Answer]:
     """The answers of any number of sentences, some of which are in the queue at once.
 
@@ -114,12 +114,12 @@ async def in_turn(
     """
     limit, answers = model.max_src_tokens, list[Answer]()
     if 0 < len(sentences) <= _SENTENCES_AT_ONCE and all(number <= limit for number in num_tokens):
-        return await engine.translate(how, sentences, num_tokens)
+        return await dispatcher.translate(how, sentences, num_tokens)
     for start in range(0, len(sentences), _SENTENCES_AT_ONCE):
         some = slice(start, start + _SENTENCES_AT_ONCE)
         is_cut = [number > limit for number in num_tokens[some]]
         read = [model.cut(text) if cut else text for text, cut in zip(sentences[some], is_cut, strict=True)]
-        found = await engine.translate(
+        found = await dispatcher.translate(
             how, read, [min(number, limit) for number in num_tokens[some]], num_cut=sum(is_cut)
         )
         answers += [

@@ -11,7 +11,7 @@ from typing import Any
 import pytest
 from stub_server import samples, served
 
-from repose.serving.engine import Engine, TranslationError
+from repose.serving.dispatcher import Dispatcher, TranslationError
 from repose.serving.messages import How, ModelToLoad
 from repose.serving.metrics import Metrics
 from repose.serving.refusals import RequestError
@@ -29,8 +29,8 @@ def _workers_find_the_stub(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(sys, "path", [str(Path(__file__).parent), *sys.path])
 
 
-def with_engine(
-    test: Callable[[Engine], Awaitable[Any]],
+def with_dispatcher(
+    test: Callable[[Dispatcher], Awaitable[Any]],
     *,
     paths: tuple[str, ...] = ("one",),
     workers: int = 1,
@@ -39,215 +39,217 @@ def with_engine(
 ) -> Any:
     async def run() -> Any:
         models = [ModelToLoad("stub_translator:load", path, {}) for path in paths]
-        engine = Engine(models, workers, Batching(**batching), metrics or Metrics())
-        await engine.start()
+        dispatcher = Dispatcher(models, workers, Batching(**batching), metrics or Metrics())
+        await dispatcher.start()
         try:
             async with asyncio.timeout(20):
-                return await test(engine)
+                return await test(dispatcher)
         finally:
-            await engine.close()
+            await dispatcher.close()
 
     return asyncio.run(run())
 
 
-async def say(engine: Engine, *sentences: str, how: How = HOW) -> list[str]:
-    answers = await engine.translate(how, sentences, [len(sentence) for sentence in sentences])
+async def say(dispatcher: Dispatcher, *sentences: str, how: How = HOW) -> list[str]:
+    answers = await dispatcher.translate(how, sentences, [len(sentence) for sentence in sentences])
     return [answer.texts[0] for answer in answers]
 
 
 def test_a_lone_sentence_is_not_kept_waiting_and_many_share_batches() -> None:
     metrics = Metrics()
 
-    async def test(engine: Engine) -> None:
-        assert await say(engine) == []
-        assert await say(engine, "batch") == ["1"]
-        many = [say(engine, f"text {i}", "batch") for i in range(200)]
+    async def test(dispatcher: Dispatcher) -> None:
+        assert await say(dispatcher) == []
+        assert await say(dispatcher, "batch") == ["1"]
+        many = [say(dispatcher, f"text {i}", "batch") for i in range(200)]
         found = await asyncio.gather(*many)
         assert [texts[0] for texts in found] == [f"TEXT {i}" for i in range(200)]
         assert max(int(texts[1]) for texts in found) == 16
 
-    with_engine(test, max_batch_rows=16, metrics=metrics)
+    with_dispatcher(test, max_batch_rows=16, metrics=metrics)
     assert samples(metrics)["repose_batch_rows_sum"] == 401
     assert samples(metrics)["repose_batch_rows_count"] < 60
     assert samples(metrics)["repose_queue_tokens"] == 0
 
 
 def test_a_batch_has_so_many_tokens_and_sentences_of_like_length() -> None:
-    async def test(engine: Engine) -> list[list[str]]:
-        first = asyncio.create_task(say(engine, "slow"))
+    async def test(dispatcher: Dispatcher) -> list[list[str]]:
+        first = asyncio.create_task(say(dispatcher, "slow"))
         await asyncio.sleep(0.1)  # all of these wait for the worker
         mixed = ["a", "b" * 90, "batch", "c" * 91, "d", "e" * 92, "batch"]
-        found = await asyncio.gather(*(say(engine, sentence) for sentence in mixed), say(engine, "batch", "f" * 60))
+        found = await asyncio.gather(
+            *(say(dispatcher, sentence) for sentence in mixed), say(dispatcher, "batch", "f" * 60)
+        )
         await first
         return found
 
-    found = with_engine(test, max_batch_tokens=300)
+    found = with_dispatcher(test, max_batch_tokens=300)
     assert [found[2], found[6], found[7][:1]] == [["5"]] * 3, "the short ones together"
 
 
 def test_requests_of_other_models_and_searches_do_not_share() -> None:
-    async def test(engine: Engine) -> None:
+    async def test(dispatcher: Dispatcher) -> None:
         asked = [How(0), How(1), How(1, "gl", 4, 3), How(0, None, 2)]
-        found = await asyncio.gather(*(say(engine, "batch", "model", "how", how=how) for how in asked))
+        found = await asyncio.gather(*(say(dispatcher, "batch", "model", "how", how=how) for how in asked))
         assert found == [
             ["3", "one", "None None"], ["3", "two", "None None"], ["3", "two", "4 gl"], ["3", "one", "2 None"]
         ]  # fmt: skip
-        (answer,) = await engine.translate(asked[2], ["a"], [1])
+        (answer,) = await dispatcher.translate(asked[2], ["a"], [1])
         assert answer.texts == ("A", "A", "A")
 
-    with_engine(test, paths=("one", "two"))
+    with_dispatcher(test, paths=("one", "two"))
 
 
 def test_what_is_not_waited_for_any_more_is_not_translated() -> None:
     metrics = Metrics()
 
-    async def test(engine: Engine) -> None:
-        first = asyncio.create_task(say(engine, "slow"))
+    async def test(dispatcher: Dispatcher) -> None:
+        first = asyncio.create_task(say(dispatcher, "slow"))
         await asyncio.sleep(0.1)
-        gone = asyncio.create_task(say(engine, "die", "die"))
+        gone = asyncio.create_task(say(dispatcher, "die", "die"))
         await asyncio.sleep(0)
         assert samples(metrics)["repose_queue_tokens"] == 6
         gone.cancel()
         assert await first == ["SLOW"]
-        await engine.drain()
+        await dispatcher.drain()
 
-    with_engine(test, metrics=metrics)
+    with_dispatcher(test, metrics=metrics)
     assert samples(metrics)["repose_cancelled_total"] == 2
     assert samples(metrics)["repose_worker_restarts_total"] == 0
 
 
-def test_a_request_may_come_back_to_an_engine_that_drains() -> None:
+def test_a_request_may_come_back_to_a_dispatcher_that_drains() -> None:
     """As one does whose sentences without markup are translated before those with it."""
 
-    async def test(engine: Engine) -> None:
+    async def test(dispatcher: Dispatcher) -> None:
         begun, seen = asyncio.Event(), list[str]()
 
         async def request() -> None:
-            with engine.in_use():
-                seen.extend(await say(engine, "a"))
+            with dispatcher.in_use():
+                seen.extend(await say(dispatcher, "a"))
                 begun.set()
                 await asyncio.sleep(0.2)  # at work on its text
-                seen.extend(await say(engine, "b"))
+                seen.extend(await say(dispatcher, "b"))
 
         task = asyncio.create_task(request())
         await begun.wait()
-        await engine.drain()
+        await dispatcher.drain()
         assert seen == ["A", "B"]
-        await engine.close()
+        await dispatcher.close()
         await task
         with pytest.raises(RequestError, match="closing"):
-            await say(engine, "c")
+            await say(dispatcher, "c")
 
-    with_engine(test)
+    with_dispatcher(test)
 
 
 @pytest.mark.parametrize("turns", range(5))
-def test_what_an_engine_that_closes_has_just_given_out_fails(turns: int) -> None:
+def test_what_a_dispatcher_that_closes_has_just_given_out_fails(turns: int) -> None:
     """In whatever turn of the event loop it closes."""
 
-    async def test(engine: Engine) -> None:
-        task = asyncio.create_task(say(engine, "slow"))
+    async def test(dispatcher: Dispatcher) -> None:
+        task = asyncio.create_task(say(dispatcher, "slow"))
         for _ in range(turns):
             await asyncio.sleep(0)
-        await engine.close()
+        await dispatcher.close()
         with pytest.raises(RequestError, match="closing"):
             async with asyncio.timeout(5):
                 await task
 
-    with_engine(test)
+    with_dispatcher(test)
 
 
 def test_too_long_a_queue_is_refused_with_the_time_to_come_back() -> None:
-    async def test(engine: Engine) -> None:
-        first = asyncio.create_task(say(engine, "slow"))
+    async def test(dispatcher: Dispatcher) -> None:
+        first = asyncio.create_task(say(dispatcher, "slow"))
         await asyncio.sleep(0.1)
-        waiting = asyncio.create_task(say(engine, "a" * 50))
+        waiting = asyncio.create_task(say(dispatcher, "a" * 50))
         await asyncio.sleep(0)
         with pytest.raises(RequestError) as refused:
-            await say(engine, "b" * 51)
+            await say(dispatcher, "b" * 51)
         assert refused.value.status == 503
         assert int(refused.value.headers["Retry-After"]) >= 1
         assert [await waiting, await first] == [["A" * 50], ["SLOW"]]
-        assert await say(engine, "c" * 500) == ["C" * 500], "alone it is taken, however long"
+        assert await say(dispatcher, "c" * 500) == ["C" * 500], "alone it is taken, however long"
 
-    with_engine(test, max_queue_tokens=100)
+    with_dispatcher(test, max_queue_tokens=100)
 
 
 def test_workers_killed_under_load_lose_nothing() -> None:
     metrics = Metrics()
 
-    async def test(engine: Engine) -> None:
+    async def test(dispatcher: Dispatcher) -> None:
         async def client(number: int) -> None:
             for turn in range(5):
-                assert await say(engine, f"{number} says {turn}", f"and {number}") == [
+                assert await say(dispatcher, f"{number} says {turn}", f"and {number}") == [
                     f"{number} SAYS {turn}", f"AND {number}"
                 ]  # fmt: skip
 
         clients = [asyncio.create_task(client(number)) for number in range(200)]
         for killed in range(2):
             await asyncio.sleep(0.05)
-            while not engine.pids:
+            while not dispatcher.pids:
                 await asyncio.sleep(0.005)
-            os.kill(engine.pids[0], signal.SIGKILL)
+            os.kill(dispatcher.pids[0], signal.SIGKILL)
             while samples(metrics)["repose_worker_restarts_total"] == killed:
                 await asyncio.sleep(0.005)
         await asyncio.gather(*clients)
 
-    with_engine(test, workers=2, metrics=metrics)
+    with_dispatcher(test, workers=2, metrics=metrics)
 
 
 @pytest.mark.parametrize("word", ["die", "fail"])
 def test_a_text_that_no_worker_survives_fails_alone(word: str) -> None:
-    async def test(engine: Engine) -> None:
-        first = asyncio.create_task(say(engine, "slow"))
+    async def test(dispatcher: Dispatcher) -> None:
+        first = asyncio.create_task(say(dispatcher, "slow"))
         await asyncio.sleep(0.1)
         found = await asyncio.gather(
-            *(say(engine, text) for text in ("a", word, "b")), say(engine, "c", word), say(engine, "d"),
+            *(say(dispatcher, text) for text in ("a", word, "b")), say(dispatcher, "c", word), say(dispatcher, "d"),
             return_exceptions=True,
         )  # fmt: skip
         assert [await first, found[0], found[2], found[4]] == [["SLOW"], ["A"], ["B"], ["D"]]
         assert isinstance(found[1], TranslationError)
         assert isinstance(found[3], TranslationError)
 
-    with_engine(test, workers=2)
+    with_dispatcher(test, workers=2)
 
 
 def test_a_worker_that_does_not_answer_is_given_up() -> None:
-    async def test(engine: Engine) -> None:
+    async def test(dispatcher: Dispatcher) -> None:
         with pytest.raises(TranslationError):
-            await say(engine, "slow")
-        assert await say(engine, "a") == ["A"]
+            await say(dispatcher, "slow")
+        assert await say(dispatcher, "a") == ["A"]
 
-    with_engine(test, batch_seconds=0.1)
+    with_dispatcher(test, batch_seconds=0.1)
 
 
 def test_sentences_that_are_cut_are_counted() -> None:
     metrics = Metrics()
     model = served("pt", "en")
 
-    async def test(engine: Engine) -> None:
+    async def test(dispatcher: Dispatcher) -> None:
         texts = ["word " * 30, "short", "word " * 40]
-        answers = await in_turn(engine, model, HOW, texts, [model.size(text) for text in texts])
+        answers = await in_turn(dispatcher, model, HOW, texts, [model.size(text) for text in texts])
         assert [answer.truncated for answer in answers] == [True, False, True]
 
-    with_engine(test, metrics=metrics)
+    with_dispatcher(test, metrics=metrics)
     assert samples(metrics)["repose_truncated_total"] == 2
 
 
 def test_an_idle_worker_that_dies_is_replaced() -> None:
-    async def test(engine: Engine) -> None:
-        (before,) = engine.pids
+    async def test(dispatcher: Dispatcher) -> None:
+        (before,) = dispatcher.pids
         os.kill(before, signal.SIGKILL)
-        while engine.pids in ([before], []):
+        while dispatcher.pids in ([before], []):
             await asyncio.sleep(0.01)
-        assert await say(engine, "a") == ["A"]
+        assert await say(dispatcher, "a") == ["A"]
 
-    with_engine(test)
+    with_dispatcher(test)
 
 
 def test_a_model_that_cannot_be_loaded_is_said_at_the_start() -> None:
-    async def test(_: Engine) -> None:
+    async def test(_: Dispatcher) -> None:
         raise AssertionError
 
     with pytest.raises(ReposeError, match="missing does not exist"):
-        with_engine(test, paths=("one", "missing"))
+        with_dispatcher(test, paths=("one", "missing"))

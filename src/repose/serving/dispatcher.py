@@ -67,7 +67,7 @@ class _Queue:
         return next(iter(self.jobs.values()))
 
 
-class Engine:
+class Dispatcher:
     """Worker processes and the queue before them, for one set of models. For one event loop."""
 
     def __init__(
