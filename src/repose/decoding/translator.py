@@ -89,7 +89,10 @@ class Translation:
 class Translator:
     """Translates with one model; `repose.load` makes one from a directory.
 
-    Searches greedily (`beam_size` 1) or with a beam; decoding settings not given are those the model was saved with.
+    Searches greedily (`beam_size` 1) or with a beam. `length_penalty`: GNMT's alpha (Wu et al. 2016, eq. 14); None:
+    0.6. `batch_size`: sentences at a time. Decoding settings not given have the defaults shown, whatever `config` says:
+    `repose.load` alone takes those that the model was saved with, from the `decoding` of its config.json.
+
     Translations do not depend on which sentences are translated together, nor on the number of processes: `workers`,
     which are at most so many, this one included; by default one per core on a CPU, and one on any other device. They
     are started by a `translate` that is worth it and end with `close`, with a `with` block, and with this object. In
@@ -217,6 +220,7 @@ class Translator:
 
         Each text is read as one sentence, as in training: `repose.documents` splits longer ones.
 
+        `beam_size`, `length_penalty`, `no_repeat_ngram_size`: None takes the translator's.
         `num_hypotheses`: how many of the beam to return, at most `beam_size`. `no_repeat_ngram_size`: so many tokens in
         a row are never said twice in a translation; 0: they may be. A hypothesis has at most
         `max_extra_tokens` tokens more than its source, and no more than the model's max_length.
@@ -354,10 +358,11 @@ def load(
     """A translator from a run directory, a model directory, an export to ONNX, or one on a hub
     (`hf://owner/name@revision`, extra `hub`); executes nothing that is in it.
 
-    `workers`: processes. `precision`: fp32, the default, or int8, which is faster on a CPU, and translates a few
-    sentences otherwise. `engine`: torch computes with the model itself, on any device; onnx with graphs of it, on a
-    CPU, which is faster, in fp32 with the same results but for rounding. The graphs are made once, and kept in the
-    cache. auto is onnx on a CPU where the extra `fast` is installed, and else torch.
+    `device`: cpu, cuda, cuda:1 or mps, or a `torch.device`. `workers`: processes. `precision`: fp32, the default, or
+    int8, which is faster on a CPU, and translates a few sentences otherwise. `engine`: torch computes with the model
+    itself, on any device; onnx with graphs of it, on a CPU, which is faster, in fp32 with the same results but for
+    rounding. The graphs are made once, and kept in the cache. auto is onnx on a CPU where the extra `fast` is
+    installed, and else torch.
 
     Raises CheckpointError for a missing or damaged directory, HubError for one that a hub does not give, DeviceError
     for an unknown device, ConfigError for an engine or a precision that there is not, or that this folder cannot have,
