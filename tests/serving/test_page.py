@@ -335,7 +335,7 @@ def test_refusals_are_told_and_asked_again(visit: Visits) -> None:
 
 
 def test_what_is_refused_for_long_is_not_asked_again(visit: Visits) -> None:
-    with running(service(engine=Aligned(), limits={"hourly_req_limit": 1})) as address:
+    with running(service(dispatcher=Aligned(), limits={"hourly_req_limit": 1})) as address:
         page = visit(address).open()
         page.fill("#text", "um gato")
         page.wait_for_function("() => document.getElementById('translation').textContent === 'UM GATO'")

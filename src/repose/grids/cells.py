@@ -219,7 +219,7 @@ def _run(folder: Path, order: dict[str, Any], workers: int | None) -> int:
         progress="none",
         say=lambda sentence: print(sentence, file=sys.stderr, flush=True),
     )
-    return 0 if result.outcome.status is RunStatus.DONE else 3
+    return 0 if result.outcome.status == RunStatus.DONE else 3
 
 
 def _say(sentence: object, code: int) -> int:
