@@ -8,7 +8,7 @@ ifeq ($(sort $(MAKECMDGOALS)),check test)  # both at once: types are checked whi
 MAKEFLAGS += --jobs=2
 endif
 
-.PHONY: demo test check slow bench-peers clean
+.PHONY: demo test check gpu slow bench-peers clean
 
 demo: $(READY)  ## train a small model on the embedded corpus and translate with it
 	$(BIN)/repose demo --out runs/demo
@@ -20,6 +20,9 @@ check: $(READY)  ## style and types
 	$(BIN)/ruff check .
 	$(BIN)/ruff format --check .
 	$(BIN)/mypy
+
+gpu: $(READY)  ## what needs a GPU
+	$(BIN)/python -m pytest -m gpu
 
 slow: $(READY)  ## trainings of minutes
 	$(BIN)/python -m pytest -m slow

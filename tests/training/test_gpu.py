@@ -1,0 +1,72 @@
+"""What a GPU comes to, against the CPU (`pytest -m gpu`). The CPU stands in for it in some, to try the tests."""
+
+import dataclasses
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+import repose
+from repose.model.architecture import DROPOUTS
+from repose.model.audit import audit
+from repose.model.presets import PRESETS
+from repose.positions_rl.table import default_table
+from repose.training.run import train
+
+GPU = pytest.mark.gpu
+DEVICES = ["cpu", pytest.param("cuda", marks=GPU)]
+CASES = [
+    ("cpu", "reinforced"),
+    ("cpu", "policy-positions"),
+    *(pytest.param("cuda", name, marks=GPU) for name in PRESETS),
+]
+SIZES = {"d_token": 8, "num_heads": 2, "head_dim": 4, "d_ff": 16, "num_encoder_layers": 1, "num_decoder_layers": 1}
+
+
+def job_of(lab: Any, name: str, **training: Any) -> Any:
+    """A training of that preset, small and without dropout. Its steps do not follow the sign of each gradient."""
+    still: dict[str, Any] = {**SIZES, "max_length": 32, **dict.fromkeys(DROPOUTS, 0.0)}
+    job = lab.job(dataclasses.replace(PRESETS[name].architecture, **still), adam_eps=0.1, **training)
+    if job.architecture.positions != "policy":
+        return job
+    return dataclasses.replace(job, position_table=tuple(map(tuple, default_table().values.tolist())))
+
+
+@pytest.mark.parametrize(("precision", "tolerance"), [("fp32", 1e-3), ("bf16", 0.05)])
+@pytest.mark.parametrize(("device", "name"), CASES)
+def test_its_training_is_that_of_the_cpu(
+    device: str, name: str, precision: str, tolerance: float, lab: Any, tmp_path: Path
+) -> None:
+    job = job_of(lab, name, epochs=2, precision=precision)
+    for folder, its in (("usual", "cpu"), ("its", device)):
+        train(job, tmp_path / folder, device=its, workers=1, progress="none")
+    for mine, theirs in zip(lab.figures(tmp_path / "its"), lab.figures(tmp_path / "usual"), strict=True):
+        assert mine.pop("kind") == theirs.pop("kind")
+        assert mine == pytest.approx(theirs, rel=tolerance, abs=tolerance)
+
+
+@pytest.mark.parametrize("device", DEVICES)
+@pytest.mark.parametrize("training", [{}, {"r_drop": 1.0}, {"accumulation": 2, "precision": "bf16"}], ids=str)
+def test_a_training_on_it_resumes(device: str, training: dict[str, Any], lab: Any, tmp_path: Path) -> None:
+    job = lab.job(epochs=2, **training)
+    stopped = train(job, tmp_path, device=device, workers=1, progress="none", stop_after=3)
+    assert stopped.status == "stopped"
+    assert train(job, tmp_path, device=device, workers=1, progress="none").status == "done"
+
+
+@pytest.mark.parametrize("device", DEVICES)
+def test_it_translates_scores_and_audits_as_the_cpu(device: str, lab: Any, tmp_path: Path) -> None:
+    train(lab.job(epochs=20), tmp_path, device=device, workers=1, progress="none")
+    sources, targets = ["red sun", "one two tree", "", "fish moon blue red"], ["SUN RED", "TREE", "", "RED MOON"]
+    found = []
+    for its in ("cpu", device):
+        with repose.load(tmp_path / "model", device=its, engine="torch", workers=1) as translator:
+            made = [translator.translate(sources, beam_size=beam, attention=True) for beam in (1, 4)]
+            texts = [[t.text for t in one] for one in made]
+            scores = [t.score for one in made for t in one] + translator.score(sources, targets)
+            found.append((texts, scores, audit(translator.model).passed))
+    (texts, scores, passed), (its_texts, its_scores, its_passed) = found
+    assert its_texts == texts
+    assert its_scores == pytest.approx(scores, abs=1e-3)
+    assert passed
+    assert its_passed
