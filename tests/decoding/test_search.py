@@ -194,6 +194,13 @@ def test_end_outside_the_beam_does_not_finish() -> None:
     assert (wide.tokens, wide.finished) == ((), True)
 
 
+def test_an_end_takes_no_place_of_one_that_lives_on() -> None:
+    """Of one row, END and as many tokens as the beam is wide are candidates: here the last of them wins."""
+    table = scripted({(): {END: 0.4, A: 0.35, B: 0.25}, (A,): {A: 1.0}, (A, A): {A: 1.0}, (B,): {END: 1.0}})
+    [found] = run_beam(table, [3], beam_size=2, alpha=5.0)
+    assert [h.tokens for h in found] == [(B,)]
+
+
 def test_unfinished_hypotheses_only_where_none_is_finished() -> None:
     table = scripted({(): {A: 0.9, B: 0.1}, (A,): {A: 1.0}, (B,): {END: 1.0}, (A, A): {A: 1.0}})
     [found] = run_beam(table, [3], beam_size=2, num_hypotheses=2)
@@ -473,19 +480,21 @@ def test_cuda_finds_what_the_cpu_finds(beam_size: int) -> None:
     assert found[0] == found[1]
 
 
+@pytest.mark.parametrize("limits", [[12, 5], [5, 12]])  # rows move where the first sentence ends first
 @pytest.mark.parametrize("beam_size", [1, 3])
 @pytest.mark.parametrize("n", [1, 2, 3])
-def test_no_n_tokens_in_a_row_are_said_twice(beam_size: int, n: int) -> None:
+def test_no_n_tokens_in_a_row_are_said_twice(beam_size: int, n: int, limits: list[int]) -> None:
     generator = random.Random(n)
 
-    def table(_sentence: int, _said: Prefix) -> list[float]:
-        # It would say "a" for ever; END gets likely once other tokens are taken.
-        weights = [0.0, 0.01, 0.0, 0.02, 0.6, 0.2 + 0.01 * generator.random(), 0.1]
+    def table(sentence: int, _said: Prefix) -> list[float]:
+        # It would say one token for ever; END gets likely once other tokens are taken.
+        words = [0.6, 0.2 + 0.01 * generator.random(), 0.1]
+        weights = [0.0, 0.01, 0.0, 0.02, *(words if sentence == 0 else words[::-1])]
         return [math.log(w) if w else -INF for w in weights]
 
     def search(no_repeat: int) -> list[tuple[int, ...]]:
         script = Script(table, 2)
-        found = beam_search(script, script, [12, 9], beam_size=beam_size, num_hypotheses=1, no_repeat=no_repeat)
+        found = beam_search(script, script, limits, beam_size=beam_size, num_hypotheses=1, no_repeat=no_repeat)
         return [hypotheses[0].tokens for hypotheses in found]
 
     def repeats(tokens: tuple[int, ...]) -> bool:

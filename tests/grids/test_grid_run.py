@@ -184,6 +184,13 @@ def test_a_signal_stops_it_and_the_same_call_goes_on(name: str, trial: Grid, tmp
     assert backend.ran == [*NAMES[:2], *NAMES[1:]]
 
 
+def test_a_grid_that_was_stopped_is_to_be_gone_on_with_whatever_failed_before(trial: Grid, tmp_path: Path) -> None:
+    backend = Backend(trial, ends={NAMES[0]: failed("out of memory")}, kill_at=NAMES[1])
+    outcome = go(plan(trial, tmp_path), backend)
+    assert [entry.status for entry in outcome.entries] == ["failed", "stopped", "waiting", "waiting"]
+    assert outcome.exit_code == 3
+
+
 def test_a_second_interrupt_kills(trial: Grid, tmp_path: Path) -> None:
     kill = threading.Event()
 
@@ -335,6 +342,29 @@ def test_the_same_training_measured_otherwise_is_not_taken_for_it(trial: Grid, t
     assert all(entry.status == "failed" and "with other scores" in entry.state.message for entry in found.chosen)
 
 
+def test_the_same_training_with_another_test_set_is_not_taken_for_it(
+    trial: Grid, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """A test set is in no run's id, only in the name of the prepared data."""
+    out = tmp_path / "runs"
+    go(plan(trial, out), Backend(trial))
+    other = {cell.name: replace(identity(cell), data="another") for cell in trial.cells}
+    monkeypatch.setattr(grid_run, "identify", lambda *_, **__: other)
+    found = plan(trial, out)
+    assert found.todo == ()
+    assert all(entry.status == "failed" and "with other scores" in entry.state.message for entry in found.chosen)
+
+
+@pytest.mark.usefixtures("trial")
+@pytest.mark.parametrize("setting", ["decoding.beam_size", "training.bleu_sentences"])
+def test_one_training_measured_in_two_ways_is_two_cells(setting: str, tmp_path: Path) -> None:
+    path = tmp_path / "two.toml"
+    path.write_text(f"{FILE}[grid.vary]\n'{setting}' = [1, 4]\n", encoding="utf-8")
+    found = plan(read_grid(path), tmp_path)
+    assert len({one.run_id for one in found.identities.values() if isinstance(one, Identity)}) == len(NAMES)
+    assert len(found.todo) == 2 * len(NAMES)
+
+
 def test_cells_that_are_one_run_written_in_two_ways_are_refused(
     trial: Grid, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -451,6 +481,7 @@ def test_a_cell_that_another_process_holds_is_neither_run_nor_failed(
         outcome = go(plan(trial, tmp_path), backend)
     assert backend.ran == NAMES[1:]
     assert [entry.status for entry in outcome.entries] == [*["running elsewhere"] * 2, "done", "done"]
+    assert [entry.seconds is None for entry in outcome.entries] == [True, True, False, False]  # those are the other's
     assert outcome.entries[0].state.message == f"process {os.getpid()} on {socket.gethostname()}"
     assert outcome.exit_code == 3
 

@@ -331,6 +331,19 @@ def test_another_way_of_splitting_is_other_data(files: dict[str, Any]) -> None:
     assert len(folders) == len(changes)
 
 
+def test_whatever_else_shapes_the_data_makes_other_data(tmp_path: Path) -> None:
+    lines = [json.dumps({"src": f"eins {n}", "tgt": f"one {n}", "other": f"un {n}"}) + "\n" for n in range(9)]
+    (tmp_path / "c.jsonl").write_text("".join(lines), encoding="utf-8")
+    files = dict.fromkeys(("train", "valid"), (str(tmp_path / "c.jsonl"),))
+    fields: list[dict[str, Any]] = [{}, {"src_field": "other"}, {"tgt_field": "other"}]
+    limits: list[dict[str, Any]] = [{"max_src_tokens": 9}, {"max_tgt_tokens": 9}, {"long_pairs": "truncate"}]
+    others = [*limits, {"task": "language_modelling"}]
+    folders = {prepared(files | change).folder for change in fields} | {
+        prepared(files, **change).folder for change in others
+    }
+    assert len(folders) == len(fields) + len(others)
+
+
 def test_a_carriage_return_within_a_line_stays_there(tmp_path: Path, files: dict[str, Any]) -> None:
     """Of a text that is measured on: line n of the sources stays that of line n of the references."""
     rows = [("one\rtwo", "eins zwei"), ("three", "drei"), ("four\x85five", "vier fünf")]
