@@ -8,7 +8,7 @@ import subprocess
 import sys
 import threading
 import warnings
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from pathlib import Path
 
 import filelock
@@ -122,6 +122,13 @@ class TestFolder:
         assert (tmp_path / "d" / "ours").read_text() == "new"
         assert (tmp_path / "d" / "notes").read_text() == "mine"
 
+    def test_what_the_new_one_brings_is_not_replaced_by_what_is_kept(self, tmp_path: Path) -> None:
+        for text in ("old", "new"):
+            with replacing_folder(tmp_path / "d", keep_all_but=["ours"]) as temporary:
+                (temporary / "notes").write_text(text)
+        assert (tmp_path / "d" / "notes").read_text() == "new"
+        assert names(tmp_path) == ["d"]
+
     def test_an_error_leaves_the_old_one(self, tmp_path: Path) -> None:
         (tmp_path / "d").mkdir()
         (tmp_path / "d" / "ours").write_text("old")
@@ -145,6 +152,49 @@ class TestFolder:
         with pytest.raises(WriteError, match="/d cannot be written"), replacing_folder(tmp_path / "d"):
             pass
         assert (tmp_path / "d").read_text() == "mine"
+
+
+@pytest.fixture
+def done(monkeypatch: pytest.MonkeyPatch) -> list[tuple[str, ...]]:
+    """What is flushed and renamed, in order, by name."""
+    calls: list[tuple[str, ...]] = []
+
+    def flush(descriptor: int) -> None:
+        calls.append(("flush", Path(f"/proc/self/fd/{descriptor}").readlink().name))
+
+    monkeypatch.setattr(os, "fsync", flush)
+
+    def watched(real: Callable[[Path, Path], Path]) -> Callable[[Path, Path], Path]:
+        def move(source: Path, target: Path) -> Path:
+            calls.append(("move", source.name, target.name))
+            return real(source, target)
+
+        return move
+
+    monkeypatch.setattr(Path, "rename", watched(Path.rename))
+    monkeypatch.setattr(Path, "replace", watched(Path.replace))
+    return calls
+
+
+@pytest.mark.skipif(not Path("/proc/self/fd").exists(), reason="names of open files")
+class TestPowerCut:
+    """The data is on disk before a name stands for it, and then the name."""
+
+    def test_file(self, tmp_path: Path, done: list[tuple[str, ...]]) -> None:
+        write_file(tmp_path / "file", "text", durable=True)
+        half = done[0][1]
+        assert half.endswith(".tmp")
+        assert done == [("flush", half), ("move", half, "file"), ("flush", tmp_path.name)]
+
+    def test_folder(self, tmp_path: Path, done: list[tuple[str, ...]]) -> None:
+        (tmp_path / "d").mkdir()
+        with replacing_folder(tmp_path / "d") as temporary:
+            (temporary / "inner").mkdir()
+            for path in (temporary / "a", temporary / "inner" / "b"):
+                path.write_text("text")
+        assert sorted(done[:2]) == [("flush", "a"), ("flush", "b")]
+        moves = [("move", "d", previous(tmp_path / "d").name), ("move", temporary.name, "d")]
+        assert done[2:] == [("flush", temporary.name), *moves, ("flush", tmp_path.name)]
 
 
 def test_checksums(tmp_path: Path) -> None:
@@ -203,6 +253,19 @@ class TestLock:
         with pytest.raises(ZeroDivisionError), locked_or_busy(path, "is busy: wait"):
             raise ZeroDivisionError
         assert names(tmp_path) == []
+
+    def test_it_is_held_until_it_is_removed(self, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+        """Or another could take a lock on a file that is then gone, and a third one make it anew."""
+        path, holders, unlink = tmp_path / "lock", [], Path.unlink
+
+        def watched(gone: Path, missing_ok: bool = False) -> None:
+            holders.append(lock_holder(gone))
+            unlink(gone, missing_ok)
+
+        monkeypatch.setattr(Path, "unlink", watched)
+        with locked_or_busy(path, "is busy: wait"):
+            pass
+        assert holders == [f"process {os.getpid()} on {os.uname().nodename}"]
 
     def test_another_s_file_in_its_place_stays(self, tmp_path: Path) -> None:
         path = tmp_path / "folder" / "lock"
