@@ -179,6 +179,18 @@ def test_what_differs_is_not_left_behind(saving: Saving, tmp_path: Path, monkeyp
     assert [path.name for path in tmp_path.iterdir()] == ["model"]
 
 
+@pytest.mark.parametrize("measure", ["largest_difference", "worst_choice"])
+def test_either_measure_alone_shows_what_differs(
+    measure: str, saving: Saving, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    pytest.importorskip("ctranslate2")
+    same = to_ctranslate2.Comparison(sentences=24, largest_difference=0.0, equal_greedy=24, worst_choice=0.0)
+    differing = dataclasses.replace(same, **{measure: 1.5 * to_ctranslate2.TOLERANCE})
+    monkeypatch.setattr(to_ctranslate2, "compare", lambda *_: differing)
+    with pytest.raises(CheckpointError, match=r"by 1\.5e-03, so nothing was exported"):
+        repose.export(saving("original"), to="ctranslate2", out=tmp_path / "out")
+
+
 def test_what_cannot_be_exported_is_one_sentence(saving: Saving, tmp_path: Path) -> None:
     with pytest.raises(ConfigError, match=r"CTranslate2 cannot express this model: values = 'tokens'.*web take more"):
         repose.export(saving("reinforced"), to="ctranslate2", out=tmp_path / "out")

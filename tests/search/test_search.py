@@ -2,6 +2,7 @@
 
 import dataclasses
 import json
+import math
 import shlex
 import shutil
 import threading
@@ -21,7 +22,7 @@ from repose.runs.run import run
 from repose.search import result
 from repose.search.file import Search, read_search
 from repose.search.run import Searcher, folder_of, held, prepare, reached
-from repose.search.study import Study
+from repose.search.study import Spent, Study
 from repose.system.errors import BusyError, CheckpointError, ConfigError
 
 pytest.importorskip("optuna")
@@ -269,6 +270,20 @@ def test_the_best_go_on_and_the_rest_end_at_their_rung(file: Callable[..., Path]
     page = (tmp_path / "out" / "search.md").read_text(encoding="utf-8")
     assert f"learning_rate {max(rates.values())}" in page
     assert "320 updates" in page
+
+
+def test_one_goes_on_where_it_is_among_the_best_third_of_those_that_were_there(
+    file: Callable[..., Path], tmp_path: Path
+) -> None:
+    text = FILE.replace("trials = 4", "trials = 9").replace("reduction = 2", "reduction = 3")
+    study = Study(read_search(file(RATES, text)), tmp_path)
+    losses = [5.0, 4.0, 6.0, 7.0, 4.5, 4.1, 4.05, math.nan]
+    went_on = []
+    for loss in losses:
+        trial = study.take()
+        assert trial is not None
+        went_on.append(study.goes_on(trial.number, 1, loss, Spent()))
+    assert went_on == [True, True, False, False, False, True, True, False]
 
 
 def test_lists_are_drawn_without_repetition(file: Callable[..., Path], tmp_path: Path) -> None:
