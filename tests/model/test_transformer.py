@@ -17,6 +17,7 @@ from repose.model import architecture as axes
 from repose.model.architecture import Architecture
 from repose.model.attention import Attention
 from repose.model.audit import audit
+from repose.model.cached_attention import cached
 from repose.model.initialisation import keras_limits
 from repose.model.presets import PRESETS, preset
 from repose.model.transformer import Transformer, build
@@ -310,6 +311,25 @@ def test_selecting_rows_reorders_everything_that_is_kept(name: str) -> None:
 def test_a_source_without_tokens_is_finite() -> None:
     model = make(tiny(preset("baseline"))).eval()
     assert model(torch.zeros(1, 3, dtype=torch.long), torch.tensor([[2, 5]])).isfinite().all()
+
+
+def test_a_source_without_tokens_is_decoded_as_whole_targets_are() -> None:
+    """By absorbed heads, whose values' bias counts only where there is a source."""
+    model = make(dataclasses.replace(tiny(preset("baseline")), head_dim=16, attention_bias=True)).double().eval()
+    for parameter in model.parameters():  # biases away from 0
+        parameter.data.add_(torch.randn_like(parameter) * 0.3)
+    src = torch.tensor([[2, 5, 3], [0, 0, 0], [2, 6, 3], [2, 7, 3]])
+    tgt = torch.tensor([[2, 8, 9], [2, 5, 6], [2, 4, 4], [2, 9, 4]])
+    rows = torch.tensor([2, 1])  # few enough that what is kept of the others is thrown away
+    with torch.no_grad():
+        wanted = model(src, tgt).log_softmax(2).float()
+        state = model.start(model.encode(src))
+        torch.testing.assert_close(model.step(tgt[:, 0], state), wanted[:, 0], atol=1e-5, rtol=0)
+        state.select(rows)
+        for t in (1, 2):
+            torch.testing.assert_close(model.step(tgt[rows, t], state), wanted[rows, t], atol=1e-5, rtol=0)
+    assert cached(model.decoder.layers[0].cross_attention, state.cache).is_absorbed
+    assert len(state.cache.beams.sentences) == state.cache.beams.num_sentences == 2
 
 
 def test_keras_initial_limits_are_the_tutorials() -> None:
