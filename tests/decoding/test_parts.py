@@ -9,8 +9,11 @@ import pytest
 from hypothesis import example, given
 from hypothesis import strategies as st
 
+from repose.data.tokenizer import END, START, Tokenizer
 from repose.decoding.parts import language_of, parts_of, translate_texts
-from repose.decoding.translator import Hypothesis, Translation
+from repose.decoding.translator import Hypothesis, Translation, Translator
+from repose.model.architecture import Architecture
+from repose.model.transformer import build
 
 
 def short(text: str) -> bool:
@@ -194,3 +197,14 @@ def test_white_space_around_a_translation_is_that_of_the_text() -> None:
 
     lines = ["One", " one", "One. Two."]
     assert [t.text for t, _ in translate_texts(Spaced(), lines)] == ["ONE", " ONE", "ONE. TWO."]  # type: ignore[arg-type]
+
+
+def test_a_source_of_just_the_longest_length_is_not_cut() -> None:
+    tokenizer = Tokenizer.train(["a b"] * 3, kind="wordlevel", vocab_size=50)
+    sizes = {"d_token": 8, "num_heads": 1, "head_dim": 8, "d_ff": 8, "num_encoder_layers": 1, "num_decoder_layers": 1}
+    architecture = replace(Architecture(), **sizes, max_length=6)
+    vocab_sizes = {f"{side}_vocab_size": tokenizer.vocab_size for side in ("src", "tgt")}
+    translator = Translator(build(architecture, **vocab_sizes), tokenizer, tokenizer, workers=1)
+    texts = ["a b a b", "a b a b a"]  # and two marks
+    for found in (translator.translate(texts), translator.force(texts, [[START, END]] * 2)):
+        assert [one.truncated for one in found] == [False, True]

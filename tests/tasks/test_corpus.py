@@ -323,6 +323,10 @@ def test_further_published_sets_can_be_measured_on(monkeypatch: pytest.MonkeyPat
         text_of(experiment, "test_2019")
 
 
+def test_a_twentieth_is_held_out_and_no_more_than_enough() -> None:
+    assert [corpus_module._num_held_out(None, total) for total in (3, 100, 10_039, 10**6)] == [1, 5, 500, 500]
+
+
 def test_another_way_of_splitting_is_other_data(files: dict[str, Any]) -> None:
     """Each has a folder of its own, so that none is taken for another."""
     base = CorpusConfig(**files, held_out_valid=5)
