@@ -11,7 +11,10 @@ from repose.system.errors import CheckpointError, ReposeError
 
 
 class Shouting:
-    """Takes a millisecond for a batch, and some more for each sentence."""
+    """Takes a millisecond for a batch, and some more for each sentence.
+
+    Where the model's folder has a file `hold`, "slow" renames it to `held` and takes until that is gone.
+    """
 
     def __init__(self, path: str, **settings: Any) -> None:
         if "missing" in path:
@@ -22,6 +25,7 @@ class Shouting:
         config = Path(path) / "config.json"
         self.name = json.loads(config.read_text())["run_id"] if config.exists() else path
         self.settings = settings
+        self.hold, self.held = (Path(path) / name for name in ("hold", "held"))
 
     def translate(self, sentences: list[str], *, num_hypotheses: int = 1, **how: Any) -> list[Any]:
         """In capitals."""
@@ -29,7 +33,12 @@ class Shouting:
             os._exit(1)
         if "fail" in sentences:
             raise ReposeError("it failed")
-        time.sleep(0.3 if "slow" in sentences else 0.001 + 0.0002 * len(sentences))
+        if "slow" in sentences and self.hold.exists():  # as long as the test says
+            self.hold.rename(self.held)
+            while self.held.exists():
+                time.sleep(0.005)
+        else:
+            time.sleep(0.3 if "slow" in sentences else 0.001 + 0.0002 * len(sentences))
         return [self._shouted(sentence, len(sentences), num_hypotheses, how) for sentence in sentences]
 
     def _shouted(self, sentence: str, batch: int, number: int, how: dict[str, Any]) -> Any:

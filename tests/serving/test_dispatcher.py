@@ -100,20 +100,24 @@ def test_requests_of_other_models_and_searches_do_not_share() -> None:
     with_dispatcher(test, paths=("one", "two"))
 
 
-def test_what_is_not_waited_for_any_more_is_not_translated() -> None:
+def test_what_is_not_waited_for_any_more_is_not_translated(tmp_path: Path) -> None:
     metrics = Metrics()
 
     async def test(dispatcher: Dispatcher) -> None:
+        (tmp_path / "hold").touch()
         first = asyncio.create_task(say(dispatcher, "slow"))
-        await asyncio.sleep(0.1)
+        while not (tmp_path / "held").exists():
+            await asyncio.sleep(0.005)
         gone = asyncio.create_task(say(dispatcher, "die", "die"))
         await asyncio.sleep(0)
         assert samples(metrics)["repose_queue_tokens"] == 6
         gone.cancel()
+        await asyncio.wait([gone])
+        (tmp_path / "held").unlink()
         assert await first == ["SLOW"]
         await dispatcher.drain()
 
-    with_dispatcher(test, metrics=metrics)
+    with_dispatcher(test, paths=(str(tmp_path),), metrics=metrics)
     assert samples(metrics)["repose_cancelled_total"] == 2
     assert samples(metrics)["repose_worker_restarts_total"] == 0
 

@@ -354,14 +354,26 @@ def test_a_model_that_looks_ahead_says_so(tmp_path: Path) -> None:
         assert any(line.startswith("run: ") and "cannot translate" in line for line in server.lines)
 
 
-def test_a_request_in_hand_is_answered_after_sigterm(model: Path) -> None:
-    with started(STUB, HERE, model) as server:
+def test_a_request_in_hand_is_answered_after_sigterm(tmp_path: Path) -> None:
+    run = write_model(tmp_path / "run", 0)
+    with started(STUB, HERE, run) as server:
         answers: list[Any] = []
         asking = threading.Thread(
             target=lambda: answers.append(server.post("/translate", {"q": "slow", "source": "aa", "target": "bb"}))
         )
+        (run / "hold").touch()
         asking.start()
-        time.sleep(0.1)
-        assert server.end() == 0
+        server.wait_until((run / "held").exists)
+        server.process.send_signal(signal.SIGTERM)
+        server.wait_until(lambda: not listens(server.port))
+        time.sleep(0.3)  # longer than one that waits for nobody takes to end
+        assert (answers, asking.is_alive()) == ([], True)
+        (run / "held").unlink()
+        assert server.process.wait(20) == 0
         asking.join(5)
         assert answers == [{"translatedText": "SLOW"}]
+
+
+def listens(port: int) -> bool:
+    with socket.socket() as one:
+        return one.connect_ex(("127.0.0.1", port)) == 0
