@@ -93,11 +93,13 @@ def test_killed_trainings_end_with_the_same_bits(whole: Victim, tmp_path: Path, 
 def test_killed_trainings_of_two_workers_end_with_the_same_bits(whole: Victim, tmp_path: Path) -> None:
     seconds = seconds_undisturbed(begun(whole, tmp_path / "undisturbed"), 2)
     expected = result_of(tmp_path / "undisturbed" / "run")
+    hits = 0
     for seed in range(20):
         root = begun(whole, tmp_path / str(seed))
-        killed_and_resumed(root, seed=seed, kills=3, seconds=seconds, workers=2)
+        hits += killed_and_resumed(root, seed=seed, kills=3, seconds=seconds, workers=2)
         assert result_of(root / "run") == expected
         assert left_behind(root) == []
+    assert hits
 
 
 GRID = """
@@ -123,14 +125,14 @@ def test_killed_grids_end_with_the_same_bits(whole: Victim, tmp_path: Path) -> N
                 process.communicate()
         return process.returncode
 
-    results = {}
+    results, hits = {}, 0
     for seed in range(-1, 20):
         root = begun(whole, tmp_path / str(seed))
         (root / "g.toml").write_text(GRID)
         draw = random.Random(seed)
         began = time.monotonic()
         for _ in range(0 if seed < 0 else 3):
-            grid(root, draw.uniform(0, results["seconds"]))
+            hits += grid(root, draw.uniform(0, results["seconds"])) == -signal.SIGKILL
         while (code := grid(root, None)) == 3:  # a cell whose process saves itself after its grid was killed
             assert time.monotonic() - began < 600
         assert code == 0
@@ -139,3 +141,4 @@ def test_killed_grids_end_with_the_same_bits(whole: Victim, tmp_path: Path) -> N
         results.setdefault("seconds", time.monotonic() - began)
         assert results.setdefault("cells", cells) == cells
         assert left_behind(root) == []
+    assert hits

@@ -251,7 +251,8 @@ def train_alone(job: Any, run_dir: Path) -> None:
 
 def kill_often(lab: Any, whole: Path, run_dir: Path, kills: int, job: Any) -> None:
     """Kill a training that writes checkpoints all the time, again and again; it must not show."""
-    draw, checkpoint = random.Random(int(time.time())), run_dir / "state" / "last.safetensors"
+    draw, checkpoint = random.Random(1), run_dir / "state" / "last.safetensors"  # it draws a soon one first
+    hits = 0
     for _ in range(kills):
         before = checkpoint.stat().st_mtime_ns if checkpoint.exists() else None
         process = get_context("forkserver" if "forkserver" in get_all_start_methods() else "spawn").Process(
@@ -261,8 +262,10 @@ def kill_often(lab: Any, whole: Path, run_dir: Path, kills: int, job: Any) -> No
         while process.is_alive() and (not checkpoint.exists() or checkpoint.stat().st_mtime_ns == before):
             time.sleep(0.001)
         process.join(draw.uniform(0, 0.3))
+        hits += process.exitcode is None
         process.kill()
         process.join()
+    assert hits
     assert lab.go(job, run_dir).status == "done"
     lab.assert_same_run(whole, run_dir)
 

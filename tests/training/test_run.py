@@ -382,7 +382,7 @@ def edit_state(run_dir: Path, **changes: Any) -> State:
 
 def test_a_training_without_time_makes_one_update(lab: Any, tmp_path: Path) -> None:
     job = lab.job(epochs=None, max_hours=1e-9)
-    outcome = lab.go(job, tmp_path)
+    outcome = lab.go(job, tmp_path, stop_after=30)  # at the latest
     assert (outcome.status, outcome.reason, outcome.update) == ("done", "max_hours", 1)
     assert [record["update"] for record in RunFolder(tmp_path).records().of_kind("valid")] == [1]
     assert TASK.load(tmp_path / "model").config["updates"] == [1]
@@ -393,7 +393,7 @@ def test_max_hours_is_summed_over_resumes(lab: Any, tmp_path: Path) -> None:
     job = lab.job(epochs=None, max_hours=1.0)
     lab.go(job, tmp_path, stop_after=7)
     assert 0 < edit_state(tmp_path, seconds=3600.5).seconds < 3600
-    outcome = lab.go(job, tmp_path)
+    outcome = lab.go(job, tmp_path, stop_after=30)  # at the latest
     assert (outcome.status, outcome.reason, outcome.update) == ("done", "max_hours", 7)
     assert [record["update"] for record in lab.records(tmp_path, "valid")] == [5, 7]
     assert lab.go(job, tmp_path) == outcome
