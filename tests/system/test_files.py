@@ -192,9 +192,9 @@ class TestPowerCut:
             (temporary / "inner").mkdir()
             for path in (temporary / "a", temporary / "inner" / "b"):
                 path.write_text("text")
-        assert sorted(done[:2]) == [("flush", "a"), ("flush", "b")]
+        assert sorted(done[:3]) == [("flush", "a"), ("flush", "b"), ("flush", "inner")]
         moves = [("move", "d", previous(tmp_path / "d").name), ("move", temporary.name, "d")]
-        assert done[2:] == [("flush", temporary.name), *moves, ("flush", tmp_path.name)]
+        assert done[3:] == [("flush", temporary.name), *moves, ("flush", tmp_path.name)]
 
 
 def test_checksums(tmp_path: Path) -> None:

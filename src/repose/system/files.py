@@ -164,8 +164,9 @@ def replacing_folder(folder: Path, *, keep_all_but: Container[str] | None = None
         temporary.mkdir()
         try:
             yield temporary
-            for file in filter(Path.is_file, temporary.rglob("*")):
-                _flush(file)
+            for entry in temporary.rglob("*"):
+                if entry.is_file() or entry.is_dir():
+                    _flush(entry)
             _flush(temporary)
             _swap(temporary, folder)
         except BaseException:
