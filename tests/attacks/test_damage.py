@@ -38,7 +38,7 @@ COMMANDS: dict[str, Callable[[Victim], list[object]]] = {
 
 OF_RUN = ("config.json", "metrics.jsonl", "train.log", "scores.test.json", "hypotheses/test.greedy.txt")
 OF_MODEL = ("config.json", "model.safetensors", "tokenizer.src.json", "tokenizer.tgt.json", "README.md")
-OF_STATE = ("last.safetensors", "weights-00000005.safetensors", "lock")
+OF_STATE = ("last.safetensors", "weights-00000005.safetensors")
 FILES = {
     "finished": [*OF_RUN, *(f"model/{name}" for name in OF_MODEL), *(f"state/{name}" for name in OF_STATE)],
     "stopped": ["config.json", "metrics.jsonl", "model/model.safetensors", *(f"state/{name}" for name in OF_STATE)],

@@ -307,13 +307,6 @@ def test_a_validation_that_is_no_number_displaces_nothing(
     assert lab.go(job, tmp_path, workers=None).status == "done"
 
 
-def test_a_loss_that_is_no_number_is_the_worst() -> None:
-    state = State("0123456789ab", workers=1, threads=1)
-    for state.update, loss in enumerate([2.0, math.nan, 1.5, 1.2], 1):
-        state.add_snapshot(loss, keep="best", number=2)
-    assert state.snapshots == [(4, 1.2), (3, 1.5)]
-
-
 def test_early_stopping(lab: Any, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     losses = iter([3.0, 2.0, 2.5, 2.0, 1.0])
     monkeypatch.setattr(loop, "validate", lambda *_, **__: {"tf_loss": next(losses)})

@@ -216,7 +216,8 @@ class WorkFolder:
 
         Raises BusyError where another process works in it, ConfigError where it holds something else.
         """
-        if folder.exists() and not (folder / _LOCK).exists() and any(folder.iterdir()):
+        ours = (_LOCK, _STATE)  # the lock alone, where a process was killed early
+        if folder.exists() and not any((folder / name).exists() for name in ours) and any(folder.iterdir()):
             raise ConfigError(f"{folder} holds something else: name another folder with --work")
         folder.mkdir(parents=True, exist_ok=True)
         with locked_or_busy(folder / _LOCK, f"is learning in {folder}: wait for it, or stop it"):
@@ -261,6 +262,6 @@ class WorkFolder:
     def remove(self) -> None:
         """Take away what was put here, and the folder if nothing else is in it."""
         for file in (*self._folder.glob("step-*"), *self._folder.glob(f"*{_STATE}*"), self._folder / _LOCK):
-            file.unlink()
+            file.unlink(missing_ok=True)
         if not any(self._folder.iterdir()):
             self._folder.rmdir()
