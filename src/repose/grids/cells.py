@@ -262,7 +262,7 @@ def _held(folder: Path) -> Iterator[None]:
 
     A machine that sleeps, or is cut off from its storage, may lose the lock without being told. So whoever holds it
     looks every `POLL` seconds whose name is in the file, and ends at once if it is another's; and whoever finds the
-    name of one that did not sign off waits long enough for it to look. Raises BusyError if another process holds it.
+    file of one that did not remove it waits long enough for it to look. Raises BusyError if another process holds it.
     """
     path = folder / LOCK
     before = _name_in(path)
@@ -271,12 +271,7 @@ def _held(folder: Path) -> Iterator[None]:
         threading.Thread(target=_end_when_taken_over, args=(path, mine), daemon=True).start()
         if before:
             time.sleep(2 * POLL)
-        try:
-            yield
-        finally:
-            if _name_in(path) == mine:
-                with contextlib.suppress(OSError):
-                    path.write_text("", encoding="utf-8")
+        yield
 
 
 def _name_in(lock: Path) -> str:
