@@ -231,7 +231,9 @@ class Translator:
         surrogate.
         """
         texts = sentences("translate", texts)
-        given_beam, beam_size = beam_size, self.beam_size if beam_size is None else beam_size
+        if sampling is not None and not (beam_size is None and num_hypotheses == 1):
+            raise ConfigError("sampling draws one translation of each text: leave beam_size and num_hypotheses out")
+        beam_size = self.beam_size if beam_size is None else beam_size
         alpha = search.checked_alpha(self.length_penalty if length_penalty is None else length_penalty)
         no_repeat = self.no_repeat_ngram_size if no_repeat_ngram_size is None else no_repeat_ngram_size
         no_repeat = search.whole_number("no_repeat_ngram_size", no_repeat)
@@ -247,8 +249,6 @@ class Translator:
             beam_size, num_hypotheses = search.checked_beam(beam_size, num_hypotheses)
         else:
             sampling = checked(sampling, len(texts))
-            if num_hypotheses != 1 or given_beam is not None:
-                raise ConfigError("sampling draws one translation of each text: leave beam_size and num_hypotheses out")
             first = sampling.first
         work = [
             Batch(

@@ -105,11 +105,11 @@ class Attention(nn.Module):
     ) -> tuple[Float[Tensor, "n E"], Float[Tensor, "n 1"] | None]:
         """Weighted means of values as they lie in the blocks, and the sums of weights; `sizes`: of the keys."""
         dropout = self.dropout.p if self.training else 0.0
-        is_plain = self.scores.is_softmax and self.recorded is None
-        if is_plain and _has_fused_kernels(queries.device):
+        is_plain, kind = self.scores.is_softmax and self.recorded is None, queries.device.type
+        if is_plain and kind != "cpu":
             parts = split(queries, blocks.queries.sizes), split(keys, sizes), split(values, sizes), blocks.blocks
             return join([fused(*x, self.num_heads, scale, dropout) for x in zip(*parts, strict=True)]), None
-        with torch.autocast(queries.device.type, enabled=False):  # small products, which bf16 makes no faster
+        with torch.autocast(kind, enabled=False):  # small products, which bf16 makes no faster
             queries, keys, values = (_wide(x) for x in (queries, keys, values))
             if is_plain:
                 plan = Plan(blocks.blocks, blocks.queries.sizes, sizes)
@@ -147,10 +147,6 @@ class Attention(nn.Module):
 def _wide(x: Tensor) -> Tensor:
     """In fp32, or as it is if it is wider."""
     return x.to(torch.promote_types(x.dtype, torch.float32))
-
-
-def _has_fused_kernels(device: torch.device) -> bool:
-    return device.type != "cpu"
 
 
 @contextmanager
