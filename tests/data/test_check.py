@@ -6,6 +6,7 @@ from pathlib import Path
 
 import pytest
 
+from repose.data import observed
 from repose.data.check import check_corpus
 from repose.data.findings import CorpusCheck, Finding, Kind
 from repose.data.readers import PairReader, write_pairs
@@ -195,6 +196,12 @@ def test_two_files_of_different_lengths_are_told_where_they_part(tmp_path: Path)
     (tmp_path / "c.src").write_text("one\ntwo\n", encoding="utf-8")
     with pytest.raises(DataError, match=r"line n of the other$"):
         check_corpus({"train": PairReader([tmp_path / "c.src", tmp_path / "c.tgt"])})
+
+
+def test_the_script_of_a_text_in_two_is_the_same_in_every_process() -> None:
+    """Sets of characters have another order in each, and scripts are numbered as they are met."""
+    assert observed.script_name(observed._main_script("ᚁᚂ")) == "Ogham"
+    assert observed.script_name(observed._main_script("ᚁᚂ ᎠᎡ")) == "Cherokee"
 
 
 def test_lines_are_those_of_the_file(tmp_path: Path) -> None:

@@ -11,6 +11,7 @@ import sys
 import threading
 import time
 from collections.abc import Callable, Iterator
+from dataclasses import replace
 from pathlib import Path
 from types import SimpleNamespace
 from typing import Any
@@ -298,10 +299,10 @@ def shared(tmp_path: Path) -> Iterator[_Shared]:
 
 
 def test_machines_must_have_the_same_repose_and_see_the_same_storage(shared: _Shared, tmp_path: Path) -> None:
-    assert on_ray._check_task(shared, __version__) == ""
-    assert "has repose" in on_ray._check_task(shared, "0.0.1")
-    assert "set REPOSE_HOME" in _Shared(shared.folder, tmp_path / "other", shared.mark, "").unseen()
-    assert "choose an --out" in _Shared(tmp_path / "other", shared.home, shared.mark, "").unseen()
+    assert on_ray._check_task(shared) == ""
+    assert f"has repose {__version__}, this one 0.0.1" in on_ray._check_task(replace(shared, version="0.0.1"))
+    assert "set REPOSE_HOME" in _Shared(shared.folder, tmp_path / "other", shared.mark, "").trouble()
+    assert "choose an --out" in _Shared(tmp_path / "other", shared.home, shared.mark, "").trouble()
 
 
 @pytest.fixture
@@ -365,6 +366,9 @@ def test_a_task_runs_its_cell_on_the_shared_storage(
     (state,) = on_ray._cell_task(job(tmp_path), 1, blind)
     assert isinstance(state, CellState)
     assert state.message.startswith(f"machine {socket.gethostname()} does not see")
+    (state,) = on_ray._cell_task(job(tmp_path), 1, replace(there, version="0.0.1"))  # it joined late
+    assert isinstance(state, CellState)
+    assert state.message.startswith(f"machine {socket.gethostname()} has repose {__version__}")
     assert len(cell["jobs"]) == 1
 
 

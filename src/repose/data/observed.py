@@ -230,11 +230,11 @@ def _script(character: str) -> int:
 
 
 def _main_script(text: str) -> int:
-    """That of most different letters."""
+    """That of most different letters; of several, the first by name, so that all processes find the same."""
     if text.isascii():
         return _script("a") if _LATIN.search(text) else NO_SCRIPT
     counts: dict[int, int] = {}
     for character in set(text):
         if (script := _script(character)) != NO_SCRIPT:
             counts[script] = counts.get(script, 0) + 1
-    return max(counts, key=lambda script: (counts[script], -script), default=NO_SCRIPT)
+    return min(counts, key=lambda script: (-counts[script], script_name(script)), default=NO_SCRIPT)

@@ -87,7 +87,7 @@ def _too_large(job: CellJob) -> str:
 
 @dataclass(frozen=True)
 class _Shared:
-    """Storage that all machines must see; a file in each of two folders shows that they do."""
+    """What all machines must have alike: repose, and storage; a file in each of two folders shows that they see it."""
 
     folder: Path
     """The grid's."""
@@ -96,6 +96,8 @@ class _Shared:
     mark: str
     start: str
     """Where the command was started: experiments may name files from there."""
+    version: str = __version__
+    """Of repose, where the command was started."""
 
     @classmethod
     @contextlib.contextmanager
@@ -118,8 +120,11 @@ class _Shared:
                 with contextlib.suppress(OSError):
                     mark.unlink(missing_ok=True)
 
-    def unseen(self) -> str:
-        """What of it this machine does not see: the end of a sentence, or nothing."""
+    def trouble(self) -> str:
+        """Why no cell may run on this machine, which has another repose or does not see the storage: the end of a
+        sentence, or nothing."""
+        if self.version != __version__:
+            return f"has repose {__version__}, this one {self.version}: install the same on both"
         if not (self.folder / self.mark).exists():
             return f"does not see {self.folder}: choose an --out on storage that all machines share"
         if not (self.home / self.mark).exists():
@@ -136,7 +141,7 @@ def _check(ray: Any, machines: Sequence[_Machine], shared: _Shared) -> None:
     for machine in machines:
         there = NodeAffinitySchedulingStrategy(node_id=machine.id, soft=False)
         options = task.options(num_cpus=0, max_retries=0, scheduling_strategy=there)
-        asked[options.remote(shared, __version__)] = machine
+        asked[options.remote(shared)] = machine
     answered, _ = ray.wait(list(asked), num_returns=len(asked), timeout=ANSWER) if asked else ([], [])
     for ticket in answered:
         try:
@@ -149,11 +154,9 @@ def _check(ray: Any, machines: Sequence[_Machine], shared: _Shared) -> None:
             raise ConfigError(f"machine {asked[ticket].host} {trouble}")
 
 
-def _check_task(shared: _Shared, version: str) -> str:
+def _check_task(shared: _Shared) -> str:
     """On a machine of the cluster: what is wrong with it, if anything."""
-    if version != __version__:
-        return f"has repose {__version__}, this one {version}: install the same on both"
-    return shared.unseen()
+    return shared.trouble()
 
 
 def _last_line(error: Exception) -> str:
@@ -268,7 +271,7 @@ def _cell_task(job: CellJob, number: int, shared: _Shared) -> Iterator[_Machine 
     import ray
 
     host = socket.gethostname()
-    if trouble := shared.unseen():
+    if trouble := shared.trouble():  # one that joined late was not asked before
         yield CellState(status=CellStatus.FAILED, message=f"machine {host} {trouble}")
         return
     yield _Machine(ray.get_runtime_context().get_node_id(), host)
