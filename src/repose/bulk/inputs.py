@@ -53,6 +53,8 @@ class Failure(StrEnum):
     INVALID = "invalid UTF-8"
     NO_TEXT = "no text"
     """No record, or none with text in the field."""
+    TAKEN = "field taken"
+    """A record that has a field which the output adds."""
 
 
 @dataclass(frozen=True)
@@ -206,7 +208,7 @@ def _check_fields(place: str, name: str, fields: Sequence[str], added: Sequence[
     the output adds."""
     with open_input(place) as file:
         records = [
-            _of_json([line], fields).fields
+            _of_json((), [line], fields).fields
             for line in islice(without_mark(lines_of(file.read, MAX_RECORD_BYTES)), _LOOKED_AT)
         ]
     known = sorted({field for record in records if record is not None for field in record})
@@ -271,7 +273,7 @@ class Record:
     """The text, or source and target."""
     failure: Failure | None = None
     fields: Mapping[str, Any] | None = None
-    """All of it, in JSONL; None where it is no record."""
+    """All of it, in JSONL; None where it is no record, or one that the output's fields cannot be added to."""
     written: str = ""
     """A line of JSONL as it is in the file; "" where it is too long."""
 
@@ -286,9 +288,15 @@ class Window:
 
 
 def windows(
-    store: Store, one: ScannedInput, ranges: Sequence[tuple[int, int]], format: str, fields: Sequence[str]
+    store: Store,
+    one: ScannedInput,
+    ranges: Sequence[tuple[int, int]],
+    format: str,
+    fields: Sequence[str],
+    added: Sequence[str] = (),
 ) -> Iterator[Window]:
-    """The lines of a shard in windows of at most `WINDOW`. Raises DataError where a file has changed or is damaged."""
+    """The lines of a shard in windows of at most `WINDOW`. `added`: fields that the output adds. Raises DataError where
+    a file has changed or is damaged."""
     if format == "parquet":
         yield from _parquet_windows(one, ranges[0], fields)
         return
@@ -301,7 +309,7 @@ def windows(
             lines = lines_of(reads_of_range(file, start, end), most)
             sides.append(lines if start else without_mark(lines))
         makers: dict[str, Callable[[Sequence[bytes], Sequence[str]], Record]]
-        makers = {"text": _of_lines, "jsonl": _of_json, "tsv": partial(_of_tsv, one.columns)}
+        makers = {"text": _of_lines, "jsonl": partial(_of_json, added), "tsv": partial(_of_tsv, one.columns)}
         records: list[Record] = []
         for side_by_side in zip(*sides, strict=True):
             records.append(makers[format](side_by_side, fields))
@@ -324,7 +332,7 @@ def _of_tsv(places: Sequence[int], lines: Sequence[bytes], _fields: Sequence[str
     return _record([decoded(columns[src]), decoded(columns[tgt])])
 
 
-def _of_json(lines: Sequence[bytes], fields: Sequence[str]) -> Record:
+def _of_json(added: Sequence[str], lines: Sequence[bytes], fields: Sequence[str]) -> Record:
     nothing = ("",) * len(fields)
     if len(lines[0]) > MAX_RECORD_BYTES:
         return Record(nothing, Failure.TOO_LONG)
@@ -336,6 +344,8 @@ def _of_json(lines: Sequence[bytes], fields: Sequence[str]) -> Record:
         record = None
     if not isinstance(record, dict):
         return Record(nothing, Failure.NO_TEXT, written=line)
+    if any(field in record for field in added):
+        return Record(nothing, Failure.TAKEN, written=line)
     texts = [record.get(field) for field in fields]
     if not all(isinstance(text, str) for text in texts):
         return Record(nothing, Failure.NO_TEXT, record, line)

@@ -6,7 +6,6 @@ from collections.abc import Iterator, Sequence
 from pathlib import Path
 from typing import Any, BinaryIO, Protocol
 
-from repose.bulk.columns import taken
 from repose.bulk.inputs import Record, Window
 from repose.bulk.plan import Job
 from repose.bulk.work import Result
@@ -46,14 +45,12 @@ class _LineWriter:
         return len(lines)
 
     def _record_line(self, record: Record, result: Result) -> str:
-        """The record as it was written with its new fields; why it failed only where it did. A line that is no record
-        is the field "line" of one."""
+        """The record as it was written with its new fields; why it failed only where it did. A line that is no record,
+        or one with a field that is added, is the field "line" of one."""
         new = {name: value for name, value in result.fields.items() if name != "failed" or value is not None}
         old = record.fields or {}
         if record.fields is None and record.written:
             new = {"line": record.written, **new}
-        if names_taken := [name for name in self._job.added if name in old]:
-            raise taken("a record", names_taken[0], self._job.added)
         added = json.dumps(new, ensure_ascii=False)
         try:
             added.encode()

@@ -117,7 +117,7 @@ def _write(store: Store, plan: Plan, shard: Shard, work: Work, tell: Tell, stop:
     one, job = plan.inputs[shard.input], plan.job
     with store.replacing(plan.part(shard)) as temporary:
         with part_writer(temporary, job) as writer:
-            for window in windows(store, one, shard.ranges, job.format, job.fields):
+            for window in windows(store, one, shard.ranges, job.format, job.fields, job.added):
                 results = work(window.records, shard.line + lines)
                 written += writer.write(window, results)
                 lines += len(results)

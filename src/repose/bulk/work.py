@@ -50,7 +50,7 @@ class Translate:
             lines = printed(translation, number + place, num_hypotheses=job.num_hypotheses, scores=job.scores)
             if job.pairs:
                 lines = [" ".join(record.texts[0].replace("\t", " ").splitlines()) + "\t" + line for line in lines]
-            text = None if failure is Failure.NO_TEXT else translation.text
+            text = None if failure in (Failure.NO_TEXT, Failure.TAKEN) else translation.text
             fields: dict[str, Any] = {job.into: text}
             if job.scores:
                 fields["score"] = round(translation.score, 4)
