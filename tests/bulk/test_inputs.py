@@ -13,6 +13,7 @@ from repose.bulk import inputs
 from repose.bulk.inputs import windows
 from repose.bulk.jobs import scoring_job, translation_job
 from repose.bulk.plan import Plan
+from repose.bulk.shards import remove_unpacked
 from repose.bulk.storage import Store
 from repose.data.readers import PairReader
 from repose.system.errors import DataError
@@ -90,6 +91,41 @@ def test_a_damaged_file_is_not_taken_for_a_full_disk(tmp_path: Path, planned: Pl
         with pytest.raises(DataError, match=rf"{number}\.txt\.gz is damaged or not what its name says \(.*\): get or"):
             planned([file])
         assert not list((tmp_path / "out" / "unpacked").iterdir())
+
+
+def test_what_another_runner_removed_is_unpacked_again_where_its_file_is_as_before(
+    tmp_path: Path, planned: Planned
+) -> None:
+    file = tmp_path / "in.txt.gz"
+    file.write_bytes(gzip.compress(b"a\nb\nc\n"))
+    store, plan = planned([file], shard_lines=2)
+    for _ in range(2):
+        assert pairs_of(store, plan) == [("a",), ("b",), ("c",)]
+        remove_unpacked(store)
+        assert not store.names("unpacked")
+    file.write_bytes(gzip.compress(b"other\n" * 3))
+    with pytest.raises(DataError, match=r"in\.txt\.gz has changed since the job was begun"):
+        pairs_of(store, plan)
+
+
+def test_rows_beyond_a_shard_are_not_decoded(tmp_path: Path, planned: Planned, monkeypatch: pytest.MonkeyPatch) -> None:
+    pq = pytest.importorskip("pyarrow.parquet")
+    import pyarrow as pa
+
+    file, read = tmp_path / "in.parquet", list[int]()
+    pq.write_table(pa.table({"text": [str(number) for number in range(40)]}), file)
+    monkeypatch.setattr(inputs, "WINDOW", 10)
+    batches = pq.ParquetFile.iter_batches
+
+    def counted(*arguments: Any, **how: Any) -> Iterator[Any]:
+        for batch in batches(*arguments, **how):
+            read.append(len(batch))
+            yield batch
+
+    monkeypatch.setattr(pq.ParquetFile, "iter_batches", counted)
+    store, plan = planned([file], shard_lines=20)
+    assert pairs_of(store, plan) == [(str(number),) for number in range(40)]
+    assert read == [10, 10] + [10] * 4  # the first shard's rows, and those up to the end of the second
 
 
 def test_an_input_that_cannot_be_read_is_not_taken_for_a_full_disk(

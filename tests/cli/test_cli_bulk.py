@@ -82,6 +82,8 @@ def test_processes_give_what_translate_gives(run_repose: Run, tmp_path: Path, mo
     assert run_repose(*command, "--merge")[0] == 0
     assert (out / "merged.txt").read_text(encoding="utf-8") == wanted
     assert not list((out / "unpacked").iterdir()), "what was unpacked is no longer needed"
+    assert run_repose(*command)[0] == 0
+    assert not list((out / "unpacked").iterdir()), "what is done needs no input"
 
 
 def test_a_changed_model_and_wrong_uses_are_one_sentence(run_repose: Run, tmp_path: Path) -> None:

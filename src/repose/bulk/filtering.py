@@ -29,7 +29,7 @@ class Filtered:
 def filter_pairs(store: Store, plan: Plan, *, keep: int | None, threshold: float | None) -> Filtered:
     """Write `kept.src` and `kept.tgt` from the inputs and the merged scores, in the order of the inputs.
 
-    Of equal scores the first are kept; pairs with a reason never. Holds four bytes for each pair in memory. Raises
+    Of equal scores the first are kept; pairs with a reason never. Holds some ten bytes for each pair in memory. Raises
     DataError where nothing is left, or an input has changed; and WriteError.
     """
     scores, dropped = _scores(store, plan)
@@ -37,9 +37,9 @@ def filter_pairs(store: Store, plan: Plan, *, keep: int | None, threshold: float
     if threshold is not None:
         chosen &= scores >= threshold
     if keep is not None and keep < int(chosen.sum()):
-        order = np.argsort(np.where(chosen, -scores, np.inf), kind="stable")[:keep]
-        chosen[:] = False
-        chosen[order] = True
+        lowest = np.partition(scores, -keep)[-keep]
+        chosen = scores > lowest
+        chosen[np.flatnonzero(scores == lowest)[: keep - int(chosen.sum())]] = True
     if not chosen.any():
         raise _nothing(plan, dropped, threshold)
     with ExitStack() as stack:

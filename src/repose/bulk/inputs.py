@@ -36,6 +36,8 @@ _HALF_PAIR = re.compile("[\ud800-\udfff]")
 """Half of a surrogate pair, which JSON can spell and nothing can encode."""
 TWO_COLUMNS = (0, 1, 2)
 """`ScannedInput.columns` where no first line names them."""
+UNPACKING = "locks/unpacked"
+"""Lock file of whoever unpacks, or removes what was unpacked."""
 _PACKED: Mapping[str, Callable[[BinaryIO], Any]] = {
     ".gz": lambda file: gzip.GzipFile(fileobj=file),
     ".xz": lzma.LZMAFile,
@@ -70,7 +72,7 @@ class ScannedInput:
 
     files: tuple[str, ...]
     read: tuple[str, ...]
-    """What shards read: a file itself, or the name in the job's folder of what was unpacked from it."""
+    """What shards read: a file itself, or the name in the job's folder of what is unpacked from it."""
     sizes: tuple[int, ...]
     """Bytes of the files."""
     sha256: tuple[str, ...]
@@ -93,19 +95,22 @@ class ScannedInput:
             values[name] = tuple(value) if isinstance(value, list) else value
         return cls(**values)
 
-    def is_as_before(self, store: Store) -> bool:
-        """Whether the files have the sizes and times that they had, and what was unpacked is there."""
-        same = all(stamp(name) == mark for name, mark in zip(self.files, self.stamps, strict=True))
-        return same and all(read == name or store.size(read) for name, read in zip(self.files, self.read, strict=True))
+    def is_as_before(self) -> bool:
+        """Whether the files have the sizes and times that they had."""
+        return all(stamp(name) == mark for name, mark in zip(self.files, self.stamps, strict=True))
 
     def opened(self, store: Store, number: int) -> BinaryIO:
-        """One of the files, to be read in ranges. Raises DataError where it has changed."""
+        """One of the files, to be read in ranges; unpacked anew where that was removed, as a runner does that has
+        finished the job. Raises DataError where the file has changed, WriteError where there is no room."""
         name, read = self.files[number], self.read[number]
-        if read != name:
-            return open_input(store.place(read))
         if stamp(name) != self.stamps[number]:
             raise changed(name)
-        return open_input(name)
+        if read == name:
+            return open_input(name)
+        with store.locked(UNPACKING):
+            if store.size(read) is None:
+                _unpack(store, name, read)
+            return open_input(store.place(read))
 
 
 def changed(name: str) -> DataError:
@@ -132,14 +137,14 @@ def scan(
         mark = stamp(name)
         read = place = name
         if format == "parquet":
-            size, sha256 = _digest(name)
+            size, sha256 = digest(name)
             ranges, lines = _rows(name, shard_lines)
         else:
-            if packed := (suffix := PurePosixPath(name).suffix.lower()) in _PACKED:
-                size, sha256 = _digest(name)
+            if packed := _suffix(name) in _PACKED:
+                size, sha256 = digest(name)
                 read = f"unpacked/{sha256[:16]}{unpacked(PurePosixPath(name)).suffix}"
                 place = store.place(read)
-                _unpack(store, name, suffix, read)
+                _unpack(store, name, read)
             header = False
             _check_encoding(place, name)
             if format == "jsonl":
@@ -165,7 +170,7 @@ def scan(
     return ScannedInput(one.files, reads, sizes, digests, marks, total, columns), shards
 
 
-def _digest(name: str) -> tuple[int, str]:
+def digest(name: str) -> tuple[int, str]:
     """Bytes and SHA-256 of a file."""
     sha256, size = hashlib.sha256(), 0
     with open_input(name) as file:
@@ -242,17 +247,21 @@ def _columns(place: str, name: str, fields: Sequence[str]) -> tuple[tuple[int, i
     return TWO_COLUMNS, False
 
 
-def _unpack(store: Store, name: str, suffix: str, into: str) -> None:
+def _suffix(name: str) -> str:
+    return PurePosixPath(name).suffix.lower()
+
+
+def _unpack(store: Store, name: str, into: str) -> None:
     """Unpack a file into the job's folder. Raises DataError where it is damaged, WriteError where there is no room."""
     with store.replacing(into) as temporary, temporary.open("wb") as file:
-        for block in _unpacked(name, suffix):
+        for block in _unpacked(name):
             file.write(block)
 
 
-def _unpacked(name: str, suffix: str) -> Iterator[bytes]:
+def _unpacked(name: str) -> Iterator[bytes]:
     """The blocks of what is packed in a file; whatever fails here is no failure to write."""
     try:
-        with unpackable(name), open_input(name) as packed, contextlib.closing(_PACKED[suffix](packed)) as file:
+        with unpackable(name), open_input(name) as packed, contextlib.closing(_PACKED[_suffix(name)](packed)) as file:
             yield from blocks(file)
     except OSError as error:
         raise DataError(f"{name} cannot be read ({error.strerror or error}): check the disk or the network") from error
@@ -388,6 +397,8 @@ def _parquet_windows(one: ScannedInput, rows: tuple[int, int], fields: Sequence[
                 if len(part):
                     columns = [part.column(field).to_pylist() for field in fields]
                     yield Window([_of_row(texts) for texts in zip(*columns, strict=True)], part)
+                if first >= end:
+                    return  # the rest of the row group is another shard's
         except (pa.ArrowException, OSError, UnicodeDecodeError) as error:
             raise DataError(f"{name} is damaged ({first_line(error)}): get it again") from error
 

@@ -204,7 +204,7 @@ def make_plan(store: Store, job: Job, inputs: Sequence[Input]) -> Plan:
         scanned, offsets = [], []
         for one in inputs:
             found = known.get(one.files)
-            if found is not None and found.is_as_before(store) and old is not None:
+            if found is not None and found.is_as_before() and old is not None:
                 scanned.append(found)
                 offsets.append([(s.lines, s.ranges) for s in old.shards if old.inputs[s.input] is found])
                 continue

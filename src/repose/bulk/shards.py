@@ -16,7 +16,7 @@ from pathlib import Path
 from typing import Self
 
 from repose.bulk.columns import schema_of_all
-from repose.bulk.inputs import changed, windows
+from repose.bulk.inputs import UNPACKING, changed, digest, windows
 from repose.bulk.parts import part_writer
 from repose.bulk.plan import Plan, Shard
 from repose.bulk.storage import Store, blocks, open_input
@@ -77,7 +77,7 @@ def done(store: Store, plan: Plan, shard: Shard) -> Manifest | None:
     found = Manifest.read(store, plan, shard)
     if found is None or store.size(plan.part(shard)) != found.bytes:
         return None
-    return found if _sha256(store.place(plan.part(shard))) == found.sha256 else None
+    return found if digest(store.place(plan.part(shard)))[1] == found.sha256 else None
 
 
 def run_shard(
@@ -130,7 +130,7 @@ def _write(store: Store, plan: Plan, shard: Shard, work: Work, tell: Tell, stop:
                     raise _StoppedError
         if lines != shard.lines:
             raise changed(one.files[0])
-        sha256, size = _sha256(str(temporary)), temporary.stat().st_size
+        size, sha256 = digest(str(temporary))
     took = round(time.monotonic() - began, 3)
     counts = (shard.number, lines, written, tokens, dict(failed), too_long)
     return Manifest(plan.identity, *counts, took, round(time.time(), 3), size, sha256)
@@ -162,9 +162,10 @@ def merge(store: Store, plan: Plan) -> str:
 
 
 def remove_unpacked(store: Store) -> None:
-    """Remove what was unpacked of the inputs, once the job needs it no more."""
-    for leftover in store.names("unpacked"):
-        store.remove(f"unpacked/{leftover}")
+    """Remove what was unpacked of the inputs, once this runner needs it no more; another unpacks it again."""
+    with store.locked(UNPACKING):
+        for leftover in store.names("unpacked"):
+            store.remove(f"unpacked/{leftover}")
 
 
 def _merge(store: Store, plan: Plan, manifests: list[Manifest]) -> None:
@@ -192,7 +193,7 @@ def _merge_rows(store: Store, plan: Plan, manifests: list[Manifest], into: Path)
     from pyarrow.parquet import ParquetFile, ParquetWriter
 
     for shard, manifest in zip(plan.shards, manifests, strict=True):
-        if _sha256(store.place(plan.part(shard))) != manifest.sha256:
+        if digest(store.place(plan.part(shard)))[1] != manifest.sha256:
             raise _untrue(store, plan, shard)
     first = {shard.input: store.place(plan.part(shard)) for shard in reversed(plan.shards)}  # of each input
     schema, rows = schema_of_all([first[number] for number in sorted(first)]), 0
@@ -209,11 +210,3 @@ def _merge_rows(store: Store, plan: Plan, manifests: list[Manifest], into: Path)
 
 def _untrue(store: Store, plan: Plan, shard: Shard) -> DataError:
     return DataError(f"{store.place(plan.part(shard))} is not what its manifest says: run the job's command again")
-
-
-def _sha256(place: str) -> str:
-    sha256 = hashlib.sha256()
-    with open_input(place) as file:
-        for block in blocks(file):
-            sha256.update(block)
-    return sha256.hexdigest()
