@@ -23,7 +23,7 @@ import numpy as np
 
 from repose.bulk.columns import OPTIONS, parquet, taken
 from repose.bulk.storage import Store, blocks, open_input, reads_of_range, stamp
-from repose.data.readers import first_line, kind_of, named_columns, present, unpackable, unpacked
+from repose.data.readers import TWO_COLUMNS, first_line, kind_of, present, tsv_columns, unpackable, unpacked
 from repose.decoding.stream import MAX_LINE_BYTES, WINDOW, DecodedLine, decoded, lines_of, without_mark
 from repose.system.errors import ConfigError, DataError
 from repose.system.terminal import counted
@@ -34,8 +34,6 @@ _LOOKED_AT = 100
 """Records in which a field must be."""
 _HALF_PAIR = re.compile("[\ud800-\udfff]")
 """Half of a surrogate pair, which JSON can spell and nothing can encode."""
-TWO_COLUMNS = (0, 1, 2)
-"""`ScannedInput.columns` where no first line names them."""
 UNPACKING = "locks/unpacked"
 """Lock file of whoever unpacks, or removes what was unpacked."""
 _PACKED: Mapping[str, Callable[[BinaryIO], Any]] = {
@@ -227,24 +225,19 @@ def _check_fields(place: str, name: str, fields: Sequence[str], added: Sequence[
 def _columns(place: str, name: str, fields: Sequence[str]) -> tuple[tuple[int, int, int], bool]:
     """`ScannedInput.columns` of a TSV file, and whether its first line names them.
 
-    Raises DataError where fields were given that it does not name, or without such a line there are not two columns."""
+    Raises DataError where fields were given that it does not name, and what `tsv_columns` raises."""
     with open_input(place) as file:
         lines = without_mark(lines_of(file.read, MAX_LINE_BYTES))
         first = [decoded(line).text.split("\t") for line in islice(lines, _LOOKED_AT)] or [[]]
-    if (named := named_columns(first[0], fields)) is not None:
-        return named, True
-    if (given := tuple(fields)) != ("src", "tgt"):
-        places = zip(given, OPTIONS[2], strict=True)
-        field, option = next((field, option) for field, option in places if field not in first[0])
+    columns, is_header = tsv_columns(first[0], fields, name)
+    if not is_header and tuple(fields) != ("src", "tgt"):
         raise DataError(
-            f"the first line of {name} names no column {field!r} (present: {present(first[0])}): give another {option}"
+            f"the first line of {name} names no column {fields[0]!r} (present: {present(first[0])}): give another "
+            f"{OPTIONS[2][0]}"
         )
-    if first != [[]] and not any(len(columns) == 2 for columns in first):
-        raise DataError(
-            f"{name} has not two columns but {len(first[0])}: cut out source and target, or begin with a line that "
-            f"names the columns, {fields[0]!r} and {fields[1]!r} among them"
-        )
-    return TWO_COLUMNS, False
+    if not is_header and first != [[]] and not any(len(line) == 2 for line in first):
+        raise DataError(f"{name} has not two columns but {len(first[0])}: give lines of a source, a tab and a target")
+    return columns, is_header
 
 
 def _suffix(name: str) -> str:

@@ -37,8 +37,8 @@ _TOO_LONG = f"longer than {MAX_CHARACTERS:,} characters"
 _SUFFIXES = {".tsv": "tsv", ".tab": "tsv", ".jsonl": "jsonl", ".ndjson": "jsonl", ".parquet": "parquet"}
 
 _NAME_BOTH = (
-    "name both sides with --set corpus.src_field=... and corpus.tgt_field=..., or in `evaluate` with --src-field and "
-    "--tgt-field"
+    "name both sides with --set corpus.src_field=... and corpus.tgt_field=..., or in `evaluate` and `score-corpus` with "
+    "--src-field and --tgt-field"
 )
 
 _PACKED = (".gz", ".xz")
@@ -333,10 +333,26 @@ def _aligned(src_file: Path, tgt_file: Path, counts: Counts) -> Iterator[Row]:
         _note_lines(reader, counts)
 
 
-def named_columns(first: Sequence[str], fields: Sequence[str]) -> tuple[int, int, int] | None:
-    """Where source and target stand in a TSV file, and how many columns it has, if its first line names them."""
+TWO_COLUMNS = (0, 1, 2)
+"""`tsv_columns` where no first line names them."""
+
+
+def tsv_columns(first: Sequence[str], fields: Sequence[str], path: Path | str) -> tuple[tuple[int, int, int], bool]:
+    """Where source and target stand in a TSV file, how many columns it has, and whether its first line names them.
+
+    Raises DataError where that names one of the fields alone, or there are more than two columns without names."""
     (src, tgt), names = map(plain_name, fields), [plain_name(name) for name in first]
-    return (names.index(src), names.index(tgt), len(names)) if src in names and tgt in names else None
+    if src in names and tgt in names:
+        return (names.index(src), names.index(tgt), len(names)), True
+    if (absent := _absent(fields, first)) != [*fields]:
+        raise DataError(f"{path}, line 1: {_no_field(absent[0], first)}")
+    if len(first) > 2:
+        raise DataError(
+            f"{path}, line 1: {len(first)} tab-separated columns instead of 2: cut out source and target, or begin with "
+            f"a line that names the columns, {fields[0]!r} and {fields[1]!r} among them; where this line does so by "
+            f"other names, {_NAME_BOTH}"
+        )
+    return TWO_COLUMNS, False
 
 
 def _absent(fields: Sequence[str], columns: Sequence[str]) -> list[str]:
@@ -350,27 +366,22 @@ def plain_name(name: str) -> str:
 
 def _tsv(path: Path, fields: tuple[str, str], counts: Counts) -> Iterator[Row]:
     reader = LineReader(path, 2 * _LINE_BYTES + 1)
-    src, tgt, width = 0, 1, 2
+    src, tgt, width = TWO_COLUMNS
     first: dict[str, int] = {}
     for line in reader:
         if line is None:
             yield _TOO_LONG
             continue
         columns = line.split("\t")
-        if reader.num_lines == 1 and (named := named_columns(columns, fields)) is not None:
-            (src, tgt, width), counts.header_lines = named, 1
-        elif reader.num_lines == 1 and (absent := _absent(fields, columns)) != [*fields]:
-            raise DataError(f"{path}, line 1: {_no_field(absent[0], columns)}")
-        elif len(columns) == width:
+        if reader.num_lines == 1:
+            (src, tgt, width), is_header = tsv_columns(columns, fields, path)
+            if is_header:
+                counts.header_lines = 1
+                continue
+        if len(columns) == width:
             yield columns[src], columns[tgt]
         elif line == "":
             yield "blank line"
-        elif reader.num_lines == 1 and len(columns) > width:
-            raise DataError(
-                f"{path}, line 1: {len(columns)} tab-separated columns instead of {width}: cut out source and target, "
-                f"or begin with a line that names the columns, {fields[0]!r} and {fields[1]!r} among them; where this "
-                f"line does so by other names, {_NAME_BOTH}"
-            )
         else:
             than = "more" if len(columns) > width else "fewer"
             fault = "no tab" if len(columns) == 1 else f"{than} than {width} columns"
