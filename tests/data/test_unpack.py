@@ -195,6 +195,26 @@ def test_headers_that_unpack_without_end_are_bounded(tmp_path: Path, monkeypatch
         list_members(path, 20_000)
 
 
+@pytest.mark.parametrize("kind", [tarfile.GNUTYPE_LONGNAME, tarfile.XHDTYPE, tarfile.XGLTYPE], ids=["L", "x", "g"])
+def test_names_and_attributes_of_megabytes_are_not_read(tmp_path: Path, kind: bytes) -> None:
+    """`tarfile` would hold all of one in memory, and some copies of it."""
+    info = tarfile.TarInfo("a name")
+    info.type, info.size = kind, 2 << 20
+    path = tmp_path / "a.tar.gz"
+    path.write_bytes(gzip.compress(info.tobuf(tarfile.GNU_FORMAT) + b"a" * info.size))
+    with pytest.raises(BadCopyError, match="it holds a name, or other attributes, of megabytes"):
+        list_members(path)
+
+
+def test_thousands_of_headers_in_front_of_one_member_are_damage(tmp_path: Path) -> None:
+    info = tarfile.TarInfo("a name")
+    info.type, info.size = tarfile.GNUTYPE_LONGNAME, 512
+    path = tmp_path / "a.tar.gz"
+    path.write_bytes(gzip.compress((info.tobuf(tarfile.GNU_FORMAT) + b"a" * 511 + b"\0") * 5_000))
+    with pytest.raises(BadCopyError, match="too many headers in front of one file"):
+        list_members(path)
+
+
 def test_what_is_no_archive_is_reported(tmp_path: Path) -> None:
     path = tmp_path / "a.tar.gz"
     for content in (b"<html>gone</html>", gzip.compress(b"no archive in here\n" * 100), b""):

@@ -37,8 +37,8 @@ _TOO_LONG = f"longer than {MAX_CHARACTERS:,} characters"
 _SUFFIXES = {".tsv": "tsv", ".tab": "tsv", ".jsonl": "jsonl", ".ndjson": "jsonl", ".parquet": "parquet"}
 
 _NAME_BOTH = (
-    "name both sides with --set corpus.src_field=... and corpus.tgt_field=..., or in `evaluate` and `score-corpus` with "
-    "--src-field and --tgt-field"
+    "name both sides with --set corpus.src_field=... and corpus.tgt_field=..., or in `evaluate` and `score-corpus` "
+    "with --src-field and --tgt-field"
 )
 
 _PACKED = (".gz", ".xz")
@@ -348,9 +348,9 @@ def tsv_columns(first: Sequence[str], fields: Sequence[str], path: Path | str) -
         raise DataError(f"{path}, line 1: {_no_field(absent[0], first)}")
     if len(first) > 2:
         raise DataError(
-            f"{path}, line 1: {len(first)} tab-separated columns instead of 2: cut out source and target, or begin with "
-            f"a line that names the columns, {fields[0]!r} and {fields[1]!r} among them; where this line does so by "
-            f"other names, {_NAME_BOTH}"
+            f"{path}, line 1: {len(first)} tab-separated columns instead of 2: cut out source and target, or begin "
+            f"with a line that names the columns, {fields[0]!r} and {fields[1]!r} among them; where this line does so "
+            f"by other names, {_NAME_BOTH}"
         )
     return TWO_COLUMNS, False
 

@@ -22,6 +22,9 @@ MAX_MEMBERS = 10_000
 """How many entries an archive may have."""
 
 _CHUNK = 1 << 20
+_MAX_ATTRIBUTES = 1 << 20
+_ATTRIBUTES = (b"L", b"K", b"x", b"g", b"X")
+"""Types of the headers in front of a member: its long name or link name (GNU), its attributes (pax, Solaris)."""
 _Reader = IO[bytes] | gzip.GzipFile | lzma.LZMAFile
 
 
@@ -68,7 +71,7 @@ def _files(archive: Path, max_bytes: int) -> Iterator[tuple[str, tarfile.TarFile
     with (
         _open(archive) as stream,
         # Headers and padding count here, hence the margin; the sum of the members is checked exactly.
-        tarfile.open(fileobj=_Bounded(stream, 2 * max_bytes + _CHUNK), mode="r|") as tar,
+        tarfile.open(fileobj=_Bounded(stream, 2 * max_bytes + _CHUNK), mode="r|", tarinfo=_Member) as tar,
     ):
         for count, member in enumerate(tar, start=1):
             _refuse_hostile(member)
@@ -77,6 +80,16 @@ def _files(archive: Path, max_bytes: int) -> Iterator[tuple[str, tarfile.TarFile
                 raise BadCopyError(f"it unpacks to more than {max_bytes:,} bytes or {MAX_MEMBERS:,} files")
             if member.isreg():
                 yield str(PurePosixPath(member.name)), tar, member
+
+
+class _Member(tarfile.TarInfo):
+    """One whose name, or other attributes, are not read where they are megabytes: `tarfile` holds them in memory."""
+
+    def _proc_member(self, tarfile_: tarfile.TarFile) -> tarfile.TarInfo:
+        """The entry point that the library's source names for subclasses."""
+        if self.type in _ATTRIBUTES and self.size > _MAX_ATTRIBUTES:
+            raise BadCopyError("it holds a name, or other attributes, of megabytes")
+        return super()._proc_member(tarfile_)  # type: ignore[misc]
 
 
 def _refuse_hostile(member: tarfile.TarInfo) -> None:
@@ -120,6 +133,8 @@ def _damage_as_bad_copy(path: Path) -> Iterator[None]:
     """Decoders' errors as BadCopyError; errors of the disk pass."""
     try:
         yield
+    except RecursionError as error:
+        raise BadCopyError(f"{path.name} cannot be unpacked (too many headers in front of one file)") from error
     except (tarfile.TarError, EOFError, zlib.error, lzma.LZMAError, gzip.BadGzipFile, ValueError) as error:
         raise BadCopyError(f"{path.name} cannot be unpacked ({str(error) or 'it ends early'})") from error
 
