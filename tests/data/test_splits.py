@@ -125,6 +125,16 @@ def test_iterators_and_files_give_the_same(tmp_path):
         assert list(splits.train) == list(splits.train) == list(expected.train)
 
 
+def test_no_sentence_of_a_set_that_is_there_is_held_out():
+    """Neither side of it, whatever its case."""
+    there = [(f"SRC {n}", "of nobody") for n in range(20)] + [("of nobody", f"tgt {n}") for n in range(20, 40)]
+    pairs = [(f"src {n}", f"tgt {n}") for n in range(50)]
+    splits = hold_out(pairs, num_valid=0, num_test=10, seed=0, apart_from=there)
+    assert sorted(splits.test) == pairs[40:]
+    with pytest.raises(DataError, match=r"only 10 different ones share neither .* nor target with another or with the"):
+        hold_out(pairs, num_valid=0, num_test=11, seed=0, apart_from=there)
+
+
 def test_nothing_held_out_is_everything_to_train_on():
     pairs = [("a", "b")] * 3
     splits = hold_out(pairs, num_valid=0, num_test=0, seed=0)

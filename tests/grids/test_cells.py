@@ -366,6 +366,21 @@ def test_a_second_grid_takes_other_cores(tmp_path: Path, monkeypatch: pytest.Mon
 
 
 @pytest.mark.skipif(not hasattr(os, "sched_getaffinity"), reason="no affinity here")
+def test_nothing_is_claimed_in_a_folder_of_somebody_else(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(os, "sched_getaffinity", lambda _: {0, 1, 2})
+    monkeypatch.setattr(tempfile, "tempdir", str(tmp_path))
+    place, elsewhere = tmp_path / f"repose-cores-{os.getuid()}", tmp_path / "elsewhere"
+    elsewhere.mkdir()
+    place.symlink_to(elsewhere)
+    with claimed_cores(2, 1) as given:
+        assert given == [(0,), (1,)]
+    assert not list(elsewhere.iterdir())
+    place.unlink()
+    with claimed_cores(1, 1):
+        assert place.stat().st_mode & 0o777 == 0o700
+
+
+@pytest.mark.skipif(not hasattr(os, "sched_getaffinity"), reason="no affinity here")
 def test_cores_without_a_place_for_claims(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(os, "sched_getaffinity", lambda _: {0, 1, 2})
     monkeypatch.setattr(tempfile, "tempdir", str(tmp_path / "missing"))

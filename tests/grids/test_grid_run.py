@@ -18,7 +18,7 @@ from repose.grids import manifest
 from repose.grids import run as grid_run
 from repose.grids.cells import LOCK, CellJob, CellState, CellStatus, Loss, Tell
 from repose.grids.grid import Cell, Grid, read_grid
-from repose.grids.manifest import Entry
+from repose.grids.manifest import DamagedManifestError, Entry
 from repose.grids.run import Outcome, Plan, choose, jobs_of, make_plan, run_plan
 from repose.grids.survey import Identity, identify
 from repose.grids.view import reason
@@ -407,6 +407,10 @@ def test_manifests_of_other_versions_and_damaged_ones(trial: Grid, tmp_path: Pat
         path.write_text(damaged)
         assert plan(trial, tmp_path).todo == ()
         assert set(states(tmp_path / "trial").values()) == {"done"}
+    for report in ({"sentences": 3}, {"sentences": "abc"}, {"published": 3}, {"published": [1]}, {"baseline": []}):
+        path.write_text(json.dumps(whole | {"report": report}))
+        with pytest.raises(DamagedManifestError, match=r"grid\.json is damaged"):
+            manifest.read(tmp_path / "trial")
 
 
 def test_a_corpus_that_cannot_be_prepared_fails_its_cells_alone(

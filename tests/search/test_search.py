@@ -215,6 +215,8 @@ def test_a_search_that_an_earlier_version_drew_otherwise_is_refused(file: Callab
         ('[search.vary]\n"tokenizer.lowercase" = [true, false]', "", "", "cannot search tokenizer.lowercase"),
         ('[search.vary]\n"training.learning_rate" = {from = 0.1, to = 0.01}', "", "", "should be a range"),
         ('[search.vary]\n"training.learning_rate" = {from = 0.1, to = inf, log = true}', "", "", "should be a range"),
+        (f'[search.vary]\n"training.learning_rate" = {{from = 1, to = 1{"0" * 400}}}', "", "", "should be a range"),
+        (LISTS, "reduction = 2", "reduction = 2\nobjective = ['loss']", "objective"),
         ('[search.vary]\n"training.rate" = {from = 0.01, to = 0.1}', "", "", "training.rate"),
         ('[search.vary]\n"training.seed" = {from = 0, to = 9}', "", "", r"the same seed, so set it in \[training\]"),
         ('[search.vary]\n"training.seed" = [0, 9]', "", "", r"the same seed, so set it in \[training\]"),

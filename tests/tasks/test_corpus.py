@@ -242,6 +242,12 @@ def test_a_test_set_that_is_asked_for_is_held_out_beside_a_validation_set(files:
     assert not {*found["test"]} & {*found["train"]}
     assert all(line.startswith("valid") for line in found["valid"])
     assert "held out: 0 validation and 10 test pairs, 30 left to train on" in data.report
+    # Of a validation set that was taken from the training text, none.
+    texts = [Path(path).read_text(encoding="utf-8").splitlines(keepends=True)[:30] for path in files["train"]]
+    for path, lines in zip(files["valid"], texts, strict=True):
+        Path(path).write_text("".join(lines), encoding="utf-8")
+    found = sources(prepared(files | {"held_out_test": 10}))
+    assert not {*found["test"]} & {*found["valid"]}
 
 
 def test_the_draw_depends_on_its_seed_and_not_on_the_training_s(files: dict[str, Any]) -> None:

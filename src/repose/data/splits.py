@@ -54,15 +54,18 @@ class TrainPairs:
         return (pair for position, pair in enumerate(self._pairs) if position not in left_out)
 
 
-def hold_out(pairs: Iterable[Pair], *, num_valid: int, num_test: int, seed: int) -> Splits:
+def hold_out(
+    pairs: Iterable[Pair], *, num_valid: int, num_test: int, seed: int, apart_from: Iterable[Pair] = ()
+) -> Splits:
     """Hold `num_valid` and `num_test` pairs out of `pairs`, drawn by a hash of (seed, text).
 
-    Only a pair whose source occurs with no other target, and whose target with no other source, can be held out; its
-    repetitions are left out of training. Sentences count as the same when they differ in case and spacing only. Which
-    pairs are drawn depends on the set of pairs, not on their order, and the validation pairs do not depend on
-    `num_test`. Sixteen bytes a pair are kept in memory while splitting, and a small multiple of it for a moment;
-    `pairs` is read twice and then for each pass over `train`: an iterator is read into a list first. Raises
-    `DataError` when too few pairs can be held out or none would be left to train on.
+    Only a pair whose source occurs with no other target, and whose target with no other source, can be held out, and
+    neither of them in `apart_from`, a set that is there already; its repetitions are left out of training. Sentences
+    count as the same when they differ in case and spacing only. Which pairs are drawn depends on the set of pairs, not
+    on their order, and the validation pairs do not depend on `num_test`. Sixteen bytes a pair are kept in memory while
+    splitting, and a small multiple of it for a moment; `pairs` is read twice and then for each pass over `train`: an
+    iterator is read into a list first. Raises `DataError` when too few pairs can be held out or none would be left to
+    train on.
     """
     if num_valid < 0 or num_test < 0:
         raise DataError(f"cannot hold out {num_valid} and {num_test} pairs: give numbers that are not negative")
@@ -72,6 +75,8 @@ def hold_out(pairs: Iterable[Pair], *, num_valid: int, num_test: int, seed: int)
     both = mix(mix(src) + tgt)
     distinct = np.unique(both, return_index=True)[1]
     eligible = distinct[~_shared(src[distinct]) & ~_shared(tgt[distinct])]
+    for sentences, there in zip((src, tgt), _hashes(apart_from), strict=True):
+        eligible = eligible[~np.isin(sentences[eligible], there)]
     wanted = num_valid + num_test
     _check_enough(len(src), len(distinct), len(eligible), wanted)
     key = np.uint64(same_sentence(f"repose splits 1/{seed}"))
@@ -114,7 +119,8 @@ def _check_enough(num_pairs: int, num_distinct: int, num_eligible: int, wanted: 
     if num_eligible < wanted:
         raise DataError(
             f"{counted(wanted, 'pair')} cannot be held out of {num_pairs:,}, since only {num_eligible:,} different "
-            "ones share neither source nor target with another: hold out fewer or name validation and test files"
+            "ones share neither source nor target with another or with the validation set: hold out fewer or name "
+            "validation and test files"
         )
 
 

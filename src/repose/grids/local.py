@@ -4,6 +4,7 @@ import contextlib
 import math
 import os
 import queue
+import stat
 import tempfile
 import threading
 from collections.abc import Callable, Iterator, Sequence
@@ -114,8 +115,9 @@ def _claim(core: int) -> Iterator[bool]:
     folder = Path(tempfile.gettempdir()) / f"repose-cores-{os.getuid()}"
     with contextlib.ExitStack() as stack:
         try:
-            folder.mkdir(exist_ok=True)
-            alone = stack.enter_context(trying_lock(folder / f"{core}.lock"))
+            folder.mkdir(mode=0o700, exist_ok=True)
+            mine = (found := folder.lstat()).st_uid == os.getuid() and stat.S_ISDIR(found.st_mode)
+            alone = not mine or stack.enter_context(trying_lock(folder / f"{core}.lock"))
         except (OSError, WriteError):
             alone = True  # nobody can claim anything here
         yield alone

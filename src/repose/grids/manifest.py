@@ -72,6 +72,11 @@ class Manifest:
 
 
 _ENTRY = TypeAdapter(Entry)
+_REPORT: Mapping[str, TypeAdapter[Any]] = {
+    "baseline": TypeAdapter(str),
+    "published": TypeAdapter(list[str]),
+    "sentences": TypeAdapter(list[int] | dict[str, list[int]]),
+}
 
 
 def entry_of(cell: Cell) -> Entry:
@@ -137,7 +142,7 @@ def read(folder: Path) -> Manifest | None:
             name=str(content["name"]),
             about=str(content.get("about", "")),
             axes=dict(content.get("axes") or {}),
-            report=dict(content.get("report") or {}),
+            report=_report(content.get("report") or {}),
             entries=tuple(_entry(cell) for cell in content["cells"]),
         )
     except (FileNotFoundError, NotADirectoryError):
@@ -150,6 +155,14 @@ def read(folder: Path) -> Manifest | None:
         raise DamagedManifestError(
             f"{path} is damaged: run the grid again, which writes it anew, or name the run directories instead"
         ) from error
+
+
+def _report(table: Mapping[str, Any]) -> dict[str, Any]:
+    """Raises ValueError where a value is of another kind than a grid file may have."""
+    for name, kind in _REPORT.items():
+        if name in table:
+            kind.validate_python(table[name])
+    return dict(table)
 
 
 def known_entries(folder: Path) -> dict[str, Entry]:

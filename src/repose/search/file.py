@@ -2,6 +2,7 @@
 
 import itertools
 import math
+import sys
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
@@ -42,6 +43,7 @@ _RANGE_KEYS = ("from", "to", "log")
 _OF_VALIDATION = {f"training.{field}" for field in ("init_from", "long_pairs", "max_src_tokens", "max_tgt_tokens")}
 """What decides over the pieces of the validation set and which of its sentences are left out."""
 _DIGITS = 3
+_LARGEST = sys.float_info.max
 _MOST_TRIED = 1000
 
 Value = str | int | float
@@ -231,7 +233,7 @@ def _range(key: str, value: dict[str, Any], where: str, varied: Mapping[str, Any
     settings_of({key: 0}, place, "search")  # which refuses what is no setting
     low, high, log = value.get("from"), value.get("to"), value.get("log", False)
     ends = (low, high)
-    numbers = all(isinstance(end, int | float) and not isinstance(end, bool) and math.isfinite(end) for end in ends)
+    numbers = all(isinstance(end, int | float) and not isinstance(end, bool) and abs(end) <= _LARGEST for end in ends)
     if not numbers or not isinstance(log, bool) or not low < high or (log and low <= 0):  # type: ignore[operator]
         raise ConfigError(f"{place} should be a range such as {{from = 0.001, to = 0.01, log = true}}, not {value!r}")
     assert isinstance(low, int | float)
@@ -308,7 +310,7 @@ def _objective(value: Any, training: TrainingConfig, differ: Sequence[str], wher
         )
     if value is None:
         return "chrf" if differ else "loss"
-    if value not in OBJECTIVES:
+    if not isinstance(value, str) or value not in OBJECTIVES:
         raise ConfigError(f"{where} {unknown('objective', str(value), list(OBJECTIVES))}")
     if value == "loss" and differ:
         raise ConfigError(

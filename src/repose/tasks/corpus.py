@@ -270,7 +270,7 @@ def _key(experiment: Experiment) -> str:
     if corpus.synthetic:
         settings["synthetic"] = True  # the last of them: not a further corpus with its tag
     if _holds_out_test_alone(corpus) and "valid" in files and "test" not in files:
-        settings["test"] = "held out"
+        settings["test"] = "held out, apart from the validation set"
     if corpus.tag is not None:
         settings["tag"] = corpus.tag  # likewise
     if training.task != "translation":
@@ -407,6 +407,7 @@ def _hold_out(corpus: CorpusConfig, folder: Path) -> str:
         num_valid=0 if has_valid else _num_held_out(corpus.held_out_valid, total),
         num_test=0 if has_test else _num_held_out(corpus.held_out_test, total),
         seed=corpus.split_seed,
+        apart_from=TextPairs(folder, "valid") if has_valid else (),
     )
     counts = result.counts
     for split, number in (("train", counts.train), ("valid", counts.valid), ("test", counts.test)):
