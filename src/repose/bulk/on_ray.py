@@ -111,6 +111,8 @@ class _Driver:
         self._flying: dict[Any, tuple[Any, Shard]] = {}
         self._handed: dict[int, float] = {}  # when each shard was handed out last
         self._done: set[int] = set()
+        self._busy: list[Shard] = []  # that others work on, asked for again in a while
+        self._again = 0.0
         self._pauses = dict.fromkeys(map(id, self._actors), 0.0)  # of actors that were lost, until when
         self._lengths = dict.fromkeys(map(id, self._actors), PAUSE)
 
@@ -138,6 +140,9 @@ class _Driver:
     def _hand_out(self, queue: Queue) -> None:
         """As many as actors may have; at the end what others have had for long, for their machine may be lost."""
         now = time.monotonic()
+        if self._busy and self._again <= now:
+            queue.waiting += self._busy
+            self._busy, self._again = [], now + POLL
         actors = [actor for actor in self._actors if self._pauses[id(actor)] <= now]
         load = {id(actor): 0 for actor in self._actors}
         for actor, _ in self._flying.values():
@@ -182,7 +187,7 @@ class _Driver:
             self._watch(tally)
         elif ended == Ended.BUSY:
             if self._is_open(shard):
-                queue.elsewhere.append(shard)
+                self._busy.append(shard)
         elif ended != Ended.STOPPED:
             raise ReposeError(ended.removeprefix("error: "))
 
