@@ -7,6 +7,7 @@ import subprocess
 import sys
 import tomllib
 from pathlib import Path
+from typing import Any
 
 import pytest
 
@@ -25,6 +26,7 @@ from repose.config.file import (
 )
 from repose.config.run_id import NOT_IN_RUN_ID, id_of_numbers, id_of_settings, run_id
 from repose.grids import published
+from repose.model.architecture import Architecture
 from repose.model.presets import PRESETS, preset
 from repose.system.errors import ConfigError
 from repose.training.schedule import make_schedule
@@ -583,6 +585,18 @@ def test_digests_and_numerics_change_the_run_id(monkeypatch: pytest.MonkeyPatch)
     assert run_id(Experiment(), dict(reversed(DIGESTS.items()))) == base
     monkeypatch.setattr(config_id, "NUMERICS_VERSION", config_id.NUMERICS_VERSION + 1)
     assert run_id(Experiment(), DIGESTS) != base
+
+
+def test_a_setting_that_is_added_leaves_ids_as_they_were_at_its_default() -> None:
+    @dataclasses.dataclass(frozen=True)
+    class Later(Architecture):
+        gate: str = "none"
+
+    def of(later: Later) -> dict[str, Any]:
+        return config_id._of_run(later)
+
+    assert of(Later()) == config_id._of_run(Architecture())
+    assert of(Later(gate="swish")) == {**config_id._of_run(Architecture()), "gate": "swish"}
 
 
 RESULTS = sorted((Path(__file__).parents[2] / "results").glob("**/config.json"))

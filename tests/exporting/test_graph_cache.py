@@ -65,6 +65,16 @@ def test_graphs_that_a_translator_has_loaded_are_not_cleared_away(saving: Saving
     assert folders(home) == []
 
 
+def test_graphs_of_other_code_are_made_anew(saving: Saving, home: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Somebody who changes an equation, or mends a graph that was refused, has the same weights and architecture."""
+    model = saving("baseline")
+    with monkeypatch.context() as before:
+        before.setattr(graph_cache, "code_digest", lambda *_: "before")
+        repose.load(model, engine="onnx")
+    repose.load(model, engine="onnx")
+    assert len(folders(home)) == 2
+
+
 def test_what_is_not_in_use_is_cleared_away_but_for_lock_files(saving: Saving, home: Path, run_repose: Run) -> None:
     assert "0.0 MB of graphs" in run_repose("cache", "--clear")[2], "nothing has been kept yet"
     repose.load(saving("baseline"), engine="onnx")

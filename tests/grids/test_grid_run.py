@@ -13,6 +13,7 @@ from pathlib import Path
 
 import pytest
 
+import repose
 from repose.config.file import from_json, to_json
 from repose.grids import manifest
 from repose.grids import run as grid_run
@@ -22,6 +23,7 @@ from repose.grids.manifest import DamagedManifestError, Entry
 from repose.grids.run import Outcome, Plan, choose, jobs_of, make_plan, run_plan
 from repose.grids.survey import Identity, identify
 from repose.grids.view import reason
+from repose.runs.folder import OTHER_CODE
 from repose.system.errors import CheckpointError, ConfigError, DataError, WriteError
 from repose.system.files import locked_or_busy
 
@@ -393,6 +395,17 @@ def test_half_written_results(trial: Grid, tmp_path: Path) -> None:
     assert [entry.name for entry in found.todo] == ["reinforced-s0", "baseline-s1"]
     place.rename(tmp_path / "away")
     assert [entry.name for entry in plan(trial, out).todo] == ["baseline-s0", "reinforced-s0", "baseline-s1"]
+
+
+def test_cells_that_were_done_before_an_equation_was_changed_are_told(trial: Grid, tmp_path: Path) -> None:
+    go(plan(trial, tmp_path), Backend(trial))
+    path = tmp_path / "trial" / "baseline-s0" / "config.json"
+    content = json.loads(path.read_text())
+    path.write_text(json.dumps(content | {"versions": {"repose": repose.__version__, "code": "before"}}))
+    told: list[str] = []
+    found = make_plan(trial, tmp_path, say=told.append)
+    assert found.todo == ()
+    assert told == [f"1 finished cell, such as baseline-s0: begun {OTHER_CODE}"]
 
 
 def test_manifests_of_other_versions_and_damaged_ones(trial: Grid, tmp_path: Path) -> None:

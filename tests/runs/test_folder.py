@@ -1,5 +1,6 @@
 """The owner of a run directory: what it writes it reads, and damage is one sentence."""
 
+import dataclasses
 import json
 import zlib
 from collections.abc import Callable
@@ -9,11 +10,13 @@ from typing import Any
 import pytest
 from safetensors.numpy import save_file
 
+import repose
 from repose.config.experiment import Experiment, TrainingConfig
 from repose.report.collect import read_run
 from repose.runs.folder import RunConfig, RunFolder
 from repose.runs.records import DataRecord, EndReason, EndRecord, RunStatus, parse
 from repose.system.errors import CheckpointError, WriteError
+from repose.system.files import sealed, write_json
 
 GOLDEN = Path(__file__).parents[1] / "golden"
 DATA = DataRecord(
@@ -81,6 +84,21 @@ def test_what_is_written_is_read(run: RunFolder) -> None:
         "scores.test.json",
         "hypotheses",
     }
+
+
+def test_a_run_knows_that_equations_were_changed_since(run: RunFolder, monkeypatch: pytest.MonkeyPatch) -> None:
+    def of(versions: dict[str, str]) -> bool:
+        config = dataclasses.replace(run.config(), versions=versions)
+        write_json(run.config_file, sealed(config.to_json()))
+        return run.has_other_code
+
+    monkeypatch.setattr("repose.runs.folder.model_code", lambda: "now")
+    assert of({"repose": repose.__version__, "code": "before"})
+    assert not of({"repose": repose.__version__, "code": "now"})
+    assert not of({"repose": "0.0.1", "code": "before"})  # another version, whose "Numerics" say what has changed
+    assert not of({"repose": repose.__version__})
+    run.config_file.write_text("{")
+    assert not run.has_other_code
 
 
 def test_a_line_that_was_not_written_to_its_end_is_left_out(run: RunFolder) -> None:

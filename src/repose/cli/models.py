@@ -192,6 +192,7 @@ def evaluate(
 ) -> None:
     """Translate a test set and score the translations."""
     from repose.cli.tables import evaluation_table
+    from repose.runs.folder import OTHER_CODE, RunFolder
     from repose.tasks.base import Decoding
     from repose.tasks.registry import task_of_model
 
@@ -202,6 +203,8 @@ def evaluate(
     decoding = Decoding(beams, tokenize, workers, precision, engine, src_field, tgt_field, to)
     if out is not None:
         _check_spares_run(out, model, split, decoding, of_files=bool(files))
+    if RunFolder(model).has_other_code:
+        say(f"{model}: begun {OTHER_CODE}")
     evaluation_table(task_of_model(model).score_model(model, files, split, out, device, decoding), every=every)
 
 

@@ -18,12 +18,19 @@ MEASURING = ("bleu_every_epochs", "bleu_sentences", "bleu_mean_over")
 NOT_IN_RUN_ID = frozenset({"save_every_minutes", *MEASURING, "init_from", "position_table"})
 """Fields of `training` that cannot move a training's numbers, or (the two files) only through a digest."""
 
-LATER_FIELDS = frozenset(
-    {"input_norm", "self_score", "score_residual", "attention_window", "value_dropout"}  # of `architecture`
-    | {"plateau_threshold", "plateau_after_epochs", "task"}  # of `training`
-    | {"r_drop", "bpe_dropout", "word_dropout", "best_by", "corpus_temperature", "upsample"}
+ALWAYS_IN_RUN_ID = frozenset(
+    {"positions", "combine", "embedding_scale", "encoder_token_norm", "decoder_token_norm", "token_norm_site"}
+    | {"values", "norm", "residual_weight", "initialisation", "tie_embeddings", "d_token", "num_heads", "head_dim"}
+    | {"d_ff", "num_encoder_layers", "num_decoder_layers", "max_length", "dropout", "attention_dropout"}
+    | {"attention_output_dropout", "attention_bias", "output_bias", "norm_eps", "token_norm_eps"}
+    | {"batching", "batch_size", "accumulation", "max_src_tokens", "max_tgt_tokens", "long_pairs", "epochs"}
+    | {"updates", "max_hours", "seed", "schedule", "learning_rate", "warmup_updates", "warmup_share"}
+    | {"schedule_width", "plateau_factor", "plateau_patience", "adam_beta1", "adam_beta2", "adam_eps"}
+    | {"weight_decay", "weight_decay_kind", "label_smoothing", "clip_norm", "precision", "patience", "keep"}
+    | {"average_checkpoints", "validate_every_updates"}
 )
-"""Fields that came after the first runs: at their default, which is what those runs did, they are not in the id."""
+"""Fields of `architecture` and `training` that the first runs had. One that was added since, which they did without, is
+in the id only where it is not at its default: a new axis leaves all ids as they were."""
 
 
 def run_id(experiment: Experiment, digests: Mapping[str, str]) -> str:
@@ -105,5 +112,5 @@ def _of_run(section: Architecture | TrainingConfig) -> dict[str, Any]:
     return {
         name: value
         for name, value in dataclasses.asdict(section).items()
-        if name not in NOT_IN_RUN_ID and not (name in LATER_FIELDS and value == defaults[name])
+        if name not in NOT_IN_RUN_ID and (name in ALWAYS_IN_RUN_ID or value != defaults[name])
     }

@@ -1,4 +1,4 @@
-"""The graphs of a model directory, made once and kept in the cache under the digest of weights and architecture."""
+"""The graphs of a model directory, made once and kept in the cache under a digest of weights, architecture and code."""
 
 import contextlib
 import copy
@@ -19,6 +19,7 @@ from repose.decoding.engine import Engine
 from repose.decoding.onnx_engine import OnnxEngine, runtime_version
 from repose.graphs import folder as graphs
 from repose.saved_model import directory
+from repose.system.code import code_digest
 from repose.system.device import own_defaults
 from repose.system.errors import CheckpointError
 from repose.system.files import locked, making_lock, replacing_folder, using_lock
@@ -31,7 +32,6 @@ TOLERANCE = 1e-4
 """Difference of a log-probability, in nats, up to which graphs in fp32 are taken as they are."""
 _TIMES_OWN_ERROR = 4
 """Beyond it, graphs are refused that are so many times as far from the model in fp64 as it is itself in fp32."""
-_VERSION = 8  # of what `repose.graphs` writes: another one makes all graphs anew
 _SENTENCES, _LONGEST, _SEED = 8, 24, 1
 
 
@@ -44,9 +44,10 @@ def engine_of(
     WriteError where the cache cannot be written.
     """
     # Weights alone are not the model: many axes, such as positions, change what is computed and have none.
-    of = json.dumps([config["sha256"][directory.WEIGHTS], config["architecture"]], sort_keys=True)
+    code = code_digest("model", "graphs")  # an equation that somebody changes has other graphs
+    of = json.dumps([config["sha256"][directory.WEIGHTS], config["architecture"], code], sort_keys=True)
     digest = hashlib.sha256(of.encode()).hexdigest()
-    place = graphs_home() / f"{digest[:32]}-{'int8' if int8 else 'fp32'}-{_VERSION}"
+    place = graphs_home() / f"{digest[:32]}-{'int8' if int8 else 'fp32'}"
     with contextlib.suppress(CheckpointError):
         return _kept(place)
     refused = place.with_name(f".{place.name}.refused-{runtime_version()}")

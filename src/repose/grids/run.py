@@ -17,6 +17,7 @@ from repose.grids.cells import Backend, CellJob, CellState, CellStatus, Tell
 from repose.grids.grid import Cell, Grid
 from repose.grids.manifest import Entry
 from repose.grids.survey import Identity, check_distinct, identify, is_finished, look
+from repose.runs.folder import OTHER_CODE, RunFolder
 from repose.system.array import every_nth
 from repose.system.errors import CheckpointError, ConfigError, ReposeError
 from repose.system.signals import handled_by
@@ -112,6 +113,7 @@ def make_plan(
         manifest.write(folder, grid, [_kept(entry, known, folder, blocked) for entry in entries], known)
         _say_left_out(grid, known, say)
     mine = tuple(entry for entry in entries if entry.name in chosen)
+    _say_other_code(mine, folder, say)
     open_ = {CellStatus.WAITING, CellStatus.STOPPED, *([CellStatus.FAILED] if retry_failed else [])}
     todo = tuple(entry for entry in mine if entry.status in open_ and entry.name not in blocked)
     return Plan(grid, folder, entries, mine, todo, identities)
@@ -133,6 +135,14 @@ def _say_left_out(grid: Grid, known: Mapping[str, Entry], say: Say) -> None:
             f"its report leaves out {counted(len(gone), 'finished cell')} that this call does not name, such as "
             f"{gone[0]}: to have them in it, name all seeds and values at once"
         )
+
+
+def _say_other_code(entries: Sequence[Entry], folder: Path, say: Say) -> None:
+    """Say which finished cells a change of an equation has left as they were."""
+    done = [entry for entry in entries if entry.status == CellStatus.DONE]
+    old = [entry.name for entry in done if RunFolder(folder / entry.folder).has_other_code]
+    if old:
+        say(f"{counted(len(old), 'finished cell')}, such as {old[0]}: begun {OTHER_CODE}")
 
 
 def jobs_of(plan: Plan, *, device: str, cores: int, gpus: float = 0.0) -> list[CellJob]:

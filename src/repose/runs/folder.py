@@ -23,16 +23,27 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
+from repose._version import __version__
 from repose.config.experiment import Experiment
 from repose.config.file import from_json, to_json
 from repose.runs import records
 from repose.runs.records import Records
 from repose.saved_model import directory as model_dir
+from repose.system.code import code_digest
 from repose.system.errors import CheckpointError, ConfigError
 from repose.system.files import read_file, sealed, unsealed, write_file, write_json, write_new_json, writing
 
 SCORED_SPLITS = ("test", "valid")
 """Sets that a finished model can be scored on, the preferred one first."""
+
+
+OTHER_CODE = "before repose/model or repose/training was changed: another --out trains it anew"
+"""What to say of a run that has other code (`RunFolder.has_other_code`)."""
+
+
+def model_code() -> str:
+    """The digest of the code by which models compute and are trained."""
+    return code_digest("model", "training")
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -116,6 +127,17 @@ class RunFolder:
     @property
     def exists(self) -> bool:
         return self.config_file.is_file()
+
+    @property
+    def has_other_code(self) -> bool:
+        """Whether this version's equations have changed since the run was begun, whose id does not say so: somebody is
+        working on them. False for runs of other versions, for those that did not keep the digest, and for what is no
+        run or cannot be read."""
+        try:
+            versions = self._config().get("versions", {})
+        except CheckpointError:
+            return False
+        return versions.get("repose") == __version__ and versions.get("code", model_code()) != model_code()
 
     def settings(self) -> dict[str, Any]:
         """The experiment as config.json has it, which may be of another version of this package."""

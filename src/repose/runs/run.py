@@ -21,7 +21,7 @@ from repose.positions_rl.table import PositionTable, default_table
 from repose.positions_rl.table import read as read_table
 from repose.runs.card import card as card_text
 from repose.runs.card import waits_for_scores, write_card
-from repose.runs.folder import SCORED_SPLITS, RunConfig, RunFolder
+from repose.runs.folder import OTHER_CODE, SCORED_SPLITS, RunConfig, RunFolder, model_code
 from repose.runs.records import EndReason, RunStatus
 from repose.saved_model import directory as model_dir
 from repose.system.device import available_cores, check_workers
@@ -88,6 +88,8 @@ def run(
             digests, table = digests_of(experiment, data), _position_table(experiment)
             identity = run_id(experiment, digests)
             _claim(folder, experiment, identity, digests, data, table)
+            if RunFolder(folder).has_other_code:
+                say(f"{folder}: begun {OTHER_CODE}")
             was_done = is_first and _is_done(RunFolder(folder))
             if is_first and not was_done:
                 _forget_scores(RunFolder(folder))
@@ -208,7 +210,7 @@ def _claim(
             )
         return
     versions = {module.__name__: module.__version__ for module in (torch, tokenizers, numpy)}
-    versions = {"repose": __version__, **versions, "python": platform.python_version()}
+    versions = {"repose": __version__, **versions, "python": platform.python_version(), "code": model_code()}
     config = RunConfig(
         run_id=identity,
         experiment=experiment,
