@@ -1,15 +1,14 @@
 """The graphs of every architecture compute what the model computes, whole sentences and beams alike."""
 
 import dataclasses
-import random
 from pathlib import Path
 from types import SimpleNamespace
 from typing import Any, Literal, get_args, get_origin, get_type_hints
 
 import numpy as np
 import pytest
+import tests.axes
 import torch
-from pydantic import ValidationError
 
 from repose.decoding import onnx_engine
 from repose.decoding.onnx_engine import OnnxEngine
@@ -35,19 +34,10 @@ SIZES: dict[str, Any] = {"d_ff": 16, "num_encoder_layers": 2, "num_decoder_layer
 WIDTHS = [{"d_token": 8, "num_heads": 2, "head_dim": 4}, {"d_token": 8, "num_heads": 4, "head_dim": 2}]
 WIDTHS += [{"d_token": 4, "num_heads": 2, "head_dim": 16}]
 AXES = {**COMPUTED, "attention_window": (None, 4), "residual_weight": (1.0, 3.0)}
-SEEDS = range(20, 60)
-"""So chosen that `drawn` gives every value of every axis."""
-
-
-def drawn(seed: int) -> Architecture:
-    """Some sensible combination of all axes."""
-    generator = random.Random(seed)
-    while True:
-        fields = {name: generator.choice(values) for name, values in AXES.items()}
-        try:
-            return Architecture(**fields, **SIZES, **WIDTHS[seed % len(WIDTHS)])
-        except ValidationError:
-            continue
+DRAWN = [
+    dataclasses.replace(a, **WIDTHS[number % len(WIDTHS)])
+    for number, a in enumerate(tests.axes.one_for_each_value(AXES, **SIZES, **WIDTHS[0]))
+]
 
 
 def make(a: Architecture) -> Transformer:
@@ -83,8 +73,12 @@ def check(a: Architecture, folder: Path) -> None:
     ours, graphs = both(a, folder)
     sources = [[2, 5, 6, 7, 8, 9, 10, 3], [2, 9, 3], [2, 4, 4, 11, 3], [2, 3]]
     targets = [[2, 8, 9, 4, 5, 6, 7, 8, 3], [2, 6, 3], [2, 7, 7, 12, 3], [2, 3]]
-    for one, other in zip(ours.force(sources, targets), graphs.force(sources, targets), strict=True):
-        np.testing.assert_allclose(other.log_probs, one.log_probs, atol=1e-4)
+    exact = TorchEngine(make(a).double()).force(sources, targets)
+    forced = list(zip(ours.force(sources, targets), exact, strict=True))
+    # Layer norms make rounding hundreds of times as large where a token norm leaves next to nothing of START.
+    near = max(1e-4, *(4 * float(np.abs(one.log_probs - true.log_probs).max()) for one, true in forced))
+    for (one, true), other in zip(forced, graphs.force(sources, targets), strict=True):
+        np.testing.assert_allclose(other.log_probs, true.log_probs, atol=near)
         assert other.predictions == one.predictions
     batch = Batch(sources, [7, 3, 9, 5], beam_size=3, alpha=0.6, num_hypotheses=3)
     for hypotheses, others in zip(batch.search(ours), batch.search(graphs), strict=True):
@@ -96,7 +90,7 @@ def check(a: Architecture, folder: Path) -> None:
             assert [(h.tokens, h.finished) for h in at_once] == [(h.tokens, h.finished) for h in by_steps]
             assert [h.score for h in at_once] == pytest.approx([h.score for h in by_steps], abs=1e-4)
     tokens = targets[0][:-1]
-    np.testing.assert_allclose(graphs.attention(sources[0], tokens), ours.attention(sources[0], tokens), atol=1e-5)
+    np.testing.assert_allclose(graphs.attention(sources[0], tokens), ours.attention(sources[0], tokens), atol=near)
 
 
 @pytest.mark.parametrize("name", [name for name, p in PRESETS.items() if not p.architecture.looks_ahead])
@@ -104,9 +98,9 @@ def test_a_preset(name: str, tmp_path: Path) -> None:
     check(dataclasses.replace(PRESETS[name].architecture, **SIZES, **WIDTHS[0]), tmp_path)
 
 
-@pytest.mark.parametrize("seed", SEEDS)
-def test_any_combination_of_axes(seed: int, tmp_path: Path) -> None:
-    check(drawn(seed), tmp_path)
+@pytest.mark.parametrize("architecture", DRAWN, ids=range(len(DRAWN)))
+def test_every_value_among_drawn_ones(architecture: Architecture, tmp_path: Path) -> None:
+    check(architecture, tmp_path)
 
 
 def with_value(name: str, value: object) -> Architecture:
@@ -135,11 +129,6 @@ def test_the_values_that_graphs_compute_are_values() -> None:
     for name, kind in get_type_hints(Architecture).items():
         if get_origin(kind) is Literal and name != "initialisation":
             assert set(COMPUTED[name]) <= set(get_args(kind))
-
-
-@pytest.mark.parametrize("axis", AXES)
-def test_combinations_have_every_value(axis: str) -> None:
-    assert {getattr(drawn(seed), axis) for seed in SEEDS} == set(AXES[axis])
 
 
 def test_int8_is_near(tmp_path: Path) -> None:

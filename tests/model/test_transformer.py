@@ -9,12 +9,12 @@ from typing import Any, get_args
 
 import jaxtyping
 import pytest
+import tests.axes
 import torch
 from pydantic import ValidationError
 from torch import Tensor, nn
 
-from repose.model import architecture as axes
-from repose.model.architecture import Architecture
+from repose.model.architecture import Architecture, Initialisation, Norm
 from repose.model.attention import Attention
 from repose.model.audit import audit
 from repose.model.cached_attention import cached
@@ -27,23 +27,7 @@ TINY = {"d_token": 8, "num_heads": 2, "head_dim": 4, "d_ff": 16, "num_encoder_la
 VOCAB = 20
 
 AXES: dict[str, Sequence[Any]] = {
-    "positions": get_args(axes.PositionsKind),
-    "combine": get_args(axes.Combine),
-    "embedding_scale": get_args(axes.EmbeddingScale),
-    "encoder_token_norm": get_args(axes.TokenNormKind),
-    "decoder_token_norm": get_args(axes.TokenNormKind),
-    "token_norm_site": get_args(axes.TokenNormSite),
-    "values": get_args(axes.Values),
-    "input_norm": get_args(axes.InputNorm),
-    "norm": get_args(axes.Norm),
-    "self_score": get_args(axes.SelfScore),
-    "score_residual": get_args(axes.ScoreResidual),
-    "attention_window": (None, 4),
-    "residual_weight": (1.0, 4.0),
-    "initialisation": get_args(axes.Initialisation),
-    "tie_embeddings": get_args(axes.TieEmbeddings),
-    "attention_bias": (True, False),
-    "output_bias": (True, False),
+    **tests.axes.AXES,
     "attention_dropout": (0.0, 0.2),
     "attention_output_dropout": (0.0, 0.2),
     "value_dropout": (0.0, 0.2),
@@ -177,7 +161,7 @@ def test_published_parameter_counts(name: str) -> None:
         assert parts["output"] == 904_290
 
 
-def torch_transformer(norm: axes.Norm, eps: float) -> nn.Transformer:
+def torch_transformer(norm: Norm, eps: float) -> nn.Transformer:
     sizes: dict[str, Any] = {"d_model": 8, "nhead": 2, "dim_feedforward": 16, "layer_norm_eps": eps}
     sizes |= {"norm_first": norm == "pre", "batch_first": True}
     # torch ends its stacks in a norm also after Post-LN layers, unless they are made by hand
@@ -188,7 +172,7 @@ def torch_transformer(norm: axes.Norm, eps: float) -> nn.Transformer:
 
 
 @pytest.mark.parametrize("norm", ["post", "pre"])
-def test_parity_with_torch_nn_transformer(norm: axes.Norm) -> None:
+def test_parity_with_torch_nn_transformer(norm: Norm) -> None:
     """With the same weights, the layers of torch.nn.Transformer give the same output."""
     a = dataclasses.replace(tiny(Architecture()), norm=norm, attention_bias=True, num_decoder_layers=2)
     model = make(a).eval()
@@ -346,8 +330,8 @@ def test_keras_initial_limits_are_the_tutorials() -> None:
     assert baseline == pytest.approx({"query": 0.0186, "key": 0.0186, "value": 0.0186, "output": 0.0541}, abs=5e-5)
 
 
-@pytest.mark.parametrize("scheme", get_args(axes.Initialisation))
-def test_initial_values(scheme: axes.Initialisation) -> None:
+@pytest.mark.parametrize("scheme", get_args(Initialisation))
+def test_initial_values(scheme: Initialisation) -> None:
     a = dataclasses.replace(preset("baseline"), initialisation=scheme, num_encoder_layers=1, num_decoder_layers=1)
     model = build(a, src_vocab_size=500, tgt_vocab_size=500)
     table, inner = model.encoder.embedding.tokens.weight, model.encoder.layers[0].feed_forward.inner

@@ -1,0 +1,35 @@
+"""The axes of `Architecture` and their values, for tests over all of them: what is added there is in these tests."""
+
+import random
+from collections.abc import Iterator, Mapping, Sequence
+from typing import Any, Literal, get_args, get_origin, get_type_hints
+
+from pydantic import ValidationError
+
+from repose.model.architecture import Architecture
+
+NAMED: dict[str, tuple[Any, ...]] = {
+    name: (False, True) if kind is bool else get_args(kind)
+    for name, kind in get_type_hints(Architecture).items()
+    if kind is bool or get_origin(kind) is Literal
+}
+"""Every axis with named values, or with two, by the name of its field."""
+AXES: dict[str, tuple[Any, ...]] = {**NAMED, "attention_window": (None, 4), "residual_weight": (1.0, 4.0)}
+"""These, and the axes that are numbers, with two values of each."""
+
+
+def architecture(rng: random.Random, axes: Mapping[str, Sequence[Any]], **fixed: Any) -> Architecture:
+    """One with these values, and drawn ones of the other axes, such that no rule refuses it."""
+    while True:
+        try:
+            return Architecture(**({name: rng.choice(values) for name, values in axes.items()} | fixed))
+        except ValidationError:
+            continue
+
+
+def one_for_each_value(axes: Mapping[str, Sequence[Any]], **sizes: Any) -> Iterator[Architecture]:
+    """For each value of each axis an architecture that has it, its other values drawn, the same in every process."""
+    rng = random.Random(1)
+    for axis, values in axes.items():
+        for value in values:
+            yield architecture(rng, axes, **{axis: value}, **sizes)

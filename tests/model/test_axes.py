@@ -1,0 +1,57 @@
+"""Every value of every axis is computed: it makes another model than the axis's default does."""
+
+import dataclasses
+import random
+from collections.abc import Iterator
+from itertools import islice
+from typing import Any
+
+import pytest
+import torch
+from pydantic import ValidationError
+from tests.axes import AXES, architecture
+
+from repose.model.architecture import Architecture
+from repose.model.transformer import Transformer, build
+
+SIZES: dict[str, Any] = {"d_token": 8, "num_heads": 2, "head_dim": 4, "d_ff": 16, "max_length": 32}
+SIZES |= {"num_encoder_layers": 2, "num_decoder_layers": 2}
+IDS = torch.tensor([[2, 8, 9, 4, 5, 6, 7, 3], [2, 6, 3, 0, 0, 0, 0, 0]])
+DEFAULTS = {field.name: field.default for field in dataclasses.fields(Architecture)}
+OTHERS = [(axis, value) for axis, values in AXES.items() for value in values if value != DEFAULTS[axis]]
+
+
+def pairs(axis: str, value: object) -> Iterator[tuple[Architecture, Architecture]]:
+    """Architectures that differ in this axis alone: the value, and the default."""
+    rng = random.Random(0)
+    while True:
+        one = architecture(rng, AXES, **{axis: value}, **SIZES)
+        try:
+            yield one, dataclasses.replace(one, **{axis: DEFAULTS[axis]})
+        except ValidationError:
+            continue
+
+
+def make(a: Architecture) -> Transformer:
+    table = torch.linspace(-1, 1, 4)[:, None] * torch.tensor([1.0, -1.0]) if a.positions == "policy" else None
+    return build(a, src_vocab_size=20, tgt_vocab_size=20, position_table=table).eval()
+
+
+def differ(one: Transformer, other: Transformer) -> bool:
+    """In their weights as they begin, or in what they make of the same weights."""
+    ours, theirs = one.state_dict(), other.state_dict()
+    if {name: t.shape for name, t in ours.items()} != {name: t.shape for name, t in theirs.items()}:
+        return True
+    if not all(torch.equal(tensor, theirs[name]) for name, tensor in ours.items()):
+        return True
+    generator = torch.Generator().manual_seed(1)
+    moved = {name: t + 0.1 * torch.rand(t.shape, generator=generator) for name, t in ours.items()}
+    for model in (one, other):
+        model.load_state_dict(moved)
+    with torch.no_grad():
+        return not torch.allclose(one(IDS, IDS), other(IDS, IDS), atol=1e-4)
+
+
+@pytest.mark.parametrize(("axis", "value"), OTHERS, ids=[f"{axis}-{value}" for axis, value in OTHERS])
+def test_a_value_makes_another_model_than_the_default(axis: str, value: object) -> None:
+    assert any(differ(make(one), make(other)) for one, other in islice(pairs(axis, value), 10))
