@@ -128,7 +128,7 @@ def test_a_preset_is_exact(name: str, tmp_path: Path) -> None:
 
 def test_the_documentation_has_the_table() -> None:
     page = (Path(__file__).parents[2] / "docs" / "export.md").read_text(encoding="utf-8")
-    assert table() in page
+    assert table() in page, f"docs/export.md should have this table:\n{table()}"
 
 
 @pytest.mark.parametrize("precision", ["fp32", "int8"])

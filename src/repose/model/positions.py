@@ -279,7 +279,7 @@ def sinusoids(kind: PositionsKind, length: int, width: int) -> Float[Tensor, "le
             angles = (positions + 1) * 10000.0 ** (-2 * (columns + 1) / width)
             is_sine = columns < width // 2
         case _:
-            raise AssertionError(f"{kind} is no fixed encoding")
+            raise AssertionError(f"{kind} is no fixed encoding, nor has it a class in `_CLASSES`")
     return torch.where(is_sine, angles.sin(), angles.cos()).float()
 
 
