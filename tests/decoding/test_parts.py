@@ -10,7 +10,7 @@ from hypothesis import example, given
 from hypothesis import strategies as st
 
 from repose.data.tokenizer import END, START, Tokenizer
-from repose.decoding.parts import language_of, parts_of, translate_texts
+from repose.decoding.parts import is_wide, language_of, parts_of, translate_texts
 from repose.decoding.translator import Hypothesis, Translation, Translator
 from repose.model.architecture import Architecture
 from repose.model.transformer import build
@@ -208,3 +208,7 @@ def test_a_source_of_just_the_longest_length_is_not_cut() -> None:
     texts = ["a b a b", "a b a b a"]  # and two marks
     for found in (translator.translate(texts), translator.force(texts, [[START, END]] * 2)):
         assert [one.truncated for one in found] == [False, True]
+
+
+def test_letters_newer_than_pythons_tables_are_not_written_without_spaces() -> None:
+    assert [c for c in "a\uac00\u3042\u732b\U00011f02\U0010ffff" if is_wide(c)] == ["\u3042", "\u732b"]

@@ -2,6 +2,7 @@
 
 import sys
 from collections.abc import Callable
+from dataclasses import replace
 from types import SimpleNamespace
 from typing import Any
 
@@ -11,10 +12,11 @@ import pytest
 from repose.data.input_warning import InputWarning, Unlike, input_warning
 from repose.decoding.parts import Part, pieces_together
 from repose.decoding.translator import Hypothesis, Translation
-from repose.documents.alignment import Spans, token_spans, units_of, words_of
+from repose.documents import job as documents_job
+from repose.documents.alignment import Spans, for_placement, token_spans, units_of, words_of
 from repose.documents.formats import FORMATS, read_document
 from repose.documents.html import HtmlDocument
-from repose.documents.job import Job, Reader
+from repose.documents.job import Job, Reader, translate_document
 from repose.documents.plain import PlainDocument
 from repose.system.errors import ConfigError, DataError
 
@@ -87,6 +89,54 @@ def test_the_tag_of_the_language_that_is_asked_for_takes_a_token() -> None:
     plain, tagged = (Job(PlainDocument(text), Reader.of(model, to)) for to in (None, "pt"))  # type: ignore[arg-type]
     assert plain.sentences == [text]
     assert tagged.sentences == ["uno two three four,", "five six seven eight nïne"]
+
+
+def test_what_cannot_be_split_is_cut_where_the_model_has_read_nothing_longer() -> None:
+    """As `repose translate` and the server do."""
+    read: list[str] = []
+
+    def translate(texts: list[str], attention: bool) -> list[Translation]:  # noqa: ARG001
+        read.extend(texts)
+        return [Translation(text.upper(), 0.0, (), (), False) for text in texts]
+
+    tokenizer = SimpleNamespace(encode=list, most_tokens=len, spans=None)
+    model: Any = SimpleNamespace(
+        tag=None,
+        max_length=99,
+        config={"src_lang": "th", "max_src_tokens": 12},
+        src_tokenizer=tokenizer,
+        tgt_tokenizer=None,
+        translate=translate,
+    )
+    job = Job(PlainDocument("ก" * 50 + "\nสั้น"), Reader.of(model))
+    _, cut = translate_document(model, job)
+    assert (sorted(map(len, read)), cut) == ([4, 12], 1)
+
+
+def test_of_attention_only_what_markup_is_placed_by_is_kept(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(documents_job, "_AT_ONCE", 2)
+    alive: list[int] = []
+    attention = np.random.default_rng(0).random((3, 4, 3, 5), dtype=np.float32)
+    best = Hypothesis("ONE TWO", ("ONE", "TWO"), -1.0, -1.0, True)
+    made = Translation("ONE TWO", -1.0, (best,), ("[START]", "one", "two", ".", "[END]"), False, attention)
+    small = for_placement(made)
+    assert small.attention is not None
+    assert small.attention.shape == (1, 1, 3, 5)
+    assert [u.came_from for u in units_of("one two.", small, SPANS)] == [
+        u.came_from for u in units_of("one two.", made, SPANS)
+    ]
+
+    def translate(texts: list[str], attention: bool) -> list[Translation]:
+        alive.append(len(texts))
+        return [made if attention else replace(made, attention=None) for _ in texts]
+
+    tokenizer = SimpleNamespace(encode=str.split, most_tokens=len, spans=SPANS.of_source)
+    model: Any = SimpleNamespace(
+        tag=None, max_length=99, config={}, src_tokenizer=tokenizer, tgt_tokenizer=None, translate=translate
+    )
+    job = Job(HtmlDocument("<p>one <b>two</b>." * 3), Reader("en", lambda _: True, SPANS))
+    translate_document(model, job)
+    assert alive == [2, 1]
 
 
 def test_a_model_that_writes_line_breaks_makes_no_lines() -> None:

@@ -7,7 +7,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from repose.documents import subtitles
+from repose.documents import plain, subtitles
 from repose.documents.plain import PlainDocument
 from repose.documents.segment import Text
 from repose.documents.subtitles import SubtitleDocument
@@ -170,6 +170,16 @@ def test_timings_stay_in_order(shout: Shout, cues: list[str], webvtt: bool) -> N
     source = "\n\n".join(f"{t}\n{cue}" for t, cue in zip(timings, cues, strict=True))
     found = shout(SubtitleDocument(source, webvtt=webvtt)).splitlines()
     assert [line for line in found if "-->" in line] == timings
+
+
+def test_texts_of_more_lines_than_a_document_has_are_refused(monkeypatch: pytest.MonkeyPatch) -> None:
+    PlainDocument("a\n" * 40)
+    monkeypatch.setattr(plain, "MOST_NODES", 30)
+    PlainDocument("a\n" * 30)
+    PlainDocument("a\n" * 40, paragraphs=True)
+    for text, paragraphs in (("a\n" * 31, False), ("a\n\n" * 31, True)):
+        with pytest.raises(DataError, match="elements and texts: split it"):
+            PlainDocument(text, paragraphs=paragraphs)
 
 
 @pytest.mark.parametrize("lines", ["- a\n" * 40, "a\n\n00:02.000 --> 00:03.000\n" * 40])

@@ -240,18 +240,25 @@ def page(
         yield Page(browser, (out / "moved.html").as_uri())
         return
 
+    yield loaded(browser, out)
+
+
+def loaded(browser: Any, folder: Path) -> Page:
+    """The page of a folder, from a file server that has ended since."""
+
     class Quiet(SimpleHTTPRequestHandler):
         def log_message(self, *_: Any) -> None:
             pass
 
-    server = ThreadingHTTPServer(("127.0.0.1", 0), functools.partial(Quiet, directory=out))
+    server = ThreadingHTTPServer(("127.0.0.1", 0), functools.partial(Quiet, directory=folder))
     thread = threading.Thread(target=server.serve_forever, args=(0.01,))
     thread.start()
-    shown = Page(browser, f"http://127.0.0.1:{server.server_port}/")
-    server.shutdown()
-    thread.join()
-    server.server_close()
-    yield shown
+    try:
+        return Page(browser, f"http://127.0.0.1:{server.server_port}/")
+    finally:
+        server.shutdown()
+        thread.join()
+        server.server_close()
 
 
 def test_the_page_translates_as_the_program_does(page: Page, translator: Translator) -> None:
@@ -341,6 +348,33 @@ def test_what_tells_synthetic_sources_is_not_offered(about: dict[str, str], offe
     with repose.load(folder, engine="onnx", workers=1) as translator:
         facts = translator.engine.graphs.facts  # type: ignore[attr-defined]
         assert to_web._settings(translator, facts)["tags"] == offered
+
+
+@BROWSER
+def test_the_other_direction_of_a_model_has_its_own_languages(
+    browser: Any,
+    packages: None,  # noqa: ARG001
+    tmp_path: Path,
+) -> None:
+    texts = [text for pair in phrasebook.read()["train"][:200] for text in pair]
+    src = Tokenizer.train(texts, kind="bpe", vocab_size=300, tags=["en", "pt"])
+    tgt = Tokenizer.train(texts, kind="bpe", vocab_size=300)
+    architecture = replace(preset("original"), **TINY, max_length=48, tie_embeddings="none")
+    made = shaken(build(architecture, src_vocab_size=src.vocab_size, tgt_vocab_size=tgt.vocab_size))
+    extra = {"src_lang": "pt", "tgt_lang": "en", "tag": "en"}
+    directory.save(tmp_path / "model", MODEL_KIND, made, [src.json, tgt.json], card="", extra=extra)
+    repose.export(tmp_path / "model", to="web", out=tmp_path / "out")
+    tab = loaded(browser, tmp_path / "out").tab
+
+    def said() -> list[str]:
+        names = [tab.inner_text(f"label[for={pane}]") for pane in ("src", "tgt")]
+        return [*(tab.get_attribute(f"#{pane}", "lang") for pane in ("src", "tgt")), *names, tab.title()]
+
+    assert said() == ["pt", "en", "Portuguese", "English", "Portuguese → English"]
+    tab.select_option("#tag", "pt")
+    assert said() == ["en", "pt", "English", "Portuguese", "English → Portuguese"]
+    split = "to => repose.translator.direction(to).src_lang"
+    assert [tab.evaluate(split, to) for to in ("en", "pt", "constructor")] == ["pt", "en", "pt"]
 
 
 def test_hypotheses_have_the_scores_of_the_search(page: Page, translator: Translator) -> None:

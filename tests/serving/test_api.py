@@ -302,6 +302,7 @@ def test_languages_and_settings() -> None:
     assert found == {
         "explainLimit": 1000,
         "charLimit": 5000,
+        "alternativesLimit": 16,
         "frontendTimeout": 500,
         "apiKeys": False,
         "keyRequired": False,
@@ -416,6 +417,20 @@ def test_a_files_language_is_found_out_by_its_letters() -> None:
     url = body(ask(APP, "POST", "/translate_file", data=auto, files={"file": ("a.html", page.encode(), "text/html")}))
     download = ask(APP, "GET", url["translatedFileUrl"].removeprefix("http://testserver"))
     assert b"O GATO VIU" in download.content
+
+
+@pytest.mark.parametrize(
+    ("own", "asked", "alternatives", "beam"),
+    [(8, None, 1, 8), (8, None, 0, None), (2, None, 1, 4), (8, 5, 1, 5), (8, None, 10, 11), (8, 1, 0, 1)],
+)
+def test_alternatives_are_not_searched_with_a_narrower_beam(
+    own: int, asked: int | None, alternatives: int, beam: int | None
+) -> None:
+    dispatcher = Shouting()
+    app = make_app(service(served("pt", "en", beam_size=own), dispatcher=dispatcher, beam_size=asked))
+    for path in ("/translate", "/explain"):
+        assert ask(app, "POST", path, json=PT_EN | {"alternatives": alternatives}).status_code == 200
+        assert dispatcher.asked[-1][0].beam_size == beam
 
 
 def test_a_list_of_pages_is_one_request() -> None:

@@ -291,6 +291,47 @@ def test_a_text_is_in_the_address_only_when_shared(visit: Visits) -> None:
     assert not any("gato" in url for url in other.asked[1:])
 
 
+def test_a_shared_address_is_read_in_a_tab_that_shows_the_page(visit: Visits) -> None:
+    one = visit()
+    page = one.open()
+    one.write("o gato")
+    page.evaluate("location.hash = new URLSearchParams({source: 'en', target: 'pt', q: 'two cats'})")
+    page.wait_for_function("() => document.getElementById('translation').textContent === 'TWO CATS'")
+    assert (page.input_value("#source"), page.input_value("#target")) == ("en", "pt")
+
+
+def test_a_server_that_gives_fewer_alternatives_is_asked_for_no_more(visit: Visits) -> None:
+    for limit, number in ((0, 0), (1, 1), (-1, 2)):
+        with running(service(dispatcher=Aligned(), limits={"alternatives_limit": limit})) as address:
+            one = visit(address)
+            one.open()
+            one.write("o gato")
+            assert one.page.locator("#alternatives button").count() == number
+            assert one.page.is_hidden("#others") == (not number)
+
+
+def test_what_has_no_words_is_in_no_language(visit: Visits) -> None:
+    one = visit()
+    page = one.open()
+    page.select_option("#source", "auto")
+    one.write("o gato dorme na casa e o cachorro também dorme")
+    assert page.inner_text("#detected").startswith("Detected: Portuguese (")
+    one.write("123")
+    assert page.inner_text("#detected") == ""
+
+
+def test_heads_that_nobody_waits_for_are_no_longer_asked_for(visit: Visits) -> None:
+    one = visit()
+    page = one.open()
+    one.write("o gato")
+    page.route("**/explain", lambda route: route.continue_() if "heads" in route.request.post_data else None)
+    with page.expect_event("requestfailed") as failed:
+        page.click("#why summary")
+        page.fill("#text", "dois gatos")
+    assert "heads" not in failed.value.post_data
+    page.wait_for_function("() => document.getElementById('translation').textContent === 'DOIS GATOS'")
+
+
 def test_files(visit: Visits) -> None:
     page = visit().open()
     page.click("#tab-file")

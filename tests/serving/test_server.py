@@ -265,6 +265,47 @@ def test_models_are_exchanged_while_it_serves(tmp_path: Path) -> None:
         assert server.end() == 0
 
 
+def test_newer_models_do_not_wait_for_the_requests_of_older_ones(tmp_path: Path) -> None:
+    run = write_model(tmp_path / "run", 0, run_id="before")
+    with started(STUB, HERE, run) as server:
+        (run / "hold").touch()
+        answers: list[Any] = []
+        slow = {"q": "slow", "source": "aa", "target": "bb"}
+        asking = threading.Thread(target=lambda: answers.append(server.post("/translate", slow)))
+        asking.start()
+        server.wait_until((run / "held").exists)
+        for number, name in enumerate(("second", "third"), start=1):
+            write_model(run, number, run_id=name)
+            server.process.send_signal(signal.SIGHUP)
+            asked = {"q": "model", "source": "aa", "target": "bb"}
+            server.wait_until(lambda name=name, asked=asked: server.post("/translate", asked)["translatedText"] == name)
+        assert asking.is_alive()
+        (run / "held").unlink()
+        asking.join(10)
+        assert answers == [{"translatedText": "SLOW"}]
+        assert server.end() == 0
+
+
+def test_models_that_cannot_be_read_for_whatever_reason_are_told(tmp_path: Path) -> None:
+    run = write_model(tmp_path / "run", 0)
+    broken = (
+        "import repose.serving.server as server\n"
+        "read, times = server.read_catalogue, []\n"
+        "def once(*given):\n"
+        "    times.append(1)\n"
+        "    return read(*given) if len(times) == 1 else {}['nothing']\n"
+        "server.read_catalogue = once\n"
+    )
+    with started(broken + STUB, HERE, run) as server:
+        server.process.send_signal(signal.SIGHUP)
+        server.wait_for("reload_failed")
+        assert any("KeyError" in line for line in server.lines)
+        assert server.post("/translate", {"q": "how", "source": "aa", "target": "bb"}) == {
+            "translatedText": "None None"
+        }
+        assert server.end() == 0
+
+
 def test_a_worker_that_replaces_another_never_loads_other_files(tmp_path: Path) -> None:
     run = write_model(tmp_path / "run", 0, run_id="before")
     asked = {"q": ["model", "how"] * 4, "source": "aa", "target": "bb"}

@@ -129,6 +129,8 @@ def _place_to_split(text: str) -> int | None:
 
 def is_wide(character: str) -> bool:
     """Of a script that writes no spaces between sentences: Chinese, Japanese; not Korean."""
+    if unicodedata.category(character) == "Cn":  # newer than Python's tables, which call it wide
+        return False
     return unicodedata.east_asian_width(character) in "WF" and not "\uac00" <= character <= "\ud7a3"
 
 

@@ -6,7 +6,7 @@ gave most weight to; START, END and tags are not among those.
 
 import unicodedata
 from collections.abc import Callable, Iterator, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from itertools import groupby
 from typing import TYPE_CHECKING, NamedTuple
 
@@ -71,6 +71,13 @@ class Spans:
         """Those of a translator's tokenizers."""
         target = translator.tgt_tokenizer
         return cls(translator.src_tokenizer.spans, lambda tokens: target.decoded_spans(target.ids(tokens)))
+
+
+def for_placement(translation: "Translation") -> "Translation":
+    """A translation with no more of its attention than markup is placed by, the mean of the last layer's heads: a
+    document has many, which are kept until it is done."""
+    attention = translation.attention
+    return translation if attention is None else replace(translation, attention=attention[-1:].mean(1, keepdims=True))
 
 
 def units_of(source: str, translation: "Translation", spans: Spans) -> list[Unit]:

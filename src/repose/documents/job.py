@@ -13,14 +13,26 @@ from itertools import islice
 from typing import TYPE_CHECKING, Any
 
 from repose.data.scripts import has_letters
-from repose.decoding.parts import Parts, language_of, parts_of, pieces_together, what_stays_whole
-from repose.documents.alignment import Spans, Unit, proportional_units, units_of, whole
+from repose.decoding.parts import (
+    Parts,
+    beginning,
+    language_of,
+    parts_of,
+    pieces_together,
+    what_fits,
+    what_stays_whole,
+)
+from repose.documents.alignment import Spans, Unit, for_placement, proportional_units, units_of, whole
 from repose.documents.placement import place
 from repose.documents.segment import Document, Placed, Segment, Text
 from repose.system.errors import DataError
 
 if TYPE_CHECKING:
     from repose.decoding.translator import Translation, Translator
+
+
+_AT_ONCE = 1024
+"""Sentences of which all attention is there at once."""
 
 
 @dataclass(frozen=True)
@@ -98,10 +110,15 @@ def _on_one_line(translation: "Translation") -> "Translation":
 def translate_document(translator: "Translator", job: Job, **how: Any) -> tuple[bytes, int]:
     """The document of a job in the translator's language, and how many of its sentences were cut: longer than the model
     reads, with no place to split them. `how` as for `Translator.translate`, for one hypothesis."""
+    fits = what_fits(translator, how.get("to"))
     translations: list["Translation"] = [None] * len(job.sentences)  # type: ignore[list-item]
     for attention in (False, True):
         places = [place for place, wanted in enumerate(job.with_attention) if wanted == attention]
-        made = translator.translate([job.sentences[place] for place in places], attention=attention, **how)
-        for place_, translation in zip(places, made, strict=True):
-            translations[place_] = translation
+        for start in range(0, len(places), _AT_ONCE):
+            some = places[start : start + _AT_ONCE]
+            read = [beginning(job.sentences[place], fits) for place in some]
+            made = translator.translate(read, attention=attention, **how)
+            for place_, text, translation in zip(some, read, made, strict=True):
+                is_cut = translation.truncated or text != job.sentences[place_]
+                translations[place_] = replace(for_placement(translation), truncated=is_cut)
     return job.finish(translations), sum(translation.truncated for translation in translations)

@@ -5,7 +5,7 @@ from collections.abc import Iterator, Sequence
 
 from repose.data.scripts import has_letters
 from repose.decoding.parts import is_wide
-from repose.documents.segment import LINE, Markup, Placed, Segment, Text, segment
+from repose.documents.segment import LINE, MOST_NODES, Markup, Placed, Segment, Text, segment, too_many_nodes
 
 _ITEM = re.compile(r"\s*([-*•·–—|]|#{1,6}|>(?:\s*>)*|\d{1,3}[.)])\s")
 """How the lines of a list begin, and those of a quotation or a heading: they go on with nothing before them, and
@@ -14,13 +14,15 @@ what they begin with is not translated."""
 
 class PlainDocument:
     """A text. `paragraphs`: lines that follow each other without a blank line are one paragraph, which becomes one
-    line; otherwise every line stands alone."""
+    line; otherwise every line stands alone. Raises DataError for more than `MOST_NODES` of either."""
 
     def __init__(self, text: str, *, paragraphs: bool = False) -> None:
         self._segments: list[Segment] = []
         self._parts: list[str | int] = []  # what stays, and places in the segments
         for piece in _paragraphs(text) if paragraphs else LINE.findall(text):
             if has_letters(piece):
+                if len(self._segments) == MOST_NODES:
+                    raise too_many_nodes()
                 body = piece.rstrip("\r\n")
                 item = found[0] if (found := _ITEM.match(body)) else ""
                 before, made, after = segment([Text(body[len(item) :])], collapse=False)

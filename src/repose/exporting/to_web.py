@@ -22,7 +22,8 @@ from importlib import resources
 from pathlib import Path
 from typing import Any
 
-from repose.data.language import UNKNOWN, names_of_pair
+from repose.data.language import names_of_pair
+from repose.data.tags import direction
 from repose.decoding.graph_cache import compare
 from repose.decoding.onnx_engine import OnnxEngine
 from repose.decoding.parts import max_src_tokens, split_src_tokens
@@ -94,20 +95,29 @@ def _shortened(model: Transformer, longest: int) -> Transformer:
 def _settings(translator: Translator, facts: graphs.GraphFacts) -> dict[str, Any]:
     """model.json: what the page must know of the model."""
     config = translator.config
-    languages = {name: str(config.get(name, UNKNOWN)).replace("_", "-") for name in ("src_lang", "tgt_lang")}
+    languages = _languages(config, None)
     decoding = {name: getattr(translator, name) for name in SETTINGS}
     longest = min(max_src_tokens(translator), facts.max_length)
     tags = [tag for tag in translator.src_tokenizer.tags if tag != config.get("synthetic_tag", _UNSAID_SYNTHETIC_TAG)]
     about = {"run_id": config.get("run_id"), "tag": translator.tag, "tags": tags, "max_src_tokens": longest}
     about["split_src_tokens"] = min(split_src_tokens(translator), longest)
+    about["directions"] = {tag: _languages(config, tag) for tag in tags}
     return {**about, **languages, "graphs": dataclasses.asdict(facts), "decoding": decoding}
 
 
-def _page(settings: Mapping[str, Any], style: str, script: str) -> bytes:
-    src, tgt = names_of_pair((settings["src_lang"], settings["tgt_lang"]))
+def _languages(config: Mapping[str, Any], tag: str | None) -> dict[str, str]:
+    """Codes of source and target as a page has them, and what it calls both panes and itself, where the model is told a
+    tag; None: its own, if any."""
+    src_lang, tgt_lang = (code.replace("_", "-") for code in direction(config, tag))
+    src, tgt = names_of_pair((src_lang, tgt_lang))
     title = "Translate" if src is None or tgt is None else f"{src} → {tgt}"
+    names = {"title": title, "source": src or "source", "target": tgt or "translation"}
+    return {"src_lang": src_lang, "tgt_lang": tgt_lang, **names}
+
+
+def _page(settings: Mapping[str, Any], style: str, script: str) -> bytes:
     about = f"Model of run {settings['run_id'] or 'without a name'}, made with repose. It runs in this page alone."
-    texts = {"title": title, "source": src or "source", "target": tgt or "translation", "about": about}
+    texts = {**{name: settings[name] for name in ("title", "source", "target")}, "about": about}
     parts = {**{name: html.escape(text) for name, text in texts.items()}, "style": style, "script": script}
     return re.sub(r"\{\{(\w+)\}\}", lambda place: parts[place[1]], _shipped(PAGE).decode()).encode()
 

@@ -196,6 +196,7 @@ class Service:
             {
                 "explainLimit": settings.limits.explain_limit,
                 "charLimit": settings.limits.char_limit,
+                "alternativesLimit": settings.limits.most_alternatives,
                 "frontendTimeout": FRONTEND_TIMEOUT,
                 "apiKeys": self.access.has_keys,
                 "keyRequired": settings.key_required,

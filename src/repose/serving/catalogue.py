@@ -9,7 +9,7 @@ from typing import Any, NamedTuple
 
 from repose.data.tokenizer import Tokenizer
 from repose.decoding.parts import beginning, is_no_longer, src_tokens, without_tag
-from repose.decoding.translator import MODEL_KIND
+from repose.decoding.translator import DEFAULTS, MODEL_KIND
 from repose.documents.alignment import Spans
 from repose.graphs import folder as graphs
 from repose.model.presets import preset_name
@@ -49,6 +49,8 @@ class ServedModel:
     """Where its tokens stand in texts."""
     about: dict[str, Any]
     """For /models."""
+    beam_size: int = DEFAULTS.beam_size
+    """That it searches with unless told otherwise."""
     stamp: str = ""
     """Of its files: see `stamp_of`."""
 
@@ -171,6 +173,7 @@ def _read_model(path: Path, left: list[str]) -> ServedModel:
         scripts=frozenset(map(str, scripts)) if isinstance(scripts, list) else None,
         spans=Spans(src.spans, lambda tokens: tgt.decoded_spans(tgt.ids(tokens))),
         about=_about(path, files),
+        beam_size=config.get("decoding", {}).get("beam_size", DEFAULTS.beam_size),
         stamp=stamp,
     )
 

@@ -266,10 +266,11 @@ class Dispatcher:
         while True:
             try:
                 worker = await Worker.start(self._models)
-            except (ReposeError, WorkerLostError) as error:
+            except Exception as error:  # whatever it was, this place for a worker must not be lost
                 self._say("worker_failed", reason=type(error).__name__)
                 if self._first is not None and not self._first.done():
-                    self._first.set_exception(ReposeError(str(error)))
+                    is_told = isinstance(error, ReposeError | WorkerLostError)
+                    self._first.set_exception(ReposeError(str(error)) if is_told else error)
                 elif isinstance(error, ModelChangedError):
                     self._when_changed()
                 await asyncio.sleep(pause)

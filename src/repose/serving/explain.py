@@ -9,7 +9,7 @@ from repose.decoding.parts import put_together
 from repose.documents.alignment import Span
 from repose.serving.catalogue import Direction, ServedModel
 from repose.serving.messages import DIGITS, Answer
-from repose.serving.texts import SplitText, Translates, how_to, in_turn, joined, split, texts_of, warnings_of
+from repose.serving.texts import SplitText, Translates, further, how_to, in_turn, joined, split, texts_of, warnings_of
 
 _CONTINUES = "·"
 
@@ -27,7 +27,7 @@ async def explain(
     """The answer of /explain: the translation, and of each sentence what the model read, wrote and looked at; further
     translations with their scores. `heads`: with the attention of every head, and not only with its mean."""
     whole = split(model, direction.source, text)
-    how = replace(how_to(direction, beam_size, alternatives), explain=True)
+    how = replace(how_to(model, direction, beam_size, alternatives), explain=True)
     answers = await in_turn(dispatcher, model, how, whole.sentences, whole.num_tokens)
     return {
         "translatedText": joined(whole, answers, 0),
@@ -39,13 +39,10 @@ async def explain(
 
 def _alternatives(whole: SplitText, answers: Sequence[Answer], number: int) -> list[dict[str, Any]]:
     """Each text once, with the sum of its sentences' scores."""
-    seen = {joined(whole, answers, 0)}
     found = []
-    for rank in range(1, number + 1):
-        if (text := joined(whole, answers, rank)) not in seen and text.strip():
-            seen.add(text)
-            scores = [answer.scores[rank if rank < len(answer.scores) else 0] for answer in answers if answer.scores]
-            found.append({"text": text, "score": round(sum(scores), DIGITS)})
+    for text, rank in further(whole, answers, number).items():
+        scores = [answer.scores[rank if rank < len(answer.scores) else 0] for answer in answers if answer.scores]
+        found.append({"text": text, "score": round(sum(scores), DIGITS)})
     return found
 
 

@@ -11,7 +11,7 @@ from pathlib import Path
 from typing import Any, BinaryIO
 
 from repose.data.tokenizer import START
-from repose.documents.alignment import Spans, token_spans
+from repose.documents.alignment import Spans, for_placement, token_spans
 from repose.serving.catalogue import stamp_of
 from repose.serving.messages import DIGITS, LENGTH, Answer, Batch, Explained, ModelChangedError, ModelToLoad, packed
 from repose.system.helper import pipes, worker_error
@@ -59,7 +59,7 @@ def _answer(translator: Any, sentence: str, translation: Any, how: Any) -> Answe
         truncated=translation.truncated,
         explained=_explained(translator, sentence, translation, how.tag) if how.explain and best is not None else None,
         scores=tuple(hypothesis.score for hypothesis in translation.hypotheses),
-        whole=translation if how.whole else None,
+        whole=for_placement(translation) if how.whole else None,
     )
 
 

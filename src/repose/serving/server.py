@@ -21,7 +21,7 @@ from repose.serving.app import Service, make_app
 from repose.serving.catalogue import Catalogue, read_catalogue
 from repose.serving.dispatcher import Dispatcher
 from repose.serving.languages import shown
-from repose.serving.log import HttpEvents, Log
+from repose.serving.log import HttpEvents, Log, where
 from repose.serving.messages import ModelToLoad
 from repose.serving.metrics import Metrics
 from repose.serving.middleware import Outermost
@@ -136,6 +136,7 @@ class Server:
         )
         self._starting: asyncio.Task[None] | None = None
         self._reloading: asyncio.Task[None] | None = None
+        self._retiring: set[asyncio.Task[None]] = set()
         self._wants_reload = False
         self._ending: asyncio.Task[None] | None = None
 
@@ -157,10 +158,10 @@ class Server:
             await serving
         finally:
             self._http.should_exit = self._http.force_exit = True
-            for task in (starting, self._reloading, self._ending):
+            for task in (starting, self._reloading, self._ending, *self._retiring):
                 if task is not None:
                     task.cancel()
-            await asyncio.gather(serving, starting, return_exceptions=True)
+            await asyncio.gather(serving, starting, *self._retiring, return_exceptions=True)
             await self._service.dispatcher.close()
             self._service.downloads.close()
             logger.removeHandler(events)
@@ -227,12 +228,22 @@ class Server:
             catalogue = await asyncio.to_thread(read_catalogue, settings.runs, settings.languages)
             dispatcher = self._dispatcher(catalogue)
             await dispatcher.start()
-        except ReposeError as error:
+        except Exception as error:  # whatever it was, the log says so
             self._metrics.reloads["failed"] += 1
-            self._log("reload_failed", reason=str(error))
+            is_told = isinstance(error, ReposeError)
+            self._log("reload_failed", reason=str(error) if is_told else f"{type(error).__name__} at {where(error)}")
             return
         before = self._service.exchange(catalogue, dispatcher)
         self._metrics.reloads["done"] += 1
         self._log("reloaded")
-        await before.drain()
-        await before.close()
+        retiring = asyncio.create_task(_retire(before))  # a file may take it minutes, and newer models are not to wait
+        self._retiring.add(retiring)
+        retiring.add_done_callback(self._retiring.discard)
+
+
+async def _retire(dispatcher: Dispatcher) -> None:
+    """Once it has answered what it was given."""
+    try:
+        await dispatcher.drain()
+    finally:
+        await dispatcher.close()

@@ -74,10 +74,10 @@ def split(model: ServedModel, source: str, text: str) -> SplitText:
     return SplitText(tuple(parts), tuple(model.size(part.text) for part in parts if has_letters(part.text)), too_long)
 
 
-def how_to(direction: Direction, beam_size: int | None, alternatives: int) -> How:
-    """The search that finds so many alternatives."""
+def how_to(model: ServedModel, direction: Direction, beam_size: int | None, alternatives: int) -> How:
+    """The search that finds so many alternatives: no narrower a beam than without them."""
     if alternatives:
-        beam_size = max(_LEAST_BEAM, alternatives + 1, beam_size or 0)
+        beam_size = max(_LEAST_BEAM, alternatives + 1, beam_size or model.beam_size)
     return How(direction.model, direction.tag, beam_size, alternatives + 1)
 
 
@@ -93,7 +93,7 @@ async def translate_texts(
     """Each of the texts. Raises what `Dispatcher.translate` raises."""
     source, size = direction.source, sum(map(len, texts))
     whole = await _done(size, lambda: [split(model, source, text) for text in texts])
-    how = how_to(direction, beam_size, alternatives)
+    how = how_to(model, direction, beam_size, alternatives)
     sentences = [sentence for one in whole for sentence in one.sentences]
     answers = iter(await in_turn(dispatcher, model, how, sentences, [n for one in whole for n in one.num_tokens]))
     return await _done(
@@ -137,10 +137,8 @@ def _translated(
     model: ServedModel, source: str, text: str, whole: SplitText, answers: Sequence[Answer], alternatives: int
 ) -> TranslatedText:
     best = joined(whole, answers, 0)
-    others = [joined(whole, answers, rank) for rank in range(1, alternatives + 1)]
-    others = [other for other in dict.fromkeys(others) if other.strip() and other != best]
     warnings = warnings_of(model, source, text, answers, too_long=whole.too_long)
-    return TranslatedText(best, tuple(others), tuple(warnings))
+    return TranslatedText(best, tuple(further(whole, answers, alternatives)), tuple(warnings))
 
 
 def warnings_of(model: ServedModel, source: str, text: str, answers: Sequence[Answer], *, too_long: bool) -> list[str]:
@@ -154,6 +152,15 @@ def warnings_of(model: ServedModel, source: str, text: str, answers: Sequence[An
             "a sentence is longer than almost all that the model was trained on and was translated in parts"
         )
     return warnings
+
+
+def further(whole: SplitText, answers: Sequence[Answer], number: int) -> dict[str, int]:
+    """The translations of so many ranks after the best, each once and with its rank, without it and empty ones."""
+    found: dict[str, int] = {}
+    for rank in range(1, number + 1):
+        found.setdefault(joined(whole, answers, rank), rank)
+    best = joined(whole, answers, 0)
+    return {text: rank for text, rank in found.items() if text.strip() and text != best}
 
 
 def joined(whole: SplitText, answers: Sequence[Answer], rank: int) -> str:

@@ -45,8 +45,6 @@ async function load() {
 
 function show(translator) {
   const { settings } = translator;
-  element("src").lang = settings.src_lang;
-  element("tgt").lang = settings.tgt_lang;
   const beam = element("beam"), widths = [...new Set([1, 4, settings.decoding.beam_size])].sort((a, b) => a - b);
   for (const width of widths) beam.add(new Option(width === 1 ? "greedy, fastest" : `beam of ${width}`, width));
   beam.value = settings.decoding.beam_size;
@@ -54,6 +52,15 @@ function show(translator) {
   for (const tag of settings.tag ? settings.tags : []) tags.add(new Option(tag, tag));
   tags.value = settings.tag ?? "";
   tags.parentElement.hidden = tags.options.length < 2;
+  const direct = () => {
+    const { src_lang, tgt_lang, title, source, target } = translator.direction(tags.value);
+    element("src").lang = src_lang;
+    element("tgt").lang = tgt_lang;
+    document.title = document.querySelector("h1").textContent = title;
+    for (const [id, name] of [["src", source], ["tgt", target]]) document.querySelector(`label[for=${id}]`).textContent = name;
+  };
+  tags.addEventListener("input", direct);
+  direct();
   for (const control of [element("src"), beam, tags]) {
     control.disabled = false;
     control.addEventListener("input", () => schedule(translator));

@@ -165,7 +165,7 @@ export class Translator {
   parts(line, options) {
     const { split_src_tokens: usual, max_src_tokens: longest } = this.settings;
     const fits = this.fits(options, usual ?? longest);
-    return this.sentences(line).flatMap((sentence) => pieces(sentence, fits)).map(stripped);
+    return this.sentences(line, options).flatMap((sentence) => pieces(sentence, fits)).map(stripped);
   }
 
   /** Whether a text is no longer than what the model was trained on. */
@@ -175,12 +175,18 @@ export class Translator {
     return (text) => this.source.encode(text).length <= limit;
   }
 
+  /** Languages and their names, where the model is told this tag. */
+  direction(tag) {
+    const { directions } = this.settings;
+    return Object.hasOwn(directions, tag) ? directions[tag] : this.settings;
+  }
+
   /** The sentences of a line, with the white space that stands after each. */
-  sentences(line) {
+  sentences(line, { to = this.settings.tag } = {}) {
     if (!globalThis.Intl?.Segmenter) return [line];
     let segmenter;
     try {
-      segmenter = new Intl.Segmenter(this.settings.src_lang, { granularity: "sentence" });
+      segmenter = new Intl.Segmenter(this.direction(to).src_lang, { granularity: "sentence" });
     } catch {
       segmenter = new Intl.Segmenter(undefined, { granularity: "sentence" }); // a code that is none
     }

@@ -20,6 +20,7 @@ let settings = null;
 let languages = [];
 let models = [];
 let running = null;
+let asking = null; // for all heads
 let timer = 0;
 let shown = { text: "", translation: "", detected: undefined };
 
@@ -31,6 +32,10 @@ const translation = new Translation(at("translation"), (word, written) => {
 const why = new Why({ heads: at("heads"), map: at("map"), sentence: at("why-sentence") });
 
 // Small things
+
+function wanted() {
+  return { alternatives: Math.min(ALTERNATIVES, settings.alternativesLimit) };
+}
 
 function length(string) {
   return Array.from(string).length;
@@ -180,6 +185,7 @@ function typed() {
 function soon(milliseconds = settings.frontendTimeout) {
   clearTimeout(timer);
   running?.abort();
+  asking?.abort();
   timer = setTimeout(translate, milliseconds);
 }
 
@@ -194,8 +200,8 @@ function clear() {
 }
 
 async function ask(what, signal) {
-  if (length(what.q) <= settings.explainLimit) return post("explain", { ...what, alternatives: ALTERNATIVES, heads: false }, signal);
-  const found = await post("translate", { ...what, alternatives: ALTERNATIVES }, signal);
+  if (length(what.q) <= settings.explainLimit) return post("explain", { ...what, ...wanted(), heads: false }, signal);
+  const found = await post("translate", { ...what, ...wanted() }, signal);
   return { ...found, sentences: [], alternatives: (found.alternatives ?? []).map((one) => ({ text: one })) };
 }
 
@@ -234,7 +240,8 @@ async function translate(tries = 0) {
 function show(q, found) {
   say("problem", "");
   say("warning", (found.warnings ?? []).join(". "));
-  shown = { text: q, translation: found.translatedText, detected: found.detectedLanguage?.language };
+  const seen = found.detectedLanguage?.confidence > 0 ? found.detectedLanguage : undefined; // 0: of text without words
+  shown = { text: q, translation: found.translatedText, detected: seen?.language };
   if (found.sentences.length) shown.explained = found.translatedText;
   at("translation").lang = target.value;
   translation.show(found.translatedText, explainedWords(found.sentences));
@@ -242,7 +249,7 @@ function show(q, found) {
   at("status").textContent = found.translatedText;
   for (const id of ["copy", "share"]) at(id).disabled = !found.translatedText;
   at("why").hidden = shown.explained === undefined;
-  at("detected").textContent = found.detectedLanguage ? detectedLine(found.detectedLanguage) : "";
+  at("detected").textContent = seen ? detectedLine(seen) : "";
   alternatives(found.alternatives, sum(found.sentences.map(({ score: one }) => one)));
   tellModel();
 }
@@ -288,15 +295,17 @@ function take(other, button) {
 }
 
 async function openWhy() {
+  asking?.abort();
   if (!at("why").open || !shown.text) return;
   const here = shown;
   why.clear("…");
   try {
-    const what = { q: here.text, source: source.value, target: target.value, alternatives: ALTERNATIVES };
-    const found = await post("explain", what);
+    const what = { q: here.text, source: source.value, target: target.value, ...wanted() };
+    asking = new AbortController();
+    const found = await post("explain", what, asking.signal);
     if (here === shown) why.show(found.sentences);
   } catch (error) {
-    if (here === shown) why.clear(sentenceOf(error));
+    if (error.name !== "AbortError" && here === shown) why.clear(sentenceOf(error));
   }
 }
 
@@ -383,9 +392,13 @@ async function start() {
   startLanguages();
   startText();
   startFiles();
-  readAddress();
-  typed();
-  changed();
+  const begin = () => {
+    readAddress();
+    typed();
+    changed();
+  };
+  addEventListener("hashchange", begin); // an address that was shared, in a tab that shows the page
+  begin();
   text.focus();
 }
 
