@@ -25,6 +25,7 @@ from repose.cli import main as cli
 from repose.cli.tables import evaluation_table
 from repose.data import phrasebook
 from repose.data.dataset import PairDataset
+from repose.runs.folder import OTHER_CODE
 from repose.runs.run import run as run_training
 from repose.system.device import available_cores
 from repose.system.errors import ReposeError, WriteError
@@ -515,6 +516,27 @@ def test_audit_passes_what_is_causal_and_fails_what_looks_ahead(trained: Path, r
     assert code == 1
     assert "FAILED" in out
     assert "cannot translate" in out
+
+
+def test_audit_and_describe_take_a_preset_with_settings_changed(trained: Path, run: Run) -> None:
+    changed = ("reinforced", "--set", "architecture.positions=printed", "--set", "architecture.dropout=0.4")
+    assert run("audit", *changed)[0] == 0
+    assert run("audit", "reinforced", "--set", "architecture.decoder_token_norm=sentence")[0] == 1
+    plain, wider = (run("describe", "reinforced", *more)[1] for more in ((), ("--set", "architecture.d_ff=512")))
+    assert "2,809,634" in plain
+    assert "2,809,634" not in wider
+    assert "published" not in wider, "which is another architecture"
+    for verb in ("audit", "describe"):
+        code, _, err = run(verb, "reinforced", "--set", "training.epochs=3")
+        assert (code, "--set training.epochs=3 changes no architecture" in err) == (2, True)
+        code, _, err = run(verb, trained, "--set", "architecture.d_ff=512")
+        assert (code, "is a trained model, whose architecture stays" in err) == (2, True)
+
+
+def test_a_run_of_before_a_changed_equation_is_told(trained: Path, run: Run, monkeypatch: pytest.MonkeyPatch) -> None:
+    assert OTHER_CODE not in run("evaluate", trained, "--beam-size", 1)[2]
+    monkeypatch.setattr("repose.runs.folder.model_code", lambda: "another")
+    assert f"{trained}: begun {OTHER_CODE}" in run("evaluate", trained, "--beam-size", 1)[2]
 
 
 def test_init_writes_a_file_that_train_takes(corpus: tuple[Path, Path], run: Run, tmp_path: Path) -> None:

@@ -10,12 +10,24 @@ import typer
 from typer import Argument, Option
 
 from repose.cli import documents
-from repose.cli.options import BeamSize, Device, Engine, LengthPenalty, ModelDir, NoRepeat, Precision, To, Workers
+from repose.cli.options import (
+    BeamSize,
+    Device,
+    Engine,
+    LengthPenalty,
+    ModelDir,
+    NoRepeat,
+    Precision,
+    To,
+    Workers,
+    change,
+)
 from repose.system.errors import ConfigError, DataError, unknown
 from repose.system.terminal import counted, make_table, say, show
 
 if TYPE_CHECKING:
     from repose.decoding.stream import StreamCounts
+    from repose.model.architecture import Architecture
     from repose.tasks.base import Decoding
 
 _FIELD = "Field of the {} in files that name theirs (default: the run's)."
@@ -242,8 +254,24 @@ def _is_model(name: str) -> bool:
     return Path(name).exists() or is_on_hub(name)
 
 
+def _with_settings(preset: str, overrides: list[str]) -> "Architecture":
+    """A preset's architecture with settings changed."""
+    from repose.config.file import load
+
+    if others := [text for text in overrides if not text.startswith("architecture.")]:
+        raise ConfigError(f"--set {others[0]} changes no architecture: give architecture.FIELD=VALUE")
+    # One vocabulary for both languages goes with every architecture.
+    return load(None, preset=preset, overrides=["tokenizer.sharing=shared", *overrides]).experiment.architecture
+
+
+def _refuse_settings(model: str, overrides: list[str] | None) -> None:
+    if overrides:
+        raise ConfigError(f"{model} is a trained model, whose architecture stays: leave --set {overrides[0]} out")
+
+
 def audit(
     model: Annotated[str, Argument(help="A preset, a run directory, a model directory, or hf://owner/name.")],
+    overrides: Annotated[list[str] | None, change("a preset's architecture")] = None,
     seed: Annotated[int, Option(help="Random seed of the test inputs.")] = 0,
 ) -> None:
     """Test whether a model looks ahead, leaks padding or decodes wrongly. Exits with 1 if a check fails."""
@@ -254,8 +282,10 @@ def audit(
     if model in PRESETS and not Path(model).exists():
         from repose.saved_model.api import build
 
-        tried = build(model, src_vocab_size=200, tgt_vocab_size=200, seed=seed)
+        architecture = _with_settings(model, overrides or [])
+        tried = build(architecture, src_vocab_size=200, tgt_vocab_size=200, seed=seed)
     elif _is_model(model):
+        _refuse_settings(model, overrides)
         tried = load(model, engine="torch").model
     else:
         raise ConfigError(unknown("preset or directory", model, list(PRESETS)))
@@ -296,6 +326,7 @@ def presets(
 
 def describe(
     model: Annotated[str, Argument(help="A preset, a run directory, a model directory, or hf://owner/name.")],
+    overrides: Annotated[list[str] | None, change("a preset's architecture")] = None,
     src_vocab: Annotated[
         int | None, Option(min=1, help="Source vocabulary size (default: the model's, or the published one).")
     ] = None,
@@ -311,9 +342,10 @@ def describe(
     from repose.saved_model.directory import read_sizes
 
     if _is_model(model):
+        _refuse_settings(model, overrides)
         architecture, sizes = read_sizes(Path(model))
     elif model in PRESETS:
-        architecture, sizes = PRESETS[model].architecture, PUBLISHED_VOCABULARIES
+        architecture, sizes = _with_settings(model, overrides or []), PUBLISHED_VOCABULARIES
         if architecture.tie_embeddings == "all":  # one vocabulary: either option stands for both
             sizes = (src_vocab or tgt_vocab or sizes[0],) * 2
     else:
@@ -322,13 +354,17 @@ def describe(
     d = describe(architecture, src_vocab_size=src_vocab, tgt_vocab_size=tgt_vocab, length=length)
     rows: list[tuple[str, str] | None] = [(part, f"{count:,}") for part, count in d.parts.items()]
     rows += [None, ("total", f"{d.total:,}")]
-    known = None if _is_model(model) else PRESETS[model]
+    known = None if _is_model(model) or overrides else PRESETS[model]
     if known is not None and (published := known.published_parameters) is not None:
         published_sizes = " and ".join(f"{size:,}" for size in PUBLISHED_VOCABULARIES)
         rows.append((f"published (at vocabularies {published_sizes})", f"{published:,}"))
+    title = " ".join([model, *(overrides or [])]) if known is None else f"{model}: {known.summary}"
     show(
         make_table(
-            ("part", "parameters"), rows, right=[1], title=model if known is None else f"{model}: {known.summary}"
+            ("part", "parameters"),
+            rows,
+            right=[1],
+            title=title,
         ),
         f"vocabularies        {src_vocab:,} source, {tgt_vocab:,} target tokens",
         f"training            {d.training_flops / 1e6:,.1f} MFLOP per target token, at {length} tokens a sentence",

@@ -1,0 +1,5 @@
+"""`python -m repose`: the command line."""
+
+from repose.cli.main import main
+
+main()
