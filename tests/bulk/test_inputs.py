@@ -106,6 +106,7 @@ def test_what_another_runner_removed_is_unpacked_again_where_its_file_is_as_befo
         assert pairs_of(store, plan) == [("a",), ("b",), ("c",)]
         remove_unpacked(store)
         assert not store.names("unpacked")
+        assert not store.names("locks")
     file.write_bytes(gzip.compress(b"other\n" * 3))
     with pytest.raises(DataError, match=r"in\.txt\.gz has changed since the job was begun"):
         pairs_of(store, plan)

@@ -163,9 +163,12 @@ def merge(store: Store, plan: Plan) -> str:
 
 def remove_unpacked(store: Store) -> None:
     """Remove what was unpacked of the inputs, once this runner needs it no more; another unpacks it again."""
+    if not store.names("unpacked"):
+        return
     with store.locked(UNPACKING):
         for leftover in store.names("unpacked"):
             store.remove(f"unpacked/{leftover}")
+        store.remove(UNPACKING)
 
 
 def _merge(store: Store, plan: Plan, manifests: list[Manifest]) -> None:
