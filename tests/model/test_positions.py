@@ -10,7 +10,7 @@ import torch
 import torch.nn.functional as F
 from torch import Tensor
 
-from repose.model.architecture import Architecture
+from repose.model.architecture import Architecture, PositionsKind
 from repose.model.attention import Attention, record
 from repose.model.audit import audit
 from repose.model.cached_attention import cached
@@ -21,6 +21,7 @@ from repose.model.kernels.packing import Packing
 from repose.model.positions import Rotary, TablePositions, positions_of, sinusoids, upscale
 from repose.model.presets import preset
 from repose.model.transformer import Transformer, build
+from repose.system.device import num_threads
 from repose.system.errors import DataError
 
 
@@ -264,3 +265,19 @@ def test_t5_has_one_learned_score_for_each_head_and_class_of_distances(causal: b
         if distance < (16 if causal else 8):
             assert torch.equal(scores[:, i, j], weights[:, side + distance])
     assert torch.equal(scores[:, 5:, 5:], scores[:, :-5, :-5])  # only distances count
+
+
+@pytest.mark.parametrize("kind", ["t5", "untied", "untied_relative"])
+def test_gradients_within_a_window_are_the_same_bits_with_two_threads(kind: PositionsKind) -> None:
+    """Threads that add to one row in the order in which they come would give others at every run."""
+    a = Architecture(positions=kind, d_token=64, num_heads=8, head_dim=8, attention_window=32, max_length=128)
+    positions = positions_of(a, causal=True)
+    at = torch.arange(128).expand(4, 128)
+    weights = torch.randn(4, 8, 128, 128, generator=torch.Generator().manual_seed(0))
+    found = []
+    with num_threads(2):
+        for _ in range(20):
+            positions.zero_grad()
+            (positions.scores(at, at) * weights).sum().backward()
+            found.append(torch.cat([p.grad.flatten() for p in positions.parameters() if p.grad is not None]))
+    assert all(torch.equal(gradient, found[0]) for gradient in found)

@@ -14,6 +14,7 @@ from typing import Any
 import torch
 from jaxtyping import Float, Int
 from torch import Tensor, nn
+from torch.nn import functional as F
 
 from repose.model.architecture import Architecture, PositionsKind
 from repose.model.kernels.linear import Linear
@@ -214,7 +215,7 @@ class UntiedPositions(Positions):
             last = len(self.table) - 1
             queries_at, keys_at = queries_at.clamp(max=last), keys_at.clamp(max=last)
             queries, keys = derived or self._projected(int(max(queries_at.max(), keys_at.max())) + 1)
-            scores = self._heads(queries[queries_at]) @ self._heads(keys[keys_at]).mT
+            scores = self._heads(F.embedding(queries_at, queries)) @ self._heads(F.embedding(keys_at, keys)).mT
             if self.distances is not None:
                 scores = scores + by_distance(self.distances, queries_at, keys_at, causal=self.causal)
             return scores
@@ -318,7 +319,8 @@ def by_distance(
 ) -> Float[Tensor, "*n H q k"]:
     """For each head, query and key: the weight of the class that their distance is in."""
     distance = keys_at[..., None, :] - queries_at[..., :, None]
-    return weights.T[buckets(distance, causal=causal)].movedim(-1, -3)
+    # Not by indexing, whose gradient several threads add up in an order of their own: other bits at every run.
+    return F.embedding(buckets(distance, causal=causal), weights.T).movedim(-1, -3)
 
 
 def buckets(distance: Int[Tensor, "*x"], *, causal: bool) -> Int[Tensor, "*x"]:
