@@ -258,6 +258,23 @@ def test_a_fine_tuned_model_is_measured_without_the_first_one(
     assert again == first_time
 
 
+def test_a_model_with_one_vocabulary_is_trained_further_and_measured_anew(
+    run: Run, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    tied = ("--set", "architecture.tie_embeddings=all", "--set", "tokenizer.sharing=shared", "--preset", "original")
+    first, one = write_pairs(tmp_path / "first.tsv", 0, 100), ("--epochs", 1, "--workers", 1, "--config", "default")
+    assert run("train", first, "--out", tmp_path / "first", *SETTINGS, *one, *tied)[0] == 0
+    new = write_pairs(tmp_path / "new.tsv", 1000, 1060)
+    assert run("train", "--from", tmp_path / "first", new, "--out", tmp_path / "tuned", *one[:4])[0] == 0
+    start = ("--set", f"training.init_from={tmp_path / 'first'}")
+    code, _, err = run("train", new, "--out", tmp_path / "by-setting", *SETTINGS, *one, *tied, *start)
+    assert code == 0, err
+    monkeypatch.setenv("REPOSE_HOME", str(tmp_path / "other-home"))  # the prepared corpora are gone
+    for name in ("first", "tuned", "by-setting"):
+        code, _, err = run("evaluate", tmp_path / name, "--beam-size", 1)
+        assert code == 0, err
+
+
 def test_fine_tuning_keeps_the_architecture(trained: Path, run: Run, tmp_path: Path) -> None:
     code, _, err = run("train", "--from", trained, "a.tsv", "-o", tmp_path / "x", "--preset", "baseline")
     assert code == 2

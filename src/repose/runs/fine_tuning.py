@@ -39,7 +39,6 @@ def settings_of(folder: Path, languages: tuple[str, str] | None = None) -> Model
     task = TASK_SETTINGS[name]
     architecture = directory.architecture_of(folder)
     src, tgt = (str(path.absolute()) for path in directory.tokenizer_paths(folder))
-    one = directory.have_one_tokenizer(folder)
     limits = {limit: _longest(config, limit, architecture.max_length) for limit in task.limits}
     side = "tgt" if "max_tgt_tokens" in task.limits else "src"  # of the tasks with one language
     named = (
@@ -55,11 +54,11 @@ def settings_of(folder: Path, languages: tuple[str, str] | None = None) -> Model
     under: dict[str, Any] = {"corpus": corpus, "training": limits, "decoding": _decoding(folder, config)}
     over: dict[str, Any] = {
         "architecture": asdict(architecture),
-        "tokenizer": {"src_file": src, "tgt_file": src if one else tgt},
+        "tokenizer": {"src_file": src, "tgt_file": tgt},
         "training": {"task": name, "init_from": str(folder.absolute())},
     }
     if task.translates:
-        over["tokenizer"]["sharing"] = "shared" if one else "separate"
+        over["tokenizer"]["sharing"] = "shared" if src == tgt else "separate"
     if "training.label_smoothing" in task.refuses:
         over["training"]["label_smoothing"] = 0.0  # which the recipe has
     return ModelLayers(*(Layer(tables, source, Path.cwd()) for tables in (under, over)))

@@ -174,19 +174,14 @@ def task_of(config: Mapping[str, Any]) -> str:
 
 
 def tokenizer_paths(folder: Path) -> tuple[Path, Path]:
-    """The tokenizer files (source, target) of a model directory, or of a run directory's model; one may be both."""
+    """The tokenizer files (source, target) of a model directory, or of a run directory's model; one file twice where
+    both are the same."""
     place = locate(folder)
     digests = _digests(place / CONFIG, _read_config(place))
-    names = (SRC_TOKENIZER, TGT_TOKENIZER) if SRC_TOKENIZER in digests else (TOKENIZER, TOKENIZER)
-    return place / names[0], place / names[1]
-
-
-def have_one_tokenizer(folder: Path) -> bool:
-    """Whether source and target of that model share their tokenizer."""
-    place = locate(folder)
-    src, tgt = tokenizer_paths(folder)
-    digests = _digests(place / CONFIG, _read_config(place))
-    return digests.get(src.name) == digests.get(tgt.name)
+    if SRC_TOKENIZER not in digests:
+        return place / TOKENIZER, place / TOKENIZER
+    is_one = digests[SRC_TOKENIZER] == digests.get(TGT_TOKENIZER)
+    return place / SRC_TOKENIZER, place / (SRC_TOKENIZER if is_one else TGT_TOKENIZER)
 
 
 def architecture_in(config: Mapping[str, Any], folder: Path) -> Architecture:
