@@ -9,7 +9,7 @@ import pytest
 import torch
 from torch import Tensor
 
-from repose.model.audit import audit
+from repose.model.audit import _perturbation, audit
 from repose.model.kernels.cache import Cache
 from repose.model.kernels.linear import quantize
 from repose.model.kernels.local import LocalBlocks
@@ -63,6 +63,24 @@ def test_gradients_that_are_switched_off_are_switched_on_for_a_copy(mode: Callab
         assert audit(made).passed
     assert audit(made).passed
     assert not any(parameter.requires_grad for parameter in made.parameters())
+
+
+def test_a_vocabulary_of_one_word_is_audited_with_another_token() -> None:
+    tgt, seen = torch.full((3, 4), 4), list[torch.Tensor]()
+    tgt[:, 0] = 2
+
+    class Seeing:
+        tgt_vocab_size = 5
+
+        def __call__(self, _: torch.Tensor, ids: torch.Tensor) -> torch.Tensor:
+            seen.append(ids)
+            return torch.zeros(*ids.shape, 5)
+
+        train = eval = lambda *_: None
+
+    _perturbation(Seeing(), tgt, tgt, 1, training=False)  # type: ignore[arg-type]
+    _, *variants = seen[0].split(3)
+    assert all((ids != tgt).any(1).all() for ids in variants)
 
 
 def test_a_model_in_int8_is_refused() -> None:

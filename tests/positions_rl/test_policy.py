@@ -141,11 +141,18 @@ def test_other_settings_in_a_work_folder_are_refused(tmp_path: Path) -> None:
             policy.learn(other, tmp_path / "t.json", tmp_path / "w", silent)
 
 
+@pytest.mark.filterwarnings("ignore::pytest.PytestUnraisableExceptionWarning")  # a file that the library leaves open
 def test_a_work_folder_that_is_damaged_or_anothers_is_refused(tmp_path: Path) -> None:
     work = tmp_path / "w"
     with pytest.raises(KeyboardInterrupt):
         policy.learn(TINY, tmp_path / "t.json", work, stop_at("step 96"))
-    networks = work / json.loads((work / "state.json").read_text())["networks"]
+    state = json.loads((work / "state.json").read_text())
+    networks, replay = (work / state[name] for name in ("networks", "replay"))
+    whole = replay.read_bytes()
+    replay.write_bytes(b"cno_such_module\nAnything\n.")
+    with pytest.raises(CheckpointError, match="is damaged: remove it"):
+        policy.learn(TINY, tmp_path / "t.json", work, silent)
+    replay.write_bytes(whole)
     networks.write_bytes(networks.read_bytes()[:1000])
     with pytest.raises(CheckpointError, match="is damaged: remove it"):
         policy.learn(TINY, tmp_path / "t.json", work, silent)

@@ -14,6 +14,11 @@ NAMES = [f"ablation-norm-lookahead-{n}" for n in range(3)]
 Show = Callable[[int, list[str], list[tuple[str, ...]], Sequence[int]], list[str]]
 
 
+def test_names_of_pictures_in_a_text_stay(capsys: pytest.CaptureFixture[str]) -> None:
+    show("a :heart: b [b]")
+    assert capsys.readouterr().out == "a :heart: b [b]\n"
+
+
 @pytest.fixture
 def shown(monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]) -> Show:
     """The lines that a terminal of a width shows."""

@@ -74,6 +74,21 @@ def test_training_figures(lab: Any, tmp_path: Path) -> None:
     assert 0 <= epoch["tf_accuracy"] < 1
 
 
+def test_windows_of_figures_do_not_depend_on_how_often_workers_meet(
+    lab: Any, whole: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """A GPU is waited for once in some updates, which need not divide a window."""
+    begin = loop.Trainer.__init__
+
+    def rarely(self: loop.Trainer, *given: Any, **named: Any) -> None:
+        begin(self, *given, **named)
+        self.synchronise_every = 3
+
+    monkeypatch.setattr(loop.Trainer, "__init__", rarely)
+    lab.go(lab.job(), tmp_path)
+    assert lab.records(tmp_path, "train") == lab.records(whole, "train")
+
+
 def test_smoothing_reports_both_losses(lab: Any, tmp_path: Path) -> None:
     lab.go(lab.job(epochs=1, label_smoothing=0.2), tmp_path)
     (epoch,) = lab.records(tmp_path, "epoch")
@@ -382,6 +397,41 @@ def test_a_training_without_time_makes_one_update(lab: Any, tmp_path: Path) -> N
     assert lab.go(job, tmp_path) == outcome
 
 
+def test_a_clock_that_ends_the_training_while_its_rate_rises_is_named(
+    lab: Any, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(loop, "_CLOCK_KNOWN", 3)
+    sentence = "updates over which its learning rate rises, and it learns little: set training.warmup_updates="
+    for name, told, changes in (
+        ("alone", True, {"epochs": None}),
+        ("beside epochs", True, {"epochs": 10**7}),
+        ("a linear schedule, which it shortens", False, {"epochs": 10**7, "schedule": "linear", "learning_rate": 0.01}),
+        ("a short warm-up", False, {"epochs": None, "warmup_updates": 2}),
+    ):
+        job = lab.job(**{"max_hours": 1 / 3600, "warmup_updates": 10**7, **changes})
+        lab.go(job, tmp_path / name, stop_after=4)
+        log = (tmp_path / name / "train.log").read_text()
+        assert ("the clock ends the training after about" in log, sentence in log) == (told, told), name
+
+
+def test_a_finished_training_with_damaged_records_is_no_outcome_under_any_launcher(
+    lab: Any, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    lab.go(lab.job(epochs=1), tmp_path)
+    metrics = tmp_path / "metrics.jsonl"
+    metrics.write_text(metrics.read_text().replace('"epoch"', '"epocj"', 1))
+    with pytest.raises(CheckpointError):
+        lab.go(lab.job(epochs=1), tmp_path)
+    launched = {"RANK": "0", "WORLD_SIZE": "1", "LOCAL_RANK": "0", "MASTER_ADDR": "127.0.0.1"}
+    with socket.socket() as free:
+        free.bind(("127.0.0.1", 0))
+        launched["MASTER_PORT"] = str(free.getsockname()[1])
+    for name, value in launched.items():
+        monkeypatch.setenv(name, value)
+    with pytest.raises(CheckpointError):
+        lab.go(lab.job(epochs=1), tmp_path, workers=None)
+
+
 def test_max_hours_is_summed_over_resumes(lab: Any, tmp_path: Path) -> None:
     job = lab.job(epochs=None, max_hours=1.0)
     lab.go(job, tmp_path, stop_after=7)
@@ -671,6 +721,15 @@ def test_a_model_that_ignores_its_source_is_named(
     assert "architecture" not in said[0]  # its initial values are Keras', with which norms elsewhere gained nothing
 
 
+def test_no_lower_rate_is_advised_while_it_still_rises(
+    lab: Any, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(loop, "validate", lambda *_, **__: {"tf_loss": 1.0, "source_gain": 0.1})
+    lab.go(lab.job(epochs=1, warmup_updates=1000), tmp_path)
+    log = (tmp_path / "train.log").read_text()
+    assert "train longer, try fewer tokens per update, or add pairs" in log
+
+
 @pytest.mark.parametrize(
     ("norm", "initialisation", "is_advised"),
     [
@@ -683,7 +742,10 @@ def test_other_norms_and_initial_values_are_advised_where_they_are_known_to_help
 ) -> None:
     """docs/little-data.md, "A published small Transformer" and "A corpus of talks with 6,400 pairs"."""
     monkeypatch.setattr(loop, "validate", lambda *_, **__: {"tf_loss": 1.0, "source_gain": 0.1})
-    lab.go(lab.job(dataclasses.replace(lab.tiny, norm=norm, initialisation=initialisation), epochs=1), tmp_path)
+    lab.go(
+        lab.job(dataclasses.replace(lab.tiny, norm=norm, initialisation=initialisation), epochs=1, warmup_updates=2),
+        tmp_path,
+    )
     log = (tmp_path / "train.log").read_text()
     assert "hardly reads its source" in log
     advice = "train longer, set architecture.initialisation = 'keras' or architecture.norm = 'pre', try a learning"

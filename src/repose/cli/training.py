@@ -326,7 +326,7 @@ def _download_progress() -> Iterator[Callable[[str, int, int | None], None]]:
     from rich.progress import BarColumn, DownloadColumn, Progress, TextColumn, TransferSpeedColumn
 
     columns = (TextColumn("{task.description}"), BarColumn(), DownloadColumn(), TransferSpeedColumn())
-    with Progress(*columns, console=Console(stderr=True)) as progress:
+    with Progress(*columns, console=Console(stderr=True, emoji=False)) as progress:
         tasks: dict[str, Any] = {}
 
         def update(what: str, done: int, total: int | None) -> None:

@@ -147,7 +147,7 @@ class Live(View):
         self._share: dict[str, float] = {}  # how far a resumed cell was when it began
         self._took: list[float] = []
         self._lock = threading.Lock()
-        console = Console(stderr=True, highlight=False)
+        console = Console(stderr=True, highlight=False, emoji=False)
         self._live = RichLive(console=console, get_renderable=self._table, refresh_per_second=1, transient=True)
 
     def __call__(self, name: str, state: CellState) -> None:

@@ -145,6 +145,7 @@ def _perturbation(model: Transformer, src: Tensor, tgt: Tensor, every: int, *, t
     """
     length = tgt.shape[1]
     other = torch.where(tgt > 4, tgt - 1, tgt + 1).clamp(max=model.tgt_vocab_size - 1)
+    other = torch.where(other == tgt, 1, other)  # of a vocabulary of one word there is no other
     other[1], other[2] = 1, 3
     cuts = sorted({1, length // 2, length - 1}) if training else list(range(1, length, every))
     variants = []

@@ -324,6 +324,7 @@ def _evaluated(
             return scores
         say(f"{run.hypotheses_file(split, '*').parent} is not as it was scored: the model is evaluated again")
     task = get_task(experiment.training.task)
+    # On a CPU unless a device was named: there translations are searched by one process per core, and alike everywhere.
     task.score_run(experiment, data, folder, "cpu" if device == "auto" else device)
     scores = run.scores(split)
     assert scores is not None

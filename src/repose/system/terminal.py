@@ -148,7 +148,7 @@ def show(*parts: "Table | str", width: int = 160) -> None:
     folded, and lines stay whole."""
     from rich.console import Console
 
-    console = Console(highlight=False, markup=False)
+    console = Console(highlight=False, markup=False, emoji=False)
     if not console.is_terminal:
         console.width = width
     for part in parts:

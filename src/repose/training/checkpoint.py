@@ -248,7 +248,8 @@ def load(path: Path, tensors: Mapping[str, Tensor]) -> None:
 
 def _damaged(path: Path) -> CheckpointError:
     return CheckpointError(
-        f"the checkpoint {path} is damaged: restore it, or remove the folder {path.parent} to train from the beginning"
+        f"the checkpoint {path} is damaged: restore it, or remove the folder {path.parent} (a training that is not "
+        "finished then begins anew, and a finished one does not need it)"
     )
 
 

@@ -115,7 +115,7 @@ class Live(_Watched):
             bars.TextColumn("{task.fields[figures]}"),
             bars.TextColumn("{task.fields[left]}"),
         )
-        self._progress = bars.Progress(*columns, console=Console(stderr=True), auto_refresh=False)
+        self._progress = bars.Progress(*columns, console=Console(stderr=True, emoji=False), auto_refresh=False)
         self._task = self._progress.add_task("training", total=None, epoch=1, figures="", left="")
         self._shown = 0.0
         self._progress.start()

@@ -211,11 +211,11 @@ def _follow(index: int, first: World, threads: int, port: int, follow: Callable[
     threading.Thread(target=_end_with_parent, daemon=True).start()
     torch.set_num_threads(threads)
     rank, size = index + 1, first.size
-    device = _device_of(first.device, rank)
     store = TCPStore("127.0.0.1", port, size, is_master=False, timeout=TIMEOUT, use_libuv=_LIBUV)
-    store.set(f"ready {rank}", "")
-    _join(device, rank, size, store=store)
     try:
+        device = _device_of(first.device, rank)
+        store.set(f"ready {rank}", "")
+        _join(device, rank, size, store=store)
         follow(World(rank, size, device), *arguments)
     except Exception as error:
         what = str(error) if isinstance(error, ReposeError) else f"{type(error).__name__}: {error}"

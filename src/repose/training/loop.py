@@ -25,6 +25,7 @@ RECORD_EVERY = 50
 _EARLY_EPOCHS = 5  # after which a model should have begun to read its source
 LITTLE_GAIN = 0.2
 """`source_gain` below which a model as good as ignores its source, in nats per target token."""
+_CLOCK_KNOWN = 20  # updates after which it is known about how many the clock allows
 _KERAS_BATCH = 64  # sentences; what tf_loss_keras means where batches are not counted in sentences
 
 Evaluate = Callable[[Any, TrainingJob], Mapping[str, float]]
@@ -143,7 +144,8 @@ class Trainer:
         self.learner.backward(update, state.update)
         self.pending.tokens += update.tokens
         self.pending.sentences += update.sentences
-        synchronises = (state.update + 1) % self.synchronise_every == 0 or update.last
+        is_recorded = (state.update + 1) % RECORD_EVERY == 0
+        synchronises = (state.update + 1) % self.synchronise_every == 0 or is_recorded or update.last
         if synchronises:
             self._synchronise()  # before the step: one along a gradient that is no number is never saved
         self.learner.step(rate)
@@ -151,13 +153,15 @@ class Trainer:
         state.batch = 0 if update.last else state.batch + 1
         state.epoch += update.last
         state.tokens += update.tokens
-        if state.update % RECORD_EVERY == 0:
+        if is_recorded:
             self._record("train", self._training_figures(state.window_sums, rate), speed=self._speed())
             state.window_sums = Sums()
         if update.last:
             self._record("epoch", self._training_figures(state.epoch_sums, rate))
             state.epoch_sums = Sums()
         if self.writer is not None:
+            if state.update == _CLOCK_KNOWN:
+                self._warn_of_clock()
             self.writer.journal.advance(self._progress())
             if synchronises and self.writer.is_due:
                 self.writer.save()
@@ -312,18 +316,34 @@ class Trainer:
             figures |= self._translate()
         return figures, -figures.get("chrf", 0.0)
 
+    def _warn_of_clock(self) -> None:
+        """Say that the clock ends the training while its rate still rises, if it does: where updates limit a linear
+        schedule, that is shortened, and where they end the training so early, it was said at the beginning."""
+        c = self.config
+        is_shortened = c.schedule == "linear" and self.total is not None
+        if self.writer is None or c.max_hours is None or is_shortened or not math.isfinite(self.end):
+            return
+        if c.warmup_warning(self.total) is None and 0 < self.end <= self.schedule.warmup / 2:
+            about = max(1, round(self.end))
+            self.writer.journal.note(
+                f"the clock ends the training after about {about:,} of the {self.schedule.warmup:,} updates over which "
+                f"its learning rate rises, and it learns little: set training.warmup_updates={max(1, about // 10)}, or "
+                "give it more time"
+            )
+
     def _warn_of_deafness(self) -> None:
         """Say that the model ignores its source, if it does: it is then a fluent language model of the target."""
         gain = self.state.validation.get("source_gain")
         if self.writer is None or gain is None or gain >= LITTLE_GAIN:
             return
-        a, settings = self.job.architecture, ""
+        a, settings, c = self.job.architecture, "", self.config
         if a.norm == "post" and a.initialisation in ("xavier", "fairseq"):  # those that gained: docs/little-data.md
             settings = ", set architecture.initialisation = 'keras' or architecture.norm = 'pre'"
+        rises = self.state.update < self.schedule.warmup
+        rate = "" if rises else f"a learning rate below {c.learning_rate:g} or "
         self.writer.journal.note(
             f"the model hardly reads its source (it predicts {gain:.2f} nats per token better with the right one than "
-            f"with another): train longer{settings}, try a learning rate below {self.config.learning_rate:g} or fewer "
-            "tokens per update, or add pairs"
+            f"with another): train longer{settings}, try {rate}fewer tokens per update, or add pairs"
         )
 
     def _translate(self) -> Mapping[str, float]:

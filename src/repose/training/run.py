@@ -88,11 +88,18 @@ def train(
                 return finished
             state = checkpoint.read_state(run.checkpoint, job.run_id)
             if state.done is not None:
-                read_whole(run, state.metrics_bytes, state.metrics_crc32)  # nothing else would show damage
-                return Outcome(RunStatus.DONE, state.done, state.update, state.validation)
+                return _done(run, state)
             note = _choose_workers(job, state, chosen, workers)
             with distributed.started(state.workers, chosen, state.threads, _follow, (state, options)) as world:
                 return _train_as_worker(world, state, options, signals, note, evaluate, samples)
+
+
+def _done(run: RunFolder, state: State) -> Outcome:
+    """How a run ended whose state says that it has. Raises CheckpointError where its records are damaged, which nothing
+    else would show."""
+    assert state.done is not None
+    read_whole(run, state.metrics_bytes, state.metrics_crc32)
+    return Outcome(RunStatus.DONE, state.done, state.update, state.validation)
 
 
 def _finished(run: RunFolder) -> Outcome | None:
@@ -172,7 +179,7 @@ def _train_as_worker(
 ) -> Outcome:
     """Train as one worker; the first one reports, too."""
     if state.done is not None:
-        return Outcome(RunStatus.DONE, state.done, state.update, state.validation)
+        return _done(options.run, state)
     job, run = options.job, options.run
     with tuned(), contextlib.ExitStack() as stack:
         learner = Learner(job.task, job.task.build(job), job.training, world)

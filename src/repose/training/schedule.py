@@ -58,7 +58,8 @@ class Schedule:
     """m of eq. 25; `noam` only."""
     plateau_factor: float
     total: int | None = None
-    """Updates of the whole training; `linear` only."""
+    """Updates of the whole training; `linear` only. Without it, where the clock alone ends the training, the warm-up
+    keeps its length, and the rate falls only if that is over before the end."""
 
     def __call__(self, update: int, drops: int = 0, *, end: float = math.inf) -> float:
         """The learning rate of update s = 0, 1, …; `drops` as counted by `Plateau`, `end`: the updates after which the
