@@ -27,7 +27,7 @@ def test_a_grid_says_what_its_cells_are(make_run: Any, make_grid: Any) -> None:
             make_run(f"grid/{corpus}-{system}-s0", [2.0], settings=[f"corpus.src_lang={corpus[:2]}"])
     hints = {"baseline": "baseline", "published": ["reinforced/table-1"]}
     runs = read_runs([make_grid("grid", cells, report=hints)])
-    assert (runs.title, runs.about) == ("grid", "what it answers")
+    assert (runs.title, runs.about) == ("grid", ("what it answers",))
     assert (runs.groups, runs.corpora) == (("baseline", "reinforced"), ("gl-en", "de-en"))
     assert (runs.baseline, runs.published, runs.problems) == ("baseline", ("reinforced/table-1",), ())
     assert names(runs)[0] == ("gl-en-baseline-s0", "baseline", "gl-en", 0)

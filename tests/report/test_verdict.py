@@ -41,7 +41,7 @@ def test_no_test_is_promised_that_is_not_made(make_run: Any, tmp_path: Path) -> 
     assert verdict(runs).endswith(
         "1.0 above c; under Significance, both are tested against a, and not against each other."
     )
-    assert verdict(replace(runs, baseline="c")).endswith("whether that is more than chance is under Significance.")
+    assert verdict(replace(runs, baseline="c")).endswith("is under Significance, but one seed says nothing of others.")
 
 
 def test_what_no_test_can_be_made_against_is_not_named(make_run: Any, tmp_path: Path) -> None:
@@ -68,7 +68,7 @@ def test_no_number_is_not_the_best(tmp_path: Path) -> None:
 
 def test_equal_scores_are_shared(make_run: Any, tmp_path: Path) -> None:
     four(make_run, a=20.0, b=20.01)
-    assert "b and a share the best BLEU (beam 4) of 2 systems, 21.0 (one seed)." in verdict(read_runs([tmp_path]))
+    assert "b and a share the best BLEU (beam 4) of 2 systems, 21.0." in verdict(read_runs([tmp_path]))
 
 
 def test_what_holds_of_several_corpora_is_said_once(make_run: Any, tmp_path: Path) -> None:
@@ -79,13 +79,15 @@ def test_what_holds_of_several_corpora_is_said_once(make_run: Any, tmp_path: Pat
     said = verdict(read_runs([tmp_path]))
     assert said.count("1.0 above") == 2
     assert said.count("Significance") == 1
-    assert said.endswith(". Whether a lead is more than chance is under Significance.")
+    assert said.endswith(
+        ". Whether a lead is more than chance is under Significance, but one seed says nothing of others."
+    )
 
 
 def test_all_that_share_the_best_are_named(make_run: Any, tmp_path: Path) -> None:
     four(make_run, a=20.0, b=20.01, c=19.99, d=12.0)
     said = verdict(read_runs([tmp_path]))
-    assert "b, a and c share the best BLEU (beam 4) of 4 systems, 21.0 (one seed)." in said
+    assert "b, a and c share the best BLEU (beam 4) of 4 systems, 21.0." in said
     shutil.rmtree(tmp_path / "d-s0")
     assert "all 3 systems have the same BLEU (beam 4), 21.0 (one seed)." in verdict(read_runs([tmp_path]))
 
@@ -152,3 +154,21 @@ def test_a_share_of_warm_up_stands_alone(make_run: Any, tmp_path: Path) -> None:
     text = write_markdown(build(read_runs([tmp_path])))
     assert "warmup\\_share 0.2" in text
     assert "warmup\\_updates" not in text
+
+
+def test_five_corpora_are_all_told_and_of_six_two_are_left(make_run: Any, tmp_path: Path) -> None:
+    for number, lang in enumerate(("de", "fr", "cs", "pt", "gl", "az"), start=1):
+        make_run(f"{lang}/a", [2.0], settings=[f"corpus.src_lang={lang}"])
+        said = verdict(read_runs([tmp_path]))
+        assert said.count(" on multi30k ") == (number if number < 6 else 4)
+    assert said.endswith("2 more corpora: see the scores.")
+
+
+def test_inflated_scores_stand_beside_those_that_may_be_quoted(make_run: Any, tmp_path: Path) -> None:
+    four(make_run, a=20.0, b=22.0)
+    for name, value in (("a", 17.04), ("b", 18.06)):
+        path = tmp_path / f"{name}-s0" / "scores.test.json"
+        scores = json.loads(path.read_text())
+        scores["decoded"]["beam4"]["bleu_detokenised"] = scores["decoded"]["beam4"]["bleu"] | {"value": value}
+        path.write_text(json.dumps(scores))
+    assert "23.0 (one seed), 2.0 above a (detokenised 18.1 and 17.0);" in verdict(read_runs([tmp_path]))

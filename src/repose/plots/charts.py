@@ -11,6 +11,7 @@ from typing import Any
 
 import matplotlib
 import numpy as np
+from matplotlib import rc_context
 from matplotlib.axes import Axes
 from matplotlib.figure import Figure
 from matplotlib.lines import Line2D
@@ -106,9 +107,10 @@ class Spot:
 
 @contextmanager
 def chart_canvas(text: str, font: Path | None = None, *, any_font: bool = False) -> Iterator[None]:
-    """The canvas of charts (see `canvas`), in a serif face that matplotlib brings along."""
+    """The canvas of charts (see `canvas`), in a serif face that matplotlib brings along, and in an SVG as outlines:
+    where it is missing, names would be wider, and cut."""
     serif = Path(matplotlib.get_data_path()) / "fonts" / "ttf" / "STIXGeneral.ttf"
-    with canvas(text, font or serif, size=_SIZE, any_font=any_font):
+    with canvas(text, font or serif, size=_SIZE, any_font=any_font), rc_context({"svg.fonttype": "path"}):
         yield
 
 

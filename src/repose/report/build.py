@@ -28,7 +28,7 @@ def build(runs: RunSet, *, pictures: Sequence[Picture] = ()) -> Report:
     first = main_picture(pictures, runs)
     pictures = [picture for picture in pictures if picture is not first]
     sections = [
-        Section(title="Scores", paragraphs=(runs.about,) if runs.about else (), tables=_scores(runs)),
+        Section(title="Scores", paragraphs=runs.about, tables=_scores(runs)),
         Section(title="Settings", tables=(settings_table(runs), *_present(check_table(runs)))),
         Section(
             title="Significance",

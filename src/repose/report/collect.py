@@ -102,7 +102,7 @@ class RunSet:
     """Lines of a corpus's test set, from 1, that the grid wants to see translated."""
     problems: tuple[str, ...] = ()
     """What is unfinished, broken or left out, one sentence each."""
-    about: str = ""
+    about: tuple[str, ...] = ()
     """What the grid is for, in its own words."""
 
     def of(self, group: str, corpus: str) -> tuple[ReportRun, ...]:
@@ -231,8 +231,13 @@ def read_runs(paths: Sequence[Path], *, title: str | None = None, baseline: str 
         published=tuple(dict.fromkeys(str(name) for hint in hints for name in hint.get("published", ()))),
         sentences=_sentences(grids, runs),
         problems=tuple(dict.fromkeys(problems)),
-        about=" ".join(grid.about for _, grid in grids if grid.about),
+        about=_abouts([grid for _, grid in grids if grid.about]),
     )
+
+
+def _abouts(grids: Sequence[Manifest]) -> tuple[str, ...]:
+    """What each grid asks, with its name where there are several."""
+    return tuple(f"{grid.name}: {grid.about}" if len(grids) > 1 else grid.about for grid in grids)
 
 
 def _title(paths: Sequence[Path]) -> str:
@@ -243,9 +248,21 @@ def _title(paths: Sequence[Path]) -> str:
 
 
 def read_curves(folders: Sequence[Path]) -> RunSet:
-    """The runs of these directories alone, finished or not. Raises CheckpointError or ConfigError for any other."""
-    runs = _named_apart(_grouped(told_apart([read_run(folder, None) for folder in dict.fromkeys(folders)])))
-    return RunSet(title="", runs=tuple(runs))
+    """The runs of these directories alone, finished or not; a cell of a grid beside it is the system that it is there.
+    Raises CheckpointError or ConfigError for any other."""
+    cells = {place: cell for parent in {folder.parent for folder in folders} for place, cell in _cells_in(parent)}
+    read = told_apart([read_run(folder, cells.get(folder.resolve())) for folder in dict.fromkeys(folders)])
+    alone = _grouped([run for run in read if run.folder.resolve() not in cells])
+    return RunSet(title="", runs=tuple(_named_apart([*(r for r in read if r.folder.resolve() in cells), *alone])))
+
+
+def _cells_in(folder: Path) -> list[tuple[Path, Entry]]:
+    """The run directories of a grid and their cells; none where there is no grid that can be read."""
+    try:
+        grid = manifest.read(folder)
+    except CheckpointError:
+        return []
+    return [] if grid is None else [((folder / cell.folder).resolve(), cell) for cell in grid.entries]
 
 
 def _sentences(grids: Sequence[tuple[Path, Manifest]], runs: Sequence[ReportRun]) -> dict[str, tuple[int, ...]]:

@@ -334,7 +334,8 @@ def plot_curves(
         records = [r for run in runs.runs for kind in ("valid", "epoch") for r in run.of_kind(kind)]
         raise ConfigError(unknown("metric", metric, sorted({name for r in records for name in r} - _NO_FIGURES)))
     with chart_canvas("".join([*runs.corpora, *runs.groups]), font):
-        figure = draw_curves(panels, axis, f"{metric}, {_UNITS[metric]}" if metric in _UNITS else metric)
+        unit = figures.nats(runs.runs) if _UNITS.get(metric) == _NATS else _UNITS.get(metric)
+        figure = draw_curves(panels, axis, f"{metric}, {unit}" if unit else metric)
         files = save(figure, out)
     content, rows = [], []
     for corpus, found in panels.items():

@@ -109,8 +109,8 @@ def over_seeds(runs: Sequence[ReportRun], figure: Figure) -> Spread | None:
 
 
 def number(value: float, digits: int) -> str:
-    """A number as it is read: thousands apart, so many digits after the point."""
-    return f"{value:,.{digits}f}"
+    """A number as it is read: thousands apart, so many digits after the point, with a minus and no hyphen."""
+    return f"{value:,.{digits}f}".replace("-", "−")
 
 
 def shown(found: Spread, digits: int, expected: int | None = None) -> str:

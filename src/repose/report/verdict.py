@@ -13,8 +13,9 @@ from repose.report.tables import Figure, Row, Spread, number, over_seeds, rows_o
 from repose.report.tables_scores import beam_name, task_column, translation_score
 
 _MOST = 4
-"""Corpora of which something is said."""
+"""Corpora of which something is said; of one more, too, rather than that there is one."""
 _CHANCE = "; whether that is more than chance is under Significance."
+_OF_ONE = "; whether other sentences might change that is under Significance, but one seed says nothing of others."
 
 
 def verdict(runs: RunSet) -> str:
@@ -23,12 +24,15 @@ def verdict(runs: RunSet) -> str:
     if not rows:
         return "No run is finished yet, so there is nothing to compare."
     corpora = list(dict.fromkeys(row.corpus for row in rows))
-    sentences = [_of_corpus([row for row in rows if row.corpus == corpus], runs.baseline) for corpus in corpora[:_MOST]]
-    if sum(sentence.endswith(_CHANCE) for sentence in sentences) > 1:  # said once of all
-        sentences = [sentence.replace(_CHANCE, ".") for sentence in sentences]
-        sentences.append("Whether a lead is more than chance is under Significance.")
-    if len(corpora) > _MOST:
-        sentences.append(f"{len(corpora) - _MOST} more corpora: see the scores.")
+    most = _MOST if len(corpora) > _MOST + 1 else len(corpora)
+    sentences = [_of_corpus([row for row in rows if row.corpus == corpus], runs.baseline) for corpus in corpora[:most]]
+    ends = [end for sentence in sentences for end in (_CHANCE, _OF_ONE) if sentence.endswith(end)]
+    if len(ends) > 1:  # said once of all
+        sentences = [sentence.replace(_CHANCE, ".").replace(_OF_ONE, ".") for sentence in sentences]
+        but = ", but one seed says nothing of others" * (_OF_ONE in ends)
+        sentences.append(f"Whether a lead is more than chance is under Significance{but}.")
+    if len(corpora) > most:
+        sentences.append(f"{len(corpora) - most} more corpora: see the scores.")
     return " ".join(sentences)
 
 
@@ -65,23 +69,34 @@ def _of_corpus(rows: Sequence[Row], baseline: str | None) -> str:
     if len(level) == len(found) > 2:
         return f"On {corpus} all {len(found)} systems{without} have the same {figure.name}, {_shown(mean, figure)}."
     if len(level) > 1:
-        return f"On {corpus} {_listed(level)} share {among}, {_shown(mean, figure)}."
+        return f"On {corpus} {_listed(level)} share {among}, {number(mean.mean, figure.digits)}."
     apart = f"{number(abs(mean.mean - next_mean.mean), figure.digits)} {'above' if sign < 0 else 'below'}"
-    said = f"On {corpus} {best.group} has {among}, {_shown(mean, figure)}, {apart} {second.group}"
+    said = f"On {corpus} {best.group} has {among}, {_shown(mean, figure)}, {apart} {second.group}{_inflated(found[:2])}"
     base = baseline if baseline in {row.group for row in comparable} else comparable[0].group
     if len(comparable) < ALL_PAIRS_BELOW or base in (best.group, second.group):
-        return f"{said}{_CHANCE}"
+        return f"{said}{_CHANCE if mean.n > 1 and next_mean.n > 1 else _OF_ONE}"
     return f"{said}; under Significance, both are tested against {base}, and not against each other."
 
 
-def _judge(rows: Sequence[Row]) -> Figure:
+def _judge(rows: Sequence[Row], metric: str = "bleu") -> Figure:
     """BLEU of the widest beam, or of greedy search where not all have one; of other tasks what they are tested by."""
     runs = [run for row in rows for run in row.runs]
     if not runs[0].translates:
         return task_column(*first_figure(runs[0]))
     wide = all(figures.beam(run) is not None for run in runs)
     name = f"BLEU ({beam_name(runs)})" if wide else "BLEU (greedy)"
-    return translation_score(name, None if wide else "greedy", "bleu")
+    return translation_score(name, None if wide else "greedy", metric)
+
+
+def _inflated(found: Sequence[tuple[Row, Spread]]) -> str:
+    """What two systems' BLEU is where references are detokenised, below that of tokenised ones; else nothing."""
+    if not found[0][0].runs[0].translates:
+        return ""
+    figure = _judge([row for row, _ in found], "bleu_detokenised")
+    means = [over_seeds(row.runs, figure) for row, _ in found]
+    if any(mean is None for mean in means):
+        return ""
+    return f" (detokenised {' and '.join(number(mean.mean, figure.digits) for mean in means if mean)})"
 
 
 def _shown(mean: Spread, figure: Figure) -> str:

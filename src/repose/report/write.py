@@ -32,7 +32,7 @@ _LATEX |= {sign: rf"\{name}{{}}" for sign, name in _TEXT.items()}
 _LATEX |= {sign: f"${name}$" for sign, name in _MATH.items()}
 _ACCENTS = frozenset("\u0300\u0301\u0302\u0303\u0304\u0306\u0307\u0308\u030a\u030b\u030c\u0327")
 """Those that LaTeX's standard encoding can put on a letter."""
-_SHORT, _NARROW = 6, 6
+_SHORT, _NARROW, _BREAKS = 6, 6, 40
 """Letters of a unit that stands in the head of a column, and columns of a table that needs no small print, in LaTeX."""
 _LETTERS = frozenset("ßæœøåłÆŒØÅŁıĳ")
 
@@ -181,7 +181,8 @@ def _warning(sentence: str) -> str:
 
 def _comparison(comparison: SideBySide) -> list[str]:
     one, other = comparison.systems
-    blocks = [f"### {_inline(one)} and {_inline(other)}", _inline(comparison.caption)]
+    languages = f"{comparison.src_lang} → {comparison.tgt_lang}"
+    blocks = [f"### {_inline(one)} and {_inline(other)}, {_inline(languages)}", _inline(comparison.caption)]
     for sentence in comparison.sentences:
         lines = [("source", sentence.src), ("reference", sentence.reference)]
         scores = zip(comparison.systems, sentence.scores, sentence.hypotheses, strict=True)
@@ -301,7 +302,7 @@ def write_latex(table: Table) -> str:
         r"  \scriptsize\setlength{\tabcolsep}{3pt}" if wide else r"  \small",
         rf"  \caption{{{latex(table.title)}}}",
         rf"  \label{{tab:{table.id}}}",
-        rf"  \begin{{tabular}}{{{''.join('r' if c.numeric else 'l' for c in table.columns)}}}",
+        rf"  \begin{{tabular}}{{{_latex_columns(table)}}}",
         r"    \toprule",
         f"    {' & '.join(heads)} \\\\",
         r"    \midrule",
@@ -316,6 +317,14 @@ def write_latex(table: Table) -> str:
     ]
     lines += [rf"  \par\smallskip\footnotesize\raggedright {remark}" for remark in remarks]
     return "\n".join([*lines, r"\end{table}"]) + "\n"
+
+
+def _latex_columns(table: Table) -> str:
+    """Numbers to the right, names to the left; columns of sentences share most of the line, and break."""
+    widest = [max((len(row[place].text) for row in table.rows), default=0) for place in range(len(table.columns))]
+    long = sum(width > _BREAKS for width in widest)
+    text = [rf"p{{{0.75 / long:.2f}\linewidth}}" if width > _BREAKS else "l" for width in widest]
+    return "".join("r" if column.numeric else kind for column, kind in zip(table.columns, text, strict=True))
 
 
 def _latex_cell(table: Table, cell: Cell) -> str:
