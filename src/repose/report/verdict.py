@@ -69,7 +69,7 @@ def _of_corpus(rows: Sequence[Row], baseline: str | None) -> str:
     if len(level) == len(found) > 2:
         return f"On {corpus} all {len(found)} systems{without} have the same {figure.name}, {_shown(mean, figure)}."
     if len(level) > 1:
-        return f"On {corpus} {_listed(level)} share {among}, {number(mean.mean, figure.digits)}."
+        return f"On {corpus} {_listed(level)} share {among}, {number(mean.mean, figure.digits)}{_inflated(found[: len(level)])}."
     apart = f"{number(abs(mean.mean - next_mean.mean), figure.digits)} {'above' if sign < 0 else 'below'}"
     said = f"On {corpus} {best.group} has {among}, {_shown(mean, figure)}, {apart} {second.group}{_inflated(found[:2])}"
     base = baseline if baseline in {row.group for row in comparable} else comparable[0].group
@@ -89,14 +89,14 @@ def _judge(rows: Sequence[Row], metric: str = "bleu") -> Figure:
 
 
 def _inflated(found: Sequence[tuple[Row, Spread]]) -> str:
-    """What two systems' BLEU is where references are detokenised, below that of tokenised ones; else nothing."""
+    """What these systems' BLEU is where references are detokenised, below that of tokenised ones; else nothing."""
     if not found[0][0].runs[0].translates:
         return ""
     figure = _judge([row for row, _ in found], "bleu_detokenised")
     means = [over_seeds(row.runs, figure) for row, _ in found]
     if any(mean is None for mean in means):
         return ""
-    return f" (detokenised {' and '.join(number(mean.mean, figure.digits) for mean in means if mean)})"
+    return f" (detokenised {_listed([number(mean.mean, figure.digits) for mean in means if mean])})"
 
 
 def _shown(mean: Spread, figure: Figure) -> str:
