@@ -189,6 +189,18 @@ def test_records_keep_their_fields(tmp_path: Path, planned: Planned) -> None:
         planned([file], out="other", fields=("body",))
 
 
+@pytest.mark.parametrize("name", ["merged.txt", "parts/mine.txt", "unpacked/mine.txt"])
+def test_a_place_without_a_job_that_holds_what_it_would_write_over_is_refused(
+    tmp_path: Path, planned: Planned, name: str
+) -> None:
+    file, mine = write(tmp_path / "in.txt", b"a\n"), tmp_path / "out" / name
+    mine.parent.mkdir(parents=True)
+    mine.write_text("mine")
+    with pytest.raises(ConfigError, match=r"out holds .* and no job: choose another --out"):
+        planned([file])
+    assert mine.read_text() == "mine"
+
+
 def test_fields_that_the_output_adds_are_not_in_the_input(tmp_path: Path, planned: Planned) -> None:
     file = write(tmp_path / "in.jsonl", b'{"text": "a", "id": 1, "failed": null}\n')
     with pytest.raises(DataError, match=r"in\.jsonl has a field 'failed' already, .*: rename it in the input$"):

@@ -156,8 +156,8 @@ def test_stopping_is_exit_3_and_the_same_command_goes_on(corpus: tuple[Path, Pat
     assert "the same command resumes the run" in err
     for verb, *more in (["translate"], ["evaluate"], ["export", "--to", "onnx", "--out", tmp_path / "out"]):
         code, _, err = run(verb, tmp_path / "run", *more)
-        what = "is a run that has no model yet: the same `repose train` command goes on with it"
-        assert (code, err) == (1, f"repose: {tmp_path / 'run'} {what}\n")
+        what = "is a run without a model: where its training is not finished, the same `repose train` command goes on"
+        assert (code, err.startswith(f"repose: {tmp_path / 'run'} {what} with it")) == (1, True)
     code, out, _ = run(*command)
     assert code == 0
     assert "beam4 bleu" in out
@@ -516,6 +516,31 @@ def test_audit_passes_what_is_causal_and_fails_what_looks_ahead(trained: Path, r
     assert code == 1
     assert "FAILED" in out
     assert "cannot translate" in out
+
+
+def test_options_that_contradict_each_other_or_have_no_effect(trained: Path, run: Run, tmp_path: Path) -> None:
+    pairs = ("a.src", "b.tgt", "--out", tmp_path / "x", "--print-config")
+    there = tmp_path / "folder.txt"
+    there.mkdir()
+    for command, sentence in (
+        (
+            ("train", *pairs, "--epochs", 3, "--set", "training.epochs=5"),
+            "--epochs and --set training.epochs say",
+        ),
+        (
+            ("train", *pairs, "--minutes", 3, "--set", "training.max_hours=5"),
+            "--minutes and --set training.max_hours",
+        ),
+        (("cache", trained, "--clear"), "name runs, or give --clear"),
+        (("fetch", "--from", tmp_path), "needs the name of a corpus: repose fetch NAME --from"),
+        (("translate-file", trained, there, tmp_path / "y.txt"), "folder.txt is a folder: name the file to translate"),
+        (("translate-file", trained, tmp_path / "y.html", there), "folder.txt is a folder: name the file to write"),
+        (("translate", trained, "--num-hypotheses", 0), "num-hypotheses"),
+        (("train", "a.src", "b.tgt", "--out", tmp_path / "x", "--device", "gpu"), "an NVIDIA or AMD GPU is cuda"),
+    ):
+        code, _, err = run(*command)
+        assert (code > 0, sentence in " ".join(err.split())) == (True, True), (command, err)
+    assert (trained / "model").is_dir()
 
 
 def test_audit_and_describe_take_a_preset_with_settings_changed(trained: Path, run: Run) -> None:

@@ -150,7 +150,7 @@ def test_fine_tuning_on_the_other_direction_takes_its_tag(run: Run, tmp_path: Pa
         "--config",
         "default",
     )
-    assert run(*command, "--epochs", 1)[0] == 0
+    assert run(*command, "--set", "training.epochs=1")[0] == 0
     code, out, err = run("train", "--from", tmp_path / "both", en, pt, "--out", tmp_path / "back", "--print-config")
     assert code == 0
     assert "the new model is of en-pt with the tag pt" in err
@@ -165,7 +165,7 @@ def test_fine_tuning_on_the_other_direction_takes_its_tag(run: Run, tmp_path: Pa
 def test_fine_tuning_chooses_how_to_search_anew(run: Run, tmp_path: Path) -> None:
     files = write_pairs(tmp_path / "first.tsv", 0, 300)
     command = ("train", files, "--out", tmp_path / "run", *SETTINGS, "--workers", "1", "--config", "default")
-    code, out, _ = run(*command, "--set", "decoding.length_penalty=none", "--epochs", 1)
+    code, out, _ = run(*command, "--set", "decoding.length_penalty=none", "--set", "training.epochs=1")
     chosen = json.loads((tmp_path / "run" / "model" / "config.json").read_text(encoding="utf-8"))["decoding"]
     beam = f"with a beam of {chosen['beam_size']} and a length penalty of {chosen['length_penalty']}"
     said = "greedily" if chosen["beam_size"] == 1 else beam
@@ -262,7 +262,10 @@ def test_a_model_with_one_vocabulary_is_trained_further_and_measured_anew(
     run: Run, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     tied = ("--set", "architecture.tie_embeddings=all", "--set", "tokenizer.sharing=shared", "--preset", "original")
-    first, one = write_pairs(tmp_path / "first.tsv", 0, 100), ("--epochs", 1, "--workers", 1, "--config", "default")
+    first, one = (
+        write_pairs(tmp_path / "first.tsv", 0, 100),
+        ("--set", "training.epochs=1", "--workers", 1, "--config", "default"),
+    )
     assert run("train", first, "--out", tmp_path / "first", *SETTINGS, *one, *tied)[0] == 0
     new = write_pairs(tmp_path / "new.tsv", 1000, 1060)
     assert run("train", "--from", tmp_path / "first", new, "--out", tmp_path / "tuned", *one[:4])[0] == 0

@@ -199,6 +199,8 @@ def test_missing_folders(tmp_path: Path) -> None:
     assert "does not exist" in refusal(tmp_path / "none")
     (tmp_path / "file").write_text("")
     assert "is a file" in refusal(tmp_path / "file")
+    assert "is no model: it holds neither config.json nor model.safetensors" in refusal(tmp_path)
+    (tmp_path / "model.safetensors").write_text("")
     assert "config.json is missing" in refusal(tmp_path)
 
 

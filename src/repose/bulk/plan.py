@@ -185,6 +185,15 @@ def _check_not_overwritten(store: Store, job: Job, inputs: Sequence[Input]) -> N
             raise ConfigError(f"{name} is an input, and the job would write its result there: give another --out")
 
 
+def _check_free(store: Store, job: Job) -> None:
+    """Raises ConfigError for a place without a job that holds what the job would write over."""
+    results = (job.merged, *(KEPT if job.work == "score" else ()))
+    there = [name for name in results if store.size(name) is not None]
+    there += [f"{folder}/" for folder in ("parts", "unpacked") if store.names(folder)]
+    if there:
+        raise ConfigError(f"{store.where} holds {there[0]} and no job: choose another --out")
+
+
 def make_plan(store: Store, job: Job, inputs: Sequence[Input]) -> Plan:
     """The plan of a job in its folder: read through the inputs, and written, or found there.
 
@@ -196,6 +205,8 @@ def make_plan(store: Store, job: Job, inputs: Sequence[Input]) -> Plan:
     with store.locked(LOCK):
         data = store.read(PLAN)
         old = None if data is None else Plan.of_json(data, store.place(PLAN))
+        if old is None:
+            _check_free(store, job)
         if old is not None and (changes := _changes(old.job.identified(), job.identified())):
             raise ConfigError(_another(store, changes))
         if old is None and job.format == "parquet":

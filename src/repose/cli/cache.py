@@ -5,6 +5,7 @@ from typing import Annotated
 
 from typer import Argument, Option
 
+from repose.system.errors import ConfigError
 from repose.system.terminal import counted, make_table, say, show
 
 MB = 1_000_000
@@ -24,9 +25,11 @@ def cache(
     from repose.decoding.graph_cache import graphs_home
     from repose.tasks.cache import graphs, prepared_corpora, remove_graphs, remove_prepared, remove_state
 
+    if runs and clear:
+        raise ConfigError("--clear removes prepared corpora and graphs of all models: name runs, or give --clear")
     for run in runs or []:
         say(f"{run}: {remove_state(run) / MB:,.1f} MB of state removed")
-    if runs and not clear:
+    if runs:
         return
     found = prepared_corpora()
     if clear:

@@ -38,11 +38,12 @@ def translate_file(
     engine: Engine = "auto",
 ) -> None:
     """Translate a file and keep its form: tags, timings, tables, notes, bold and links stay."""
+    target = target.resolve() if target.is_symlink() else target
+    for path, what in ((source, "translate"), (target, "write")):
+        if path.is_dir():
+            raise ConfigError(f"{path} is a folder: name the file to {what}")
     if source.suffix.lower() != target.suffix.lower():
         raise ConfigError(f"{target} is to end in {source.suffix!r} like {source}: formats are not converted")
-    target = target.resolve() if target.is_symlink() else target
-    if target.is_dir():
-        raise ConfigError(f"{target} is a folder: name the file to write")
     if target.exists() and not force:
         raise ConfigError(f"{target} already exists: choose another name, or --force")
     from repose.data.readers import check_file

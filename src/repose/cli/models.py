@@ -39,7 +39,12 @@ def translate(
     beam_size: BeamSize = None,
     num_hypotheses: Annotated[
         int,
-        Option("--num-hypotheses", "-n", help="Hypotheses per line; several are printed as `line ||| text ||| score`."),
+        Option(
+            "--num-hypotheses",
+            "-n",
+            min=1,
+            help="Hypotheses per line; several are printed as `line ||| text ||| score`.",
+        ),
     ] = 1,
     length_penalty: LengthPenalty = None,
     no_repeat_ngram_size: NoRepeat = None,

@@ -207,6 +207,7 @@ def train(
         raise ConfigError(f"--minutes should be more than 0, not {minutes:g}")
     plain = given_settings(corpus__valid=valid, corpus__test=test, training__epochs=epochs)
     plain += given_settings(training__max_hours=None if minutes is None else minutes / 60)
+    _refuse_twice(plain, overrides or [])
     loaded = loaded_experiment(files, config, preset, [*plain, *(overrides or [])], start, synthetic, out=out)
     if print_config:
         from repose.config.file import format_config
@@ -302,6 +303,15 @@ def prepare(
     print(prepare_corpus(loaded.experiment, folder=out, workers=workers, say=say).folder)
 
 
+def _refuse_twice(plain: list[str], overrides: list[str]) -> None:
+    """Raise ConfigError for a setting that has an option of its own and is in --set, too."""
+    set_there = {text.partition("=")[0].strip() for text in overrides}
+    for name in (text.partition("=")[0] for text in plain):
+        if name in set_there:
+            option = "--minutes" if name == "training.max_hours" else f"--{name.partition('.')[2]}"
+            raise ConfigError(f"{option} and --set {name} say the same setting: give one of them")
+
+
 def fetch(
     name: Annotated[str | None, Argument(help="Corpus to fetch. Without it, all corpora are listed.")] = None,
     source: Annotated[Path | None, Option("--from", help="Use this archive or folder instead of downloading.")] = None,
@@ -309,6 +319,8 @@ def fetch(
     """Download a published corpus into the cache (REPOSE_HOME) and verify it."""
     from repose.data import corpora
 
+    if name is None and source is not None:
+        raise ConfigError(f"--from {source} needs the name of a corpus: repose fetch NAME --from {source}")
     if name is None:
         for known in corpora.names():
             info = corpora.describe(known)

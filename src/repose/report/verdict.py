@@ -69,7 +69,8 @@ def _of_corpus(rows: Sequence[Row], baseline: str | None) -> str:
     if len(level) == len(found) > 2:
         return f"On {corpus} all {len(found)} systems{without} have the same {figure.name}, {_shown(mean, figure)}."
     if len(level) > 1:
-        return f"On {corpus} {_listed(level)} share {among}, {number(mean.mean, figure.digits)}{_inflated(found[: len(level)])}."
+        score = f"{number(mean.mean, figure.digits)}{_inflated(found[: len(level)])}"
+        return f"On {corpus} {_listed(level)} share {among}, {score}."
     apart = f"{number(abs(mean.mean - next_mean.mean), figure.digits)} {'above' if sign < 0 else 'below'}"
     said = f"On {corpus} {best.group} has {among}, {_shown(mean, figure)}, {apart} {second.group}{_inflated(found[:2])}"
     base = baseline if baseline in {row.group for row in comparable} else comparable[0].group

@@ -319,6 +319,8 @@ def _read_config(folder: Path) -> dict[str, Any]:
     if not (folder / WEIGHTS).exists() and (exported := sorted(folder.glob("repose-*.json"))):
         target = exported[0].stem.removeprefix("repose-")
         raise CheckpointError(f"{folder} is an export to {target}: name the run or model directory it was made from")
+    if not any((place / name).exists() for place in (folder, previous(folder)) for name in (CONFIG, WEIGHTS)):
+        raise CheckpointError(f"{folder} is no model: it holds neither {CONFIG} nor {WEIGHTS}")
     data = _read(folder, CONFIG, _MAX_JSON_BYTES)
     try:
         config = json.loads(data)
@@ -327,7 +329,8 @@ def _read_config(folder: Path) -> dict[str, Any]:
     version = config.get("format_version") if isinstance(config, dict) else None
     if version is None and isinstance(config, dict) and "experiment" in config:
         raise CheckpointError(
-            f"{folder} is a run that has no model yet: the same `repose train` command goes on with it"
+            f"{folder} is a run without a model: where its training is not finished, the same `repose train` command "
+            "goes on with it; else copy its folder model here again"
         )
     if not isinstance(version, int) or version < 1:
         raise CheckpointError(f"{folder / CONFIG} has no format_version, so {folder} is no model directory")

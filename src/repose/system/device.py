@@ -40,6 +40,8 @@ def find_device(name: str) -> "torch.device":
 
     kind, colon, index = name.partition(":")
     if kind not in ("cpu", "cuda", "mps") or (colon and not (index.isascii() and index.isdecimal())):
+        if kind == "gpu":
+            raise DeviceError(f"there is no device {name!r}: an NVIDIA or AMD GPU is cuda, that of a Mac mps")
         raise DeviceError(unknown("device", name, ["cpu", "cuda", "mps"]))
     counts = {"cpu": 1, "cuda": torch.cuda.device_count(), "mps": int(torch.backends.mps.is_available())}
     if int(index or 0) >= counts[kind]:
