@@ -262,10 +262,8 @@ def test_a_model_with_one_vocabulary_is_trained_further_and_measured_anew(
     run: Run, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     tied = ("--set", "architecture.tie_embeddings=all", "--set", "tokenizer.sharing=shared", "--preset", "original")
-    first, one = (
-        write_pairs(tmp_path / "first.tsv", 0, 100),
-        ("--set", "training.epochs=1", "--workers", 1, "--config", "default"),
-    )
+    first = write_pairs(tmp_path / "first.tsv", 0, 100)
+    one = ("--set", "training.epochs=1", "--workers", 1, "--config", "default")
     assert run("train", first, "--out", tmp_path / "first", *SETTINGS, *one, *tied)[0] == 0
     new = write_pairs(tmp_path / "new.tsv", 1000, 1060)
     assert run("train", "--from", tmp_path / "first", new, "--out", tmp_path / "tuned", *one[:4])[0] == 0
