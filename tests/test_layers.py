@@ -65,7 +65,8 @@ def test_the_imports_are_the_drawing() -> None:
 
 
 def test_the_root_holds_rooms_alone() -> None:
-    assert {path.name for path in ROOT.iterdir() if path.is_file()} == {"__init__.py", "_version.py", "py.typed"}
+    files = {path.name for path in ROOT.iterdir() if path.is_file()}
+    assert files == {"__init__.py", "__main__.py", "_version.py", "py.typed"}
 
 
 def loaded_by(statement: str, *names: str) -> list[str]:

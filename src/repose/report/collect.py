@@ -231,13 +231,9 @@ def read_runs(paths: Sequence[Path], *, title: str | None = None, baseline: str 
         published=tuple(dict.fromkeys(str(name) for hint in hints for name in hint.get("published", ()))),
         sentences=_sentences(grids, runs),
         problems=tuple(dict.fromkeys(problems)),
-        about=_abouts([grid for _, grid in grids if grid.about]),
+        # With their names where there are several.
+        about=tuple(f"{grid.name}: {grid.about}" * (len(grids) > 1) or grid.about for _, grid in grids if grid.about),
     )
-
-
-def _abouts(grids: Sequence[Manifest]) -> tuple[str, ...]:
-    """What each grid asks, with its name where there are several."""
-    return tuple(f"{grid.name}: {grid.about}" if len(grids) > 1 else grid.about for grid in grids)
 
 
 def _title(paths: Sequence[Path]) -> str:

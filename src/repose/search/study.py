@@ -5,6 +5,7 @@ decide by asynchronous successive halving (Li et al. 2020, arXiv 1810.05934): a 
 `reduction`-th of those that have reached the rung so far, so that nobody waits for the slowest.
 """
 
+import math
 import random
 import sqlite3
 import threading
@@ -184,7 +185,7 @@ class Study:
                 return True
             there = [f for t in self._trials() if (f := t.intermediate_values.get(epochs)) is not None]
             better = sum((f > figure) if self._search.best_is_highest else (f < figure) for f in there)
-            if better < max(1, len(there) // self._search.reduction):
+            if better < max(1, len(there) // self._search.reduction) and not math.isnan(figure):
                 trial.set_user_attr("went_on", epochs)
                 return True
             trial.set_user_attr("verdict", {"epochs": epochs, "rank": better + 1, "of": len(there)})
