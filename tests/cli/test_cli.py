@@ -536,6 +536,7 @@ def test_options_that_contradict_each_other_or_have_no_effect(trained: Path, run
         (("translate-file", trained, there, tmp_path / "y.txt"), "folder.txt is a folder: name the file to translate"),
         (("translate-file", trained, tmp_path / "y.html", there), "folder.txt is a folder: name the file to write"),
         (("translate", trained, "--num-hypotheses", 0), "num-hypotheses"),
+        (("translate", trained / "config.json", trained), "a folder: the model comes first"),
         (("train", "a.src", "b.tgt", "--out", tmp_path / "x", "--device", "gpu"), "an NVIDIA or AMD GPU is cuda"),
     ):
         code, _, err = run(*command)

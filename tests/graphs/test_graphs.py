@@ -73,8 +73,8 @@ def check(a: Architecture, folder: Path) -> None:
     ours, graphs = both(a, folder)
     sources = [[2, 5, 6, 7, 8, 9, 10, 3], [2, 9, 3], [2, 4, 4, 11, 3], [2, 3]]
     targets = [[2, 8, 9, 4, 5, 6, 7, 8, 3], [2, 6, 3], [2, 7, 7, 12, 3], [2, 3]]
-    exact = TorchEngine(make(a).double()).force(sources, targets)
-    forced = list(zip(ours.force(sources, targets), exact, strict=True))
+    exact = TorchEngine(make(a).double())
+    forced = list(zip(ours.force(sources, targets), exact.force(sources, targets), strict=True))
     # Layer norms make rounding hundreds of times as large where a token norm leaves next to nothing of START.
     near = max(1e-4, *(4 * float(np.abs(one.log_probs - true.log_probs).max()) for one, true in forced))
     for (one, true), other in zip(forced, graphs.force(sources, targets), strict=True):
@@ -90,7 +90,9 @@ def check(a: Architecture, folder: Path) -> None:
             assert [(h.tokens, h.finished) for h in at_once] == [(h.tokens, h.finished) for h in by_steps]
             assert [h.score for h in at_once] == pytest.approx([h.score for h in by_steps], abs=1e-4)
     tokens = targets[0][:-1]
-    np.testing.assert_allclose(graphs.attention(sources[0], tokens), ours.attention(sources[0], tokens), atol=near)
+    true_weights, weights = (engine.attention(sources[0], tokens) for engine in (exact, ours))
+    near = max(5e-5, 4 * float(np.abs(weights - true_weights).max()))
+    np.testing.assert_allclose(graphs.attention(sources[0], tokens), true_weights, atol=near)
 
 
 @pytest.mark.parametrize("name", [name for name, p in PRESETS.items() if not p.architecture.looks_ahead])

@@ -72,6 +72,8 @@ def translate(
     counts, said = StreamCounts(), False
     search = {"beam_size": beam_size, "length_penalty": length_penalty, "no_repeat_ngram_size": no_repeat_ngram_size}
     how = {**search, "num_hypotheses": num_hypotheses, "to": to}
+    if file is not None and all(map(_exists, (file, model))) and file.is_dir() and model.is_file():
+        raise ConfigError(f"{model} is a file and {file} a folder: the model comes first")
     if file is not None and " " in str(file) and not _exists(file):
         raise DataError(
             f"there is no file {file}: to translate a sentence, echo it, as in echo '…' | repose translate {model}"

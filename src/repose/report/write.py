@@ -322,8 +322,8 @@ def write_latex(table: Table) -> str:
 def _latex_columns(table: Table) -> str:
     """Numbers to the right, names to the left; columns of sentences share most of the line, and break."""
     widest = [max((len(row[place].text) for row in table.rows), default=0) for place in range(len(table.columns))]
-    long = sum(width > _BREAKS for width in widest)
-    text = [rf"p{{{0.75 / long:.2f}\linewidth}}" if width > _BREAKS else "l" for width in widest]
+    long = sum(width > _BREAKS and not c.numeric for width, c in zip(widest, table.columns, strict=True))
+    text = [rf"p{{{0.75 / max(1, long):.2f}\linewidth}}" if width > _BREAKS else "l" for width in widest]
     return "".join("r" if column.numeric else kind for column, kind in zip(table.columns, text, strict=True))
 
 
