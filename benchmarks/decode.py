@@ -55,7 +55,7 @@ ENTRIES = {
     "repose": Entry("repose_.py", None, ("baseline", "reinforced"), ("fp32", "int8"), workers=True, cuda=True),
     "repose-onnx": Entry("repose_.py", None, ("baseline", "reinforced"), ("fp32", "int8"), workers=True, engine="onnx"),
     "ctranslate2": Entry("ctranslate2_.py", "ctranslate2", ("baseline",), ("fp32", "int8"), workers=True),
-    "marian": Entry("marian.py", "marian", (), ("fp32", "bf16"), workers=False),
+    "marian": Entry("marian.py", "marian", (), ("fp32", "bf16"), workers=False, cuda=True),
 }
 
 

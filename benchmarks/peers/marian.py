@@ -107,6 +107,8 @@ class Gate(TrainerCallback):
     def on_step_end(self, args: Any, state: Any, control: Any, **_: Any) -> None:  # noqa: ARG002
         self._left -= 1
         if self._left == 0:
+            if args.device.type == "cuda":
+                torch.cuda.synchronize()
             self._done.put(None)
             self._left = self._asked.get()
             control.should_training_stop = self._left == 0
@@ -131,7 +133,7 @@ def train(options: Options, workload: Workload, model: MarianMTModel, facts: dic
     with tempfile.TemporaryDirectory() as folder:
         arguments = TrainingArguments(
             output_dir=folder,
-            use_cpu=True,
+            use_cpu=options.device == "cpu",
             bf16=options.precision == "bf16",
             per_device_train_batch_size=1,  # an item is a whole batch
             train_sampling_strategy="sequential",
@@ -162,7 +164,7 @@ def _only(items: list[dict[str, torch.Tensor]]) -> dict[str, torch.Tensor]:
 
 def decode(options: Options, workload: Workload, model: MarianMTModel, facts: dict[str, Any]) -> None:
     """`generate` with its key/value cache, batch by batch in the order given."""
-    model.eval()
+    model.to(options.device).eval()
     if options.precision == "bf16":
         model.bfloat16()
 
@@ -170,7 +172,7 @@ def decode(options: Options, workload: Workload, model: MarianMTModel, facts: di
     def run(numbers: list[int]) -> int:
         sentences = 0
         for number in numbers:
-            src = torch.from_numpy(pad(workload.decode_batches[number]))
+            src = torch.from_numpy(pad(workload.decode_batches[number])).to(options.device)
             outputs = model.generate(
                 input_ids=src,
                 attention_mask=(src != PAD).long(),
@@ -180,7 +182,7 @@ def decode(options: Options, workload: Workload, model: MarianMTModel, facts: di
                 do_sample=False,
                 use_cache=True,
             )
-            assert outputs.shape == (len(src), 1 + NEW_TOKENS), "START and the new tokens"
+            assert outputs.cpu().shape == (len(src), 1 + NEW_TOKENS), "START and the new tokens"
             sentences += len(outputs)
         return sentences
 
@@ -189,7 +191,7 @@ def decode(options: Options, workload: Workload, model: MarianMTModel, facts: di
 
 def main() -> None:
     """Builds the model and does the task until stdin ends."""
-    options = parse("Hugging Face MarianMTModel as a contestant.", sizes=("nearest",))
+    options = parse("Hugging Face MarianMTModel as a contestant.", sizes=("nearest",), devices=("cpu", "cuda"))
     torch.set_num_threads(options.threads)
     workload = Workload(options)
     model = build(options, workload)

@@ -261,6 +261,7 @@ def crowded(number: int) -> bytes:
         (docx(f"<w:p>{run('one')}</w:p>")[:-40], "no document"),
         (docx(f"<w:p>{run('one')}</w:p>").replace(b"[Content_Types].xml", b"word/document.xml\0\0"), "twice"),
     ],
+    ids=lambda value: value if isinstance(value, str) else "data",  # what is packed holds the time
 )
 def test_what_is_hostile_or_damaged_is_refused(data: bytes, says: str) -> None:
     with pytest.raises(DataError, match=re.escape(says)) as caught:

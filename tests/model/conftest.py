@@ -1,8 +1,11 @@
 """Padded batches with every kind of padding."""
 
+from collections.abc import Callable
+
 import pytest
 import torch
 
+from repose.model import attention, kernels
 from repose.model.kernels.packing import Packing
 
 MASKS = {
@@ -15,5 +18,23 @@ MASKS = {
 
 
 @pytest.fixture(params=MASKS.values(), ids=MASKS.keys())
-def packing(request: pytest.FixtureRequest) -> Packing:
-    return Packing(torch.tensor(request.param, dtype=torch.bool))
+def mask(request: pytest.FixtureRequest) -> torch.Tensor:
+    return torch.tensor(request.param, dtype=torch.bool)
+
+
+@pytest.fixture(params=[True, False], ids=["cpu", "accelerator"])
+def packing(mask: torch.Tensor, request: pytest.FixtureRequest) -> Packing:
+    made = Packing(mask)
+    made.packs = request.param
+    return made
+
+
+@pytest.fixture
+def on_an_accelerator(monkeypatch: pytest.MonkeyPatch) -> Callable[[], None]:
+    """From the call on, models compute as they do there: on all positions of a batch."""
+
+    def switch() -> None:
+        for module in (kernels.packing, kernels.blocks, attention):
+            monkeypatch.setattr(module, "packs", lambda _: False)
+
+    return switch

@@ -1,6 +1,7 @@
 """Attention, masks and the residual connection against transcriptions of their equations."""
 
 import math
+from collections.abc import Callable
 from typing import Any
 
 import pytest
@@ -10,7 +11,7 @@ from torch.nn import functional as F
 
 from repose.model.architecture import Architecture, Norm
 from repose.model.attention import Attention, fused, record
-from repose.model.kernels.blocks import Blocks, join, split
+from repose.model.kernels.blocks import Blocks
 from repose.model.kernels.linear import SideBySide
 from repose.model.kernels.packing import Packing
 from repose.model.positions import Positions
@@ -117,25 +118,27 @@ def test_absorbed_heads_are_the_same_heads(dropout: float, d_value: int, bias: b
 
 
 @pytest.mark.parametrize("causal", [False, True])
-def test_fused_attention_is_the_same(causal: bool) -> None:
-    """What runs on accelerators, tried here."""
-    attention, scale = small(), 0.3  # which is not torch's own
-    queries = Packing(torch.tensor([[True] * 5, [True, True, True, False, False]]))
-    keys = queries if causal else Packing(torch.tensor([[False] * 3, [True, True, False]]))
-    blocks = Blocks(queries, keys, num_heads=2, causal=causal)
-    x, y = (torch.randn(32, 6, requires_grad=True) for _ in range(2))
-    flat = blocks.queries.spread(x), blocks.keys.spread(y), blocks.keys.spread(y)
-    sides = blocks.queries, blocks.keys, blocks.keys
-    parts = [split(each, side.sizes) for each, side in zip(flat, sides, strict=True)]
-    out = join([fused(*each, 2, scale, 0.0) for each in zip(*parts, blocks.blocks, strict=True)])
-    wanted, _ = attention._attend(*flat, blocks, blocks.keys.sizes, scale)
-    torch.testing.assert_close(out, wanted)
-    for a, b in zip(torch.autograd.grad(out.sum(), (x, y)), torch.autograd.grad(wanted.sum(), (x, y)), strict=True):
-        torch.testing.assert_close(a, b)
+def test_fused_attention_is_the_same(causal: bool, on_an_accelerator: Callable[[], None]) -> None:
+    """What runs on accelerators, tried here: rows are positions, and no query of a source of padding gets anything."""
+    masks = [[True] * 5, [True, True, True, False, False]], [[False] * 3, [True, True, False]]
+    x, y = torch.randn(2, 5, 6, requires_grad=True), torch.randn(2, 3, 6, requires_grad=True)
+    attention, found = small(), []
+    attention.scale = 0.3  # which is not torch's own
+    for switch in (lambda: None, on_an_accelerator):
+        switch()
+        queries = Packing(torch.tensor(masks[0]))
+        keys = queries if causal else Packing(torch.tensor(masks[1]))
+        blocks = Blocks(queries, keys, num_heads=2, causal=causal)
+        from_keys = queries.pack(x) if causal else keys.pack(y)
+        out = queries.real(attention(queries.pack(x), from_keys, from_keys, blocks))
+        found.append([out, *torch.autograd.grad(out.square().sum(), (x,) if causal else (x, y))])
+    for packed, whole in zip(*found, strict=True):
+        torch.testing.assert_close(packed, whole)
 
 
-def test_fused_attention_is_not_cudnn_s(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_fused_attention_is_not_cudnn_s(monkeypatch: pytest.MonkeyPatch, on_an_accelerator: Callable[[], None]) -> None:
     """Which has no gradient for a mask."""
+    on_an_accelerator()
     enabled, real = [], F.scaled_dot_product_attention
 
     def watched(*arguments: Any, **options: Any) -> Tensor:
@@ -146,7 +149,7 @@ def test_fused_attention_is_not_cudnn_s(monkeypatch: pytest.MonkeyPatch) -> None
     packing = Packing(torch.ones(1, 2, dtype=torch.bool))
     blocks = Blocks(packing, packing, num_heads=2, causal=False)
     before = torch.backends.cuda.cudnn_sdp_enabled()
-    fused(*(torch.randn(2, 2, 3) for _ in range(3)), blocks.blocks[0], 2, 1.0, 0.0)
+    fused(*(torch.randn(2, 6) for _ in range(3)), blocks, 1.0, 0.0)
     assert enabled == [False]
     assert torch.backends.cuda.cudnn_sdp_enabled() == before
 

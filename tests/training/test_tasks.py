@@ -24,6 +24,7 @@ from repose.tasks.registry import get_task
 from repose.tasks.translation import TASK as TRANSLATION
 from repose.training import loop
 from repose.training.distributed import World
+from repose.training.feed import usual
 from repose.training.job import TrainingJob
 from repose.training.validation import validate
 
@@ -209,6 +210,45 @@ def test_token_losses_by_hand(lab: Any, jobs: dict[str, Make]) -> None:
     assert float(sums.nll) == pytest.approx(float(task.losses(model, part)[0].sum()), rel=1e-5)
 
 
+@pytest.mark.parametrize("training", [{}, {"label_smoothing": 0.1}, {"r_drop": 1.0}], ids=str)
+@pytest.mark.parametrize("name", ["translation", "language_modelling", "parsing"])
+def test_parts_of_usual_shapes_are_the_same(
+    name: str, training: dict[str, Any], lab: Any, jobs: dict[str, Make]
+) -> None:
+    """Loss, figures and gradients, for each of several parts that come in fewer shapes."""
+    if (training and name == "parsing") or ("r_drop" in training and name != "translation"):
+        pytest.skip("there is no such training")
+    job = (jobs | {"translation": lab.job})[name](lab.still, **training)
+    task: Any = job.task
+    model, examples, shapes = task.build(job), task.open(job.train_data), set()
+    for start in range(0, 36, 6):
+        found = []
+        for make in (task.part, task.usual_part):
+            model.zero_grad()
+            part = make(examples, np.arange(start, start + 6), CPU)
+            sums = task.sums(model, part, job.training)
+            sums.loss.backward()
+            found.append([*sums, *(p.grad for p in model.parameters() if p.grad is not None)])
+        shapes.add(tuple(x.shape for x in part if x is not None))
+        assert len(found[0]) > 3
+        for plain, filled in zip(*found, strict=True):
+            torch.testing.assert_close(filled, plain, atol=1e-5, rtol=1e-5)
+    if name != "parsing":
+        assert len(shapes) < 4
+
+
+def test_usual_numbers_are_few() -> None:
+    numbers = [usual(size) for size in range(1, 1025)]
+    assert all(size <= number < size + max(8, size / 4) for size, number in enumerate(numbers, 1))
+    assert set(numbers) == {8, 16, 24, 32, 40, 48, 56, 64, 80, 96, 112, 128, 160, 192, 224, 256, 320, 384, 448, 512} | {
+        640,
+        768,
+        896,
+        1024,
+    }
+    assert usual(65, 70) == 70
+
+
 def test_word_dropout_hides_words_alone() -> None:
     ids = torch.tensor([[2, 5, 6, 7, 8, 3, 0, 0]] * 500)
     torch.manual_seed(0)
@@ -224,7 +264,7 @@ def test_word_dropout_leaves_tags() -> None:
     ids = torch.tensor([[2, 4, 6, 7, 8, 3]] * 500)
     tagged = torch.arange(500) % 2 == 0
     torch.manual_seed(0)
-    changed = translation._hide(ids, 0.25, tagged) != ids
+    changed = translation._hide(ids, 0.25, tagged.long()) != ids
     assert not changed[tagged, 1].any()
     assert changed[~tagged, 1].float().mean() == pytest.approx(0.25, abs=0.06)
     assert changed[:, 2:5].float().mean() == pytest.approx(0.25, abs=0.03)

@@ -7,6 +7,7 @@ here. A stored source is [START … END], a stored target likewise; a truncated 
 import hashlib
 from collections.abc import Iterable
 from dataclasses import dataclass
+from functools import cached_property
 from pathlib import Path
 from typing import Any, Literal, NamedTuple
 
@@ -116,6 +117,16 @@ class PairDataset:
     def __len__(self) -> int:
         """Number of pairs."""
         return self.columns.num_examples
+
+    @cached_property
+    def longest_src(self) -> int:
+        """Tokens of the longest source."""
+        return int(self.src_lengths.max(initial=0))
+
+    @cached_property
+    def longest_tgt(self) -> int:
+        """Labels of the longest target."""
+        return int(self.tgt_lengths.max(initial=0))
 
     def batch(self, indices: NDArray[np.integer[Any]]) -> Batch:
         """The pairs at `indices` (B,), each in [0, len), in this order; B may be 0, the arrays then are (0, 0)."""

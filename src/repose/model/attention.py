@@ -11,10 +11,11 @@ from torch import Tensor, nn
 from repose.model.architecture import Architecture
 from repose.model.kernels.absorption import absorb, cost
 from repose.model.kernels.attend import Plan, attend, product
-from repose.model.kernels.blocks import Block, Blocks, join, split
+from repose.model.kernels.blocks import Blocks, OneBlock, join, split
 from repose.model.kernels.dropout import Dropout
 from repose.model.kernels.linear import Linear, SideBySide, linear
 from repose.model.kernels.local import LocalBlocks
+from repose.model.kernels.packing import packs
 from repose.model.positions import Positions
 from repose.model.scores import Scores
 
@@ -70,13 +71,25 @@ class Attention(nn.Module):
         blocks: Blocks | LocalBlocks,
     ) -> Float[Tensor, "R D"]:
         """Attends within whole sentences. A query without keys gets zeros (then the output bias), never NaN."""
-        if self.is_absorbed and queries_from.device.type == "cpu":
+        if self.is_absorbed and packs(queries_from.device):
             return self._absorbed(queries_from, keys_from, values_from, blocks)
-        queries = blocks.queries.spread(blocks.turn(self.query(queries_from)))
-        keys = blocks.keys.spread(blocks.turn(self.key(keys_from)))
-        values = blocks.keys.spread(self.value(values_from))
-        heads, _ = self._attend(queries, keys, values, blocks, blocks.keys.sizes, self.scale)
-        return self.output(blocks.queries.gather(heads))
+        queries, keys = blocks.turn(self.query(queries_from)), blocks.turn(self.key(keys_from))
+        values = self.value(values_from)
+        if self._is_plain and not packs(queries.device):
+            return self.output(fused(queries, keys, values, blocks, self.scale, self._dropout))
+        of_queries, of_keys = blocks.queries, blocks.keys
+        spread = of_queries.spread(queries), of_keys.spread(keys), of_keys.spread(values)
+        heads, _ = self._attend(*spread, blocks, of_keys.sizes, self.scale)
+        return self.output(of_queries.gather(heads))
+
+    @property
+    def _is_plain(self) -> bool:
+        """Whether weights are a softmax that nobody looks at."""
+        return self.scores.is_softmax and self.recorded is None
+
+    @property
+    def _dropout(self) -> float:
+        return self.dropout.p if self.training else 0.0
 
     def _absorbed(
         self, queries_from: Tensor, keys_from: Tensor, values_from: Tensor, blocks: Blocks | LocalBlocks
@@ -104,16 +117,11 @@ class Attention(nn.Module):
         scale: float,
     ) -> tuple[Float[Tensor, "n E"], Float[Tensor, "n 1"] | None]:
         """Weighted means of values as they lie in the blocks, and the sums of weights; `sizes`: of the keys."""
-        dropout = self.dropout.p if self.training else 0.0
-        is_plain, kind = self.scores.is_softmax and self.recorded is None, queries.device.type
-        if is_plain and kind != "cpu":
-            parts = split(queries, blocks.queries.sizes), split(keys, sizes), split(values, sizes), blocks.blocks
-            return join([fused(*x, self.num_heads, scale, dropout) for x in zip(*parts, strict=True)]), None
-        with torch.autocast(kind, enabled=False):  # small products, which bf16 makes no faster
+        with torch.autocast(queries.device.type, enabled=False):  # small products, which bf16 makes no faster
             queries, keys, values = (_wide(x) for x in (queries, keys, values))
-            if is_plain:
-                plan = Plan(blocks.blocks, blocks.queries.sizes, sizes)
-                return attend(queries, keys, values, plan, scale=scale, dropout=dropout, with_sums=self.is_absorbed)
+            if self._is_plain:
+                plan, sums = Plan(blocks.blocks, blocks.queries.sizes, sizes), self.is_absorbed
+                return attend(queries, keys, values, plan, scale=scale, dropout=self._dropout, with_sums=sums)
             return self._attend_stepwise(queries, keys, values, blocks, sizes, scale)
 
     def _attend_stepwise(
@@ -162,19 +170,24 @@ def _without_cudnn() -> Iterator[None]:
 
 
 def fused(
-    queries: Float[Tensor, "bh q c"],
-    keys: Float[Tensor, "bh k c"],
-    values: Float[Tensor, "bh k c"],
-    block: Block,
-    num_heads: int,
+    queries: Float[Tensor, "R HC"],
+    keys: Float[Tensor, "S HC"],
+    values: Float[Tensor, "S HC"],
+    blocks: Blocks | LocalBlocks,
     scale: float,
     dropout: float,
-) -> Float[Tensor, "bh q c"]:
-    """The block's attention by torch's fused kernels, for accelerators: they want four dimensions and one dtype."""
-    q, k, v, bias = (x.unflatten(0, (-1, num_heads)) for x in (queries, keys, values, block.bias.to(queries.dtype)))
+) -> Float[Tensor, "R HC"]:
+    """Attention by torch's fused kernels, where one block holds the batch: on accelerators."""
+    of_queries, of_keys, (block,) = blocks.queries, blocks.keys, blocks.blocks
+    assert isinstance(of_queries, OneBlock)
+    assert isinstance(of_keys, OneBlock)
+    q, k, v = of_queries.heads(queries), of_keys.heads(keys), of_keys.heads(values)
+    bias = block.bias.to(q.dtype).unflatten(0, q.shape[:2])
     with _without_cudnn():
-        heads = F.scaled_dot_product_attention(q, k, v, attn_mask=bias, dropout_p=dropout, scale=scale).flatten(0, 1)
-    return heads if block.has_key is None else heads * block.has_key.to(heads.dtype)
+        heads = F.scaled_dot_product_attention(q, k, v, attn_mask=bias, dropout_p=dropout, scale=scale)
+    if block.has_key is not None:
+        heads = heads * block.has_key.to(heads.dtype).unflatten(0, q.shape[:2])
+    return of_queries.rows(heads)
 
 
 @contextmanager

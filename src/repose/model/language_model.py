@@ -39,10 +39,11 @@ class LanguageModel(nn.Module):
         logits = rows.packing.pad(self.output(rows.hidden))[: len(ids), : ids.shape[1]]
         return logits.to(torch.promote_types(logits.dtype, torch.float32))
 
-    def hidden(self, ids: Int[Tensor, "B L"]) -> Float[Tensor, "N D"]:
-        """What `output` projects, at the real tokens, in row-major order of `ids != 0`."""
-        rows = self.decoder(ids)
-        return rows.packing.real(rows.hidden)
+    def hidden(self, ids: Int[Tensor, "B L"], cells: Int[Tensor, " N"] | None = None) -> Float[Tensor, "N D"]:
+        """What `output` projects, at the real tokens, in row-major order of `ids != 0`, or at these `cells`."""
+        memory = self.decoder(ids)
+        packing, rows = memory.packing, memory.hidden
+        return packing.real(rows) if cells is None else packing.at(rows, cells)
 
 
 def build_language_model(

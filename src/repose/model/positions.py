@@ -214,7 +214,7 @@ class UntiedPositions(Positions):
         with torch.autocast(self.table.device.type, enabled=False):
             last = len(self.table) - 1
             queries_at, keys_at = queries_at.clamp(max=last), keys_at.clamp(max=last)
-            queries, keys = derived or self._projected(int(max(queries_at.max(), keys_at.max())) + 1)
+            queries, keys = derived or self._projected(_longest(queries_at, keys_at))
             scores = self._heads(F.embedding(queries_at, queries)) @ self._heads(F.embedding(keys_at, keys)).mT
             if self.distances is not None:
                 scores = scores + by_distance(self.distances, queries_at, keys_at, causal=self.causal)
@@ -239,6 +239,11 @@ class UntiedPositions(Positions):
 
     def _heads(self, x: Float[Tensor, "*n l HC"]) -> Float[Tensor, "*n H l C"]:
         return x.unflatten(-1, (self.num_heads, -1)).transpose(-3, -2)
+
+
+def _longest(queries_at: Tensor, keys_at: Tensor) -> int | None:
+    """How many positions there are; None where a GPU would have to be waited for."""
+    return int(max(queries_at.max(), keys_at.max())) + 1 if queries_at.device.type == "cpu" else None
 
 
 _CLASSES: dict[PositionsKind, type[Positions]] = {

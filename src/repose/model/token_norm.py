@@ -52,7 +52,8 @@ class TokenNorm(nn.Module):
             self.register_buffer("mean", torch.zeros(width))
             self.register_buffer("var", torch.ones(width))
         self._sums: Tensor | None = None
-        """Of this update so far: the number of tokens, the sum of each column, and that of its squares, in float64."""
+        """Of this update so far: the number of tokens, the sum of each column, and that of its squares, in float64.
+        Made once and added to in place, so that a GPU can replay it."""
 
     def forward(
         self,
@@ -74,9 +75,10 @@ class TokenNorm(nn.Module):
                 return (x - mean) * (var + self.eps).rsqrt()
             case "running":
                 if self.training:
-                    rows = packing.real(x.detach()).double()
-                    sums = torch.cat([rows.new_tensor([len(rows)]), rows.sum(0), rows.square().sum(0)])
-                    self._sums = sums if self._sums is None else self._sums + sums
+                    rows, number = packing.without_padding(x.detach()).double(), packing.mask.sum().double()
+                    if self._sums is None:
+                        self._sums = rows.new_zeros(1 + 2 * rows.shape[1])
+                    self._sums += torch.cat([number[None], rows.sum(0), rows.square().sum(0)])
                 return (x - self.mean) * (self.var + self.eps).rsqrt()
             case "sentence":
                 padded = packing.pad(x)
@@ -99,14 +101,14 @@ class TokenNorm(nn.Module):
     def fold(self, add: Callable[[Tensor], Tensor]) -> None:
         """Take the tokens of an update into the running statistics, as a tenth of them (torch's `BatchNorm1d` takes as
         much); `add` sums a tensor over all workers."""
-        mine, self._sums = self._sums, None
-        if mine is None:  # a worker without a share of this update
-            mine = torch.zeros(1 + 2 * len(self.mean), dtype=torch.float64, device=self.mean.device)
-        sums = add(mine)
+        if self._sums is None:  # a worker that has had no share of any update yet
+            self._sums = torch.zeros(1 + 2 * len(self.mean), dtype=torch.float64, device=self.mean.device)
+        sums = add(self._sums)
         if sums[0] > 0:
             mean, square = (sums[1:] / sums[0]).chunk(2)
             self.mean.lerp_(mean.to(self.mean.dtype), _SHARE)
             self.var.lerp_((square - mean.square()).clamp(min=0).to(self.var.dtype), _SHARE)
+        self._sums.zero_()
 
     def _prefix_statistics(self, x: Tensor, real: Tensor, cache: Cache | None) -> tuple[Tensor, Tensor]:
         state = cache.get(self) if cache is not None else None

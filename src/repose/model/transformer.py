@@ -67,11 +67,13 @@ class Transformer(nn.Module):
         logits = packing.pad(self.output(rows))[: len(tgt), : tgt.shape[1]]
         return logits.to(torch.promote_types(logits.dtype, torch.float32))
 
-    def hidden(self, src: Int[Tensor, "B S"], tgt: Int[Tensor, "B T"]) -> Float[Tensor, "N D"]:
-        """Decoder output at the real target tokens, in row-major order of `tgt != 0`: what `output` projects. Raises
-        DataError as `forward` does."""
+    def hidden(
+        self, src: Int[Tensor, "B S"], tgt: Int[Tensor, "B T"], cells: Int[Tensor, " N"] | None = None
+    ) -> Float[Tensor, "N D"]:
+        """Decoder output at the real target tokens, in row-major order of `tgt != 0`, or at these `cells` of the B·T:
+        what `output` projects. Raises DataError as `forward` does."""
         rows, packing = self._decoded(src, tgt)
-        return packing.real(rows)
+        return packing.real(rows) if cells is None else packing.at(rows, cells)
 
     def _decoded(self, src: Tensor, tgt: Tensor) -> tuple[Tensor, Packing]:
         if len(src) != len(tgt):

@@ -23,9 +23,9 @@ from repose.system.errors import CheckpointError
 from repose.tasks.base import Card, Figure, FileTask, Measured, position_table
 from repose.tasks.corpus import one_file_per_set, one_tokenizer
 from repose.training.distributed import World
-from repose.training.feed import to_device
+from repose.training.feed import filled_up, to_device, usual
 from repose.training.job import TrainingJob
-from repose.training.loss import TokenSums, cross_entropy, token_losses
+from repose.training.loss import SPARE, TokenSums, cross_entropy, token_losses
 from repose.training.validation import per_example
 
 SAMPLED_TOKENS = 2000
@@ -43,6 +43,8 @@ class BlockPart(NamedTuple):
     """(B, T) input."""
     labels: Tensor
     """(N,) the token after each real token of `ids`, in row-major order."""
+    cells: Tensor | None = None
+    """(N,) where each label's token is in `ids.flatten()`, if not all labels are real ones."""
 
 
 class LanguageModellingTask(FileTask):
@@ -74,13 +76,22 @@ class LanguageModellingTask(FileTask):
     def part(self, examples: TextBlocks, indices: NDArray[np.int64], device: torch.device) -> BlockPart:
         return BlockPart(*to_device(examples.batch(indices), device))
 
+    def usual_part(self, examples: TextBlocks, indices: NDArray[np.int64], device: torch.device) -> BlockPart:
+        """With blocks of padding alone, padding at the ends, and spare labels."""
+        ids, labels = examples.batch(indices)
+        cells, width, longest = np.flatnonzero(ids), ids.shape[1], int(examples.tgt_lengths.max(initial=0))
+        number, length, num_labels = usual(len(ids)), usual(width, longest), usual(len(cells))
+        cells = cells // width * length + cells % width
+        filled = filled_up(labels, (num_labels,), SPARE), filled_up(cells, (num_labels,))
+        return BlockPart(*to_device([filled_up(ids, (number, length)), *filled], device))
+
     def new_model(self, job: TrainingJob) -> LanguageModel:
         (tokenizer,) = self.tokenizers(job)
         size, table = tokenizer.vocab_size, position_table(job)
         return build_language_model(job.architecture, vocab_size=size, seed=job.training.seed, position_table=table)
 
     def sums(self, model: LanguageModel, part: BlockPart, config: TrainingConfig) -> TokenSums:
-        hidden, output = model.hidden(part.ids), model.output
+        hidden, output = model.hidden(part.ids, part.cells), model.output
         return cross_entropy(hidden, output.weight, output.bias, part.labels, label_smoothing=config.label_smoothing)
 
     def losses(self, model: LanguageModel, part: BlockPart) -> tuple[Tensor, Tensor]:

@@ -48,10 +48,10 @@ from repose.tasks.choice import FEWEST, choose
 from repose.tasks.corpus import CorpusData, prepare_pairs
 from repose.tasks.corpus_files import is_pretokenized, languages_of
 from repose.tasks.corpus_of_run import text_of_run
-from repose.training.feed import to_device
+from repose.training.feed import filled_up, to_device, usual
 from repose.training.job import TrainingJob
 from repose.training.loop import Evaluate, Samples
-from repose.training.loss import TokenSums, cross_entropy, token_losses
+from repose.training.loss import SPARE, TokenSums, cross_entropy, token_losses
 from repose.training.r_drop import r_drop
 
 _SHOWN = 3  # sentences of the validation set
@@ -69,8 +69,10 @@ class PairPart(NamedTuple):
     """(B, T) decoder input."""
     labels: Tensor
     """(N,) the token after each real token of `tgt`, in row-major order."""
+    cells: Tensor | None = None
+    """(N,) where each label's token is in `tgt.flatten()`, if not all labels are real ones."""
     tagged: Tensor | None = None
-    """(B,) whether a source begins with a tag; None: none does."""
+    """(B,) 1 where a source begins with a tag, else 0; None: none does."""
 
 
 class TranslationTask(Task):
@@ -89,9 +91,25 @@ class TranslationTask(Task):
     def part(self, examples: PairDataset, indices: NDArray[np.int64], device: torch.device) -> PairPart:
         """Source, decoder input, and labels without their padding."""
         batch = examples.batch(indices)
-        arrays = [batch.src, batch.tgt, batch.labels[batch.tgt != 0]]
-        if examples.tags and batch.src.size:
-            arrays.append(np.isin(batch.src[:, 1], examples.tags))
+        src, tgt, labels, *tagged = to_device(
+            [batch.src, batch.tgt, batch.labels[batch.tgt != 0], *_tagged(batch.src, examples)], device
+        )
+        return PairPart(src, tgt, labels, None, *tagged)
+
+    def usual_part(self, examples: PairDataset, indices: NDArray[np.int64], device: torch.device) -> PairPart:
+        """With pairs of padding alone, padding at the ends, and spare labels."""
+        batch = examples.batch(indices)
+        cells, length = np.flatnonzero(batch.tgt), batch.tgt.shape[1]
+        number, num_labels = usual(len(indices)), usual(len(cells))
+        src_length, tgt_length = usual(batch.src.shape[1], examples.longest_src), usual(length, examples.longest_tgt)
+        src = filled_up(batch.src, (number, src_length))
+        arrays = [
+            src,
+            filled_up(batch.tgt, (number, tgt_length)),
+            filled_up(batch.labels.flatten()[cells], (num_labels,), SPARE),
+            filled_up(cells // length * tgt_length + cells % length, (num_labels,)),
+            *_tagged(src, examples),
+        ]
         return PairPart(*to_device(arrays, device))
 
     def new_model(self, job: TrainingJob) -> Transformer:
@@ -116,11 +134,13 @@ class TranslationTask(Task):
 
     def sums(self, model: Transformer, part: PairPart, config: TrainingConfig) -> TokenSums:
         """Cross-entropy of the labels, of two passes with `r_drop`; tokens are hidden with `word_dropout`."""
-        src, tgt, labels, tagged = part
+        src, tgt, labels, cells, tagged = part
         twice = 2 if config.r_drop else 1
+        if config.r_drop and cells is not None:
+            cells = torch.cat([cells, cells + tgt.numel()])
         src = _hide(src.repeat(twice, 1), config.word_dropout, None if tagged is None else tagged.repeat(twice))
         tgt = _hide(tgt.repeat(twice, 1), config.word_dropout)
-        hidden, output = model.hidden(src, tgt), model.output
+        hidden, output = model.hidden(src, tgt, cells), model.output
         smoothing = config.label_smoothing
         if config.r_drop:
             first, second = hidden.chunk(2)
@@ -264,13 +284,18 @@ def _fields_of(folder: Path, decoding: Decoding) -> dict[str, str]:
     return {"src_field": src, "tgt_field": tgt}
 
 
+def _tagged(src: NDArray[np.int64], examples: PairDataset) -> list[NDArray[np.int64]]:
+    """Which sources begin with a tag, where there are tags."""
+    return [np.isin(src[:, 1], examples.tags).astype(np.int64)] if examples.tags and src.size else []
+
+
 def _hide(ids: Tensor, probability: float, tagged: Tensor | None = None) -> Tensor:
     """Ids with each real token replaced by [UNK] with this probability; of the rows that are `tagged`, not the tag."""
     if not probability:
         return ids
     hidden = (torch.rand(ids.shape, device=ids.device) < probability) & (ids > END)
     if tagged is not None:
-        hidden[:, 1] &= ~tagged
+        hidden[:, 1] &= tagged == 0
     return ids.masked_fill(hidden, UNK)
 
 

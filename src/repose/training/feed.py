@@ -1,5 +1,6 @@
 """What each update computes on: this worker's share of each global batch, as tensors."""
 
+import sys
 from collections.abc import Callable, Iterable, Iterator
 from typing import Any, NamedTuple
 
@@ -27,9 +28,29 @@ class Update(NamedTuple):
 
 
 def to_device(arrays: Iterable[NDArray[np.int64]], device: torch.device) -> Iterator[Tensor]:
-    """Arrays as tensors; to an accelerator without waiting."""
-    for tensor in map(torch.from_numpy, arrays):
-        yield tensor if device.type == "cpu" else tensor.pin_memory().to(device, non_blocking=True)
+    """Arrays as tensors; to an accelerator in one copy, and without waiting."""
+    if device.type == "cpu":
+        yield from map(torch.from_numpy, arrays)
+        return
+    arrays = list(arrays)
+    flat = torch.from_numpy(np.concatenate([array.ravel() for array in arrays]))
+    parts = flat.pin_memory().to(device, non_blocking=True).split([array.size for array in arrays])
+    for array, part in zip(arrays, parts, strict=True):
+        yield part.view(array.shape)
+
+
+def usual(size: int, most: int = sys.maxsize) -> int:
+    """The next of few numbers, the largest of which is `most` (at least `size`): multiples of 8 up to 64, then four
+    for each doubling."""
+    step = max(8, 1 << max(0, (size - 1).bit_length() - 3))
+    return min(-(-size // step) * step, most)
+
+
+def filled_up(array: NDArray[np.int64], shape: tuple[int, ...], value: int = 0) -> NDArray[np.int64]:
+    """The array in a corner of one of that shape, the rest of which is `value`."""
+    whole = np.full(shape, value, dtype=np.int64)
+    whole[tuple(map(slice, array.shape))] = array
+    return whole
 
 
 class Feed:
@@ -66,5 +87,7 @@ class Feed:
             share(indices, lengths, rank=rank, world_size=size, part=part, num_parts=num_parts)
             for part in range(num_parts)
         )
-        parts = (self._task.part(examples, own, self._world.device) if len(own) else None for own in shares)
+        device = self._world.device
+        make = self._task.usual_part if device.type == "cuda" else self._task.part
+        parts = (make(examples, own, device) if len(own) else None for own in shares)
         return Update(tuple(parts), len(indices), int(lengths.sum()), last)

@@ -46,6 +46,11 @@ class TrainingTask(ABC):
     def part(self, examples: Any, indices: NDArray[np.int64], device: torch.device) -> Any:
         """These examples as the tensors of one forward pass."""
 
+    def usual_part(self, examples: Any, indices: NDArray[np.int64], device: torch.device) -> Any:
+        """The same for `sums`, filled up so that the tensors of all parts come in few shapes (`feed.usual`): a GPU
+        then replays them (`replays`). What is not filled up is computed step by step."""
+        return self.part(examples, indices, device)
+
     @abstractmethod
     def build(self, job: "TrainingJob") -> nn.Module:
         """The model to begin with: a new one, or that of `init_from`. Raises CheckpointError and ConfigError."""

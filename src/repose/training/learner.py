@@ -1,9 +1,11 @@
 """A model that learns: the gradient of a global batch, clipping, and Adam's step."""
 
 import hashlib
+from collections.abc import Callable
 from typing import Any
 
 import torch
+from jaxtyping import Float, Int
 from torch import Tensor, nn
 from torch.optim.adam import adam
 from torch.optim.adamw import adamw
@@ -14,6 +16,7 @@ from repose.model.token_norm import TokenNorm
 from repose.training.distributed import World, make_exchange
 from repose.training.feed import Update
 from repose.training.job import TrainingTask
+from repose.training.replays import Replays
 
 _ALIGNMENT = 16
 """Each parameter begins at a multiple of this many elements: matrix products like whole cache lines."""
@@ -53,10 +56,21 @@ class FlatParameters:
 
         Backward passes add to `gradient`, which is to be zeroed instead of being set to None.
         """
-        gradients = self.views(gradient)
+        self._gradients = self.views(gradient)
         for name, view in self.views(weights).items():
             self._parameters[name].data = view.copy_(self._parameters[name].data)
-            self._parameters[name].grad = gradients[name]
+            self._parameters[name].grad = self._gradients[name]
+
+    def backward(self, loss: Float[Tensor, ""]) -> None:
+        """Add the gradient of `loss` to the flat one. On a GPU in one operation, not one for each parameter."""
+        if loss.device.type == "cpu":
+            loss.backward()
+            return
+        found = torch.autograd.grad(loss, list(self._parameters.values()), allow_unused=True)
+        added = [(to, x) for to, x in zip(self._gradients.values(), found, strict=True) if x is not None]
+        for contiguous in (True, False):  # torch adds one by one where memory is laid out in another way
+            if chosen := [(to, x) for to, x in added if x.is_contiguous() == contiguous]:
+                torch._foreach_add_(*map(list, zip(*chosen, strict=True)))
 
 
 class Learner:
@@ -73,6 +87,9 @@ class Learner:
         self._moments = {name: self._exchange.zeros() for name in ("exp_avg", "exp_avg_sq")}
         self._steps = torch.zeros((), device=world.device)
         self._running = [m for m in model.modules() if isinstance(m, TokenNorm) and m.is_running]
+        self._pass: Callable[[Any, Tensor], Tensor] = self._forward_and_backward
+        if world.device.type == "cuda":
+            self._pass = Replays(self._forward_and_backward)
         self.norm = torch.zeros((), device=world.device)
         """Norm of the last gradient, before clipping."""
         self.sums = torch.zeros(5, dtype=torch.float64, device=world.device)
@@ -89,22 +106,28 @@ class Learner:
         The loss is divided by the target tokens of the whole global batch, on every worker and in every part, so
         that neither their number nor the accumulation changes the gradient.
         """
-        kind, config = self.world.device.type, self.config
+        config = self.config
         self._exchange.local.zero_()
+        number_of_tokens = torch.full((), update.tokens, device=self.world.device)
         for index, part in enumerate(update.parts):
             if part is None:
                 continue
             torch.manual_seed(dropout_seed(config.seed, number, index, self.world.rank))
-            with training_products():
-                with torch.autocast(kind, torch.bfloat16, enabled=config.precision == "bf16"):
-                    sums = self.task.sums(self.model, part, config)
-                (sums.loss / update.tokens).backward()
-            loss, weight = sums.loss.detach(), update.sentences / update.tokens
-            self.sums += torch.stack([loss, sums.nll, sums.correct, loss * weight, sums.nll * weight])
+            sums = self._pass(part, number_of_tokens)
+            self.sums += torch.cat([sums, sums[:2] * (update.sentences / update.tokens)])
         self._exchange.sum()
         self.norm = torch.linalg.vector_norm(self._exchange.gradient)
         if config.clip_norm is not None:
             self._exchange.scale((config.clip_norm / (self.norm + 1e-6)).clamp(max=1.0))
+
+    def _forward_and_backward(self, part: Any, num_tokens: Int[Tensor, ""]) -> Float[Tensor, "3"]:
+        """Add the gradient of a part's loss over `num_tokens` to the others; returns loss, nll and correct."""
+        config = self.config
+        with training_products():
+            with torch.autocast(self.world.device.type, torch.bfloat16, enabled=config.precision == "bf16"):
+                sums = self.task.sums(self.model, part, config)
+            self._flat.backward(sums.loss / num_tokens)
+        return torch.stack([sums.loss.detach(), sums.nll, sums.correct])
 
     def step(self, learning_rate: float) -> None:
         """Adam's step along the last gradient, and the update's tokens in running statistics.

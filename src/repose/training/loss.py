@@ -27,6 +27,10 @@ ACCELERATOR_LOGITS = 1 << 26
 """Most logits at a time elsewhere: few large products, 256 MiB of fp32."""
 
 
+SPARE = -1
+"""The label of a row that is none."""
+
+
 class TokenSums(NamedTuple):
     """Sums over the target tokens of a batch, as scalar tensors."""
 
@@ -51,7 +55,7 @@ def cross_entropy(
     With smoothing e the loss of a token is -(1 - e) log p(label) - e / V · Σ_v log p(v) (Szegedy et al. 2016,
     section 7; Vaswani et al. 2017, section 5.4), torch's own `label_smoothing`. Under autocast the matrix products
     are computed in its dtype and everything else in fp32. The gradient is computed along with the loss, so a backward
-    pass costs two multiplications by a scalar.
+    pass costs two multiplications by a scalar. Rows whose label is `SPARE` have no part in anything.
     """
     loss, nll, correct = _CrossEntropy.apply(hidden, weight, bias, labels, label_smoothing)  # type: ignore[no-untyped-call]
     return TokenSums(loss, nll, correct)
@@ -89,15 +93,15 @@ def _chunks(
     step = rows_at_a_time(num_rows, len(weight), hidden)
     for start in range(0, num_rows, step):
         rows = slice(start, min(start + step, num_rows))
-        number = rows.stop - start
-        part, label = filled(hidden[rows]), filled(labels[rows])[:, None]
+        part, label = filled(hidden[rows]), filled(labels[rows], SPARE)[:, None]
         logits = matmul_nt(part, weight, bias)
         losses, grad_bias = [], []
         for block, wide in in_blocks(logits):
-            losses.append(_to_error(wide, label[block], label_smoothing))
-            wide[max(number - block.start, 0) :] = 0
+            losses.append(_to_error(wide, label[block].clamp(min=0), label_smoothing))
+            without_spare(wide, label[block])
             grad_bias.append(wide.sum(0))
-        yield _Chunk(rows, part, logits, torch.cat(losses)[:number], torch.stack(grad_bias).sum(0))
+        kept = without_spare(torch.cat(losses), label)[: rows.stop - start]
+        yield _Chunk(rows, part, logits, kept, torch.stack(grad_bias).sum(0))
 
 
 def _to_error(logits: Float[Tensor, "R V"], label: Int[Tensor, "R 1"], label_smoothing: float) -> Float[Tensor, "R 3"]:
@@ -146,10 +150,18 @@ def rows_at_a_time(num_rows: int, num_classes: int, hidden: Tensor) -> int:
     return -(-num_rows // (max(num_chunks, 1) * ROWS)) * ROWS or 1
 
 
-def filled(x: Tensor) -> Tensor:
-    """With rows of zeros at its end, up to a multiple of `ROWS` rows."""
+def without_spare(x: Float[Tensor, "*A R X"], label: Int[Tensor, "R 1"]) -> Float[Tensor, "*A R X"]:
+    """`x` itself, the rows with a label of `SPARE`, which come last, set to zero."""
+    if x.device.type != "cpu":  # which would have to be waited for to know their number
+        return x.masked_fill_(label == SPARE, 0)
+    x[..., int((label != SPARE).sum()) :, :] = 0
+    return x
+
+
+def filled(x: Tensor, value: int = 0) -> Tensor:
+    """With rows of `value` at its end, up to a multiple of `ROWS` rows."""
     missing = -len(x) % ROWS
-    return torch.cat([x, x.new_zeros(missing, *x.shape[1:])]) if missing else x
+    return torch.cat([x, x.new_full((missing, *x.shape[1:]), value)]) if missing else x
 
 
 class WeightGradient:

@@ -13,7 +13,16 @@ from jaxtyping import Float, Int
 from torch import Tensor
 
 from repose.model.kernels.linear import matmul_nt
-from repose.training.loss import LossWithGradients, TokenSums, WeightGradient, filled, in_blocks, rows_at_a_time
+from repose.training.loss import (
+    SPARE,
+    LossWithGradients,
+    TokenSums,
+    WeightGradient,
+    filled,
+    in_blocks,
+    rows_at_a_time,
+    without_spare,
+)
 
 
 def r_drop(
@@ -27,7 +36,7 @@ def r_drop(
     alpha: float,
 ) -> TokenSums:
     """Sums over tokens for the hidden rows of two passes over the same tokens; `nll` and `correct` are both passes'
-    means."""
+    means. Rows whose label is `SPARE` have no part in anything."""
     loss, nll, correct = _RDrop.apply(first, second, weight, bias, labels, label_smoothing, alpha)  # type: ignore[no-untyped-call]
     return TokenSums(loss, nll, correct)
 
@@ -55,11 +64,11 @@ class _RDrop(LossWithGradients):
             step = rows_at_a_time(len(labels), 2 * len(weight), matrix)
             for start in range(0, len(labels), step):
                 rows = slice(start, min(start + step, len(labels)))
-                label, number = filled(labels[rows]), rows.stop - start
+                label, number = filled(labels[rows], SPARE), rows.stop - start
                 hidden = torch.cat([filled(side[rows].to(narrow)) for side in (first, second)])
                 logits = matmul_nt(hidden, matrix, offset)
                 for block, wide in in_blocks(logits.view(2, len(label), -1)):
-                    losses, error = _of_rows(wide, label[block], number - block.start, label_smoothing, alpha)
+                    losses, error = _of_rows(wide, label[block], label_smoothing, alpha)
                     sums += losses
                     if grad_bias is not None:
                         grad_bias += error.sum((0, 1))
@@ -72,12 +81,12 @@ class _RDrop(LossWithGradients):
 
 
 def _of_rows(
-    logits: Float[Tensor, "2 R V"], label: Int[Tensor, "R"], number: int, label_smoothing: float, alpha: float
+    logits: Float[Tensor, "2 R V"], label: Int[Tensor, "R"], label_smoothing: float, alpha: float
 ) -> tuple[Float[Tensor, "3"], Float[Tensor, "2 R V"]]:
-    """Sums of loss, nll and correct over the first `number` rows, and the gradients of the loss with respect to the
-    logits of both passes, zero in the other rows. It is reading and writing memory that takes the time, so `logits` is
-    written over and nothing is read once more than need be."""
-    labels = label[None, :, None].expand(2, -1, -1)
+    """Sums of loss, nll and correct, and the gradients of the loss with respect to the logits of both passes, both of
+    the rows whose label is not `SPARE`; the gradients are zero in the others. It is reading and writing memory that
+    takes the time, so `logits` is written over and nothing is read once more than need be."""
+    labels = label.clamp(min=0)[None, :, None].expand(2, -1, -1)
     difference = logits[0] - logits[1]
     of_label = logits.gather(2, labels)
     others = logits.scatter_(2, labels, -torch.inf).amax(2, keepdim=True)
@@ -94,9 +103,8 @@ def _of_rows(
     from_q = shift - torch.linalg.vecdot(p[1], difference)[:, None]
     quarter = alpha / 4
     loss += quarter * (from_p + from_q)
-    number = max(number, 0)
     means = (loss, nll.mean(0), correct.mean(0, dtype=torch.float64))
-    sums = torch.stack([each[:number].sum(dtype=torch.float64) for each in means])
+    sums = torch.stack([without_spare(each, label[:, None]).sum(dtype=torch.float64) for each in means])
     # For p (q likewise): (p - target) / 2 + α/4 (p (log p - log q - KL(p ‖ q)) + p - q).
     error = torch.empty_like(p)
     difference *= quarter
@@ -108,5 +116,4 @@ def _of_rows(
     if label_smoothing:
         error -= label_smoothing / (2 * p.shape[2])
     error.scatter_add_(2, labels, error.new_full((), (label_smoothing - 1) / 2).expand_as(labels))
-    error[:, number:] = 0
-    return sums, error
+    return sums, without_spare(error, label[:, None])

@@ -18,6 +18,8 @@ def test_columns_are_positions_in_the_sentence(packing: Packing) -> None:
 
 def test_rows_come_in_few_numbers(packing: Packing) -> None:
     """So that a matrix library meets few shapes; what the spare rows hold is not seen, nor has it a gradient."""
+    if not packing.packs:
+        pytest.skip("there each position is a row")
     rows = packing.pack(torch.ones(*packing.mask.shape, 1))
     assert packing.is_full or len(rows) % ROWS == 0
     assert not rows[packing.num_tokens :].any()
@@ -25,6 +27,17 @@ def test_rows_come_in_few_numbers(packing: Packing) -> None:
     packing.pad(rows).sum().backward()
     assert rows.grad is not None
     assert torch.equal(rows.grad[:, 0], (torch.arange(len(rows)) < packing.num_tokens).float())
+
+
+def test_sums_are_over_real_tokens(packing: Packing) -> None:
+    x = torch.randn(*packing.mask.shape, 3)
+    torch.testing.assert_close(packing.without_padding(packing.pack(x)).sum(0), x[packing.mask].sum(0))
+
+
+def test_rows_of_chosen_positions(packing: Packing) -> None:
+    """Some of them twice."""
+    x, cells = torch.randn(*packing.mask.shape, 3), packing.mask.flatten().nonzero().squeeze(1).repeat(2)
+    assert torch.equal(packing.at(packing.pack(x), cells), x.flatten(0, 1)[cells])
 
 
 def test_gradients(packing: Packing) -> None:

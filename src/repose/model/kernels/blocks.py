@@ -2,18 +2,18 @@
 
 The attention product is the only place that needs sentences as a padded batch. Padded to the longest of a random
 batch, most of the scores are padding's; so on a CPU the batch is cut into blocks of like length, each padded
-alone and small enough to stay in the cache. Elsewhere one block is all sentences.
+alone and small enough to stay in the cache. Elsewhere one block is all sentences, whose rows stand there already.
 """
 
 from collections.abc import Sequence
 from functools import cached_property
-from typing import NamedTuple, Protocol
+from typing import NamedTuple, Protocol, runtime_checkable
 
 import torch
 from jaxtyping import Bool, Float, Int
 from torch import Tensor
 
-from repose.model.kernels.packing import Packing, Places
+from repose.model.kernels.packing import Packing, Places, packs
 from repose.model.positions import Positions
 from repose.model.scores import Reach
 
@@ -50,9 +50,10 @@ class Blocks(Reach):
     ) -> None:
         """`causal`: position t attends to positions up to t. Nothing attends to padding. `positions`: those of the
         stack, for its self-attention."""
+        layout = _Layout if queries.packs else WholeBatch
         parts = _of_like_length(queries)
-        self._queries = _Layout(queries, parts, num_heads)
-        self._keys = self._queries if keys is queries else _Layout(keys, parts, num_heads)
+        self._queries = layout(queries, parts, num_heads)
+        self._keys = self._queries if keys is queries else layout(keys, parts, num_heads)
         self._packing, self._parts, self._positions = keys, parts, positions
         self.num_sentences, self.num_heads = len(queries.mask), num_heads
         device, layouts = queries.mask.device, (self._queries, self._keys)
@@ -66,9 +67,8 @@ class Blocks(Reach):
             if causal:
                 allowed = allowed.tril()
             here = None if added is None else added[:, : allowed.shape[1], : allowed.shape[2]]
-            self.blocks.append(
-                make_block(sentences, allowed, real_queries, num_heads, own if keys is queries else None, here)
-            )
+            of_self = {"own": own} if keys is queries else {"real_queries": real_queries}
+            self.blocks.append(make_block(sentences, allowed, num_heads, added=here, **of_self))
 
     def turn(self, rows: Float[Tensor, "R HC"]) -> Float[Tensor, "R HC"]:
         """Queries or keys as they enter the scores."""
@@ -87,7 +87,7 @@ class Blocks(Reach):
     @cached_property
     def tokens(self) -> "Layout":
         """Each block's rows of the keys' side for all heads at once: b matrices of k rows."""
-        return _Layout(self._packing, self._parts, 1)
+        return (_Layout if self._packing.packs else WholeBatch)(self._packing, self._parts, 1)
 
     def padded(self, scores: Sequence[Tensor]) -> Float[Tensor, "B H Q K"]:
         """What is said of queries and keys in each block, (b*h, q, k), as one tensor; zeros at the padding."""
@@ -111,6 +111,17 @@ class Layout(Protocol):
 
     def gather(self, flat: Float[Tensor, "n C"]) -> Float[Tensor, "R HC"]:
         """The inverse of `spread`, for queries."""
+
+
+@runtime_checkable
+class OneBlock(Layout, Protocol):
+    """Where one block holds the rows."""
+
+    def heads(self, rows: Float[Tensor, "R HC"]) -> Float[Tensor, "b h l C"]:
+        """The block's matrices, by head; a view where that can be."""
+
+    def rows(self, heads: Float[Tensor, "b h l C"]) -> Float[Tensor, "R HC"]:
+        """The inverse of `heads`, for queries."""
 
 
 def split(flat: Float[Tensor, "n C"], sizes: Sequence[tuple[int, int]]) -> list[Tensor]:
@@ -157,15 +168,43 @@ class _Layout:
         return moved.view(len(moved) // self._num_heads, -1)
 
 
+class WholeBatch:
+    """The positions of a batch as one block (B, h, L), where packing leaves no padding out."""
+
+    def __init__(self, packing: Packing, parts: Sequence[Tensor], num_heads: int) -> None:  # noqa: ARG002
+        """`parts`: all sentences."""
+        (self._num_sentences, self._length), self._num_heads = packing.mask.shape, num_heads
+        self.masks = [packing.mask]
+        self.sizes = [(self._num_sentences * num_heads, self._length)]
+
+    def heads(self, rows: Float[Tensor, "R HC"]) -> Float[Tensor, "B h L C"]:
+        """Rows by head, without a copy."""
+        return rows.view(self._num_sentences, self._length, self._num_heads, -1).transpose(1, 2)
+
+    def rows(self, heads: Float[Tensor, "B h L C"]) -> Float[Tensor, "R HC"]:
+        """The inverse of `heads`."""
+        return heads.transpose(1, 2).flatten(2).flatten(0, 1)
+
+    def spread(self, rows: Float[Tensor, "R HC"]) -> Float[Tensor, "n C"]:
+        return self.heads(rows).flatten(0, 2)
+
+    def gather(self, flat: Float[Tensor, "n C"]) -> Float[Tensor, "R HC"]:
+        return self.rows(flat.view(self._num_sentences, self._num_heads, self._length, -1))
+
+
 def make_block(
     sentences: Int[Tensor, " s"],
     allowed: Bool[Tensor, "b q k"],
-    real_queries: Bool[Tensor, "b q"],
     num_heads: int,
-    own: Bool[Tensor, "q k"] | None,
+    *,
     added: Float[Tensor, "*n h q k"] | None,
+    own: Bool[Tensor, "q k"] | None = None,
+    real_queries: Bool[Tensor, "b q"] | None = None,
 ) -> Block:
-    """A block of b rows, of which s each begin again with the `added` scores of positions (b = s · n)."""
+    """A block of b rows, of which s each begin again with the `added` scores of positions (b = s · n).
+
+    `own`: of self-attention, where each real token has a key, itself; `real_queries`: of other attention.
+    """
     some = allowed.any(2, keepdim=True)
     mask = torch.zeros(allowed.shape, dtype=torch.float32, device=allowed.device).masked_fill_(
         ~allowed & some, -torch.inf
@@ -175,14 +214,20 @@ def make_block(
     else:
         heads = mask.view(len(sentences), *added.shape[:-3], 1, *added.shape[-2:])
         bias = (heads + added).flatten(0, -3)
-    all_have_keys = not bool((real_queries[:, :, None] & ~some).any())
-    has_key = None if all_have_keys else some.to(mask.dtype).repeat_interleave(num_heads, 0)
+    has_key = None
+    if real_queries is not None and _may_lack(real_queries, some):
+        has_key = some.to(mask.dtype).repeat_interleave(num_heads, 0)
     return Block(sentences, bias, has_key, own)
+
+
+def _may_lack(real_queries: Bool[Tensor, "b q"], some: Bool[Tensor, "b q 1"]) -> bool:
+    """Whether a query may have no key; an accelerator would have to be waited for to know."""
+    return not packs(some.device) or bool((real_queries[:, :, None] & ~some).any())
 
 
 def _of_like_length(packing: Packing) -> list[Tensor]:
     """The sentences of each block."""
-    if packing.mask.device.type != "cpu":
+    if not packing.packs:
         return [torch.arange(len(packing.mask), device=packing.mask.device)]
     lengths = packing.lengths
     parts: list[list[int]] = []

@@ -36,8 +36,8 @@ class LocalBlocks(Reach):
         self.num_sentences, self._length = packing.mask.shape
         self._num_chunks = -(-self._length // self._width)
         device, w = packing.mask.device, self._width
-        real = self._chunks(packing.mask[:, :, None].float()).squeeze(3) > 0
-        real_keys = self._neighbourhoods(real[..., None].float()).squeeze(3) > 0
+        real = self._chunks(packing.mask[:, :, None].float())
+        real_keys = self._neighbourhoods(real).squeeze(3) > 0
         offsets = torch.arange(-w, w * (1 + self._chunks_after), device=device)
         distance = offsets - torch.arange(w, device=device)[:, None]
         near = (distance.abs() <= w) & ((distance <= 0) | (not causal))
@@ -46,7 +46,7 @@ class LocalBlocks(Reach):
         added = None if positions is None else positions.scores(queries_at, keys_at)
         sentences = torch.arange(self.num_sentences, device=device)
         allowed = (real_keys[:, :, None, :] & near).flatten(0, 1)
-        self.blocks = [make_block(sentences, allowed, real.flatten(0, 1), num_heads, distance == 0, added)]
+        self.blocks = [make_block(sentences, allowed, num_heads, added=added, own=distance == 0)]
 
     def turn(self, rows: Float[Tensor, "R HC"]) -> Float[Tensor, "R HC"]:
         """As in `Blocks`."""
@@ -55,9 +55,8 @@ class LocalBlocks(Reach):
     @property
     def queries(self) -> "_Chunks":
         """All chunks' queries: B*n*h matrices of w rows."""
-        return _Chunks(
-            [(self._num_chunks * self.num_sentences * self.num_heads, self._width)], self._spread, self._gather
-        )
+        sizes = [(self._num_chunks * self.num_sentences * self.num_heads, self._width)]
+        return _Chunks(sizes, self.num_heads, self._spread, self._gather)
 
     @property
     def keys(self) -> "_Chunks":
@@ -79,7 +78,8 @@ class LocalBlocks(Reach):
     def _neighbourhoods_of(self, num_heads: int) -> "_Chunks":
         length = self._width * (2 + self._chunks_after)
         spread = partial(self._spread_neighbourhoods, num_heads)
-        return _Chunks([(self._num_chunks * self.num_sentences * num_heads, length)], spread, self._gather)
+        sizes = [(self._num_chunks * self.num_sentences * num_heads, length)]
+        return _Chunks(sizes, num_heads, spread, self._gather)
 
     def _spread_neighbourhoods(self, num_heads: int, rows: Tensor) -> Tensor:
         return _of_heads(self._neighbourhoods(self._chunks(self._packing.pad(rows))), num_heads)
@@ -106,11 +106,18 @@ class LocalBlocks(Reach):
 
 
 class _Chunks(NamedTuple):
-    """A `Layout` of one block."""
+    """A `OneBlock`."""
 
     sizes: Sequence[tuple[int, int]]
+    num_heads: int
     spread: Callable[[Tensor], Tensor]
     gather: Callable[[Tensor], Tensor]
+
+    def heads(self, rows: Float[Tensor, "R HC"]) -> Float[Tensor, "b h l C"]:
+        return self.spread(rows).view(-1, self.num_heads, self.sizes[0][1], rows.shape[1] // self.num_heads)
+
+    def rows(self, heads: Float[Tensor, "b h l C"]) -> Float[Tensor, "R HC"]:
+        return self.gather(heads.flatten(0, 2))
 
 
 def _of_heads(grid: Float[Tensor, "B n l HC"], num_heads: int) -> Float[Tensor, "Bnhl c"]:

@@ -3,6 +3,8 @@
 A padded batch (B, L) of a random draw of sentences is half padding. Projections, feed-forward layers, norms,
 logits and loss act on each token alone, so they run on the N real tokens as one (R, width) matrix; only the
 attention product needs sentences side by side (`blocks.py`).
+
+That is so on a CPU. On an accelerator (`packs`), every position of the batch is a row, padding too.
 """
 
 from dataclasses import dataclass
@@ -18,6 +20,13 @@ ROWS = 32
 shape; with any number of rows they would compile at almost every step, which costs more than the product."""
 _FEW = 256
 """With fewer rows, those without padding are left as they are: kernels of so few shapes are soon all kept."""
+
+
+def packs(device: torch.device) -> bool:
+    """Whether padding is left out there. An accelerator takes as long to begin an operation on few rows as one on many;
+    to know which rows are real would make it wait for the CPU; and it can only replay steps whose shapes do not depend
+    on what is padding (`repose.training.replays`)."""
+    return device.type == "cpu"
 
 
 class Places(NamedTuple):
@@ -37,16 +46,28 @@ class Packing:
     """Which positions of a padded batch are real tokens, and the way there and back.
 
     A packed tensor has R >= `num_tokens` rows: the real tokens in row-major order, and a few spare ones at the end.
-    What is computed on spare rows reaches nothing: no result, no statistic, no gradient.
+    What is computed on spare rows reaches nothing: no result, no statistic, no gradient. Where nothing `packs`, the
+    rows are all positions, R = B·L, and it is what is computed on padding that reaches nothing.
     """
 
     def __init__(self, mask: Bool[Tensor, "B L"]) -> None:
         self.mask = mask
-        self._cells = mask.flatten().nonzero().squeeze(1)
-        self.num_tokens = self._cells.numel()
-        fits = mask.shape[1] == 1 or self.num_tokens < _FEW or self.num_tokens % ROWS == 0
-        self.is_full = fits and self.num_tokens == mask.numel()
-        """Neither padding nor spare rows: packing is a change of shape."""
+        self.packs = packs(mask.device)
+
+    @cached_property
+    def _cells(self) -> Int[Tensor, " N"]:
+        return self.mask.flatten().nonzero().squeeze(1)
+
+    @cached_property
+    def num_tokens(self) -> int:
+        """Real ones."""
+        return self._cells.numel()
+
+    @cached_property
+    def is_full(self) -> bool:
+        """Whether rows are positions, without spare ones: packing is then a change of shape."""
+        fits = self.mask.shape[1] == 1 or self.num_tokens < _FEW or self.num_tokens % ROWS == 0
+        return fits and self.num_tokens == self.mask.numel()
 
     @cached_property
     def lengths(self) -> list[int]:
@@ -56,6 +77,8 @@ class Packing:
     @cached_property
     def row_of_cell(self) -> Int[Tensor, "B L"]:
         """Row of each real position; padding has some row, too."""
+        if not self.packs:
+            return torch.arange(self.mask.numel(), device=self.mask.device).view_as(self.mask)
         return (self.mask.flatten().cumsum(0) - 1).clamp_(min=0).view_as(self.mask)
 
     @cached_property
@@ -71,6 +94,8 @@ class Packing:
     @property
     def columns(self) -> Int[Tensor, " R"]:
         """Position in its sentence (from 0) of each row; 0 for spare rows."""
+        if not self.packs:
+            return torch.arange(self.mask.shape[1], device=self.mask.device).repeat(len(self.mask))
         return self._pack.rows % self.mask.shape[1]
 
     @property
@@ -81,16 +106,28 @@ class Packing:
     def pack(self, padded: Tensor) -> Tensor:
         """(B, L, ...) -> (R, ...), zeros in spare rows."""
         flat = padded.flatten(0, 1)
-        return flat if self.is_full else self._pack.move(flat, self._pad)
+        return flat if not self.packs or self.is_full else self._pack.move(flat, self._pad)
 
     def pad(self, packed: Tensor) -> Tensor:
         """(R, ...) -> (B, L, ...), zeros at the padding."""
+        if not self.packs:
+            return self.without_padding(packed).unflatten(0, self.mask.shape)
         flat = packed if self.is_full else self._pad.move(packed, self._pack)
         return flat.unflatten(0, self.mask.shape)
 
+    def without_padding(self, rows: Tensor) -> Tensor:
+        """(R, ...), zeros where they are padding, or with no spare rows: sums over them are over the real tokens."""
+        if self.packs:
+            return self.real(rows)
+        return rows.masked_fill(~self.mask.flatten().view(-1, *[1] * (rows.dim() - 1)), 0)
+
     def real(self, packed: Tensor) -> Tensor:
-        """(R, ...) -> (N, ...): without the spare rows."""
-        return packed[: self.num_tokens]
+        """(R, ...) -> (N, ...): the real tokens alone."""
+        return packed[: self.num_tokens] if self.packs else packed.index_select(0, self._cells)
+
+    def at(self, packed: Tensor, cells: Int[Tensor, " n"]) -> Tensor:
+        """(R, ...) -> (n, ...): the rows of these of the B·L positions, which may repeat."""
+        return packed.index_select(0, self.row_of_cell.flatten()[cells] if self.packs else cells)
 
 
 @dataclass(frozen=True)

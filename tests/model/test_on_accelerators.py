@@ -1,0 +1,68 @@
+"""What is computed on all positions of a batch, as on accelerators, is what is computed on real tokens alone."""
+
+from collections.abc import Callable
+from typing import Any
+
+import pytest
+import torch
+from tests.axes import AXES, one_for_each_value
+
+from repose.model.architecture import DROPOUTS, Architecture
+from repose.model.token_norm import TokenNorm
+from repose.model.transformer import Transformer, build
+from repose.training.loss import SPARE, cross_entropy
+
+SIZES: dict[str, Any] = {"d_token": 8, "num_heads": 2, "head_dim": 4, "d_ff": 16, "max_length": 32}
+SIZES |= {"num_encoder_layers": 2, "num_decoder_layers": 2, **dict.fromkeys(DROPOUTS, 0.0)}
+SRC = torch.tensor([[2, 8, 9, 4, 5, 6, 7, 3], [2, 6, 3, 0, 0, 0, 0, 0], [0] * 8])
+TGT = torch.tensor([[2, 8, 9, 4, 5], [2, 6, 3, 9, 0], [2, 7, 0, 0, 0]])
+LABELS = torch.tensor([8, 9, 4, 5, 3, 6, 3, 9, 3, 7, 3])
+
+
+def made(a: Architecture) -> Transformer:
+    table = torch.linspace(-1, 1, 4)[:, None] * torch.tensor([1.0, -1.0]) if a.positions == "policy" else None
+    model = build(a, src_vocab_size=20, tgt_vocab_size=20, position_table=table).double().train()
+    with torch.no_grad():
+        for parameter in model.parameters():
+            parameter += 0.1 * torch.rand_like(parameter)
+    return model
+
+
+def results(model: Transformer, *cells: torch.Tensor, labels: torch.Tensor = LABELS) -> list[torch.Tensor]:
+    """The loss and all gradients; and what running statistics make of the batch."""
+    model.zero_grad()
+    norms = [m for m in model.modules() if isinstance(m, TokenNorm) and m.is_running]
+    for norm in norms:
+        norm.mean.zero_()
+        norm.var.fill_(1.0)
+    sums = cross_entropy(model.hidden(SRC, TGT, *cells), model.output.weight, model.output.bias, labels)
+    sums.loss.backward()
+    for norm in norms:
+        norm.fold(lambda x: x)
+    statistics = [tensor.clone() for norm in norms for tensor in (norm.mean, norm.var)]
+    return [*sums, *(p.grad.clone() for p in model.parameters() if p.grad is not None), *statistics]
+
+
+@pytest.mark.parametrize("a", list(one_for_each_value(AXES, **SIZES)))
+def test_every_axis(a: Architecture, on_an_accelerator: Callable[[], None]) -> None:
+    torch.manual_seed(0)
+    model = made(a)
+    packed = results(model)
+    on_an_accelerator()
+    whole = results(model)
+    assert len(whole) == len(packed) > 3
+    for ours, theirs in zip(whole, packed, strict=True):
+        torch.testing.assert_close(ours, theirs)
+
+
+def test_spare_labels_have_no_part(on_an_accelerator: Callable[[], None]) -> None:
+    """So that losses of few shapes are computed; on a CPU too."""
+    torch.manual_seed(0)
+    model = made(Architecture(**SIZES))
+    wanted = results(model)
+    cells = (TGT != 0).flatten().nonzero().squeeze(1)
+    for switch in (lambda: None, on_an_accelerator):
+        switch()
+        torch.testing.assert_close(results(model, cells), wanted)
+        more, spare = torch.cat([cells, cells[:3] * 0]), torch.cat([LABELS, LABELS[:3] * 0 + SPARE])
+        torch.testing.assert_close(results(model, more, labels=spare), wanted)
