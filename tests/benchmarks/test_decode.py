@@ -51,7 +51,7 @@ def test_constants_are_those_of_the_protocol() -> None:
         ({"size": "exact"}, ["repose", "repose-onnx"]),
         ({"size": "exact", "model": "baseline"}, ["repose", "repose-onnx", "ctranslate2"]),
         ({"precision": ["int8"]}, ["repose", "repose-onnx", "ctranslate2"]),
-        ({"device": "cuda"}, ["repose"]),
+        ({"device": "cuda"}, ["repose", "marian"]),
         ({"precision": ["bf16"], "contestants": ["marian"]}, ["marian"]),
     ],
 )

@@ -86,7 +86,9 @@ def test_windows_of_figures_do_not_depend_on_how_often_workers_meet(
 
     monkeypatch.setattr(loop.Trainer, "__init__", rarely)
     lab.go(lab.job(), tmp_path)
-    assert lab.records(tmp_path, "train") == lab.records(whole, "train")
+    for ours, theirs in zip(lab.records(tmp_path, "train"), lab.records(whole, "train"), strict=True):
+        assert ours.pop("kind") == theirs.pop("kind")
+        assert ours == pytest.approx(theirs, rel=1e-12)  # added up in another order
 
 
 def test_smoothing_reports_both_losses(lab: Any, tmp_path: Path) -> None:

@@ -260,15 +260,20 @@ class _EndlessMarkupError(Exception):
 
 
 class _Tokenizer(HTMLParser):
-    """Tokens by where they start."""
+    """Tokens by where they start, the same with all versions of the library."""
+
+    CDATA_CONTENT_ELEMENTS = ("script", "style")  # type: ignore[misc]
+    RCDATA_CONTENT_ELEMENTS = ()  # type: ignore[misc]
 
     def __init__(self, source: str) -> None:
         super().__init__(convert_charrefs=False)
+        self._is_closing = False
         self.found: list[_Token] = []
         self._source = source
         self._lines = [0, *(place + 1 for place, character in enumerate(source) if character == "\n")]
         with contextlib.suppress(_EndlessMarkupError):
             self.feed(source.replace("&", "_"))  # at some it would stop; references are for `html.unescape`
+            self._is_closing = True
             self.close()
         if not self.found or self.found[0].start:
             self.found.insert(0, _Token("point", 0, 0))
@@ -320,6 +325,20 @@ class _Tokenizer(HTMLParser):
     def handle_pi(self, data: str) -> None:
         """A processing instruction."""
         self._add("point")
+
+    def parse_starttag(self, i: int) -> int:
+        """To its end; of one that never ends, to that of the source."""
+        return self._or_all(super().parse_starttag(i))
+
+    def parse_endtag(self, i: int) -> int:
+        """Likewise."""
+        return self._or_all(super().parse_endtag(i))
+
+    def _or_all(self, end: int) -> int:
+        if end < 0 and self._is_closing:  # newer versions of the library would leave it out
+            self._add("point")
+            raise _EndlessMarkupError
+        return end
 
     def parse_comment(self, i: int, report: bool = True) -> int:
         """To where browsers end it; the library goes by older rules."""
