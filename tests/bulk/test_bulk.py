@@ -199,6 +199,7 @@ def test_a_place_without_a_job_that_holds_what_it_would_write_over_is_refused(
     with pytest.raises(ConfigError, match=r"out holds .* and no job: choose another --out"):
         planned([file])
     assert mine.read_text() == "mine"
+    assert [path for path in (tmp_path / "out").rglob("*") if path.is_file()] == [mine]
     (tmp_path / "again" / "unpacked").mkdir(parents=True)
     (tmp_path / "again" / "unpacked" / "0123.txt").write_text("what a runner left that was stopped")
     planned([file], out="again")

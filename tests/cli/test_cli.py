@@ -412,6 +412,10 @@ def test_wrong_settings_of_a_measurement_are_refused_before_it(
         code, _, err = run("evaluate", trained, option, value, "--out", tmp_path / "scores")
         assert code == 2
         assert said in " ".join(err.split())
+    (tmp_path / "file").write_text("")
+    code, _, err = run("evaluate", trained, "--out", tmp_path / "file")
+    assert code == 1
+    assert "is a file: choose another folder" in " ".join(err.split())
 
 
 def test_evaluate_does_not_put_figures_of_other_files_over_a_runs_own(run: Run, tmp_path: Path) -> None:

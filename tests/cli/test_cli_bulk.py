@@ -240,3 +240,16 @@ def test_fifty_kills(run_repose: Run, tmp_path: Path, model: Path) -> None:
     assert not [path for path in (out / "parts").iterdir() if path.name.startswith(".")]
     manifests = [json.loads(path.read_text()) for path in (out / "parts").glob("*.json")]
     assert sum(manifest["lines"] for manifest in manifests) == 40_000
+
+
+def test_a_job_of_problems_alone_fails(run_repose: Run, tmp_path: Path, model: Path) -> None:
+    """Plain text that is read as records, say. Its output is there all the same, for a look."""
+    text, out = corpus(tmp_path / "in.txt", 20), tmp_path / "out"
+    command = ("bulk", model, text, "--format", "jsonl", "--workers", 1, "--merge", "--out")
+    code, said, told = run_repose(*command, out)
+    assert (code, said) == (1, f"{out / 'merged.jsonl'}\n")
+    assert "nothing was translated, all lines had a problem" in told
+    with text.open("a") as file:
+        file.write('{"text": "ka"}\n')
+    code, _, told = run_repose(*command, tmp_path / "other")
+    assert code == 0, told

@@ -202,6 +202,8 @@ def make_plan(store: Store, job: Job, inputs: Sequence[Input]) -> Plan:
     """
     inputs = [Input(tuple(map(normalised, one.files))) for one in inputs]
     _check_not_overwritten(store, job, inputs)
+    if store.read(PLAN) is None:
+        _check_free(store, job)  # before a lock is left there
     with store.locked(LOCK):
         data = store.read(PLAN)
         old = None if data is None else Plan.of_json(data, store.place(PLAN))

@@ -23,7 +23,7 @@ from repose.cli.options import (
     Precision,
     To,
 )
-from repose.system.errors import ConfigError, unknown
+from repose.system.errors import ConfigError, DataError, unknown
 from repose.system.signals import handled_by
 from repose.system.terminal import counted, duration, make_table, say, show
 
@@ -220,6 +220,9 @@ def run_plan(
     if after.too_long:
         say(f"{after.too_long:,} {lines} {SPLIT}")
     print(store.place(merge_parts(store, plan)) if merged else store.where)
+    if after.lines_done and sum(after.failed.values()) == after.lines_done:
+        done = "scored" if plan.job.work == "score" else "translated"
+        raise DataError(f"nothing was {done}, all lines had a problem: check what files and fields were named")
 
 
 class _Speaker:

@@ -212,6 +212,7 @@ def evaluate(
     """Translate a test set and score the translations."""
     from repose.cli.tables import evaluation_table
     from repose.runs.folder import OTHER_CODE, RunFolder
+    from repose.system.files import check_writable
     from repose.tasks.base import Decoding
     from repose.tasks.registry import task_of_model
 
@@ -221,6 +222,7 @@ def evaluate(
     beams = tuple(beam_size or (1, 4))
     decoding = Decoding(beams, tokenize, workers, precision, engine, src_field, tgt_field, to)
     if out is not None:
+        check_writable(out)
         _check_spares_run(out, model, split, decoding, of_files=bool(files))
     if RunFolder(model).has_other_code:
         say(f"{model}: begun {OTHER_CODE}")

@@ -2,7 +2,6 @@
 
 import hashlib
 import json
-import os
 import platform
 import shlex
 from collections.abc import Callable, Iterator, Mapping
@@ -25,7 +24,8 @@ from repose.runs.folder import OTHER_CODE, SCORED_SPLITS, RunConfig, RunFolder, 
 from repose.runs.records import EndReason, RunStatus
 from repose.saved_model import directory as model_dir
 from repose.system.device import available_cores, check_workers
-from repose.system.errors import CheckpointError, ConfigError, WriteError
+from repose.system.errors import CheckpointError, ConfigError
+from repose.system.files import check_writable
 from repose.system.signals import Interrupted, StopSignals, interruptible
 from repose.tasks.corpus import CorpusData, prepare_corpus
 from repose.tasks.corpus_files import is_pretokenized, languages_of
@@ -76,7 +76,7 @@ def run(
     choose_device(device)  # what cannot be had is said before the corpus is read
     if workers is not None:
         check_workers(workers)
-    _check_writable(folder)
+    check_writable(folder)
     outer = outer_launcher()
     is_first = outer is None or outer.rank == 0  # under torchrun or SLURM every process comes here
     say = say if is_first else lambda _: None
@@ -166,15 +166,6 @@ def _position_table(experiment: Experiment) -> PositionTable | None:
             "remove one of the two settings"
         )
     return default_table() if path is None else read_table(Path(path))
-
-
-def _check_writable(folder: Path) -> None:
-    """Raises WriteError where a run could not be written."""
-    nearest = next(path for path in (folder.absolute(), *folder.absolute().parents) if path.exists())
-    if not nearest.is_dir():
-        raise WriteError(f"{folder} cannot be written, {nearest} is a file: choose another folder")
-    if not os.access(nearest, os.W_OK):
-        raise WriteError(f"{folder} cannot be written, nothing may be written in {nearest}: choose another folder")
 
 
 def _claim(

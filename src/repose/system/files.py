@@ -45,6 +45,15 @@ def read_file(path: Path) -> bytes:
     return path.read_bytes()
 
 
+def check_writable(folder: Path) -> None:
+    """Raises WriteError where a folder of this name could not be made or written to."""
+    nearest = next(path for path in (folder.absolute(), *folder.absolute().parents) if path.exists())
+    if not nearest.is_dir():
+        raise WriteError(f"{folder} cannot be written, {nearest} is a file: choose another folder")
+    if not os.access(nearest, os.W_OK):
+        raise WriteError(f"{folder} cannot be written, nothing may be written in {nearest}: choose another folder")
+
+
 def write_file(path: Path, data: str | bytes, *, durable: bool = False) -> None:
     """Write a file whole or not at all; see `replacing_file`. Text is written as UTF-8, line feeds as they are."""
     with replacing_file(path, durable=durable) as temporary:
