@@ -76,6 +76,8 @@ class LanguageModellingTask(FileTask):
     def part(self, examples: TextBlocks, indices: NDArray[np.int64], device: torch.device) -> BlockPart:
         return BlockPart(*to_device(examples.batch(indices), device))
 
+    can_replay = True
+
     def usual_part(self, examples: TextBlocks, indices: NDArray[np.int64], device: torch.device) -> BlockPart:
         """With blocks of padding alone, padding at the ends, and spare labels."""
         ids, labels = examples.batch(indices)

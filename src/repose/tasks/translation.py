@@ -96,6 +96,8 @@ class TranslationTask(Task):
         )
         return PairPart(src, tgt, labels, None, *tagged)
 
+    can_replay = True
+
     def usual_part(self, examples: PairDataset, indices: NDArray[np.int64], device: torch.device) -> PairPart:
         """With pairs of padding alone, padding at the ends, and spare labels."""
         batch = examples.batch(indices)

@@ -53,6 +53,11 @@ def filled_up(array: NDArray[np.int64], shape: tuple[int, ...], value: int = 0) 
     return whole
 
 
+def replays(task: TrainingTask, device: torch.device) -> bool:
+    """Whether passes of that task are replayed there."""
+    return device.type == "cuda" and task.can_replay
+
+
 class Feed:
     """The updates of an epoch as one worker sees them."""
 
@@ -88,6 +93,6 @@ class Feed:
             for part in range(num_parts)
         )
         device = self._world.device
-        make = self._task.usual_part if device.type == "cuda" else self._task.part
+        make = self._task.usual_part if replays(self._task, device) else self._task.part
         parts = (make(examples, own, device) if len(own) else None for own in shares)
         return Update(tuple(parts), len(indices), int(lengths.sum()), last)

@@ -46,10 +46,13 @@ class TrainingTask(ABC):
     def part(self, examples: Any, indices: NDArray[np.int64], device: torch.device) -> Any:
         """These examples as the tensors of one forward pass."""
 
+    can_replay = False
+    """Whether the task has a `usual_part`, of whose tensors and shapes alone `sums` depends: what a GPU replays."""
+
     def usual_part(self, examples: Any, indices: NDArray[np.int64], device: torch.device) -> Any:
-        """The same for `sums`, filled up so that the tensors of all parts come in few shapes (`feed.usual`): a GPU
-        then replays them (`replays`). What is not filled up is computed step by step."""
-        return self.part(examples, indices, device)
+        """The same for `sums`, filled up so that the tensors of all parts come in few shapes (`feed.usual`); a named
+        tuple of tensors and Nones (`replays`)."""
+        raise NotImplementedError
 
     @abstractmethod
     def build(self, job: "TrainingJob") -> nn.Module:

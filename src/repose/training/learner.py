@@ -14,7 +14,7 @@ from repose.config.experiment import TrainingConfig
 from repose.model.kernels.linear import training_products
 from repose.model.token_norm import TokenNorm
 from repose.training.distributed import World, make_exchange
-from repose.training.feed import Update
+from repose.training.feed import Update, replays
 from repose.training.job import TrainingTask
 from repose.training.replays import Replays
 
@@ -88,7 +88,7 @@ class Learner:
         self._steps = torch.zeros((), device=world.device)
         self._running = [m for m in model.modules() if isinstance(m, TokenNorm) and m.is_running]
         self._pass: Callable[[Any, Tensor], Tensor] = self._forward_and_backward
-        if world.device.type == "cuda":
+        if replays(task, world.device):
             self._pass = Replays(self._forward_and_backward)
         self.norm = torch.zeros((), device=world.device)
         """Norm of the last gradient, before clipping."""
