@@ -1,6 +1,7 @@
 """What a GPU comes to, against the CPU (`pytest -m gpu`). The CPU stands in for it in some, to try the tests."""
 
 import dataclasses
+import warnings
 from pathlib import Path
 from typing import Any, ClassVar, NamedTuple
 
@@ -8,12 +9,13 @@ import pytest
 import torch
 
 import repose
+from repose.model import positions
 from repose.model.architecture import DROPOUTS
 from repose.model.audit import audit
 from repose.model.presets import PRESETS
 from repose.positions_rl.table import default_table
 from repose.training import learner, replays
-from repose.training.replays import Replays, Run
+from repose.training.replays import Replays
 from repose.training.run import train
 
 GPU = pytest.mark.gpu
@@ -35,6 +37,10 @@ def job_of(lab: Any, name: str, **training: Any) -> Any:
     return dataclasses.replace(job, position_table=tuple(map(tuple, default_table().values.tolist())))
 
 
+def norms_of(job: Any) -> tuple[str, str]:
+    return job.architecture.encoder_token_norm, job.architecture.decoder_token_norm
+
+
 @pytest.mark.parametrize(("precision", "tolerance"), [("fp32", 1e-3), ("bf16", 0.05)])
 @pytest.mark.parametrize(("device", "name"), CASES)
 def test_its_training_is_that_of_the_cpu(
@@ -45,7 +51,7 @@ def test_its_training_is_that_of_the_cpu(
         train(job, tmp_path / folder, device=its, workers=1, progress="none")
     for mine, theirs in zip(lab.figures(tmp_path / "its"), lab.figures(tmp_path / "usual"), strict=True):
         assert mine.pop("kind") == theirs.pop("kind")
-        if precision == "bf16":  # the gradient of a norm over one token, of which any rounding makes another one
+        if precision == "bf16" and "prefix" in norms_of(job):  # over one token any rounding makes another gradient
             assert mine.pop("grad_norm", 1.0) == pytest.approx(theirs.pop("grad_norm", 1.0), rel=0.5)
         assert mine == pytest.approx(theirs, rel=tolerance, abs=tolerance)
 
@@ -64,13 +70,15 @@ class Watched(Replays):
 
     made: ClassVar[list[Replays]] = []
 
-    def __init__(self, run: Run) -> None:
-        super().__init__(run)
+    def __init__(self) -> None:
+        super().__init__()
         self.made.append(self)
 
 
 @GPU
-@pytest.mark.parametrize("training", [{}, {"r_drop": 1.0, "word_dropout": 0.1}, {"accumulation": 2}], ids=str)
+@pytest.mark.parametrize(
+    "training", [{}, {"r_drop": 1.0, "word_dropout": 0.1}, {"accumulation": 2}, {"precision": "bf16"}], ids=str
+)
 @pytest.mark.parametrize("name", PRESETS)
 def test_replayed_steps_are_those_that_are_not(
     name: str, training: dict[str, Any], lab: Any, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
@@ -80,12 +88,13 @@ def test_replayed_steps_are_those_that_are_not(
     a = dataclasses.replace(job.architecture, dropout=0.1, attention_dropout=0.1)
     monkeypatch.setattr(learner, "Replays", Watched)
     for folder, most in (("usual", 0), ("replayed", 256)):
+        positions._bucket_of_size.cache_clear()  # as in a new process
         monkeypatch.setattr(replays, "MOST", most)
         train(dataclasses.replace(job, architecture=a), tmp_path / folder, device="cuda", workers=1, progress="none")
     before, after = Watched.made[-2:]
     assert before.number == 0
     assert after.works
-    assert after.number > 0
+    assert after.number > 2
     for mine, theirs in zip(lab.figures(tmp_path / "replayed"), lab.figures(tmp_path / "usual"), strict=True):
         assert mine.pop("kind") == theirs.pop("kind")
         assert mine == pytest.approx(theirs, rel=1e-4, abs=1e-5)
@@ -101,10 +110,10 @@ def test_a_function_that_makes_the_cpu_wait_is_not_replayed() -> None:
     def run(part: Numbers, number: torch.Tensor) -> torch.Tensor:
         return part.x * part.x.sum().item() / number
 
-    made = Replays(run)
+    made = Replays()
     for start in range(5):
         x = torch.arange(start, start + 4, device="cuda")
-        assert made(Numbers(x), torch.full((), 2, device="cuda")).tolist() == (x * x.sum() / 2).tolist()
+        assert made(run, Numbers(x), torch.full((), 2, device="cuda")).tolist() == (x * x.sum() / 2).tolist()
     assert not made.works
     assert made.number == 0
 
@@ -117,24 +126,54 @@ def test_what_is_replayed_draws_new_numbers_from_the_seed() -> None:
         x = part.x if part.y is None else part.x + part.y
         return torch.dropout(x / number, 0.5, True)
 
-    made = Replays(run)
+    made = Replays()
     for seed in range(12):
         x = torch.arange(64 * (1 + seed % 3), device="cuda") + seed
         part, number = Numbers(x, x if seed % 2 else None), torch.full((), 1 + seed, device="cuda")
         torch.manual_seed(seed)
-        found = made(part, number).tolist()
+        found = made(run, part, number).tolist()
         torch.manual_seed(seed)
         assert found == run(part, number).tolist()
     assert made.number == 6
 
 
+def triple(part: Numbers, number: torch.Tensor) -> torch.Tensor:
+    return part.x * number
+
+
+@GPU
+def test_a_wait_for_what_is_made_once_does_not_count() -> None:
+    made, kept = Replays(), []
+
+    def run(part: Numbers, number: torch.Tensor) -> torch.Tensor:
+        if not kept:
+            kept.append(torch.tensor([1, 2, 3, 4]).to("cuda"))
+        return part.x * kept[0] / number
+
+    for start in range(5):
+        x = torch.arange(start, start + 4, device="cuda")
+        assert made(run, Numbers(x), torch.full((), 2, device="cuda")).tolist() == (x * kept[0] / 2).tolist()
+    assert made.works
+    assert made.number == 1
+
+
+@GPU
+def test_other_warnings_of_a_first_pass_are_told() -> None:
+    def run(part: Numbers, number: torch.Tensor) -> torch.Tensor:
+        warnings.warn("mind this", stacklevel=1)
+        return part.x * number
+
+    with pytest.warns(UserWarning, match="mind this"):
+        Replays()(run, Numbers(torch.arange(3, device="cuda")), torch.full((), 3, device="cuda"))
+
+
 @GPU
 def test_shapes_beyond_the_most_are_computed_step_by_step(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr("repose.training.replays.MOST", 2)
-    made = Replays(lambda part, number: part.x * number)
+    made = Replays()
     for size in (1, 2, 3, 1, 2, 3, 3):
         x = torch.arange(size, device="cuda")
-        assert made(Numbers(x), torch.full((), 3, device="cuda")).tolist() == (3 * x).tolist()
+        assert made(triple, Numbers(x), torch.full((), 3, device="cuda")).tolist() == (3 * x).tolist()
     assert made.number == 2
 
 

@@ -1,9 +1,11 @@
 import dataclasses
+import weakref
 from typing import Any
 
 import numpy as np
 import pytest
 import torch
+from torch import nn
 from torch.nn import functional as F
 
 from repose.config.experiment import TrainingConfig
@@ -13,7 +15,7 @@ from repose.model.transformer import Transformer, build
 from repose.tasks.translation import TASK
 from repose.training.distributed import World
 from repose.training.feed import Update
-from repose.training.learner import Learner, dropout_seed
+from repose.training.learner import FlatParameters, Learner, dropout_seed
 
 ALONE = World(0, 1, torch.device("cpu"))
 
@@ -128,3 +130,30 @@ def test_bf16_trains_fp32_weights(lab: Any) -> None:
     assert float(rough.sums[0]) == pytest.approx(float(exact.sums[0]), rel=1e-2)
     assert float(rough.norm) == pytest.approx(float(exact.norm), rel=0.05)
     assert {tensor.dtype for tensor in rough.tensors().values()} == {torch.float32}
+
+
+def test_gradients_added_at_once_are_those_added_one_by_one() -> None:
+    """As on a GPU. One parameter has no part in the loss, another a gradient that lies in memory by columns."""
+    torch.manual_seed(0)
+    model = nn.ParameterDict({name: nn.Parameter(torch.randn(3, 4)) for name in ("a", "b", "unused")})
+    flat = FlatParameters(model)
+    weights, gradient, x = torch.zeros(flat.size), torch.zeros(flat.size), torch.randn(4, 3)
+    flat.use(weights, gradient)
+    found = []
+    for at_once in (False, True):
+        gradient.zero_()
+        for _ in range(2):
+            flat.backward((x @ model["a"]).square().sum() + (model["b"].T * x).exp().sum(), at_once=at_once)
+        found.append(gradient.clone())
+    assert found[0].any()
+    assert torch.equal(*found)
+
+
+@pytest.mark.usefixtures("no_collection")
+def test_a_learner_is_gone_with_its_last_name(lab: Any) -> None:
+    """Its memory is not left to the collector, which does not know of a GPU's."""
+    job = lab.job()
+    learner = Learner(job.task, job.task.build(job), job.training, ALONE)
+    its = weakref.ref(learner)
+    del learner
+    assert its() is None

@@ -247,6 +247,7 @@ def test_usual_numbers_are_few() -> None:
         1024,
     }
     assert usual(65, 70) == 70
+    assert [usual(size, finest=1) for size in (1, 2, 3, 8, 9, 64, 65)] == [1, 2, 3, 8, 10, 64, 80]
 
 
 def test_word_dropout_hides_words_alone() -> None:

@@ -347,4 +347,4 @@ def _bucket_of_size(num: int, device: torch.device) -> Int[Tensor, "sizes"]:
         size, exact = torch.arange(FARTHEST + 1, device="cpu"), num // 2
         steps = (size.clamp(min=exact).double() / exact).log() / math.log(FARTHEST / exact) * (num - exact)
         far = (exact + (steps + 1e-9).long()).clamp(max=num - 1)
-        return torch.where(size < exact, size, far).to(device)
+        return torch.where(size < exact, size, far).to(device, non_blocking=True)

@@ -82,7 +82,7 @@ class LanguageModellingTask(FileTask):
         """With blocks of padding alone, padding at the ends, and spare labels."""
         ids, labels = examples.batch(indices)
         cells, width, longest = np.flatnonzero(ids), ids.shape[1], int(examples.tgt_lengths.max(initial=0))
-        number, length, num_labels = usual(len(ids)), usual(width, longest), usual(len(cells))
+        number, length, num_labels = usual(len(ids), finest=1), usual(width, longest), usual(len(cells))
         cells = cells // width * length + cells % width
         filled = filled_up(labels, (num_labels,), SPARE), filled_up(cells, (num_labels,))
         return BlockPart(*to_device([filled_up(ids, (number, length)), *filled], device))

@@ -69,10 +69,10 @@ class PairPart(NamedTuple):
     """(B, T) decoder input."""
     labels: Tensor
     """(N,) the token after each real token of `tgt`, in row-major order."""
-    cells: Tensor | None = None
-    """(N,) where each label's token is in `tgt.flatten()`, if not all labels are real ones."""
     tagged: Tensor | None = None
     """(B,) 1 where a source begins with a tag, else 0; None: none does."""
+    cells: Tensor | None = None
+    """(N,) where each label's token is in `tgt.flatten()`, if not all labels are real ones."""
 
 
 class TranslationTask(Task):
@@ -91,10 +91,8 @@ class TranslationTask(Task):
     def part(self, examples: PairDataset, indices: NDArray[np.int64], device: torch.device) -> PairPart:
         """Source, decoder input, and labels without their padding."""
         batch = examples.batch(indices)
-        src, tgt, labels, *tagged = to_device(
-            [batch.src, batch.tgt, batch.labels[batch.tgt != 0], *_tagged(batch.src, examples)], device
-        )
-        return PairPart(src, tgt, labels, None, *tagged)
+        arrays = [batch.src, batch.tgt, batch.labels[batch.tgt != 0], *_tagged(batch.src, examples)]
+        return PairPart(*to_device(arrays, device))
 
     can_replay = True
 
@@ -102,17 +100,18 @@ class TranslationTask(Task):
         """With pairs of padding alone, padding at the ends, and spare labels."""
         batch = examples.batch(indices)
         cells, length = np.flatnonzero(batch.tgt), batch.tgt.shape[1]
-        number, num_labels = usual(len(indices)), usual(len(cells))
+        number, num_labels = usual(len(indices), finest=1), usual(len(cells))
         src_length, tgt_length = usual(batch.src.shape[1], examples.longest_src), usual(length, examples.longest_tgt)
         src = filled_up(batch.src, (number, src_length))
         arrays = [
             src,
             filled_up(batch.tgt, (number, tgt_length)),
             filled_up(batch.labels.flatten()[cells], (num_labels,), SPARE),
-            filled_up(cells // length * tgt_length + cells % length, (num_labels,)),
             *_tagged(src, examples),
+            filled_up(cells // length * tgt_length + cells % length, (num_labels,)),
         ]
-        return PairPart(*to_device(arrays, device))
+        *tensors, of_labels = to_device(arrays, device)
+        return PairPart(*tensors)._replace(cells=of_labels)
 
     def new_model(self, job: TrainingJob) -> Transformer:
         src, tgt = (tokenizer.vocab_size for tokenizer in self.tokenizers(job))
@@ -136,7 +135,7 @@ class TranslationTask(Task):
 
     def sums(self, model: Transformer, part: PairPart, config: TrainingConfig) -> TokenSums:
         """Cross-entropy of the labels, of two passes with `r_drop`; tokens are hidden with `word_dropout`."""
-        src, tgt, labels, cells, tagged = part
+        src, tgt, labels, tagged, cells = part
         twice = 2 if config.r_drop else 1
         if config.r_drop and cells is not None:
             cells = torch.cat([cells, cells + tgt.numel()])

@@ -127,9 +127,10 @@ def threads_for(workers: int) -> int:
 
 
 def _device_of(device: torch.device, local_rank: int) -> torch.device:
-    if device.type == "cuda" and device.index is None:
-        device = torch.device("cuda", local_rank % torch.cuda.device_count())
-        torch.cuda.set_device(device)
+    if device.type == "cuda":
+        if device.index is None:
+            device = torch.device("cuda", local_rank % torch.cuda.device_count())
+        torch.cuda.set_device(device)  # of which streams and graphs are
     return device
 
 

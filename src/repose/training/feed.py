@@ -39,10 +39,10 @@ def to_device(arrays: Iterable[NDArray[np.int64]], device: torch.device) -> Iter
         yield part.view(array.shape)
 
 
-def usual(size: int, most: int = sys.maxsize) -> int:
-    """The next of few numbers, the largest of which is `most` (at least `size`): multiples of 8 up to 64, then four
-    for each doubling."""
-    step = max(8, 1 << max(0, (size - 1).bit_length() - 3))
+def usual(size: int, most: int = sys.maxsize, finest: int = 8) -> int:
+    """The next of few numbers, the largest of which is `most` (at least `size`): multiples of `finest`, and above
+    eight times that, four for each doubling."""
+    step = max(finest, 1 << max(0, (size - 1).bit_length() - 3))
     return min(-(-size // step) * step, most)
 
 

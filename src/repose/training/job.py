@@ -47,7 +47,8 @@ class TrainingTask(ABC):
         """These examples as the tensors of one forward pass."""
 
     can_replay = False
-    """Whether the task has a `usual_part`, of whose tensors and shapes alone `sums` depends: what a GPU replays."""
+    """Whether the task has a `usual_part`, of whose tensors and shapes alone `sums` depends: what a GPU replays. A
+    subclass with another `part` or `sums` sets it to False, or has another `usual_part` too."""
 
     def usual_part(self, examples: Any, indices: NDArray[np.int64], device: torch.device) -> Any:
         """The same for `sums`, filled up so that the tensors of all parts come in few shapes (`feed.usual`); a named

@@ -1,7 +1,6 @@
 """A model that learns: the gradient of a global batch, clipping, and Adam's step."""
 
 import hashlib
-from collections.abc import Callable
 from typing import Any
 
 import torch
@@ -56,18 +55,18 @@ class FlatParameters:
 
         Backward passes add to `gradient`, which is to be zeroed instead of being set to None.
         """
-        self._gradients = self.views(gradient)
-        for name, view in self.views(weights).items():
+        self._gradients = list(self.views(gradient).values())
+        for (name, view), gradient_of in zip(self.views(weights).items(), self._gradients, strict=True):
             self._parameters[name].data = view.copy_(self._parameters[name].data)
-            self._parameters[name].grad = self._gradients[name]
+            self._parameters[name].grad = gradient_of
 
-    def backward(self, loss: Float[Tensor, ""]) -> None:
-        """Add the gradient of `loss` to the flat one. On a GPU in one operation, not one for each parameter."""
-        if loss.device.type == "cpu":
+    def backward(self, loss: Float[Tensor, ""], *, at_once: bool) -> None:
+        """Add the gradient of `loss` to the flat one; `at_once` in one operation, not one for each parameter."""
+        if not at_once:
             loss.backward()
             return
         found = torch.autograd.grad(loss, list(self._parameters.values()), allow_unused=True)
-        added = [(to, x) for to, x in zip(self._gradients.values(), found, strict=True) if x is not None]
+        added = [(to, x) for to, x in zip(self._gradients, found, strict=True) if x is not None]
         for contiguous in (True, False):  # torch adds one by one where memory is laid out in another way
             if chosen := [(to, x) for to, x in added if x.is_contiguous() == contiguous]:
                 torch._foreach_add_(*map(list, zip(*chosen, strict=True)))
@@ -87,9 +86,7 @@ class Learner:
         self._moments = {name: self._exchange.zeros() for name in ("exp_avg", "exp_avg_sq")}
         self._steps = torch.zeros((), device=world.device)
         self._running = [m for m in model.modules() if isinstance(m, TokenNorm) and m.is_running]
-        self._pass: Callable[[Any, Tensor], Tensor] = self._forward_and_backward
-        if replays(task, world.device):
-            self._pass = Replays(self._forward_and_backward)
+        self._replays = Replays() if replays(task, world.device) else None
         self.norm = torch.zeros((), device=world.device)
         """Norm of the last gradient, before clipping."""
         self.sums = torch.zeros(5, dtype=torch.float64, device=world.device)
@@ -113,7 +110,8 @@ class Learner:
             if part is None:
                 continue
             torch.manual_seed(dropout_seed(config.seed, number, index, self.world.rank))
-            sums = self._pass(part, number_of_tokens)
+            run = self._forward_and_backward
+            sums = run(part, number_of_tokens) if self._replays is None else self._replays(run, part, number_of_tokens)
             self.sums += torch.cat([sums, sums[:2] * (update.sentences / update.tokens)])
         self._exchange.sum()
         self.norm = torch.linalg.vector_norm(self._exchange.gradient)
@@ -126,7 +124,7 @@ class Learner:
         with training_products():
             with torch.autocast(self.world.device.type, torch.bfloat16, enabled=config.precision == "bf16"):
                 sums = self.task.sums(self.model, part, config)
-            self._flat.backward(sums.loss / num_tokens)
+            self._flat.backward(sums.loss / num_tokens, at_once=self.world.device.type != "cpu")
         return torch.stack([sums.loss.detach(), sums.nll, sums.correct])
 
     def step(self, learning_rate: float) -> None:

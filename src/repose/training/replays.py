@@ -27,37 +27,43 @@ class _Recorded(NamedTuple):
 
 
 class Replays:
-    """A function that is recorded for each shape of its part. One whose operations make the CPU wait cannot be."""
+    """What one function was recorded as, for each shape of its part. One whose operations make the CPU wait cannot be.
 
-    def __init__(self, run: Run) -> None:
-        self._run = run
+    The graphs of all shapes share memory, which is kept: as much as the largest of them needs.
+    """
+
+    def __init__(self) -> None:
         self._stream = torch.cuda.Stream()
-        self._recorded: dict[object, _Recorded | None] = {}
-        """None for a shape that was seen once: the first time, all that is made once is made."""
-        self.works = True
-        """Whether passes can be recorded, as far as is known."""
+        self._recorded: dict[object, _Recorded] = {}
+        self._seen: set[object] = set()
+        """Shapes that were computed once without a wait: all that is made once is there."""
+        self._waits = 0
+
+    @property
+    def works(self) -> bool:
+        """Whether passes can be recorded, as far as is known: a first pass may wait for what is made once."""
+        return self._waits < 2
 
     @property
     def number(self) -> int:
         """Of shapes that are recorded."""
-        return sum(recorded is not None for recorded in self._recorded.values())
+        return len(self._recorded)
 
-    def __call__(self, part: Any, number: Tensor) -> Tensor:
+    def __call__(self, run: Run, part: Any, number: Tensor) -> Tensor:
         """What `run` returns, until the next call."""
         shape = tuple(None if x is None else x.shape for x in part)
         recorded = self._recorded.get(shape)
-        if recorded is None and (not self.works or (shape not in self._recorded and len(self._recorded) >= MOST)):
-            return self._run(part, number)
-        if recorded is None and shape not in self._recorded:
-            self._recorded[shape] = None
-            return self._watched(part, number)
         if recorded is None:
-            recorded = self._recorded[shape] = self._record(part, number)
+            if not self.works or len(self._recorded) >= MOST:
+                return run(part, number)
+            if shape not in self._seen:
+                return self._watched(run, part, number, shape)
+            recorded = self._recorded[shape] = self._record(run, part, number)
         torch._foreach_copy_(recorded.inputs, _tensors(part, number))
         recorded.graph.replay()
         return recorded.out
 
-    def _watched(self, part: Any, number: Tensor) -> Tensor:
+    def _watched(self, run: Run, part: Any, number: Tensor, shape: object) -> Tensor:
         """Compute step by step, and find out whether an operation makes the CPU wait."""
         before = torch.cuda.get_sync_debug_mode()
         present = torch.cuda.current_stream()
@@ -67,22 +73,30 @@ class Replays:
             try:
                 self._stream.wait_stream(present)
                 with torch.cuda.stream(self._stream):  # where it is recorded: gradients are added on one stream
-                    out = self._run(part, number)
+                    out = run(part, number)
                 present.wait_stream(self._stream)
             finally:
                 torch.cuda.set_sync_debug_mode(before)
-        if any("synchronizing CUDA operation" in str(warning.message) for warning in told):
-            self.works = False
+        waits = False
+        for warning in told:
+            if "called a synchronizing CUDA operation" in str(warning.message):
+                waits = True
+            elif "Synchronization debug mode" not in str(warning.message):
+                warnings.warn_explicit(warning.message, warning.category, warning.filename, warning.lineno)
+        if waits:
+            self._waits += 1
+        else:
+            self._seen.add(shape)
         return out
 
-    def _record(self, part: Any, number: Tensor) -> _Recorded:
+    def _record(self, run: Run, part: Any, number: Tensor) -> _Recorded:
         inputs = [tensor.clone() for tensor in _tensors(part, number)]
         remaining = iter(inputs)
         own_part = part._make(None if x is None else next(remaining) for x in part)
         graph = torch.cuda.CUDAGraph()
-        pool = next((other.graph.pool() for other in self._recorded.values() if other is not None), None)
+        pool = next((other.graph.pool() for other in self._recorded.values()), None)
         with torch.cuda.graph(graph, pool=pool, stream=self._stream, capture_error_mode="thread_local"):
-            out = self._run(own_part, inputs[-1])
+            out = run(own_part, inputs[-1])
         return _Recorded(graph, inputs, out)
 
 
