@@ -109,9 +109,13 @@ def files_of(folder: Path) -> dict[str, str]:
 
 
 def _content(path: Path) -> bytes:
-    """Of a file; the long numbers of a table with nine digits: versions of Python add numbers up differently."""
     content = path.read_bytes()
-    return _LONG.sub(lambda found: b"%.9g" % float(found[0]), content) if path.suffix == ".csv" else content
+    return _rounded(content) if path.suffix in (".csv", ".json") else content
+
+
+def _rounded(content: bytes) -> bytes:
+    """With nine digits of long numbers: versions of Python add numbers up differently."""
+    return _LONG.sub(lambda found: b"%.9g" % float(found[0]), content)
 
 
 # Models
@@ -304,7 +308,7 @@ def report(source: Path, home: Path, out: Path) -> dict[str, Any]:
         "texts": {name: digest for name, digest in files.items() if name.endswith((".md", ".csv", ".tex"))},
         "json": files["report.json"],
         "html": files["report.html"],
-        "html_without_pictures": sha256(re.sub(_LOOKS, "", page, flags=re.DOTALL)),
+        "html_without_pictures": sha256(_rounded(re.sub(_LOOKS, "", page, flags=re.DOTALL).encode())),
     }
 
 
