@@ -117,7 +117,7 @@ def significance_tables(runs: RunSet) -> tuple[Table, ...]:
 
     `significance`, `significance-chrf` and `significance-greedy` (BLEU of greedy translations, where there are counts
     of them beside the beam's): over test sentences; `seeds`: over seeds; `approximate-randomization`: of pairs with
-    one seed each; `seeds-greedy`: over seeds, by greedy scores beside the beam's, where seeds give an interval;
+    one seed each; `seeds-chrf` and `seeds-greedy` (by greedy scores beside the beam's): where seeds give an interval;
     `significance-<task>` and `seeds-<task>`: the same of other tasks. Every system is tested against `runs.baseline`
     (else the first), all pairs where a corpus has fewer than four. Systems that look ahead or failed an audit are left
     out; runs without translations are in `seeds` alone, which needs their scores only. Notes say so. Empty where there
@@ -142,10 +142,12 @@ def significance_tables(runs: RunSet) -> tuple[Table, ...]:
         tables.append(_over_seeds(pairs, remarks.of_scores))
     if counted:
         tables.append(_over_sentences(counted, "chrf", []))
+    if any(of_seeds(_sides(counted, "chrf"))):
+        tables.append(_over_seeds(counted, [], "chrf"))
     if greedy := _greedy(counted):
         tables.append(_over_sentences(greedy, "bleu", [], name="significance-greedy"))
     scored = _paired([(pair.system.greedy_scores, pair.other.greedy_scores) for pair in pairs])
-    if any(of_seeds(_sides(scored))):
+    if any(of_seeds(_sides(scored, "bleu"))):
         tables.append(_over_seeds(scored, []))
     if single := [pair for pair in counted if pair.single]:
         tables.append(_randomized(single))
@@ -186,23 +188,23 @@ def _over_sentences(pairs: Sequence[Pair], metric: Metric, remarks: Sequence[str
     return pair_table(name, bootstrap_columns(unit), rows, like=like, remarks=remarks, **words)
 
 
-def _over_seeds(pairs: Sequence[Pair], remarks: Sequence[str]) -> Table:
+def _over_seeds(pairs: Sequence[Pair], remarks: Sequence[str], metric: Metric = "bleu") -> Table:
     """Spread over seeds, and Welch's interval of the difference."""
-    sides = _sides(pairs)
+    sides, unit = _sides(pairs, metric), UNITS[metric]
     found = of_seeds(sides)
     rows = [
         [*name_cells(pair), *seed_cells(*side, one, 2, notes=_notes(pair))]
         for pair, side, one in zip(pairs, sides, found, strict=True)
     ]
-    name, of = ("seeds-greedy", " of greedy translations") if pairs[0].system.decoding else ("seeds", "")
-    return pair_table(
-        name, seed_columns("BLEU"), rows, like="seeds", remarks=remarks, of=of, holm=holm_words_of_seeds(found)
-    )
+    greedy = bool(pairs[0].system.decoding)
+    name = "seeds-greedy" if greedy else "seeds" if metric == "bleu" else f"seeds-{metric}"
+    words = {"unit": unit, "of": " of greedy translations" * greedy, "holm": holm_words_of_seeds(found)}
+    return pair_table(name, seed_columns(unit), rows, like="seeds", remarks=remarks, **words)
 
 
-def _sides(pairs: Sequence[Pair]) -> list[tuple[list[float], list[float]]]:
-    """BLEU of the seeds of either system."""
-    return [(pair.system.scores("bleu"), pair.other.scores("bleu")) for pair in pairs]
+def _sides(pairs: Sequence[Pair], metric: Metric) -> list[tuple[list[float], list[float]]]:
+    """The seeds of either system."""
+    return [(pair.system.scores(metric), pair.other.scores(metric)) for pair in pairs]
 
 
 def _randomized(pairs: Sequence[Pair]) -> Table:

@@ -289,6 +289,18 @@ def test_greedy_scores_are_tested_over_seeds() -> None:
     assert shown["reinforced", "ablation-none"] == ["+0.99", "+0.40", "+1.58", "0.010"]
 
 
+def test_chrf_is_tested_over_seeds() -> None:
+    results = Path(__file__).parents[3] / "results" / "reinforced-multi30k"
+    found = {table.id: table for table in significance_tables(read_runs([results]))}
+    chrf = found["seeds-chrf"]
+    assert names(chrf) == names(found["significance-chrf"])
+    assert chrf.title == "Differences in chrF, over seeds"
+    assert {column.unit for column in chrf.columns} >= {"chrF"}
+    for row, by_sentences in zip(chrf.rows, found["significance-chrf"].rows, strict=True):
+        assert row[5].value < row[4].value < row[6].value
+        assert by_sentences[4].value == pytest.approx(row[4].value, abs=0.01)
+
+
 def test_one_system_has_no_tests(made: Any) -> None:
     made.add("base")
     made.add("base", seed=1)
