@@ -51,7 +51,7 @@ def test_figures_are_those_of_the_tests(made: Any) -> None:
         made.add("good", wrong=0.2, seed=seed)
     made.add("same", wrong=0.3)
     found, runs = tables(made, "base"), made.runs()
-    assert list(found) == ["significance", "seeds", "significance-chrf", "significance-greedy"]
+    assert list(found) == ["significance", "seeds", "significance-chrf", "seeds-chrf", "significance-greedy"]
     assert found["significance"].title == "Differences in BLEU, over test sentences"
     assert found["significance-greedy"].title == "Differences in BLEU of greedy translations, over test sentences"
     assert column(found["significance-greedy"], "difference") == [0.0, 0.0, 0.0]  # of these, all are the references
