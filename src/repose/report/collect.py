@@ -462,7 +462,7 @@ def _unfinished(run: ReportRun) -> str:
             f"of a search `repose evaluate {run.folder} --out {run.folder}`."
         )
     training, epochs = run.experiment.training, len(run.of_kind("epoch"))
-    so_far = f"{epochs} of {training.epochs} epochs" if training.epochs else f"{epochs} epochs"
+    so_far = f"{epochs} of {counted(training.epochs, 'epoch')}" if training.epochs else counted(epochs, "epoch")
     if training.updates:
         so_far = f"{run.records.training[-1]['update']:,} of {training.updates:,} updates"
     return f"{run.name} is unfinished ({so_far}): it is in the learning curves, not in the final figures."

@@ -9,6 +9,7 @@ from repose.report.collect import ReportRun, RunSet
 from repose.report.content import Cell, Column, Table
 from repose.report.figures import number_of
 from repose.report.tables_scores import beam_name, free_running
+from repose.system.terminal import counted
 
 _COMPLETED = " Epochs are completed ones: 0 where the updates ended within the first."
 _NOT_A_SCORE = (
@@ -72,7 +73,9 @@ def _state(run: ReportRun) -> str:
     """How far it is: completed epochs, or updates where its first epoch was never completed."""
     state = "trained, not scored" if run.trained and not run.done else run.status
     epochs = figures.epochs(run)
-    return f"{state} ({epochs} epochs)" if epochs else f"{state} ({figures.updates(run):,} updates, in epoch 1)"
+    return (
+        f"{state} ({counted(epochs, 'epoch')})" if epochs else f"{state} ({figures.updates(run):,} updates, in epoch 1)"
+    )
 
 
 def best_and_last_table(runs: RunSet) -> Table | None:
