@@ -26,6 +26,7 @@ from repose.training import loop
 from repose.training.distributed import World
 from repose.training.feed import usual
 from repose.training.job import TrainingJob
+from repose.training.run import train
 from repose.training.validation import validate
 
 CPU = torch.device("cpu")
@@ -235,6 +236,20 @@ def test_parts_of_usual_shapes_are_the_same(
             torch.testing.assert_close(filled, plain, atol=1e-5, rtol=1e-5)
     assert task.can_replay
     assert len(shapes) < 4
+
+
+@pytest.mark.parametrize("device", ["cpu", pytest.param("cuda", marks=pytest.mark.gpu)])
+@pytest.mark.parametrize("name", ["language_modelling", "parsing"])
+def test_other_tasks_train_on_a_gpu_as_on_the_cpu(
+    name: str, device: str, lab: Any, jobs: dict[str, Make], tmp_path: Path
+) -> None:
+    """Without dropout, and with steps that do not follow the sign of each gradient (`test_gpu`)."""
+    job = jobs[name](lab.still, epochs=4, adam_eps=0.1)
+    for folder, its in (("usual", "cpu"), ("its", device)):
+        train(job, tmp_path / folder, device=its, workers=1, progress="none")
+    for mine, theirs in zip(lab.figures(tmp_path / "its"), lab.figures(tmp_path / "usual"), strict=True):
+        assert mine.pop("kind") == theirs.pop("kind")
+        assert mine == pytest.approx(theirs, rel=1e-3, abs=1e-3)
 
 
 def test_usual_numbers_are_few() -> None:
