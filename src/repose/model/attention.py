@@ -2,6 +2,7 @@
 
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
+from typing import cast
 
 import torch
 import torch.nn.functional as F
@@ -178,9 +179,7 @@ def fused(
     dropout: float,
 ) -> Float[Tensor, "R HC"]:
     """Attention by torch's fused kernels, where one block holds the batch: on accelerators."""
-    of_queries, of_keys, (block,) = blocks.queries, blocks.keys, blocks.blocks
-    assert isinstance(of_queries, OneBlock)
-    assert isinstance(of_keys, OneBlock)
+    of_queries, of_keys, (block,) = cast(OneBlock, blocks.queries), cast(OneBlock, blocks.keys), blocks.blocks
     q, k, v = of_queries.heads(queries), of_keys.heads(keys), of_keys.heads(values)
     bias = block.bias.to(q.dtype).unflatten(0, q.shape[:2])
     with _without_cudnn():

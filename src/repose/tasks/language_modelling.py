@@ -23,9 +23,9 @@ from repose.system.errors import CheckpointError
 from repose.tasks.base import Card, Figure, FileTask, Measured, position_table
 from repose.tasks.corpus import one_file_per_set, one_tokenizer
 from repose.training.distributed import World
-from repose.training.feed import filled_up, to_device, usual
+from repose.training.feed import to_device, usual_targets
 from repose.training.job import TrainingJob
-from repose.training.loss import SPARE, TokenSums, cross_entropy, token_losses
+from repose.training.loss import TokenSums, cross_entropy, token_losses
 from repose.training.validation import per_example
 
 SAMPLED_TOKENS = 2000
@@ -57,6 +57,7 @@ class LanguageModellingTask(FileTask):
         lambda architecture, config: LanguageModel(architecture, vocab_size=config["vocab_size"]),
     )
     file_kind = "text"
+    can_replay = True
     look_ahead_warning = (
         "This model normalises over the whole block of a text and so sees tokens that it is to predict: its "
         "teacher-forced figures are no measure of language modelling."
@@ -76,16 +77,10 @@ class LanguageModellingTask(FileTask):
     def part(self, examples: TextBlocks, indices: NDArray[np.int64], device: torch.device) -> BlockPart:
         return BlockPart(*to_device(examples.batch(indices), device))
 
-    can_replay = True
-
     def usual_part(self, examples: TextBlocks, indices: NDArray[np.int64], device: torch.device) -> BlockPart:
         """With blocks of padding alone, padding at the ends, and spare labels."""
         ids, labels = examples.batch(indices)
-        cells, width, longest = np.flatnonzero(ids), ids.shape[1], int(examples.tgt_lengths.max(initial=0))
-        number, length, num_labels = usual(len(ids), finest=1), usual(width, longest), usual(len(cells))
-        cells = cells // width * length + cells % width
-        filled = filled_up(labels, (num_labels,), SPARE), filled_up(cells, (num_labels,))
-        return BlockPart(*to_device([filled_up(ids, (number, length)), *filled], device))
+        return BlockPart(*to_device(usual_targets(ids, labels, int(examples.tgt_lengths.max(initial=0))), device))
 
     def new_model(self, job: TrainingJob) -> LanguageModel:
         (tokenizer,) = self.tokenizers(job)

@@ -48,10 +48,10 @@ from repose.tasks.choice import FEWEST, choose
 from repose.tasks.corpus import CorpusData, prepare_pairs
 from repose.tasks.corpus_files import is_pretokenized, languages_of
 from repose.tasks.corpus_of_run import text_of_run
-from repose.training.feed import filled_up, to_device, usual
+from repose.training.feed import filled_up, to_device, usual, usual_targets
 from repose.training.job import TrainingJob
 from repose.training.loop import Evaluate, Samples
-from repose.training.loss import SPARE, TokenSums, cross_entropy, token_losses
+from repose.training.loss import TokenSums, cross_entropy, token_losses
 from repose.training.r_drop import r_drop
 
 _SHOWN = 3  # sentences of the validation set
@@ -81,6 +81,7 @@ class TranslationTask(Task):
     name = "translation"
     kind = decoding_translator.MODEL_KIND
     look_ahead_warning = decoding_translator.LOOKS_AHEAD
+    can_replay = True
 
     def prepare(self, experiment: Experiment, folder: Path, workers: int) -> Iterator[str]:
         return prepare_pairs(experiment, folder, workers)
@@ -94,24 +95,13 @@ class TranslationTask(Task):
         arrays = [batch.src, batch.tgt, batch.labels[batch.tgt != 0], *_tagged(batch.src, examples)]
         return PairPart(*to_device(arrays, device))
 
-    can_replay = True
-
     def usual_part(self, examples: PairDataset, indices: NDArray[np.int64], device: torch.device) -> PairPart:
         """With pairs of padding alone, padding at the ends, and spare labels."""
         batch = examples.batch(indices)
-        cells, length = np.flatnonzero(batch.tgt), batch.tgt.shape[1]
-        number, num_labels = usual(len(indices), finest=1), usual(len(cells))
-        src_length, tgt_length = usual(batch.src.shape[1], examples.longest_src), usual(length, examples.longest_tgt)
-        src = filled_up(batch.src, (number, src_length))
-        arrays = [
-            src,
-            filled_up(batch.tgt, (number, tgt_length)),
-            filled_up(batch.labels.flatten()[cells], (num_labels,), SPARE),
-            *_tagged(src, examples),
-            filled_up(cells // length * tgt_length + cells % length, (num_labels,)),
-        ]
-        *tensors, of_labels = to_device(arrays, device)
-        return PairPart(*tensors)._replace(cells=of_labels)
+        tgt, labels, cells = usual_targets(batch.tgt, batch.labels[batch.tgt != 0], examples.longest_tgt)
+        src = filled_up(batch.src, (len(tgt), usual(batch.src.shape[1], examples.longest_src)))
+        *tensors, places = to_device([src, tgt, labels, *_tagged(src, examples), cells], device)
+        return PairPart(*tensors)._replace(cells=places)
 
     def new_model(self, job: TrainingJob) -> Transformer:
         src, tgt = (tokenizer.vocab_size for tokenizer in self.tokenizers(job))

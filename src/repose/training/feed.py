@@ -12,6 +12,7 @@ from torch import Tensor
 from repose.data.batching import Batches, share
 from repose.training.distributed import World
 from repose.training.job import Examples, TrainingTask
+from repose.training.loss import SPARE
 
 
 class Update(NamedTuple):
@@ -53,7 +54,15 @@ def filled_up(array: NDArray[np.int64], shape: tuple[int, ...], value: int = 0) 
     return whole
 
 
-def replays(task: TrainingTask, device: torch.device) -> bool:
+def usual_targets(ids: NDArray[np.int64], labels: NDArray[np.int64], longest: int) -> list[NDArray[np.int64]]:
+    """What a decoder reads (B, T), 0 as padding, filled up to a usual shape no longer than `longest`; the labels (N,)
+    of its real tokens, with spare ones; and each label's place in the first, flat."""
+    whole = filled_up(ids, (usual(len(ids), finest=1), usual(ids.shape[1], longest)))
+    room = (usual(len(labels)),)
+    return [whole, filled_up(labels, room, SPARE), filled_up(np.flatnonzero(whole), room)]
+
+
+def is_replayed(task: TrainingTask, device: torch.device) -> bool:
     """Whether passes of that task are replayed there."""
     return device.type == "cuda" and task.can_replay
 
@@ -93,6 +102,6 @@ class Feed:
             for part in range(num_parts)
         )
         device = self._world.device
-        make = self._task.usual_part if replays(self._task, device) else self._task.part
+        make = self._task.usual_part if is_replayed(self._task, device) else self._task.part
         parts = (make(examples, own, device) if len(own) else None for own in shares)
         return Update(tuple(parts), len(indices), int(lengths.sum()), last)

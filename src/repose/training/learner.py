@@ -13,7 +13,7 @@ from repose.config.experiment import TrainingConfig
 from repose.model.kernels.linear import training_products
 from repose.model.token_norm import TokenNorm
 from repose.training.distributed import World, make_exchange
-from repose.training.feed import Update, replays
+from repose.training.feed import Update, is_replayed
 from repose.training.job import TrainingTask
 from repose.training.replays import Replays
 
@@ -86,7 +86,7 @@ class Learner:
         self._moments = {name: self._exchange.zeros() for name in ("exp_avg", "exp_avg_sq")}
         self._steps = torch.zeros((), device=world.device)
         self._running = [m for m in model.modules() if isinstance(m, TokenNorm) and m.is_running]
-        self._replays = Replays() if replays(task, world.device) else None
+        self._replays = Replays() if is_replayed(task, world.device) else None
         self.norm = torch.zeros((), device=world.device)
         """Norm of the last gradient, before clipping."""
         self.sums = torch.zeros(5, dtype=torch.float64, device=world.device)

@@ -7,7 +7,7 @@ alone and small enough to stay in the cache. Elsewhere one block is all sentence
 
 from collections.abc import Sequence
 from functools import cached_property
-from typing import NamedTuple, Protocol, runtime_checkable
+from typing import NamedTuple, Protocol
 
 import torch
 from jaxtyping import Bool, Float, Int
@@ -113,7 +113,6 @@ class Layout(Protocol):
         """The inverse of `spread`, for queries."""
 
 
-@runtime_checkable
 class OneBlock(Layout, Protocol):
     """Where one block holds the rows."""
 
