@@ -143,9 +143,10 @@ def test_a_folder_of_other_files_is_not_written_over(files: dict[str, Any], tmp_
             path.unlink()
     unfinished = tmp_path / "unfinished"
     (unfinished / "text").mkdir(parents=True)
-    for name in ("train.src", ".train.tgt.0123abcd.tmp"):
-        (unfinished / "text" / name).write_text("half")
+    for name in ("text/train.src", "text/.train.tgt.0123abcd.tmp", ".tokenizer.src.json.0123abcd.tmp"):
+        (unfinished / name).write_text("half")
     assert prepare_corpus(experiment, folder=unfinished).has_text("train")
+    assert not list(unfinished.rglob(".*.tmp"))
 
 
 def run_of(experiment: Experiment, data: CorpusData, folder: Path, test: str | None = None) -> RunFolder:

@@ -42,6 +42,7 @@ from repose.system.files import (
     locked,
     making_lock,
     name_when_whole,
+    remove_half_written,
     sealed,
     share_lock,
     unsealed,
@@ -193,6 +194,8 @@ def _build(experiment: Experiment, folder: Path, key: str, workers: int) -> Corp
     if folder.exists() and any(folder.iterdir()) and not _is_ours(folder, experiment):
         raise DataError(f"{folder} holds other files: name an empty or new folder")
     (folder / "text").mkdir(parents=True, exist_ok=True)
+    for place in (folder, folder / "text"):
+        remove_half_written(place)
     (folder / REPORT).unlink(missing_ok=True)
     report = list(get_task(experiment.training.task).prepare(experiment, folder, workers))
     (folder / CHECK).unlink(missing_ok=True)
