@@ -178,9 +178,10 @@ def test_records_after_the_checkpoint_are_dropped(lab: Any, whole: Path, tmp_pat
 
 def test_files_of_a_writer_that_was_killed_are_cleared_away(lab: Any, tmp_path: Path) -> None:
     lab.go(lab.job(), tmp_path, stop_after=1)
-    (tmp_path / "hypotheses").mkdir()
-    names = (".config.json.1a.tmp", "hypotheses/.test.greedy.txt.1a.tmp", "state/.last.safetensors.1a.tmp")
+    halves = ("config.json", "model/README.md", "hypotheses/test.greedy.txt", "state/last.safetensors")
+    names = [str(Path(half).parent / f".{Path(half).name}.1a.tmp") for half in halves]
     for name in names:
+        (tmp_path / name).parent.mkdir(exist_ok=True)
         (tmp_path / name).write_text("half")
     (tmp_path / "mine.tmp").write_text("whole")
     lab.go(lab.job(), tmp_path, stop_after=1)

@@ -142,8 +142,8 @@ def _locked(run: RunFolder, world: World) -> Iterator[None]:
         world.share_error(error)
         if world.rank == 0:
             stack.enter_context(logging_failures(run))
-            remove_half_written(run.path)
-            remove_half_written(run.hypotheses_folder)
+            for place in (run.path, run.model, run.hypotheses_folder):
+                remove_half_written(place)
         yield
 
 
