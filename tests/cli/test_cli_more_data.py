@@ -236,7 +236,8 @@ def test_a_refused_start_stands_in_nobodys_way(trained: Path, run: Run, tmp_path
     files, out = write_pairs(tmp_path / "new.tsv", 1000, 1060), tmp_path / "tuned"
     code, _, err = run("train", "--from", trained, files, "--out", out, "--set", "architecture.d_token=32")
     assert code == 1
-    assert "has another architecture" in err
+    assert "has another architecture than the one to train: architecture.d_token = " in err
+    assert "pairs read" not in err, "said before the corpus is read"
     assert run("train", "--from", trained, files, "--out", out, "--epochs", 1, "--workers", 1)[0] == 0
 
 

@@ -27,6 +27,7 @@ from repose.system.device import available_cores, check_workers
 from repose.system.errors import CheckpointError, ConfigError
 from repose.system.files import check_writable
 from repose.system.signals import Interrupted, StopSignals, interruptible
+from repose.tasks.base import check_start
 from repose.tasks.corpus import CorpusData, prepare_corpus
 from repose.tasks.corpus_files import is_pretokenized, languages_of
 from repose.tasks.registry import get_task
@@ -77,6 +78,8 @@ def run(
     if workers is not None:
         check_workers(workers)
     check_writable(folder)
+    if experiment.training.init_from is not None:
+        check_start(experiment.training.init_from, experiment.architecture)
     outer = outer_launcher()
     is_first = outer is None or outer.rank == 0  # under torchrun or SLURM every process comes here
     say = say if is_first else lambda _: None

@@ -9,7 +9,7 @@ in the key of a prepared corpus.
 import tempfile
 from abc import abstractmethod
 from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import replace
+from dataclasses import asdict
 from pathlib import Path
 from typing import Any, ClassVar, NamedTuple
 
@@ -179,23 +179,17 @@ class Task(TrainingTask):
     def start_of(self, job: TrainingJob) -> SavedModel[Any]:
         """The model of `init_from`. Raises CheckpointError where it does not fit the job."""
         start = str(job.training.init_from)
+        check_start(start, job.architecture)
         loaded = self.load(Path(start))
-        theirs = loaded.model.architecture
-        rates = {name: getattr(job.architecture, name) for name in DROPOUTS}
-        if replace(theirs, **rates) != job.architecture:
-            raise CheckpointError(
-                f"training.init_from = {start!r} has another architecture than the one to train: "
-                "give the training that model's architecture, or leave init_from out"
-            )
         if [tokenizer.digest for tokenizer in loaded.tokenizers] != [t.digest for t in self.tokenizers(job)]:
             raise CheckpointError(
                 f"training.init_from = {start!r} was trained with other tokenizers: set tokenizer.src_file and "
                 "tokenizer.tgt_file to those in its folder, or leave init_from out"
             )
-        self.check_start(loaded, job)
+        self.check_own_start(loaded, job)
         return loaded
 
-    def check_start(self, loaded: SavedModel[Any], job: TrainingJob) -> None:
+    def check_own_start(self, loaded: SavedModel[Any], job: TrainingJob) -> None:
         """Raises CheckpointError where a model to begin with does not fit the job in what is the task's own."""
 
     def check_sets(self, experiment: Experiment, data: CorpusData) -> None:
@@ -210,6 +204,18 @@ class Task(TrainingTask):
         tokenizers = [tokenizer.json for tokenizer in self.tokenizers(job)]
         warning = self.look_ahead_warning if self.looks_ahead(model.architecture) else None
         directory.save(folder, self.kind, model, tokenizers, card=job.card, extra=extra, warning=warning)
+
+
+def check_start(start: str, architecture: Architecture) -> None:
+    """Raises CheckpointError where a model to begin with, a run or model directory, has another architecture in more
+    than its dropout."""
+    theirs, ours = asdict(directory.architecture_of(Path(start))), asdict(architecture)
+    for name in theirs:
+        if name not in DROPOUTS and theirs[name] != ours[name]:
+            raise CheckpointError(
+                f"the model {start} has another architecture than the one to train: architecture.{name} = "
+                f"{theirs[name]!r}, not {ours[name]!r}; only its dropout may be changed"
+            )
 
 
 def position_table(job: TrainingJob) -> Tensor | None:

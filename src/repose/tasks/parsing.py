@@ -97,7 +97,7 @@ class ParsingTask(FileTask):
             position_table=position_table(job),
         )
 
-    def check_start(self, loaded: SavedModel[Parser], job: TrainingJob) -> None:
+    def check_own_start(self, loaded: SavedModel[Parser], job: TrainingJob) -> None:
         """The labels must be the same: they are rows of the model's weights, in the order of their names."""
         if loaded.config["labels"] != self.open(job.train_data).labels:
             raise CheckpointError(
