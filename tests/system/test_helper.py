@@ -2,6 +2,7 @@
 
 import subprocess
 import sys
+from pathlib import Path
 
 import pytest
 
@@ -9,23 +10,29 @@ from repose.system.errors import OUT_OF_MEMORY, ConfigError, ReposeError
 from repose.system.helper import worker_error
 
 WATCH = """
-import os, time
+import os, pathlib, time
 from repose.system.helper import end_with
 os.name = "{system}"
-end_with(1)  # which is not this process's parent, as after the parent's end
+end_with(1, remove={folder})  # which is not this process's parent, as after the parent's end
 time.sleep({seconds})
 print("alive", flush=True)
 os._exit(0)
 """
 
 
-def watched(system: str, seconds: float) -> str:
-    code = WATCH.format(system=system, seconds=seconds)
+def watched(system: str, seconds: float, folder: str = "None") -> str:
+    code = WATCH.format(system=system, seconds=seconds, folder=folder)
     return subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, timeout=60, check=False).stdout
 
 
 def test_a_helper_ends_with_its_parent() -> None:
     assert watched("posix", 30.0) == ""
+
+
+def test_a_helper_that_ends_with_its_parent_leaves_no_temporary_files(tmp_path: Path) -> None:
+    (tmp_path / "calibration" / "run").mkdir(parents=True)
+    assert watched("posix", 30.0, f"pathlib.Path({str(tmp_path / 'calibration')!r})") == ""
+    assert not list(tmp_path.iterdir())
 
 
 def test_a_launcher_is_no_parent() -> None:

@@ -169,10 +169,10 @@ def _totals(plan: Plan, seconds: list[float], memory: int, share: Share, on: str
 
 def main() -> int:
     order = json.load(sys.stdin)
-    end_with(order["parent"])
     pinned = keep_on(order["affinity"], order["cores"])
     try:
         with tempfile.TemporaryDirectory(prefix="repose-calibration-") as folder:
+            end_with(order["parent"], remove=Path(folder))
             experiment = from_json(order["experiment"], "the cell's experiment")
             workers = None if pinned else order["cores"]
             cost = measure(experiment, Path(folder), device=order["device"], workers=workers, began=order["began"])

@@ -6,9 +6,11 @@ guard. Messages go through its standard input and output.
 
 import contextlib
 import os
+import shutil
 import sys
 import threading
 import time
+from pathlib import Path
 from typing import BinaryIO
 
 from repose.system.errors import ReposeError, told
@@ -44,8 +46,9 @@ def worker_error(error: Exception) -> ReposeError:
     return ReposeError(f"a translation worker failed: {type(error).__name__}: {first}")
 
 
-def end_with(parent: int) -> None:
-    """From now on this process ends when that parent has ended: one that was killed cannot tell its helpers.
+def end_with(parent: int, *, remove: Path | None = None) -> None:
+    """From now on this process ends when that parent has ended: one that was killed cannot tell its helpers. It then
+    removes a folder of temporary files, where it has one.
 
     Not on Windows, where the parent of an environment's Python is a launcher: helpers end with their standard input.
     """
@@ -55,6 +58,8 @@ def end_with(parent: int) -> None:
     def watch() -> None:
         while os.getppid() == parent:
             time.sleep(1.0)
+        if remove is not None:
+            shutil.rmtree(remove, ignore_errors=True)
         os._exit(1)
 
     threading.Thread(target=watch, daemon=True).start()
