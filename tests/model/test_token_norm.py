@@ -156,6 +156,22 @@ def test_workers_that_share_an_update_come_to_the_same_running_statistics(x: Ten
         torch.testing.assert_close((last.mean, last.var), (whole.mean, whole.var))
 
 
+def test_running_statistics_stay_as_they_are_without_tokens() -> None:
+    norm = TokenNorm("running", eps=EPS, width=4)
+    before = torch.rand(4), torch.rand(4) + 0.5
+    norm.mean.copy_(before[0])
+    norm.var.copy_(before[1])
+    norm.fold(lambda sums: sums)
+    assert torch.equal(norm.mean, before[0])
+    assert torch.equal(norm.var, before[1])
+
+
+def test_a_gpu_is_not_waited_for_to_take_statistics_on() -> None:
+    """On a device that computes nothing, whoever asks for a number fails."""
+    norm = TokenNorm("running", eps=EPS, width=4).to("meta")
+    norm.fold(lambda sums: sums)
+
+
 def test_it_has_no_parameters() -> None:
     assert not list(TokenNorm("sentence", eps=EPS, width=4).parameters())
 

@@ -235,6 +235,43 @@ def test_a_worker_that_dies_ends_a_process_that_would_wait_for_it(tmp_path: Path
     assert (done.returncode, done.stderr) == (1, "repose: a worker failed: it has ended\n")
 
 
+FAILING = """
+import time, torch
+from repose.system.errors import ReposeError
+from repose.training import distributed
+
+def wait(world):
+    time.sleep(100)  # for the first worker, in an exchange on a GPU
+
+def leave():
+    assert all(not process.is_alive() for process in torch.multiprocessing.active_children())
+    print("left", flush=True)
+    time.sleep(100)  # as NCCL may, for workers that have ended
+
+if __name__ == "__main__":
+    distributed._GRACE, distributed._waits_for_the_dead = 0.5, lambda _: True
+    distributed.dist.destroy_process_group = leave
+    try:
+        with distributed.started(2, torch.device("cpu"), 1, wait, ()):
+            raise ReposeError("mine")
+    except ReposeError as error:
+        print(error)
+"""
+
+
+def test_an_error_is_told_though_the_group_of_workers_cannot_be_left(tmp_path: Path) -> None:
+    (tmp_path / "script.py").write_text(FAILING)
+    done = subprocess.run([sys.executable, tmp_path / "script.py"], capture_output=True, text=True, timeout=60)
+    assert (done.returncode, done.stdout) == (0, "left\nmine\n"), done.stderr
+
+
+def test_no_two_processes_share_a_gpu(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("torch.cuda.device_count", lambda: 2)
+    outer = Outer(2, 3, 2, "127.0.0.1", 1)
+    with pytest.raises(ConfigError, match="start at most 2 processes"), distributed.joined(outer, torch.device("cuda")):
+        pass
+
+
 def test_an_error_of_the_first_worker_reaches_all() -> None:
     with (
         pytest.raises(ReposeError, match=r"^mine$"),

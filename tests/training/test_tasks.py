@@ -24,7 +24,7 @@ from repose.tasks.registry import get_task
 from repose.tasks.translation import TASK as TRANSLATION
 from repose.training import loop
 from repose.training.distributed import World
-from repose.training.feed import usual
+from repose.training.feed import to_device, usual
 from repose.training.job import TrainingJob
 from repose.training.run import train
 from repose.training.validation import validate
@@ -250,6 +250,11 @@ def test_other_tasks_train_on_a_gpu_as_on_the_cpu(
     for mine, theirs in zip(lab.figures(tmp_path / "its"), lab.figures(tmp_path / "usual"), strict=True):
         assert mine.pop("kind") == theirs.pop("kind")
         assert mine == pytest.approx(theirs, rel=1e-3, abs=1e-3)
+
+
+def test_arrays_go_to_devices_that_cannot_pin_memory() -> None:
+    arrays = np.arange(6).reshape(2, 3), np.arange(4)
+    assert [x.shape for x in to_device(arrays, torch.device("meta"))] == [(2, 3), (4,)]
 
 
 def test_usual_numbers_are_few() -> None:

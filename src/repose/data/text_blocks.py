@@ -40,6 +40,11 @@ class TextBlocks(Prepared):
         """(N,): tokens of the input of each block."""
         return self.tgt_lengths
 
+    @cached_property
+    def longest_tgt(self) -> int:
+        """Tokens of the longest block; 0 of no blocks."""
+        return int(self.tgt_lengths.max(initial=0))
+
     @property
     def document_starts(self) -> NDArray[np.int64]:
         """(D,): number of the first block of each document."""

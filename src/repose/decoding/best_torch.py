@@ -17,7 +17,8 @@ def in_order(log_probs: Tensor, width: int) -> tuple[NDArray[np.float64], NDArra
     num_columns = log_probs.shape[1]
     width = min(width, num_columns)
     allowed = log_probs.clone()
-    allowed[:, [PAD, START]] = -math.inf
+    for token in (PAD, START):
+        allowed[:, token] = -math.inf
     values, tokens = (x.cpu() for x in allowed.topk(min(width + 1, num_columns)))
     found = values.double().numpy()
     refuse_nan(found)

@@ -104,10 +104,10 @@ class TokenNorm(nn.Module):
         if self._sums is None:  # a worker that has had no share of any update yet
             self._sums = torch.zeros(1 + 2 * len(self.mean), dtype=torch.float64, device=self.mean.device)
         sums = add(self._sums)
-        if sums[0] > 0:
-            mean, square = (sums[1:] / sums[0]).chunk(2)
-            self.mean.lerp_(mean.to(self.mean.dtype), _SHARE)
-            self.var.lerp_((square - mean.square()).clamp(min=0).to(self.var.dtype), _SHARE)
+        share = _SHARE * (sums[0] > 0).to(self.mean.dtype)  # none of no tokens; a GPU is not waited for
+        mean, square = (sums[1:] / sums[0].clamp(min=1)).chunk(2)
+        self.mean.lerp_(mean.to(self.mean.dtype), share)
+        self.var.lerp_((square - mean.square()).clamp(min=0).to(self.var.dtype), share)
         self._sums.zero_()
 
     def _prefix_statistics(self, x: Tensor, real: Tensor, cache: Cache | None) -> tuple[Tensor, Tensor]:

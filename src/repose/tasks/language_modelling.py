@@ -80,7 +80,7 @@ class LanguageModellingTask(FileTask):
     def usual_part(self, examples: TextBlocks, indices: NDArray[np.int64], device: torch.device) -> BlockPart:
         """With blocks of padding alone, padding at the ends, and spare labels."""
         ids, labels = examples.batch(indices)
-        return BlockPart(*to_device(usual_targets(ids, labels, int(examples.tgt_lengths.max(initial=0))), device))
+        return BlockPart(*to_device(usual_targets(ids, labels, examples.longest_tgt), device))
 
     def new_model(self, job: TrainingJob) -> LanguageModel:
         (tokenizer,) = self.tokenizers(job)
@@ -181,7 +181,9 @@ def stepwise(model: LanguageModel, ids: Tensor, labels: Tensor) -> Tensor:
 
 
 def _nll(model: LanguageModel, hidden: Tensor, labels: Tensor) -> Tensor:
-    return token_losses(hidden, model.output.weight, model.output.bias, labels)[0].double()
+    return (
+        token_losses(hidden, model.output.weight, model.output.bias, labels)[0].cpu().double()
+    )  # not all devices have it
 
 
 TASK = LanguageModellingTask()

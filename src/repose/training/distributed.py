@@ -126,12 +126,22 @@ def threads_for(workers: int) -> int:
     return max(1, min(torch.get_num_threads(), available_cores() // workers))
 
 
-def _device_of(device: torch.device, local_rank: int) -> torch.device:
-    if device.type == "cuda":
-        if device.index is None:
-            device = torch.device("cuda", local_rank % torch.cuda.device_count())
-        torch.cuda.set_device(device)  # of which streams and graphs are
-    return device
+@contextlib.contextmanager
+def _on(device: torch.device, local_rank: int) -> Iterator[torch.device]:
+    """The worker's own device. Within, it is the present one, of which streams and graphs are."""
+    if device.type != "cuda":
+        yield device
+        return
+    if device.index is None:
+        available = torch.cuda.device_count()
+        if local_rank >= available > 1:  # a launcher that shows each process a GPU of its own shows it only that
+            raise ConfigError(
+                f"process {local_rank + 1} of this machine has no GPU, of which there are {available}: start at most "
+                f"{available} processes"
+            )
+        device = torch.device("cuda", local_rank % available)
+    with torch.cuda.device(device):
+        yield device
 
 
 def _join(device: torch.device, rank: int, size: int, **place: Any) -> None:
@@ -144,22 +154,23 @@ def joined(outer: Outer, device: torch.device) -> Iterator[World]:
     """This process as a worker of an outer launcher's job."""
     if outer.size > 1 and device.index is not None:
         raise ConfigError(f"--device {device} is one GPU, and {outer.size} processes train: name --device cuda for all")
-    device = _device_of(device, outer.local_rank)
-    if outer.size == 1:
-        yield World(0, 1, device)
-        return
-    url = f"tcp://{outer.address}:{outer.port}"
-    # Under torchrun the launcher's store is there already.
-    _join(device, outer.rank, outer.size, init_method="env://" if "TORCHELASTIC_RUN_ID" in os.environ else url)
-    try:
-        yield World(outer.rank, outer.size, device, local=False)
-    except RuntimeError as error:
-        if is_out_of_memory(error):
-            raise
-        why = f"a worker was lost or failed ({str(error).strip().splitlines()[0]})"
-        raise ReposeError(f"{why}: run the same command again, training then resumes") from error
-    finally:
-        dist.destroy_process_group()
+    with _on(device, outer.local_rank) as device:
+        if outer.size == 1:
+            yield World(0, 1, device)
+            return
+        url = f"tcp://{outer.address}:{outer.port}"
+        # Under torchrun the launcher's store is there already.
+        _join(device, outer.rank, outer.size, init_method="env://" if "TORCHELASTIC_RUN_ID" in os.environ else url)
+        try:
+            yield World(outer.rank, outer.size, device, local=False)
+            dist.destroy_process_group()
+        except RuntimeError as error:
+            if is_out_of_memory(error):
+                raise
+            why = f"a worker was lost or failed ({str(error).strip().splitlines()[0]})"
+            raise ReposeError(f"{why}: run the same command again, training then resumes") from error
+        finally:
+            _leave_what_failed(device)
 
 
 @contextlib.contextmanager
@@ -172,8 +183,8 @@ def started(
     one of them dies; on GPUs, where that may not be noticed here for hours, this process then ends with the sentence.
     """
     if size == 1:
-        with num_threads(threads):
-            yield World(0, 1, _device_of(device, 0))
+        with num_threads(threads), _on(device, 0) as device:
+            yield World(0, 1, device)
         return
     store = TCPStore("127.0.0.1", 0, size, is_master=True, wait_for_workers=False, timeout=TIMEOUT, use_libuv=_LIBUV)
     place = (World(0, size, device), threads, store.port, follow, arguments)
@@ -182,16 +193,16 @@ def started(
     try:
         while not store.check([f"ready {rank}" for rank in range(1, size)]):
             context.join(timeout=0.05)  # raises if one has died
-        device = _device_of(device, 0)
-        _join(device, 0, size, store=store)
-        over = threading.Event()
-        if _waits_for_the_dead(device):
-            threading.Thread(target=_end_with_workers, args=(context, store, over), daemon=True).start()
-        try:
-            with num_threads(threads):
-                yield World(0, size, device)
-        finally:
-            over.set()
+        with _on(device, 0) as own:
+            _join(own, 0, size, store=store)
+            over = threading.Event()
+            if _waits_for_the_dead(own):
+                threading.Thread(target=_end_with_workers, args=(context, store, over), daemon=True).start()
+            try:
+                with num_threads(threads):
+                    yield World(0, size, own)
+            finally:
+                over.set()
             dist.destroy_process_group()
     except ProcessException as error:
         raise _death(context, store) from error
@@ -205,6 +216,7 @@ def started(
             process.join()
         for file in context.error_files:  # torch leaves what a worker died of in the folder for temporary files
             Path(file).unlink(missing_ok=True)
+        _leave_what_failed(device)
 
 
 def _follow(index: int, first: World, threads: int, port: int, follow: Callable[..., None], arguments: Any) -> None:
@@ -214,10 +226,10 @@ def _follow(index: int, first: World, threads: int, port: int, follow: Callable[
     rank, size = index + 1, first.size
     store = TCPStore("127.0.0.1", port, size, is_master=False, timeout=TIMEOUT, use_libuv=_LIBUV)
     try:
-        device = _device_of(first.device, rank)
-        store.set(f"ready {rank}", "")
-        _join(device, rank, size, store=store)
-        follow(World(rank, size, device), *arguments)
+        with _on(first.device, rank) as device:
+            store.set(f"ready {rank}", "")
+            _join(device, rank, size, store=store)
+            follow(World(rank, size, device), *arguments)
     except Exception as error:
         what = str(error) if isinstance(error, ReposeError) else f"{type(error).__name__}: {error}"
         what = OUT_OF_MEMORY if is_out_of_memory(error) else what
@@ -237,6 +249,19 @@ def _end_with_parent() -> None:
 def _waits_for_the_dead(device: torch.device) -> bool:
     """Whether an exchange goes on waiting for a worker that has died, as NCCL's does; gloo's connection breaks."""
     return device.type == "cuda"
+
+
+def _leave_what_failed(device: torch.device) -> None:
+    """Leave the group of workers after an error, where all of them have not left it together. NCCL may wait then for
+    those that have ended: not for long."""
+    if not dist.is_initialized():
+        return
+    if not _waits_for_the_dead(device):
+        dist.destroy_process_group()
+        return
+    leaving = threading.Thread(target=dist.destroy_process_group, daemon=True)
+    leaving.start()
+    leaving.join(_GRACE)
 
 
 def _end_with_workers(context: ProcessContext, store: TCPStore, over: threading.Event) -> None:

@@ -29,13 +29,15 @@ class Update(NamedTuple):
 
 
 def to_device(arrays: Iterable[NDArray[np.int64]], device: torch.device) -> Iterator[Tensor]:
-    """Arrays as tensors; to an accelerator in one copy, and without waiting."""
+    """Arrays as tensors; to an accelerator in one copy, and to a GPU of CUDA without waiting."""
     if device.type == "cpu":
         yield from map(torch.from_numpy, arrays)
         return
     arrays = list(arrays)
     flat = torch.from_numpy(np.concatenate([array.ravel() for array in arrays]))
-    parts = flat.pin_memory().to(device, non_blocking=True).split([array.size for array in arrays])
+    if device.type == "cuda":  # others cannot pin memory
+        flat = flat.pin_memory()
+    parts = flat.to(device, non_blocking=device.type == "cuda").split([array.size for array in arrays])
     for array, part in zip(arrays, parts, strict=True):
         yield part.view(array.shape)
 
