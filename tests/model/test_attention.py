@@ -2,6 +2,7 @@
 
 import math
 from collections.abc import Callable
+from concurrent.futures import ThreadPoolExecutor
 from typing import Any
 
 import pytest
@@ -172,6 +173,27 @@ def test_recorded_weights_are_those_that_were_used() -> None:
     assert weights[0, :, :, 2:].sum() == 0
     assert weights[1, :, 0, 1:].sum() == 0
     assert attention.recorded is None
+
+
+def test_what_other_threads_compute_meanwhile_is_not_recorded() -> None:
+    attention, packing = small(), Packing(torch.ones(1, 4, dtype=torch.bool))
+    blocks = Blocks(packing, packing, num_heads=2, causal=True)
+
+    def compute(scale: float) -> None:
+        x = scale * torch.ones(4, 6)
+        attention(x, x, x, blocks)
+
+    def recorded_elsewhere() -> int:
+        with record(attention) as theirs:
+            compute(3.0)
+        return len(theirs[""])
+
+    with ThreadPoolExecutor(1) as other, record(attention) as mine:
+        other.submit(compute, 2.0).result()
+        assert other.submit(recorded_elsewhere).result() == 1
+        assert mine[""] == []
+        compute(1.0)
+        assert len(mine[""]) == 1
 
 
 @pytest.mark.parametrize(("norm", "k"), [("post", 1.0), ("post", 4.0), ("pre", 1.0)])

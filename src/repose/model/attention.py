@@ -2,6 +2,7 @@
 
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
+from contextvars import ContextVar
 from typing import cast
 
 import torch
@@ -34,9 +35,6 @@ class Attention(nn.Module):
     eq. 12 prints 1/sqrt(m), the same number at the paper's sizes.
     Additive attention (Vaswani et al. 3.2.1) is left out: they found it slower and no better once scores are scaled.
     """
-
-    recorded: list[Tensor] | None = None
-    """Attention weights of each call, while `record` is on."""
 
     def __init__(self, a: Architecture, positions: Positions | None) -> None:
         """`positions`: those of the stack, for its self-attention; None for cross-attention, which has none."""
@@ -82,6 +80,11 @@ class Attention(nn.Module):
         spread = of_queries.spread(queries), of_keys.spread(keys), of_keys.spread(values)
         heads, _ = self._attend(*spread, blocks, of_keys.sizes, self.scale)
         return self.output(of_queries.gather(heads))
+
+    @property
+    def recorded(self) -> list[Tensor] | None:
+        """Attention weights of each call of this thread, while `record` is on."""
+        return _RECORDED.get({}).get(self)
 
     @property
     def _is_plain(self) -> bool:
@@ -149,8 +152,8 @@ class Attention(nn.Module):
 
     def _record(self, weights: Sequence[Tensor], blocks: Blocks | LocalBlocks) -> None:
         """Keep the weights, while `record` is on."""
-        if self.recorded is not None:
-            self.recorded.append(blocks.padded([x.detach() for x in weights]))
+        if (recorded := self.recorded) is not None:
+            recorded.append(blocks.padded([x.detach() for x in weights]))
 
 
 def _wide(x: Tensor) -> Tensor:
@@ -189,14 +192,17 @@ def fused(
     return of_queries.rows(heads)
 
 
+_RECORDED: ContextVar[dict[nn.Module, list[Tensor]]] = ContextVar("recorded attention")
+"""Of each attention that is recorded in this thread: other threads may use the same model meanwhile."""
+
+
 @contextmanager
 def record(model: nn.Module) -> Iterator[dict[str, list[Tensor]]]:
-    """While open, every attention in `model` keeps its weights: module name -> (B, H, Q, K) per call."""
+    """While open, every attention in `model` keeps its weights of this thread's calls: module name -> (B, H, Q, K) per
+    call."""
     attentions = {name: module for name, module in model.named_modules() if isinstance(module, Attention)}
-    for module in attentions.values():
-        module.recorded = []
+    token = _RECORDED.set({module: [] for module in attentions.values()})
     try:
-        yield {name: module.recorded for name, module in attentions.items() if module.recorded is not None}
+        yield {name: _RECORDED.get()[module] for name, module in attentions.items()}
     finally:
-        for module in attentions.values():
-            module.recorded = None
+        _RECORDED.reset(token)
