@@ -3,15 +3,15 @@
 #
 #   repose export runs/mine --to onnx --out models/mine
 #   docker build --tag repose .
-#   docker run --read-only --tmpfs /tmp --volume "$PWD/models:/models:ro" --publish 127.0.0.1:5000:5000 repose /models/mine
+#   docker run --stop-timeout 30 --read-only --tmpfs /tmp --volume "$PWD/models:/models:ro" --publish 127.0.0.1:5000:5000 repose /models/mine
 FROM python:3.12-slim AS build
 ARG EXTRAS=serve,runtime
 ARG PIP_EXTRA_INDEX_URL
 WORKDIR /src
 COPY pyproject.toml constraints.txt README.md LICENSE ./
 COPY src ./src
-RUN python -m venv /opt/repose \
-    && /opt/repose/bin/pip install --no-cache-dir --constraint constraints.txt ".[${EXTRAS}]"
+RUN python -m venv --without-pip /opt/repose \
+    && pip --python /opt/repose/bin/python install --no-cache-dir --constraint constraints.txt ".[${EXTRAS}]"
 
 FROM python:3.12-slim
 RUN useradd --system --uid 10001 --no-create-home --shell /usr/sbin/nologin repose

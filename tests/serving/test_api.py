@@ -321,6 +321,7 @@ def test_languages_and_settings() -> None:
         ("POST", "/languages", 405, "Method Not Allowed"),
         ("POST", "/health", 405, "Method Not Allowed"),
         ("GET", "/nothing", 404, "Not Found"),
+        ("POST", "/translate/", 404, "Not Found"),
         ("GET", "/metrics", 404, "Not Found"),
         ("GET", "/download_file/../../etc/passwd", 404, "Not Found"),
         ("GET", "/download_file/..%2f..%2fetc%2fpasswd", 404, "Not Found"),

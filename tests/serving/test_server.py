@@ -5,6 +5,7 @@ import dataclasses
 import http.client
 import json
 import os
+import shutil
 import signal
 import socket
 import subprocess
@@ -27,7 +28,7 @@ from repose.model.transformer import build
 from repose.saved_model import directory
 from repose.serving.catalogue import read_catalogue
 from repose.serving.log import Log
-from repose.serving.server import Server
+from repose.serving.server import Server, _listen
 from repose.serving.settings import ServeSettings
 from repose.system.errors import ConfigError
 
@@ -321,6 +322,43 @@ def test_a_worker_that_replaces_another_never_loads_other_files(tmp_path: Path) 
         server.wait_for("reload_failed")  # and the other one goes on
         assert server.post("/translate", asked) == {"translatedText": ["after", "None None"] * 4}
         assert server.end() == 0
+
+
+def test_a_second_server_on_a_port_is_told_at_once() -> None:
+    """Even where the first one is still reading its models."""
+    with contextlib.closing(_listen("127.0.0.1", 0)) as first:
+        port = first.getsockname()[1]
+        with pytest.raises(ConfigError, match=f"cannot listen on 127.0.0.1:{port} "):
+            _listen("127.0.0.1", port)
+
+
+FIRST_PROCESS = """
+import os, sys, time
+from pathlib import Path
+from repose.cli.main import main
+from repose.serving import server
+
+def read_models(*_):
+    if os.fork() == 0:
+        os.kill(1, 15)
+        os._exit(0)
+    time.sleep(20)
+
+server.serve = read_models
+sys.argv[1:] = ["serve", "models"]
+main()
+"""
+
+
+@pytest.mark.skipif(shutil.which("unshare") is None, reason="starts a process as a container does")
+def test_the_first_process_of_a_container_can_be_ended_while_it_starts() -> None:
+    container = ["unshare", "--pid", "--fork", "--kill-child"]
+    if subprocess.run([*container, "true"], capture_output=True).returncode:
+        pytest.skip("may not start a process as a container does")
+    began = time.monotonic()
+    done = subprocess.run([*container, sys.executable, "-c", FIRST_PROCESS], capture_output=True, text=True, timeout=60)
+    assert (done.returncode, done.stderr) == (0, "")
+    assert time.monotonic() - began < 20
 
 
 @pytest.mark.skipif(not Path("/dev/full").exists(), reason="needs a device that is always full")

@@ -1,5 +1,7 @@
 """The verb that serves models over HTTP: `repose serve`."""
 
+import os
+import signal
 import sys
 from importlib.util import find_spec
 from pathlib import Path
@@ -73,6 +75,9 @@ def serve(
 
     SIGTERM ends it when all requests in hand are answered; SIGHUP reads the models again while it serves.
     """
+    if os.getpid() == 1:  # in a container, whose kernel ignores what the first process has no handler for
+        signal.signal(signal.SIGTERM, lambda *_: os._exit(0))
+
     from repose.serving.settings import Batching, Limits, ServeSettings, default_req_limit
 
     try:

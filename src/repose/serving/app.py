@@ -18,7 +18,6 @@ from starlette.exceptions import HTTPException
 from starlette.requests import ClientDisconnect, Request
 from starlette.responses import JSONResponse, Response
 from starlette.routing import Mount, Route
-from starlette.types import ASGIApp
 
 from repose.data.scripts import has_letters
 from repose.documents.formats import FORMATS
@@ -345,7 +344,8 @@ def make_app(service: Service) -> Outermost:
     if settings.page:
         routes += page.routes()
     handlers: Any = dict.fromkeys((RequestError, HTTPException, ClientDisconnect, TranslationError), _to_refusal)
-    app: ASGIApp = Starlette(routes=routes, exception_handlers=handlers)
+    app = Starlette(routes=routes, exception_handlers=handlers)
+    app.router.redirect_slashes = False  # it would redirect to http, whatever the proxy speaks, and texts would follow
     direct = {
         (method, route.path): route.endpoint
         for route in routes

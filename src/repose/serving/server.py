@@ -73,6 +73,7 @@ def _listen(host: str, port: int) -> socket.socket:
         if os.name == "posix":
             listener.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
         listener.bind(address)
+        listener.listen()  # another server may have bound the address, too, and listen first
     except (OSError, OverflowError, UnicodeError) as error:  # the last for a host that can be no name
         if listener is not None:
             listener.close()
