@@ -56,6 +56,16 @@ def test_a_causal_model_passes() -> None:
     assert [check.name for check in report.checks if "64 tokens" in check.name]
 
 
+def test_a_leak_through_weights_that_begin_at_zero_is_found() -> None:
+    """As those of a gate do, before training."""
+    leaks = model(norm="pre")
+    leaks.decoder.causal = False
+    for name, weights in leaks.decoder.named_parameters():
+        if "self_attention.output" in name:
+            torch.nn.init.zeros_(weights)
+    assert {name for name in failed(leaks) if name.startswith("causal")}
+
+
 @pytest.mark.parametrize("mode", [torch.no_grad, torch.inference_mode])
 def test_gradients_that_are_switched_off_are_switched_on_for_a_copy(mode: Callable[[], Any]) -> None:
     with mode():

@@ -26,6 +26,8 @@ LONG = 64
 local attention's window has."""
 MARGIN = 8
 """Tokens beyond that window."""
+NOISE = 0.01
+"""Deviation of what is added to the weights, so that what passes through a weight of 0 is seen: a gate may begin there."""
 
 
 @dataclass(frozen=True)
@@ -73,7 +75,8 @@ class AuditReport:
 
 
 def audit(model: Transformer, *, seed: int = 0, length: int = 12) -> AuditReport:
-    """Tries the model on random tokens, on a copy in float64, so that what moves is structure and not rounding.
+    """Tries the model on random tokens, on a copy in float64 with a little noise in its weights, so that what moves is
+    structure: not rounding, and not hidden by weights that happen to be 0, as some are before training.
 
     `length` is the target length in tokens (at least 3, and cut to what the model takes); a second target has `LONG` or
     more than fit into a window of local attention, or as many as the model takes.
@@ -95,8 +98,17 @@ def audit(model: Transformer, *, seed: int = 0, length: int = 12) -> AuditReport
     if a.max_length < 3:
         raise ConfigError(f"this model is too short to audit: it reads at most {a.max_length} of the 3 tokens needed")
     with own_defaults(), torch.inference_mode(False), torch.enable_grad(), torch.random.fork_rng(devices=[]):
-        checks = _checks(copy.deepcopy(model).cpu().double().requires_grad_().eval(), seed, length)
+        tried = copy.deepcopy(model).cpu().double().requires_grad_().eval()
+        _add_noise(tried, seed)
+        checks = _checks(tried, seed, length)
     return AuditReport(checks, a.looks_ahead)
+
+
+@torch.no_grad()
+def _add_noise(model: Transformer, seed: int) -> None:
+    generator = torch.Generator().manual_seed(seed)
+    for weights in model.parameters():
+        weights += NOISE * torch.randn(weights.shape, generator=generator, dtype=weights.dtype)
 
 
 def _checks(model: Transformer, seed: int, length: int) -> tuple[Check, ...]:
