@@ -17,7 +17,7 @@ import pytest
 import torch
 
 from repose.config.file import load, to_json
-from repose.grids import cells
+from repose.grids import cells, estimate
 from repose.grids.cells import BUSY, LOCK, CellJob, CellState, CellStatus, environment, run_cell
 from repose.grids.local import LocalBackend, Share, check_request, claimed_cores, share
 from repose.system.errors import ConfigError, DeviceError
@@ -115,9 +115,20 @@ def test_memory_that_runs_out_is_one_sentence(
 def test_a_process_that_measures_for_an_estimate_ends_with_the_command(job: Callable[..., CellJob]) -> None:
     """By the number of another parent, it learns that its own has ended."""
     order = {"experiment": job().experiment, "cores": 1, "device": "cpu", "affinity": [], "began": 0.0, "parent": 1}
-    command = [sys.executable, "-m", "repose.grids.estimate"]
+    command = [sys.executable, "-P", "-m", "repose.grids.estimate"]
     done = subprocess.run(command, input=json.dumps(order), capture_output=True, text=True, check=False)
     assert (done.returncode, done.stdout) == (1, "")
+
+
+def test_nothing_is_imported_from_the_present_folder(
+    job: Callable[..., CellJob], monkeypatch: pytest.MonkeyPatch, tmp_path: Path
+) -> None:
+    (tmp_path / "random.py").write_text("raise SystemExit('not yours')", encoding="utf-8")
+    monkeypatch.chdir(tmp_path)
+    no_such = job('corpus.train=["none.tsv"]')
+    assert "none.tsv does not exist" in run_cell(no_such, stop=threading.Event()).message
+    order = {"experiment": no_such.experiment, "cores": 1, "device": "cpu", "affinity": [], "began": 0.0}
+    assert "none.tsv does not exist" in str(estimate._in_process(order))
 
 
 def test_a_failure_is_the_last_line_that_was_said(monkeypatch: pytest.MonkeyPatch, job: Callable[..., CellJob]) -> None:
@@ -177,7 +188,7 @@ def test_two_processes_do_not_work_on_one_cell(job: Callable[..., CellJob]) -> N
 HOLDER = """
 import sys, time
 from pathlib import Path
-from repose.grids import cells
+from repose.grids import cells, estimate
 cells.POLL = 0.05
 with cells._held(Path(sys.argv[1])):
     print("held", flush=True)

@@ -140,7 +140,7 @@ def run_cell(job: CellJob, *, stop: threading.Event, kill: threading.Event | Non
 
 
 def _start(job: CellJob, log: IO[bytes]) -> "subprocess.Popen[bytes]":
-    command, env = [sys.executable, "-m", "repose.grids.cells", str(job.folder)], environment(cores=job.cores)
+    command, env = [sys.executable, "-P", "-m", "repose.grids.cells", str(job.folder)], environment(cores=job.cores)
     streams: dict[str, Any] = {"stdin": subprocess.PIPE, "stdout": log, "stderr": log}
     process = subprocess.Popen(command, env=env, start_new_session=True, **streams)
     assert process.stdin is not None, "stdin is a pipe"

@@ -105,7 +105,7 @@ def calibrate(
 
 
 def _in_process(order: Mapping[str, Any]) -> Cost | ReposeError:
-    command = [sys.executable, "-m", "repose.grids.estimate"]
+    command = [sys.executable, "-P", "-m", "repose.grids.estimate"]  # imports nothing from the present folder
     text = json.dumps({**order, "parent": os.getpid()}).encode()
     env = environment(cores=order["cores"])
     done = subprocess.run(command, input=text, capture_output=True, env=env, check=False)
