@@ -368,15 +368,15 @@ def test_evaluate_scores_a_runs_own_set_or_files(
     assert code == 0
     assert "tf_bleu" in out
     assert json.loads((trained / "config.json").read_text())["run_id"] in out
-    few = [tmp_path / "few.pt", tmp_path / "few.en"]
-    for path, whole in zip(few, corpus, strict=True):
-        path.write_text("".join(whole.read_text().splitlines(keepends=True)[:8]))
-    code, out, _ = run("evaluate", trained / "model", *few, "--split", "few", "--out", tmp_path / "scores")
+    few = [tmp_path / "few.1.pt", tmp_path / "few.1.en.gz"]
+    for path, whole, pack in zip(few, corpus, (bytes, gzip.compress), strict=True):
+        path.write_bytes(pack(b"".join(whole.read_bytes().splitlines(keepends=True)[:8])))
+    code, out, _ = run("evaluate", trained / "model", *few, "--out", tmp_path / "scores")
     assert code == 0
     assert "tf_" not in out
     assert all(f"beam4 {counted}" in out for counted in ("brevity penalty", "did not end", "loop"))
     assert re.findall("WARNING.*", out) == ["WARNING: of 8 sentences, these scores say next to nothing"]
-    exact = json.loads((tmp_path / "scores" / "scores.few.json").read_text())
+    exact = json.loads((tmp_path / "scores" / "scores.few.1.json").read_text())
     assert exact["num_sentences"] == 8
     out_of = ("--out", tmp_path / "int8", "--precision", "int8", "--workers", 1)
     assert run("evaluate", trained / "model", *few, "--split", "few", *out_of)[0] == 0

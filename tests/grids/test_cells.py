@@ -126,9 +126,9 @@ def test_nothing_is_imported_from_the_present_folder(
     (tmp_path / "random.py").write_text("raise SystemExit('not yours')", encoding="utf-8")
     monkeypatch.chdir(tmp_path)
     no_such = job('corpus.train=["none.tsv"]')
-    assert "none.tsv does not exist" in run_cell(no_such, stop=threading.Event()).message
+    assert "none.tsv: check the path" in run_cell(no_such, stop=threading.Event()).message
     order = {"experiment": no_such.experiment, "cores": 1, "device": "cpu", "affinity": [], "began": 0.0}
-    assert "none.tsv does not exist" in str(estimate._in_process(order))
+    assert "none.tsv: check the path" in str(estimate._in_process(order))
 
 
 def test_a_failure_is_the_last_line_that_was_said(monkeypatch: pytest.MonkeyPatch, job: Callable[..., CellJob]) -> None:

@@ -182,7 +182,7 @@ def evaluate(
         str | None,
         Option(
             help="Which of the run's sets to use: test (the default), valid, or another published one of its corpus, "
-            "such as test_2017_flickr; or a name for the given files."
+            "such as test_2017_flickr; or a name for the given files (default: the first one's)."
         ),
     ] = None,
     beam_size: Annotated[
@@ -211,12 +211,13 @@ def evaluate(
 ) -> None:
     """Translate a test set and score the translations."""
     from repose.cli.tables import evaluation_table
+    from repose.data.readers import unpacked
     from repose.runs.folder import OTHER_CODE, RunFolder
     from repose.system.files import check_writable
     from repose.tasks.base import Decoding
     from repose.tasks.registry import task_of_model
 
-    split = split or (files[0].name.split(".")[0] if files else "test")
+    split = split or (unpacked(files[0]).stem if files else "test")
     if Path(split).name != split:
         raise ConfigError(f"--split is {split!r}, but names files of scores: leave slashes out")
     beams = tuple(beam_size or (1, 4))

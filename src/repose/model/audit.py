@@ -27,7 +27,7 @@ local attention's window has."""
 MARGIN = 8
 """Tokens beyond that window."""
 NOISE = 0.01
-"""Deviation of what is added to the weights, so that what passes through a weight of 0 is seen: a gate may begin there."""
+"""Deviation of what is added to the weights, so that what passes through one of 0 is seen: a gate may begin there."""
 
 
 @dataclass(frozen=True)
