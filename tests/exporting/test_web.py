@@ -342,6 +342,53 @@ def test_somebody_types_what_is_long(page: Page, translator: Translator) -> None
     page.tab.wait_for_function("text => document.getElementById('tgt').textContent === text", arg="\n".join(done))
 
 
+def test_what_is_cut_off_is_told(page: Page) -> None:
+    page.tab.select_option("#beam", "1")
+    page.tab.fill("#src", "O gato. " + "a" * 600)
+    page.tab.locator("#status", has_text="; 1 of them longer than the model reads: the rest was cut off").wait_for()
+    page.tab.fill("#src", "O gato.")
+    page.tab.locator("#status", has_text="1 sentence in").wait_for()
+    assert "cut" not in page.tab.inner_text("#status")
+
+
+def test_a_text_that_is_half_translated_is_told_from_a_whole_one(page: Page) -> None:
+    page.tab.select_option("#beam", "1")
+    page.tab.fill("#src", "O gato.")
+    page.tab.locator("#status", has_text="1 sentence in").wait_for()
+    said = """() => {
+        globalThis.said = [];
+        const [status, text] = ["status", "tgt"].map((id) => document.getElementById(id));
+        const keep = () => said.push([status.textContent, text.getAttribute("aria-busy"), text.textContent.length]);
+        new MutationObserver(keep).observe(text, { childList: true });
+    }"""
+    page.tab.evaluate(said)
+    page.tab.fill("#src", "O gato.\n" * 5)
+    page.tab.locator("#status", has_text="5 sentences in").wait_for()
+    *before, (_, busy, length) = page.tab.evaluate("said")
+    assert {(status, busy) for status, busy, least in before if least < length} == {("translating …", "true")}
+    assert page.tab.get_attribute("#tgt", "aria-busy") is None
+    assert busy in (None, "true")  # observers hear of it a moment later
+
+
+@BROWSER
+def test_a_folder_that_is_opened_from_disk_says_what_to_do(
+    browser: Any,
+    packages: None,  # noqa: ARG001
+    model: Path,
+    tmp_path: Path,
+) -> None:
+    repose.export(model, to="web", out=tmp_path / "out")
+    tab = browser.new_page()
+    tab.goto((tmp_path / "out" / "index.html").as_uri())
+    tab.locator("#status", has_text="open it through a web server, or export with --single-file").wait_for()
+    tab.context.close()
+    without = browser.new_context(java_script_enabled=False).new_page()
+    without.goto((tmp_path / "out" / "index.html").as_uri())
+    assert without.locator("noscript p").is_visible()
+    assert not without.locator("#status").is_visible()
+    without.context.close()
+
+
 @pytest.mark.parametrize(("about", "offered"), [({}, ["xx"]), ({"synthetic_tag": "xx"}, [])])
 def test_what_tells_synthetic_sources_is_not_offered(about: dict[str, str], offered: list[str], saving: Saving) -> None:
     folder = saving("original", extra={"tag": "xx", **about})

@@ -291,6 +291,16 @@ def test_a_text_is_in_the_address_only_when_shared(visit: Visits) -> None:
     assert not any("gato" in url for url in other.asked[1:])
 
 
+def test_an_address_that_was_shared_is_left_with_its_text(visit: Visits) -> None:
+    one = visit()
+    page = one.open()
+    one.write("o gato")
+    page.click("#share")
+    page.wait_for_function("() => location.hash.length > 1")
+    one.write("bom dia")
+    assert page.url == one.address + "/"
+
+
 def test_a_shared_address_is_read_in_a_tab_that_shows_the_page(visit: Visits) -> None:
     one = visit()
     page = one.open()
@@ -386,6 +396,38 @@ def test_what_is_refused_for_long_is_not_asked_again(visit: Visits) -> None:
         assert "trying again" not in page.inner_text("#problem")
 
 
+def test_a_server_that_is_away_for_a_moment_is_asked_again(visit: Visits) -> None:
+    one = visit()
+    page = one.open()
+    one.write("um gato")
+    page.route("**/explain", lambda route: route.abort())
+    page.fill("#text", "dois gatos")
+    page.wait_for_selector("#problem:visible")
+    assert page.inner_text("#problem") == "The server cannot be reached: trying again in 5 s"
+    assert page.text_content("#translation") == "UM GATO"
+    assert page.get_attribute("#translation", "aria-busy") == "true"
+    page.unroute("**/explain")
+    page.wait_for_function("() => document.getElementById('translation').textContent === 'DOIS GATOS'")
+    assert page.locator("#problem").is_hidden()
+    assert page.get_attribute("#translation", "aria-busy") == "false"
+
+
+def test_the_translation_of_an_earlier_text_is_not_copied(visit: Visits) -> None:
+    one = visit()
+    page = one.open()
+    one.write("um gato")
+    assert page.is_enabled("#copy")
+    page.evaluate("""() => {
+        const text = document.getElementById("text");
+        text.value = "dois gatos";
+        text.dispatchEvent(new Event("input"));
+        globalThis.then = ["copy", "share"].map((id) => document.getElementById(id).disabled);
+    }""")
+    assert page.evaluate("then") == [True, True]
+    page.wait_for_function("() => !document.getElementById('copy').disabled")
+    assert page.text_content("#translation") == "DOIS GATOS"
+
+
 def test_no_attention_of_before_stands_beside_what_failed(visit: Visits) -> None:
     one = visit()
     page = one.open()
@@ -431,6 +473,16 @@ def test_a_phone_shows_one_pane_over_the_other(visit: Visits) -> None:
     assert result["y"] >= source["y"] + source["height"]
     for button in ("#swap", "#source", "#target"):
         assert page.locator(button).bounding_box()["height"] >= 36
+
+
+def test_where_a_word_comes_from_is_in_sight_in_a_long_text(visit: Visits) -> None:
+    one = visit(viewport={"width": 390, "height": 700})
+    page = one.open()
+    one.write("o gato viu o rato que fugiu. " * 30)
+    page.locator("#translation .piece").first.click()
+    assert page.text_content("#word")
+    box = page.locator("#word").bounding_box()
+    assert 0 <= box["y"] <= 700 - box["height"]
 
 
 def test_everything_has_a_name_and_a_place_in_the_order(visit: Visits) -> None:

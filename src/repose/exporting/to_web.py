@@ -43,6 +43,10 @@ _OURS = ("page.js", "translator.js", "search.js", "parts.js")
 _STYLE = "page.css"
 _UNSAID_SYNTHETIC_TAG = "BT"
 """The tag that tells a model that a machine wrote a source. Models of before do not say it: it was this unless set."""
+_NOT_LOADED = (
+    "document.getElementById('status').textContent = 'page.js cannot be loaded. Browsers load nothing from a folder on "
+    "this computer: open it through a web server, or export with --single-file.'"
+)
 LONGEST = 512
 """Tokens of a sentence, at most: positions beyond take much of a page's size, and are hardly ever read."""
 
@@ -70,7 +74,7 @@ def export(model: Path, out: Path, options: Options) -> Exported:
         contents = {PAGE: _single_file(settings, {**files, **page, **runtime})}
     else:
         head = f'<link rel="stylesheet" href="{_STYLE}">'
-        script = '<script type="module" src="page.js"></script>'
+        script = f'<script type="module" src="page.js" onerror="{_NOT_LOADED}"></script>'
         contents = {PAGE: _page(settings, head, script), **files, **page, **runtime}
     for name, data in {**contents, LICENCES: _licences()}.items():
         (out / name).write_bytes(data)

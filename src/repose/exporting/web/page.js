@@ -7,6 +7,8 @@ async function read(name) {
   if (!within) {
     const answer = await fetch(new URL(name, base));
     if (!answer.ok) throw new Error(`${name} is not there (${answer.status})`);
+    const size = Number(answer.headers.get("Content-Length"));
+    say(`loading ${name}${size ? `, ${(size / 1e6).toFixed(1)} MB` : ""} …`);
     return new Uint8Array(await answer.arrayBuffer());
   }
   const packed = await fetch(`data:;base64,${within.querySelector(`[data-name="${name}"]`).textContent}`);
@@ -79,7 +81,9 @@ async function translateAll(translator) {
   const mine = ++latest, started = performance.now();
   const options = { beamSize: Number(element("beam").value), to: element("tag").value || undefined };
   const lines = element("src").value.split("\n");
-  let done = "", number = 0;
+  let done = "", number = 0, cut = 0;
+  element("tgt").setAttribute("aria-busy", "true"); // until it is whole
+  if (lines.length > 1) say("translating …");
   for (const [index, line] of lines.entries()) {
     if (index > 0) done += "\n";
     let translated = "", previous;
@@ -90,21 +94,25 @@ async function translateAll(translator) {
       translated = joined(translated, made, part, previous);
       previous = part;
       number += part.text ? 1 : 0;
+      cut += read.length < part.text.length ? 1 : 0;
       await new Promise((next) => setTimeout(next)); // what was typed meanwhile
       if (mine !== latest) return;
       element("tgt").textContent = done + translated;
+      say("translating …");
     }
     done += translated;
   }
   element("tgt").textContent = done;
+  element("tgt").removeAttribute("aria-busy");
   const seconds = ((performance.now() - started) / 1000).toFixed(2);
-  say(number === 0 ? "" : `${number} ${number === 1 ? "sentence" : "sentences"} in ${seconds} s`);
+  const tooLong = cut ? `; ${cut} of them longer than the model reads: the rest was cut off` : "";
+  say(number === 0 ? "" : `${number} ${number === 1 ? "sentence" : "sentences"} in ${seconds} s${tooLong}`);
 }
 
 function complain(error) {
   console.error(error);
-  const hint = !within && location.protocol === "file:" ? ": open this folder through a web server, or export with --single-file" : "";
-  say(`this does not work here (${error.message})${hint}`);
+  element("tgt").removeAttribute("aria-busy");
+  say(`this does not work here (${error.message}); loading the page again may help`);
 }
 
 load().catch(complain);

@@ -9,6 +9,7 @@ const AUTO = "auto";
 const ALTERNATIVES = 3;
 const RETRIES = 5;
 const LONGEST_WAIT = 60; // seconds
+const AWAY_WAIT = 5; // likewise, for a server that cannot be reached
 const THEME = "theme";
 
 const at = (id) => document.getElementById(id);
@@ -113,6 +114,7 @@ function startLanguages() {
   source.replaceChildren(new Option("Detect language", AUTO), ...options(sources));
   source.value = from.code;
   fillTargets(into.code);
+  for (const one of [source, target]) one.addEventListener("change", leaveAddress);
   source.addEventListener("change", () => changed(() => fillTargets(target.value)));
   target.addEventListener("change", () => changed());
   at("swap").addEventListener("click", swap);
@@ -186,7 +188,14 @@ function soon(milliseconds = settings.frontendTimeout) {
   clearTimeout(timer);
   running?.abort();
   asking?.abort();
+  stale(true);
   timer = setTimeout(translate, milliseconds);
+}
+
+/** Whether the translation is of a text before this one. */
+function stale(is) {
+  at("translation").setAttribute("aria-busy", String(is));
+  for (const id of ["copy", "share"]) at(id).disabled = is || !shown.translation;
 }
 
 function clear() {
@@ -195,7 +204,7 @@ function clear() {
   say("warning", "");
   say("problem", "");
   for (const id of ["others", "why", "legend"]) at(id).hidden = true;
-  for (const id of ["copy", "share"]) at(id).disabled = true;
+  stale(false);
   at("detected").textContent = "";
 }
 
@@ -217,22 +226,20 @@ async function translate(tries = 0) {
   }
   const here = new AbortController();
   running = here;
-  at("translation").setAttribute("aria-busy", "true");
   let found;
   try {
     found = await ask({ q, source: source.value, target: target.value }, here.signal);
   } catch (error) {
     if (error.name === "AbortError") return;
-    if (error instanceof Refusal && error.seconds !== null && error.seconds <= LONGEST_WAIT && tries < RETRIES) {
-      say("problem", `${error.message}: trying again in ${error.seconds} s`);
-      timer = setTimeout(() => translate(tries + 1), 1000 * error.seconds);
+    const seconds = error instanceof Refusal ? error.seconds : AWAY_WAIT;
+    if (seconds !== null && seconds <= LONGEST_WAIT && tries < RETRIES) {
+      say("problem", `${sentenceOf(error).replace(/\.$/, "")}: trying again in ${seconds} s`);
+      timer = setTimeout(() => translate(tries + 1), 1000 * seconds);
       return;
     }
     clear();
     say("problem", sentenceOf(error));
     return;
-  } finally {
-    if (running === here) at("translation").setAttribute("aria-busy", "false");
   }
   show(q, found);
 }
@@ -247,7 +254,7 @@ function show(q, found) {
   translation.show(found.translatedText, explainedWords(found.sentences));
   at("legend").hidden = !translation.unsure;
   at("status").textContent = found.translatedText;
-  for (const id of ["copy", "share"]) at(id).disabled = !found.translatedText;
+  stale(false);
   at("why").hidden = shown.explained === undefined;
   at("detected").textContent = seen ? detectedLine(seen) : "";
   alternatives(found.alternatives, sum(found.sentences.map(({ score: one }) => one)));
@@ -335,6 +342,11 @@ function flash(id, sentence) {
   setTimeout(() => { at(id).textContent = before; }, 1500);
 }
 
+/** The address of a shared text is no longer that of what is here. */
+function leaveAddress() {
+  if (location.hash) history.replaceState(null, "", location.pathname);
+}
+
 function readAddress() {
   const asked = new URLSearchParams(location.hash.slice(1) || location.search);
   if ([...source.options].some(({ value }) => value === asked.get("source"))) source.value = asked.get("source");
@@ -346,12 +358,13 @@ function readAddress() {
 
 function startText() {
   text.addEventListener("input", () => {
+    leaveAddress();
     typed();
     soon();
   });
   at("clear").addEventListener("click", () => {
     text.value = "";
-    if (location.hash) history.replaceState(null, "", location.pathname);
+    leaveAddress();
     typed();
     soon(0);
     text.focus();
@@ -379,6 +392,7 @@ async function start() {
   try {
     [settings, languages, models] = await Promise.all(["frontend/settings", "languages", "models"].map(get));
   } catch (error) {
+    stale(false);
     say("problem", `${sentenceOf(error).replace(/\.$/, "")}: load the page again in a while.`);
     return;
   }
