@@ -485,6 +485,25 @@ def test_where_a_word_comes_from_is_in_sight_in_a_long_text(visit: Visits) -> No
     assert 0 <= box["y"] <= 700 - box["height"]
 
 
+def test_a_pane_is_as_high_as_its_text(visit: Visits) -> None:
+    one = visit(viewport={"width": 390, "height": 700})
+    page = one.open()
+    low = page.locator("#text").bounding_box()["height"]
+    one.write("o gato viu o rato que fugiu. " * 30)
+    assert page.locator("#text").bounding_box()["height"] > 2 * low
+    one.write("o gato")
+    assert page.locator("#text").bounding_box()["height"] == low
+
+
+def test_something_is_said_while_the_page_waits(visit: Visits) -> None:
+    page = visit().page
+    page.route("**/frontend/settings", lambda _: None)
+    page.goto(visit().address)
+    said = "getComputedStyle(document.getElementById('translation'), '::before').content"
+    assert page.evaluate(said) == '"One moment …"'
+    page.unroute_all(behavior="ignoreErrors")
+
+
 def test_everything_has_a_name_and_a_place_in_the_order(visit: Visits) -> None:
     one = visit()
     page = one.open()

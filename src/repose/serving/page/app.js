@@ -177,11 +177,11 @@ function fit() {
 
 function typed() {
   const [count, limit] = [length(text.value), settings.charLimit];
-  fit();
+  shade(at("shades"), text.value, null);
+  fit(); // both are as high as the higher one
   at("count").textContent = limit > 0 ? `${number.format(count)} / ${number.format(limit)}` : number.format(count);
   at("count").classList.toggle("over", tooLong());
   at("clear").disabled = !text.value;
-  shade(at("shades"), text.value, null);
 }
 
 function soon(milliseconds = settings.frontendTimeout) {
