@@ -8,7 +8,7 @@ from hypothesis import strategies as st
 from matplotlib.figure import Figure
 from matplotlib.text import Text
 
-from repose.plots.canvas import width_of
+from repose.plots.canvas import INK, width_of
 from repose.plots.charts import (
     FEW,
     Mean,
@@ -122,6 +122,18 @@ def test_a_width_is_that_of_the_drawn_text(dpi: int) -> None:
 def test_many_systems_have_marks_of_their_own() -> None:
     marks = {(system.style["color"], system.marker) for system in systems(20)}
     assert len(marks) == 20
+
+
+def test_where_runs_stop_is_told_once() -> None:
+    def curve(place: int, *numbers: int) -> Series:
+        points = tuple(Point(x, 2.0 - place / 10, 0.0, n) for x, n in enumerate(numbers, start=1))
+        return Series(system=systems(4)[place], points=points)
+
+    with chart_canvas("n = 123 to epoch"):
+        found = [curve(0, 3, 3, 2), curve(1, 3, 3, 1), curve(2, 3, 2, 2), curve(3, 2, 2, 2)]
+        (axes,) = draw_curves({"de-en": found}, "epoch", "loss").axes
+        told = {text.get_text(): text.get_color() for text in axes.texts if text.get_text().startswith("n = ")}
+    assert told == {"n = 2": found[2].system.style["color"], "n = 1 to 2": INK}
 
 
 def test_a_single_epoch_is_a_whole_number() -> None:

@@ -230,8 +230,9 @@ def test_cells_of_a_grid_are_called_as_its_report_calls_them(make_run: Any, tmp_
             cells[-1] |= {"folder": folders[-1].name, "status": "done", "run_id": f"id-of-grid/{folders[-1].name}"}
     grid = {"format": 1, "name": "grid", "about": "", "axes": {}, "report": {}, "cells": cells}
     (tmp_path / "grid" / "grid.json").write_text(json.dumps(grid), encoding="utf-8")
-    runs = read_curves(folders)
+    runs = read_curves([tmp_path / "grid" / "grid.json", *reversed(folders)])  # as `grid/*`
     assert (runs.groups, [run.corpus for run in runs.runs]) == (("plain",), ["fr", "fr", "az", "az"])
+    assert [run.seed for run in runs.runs] == [0, 1, 0, 1], "in the grid's order"
     (tmp_path / "grid" / "grid.json").write_text("{", encoding="utf-8")
     assert len(read_curves(folders).runs) == 4, "a damaged grid.json names nothing"
 

@@ -9,6 +9,7 @@ import pytest
 from repose.report.build import build
 from repose.report.collect import RunSet, read_runs
 from repose.report.tables_quality import check_table, endings_table, inflated_scores
+from repose.report.tables_scores import task_tables
 from repose.runs.records import DataRecord, EndReason, EndRecord, RunStatus
 
 FINDING = {"kind": "repeated", "split": "train", "count": 440, "of": 1000, "line": 12}
@@ -76,3 +77,12 @@ def test_inflated_scores_are_a_warning(make_run: Any, tmp_path: Path) -> None:
     (folder / "scores.test.json").write_text(json.dumps(scores))
     (warning,) = [text for text in build(read_runs([tmp_path])).warnings if "tokenised" in text]
     assert warning.startswith("multi30k de-en: of 100 references 90 look tokenised and 20 hold HTML entities")
+
+
+def test_figures_of_another_task_are_explained_and_shares_are_in_percent() -> None:
+    results = Path(__file__).parents[2] / "results" / "language-modelling-converged"
+    (table,) = task_tables(read_runs([results]))
+    assert "Stepwise: a sample, each token predicted by a pass that sees no later one" in table.caption
+    place = [column.name for column in table.columns].index("tf accuracy")
+    assert table.columns[place].unit == "%"
+    assert all(1 < value < 100 for row in table.rows if (value := row[place].value) is not None)

@@ -142,6 +142,13 @@ def test_pages_begin_with_the_verdict_and_one_picture(make_run: Any, tmp_path: P
         assert body.index("bleu-against-parameters") < body.index("Contents" if "Contents" in body else "## Scores")
 
 
+def test_the_verdict_leads_to_what_it_names() -> None:
+    results = Path(__file__).parents[2] / "results" / "techniques-converged"
+    page = write_page(build(read_runs([results])))
+    assert 'under <a href="#section-significance">Significance</a>' in page
+    assert 'id="section-significance"' in page
+
+
 def test_no_heading_is_repeated(make_run: Any, tmp_path: Path) -> None:
     make_run("a-s0", [2.0], bleu=20.0)
     lines = write_markdown(build(read_runs([tmp_path]))).splitlines()

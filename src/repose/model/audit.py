@@ -108,7 +108,7 @@ def audit(model: Transformer, *, seed: int = 0, length: int = 12) -> AuditReport
 def _add_noise(model: Transformer, seed: int) -> None:
     generator = torch.Generator().manual_seed(seed)
     for weights in model.parameters():
-        weights += NOISE * torch.randn(weights.shape, generator=generator, dtype=weights.dtype)
+        weights.add_(torch.randn(weights.shape, generator=generator, dtype=weights.dtype), alpha=NOISE)
 
 
 def _checks(model: Transformer, seed: int, length: int) -> tuple[Check, ...]:

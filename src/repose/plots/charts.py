@@ -130,6 +130,7 @@ def draw_curves(panels: Mapping[str, Sequence[Series]], x: str, y: str, *, basel
     for panel, found in zip(axes, panels.values(), strict=True):
         for series in found:
             _curve(panel, series)
+        _tell_numbers(panel, found)
         _curve_scales(panel)
         if not more:
             _name_ends(panel, [(series.end.x, series.end.mean, series.system) for series in found])
@@ -150,7 +151,9 @@ def _draw_each(found: Sequence[Series], x: str, y: str, baseline: str | None) ->
     for panel, series in zip(axes, found, strict=True):
         _behind(panel, [other for other in found if other.system.label != baseline], BEHIND)
         _behind(panel, [other for other in found if other.system.label == baseline], INK)
-        _curve(panel, replace(series, system=replace(series.system, number=1)))
+        own = replace(series, system=replace(series.system, number=1))
+        _curve(panel, own)
+        _tell_numbers(panel, [own])
         _curve_scales(panel)
     low, high = min(a.get_ylim()[0] for a in axes), max(a.get_ylim()[1] for a in axes)
     for panel in axes:
@@ -166,7 +169,7 @@ def _kinds(colour: str) -> list[tuple[Line2D, str]]:
 
 
 def _curve(axes: Axes, series: Series) -> None:
-    """The mean with its band; where a run of several stops, the number of those that go on."""
+    """The mean with its band."""
     style, points = series.system.style, series.points
     if series.training:
         x, mean = [p.x for p in series.training], [p.mean for p in series.training]
@@ -177,10 +180,21 @@ def _curve(axes: Axes, series: Series) -> None:
     if any(p.n > 1 for p in points):
         low, high = ([p.mean + sign * p.deviation for p in points] for sign in (-1, 1))
         axes.fill_between(x, low, high, color=style["color"], alpha=0.18, linewidth=0)
+
+
+def _tell_numbers(axes: Axes, found: Sequence[Series]) -> None:
+    """Where a run of several stops, the number of those that go on; once for all curves of which some stop there."""
+    places: dict[float, list[tuple[Point, str]]] = {}
+    for series in found:
+        for before, point in pairwise(series.points):
+            if point.n != before.n:
+                places.setdefault(point.x, []).append((point, series.system.style["color"]))
     above: dict[str, Any] = {"xytext": (0, 7), "textcoords": "offset points", "ha": "center", "fontsize": _SIZE - 2}
-    for before, point in pairwise(points):
-        if point.n != before.n:
-            axes.annotate(f"n = {point.n}", (point.x, point.mean), color=style["color"], **above)
+    for x, here in places.items():
+        numbers = sorted({point.n for point, _ in here})
+        colour = here[0][1] if len(here) == 1 else INK
+        text = "n = " + " to ".join(map(str, dict.fromkeys((numbers[0], numbers[-1]))))
+        axes.annotate(text, (x, max(point.mean for point, _ in here)), color=colour, **above)
 
 
 def _behind(axes: Axes, found: Sequence[Series], colour: str) -> None:

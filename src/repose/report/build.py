@@ -110,7 +110,8 @@ def _warnings(runs: RunSet) -> tuple[str, ...]:
         found.append(f"{', '.join(failed)}: failed the audit, so that the numbers do not mean what they say.")
     if single:
         every = "The system" if len(systems) == 1 else "Every system"
-        who = every if len(single) == len(systems) else f"{len(single)} of {len(systems)} systems"
+        of = f"{len(systems)} systems" + ", counted on each corpus," * (len(runs.corpora) > 1)
+        who = every if len(single) == len(systems) else f"{len(single)} of {of}"
         found.append(f"{who} ran with one seed: how much scores move with it is unknown.")
     found += inflated_scores(runs)
     unfinished = sum(not run.done for run in runs.runs)

@@ -244,12 +244,13 @@ def _title(paths: Sequence[Path]) -> str:
 
 
 def read_curves(folders: Sequence[Path]) -> RunSet:
-    """The runs of these directories alone, finished or not; a cell of a grid beside it is the system that it is there.
-    Raises CheckpointError or ConfigError for any other."""
-    cells = {place: cell for parent in {folder.parent for folder in folders} for place, cell in _cells_in(parent)}
-    read = told_apart([read_run(folder, cells.get(folder.resolve())) for folder in dict.fromkeys(folders)])
-    alone = _grouped([run for run in read if run.folder.resolve() not in cells])
-    return RunSet(title="", runs=tuple(_named_apart([*(r for r in read if r.folder.resolve() in cells), *alone])))
+    """The runs of these directories alone, finished or not; a cell of a grid beside it is the system that it is there,
+    in the grid's order. Files, which a shell's `*` names, too, are left out. Raises CheckpointError or ConfigError."""
+    folders = [folder for folder in dict.fromkeys(folders) if not folder.is_file()] or folders
+    cells = {place: cell for f in dict.fromkeys(f.parent for f in folders) for place, cell in _cells_in(f)}
+    runs = {r.folder.resolve(): r for r in told_apart([read_run(f, cells.get(f.resolve())) for f in folders])}
+    alone = _grouped([run for place, run in runs.items() if place not in cells])
+    return RunSet(title="", runs=tuple(_named_apart([*(runs[place] for place in cells if place in runs), *alone])))
 
 
 def _cells_in(folder: Path) -> list[tuple[Path, Entry]]:

@@ -168,6 +168,11 @@ def _captions() -> dict[str, dict[str, str]]:
     return tomllib.loads(files("repose.report").joinpath("captions.toml").read_text(encoding="utf-8"))
 
 
+def caption(name: str) -> str:
+    """What captions.toml says of a name; "" where it says nothing."""
+    return _captions().get(name, {}).get("caption", "")
+
+
 def captioned(
     name: str,
     columns: Sequence[Column],

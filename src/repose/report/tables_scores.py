@@ -12,6 +12,7 @@ from repose.report.tables import (
     Of,
     Row,
     accuracy,
+    caption,
     figure_table,
     loss,
     quality,
@@ -198,6 +199,7 @@ def task_tables(runs: RunSet) -> list[Table]:
                 task=task.replace("_", " ").capitalize(),
                 averaged=f", or {_WHEN['average']}" * averaged,
                 sets=" and ".join(sorted({run.split for row in rows for run in row.runs})),
+                meanings=caption(f"figures-of-{task}"),
             )
         )
     return tables
@@ -206,6 +208,8 @@ def task_tables(runs: RunSet) -> list[Table]:
 def task_column(name: str, unit: str) -> Figure:
     """A figure of another task than translation."""
     label = figures.task_figure_label(name)
+    if name == "tf_accuracy":
+        return accuracy(label, lambda run: figures.times(100, figures.task_figure(run, name)), scored_on)
     digits = 2 if "percent" in unit or "%" in unit or name == "perplexity" else 3
     return Figure(
         label,
