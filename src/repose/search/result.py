@@ -198,7 +198,12 @@ def markdown(result: Result, folder: Path) -> str:
     """The page."""
     head = [f"# Search {result.name}", *([result.about] if result.about else []), *sentences(result, folder)]
     after = ", ".join(map(str, result.rungs[:-1]))
-    rule = f"After {after} epochs one of {result.reduction} trials goes on. " if after else ""
+    rule = (
+        f"After {after} epochs a trial goes on if it is among the best of those that got there before it, one in "
+        f"{result.reduction} of them. "
+        if after
+        else ""
+    )
     head.append(
         f"{rule}All figures are of the validation set ({_NAMES[result.objective]}: the best so far); the test set was "
         "not looked at. Training seeds are the same: differences as small as those between seeds say nothing."
