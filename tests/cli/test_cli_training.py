@@ -10,6 +10,7 @@ import pytest
 
 from repose.cli.tables import longer_training
 from repose.config.experiment import Experiment, TrainingConfig
+from repose.config.file import load
 from repose.data import phrasebook
 from repose.runs.folder import RunFolder
 from repose.runs.records import EndReason, EndRecord, Records, RunStatus
@@ -46,6 +47,18 @@ def test_a_training_that_ends_in_its_warm_up_is_said_to_learn_little(
     assert (code, "of the 4,000 updates over which its learning rate rises" in err) == (0, True)
     code, _, err = run("train", *corpus, "--out", tmp_path / "run", *SETTINGS, "--workers", 1)
     assert (code, "learning rate rises" in err) == (0, False)
+
+
+def test_a_small_table_on_many_positions_is_told(run: Run, corpus: tuple[Path, Path], tmp_path: Path) -> None:
+    """Which makes those of a sentence nearly alike."""
+    policy = ("--set", "architecture.positions=policy", "--set", "architecture.max_length=2048")
+    code, _, err = run("train", *corpus, "--out", tmp_path / "run", *SETTINGS, *policy, "--workers", 1)
+    assert (code, "is enlarged to 2,048 positions" in err) == (0, True)
+    few = load(None, overrides=["architecture.positions=policy", "architecture.max_length=256"]).experiment
+    assert few.positions_warning is None
+    longer = ["training.max_src_tokens=1024", "architecture.max_length=2048"]
+    many = load(None, overrides=["architecture.positions=policy", *longer]).experiment
+    assert many.positions_warning is None, "as many as sentences have"
 
 
 @pytest.mark.parametrize("updates", [None, 7, 8, 9, 40])

@@ -439,6 +439,19 @@ class Experiment:
         """Whether the model sees tokens that it is to predict, so that its losses mean nothing."""
         return TASK_SETTINGS[self.training.task].looks_ahead(self.architecture)
 
+    @property
+    def positions_warning(self) -> str | None:
+        """What is to be said of a policy's small table that is enlarged to more positions than the paper's 256 (arXiv
+        2310.10930, 3.3) and than sentences have; None of others."""
+        a, limits = self.architecture, (self.training.max_src_tokens, self.training.max_tgt_tokens)
+        if a.positions != "policy" or a.max_length <= max(256, 2 * max(limits)):
+            return None
+        return (
+            f"the table of architecture.positions = 'policy' is enlarged to {a.max_length:,} positions "
+            "(architecture.max_length), so that those of a sentence are nearly alike: set it to 256, as in the paper, "
+            "or to what sentences need"
+        )
+
 
 SECTIONS: Mapping[str, Any] = {field.name: field.type for field in dataclasses.fields(Experiment)}
 """The classes above by the names of their sections."""

@@ -124,6 +124,7 @@ def estimate_table(
     rows, warnings = [], set[str]()
     for entry in plan.chosen:
         experiment = plan.cell(entry).experiment
+        warnings.update(filter(None, [experiment.positions_warning]))
         cost = costs.get(kind_of(experiment)) if entry.name in todo else None
         if isinstance(cost, Cost):
             own = cost.seconds(experiment.training.max_hours)

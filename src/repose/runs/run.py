@@ -74,6 +74,8 @@ def run(
     task = get_task(experiment.training.task)
     if experiment.looks_ahead:
         say(task.look_ahead_warning)
+    if (warning := experiment.positions_warning) is not None:
+        say(warning)
     choose_device(device)  # what cannot be had is said before the corpus is read
     if workers is not None:
         check_workers(workers)
