@@ -64,6 +64,16 @@ def backwards(number: int) -> Sequence[int]:
         ("AT&#T <b>one</b> &#12ab; &#x; <i>two</i>&", "AT&amp;#T <b>ONE</b> \x0cAB; &amp;#X; <i>TWO</i>&amp;"),
         ("said <!-- <b>never ends", "SAID <!-- <b>never ends"),
         ('said <a title="x>never ends<p>', 'SAID <a title="x>never ends<p>'),
+        ("<ruby>漢<rp>(</rp><rt>x</rt><rp>)</rp>字</ruby>を", "<ruby>漢<rp>(</rp><rt>x</rt><rp>)</rp>字</ruby>を"),
+        ("<html translate=no><p>kept<body><p>kept", "<html translate=no><p>kept<body><p>kept"),
+        ("<ul><li translate=no>a<p>b<ul><li>c</ul><li>d</ul>e", "<ul><li translate=no>a<p>b<ul><li>c</ul><li>D</ul>E"),
+        ("<table><tr translate=no><td>a<td>b<tr><td>c</table>", "<table><tr translate=no><td>a<td>b<tr><td>C</table>"),
+        ("<td translate=no>a<p>b<td>c", "<td translate=no>a<p>b<td>C"),
+        ("<dl><dd translate=no><p>a<dt>b</dl>c", "<dl><dd translate=no><p>a<dt>B</dl>C"),
+        ("<title>the <script> &amp; x</TITLE\n><p>said", "<title>THE &lt;SCRIPT&gt; &amp; X</TITLE\n><p>SAID"),
+        ("<textarea><script></textarea><p>said", "<textarea><script></textarea><p>SAID"),
+        ("<title>never <b>ends", "<title>NEVER <b>ENDS"),
+        ("one</> two", "ONE</> TWO"),
         ("", ""),
     ],
 )  # fmt: skip
@@ -136,6 +146,8 @@ def pages(draw: st.DrawFn, depth: int = 0) -> str:
             pieces.append(f"<{tag}>")
         elif name == "script":
             pieces.append("<script>if (1<2) 'x'</script>")
+        elif name == "title":
+            pieces.append(f"<title>{draw(WORDS)}</title>")  # tags would be letters there
         else:
             pieces.append(f"<{tag}>{draw(pages(depth + 1))}</{name}>")
     return "".join(pieces)

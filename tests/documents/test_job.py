@@ -228,6 +228,12 @@ def test_a_declared_encoding_is_what_browsers_mean_by_it(label: str, encoding: s
     assert same(data, ".html") == data
 
 
+def test_text_of_four_bytes_a_letter_is_refused() -> None:
+    for encoding in ("utf-32-le", "utf-32-be"):
+        with pytest.raises(DataError, match="in UTF-32: save it in UTF-8 first"):
+            read_document("\ufeffone".encode(encoding), ".txt")
+
+
 def test_a_page_that_is_not_in_the_encoding_that_it_declares() -> None:
     with pytest.raises(DataError, match="neither in shift_jis, as it declares, nor in UTF-8"):
         read_document(b"<meta charset=Shift_JIS><p>\x81\xff", ".html")

@@ -249,6 +249,8 @@ def crowded(number: int) -> bytes:
     [
         (b"", "no document"),
         (b"PK\x03\x04 and then nothing", "no document"),
+        (bytes.fromhex("d0cf11e0a1b11ae1") + bytes(512), "the document is encrypted, or of Word before 2007"),
+        (packed({"META-INF/manifest.xml": "<m><encryption-data/></m>"}), "the document is encrypted: save it"),
         (packed({"a.txt": "x"}), "is no Word document"),
         (packed({"word/document.xml": "<w:document"}), "word/document.xml is damaged"),
         (packed({"word/document.xml": f"{'<a>' * 300}{'</a>' * 300}"}), "more than 200 elements in each other"),
@@ -296,6 +298,40 @@ def test_limits() -> None:
 
 
 LONG = f'<w:rPr><w:x w:y="{"z" * 10_000}"/></w:rPr>'
+
+
+@pytest.mark.parametrize("kind", ["bookmark", "commentRange"])
+def test_ranges_begin_before_they_end_wherever_words_go(shouted_bytes: Shout, kind: str) -> None:
+    start, end = f'<w:{kind}Start w:id="0"/>', f'<w:{kind}End w:id="0"/>'
+    text = run("he ") + run("has", BOLD) + start + run(" the book") + end + run(" read")
+    for order in itertools.permutations(range(5)):
+        found = body(shouted_bytes(read_docx(docx(f"<w:p>{text}</w:p>")), lambda _, order=order: order))
+        assert found.index(start) < found.index(end), order
+
+
+INSTRUCTION = "<w:r><w:instrText> REF x </w:instrText></w:r>"
+ADDED, END_ADDED = '<w:ins w:id="1">', "</w:ins>"
+
+
+@pytest.mark.parametrize(
+    "field",
+    [
+        f"{ADDED}{BEGIN}{INSTRUCTION}{END_ADDED}{ADDED}{SEPARATE}{run('Table')}{END}{END_ADDED}",
+        f"{ADDED}{run('see ')}{BEGIN}{END_ADDED}{INSTRUCTION}{SEPARATE}{run('Table')}{ADDED}{END}{END_ADDED}",
+        f"{ADDED}{BEGIN}{END_ADDED}{INSTRUCTION}{SEPARATE}{run('Table')}{END}",
+    ],
+)
+def test_a_field_of_several_changes_stays_as_it_is(shouted_bytes: Shout, field: str) -> None:
+    text = f"<w:p>{run('one ')}{field}{run(' two three')}</w:p>"
+    for order in itertools.permutations(range(3)):
+        found = body(shouted_bytes(read_docx(docx(text)), lambda _, order=order: order))
+        assert field in found, order
+
+
+def test_a_field_of_several_paragraphs_is_translated(shouted_bytes: Shout) -> None:
+    text = f"<w:p>{BEGIN}{INSTRUCTION}{SEPARATE}{run('one')}</w:p><w:p>{run('two')}{END}</w:p>"
+    found = body(shouted_bytes(read_docx(docx(text))))
+    assert re.findall(">([A-Z]+)<", found) == ["ONE", "TWO"]
 
 
 def test_what_stood_in_one_run_stays_in_one(shouted_bytes: Shout) -> None:

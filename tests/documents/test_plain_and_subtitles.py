@@ -124,6 +124,12 @@ def test_what_each_speaker_says_is_translated_apart(shout: Shout, cue: str, want
     assert shout(document).split("\n", 1)[1] == wanted
 
 
+def test_the_reading_of_a_character_is_no_part_of_the_sentence(shout: Shout) -> None:
+    document = SubtitleDocument("00:01.000 --> 00:02.000\n<ruby>漢<rt>kan</rt>字</ruby>を", webvtt=True)
+    assert [segment.text for segment in document.segments] == ["漢字を"]
+    assert shout(document).endswith("<ruby>漢<rt>kan</rt>字</ruby>を")
+
+
 @pytest.mark.parametrize("cue", ["all of it\n- or most -\nis gone", "<i>it is</i>\n- well, gone", "one,\n- two"])
 def test_a_dash_within_a_sentence_is_no_speaker(cue: str) -> None:
     assert len(SubtitleDocument("00:01.000 --> 00:02.000\n" + cue, webvtt=False).segments) == 1

@@ -30,6 +30,9 @@ class Limits:
 
 LIMITS = Limits()
 _SAVE = "save the document again"
+_UNLOCK = "save it as .docx or .odt without a password"
+_COMPOUND = bytes.fromhex("d0cf11e0a1b11ae1")
+"""What files of earlier versions of Word begin with, and those that Word encrypts."""
 
 
 class Archive:
@@ -37,6 +40,8 @@ class Archive:
 
     def __init__(self, data: bytes, limits: Limits = LIMITS) -> None:
         """Raises DataError for what is no archive, is damaged or encrypted, or unpacks to more than the limits."""
+        if data.startswith(_COMPOUND):
+            raise DataError(f"the document is encrypted, or of Word before 2007: {_UNLOCK}")
         try:
             with zipfile.ZipFile(io.BytesIO(data)) as file:
                 self._infos = file.infolist()
@@ -57,6 +62,9 @@ class Archive:
                 raise
             raise DataError(f"this is no document, or a damaged one ({error}): {_SAVE}") from error
 
+        if b"encryption-data" in self.members.get("META-INF/manifest.xml", b""):  # OpenDocument's
+            raise DataError(f"the document is encrypted: {_UNLOCK}")
+
     def _check(self, limits: Limits) -> None:
         names = sorted(info.filename for info in self._infos)
         if len(names) > limits.members:
@@ -65,7 +73,7 @@ class Archive:
         if twice is not None:
             raise DataError(f"the document has {twice!r} twice: {_SAVE}")
         if any(info.flag_bits & 1 for info in self._infos):
-            raise DataError("the document is encrypted: save it without a password")
+            raise DataError(f"the document is encrypted: {_UNLOCK}")
         if any(info.compress_type not in (zipfile.ZIP_STORED, zipfile.ZIP_DEFLATED) for info in self._infos):
             raise DataError(f"the document is packed in an unusual way: {_SAVE}")
         if sum(info.file_size for info in self._infos) > limits.total_bytes:

@@ -41,6 +41,7 @@ _OTHER_LABELS = {
     **{"iso-8859-8-i": "iso8859-8", "gb_2312-80": "gb2312", "ksc_5601": "euc_kr"},
 }
 """Labels that Python does not know, besides those with x- before them."""
+_UTF_32 = (b"\xff\xfe\x00\x00", b"\x00\x00\xfe\xff")
 _MARKS = ((b"\xef\xbb\xbf", "utf-8"), (b"\xff\xfe", "utf-16-le"), (b"\xfe\xff", "utf-16-be"))
 
 
@@ -97,6 +98,8 @@ class Format(NamedTuple):
 
 def _text_format(make: Callable[[str], TextDocument], *, markup: bool = False) -> Format:
     def read(data: bytes) -> Document:
+        if data.startswith(_UTF_32):
+            raise DataError("the file is in UTF-32: save it in UTF-8 first")
         mark, encoding = next(((mark, name) for mark, name in _MARKS if data.startswith(mark)), (b"", ""))
         label, declared = _declared(data) if markup else ("", "utf-8")
         candidates = [encoding] if encoding else [declared, "utf-8"]

@@ -47,9 +47,25 @@ OPAQUE = frozenset(_OPAQUE.split())
 _VOID = "area base basefont bgsound br col embed frame hr img input link meta param source track wbr"
 VOID = frozenset(_VOID.split())
 """Elements that have no content and no end tag."""
+_CELLS, _GROUPS = frozenset(["td", "th", "tr"]), frozenset(["tbody", "tfoot", "thead"])
+_ENDED_BY: dict[str, frozenset[str]] = {
+    **dict.fromkeys(["html", "body"], frozenset()),
+    "li": frozenset(["li"]),
+    **dict.fromkeys(["dt", "dd"], frozenset(["dt", "dd"])),
+    **dict.fromkeys(["td", "th"], _CELLS | _GROUPS),
+    "tr": frozenset(["tr"]) | _GROUPS,
+    **dict.fromkeys(_GROUPS, _GROUPS),
+    "option": frozenset(["option", "optgroup"]),
+    "optgroup": frozenset(["optgroup"]),
+}
+"""Start tags that end an element whose end tag is left out, as HTML allows; so does the end of what it is in."""
+_TEXT_ALONE = ("title", "textarea")
+"""Elements in which nothing is markup but their end tag."""
 _FOREIGN = frozenset(["math", "svg"])
 _COMMENT = re.compile(r"<!--(?:-?>|(?s:.)*?--!?>)")
-_UNSEEN = frozenset(["area", "link", "meta", "param", "script", "source", "style", "template", "track", "wbr"])
+_NOT_SHOWN = "area link meta param rp rt script source style template track wbr"
+_UNSEEN = frozenset(_NOT_SHOWN.split())
+"""Those between letters part no words: a ruby's reading stands above them."""
 _RAISED = frozenset(["sup", "sub"])
 """Elements whose numbers are part of the word before them."""
 
@@ -216,7 +232,7 @@ def _without_opaque(tokens: Sequence[_Token]) -> Iterator[_Token]:
     while place < len(tokens):
         token = tokens[place]
         if token.opaque:
-            last = ends.get(place, blocks[place] - 1)
+            last = ends[place] if place in ends else _implied_end(tokens, place, ends, blocks)
             yield _Token("point", token.start, tokens[last].end, token.name)
             place = last + 1
         else:
@@ -234,6 +250,19 @@ def _ends(tokens: Sequence[_Token]) -> dict[int, int]:
         elif token.kind == "end" and opened.get(token.name):
             ends[opened[token.name].pop()] = place
     return ends
+
+
+def _implied_end(tokens: Sequence[_Token], place: int, ends: dict[int, int], blocks: Sequence[int]) -> int:
+    """The last place of an element without an end tag."""
+    if (ended_by := _ENDED_BY.get(tokens[place].name)) is None:
+        return blocks[place] - 1
+    at = place + 1
+    while at < len(tokens):
+        token = tokens[at]
+        if token.kind == "end" or (token.kind == "start" and token.name in ended_by):
+            break  # an end tag of its own content has been passed with its start tag
+        at = ends.get(at, at) + 1
+    return at - 1
 
 
 def _next_blocks(tokens: Sequence[_Token]) -> list[int]:
@@ -282,8 +311,8 @@ class _Tokenizer(HTMLParser):
         line, column = self.getpos()
         return self._lines[line - 1] + column
 
-    def _add(self, kind: _Kind, name: str = "", *, opaque: bool = False) -> None:
-        start = self._place()
+    def _add(self, kind: _Kind, name: str = "", *, opaque: bool = False, further: int = 0) -> None:
+        start = self._place() + further
         if self.found and start <= self.found[-1].start:
             return  # the parser says twice what it could not read
         if len(self.found) == MOST_NODES:
@@ -327,11 +356,19 @@ class _Tokenizer(HTMLParser):
         self._add("point")
 
     def parse_starttag(self, i: int) -> int:
-        """To its end; of one that never ends, to that of the source."""
-        return self._or_all(super().parse_starttag(i))
+        """To its end, of a title to its end tag; of one that never ends, to that of the source."""
+        end = self._or_all(super().parse_starttag(i))
+        name = self.found[-1].name if end > 0 and self.found and self.found[-1].kind == "start" else ""
+        if name in _TEXT_ALONE and (closing := re.compile(rf"</{name}[\s/>]", re.IGNORECASE).search(self.rawdata, end)):
+            if closing.start() > end:
+                self._add("text", further=end - i)
+            return closing.start()
+        return end
 
     def parse_endtag(self, i: int) -> int:
         """Likewise."""
+        if self.rawdata.startswith("</>", i):  # which is nothing
+            self._add("point")
         return self._or_all(super().parse_endtag(i))
 
     def _or_all(self, end: int) -> int:

@@ -37,6 +37,8 @@ _TAG = r"(?:</?(?:[A-Za-z][^<>]*|\s+(?:[biuBIU]\s*|(?:font|FONT)\b[^<>]*))>|<[\d
 """Also a time within a cue of WebVTT; not "I <3 you >", "a < b > c"."""
 _STYLE = r"\{\\[^{}]*\}"
 _MARKUP = re.compile(rf"({_TAG}|{_STYLE})")
+_READING = re.compile(r"<rt[.>]")
+"""Begins what stands above the letters before it, of a ruby."""
 _SPEAKER = re.compile(rf"\s*+(?:{_TAG}|{_STYLE})*+\s*+[-–—]")
 _DASH = re.compile(rf"(\s*+(?:{_STYLE}\s*+)*+)((?:{_TAG}\s*+)*+)([-–—]\s*)")
 """Where it is, tags that the turn begins with, and the dash of a speaker."""
@@ -105,8 +107,14 @@ class SubtitleDocument:
         tokens = [token for token in _MARKUP.split(line) if token]
         partners = _partners(tokens)
         pieces: list[Piece] = []
+        read_to = 0
         for place, token in enumerate(tokens):
-            if not _MARKUP.fullmatch(token):
+            if place < read_to:
+                continue
+            if _READING.match(token) and (last := partners.get(place, place)) > place:
+                read_to = last + 1
+                pieces.append(Point("".join(tokens[place:read_to]), shows=False))
+            elif not _MARKUP.fullmatch(token):
                 pieces.append(Text(html.unescape(token) if self._webvtt else token))
             elif place not in partners:
                 pieces.append(Point(token, shows=token[1:2].isdigit()))  # a time within a cue

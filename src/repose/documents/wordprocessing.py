@@ -192,14 +192,46 @@ def _fields(atoms: Sequence[_Atom]) -> dict[int, tuple[int, int]]:
     return fields
 
 
+def _torn(atoms: Sequence[_Atom], fields: dict[int, tuple[int, int]]) -> dict[int, int]:
+    """Of each field of the paragraph that begins and ends in different elements, as of two tracked changes: the places
+    of the first and the last of the elements that hold it."""
+    whole = {place for start, others in fields.items() for place in (start, *others)}
+    found: list[tuple[int, int]] = []
+    begun: list[int] = []
+    outermost: list[int] = [0] * len(atoms)
+    depth = 0
+    for place, atom in enumerate(atoms):
+        outermost[place] = outermost[place - 1] if depth else place
+        depth += isinstance(atom, Open) - isinstance(atom, Close)
+        if isinstance(atom, _Bound) and place not in whole:
+            if atom.which == "begin":
+                begun.append(place)
+            elif atom.which == "end" and begun:
+                found.append((outermost[begun.pop()], place))
+    torn: dict[int, int] = {}
+    done = -1
+    for first, last in sorted(found):
+        following = (place for place in range(last + 1, len(atoms)) if outermost[place] == place)
+        end = next(following, len(atoms)) - 1
+        if first <= done:
+            first = max(torn)
+        torn[first] = done = max(done, end)
+    return torn
+
+
 def _without_fields(atoms: Sequence[_Atom]) -> Iterator[_Letters | Open | Close | Point]:
-    """A field is markup around what it shows; where it is not whole, its parts are points."""
+    """A field is markup around what it shows; one in several elements stays as a whole; of others, which end elsewhere,
+    the parts are points."""
     fields = _fields(atoms)
+    torn = _torn(atoms, fields)
     ends: set[int] = set()
     place = 0
     while place < len(atoms):
         atom = atoms[place]
-        if place in fields:
+        if place in torn:
+            yield Point(tuple(raw for part in atoms[place : torn[place] + 1] for raw in _raw(part)), shows=True)
+            place = torn[place]
+        elif place in fields:
             shows, end = fields[place]
             yield Open(tuple(raw for part in atoms[place : shows + 1] for raw in _raw(part)))
             ends.add(end)
@@ -217,6 +249,12 @@ def _raw(atom: _Atom) -> _Raw:
     return atom.source  # type: ignore[return-value]
 
 
+def _bounds_range(point: Point) -> bool:
+    """Whether a bookmark or a comment's range begins or ends there. Within a mark, it would move without the other."""
+    nodes = [node for node, run in point.source if run is None]  # type: ignore[attr-defined]
+    return any(isinstance(node, Element) and node.name.endswith(("Start", "End")) for node in nodes)
+
+
 def _marked(atoms: Iterator[_Letters | Open | Close | Point], own: str) -> Iterator[Piece]:
     """The paragraph's pieces: runs of one look after another are one mark, those of its own look none."""
     looks: str | None = None
@@ -224,7 +262,7 @@ def _marked(atoms: Iterator[_Letters | Open | Close | Point], own: str) -> Itera
         if isinstance(atom, _Letters) and atom.is_raised and atom.properties != own and is_number(atom.text):
             atom = raised(atom.raw, atom.text)
         wanted = atom.properties if isinstance(atom, _Letters) and atom.properties != own else None
-        if looks is not None and not isinstance(atom, Point) and wanted != looks:
+        if looks is not None and wanted != looks and (not isinstance(atom, Point) or _bounds_range(atom)):
             yield Close(_Looks(looks))
             looks = None
         if wanted is not None and looks is None:
