@@ -184,6 +184,12 @@ def test_sentences_that_were_glued_get_a_space_in_a_language_that_writes_them() 
     assert translate_texts(same, ["猫。犬。"])[0][0].text == "猫。犬。"
 
 
+@pytest.mark.parametrize("line", ["😀!😀", "१।२।३।", "۱۲؟۳", "5!»6", "3.”12"])
+def test_what_has_no_letters_gets_no_space(line: str) -> None:
+    shouting: Any = Shouting()
+    assert translate_texts(shouting, [line])[0][0].text == line
+
+
 def test_a_number_that_was_split_gets_no_space() -> None:
     shouting: Any = Shouting()
     (found, parts) = translate_texts(shouting, ["1234567890,1234567890x"])[0]

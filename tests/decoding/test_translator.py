@@ -21,6 +21,7 @@ from repose.data.tokenizer import Tokenizer
 from repose.decoding import stream
 from repose.decoding.sampling import Sampling
 from repose.decoding.translator import MODEL_KIND, Translator, load
+from repose.graphs.stacks import graphs_of
 from repose.model.kernels.linear import quantize
 from repose.model.presets import PRESETS, preset
 from repose.model.transformer import Transformer
@@ -296,6 +297,16 @@ def test_a_score_that_is_no_number_is_refused(tokenizer: Tokenizer) -> None:
         translator.model.output.weight.fill_(math.nan)
     with pytest.raises(ReposeError, match="NaN"):
         translator.score(["ka"], ["lo"])
+
+
+@pytest.mark.parametrize("place", ["encoder.embedding.tokens.weight", "output.weight", "decoder.layers.0.feed_forward"])
+def test_weights_that_are_no_numbers_are_none_in_int8(place: str) -> None:
+    model = tiny("reinforced")
+    with torch.no_grad():
+        next(weights for name, weights in model.named_parameters() if name.startswith(place))[2] = math.nan
+    for make in (quantize, lambda model: graphs_of(model, int8=True)):
+        with pytest.raises(ReposeError, match="the model has weights that are NaN"):
+            make(model)
 
 
 @pytest.mark.parametrize("copied", [copy.deepcopy, lambda made: pickle.loads(pickle.dumps(made))])

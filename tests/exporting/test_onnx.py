@@ -278,6 +278,21 @@ def test_graphs_that_round_as_much_as_the_model_are_no_others(tmp_path: Path) ->
         graph_cache.compare(engine, model)
 
 
+@pytest.mark.parametrize("size", [12, 1031])
+def test_a_word_that_is_never_said_makes_no_difference(size: int, tmp_path: Path) -> None:
+    architecture = dataclasses.replace(preset("reinforced"), **TINY, max_length=16)
+    model = shaken(build(architecture, src_vocab_size=12, tgt_vocab_size=size))
+    with torch.no_grad():
+        model.output.bias[torch.arange(4, size, 2)] = -torch.inf
+    facts = graphs.write_graphs(tmp_path, model)
+    engine = OnnxEngine(graphs.GraphFolder(tmp_path / graphs.ENCODER, tmp_path / graphs.STEP, facts, {}))
+    assert graph_cache.compare(engine, model) < 1e-4
+    with torch.no_grad():
+        model.output.bias[5] = -torch.inf
+    with pytest.raises(CheckpointError, match="differs from the model"):
+        graph_cache.compare(engine, model)
+
+
 def test_graphs_are_made_once(saving: Saving, monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
     monkeypatch.setenv("REPOSE_HOME", str(tmp_path / "home"))
     model = saving("baseline")

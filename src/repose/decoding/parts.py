@@ -235,7 +235,9 @@ def pieces_together(translations: Sequence[str], parts: Sequence[Part]) -> list[
     together: list[Part] = []
     last = source = ""
     for text, part in zip(translations, parts, strict=True):
-        glued = last and text and not last.isspace() and not part.before and _parts_without_space(source, part.text)
+        said = has_letters(source + part.text)  # what has none stays as it is
+        glued = said and last and text and not last.isspace() and not part.before
+        glued = glued and _parts_without_space(source, part.text)
         before = " " * bool(glued and not is_wide(last)) + part.before
         together.append(Part(before, text.strip(), part.after))
         last = ("".join(together[-1]) or last)[-1:]

@@ -21,6 +21,7 @@ from repose.graphs.coverage import why_not
 from repose.graphs.folder import GraphFacts, Kept
 from repose.graphs.graph import OPSET, Graph, Value, array
 from repose.model.embedding import Embedding
+from repose.model.kernels.linear import refuse_nan_weights
 from repose.model.layers import DecoderLayer, EncoderLayer, FeedForward
 from repose.model.stacks import Stack
 from repose.model.sublayer import Sublayer
@@ -50,6 +51,8 @@ def graphs_of(model: Transformer, *, int8: bool = False) -> Graphs:
     a = model.architecture
     if (reason := why_not(a)) is not None:
         raise ConfigError(f"this model has no graphs: {reason}")
+    if int8:
+        refuse_nan_weights(model)
     with torch.no_grad():
         encoder, memory = _EncoderGraph(model, int8=int8).made()
         step, kept = _step_graph(model, memory, int8=int8)

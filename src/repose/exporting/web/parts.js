@@ -71,6 +71,7 @@ export function joined(done, translation, { before, text, after }, previous) {
   const last = Array.from(done.slice(-2)).at(-1) ?? "";
   // Where the source has no white space: not within a name, a number or an address.
   const parted = /[^\x00-\x7f]$/u.test(previous?.text ?? "") || isWide(Array.from(text)[0] ?? "");
-  const glued = last && translation && !LAST_IS_SPACE.test(last) && !before && parted && !isWide(last);
+  const said = /\p{L}/u.test((previous?.text ?? "") + text); // what has no letters stays as it is
+  const glued = said && last && translation && !LAST_IS_SPACE.test(last) && !before && parted && !isWide(last);
   return `${done}${glued ? " " : ""}${before}${stripped(translation).text}${after}`;
 }

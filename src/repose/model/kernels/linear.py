@@ -19,7 +19,7 @@ from jaxtyping import Float
 from torch import Tensor, nn
 
 from repose.system.device import own_defaults
-from repose.system.errors import ConfigError
+from repose.system.errors import ConfigError, ReposeError
 
 
 class Linear(nn.Linear):
@@ -96,9 +96,16 @@ def quantize(model: nn.Module) -> None:
     """
     if "onednn" not in torch.backends.quantized.supported_engines:
         raise ConfigError("this build of torch has no oneDNN, which int8 needs: use precision = 'fp32'")
+    refuse_nan_weights(model)
     for module in model.modules():
         if isinstance(module, Linear):
             module.int8 = Int8(module.weight, module.bias)
+
+
+def refuse_nan_weights(model: nn.Module) -> None:
+    """Raise ReposeError where a weight is no number: in int8 it would become one, and the model say something."""
+    if any(bool(x.isnan().any()) for x in model.state_dict().values() if x.is_floating_point()):
+        raise ReposeError("the model has weights that are NaN: its training has diverged, so try an earlier checkpoint")
 
 
 def is_quantized(model: nn.Module) -> bool:
