@@ -20,7 +20,7 @@ from typing import Any
 import numpy as np
 
 from interleave import machine
-from repose.data.readers import LineReader
+from repose.data.lines import LineReader
 
 KEPT = 0.95
 KINDS = ("another pair's target", "source copied", "half a target", "another language")

@@ -15,7 +15,8 @@ from typing import Any
 
 import numpy as np
 
-from repose.data.readers import LineReader, PairReader
+from repose.data.lines import LineReader
+from repose.data.readers import PairReader
 from repose.decoding.parts import translate_texts
 from repose.decoding.translator import Translator, load
 from repose.evaluation.metrics import bleu, chrf

@@ -40,6 +40,7 @@ SENTENCES: dict[str, tuple[dict[str, bytes], str]] = {
     "one side shorter": ({"a": b"um\ndois\n", "b": b"one\n"}, "2 lines and .* has 1"),
     "other side shorter": ({"a": b"um\n", "b": b"one\ntwo\n"}, "1 line and .* has 2"),
     "not UTF-8": ({"a": b"um\n\xff\xfe\n", "b": b"one\ntwo\n"}, "a, line 2: not UTF-8"),
+    "UTF-16 without a mark": ({"a": "um gato\n".encode("utf-16-be"), "b": b"one\n"}, "iconv -f utf-16be -t utf-8"),
     "UTF-16": ({"a": "um\n".encode("utf-16"), "b": b"one\n"}, "a is in UTF-16: save it in UTF-8"),
     "an old Mac's": ({"a": b"um\rdois\rtres", "b": b"one\rtwo\rthree"}, "old Macs"),
     "empty": ({"a": b"", "b": b""}, "there is nothing in"),

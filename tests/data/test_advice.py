@@ -49,5 +49,7 @@ def test_a_summary_has_a_line_for_each_kind_the_worst_first() -> None:
     assert second == "check: Repetitions of an earlier pair: 44 training pairs (44 %; first line 1,200)"
     assert "repose check" in last
     assert advice.summary(CorpusCheck({"train": 100}, ())) == []
+    _, todo, _ = advice.summary(CorpusCheck({"train": 100}, (finding(Kind.SWAPPED),)))
+    assert todo.startswith("check: The files seem to be swapped"), "nothing can be learnt, so it is said at once"
     assert advice.sizes(CorpusCheck({"train": 1000, "test": 20}, ())) == "1,000 training, 20 test pairs"
     assert advice.sizes(CorpusCheck({"train": 1}, ())) == "1 training pair"

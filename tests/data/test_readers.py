@@ -124,6 +124,7 @@ def test_each_pass_reads_and_counts_anew(corpus):
     ("names", "sentence"),
     [
         (["a.txt"], "alone cannot be a corpus"),
+        ([""], "is a folder: name a file in it"),
         (["a.csv"], "save a spreadsheet as tab-separated text in UTF-8"),
         ([], "not 0"),
         (["a.de", "a.en", "a.fr"], "not 3"),

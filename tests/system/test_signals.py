@@ -6,6 +6,7 @@ import subprocess
 import sys
 import threading
 from collections.abc import Iterator
+from pathlib import Path
 
 import pytest
 
@@ -76,6 +77,28 @@ def test_a_process_started_while_they_are_held_back_gets_them_when_it_listens(na
     child.send_signal(getattr(signal, name))
     assert child.communicate(timeout=60)[0].strip() == name
     assert child.returncode == 0
+
+
+SPAWNING = """
+import multiprocessing, signal
+from repose.system.signals import held_back
+
+def tell():
+    print(sorted(number.name for number in signal.pthread_sigmask(signal.SIG_BLOCK, [])))
+
+if __name__ == "__main__":
+    with held_back():
+        child = multiprocessing.get_context("spawn").Process(target=tell)
+        child.start()
+    child.join()
+"""
+
+
+@pytest.mark.skipif(not hasattr(signal, "pthread_sigmask"), reason="POSIX signals")
+def test_they_are_held_back_from_the_first_process_that_python_starts(tmp_path: Path) -> None:
+    (tmp_path / "script.py").write_text(SPAWNING)
+    done = subprocess.run([sys.executable, tmp_path / "script.py"], capture_output=True, text=True, timeout=60)
+    assert done.stdout == "['SIGHUP', 'SIGINT', 'SIGTERM', 'SIGUSR1']\n", done.stderr
 
 
 def test_outside_the_main_thread_nothing_changes() -> None:

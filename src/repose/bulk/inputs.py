@@ -23,7 +23,8 @@ import numpy as np
 
 from repose.bulk.columns import OPTIONS, parquet, taken
 from repose.bulk.storage import Store, blocks, open_input, reads_of_range, stamp
-from repose.data.readers import TWO_COLUMNS, first_line, kind_of, present, tsv_columns, unpackable, unpacked
+from repose.data.lines import unpackable
+from repose.data.readers import TWO_COLUMNS, first_line, kind_of, present, tsv_columns, unpacked
 from repose.decoding.stream import MAX_LINE_BYTES, WINDOW, DecodedLine, decoded, lines_of, without_mark
 from repose.system.errors import ConfigError, DataError
 from repose.system.terminal import counted

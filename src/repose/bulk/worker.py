@@ -17,6 +17,7 @@ from repose.bulk.storage import Store
 from repose.bulk.work import work_of
 from repose.system.errors import ConfigError, DataError, ReposeError, told
 from repose.system.helper import helper_command, pipes
+from repose.system.signals import killed_by
 
 
 class WorkerProcess:
@@ -73,7 +74,7 @@ class WorkerProcess:
     def failure(self) -> ReposeError:
         """One sentence for its death."""
         code = -signal.SIGTERM if self._stopped else self._process.wait()
-        how = f"was killed by signal {-code} (out of memory?)" if code < 0 else f"ended with exit code {code}"
+        how = f"was {killed_by(-code)}" if code < 0 else f"ended with exit code {code}"
         return ReposeError(f"a process that worked on a shard {how}: run it again, with fewer --workers")
 
     def ask_to_stop(self) -> None:

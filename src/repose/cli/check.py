@@ -2,13 +2,18 @@
 
 from itertools import groupby
 
-from repose.cli.training import Config, Files, Overrides, Test, Valid, given_settings, loaded_experiment
+from repose.cli.training import Config, Files, Overrides, Synthetic, Test, Valid, given_settings, loaded_experiment
 from repose.system.errors import ConfigError
 from repose.system.terminal import make_table, printable, show
 
 
 def check(
-    files: Files = None, config: Config = None, valid: Valid = None, test: Test = None, overrides: Overrides = None
+    files: Files = None,
+    config: Config = None,
+    valid: Valid = None,
+    test: Test = None,
+    synthetic: Synthetic = None,
+    overrides: Overrides = None,
 ) -> None:
     """Look for what would spoil a model or its scores in a parallel corpus: where it is, and what to do about it."""
     from rich.text import Text
@@ -19,7 +24,8 @@ def check(
     from repose.tasks.corpus_files import check_files, is_pretokenized
 
     sets = given_settings(corpus__valid=valid, corpus__test=test)
-    experiment = loaded_experiment(files, config, None, [*sets, *(overrides or [])], by_size=False).experiment
+    given = [*sets, *(overrides or [])]
+    experiment = loaded_experiment(files, config, None, given, synthetic=synthetic, by_size=False).experiment
     if not TASK_SETTINGS[experiment.training.task].translates:
         raise ConfigError(f"repose check reads sentence pairs, not what {experiment.training.task} trains on")
     found = check_files(experiment.corpus)

@@ -46,7 +46,7 @@ def translate_file(
         raise ConfigError(f"{target} is to end in {source.suffix!r} like {source}: formats are not converted")
     if target.exists() and not force:
         raise ConfigError(f"{target} already exists: choose another name, or --force")
-    from repose.data.readers import check_file
+    from repose.data.lines import check_file
     from repose.decoding.translator import load
     from repose.documents.formats import read_document
     from repose.system.files import read_file, write_file
@@ -72,7 +72,7 @@ def translate_paragraphs(
     engine: str,
 ) -> None:
     """`repose translate --paragraphs`: a text from a file or stdin to stdout."""
-    from repose.data.readers import check_file, opened, unpackable
+    from repose.data.lines import check_file, opened, unpackable
     from repose.decoding.translator import load
     from repose.documents.formats import Encoded, read_document
 

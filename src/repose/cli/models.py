@@ -65,7 +65,8 @@ def translate(
 
     A line may hold several sentences: they are translated one by one.
     """
-    from repose.data.readers import check_file, holds_pairs, opened, unpackable
+    from repose.data.lines import check_file, opened, unpackable
+    from repose.data.readers import holds_pairs
     from repose.decoding.stream import MAX_LINE_BYTES, StreamCounts, printed, translate_lines
     from repose.decoding.translator import load
 

@@ -43,6 +43,10 @@ Valid = Annotated[
     Option("--valid", metavar="SRC TGT", help="Validation pairs, in files as the corpus's (default: some of its own)."),
 ]
 Test = Annotated[list[Path] | None, Option("--test", metavar="SRC TGT", help="Test pairs, likewise.")]
+Synthetic = Annotated[
+    tuple[Path, Path] | None,
+    Option(metavar="SRC TGT", help="More pairs to train on, whose sources `repose backtranslate` wrote."),
+]
 Epochs = Annotated[int | None, Option(help="Passes over the corpus, at most (default: the recipe's).")]
 Minutes = Annotated[float | None, Option(help="Minutes of training, at most.")]
 
@@ -98,6 +102,11 @@ def loaded_experiment(
         if len(train) > 1 or config is not None:
             raise ConfigError("give one experiment file: either as the argument or with --config")
         config, train = str(train[0]), []
+    if len(train) > 2:
+        raise ConfigError(
+            f"a corpus is two aligned text files, or one TSV, JSONL or Parquet file, not {len(train)} files: so are "
+            "those after --valid and --test"
+        )
     if len(train) == 1 and not train[0].exists() and str(train[0]) in shipped():
         raise ConfigError(f"{train[0]} is an experiment that ships with repose: write --config {train[0]}")
     given: dict[str, Any] = {"train": train, "synthetic": synthetic or (), "overrides": overrides or []}
@@ -182,10 +191,7 @@ def train(
         Path | None,
         Option("--from", metavar="RUN", help="Go on from this trained model, with its sizes and tokenizers."),
     ] = None,
-    synthetic: Annotated[
-        tuple[Path, Path] | None,
-        Option(metavar="SRC TGT", help="More pairs to train on, whose sources `repose backtranslate` wrote."),
-    ] = None,
+    synthetic: Synthetic = None,
     print_config: Annotated[
         bool, Option("--print-config", help="Show every setting and where it comes from, then exit.")
     ] = False,
@@ -273,7 +279,7 @@ def init(
 ) -> None:
     """Write a commented experiment file to start from."""
     from repose.config.file import commented_toml
-    from repose.data.readers import check_file
+    from repose.data.lines import check_file
 
     loaded = loaded_experiment(files, config, preset, overrides)
     for path in loaded.experiment.corpus.train:  # by which the recipe is chosen

@@ -167,6 +167,10 @@ def too_few(num_pairs: int) -> str | None:
     return few if num_pairs < FEW_PAIRS else None
 
 
+_SPOILS_ALL = (Kind.SLIPPED, Kind.SAME_LANGUAGE, Kind.SWAPPED)
+"""Kinds after which there is nothing to learn, so that what to do is said at once."""
+
+
 def by_kind(check: CorpusCheck) -> list[Finding]:
     """The findings, the worst kind first; of a kind those of the training set first."""
     kinds = list(Kind)
@@ -180,6 +184,8 @@ def summary(check: CorpusCheck) -> list[str]:
         first, *others = same
         more = f", and in {counted(len(others), 'more place')}" if others else ""
         lines.append(f"check: {name}: {where(first)}{more}")
+        if first.kind in _SPOILS_ALL:
+            lines.append(f"check: {what_to_do(first)}")
     if lines:
         lines.append("check: `repose check`, with the same files, says what to do about it")
     return lines

@@ -1,23 +1,19 @@
-"""Sentence pairs from files: two aligned text files, or one TSV, JSONL or Parquet file; and lines of hostile files.
+"""Sentence pairs from files: two aligned text files, or one TSV, JSONL or Parquet file.
 
 Text is passed on as it is, untrimmed, in constant memory. What cannot be a sentence pair is dropped and counted by
 reason; what shows that a file is not what it should be (misaligned, damaged, another encoding) is a `DataError`.
 """
 
-import codecs
-import gzip
-import io
 import json
-import lzma
-import zlib
 from collections import Counter
 from collections.abc import Iterable, Iterator, Sequence
-from contextlib import ExitStack, contextmanager
+from contextlib import ExitStack
 from dataclasses import dataclass, field
 from itertools import islice, zip_longest
 from pathlib import Path, PurePath
-from typing import Any, BinaryIO, TypeAlias
+from typing import Any, TypeAlias
 
+from repose.data.lines import LineReader, check_file
 from repose.data.pairs import Pair
 from repose.system.errors import ConfigError, DataError
 from repose.system.files import replacing_file
@@ -27,7 +23,6 @@ MAX_CHARACTERS = 20_000
 """Longer sentences are dropped: they are damage, and would hold up everything after."""
 
 
-_BLOCK = 1 << 20
 _LINE_BYTES = 4 * MAX_CHARACTERS  # a character has up to four bytes in UTF-8
 _RECORD_BYTES = 1 << 22
 _ROWS_PER_BATCH = 4096
@@ -46,108 +41,6 @@ _OTHERWISE_PACKED = (".bz2", ".zst", ".lz4", ".lzma", ".z", ".zip", ".7z", ".rar
 
 Row: TypeAlias = Pair | str
 """A pair, or the reason why there is none."""
-
-
-class LineReader:
-    """The lines of a UTF-8 text file, plain, .gz or .xz, without their line ends, one pass over them.
-
-    Lines end at "\\n" only: form feed, U+0085, U+2028 and a lone "\\r" are text. A "\\r" before the "\\n" and a
-    byte-order mark at the file's beginning are taken away. A line of more than `max_bytes` bytes is None, skipped over
-    without being held in memory. Raises `DataError` with file and line number for anything else than UTF-8, for files
-    that cannot be read, and for those with no line end but "\\r".
-    """
-
-    def __init__(self, path: Path, max_bytes: int) -> None:
-        self.path = path
-        self.num_lines = 0
-        """Lines read so far: the number of the one that was given last, from 1."""
-        self.had_bom = False
-        self.num_carriage_returns = 0
-        """Lines that ended in "\\r\\n" so far."""
-        self._max_bytes = max_bytes
-
-    def __iter__(self) -> Iterator[str | None]:
-        with _readable(self.path), opened(self.path) as file:
-            bound = self._max_bytes + 2  # room for the line end
-            while data := file.readline(bound + (len(codecs.BOM_UTF8) if self.num_lines == 0 else 0)):
-                self.num_lines += 1
-                if self.num_lines == 1 and data.startswith(codecs.BOM_UTF8):
-                    self.had_bom = True
-                    data = data.removeprefix(codecs.BOM_UTF8)
-                    if not data:  # a file of nothing but the mark has no line
-                        self.num_lines = 0
-                        return
-                ended = data.endswith(b"\n")
-                line = data.removesuffix(b"\n")
-                if ended and line.endswith(b"\r"):
-                    line = line.removesuffix(b"\r")
-                    self.num_carriage_returns += 1
-                too_long = len(line) > self._max_bytes
-                if too_long and not ended:
-                    ended = _skip_line(file)
-                if self.num_lines == 1 and not ended and line.count(b"\r") > 1:
-                    raise DataError(
-                        f"{self.path} has no line feed but carriage returns, the line ends of old Macs: convert it, "
-                        "for instance with tr '\\r' '\\n'"
-                    )
-                try:
-                    yield None if too_long else line.decode("utf-8")
-                except UnicodeDecodeError as error:
-                    if self.num_lines == 1 and line.startswith((codecs.BOM_UTF16_LE, codecs.BOM_UTF16_BE)):
-                        raise DataError(
-                            f"{self.path} is in UTF-16: save it in UTF-8, or pipe it through `iconv -f utf-16 -t utf-8`"
-                        ) from error
-                    raise DataError(
-                        f"{self.path}, line {self.num_lines}: not UTF-8 (byte 0x{line[error.start]:02x} at position "
-                        f"{error.start + 1}): convert the file to UTF-8"
-                    ) from error
-
-
-def check_file(path: Path) -> None:
-    """Raise `DataError` unless `path` is a regular file that can be opened."""
-    with _readable(path):
-        if path.is_dir():
-            raise DataError(f"{path} is a folder: name a file in it")
-        if path.exists() and not path.is_file():
-            raise DataError(f"{path} is not a regular file, and data is read more than once: save it to a file first")
-        path.open("rb").close()
-
-
-def _skip_line(file: BinaryIO) -> bool:
-    """Read to the end of the line; whether it has one."""
-    while (data := file.readline(_BLOCK)) and not data.endswith(b"\n"):
-        pass
-    return bool(data)
-
-
-def opened(path: Path) -> BinaryIO:
-    """A file of text, unpacked where its name ends in .gz or .xz."""
-    packed = {".gz": gzip.GzipFile, ".xz": lzma.LZMAFile}.get(path.suffix.lower())
-    # Their own readline() is written in Python and several times slower than BufferedReader's.
-    return path.open("rb", buffering=_BLOCK) if packed is None else io.BufferedReader(packed(path), _BLOCK)
-
-
-@contextmanager
-def unpackable(path: Path | str) -> Iterator[None]:
-    """Raises DataError where, within, the file cannot be unpacked."""
-    try:
-        yield
-    except (EOFError, zlib.error, lzma.LZMAError, gzip.BadGzipFile) as error:
-        raise DataError(f"{path} is damaged or not what its name says ({error}): get or pack it again") from error
-
-
-@contextmanager
-def _readable(path: Path) -> Iterator[None]:
-    """Raises DataError where the file cannot be opened or, within, read and unpacked."""
-    try:
-        with unpackable(path):
-            yield
-    except FileNotFoundError as error:
-        raise DataError(f"there is no file {path}: check the path") from error
-    except OSError as error:
-        raise DataError(
-            f"cannot read {path} ({error.strerror or error}): check the file and its permissions"
-        ) from error
 
 
 @dataclass
@@ -191,6 +84,8 @@ class PairReader:
         self.counts = Counts()
         """Of the latest pass."""
         self._fields = (src_field, tgt_field)
+        for path in filter(Path.is_dir, self.files):
+            check_file(path)
         self._format = _format(self.files)
         if self._format != "text" and src_field == tgt_field:
             raise ConfigError(f"both sides are called {src_field!r}: name two fields, for source and target")
@@ -213,9 +108,8 @@ class PairReader:
         if self.counts.kept == 0:
             names = " and ".join(str(path) for path in self.files)
             reasons = ", ".join(f"{reason}: {number:,}" for reason, number in self.counts.dropped.items())
-            raise DataError(
-                f"none of the {self.counts.read:,} pairs in {names} can be used ({reasons}): check the files"
-            )
+            number = f"none of the {self.counts.read:,} pairs in {names}"
+            raise DataError(f"{number} can be used ({reasons}): check the files")
 
     def rows(self) -> Iterator[Row]:
         """Every line or record: its pair, or the reason why it cannot be used. One pass counts."""

@@ -15,8 +15,8 @@ import numpy as np
 from numpy.typing import NDArray
 
 from repose.data.columns import Prepared, write_columns
+from repose.data.lines import LineReader, check_file
 from repose.data.prepare import Encoder
-from repose.data.readers import LineReader, check_file
 from repose.data.tokenizer import END, START, UNK
 from repose.system.errors import ConfigError, DataError
 from repose.system.terminal import counted

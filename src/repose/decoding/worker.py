@@ -15,6 +15,7 @@ from repose.decoding.engine import Engine, built
 from repose.decoding.sampling import Sampling, sample
 from repose.system.errors import ReposeError
 from repose.system.helper import helper_command, pipes, worker_error
+from repose.system.signals import killed_by
 
 Results: TypeAlias = list[list[search.Found]]
 """The hypotheses of each sentence of a batch, best first."""
@@ -143,7 +144,7 @@ class Worker:
         code = self._process.poll()
         how = "sent an answer that cannot be read" if code is None else f"ended with exit code {code}"
         if code is not None and code < 0:
-            how = f"was killed by signal {-code} (out of memory?)"
+            how = f"was {killed_by(-code)}"
         return ReposeError(f"a translation worker {how}: translate again, with fewer workers or with workers = 1")
 
 

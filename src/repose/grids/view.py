@@ -20,6 +20,7 @@ from repose.runs import records
 from repose.runs.folder import RunFolder
 from repose.runs.records import Record
 from repose.system.errors import CheckpointError
+from repose.system.signals import killed_by
 from repose.system.terminal import Fitted, duration, make_table, say
 
 _TAIL = 1 << 16  # bytes of metrics.jsonl that hold its last records
@@ -36,7 +37,7 @@ def reason(state: CellState) -> str:
             times = "once" if state.attempt == 1 else f"{state.attempt} times"
             return f"lost {times}, the last time because {lost} ({state.host}): the same command resumes it"
         case CellState(status=CellStatus.FAILED, exit_code=code) if code is not None and code < 0:
-            return f"its process was killed by signal {-code} (out of memory?): the same command resumes it"
+            return f"its process was {killed_by(-code)}: the same command resumes it"
         case CellState(status=CellStatus.FAILED, exit_code=code) if code is not None:
             return f"its process ended with exit code {code} and no message"
         case CellState(status=CellStatus.RUNNING) if state.host:

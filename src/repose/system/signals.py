@@ -54,7 +54,12 @@ def handled_by(handler: Handler) -> Iterator[None]:
 @contextlib.contextmanager
 def held_back() -> Iterator[None]:
     """Processes started within get these signals when they enter `handled_by`: none dies of one while it imports."""
-    before = signal.pthread_sigmask(signal.SIG_BLOCK, _SIGNALS) if hasattr(signal, "pthread_sigmask") else None
+    before = None
+    if hasattr(signal, "pthread_sigmask"):
+        from multiprocessing import resource_tracker
+
+        resource_tracker.ensure_running()  # whose start, with the first process, lets SIGINT and SIGTERM through again
+        before = signal.pthread_sigmask(signal.SIG_BLOCK, _SIGNALS)
     try:
         yield
     finally:
@@ -89,3 +94,8 @@ def ignore_in_helper_process() -> None:
     for number in _SIGNALS:
         if number != signal.SIGTERM:
             signal.signal(number, signal.SIG_IGN)
+
+
+def killed_by(number: int) -> str:
+    """How a process ended that this signal ended: what kills it for its memory sends SIGKILL."""
+    return f"killed by signal {number}" + " (out of memory?)" * (number == getattr(signal, "SIGKILL", 9))

@@ -11,7 +11,8 @@ from itertools import islice
 from pathlib import Path
 
 from repose.data.input_warning import InputWarning, warning_for
-from repose.data.readers import LineReader, check_file, holds_pairs, write_pairs
+from repose.data.lines import LineReader, check_file
+from repose.data.readers import holds_pairs, write_pairs
 from repose.decoding.sampling import Sampling
 from repose.decoding.translator import Translation, Translator
 from repose.evaluation.looping import loops

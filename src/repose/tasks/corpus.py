@@ -30,8 +30,9 @@ from repose.config.experiment import (
 )
 from repose.data import advice, columns, corpora, phrasebook
 from repose.data.findings import CorpusCheck
+from repose.data.lines import check_file
 from repose.data.prepare import prepare
-from repose.data.readers import PairReader, TextPairs, check_file, write_pairs
+from repose.data.readers import PairReader, TextPairs, write_pairs
 from repose.data.splits import hold_out
 from repose.data.tags import TaggedPairs, TaggingEncoder
 from repose.data.tokenizer import Tokenizer

@@ -21,7 +21,7 @@ from torch.multiprocessing.spawn import ProcessContext, ProcessException, start_
 
 from repose.system.device import available_cores, check_workers, find_device, num_threads
 from repose.system.errors import OUT_OF_MEMORY, ConfigError, DeviceError, ReposeError, is_out_of_memory
-from repose.system.signals import held_back
+from repose.system.signals import held_back, killed_by
 
 TIMEOUT = timedelta(hours=2)
 """How long a worker waits for the others; translating a validation set on one of them takes long."""
@@ -293,8 +293,7 @@ def _death(context: ProcessContext, store: TCPStore) -> ReposeError:
     for process in context.processes:
         if process.exitcode is not None and process.exitcode < 0:
             return ReposeError(
-                f"a worker was killed by signal {-process.exitcode} (out of memory?): "
-                "run the same command again, training then resumes"
+                f"a worker was {killed_by(-process.exitcode)}: run the same command again, training then resumes"
             )
     failures = (f"failure {rank}" for rank in range(1, len(context.processes) + 1))
     told = next((store.get(key).decode() for key in failures if store.check([key])), "it has ended")

@@ -1,0 +1,124 @@
+"""Lines of text files from strangers: plain, .gz or .xz, in constant memory. What is not UTF-8 is a `DataError`."""
+
+import codecs
+import gzip
+import io
+import lzma
+import zlib
+from collections.abc import Iterator
+from contextlib import contextmanager
+from pathlib import Path
+from typing import BinaryIO
+
+from repose.system.errors import DataError
+
+_BLOCK = 1 << 20
+
+
+class LineReader:
+    """The lines of a UTF-8 text file, plain, .gz or .xz, without their line ends, one pass over them.
+
+    Lines end at "\\n" only: form feed, U+0085, U+2028 and a lone "\\r" are text. A "\\r" before the "\\n" and a
+    byte-order mark at the file's beginning are taken away. A line of more than `max_bytes` bytes is None, skipped over
+    without being held in memory. Raises `DataError` with file and line number for anything else than UTF-8, for files
+    that cannot be read, and for those with no line end but "\\r".
+    """
+
+    def __init__(self, path: Path, max_bytes: int) -> None:
+        self.path = path
+        self.num_lines = 0
+        """Lines read so far: the number of the one that was given last, from 1."""
+        self.had_bom = False
+        self.num_carriage_returns = 0
+        """Lines that ended in "\\r\\n" so far."""
+        self._max_bytes = max_bytes
+
+    def __iter__(self) -> Iterator[str | None]:
+        with _readable(self.path), opened(self.path) as file:
+            bound = self._max_bytes + 2  # room for the line end
+            while data := file.readline(bound + (len(codecs.BOM_UTF8) if self.num_lines == 0 else 0)):
+                self.num_lines += 1
+                if self.num_lines == 1 and data.startswith(codecs.BOM_UTF8):
+                    self.had_bom = True
+                    data = data.removeprefix(codecs.BOM_UTF8)
+                    if not data:  # a file of nothing but the mark has no line
+                        self.num_lines = 0
+                        return
+                ended = data.endswith(b"\n")
+                line = data.removesuffix(b"\n")
+                if ended and line.endswith(b"\r"):
+                    line = line.removesuffix(b"\r")
+                    self.num_carriage_returns += 1
+                too_long = len(line) > self._max_bytes
+                if too_long and not ended:
+                    ended = _skip_line(file)
+                if self.num_lines == 1 and (order := _order_of_utf_16(line)):
+                    raise self._in_utf_16(order)
+                if self.num_lines == 1 and not ended and line.count(b"\r") > 1:
+                    old = "has no line feed but carriage returns, the line ends of old Macs"
+                    raise DataError(f"{self.path} {old}: convert it, for instance with tr '\\r' '\\n'")
+                try:
+                    yield None if too_long else line.decode("utf-8")
+                except UnicodeDecodeError as error:
+                    if self.num_lines == 1 and line.startswith((codecs.BOM_UTF16_LE, codecs.BOM_UTF16_BE)):
+                        raise self._in_utf_16() from error
+                    raise DataError(
+                        f"{self.path}, line {self.num_lines}: not UTF-8 (byte 0x{line[error.start]:02x} at position "
+                        f"{error.start + 1}): convert the file to UTF-8"
+                    ) from error
+
+    def _in_utf_16(self, order: str = "") -> DataError:
+        return DataError(f"{self.path} is in UTF-16: save it in UTF-8, or use `iconv -f utf-16{order} -t utf-8`")
+
+
+def check_file(path: Path) -> None:
+    """Raise `DataError` unless `path` is a regular file that can be opened."""
+    with _readable(path):
+        if path.is_dir():
+            raise DataError(f"{path} is a folder: name a file in it")
+        if path.exists() and not path.is_file():
+            raise DataError(f"{path} is not a regular file, and data is read more than once: save it to a file first")
+        path.open("rb").close()
+
+
+def _order_of_utf_16(line: bytes) -> str:
+    """Of a line in it without its mark, of letters that ASCII has; "" of others."""
+    even, odd = line[::2], line[1::2]
+    found = {"le": (odd, even), "be": (even, odd)}
+    return next((order for order, (nul, others) in found.items() if len(line) > 7 and not any(nul) and all(others)), "")
+
+
+def _skip_line(file: BinaryIO) -> bool:
+    """Read to the end of the line; whether it has one."""
+    while (data := file.readline(_BLOCK)) and not data.endswith(b"\n"):
+        pass
+    return bool(data)
+
+
+def opened(path: Path) -> BinaryIO:
+    """A file of text, unpacked where its name ends in .gz or .xz."""
+    packed = {".gz": gzip.GzipFile, ".xz": lzma.LZMAFile}.get(path.suffix.lower())
+    # Their own readline() is written in Python and several times slower than BufferedReader's.
+    return path.open("rb", buffering=_BLOCK) if packed is None else io.BufferedReader(packed(path), _BLOCK)
+
+
+@contextmanager
+def unpackable(path: Path | str) -> Iterator[None]:
+    """Raises DataError where, within, the file cannot be unpacked."""
+    try:
+        yield
+    except (EOFError, zlib.error, lzma.LZMAError, gzip.BadGzipFile) as error:
+        raise DataError(f"{path} is damaged or not what its name says ({error}): get or pack it again") from error
+
+
+@contextmanager
+def _readable(path: Path) -> Iterator[None]:
+    """Raises DataError where the file cannot be opened or, within, read and unpacked."""
+    try:
+        with unpackable(path):
+            yield
+    except FileNotFoundError as error:
+        raise DataError(f"there is no file {path}: check the path") from error
+    except OSError as error:
+        why = error.strerror or error
+        raise DataError(f"cannot read {path} ({why}): check the file and its permissions") from error
