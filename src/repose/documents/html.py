@@ -59,7 +59,7 @@ _ENDED_BY: dict[str, frozenset[str]] = {
     "optgroup": frozenset(["optgroup"]),
 }
 """Start tags that end an element whose end tag is left out, as HTML allows; so does the end of what it is in."""
-_TEXT_ALONE = ("title", "textarea")
+_TEXT_ALONE = frozenset(["title", "textarea"])
 """Elements in which nothing is markup but their end tag."""
 _FOREIGN = frozenset(["math", "svg"])
 _COMMENT = re.compile(r"<!--(?:-?>|(?s:.)*?--!?>)")
@@ -298,6 +298,7 @@ class _Tokenizer(HTMLParser):
         super().__init__(convert_charrefs=False)
         self._is_closing = False
         self.found: list[_Token] = []
+        self._text_alone = set(_TEXT_ALONE)
         self._source = source
         self._lines = [0, *(place + 1 for place, character in enumerate(source) if character == "\n")]
         with contextlib.suppress(_EndlessMarkupError):
@@ -359,11 +360,15 @@ class _Tokenizer(HTMLParser):
         """To its end, of a title to its end tag; of one that never ends, to that of the source."""
         end = self._or_all(super().parse_starttag(i))
         name = self.found[-1].name if end > 0 and self.found and self.found[-1].kind == "start" else ""
-        if name in _TEXT_ALONE and (closing := re.compile(rf"</{name}[\s/>]", re.IGNORECASE).search(self.rawdata, end)):
-            if closing.start() > end:
-                self._add("text", further=end - i)
-            return closing.start()
-        return end
+        if name not in self._text_alone:
+            return end
+        closing = re.compile(rf"</{name}[\s/>]", re.IGNORECASE).search(self.rawdata, end)
+        if closing is None:
+            self._text_alone.remove(name)  # nor has any later one an end
+            return end
+        if closing.start() > end:
+            self._add("text", further=end - i)
+        return closing.start()
 
     def parse_endtag(self, i: int) -> int:
         """Likewise."""

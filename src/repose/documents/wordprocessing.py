@@ -5,6 +5,7 @@ paragraph's letters are its own, and runs of others are marks in it.
 """
 
 import re
+from bisect import bisect_right
 from collections import Counter
 from collections.abc import Iterator, Sequence
 from typing import NamedTuple, TypeAlias
@@ -208,11 +209,11 @@ def _torn(atoms: Sequence[_Atom], fields: dict[int, tuple[int, int]]) -> dict[in
                 begun.append(place)
             elif atom.which == "end" and begun:
                 found.append((outermost[begun.pop()], place))
+    firsts = [*sorted(set(outermost)), len(atoms)]
     torn: dict[int, int] = {}
     done = -1
     for first, last in sorted(found):
-        following = (place for place in range(last + 1, len(atoms)) if outermost[place] == place)
-        end = next(following, len(atoms)) - 1
+        end = firsts[bisect_right(firsts, last)] - 1
         if first <= done:
             first = max(torn)
         torn[first] = done = max(done, end)
