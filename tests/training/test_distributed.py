@@ -16,6 +16,7 @@ from typing import Any
 
 import pytest
 import torch
+import torch.distributed as dist
 
 from repose.system.errors import ConfigError, ReposeError
 from repose.training import checkpoint, distributed
@@ -261,8 +262,18 @@ if __name__ == "__main__":
 
 def test_an_error_is_told_though_the_group_of_workers_cannot_be_left(tmp_path: Path) -> None:
     (tmp_path / "script.py").write_text(FAILING)
-    done = subprocess.run([sys.executable, tmp_path / "script.py"], capture_output=True, text=True, timeout=60)
+    done = subprocess.run([sys.executable, tmp_path / "script.py"], capture_output=True, text=True, timeout=90)
     assert (done.returncode, done.stdout) == (0, "left\nmine\n"), done.stderr
+
+
+def test_a_group_of_the_callers_own_is_left_alone(tmp_path: Path) -> None:
+    dist.init_process_group("gloo", init_method=(tmp_path / "group").as_uri(), rank=0, world_size=1)
+    try:
+        with pytest.raises(ValueError, match="twice"), distributed.started(2, CPU, 1, meet, ()):
+            pass
+        assert dist.is_initialized()
+    finally:
+        dist.destroy_process_group()
 
 
 def test_no_two_processes_share_a_gpu(monkeypatch: pytest.MonkeyPatch) -> None:

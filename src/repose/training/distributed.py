@@ -186,6 +186,7 @@ def started(
         with num_threads(threads), _on(device, 0) as device:
             yield World(0, 1, device)
         return
+    has_another_group = dist.is_initialized()  # the caller's, with which none can be joined
     store = TCPStore("127.0.0.1", 0, size, is_master=True, wait_for_workers=False, timeout=TIMEOUT, use_libuv=_LIBUV)
     place = (World(0, size, device), threads, store.port, follow, arguments)
     with held_back():
@@ -216,7 +217,8 @@ def started(
             process.join()
         for file in context.error_files:  # torch leaves what a worker died of in the folder for temporary files
             Path(file).unlink(missing_ok=True)
-        _leave_what_failed(device)
+        if not has_another_group:
+            _leave_what_failed(device)
 
 
 def _follow(index: int, first: World, threads: int, port: int, follow: Callable[..., None], arguments: Any) -> None:
