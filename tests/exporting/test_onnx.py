@@ -278,6 +278,24 @@ def test_graphs_that_round_as_much_as_the_model_are_no_others(tmp_path: Path) ->
         graph_cache.compare(engine, model)
 
 
+def test_graphs_that_are_wrong_at_a_distance_only_are_found(tmp_path: Path) -> None:
+    architecture = dataclasses.replace(preset("alibi"), **TINY, max_length=200)
+    model = shaken(build(architecture, src_vocab_size=12, tgt_vocab_size=12))
+    facts = graphs.write_graphs(tmp_path, model)
+    engine = OnnxEngine(graphs.GraphFolder(tmp_path / graphs.ENCODER, tmp_path / graphs.STEP, facts, {}))
+    assert graph_cache.compare(engine, model) < 1e-4
+    step, steps = engine.step, 0
+
+    def wrong(tokens: Any, state: Any) -> Any:
+        nonlocal steps
+        steps += 1
+        return step(tokens, state) - (1.0 if steps > 100 else 0.0)
+
+    engine.step = wrong  # type: ignore[method-assign]
+    with pytest.raises(CheckpointError, match="differs from the model"):
+        graph_cache.compare(engine, model)
+
+
 @pytest.mark.parametrize("size", [12, 1031])
 def test_a_word_that_is_never_said_makes_no_difference(size: int, tmp_path: Path) -> None:
     architecture = dataclasses.replace(preset("reinforced"), **TINY, max_length=16)

@@ -30,9 +30,11 @@ pytest.importorskip("onnx")
 onnxruntime = pytest.importorskip("onnxruntime")
 
 VOCAB = 23
-SIZES: dict[str, Any] = {"d_ff": 16, "num_encoder_layers": 2, "num_decoder_layers": 3, "max_length": 32}
+SIZES: dict[str, Any] = {"d_ff": 16, "num_encoder_layers": 2, "num_decoder_layers": 3, "max_length": 72}
 WIDTHS = [{"d_token": 8, "num_heads": 2, "head_dim": 4}, {"d_token": 8, "num_heads": 4, "head_dim": 2}]
 WIDTHS += [{"d_token": 4, "num_heads": 2, "head_dim": 16}]
+LONG = [4 + 7 * n % (VOCAB - 4) for n in range(66)]
+"""Words of a sentence in which what goes wrong at some distance only is seen."""
 AXES = {**COMPUTED, "attention_window": (None, 4), "residual_weight": (1.0, 3.0)}
 DRAWN = [
     dataclasses.replace(a, **WIDTHS[number % len(WIDTHS)])
@@ -71,8 +73,8 @@ def both_ways(
 
 def check(a: Architecture, folder: Path) -> None:
     ours, graphs = both(a, folder)
-    sources = [[2, 5, 6, 7, 8, 9, 10, 3], [2, 9, 3], [2, 4, 4, 11, 3], [2, 3]]
-    targets = [[2, 8, 9, 4, 5, 6, 7, 8, 3], [2, 6, 3], [2, 7, 7, 12, 3], [2, 3]]
+    sources = [[2, 5, 6, 7, 8, 9, 10, 3], [2, 9, 3], [2, 4, 4, 11, 3], [2, 3], [2, *LONG, 3]]
+    targets = [[2, 8, 9, 4, 5, 6, 7, 8, 3], [2, 6, 3], [2, 7, 7, 12, 3], [2, 3], [2, *LONG[::-1], 3]]
     exact = TorchEngine(make(a).double())
     forced = list(zip(ours.force(sources, targets), exact.force(sources, targets), strict=True))
     # Layer norms make rounding hundreds of times as large where a token norm leaves next to nothing of START.
@@ -80,6 +82,7 @@ def check(a: Architecture, folder: Path) -> None:
     for (one, true), other in zip(forced, graphs.force(sources, targets), strict=True):
         np.testing.assert_allclose(other.log_probs, true.log_probs, atol=near)
         assert other.predictions == one.predictions
+    sources, targets = sources[:-1], targets[:-1]
     batch = Batch(sources, [7, 3, 9, 5], beam_size=3, alpha=0.6, num_hypotheses=3)
     for hypotheses, others in zip(batch.search(ours), batch.search(graphs), strict=True):
         assert [h.tokens for h in hypotheses] == [h.tokens for h in others]

@@ -138,6 +138,25 @@ def test_a_look_ahead_that_begins_at_a_distance_is_found() -> None:
     }
 
 
+def test_what_goes_wrong_at_a_distance_is_found_in_decoding_and_padding(monkeypatch: pytest.MonkeyPatch) -> None:
+    step, made = Transformer.step, leaking(_padded_beyond_32)
+
+    def forgetful(self: Transformer, tokens: Tensor, state: Any) -> Tensor:
+        state.steps = getattr(state, "steps", 0) + 1
+        return step(self, tokens, state) + (0.1 if state.steps > 32 else 0.0)
+
+    assert audit(made).padding_invariant is False
+    monkeypatch.setattr(Transformer, "step", forgetful)
+    assert failed(model()) == {"cached = full"}
+
+
+def _padded_beyond_32(_: torch.nn.Module, x: Tensor, packing: Any) -> Tensor:
+    """Adds to a sentence's first token, where its batch has padding after the 32nd."""
+    added = torch.zeros_like(x)
+    added[:, 0] = float(x.shape[1] > 32 and min(packing.lengths) < x.shape[1])
+    return added
+
+
 def test_a_leak_of_the_length_is_called_causal() -> None:
     """Which position is the last: no token is seen, but how many follow."""
 

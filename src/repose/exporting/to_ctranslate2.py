@@ -28,6 +28,7 @@ TOLERANCE = 1e-3
 """Difference of a log-probability, in nats, above which an export in fp32 is an error."""
 
 _SENTENCES, _LONGEST, _SEED = 24, 20, 1
+_LONG = 128  # tokens of one more sentence, for what goes wrong at some distance only
 _COMPUTE_TYPES = {"fp32": "float32", "int8": "int8"}
 _USUAL_LENGTH = 15  # tokens, at which the two length penalties are made alike
 
@@ -134,6 +135,8 @@ def compare(model: Transformer, vocabularies: Sequence[Sequence[str]], folder: P
     longest = max(1, min(_LONGEST, most - 2))
     limit = min(longest + 1, most)
     src, tgt = ([_drawn(len(v), longest, generator) for _ in range(_SENTENCES)] for v in vocabularies)
+    for side, v in zip((src, tgt), vocabularies, strict=True):
+        side.append(_words(len(v), max(1, min(_LONG, most) - 2), generator))
     # CTranslate2 translates no source of START and END alone: in the shortest models a word stays, not they.
     ids = [[START, *row, END] if most > 2 else [*row, END][:most] for row in src]
     tgt = [row[: most - 1] for row in tgt]
@@ -141,12 +144,15 @@ def compare(model: Transformer, vocabularies: Sequence[Sequence[str]], folder: P
         [[vocabulary[i] for i in row] for row in side]
         for vocabulary, side in zip(vocabularies, (ids, tgt), strict=True)
     )
-    forced = zip(_log_probs(model, ids, tgt), tgt, translator.score_batch(sources, tgt_texts), strict=True)
-    differences = [
-        float((_chosen(log_probs, [*target, END]) - torch.tensor(scored.log_probs)).abs().max())
-        for log_probs, target, scored in forced
-    ]
+    differences = []
+    for pairs in (range(_SENTENCES), [_SENTENCES]):  # the long one apart: it would pad the others to its length
+        given, wanted = ([side[n] for n in pairs] for side in (ids, tgt))
+        scored = translator.score_batch([sources[n] for n in pairs], [tgt_texts[n] for n in pairs])
+        for log_probs, target, one in zip(_log_probs(model, given, wanted), wanted, scored, strict=True):
+            said = torch.tensor(one.log_probs)
+            differences.append(float((_chosen(log_probs, [*target, END]) - said).abs().max()))
     numbers = {token: i for i, token in enumerate(vocabularies[1])}
+    ids, sources = ids[:_SENTENCES], sources[:_SENTENCES]
     results = translator.translate_batch(sources, beam_size=1, min_decoding_length=0, max_decoding_length=limit)
     greedy = [[numbers[token] for token in result.hypotheses[0]] for result in results]
     choices = []
@@ -157,7 +163,10 @@ def compare(model: Transformer, vocabularies: Sequence[Sequence[str]], folder: P
 
 
 def _drawn(vocab_size: int, longest: int, generator: torch.Generator) -> list[int]:
-    length = int(torch.randint(1, longest + 1, (), generator=generator))
+    return _words(vocab_size, int(torch.randint(1, longest + 1, (), generator=generator)), generator)
+
+
+def _words(vocab_size: int, length: int, generator: torch.Generator) -> list[int]:
     return torch.randint(min(END + 1, vocab_size - 1), vocab_size, (length,), generator=generator).tolist()
 
 

@@ -200,9 +200,11 @@ class Graph:
         return str(self.op("Softmax", a, axis=-1))
 
     def norm(self, x: Value, layer: Any) -> Value:
-        """A `torch.nn.LayerNorm`; x as it is for an `Identity`."""
+        """A `torch.nn.LayerNorm`; x as it is for an `Identity`. Raises TypeError for another norm."""
         if not hasattr(layer, "eps"):
             return x
+        if not hasattr(layer, "bias"):
+            raise TypeError(f"Graph.norm computes layer norms, not {layer}: write its graph there")
         weights = (self.constant(array(w)) for w in (layer.weight, layer.bias))
         return str(self.op("LayerNormalization", x, *weights, axis=-1, epsilon=float(layer.eps)))
 

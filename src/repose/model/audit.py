@@ -22,7 +22,7 @@ TOLERANCE = 1e-9
 CACHE_TOLERANCE = 1e-4
 """The same for log-probabilities of decoding, which are float32."""
 LONG = 64
-"""Tokens of a second, longer target, for what begins to leak at some distance only: at least so many, and more than a
+"""Tokens of a second, longer target, for what goes wrong at some distance only: at least so many, and more than a
 local attention's window has."""
 MARGIN = 8
 """Tokens beyond that window."""
@@ -135,8 +135,8 @@ def _checks(model: Transformer, seed: int, length: int) -> tuple[Check, ...]:
         *(_perturbation(model, long_src, long_tgt, long // 8, training=training) for training in (False, True)),
         _truncation(model, src, tgt),
         *(_gradient(model, src, tgt, training=training) for training in (False, True)),
-        _padding(model, src, tgt),
-        _cache(model, src, tgt),
+        _padding(model, long_src, long_tgt),
+        _cache(model, long_src, long_tgt),
     )
 
 

@@ -44,10 +44,10 @@ class FeedForward(nn.Module):
     Differs from arXiv 2410.04731: its eq. 31 gives B_1 a row per position, impossible for any length; a vector here.
     """
 
-    def __init__(self, d_model: int, d_ff: int) -> None:
+    def __init__(self, a: Architecture) -> None:
         super().__init__()
-        self.inner = Linear(d_model, d_ff)
-        self.outer = Linear(d_ff, d_model)
+        self.inner = Linear(a.d_model, a.d_ff)
+        self.outer = Linear(a.d_ff, a.d_model)
 
     def forward(self, x: Float[Tensor, "R D"]) -> Float[Tensor, "R D"]:
         return self.outer(F.relu(self.inner(x)))
@@ -61,7 +61,7 @@ class EncoderLayer(nn.Module):
         self.values = a.values
         self.self_attention = Attention(a, positions)
         self.self_attention_sublayer = Sublayer(a, a.attention_output_dropout)
-        self.feed_forward = FeedForward(a.d_model, a.d_ff)
+        self.feed_forward = FeedForward(a)
         self.feed_forward_sublayer = Sublayer(a, a.dropout)
 
     def forward(
@@ -83,7 +83,7 @@ class DecoderLayer(nn.Module):
         self.self_attention_sublayer = Sublayer(a, a.attention_output_dropout)
         self.cross_attention = Attention(a, None)
         self.cross_attention_sublayer = Sublayer(a, a.attention_output_dropout)
-        self.feed_forward = FeedForward(a.d_model, a.d_ff)
+        self.feed_forward = FeedForward(a)
         self.feed_forward_sublayer = Sublayer(a, a.dropout)
 
     def forward(
