@@ -1042,7 +1042,7 @@ def test_samples_are_those_of_the_search_that_was_chosen() -> None:
     from repose.cli.tables import _search_of
 
     decoded = {"decoded": {"greedy": {}, "beam4": {}}}
-    tried = [{"beam_size": 1, "bleu": 2.0}, {"beam_size": 4, "bleu": 3.0}]
+    tried = [{"beam_size": 1, "length_penalty": 0.0, "bleu": 2.0}, {"beam_size": 4, "length_penalty": 0.6, "bleu": 3.0}]
     assert _search_of(decoded) == "beam4"
     assert _search_of({**decoded, "decoding_chosen": tried}) == "beam4"
-    assert _search_of({**decoded, "decoding_chosen": [{"beam_size": 1, "bleu": 3.0}, tried[1]]}) == "greedy"
+    assert _search_of({**decoded, "decoding_chosen": [{**tried[0], "bleu": 3.0}, tried[1]]}) == "greedy"

@@ -1,26 +1,62 @@
 from types import SimpleNamespace
+from typing import Any
 
 import pytest
 
 from repose.tasks.choice import Choice, Trial, choose
 
 GREEDY = Trial(1, 0.0, 20.0)
+REFERENCE = "The old cat sleeps on the warm stone by the river."
 
 
 def test_a_beam_is_taken_where_it_is_better_than_greedy_search() -> None:
     choice = Choice((GREEDY, Trial(4, 0.6, 19.0), Trial(4, 1.0, 21.0), Trial(4, 1.5, 21.0)))
-    assert choice.settings == {"beam_size": 4, "length_penalty": 1.0}
+    assert choice.settings == {"beam_size": 4, "length_penalty": 1.0, "no_repeat_ngram_size": 0}
 
 
 def test_greedy_search_is_taken_where_no_beam_is_better() -> None:
     choice = Choice((GREEDY, Trial(4, 0.6, 19.0), Trial(4, 1.0, 20.0)))
-    assert choice.settings == {"beam_size": 1, "length_penalty": 1.0}
+    assert choice.settings == {"beam_size": 1, "length_penalty": 1.0, "no_repeat_ngram_size": 0}
 
 
 @pytest.mark.parametrize("beams", [(), (Trial(4, 0.2, 0.0), Trial(4, 1.5, 0.0))])
 def test_where_nothing_tells_penalties_apart_it_is_the_usual_one(beams: tuple[Trial, ...]) -> None:
     greedy = Trial(1, 0.0, 0.0 if beams else 20.0)
-    assert Choice((greedy, *beams)).settings == {"beam_size": 1, "length_penalty": 0.6}
+    assert Choice((greedy, *beams)).settings == {"beam_size": 1, "length_penalty": 0.6, "no_repeat_ngram_size": 0}
+
+
+@pytest.mark.parametrize(("gain", "forbids"), [(0.0, False), (0.15, False), (0.25, True)])
+def test_repeats_are_forbidden_where_that_gains_enough(gain: float, forbids: bool) -> None:
+    beam = Trial(4, 1.0, 21.0)
+    for better in (Trial(4, 1.0, 21.0 + gain, 5), Trial(1, 0.0, 21.0 + gain, 5)):
+        choice = Choice((GREEDY, Trial(4, 0.6, 19.0), beam, better))
+        assert choice.best is (better if forbids else beam)
+        assert choice.settings == {
+            "beam_size": choice.best.beam_size,
+            "length_penalty": 1.0,
+            "no_repeat_ngram_size": 5 * forbids,
+        }
+        assert Choice.from_json(choice.to_json()) == choice
+
+
+@pytest.mark.parametrize("usual", [0, 3])
+def test_repeats_are_tried_unless_they_are_forbidden_already(usual: int) -> None:
+    class Repeating:
+        """Says the reference, and in a beam with repeats the same again."""
+
+        no_repeat_ngram_size = usual
+        tgt_tokenizer = SimpleNamespace(lowercase=False)
+
+        def translate(self, _: object, *, beam_size: int, no_repeat_ngram_size: int, **__: float) -> list[Any]:
+            asked.append((beam_size, no_repeat_ngram_size))
+            return [SimpleNamespace(text=REFERENCE if no_repeat_ngram_size == 5 else f"{REFERENCE} {REFERENCE}")]
+
+    asked: list[tuple[int, int]] = []
+    choice = choose(Repeating(), [""], [REFERENCE], 4)  # type: ignore[arg-type]
+    plain = [(1, usual), *[(4, usual)] * 4]
+    assert asked == (plain if usual else [*plain, (1, 5), (4, 5)])
+    assert choice.settings["no_repeat_ngram_size"] == (usual or 5)
+    assert choice.settings["beam_size"] == 1
 
 
 def test_chinese_is_chosen_by_its_characters() -> None:
@@ -28,6 +64,7 @@ def test_chinese_is_chosen_by_its_characters() -> None:
     references = ["我今天早上在公园里看见一只黑猫。", "他们明天要去北京看朋友吗？"]
 
     class Chinese:
+        no_repeat_ngram_size = 0
         tgt_tokenizer = SimpleNamespace(lowercase=False)
 
         def translate(self, _: object, **settings: float) -> list[SimpleNamespace]:
@@ -35,5 +72,5 @@ def test_chinese_is_chosen_by_its_characters() -> None:
             return [SimpleNamespace(text=reference[:cut]) for reference in references]
 
     choice = choose(Chinese(), ["", ""], references, 4)  # type: ignore[arg-type]
-    assert choice.settings == {"beam_size": 4, "length_penalty": 1.0}
+    assert choice.settings == {"beam_size": 4, "length_penalty": 1.0, "no_repeat_ngram_size": 0}
     assert choice.best.bleu > 50

@@ -129,16 +129,19 @@ def longer_training(folder: Path) -> str | None:
 
 def _how_it_searches(run: RunFolder) -> str:
     decoding = read_config(run.model)["decoding"]
-    if decoding["beam_size"] == 1:
-        return "greedily"
-    return f"with a beam of {decoding['beam_size']} and a length penalty of {decoding['length_penalty']}"
+    beam = f"with a beam of {decoding['beam_size']} and a length penalty of {decoding['length_penalty']}"
+    repeats = decoding.get("no_repeat_ngram_size", 0)
+    never = f", and never says the same {counted(repeats, 'token')} in a row twice" if repeats else ""
+    return ("greedily" if decoding["beam_size"] == 1 else beam) + never
 
 
 def _search_of(scores: dict[str, Any]) -> str:
     """The decoding that the model was left with: the one chosen on the validation set, or else the widest beam."""
+    from repose.tasks.choice import Choice
+
     names = list(scores["decoded"])  # greedy first
-    chosen = max(scores.get("decoding_chosen", ()), key=lambda trial: trial["bleu"], default=None)
-    return str(names[0] if chosen is not None and chosen["beam_size"] == 1 else names[-1])
+    tried = scores.get("decoding_chosen")
+    return str(names[0] if tried and Choice.from_json(tried).best.beam_size == 1 else names[-1])
 
 
 def _show_samples(run: RunFolder, experiment: Experiment, split: str, decoding: str) -> None:

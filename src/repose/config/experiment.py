@@ -371,7 +371,8 @@ class DecodingConfig:
     """Hypotheses kept per sentence (1: greedy)."""
     length_penalty: Annotated[float, Field(ge=0.0, le=MAX_LENGTH_PENALTY)] | None = LENGTH_PENALTY
     """Alpha of GNMT's length penalty ((5 + length) / 6)^alpha (Wu et al. 2016, eq. 14); "none": the best of several on
-    the validation set, once training is over, and greedy search instead of the beam where that is better there."""
+    the validation set, once training is over, and greedy search instead of the beam, or no five tokens in a row said
+    twice, where that is better there."""
     no_repeat_ngram_size: AtLeastZero = 0
     """So many tokens in a row are never said twice in a translation (Paulus et al. 2017; 0: they may be)."""
     max_extra_tokens: AtLeastZero = 50

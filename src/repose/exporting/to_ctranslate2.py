@@ -95,6 +95,8 @@ def _vocabulary(tokenizer: Tokenizer) -> list[str]:
 
 
 def _fields(translator: Translator, precision: str, compared: Comparison) -> dict[str, Any]:
+    size = translator.no_repeat_ngram_size
+    search = "beam_size=4, min_decoding_length=0" + (f", no_repeat_ngram_size={size}" if size else "")
     return {
         "precision": precision,
         "compute_type": _COMPUTE_TYPES[precision],
@@ -105,6 +107,7 @@ def _fields(translator: Translator, precision: str, compared: Comparison) -> dic
         "decoding": {
             "of_the_model": {name: getattr(translator, name) for name in SETTINGS},
             "beam_size": translator.beam_size,
+            "no_repeat_ngram_size": translator.no_repeat_ngram_size,
             "length_penalty": translator.length_penalty * _USUAL_LENGTH / (5 + _USUAL_LENGTH),
             "length_penalty_note": "the model divides a score by ((5 + n) / 6) ** a, CTranslate2 by n ** b, n tokens "
             f"with END: b is chosen to weigh one token more alike at n = {_USUAL_LENGTH}",
@@ -118,7 +121,7 @@ def _fields(translator: Translator, precision: str, compared: Comparison) -> dic
             f"translator = ctranslate2.Translator(folder, compute_type='{_COMPUTE_TYPES[precision]}')",
             "tokens = source.encode(text).tokens  # [START] ... [END]; the tag, if there is one, after [START]",
             "# without min_decoding_length = 0, CTranslate2 never translates by nothing",
-            "best = translator.translate_batch([tokens], beam_size=4, min_decoding_length=0)[0].hypotheses[0]",
+            f"best = translator.translate_batch([tokens], {search})[0].hypotheses[0]",
             "target.decode([target.token_to_id(token) for token in best])",
         ],
     }
@@ -149,8 +152,8 @@ def compare(model: Transformer, vocabularies: Sequence[Sequence[str]], folder: P
         given, wanted = ([side[n] for n in pairs] for side in (ids, tgt))
         scored = translator.score_batch([sources[n] for n in pairs], [tgt_texts[n] for n in pairs])
         for log_probs, target, one in zip(_log_probs(model, given, wanted), wanted, scored, strict=True):
-            said = torch.tensor(one.log_probs)
-            differences.append(float((_chosen(log_probs, [*target, END]) - said).abs().max()))
+            theirs = torch.tensor(one.log_probs)
+            differences.append(float((_chosen(log_probs, [*target, END]) - theirs).abs().max()))
     numbers = {token: i for i, token in enumerate(vocabularies[1])}
     ids, sources = ids[:_SENTENCES], sources[:_SENTENCES]
     results = translator.translate_batch(sources, beam_size=1, min_decoding_length=0, max_decoding_length=limit)

@@ -1,6 +1,6 @@
-"""How a model is best searched: beam and length penalty, chosen on the validation set, never on a test set."""
+"""How a model is best searched: beam, length penalty and repeats, chosen on the validation set, never on a test set."""
 
-from collections.abc import Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import asdict, dataclass
 from typing import Any
 
@@ -10,6 +10,10 @@ from repose.evaluation.metrics import bleu
 
 LENGTH_PENALTIES = (0.2, 0.6, 1.0, 1.5)
 """Those that are tried. Models of little data end too early, and want high ones."""
+NO_REPEAT = 5
+"""Tokens in a row that are then never said twice. Models of little data say the same again and again."""
+GAIN = 0.2
+"""BLEU that this must gain, beyond chance, since a sentence that is translated alone takes longer with it."""
 FEWEST = 50
 """Validation sentences below which a fine-tuning searches as the model that it began with."""
 SENTENCES = 500
@@ -24,6 +28,7 @@ class Trial:
     length_penalty: float
     bleu: float
     """Of the validation sentences, in percent."""
+    no_repeat_ngram_size: int = 0
 
 
 @dataclass(frozen=True)
@@ -31,21 +36,31 @@ class Choice:
     """What was tried, and what to do."""
 
     trials: tuple[Trial, ...]
-    """Greedy search first."""
+    """Greedy search first, and what may repeat itself before what may not."""
+
+    @classmethod
+    def from_json(cls, trials: Iterable[Mapping[str, Any]]) -> "Choice":
+        """The choice that `to_json` gave."""
+        return cls(tuple(Trial(**trial) for trial in trials))
 
     @property
     def best(self) -> Trial:
         """That of the highest BLEU; of equals the earlier, so that a beam is taken where it is better than greedy
-        search and only there."""
-        return max(self.trials, key=lambda trial: trial.bleu)
+        search and only there. Repeats are forbidden where that gains `GAIN`."""
+        usual = self.trials[0].no_repeat_ngram_size
+        return max(self.trials, key=lambda trial: trial.bleu - GAIN * (trial.no_repeat_ngram_size != usual))
 
     @property
     def settings(self) -> dict[str, Any]:
-        """Beam and length penalty; where greedy search is best, the penalty is the best one of the beam. Where nothing
-        tells penalties apart, since no beam was tried or none gives any BLEU, it is the usual one."""
-        beams = [trial for trial in self.trials[1:] if trial.bleu > 0]
+        """Beam, length penalty and repeats; where greedy search is best, the penalty is the best one of the beam. Where
+        nothing tells penalties apart, since no beam was tried or none gives any BLEU, it is the usual one."""
+        best, beams = self.best, [trial for trial in self.trials if trial.beam_size > 1 and trial.bleu > 0]
         penalty = max(beams, key=lambda trial: trial.bleu).length_penalty if beams else LENGTH_PENALTY
-        return {"beam_size": self.best.beam_size, "length_penalty": penalty}
+        return {
+            "beam_size": best.beam_size,
+            "length_penalty": penalty,
+            "no_repeat_ngram_size": best.no_repeat_ngram_size,
+        }
 
     def to_json(self) -> list[dict[str, Any]]:
         """The trials."""
@@ -53,12 +68,19 @@ class Choice:
 
 
 def choose(translator: Translator, sources: Sequence[str], references: Sequence[str], beam_size: int) -> Choice:
-    """Try greedy search, and the beam with each of `LENGTH_PENALTIES`, on the first `SENTENCES` pairs."""
-    ways = [(1, 0.0), *((beam_size, penalty) for penalty in LENGTH_PENALTIES if beam_size > 1)]
-    trials = []
-    for beam, penalty in ways:
-        translations = translator.translate(sources[:SENTENCES], beam_size=beam, length_penalty=penalty)
-        lowercase = translator.tgt_tokenizer.lowercase
-        score = bleu([t.text for t in translations], references[:SENTENCES], lowercase=lowercase)
-        trials.append(Trial(beam, penalty, score.value))
+    """Try greedy search, and the beam with each of `LENGTH_PENALTIES`, on the first `SENTENCES` pairs; then, unless the
+    translator forbids repeats already, greedy search and the best beam with `NO_REPEAT`."""
+    usual, lowercase = translator.no_repeat_ngram_size, translator.tgt_tokenizer.lowercase
+
+    def tried(beam: int, penalty: float, no_repeat: int) -> Trial:
+        how: dict[str, Any] = {"beam_size": beam, "length_penalty": penalty, "no_repeat_ngram_size": no_repeat}
+        texts = [t.text for t in translator.translate(sources[:SENTENCES], **how)]
+        return Trial(**how, bleu=bleu(texts, references[:SENTENCES], lowercase=lowercase).value)
+
+    greedy = tried(1, 0.0, usual)
+    beams = [tried(beam_size, penalty, usual) for penalty in LENGTH_PENALTIES if beam_size > 1]
+    trials = [greedy, *beams]
+    if not usual:
+        bests = [greedy, max(beams, key=lambda trial: trial.bleu)] if beams else [greedy]
+        trials += [tried(trial.beam_size, trial.length_penalty, NO_REPEAT) for trial in bests]
     return Choice(tuple(trials))

@@ -230,9 +230,8 @@ class TranslationTask(Task):
                 settings, about["decoding_chosen"] = choice.settings, choice.to_json()
             else:  # too few to choose by: as the model that it began with
                 before = directory.read_config(Path(start)).get("decoding", {})
-                settings = {
-                    name: before[name] for name in ("beam_size", "length_penalty") if before.get(name) is not None
-                }
+                names = ("beam_size", "length_penalty", "no_repeat_ngram_size")
+                settings = {name: before[name] for name in names if before.get(name) is not None}
             directory.change_config(folder, {"decoding": {**asked, **settings}, "decoding_asked": asked})
         translator = decoding_translator.load(folder, device, engine="torch")
         decoding = Decoding(beam_sizes=(1, beam_size))
