@@ -53,7 +53,6 @@ class RandomIds:
 
     def __init__(self, vocab_size: int) -> None:
         self.vocab_size = vocab_size
-        self.digest = f"ids below {vocab_size}"
 
     def encode_batch(self, texts: Sequence[str]) -> list[list[int]]:
         """[START … END] of each text."""

@@ -15,7 +15,6 @@ import numpy as np
 from numpy.typing import NDArray
 
 from repose.data.columns import Columns, damaged
-from repose.data.pairs import SIDES
 from repose.system.terminal import counted
 
 
@@ -58,31 +57,6 @@ class PreparedCounts:
         return ", ".join(parts)
 
 
-@dataclass(frozen=True)
-class PairInfo:
-    """What a prepared folder says of its pairs."""
-
-    settings: Settings
-    src_tokenizer: str
-    """The tokenizer's digest."""
-    tgt_tokenizer: str
-    src_vocab_size: int
-    tgt_vocab_size: int
-    text_digest: str
-    """SHA-256 of the text of all pairs that were read."""
-    counts: PreparedCounts
-
-    @classmethod
-    def of(cls, columns: Columns) -> "PairInfo":
-        """Raises DataError for columns that hold something else."""
-        try:
-            values = dict(columns.info)
-            settings, counts = Settings(**values.pop("settings")), PreparedCounts(**values.pop("counts"))
-            return cls(**values, settings=settings, counts=counts)
-        except (TypeError, KeyError) as error:
-            raise damaged(columns.folder, "its meta.json cannot be understood") from error
-
-
 class Batch(NamedTuple):
     """Padded token ids of B pairs, 0 = [PAD] on the right."""
 
@@ -111,7 +85,10 @@ class PairDataset:
     def open(cls, folder: Path) -> "PairDataset":
         """Open a folder written by `prepare`; raises `DataError` when it is missing, unfinished or damaged."""
         columns = Columns.open(folder)
-        counts = PairInfo.of(columns).counts
+        try:
+            counts = PreparedCounts(**columns.info["counts"])
+        except (TypeError, KeyError) as error:
+            raise damaged(folder, "its meta.json cannot be understood") from error
         return cls(columns, counts, columns.lengths("src"), columns.lengths("tgt") - 1)
 
     def __len__(self) -> int:
@@ -136,12 +113,3 @@ class PairDataset:
 def content_digest(part_digests: Iterable[str]) -> str:
     """The digest of pairs, from the hex SHA-256 of each side's ids and of its lengths (int32; of targets: labels)."""
     return hashlib.sha256(" ".join(part_digests).encode()).hexdigest()
-
-
-def content_digest_of(columns: Columns) -> str:
-    """That digest of what lies in the folder now: reads every id."""
-    parts = []
-    for side in SIDES:
-        lengths = columns.lengths(side) - (side == "tgt")
-        parts += [hashlib.sha256(array.data).hexdigest() for array in (columns.values[side], lengths)]
-    return content_digest(parts)

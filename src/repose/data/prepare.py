@@ -10,7 +10,7 @@ from collections import Counter, deque
 from collections.abc import Iterable, Iterator, Sequence
 from concurrent.futures import Future, ThreadPoolExecutor
 from contextlib import ExitStack
-from dataclasses import asdict, dataclass
+from dataclasses import asdict
 from itertools import chain, islice
 from pathlib import Path
 from typing import Any, Literal, NamedTuple, Protocol
@@ -18,8 +18,8 @@ from typing import Any, Literal, NamedTuple, Protocol
 import numpy as np
 from numpy.typing import NDArray
 
-from repose.data.columns import Columns, ColumnsWriter, id_type, writing_columns
-from repose.data.dataset import PairInfo, PreparedCounts, Settings, content_digest, content_digest_of
+from repose.data.columns import ColumnsWriter, id_type, writing_columns
+from repose.data.dataset import PreparedCounts, Settings, content_digest
 from repose.data.pairs import SIDES, Pair
 from repose.data.tags import is_tagged
 from repose.data.tokenizer import UNK
@@ -40,21 +40,8 @@ class Encoder(Protocol):
     def vocab_size(self) -> int:
         """All ids are below it."""
 
-    @property
-    def digest(self) -> str:
-        """Identifies the tokenizer."""
-
     def encode_batch(self, texts: Sequence[str]) -> list[list[int]]:
         """[START … END] of each text."""
-
-
-@dataclass(frozen=True)
-class PreparedReport:
-    """What `prepare` did."""
-
-    counts: PreparedCounts
-    reused: bool
-    """A finished folder of the same text, tokenizers and settings was there."""
 
 
 def prepare(
@@ -67,15 +54,14 @@ def prepare(
     max_tgt_tokens: int,
     long_pairs: Literal["drop", "truncate"],
     workers: int,
-) -> PreparedReport:
-    """Tokenise `pairs` into `folder`, or reuse what lies there from the same text, tokenizers and settings.
+) -> PreparedCounts:
+    """Tokenise `pairs` into `folder`, in the place of what was prepared there before.
 
     Stored are the first `max_src_tokens` tokens of a source [START … END], so that a long source loses END, and the
     first `max_tgt_tokens` + 1 of a target (decoder input and labels then have `max_tgt_tokens`), as in the TensorFlow
     tutorial and the papers; with `long_pairs="drop"` pairs that would have to be cut are left out. Pairs of which a
     side has no tokens are left out too. `workers` processes tokenise (0: this one); their number does not change the
-    result. Memory is constant in the number of pairs. To reuse a folder, `pairs` is read once, for its digest; it must
-    be iterable more than once for that: of an iterator, the folder is made anew.
+    result. Memory is constant in the number of pairs.
 
     The folder appears under its name when it is complete, and processes that prepare the same folder wait for each
     other. Raises `DataError` when nothing is left to store or the folder holds other files, `WriteError` when it cannot
@@ -87,37 +73,9 @@ def prepare(
     check_workers(workers, least=0)
     settings, tokenizers = Settings(max_src_tokens, max_tgt_tokens, long_pairs), (src_tokenizer, tgt_tokenizer)
     folder = folder.resolve()  # so that it has a name and a parent
-    with locked(making_lock(folder)):
-        if not isinstance(pairs, Iterator) and (report := _finished(folder, pairs, settings, tokenizers)):
-            return report
-        types: dict[str, str] = {side: id_type(t.vocab_size) for side, t in zip(SIDES, tokenizers, strict=True)}
-        with writing_columns(folder, types) as writer:
-            counts = _build(pairs, tokenizers, writer, settings, workers)
-    return PreparedReport(counts, reused=False)
-
-
-def _finished(
-    folder: Path, pairs: Iterable[Pair], settings: Settings, tokenizers: tuple[Encoder, Encoder]
-) -> PreparedReport | None:
-    """Of the folder as it is, if it is intact and was made of this text with these settings and tokenizers."""
-    try:
-        columns = Columns.open(folder)
-        info, intact = PairInfo.of(columns), content_digest_of(columns) == columns.digest
-    except (DataError, OSError):
-        return None
-    same = info.settings == settings and (info.src_tokenizer, info.tgt_tokenizer) == tuple(t.digest for t in tokenizers)
-    if not (intact and same):
-        return None
-    text = hashlib.sha256()
-    for chunk in _chunks(pairs):
-        text.update(_text_bytes(chunk))
-    is_of_text = text.hexdigest() == info.text_digest
-    return PreparedReport(info.counts, reused=True) if is_of_text else None
-
-
-def _text_bytes(pairs: Iterable[Pair]) -> bytes:
-    """An unambiguous form of the text: nothing but the pairs themselves gives the same bytes."""
-    return "".join([f"{len(src)} {len(tgt)} {src}{tgt}" for src, tgt in pairs]).encode()
+    types: dict[str, str] = {side: id_type(t.vocab_size) for side, t in zip(SIDES, tokenizers, strict=True)}
+    with locked(making_lock(folder)), writing_columns(folder, types) as writer:
+        return _build(pairs, tokenizers, writer, settings, workers)
 
 
 def _chunks(pairs: Iterable[Pair]) -> Iterator[list[Pair]]:
@@ -145,13 +103,11 @@ def _build(
     pairs: Iterable[Pair], tokenizers: tuple[Encoder, Encoder], writer: ColumnsWriter, settings: Settings, workers: int
 ) -> PreparedCounts:
     """Write all columns; what became of the pairs."""
-    text = hashlib.sha256()
     content = {side: (hashlib.sha256(), hashlib.sha256()) for side in SIDES}
     read, dropped, truncated, tokens, unknown_tokens = (Counter[str]() for _ in range(5))
 
     def watched() -> Iterator[list[Pair]]:
         for chunk in _chunks(pairs):
-            text.update(_text_bytes(chunk))
             read["pairs"] += len(chunk)
             yield chunk
 
@@ -183,10 +139,8 @@ def _build(
         src_unknown=unknown_tokens["src"],
         tgt_unknown=unknown_tokens["tgt"],
     )
-    (src_digest, tgt_digest), (src_size, tgt_size) = zip(*((t.digest, t.vocab_size) for t in tokenizers), strict=True)
-    info = PairInfo(settings, src_digest, tgt_digest, src_size, tgt_size, text.hexdigest(), counts)
     digest = content_digest(sha.hexdigest() for side in SIDES for sha in content[side])
-    writer.finish(digest, asdict(info))
+    writer.finish(digest, {"counts": asdict(counts)})
     return counts
 
 

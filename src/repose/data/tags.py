@@ -60,11 +60,6 @@ class TaggingEncoder:
         """The tokenizer's."""
         return self._tokenizer.vocab_size
 
-    @property
-    def digest(self) -> str:
-        """The tokenizer's."""
-        return self._tokenizer.digest
-
     def encode_batch(self, texts: Sequence[str]) -> list[list[int]]:
         """[START (tag) … END] of each text. Raises ConfigError for a tag that the tokenizer does not have."""
         parts = [text.split(_MARK, 2) if is_tagged(text) else ["", "", text] for text in texts]

@@ -357,8 +357,8 @@ def prepare_pairs(experiment: Experiment, folder: Path, workers: int) -> Iterato
         name: getattr(experiment.training, name) for name in ("max_src_tokens", "max_tgt_tokens", "long_pairs")
     }
     for split, pairs in sets.items():
-        report = prepare(pairs, TaggingEncoder(src), tgt, folder / split, **limits, workers=workers)
-        yield f"{split}: {report.counts.describe()}"
+        counts = prepare(pairs, TaggingEncoder(src), tgt, folder / split, **limits, workers=workers)
+        yield f"{split}: {counts.describe()}"
 
 
 def _write_texts(corpus: CorpusConfig, files: Mapping[str, list[Path]], folder: Path) -> Iterator[str]:
