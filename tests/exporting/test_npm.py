@@ -11,7 +11,7 @@ from repose.exporting import npm
 from repose.system.errors import ConfigError, DataError
 
 CONTENT = b"export const x = 1;\n"
-PACKAGE = npm.Package("@owner/name", "1.2.3", "MIT", {"dist/x.js": hashlib.sha256(CONTENT).hexdigest()})
+PACKAGE = npm.Package("@owner/name", "1.2.3", {"dist/x.js": hashlib.sha256(CONTENT).hexdigest()})
 
 
 @pytest.fixture

@@ -274,11 +274,11 @@ def test_what_another_process_enters_meanwhile_stays(trial: Grid, tmp_path: Path
     manifest.update(
         folder, NAMES[1], state=CellState(status=CellStatus.DONE), seconds=7.0
     )  # while a second process prepares its corpora
-    manifest.write(folder, trial, first.entries, known)
+    manifest.write(folder, trial, first.chosen, known)
     found = entries(folder)
     assert (found[NAMES[1]].status, found[NAMES[1]].seconds) == ("done", 7.0)
     assert {entry.status for name, entry in found.items() if name != NAMES[1]} == {"waiting"}
-    others = [replace(entry, run_id="0" * 12) for entry in first.entries]
+    others = [replace(entry, run_id="0" * 12) for entry in first.chosen]
     manifest.write(folder, trial, others, known)  # of other settings: what was entered is of other runs
     assert {entry.status for entry in entries(folder).values()} == {"waiting"}
 

@@ -5,13 +5,12 @@ import os
 import random
 import re
 import signal
-from collections.abc import Callable, Iterator
+from collections.abc import Callable
 from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
 import pytest
-import torch
 
 import repose
 from repose.cli.tables import evaluation_table, run_table
@@ -40,14 +39,6 @@ SMALL = [
     *(f"training.{name}" for name in ("max_src_tokens=64", "max_tgt_tokens=64", "batch_size=4", "learning_rate=0.01")),
     *(f"training.{name}" for name in ("epochs=4", "bleu_mean_over=3")),
 ]
-
-
-@pytest.fixture(autouse=True)
-def _one_thread() -> Iterator[None]:
-    threads = torch.get_num_threads()
-    torch.set_num_threads(1)
-    yield
-    torch.set_num_threads(threads)
 
 
 @pytest.fixture

@@ -59,7 +59,7 @@ class TextBlocks(Prepared):
     @property
     def dropped(self) -> dict[str, int]:
         """Documents that were left out, by reason."""
-        too_long = self.columns.info.get("num_too_long", 0)  # earlier versions did not write it
+        too_long = self.columns.info.get("num_too_long", 0)
         return {f"longer than {MAX_LINE_BYTES:,} bytes": int(too_long)} if too_long else {}
 
     def batch(self, indices: NDArray[np.integer[Any]]) -> tuple[NDArray[np.int64], NDArray[np.int64]]:

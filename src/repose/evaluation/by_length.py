@@ -11,7 +11,7 @@ from itertools import pairwise
 import numpy as np
 from numpy.typing import NDArray
 
-from repose.evaluation.sentence_statistics import Counts, Metric, SentenceStatistics
+from repose.evaluation.sentence_statistics import Counts, SentenceStatistics
 from repose.system.errors import ConfigError, DataError
 
 EDGES = (10, 20, 30, 40, 50)
@@ -71,12 +71,10 @@ def edges_with(limits: Sequence[int], edges: Sequence[int] = EDGES) -> tuple[int
     return tuple(sorted({*others, *limits}))
 
 
-def scores_by_length(
-    statistics: SentenceStatistics, buckets: Sequence[Bucket], metric: Metric = "bleu"
-) -> tuple[float, ...]:
-    """The corpus score of each part, in percent.
+def scores_by_length(statistics: SentenceStatistics, buckets: Sequence[Bucket]) -> tuple[float, ...]:
+    """BLEU of each part, in percent.
 
-    BLEU of few or short sentences leans on its smoothing; compare systems within a part, not parts with each other: the
+    That of few or short sentences leans on its smoothing; compare systems within a part, not parts with each other: the
     sentences are other ones. Raises DataError where a bucket is of another test set.
     """
     if any(bucket.sentences.max() >= len(statistics) for bucket in buckets):
@@ -84,4 +82,4 @@ def scores_by_length(
             f"the lengths are of more sentences than the {len(statistics)} that were translated: "
             "take both from one test set"
         )
-    return tuple(statistics.score(metric, bucket.sentences) for bucket in buckets)
+    return tuple(statistics.score("bleu", bucket.sentences) for bucket in buckets)

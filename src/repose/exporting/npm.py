@@ -25,7 +25,6 @@ class Package:
 
     name: str
     version: str
-    licence: str
     files: Mapping[str, str]
     """Path within the package -> SHA-256."""
 
@@ -38,7 +37,6 @@ class Package:
 RUNTIME = Package(
     "onnxruntime-web",
     "1.30.0",
-    "MIT",
     {
         "dist/ort.wasm.bundle.min.mjs": "11e64bd8ffe11bd1a2a2f0d6275fdfbbba7262f0b76b99b53d228a8a22ef3d90",
         "dist/ort-wasm-simd-threaded.wasm": "3398c10d07d229bd91b364548e130e0e51a8e5704b88c7c083ebbeb78842dee2",
@@ -47,7 +45,6 @@ RUNTIME = Package(
 TOKENIZERS = Package(
     "@huggingface/tokenizers",
     "0.2.0",
-    "Apache-2.0",
     {
         "dist/tokenizers.min.mjs": "258e46332101335ce8d95aed7745b19ac3b46d37f3e159a89cf894c2ea9b1d3a",
         "LICENSE": "c71d239df91726fc519c6eb72d318ec65820627232b2f796219e87dcf35d0ab4",

@@ -32,7 +32,6 @@ class Plan:
 
     grid: Grid
     folder: Path
-    entries: tuple[Entry, ...]
     chosen: tuple[Entry, ...]
     """Those that this call is about (`only`, `shard`)."""
     todo: tuple[Entry, ...]
@@ -116,7 +115,7 @@ def make_plan(
     _say_other_code(mine, folder, say)
     open_ = {CellStatus.WAITING, CellStatus.STOPPED, *([CellStatus.FAILED] if retry_failed else [])}
     todo = tuple(entry for entry in mine if entry.status in open_ and entry.name not in blocked)
-    return Plan(grid, folder, entries, mine, todo, identities)
+    return Plan(grid, folder, mine, todo, identities)
 
 
 def _kept(entry: Entry, known: Mapping[str, Entry], folder: Path, blocked: Collection[str]) -> Entry:

@@ -56,37 +56,32 @@ def chosen_sentences(runs: RunSet) -> tuple[Table, ...]:
     return tuple(tables)
 
 
-def side_by_side(
-    runs: RunSet, *, systems: tuple[str, str] | None = None, number: int = EACH_WAY
-) -> tuple[SideBySide, ...]:
+def side_by_side(runs: RunSet, *, number: int = EACH_WAY) -> tuple[SideBySide, ...]:
     """For each corpus, the sentences that tell two systems apart: up to `number` where one is better, then the other.
 
-    `systems` names the two; else they are the baseline (without one, the first) and the best other by BLEU. They differ
-    by sentence-level chrF, averaged over the seeds of each, so that no seed's luck is shown; the translation shown is
-    that of the seed nearest to this average, the first of several, with its own chrF. Sentences that repeat are taken
-    once. Systems that look ahead have no part. Where texts or translations are missing, the caption says so and
-    there are no sentences; a corpus with fewer than two systems has no entry.
+    The two are the baseline (without one, the first system) and the best other by BLEU. They differ by sentence-level
+    chrF, averaged over the seeds of each, so that no seed's luck is shown; the translation shown is that of the seed
+    nearest to this average, the first of several, with its own chrF. Sentences that repeat are taken once. Systems that
+    look ahead have no part. Where texts or translations are missing, the caption says so and there are no sentences; a
+    corpus with fewer than two systems has no entry.
     """
     runs = runs.translations
     found = []
     for corpus in runs.corpora:
         counted = [system.counted for system in systems_of(runs, corpus, Remarks()) if system.statistics]
-        pair = _pair(counted, systems or (runs.baseline, None))
+        pair = _pair(counted, runs.baseline)
         name = "sentences" if len(runs.corpora) == 1 else f"sentences-{slugs(runs.corpora)[corpus]}"
         if pair is not None:
             found.append(_compared(pair, name, number))
     return tuple(found)
 
 
-def _pair(systems: Sequence[System], wanted: tuple[str | None, str | None]) -> tuple[System, System] | None:
+def _pair(systems: Sequence[System], baseline: str | None) -> tuple[System, System] | None:
     if len(systems) < 2:
         return None
-    by_name = {system.group: system for system in systems}
-    first = by_name.get(wanted[0] or "", systems[0])
+    first = next((system for system in systems if system.group == baseline), systems[0])
     others = [system for system in systems if system is not first]
-    best = max(others, key=lambda system: statistics.fmean(system.scores("bleu")))
-    second = by_name.get(wanted[1] or "", best)
-    return None if first is second else (first, second)
+    return first, max(others, key=lambda system: statistics.fmean(system.scores("bleu")))
 
 
 def _compared(pair: tuple[System, System], name: str, number: int) -> SideBySide:

@@ -139,10 +139,6 @@ class RunFolder:
             return False
         return versions.get("repose") == __version__ and versions.get("code", model_code()) != model_code()
 
-    def settings(self) -> dict[str, Any]:
-        """The experiment as config.json has it, which may be of another version of this package."""
-        return dict(self._config()["experiment"])
-
     def config(self) -> RunConfig:
         """config.json. Raises CheckpointError where there is none, or one that this version cannot read."""
         content = self._config()

@@ -107,17 +107,14 @@ class Study:
         drawn = {name: type(kind) for trial in study.get_trials() for name, kind in trial.distributions.items()}
         if otherwise := [name for name in drawn if drawn[name] is not kinds[name]]:
             raise CheckpointError(
-                f"{folder} was begun by an earlier version, which drew only whole numbers for {', '.join(otherwise)}: "
-                "choose another --out"
+                f"{folder} holds a search that drew only whole numbers for {', '.join(otherwise)} where this one does "
+                "not, or the other way round: choose another --out"
             )
         study.set_user_attr("search", what)
         return study
 
     def check_data(self, digests: Mapping[str, Mapping[str, str]]) -> None:
-        """Raises CheckpointError where trials of before read other data. `digests`: those of each corpus.
-
-        Searches that earlier versions began did not keep them: they go on, and keep them from now on.
-        """
+        """Raises CheckpointError where trials of before read other data. `digests`: those of each corpus."""
         before = self._study.user_attrs.get("data", {})
         if self.known() and any(before.get(corpus, now) != now for corpus, now in digests.items()):
             raise CheckpointError(
