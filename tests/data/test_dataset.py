@@ -21,6 +21,7 @@ from repose.data.dataset import PairDataset, PreparedCounts
 from repose.data.prepare import prepare
 from repose.data.readers import PairReader
 from repose.data.tokenizer import Tokenizer
+from repose.system import helper
 from repose.system.errors import ConfigError, DataError, WriteError
 
 START, END = 2, 3
@@ -390,7 +391,7 @@ def test_an_error_in_the_corpus_leaves_nothing(build, tmp_path):
 def test_a_dying_worker_is_a_sentence(build, tmp_path, monkeypatch):
     monkeypatch.setattr(prepare_module, "_CHUNK", 2)
     ends_at_once = [sys.executable, "-c", "import time; time.sleep(0.2)"]
-    monkeypatch.setattr(prepare_module, "helper_command", lambda _: ends_at_once)
+    monkeypatch.setattr(helper, "helper_command", lambda _: ends_at_once)
     with pytest.raises(DataError, match="fewer workers"):
         build([("a", "b")] * 20, workers=1)
     assert not (tmp_path / "d").exists()

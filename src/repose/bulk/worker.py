@@ -6,9 +6,7 @@ of each window, then how the shard ended; or the sentence of an error. SIGTERM s
 
 import contextlib
 import json
-import os
 import signal
-import subprocess
 import threading
 from typing import Any
 
@@ -16,8 +14,7 @@ from repose.bulk.shards import Ended, Tell, run_shard
 from repose.bulk.storage import Store
 from repose.bulk.work import work_of
 from repose.system.errors import ConfigError, DataError, ReposeError, told
-from repose.system.helper import helper_command, pipes
-from repose.system.signals import killed_by
+from repose.system.helper import close_pipes, how_it_ended, pipes, started
 
 
 class WorkerProcess:
@@ -25,15 +22,8 @@ class WorkerProcess:
 
     def __init__(self, where: str, identity: str) -> None:
         """Raises ReposeError where the system starts no more processes."""
-        command = helper_command(__name__)
-        try:  # in a session of its own: Ctrl-C in a terminal is for its parent
-            self._process = subprocess.Popen(
-                command,
-                stdin=subprocess.PIPE,
-                stdout=subprocess.PIPE,
-                start_new_session=True,
-                env={**os.environ, "OMP_NUM_THREADS": "1"},
-            )
+        try:
+            self._process = started(__name__, OMP_NUM_THREADS="1")
         except OSError as error:
             raise ReposeError(f"a process could not be started ({error.strerror}): give fewer --workers") from error
         self._first = {"where": where, "identity": identity}
@@ -74,8 +64,7 @@ class WorkerProcess:
     def failure(self) -> ReposeError:
         """One sentence for its death."""
         code = -signal.SIGTERM if self._stopped else self._process.wait()
-        how = f"was {killed_by(-code)}" if code < 0 else f"ended with exit code {code}"
-        return ReposeError(f"a process that worked on a shard {how}: run it again, with fewer --workers")
+        return ReposeError(f"a process that worked on a shard {how_it_ended(code)}: run it again, with fewer --workers")
 
     def ask_to_stop(self) -> None:
         """After the window under way."""
@@ -91,9 +80,7 @@ class WorkerProcess:
         """End the process and close its pipes."""
         self.kill()
         self._process.wait()
-        for pipe in (self._process.stdin, self._process.stdout):
-            with contextlib.suppress(OSError):
-                pipe.close()  # type: ignore[union-attr]
+        close_pipes(self._process)
 
 
 def main() -> None:

@@ -2,10 +2,8 @@
 
 import contextlib
 import hashlib
-import os
 import pickle
 import queue
-import subprocess
 from collections import Counter, deque
 from collections.abc import Iterable, Iterator, Sequence
 from concurrent.futures import Future, ThreadPoolExecutor
@@ -26,7 +24,7 @@ from repose.data.tokenizer import UNK
 from repose.system.device import check_workers
 from repose.system.errors import DataError
 from repose.system.files import locked, making_lock
-from repose.system.helper import helper_command, pipes
+from repose.system.helper import close_pipes, pipes, started
 
 _CHUNK = 4096  # pairs tokenised together
 _NO_WORDS = 2  # tokens of a sentence of which nothing but START and END is left
@@ -220,15 +218,8 @@ class _Helper:
     def __init__(self, tokenizers: tuple[Encoder, Encoder], settings: Settings) -> None:
         """Raises DataError where the system starts no more processes."""
         self._first: tuple[object, ...] = ((tokenizers, settings),)
-        environment = {**os.environ, "TOKENIZERS_PARALLELISM": "false"}  # the processes are the parallelism
-        try:  # in a session of its own: Ctrl-C in a terminal is for its parent
-            self._process = subprocess.Popen(
-                helper_command(__name__),
-                stdin=subprocess.PIPE,
-                stdout=subprocess.PIPE,
-                env=environment,
-                start_new_session=True,
-            )
+        try:
+            self._process = started(__name__, TOKENIZERS_PARALLELISM="false")  # the processes are the parallelism
         except OSError as error:
             raise DataError(
                 f"a tokenising process could not be started ({error.strerror}): prepare the corpus with fewer workers"
@@ -257,10 +248,7 @@ class _Helper:
         """End the process."""
         self._process.kill()
         self._process.wait()
-        for pipe in (self._process.stdin, self._process.stdout):
-            if pipe is not None:
-                with contextlib.suppress(OSError):  # what it had not read yet
-                    pipe.close()
+        close_pipes(self._process)
 
 
 def main() -> None:

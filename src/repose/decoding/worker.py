@@ -14,8 +14,7 @@ from repose.decoding import search
 from repose.decoding.engine import Engine, built
 from repose.decoding.sampling import Sampling, sample
 from repose.system.errors import ReposeError
-from repose.system.helper import helper_command, pipes, worker_error
-from repose.system.signals import killed_by
+from repose.system.helper import close_pipes, how_it_ended, pipes, started, worker_error
 
 Results: TypeAlias = list[list[search.Found]]
 """The hypotheses of each sentence of a batch, best first."""
@@ -86,11 +85,8 @@ class Worker:
 
     def __init__(self) -> None:
         """Raises ReposeError where the system starts no more processes."""
-        command = helper_command(__name__)
-        try:  # in a session of its own: Ctrl-C in a terminal is for its parent
-            self._process = subprocess.Popen(
-                command, stdin=subprocess.PIPE, stdout=subprocess.PIPE, start_new_session=True
-            )
+        try:
+            self._process = started(__name__)
         except OSError as error:
             raise ReposeError(
                 f"a translation worker could not be started ({error.strerror}): translate with workers = 1"
@@ -131,9 +127,7 @@ class Worker:
 
     def close_pipes(self) -> None:
         """Close the pipes."""
-        for pipe in (self._process.stdin, self._process.stdout):
-            with contextlib.suppress(OSError):  # what could not be written any more
-                pipe.close()  # type: ignore[union-attr]
+        close_pipes(self._process)
 
     def failure(self, error: Exception) -> ReposeError:
         """One sentence for what `prepare` or `ask` raised."""
@@ -142,9 +136,7 @@ class Worker:
         with contextlib.suppress(subprocess.TimeoutExpired):  # its pipes are closed before its exit code is there
             self._process.wait(3.0)
         code = self._process.poll()
-        how = "sent an answer that cannot be read" if code is None else f"ended with exit code {code}"
-        if code is not None and code < 0:
-            how = f"was {killed_by(-code)}"
+        how = "sent an answer that cannot be read" if code is None else how_it_ended(code)
         return ReposeError(f"a translation worker {how}: translate again, with fewer workers or with workers = 1")
 
 

@@ -7,6 +7,7 @@ guard. Messages go through its standard input and output.
 import contextlib
 import os
 import shutil
+import subprocess
 import sys
 import threading
 import time
@@ -14,13 +15,38 @@ from pathlib import Path
 from typing import BinaryIO
 
 from repose.system.errors import ReposeError, told
-from repose.system.signals import ignore_in_helper_process
+from repose.system.signals import ignore_in_helper_process, killed_by
 
 
 def helper_command(module: str) -> list[str]:
     """What starts a helper that runs `main` of this module, with this process's path of imports."""
     code = f"import sys; sys.path[:] = sys.argv[2:]; from {module} import main; main()"
     return [sys.executable, "-c", code, str(os.getpid()), *sys.path]
+
+
+def started(module: str, **variables: str) -> "subprocess.Popen[bytes]":
+    """Such a helper, with pipes, and these variables in its environment. Raises OSError where the system starts no more
+    processes."""
+    return subprocess.Popen(
+        helper_command(module),
+        stdin=subprocess.PIPE,
+        stdout=subprocess.PIPE,
+        start_new_session=True,  # Ctrl-C in a terminal is for its parent
+        env={**os.environ, **variables},
+    )
+
+
+def close_pipes(helper: "subprocess.Popen[bytes]") -> None:
+    """This process's ends of them, whatever could not be written any more."""
+    for pipe in (helper.stdin, helper.stdout):
+        if pipe is not None:
+            with contextlib.suppress(OSError):
+                pipe.close()
+
+
+def how_it_ended(code: int) -> str:
+    """What a sentence says of a process with this exit code."""
+    return f"was {killed_by(-code)}" if code < 0 else f"ended with exit code {code}"
 
 
 def pipes() -> tuple[BinaryIO, BinaryIO]:
