@@ -2,6 +2,7 @@
 
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import asdict, dataclass
+from statistics import fmean
 from typing import Any
 
 from repose.config.experiment import LENGTH_PENALTY
@@ -13,7 +14,8 @@ LENGTH_PENALTIES = (0.2, 0.6, 1.0, 1.5)
 NO_REPEAT = 5
 """Tokens in a row that are then never said twice. Models of little data say the same again and again."""
 GAIN = 0.2
-"""BLEU that this must gain, beyond chance, since a sentence that is translated alone takes longer with it."""
+"""BLEU that this must gain, the mean of greedy search and the best beam: a sentence that is translated alone takes
+longer with it."""
 FEWEST = 50
 """Validation sentences below which a fine-tuning searches as the model that it began with."""
 SENTENCES = 500
@@ -44,22 +46,31 @@ class Choice:
         return cls(tuple(Trial(**trial) for trial in trials))
 
     @property
-    def best(self) -> Trial:
-        """That of the highest BLEU; of equals the earlier, so that a beam is taken where it is better than greedy
-        search and only there. Repeats are forbidden where that gains `GAIN`."""
+    def no_repeat_ngram_size(self) -> int:
+        """That of the first trial, or another that was tried, where it gains `GAIN`."""
         usual = self.trials[0].no_repeat_ngram_size
-        return max(self.trials, key=lambda trial: trial.bleu - GAIN * (trial.no_repeat_ngram_size != usual))
+        bleu = {(t.beam_size, t.length_penalty): t.bleu for t in self.trials if t.no_repeat_ngram_size == usual}
+        others = [trial for trial in self.trials if trial.no_repeat_ngram_size != usual]
+        gains = [trial.bleu - bleu[trial.beam_size, trial.length_penalty] for trial in others]
+        return others[0].no_repeat_ngram_size if others and fmean(gains) >= GAIN else usual
+
+    @property
+    def best(self) -> Trial:
+        """That of the highest BLEU with this `no_repeat_ngram_size`; of equals the earlier, so that a beam is taken
+        where it is better than greedy search and only there."""
+        size = self.no_repeat_ngram_size
+        return max((t for t in self.trials if t.no_repeat_ngram_size == size), key=lambda trial: trial.bleu)
 
     @property
     def settings(self) -> dict[str, Any]:
         """Beam, length penalty and repeats; where greedy search is best, the penalty is the best one of the beam. Where
         nothing tells penalties apart, since no beam was tried or none gives any BLEU, it is the usual one."""
-        best, beams = self.best, [trial for trial in self.trials if trial.beam_size > 1 and trial.bleu > 0]
+        beams = [trial for trial in self.trials if trial.beam_size > 1 and trial.bleu > 0]
         penalty = max(beams, key=lambda trial: trial.bleu).length_penalty if beams else LENGTH_PENALTY
         return {
-            "beam_size": best.beam_size,
+            "beam_size": self.best.beam_size,
             "length_penalty": penalty,
-            "no_repeat_ngram_size": best.no_repeat_ngram_size,
+            "no_repeat_ngram_size": self.no_repeat_ngram_size,
         }
 
     def to_json(self) -> list[dict[str, Any]]:
