@@ -1038,6 +1038,25 @@ def test_help_keeps_its_brackets(run: Run) -> None:
     assert "a table [search]" in " ".join(run("search", "--help")[1].split())
 
 
+@pytest.mark.parametrize(
+    ("beam_size", "repeats", "said"),
+    [
+        (1, 0, "greedily"),
+        (4, 0, "with a beam of 4 and a length penalty of 1.0"),
+        (4, 5, "with a beam of 4 and a length penalty of 1.0, and never says the same 5 tokens in a row twice"),
+    ],
+)
+def test_what_is_said_of_a_chosen_search(
+    beam_size: int, repeats: int, said: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    from repose.cli import tables
+    from repose.runs.folder import RunFolder
+
+    decoding = {"beam_size": beam_size, "length_penalty": 1.0, "no_repeat_ngram_size": repeats}
+    monkeypatch.setattr(tables, "read_config", lambda _: {"decoding": decoding})
+    assert tables._how_it_searches(RunFolder(tmp_path)) == said
+
+
 def test_samples_are_those_of_the_search_that_was_chosen() -> None:
     from repose.cli.tables import _search_of
 

@@ -169,6 +169,7 @@ def test_fine_tuning_chooses_how_to_search_anew(run: Run, tmp_path: Path) -> Non
     chosen = json.loads((tmp_path / "run" / "model" / "config.json").read_text(encoding="utf-8"))["decoding"]
     beam = f"with a beam of {chosen['beam_size']} and a length penalty of {chosen['length_penalty']}"
     said = "greedily" if chosen["beam_size"] == 1 else beam
+    said += ", and never says the same 5 tokens in a row twice" if chosen["no_repeat_ngram_size"] else ""
     assert (code, f"it searches {said}: the best on the validation set" in " ".join(out.split())) == (0, True)
     shutil.copytree(tmp_path / "run" / "model", tmp_path / "model alone")
     for first in ("run", "model alone"):
@@ -176,12 +177,15 @@ def test_fine_tuning_chooses_how_to_search_anew(run: Run, tmp_path: Path) -> Non
         assert re.search(r"beam_size = 4 +# model", out)
         assert re.search(r'length_penalty = "none" +# model', out)
     few, place = write_pairs(tmp_path / "few.tsv", 1000, 1060), ("--out", tmp_path / "tuned", "--workers", 1)
-    directory.change_config(tmp_path / "run", {"decoding": {"beam_size": 3, "length_penalty": 1.25}})
+    directory.change_config(
+        tmp_path / "run", {"decoding": {"beam_size": 3, "length_penalty": 1.25, "no_repeat_ngram_size": 5}}
+    )
     code, out, _ = run(
         "train", "--from", tmp_path / "run", few, *place, "--epochs", 1, "--set", "decoding.length_penalty=none"
     )
     config = json.loads((tmp_path / "tuned" / "model" / "config.json").read_text(encoding="utf-8"))
-    assert (code, config["decoding"]["beam_size"], config["decoding"]["length_penalty"]) == (0, 3, 1.25)
+    kept = [config["decoding"][name] for name in ("beam_size", "length_penalty", "no_repeat_ngram_size")]
+    assert (code, kept) == (0, [3, 1.25, 5])
     assert "it searches" not in out, "a few sentences decide nothing"
 
 
