@@ -7,7 +7,7 @@ from collections.abc import Callable, Sequence
 from html.parser import HTMLParser
 
 import pytest
-from hypothesis import given, settings
+from hypothesis import example, given, settings
 from hypothesis import strategies as st
 
 from repose.documents import html as reading
@@ -230,11 +230,14 @@ ANY = st.lists(st.one_of(st.text(max_size=5), WORDS, TAGS.map("<{}>".format), TA
 
 
 @settings(deadline=None, max_examples=150)
-@given(ANY.map("".join))
+@given(source=ANY.map("".join))
+@example(source="<title><b></title>")
 def test_of_any_source_every_slice_is_kept_or_said(shout: Shout, source: str) -> None:
-    document = HtmlDocument(source)
-    tags = re.compile(r"</?(?:p|div|td|br|b|i)>")
-    assert Counter(tags.findall(shout(document))) == Counter(tags.findall(source))
+    def tags(page: str) -> Counter[str]:
+        outside = re.sub(r"(?s)<(title|textarea)>.*?</\1>", "", page)  # in which a tag is text
+        return Counter(re.findall(r"</?(?:p|div|td|br|b|i)>", outside))
+
+    assert tags(shout(HtmlDocument(source))) == tags(source)
 
 
 def test_untouched_sources_are_kept_to_the_byte() -> None:
