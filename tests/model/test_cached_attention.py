@@ -1,6 +1,8 @@
 """Attention with a cache: which models absorb heads, that both forms are attention, and int8."""
 
 import dataclasses
+import importlib.resources
+import tomllib
 
 import pytest
 import torch
@@ -16,15 +18,20 @@ from repose.model.transformer import build
 SIZES = {"d_token": 8, "num_heads": 2, "d_ff": 16, "num_encoder_layers": 1, "num_decoder_layers": 2, "max_length": 32}
 
 
-WIDE = [name for name in PRESETS if name.startswith(("baseline", "reinforced", "ablation"))]
-"""The models of arXiv 2410.04731 and the tutorial. Vaswani's heads, and those of what follows him, are narrow."""
+TABLES = tomllib.loads(importlib.resources.files("repose.model").joinpath("presets.toml").read_text(encoding="utf-8"))
 
 
-@pytest.mark.parametrize("name", [*WIDE, "vaswani-base", "vaswani-big", "transformer-tiny", "original", "tupe-r"])
+def comes_from(name: str, ancestor: str) -> bool:
+    """Whether a preset is a difference from that table, or from one that is."""
+    return bool(name) and (name == ancestor or comes_from(TABLES[name].get("from", ""), ancestor))
+
+
+@pytest.mark.parametrize("name", PRESETS)
 def test_wide_heads_are_absorbed(name: str) -> None:
+    """So in the tutorial's model and all of arXiv 2410.04731; Vaswani's heads, and what follows him, are narrow."""
     a = preset(name)
     share = cost(a.d_model, a.d_value, a.head_dim)
-    assert (share <= 1) == (name in WIDE)
+    assert (share <= 1) == comes_from(name, "tutorial")
     assert (share <= ABSORBED_AT) == name.startswith("baseline")  # in training, too
 
 

@@ -32,7 +32,7 @@ TOLERANCE = 1e-4
 """Difference of a log-probability, in nats, up to which graphs in fp32 are taken as they are."""
 _TIMES_OWN_ERROR = 4
 """Beyond it, graphs are refused that are so many times as far from the model in fp64 as it is itself in fp32."""
-_LENGTHS, _SEED = (3, 6, 9, 12, 15, 18, 21, 24, 128), 1
+_LENGTHS, _SEED = (3, 6, 9, 12, 15, 18, 21, 24, 128), 1  # one of them long, for what goes wrong at some distance only
 
 
 def engine_of(
