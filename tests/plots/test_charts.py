@@ -136,6 +136,16 @@ def test_where_runs_stop_is_told_once() -> None:
     assert told == {"n = 2": found[2].system.style["color"], "n = 1 to 2": INK}
 
 
+@pytest.mark.parametrize(("stops", "apart"), [((11, 12), True), ((5, 12), False)])
+def test_numbers_of_runs_that_stop_near_each_other_are_set_apart(stops: tuple[int, int], apart: bool) -> None:
+    numbers = [3 - (x >= stops[0]) - (x >= stops[1]) for x in range(1, 13)]
+    points = tuple(Point(x, 2.0, 0.0, n) for x, n in enumerate(numbers, start=1))
+    with chart_canvas("n = 123 to epoch"):
+        (axes,) = draw_curves({"de-en": [Series(system=systems(1)[0], points=points)]}, "epoch", "loss").axes
+        low, high = (text.xyann[1] for text in axes.texts if text.get_text() in ("n = 2", "n = 1"))
+    assert (high > low) == apart
+
+
 def test_a_single_epoch_is_a_whole_number() -> None:
     series = Series(system=systems(1)[0], points=(Point(1, 2.0, 0.0, 1),))
     with chart_canvas("epoch"):

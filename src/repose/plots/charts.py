@@ -4,7 +4,7 @@ from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass, replace
 from itertools import pairwise
-from math import ceil, isfinite, nan
+from math import ceil, inf, isfinite, nan
 from pathlib import Path
 from textwrap import fill
 from typing import Any
@@ -25,6 +25,7 @@ DASHED = (0, (4, 1.6))
 """Lines of systems whose figures cannot be compared."""
 _TRAINING: Any = (0, (1, 1.4))
 _MARKED = 40  # points up to which each has a marker
+_RAISED, _NUMBERS = 7.0, 6  # points from a curve to the number of its runs; such numbers that have room side by side
 _SIZE, _LINE = 10.5, 0.19  # of letters in points, of a line of them in inches
 _ALONE, _SMALL = (5.4, 3.2), (2.35, 1.75)  # inches: a panel by itself, and one of several
 _LEFT, _BETWEEN, _BELOW, _ABOVE, _RIGHT = 0.72, 0.55, 0.38, 0.28, 0.15  # around panels: what stands there, and space
@@ -189,12 +190,15 @@ def _tell_numbers(axes: Axes, found: Sequence[Series]) -> None:
         for before, point in pairwise(series.points):
             if point.n != before.n:
                 places.setdefault(point.x, []).append((point, series.system.style["color"]))
-    above: dict[str, Any] = {"xytext": (0, 7), "textcoords": "offset points", "ha": "center", "fontsize": _SIZE - 2}
-    for x, here in places.items():
+    above: dict[str, Any] = {"textcoords": "offset points", "ha": "center", "fontsize": _SIZE - 2}
+    near = max((point.x for series in found for point in series.points), default=0) / _NUMBERS
+    height, last = _RAISED, -inf
+    for x, here in sorted(places.items()):
+        height, last = height + _SIZE if x - last < near else _RAISED, x  # above the one that it would run into
         numbers = sorted({point.n for point, _ in here})
         colour = here[0][1] if len(here) == 1 else INK
         text = "n = " + " to ".join(map(str, dict.fromkeys((numbers[0], numbers[-1]))))
-        axes.annotate(text, (x, max(point.mean for point, _ in here)), color=colour, **above)
+        axes.annotate(text, (x, max(point.mean for point, _ in here)), (0, height), color=colour, **above)
 
 
 def _behind(axes: Axes, found: Sequence[Series], colour: str) -> None:
