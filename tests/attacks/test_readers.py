@@ -84,6 +84,10 @@ SCORES = {
 STATE = {"format": checkpoint.FORMAT, "state": "{}", "state_crc32": f"{zlib.crc32(b'{}'):08x}"}
 TABLE = {"format_version": 1, "shape": [1, 1], "reward": "x", "score": 0.5, "provenance": {}, "values": [[0.5]]}
 TREE = b"1\ta\t_\t_\t_\t_\t0\troot\t_\t_\n\n"
+TMX = (
+    b'<?xml version="1.0"?><tmx version="1.4"><header srclang="a"/><body><tu><tuv xml:lang="a"><seg>x</seg></tuv>'
+    b'<tuv xml:lang="b"><seg>y<ph>z</ph></seg></tuv></tu></body></tmx>'
+)
 TOML = b'about = "x"\n[grid]\npresets = ["baseline"]\nseeds = 2\n[training]\nepochs = 1\n'
 
 
@@ -132,6 +136,13 @@ def safetensors(header: bytes) -> bytes:
 
 READERS: dict[str, tuple[st.SearchStrategy[bytes], Callable[[bytes, Path], object]]] = {
     "lines": (LINES.map(b"".join), in_file("a.tsv", lambda path: list(PairReader([path])))),
+    "CSV": (
+        st.lists(st.sampled_from([b"a", b",", b'"', b";", b"\n", b"\r", b"\0", b"\xff", b"\xef\xbb\xbf"])).map(
+            b"".join
+        ),
+        in_file("a.csv", lambda path: list(PairReader([path]))),
+    ),
+    "translation memories": (edited(TMX), in_file("a.tmx", lambda path: list(PairReader([path])))),
     "aligned lines": (LINES.map(b"".join), in_file("a", lambda path: list(PairReader([path, path])))),
     "JSONL": (replaced({"src": "a", "tgt": "b"}), in_file("a.jsonl", lambda path: list(PairReader([path])))),
     "packed": (LINES.map(b"".join), in_file("a.tsv.gz", lambda path: list(PairReader([path])))),

@@ -602,6 +602,27 @@ def test_files_with_names_for_their_fields_are_measured_by_the_runs_names(
     assert run("evaluate", trained / "model", tmp_path / "few.jsonl", "--beam-size", 1, *named)[0] == 0
 
 
+def test_a_translation_memory_is_measured_in_the_models_direction(
+    run: Run, corpus: tuple[Path, Path], trained: Path, tmp_path: Path
+) -> None:
+    config = json.loads((trained / "model" / "config.json").read_text(encoding="utf-8"))
+    languages = config["src_lang"], config["tgt_lang"]
+    pairs = list(zip(*(path.read_text(encoding="utf-8").splitlines()[:3] for path in corpus), strict=True))
+    units = ""
+    for pair in pairs:
+        variants = zip(languages, pair, strict=True)
+        units += "<tu>" + "".join(f'<tuv xml:lang="{a}"><seg>{text}</seg></tuv>' for a, text in variants) + "</tu>"
+    header = f'<header srclang="{languages[1]}"/>'  # the other one
+    (tmp_path / "few.tmx").write_text(f"<tmx>{header}<body>{units}</body></tmx>", encoding="utf-8")
+    (tmp_path / "few.tsv").write_text("".join(f"{src}\t{tgt}\n" for src, tgt in pairs), encoding="utf-8")
+    told = []
+    for name in ("few.tmx", "few.tsv"):
+        out = tmp_path / name.replace(".", "-")
+        assert run("evaluate", trained / "model", tmp_path / name, "--beam-size", 1, "--out", out)[0] == 0
+        told.append(json.loads((out / "scores.few.json").read_text(encoding="utf-8"))["decoded"])
+    assert told[0] == told[1]
+
+
 def test_prepare_says_what_was_dropped(run: Run, tmp_path: Path) -> None:
     (tmp_path / "a.tsv").write_text("".join(f"um {i}\tone {i}\n" for i in range(60)) + "\tempty\nnul\0\tnul\n")
     code, _, err = run("prepare", tmp_path / "a.tsv", "--out", tmp_path / "data", "--set", "tokenizer.vocab_size=300")
@@ -794,7 +815,7 @@ def test_held_out_sets_do_not_take_the_options_after_them_for_files(
     code, _, err = run("check", *corpus, "--valid", corpus[0], "--set", "corpus.split_seed=1")
     assert (code, f"{corpus[0]} alone cannot be a corpus: name two aligned text files" in err) == (1, True)
     code, _, err = run("train", *corpus, "--test", "--tensorboard", *place)
-    assert (code, "--test needs two aligned text files after it, or one TSV, JSONL or Parquet file\n" in err) == (
+    assert (code, "--test needs two aligned text files after it, or one file of pairs, such as TSV\n" in err) == (
         2,
         True,
     )

@@ -111,7 +111,7 @@ def test_a_changed_model_and_wrong_uses_are_one_sentence(run_repose: Run, tmp_pa
     pairs = text.with_name("pairs.tsv")
     pairs.write_text("a\tb\n")
     code, _, told = run_repose("bulk", model, pairs, "--out", tmp_path / "other")
-    assert (code, "has several columns by its name: cut out the one to be translated" in told) == (2, True)
+    assert (code, "holds pairs by its name: write the side to be translated into a text file" in told) == (2, True)
     assert not (tmp_path / "other").exists(), "said before anything is written"
     code, _, told = run_repose("bulk", "status", tmp_path)
     assert (code, told) == (1, f"repose: {tmp_path} holds no job: it has no plan.json\n")

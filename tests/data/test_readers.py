@@ -1,6 +1,7 @@
 """Readers: every kind of file, and what hostile files do."""
 
 import builtins
+import csv
 import errno
 import gzip
 import json
@@ -60,11 +61,12 @@ def fails(files, *sentence_parts: str, **fields) -> None:
 
 
 @pytest.mark.parametrize("packed", ["", ".gz", ".xz", ".GZ"])
-@pytest.mark.parametrize("kind", ["text", "tsv", "jsonl"])
+@pytest.mark.parametrize("kind", ["text", "tsv", "csv", "jsonl"])
 def test_all_kinds_give_the_same_pairs(tmp_path, kind, packed):
     contents = {
         "text": {"a.de": side(0), "a.en": side(1)},
         "tsv": {"a.tsv": lines(*("\t".join(pair) for pair in PAIRS))},
+        "csv": {"a.csv": lines(*(",".join(pair) for pair in PAIRS))},
         "jsonl": {"a.jsonl": lines(*(json.dumps({"src": src, "id": 1, "tgt": tgt}) for src, tgt in PAIRS))},
     }[kind]
     pack = {"": bytes, ".gz": gzip.compress, ".xz": lzma.compress}[packed.lower()]
@@ -125,10 +127,11 @@ def test_each_pass_reads_and_counts_anew(corpus):
     [
         (["a.txt"], "alone cannot be a corpus"),
         ([""], "is a folder: name a file in it"),
-        (["a.csv"], "save a spreadsheet as tab-separated text in UTF-8"),
+        (["a.xlsx"], "save a spreadsheet as CSV in UTF-8"),
         ([], "not 0"),
         (["a.de", "a.en", "a.fr"], "not 3"),
         (["a.jsonl", "a.en"], "cannot be aligned text files"),
+        (["a.tmx", "b.tmx"], "cannot be aligned text files"),
         (["a.parquet.gz"], "packed Parquet"),
         (["a.tsv.bz2"], "a.tsv.bz2 is a .bz2 file, which cannot be read: unpack it"),
         (["a.de.zst", "a.en.zst"], "is a .zst file, which cannot be read: unpack it"),
@@ -274,7 +277,7 @@ def test_a_missing_last_line_end_is_no_difference(corpus):
 @pytest.mark.parametrize("content", [b"", b"\xef\xbb\xbf"])
 def test_empty_files(corpus, tmp_path, content):
     fails(corpus(content, content), "nothing in", "a.src")
-    for name in ("a.tsv", "a.jsonl"):
+    for name in ("a.tsv", "a.csv", "a.jsonl"):
         (tmp_path / name).write_bytes(content)
         fails([tmp_path / name], "nothing in", name)
 
@@ -322,6 +325,51 @@ def test_damaged_packed_files(tmp_path, corpus, suffix, pack):
         fails([file, other], f"a{suffix} is damaged or not what its name says")
 
 
+@pytest.mark.parametrize("delimiter", [",", ";", "\t"])
+@pytest.mark.parametrize("dialect", ["excel", "unix"])
+@pytest.mark.parametrize("header", [None, ["id", "Tgt", "src"]])
+def test_csv_comes_back(tmp_path, delimiter, dialect, header):
+    """As spreadsheets write it: quoted or not, with names of columns or without, whatever stands in the cells."""
+    pairs = [
+        ('He said "no", and left; twice.', "Ele disse ,;\t «não»"),
+        (" a ", "b"),
+        ("1,5", "1;5"),
+        ("Hi, Al", "Oi, Al"),
+    ]
+    with (tmp_path / "a.csv").open("w", encoding="utf-8-sig", newline="") as file:
+        writer = csv.writer(file, dialect, delimiter=delimiter)
+        writer.writerows([header] if header else [])
+        writer.writerows([7, tgt, src] if header else [src, tgt] for src, tgt in pairs)
+    assert read([tmp_path / "a.csv"])[0] == pairs
+
+
+def test_lines_of_csv_that_are_left_out(tmp_path):
+    (tmp_path / "a.csv").write_bytes(b'a,b\nonly one\n\n"two\nlines",c\nc,d,e\nf,g\n')
+    found, counts = read([tmp_path / "a.csv"])
+    assert found == [("a", "b"), ("f", "g")]
+    assert counts.dropped == {
+        "no comma, first on line 2": 1,
+        "blank line": 1,
+        "line break inside": 1,
+        "more than 2 columns, first on line 6": 1,
+    }
+
+
+@pytest.mark.parametrize(
+    ("content", "line"),
+    [
+        (b'a,b\n"open,c\nd,e\n', 3),
+        (b'a,b\n"x" y,c\n', 2),
+        (b'a,b\n"open,c\n' + b"d,e\n" * 60_000, None),  # which would be one cell
+        (b"a,b\n" + b"x" * 500_000 + b",c\n", 2),
+        (b"a,b,c\nd,e,f\n", 1),
+    ],
+)
+def test_what_is_no_csv(tmp_path, content, line):
+    (tmp_path / "a.csv").write_bytes(content)
+    fails([tmp_path / "a.csv"], "a.csv, line " + ("" if line is None else f"{line}:"))
+
+
 def test_a_tsv_line_without_a_tab_is_left_out_and_named(tmp_path):
     (tmp_path / "a.tsv").write_text("a\tb\nonly one\nc\td\n \n", encoding="utf-8")
     reader = PairReader([tmp_path / "a.tsv"])
@@ -339,7 +387,7 @@ def test_a_tsv_line_with_a_stray_tab_is_left_out_and_named(tmp_path):
 @pytest.mark.parametrize("line", ["a\tb\tc", "pt\ten\tde\tfr"])
 def test_tsv_that_begins_with_more_than_two_columns(tmp_path, line):
     (tmp_path / "a.tsv").write_text(f"{line}\na\tb\n", encoding="utf-8")
-    number = f"a.tsv, line 1: {line.count(chr(9)) + 1} tab-separated columns instead of 2"
+    number = f"a.tsv, line 1: {line.count(chr(9)) + 1} columns instead of 2"
     fails([tmp_path / "a.tsv"], number, "cut out source and target", "other names", "--set corpus.src_field=")
 
 

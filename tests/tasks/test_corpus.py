@@ -355,6 +355,26 @@ def test_whatever_else_shapes_the_data_makes_other_data(tmp_path: Path) -> None:
     assert len(folders) == len(fields) + len(others)
 
 
+def test_all_translation_memories_of_a_corpus_have_one_direction(tmp_path: Path) -> None:
+    """Whichever language each file names as its own; and another direction is other data."""
+    for split, own in (("train", "en-US"), ("valid", "de"), ("test", "fr")):
+        texts = [(f"{split} number {n}", f"{split} nummer {n}") for n in range(SIZES[split])]
+        units = (
+            f'<tu><tuv xml:lang="de-DE"><seg>{de}</seg></tuv><tuv xml:lang="en-US"><seg>{en}</seg></tuv></tu>'
+            for en, de in texts
+        )
+        content = f'<tmx><header srclang="{own}"/><body>{"".join(units)}</body></tmx>'
+        (tmp_path / f"{split}.tmx").write_text(content, encoding="utf-8")
+    files = {split: (str(tmp_path / f"{split}.tmx"),) for split in SIZES}
+    data = prepared(files)
+    assert sources(data) == {split: [f"{split} number {n}" for n in range(size)] for split, size in SIZES.items()}
+    assert corpus_files.languages_of(CorpusConfig(**files)) == ("en", "de")
+    assert "train: 40 of 40 pairs read, en → de" in data.report
+    other = prepared(files | {"src_lang": "de", "tgt_lang": "en"})
+    assert sources(other)["valid"][0] == "valid nummer 0"
+    assert other.folder != data.folder
+
+
 def test_a_carriage_return_within_a_line_stays_there(tmp_path: Path, files: dict[str, Any]) -> None:
     """Of a text that is measured on: line n of the sources stays that of line n of the references."""
     rows = [("one\rtwo", "eins zwei"), ("three", "drei"), ("four\x85five", "vier fünf")]

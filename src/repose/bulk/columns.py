@@ -10,7 +10,8 @@ from collections.abc import Iterator, Sequence
 from typing import Any
 
 from repose.bulk.storage import open_input
-from repose.data.readers import first_line, is_text, present
+from repose.data.readers import first_line, is_text
+from repose.data.tables import present
 from repose.system.errors import ConfigError, DataError
 
 OPTIONS = {1: ("--field",), 2: ("--src-field", "--tgt-field")}

@@ -24,7 +24,8 @@ import numpy as np
 from repose.bulk.columns import OPTIONS, parquet, taken
 from repose.bulk.storage import Store, blocks, open_input, reads_of_range, stamp
 from repose.data.lines import unpackable
-from repose.data.readers import TWO_COLUMNS, first_line, kind_of, present, tsv_columns, unpacked
+from repose.data.readers import first_line, kind_of, unpacked
+from repose.data.tables import TWO_COLUMNS, present, table_columns
 from repose.decoding.stream import MAX_LINE_BYTES, WINDOW, DecodedLine, decoded, lines_of, without_mark
 from repose.system.errors import ConfigError, DataError
 from repose.system.terminal import counted
@@ -118,7 +119,7 @@ def changed(name: str) -> DataError:
 
 
 def format_of(files: Sequence[str]) -> str:
-    """text, tsv, jsonl or parquet, by the names of all files. Raises ConfigError where they differ."""
+    """`kind_of` all files, by their names. Raises ConfigError where they differ."""
     found = {kind_of(PurePosixPath(name)) for name in files}
     if len(found) > 1:
         raise ConfigError(f"the inputs are of several kinds ({', '.join(sorted(found))}): give --format, or one kind")
@@ -226,11 +227,11 @@ def _check_fields(place: str, name: str, fields: Sequence[str], added: Sequence[
 def _columns(place: str, name: str, fields: Sequence[str]) -> tuple[tuple[int, int, int], bool]:
     """`ScannedInput.columns` of a TSV file, and whether its first line names them.
 
-    Raises DataError where fields were given that it does not name, and what `tsv_columns` raises."""
+    Raises DataError where fields were given that it does not name, and what `table_columns` raises."""
     with open_input(place) as file:
         lines = without_mark(lines_of(file.read, MAX_LINE_BYTES))
         first = [decoded(line).text.split("\t") for line in islice(lines, _LOOKED_AT)] or [[]]
-    columns, is_header = tsv_columns(first[0], fields, name)
+    columns, is_header = table_columns(first[0], fields, name)
     if not is_header and tuple(fields) != ("src", "tgt"):
         raise DataError(
             f"the first line of {name} names no column {fields[0]!r} (present: {present(first[0])}): give another "

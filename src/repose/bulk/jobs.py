@@ -79,7 +79,7 @@ def scoring_job(
     match [format_of([name]) for name in files]:
         case [("tsv" | "jsonl" | "parquet") as kind]:
             pass
-        case [("text" | "tsv"), ("text" | "tsv")]:
+        case [("text" | "tsv" | "csv"), ("text" | "tsv" | "csv")]:
             kind = "text"
         case _:
             raise ConfigError("a corpus is two aligned text files, or one TSV, JSONL or Parquet file: name these")
@@ -121,9 +121,9 @@ def _try(translator: Translator, job: Job) -> None:
 def _format(form: str | None, inputs: Sequence[str]) -> Format:
     refuse_packed(inputs)
     kind: Any = form or format_of(inputs)
-    if kind == "tsv" and form is None:
+    if kind in ("tsv", "csv", "tmx") and form is None:
         raise ConfigError(
-            f"each line of {inputs[0]} has several columns by its name: cut out the one to be translated, or give "
+            f"{inputs[0]} holds pairs by its name: write the side to be translated into a text file, or give "
             "--format text to translate whole lines"
         )
     if kind not in (known := ("text", *_RECORDS)):

@@ -30,7 +30,7 @@ if TYPE_CHECKING:
     from repose.model.architecture import Architecture
     from repose.tasks.base import Decoding
 
-_FIELD = "Field of the {} in files that name theirs (default: the run's)."
+_FIELD = "Field of the {} in files that name theirs, language in TMX (default: the run's)."
 
 
 def translate(

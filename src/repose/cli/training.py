@@ -28,7 +28,8 @@ if TYPE_CHECKING:
 Files = Annotated[
     list[Path] | None,
     Argument(
-        help="Two aligned text files (source and target); one TSV, JSONL or Parquet file; or an experiment's TOML file."
+        help="Two aligned text files (source and target); one TSV, CSV, JSONL, Parquet or TMX file; or an experiment's "
+        "TOML file."
     ),
 ]
 Config = Annotated[
@@ -69,7 +70,7 @@ class WithFiles(TyperCommand):
             if arg in ("--valid", "--test") and given:
                 written.append(first := given.pop(0))
                 if first.startswith("-"):
-                    raise ConfigError(f"{arg} needs two aligned text files after it, or one TSV, JSONL or Parquet file")
+                    raise ConfigError(f"{arg} needs two aligned text files after it, or one file of pairs, such as TSV")
                 if not holds_pairs(Path(first)) and given and not given[0].startswith("-"):
                     written += [arg, given.pop(0)]
         return super().parse_args(ctx, written)
@@ -104,7 +105,7 @@ def loaded_experiment(
         config, train = str(train[0]), []
     if len(train) > 2:
         raise ConfigError(
-            f"a corpus is two aligned text files, or one TSV, JSONL or Parquet file, not {len(train)} files: so are "
+            f"a corpus is two aligned text files, or one file of pairs, such as TSV, not {len(train)} files: so are "
             "those after --valid and --test"
         )
     if len(train) == 1 and not train[0].exists() and str(train[0]) in shipped():

@@ -85,7 +85,7 @@ _SENTENCES: dict[Kind, tuple[str, str]] = {
     ),
     Kind.COLUMN_NAMES: (
         "The first line seems to name the columns",
-        "It is read as a pair: delete it, or of a TSV file give both names with --set corpus.src_field=... and "
+        "It is read as a pair: delete it, or of a TSV or CSV file give both names with --set corpus.src_field=... and "
         "corpus.tgt_field=...",
     ),
     Kind.REPEATED: (

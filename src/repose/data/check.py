@@ -17,7 +17,8 @@ from repose.data.findings import HELD_OUT, CorpusCheck, Finding, Kind
 from repose.data.language import UNKNOWN, base_code, names_language
 from repose.data.observed import NO_SCRIPT, Observed, script_name
 from repose.data.pairs import SIDES, Side
-from repose.data.readers import PairReader, plain_name
+from repose.data.readers import PairReader
+from repose.data.tables import plain_name
 from repose.system.errors import DataError
 
 Identify = Callable[[str], tuple[str, float]]

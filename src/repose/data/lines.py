@@ -12,7 +12,7 @@ from typing import BinaryIO
 
 from repose.system.errors import DataError
 
-_BLOCK = 1 << 20
+_BLOCK, _PIECE = 1 << 20, 1 << 16
 
 
 class LineReader:
@@ -69,6 +69,13 @@ class LineReader:
 
     def _in_utf_16(self, order: str = "") -> DataError:
         return DataError(f"{self.path} is in UTF-16: save it in UTF-8, or use `iconv -f utf-16{order} -t utf-8`")
+
+
+def blocks(path: Path) -> Iterator[bytes]:
+    """The bytes of a file, plain, .gz or .xz, in pieces. Raises `DataError` for one that cannot be read."""
+    with _readable(path), opened(path) as file:
+        while block := file.read(_PIECE):
+            yield block
 
 
 def check_file(path: Path) -> None:

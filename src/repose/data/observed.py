@@ -10,8 +10,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from repose.data.findings import Kind
-from repose.data.pairs import SIDES, Side
-from repose.data.readers import Row
+from repose.data.pairs import SIDES, Row, Side
 from repose.data.scripts import script_of
 from repose.data.tokenised_text import ENTITY, looks_tokenised
 

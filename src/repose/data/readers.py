@@ -1,89 +1,71 @@
-"""Sentence pairs from files: two aligned text files, or one TSV, JSONL or Parquet file.
+"""Sentence pairs from files: two aligned text files, or one TSV, CSV, JSONL, Parquet or TMX file.
 
 Text is passed on as it is, untrimmed, in constant memory. What cannot be a sentence pair is dropped and counted by
 reason; what shows that a file is not what it should be (misaligned, damaged, another encoding) is a `DataError`.
 """
 
 import json
-from collections import Counter
 from collections.abc import Iterable, Iterator, Sequence
 from contextlib import ExitStack
-from dataclasses import dataclass, field
-from itertools import islice, zip_longest
+from itertools import zip_longest
 from pathlib import Path, PurePath
-from typing import Any, TypeAlias
+from typing import Any
 
+from repose.data.language import UNKNOWN, base_code, languages_in_names
 from repose.data.lines import LineReader, check_file
-from repose.data.pairs import Pair
+from repose.data.pairs import MAX_BYTES, MAX_CHARACTERS, TOO_LONG, Counts, Pair, Row
+from repose.data.tables import csv_pairs, no_field, note_lines, tsv_pairs
+from repose.data.translation_memory import languages_of_memory, memory_pairs
 from repose.system.errors import ConfigError, DataError
 from repose.system.files import replacing_file
 from repose.system.terminal import counted
 
-MAX_CHARACTERS = 20_000
-"""Longer sentences are dropped: they are damage, and would hold up everything after."""
-
-
-_LINE_BYTES = 4 * MAX_CHARACTERS  # a character has up to four bytes in UTF-8
 _RECORD_BYTES = 1 << 22
 _ROWS_PER_BATCH = 4096
 
 _ENDED = "\n"  # no line
-_TOO_LONG = f"longer than {MAX_CHARACTERS:,} characters"
-_SUFFIXES = {".tsv": "tsv", ".tab": "tsv", ".jsonl": "jsonl", ".ndjson": "jsonl", ".parquet": "parquet"}
-
-_NAME_BOTH = (
-    "name both sides with --set corpus.src_field=... and corpus.tgt_field=..., or in `evaluate` and `score-corpus` "
-    "with --src-field and --tgt-field"
-)
+_SUFFIXES = {
+    ".tsv": "tsv",
+    ".tab": "tsv",
+    ".csv": "csv",
+    ".jsonl": "jsonl",
+    ".ndjson": "jsonl",
+    ".parquet": "parquet",
+    ".tmx": "tmx",
+}
+_FIELDS = ("src", "tgt")
 
 _PACKED = (".gz", ".xz")
 _OTHERWISE_PACKED = (".bz2", ".zst", ".lz4", ".lzma", ".z", ".zip", ".7z", ".rar", ".tar", ".tgz")
 
-Row: TypeAlias = Pair | str
-"""A pair, or the reason why there is none."""
-
-
-@dataclass
-class Counts:
-    """What became of the pairs of a corpus; filled while it is read."""
-
-    kept: int = 0
-    dropped: Counter[str] = field(default_factory=Counter)
-    """Pairs left out, by reason."""
-    notes: Counter[str] = field(default_factory=Counter)
-    """How often something was seen that is worth knowing, though nothing was left out for it."""
-    header_lines: int = field(default=0, compare=False)
-    """Lines before the first pair: 1 where a TSV file names its columns."""
-
-    @property
-    def read(self) -> int:
-        """All pairs seen."""
-        return self.kept + self.dropped.total()
-
-    def describe(self) -> str:
-        """One line of text."""
-        parts = [f"{self.kept:,} of {counted(self.read, 'pair')} read"]
-        parts += [f"{number:,} dropped ({reason})" for reason, number in self.dropped.items()]
-        parts += [f"{number:,} × {what}" for what, number in self.notes.items()]
-        return ", ".join(parts)
-
 
 class PairReader:
-    """The pairs (source, target) of two aligned text files, or of one TSV, JSONL or Parquet file, by extension.
+    """The pairs (source, target) of two aligned text files, or one TSV, CSV, JSONL, Parquet or TMX file, by extension.
 
-    Iterable any number of times; each pass reads the files anew, and sets `counts`. Text, TSV and JSONL may be packed
-    (.gz, .xz). `src_field` and `tgt_field` are the names in JSONL, Parquet and a TSV file whose first line names its
-    columns; without such a line it has two columns, source and target. Lines with more or fewer are left out; a first
-    line with more is refused. TSV has no quoting. Raises `DataError` at once for files that are missing or of an
-    unknown kind, and while reading, at the place, for what is wrong inside; that two files have different numbers of
-    lines shows at their end. Raises `ConfigError` for two fields of one name, and for Parquet without its extra.
+    Iterable any number of times; each pass reads the files anew, and sets `counts`. All but Parquet may be packed
+    (.gz, .xz). `src_field` and `tgt_field` are the names in JSONL, Parquet and a TSV or CSV file whose first line names
+    its columns; without such a line it has two columns, source and target. Lines with more or fewer are left out; a
+    first line with more is refused. TSV has no quoting; the cells of CSV stand between commas, semicolons or tabs, as
+    the first lines show. In TMX, the fields are languages, such as "pt" and "en"; with their usual names, the languages
+    are `languages`, or where these are not stated, those of its first unit.
+
+    Raises `DataError` at once for files that are missing or of an unknown kind, and while reading, at the place, for
+    what is wrong inside; that two files have different numbers of lines shows at their end. Raises `ConfigError` for
+    two fields of one name, and for Parquet without its extra.
     """
 
-    def __init__(self, files: Sequence[Path], *, src_field: str = "src", tgt_field: str = "tgt") -> None:
+    def __init__(
+        self,
+        files: Sequence[Path],
+        *,
+        src_field: str = _FIELDS[0],
+        tgt_field: str = _FIELDS[1],
+        languages: Pair = (UNKNOWN, UNKNOWN),
+    ) -> None:
         self.files = tuple(files)
         self.counts = Counts()
         """Of the latest pass."""
-        self._fields = (src_field, tgt_field)
+        self._fields, self._languages = (src_field, tgt_field), languages
         for path in filter(Path.is_dir, self.files):
             check_file(path)
         self._format = _format(self.files)
@@ -132,20 +114,25 @@ class PairReader:
             case "text":
                 return _aligned(self.files[0], self.files[1], self.counts)
             case "tsv":
-                return _tsv(self.files[0], self._fields, self.counts)
+                return tsv_pairs(self.files[0], self._fields, self.counts)
+            case "csv":
+                return csv_pairs(self.files[0], self._fields, self.counts)
             case "jsonl":
                 return _jsonl(self.files[0], self._fields, self.counts)
+            case "tmx":
+                languages = languages_of_memory(self.files[0], _named_languages(self._fields, self._languages))
+                return memory_pairs(self.files[0], languages, MAX_CHARACTERS)
             case _:
                 return _parquet(self.files[0], self._fields)
 
 
 def holds_pairs(path: Path) -> bool:
-    """Whether one such file is a corpus, by its name: TSV, JSONL or Parquet."""
+    """Whether one such file is a corpus, by its name: TSV, CSV, JSONL, Parquet or TMX."""
     return kind_of(path) != "text"
 
 
 def kind_of(path: PurePath) -> str:
-    """Of one file, by its name: text, tsv, jsonl or parquet."""
+    """Of one file, by its name: text, tsv, csv, jsonl, parquet or tmx."""
     return _SUFFIXES.get(unpacked(path).suffix.lower(), "text")
 
 
@@ -165,25 +152,25 @@ def unpacked(path: PurePath) -> PurePath:
     return path.with_suffix("") if path.suffix.lower() in _PACKED else path
 
 
-_SHEETS = (".csv", ".xlsx", ".xls", ".ods")
+_SHEETS = (".xlsx", ".xls", ".ods")
 
 
 def _format(files: Sequence[Path]) -> str:
     refuse_packed(files)
     match [kind_of(path) for path in files]:
-        case [("tsv" | "jsonl" | "parquet") as kind]:
+        case [kind] if kind != "text":
             return kind
         case ["text"]:
-            sheet = "; save a spreadsheet as tab-separated text in UTF-8, in a file that ends in .tsv"
+            sheet = "; save a spreadsheet as CSV in UTF-8"
             raise DataError(
-                f"{files[0]} alone cannot be a corpus: name two aligned text files, or one that ends in .tsv, .jsonl "
-                f"or .parquet{sheet if files[0].suffix.lower() in _SHEETS else ''}"
+                f"{files[0]} alone cannot be a corpus: name two aligned text files, or one that ends in .tsv, .csv, "
+                f".jsonl, .parquet or .tmx{sheet if files[0].suffix.lower() in _SHEETS else ''}"
             )
-        case [("text" | "tsv"), ("text" | "tsv")]:
+        case [("text" | "tsv" | "csv"), ("text" | "tsv" | "csv")]:
             return "text"
         case [_, _]:
             raise DataError(
-                f"{files[0]} and {files[1]} cannot be aligned text files: name one JSONL or Parquet file alone"
+                f"{files[0]} and {files[1]} cannot be aligned text files: name one JSONL, Parquet or TMX file alone"
             )
         case _:
             raise DataError(f"a corpus is one file or two aligned ones, not {len(files)}: name one or two")
@@ -191,10 +178,10 @@ def _format(files: Sequence[Path]) -> str:
 
 def _usable(src: str, tgt: str) -> Row:
     if len(src) > MAX_CHARACTERS or len(tgt) > MAX_CHARACTERS:
-        return _TOO_LONG
+        return TOO_LONG
     if "\0" in src or "\0" in tgt:
         return "NUL character"
-    if "\n" in src or "\n" in tgt:  # in JSONL and Parquet; hypotheses and references are files of lines
+    if "\n" in src or "\n" in tgt:  # in CSV, JSONL and Parquet; hypotheses and references are files of lines
         return "line break inside"
     match not src or src.isspace(), not tgt or tgt.isspace():
         case True, True:
@@ -206,17 +193,12 @@ def _usable(src: str, tgt: str) -> Row:
     return src, tgt
 
 
-def _note_lines(reader: LineReader, counts: Counts) -> None:
-    marks, returns = "byte-order mark removed from a file", "carriage return removed from a line end"
-    counts.notes += Counter({marks: int(reader.had_bom), returns: reader.num_carriage_returns})  # no zeros
-
-
 def _aligned(src_file: Path, tgt_file: Path, counts: Counts) -> Iterator[Row]:
-    readers = LineReader(src_file, _LINE_BYTES), LineReader(tgt_file, _LINE_BYTES)
+    readers = LineReader(src_file, MAX_BYTES), LineReader(tgt_file, MAX_BYTES)
     for src, tgt in zip_longest(*readers, fillvalue=_ENDED):
         # When one file has ended the rest of the other is read only to be counted.
         if src is not _ENDED and tgt is not _ENDED:
-            yield _TOO_LONG if src is None or tgt is None else (src, tgt)
+            yield TOO_LONG if src is None or tgt is None else (src, tgt)
     src_lines, tgt_lines = (reader.num_lines for reader in readers)
     if src_lines != tgt_lines:
         raise DataError(
@@ -224,63 +206,26 @@ def _aligned(src_file: Path, tgt_file: Path, counts: Counts) -> Iterator[Row]:
             "translation of line n of the other"
         )
     for reader in readers:
-        _note_lines(reader, counts)
+        note_lines(reader, counts)
 
 
-TWO_COLUMNS = (0, 1, 2)
-"""`tsv_columns` where no first line names them."""
+def languages_of_files(files: Sequence[Path], fields: Pair) -> Pair:
+    """Source and target language as names say, of files or fields (`languages_in_names`), or else a TMX file itself;
+    "und" where nothing does."""
+    named = languages_in_names(files, fields)
+    if UNKNOWN not in named or len(files) != 1 or kind_of(files[0]) != "tmx":
+        return named
+    try:
+        src, tgt = languages_of_memory(files[0], _named_languages(fields, named))
+    except DataError:  # as reading the file will say
+        return named
+    return (src, tgt) if base_code(src) == base_code(tgt) else (base_code(src), base_code(tgt))
 
 
-def tsv_columns(first: Sequence[str], fields: Sequence[str], path: Path | str) -> tuple[tuple[int, int, int], bool]:
-    """Where source and target stand in a TSV file, how many columns it has, and whether its first line names them.
-
-    Raises DataError where that names one of the fields alone, or there are more than two columns without names."""
-    (src, tgt), names = map(plain_name, fields), [plain_name(name) for name in first]
-    if src in names and tgt in names:
-        return (names.index(src), names.index(tgt), len(names)), True
-    if (absent := _absent(fields, first)) != [*fields]:
-        raise DataError(f"{path}, line 1: {_no_field(absent[0], first)}")
-    if len(first) > 2:
-        raise DataError(
-            f"{path}, line 1: {len(first)} tab-separated columns instead of 2: cut out source and target, or begin "
-            f"with a line that names the columns, {fields[0]!r} and {fields[1]!r} among them; where this line does so "
-            f"by other names, {_NAME_BOTH}"
-        )
-    return TWO_COLUMNS, False
-
-
-def _absent(fields: Sequence[str], columns: Sequence[str]) -> list[str]:
-    return [field for field in fields if plain_name(field) not in map(plain_name, columns)]
-
-
-def plain_name(name: str) -> str:
-    """A column's name without case, and without the quotation marks and spaces that spreadsheets leave around it."""
-    return name.strip().strip('"').strip().casefold()
-
-
-def _tsv(path: Path, fields: tuple[str, str], counts: Counts) -> Iterator[Row]:
-    reader = LineReader(path, 2 * _LINE_BYTES + 1)
-    src, tgt, width = TWO_COLUMNS
-    first: dict[str, int] = {}
-    for line in reader:
-        if line is None:
-            yield _TOO_LONG
-            continue
-        columns = line.split("\t")
-        if reader.num_lines == 1:
-            (src, tgt, width), is_header = tsv_columns(columns, fields, path)
-            if is_header:
-                counts.header_lines = 1
-                continue
-        if len(columns) == width:
-            yield columns[src], columns[tgt]
-        elif line == "":
-            yield "blank line"
-        else:
-            than = "more" if len(columns) > width else "fewer"
-            fault = "no tab" if len(columns) == 1 else f"{than} than {width} columns"
-            yield f"{fault}, first on line {first.setdefault(fault, reader.num_lines):,}"
-    _note_lines(reader, counts)
+def _named_languages(fields: Pair, languages: Pair) -> tuple[str | None, ...]:
+    """Those of a TMX file's sides: as its fields say, unless they have their usual names, or else the languages."""
+    named = (known if field == usual else field for field, usual, known in zip(fields, _FIELDS, languages, strict=True))
+    return tuple(None if name == UNKNOWN else name for name in named)
 
 
 def _jsonl(path: Path, fields: tuple[str, str], counts: Counts) -> Iterator[Row]:
@@ -294,7 +239,7 @@ def _jsonl(path: Path, fields: tuple[str, str], counts: Counts) -> Iterator[Row]
         else:
             yield _record(line, fields, f"{path}, line {reader.num_lines}", is_first)
             is_first = False
-    _note_lines(reader, counts)
+    note_lines(reader, counts)
 
 
 def _record(text: str, fields: tuple[str, str], place: str, is_first: bool) -> Row:
@@ -309,7 +254,7 @@ def _record(text: str, fields: tuple[str, str], place: str, is_first: bool) -> R
     sides = []
     for name in fields:
         if name not in record:
-            raise DataError(f"{place}: {_no_field(name, list(record), alone)}")
+            raise DataError(f"{place}: {no_field(name, list(record), alone)}")
         value = "" if record[name] is None else record[name]
         if not isinstance(value, str):
             shown = json.dumps(value)[:40]
@@ -322,15 +267,6 @@ def _record(text: str, fields: tuple[str, str], place: str, is_first: bool) -> R
     return sides[0], sides[1]
 
 
-def present(names: Iterable[str]) -> str:
-    """The first names that there are, for a message."""
-    return ", ".join(repr(name[:40]) for name in islice(names, 20)) or "none"
-
-
-def _no_field(name: str, known: Sequence[str], what_to_do: str = "") -> str:
-    return f"there is no field {name!r} (present: {present(known)}){what_to_do or f': {_NAME_BOTH}'}"
-
-
 def _parquet(path: Path, fields: tuple[str, str]) -> Iterator[Row]:
     import pyarrow as pa
     from pyarrow.parquet import ParquetFile
@@ -340,7 +276,7 @@ def _parquet(path: Path, fields: tuple[str, str]) -> Iterator[Row]:
             schema = file.schema_arrow
             for name in fields:
                 if name not in schema.names:
-                    raise DataError(f"{path}: {_no_field(name, schema.names)}")
+                    raise DataError(f"{path}: {no_field(name, schema.names)}")
                 if schema.names.count(name) > 1:
                     raise DataError(f"{path} has several columns with the name {name!r}: rename all but one")
                 if not is_text(kind := schema.field(name).type):

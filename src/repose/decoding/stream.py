@@ -15,7 +15,7 @@ from typing import Any, BinaryIO, NamedTuple
 
 import numpy as np
 
-from repose.data.readers import Row
+from repose.data.pairs import Row
 from repose.data.scripts import unseen_script
 from repose.decoding.parts import translate_texts
 from repose.decoding.translator import Translation, Translator

@@ -32,7 +32,7 @@ from repose.data import advice, columns, corpora, phrasebook
 from repose.data.findings import CorpusCheck
 from repose.data.lines import check_file
 from repose.data.prepare import prepare
-from repose.data.readers import PairReader, TextPairs, write_pairs
+from repose.data.readers import PairReader, TextPairs, kind_of, write_pairs
 from repose.data.splits import hold_out
 from repose.data.tags import TaggedPairs, TaggingEncoder
 from repose.data.tokenizer import Tokenizer
@@ -58,6 +58,8 @@ from repose.tasks.corpus_files import (
     check_files,
     files_of,
     languages_of,
+    parts_of,
+    reader_of,
     takes_published_test,
 )
 from repose.tasks.registry import get_task
@@ -226,7 +228,7 @@ _TEXT = re.compile(r"(train|valid|test|also\d+|synthetic)\.(src|tgt)")
 def _is_ours(folder: Path, experiment: Experiment) -> bool:
     """Whether a folder is of a preparation, finished or not, so that it may be written anew."""
     corpus, text, ready = experiment.corpus, folder / "text", experiment.tokenizer
-    further = (str(path) for part in more_corpora.parts_of(corpus) for path in part.files)
+    further = (str(path) for part in parts_of(corpus) for path in part.files)
     files = (*corpus.train, *corpus.valid, *corpus.test, *further, *filter(None, (ready.src_file, ready.tgt_file)))
     written = text.is_dir() and all(_TEXT.fullmatch(name_when_whole(path.name) or path.name) for path in text.iterdir())
     return written and not any(Path(path).resolve().is_relative_to(folder.resolve()) for path in files)
@@ -253,7 +255,7 @@ def _finished(folder: Path, key: str) -> CorpusData | None:
 def _key(experiment: Experiment) -> str:
     """Digest of the corpus's bytes and of every setting that shapes the data."""
     corpus, training = experiment.corpus, experiment.training
-    files = {split: [_digest(path) for path in paths] for split, paths in files_of(corpus).items()}
+    files = files_of(corpus)
     tokenizer = asdict(experiment.tokenizer)
     for name in ("src_file", "tgt_file"):
         if tokenizer[name] is not None:
@@ -261,7 +263,8 @@ def _key(experiment: Experiment) -> str:
     if not tokenizer["single_digits"]:
         del tokenizer["single_digits"]  # a later setting: without it, folders made before keep their keys
     settings: dict[str, Any] = {
-        "corpus": files or f"{corpus.name} {phrasebook.digest()}",
+        "corpus": {split: [_digest(path) for path in paths] for split, paths in files.items()}
+        or f"{corpus.name} {phrasebook.digest()}",
         "fields": [corpus.src_field, corpus.tgt_field],
         "held_out": [corpus.held_out_valid, corpus.held_out_test, corpus.split_seed],
         "tokenizer": tokenizer,
@@ -269,8 +272,11 @@ def _key(experiment: Experiment) -> str:
     }
     if corpus.splits != "given":
         settings["splits"] = corpus.splits  # likewise
-    if parts := more_corpora.parts_of(corpus):
+    if parts := parts_of(corpus):
         settings["also"] = [[[_digest(path) for path in part.files], part.tag] for part in parts]  # likewise
+    every = chain.from_iterable([*files.values(), *(part.files for part in parts)])
+    if any(kind_of(path) == "tmx" for path in every):
+        settings["languages"] = languages_of(corpus)  # by which its two sides are found
     if corpus.synthetic:
         settings["synthetic"] = True  # the last of them: not a further corpus with its tag
     if _holds_out_test_alone(corpus) and "valid" in files and "test" not in files:
@@ -378,9 +384,10 @@ def _write_texts(corpus: CorpusConfig, files: Mapping[str, list[Path]], folder: 
         names = {"train": "training", "valid": "validation", "test": "test"}
         yield f"phrasebook: {', '.join(f'{len(pairs):,} {names[split]}' for split, pairs in shipped.items())} pairs"
     for split, paths in files.items():
-        reader = more_corpora.reader_of(corpus, paths)
+        reader = reader_of(corpus, paths, split)
         write_pairs(folder, split, reader)
-        yield f"{split}: {reader.counts.describe()}"
+        direction = f", {' → '.join(languages_of(corpus))}" if kind_of(paths[0]) == "tmx" else ""
+        yield f"{split}: {reader.counts.describe()}{direction}"
     if corpus.splits == "merged":
         _merge(folder)
     has_valid, has_test = ((folder / f"{split}.src").exists() for split in ("valid", "test"))

@@ -4,17 +4,19 @@ from collections.abc import Sequence
 from dataclasses import replace
 from itertools import chain, islice
 from pathlib import Path
+from typing import NamedTuple
 
 from repose.config.experiment import CorpusConfig
 from repose.data import corpora
 from repose.data.check import check_corpus
 from repose.data.findings import CorpusCheck, Kind
-from repose.data.language import UNKNOWN, identify, languages_in_names
+from repose.data.language import UNKNOWN, identify
+from repose.data.readers import PairReader, languages_of_files
 from repose.system.errors import ConfigError, DataError
-from repose.tasks import more_corpora
 
 SPLITS = ("train", "valid", "test")
 PHRASEBOOK = "phrasebook"
+_FURTHER = "also"
 
 
 def files_of(corpus: CorpusConfig) -> dict[str, list[Path]]:
@@ -57,7 +59,7 @@ def languages_of(corpus: CorpusConfig) -> tuple[str, str]:
         return "pt", "en"
     if corpus.name is not None:
         return corpora.describe(corpus.name).pairs[0]
-    named = languages_in_names([Path(path) for path in corpus.train], (corpus.src_field, corpus.tgt_field))
+    named = languages_of_files([Path(path) for path in corpus.train], (corpus.src_field, corpus.tgt_field))
     return named if set_ones == (UNKNOWN, UNKNOWN) else set_ones
 
 
@@ -67,6 +69,30 @@ def is_pretokenized(corpus: CorpusConfig) -> bool:
     return corpus.pretokenized or (named and corpora.describe(str(corpus.name)).tokenised)
 
 
+class Part(NamedTuple):
+    """A corpus that is trained on beside the main one."""
+
+    name: str
+    """Of its texts in the prepared folder."""
+    files: tuple[Path, ...]
+    tag: str | None
+
+
+def parts_of(corpus: CorpusConfig) -> list[Part]:
+    """The further corpora and the synthetic pairs."""
+    found = [Part(f"{_FURTHER}{i}", tuple(map(Path, one.train)), one.tag) for i, one in enumerate(corpus.also)]
+    if corpus.synthetic:
+        found.append(Part("synthetic", tuple(map(Path, corpus.synthetic)), corpus.synthetic_tag))
+    return found
+
+
+def reader_of(corpus: CorpusConfig, files: Sequence[Path], name: str) -> PairReader:
+    """The pairs of the files of a split, or of a part by its name. Raises what `PairReader` does."""
+    # A further corpus may be in other languages.
+    languages = (UNKNOWN, UNKNOWN) if name.startswith(_FURTHER) else languages_of(corpus)
+    return PairReader(files, src_field=corpus.src_field, tgt_field=corpus.tgt_field, languages=languages)
+
+
 def num_training_pairs(corpus: CorpusConfig, *, at_most: int) -> int | None:
     """Usable pairs in the files that a corpus is trained on, further and synthetic ones too, counted up to `at_most`.
 
@@ -74,8 +100,8 @@ def num_training_pairs(corpus: CorpusConfig, *, at_most: int) -> int | None:
     """
     if corpus.name == PHRASEBOOK or not (corpus.name or corpus.train):
         return None
-    every = [files_of(corpus)["train"], *(part.files for part in more_corpora.parts_of(corpus))]
-    pairs = chain.from_iterable(more_corpora.reader_of(corpus, paths) for paths in every)
+    every = {"train": files_of(corpus)["train"], **{part.name: part.files for part in parts_of(corpus)}}
+    pairs = chain.from_iterable(reader_of(corpus, paths, name) for name, paths in every.items())
     return sum(1 for _ in islice(pairs, at_most))
 
 
@@ -85,8 +111,8 @@ def check_files(corpus: CorpusConfig) -> CorpusCheck:
     Raises DataError and ConfigError.
     """
     files: dict[str, Sequence[Path]] = {**files_of(corpus)}
-    files |= {part.name: part.files for part in more_corpora.parts_of(corpus)} if files else {}
-    sets = {name: more_corpora.reader_of(corpus, paths) for name, paths in files.items()}
+    files |= {part.name: part.files for part in parts_of(corpus)} if files else {}
+    sets = {name: reader_of(corpus, paths, name) for name, paths in files.items()}
     check = check_corpus(sets, identify, languages_of(corpus))
     if corpus.splits == "given":
         return check

@@ -5,10 +5,9 @@ side stands in the validation or test set are left out: a related language's cor
 """
 
 from collections import Counter
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Iterable, Iterator
 from itertools import chain
 from pathlib import Path
-from typing import NamedTuple
 
 import numpy as np
 from numpy.typing import NDArray
@@ -17,32 +16,11 @@ from repose.config.experiment import CorpusConfig, TrainingConfig
 from repose.data.dataset import PairDataset
 from repose.data.mixture import Mixture, temperature_shares
 from repose.data.pairs import Pair
-from repose.data.readers import PairReader, TextPairs, write_pairs
+from repose.data.readers import TextPairs, write_pairs
 from repose.data.splits import same_sentence
 from repose.data.tags import TaggedPairs
 from repose.data.tokenizer import Tokenizer
-
-
-class Part(NamedTuple):
-    """A corpus that is trained on beside the main one."""
-
-    name: str
-    """Of its texts in the prepared folder."""
-    files: tuple[Path, ...]
-    tag: str | None
-
-
-def parts_of(corpus: CorpusConfig) -> list[Part]:
-    """The further corpora and the synthetic pairs."""
-    found = [Part(f"also{i}", tuple(map(Path, one.train)), one.tag) for i, one in enumerate(corpus.also)]
-    if corpus.synthetic:
-        found.append(Part("synthetic", tuple(map(Path, corpus.synthetic)), corpus.synthetic_tag))
-    return found
-
-
-def reader_of(corpus: CorpusConfig, files: Sequence[Path]) -> PairReader:
-    """The pairs of some of a corpus's files, by the names of its fields. Raises what `PairReader` does."""
-    return PairReader(files, src_field=corpus.src_field, tgt_field=corpus.tgt_field)
+from repose.tasks.corpus_files import parts_of, reader_of
 
 
 def write_parts(corpus: CorpusConfig, folder: Path) -> Iterator[str]:
@@ -53,7 +31,7 @@ def write_parts(corpus: CorpusConfig, folder: Path) -> Iterator[str]:
     measured = [TextPairs(folder, split) for split in ("valid", "test") if (folder / f"{split}.src").exists()]
     held_out = {same_sentence(sentence) for pairs in measured for pair in pairs for sentence in pair}
     for part in parts:
-        reader = reader_of(corpus, part.files)
+        reader = reader_of(corpus, part.files, part.name)
         left_out = Counter[str]()
         write_pairs(folder, part.name, _without(reader, held_out, left_out))
         tag = "" if part.tag is None else f" (tag {part.tag})"

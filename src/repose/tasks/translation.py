@@ -250,7 +250,9 @@ class TranslationTask(Task):
         engine = decoding.engine or ("onnx" if exported else "torch")
         translator = decoding_translator.load(folder, device, decoding.workers, decoding.precision, engine)
         if files:
-            reader = PairReader(files, **_fields_of(folder, decoding))
+            stored = translator.config
+            languages = str(stored.get("src_lang", UNKNOWN)), str(stored.get("tgt_lang", UNKNOWN))
+            reader = PairReader(files, **_fields_of(folder, decoding), languages=languages)
             pairs = list(reader)
             texts, pretokenized = ([a for a, _ in pairs], [b for _, b in pairs]), False
             about: dict[str, Any] = {"dropped": reader.counts.dropped} if reader.counts.dropped else {}

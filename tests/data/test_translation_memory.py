@@ -1,0 +1,188 @@
+"""Translation memories: what translators' tools write, and what hostile files do."""
+
+import gzip
+import tracemalloc
+
+import pytest
+
+from repose.data.readers import MAX_CHARACTERS, PairReader, languages_of_files
+from repose.system.errors import DataError
+
+BOTH = {"en-US": "The cat sleeps.", "pt-BR": "O gato dorme."}
+
+
+def unit(texts: dict[str, str]) -> str:
+    variants = "".join(f'<tuv xml:lang="{code}"><seg>{text}</seg></tuv>' for code, text in texts.items())
+    return f'<tu tuid="1"><prop type="x">no text</prop>{variants}</tu>\n'
+
+
+def memory(*units: str, own: str = "en-US", head: str = '<?xml version="1.0" encoding="UTF-8"?>') -> str:
+    return (
+        f'{head}\n<tmx version="1.4"><header srclang="{own}" segtype="sentence"/><body>{"".join(units)}</body></tmx>\n'
+    )
+
+
+@pytest.fixture
+def tmx(tmp_path):
+    def write(*units: str, name: str = "a.tmx", **rest: str):
+        (tmp_path / name).write_text(memory(*units, **rest), encoding="utf-8")
+        return tmp_path / name
+
+    return write
+
+
+def read(path, **fields):
+    reader = PairReader([path], **fields)
+    return list(reader), reader.counts
+
+
+def refused(path, sentence: str, **fields) -> None:
+    with pytest.raises(DataError) as caught:
+        read(path, **fields)
+    assert sentence in str(caught.value)
+    assert "\n" not in str(caught.value)
+
+
+def test_the_source_is_what_the_file_names_as_its_own(tmx):
+    both = [(BOTH["en-US"], BOTH["pt-BR"])]
+    assert read(tmx(unit(BOTH)))[0] == both
+    assert read(tmx(unit(dict(reversed(BOTH.items())))))[0] == both
+    assert read(tmx(unit(BOTH), own="en"))[0] == both  # without the region
+    assert read(tmx(unit(BOTH), own="pt-BR"))[0] == [pair[::-1] for pair in both]
+    assert read(tmx(unit(BOTH), own="*all*"))[0] == both  # TMX's word for any
+
+
+@pytest.mark.parametrize("fields", [("pt", "en"), ("pt-BR", "EN"), ("PT_br", "en-us"), ("pt", "tgt"), ("src", "en")])
+def test_fields_are_languages(tmx, fields):
+    src, tgt = fields
+    found, _ = read(tmx(unit(BOTH)), src_field=src, tgt_field=tgt)
+    assert found == [(BOTH["pt-BR"], BOTH["en-US"])]
+
+
+def test_languages_that_are_known_otherwise(tmx):
+    path = tmx(unit(BOTH))
+    assert read(path, languages=("pt", "en"))[0] == [(BOTH["pt-BR"], BOTH["en-US"])]
+    assert read(path, languages=("pt", "en"), src_field="en", tgt_field="pt")[0] == [(BOTH["en-US"], BOTH["pt-BR"])]
+
+
+def test_a_region_that_was_asked_for_is_no_other(tmx):
+    two = {"pt-PT": "O autocarro.", "pt-BR": "O ônibus."}
+    assert read(tmx(unit(two)), src_field="pt-BR", tgt_field="pt-PT")[0] == [("O ônibus.", "O autocarro.")]
+    refused(tmx(unit(BOTH)), "has no text in 'pt-PT' (present: 'en-US', 'pt-BR')", src_field="en", tgt_field="pt-PT")
+
+
+def test_several_languages_have_to_be_chosen_from(tmx):
+    three = {**BOTH, "es": "El gato duerme."}
+    refused(tmx(unit(three)), "has texts in 'en-US', 'pt-BR', 'es': say which are source and target")
+    found, _ = read(tmx(unit(three)), src_field="es", tgt_field="pt")
+    assert found == [("El gato duerme.", "O gato dorme.")]
+    assert read(tmx(unit(three)), tgt_field="es")[0] == [("The cat sleeps.", "El gato duerme.")]
+
+
+def test_units_without_one_of_the_languages_are_counted(tmx):
+    french = unit({"en-US": "One.", "fr": "Un."})
+    found, counts = read(tmx(unit({"en-US": "Alone."}), unit(BOTH), french, french, unit({"pt-BR": "Sozinho."})))
+    assert found == [(BOTH["en-US"], BOTH["pt-BR"])]
+    assert counts.dropped == {"no text in pt-BR": 3, "no text in en-US": 1}
+
+
+def test_codes_of_the_document_are_no_text(tmx):
+    codes = (
+        "A <bpt i='1'>&lt;b&gt;</bpt><hi>bold</hi><ept i='1'>&lt;/b&gt;</ept> word<ph><sub>alt</sub>x</ph> &amp; more"
+    )
+    assert read(tmx(unit({"en": codes, "pt": "x"})))[0] == [("A bold word & more", "x")]
+
+
+def test_a_line_break_is_how_the_file_is_laid_out(tmx):
+    laid_out = unit({"en": "\n      The cat\n      sleeps.\r\n   ", "pt": " as it is  "})
+    assert read(tmx(laid_out, own="en"))[0] == [("The cat sleeps.", " as it is  ")]
+
+
+@pytest.mark.parametrize("encoding", ["utf-16", "iso-8859-1", "windows-1252", "utf-8-sig"])
+def test_the_file_says_its_encoding(tmp_path, encoding):
+    head = f'<?xml version="1.0" encoding="{encoding.removesuffix("-sig")}"?><!DOCTYPE tmx SYSTEM "tmx14.dtd">'
+    (tmp_path / "a.tmx").write_bytes(memory(unit({"en": "café", "pt": "maçã"}), head=head).encode(encoding))
+    assert read(tmp_path / "a.tmx")[0] == [("café", "maçã")]
+
+
+def test_packed(tmp_path, tmx):
+    (tmp_path / "b.tmx.gz").write_bytes(gzip.compress(tmx(unit(BOTH)).read_bytes()))
+    assert read(tmp_path / "b.tmx.gz")[0] == [(BOTH["en-US"], BOTH["pt-BR"])]
+
+
+def test_the_first_of_two_variants_in_one_language(tmx):
+    twice = (
+        '<tu><tuv lang="en"><seg>a</seg></tuv><tuv lang="en"><seg>b</seg></tuv><tuv lang="pt"><seg>c</seg></tuv></tu>'
+    )
+    assert read(tmx(twice, own="en"))[0] == [("a", "c")]
+
+
+@pytest.mark.parametrize(
+    ("content", "sentence"),
+    [
+        ("", "has no unit in two languages"),
+        (memory(), "has no unit in two languages"),
+        (memory(unit({"en": "a"})), "has no unit in two languages"),
+        ("not XML at all", "line 1: this is no XML"),
+        ("<html><body/></html>", "is no translation memory but an XML file of <html>"),
+        (memory(unit(BOTH), "\n\n<tu>").replace("</body>", "</bady>"), "this is no XML (mismatched tag"),
+        (memory(unit(BOTH))[:-20], "this is no XML"),
+        (memory(unit(BOTH), head='<!DOCTYPE tmx [<!ENTITY a "aaaa"><!ENTITY b "&a;&a;">]>'), "declares entities"),
+        (memory(unit(BOTH), head='<!DOCTYPE tmx [<!ENTITY a SYSTEM "file:///etc/passwd">]>'), "declares entities"),
+        (memory(unit(BOTH), head='<?xml version="1.0" encoding="x-none"?>'), "this is no XML (unknown encoding"),
+    ],
+)
+def test_what_is_no_translation_memory(tmp_path, content, sentence):
+    (tmp_path / "a.tmx").write_text(content, encoding="utf-8")
+    refused(tmp_path / "a.tmx", sentence)
+    refused(tmp_path / "a.tmx", "" if "no unit" in sentence else sentence, src_field="en", tgt_field="pt")
+
+
+def test_memory_does_not_grow_with_the_file(tmx):
+    path = tmx(*(unit({"en": f"Sentence {number}.", "pt": f"Frase {number}."}) for number in range(40_000)))
+    tracemalloc.start()
+    try:
+        number = sum(1 for _ in PairReader([path], src_field="en", tgt_field="pt"))
+        _, peak = tracemalloc.get_traced_memory()
+    finally:
+        tracemalloc.stop()
+    assert number == 40_000
+    assert peak < 8 << 20  # a block of the file, and its units
+
+
+def test_a_huge_segment_is_dropped_and_not_held(tmx):
+    path = tmx(
+        unit({"en": "x" * 50_000_000, "pt": "y"}), unit({"en": "a", "pt": "b"}), unit({"en": "ä" * 20_000, "pt": "c"})
+    )
+    tracemalloc.start()
+    try:
+        found, counts = read(path, src_field="en", tgt_field="pt")
+        _, peak = tracemalloc.get_traced_memory()
+    finally:
+        tracemalloc.stop()
+    assert found == [("a", "b"), ("ä" * MAX_CHARACTERS, "c")]
+    assert counts.dropped == {"longer than 20,000 characters": 1}
+    assert peak < 8 << 20
+
+
+def test_a_unit_of_endless_variants(tmx):
+    many = "".join(f'<tuv xml:lang="q{number}"><seg>x</seg></tuv>' for number in range(10_000))
+    refused(tmx(f"<tu>{many}</tu>"), "has texts in 'q0', 'q1'")
+    with pytest.raises(DataError) as caught:
+        read(tmx(f"<tu>{many}</tu>"), src_field="en", tgt_field="q9")
+    assert len(str(caught.value)) < 1500
+
+
+@pytest.mark.parametrize(
+    ("texts", "name", "fields", "languages"),
+    [
+        (BOTH, "a.tmx", ("src", "tgt"), ("en", "pt")),
+        (BOTH, "a.tmx.gz", ("src", "tgt"), ("und", "und")),  # which it is not
+        (BOTH, "a.pt-en.tmx", ("src", "tgt"), ("pt", "en")),
+        (BOTH, "a.tmx", ("pt-BR", "en"), ("pt-BR", "en")),
+        ({"pt-PT": "a", "pt-BR": "b"}, "a.tmx", ("src", "tgt"), ("pt-PT", "pt-BR")),
+        ({"pt": "a"}, "a.tmx", ("src", "tgt"), ("und", "und")),
+    ],
+)
+def test_the_languages_of_a_corpus(tmx, texts, name, fields, languages):
+    assert languages_of_files([tmx(unit(texts), name=name)], fields) == languages
