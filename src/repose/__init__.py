@@ -3,6 +3,7 @@
     import repose
 
     model = repose.build("reinforced", src_vocab_size=7765, tgt_vocab_size=7010)
+    repose.train(["corpus.pt", "corpus.en"], out="runs/mine")
     translator = repose.load("runs/mine")
     translator.translate(["Um homem lê o jornal."])[0].text
 
@@ -24,6 +25,8 @@ if TYPE_CHECKING:
     from repose.model.architecture import Architecture
     from repose.model.audit import AuditReport, audit
     from repose.model.transformer import Transformer
+    from repose.runs.api import evaluate, train
+    from repose.runs.run import RunResult
     from repose.saved_model.api import build, presets
     from repose.system.errors import ReposeError
 
@@ -34,6 +37,7 @@ __all__ = [
     "Exported",
     "Hypothesis",
     "ReposeError",
+    "RunResult",
     "Sampling",
     "Tokenizer",
     "Transformer",
@@ -42,9 +46,11 @@ __all__ = [
     "__version__",
     "audit",
     "build",
+    "evaluate",
     "export",
     "load",
     "presets",
+    "train",
 ]
 
 _HOMES = {
@@ -54,6 +60,7 @@ _HOMES = {
     "Exported": "repose.exporting.base",
     "Hypothesis": "repose.decoding.translator",
     "ReposeError": "repose.system.errors",
+    "RunResult": "repose.runs.run",
     "Sampling": "repose.decoding.sampling",
     "Tokenizer": "repose.data.tokenizer",
     "Transformer": "repose.model.transformer",
@@ -61,9 +68,11 @@ _HOMES = {
     "Translator": "repose.decoding.translator",
     "audit": "repose.model.audit",
     "build": "repose.saved_model.api",
+    "evaluate": "repose.runs.api",
     "export": "repose.exporting.targets",
     "load": "repose.decoding.translator",
     "presets": "repose.saved_model.api",
+    "train": "repose.runs.api",
 }
 
 

@@ -740,7 +740,7 @@ def test_an_error_of_the_system_is_said_with_its_file(run: Run, monkeypatch: pyt
     def full(*_: object, **__: object) -> None:
         raise OSError(28, "No space left on device", "/somewhere/file")
 
-    monkeypatch.setattr("repose.config.file.load", full)
+    monkeypatch.setattr("repose.runs.asked.load", full)
     assert run("prepare") == (1, "", "repose: /somewhere/file: No space left on device\n")
 
 
@@ -875,7 +875,7 @@ def test_translate_splits_paragraphs_and_warns_of_scripts(trained: Path, run: Ru
 
 def test_a_model_without_tags_takes_no_language(trained: Path, run: Run) -> None:
     code, _, err = run("translate", trained, "--to", "en", stdin=b"O gato.\n")
-    assert (code, err) == (2, "repose: this model has no tags: leave --to out\n")
+    assert (code, err) == (2, "repose: this model has no tags: leave `to` out\n")
 
 
 def test_translate_takes_settings_of_the_search(trained: Path, run: Run) -> None:

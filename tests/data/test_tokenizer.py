@@ -155,12 +155,20 @@ def test_a_model_may_emit_broken_bytes(trained: dict[Kind, Tokenizer]) -> None:
     assert trained["bpe"].decode(ids[:2]) == "\ufffd"
 
 
+def test_a_bare_text_is_not_taken_for_several(trained: dict[Kind, Tokenizer]) -> None:
+    for call in (trained["bpe"].encode_batch, lambda text: Tokenizer.train(text, kind="bpe", vocab_size=300)):
+        with pytest.raises(
+            ConfigError, match=r"a tokenizer takes a list of texts, not 'the cat': write \[text\] for one"
+        ):
+            call("the cat")
+
+
 @pytest.mark.parametrize("kind", KINDS)
 def test_save_and_load(trained: dict[Kind, Tokenizer], kind: Kind, tmp_path: Path) -> None:
     path, again = tmp_path / "tokenizer.json", tmp_path / "again.json"
     trained[kind].save(path)
-    loaded = Tokenizer.load(path)
-    loaded.save(again)
+    loaded = Tokenizer.load(str(path))
+    loaded.save(str(again))
     assert again.read_bytes() == path.read_bytes()
     assert sorted(file.name for file in tmp_path.iterdir()) == ["again.json", "tokenizer.json"]
     for other in (loaded, pickle.loads(pickle.dumps(loaded))):

@@ -176,6 +176,7 @@ def test_attention_says_where_the_model_looked(reversing: Translator) -> None:
     assert translation.attention.shape == (1, 2, len(translation.hypotheses[0].tokens) + 1, 5)
     np.testing.assert_allclose(translation.attention.sum(3), np.ones((1, 2, 4)), rtol=1e-5)
     assert reversing.translate(["ka"])[0].attention is None
+    assert "attention" not in repr(translation)  # a screen full of numbers
 
 
 def test_translations_with_attention_can_be_compared(reversing: Translator) -> None:
@@ -235,8 +236,26 @@ def test_sentences_may_come_from_anything_that_gives_them(reversing: Translator)
     assert reversing.score(iter(src), (text for text in tgt)) == reversing.score(src, tgt)
 
 
+def test_lines_of_a_file_are_sentences(reversing: Translator, tmp_path: Path) -> None:
+    """With the line breaks that Python leaves at their ends."""
+    src, tgt = sentences(3), sentences(3, seed=1)
+    for name, lines, end in (("src", src, "\n"), ("tgt", tgt, "\r\n")):
+        (tmp_path / name).write_text(end.join(lines) + end, encoding="utf-8", newline="")
+    with (tmp_path / "src").open() as a, (tmp_path / "tgt").open(newline="") as b:
+        assert reversing.score(a, b) == reversing.score(src, tgt)
+    assert reversing.translate(f"{line}\n" for line in src) == reversing.translate(src)
+
+
 def test_wrong_use_is_a_sentence(reversing: Translator) -> None:
     wrong: Any
+    table = type("DataFrame", (), {"columns": ["src"], "__iter__": lambda _: iter(["src"])})()
+    for wrong, name in (({"ka lo": 1}, "dict"), (table, "DataFrame")):
+        with pytest.raises(ConfigError, match=f"translate takes a list of sentences, not a {name}: give one of its"):
+            reversing.translate(wrong)
+    wrong = [["ka"] * 3000]
+    with pytest.raises(ConfigError, match="translate takes sentences, not") as caught:
+        reversing.translate(wrong)
+    assert len(str(caught.value)) < 100
     with pytest.raises(ConfigError, match="list of sentences"):
         reversing.translate("ka")
     for nothing in (None, 1, b"ka"):

@@ -549,5 +549,16 @@ def test_other_folders_are_not_overwritten(tmp_path: Path, tokenizer: Tokenizer)
     assert model_dir.load(saved(tmp_path / "empty", tokenizer), MODEL_KIND)
 
 
+def test_the_current_folder_may_be_a_model(
+    tmp_path: Path, tokenizer: Tokenizer, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    (tmp_path / "empty").mkdir()
+    monkeypatch.chdir(saved(tmp_path / "model", tokenizer))
+    assert model_dir.load(Path(), MODEL_KIND)
+    monkeypatch.chdir(tmp_path / "empty")
+    with pytest.raises(CheckpointError, match="is no model"):
+        model_dir.load(Path(), MODEL_KIND)
+
+
 def test_names_in_use_while_a_folder_is_replaced() -> None:
     assert previous(Path("a/model")) == Path("a/.model.old")

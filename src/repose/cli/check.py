@@ -2,7 +2,7 @@
 
 from itertools import groupby
 
-from repose.cli.training import Config, Files, Overrides, Synthetic, Test, Valid, given_settings, loaded_experiment
+from repose.cli.training import Config, Files, Overrides, Synthetic, Test, Valid, given_settings
 from repose.system.errors import ConfigError
 from repose.system.terminal import make_table, printable, show
 
@@ -21,6 +21,7 @@ def check(
     from repose.config.experiment import TASK_SETTINGS
     from repose.data import advice
     from repose.data.check import MAX_PAIRS
+    from repose.runs.asked import loaded_experiment
     from repose.tasks.corpus_files import check_files, is_pretokenized
 
     sets = given_settings(corpus__valid=valid, corpus__test=test)

@@ -28,7 +28,6 @@ from repose.system.terminal import counted, make_table, say, show
 if TYPE_CHECKING:
     from repose.decoding.stream import StreamCounts
     from repose.model.architecture import Architecture
-    from repose.tasks.base import Decoding
 
 _FIELD = "Field of the {} in files that name theirs, language in TMX (default: the run's)."
 
@@ -212,50 +211,24 @@ def evaluate(
 ) -> None:
     """Translate a test set and score the translations."""
     from repose.cli.tables import evaluation_table
-    from repose.data.readers import unpacked
-    from repose.runs.folder import OTHER_CODE, RunFolder
-    from repose.system.files import check_writable
-    from repose.tasks.base import Decoding
-    from repose.tasks.registry import task_of_model
+    from repose.runs.api import evaluate as run_evaluate
 
-    split = split or (unpacked(files[0]).stem if files else "test")
-    if Path(split).name != split:
-        raise ConfigError(f"--split is {split!r}, but names files of scores: leave slashes out")
-    beams = tuple(beam_size or (1, 4))
-    decoding = Decoding(beams, tokenize, workers, precision, engine, src_field, tgt_field, to)
-    if out is not None:
-        check_writable(out)
-        _check_spares_run(out, model, split, decoding, of_files=bool(files))
-    if RunFolder(model).has_other_code:
-        say(f"{model}: begun {OTHER_CODE}")
-    evaluation_table(task_of_model(model).score_model(model, files, split, out, device, decoding), every=every)
-
-
-def _check_spares_run(out: Path, model: Path, split: str, decoding: "Decoding", *, of_files: bool) -> None:
-    """Refuse to put figures of other files or of another model where a run keeps those of its own, or those of other
-    decodings in the place of the ones that a finished run is judged by."""
-    from repose.runs.folder import SCORED_SPLITS, RunFolder
-
-    run = RunFolder(out)
-    if not run.exists or split not in SCORED_SPLITS:
-        return
-    if of_files:
-        raise ConfigError(
-            f"{run.scores_file(split)} is for the run's own set {split!r}: give these files another name with --split, "
-            "or choose another --out"
-        )
-    if model.resolve() not in (run.path.resolve(), run.model.resolve()):
-        raise ConfigError(f"{run.scores_file(split)} is for the run's own model, not {model}: choose another --out")
-    own, scores = run.best_scores() or ("", {})
-    if own != split or run.is_under_way or "decoded" not in scores:
-        return
-    theirs = ", ".join([*scores["decoded"], scores.get("decoding", {}).get("precision", "fp32")])
-    asked = ", ".join([*decoding.names, decoding.precision or "fp32", *filter(None, [decoding.to])])
-    if theirs != asked:
-        raise ConfigError(
-            f"{run.scores_file(split)} holds the run's own scores ({theirs}), which others ({asked}) would replace: "
-            "choose another --out"
-        )
+    scores = run_evaluate(
+        model,
+        files or None,
+        split=split,
+        beam_sizes=beam_size or (1, 4),
+        to=to,
+        src_field=src_field,
+        tgt_field=tgt_field,
+        out=out,
+        tokenize=tokenize,
+        device=device,
+        workers=workers,
+        precision=precision,
+        engine=engine,
+    )
+    evaluation_table(scores, every=every)
 
 
 def _is_model(name: str) -> bool:

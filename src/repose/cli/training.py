@@ -14,15 +14,13 @@ from typer.core import TyperCommand
 
 from repose.cli.options import TrainingDevice, change
 from repose.data.readers import holds_pairs
-from repose.system.errors import CheckpointError, ConfigError, ReposeError
+from repose.system.errors import ConfigError
 from repose.system.files import write_file
 from repose.system.signals import Interrupted, interruptible
 from repose.system.terminal import counted, say
 
 if TYPE_CHECKING:
     from repose.config.experiment import Experiment
-    from repose.config.file import Loaded
-    from repose.config.recipes import Recipe
     from repose.runs.run import RunResult
 
 Files = Annotated[
@@ -83,101 +81,6 @@ def given_settings(**given: Any) -> list[str]:
     return [f"{name}={json.dumps(value, ensure_ascii=False)}" for name, value in shown.items()]
 
 
-def loaded_experiment(
-    files: list[Path] | None,
-    config: str | None,
-    preset: str | None,
-    overrides: list[str] | None,
-    start: Path | None = None,
-    synthetic: tuple[Path, ...] | None = None,
-    *,
-    by_size: bool = True,
-    out: Path | None = None,
-) -> "Loaded":
-    """The experiment that the arguments describe. Where none is named: the default, with `by_size` under the recipe
-    for so many pairs unless `out` holds a run without it, or that of fine-tuning where it starts from a model."""
-    from repose.config.file import load, shipped
-
-    train = files or []
-    if train and train[0].suffix == ".toml":
-        if len(train) > 1 or config is not None:
-            raise ConfigError("give one experiment file: either as the argument or with --config")
-        config, train = str(train[0]), []
-    if len(train) > 2:
-        raise ConfigError(
-            f"a corpus is two aligned text files, or one file of pairs, such as TSV, not {len(train)} files: so are "
-            "those after --valid and --test"
-        )
-    if len(train) == 1 and not train[0].exists() and str(train[0]) in shipped():
-        raise ConfigError(f"{train[0]} is an experiment that ships with repose: write --config {train[0]}")
-    given: dict[str, Any] = {"train": train, "synthetic": synthetic or (), "overrides": overrides or []}
-    if start is None:
-        loaded = load(config or "default", preset=preset, **given)
-        wanted = by_size and config is None and not (out is not None and _holds(out, loaded.experiment))
-        recipe = _recipe(loaded.experiment) if wanted else None
-        if recipe is not None:
-            loaded = load("default", preset=preset, recipe=recipe.layer, **given)
-            _tell_of(recipe, loaded)
-        return loaded
-    from repose.data.language import UNKNOWN
-    from repose.runs.fine_tuning import RECIPE, other_languages, settings_of
-
-    loaded = load(config or RECIPE, preset=preset, model=settings_of(start), **given)
-    if (others := other_languages(loaded)) is None:
-        return loaded
-    theirs = loaded.experiment.corpus
-    loaded = load(config or RECIPE, preset=preset, model=settings_of(start, others), **given)
-    before, now, tag = f"{theirs.src_lang}-{theirs.tgt_lang}", "-".join(others), loaded.experiment.corpus.tag
-    if theirs.tag != tag:
-        now += f" with the tag {tag}" if tag else " without a tag (--set corpus.tag=TAG gives it one)"
-    if before != f"{UNKNOWN}-{UNKNOWN}":
-        say(f"the model is of {before}, and the files are named {'-'.join(others)}: the new model is of {now}")
-    return loaded
-
-
-def _holds(out: Path, experiment: "Experiment") -> bool:
-    """Whether a run with these settings was begun there, which the same command then goes on with."""
-    from repose.runs.folder import RunFolder
-
-    try:
-        theirs = RunFolder(out).config().experiment
-    except CheckpointError:
-        return False
-    return all(getattr(theirs, name) == getattr(experiment, name) for name in ("tokenizer", "architecture", "training"))
-
-
-def _recipe(experiment: "Experiment") -> "Recipe | None":
-    """The settings for a corpus of this size, having said which they are and why."""
-    from repose.config.experiment import TASK_SETTINGS
-    from repose.config.recipes import most_pairs, recipe_for
-    from repose.data.advice import too_few
-    from repose.tasks.corpus_files import num_training_pairs
-
-    if not TASK_SETTINGS[experiment.training.task].translates:
-        return None
-    try:
-        number = num_training_pairs(experiment.corpus, at_most=most_pairs() + 1)
-    except ReposeError:  # what is wrong with the files, whoever reads them for good says
-        return None
-    if number is None or (recipe := recipe_for(number)) is None:
-        return None
-    if (few := too_few(number)) is not None:
-        say(few)
-    say(
-        f"{counted(number, 'pair')}: the recipe {recipe.name} (for at most {recipe.pairs:,}; --config default is for "
-        "more), which sets"
-    )
-    return recipe
-
-
-def _tell_of(recipe: "Recipe", loaded: "Loaded") -> None:
-    """Say what it sets: not what the command line or a preset sets over it."""
-    for section, table in recipe.settings.items():
-        own = [field for field in table if loaded.sources[f"{section}.{field}"].kind == "recipe"]
-        if own:
-            say(f"    {section:<13} {', '.join(f'{field} {table[field]}' for field in own)}")
-
-
 def train(
     out: Annotated[Path, Option("--out", "-o", help="Run directory. The same command resumes the run in it.")],
     files: Files = None,
@@ -208,8 +111,10 @@ def train(
     ] = False,
 ) -> None:
     """Train a model on a parallel corpus and evaluate it. Run the same command again to resume."""
+    from repose.runs.asked import loaded_experiment, refuse_other_files
+
     if not print_config:
-        _refuse_other_files(out)
+        refuse_other_files(out)
     if minutes is not None and not minutes > 0:
         raise ConfigError(f"--minutes should be more than 0, not {minutes:g}")
     plain = given_settings(corpus__valid=valid, corpus__test=test, training__epochs=epochs)
@@ -245,14 +150,6 @@ def _tell_of_tables(files: list[Path] | None, config: str | None) -> None:
             say(f"{name} has a table [{table}], for `{command}`: its settings are trained here")
 
 
-def _refuse_other_files(out: Path) -> None:
-    """Raise ConfigError where a folder holds something, and no run."""
-    from repose.runs.folder import RunFolder
-
-    if (found := RunFolder(out).other_file()) is not None:
-        raise ConfigError(f"{out} holds {found} and no run: choose another --out")
-
-
 def _run(experiment: "Experiment", out: Path, **options: Any) -> "RunResult":
     """Train. Leaves with exit code 3 where it was stopped, be it while libraries are loaded."""
     try:
@@ -281,6 +178,7 @@ def init(
     """Write a commented experiment file to start from."""
     from repose.config.file import commented_toml
     from repose.data.lines import check_file
+    from repose.runs.asked import loaded_experiment
 
     loaded = loaded_experiment(files, config, preset, overrides)
     for path in loaded.experiment.corpus.train:  # by which the recipe is chosen
@@ -302,6 +200,7 @@ def prepare(
     workers: Annotated[int | None, Option(help="Number of tokenising processes (default: one per core).")] = None,
 ) -> None:
     """Read, split and tokenise a corpus, as `train` does first, and say what was dropped."""
+    from repose.runs.asked import loaded_experiment
     from repose.system.device import available_cores
     from repose.tasks.corpus import prepare_corpus
 

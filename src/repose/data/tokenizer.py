@@ -97,6 +97,7 @@ class Tokenizer:
 
         Raises ConfigError for settings that cannot be met, DataError for lines without text or with lone surrogates.
         """
+        _check_several(lines)
         if kind not in get_args(Kind):
             raise ConfigError(unknown("kind of tokenizer", kind, get_args(Kind)))
         if not is_whole(vocab_size):
@@ -136,8 +137,9 @@ class Tokenizer:
         return trained
 
     @classmethod
-    def load(cls, path: Path) -> "Tokenizer":
+    def load(cls, path: str | Path) -> "Tokenizer":
         """Read a tokenizer.json; raises DataError when it is missing, damaged or without our special tokens."""
+        path = Path(path)
         try:
             return cls(path.read_text(encoding="utf-8"), name=str(path))
         except UnicodeDecodeError as error:
@@ -145,9 +147,9 @@ class Tokenizer:
         except OSError as error:
             raise DataError(f"no tokenizer can be read from {path}: {error.strerror}") from error
 
-    def save(self, path: Path) -> None:
+    def save(self, path: str | Path) -> None:
         """Write tokenizer.json, whole or not at all; the same bytes as were loaded. Raises WriteError."""
-        write_file(path, self.json)
+        write_file(Path(path), self.json)
 
     def normalizing(self, normalization: Normalization) -> "Tokenizer":
         """A tokenizer that first applies `normalization` to every text; this one if it already does."""
@@ -220,7 +222,9 @@ class Tokenizer:
         return self.encode_batch([text])[0]
 
     def encode_batch(self, texts: Sequence[str]) -> list[list[int]]:
-        """Ids of each text between START and END; raises DataError for a lone surrogate."""
+        """Ids of each text between START and END; raises DataError for a lone surrogate, and ConfigError for a bare
+        text in the place of several."""
+        _check_several(texts)
         _check_unicode(texts)
         try:
             encodings = self._encode_batch([*map(self._normalization, texts)], add_special_tokens=False)
@@ -447,6 +451,12 @@ def _cut(line: str) -> list[str]:
     """The line, cut inside runs without a word boundary that are too long: learning takes quadratic time in them."""
     ends = [run.end() for run in _LONG_RUN.finditer(line)] if len(line) >= _RUN_CHARS else []
     return [line[start:end] for start, end in pairwise([0, *ends, len(line)])]
+
+
+def _check_several(texts: Iterable[str]) -> None:
+    """Raises ConfigError for a bare text, whose characters would be taken for texts."""
+    if isinstance(texts, str):
+        raise ConfigError(f"a tokenizer takes a list of texts, not {texts!r:.60}: write [text] for one")
 
 
 def _check_unicode(texts: Iterable[str]) -> None:

@@ -1,18 +1,21 @@
 """What callers give to a translator: one sentence for what cannot be used."""
 
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 
 from repose.system.errors import ConfigError, DataError
 
 
 def sentences(verb: str, texts: Iterable[str]) -> list[str]:
-    """Texts in a list. Raises ConfigError for a bare text in its place, and for what is no text."""
+    """Texts in a list, without line breaks at their ends, which those of a file's lines have. Raises ConfigError for a
+    bare text, a mapping or a table in its place, and for what is no text."""
     if isinstance(texts, str | bytes) or not (hasattr(texts, "__iter__") or hasattr(texts, "__getitem__")):
         raise ConfigError(f"{verb} takes a list of sentences, not {texts!r:.60}: write [text] for one")
+    if isinstance(texts, Mapping) or hasattr(texts, "columns"):
+        raise ConfigError(f"{verb} takes a list of sentences, not a {type(texts).__name__}: give one of its columns")
     texts = list(texts)
     if wrong := [text for text in texts if not isinstance(text, str)]:
-        raise ConfigError(f"{verb} takes sentences, not {wrong[0]!r}")
-    return texts
+        raise ConfigError(f"{verb} takes sentences, not {wrong[0]!r:.60}")
+    return [text.rstrip("\r\n") for text in texts]
 
 
 def check_targets(targets: Sequence[Sequence[int]], *, num_sources: int, max_length: int, vocab_size: int) -> None:

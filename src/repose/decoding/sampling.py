@@ -22,7 +22,7 @@ from repose.system.numbers import is_real, is_whole
 
 
 class Sampling(NamedTuple):
-    """How translations are drawn."""
+    """How translations are drawn: tokens by p^(1/`temperature`), with this `seed`, counted from sentence `first`."""
 
     temperature: float = 1.0
     """T: tokens are drawn by p^(1/T) (1: as the model says; towards 0: greedily)."""

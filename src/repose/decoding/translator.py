@@ -52,7 +52,8 @@ LOOKS_AHEAD = (
 
 @dataclass(frozen=True)
 class Hypothesis:
-    """One translation of a sentence."""
+    """One translation of a sentence: its `text`, its `tokens`, its `score` in nats, the score over the length penalty
+    (`normalised`), by which they are ranked, and whether it `finished` within the length limit."""
 
     text: str
     tokens: tuple[str, ...]
@@ -68,7 +69,7 @@ class Hypothesis:
 
 @dataclass(frozen=True)
 class Translation:
-    """The translation of one sentence."""
+    """The translation of one sentence: `text` and `score` of the best of its `hypotheses`, what the model read."""
 
     text: str
     """The best hypothesis. Empty for a blank sentence."""
@@ -80,7 +81,7 @@ class Translation:
     """Source tokens as the model read them, START and END included."""
     truncated: bool
     """Whether the source was cut at the model's longest length."""
-    attention: NDArray[np.float32] | None = field(default=None, compare=False)
+    attention: NDArray[np.float32] | None = field(default=None, compare=False, repr=False)
     """Cross-attention of the best hypothesis where asked for: (layers, heads, target tokens + 1, source tokens);
     row t is where the model looked when it wrote token t, the last row when it wrote END. A hypothesis as long as the
     model's max_length has no such row. Translations are compared without it."""
@@ -318,7 +319,7 @@ class Translator:
             raise ConfigError(f"to is {to!r}, but must be the name of a tag")
         tag = self.tag if to is None else to
         if tag is not None and not self.src_tokenizer.tags:  # its own tag is one of them
-            raise ConfigError("this model has no tags: leave --to out")
+            raise ConfigError("this model has no tags: leave `to` out")
         return [with_tag(self.src_tokenizer, ids, tag) for ids in self.src_tokenizer.encode_batch(sources)]
 
     def _translation(

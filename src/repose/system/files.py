@@ -148,6 +148,7 @@ def remove_half_written(folder: Path, name: str | None = None) -> None:
 
 def previous(folder: Path) -> Path:
     """Where the old folder is while the new one takes its name."""
+    folder = folder if folder.name else folder.absolute()  # "." has none
     return folder.with_name(f".{folder.name}.old")
 
 

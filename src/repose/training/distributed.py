@@ -2,6 +2,7 @@
 
 import contextlib
 import os
+import pickle
 import re
 import sys
 import threading
@@ -189,7 +190,7 @@ def started(
     has_another_group = dist.is_initialized()  # the caller's, with which none can be joined
     store = TCPStore("127.0.0.1", 0, size, is_master=True, wait_for_workers=False, timeout=TIMEOUT, use_libuv=_LIBUV)
     place = (World(0, size, device), threads, store.port, follow, arguments)
-    with held_back():
+    with held_back(), _without_script(place):
         context: ProcessContext = start_processes(_follow, place, size - 1, join=False, daemon=True)
     try:
         while not store.check([f"ready {rank}" for rank in range(1, size)]):
@@ -219,6 +220,24 @@ def started(
             Path(file).unlink(missing_ok=True)
         if not has_another_group:
             _leave_what_failed(device)
+
+
+@contextlib.contextmanager
+def _without_script(arguments: object) -> Iterator[None]:
+    """Processes started within do not run the program's script again, so that it needs no main guard; unless they need
+    what it defines."""
+    script = sys.modules["__main__"]
+    if b"__main__" in pickle.dumps(arguments):
+        yield
+        return
+    names = ("__spec__", "__file__")
+    before = {name: getattr(script, name) for name in names if hasattr(script, name)}
+    script.__spec__ = None
+    vars(script).pop("__file__", None)
+    try:
+        yield
+    finally:
+        vars(script).update(before)
 
 
 def _follow(index: int, first: World, threads: int, port: int, follow: Callable[..., None], arguments: Any) -> None:

@@ -181,7 +181,7 @@ def _train_as_worker(
     if state.done is not None:
         return _done(options.run, state)
     job, run = options.job, options.run
-    with tuned(), contextlib.ExitStack() as stack:
+    with tuned(), torch.random.fork_rng(devices=[]), contextlib.ExitStack() as stack:  # the caller's random state stays
         learner = Learner(job.task, job.task.build(job), job.training, world)
         if run.checkpoint.exists():
             checkpoint.load(run.checkpoint, learner.tensors())

@@ -1,0 +1,157 @@
+"""What a Python program calls to train and to measure; the commands of the same names do the same."""
+
+import signal
+from collections.abc import Mapping, Sequence
+from pathlib import Path
+from typing import Any
+
+from repose.config.experiment import Experiment
+from repose.config.file import to_toml
+from repose.data.readers import unpacked
+from repose.runs.asked import Say, loaded_experiment, refuse_other_files
+from repose.runs.folder import OTHER_CODE, SCORED_SPLITS, RunFolder
+from repose.runs.run import RunResult, run
+from repose.system.errors import ConfigError
+from repose.system.files import check_writable
+from repose.system.terminal import say
+from repose.tasks.base import Decoding
+from repose.tasks.registry import task_of_model
+from repose.training.display import ProgressKind
+
+Files = str | Path | Sequence[str | Path]
+"""Two aligned text files (source, target), or one TSV, CSV, JSONL, Parquet or TMX file."""
+
+
+def train(
+    corpus: Experiment | Files | None = None,
+    *,
+    out: str | Path,
+    valid: Files | None = None,
+    test: Files | None = None,
+    config: str | Path | None = None,
+    preset: str | None = None,
+    settings: Mapping[str, Any] | None = None,
+    start: str | Path | None = None,
+    synthetic: Files | None = None,
+    device: str = "auto",
+    workers: int | None = None,
+    stop_after: int | None = None,
+    progress: ProgressKind = "auto",
+    say: Say = say,
+) -> RunResult:
+    """Trains a model on a parallel corpus and evaluates it, as `repose train` does; called again, it goes on.
+
+    `corpus`: two aligned files or one file of pairs; None with a `config` that names its own; or a whole experiment,
+    beside which no setting is given. `settings`: by name, such as {"training.epochs": 5} (`repose init` writes a file
+    with all of them). `start`: a trained model to go on from (`--from`). `workers`: processes, by default one per core
+    or GPU. `progress="none"` and `say=lambda sentence: None` keep it quiet.
+
+    Meanwhile, SIGINT, SIGTERM, SIGHUP and SIGUSR1 stop the training, which saves its state; then they are raised again,
+    so that Ctrl-C ends the caller's loop, too, as KeyboardInterrupt. `stop_after` so many updates returns instead, with
+    `outcome.status` "stopped" and without scores.
+
+    Raises ConfigError for settings that cannot be used, DataError for files, CheckpointError where `out` holds another
+    run, and ConfigError where it holds something else.
+    """
+    folder = Path(out)
+    refuse_other_files(folder)
+    if isinstance(corpus, Experiment):
+        if any(given is not None for given in (valid, test, config, preset, settings, start, synthetic)):
+            raise ConfigError("an Experiment has all settings: give it alone, with those that it is to have")
+        experiment = corpus
+    else:
+        named = {**({} if settings is None else settings)}
+        for name, files in (("corpus.valid", valid), ("corpus.test", test)):
+            if files is not None:
+                named[name] = [str(path) for path in _paths(files)]
+        overrides = [f"{name}={_written(value)}" for name, value in named.items()]
+        experiment = loaded_experiment(
+            None if corpus is None else _paths(corpus),
+            None if config is None else str(config),
+            preset,
+            overrides,
+            None if start is None else Path(start),
+            None if synthetic is None else tuple(_paths(synthetic)),
+            out=folder,
+            say=say,
+        ).experiment
+    result = run(experiment, folder, device=device, workers=workers, stop_after=stop_after, progress=progress, say=say)
+    if (number := signal.Signals.__members__.get(result.outcome.reason)) is not None:
+        signal.raise_signal(number)
+    return result
+
+
+def evaluate(
+    model: str | Path,
+    files: Files | None = None,
+    *,
+    split: str | None = None,
+    beam_sizes: Sequence[int] = (1, 4),
+    to: str | None = None,
+    src_field: str | None = None,
+    tgt_field: str | None = None,
+    out: str | Path | None = None,
+    tokenize: str | None = None,
+    device: str = "cpu",
+    workers: int | None = None,
+    precision: str | None = None,
+    engine: str | None = None,
+    say: Say = say,
+) -> dict[str, Any]:
+    """Translates a test set and scores the translations, as `repose evaluate` does.
+
+    `model`: a run or model directory, or an export to ONNX. `files`: source and reference, or one file of pairs;
+    without them, a set of the run's own corpus: `split` is test, valid, or another published one. For files, `split` is
+    what they are called. `beam_sizes`: 1 is greedy search. `out`: a folder for scores and translations. `tokenize`:
+    sacreBLEU's tokenizer, by default the one for the target language.
+
+    Returns what scores.test.json holds: ["decoded"]["beam4"]["bleu"]["value"] and "signature", likewise "chrf" and
+    "greedy"; beside it teacher-forced figures, which are no translation quality. Raises ConfigError, DataError and
+    CheckpointError.
+    """
+    folder, given = Path(model), None if files is None else _paths(files)
+    split = split or (unpacked(given[0]).stem if given else "test")
+    if Path(split).name != split:
+        raise ConfigError(f"--split is {split!r}, but names files of scores: leave slashes out")
+    decoding = Decoding(tuple(beam_sizes), tokenize, workers, precision, engine, src_field, tgt_field, to)
+    place = None if out is None else Path(out)
+    if place is not None:
+        check_writable(place)
+        _check_spares_run(place, folder, split, decoding, of_files=given is not None)
+    if RunFolder(folder).has_other_code:
+        say(f"{folder}: begun {OTHER_CODE}")
+    return task_of_model(folder).score_model(folder, given, split, place, device, decoding)
+
+
+def _paths(files: Files) -> list[Path]:
+    return [Path(files)] if isinstance(files, str | Path) else [Path(path) for path in files]
+
+
+def _written(value: Any) -> str:
+    """A setting as `--set` takes it."""
+    return to_toml(str(value) if isinstance(value, Path) else value)
+
+
+def _check_spares_run(out: Path, model: Path, split: str, decoding: Decoding, *, of_files: bool) -> None:
+    """Refuse to put figures of other files or of another model where a run keeps those of its own, or those of other
+    decodings in the place of the ones that a finished run is judged by."""
+    run = RunFolder(out)
+    if not run.exists or split not in SCORED_SPLITS:
+        return
+    if of_files:
+        raise ConfigError(
+            f"{run.scores_file(split)} is for the run's own set {split!r}: give these files another name with --split, "
+            "or choose another --out"
+        )
+    if model.resolve() not in (run.path.resolve(), run.model.resolve()):
+        raise ConfigError(f"{run.scores_file(split)} is for the run's own model, not {model}: choose another --out")
+    own, scores = run.best_scores() or ("", {})
+    if own != split or run.is_under_way or "decoded" not in scores:
+        return
+    theirs = ", ".join([*scores["decoded"], scores.get("decoding", {}).get("precision", "fp32")])
+    asked = ", ".join([*decoding.names, decoding.precision or "fp32", *filter(None, [decoding.to])])
+    if theirs != asked:
+        raise ConfigError(
+            f"{run.scores_file(split)} holds the run's own scores ({theirs}), which others ({asked}) would replace: "
+            "choose another --out"
+        )

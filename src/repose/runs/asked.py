@@ -1,0 +1,111 @@
+"""Which experiment is asked for: by files, a configuration, a preset, settings, a model to start from.
+
+Without a configuration, the number of pairs chooses the recipe (docs/little-data.md).
+"""
+
+from collections.abc import Callable, Sequence
+from pathlib import Path
+from typing import Any
+
+from repose.config.experiment import TASK_SETTINGS, Experiment
+from repose.config.file import Loaded, load, shipped
+from repose.config.recipes import Recipe, most_pairs, recipe_for
+from repose.data.advice import too_few
+from repose.data.language import UNKNOWN
+from repose.runs.fine_tuning import RECIPE, other_languages, settings_of
+from repose.runs.folder import RunFolder
+from repose.system.errors import CheckpointError, ConfigError, ReposeError
+from repose.system.terminal import counted, say
+from repose.tasks.corpus_files import num_training_pairs
+
+Say = Callable[[str], None]
+
+
+def loaded_experiment(
+    files: Sequence[Path] | None,
+    config: str | None,
+    preset: str | None,
+    overrides: Sequence[str] | None,
+    start: Path | None = None,
+    synthetic: tuple[Path, ...] | None = None,
+    *,
+    by_size: bool = True,
+    out: Path | None = None,
+    say: Say = say,
+) -> Loaded:
+    """The experiment that the arguments describe. Where none is named: the default, with `by_size` under the recipe
+    for so many pairs unless `out` holds a run without it, or that of fine-tuning where it starts from a model."""
+    train = files or []
+    if train and train[0].suffix == ".toml":
+        if len(train) > 1 or config is not None:
+            raise ConfigError("give one experiment file: either as the argument or with --config")
+        config, train = str(train[0]), []
+    if len(train) > 2:
+        raise ConfigError(
+            f"a corpus is two aligned text files, or one file of pairs, such as TSV, not {len(train)} files: so are "
+            "those after --valid and --test"
+        )
+    if len(train) == 1 and not train[0].exists() and str(train[0]) in shipped():
+        raise ConfigError(f"{train[0]} is an experiment that ships with repose: write --config {train[0]}")
+    given: dict[str, Any] = {"train": train, "synthetic": synthetic or (), "overrides": overrides or []}
+    if start is None:
+        loaded = load(config or "default", preset=preset, **given)
+        wanted = by_size and config is None and not (out is not None and _holds(out, loaded.experiment))
+        recipe = _recipe(loaded.experiment, say) if wanted else None
+        if recipe is not None:
+            loaded = load("default", preset=preset, recipe=recipe.layer, **given)
+            _tell_of(recipe, loaded, say)
+        return loaded
+    loaded = load(config or RECIPE, preset=preset, model=settings_of(start), **given)
+    if (others := other_languages(loaded)) is None:
+        return loaded
+    theirs = loaded.experiment.corpus
+    loaded = load(config or RECIPE, preset=preset, model=settings_of(start, others), **given)
+    before, now, tag = f"{theirs.src_lang}-{theirs.tgt_lang}", "-".join(others), loaded.experiment.corpus.tag
+    if theirs.tag != tag:
+        now += f" with the tag {tag}" if tag else " without a tag (--set corpus.tag=TAG gives it one)"
+    if before != f"{UNKNOWN}-{UNKNOWN}":
+        say(f"the model is of {before}, and the files are named {'-'.join(others)}: the new model is of {now}")
+    return loaded
+
+
+def _holds(out: Path, experiment: Experiment) -> bool:
+    """Whether a run with these settings was begun there, which the same command then goes on with."""
+    try:
+        theirs = RunFolder(out).config().experiment
+    except CheckpointError:
+        return False
+    return all(getattr(theirs, name) == getattr(experiment, name) for name in ("tokenizer", "architecture", "training"))
+
+
+def _recipe(experiment: Experiment, say: Say) -> Recipe | None:
+    """The settings for a corpus of this size, having said which they are and why."""
+    if not TASK_SETTINGS[experiment.training.task].translates:
+        return None
+    try:
+        number = num_training_pairs(experiment.corpus, at_most=most_pairs() + 1)
+    except ReposeError:  # what is wrong with the files, whoever reads them for good says
+        return None
+    if number is None or (recipe := recipe_for(number)) is None:
+        return None
+    if (few := too_few(number)) is not None:
+        say(few)
+    say(
+        f"{counted(number, 'pair')}: the recipe {recipe.name} (for at most {recipe.pairs:,}; --config default is for "
+        "more), which sets"
+    )
+    return recipe
+
+
+def _tell_of(recipe: Recipe, loaded: Loaded, say: Say) -> None:
+    """Say what it sets: not what the command line or a preset sets over it."""
+    for section, table in recipe.settings.items():
+        own = [field for field in table if loaded.sources[f"{section}.{field}"].kind == "recipe"]
+        if own:
+            say(f"    {section:<13} {', '.join(f'{field} {table[field]}' for field in own)}")
+
+
+def refuse_other_files(out: Path) -> None:
+    """Raise ConfigError where a folder holds something, and no run."""
+    if (found := RunFolder(out).other_file()) is not None:
+        raise ConfigError(f"{out} holds {found} and no run: choose another --out")

@@ -1,0 +1,146 @@
+"""Training and measuring from Python."""
+
+import os
+import random
+import signal
+import subprocess
+import sys
+from pathlib import Path
+from typing import Any
+
+import pytest
+import torch
+
+import repose
+from repose.config.file import load, to_toml
+from repose.runs.folder import RunFolder
+from repose.system.errors import ConfigError, DataError
+from repose.training.loop import Trainer
+
+WORDS = ("red", "blue", "one", "two", "sun", "moon", "tree", "fish")
+SMALL: dict[str, Any] = {
+    **{f"architecture.{name}": 32 for name in ("d_token", "head_dim", "d_ff", "max_length")},
+    **{f"architecture.{name}": 1 for name in ("num_heads", "num_encoder_layers", "num_decoder_layers")},
+    **{f"training.{name}": 32 for name in ("max_src_tokens", "max_tgt_tokens")},
+    "training.batch_size": 64,
+    "training.epochs": 1,
+    "decoding.length_penalty": 1.0,
+    "tokenizer.vocab_size": 300,
+}
+
+
+def quiet(_: str) -> None:
+    pass
+
+
+@pytest.fixture
+def corpus(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
+    monkeypatch.setenv("REPOSE_HOME", str(tmp_path / "home"))
+    lines = [" ".join((WORDS * 2)[begin : begin + length]) for begin in range(8) for length in range(4, 9)]
+    random.Random(1).shuffle(lines)
+    (tmp_path / "pairs.tsv").write_text("".join(f"{line}\t{line.upper()}\n" for line in lines), encoding="utf-8")
+    return tmp_path / "pairs.tsv"
+
+
+def train(corpus: Any, out: Path, **options: Any) -> repose.RunResult:
+    return repose.train(
+        corpus, out=out, **{"settings": SMALL, "workers": 1, "progress": "none", "say": quiet, **options}
+    )
+
+
+def test_trained_measured_and_used(corpus: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    said: list[str] = []
+    first = train(str(corpus), tmp_path / "run", stop_after=1, say=said.append, test=corpus)
+    assert (first.outcome.status, first.scores) == ("stopped", None)
+    assert any("the recipe little-data" in sentence for sentence in said)
+    result = train(str(corpus), tmp_path / "run", test=[str(corpus)])
+    assert result.outcome.status == "done"
+    assert result.scores is not None
+    assert capsys.readouterr() == ("", "")
+    scores = repose.evaluate(tmp_path / "run", say=quiet)
+    assert scores["decoded"] == result.scores["decoded"]
+    of_files = repose.evaluate(str(tmp_path / "run" / "model"), corpus, beam_sizes=[1], out=tmp_path / "scores")
+    assert of_files["decoded"]["greedy"] == scores["decoded"]["greedy"]
+    assert (tmp_path / "scores" / "scores.pairs.json").exists()
+    assert len(repose.load(tmp_path / "run").translate(["red blue one two"])) == 1
+
+
+def test_what_is_given_are_settings(corpus: Path, tmp_path: Path) -> None:
+    given = {**SMALL, "training.patience": None, "corpus.src_lang": "pt", "training.seed": 3}
+    train(corpus, tmp_path / "a", settings=given, preset="baseline", valid=corpus, stop_after=1)
+    (tmp_path / "own.toml").write_text('[training]\nseed = 3\n[corpus]\ntrain = ["pairs.tsv"]\n', encoding="utf-8")
+    train(None, tmp_path / "b", config=tmp_path / "own.toml", stop_after=1)
+    a, b = (RunFolder(tmp_path / name).config().experiment for name in "ab")
+    assert (a.training.seed, a.training.patience, a.corpus.src_lang, a.corpus.valid) == (3, None, "pt", (str(corpus),))
+    assert (b.training.seed, b.corpus.train, b.training.r_drop) == (3, (str(corpus),), 0.0)
+    assert a.architecture.values == "hidden"
+
+
+def test_a_whole_experiment(corpus: Path, tmp_path: Path) -> None:
+    overrides = [f"{name}={to_toml(value)}" for name, value in SMALL.items()]
+    experiment = load("default", train=[corpus], overrides=overrides).experiment
+    result = train(experiment, tmp_path / "run", settings=None, stop_after=1)
+    assert RunFolder(tmp_path / "run").config().experiment == experiment
+    assert result.outcome.update == 1
+    with pytest.raises(ConfigError, match="an Experiment has all settings"):
+        train(experiment, tmp_path / "other")
+
+
+@pytest.mark.parametrize(
+    ("corpus_", "options", "error", "sentence"),
+    [
+        ("missing.tsv", {}, DataError, "there is no file"),
+        (["a", "b", "c"], {}, ConfigError, "not 3 files"),
+        (None, {}, ConfigError, "there is no corpus"),
+        ("pairs.tsv", {"settings": {"training.epoch": 1}}, ConfigError, "epoch"),
+        ("pairs.tsv", {"config": "nosuch"}, ConfigError, "nosuch"),
+        ("pairs.tsv", {"out": "."}, ConfigError, "and no run"),
+    ],
+)
+def test_wrong_input(
+    corpus: Path, monkeypatch: pytest.MonkeyPatch, corpus_: Any, options: Any, error: type[Exception], sentence: str
+) -> None:
+    monkeypatch.chdir(corpus.parent)
+    with pytest.raises(error, match=sentence):
+        train(corpus_, **{"out": Path("run"), **options})
+
+
+def test_split_of_a_run_is_no_path(corpus: Path, tmp_path: Path) -> None:
+    train(corpus, tmp_path / "run", stop_after=1)
+    with pytest.raises(ConfigError, match="leave slashes out"):
+        repose.evaluate(tmp_path / "run", split="a/b")
+
+
+def test_ctrl_c_ends_a_loop_over_trainings(corpus: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """And the training saves its state first, which the next call goes on from."""
+    update = Trainer._update
+
+    def interrupted(self: Trainer, *arguments: Any) -> Any:
+        os.kill(os.getpid(), signal.SIGINT)
+        return update(self, *arguments)
+
+    with monkeypatch.context() as patch:
+        patch.setattr(Trainer, "_update", interrupted)
+        with pytest.raises(KeyboardInterrupt):
+            train(corpus, tmp_path / "run")
+    assert train(corpus, tmp_path / "run").outcome.status == "done"
+
+
+def test_the_callers_random_numbers_stay(corpus: Path, tmp_path: Path) -> None:
+    torch.manual_seed(7)
+    expected = torch.rand(3)
+    torch.manual_seed(7)
+    train(corpus, tmp_path / "run", stop_after=1)
+    assert torch.equal(torch.rand(3), expected)
+
+
+def test_a_script_with_several_workers_needs_no_main_guard(corpus: Path, tmp_path: Path) -> None:
+    script = tmp_path / "script.py"
+    script.write_text(
+        f"import repose\nprint('begun')\nresult = repose.train({str(corpus)!r}, out={str(tmp_path / 'run')!r}, "
+        f"settings={SMALL!r}, workers=2, progress='none', stop_after=1)\n"
+        "import sys; assert sys.modules['__main__'].__file__ == __file__\nprint(result.outcome.status)\n",
+        encoding="utf-8",
+    )
+    done = subprocess.run([sys.executable, script], capture_output=True, text=True, check=False)
+    assert (done.returncode, done.stdout) == (0, "begun\nstopped\n"), done.stderr
