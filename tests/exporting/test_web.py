@@ -316,7 +316,7 @@ def test_long_sentences_are_split_as_the_program_splits_them(page: Page, transla
     page.tab.evaluate("repose.translator.sentences = (line) => [line]")
     several = []
     for to in (None, "pt"):  # a tag is a token of the source
-        script = "([texts, to]) => texts.map((text) => repose.translator.parts(text, {to: to ?? undefined}))"
+        script = "([texts, to]) => texts.map((text) => [...repose.translator.parts(text, {to: to ?? undefined})])"
         found = page.tab.evaluate(script, [texts, to])
         ours = [list(map(_stripped, _pieces(text, what_stays_whole(translator, to)))) for text in texts]
         assert [[(p["before"], p["text"], p["after"]) for p in parts] for parts in found] == ours
@@ -342,6 +342,39 @@ def test_somebody_types_what_is_long(page: Page, translator: Translator) -> None
     page.tab.fill("#src", "\n".join(lines))
     done = [translation.text for translation, _ in translate_texts(translator, lines, beam_size=1)]
     page.tab.wait_for_function("text => document.getElementById('tgt').textContent === text", arg="\n".join(done))
+
+
+def test_a_translation_of_before_is_seen_to_be_one(page: Page) -> None:
+    """From the first key on."""
+    page.tab.fill("#src", "o gato")
+    page.tab.wait_for_function("() => document.getElementById('status').textContent.startsWith('1 sentence')")
+    looks = """() => {
+        const [status, text] = ["status", "tgt"].map((id) => document.getElementById(id));
+        return [status.textContent, text.getAttribute("aria-busy")];
+    }"""
+    typed = (
+        "() => { const s = document.getElementById('src'); s.value = 'a mesa'; s.dispatchEvent(new Event('input')); }"
+    )
+    page.tab.evaluate(typed)
+    assert page.tab.evaluate(looks) == ["translating …", "true"]
+    assert float(page.tab.evaluate("getComputedStyle(document.getElementById('tgt')).opacity")) < 1
+    page.tab.wait_for_function("() => document.getElementById('status').textContent.startsWith('1 sentence')")
+    assert page.tab.evaluate(looks)[1] is None
+    page.tab.fill("#src", "")
+    page.tab.wait_for_function("() => document.getElementById('status').textContent === ''")
+
+
+def test_a_line_is_cut_as_it_is_translated(page: Page) -> None:
+    """Not as a whole before its first sentence: a book without line breaks would hold up the page."""
+    script = """() => {
+        const { translator } = repose, { source } = translator, { encode } = source;
+        let times = 0;
+        source.encode = (text) => { times += 1; return encode.call(source, text); };
+        translator.parts("O gato dorme. ".repeat(2000)).next();
+        source.encode = encode;
+        return times;
+    }"""
+    assert page.tab.evaluate(script) == 1
 
 
 def test_what_is_cut_off_is_told(page: Page) -> None:
@@ -457,7 +490,7 @@ def test_no_ngram_is_said_twice_where_that_is_asked(page: Page, translator: Tran
 def test_sentences_are_told_apart_whatever_the_code(page: Page) -> None:
     for code in ("pt", "por-Latn", "und", "<none>", "x"):
         page.tab.evaluate("code => { repose.translator.settings.src_lang = code; }", code)
-        found = page.tab.evaluate("repose.translator.sentences('O gato vive. Quem é?  Eu!')")
+        found = page.tab.evaluate("[...repose.translator.sentences('O gato vive. Quem é?  Eu!')]")
         assert found == ["O gato vive. ", "Quem é?  ", "Eu!"]
 
 

@@ -119,6 +119,11 @@ def texts(page: Any, selector: str) -> list[str]:
     return list(page.locator(selector).all_inner_texts())
 
 
+def told(page: Any) -> str:
+    """Where a word comes from, in letters that one sees."""
+    return str(page.inner_text("#word")).translate(dict.fromkeys(map(ord, "\u2068\u2069")))
+
+
 def test_it_translates_while_one_types(visit: Visits) -> None:
     one = visit()
     page = one.open()
@@ -159,6 +164,131 @@ def test_alternatives_can_be_taken(visit: Visits) -> None:
     assert texts(page, "#alternatives button")[0].strip() == "O GATO!"
 
 
+def test_nothing_is_explained_while_another_text_waits(visit: Visits) -> None:
+    """Slowly, the older text's attention would be told of the newer one's translation."""
+    one = visit()
+    page = one.open()
+    one.write("o gato")
+    page.click("#why summary")
+    page.wait_for_selector("#map table")
+    with page.expect_request("**/explain"):
+        page.fill("#text", "slow cat")
+        assert page.is_hidden("#why")
+    page.wait_for_function("() => document.getElementById('translation').textContent === 'SLOW CAT'")
+    assert page.is_visible("#why summary")
+    assert page.is_hidden("#map")
+
+
+def test_right_to_left(visit: Visits) -> None:
+    """A source word is shaded where it stands, and quoted in an English sentence without turning it around."""
+    one = visit()
+    page = one.open()
+    one.write("رأى القط الكلب اليوم")
+    page.hover(".piece >> nth=0")
+    shaded, editor = (page.locator(name).bounding_box() for name in ("#shades .shade-4", ".editor"))
+    assert shaded["x"] > editor["x"] + editor["width"] / 2, "at the right, where the line begins"
+    assert "“\u2068رأى\u2069” (80" in page.inner_text("#word")
+    assert page.get_attribute("#alternatives button > span", "dir") == "auto"
+    assert page.get_attribute("#alternatives button > span", "lang") == "en"
+    assert (page.get_attribute("#status", "lang"), page.get_attribute("#text", "lang")) == ("en", "pt")
+
+
+def test_a_text_is_whole_after_the_other_tab(visit: Visits) -> None:
+    one = visit(viewport={"width": 390, "height": 700})
+    page = one.open()
+    one.write("o gato viu o rato que fugiu. " * 30)
+    page.click("#tab-file")
+    page.set_viewport_size({"width": 380, "height": 700})
+    page.wait_for_timeout(50)
+    page.click("#tab-text")
+    assert page.evaluate(
+        "() => { const t = document.getElementById('text'); return t.scrollHeight <= t.clientHeight; }"
+    )
+
+
+def test_a_focused_word_is_in_sight(visit: Visits) -> None:
+    one = visit(viewport={"width": 360, "height": 640})
+    page = one.open()
+    one.write("o gato viu o rato que fugiu. " * 12)
+    page.focus("#clear")
+    page.keyboard.press("Tab")
+    for _ in range(12):
+        page.keyboard.press("ArrowRight")
+        assert page.evaluate(
+            """() => {
+            const { left, top, width, height } = document.activeElement.getBoundingClientRect();
+            return document.elementFromPoint(left + width / 2, top + height / 2) === document.activeElement;
+        }"""
+        )
+    foot, word = (page.locator(f".result > {name}").bounding_box() for name in (".foot", "#word"))
+    assert word["y"] + word["height"] <= foot["y"] + 1, "none of it is under the buttons"
+
+
+def test_models_that_come_and_go_are_seen(visit: Visits) -> None:
+    one = visit()
+    page = one.open()
+    one.write("o gato")
+    known = page.request.get(one.address + "/languages").json()
+    spanish = [{"code": "es", "name": "Spanish", "targets": ["pt"]}]
+    page.route("**/languages", lambda route: route.fulfill(json=[*known, *spanish]))
+    page.evaluate("document.dispatchEvent(new Event('visibilitychange'))")
+    page.wait_for_function("() => [...document.querySelectorAll('#source option')].some(({value}) => value === 'es')")
+    assert (page.input_value("#source"), page.input_value("#target")) == ("pt", "en")
+    page.route("**/languages", lambda route: route.fulfill(json=spanish))
+    page.route("**/explain", lambda route: route.fulfill(status=400, json={"error": "pt is not available"}))
+    page.fill("#text", "dois")
+    page.wait_for_function("() => document.getElementById('source').value === 'es'")
+    assert page.input_value("#target") == "pt"
+
+
+def test_a_skip_link_asks_for_nothing(visit: Visits) -> None:
+    one = visit()
+    page = one.open()
+    one.write("o gato")
+    page.locator("#alternatives button").first.click()
+    page.focus(".skip")
+    page.keyboard.press("Enter")
+    page.wait_for_timeout(200)
+    assert page.inner_text("#translation") == "O GATO!"
+
+
+def test_swapping_says_why_it_cannot(visit: Visits) -> None:
+    page = visit().open()
+    page.select_option("#source", "auto")
+    page.click("#tab-file")
+    page.click("#swap")
+    assert page.inner_text("#note:visible") == "Choose the language to translate from first."
+    page.select_option("#source", "pt")
+    assert page.is_hidden("#note")
+
+
+def test_a_shared_text_is_left_by_swapping_and_by_typing(visit: Visits) -> None:
+    one = visit()
+    page = one.open()
+    one.write("o gato")
+    page.click("#share")
+    page.wait_for_function("() => location.hash.length > 1")
+    page.click("#swap")
+    assert page.url == one.address + "/"
+    other = visit()
+    page = other.open("/?source=pt&target=en&q=bom+dia")
+    page.wait_for_function("() => document.getElementById('translation').textContent === 'BOM DIA'")
+    other.write("o rato")
+    assert page.url == other.address + "/"
+
+
+def test_the_theme_is_there_before_anything_is_drawn_and_focus_stays(visit: Visits) -> None:
+    one = visit(color_scheme="dark")
+    held: list[Any] = []
+    one.page.route("**/models", lambda route: held.append(route))
+    one.page.goto(one.address)
+    assert one.page.evaluate("document.documentElement.dataset.theme") == "dark"
+    one.page.focus("#theme")
+    held[0].continue_()
+    one.page.wait_for_function("() => document.querySelectorAll('#source option').length > 1")
+    assert one.page.evaluate("document.activeElement.id") == "theme"
+
+
 def test_swapping_keeps_what_is_not_translated_yet(visit: Visits) -> None:
     page = visit().open()
     page.fill("#text", "um")
@@ -197,7 +327,7 @@ def test_words_tell_where_they_come_from(visit: Visits) -> None:
     page = one.open()
     one.write("o gato dorme\nsossegadamente")
     page.hover(".piece >> nth=1")
-    assert page.inner_text("#word") == "“GATO” from “gato” (80\u00a0%); probability 90\u00a0%"
+    assert told(page) == "“GATO” from “gato” (80\u00a0%); probability 90\u00a0%"
     assert texts(page, "#shades .shade-4") == ["gato"]
     page.hover("h1")
     assert page.inner_text("#word") == ""
@@ -208,7 +338,7 @@ def test_words_tell_where_they_come_from(visit: Visits) -> None:
     page.keyboard.press("ArrowRight")
     assert page.evaluate("document.activeElement.textContent") == "DORME"
     page.keyboard.press("End")
-    assert "“sossegadamente” (100\u00a0%); probability 8\u00a0%" in page.inner_text("#word")
+    assert "“sossegadamente” (100\u00a0%); probability 8\u00a0%" in told(page)
     assert texts(page, ".very-unsure:not(#legend span)") == ["SOSSEGADAMENTE"]
     assert page.is_visible("#legend")
 
@@ -412,6 +542,25 @@ def test_a_server_that_is_away_for_a_moment_is_asked_again(visit: Visits) -> Non
     assert page.get_attribute("#translation", "aria-busy") == "false"
 
 
+def test_a_server_that_is_back_is_asked_at_once(visit: Visits) -> None:
+    """By whoever looks at the page again; and until then, more and more seldom."""
+    one = visit()
+    page = one.open()
+    one.write("um gato")
+    page.clock.install()
+    page.route("**/explain", lambda route: route.abort())
+    page.fill("#text", "dois gatos")
+    for seconds in (5, 10, 20, 40, 60, 60):
+        page.clock.run_for(1000)
+        page.wait_for_function(f"() => document.getElementById('problem').textContent.endsWith('again in {seconds} s')")
+        page.clock.run_for(1000 * (seconds - 1))
+    assert page.text_content("#translation") == "UM GATO"
+    page.unroute("**/explain")
+    page.evaluate("dispatchEvent(new Event('online'))")
+    page.clock.run_for(10)
+    page.wait_for_function("() => document.getElementById('translation').textContent === 'DOIS GATOS'")
+
+
 def test_the_translation_of_an_earlier_text_is_not_copied(visit: Visits) -> None:
     one = visit()
     page = one.open()
@@ -465,7 +614,7 @@ def test_a_phone_shows_one_pane_over_the_other(visit: Visits) -> None:
     page = one.open()
     one.write("o gato dorme " * 20 + "Donaudampfschiffahrtsgesellschaftskapitänsmützenabzeichenverleihung")
     page.tap(".piece >> nth=1")
-    assert "“GATO” from" in page.inner_text("#word")
+    assert "“GATO” from" in told(page)
     page.click("#why summary")
     page.wait_for_selector("#map table")
     assert page.evaluate("document.scrollingElement.scrollWidth <= innerWidth")

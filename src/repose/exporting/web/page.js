@@ -73,6 +73,8 @@ function show(translator) {
 let beginning, joined, timer, latest = 0;
 function schedule(translator) {
   clearTimeout(timer);
+  element("tgt").setAttribute("aria-busy", "true"); // until it is the whole translation of what is there
+  if (element("src").value) say("translating …");
   timer = setTimeout(() => translateAll(translator).catch(complain), 250);
 }
 
@@ -82,8 +84,6 @@ async function translateAll(translator) {
   const options = { beamSize: Number(element("beam").value), to: element("tag").value || undefined };
   const lines = element("src").value.split("\n");
   let done = "", number = 0, cut = 0;
-  element("tgt").setAttribute("aria-busy", "true"); // until it is whole
-  if (lines.length > 1) say("translating …");
   for (const [index, line] of lines.entries()) {
     if (index > 0) done += "\n";
     let translated = "", previous;

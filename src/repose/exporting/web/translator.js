@@ -162,10 +162,10 @@ export class Translator {
   }
 
   /** A line as the model reads it: sentences, in pieces where they are longer than nearly all of the training's. */
-  parts(line, options) {
+  *parts(line, options) {
     const { split_src_tokens: usual, max_src_tokens: longest } = this.settings;
     const fits = this.fits(options, usual ?? longest);
-    return this.sentences(line, options).flatMap((sentence) => pieces(sentence, fits)).map(stripped);
+    for (const sentence of this.sentences(line, options)) yield* pieces(sentence, fits).map(stripped);
   }
 
   /** Whether a text is no longer than what the model was trained on. */
@@ -182,14 +182,14 @@ export class Translator {
   }
 
   /** The sentences of a line, with the white space that stands after each. */
-  sentences(line, { to = this.settings.tag } = {}) {
-    if (!globalThis.Intl?.Segmenter) return [line];
+  *sentences(line, { to = this.settings.tag } = {}) {
+    if (!globalThis.Intl?.Segmenter) return yield line;
     let segmenter;
     try {
       segmenter = new Intl.Segmenter(this.direction(to).src_lang, { granularity: "sentence" });
     } catch {
       segmenter = new Intl.Segmenter(undefined, { granularity: "sentence" }); // a code that is none
     }
-    return Array.from(segmenter.segment(line), ({ segment }) => segment);
+    for (const { segment } of segmenter.segment(line)) yield segment;
   }
 }

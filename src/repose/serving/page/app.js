@@ -9,8 +9,7 @@ const AUTO = "auto";
 const ALTERNATIVES = 3;
 const RETRIES = 5;
 const LONGEST_WAIT = 60; // seconds
-const AWAY_WAIT = 5; // likewise, for a server that cannot be reached
-const THEME = "theme";
+const AWAY_WAIT = 5; // likewise, for a server that cannot be reached: at first
 
 const at = (id) => document.getElementById(id);
 const text = at("text");
@@ -22,6 +21,7 @@ let languages = [];
 let models = [];
 let running = null;
 let asking = null; // for all heads
+let away = false; // whether the server could not be reached
 let timer = 0;
 let shown = { text: "", translation: "", detected: undefined };
 
@@ -51,24 +51,10 @@ function say(id, sentence) {
   at(id).hidden = !sentence;
 }
 
-function theme(name) {
-  document.documentElement.dataset.theme = name;
-  at("theme").textContent = name === "dark" ? "Light" : "Dark";
-  at("theme").setAttribute("aria-label", `Switch to the ${name === "dark" ? "light" : "dark"} theme`);
-}
-
-function startTheme() {
-  const dark = matchMedia("(prefers-color-scheme: dark)");
-  let chosen = null; // a browser may keep nothing
-  try { chosen = localStorage.getItem(THEME); } catch { /* then this page alone knows */ }
-  const wanted = () => chosen ?? (dark.matches ? "dark" : "light");
-  dark.addEventListener("change", () => theme(wanted()));
-  at("theme").addEventListener("click", () => {
-    chosen = document.documentElement.dataset.theme === "dark" ? "light" : "dark";
-    try { localStorage.setItem(THEME, chosen); } catch { /* as above */ }
-    theme(wanted());
-  });
-  theme(wanted());
+/** For who listens, in the language of the translation or of the page. */
+function announce(sentence, language = "en") {
+  at("status").lang = language;
+  at("status").textContent = sentence;
 }
 
 function select(tab) {
@@ -78,6 +64,7 @@ function select(tab) {
     at(`tab-${name}`).tabIndex = here ? 0 : -1;
     at(`panel-${name}`).hidden = !here;
   }
+  if (tab === "text") fit(); // nothing has a height where it is hidden
 }
 
 function startTabs() {
@@ -108,12 +95,31 @@ function fillTargets(wanted) {
   target.value = codes.includes(wanted) ? wanted : codes[0];
 }
 
-function startLanguages() {
+function fillLanguages(from, into) {
   const sources = languages.filter(({ targets }) => targets.length).map(({ code }) => code);
-  const { source: from, target: into } = settings.language;
   source.replaceChildren(new Option("Detect language", AUTO), ...options(sources));
-  source.value = from.code;
-  fillTargets(into.code);
+  source.value = from === AUTO || sources.includes(from) ? from : sources[0];
+  fillTargets(into);
+}
+
+/** The server may have other models by now, and languages. */
+async function renew() {
+  let found;
+  try {
+    found = await Promise.all(["languages", "models"].map(get));
+  } catch {
+    return; // whoever asks for a translation will hear of it
+  }
+  if (JSON.stringify(found) === JSON.stringify([languages, models])) return;
+  [languages, models] = found;
+  const before = [source.value, target.value];
+  fillLanguages(...before);
+  tellModel();
+  if (before.join() !== [source.value, target.value].join()) changed();
+}
+
+function startLanguages() {
+  fillLanguages(settings.language.source.code, settings.language.target.code);
   for (const one of [source, target]) one.addEventListener("change", leaveAddress);
   source.addEventListener("change", () => changed(() => fillTargets(target.value)));
   target.addEventListener("change", () => changed());
@@ -122,17 +128,17 @@ function startLanguages() {
 
 function changed(how = () => {}) {
   how();
+  say("note", "");
+  text.lang = source.value === AUTO ? "" : source.value;
   tellModel();
   soon(0);
 }
 
 function swap() {
   const [from, into] = [source.value === AUTO ? shown.detected : source.value, target.value];
-  const codes = targetsOf(into);
-  if (!from || !codes.includes(from)) {
-    say("warning", "This server has no model for the other direction.");
-    return;
-  }
+  if (!from) return say("note", "Choose the language to translate from first.");
+  if (!targetsOf(into).includes(from)) return say("note", "This server has no model for the other direction.");
+  leaveAddress();
   if (shown.translation && shown.text === text.value) text.value = shown.translation;
   source.value = into;
   changed(() => fillTargets(from));
@@ -192,10 +198,17 @@ function soon(milliseconds = settings.frontendTimeout) {
   timer = setTimeout(translate, milliseconds);
 }
 
-/** Whether the translation is of a text before this one. */
+/** Whether the translation is of a text before this one: then there is nothing to explain. */
 function stale(is) {
   at("translation").setAttribute("aria-busy", String(is));
+  if (is) hideWhy();
   for (const id of ["copy", "share"]) at(id).disabled = is || !shown.translation;
+}
+
+function hideWhy() {
+  asking?.abort();
+  at("why").open = false;
+  at("why").hidden = true;
 }
 
 function clear() {
@@ -203,7 +216,8 @@ function clear() {
   shown = { text: "", translation: "", detected: shown.detected };
   say("warning", "");
   say("problem", "");
-  for (const id of ["others", "why", "legend"]) at(id).hidden = true;
+  for (const id of ["others", "legend"]) at(id).hidden = true;
+  hideWhy();
   stale(false);
   at("detected").textContent = "";
 }
@@ -216,7 +230,7 @@ async function ask(what, signal) {
 
 async function translate(tries = 0) {
   const q = text.value;
-  at("why").open = false;
+  away = false;
   if (!q.trim()) return clear();
   if (tooLong()) {
     clear();
@@ -231,17 +245,20 @@ async function translate(tries = 0) {
     found = await ask({ q, source: source.value, target: target.value }, here.signal);
   } catch (error) {
     if (error.name === "AbortError") return;
-    const seconds = error instanceof Refusal ? error.seconds : AWAY_WAIT;
-    if (seconds !== null && seconds <= LONGEST_WAIT && tries < RETRIES) {
+    away = !(error instanceof Refusal);
+    const seconds = away ? Math.min(AWAY_WAIT * 2 ** tries, LONGEST_WAIT) : error.seconds;
+    if (away || (seconds !== null && seconds <= LONGEST_WAIT && tries < RETRIES)) {
       say("problem", `${sentenceOf(error).replace(/\.$/, "")}: trying again in ${seconds} s`);
       timer = setTimeout(() => translate(tries + 1), 1000 * seconds);
       return;
     }
     clear();
     say("problem", sentenceOf(error));
+    renew(); // it may no longer have the model
     return;
   }
   show(q, found);
+  if (tries) renew(); // as it may have been started anew
 }
 
 function show(q, found) {
@@ -253,7 +270,7 @@ function show(q, found) {
   at("translation").lang = target.value;
   translation.show(found.translatedText, explainedWords(found.sentences));
   at("legend").hidden = !translation.unsure;
-  at("status").textContent = found.translatedText;
+  announce(found.translatedText, target.value);
   stale(false);
   at("why").hidden = shown.explained === undefined;
   at("detected").textContent = seen ? detectedLine(seen) : "";
@@ -275,9 +292,12 @@ function alternatives(found, own) {
   at("others").hidden = !found.length;
   at("others").querySelector("p").hidden = !found.some(({ score: one }) => typeof one === "number");
   const items = found.map(({ text: other, score: one }) => {
-    const [item, button, figure] = ["li", "button", "span"].map((name) => document.createElement(name));
+    const [item, button, words, figure] = ["li", "button", "span", "span"].map((name) => document.createElement(name));
     button.type = "button";
-    button.append(other, figure);
+    button.append(words, figure);
+    words.textContent = other;
+    words.dir = "auto";
+    words.lang = target.value;
     button.title = "Take this one";
     figure.className = "score";
     figure.textContent = figureOf(one);
@@ -298,7 +318,7 @@ function take(other, button) {
   button.firstChild.textContent = before;
   button.lastChild.textContent = "";
   at("own-score").textContent = "";
-  at("status").textContent = `Taken: ${other}`;
+  announce(other, target.value);
 }
 
 async function openWhy() {
@@ -321,7 +341,7 @@ async function openWhy() {
 async function copy(string, done) {
   try {
     await navigator.clipboard.writeText(string);
-    at("status").textContent = done;
+    announce(done);
     return true;
   } catch {
     return false;
@@ -344,7 +364,7 @@ function flash(id, sentence) {
 
 /** The address of a shared text is no longer that of what is here. */
 function leaveAddress() {
-  if (location.hash) history.replaceState(null, "", location.pathname);
+  if (location.hash || location.search) history.replaceState(null, "", location.pathname);
 }
 
 function readAddress() {
@@ -376,6 +396,13 @@ function startText() {
   at("share").addEventListener("click", share);
   at("why").addEventListener("toggle", openWhy);
   addEventListener("resize", fit);
+  const again = () => { if (away) soon(0); };
+  addEventListener("online", again);
+  document.addEventListener("visibilitychange", () => {
+    if (document.hidden) return;
+    again();
+    renew();
+  });
 }
 
 function startFiles() {
@@ -387,7 +414,6 @@ function startFiles() {
 }
 
 async function start() {
-  startTheme();
   startTabs();
   try {
     [settings, languages, models] = await Promise.all(["frontend/settings", "languages", "models"].map(get));
@@ -411,9 +437,12 @@ async function start() {
     typed();
     changed();
   };
-  addEventListener("hashchange", begin); // an address that was shared, in a tab that shows the page
+  addEventListener("hashchange", () => {
+    // An address that was shared, in a tab that shows the page; not that of a place in the page.
+    if (location.hash.includes("=")) begin();
+  });
   begin();
-  text.focus();
+  if (document.activeElement === document.body) text.focus();
 }
 
 start();

@@ -131,12 +131,17 @@ export function shade(element, text, word) {
   element.replaceChildren(...nodes);
 }
 
+/** A word of any direction within an English sentence (Unicode's isolates). */
+function quoted(word) {
+  return `“\u2068${word}\u2069”`;
+}
+
 /** In words: where a word came from, and how probable it was. */
 export function told(word, written, text) {
   if (!word) return "";
   const letters = Array.from(text);
   const most = word.from.filter(({ share }) => share >= SHADES[1]).sort((a, b) => b.share - a.share);
-  const sources = most.slice(0, 3).map(({ start, end, share }) => `“${letters.slice(start, end).join("")}” (${percent(share)})`);
+  const sources = most.slice(0, 3).map(({ start, end, share }) => `${quoted(letters.slice(start, end).join(""))} (${percent(share)})`);
   const from = sources.length ? `from ${sources.join(", ")}` : "from no word in particular";
-  return `“${written}” ${from}; probability ${percent(Math.exp(word.logProbability))}`;
+  return `${quoted(written)} ${from}; probability ${percent(Math.exp(word.logProbability))}`;
 }

@@ -1,0 +1,29 @@
+/** Light or dark, before anything is drawn: as chosen here, or as the system says. */
+
+{
+  const KEY = "theme";
+  const root = document.documentElement;
+  const dark = matchMedia("(prefers-color-scheme: dark)");
+  let chosen = null; // a browser may keep nothing
+  try { chosen = localStorage.getItem(KEY); } catch { /* then this page alone knows */ }
+
+  const use = () => {
+    root.dataset.theme = chosen ?? (dark.matches ? "dark" : "light");
+    const other = root.dataset.theme === "dark" ? "light" : "dark";
+    const button = document.getElementById("theme");
+    if (!button) return;
+    button.textContent = other === "light" ? "Light" : "Dark";
+    button.setAttribute("aria-label", `Switch to the ${other} theme`);
+  };
+
+  dark.addEventListener("change", use);
+  document.addEventListener("DOMContentLoaded", () => {
+    use();
+    document.getElementById("theme").addEventListener("click", () => {
+      chosen = root.dataset.theme === "dark" ? "light" : "dark";
+      try { localStorage.setItem(KEY, chosen); } catch { /* as above */ }
+      use();
+    });
+  });
+  use();
+}
