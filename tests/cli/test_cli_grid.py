@@ -339,6 +339,19 @@ def test_the_live_table(trial: Path, tmp_path: Path) -> None:
     assert "no [bold] luck" in text
 
 
+def test_what_many_cells_failed_of_is_said_once(trial: Path, tmp_path: Path) -> None:
+    """Thirty-six rows of one sentence hide what they say."""
+    plan = make_plan(read_grid(trial), tmp_path / "runs", say=lambda _: None)
+    states = [CellState(status=CellStatus.FAILED, message="no corpus")] * 3 + [CellState(status=CellStatus.STOPPED)]
+    entries = tuple(replace(entry, state=state) for entry, state in zip(plan.chosen, states, strict=True))
+    plan = replace(plan, chosen=entries, todo=())
+    for table in (next(iter(estimate_table(plan, {}, Share(1, 1)))), outcome_table(plan, Outcome(entries, False, 0))):
+        console = Console(file=io.StringIO(), width=140)
+        console.print(table)
+        text = console.file.getvalue()  # type: ignore[attr-defined]
+        assert (text.count("no corpus"), text.count("as above")) == (1, 2)
+
+
 def test_cells_of_another_process_are_said_to_be_so_once(
     trial: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:

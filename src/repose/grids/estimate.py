@@ -24,7 +24,7 @@ from repose.config.file import from_json, to_json
 from repose.grids.cells import environment, keep_on, last_line
 from repose.grids.local import Share, claimed_cores
 from repose.grids.run import Plan
-from repose.grids.view import reason
+from repose.grids.view import once, reason
 from repose.system.errors import ReposeError
 from repose.system.helper import end_with
 from repose.system.terminal import counted, duration, make_table
@@ -121,7 +121,7 @@ def estimate_table(
     seconds: list[float] = []
     memory = 0
     todo = {entry.name for entry in plan.todo}
-    rows, warnings = [], set[str]()
+    rows, warnings, told = [], set[str](), once()
     for entry in plan.chosen:
         experiment = plan.cell(entry).experiment
         warnings.update(filter(None, [experiment.positions_warning]))
@@ -136,7 +136,7 @@ def estimate_table(
             numbers = (f"{cost.parameters:,}", updates, duration(own), f"{cost.memory_bytes / GIB:.1f} GiB")
             rows.append((entry.name, str(entry.status), *numbers))
         else:
-            why = str(cost) if cost is not None else reason(entry.state)
+            why = told(str(cost) if cost is not None else reason(entry.state))
             where = f"in {entry.folder}" if entry.folder != entry.name else ""
             rows.append((entry.name, " ".join(filter(None, (entry.status, why, where))), "", "", "", ""))
     heads = ("cell", "status", "parameters", "updates", "time", "memory")

@@ -5,7 +5,7 @@ import statistics
 import sys
 import threading
 import time
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from pathlib import Path
 from typing import NamedTuple
 
@@ -215,12 +215,25 @@ def make_view(plan: Plan) -> View:
     return Live(plan) if sys.stderr.isatty() else Lines(plan)
 
 
+def once() -> Callable[[str], str]:
+    """Of one table's reasons: each in words the first time, as dozens of cells may fail for one."""
+    said: set[str] = set()
+
+    def told(why: str) -> str:
+        if why in said:
+            return "as above"
+        said.update(filter(None, [why]))
+        return why
+
+    return told
+
+
 def outcome_table(plan: Plan, outcome: Outcome) -> Table:
     """The chosen cells as they stand: status, seconds, headline figure or reason."""
-    rows = []
+    rows, why = [], once()
     for entry in outcome.entries:
         done = entry.status == CellStatus.DONE
-        result = [headline(plan.folder / entry.folder) if done else reason(entry.state)]
+        result = [headline(plan.folder / entry.folder) if done else why(reason(entry.state))]
         result += [f"(in {entry.folder})"] * (entry.folder != entry.name)
         seconds = "" if entry.seconds is None else f"{entry.seconds:,.0f}"
         rows.append((entry.name, str(entry.status), seconds, " ".join(filter(None, result))))
