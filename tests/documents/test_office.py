@@ -16,7 +16,7 @@ import pytest
 from repose.documents import segment, wordprocessing, xml_source
 from repose.documents.archive import Archive, Limits
 from repose.documents.office import OfficeDocument
-from repose.documents.opendocument import read_odt
+from repose.documents.opendocument import read_opendocument
 from repose.documents.segment import Text
 from repose.documents.wordprocessing import read_docx
 from repose.system.errors import DataError
@@ -129,10 +129,10 @@ def test_properties_stay_the_first_in_their_element(shouted_bytes: Shout, name: 
 def test_a_section_of_character_data_is_text(shouted_bytes: Shout) -> None:
     for section in ("<![CDATA[tres & quatro]]>", "<![CDATA[tres\n& ]]><![CDATA[]]><![CDATA[quatro]]>"):
         source = f"<text:p>um <text:span>dois</text:span>{section} cinco</text:p>"
-        found = ElementTree.fromstring(member(shouted_bytes(read_odt(odt(source))), "content.xml"))
+        found = ElementTree.fromstring(member(shouted_bytes(read_opendocument(odt(source))), "content.xml"))
         assert " ".join("".join(found.itertext()).split()) == "UM DOISTRES & QUATRO CINCO"
     kept = "<text:p>1<![CDATA[2 & 3]]>4</text:p>"
-    assert kept in member(shouted_bytes(read_odt(odt(kept))), "content.xml")
+    assert kept in member(shouted_bytes(read_opendocument(odt(kept))), "content.xml")
 
 
 def test_tables_notes_headers_and_all_else(shouted_bytes: Shout) -> None:
@@ -228,7 +228,7 @@ def odt(text: str) -> bytes:
     ],
 )  # fmt: skip
 def test_paragraphs_of_opendocument(shouted_bytes: Shout, source: str, wanted: str) -> None:
-    found = shouted_bytes(read_odt(odt(source)))
+    found = shouted_bytes(read_opendocument(odt(source)))
     assert f"<office:body>{wanted}</office:body>" in member(found, "content.xml")
     with zipfile.ZipFile(io.BytesIO(found)) as file:
         first = file.infolist()[0]
@@ -236,7 +236,7 @@ def test_paragraphs_of_opendocument(shouted_bytes: Shout, source: str, wanted: s
 
 
 def test_characters_that_xml_cannot_hold_are_left_out() -> None:
-    found = read_odt(odt("<text:p>a</text:p>")).assemble([[Text("x\x00\x08\ufffe]]>\ud800y")]])
+    found = read_opendocument(odt("<text:p>a</text:p>")).assemble([[Text("x\x00\x08\ufffe]]>\ud800y")]])
     assert "<text:p>x]]&gt;y</text:p>" in member(found, "content.xml")
 
 
@@ -249,7 +249,7 @@ def crowded(number: int) -> bytes:
     [
         (b"", "no document"),
         (b"PK\x03\x04 and then nothing", "no document"),
-        (bytes.fromhex("d0cf11e0a1b11ae1") + bytes(512), "the document is encrypted, or of Word before 2007"),
+        (bytes.fromhex("d0cf11e0a1b11ae1") + bytes(512), "the document is encrypted, or of Office before 2007"),
         (packed({"META-INF/manifest.xml": "<m><encryption-data/></m>"}), "the document is encrypted: save it"),
         (packed({"a.txt": "x"}), "is no Word document"),
         (packed({"word/document.xml": "<w:document"}), "word/document.xml is damaged"),
@@ -404,7 +404,7 @@ def steps(function: Callable[[], object]) -> int:
 )
 def test_work_is_in_proportion_to_the_document(shouted_bytes: Shout, source: Callable[[int], bytes]) -> None:
     def translate(data: bytes) -> None:
-        shouted_bytes(read_docx(data) if b"word/" in data else read_odt(data))
+        shouted_bytes(read_docx(data) if b"word/" in data else read_opendocument(data))
 
     few, many = (steps(partial(translate, source(number))) for number in (200, 1_600))
     assert many < 10 * few

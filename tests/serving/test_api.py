@@ -308,7 +308,9 @@ def test_languages_and_settings() -> None:
         "keyRequired": False,
         "suggestions": False,
         "filesTranslation": True,
-        "supportedFilesFormat": [".txt", ".html", ".htm", ".srt", ".vtt", ".docx", ".odt"],
+        "supportedFilesFormat": [
+            *(".txt", ".html", ".htm", ".srt", ".vtt", ".docx", ".pptx", ".odt", ".odp", ".ods", ".epub"),
+        ],
         "language": {"source": {"code": "pt", "name": "Portuguese"}, "target": {"code": "en", "name": "English"}},
     }
 

@@ -22,7 +22,9 @@ SPLIT = "had a sentence longer than almost all that the model was trained on: it
 
 def translate_file(
     model: ModelDir,
-    source: Annotated[Path, Argument(help="The file to translate: .txt, .html, .srt, .vtt, .docx or .odt.")],
+    source: Annotated[
+        Path, Argument(help="A .txt, .html, .srt, .vtt, .docx, .pptx, .odt, .odp, .ods or .epub file to translate.")
+    ],
     target: Annotated[Path, Argument(help="Where to write the translation, with the same suffix.")],
     force: Annotated[bool, Option("--force", help="Overwrite what is there.")] = False,
     paragraphs: Annotated[
@@ -74,7 +76,8 @@ def translate_paragraphs(
     """`repose translate --paragraphs`: a text from a file or stdin to stdout."""
     from repose.data.lines import check_file, opened, unpackable
     from repose.decoding.translator import load
-    from repose.documents.formats import Encoded, read_document
+    from repose.documents.encodings import Encoded
+    from repose.documents.formats import read_document
 
     if file is None:
         data = stdin().read()

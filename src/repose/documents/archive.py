@@ -30,9 +30,9 @@ class Limits:
 
 LIMITS = Limits()
 _SAVE = "save the document again"
-_UNLOCK = "save it as .docx or .odt without a password"
+_UNLOCK = "save it in a newer format, such as .docx, .pptx or .odt, without a password"
 _COMPOUND = bytes.fromhex("d0cf11e0a1b11ae1")
-"""What files of earlier versions of Word begin with, and those that Word encrypts."""
+"""What files of earlier versions of Office begin with, and those that Office encrypts."""
 
 
 class Archive:
@@ -41,7 +41,7 @@ class Archive:
     def __init__(self, data: bytes, limits: Limits = LIMITS) -> None:
         """Raises DataError for what is no archive, is damaged or encrypted, or unpacks to more than the limits."""
         if data.startswith(_COMPOUND):
-            raise DataError(f"the document is encrypted, or of Word before 2007: {_UNLOCK}")
+            raise DataError(f"the document is encrypted, or of Office before 2007: {_UNLOCK}")
         try:
             with zipfile.ZipFile(io.BytesIO(data)) as file:
                 self._infos = file.infolist()

@@ -1,90 +1,18 @@
-"""Files by their suffix: how each is read into segments, and in which encoding text is read and written."""
+"""Files by their suffix: how each is read into segments."""
 
-import codecs
-import re
-from collections.abc import Callable, Sequence
-from dataclasses import dataclass
-from typing import NamedTuple, Protocol
+from collections.abc import Callable
+from typing import NamedTuple
 
+from repose.documents.encodings import TextDocument, read_text
+from repose.documents.epub import EpubDocument
 from repose.documents.html import HtmlDocument
-from repose.documents.opendocument import read_odt
+from repose.documents.opendocument import read_opendocument
 from repose.documents.plain import PlainDocument
-from repose.documents.segment import Document, Placed, Segment
+from repose.documents.presentation import read_pptx
+from repose.documents.segment import Document
 from repose.documents.subtitles import SubtitleDocument
 from repose.documents.wordprocessing import read_docx
-from repose.system.errors import ConfigError, DataError
-
-_CHARSET = re.compile(rb"""<meta[^>]{0,200}?charset\s*=\s*["']?\s*([\w.:-]{1,40})""", re.IGNORECASE)
-_DECLARED = frozenset(
-    (
-        *("ascii", "utf-8", "cp866", "koi8-r", "koi8-u", "cp874", "tis-620", "mac-roman", "mac-cyrillic"),
-        *("gb2312", "gbk", "gb18030", "hz", "big5", "big5hkscs"),
-        *("euc_jp", "iso2022_jp", "shift_jis", "cp932", "euc_kr", "cp949"),
-        *(f"cp125{n}" for n in range(9)),
-        *(f"iso8859-{n}" for n in range(1, 17)),
-    )
-)
-"""Encodings that a page may declare, by Python's names: those that browsers know, but for UTF-16, which no page can
-declare in itself. Others of Python's are no encodings of text, and some take hours."""
-_TO_BROWSERS = {
-    **dict.fromkeys(("ascii", "iso8859-1"), "cp1252"),
-    "iso8859-9": "cp1254",
-    **dict.fromkeys(("iso8859-11", "tis-620"), "cp874"),
-    **dict.fromkeys(("gb2312", "gbk"), "gb18030"),
-    "big5": "big5hkscs",
-    "shift_jis": "cp932",
-    "euc_kr": "cp949",
-}
-"""What browsers mean by some of them (https://encoding.spec.whatwg.org/#names-and-labels): larger ones."""
-_OTHER_LABELS = {
-    **{"windows-31j": "cp932", "windows-874": "cp874", "windows-949": "cp949"},
-    **{"iso-8859-8-i": "iso8859-8", "gb_2312-80": "gb2312", "ksc_5601": "euc_kr"},
-}
-"""Labels that Python does not know, besides those with x- before them."""
-_UTF_32 = (b"\xff\xfe\x00\x00", b"\x00\x00\xfe\xff")
-_MARKS = ((b"\xef\xbb\xbf", "utf-8"), (b"\xff\xfe", "utf-16-le"), (b"\xfe\xff", "utf-16-be"))
-
-
-class TextDocument(Protocol):
-    """A document that is text."""
-
-    @property
-    def segments(self) -> Sequence[Segment]:
-        """What is to be translated."""
-
-    def text(self, placed: Sequence[Placed]) -> str:
-        """With these translations."""
-
-
-@dataclass(frozen=True)
-class Encoded:
-    """A document of text in a file, written in the encoding that it was read in."""
-
-    document: TextDocument
-    encoding: str
-    mark: bytes
-    """Byte order mark."""
-    references: bool
-    """Whether a character that the encoding does not have can be written by its number."""
-
-    @property
-    def segments(self) -> Sequence[Segment]:
-        """Those of the document."""
-        return self.document.segments
-
-    @property
-    def charset(self) -> str:
-        """The encoding, as a header of HTTP has it; nothing for a page in another one than Unicode's, which says so."""
-        return {"utf-8": "utf-8", "utf-16-le": "utf-16", "utf-16-be": "utf-16"}.get(self.encoding, "")
-
-    def assemble(self, placed: Sequence[Placed]) -> bytes:
-        """The file with these translations."""
-        text = self.document.text(placed)
-        return self.mark + text.encode(self.encoding, "xmlcharrefreplace" if self.references else "replace")
-
-    def decoded(self, data: bytes) -> str:
-        """The text of a file that `assemble` has made."""
-        return data.removeprefix(self.mark).decode(self.encoding)
+from repose.system.errors import ConfigError
 
 
 class Format(NamedTuple):
@@ -96,51 +24,22 @@ class Format(NamedTuple):
     """Whether it is an archive of XML, which costs more than its size says."""
 
 
-def _text_format(make: Callable[[str], TextDocument], *, markup: bool = False) -> Format:
-    def read(data: bytes) -> Document:
-        if data.startswith(_UTF_32):
-            raise DataError("the file is in UTF-32: save it in UTF-8 first")
-        mark, encoding = next(((mark, name) for mark, name in _MARKS if data.startswith(mark)), (b"", ""))
-        label, declared = _declared(data) if markup else ("", "utf-8")
-        candidates = [encoding] if encoding else [declared, "utf-8"]
-        if declared == "cp1252":
-            candidates.append("latin-1")  # has every byte, as browsers' has
-        for name in candidates:
-            try:
-                return Encoded(make(data[len(mark) :].decode(name)), name, mark, references=markup)
-            except UnicodeError:
-                continue
-        if declared != "utf-8" and not encoding:
-            raise DataError(f"the file is neither in {label}, as it declares, nor in UTF-8: save it in UTF-8 first")
-        raise DataError("the file is not in UTF-8: save it in UTF-8 first")
-
-    return Format(read, archive=False)
+def _of_text(make: Callable[[str], TextDocument], *, markup: bool = False) -> Format:
+    return Format(lambda data: read_text(data, make, markup=markup), archive=False)
 
 
-def _declared(data: bytes) -> tuple[str, str]:
-    """What a page calls its encoding, and what browsers mean by that, by Python's name.
-
-    UTF-8 where it says nothing, or names an encoding that no page can be in.
-    """
-    found = _CHARSET.search(data[:2048])
-    label = found[1].decode().lower() if found else "utf-8"
-    try:
-        name = codecs.lookup(_OTHER_LABELS.get(label, re.sub("^(x-)+", "", label))).name
-    except LookupError:
-        return label, "utf-8"
-    return label, _TO_BROWSERS.get(name, name) if name in _DECLARED else "utf-8"
-
-
-_PARAGRAPHS = _text_format(lambda text: PlainDocument(text, paragraphs=True))
-_HTML = _text_format(HtmlDocument, markup=True)
+_PARAGRAPHS = _of_text(lambda text: PlainDocument(text, paragraphs=True))
+_HTML = _of_text(HtmlDocument, markup=True)
 FORMATS: dict[str, Format] = {
-    ".txt": _text_format(PlainDocument),
+    ".txt": _of_text(PlainDocument),
     ".html": _HTML,
     ".htm": _HTML,
-    ".srt": _text_format(lambda text: SubtitleDocument(text, webvtt=False)),
-    ".vtt": _text_format(lambda text: SubtitleDocument(text, webvtt=True)),
+    ".srt": _of_text(lambda text: SubtitleDocument(text, webvtt=False)),
+    ".vtt": _of_text(lambda text: SubtitleDocument(text, webvtt=True)),
     ".docx": Format(read_docx, archive=True),
-    ".odt": Format(read_odt, archive=True),
+    ".pptx": Format(read_pptx, archive=True),
+    **dict.fromkeys((".odt", ".odp", ".ods"), Format(read_opendocument, archive=True)),
+    ".epub": Format(EpubDocument, archive=True),
 }
 """By suffix, in lower case."""
 

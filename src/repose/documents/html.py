@@ -94,12 +94,16 @@ class _Token(NamedTuple):
 class HtmlDocument:
     """A page, or a piece of one."""
 
-    def __init__(self, source: str) -> None:
+    def __init__(self, source: str, *, xhtml: bool = False, others: int = 0) -> None:
+        """`xhtml`: any element may end in its start tag. `others`: tokens of a book's other pages. Raises DataError for
+        more than `MOST_NODES` of them."""
         self._source = source
+        tokens = list(_tokens(source, xhtml, others))
+        self.num_nodes = len(tokens)
         self._segments: list[Segment] = []
         self._parts: list[str | int] = []  # slices of the source, and places in the segments
         begun: list[_Token] = []
-        for token in _without_opaque(list(_tokens(source))):
+        for token in _without_opaque(tokens):
             if token.between:
                 self._end(begun)
                 self._keep(token)
@@ -275,9 +279,9 @@ def _next_blocks(tokens: Sequence[_Token]) -> list[int]:
     return list(following)[::-1]
 
 
-def _tokens(source: str) -> Iterator[_Token]:
+def _tokens(source: str, xhtml: bool, others: int) -> Iterator[_Token]:
     """All of the source."""
-    found = _Tokenizer(source).found
+    found = _Tokenizer(source, xhtml, others).found
     for token, after in pairwise([*found, _Token("point", len(source), len(source))]):
         piece = source[token.start : after.start]
         text = html.unescape(piece) if token.kind == "text" else ""
@@ -294,8 +298,9 @@ class _Tokenizer(HTMLParser):
     CDATA_CONTENT_ELEMENTS = ("script", "style")  # type: ignore[misc]
     RCDATA_CONTENT_ELEMENTS = ()  # type: ignore[misc]
 
-    def __init__(self, source: str) -> None:
+    def __init__(self, source: str, xhtml: bool, others: int) -> None:
         super().__init__(convert_charrefs=False)
+        self._xhtml, self._others = xhtml, others
         self._is_closing = False
         self.found: list[_Token] = []
         self._text_alone = set(_TEXT_ALONE)
@@ -316,7 +321,7 @@ class _Tokenizer(HTMLParser):
         start = self._place() + further
         if self.found and start <= self.found[-1].start:
             return  # the parser says twice what it could not read
-        if len(self.found) == MOST_NODES:
+        if len(self.found) + self._others >= MOST_NODES:
             raise too_many_nodes()
         self.found.append(_Token(kind, start, start, name.lower(), opaque=opaque))
 
@@ -332,7 +337,7 @@ class _Tokenizer(HTMLParser):
 
     def handle_startendtag(self, tag: str, attrs: list[tuple[str, str | None]]) -> None:
         """A tag that ends in a slash: of an element without content, as svg and math may be; HTML's own may not."""
-        if (tag in BLOCKS or tag in OPAQUE) and tag not in _FOREIGN:
+        if (tag in BLOCKS or tag in OPAQUE) and tag not in _FOREIGN and not self._xhtml:
             self.handle_starttag(tag, attrs)
         else:
             self._add("point", tag)

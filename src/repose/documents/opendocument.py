@@ -1,4 +1,4 @@
-"""OpenDocument text (.odt): paragraphs and headings of text, notes, tables, frames, headers and footers."""
+"""OpenDocument (.odt, .odp, .ods): paragraphs and headings of text, notes, tables, frames, headers and footers."""
 
 import re
 from collections.abc import Iterator
@@ -19,7 +19,7 @@ _LEFT_OUT = frozenset(["text:soft-page-break"])
 
 
 class _OpenDocument:
-    what = "OpenDocument text"
+    what = "OpenDocument file (.odt, .odp, .ods)"
     members = re.compile(r"content\.xml|styles\.xml")
     prefixes = {f"{_OASIS}{name}:1.0": name for name in ("text", "table", "office", "style")} | {
         f"{_OASIS}drawing:1.0": "draw"
@@ -98,6 +98,6 @@ def _shows(element: Element) -> bool:
     return element.name in _SHOWN or (has_text and element.name not in _UNSEEN)
 
 
-def read_odt(data: bytes) -> OfficeDocument:
+def read_opendocument(data: bytes) -> OfficeDocument:
     """Raises DataError for what is no such document, is damaged or unpacks to more than the limits."""
     return OfficeDocument(data, _OpenDocument())

@@ -1,18 +1,17 @@
 """Office Open XML text (.docx): paragraphs of text, notes, tables, text boxes, headers and footers.
 
-Word cuts a sentence into runs, one for each spelling check, say. Runs of the same looks are one; the looks of most of a
-paragraph's letters are its own, and runs of others are marks in it.
+What stands in fields and tracked changes is in more than runs (`repose.documents.runs`).
 """
 
 import re
 from bisect import bisect_right
-from collections import Counter
 from collections.abc import Iterator, Sequence
 from typing import NamedTuple, TypeAlias
 
 from repose.documents.office import OfficeDocument
-from repose.documents.segment import Close, Open, Piece, Placed, Point, Text, is_number, raised
-from repose.documents.xml_source import Element, Letters, Xml, escape
+from repose.documents.runs import Raw, Run, RunLetters, Runs, marked, own_looks
+from repose.documents.segment import Close, Open, Piece, Placed, Point
+from repose.documents.xml_source import Element, Letters, Xml
 
 _MAIN = (
     "http://schemas.openxmlformats.org/wordprocessingml/2006/main",
@@ -50,39 +49,14 @@ _SHOWN = frozenset(
 _SEPARATING = frozenset(["w:tab", "w:ptab", "w:br", "w:cr"])
 
 
-class _Run(NamedTuple):
-    """One of the document, told from others by `is`."""
-
-    properties: str
-    """Its looks (w:rPr), as they are written."""
-
-
-_Raw: TypeAlias = tuple[tuple[Element | str, _Run | None], ...]
-"""XML that stays, each piece with the run that it stands in, if it is in one."""
-
-
-class _Looks(NamedTuple):
-    """Of the letters in a mark."""
-
-    properties: str
-
-
-class _Letters(NamedTuple):
-    text: str
-    properties: str
-    raw: _Raw
-    is_raised: bool
-    """Or lowered."""
-
-
 class _Bound(NamedTuple):
     """Of a field: an instruction stands between "begin" and "separate", and what it shows between that and "end"."""
 
     which: str
-    raw: _Raw
+    raw: Raw
 
 
-_Atom: TypeAlias = _Letters | _Bound | Open | Close | Point
+_Atom: TypeAlias = RunLetters | _Bound | Open | Close | Point
 
 
 class _WordProcessing:
@@ -97,16 +71,15 @@ class _WordProcessing:
     def pieces(self, xml: Xml, paragraph: Element) -> list[Piece]:
         """Of a paragraph."""
         atoms = list(_atoms(xml, paragraph))
-        return list(_marked(_without_fields(atoms), _own_looks(atoms)))
+        return list(marked(_without_fields(atoms), own_looks(atoms)))
 
     def written(self, xml: Xml, paragraph: Element, placed: Placed, changed: dict[int, str]) -> Iterator[str]:
         """The translated paragraph."""
         tag = xml.tag(paragraph)
         yield tag
         yield from (xml.written(child, {}) for child in paragraph.elements() if child.name == "w:pPr")
-        runs = _Runs(xml, tag[1:].split(">")[0].split()[0].removesuffix("p"), changed)
-        own = _own_looks(list(_atoms(xml, paragraph)))
-        yield from runs.written(placed, own)
+        runs = Runs(xml, tag, ' xml:space="preserve"', changed)
+        yield from runs.written(placed, own_looks(_atoms(xml, paragraph)))
         yield xml.end_tag(paragraph)
 
 
@@ -143,15 +116,15 @@ def _of_run(xml: Xml, run: Element) -> Iterator[_Atom]:
     looks = next((child for child in run.elements() if child.name == "w:rPr"), None)
     properties = "" if looks is None else xml.written(looks, {})
     is_raised = looks is not None and any(map(_raises, looks.elements()))
-    around = _Run(properties)
+    around = Run(properties)
     for child in run.elements():
-        raw: _Raw = ((child, around),)
+        raw: Raw = ((child, around),)
         if child.name == "w:t":
             text = "".join(node.text for node in child.children if isinstance(node, Letters))
             text = _LINE_BREAKS.sub(" ", text)  # as Word shows them
-            yield _Letters(text, properties, raw, is_raised)
+            yield RunLetters(text, properties, raw, is_raised)
         elif child.name == "w:noBreakHyphen":
-            yield _Letters("\N{NON-BREAKING HYPHEN}", properties, raw, is_raised)
+            yield RunLetters("\N{NON-BREAKING HYPHEN}", properties, raw, is_raised)
         elif child.name == "w:fldChar":
             yield _Bound(child.attribute("fldCharType"), raw)
         elif child.name not in _LEFT_OUT:
@@ -160,15 +133,6 @@ def _of_run(xml: Xml, run: Element) -> Iterator[_Atom]:
 
 def _raises(look: Element) -> bool:
     return look.name == "w:vertAlign" and look.attribute("val") in ("superscript", "subscript")
-
-
-def _own_looks(atoms: Sequence[_Atom]) -> str:
-    """Those of most letters."""
-    looks: Counter[str] = Counter()
-    for atom in atoms:
-        if isinstance(atom, _Letters) and not (atom.is_raised and is_number(atom.text)):
-            looks[atom.properties] += len(atom.text)
-    return max(looks, key=lambda properties: looks[properties], default="")
 
 
 def _fields(atoms: Sequence[_Atom]) -> dict[int, tuple[int, int]]:
@@ -220,7 +184,7 @@ def _torn(atoms: Sequence[_Atom], fields: dict[int, tuple[int, int]]) -> dict[in
     return torn
 
 
-def _without_fields(atoms: Sequence[_Atom]) -> Iterator[_Letters | Open | Close | Point]:
+def _without_fields(atoms: Sequence[_Atom]) -> Iterator[RunLetters | Open | Close | Point]:
     """A field is markup around what it shows; one in several elements stays as a whole; of others, which end elsewhere,
     the parts are points."""
     fields = _fields(atoms)
@@ -244,84 +208,10 @@ def _without_fields(atoms: Sequence[_Atom]) -> Iterator[_Letters | Open | Close 
         place += 1
 
 
-def _raw(atom: _Atom) -> _Raw:
-    if isinstance(atom, _Letters | _Bound):
+def _raw(atom: _Atom) -> Raw:
+    if isinstance(atom, RunLetters | _Bound):
         return atom.raw
     return atom.source  # type: ignore[return-value]
-
-
-def _bounds_range(point: Point) -> bool:
-    """Whether a bookmark or a comment's range begins or ends there. Within a mark, it would move without the other."""
-    nodes = [node for node, run in point.source if run is None]  # type: ignore[attr-defined]
-    return any(isinstance(node, Element) and node.name.endswith(("Start", "End")) for node in nodes)
-
-
-def _marked(atoms: Iterator[_Letters | Open | Close | Point], own: str) -> Iterator[Piece]:
-    """The paragraph's pieces: runs of one look after another are one mark, those of its own look none."""
-    looks: str | None = None
-    for atom in atoms:
-        if isinstance(atom, _Letters) and atom.is_raised and atom.properties != own and is_number(atom.text):
-            atom = raised(atom.raw, atom.text)
-        wanted = atom.properties if isinstance(atom, _Letters) and atom.properties != own else None
-        if looks is not None and wanted != looks and (not isinstance(atom, Point) or _bounds_range(atom)):
-            yield Close(_Looks(looks))
-            looks = None
-        if wanted is not None and looks is None:
-            yield Open(_Looks(wanted))
-            looks = wanted
-        yield Text(atom.text) if isinstance(atom, _Letters) else atom
-    if looks is not None:
-        yield Close(_Looks(looks))
-
-
-class _Runs:
-    """Writes runs. `prefix`: of the names of elements, as the file has it."""
-
-    def __init__(self, xml: Xml, prefix: str, changed: dict[int, str]) -> None:
-        self._xml, self._prefix, self._changed = xml, prefix, changed
-
-    def written(self, placed: Placed, own: str) -> Iterator[str]:
-        """A paragraph's. What stood in one run, with nothing between, stays in one: its looks may be long."""
-        within: _Run | None = None
-        for piece, run in self._pieces(placed, own):
-            if run is not within:
-                yield self._end(within) + self._begin(run)
-                within = run
-            yield piece
-        yield self._end(within)
-
-    def _pieces(self, placed: Placed, own: str) -> Iterator[tuple[str, _Run | None]]:
-        """Each with the run that it is to stand in, if it is not one itself."""
-        looks = [own]
-        text = ""
-        for piece in placed:
-            if isinstance(piece, Text):
-                text += piece.text
-                continue
-            if text:
-                yield self._run(text, looks[-1]), None
-            text = ""
-            if not isinstance(piece.source, _Looks):
-                yield from ((self._kept(node), run) for node, run in piece.source)  # type: ignore[attr-defined]
-            elif piece.opens:
-                looks.append(piece.source.properties)
-            else:
-                looks.pop()
-        if text:
-            yield self._run(text, looks[-1]), None
-
-    def _run(self, text: str, properties: str) -> str:
-        w = self._prefix
-        return f'<{w}r>{properties}<{w}t xml:space="preserve">{escape(text)}</{w}t></{w}r>'
-
-    def _kept(self, node: Element | str) -> str:
-        return node if isinstance(node, str) else self._xml.written(node, self._changed)
-
-    def _begin(self, run: _Run | None) -> str:
-        return "" if run is None else f"<{self._prefix}r>{run.properties}"
-
-    def _end(self, run: _Run | None) -> str:
-        return "" if run is None else f"</{self._prefix}r>"
 
 
 def read_docx(data: bytes) -> OfficeDocument:

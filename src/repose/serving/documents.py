@@ -7,7 +7,8 @@ from itertools import islice
 from typing import Any, TypeVar
 
 from repose.data.language import base_code
-from repose.documents.formats import FORMATS, Encoded, read_document
+from repose.documents.encodings import Encoded
+from repose.documents.formats import FORMATS, read_document
 from repose.documents.html import HtmlDocument
 from repose.documents.job import Job, Reader
 from repose.documents.segment import Document
@@ -29,7 +30,11 @@ MEDIA_TYPES = {
     ".srt": "application/x-subrip",
     ".vtt": "text/vtt",
     ".docx": "application/vnd.openxmlformats-officedocument.wordprocessingml.document",
+    ".pptx": "application/vnd.openxmlformats-officedocument.presentationml.presentation",
     ".odt": "application/vnd.oasis.opendocument.text",
+    ".odp": "application/vnd.oasis.opendocument.presentation",
+    ".ods": "application/vnd.oasis.opendocument.spreadsheet",
+    ".epub": "application/epub+zip",
 }
 """Of each of the formats."""
 assert MEDIA_TYPES.keys() == FORMATS.keys()

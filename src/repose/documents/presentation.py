@@ -1,0 +1,66 @@
+"""Office Open XML presentations (.pptx): paragraphs of slides, their notes, charts' titles and diagrams."""
+
+import re
+from collections.abc import Iterator
+
+from repose.documents.office import OfficeDocument
+from repose.documents.runs import Run, RunLetters, Runs, marked, own_looks
+from repose.documents.segment import Piece, Placed, Point
+from repose.documents.xml_source import Element, Letters, Xml
+
+_DRAWING = ("http://schemas.openxmlformats.org/drawingml/2006/main", "http://purl.oclc.org/ooxml/drawingml/main")
+_OF_TEXT = re.compile(r"""\s(?:lang|altLang|dirty|err|smtClean)\s*=\s*(?:"[^"]*"|'[^']*')""")
+"""Attributes of a run that are no looks: its language, and what the spelling checker found."""
+_SPACES = re.compile(r"[\r\n]+")
+
+
+class _Presentation:
+    what = "presentation (.pptx)"
+    members = re.compile(r"ppt/(?:slides/slide|notesSlides/notesSlide|charts/chart|diagrams/(?:data|drawing))\d*\.xml")
+    prefixes = dict.fromkeys(_DRAWING, "a")
+    attributes = frozenset(["baseline"])
+    paragraphs = frozenset(["a:p"])
+    skipped = frozenset[str]()
+    collapse = False
+
+    def pieces(self, xml: Xml, paragraph: Element) -> list[Piece]:
+        """Of a paragraph."""
+        atoms = list(_atoms(xml, paragraph))
+        return list(marked(iter(atoms), own_looks(atoms)))
+
+    def written(self, xml: Xml, paragraph: Element, placed: Placed, changed: dict[int, str]) -> Iterator[str]:
+        """The translated paragraph, between its properties and those of its end."""
+        tag = xml.tag(paragraph)
+        yield tag
+        yield from (xml.written(child, {}) for child in paragraph.elements() if child.name == "a:pPr")
+        yield from Runs(xml, tag, "", changed).written(placed, own_looks(_atoms(xml, paragraph)))
+        yield from (xml.written(child, {}) for child in paragraph.elements() if child.name == "a:endParaRPr")
+        yield xml.end_tag(paragraph)
+
+
+def _atoms(xml: Xml, paragraph: Element) -> Iterator[RunLetters | Point]:
+    for child in paragraph.elements():
+        if child.name == "a:r":
+            looks = next((one for one in child.elements() if one.name == "a:rPr"), None)
+            properties = "" if looks is None else _properties(xml, looks)
+            is_raised = looks is not None and looks.attribute("baseline").strip("-0%") != ""
+            for text in (one for one in child.elements() if one.name == "a:t"):
+                letters = "".join(node.text for node in text.children if isinstance(node, Letters))
+                letters = _SPACES.sub(" ", letters)
+                yield RunLetters(letters, properties, ((text, Run(properties)),), is_raised)
+        elif child.name not in ("a:pPr", "a:endParaRPr"):  # a line break, a field such as the slide's number, a formula
+            yield Point(((child, None),), shows=True, separates=child.name == "a:br")
+
+
+def _properties(xml: Xml, looks: Element) -> str:
+    """What a run looks like, as it is written; nothing where that is the paragraph's usual look."""
+    tag = xml.slice(looks.start, looks.inner)
+    shorter = _OF_TEXT.sub("", tag)
+    rest = xml.written(looks, {}).removeprefix(tag)
+    plain = re.fullmatch(r"<[^\s/>]+\s*/?>", shorter) is not None and not list(looks.elements())
+    return "" if plain else shorter + rest
+
+
+def read_pptx(data: bytes) -> OfficeDocument:
+    """Raises DataError for what is no such document, is damaged or unpacks to more than the limits."""
+    return OfficeDocument(data, _Presentation())
