@@ -343,6 +343,13 @@ def test_csv_comes_back(tmp_path, delimiter, dialect, header):
     assert read([tmp_path / "a.csv"])[0] == pairs
 
 
+@pytest.mark.parametrize("delimiter", [";", "\t"])
+def test_a_comma_in_every_line_is_no_delimiter(tmp_path, delimiter):
+    pairs = [(f"frase {number}", f"yes, number {number}") for number in range(200)]
+    (tmp_path / "a.csv").write_bytes(lines(*(delimiter.join(pair) for pair in pairs)))
+    assert read([tmp_path / "a.csv"])[0] == pairs
+
+
 def test_lines_of_csv_that_are_left_out(tmp_path):
     (tmp_path / "a.csv").write_bytes(b'a,b\nonly one\n\n"two\nlines",c\nc,d,e\nf,g\n')
     found, counts = read([tmp_path / "a.csv"])

@@ -5,6 +5,8 @@ import tracemalloc
 
 import pytest
 
+from repose.data.advice import where
+from repose.data.check import check_corpus
 from repose.data.readers import MAX_CHARACTERS, PairReader, languages_of_files
 from repose.system.errors import DataError
 
@@ -91,6 +93,30 @@ def test_codes_of_the_document_are_no_text(tmx):
         "A <bpt i='1'>&lt;b&gt;</bpt><hi>bold</hi><ept i='1'>&lt;/b&gt;</ept> word<ph><sub>alt</sub>x</ph> &amp; more"
     )
     assert read(tmx(unit({"en": codes, "pt": "x"})))[0] == [("A bold word & more", "x")]
+
+
+def test_references_to_entities_of_a_document_type_elsewhere(tmx):
+    head = '<!DOCTYPE tmx SYSTEM "tmx14.dtd">'
+    found, _ = read(tmx(unit({"en": "caf&eacute;&nbsp;&nothing; x", "pt": "y"}), own="en", head=head))
+    assert found == [("café\xa0&nothing; x", "y")]
+
+
+def test_two_variants_of_one_language_have_to_be_chosen_from(tmx):
+    two = {"pt-PT": "O autocarro.", "pt-BR": "O ônibus."}
+    refused(tmx(unit(two)), "has texts in 'pt-PT', 'pt-BR'", tgt_field="pt")
+    refused(tmx(unit(two)), "has texts in 'pt-PT', 'pt-BR'", languages=("und", "pt"))
+
+
+def test_names_of_columns_are_no_languages(tmx):
+    """As a run has them that was trained on a table, and is measured on a memory."""
+    columns = {"src_field": "Portuguese", "tgt_field": "English"}
+    assert read(tmx(unit(BOTH)), **columns, languages=("pt", "en"))[0] == [(BOTH["pt-BR"], BOTH["en-US"])]
+    refused(tmx(unit(BOTH)), "has no text in 'Portuguese'", **columns)
+
+
+def test_the_languages_that_were_read_are_told(tmx):
+    _, counts = read(tmx(unit(BOTH)), src_field="pt")
+    assert counts.describe() == "1 of 1 pair read, pt → en-US"
 
 
 def test_a_line_break_is_how_the_file_is_laid_out(tmx):
@@ -186,3 +212,11 @@ def test_a_unit_of_endless_variants(tmx):
 )
 def test_the_languages_of_a_corpus(tmx, texts, name, fields, languages):
     assert languages_of_files([tmx(unit(texts), name=name)], fields) == languages
+
+
+def test_a_check_counts_units(tmx):
+    """Of which each has several lines in the file."""
+    whole = [unit({"en": f"{n} and {n}", "pt": f"{n} e {n}"}) for n in range(20)]
+    path = tmx(*whole, unit({"en": "Empty.", "pt": ""}), own="en")
+    found = check_corpus({"train": PairReader([path])})
+    assert [where(finding) for finding in found.findings] == ["1 training pair (4.8 %; target empty, first unit 21)"]

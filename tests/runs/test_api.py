@@ -8,6 +8,7 @@ import sys
 from pathlib import Path
 from typing import Any
 
+import numpy as np
 import pytest
 import torch
 
@@ -103,6 +104,43 @@ def test_wrong_input(
     monkeypatch.chdir(corpus.parent)
     with pytest.raises(error, match=sentence):
         train(corpus_, **{"out": Path("run"), **options})
+
+
+@pytest.mark.parametrize(
+    ("settings", "sentence"),
+    [
+        (["training.epochs=5"], "settings are by name"),
+        ({"corpus.valid": ["pairs.tsv"]}, "valid and the setting corpus.valid say the same"),
+    ],
+)
+def test_wrong_settings(corpus: Path, tmp_path: Path, settings: Any, sentence: str) -> None:
+    with pytest.raises(ConfigError, match=sentence):
+        train(corpus, tmp_path / "run", settings=settings, valid=corpus)
+
+
+def test_values_of_settings_may_be_numpys_and_paths(corpus: Path, tmp_path: Path) -> None:
+    given = {**SMALL, "training.seed": np.int64(3), "corpus.valid": [corpus], "training.learning_rate": np.float32(0.5)}
+    train(str(corpus), tmp_path / "run", settings=given, stop_after=1)
+    experiment = RunFolder(tmp_path / "run").config().experiment
+    assert (experiment.training.seed, experiment.corpus.valid) == (3, (str(corpus),))
+    assert experiment.training.learning_rate == 0.5
+
+
+def test_a_memory_that_was_moved_goes_on(corpus: Path, tmp_path: Path) -> None:
+    pairs = [line.split("\t") for line in corpus.read_text(encoding="utf-8").splitlines()]
+    variants = '<tuv xml:lang="gl"><seg>{}</seg></tuv><tuv xml:lang="en"><seg>{}</seg></tuv>'
+    units = "".join(f"<tu>{variants.format(*pair)}</tu>" for pair in pairs)
+    memory = tmp_path / "a.tmx"
+    memory.write_text(f'<tmx><header srclang="gl"/><body>{units}</body></tmx>', encoding="utf-8")
+    train(memory, tmp_path / "run", stop_after=1)
+    train(memory.rename(tmp_path / "b.tmx"), tmp_path / "run")
+    assert repose.load(tmp_path / "run").config["src_lang"] == "gl"
+
+
+def test_one_beam_size_is_a_list(corpus: Path, tmp_path: Path) -> None:
+    size: Any = 4
+    with pytest.raises(ConfigError, match=r"beam_sizes is 4: give a list, as in \[4\]"):
+        repose.evaluate(tmp_path, corpus, beam_sizes=size)
 
 
 def test_split_of_a_run_is_no_path(corpus: Path, tmp_path: Path) -> None:

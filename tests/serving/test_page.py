@@ -179,6 +179,23 @@ def test_nothing_is_explained_while_another_text_waits(visit: Visits) -> None:
     assert page.is_hidden("#map")
 
 
+def test_nothing_is_explained_of_an_alternative_of_before(visit: Visits) -> None:
+    """That is taken while another text waits for a server that is away."""
+    one = visit()
+    page = one.open()
+    one.write("o gato")
+    page.route("**/explain", lambda route: route.abort())
+    page.fill("#text", "dois gatos")
+    page.wait_for_selector("#problem:visible")
+    for _ in range(2):
+        page.locator("#alternatives button").first.click()
+    assert page.is_hidden("#why")
+    page.unroute("**/explain")
+    page.evaluate("dispatchEvent(new Event('online'))")
+    page.wait_for_function("() => document.getElementById('translation').textContent === 'DOIS GATOS'")
+    assert page.is_hidden("#map")
+
+
 def test_right_to_left(visit: Visits) -> None:
     """A source word is shaded where it stands, and quoted in an English sentence without turning it around."""
     one = visit()

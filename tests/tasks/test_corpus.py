@@ -12,7 +12,7 @@ from typing import Any
 
 import pytest
 
-from repose.config.experiment import CorpusConfig, Experiment, TokenizerConfig, TrainingConfig
+from repose.config.experiment import CorpusConfig, Experiment, FurtherCorpus, TokenizerConfig, TrainingConfig
 from repose.data import corpora, phrasebook
 from repose.data.findings import Kind
 from repose.model.architecture import Architecture
@@ -373,6 +373,31 @@ def test_all_translation_memories_of_a_corpus_have_one_direction(tmp_path: Path)
     other = prepared(files | {"src_lang": "de", "tgt_lang": "en"})
     assert sources(other)["valid"][0] == "valid nummer 0"
     assert other.folder != data.folder
+
+
+def tmx(path: Path, own: str, **texts: str) -> str:
+    """A translation memory of units that count, by the code of each language."""
+    units = ("".join(f'<tuv xml:lang="{a}"><seg>{text} {n}</seg></tuv>' for a, text in texts.items()) for n in range(9))
+    content = f'<tmx><header srclang="{own}"/><body>{"".join(f"<tu>{unit}</tu>" for unit in units)}</body></tmx>'
+    path.write_text(content, encoding="utf-8")
+    return str(path)
+
+
+def test_a_memory_beside_text_needs_languages(tmp_path: Path, files: dict[str, Any]) -> None:
+    corpus = files | {"valid": (tmx(tmp_path / "v.tmx", "de", en="one", de="eins"),), "test": ()}
+    with pytest.raises(ConfigError, match=r"v\.tmx is read in the languages of the corpus: set corpus\.src_lang and"):
+        prepared(corpus)
+    data = prepared(corpus | {"src_lang": "en", "tgt_lang": "de"})
+    assert data.text("valid")[0][0] == "one 0"
+
+
+def test_a_related_memory_is_translated_into_the_same_language(tmp_path: Path) -> None:
+    """Whichever language it names as its own."""
+    own = tmx(tmp_path / "own.tmx", "gl", gl="un", en="one")
+    related = FurtherCorpus(train=(tmx(tmp_path / "other.tmx", "en", en="one", pt="um"),), tag="pt")
+    data = prepared({"train": (own,), "also": (related,), "tag": "gl"})
+    assert (data.folder / "text" / "also0.src").read_text(encoding="utf-8").startswith("um ")
+    assert any(line.startswith("also0 (tag pt)") and ", pt → en" in line for line in data.report)
 
 
 def test_a_carriage_return_within_a_line_stays_there(tmp_path: Path, files: dict[str, Any]) -> None:

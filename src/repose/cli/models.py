@@ -80,8 +80,8 @@ def translate(
         )
     if file is not None and holds_pairs(file):
         raise ConfigError(
-            f"{file} is a {file.suffix} file, and each line here is one text: `repose bulk` takes a field of JSONL and "
-            "Parquet, `cut -f1` a column for standard input"
+            f"{file} is a {file.suffix} file, and each line here is one text: write the side to be translated into a "
+            "text file (`repose bulk` takes a field of JSONL and Parquet)"
         )
     if file is not None and file.suffix not in ("", ".txt") and _is_document(file):
         raise ConfigError(f"{file} is a {file.suffix} file: `repose translate-file` keeps what is not text in it")

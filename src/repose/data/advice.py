@@ -128,7 +128,7 @@ def what_to_do(finding: Finding, *, pretokenized: bool = False) -> str:
 
 def where(finding: Finding) -> str:
     """In which set and side, how often, and an example."""
-    line = f"line {finding.line:,}"
+    line = f"{finding.places or 'line'} {finding.line:,}"
     example = {
         Kind.SLIPPED: f"from {line} on, {_moved(finding.amount)}",
         Kind.UNUSABLE: finding.detail if "first on line" in finding.detail else f"{finding.detail}, first {line}",

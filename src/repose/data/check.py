@@ -89,7 +89,8 @@ def check_corpus(
         found += [] if identify is None else _languages(seen, identify, named)
         kinds = list(Kind)
         for finding in sorted(found, key=lambda finding: kinds.index(finding.kind)):
-            findings.append(replace(finding, split=split, line=finding.line + reader.counts.header_lines))
+            line = finding.line + reader.counts.header_lines
+            findings.append(replace(finding, split=split, line=line, places=reader.places))
         train = seen if split == "train" else train
         valid = seen if split == "valid" else valid
         looked_at[split] = seen.pairs

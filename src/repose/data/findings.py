@@ -79,7 +79,9 @@ class Finding:
     of: int
     """Lines or pairs that were looked at."""
     line: int
-    """An example, the first: its line in the file, from 1; in Parquet files the row."""
+    """An example, the first: its line in the file, from 1; or its place among what `places` names."""
+    places: str = ""
+    """ "row" or "unit" of a file whose pairs are no lines; "" of one whose are."""
     detail: str = ""
     amount: int = 0
 

@@ -30,6 +30,8 @@ class Counts:
     """How often something was seen that is worth knowing, though nothing was left out for it."""
     header_lines: int = field(default=0, compare=False)
     """Lines before the first pair: 1 where a table names its columns."""
+    languages: Pair | None = field(default=None, compare=False)
+    """Source and target, of a TMX file, as it writes them."""
 
     @property
     def read(self) -> int:
@@ -41,4 +43,5 @@ class Counts:
         parts = [f"{self.kept:,} of {counted(self.read, 'pair')} read"]
         parts += [f"{number:,} dropped ({reason})" for reason, number in self.dropped.items()]
         parts += [f"{number:,} × {what}" for what, number in self.notes.items()]
+        parts += [] if self.languages is None else [" → ".join(self.languages)]
         return ", ".join(parts)

@@ -11,7 +11,7 @@ from itertools import zip_longest
 from pathlib import Path, PurePath
 from typing import Any
 
-from repose.data.language import UNKNOWN, base_code, languages_in_names
+from repose.data.language import UNKNOWN, base_code, is_language, languages_in_names
 from repose.data.lines import LineReader, check_file
 from repose.data.pairs import MAX_BYTES, MAX_CHARACTERS, TOO_LONG, Counts, Pair, Row
 from repose.data.tables import csv_pairs, no_field, note_lines, tsv_pairs
@@ -79,6 +79,11 @@ class PairReader:
             except ImportError as error:
                 raise ConfigError("Parquet files need pyarrow: pip install 'repose-nmt[parquet]'") from error
 
+    @property
+    def places(self) -> str:
+        """What pairs are called where they are no lines: "row" or "unit"; else ""."""
+        return {"csv": "row", "parquet": "row", "tmx": "unit"}.get(self._format, "")
+
     def __iter__(self) -> Iterator[tuple[str, str]]:
         for row in self.rows():
             if not isinstance(row, str):
@@ -121,6 +126,7 @@ class PairReader:
                 return _jsonl(self.files[0], self._fields, self.counts)
             case "tmx":
                 languages = languages_of_memory(self.files[0], _named_languages(self._fields, self._languages))
+                self.counts.languages = languages
                 return memory_pairs(self.files[0], languages, MAX_CHARACTERS)
             case _:
                 return _parquet(self.files[0], self._fields)
@@ -223,9 +229,15 @@ def languages_of_files(files: Sequence[Path], fields: Pair) -> Pair:
 
 
 def _named_languages(fields: Pair, languages: Pair) -> tuple[str | None, ...]:
-    """Those of a TMX file's sides: as its fields say, unless they have their usual names, or else the languages."""
-    named = (known if field == usual else field for field, usual, known in zip(fields, _FIELDS, languages, strict=True))
-    return tuple(None if name == UNKNOWN else name for name in named)
+    """Those of a TMX file's sides: as its fields say, where they do not name columns of another kind of file, or else
+    the languages."""
+
+    def named(field: str, usual: str, language: str) -> str | None:
+        if field != usual and (is_language(field) or language == UNKNOWN):
+            return field
+        return None if language == UNKNOWN else language
+
+    return tuple(named(*side) for side in zip(fields, _FIELDS, languages, strict=True))
 
 
 def _jsonl(path: Path, fields: tuple[str, str], counts: Counts) -> Iterator[Row]:

@@ -15,7 +15,7 @@ NAME_BOTH = (
     "with --src-field and --tgt-field"
 )
 
-_DELIMITERS = {",": "comma", ";": "semicolon", "\t": "tab"}
+_DELIMITERS = {"\t": "tab", ";": "semicolon", ",": "comma"}  # of two that fit alike, the one that prose has less
 _FIRST_ROWS = 100
 """By which the delimiter of a CSV file is found."""
 
@@ -106,14 +106,15 @@ def _records(reader: LineReader, delimiter: str) -> Iterator[list[str]]:
 
 
 def _delimiter(path: Path, fields: tuple[str, str]) -> str:
-    """By which the first line names both columns, or most of the first lines have two."""
+    """By which the first line names both columns, or most of the first lines have two, or else several."""
 
-    def fit(delimiter: str) -> tuple[bool, int]:
+    def fit(delimiter: str) -> tuple[bool, int, int]:
         try:
             rows = list(islice(_records(LineReader(path, 2 * MAX_BYTES + 1), delimiter), _FIRST_ROWS))
         except DataError:
-            return False, -1
-        return bool(rows) and not _absent(fields, rows[0]), sum(len(row) == 2 for row in rows)
+            return False, -1, 0
+        named = bool(rows) and not _absent(fields, rows[0])
+        return named, sum(len(row) == 2 for row in rows), sum(len(row) > 1 for row in rows)
 
     return max(_DELIMITERS, key=fit)
 

@@ -7,6 +7,7 @@ file states.
 
 import re
 from collections.abc import Iterator, Sequence
+from html.entities import html5
 from pathlib import Path
 from xml.parsers import expat
 
@@ -39,6 +40,8 @@ def languages_of_memory(path: Path, fields: Sequence[str | None]) -> Pair:
     if not unit:
         raise DataError(f"{path} has no unit in two languages: export the translation memory again")
     known = [code for code in unit if tgt is None or not _is(code, tgt)]
+    if not known:
+        raise DataError(f"{path} has texts in {', '.join(map(repr, unit))}: {_NAME_BOTH}")
     src = src or next((code for code in known if _is(code, own) or _is(own, code)), known[0])
     others = [code for code in unit if not _is(code, src)]
     if tgt is None and len(others) != 1:
@@ -99,6 +102,7 @@ class _Parser:
         parser.StartElementHandler, parser.EndElementHandler = self._start, self._end
         parser.CharacterDataHandler = self._text
         parser.EntityDeclHandler = self._refuse
+        parser.SkippedEntityHandler = self._reference
 
     def feed(self, data: bytes, *, is_last: bool = False) -> None:
         try:
@@ -131,6 +135,10 @@ class _Parser:
         if self._pieces is not None and not self._codes and self._length < self._longest:
             self._pieces.append(text[: self._longest - self._length])
             self._length += len(text)
+
+    def _reference(self, name: str, _: bool) -> None:
+        """To an entity that a document type elsewhere might declare: those of HTML are known."""
+        self._text(html5.get(f"{name};", f"&{name};"))
 
     def _end(self, name: str) -> None:
         if name == "seg" and self._pieces is not None:

@@ -5,6 +5,8 @@ from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
+import numpy as np
+
 from repose.config.experiment import Experiment
 from repose.config.file import to_toml
 from repose.data.readers import unpacked
@@ -60,11 +62,15 @@ def train(
             raise ConfigError("an Experiment has all settings: give it alone, with those that it is to have")
         experiment = corpus
     else:
-        named = {**({} if settings is None else settings)}
+        if settings is not None and not isinstance(settings, Mapping):
+            raise ConfigError(f"settings are by name, as in {{'training.epochs': 5}}, not {settings!r:.60}")
+        named = dict(settings or {})
         for name, files in (("corpus.valid", valid), ("corpus.test", test)):
+            if files is not None and name in named:
+                raise ConfigError(f"{name.partition('.')[2]} and the setting {name} say the same: give one of them")
             if files is not None:
-                named[name] = [str(path) for path in _paths(files)]
-        overrides = [f"{name}={_written(value)}" for name, value in named.items()]
+                named[name] = _paths(files)
+        overrides = [f"{name}={to_toml(_plain(value))}" for name, value in named.items()]
         experiment = loaded_experiment(
             None if corpus is None else _paths(corpus),
             None if config is None else str(config),
@@ -109,10 +115,12 @@ def evaluate(
     "greedy"; beside it teacher-forced figures, which are no translation quality. Raises ConfigError, DataError and
     CheckpointError.
     """
-    folder, given = Path(model), None if files is None else _paths(files)
+    folder, given = Path(model), _paths(files) if files else None
     split = split or (unpacked(given[0]).stem if given else "test")
     if Path(split).name != split:
-        raise ConfigError(f"--split is {split!r}, but names files of scores: leave slashes out")
+        raise ConfigError(f"split is {split!r}, but names files of scores: leave slashes out")
+    if isinstance(beam_sizes, int):
+        raise ConfigError(f"beam_sizes is {beam_sizes}: give a list, as in [{beam_sizes}]")
     decoding = Decoding(tuple(beam_sizes), tokenize, workers, precision, engine, src_field, tgt_field, to)
     place = None if out is None else Path(out)
     if place is not None:
@@ -127,9 +135,13 @@ def _paths(files: Files) -> list[Path]:
     return [Path(files)] if isinstance(files, str | Path) else [Path(path) for path in files]
 
 
-def _written(value: Any) -> str:
-    """A setting as `--set` takes it."""
-    return to_toml(str(value) if isinstance(value, Path) else value)
+def _plain(value: Any) -> Any:
+    """A setting's value as TOML has it: paths as text, numpy's numbers as numbers."""
+    if isinstance(value, list | tuple):
+        return [_plain(one) for one in value]
+    if isinstance(value, np.generic):
+        return value.item()
+    return str(value) if isinstance(value, Path) else value
 
 
 def _check_spares_run(out: Path, model: Path, split: str, decoding: Decoding, *, of_files: bool) -> None:

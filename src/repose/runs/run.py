@@ -29,7 +29,7 @@ from repose.system.files import check_writable
 from repose.system.signals import Interrupted, StopSignals, interruptible
 from repose.tasks.base import check_start
 from repose.tasks.corpus import CorpusData, prepare_corpus
-from repose.tasks.corpus_files import is_pretokenized, languages_of
+from repose.tasks.corpus_files import is_pretokenized, languages_of, with_languages
 from repose.tasks.registry import get_task
 from repose.training.display import ProgressKind
 from repose.training.distributed import choose_device, outer_launcher
@@ -72,6 +72,7 @@ def run(
     """
     check_stop_after(stop_after)
     task = get_task(experiment.training.task)
+    experiment = with_languages(experiment)
     if experiment.looks_ahead:
         say(task.look_ahead_warning)
     if (warning := experiment.positions_warning) is not None:

@@ -386,8 +386,7 @@ def _write_texts(corpus: CorpusConfig, files: Mapping[str, list[Path]], folder: 
     for split, paths in files.items():
         reader = reader_of(corpus, paths, split)
         write_pairs(folder, split, reader)
-        direction = f", {' → '.join(languages_of(corpus))}" if kind_of(paths[0]) == "tmx" else ""
-        yield f"{split}: {reader.counts.describe()}{direction}"
+        yield f"{split}: {reader.counts.describe()}"
     if corpus.splits == "merged":
         _merge(folder)
     has_valid, has_test = ((folder / f"{split}.src").exists() for split in ("valid", "test"))

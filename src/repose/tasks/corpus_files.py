@@ -6,12 +6,12 @@ from itertools import chain, islice
 from pathlib import Path
 from typing import NamedTuple
 
-from repose.config.experiment import CorpusConfig
+from repose.config.experiment import CorpusConfig, Experiment
 from repose.data import corpora
 from repose.data.check import check_corpus
 from repose.data.findings import CorpusCheck, Kind
 from repose.data.language import UNKNOWN, identify
-from repose.data.readers import PairReader, languages_of_files
+from repose.data.readers import PairReader, kind_of, languages_of_files
 from repose.system.errors import ConfigError, DataError
 
 SPLITS = ("train", "valid", "test")
@@ -63,6 +63,15 @@ def languages_of(corpus: CorpusConfig) -> tuple[str, str]:
     return named if set_ones == (UNKNOWN, UNKNOWN) else set_ones
 
 
+def with_languages(experiment: Experiment) -> Experiment:
+    """With the languages that a translation memory is in among the settings: the file may be elsewhere one day."""
+    corpus = experiment.corpus
+    if len(corpus.train) != 1 or kind_of(Path(corpus.train[0])) != "tmx":
+        return experiment
+    src, tgt = languages_of(corpus)
+    return replace(experiment, corpus=replace(corpus, src_lang=src, tgt_lang=tgt))
+
+
 def is_pretokenized(corpus: CorpusConfig) -> bool:
     """Whether the text is tokenised already, by the config or by the catalogue."""
     named = corpus.name is not None and corpus.name != PHRASEBOOK
@@ -87,9 +96,13 @@ def parts_of(corpus: CorpusConfig) -> list[Part]:
 
 
 def reader_of(corpus: CorpusConfig, files: Sequence[Path], name: str) -> PairReader:
-    """The pairs of the files of a split, or of a part by its name. Raises what `PairReader` does."""
-    # A further corpus may be in other languages.
-    languages = (UNKNOWN, UNKNOWN) if name.startswith(_FURTHER) else languages_of(corpus)
+    """The pairs of the files of a split, or of a part by its name. Raises what `PairReader` does, and ConfigError where
+    it cannot be known which side of a TMX file is the source."""
+    languages = languages_of(corpus)
+    if UNKNOWN in languages and name != "train" and kind_of(files[0]) == "tmx":
+        raise ConfigError(f"{files[0]} is read in the languages of the corpus: set corpus.src_lang and corpus.tgt_lang")
+    if name.startswith(_FURTHER):  # of a related language, translated into the same one
+        languages = UNKNOWN, languages[1]
     return PairReader(files, src_field=corpus.src_field, tgt_field=corpus.tgt_field, languages=languages)
 
 

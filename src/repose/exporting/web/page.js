@@ -75,12 +75,13 @@ function schedule(translator) {
   clearTimeout(timer);
   element("tgt").setAttribute("aria-busy", "true"); // until it is the whole translation of what is there
   if (element("src").value) say("translating …");
-  timer = setTimeout(() => translateAll(translator).catch(complain), 250);
+  const mine = ++latest; // what is at work on an older text is given up
+  timer = setTimeout(() => translateAll(translator, mine).catch(complain), 250);
 }
 
 /** Line by line and part by part; given up as soon as there is something newer to translate. */
-async function translateAll(translator) {
-  const mine = ++latest, started = performance.now();
+async function translateAll(translator, mine) {
+  const started = performance.now();
   const options = { beamSize: Number(element("beam").value), to: element("tag").value || undefined };
   const lines = element("src").value.split("\n");
   let done = "", number = 0, cut = 0;

@@ -128,7 +128,6 @@ function startLanguages() {
 
 function changed(how = () => {}) {
   how();
-  say("note", "");
   text.lang = source.value === AUTO ? "" : source.value;
   tellModel();
   soon(0);
@@ -194,6 +193,7 @@ function soon(milliseconds = settings.frontendTimeout) {
   clearTimeout(timer);
   running?.abort();
   asking?.abort();
+  say("note", "");
   stale(true);
   timer = setTimeout(translate, milliseconds);
 }
@@ -262,6 +262,7 @@ async function translate(tries = 0) {
 }
 
 function show(q, found) {
+  hideWhy();
   say("problem", "");
   say("warning", (found.warnings ?? []).join(". "));
   const seen = found.detectedLanguage?.confidence > 0 ? found.detectedLanguage : undefined; // 0: of text without words
@@ -314,7 +315,8 @@ function take(other, button) {
   translation.show(other);
   at("legend").hidden = true;
   at("why").open = false;
-  at("why").hidden = other !== shown.explained; // the best translation is the one that it explains
+  const waits = at("translation").getAttribute("aria-busy") === "true"; // for that of another text
+  at("why").hidden = waits || other !== shown.explained; // the best translation is the one that it explains
   button.firstChild.textContent = before;
   button.lastChild.textContent = "";
   at("own-score").textContent = "";
