@@ -27,6 +27,7 @@ from repose.data import phrasebook
 from repose.data.dataset import PairDataset
 from repose.runs.folder import OTHER_CODE
 from repose.runs.run import run as run_training
+from repose.saved_model.directory import change_config
 from repose.system.device import available_cores
 from repose.system.errors import ReposeError, WriteError
 
@@ -621,6 +622,19 @@ def test_a_translation_memory_is_measured_in_the_models_direction(
         assert run("evaluate", trained / "model", tmp_path / name, "--beam-size", 1, "--out", out)[0] == 0
         told.append(json.loads((out / "scores.few.json").read_text(encoding="utf-8"))["decoded"])
     assert told[0] == told[1]
+
+
+def test_the_direction_of_a_memory_is_told_or_asked_for(run: Run, trained: Path, tmp_path: Path) -> None:
+    variants = '<tuv xml:lang="gl"><seg>un {0}</seg></tuv><tuv xml:lang="en-US"><seg>one {0}</seg></tuv>'
+    units = "".join(f"<tu>{variants.format(number)}</tu>" for number in range(9))
+    (tmp_path / "a.tmx").write_text(f'<tmx><header srclang="en"/><body>{units}</body></tmx>', encoding="utf-8")
+    assert "9 training pairs, en → gl" in run("check", tmp_path / "a.tmx")[1]
+    shutil.copytree(trained / "model", tmp_path / "model")
+    change_config(tmp_path / "model", {"src_lang": "und", "tgt_lang": "und"})
+    code, _, err = run("evaluate", tmp_path / "model", tmp_path / "a.tmx", "--beam-size", 1)
+    assert (code, "the model does not know its languages" in err, "--src-field" in err) == (2, True, True)
+    named = ("--src-field", "gl", "--tgt-field", "en")
+    assert run("evaluate", tmp_path / "model", tmp_path / "a.tmx", "--beam-size", 1, *named)[0] == 0
 
 
 def test_prepare_says_what_was_dropped(run: Run, tmp_path: Path) -> None:

@@ -292,6 +292,11 @@ def test_other_encodings(corpus, bad):
     fails(corpus(b"1\n2\n", b"ok\n" + bad), "a.tgt, line 2")
 
 
+def test_a_spreadsheet_in_another_encoding_says_how_to_save_it(tmp_path):
+    (tmp_path / "a.csv").write_bytes("Straße;street\n".encode("cp1252"))
+    fails([tmp_path / "a.csv"], "not UTF-8", "in Excel by saving it as CSV UTF-8")
+
+
 def test_missing_files_and_folders(corpus, tmp_path):
     files = corpus(b"a\n", b"b\n")
     with pytest.raises(DataError, match=r"there is no file .*missing"):
@@ -343,6 +348,24 @@ def test_csv_comes_back(tmp_path, delimiter, dialect, header):
     assert read([tmp_path / "a.csv"])[0] == pairs
 
 
+def test_tables_of_spreadsheets_that_say_more_or_less_than_needed(tmp_path):
+    """Empty cells at the end, a line that names the delimiter, prose with more commas than rows have cells."""
+    rows = [("yes, one", "sim"), ("two", "dois, e"), ("", "três"), ("four", "")]
+    for begin, end in (("", ""), ("", ";;"), ("sep=;\r\n", ""), ("sep=;\r\nEN;src;tgt;\r\n", ";")):
+        lead = "7;" if "EN" in begin else ""
+        body = "".join(f"{lead}{src};{tgt}{end}\r\n" for src, tgt in rows)
+        (tmp_path / "a.csv").write_bytes((begin + body).encode())
+        found, counts = read([tmp_path / "a.csv"])
+        assert found == rows[:2]
+        assert counts.dropped == {"source empty": 1, "target empty": 1}
+        assert counts.header_lines == begin.count("\r\n")
+    (tmp_path / "a.csv").write_bytes(b"ID;Englisch;Deutsch\n" + b"1;One man, running;Ein Mann\n" * 50)
+    fails([tmp_path / "a.csv"], "line 1: 3 columns instead of 2", "name both sides")
+    assert len(read([tmp_path / "a.csv"], src_field="deutsch", tgt_field="englisch")[0]) == 50
+    (tmp_path / "a.csv").write_bytes(b"A man, running\nA dog\nTwo men\n")
+    fails([tmp_path / "a.csv"], "a.csv is no table: its first lines do not have equally many cells")
+
+
 @pytest.mark.parametrize("delimiter", [";", "\t"])
 def test_a_comma_in_every_line_is_no_delimiter(tmp_path, delimiter):
     pairs = [(f"frase {number}", f"yes, number {number}") for number in range(200)]
@@ -355,21 +378,23 @@ def test_lines_of_csv_that_are_left_out(tmp_path):
     found, counts = read([tmp_path / "a.csv"])
     assert found == [("a", "b"), ("f", "g")]
     assert counts.dropped == {
-        "no comma, first on line 2": 1,
-        "blank line": 1,
+        "no comma, first on row 2": 1,
+        "blank row": 1,
         "line break inside": 1,
-        "more than 2 columns, first on line 6": 1,
+        "more than 2 columns, first on row 5": 1,
     }
 
 
 @pytest.mark.parametrize(
     ("content", "line"),
     [
-        (b'a,b\n"open,c\nd,e\n', 3),
+        (b'a,b\n"open,c\nd,e\n', 2),
         (b'a,b\n"x" y,c\n', 2),
         (b'a,b\n"open,c\n' + b"d,e\n" * 60_000, None),  # which would be one cell
         (b"a,b\n" + b"x" * 500_000 + b",c\n", 2),
         (b"a,b,c\nd,e,f\n", 1),
+        (b"a;b;c\nd;e, g;f\n", 1),
+        (b'a;b\n"c" d;e, f\ng;h\n', 2),
     ],
 )
 def test_what_is_no_csv(tmp_path, content, line):

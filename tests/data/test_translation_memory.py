@@ -5,7 +5,7 @@ import tracemalloc
 
 import pytest
 
-from repose.data.advice import where
+from repose.data.advice import what_to_do, where
 from repose.data.check import check_corpus
 from repose.data.readers import MAX_CHARACTERS, PairReader, languages_of_files
 from repose.system.errors import DataError
@@ -83,9 +83,11 @@ def test_several_languages_have_to_be_chosen_from(tmx):
 
 def test_units_without_one_of_the_languages_are_counted(tmx):
     french = unit({"en-US": "One.", "fr": "Un."})
-    found, counts = read(tmx(unit({"en-US": "Alone."}), unit(BOTH), french, french, unit({"pt-BR": "Sozinho."})))
+    path = tmx(unit({"en-US": "Alone."}), unit(BOTH), french, french, unit({"pt-BR": "Sozinho."}))
+    found, counts = read(path, tgt_field="pt")
     assert found == [(BOTH["en-US"], BOTH["pt-BR"])]
-    assert counts.dropped == {"no text in pt-BR": 3, "no text in en-US": 1}
+    assert counts.dropped == {"no text in pt": 3, "no text in en": 1}
+    refused(path, "has texts in 'en-US', 'pt-BR', 'fr'")  # not what the first unit happens to have
 
 
 def test_codes_of_the_document_are_no_text(tmx):
@@ -116,7 +118,54 @@ def test_names_of_columns_are_no_languages(tmx):
 
 def test_the_languages_that_were_read_are_told(tmx):
     _, counts = read(tmx(unit(BOTH)), src_field="pt")
-    assert counts.describe() == "1 of 1 pair read, pt → en-US"
+    assert counts.describe() == "1 of 1 pair read, pt → en"
+
+
+@pytest.mark.parametrize(
+    ("segment", "text"),
+    [
+        ("Several men in<ph>&lt;br/&gt;</ph>hard hats", "Several men in hard hats"),
+        ("Click <ph x='1'/> to go", "Click to go"),
+        ("auf <ph/>, um <it pos='begin'/><ut>x</ut> zu", "auf, um zu"),
+        ("<ph/>All of it<ph/>", "All of it"),
+        ("half<bpt i='1'/>way<ept i='1'/> there", "halfway there"),
+        ("(<ph/>) a-<ph/>b", "() a-b"),
+    ],
+)
+def test_where_a_code_stood_no_words_run_together(tmx, segment, text):
+    assert read(tmx(unit({"en": segment, "pt": "x"}), own="en"))[0] == [(text, "x")]
+
+
+@pytest.mark.parametrize("encoding", ["utf-8", "utf-16", "utf-16-le"])
+def test_characters_that_xml_cannot_hold_are_spaces(tmp_path, encoding):
+    """Some tools write them. They are found across pieces of the file, and in what nobody reads."""
+    odd = unit({"en": "A man&#x1F;runs&#2;.\x1f&#31;&#xA;x&#65;", "pt": "y"}).replace("no text", "&#11;")
+    many = [unit({"en": f"n {n} &#x1F;", "pt": "y"}) for n in range(4_000)]
+    (tmp_path / "a.tmx").write_bytes(memory(odd, *many, own="en", head='<?xml version="1.0"?>').encode(encoding))
+    found, counts = read(tmp_path / "a.tmx")
+    assert found[0][0].split() == ["A", "man", "runs", ".", "xA"]
+    assert [src.strip() for src, _ in found[1:]] == [f"n {n}" for n in range(4_000)]
+    assert counts.notes == {"control character read as a space": 4_005}
+
+
+@pytest.mark.parametrize("change", [str.upper, lambda text: text.replace("<", "<x:").replace("<x:/", "</x:")])
+def test_names_of_early_tools(tmp_path, change):
+    tags = change('<tmx><header srclang="en"/><body><tu><tuv lang="en"><seg>').replace("X:TMX", "x:tmx")
+    middle, end = change('</seg></tuv><tuv lang="pt"><seg>'), change("</seg></tuv></tu></body></tmx>")
+    (tmp_path / "a.tmx").write_text(f"{tags}a{middle}b{end}", encoding="utf-8")
+    assert read(tmp_path / "a.tmx")[0] == [("a", "b")]
+
+
+def test_variants_of_one_language_are_read_together(tmx):
+    path = tmx(unit({"EN-US": "a", "de": "b"}), unit({"en-GB": "c", "de": "d"}), own="EN-US")
+    assert read(path)[0] == [("a", "b"), ("c", "d")]
+    refused(path, '("en" is "en-US", too)', src_field="en-AU", tgt_field="de")
+
+
+def test_an_encoding_that_cannot_be_read(tmp_path):
+    (tmp_path / "a.tmx").write_bytes(memory(unit(BOTH), head='<?xml version="1.0" encoding="shift_jis"?>').encode())
+    refused(tmp_path / "a.tmx", "is in an encoding that cannot be read")
+    refused(tmp_path / "a.tmx", "save it in UTF-8")
 
 
 def test_a_line_break_is_how_the_file_is_laid_out(tmx):
@@ -220,3 +269,4 @@ def test_a_check_counts_units(tmx):
     path = tmx(*whole, unit({"en": "Empty.", "pt": ""}), own="en")
     found = check_corpus({"train": PairReader([path])})
     assert [where(finding) for finding in found.findings] == ["1 training pair (4.8 %; target empty, first unit 21)"]
+    assert what_to_do(found.findings[0]).startswith("Nothing, where a unit is not translated yet")

@@ -82,7 +82,10 @@ def scoring_job(
         case [("text" | "tsv" | "csv"), ("text" | "tsv" | "csv")]:
             kind = "text"
         case _:
-            raise ConfigError("a corpus is two aligned text files, or one TSV, JSONL or Parquet file: name these")
+            raise ConfigError(
+                "a corpus is two aligned text files, or one TSV, JSONL or Parquet file: name these (of a TMX or CSV "
+                "file, `repose prepare FILE --out DIR` writes texts into DIR/text)"
+            )
     folders = [folder for folder in (forward, backward) if folder is not None]
     found = [used(folder, load["device"], load["precision"], load["engine"]) for folder in folders]
     translators = [translator for _, translator in found]

@@ -22,7 +22,7 @@ def check(
     from repose.data import advice
     from repose.data.check import MAX_PAIRS
     from repose.runs.asked import loaded_experiment
-    from repose.tasks.corpus_files import check_files, is_pretokenized
+    from repose.tasks.corpus_files import check_files, is_pretokenized, with_languages
 
     sets = given_settings(corpus__valid=valid, corpus__test=test)
     given = [*sets, *(overrides or [])]
@@ -33,7 +33,9 @@ def check(
     if not found.looked_at:
         raise ConfigError(f"the corpus {experiment.corpus.name!r} ships with repose: there are no files to check")
     first = f" (of each set the first {MAX_PAIRS:,})" if MAX_PAIRS in found.looked_at.values() else ""
-    looked_at, few = f"{advice.sizes(found)}{first}", advice.too_few(found.trained_on)
+    corpus = with_languages(experiment).corpus
+    direction = "" if corpus == experiment.corpus else f", {corpus.src_lang} → {corpus.tgt_lang}"
+    looked_at, few = f"{advice.sizes(found)}{first}{direction}", advice.too_few(found.trained_on)
     if few is not None:
         show(few)
     if not found.findings:

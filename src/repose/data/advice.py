@@ -123,6 +123,11 @@ def what_to_do(finding: Finding, *, pretokenized: bool = False) -> str:
     """A sentence or two of advice; `pretokenized`: the corpus is meant to be tokenised."""
     if finding.kind is Kind.TOKENISED and pretokenized:
         return "As corpus.pretokenized says: BLEU is also shown with tok:none."
+    if finding.kind is Kind.UNUSABLE and finding.places == "unit":
+        return (
+            "Nothing, where a unit is not translated yet; for texts in another language, name it with "
+            "--set corpus.src_field=... and corpus.tgt_field=..."
+        )
     return _SENTENCES[finding.kind][1]
 
 
@@ -131,7 +136,7 @@ def where(finding: Finding) -> str:
     line = f"{finding.places or 'line'} {finding.line:,}"
     example = {
         Kind.SLIPPED: f"from {line} on, {_moved(finding.amount)}",
-        Kind.UNUSABLE: finding.detail if "first on line" in finding.detail else f"{finding.detail}, first {line}",
+        Kind.UNUSABLE: finding.detail if ", first on " in finding.detail else f"{finding.detail}, first {line}",
     }.get(finding.kind, f"first {line}" + (f": {finding.detail}" if finding.detail else ""))
     sampled = finding.kind in (Kind.LANGUAGE, Kind.SAME_LANGUAGE, Kind.SWAPPED)
     noun = f"{_set(finding.split)} {_SIDES[finding.side]}"

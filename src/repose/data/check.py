@@ -140,7 +140,17 @@ def _of_lines(seen: Observed) -> Iterator[Finding]:
         yield from _finding(kind, side, tally.count, of, tally.row, tally.detail)
 
 
-_SIDES = ({"source", "target"}, {"src", "tgt"}, {"source_text", "target_text"})
+_SIDES = (
+    *({"source", "target"}, {"src", "tgt"}, {"source_text", "target_text"}, {"source", "translation"}),
+    *({"original", other} for other in ("translation", "übersetzung", "traduction", "traducción", "tradução")),
+    *(
+        {"quelle", "ziel"},
+        {"ausgangstext", "zieltext"},
+        {"source", "cible"},
+        {"origen", "destino"},
+        {"origem", "destino"},
+    ),
+)
 """Other names of two columns."""
 
 

@@ -12,6 +12,7 @@ from typing import BinaryIO
 
 from repose.system.errors import DataError
 
+_IN_EXCEL = ", in Excel by saving it as CSV UTF-8"
 _BLOCK, _PIECE = 1 << 20, 1 << 16
 
 
@@ -64,7 +65,7 @@ class LineReader:
                         raise self._in_utf_16() from error
                     raise DataError(
                         f"{self.path}, line {self.num_lines}: not UTF-8 (byte 0x{line[error.start]:02x} at position "
-                        f"{error.start + 1}): convert the file to UTF-8"
+                        f"{error.start + 1}): convert the file to UTF-8{_IN_EXCEL * (self.path.suffix == '.csv')}"
                     ) from error
 
     def _in_utf_16(self, order: str = "") -> DataError:

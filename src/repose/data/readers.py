@@ -126,8 +126,7 @@ class PairReader:
                 return _jsonl(self.files[0], self._fields, self.counts)
             case "tmx":
                 languages = languages_of_memory(self.files[0], _named_languages(self._fields, self._languages))
-                self.counts.languages = languages
-                return memory_pairs(self.files[0], languages, MAX_CHARACTERS)
+                return memory_pairs(self.files[0], languages, self.counts)
             case _:
                 return _parquet(self.files[0], self._fields)
 

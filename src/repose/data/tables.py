@@ -1,8 +1,10 @@
 """Sentence pairs of tables: TSV and CSV, whose first line may name the columns."""
 
 import csv
+import re
 from collections import Counter
 from collections.abc import Iterable, Iterator, Sequence
+from contextlib import suppress
 from itertools import islice
 from pathlib import Path
 
@@ -54,69 +56,111 @@ def tsv_pairs(path: Path, fields: tuple[str, str], counts: Counts) -> Iterator[R
     """The pairs of lines whose columns are separated by tabs, without quoting. Raises DataError."""
     reader = LineReader(path, 2 * MAX_BYTES + 1)
     records = (None if line is None else line.split("\t") if line else [] for line in reader)
-    return _pairs(records, "\t", fields, reader, counts)
+    yield from _pairs(records, "\t", fields, path, counts, "line")
+    note_lines(reader, counts)
 
 
 def csv_pairs(path: Path, fields: tuple[str, str], counts: Counts) -> Iterator[Row]:
     """The pairs of a spreadsheet's records, in whose quoted cells anything may stand. Raises DataError."""
+    stated = _stated_delimiter(path)
+    delimiter = stated or _delimiter(path, fields)
     reader = LineReader(path, 2 * MAX_BYTES + 1)
-    delimiter = _delimiter(path, fields)
-    return _pairs(_records(reader, delimiter), delimiter, fields, reader, counts)
-
-
-def _pairs(
-    records: Iterable[list[str] | None], delimiter: str, fields: tuple[str, str], reader: LineReader, counts: Counts
-) -> Iterator[Row]:
-    src, tgt, width = TWO_COLUMNS
-    first: dict[str, int] = {}
-    for number, columns in enumerate(records):
-        if columns is None:
-            yield TOO_LONG
-            continue
-        if number == 0:
-            (src, tgt, width), is_header = table_columns(columns, fields, reader.path)
-            if is_header:
-                counts.header_lines = 1
-                continue
-        if len(columns) == width:
-            yield columns[src], columns[tgt]
-        elif not columns:
-            yield "blank line"
-        else:
-            than = f"{'more' if len(columns) > width else 'fewer'} than {width} columns"
-            fault = f"no {_DELIMITERS[delimiter]}" if len(columns) == 1 else than
-            yield f"{fault}, first on line {first.setdefault(fault, reader.num_lines):,}"
+    records = _records(reader, delimiter)
+    if stated:
+        next(records)
+        counts.header_lines = 1
+    yield from _pairs(records, delimiter, fields, path, counts, "row")
     note_lines(reader, counts)
 
 
-def _records(reader: LineReader, delimiter: str) -> Iterator[list[str]]:
+def _pairs(
+    records: Iterable[list[str] | None],
+    delimiter: str,
+    fields: tuple[str, str],
+    path: Path,
+    counts: Counts,
+    places: str,
+) -> Iterator[Row]:
+    """`places`: what records are called."""
+    src, tgt, width = TWO_COLUMNS
+    first: dict[str, int] = {}
+    begins = counts.header_lines + 1
+    for number, columns in enumerate(records, begins):
+        if columns is None:
+            yield TOO_LONG
+            continue
+        if number == begins:
+            (src, tgt, width), is_header = table_columns(_filled(columns), fields, path)
+            if is_header:
+                counts.header_lines += 1
+                continue
+        filled = columns[:width] if not any(columns[width:]) else columns  # spreadsheets write empty cells at the end
+        if len(filled) == width:
+            yield filled[src], filled[tgt]
+        elif not any(columns):
+            yield f"blank {places}"
+        else:
+            than = f"{'more' if len(columns) > width else 'fewer'} than {width} columns"
+            fault = f"no {_DELIMITERS.get(delimiter, repr(delimiter))}" if len(columns) == 1 else than
+            yield f"{fault}, first on {places} {first.setdefault(fault, number):,}"
+
+
+def _filled(columns: Sequence[str]) -> Sequence[str]:
+    """Without empty cells at the end."""
+    return columns[: max((number for number, cell in enumerate(columns, 1) if cell.strip()), default=0)]
+
+
+def _records(reader: LineReader, delimiter: str, *, strict: bool = True) -> Iterator[list[str]]:
     def lines() -> Iterator[str]:
         for line in reader:
             if line is None:
                 raise csv.Error("the line is longer than any sentence")
             yield line + "\n"
 
-    try:
-        yield from csv.reader(lines(), delimiter=delimiter, strict=True)
-    except csv.Error as error:
-        raise DataError(
-            f"{reader.path}, line {reader.num_lines:,}: this is no CSV ({error}): see whether a quotation mark is "
-            'missing there or before; inside a quoted cell, " is written twice'
-        ) from error
+    records = csv.reader(lines(), delimiter=delimiter, strict=strict)
+    while True:
+        begins = reader.num_lines + 1
+        try:
+            record = next(records, None)
+        except csv.Error as error:
+            raise DataError(
+                f"{reader.path}, line {begins:,}: this is no CSV ({error}): see whether a quotation mark is missing in "
+                'what begins there; inside a quoted cell, " is written twice'
+            ) from error
+        if record is None:
+            return
+        yield record
+
+
+def _stated_delimiter(path: Path) -> str:
+    """What Excel's first line "sep=;" says, where there is one."""
+    line = next(iter(LineReader(path, MAX_BYTES)), None)
+    found = None if line is None else re.fullmatch(r"sep=(.)", line, re.IGNORECASE)
+    return found[1] if found else ""
 
 
 def _delimiter(path: Path, fields: tuple[str, str]) -> str:
-    """By which the first line names both columns, or most of the first lines have two, or else several."""
+    """By which the first line names both columns, or else most of the first lines have equally many cells. Raises
+    DataError where they have not."""
 
     def fit(delimiter: str) -> tuple[bool, int, int]:
-        try:
-            rows = list(islice(_records(LineReader(path, 2 * MAX_BYTES + 1), delimiter), _FIRST_ROWS))
-        except DataError:
-            return False, -1, 0
-        named = bool(rows) and not _absent(fields, rows[0])
-        return named, sum(len(row) == 2 for row in rows), sum(len(row) > 1 for row in rows)
+        rows: list[Sequence[str]] = []
+        with suppress(DataError):  # which reading will raise
+            for row in islice(_records(LineReader(path, 2 * MAX_BYTES + 1), delimiter, strict=False), _FIRST_ROWS):
+                rows.append(_filled(row))
+        widths = Counter(len(row) for row in rows if row)
+        alike = max((number for width, number in widths.items() if width > 1), default=0)
+        return bool(rows) and not _absent(fields, rows[0]), alike, widths.total()
 
-    return max(_DELIMITERS, key=fit)
+    found = {delimiter: fit(delimiter) for delimiter in _DELIMITERS}
+    best = max(found, key=lambda delimiter: found[delimiter][:2])
+    named, alike, number = found[best]
+    if not named and 2 * alike < number:
+        raise DataError(
+            f"{path} is no table: its first lines do not have equally many cells between tabs, semicolons or commas: "
+            "see what stands between them, and save it again"
+        )
+    return best
 
 
 def note_lines(reader: LineReader, counts: Counts) -> None:

@@ -2,60 +2,83 @@
 
 TMX 1.4b: units (`tu`) of variants (`tuv`), one for each language, with a segment (`seg`) of text in which the codes of
 the translated document may stand (`bpt`, `ept`, `it`, `ph`, `ut`). Read in constant memory, in the encoding that the
-file states.
+file states, and with the control characters that some tools write though XML has none.
 """
 
+import codecs
 import re
 from collections.abc import Iterator, Sequence
 from html.entities import html5
+from itertools import islice
 from pathlib import Path
 from xml.parsers import expat
 
+from repose.data.language import base_code
 from repose.data.lines import blocks
-from repose.data.pairs import Pair
+from repose.data.pairs import MAX_CHARACTERS, Counts, Pair, Row
 from repose.system.errors import DataError
 
-_CODES = frozenset({"bpt", "ept", "it", "ph", "ut"})
+_PAIRED, _ALONE = frozenset({"bpt", "ept"}), frozenset({"it", "ph", "ut"})
+"""Codes around text, and those that stand for something in it, such as a line break or a number."""
 _MOST_LANGUAGES = 100
 """Of one unit, and in a message."""
-_NAME_BOTH = (
-    "say which are source and target with --set corpus.src_field=... and corpus.tgt_field=..., or in `evaluate` with "
-    "--src-field and --tgt-field"
-)
+_LOOKED_AT = 1_000
+"""Units by which the languages are found."""
 _BREAK = re.compile(r"[ \t]*[\r\n]+[ \t\r\n]*")
+_CONTROL = re.compile(
+    rb"[\x00-\x08\x0b\x0c\x0e-\x1f]|&#(?:x0*(?:[0-8bcef]|1[0-9a-f])|0*(?:[0-8]|1[124-9]|2\d|3[01]));", re.I
+)
+_BEGUN = re.compile(rb"&#?\w{0,12}\Z")
+"""A reference that the next block ends."""
+_HOLE = "\0"
+"""In a segment, until it is whole: where a code stood alone."""
+_AROUND_HOLE = re.compile(rf"([^\S\0]*)(?:{_HOLE}([^\S\0]*))+")
+_NAME_BOTH = (
+    'say which are source and target ("en" is "en-US", too) with --set corpus.src_field=... and corpus.tgt_field=..., '
+    "or in `evaluate` with --src-field and --tgt-field"
+)
 
 Unit = dict[str, str]
 """Text by the code of its language, as it is written."""
 
 
 def languages_of_memory(path: Path, fields: Sequence[str | None]) -> Pair:
-    """Source and target language, as the file writes them: `fields`, and for None of them, what the first unit in two
-    languages has: as the source, the language that the file names as its own, or else the first.
+    """Source and target language: `fields`, and for None of them, what the first thousand units have; as the source,
+    the language that the file names as its own, or else the first.
 
-    Raises DataError for a file that is no TMX, and where there are several languages to choose the target from."""
+    Raises DataError for a file that is no TMX, and where there are several languages to choose from."""
     src, tgt = fields
     if src is not None and tgt is not None:
         return src, tgt
-    own, unit = next(((own, unit) for own, unit in _units(path) if len(unit) > 1), ("", {}))
-    if not unit:
+    codes: dict[str, None] = {}
+    owns = set()
+    for own, unit in islice((found for found in _units(path) if len(found[1]) > 1), _LOOKED_AT):
+        owns.add(own)
+        codes.update(dict.fromkeys(list(unit)[: _MOST_LANGUAGES - len(codes)]))
+    if not codes:
         raise DataError(f"{path} has no unit in two languages: export the translation memory again")
-    known = [code for code in unit if tgt is None or not _is(code, tgt)]
-    if not known:
-        raise DataError(f"{path} has texts in {', '.join(map(repr, unit))}: {_NAME_BOTH}")
-    src = src or next((code for code in known if _is(code, own) or _is(own, code)), known[0])
-    others = [code for code in unit if not _is(code, src)]
-    if tgt is None and len(others) != 1:
-        raise DataError(f"{path} has texts in {', '.join(map(repr, unit))}: {_NAME_BOTH}")
-    return src, tgt or others[0]
+    bases = list(dict.fromkeys(map(base_code, codes)))
+    names = bases if len(bases) > 1 else list(codes)  # "pt-PT" and "pt-BR" may be the two
+
+    def others(named: str) -> list[str]:
+        return [name for name in names if not _is(name, named) and not _is(named, name)]
+
+    sources = names if tgt is None else others(tgt)
+    src = src or next((name for name in sources if any(_is(own, name) for own in owns)), "")
+    src = src or (sources[0] if len(sources) < 3 and sources else "")
+    targets = [tgt] if tgt is not None else others(src)
+    if not src or len(targets) != 1:
+        raise DataError(f"{path} has texts in {', '.join(map(repr, codes))}: {_NAME_BOTH}")
+    return src, targets[0]
 
 
-def memory_pairs(path: Path, languages: Pair, longest: int) -> Iterator[Pair | str]:
-    """Source and target of each unit, or why it has none. A text of more than `longest` characters is cut there, one
-    character later; "pt" means "pt-BR", too. Raises DataError for a file that is no TMX, and after the last unit if
-    none had one of the languages."""
+def memory_pairs(path: Path, languages: Pair, counts: Counts) -> Iterator[Row]:
+    """Source and target of each unit, or why it has none; "pt" means "pt-BR", too. Raises DataError for a file that is
+    no TMX, and after the last unit if none had one of the languages."""
+    counts.languages = languages
     found: set[str] = set()
     seen: dict[str, None] = {}
-    for _, unit in _units(path, longest + 1):
+    for _, unit in _units(path, counts):
         texts = [next((text for code, text in unit.items() if _is(code, wanted)), None) for wanted in languages]
         seen.update(dict.fromkeys(list(unit)[: _MOST_LANGUAGES - len(seen)]))
         found.update(language for language, text in zip(languages, texts, strict=True) if text is not None)
@@ -74,15 +97,44 @@ def _is(code: str, wanted: str) -> bool:
     return own == other or own.startswith(f"{other}-")
 
 
-def _units(path: Path, longest: int = 0) -> Iterator[tuple[str, Unit]]:
-    """The units, each with the language that the file names as its own."""
-    parser = _Parser(path, longest)
-    for block in blocks(path):
+def _units(path: Path, counts: Counts | None = None) -> Iterator[tuple[str, Unit]]:
+    """The units, each with the language that the file names as its own. Without `counts`, no text is kept."""
+    parser = _Parser(path, 0 if counts is None else MAX_CHARACTERS + 1)
+    num_removed = 0
+    for block in _without_control(blocks(path)):
+        if isinstance(block, int):
+            num_removed += block
+            continue
         parser.feed(block)
         read, parser.units = parser.units, []
         for unit in read:
             yield parser.own_language, unit
     parser.feed(b"", is_last=True)
+    if counts is not None and num_removed:
+        counts.notes["control character read as a space"] = num_removed
+
+
+def _without_control(pieces: Iterator[bytes]) -> Iterator[bytes | int]:
+    """In UTF-8 where it was UTF-16, and with spaces in the place of characters that XML cannot hold; and how many."""
+    decoder: codecs.IncrementalDecoder | None = None
+    left, is_first = b"", True
+    for piece in pieces:
+        if is_first and (order := _utf_16(piece)) is not None:
+            decoder = codecs.getincrementaldecoder(order)(errors="replace")
+        is_first = False
+        data = left + (piece if decoder is None else decoder.decode(piece).encode("utf-8", "replace"))
+        left = found[0] if (found := _BEGUN.search(data)) else b""
+        data, number = _CONTROL.subn(b" ", data[: len(data) - len(left)])
+        yield number
+        yield data
+    yield left
+
+
+def _utf_16(data: bytes) -> str | None:
+    """The codec of a file in it, by its mark or its first letter."""
+    if data.startswith((codecs.BOM_UTF16_LE, codecs.BOM_UTF16_BE)):
+        return "utf-16"
+    return {b"<\0": "utf-16-le", b"\0<": "utf-16-be"}.get(data[:2])
 
 
 class _Parser:
@@ -97,38 +149,59 @@ class _Parser:
         self._length = 0
         self._codes = 0  # of a document, one in the other
         self._is_first = True
-        self._expat = parser = expat.ParserCreate()
+        self._expat: expat.XMLParserType | None = None
+
+    def feed(self, data: bytes, *, is_last: bool = False) -> None:
+        if self._expat is None:
+            if not data:
+                return
+            self._expat = self._made(data)
+        try:
+            self._expat.Parse(data, is_last)
+        except DataError:
+            raise
+        except (expat.ExpatError, UnicodeDecodeError, LookupError) as error:
+            place = f"{self._path}, line {self._expat.CurrentLineNumber:,}"
+            what = str(error).partition(": line")[0]
+            raise DataError(
+                f"{place}: this is no XML ({what}): mend the line, or export the translation memory again"
+            ) from error
+        except ValueError as error:
+            raise DataError(
+                f"{self._path} is in an encoding that cannot be read ({error}): save it in UTF-8"
+            ) from error
+
+    def _made(self, begins: bytes) -> expat.XMLParserType:
+        # What was UTF-16 is UTF-8 by now, whatever it says.
+        says = re.match(rb"""(?:\xef\xbb\xbf)?<\?xml[^>]*encoding\s*=\s*["']utf-?16""", begins, re.IGNORECASE)
+        parser = expat.ParserCreate("utf-8" if says else None)
         parser.buffer_text = True
         parser.StartElementHandler, parser.EndElementHandler = self._start, self._end
         parser.CharacterDataHandler = self._text
         parser.EntityDeclHandler = self._refuse
         parser.SkippedEntityHandler = self._reference
+        parser.UseForeignDTD(True)  # without which a reference such as &nbsp; would be an error
+        return parser
 
-    def feed(self, data: bytes, *, is_last: bool = False) -> None:
-        try:
-            self._expat.Parse(data, is_last)
-        except (expat.ExpatError, UnicodeDecodeError, LookupError, ValueError) as error:
-            if self._is_first and is_last:
-                return  # an empty file
-            raise DataError(
-                f"{self._path}, line {self._expat.CurrentLineNumber:,}: this is no XML ({error}): mend the line, or "
-                "export the translation memory again"
-            ) from error
-
-    def _start(self, name: str, attributes: dict[str, str]) -> None:
+    def _start(self, written: str, attributes: dict[str, str]) -> None:
+        name = _local(written)
         if self._is_first and name != "tmx":
-            raise DataError(f"{self._path} is no translation memory but an XML file of <{name[:40]}>: export it as TMX")
+            raise DataError(
+                f"{self._path} is no translation memory but an XML file of <{written[:40]}>: export it as TMX"
+            )
         self._is_first = False
+        if name in ("header", "tuv"):
+            values = {_local(key): value for key, value in attributes.items()}
         match name:
             case "header":
-                self.own_language = attributes.get("srclang", "")
+                self.own_language = values.get("srclang", "")
             case "tu":
                 self._unit = {}
             case "tuv":
-                self._language = attributes.get("xml:lang") or attributes.get("lang") or "und"
+                self._language = values.get("lang") or "und"
             case "seg":
                 self._pieces, self._length, self._codes = [], 0, 0
-            case _ if name in _CODES:
+            case _ if name in _PAIRED or name in _ALONE:
                 self._codes += 1
 
     def _text(self, text: str) -> None:
@@ -140,16 +213,37 @@ class _Parser:
         """To an entity that a document type elsewhere might declare: those of HTML are known."""
         self._text(html5.get(f"{name};", f"&{name};"))
 
-    def _end(self, name: str) -> None:
+    def _end(self, written: str) -> None:
+        name = _local(written)
         if name == "seg" and self._pieces is not None:
             if len(self._unit) < _MOST_LANGUAGES:
-                lines = _BREAK.split("".join(self._pieces))  # which is how the file is laid out
-                self._unit.setdefault(self._language, " ".join(filter(None, lines)))
+                self._unit.setdefault(self._language, _whole("".join(self._pieces)))
             self._pieces = None
         elif name == "tu":
             self.units.append(self._unit)
-        elif name in _CODES:
+        elif name in _PAIRED or name in _ALONE:
             self._codes -= 1
+            if name in _ALONE:
+                self._text(_HOLE)
 
     def _refuse(self, *_: object) -> None:
         raise DataError(f"{self._path} declares entities, which are not read: export the translation memory again")
+
+
+def _local(name: str) -> str:
+    """A name without prefix, in lower case: early tools wrote capitals."""
+    return name.rpartition(":")[2].lower()
+
+
+def _whole(text: str) -> str:
+    """A segment: its line breaks are how the file is laid out, and where a code stood alone, no words run together."""
+    return " ".join(filter(None, _BREAK.split(_AROUND_HOLE.sub(_closed, text))))
+
+
+def _closed(hole: re.Match[str]) -> str:
+    text, (start, end) = hole.string, hole.span()
+    before, after = text[start - 1 : start], text[end : end + 1]
+    has_space = any(character.isspace() for character in hole[0])
+    if not before or not after or (has_space and after in ",.;:!?)"):
+        return ""
+    return " " if has_space or (before.isalnum() and after.isalnum()) else ""

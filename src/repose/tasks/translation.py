@@ -20,7 +20,7 @@ from repose.data.input_warning import warnings_for_pairs
 from repose.data.language import UNKNOWN, is_language, names_of_pair
 from repose.data.mixture import Mixture
 from repose.data.normalization import normalization_to
-from repose.data.readers import PairReader, TextPairs
+from repose.data.readers import PairReader, TextPairs, kind_of
 from repose.data.scripts import scripts_in
 from repose.data.tokenised_text import detokeniser, form_of
 from repose.data.tokenizer import END, PAD, START, UNK, Tokenizer
@@ -252,6 +252,11 @@ class TranslationTask(Task):
         if files:
             stored = translator.config
             languages = str(stored.get("src_lang", UNKNOWN)), str(stored.get("tgt_lang", UNKNOWN))
+            if UNKNOWN in languages and kind_of(files[0]) == "tmx" and None in (decoding.src_field, decoding.tgt_field):
+                raise ConfigError(
+                    f"the model does not know its languages: say which {files[0]} is to be read in, with "
+                    "--src-field and --tgt-field"
+                )
             reader = PairReader(files, **_fields_of(folder, decoding), languages=languages)
             pairs = list(reader)
             texts, pretokenized = ([a for a, _ in pairs], [b for _, b in pairs]), False
