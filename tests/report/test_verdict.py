@@ -44,6 +44,15 @@ def test_no_test_is_promised_that_is_not_made(make_run: Any, tmp_path: Path) -> 
     assert verdict(replace(runs, baseline="c")).endswith("is under Significance, but one seed says nothing of others.")
 
 
+def test_twins_are_tested_against_each_other_and_others_are_not(make_run: Any, tmp_path: Path) -> None:
+    four(make_run, a=20.0, b=21.0, c=23.0, d=24.0)
+    runs = read_runs([tmp_path])
+    for twins, tested in (({"c": "a", "d": "b"}, False), ({"a": "b", "c": "d"}, True), ({"a": "c", "b": "d"}, False)):
+        said = verdict(replace(runs, baseline=next(iter(twins.values())), twins=twins))
+        assert ("is under Significance" in said) == tested
+        assert ("under Significance, they are not tested against each other." in said) != tested
+
+
 def test_what_no_test_can_be_made_against_is_not_named(make_run: Any, tmp_path: Path) -> None:
     make_run("0-ahead-s0", [0.1], preset="reinforced-lookahead", bleu=60.0)
     four(make_run, a=20.0, b=21.0, c=23.0, d=24.0)

@@ -1,7 +1,7 @@
 """Reports: the figures of runs as one page, as tables, and as numbers. Nothing here trains or decodes.
 
 content.py                          what a report is made of
-collect.py, baseline.py             runs as they lie in their folders, and which of them the others are held against
+collect.py, folders.py, baseline.py runs as they lie in their folders, and which of them the others are held against
 translations.py, corpora.py         their translations, and what their corpora are called
 figures.py                          the figures of one run
 tables.py, captions.toml            mean and deviation over seeds, as rows of a table; titles and captions of all

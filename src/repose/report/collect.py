@@ -7,7 +7,7 @@ A run directory needs `config.json` and `metrics.jsonl`; once it has finished, i
 import json
 import os
 import re
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import asdict, dataclass, field, replace
 from functools import cached_property
 from pathlib import Path
@@ -23,6 +23,7 @@ from repose.grids.view import reason
 from repose.model.presets import exact_preset_name
 from repose.report.baseline import NamesBefore, find_baseline
 from repose.report.corpora import corpus_name, told_apart
+from repose.report.folders import walk
 from repose.runs.folder import SCORED_SPLITS, RunConfig, RunFolder
 from repose.runs.records import Record, Records, RunStatus
 from repose.system.errors import CheckpointError, ConfigError
@@ -96,6 +97,8 @@ class RunSet:
     """Finished ones, and unfinished ones that have recorded something."""
     baseline: str | None = None
     """The group that the others are tested against."""
+    twins: Mapping[str, str] = field(default_factory=dict)
+    """The groups that some are tested against instead."""
     published: tuple[str, ...] = ()
     """Entries of published.toml that the grid names; empty: whatever fits."""
     sentences: Mapping[str, tuple[int, ...]] = field(default_factory=dict)
@@ -194,7 +197,7 @@ def read_runs(paths: Sequence[Path], *, title: str | None = None, baseline: str 
     for path in paths:
         if not path.is_dir():
             raise CheckpointError(f"there is no folder {path}: name run folders, or folders of runs")
-        for folder in _walk(path):
+        for folder in walk(path):
             try:
                 grid = manifest.read(folder)
             except CheckpointError as error:
@@ -206,10 +209,10 @@ def read_runs(paths: Sequence[Path], *, title: str | None = None, baseline: str 
                 loose.append(folder)
     of_first: slice | None = None
     for folder, grid in grids:
-        before = len(runs)
+        start = len(runs)
         runs += _of_grid(folder, grid, problems)
         if of_first is None and grid.report.get("baseline"):
-            of_first = slice(before, len(runs))
+            of_first = slice(start, len(runs))
     in_grids = {run.folder.resolve() for run in runs}
     alone = _of_folders([f for f in dict.fromkeys(loose) if f.resolve() not in in_grids], problems)
     named = told_apart([*runs, *alone])
@@ -224,10 +227,13 @@ def read_runs(paths: Sequence[Path], *, title: str | None = None, baseline: str 
             problems.append(f"{run.name}: {warning}.")
     problems += _unlike(runs)
     hints = [grid.report for _, grid in grids]
+    before = NamesBefore([*own[of_first or slice(0)], *own], runs)
+    found, twins = find_baseline(baseline, hints, runs, before, problems)
     return RunSet(
         title=title or ", ".join(grid.name for _, grid in grids) or _title(paths),
         runs=tuple(runs),
-        baseline=find_baseline(baseline, hints, runs, NamesBefore([*own[of_first or slice(0)], *own], runs), problems),
+        baseline=found,
+        twins=twins,
         published=tuple(dict.fromkeys(str(name) for hint in hints for name in hint.get("published", ()))),
         sentences=_sentences(grids, runs),
         problems=tuple(dict.fromkeys(problems)),
@@ -273,23 +279,6 @@ def _sentences(grids: Sequence[tuple[Path, Manifest]], runs: Sequence[ReportRun]
                 lines = wanted.get(label, ()) if isinstance(wanted, dict) else wanted
                 found.setdefault(run.corpus, {}).update(dict.fromkeys(lines))
     return {corpus: tuple(lines) for corpus, lines in found.items() if lines}
-
-
-def _walk(path: Path, above: frozenset[Path] = frozenset()) -> Iterator[Path]:
-    """`path` and the folders below it, none below a run directory or grid; no link to what is `above` is followed."""
-    if (real := path.resolve()) in above:
-        return
-    yield path
-    if any((path / name).is_file() for name in ("grid.json", "config.json")):
-        return
-    for below in sorted(path.iterdir(), key=lambda p: _natural(p.name)):
-        if below.is_dir() and not below.name.startswith("."):
-            yield from _walk(below, above | {real})
-
-
-def _natural(name: str) -> list[tuple[int, str]]:
-    """Sorts s2 before s10."""
-    return [(int(piece), "") if piece.isdecimal() else (0, piece) for piece in re.split(r"(\d+)", name)]
 
 
 def _of_grid(place: Path, grid: Manifest, problems: list[str]) -> list[ReportRun]:

@@ -144,11 +144,13 @@ def small_sets(sizes: Mapping[str, int], units: str) -> list[str]:
     ]
 
 
-def pairs_of(systems: Sequence[System], baseline: str | None, remarks: list[str]) -> list[Pair]:
-    """Who is tested against whom: all against the baseline (else the first), each against each where they are few."""
+def pairs_of(systems: Sequence[System], runs: RunSet, remarks: list[str]) -> list[Pair]:
+    """Who is tested against whom: all against the baseline (else the first), or each against its twin; each against
+    each where they are few."""
     if len(systems) < 2:
         return []
-    base = next((system for system in systems if system.group == baseline), None)
+    baseline, by_group = runs.baseline, {system.group: system for system in systems}
+    base = by_group.get(baseline or "")
     if len(systems) < ALL_PAIRS_BELOW:
         ordered = sorted(systems, key=lambda system: system is not base)  # the baseline is what others are held against
         return [Pair(system, other) for other, system in combinations(ordered, 2)]
@@ -156,7 +158,9 @@ def pairs_of(systems: Sequence[System], baseline: str | None, remarks: list[str]
         base = systems[0]
         reason = f"{baseline} cannot be tested" if baseline else "no baseline is named"
         remarks.append(f"On {base.corpus}, {reason}: systems are tested against the first, {base.group}.")
-    return [Pair(system, base) for system in systems if system is not base]
+    twins = {group: by_group[twin] for group, twin in runs.twins.items() if twin in by_group}
+    bases = {id(base), *map(id, twins.values())}
+    return [Pair(system, twins.get(system.group, base)) for system in systems if id(system) not in bases]
 
 
 def bootstrap_columns(unit: str) -> list[Column]:

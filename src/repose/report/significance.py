@@ -119,9 +119,9 @@ def significance_tables(runs: RunSet) -> tuple[Table, ...]:
     of them beside the beam's): over test sentences; `seeds`: over seeds; `approximate-randomization`: of pairs with
     one seed each; `seeds-chrf` and `seeds-greedy` (by greedy scores beside the beam's): where seeds give an interval;
     `significance-<task>` and `seeds-<task>`: the same of other tasks. Every system is tested against `runs.baseline`
-    (else the first), all pairs where a corpus has fewer than four. Systems that look ahead or failed an audit are left
-    out; runs without translations are in `seeds` alone, which needs their scores only. Notes say so. Empty where there
-    are not two systems.
+    (else the first), or its twin, all pairs where a corpus has fewer than four. Systems that look ahead or failed an
+    audit are left out; runs without translations are in `seeds` alone, which needs their scores only. Notes say so.
+    Empty where there are not two systems.
     """
     of_tasks = (tables_of_task(runs.of_task(task)) for task in runs.tasks if not TASK_SETTINGS[task].translates)
     others = tuple(table for tables in of_tasks for table in tables)
@@ -133,8 +133,8 @@ def significance_tables(runs: RunSet) -> tuple[Table, ...]:
     counted: list[Pair] = []
     for corpus in runs.corpora:
         systems = systems_of(runs, corpus, remarks)
-        pairs += pairs_of(systems, runs.baseline, remarks.of_scores)
-        counted += pairs_of([one.counted for one in systems if one.statistics], runs.baseline, remarks.of_texts)
+        pairs += pairs_of(systems, runs, remarks.of_scores)
+        counted += pairs_of([one.counted for one in systems if one.statistics], runs, remarks.of_texts)
     small = small_sets({pair.system.corpus: len(pair.system.statistics[0]) for pair in counted}, "sentences")
     said = list(dict.fromkeys([*remarks.of_scores, *remarks.of_texts, *small]))
     tables = [_over_sentences(counted, "bleu", said)]

@@ -62,7 +62,7 @@ def tables_of_task(part: RunSet) -> tuple[Table, ...]:
         return ()
     figure, remarks, pairs = first_figure(done[0]), list[str](), list[Pair]()
     for corpus in part.corpora:
-        pairs += pairs_of(_systems_of_task(part, corpus, figure, remarks), part.baseline, remarks)
+        pairs += pairs_of(_systems_of_task(part, corpus, figure, remarks), part, remarks)
     if not pairs:
         return ()
     task = part.tasks[0]

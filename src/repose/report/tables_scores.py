@@ -92,7 +92,7 @@ def scores_table(runs: RunSet) -> Table:
         shown,
         "scores",
         marks=marks,
-        about=_unlike_baseline(rows, runs.baseline),
+        about=_unlike_baseline(rows, runs),
         when=", or ".join(when for when in _WHEN.values() if when in {_when(run) for run in done}),
         sets=" and ".join(sorted({run.split for run in done})) or "test",
         signatures="; ".join(signatures),
@@ -107,11 +107,13 @@ def _when(run: ReportRun) -> str:
     return _WHEN["average" if training.average_checkpoints > 1 else training.keep]
 
 
-def _unlike_baseline(rows: Sequence[Row], baseline: str | None) -> Callable[[Row], list[str]]:
-    """Notes a system whose settings, beside the architecture, are not the baseline's or else the first system's."""
+def _unlike_baseline(rows: Sequence[Row], runs: RunSet) -> Callable[[Row], list[str]]:
+    """Notes a system whose settings, beside the architecture, are not those of the baseline, or of its twin, or else of
+    the first system."""
 
     def about(row: Row) -> list[str]:
         here = [other for other in rows if other.corpus == row.corpus]
+        baseline = runs.twins.get(row.group, runs.baseline)
         against = next((other for other in here if other.group == baseline), here[0])
         unlike = confounded(row.runs, against.runs)
         return [unlike] if unlike else []
@@ -195,7 +197,7 @@ def task_tables(runs: RunSet) -> list[Table]:
                 shown,
                 f"scores-{task.replace('_', '-')}",
                 like="scores-task",
-                about=_unlike_baseline(rows, runs.baseline),
+                about=_unlike_baseline(rows, runs),
                 task=task.replace("_", " ").capitalize(),
                 averaged=f", or {_WHEN['average']}" * averaged,
                 sets=" and ".join(sorted({run.split for row in rows for run in row.runs})),

@@ -1,6 +1,6 @@
 """What a report says first: one sentence about each corpus, and the picture that shows most of it."""
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from math import isfinite
 
 from repose.report import figures
@@ -25,7 +25,7 @@ def verdict(runs: RunSet) -> str:
         return "No run is finished yet, so there is nothing to compare."
     corpora = list(dict.fromkeys(row.corpus for row in rows))
     most = _MOST if len(corpora) > _MOST + 1 else len(corpora)
-    sentences = [_of_corpus([row for row in rows if row.corpus == corpus], runs.baseline) for corpus in corpora[:most]]
+    sentences = [_of_corpus([row for row in rows if row.corpus == corpus], runs) for corpus in corpora[:most]]
     ends = [end for sentence in sentences for end in (_CHANCE, _OF_ONE) if sentence.endswith(end)]
     if len(ends) > 1:  # said once of all
         sentences = [sentence.replace(_CHANCE, ".").replace(_OF_ONE, ".") for sentence in sentences]
@@ -43,7 +43,7 @@ def main_picture(pictures: Sequence[Picture], runs: RunSet) -> Picture | None:
     return next(iter([*against, *pictures]), None)
 
 
-def _of_corpus(rows: Sequence[Row], baseline: str | None) -> str:
+def _of_corpus(rows: Sequence[Row], runs: RunSet) -> str:
     corpus, comparable = rows[0].corpus, [row for row in rows if row.comparable]
     figure = _judge(comparable or rows)
     found = [(row, mean) for row in comparable if (mean := over_seeds(row.runs, figure)) and isfinite(mean.mean)]
@@ -73,10 +73,19 @@ def _of_corpus(rows: Sequence[Row], baseline: str | None) -> str:
         return f"On {corpus} {_listed(level)} share {among}, {score}."
     apart = f"{number(abs(mean.mean - next_mean.mean), figure.digits)} {'above' if sign < 0 else 'below'}"
     said = f"On {corpus} {best.group} has {among}, {_shown(mean, figure)}, {apart} {second.group}{_inflated(found[:2])}"
-    base = baseline if baseline in {row.group for row in comparable} else comparable[0].group
-    if len(comparable) < ALL_PAIRS_BELOW or base in (best.group, second.group):
+    base = runs.baseline if runs.baseline in {row.group for row in comparable} else comparable[0].group
+    if len(comparable) < ALL_PAIRS_BELOW or _are_tested(best.group, second.group, base, runs.twins):
         return f"{said}{_CHANCE if mean.n > 1 and next_mean.n > 1 else _OF_ONE}"
+    if runs.twins:
+        return f"{said}; under Significance, they are not tested against each other."
     return f"{said}; under Significance, both are tested against {base}, and not against each other."
+
+
+def _are_tested(one: str, other: str, base: str, twins: Mapping[str, str]) -> bool:
+    """Against each other, where each is tested against its twin, or the base."""
+    if {one, other} <= set(twins.values()):
+        return False
+    return twins.get(one, base) == other or twins.get(other, base) == one
 
 
 def _judge(rows: Sequence[Row], metric: str = "bleu") -> Figure:

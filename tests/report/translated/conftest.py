@@ -78,6 +78,7 @@ class Made:
         hypotheses: Sequence[str] | None = None,
         overrides: Sequence[str] = (),
         lowercase: bool = False,
+        width: str | None = None,
     ) -> Path:
         """A run whose translations have this share of their words wrong, or are `hypotheses`."""
         experiment = self.experiment(corpus, f"training.seed={seed}", *overrides)
@@ -89,7 +90,9 @@ class Made:
                 " ".join(self.draw.choice(WORDS) if self.draw.random() < wrong else w for w in line.split())
                 for line in references
             ]
-        name = f"{corpus}-{system}-s{seed}"
+        labels = {"system": system, "corpus": corpus, **({} if width is None else {"d_ff": width})}
+        group = "-".join(filter(None, (corpus, system, width)))
+        name = f"{group}-s{seed}"
         folder = self.folder / name
         (folder / "hypotheses").mkdir(parents=True)
         run_id = f"{name} {len(self.cells)}"
@@ -107,8 +110,7 @@ class Made:
         looks_ahead = experiment.architecture.looks_ahead
         about = {"run_id": run_id, "split": "test", "looks_ahead": looks_ahead, "num_sentences": len(references)}
         (folder / "scores.test.json").write_text(json.dumps(about | {"decoded": decoded}), encoding="utf-8")
-        labels = {"system": system, "corpus": corpus}
-        cell = {"name": name, "group": f"{corpus}-{system}", "labels": labels, "seed": seed, "run_id": run_id}
+        cell = {"name": name, "group": group, "labels": labels, "seed": seed, "run_id": run_id}
         self.cells.append(cell | {"folder": name, "status": "done", "reason": "", "seconds": 1.0})
         return folder
 

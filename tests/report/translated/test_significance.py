@@ -162,6 +162,22 @@ def test_four_systems_are_tested_against_the_baseline(made: Any) -> None:
     assert "no baseline is named: systems are tested against the first, one." in " ".join(unnamed.keys)
 
 
+@pytest.mark.parametrize("asked", [False, True])
+def test_each_group_is_tested_against_its_twin(made: Any, asked: bool) -> None:
+    """Where the baseline is a system that the grid has at several widths; one without a twin against the first."""
+    for width in ("16", "32"):
+        for system in ("plain", "new"):
+            made.add(system, width=width)
+    made.add("new", width="64")
+    runs = read_runs([made.runs("plain").runs[0].folder.parent], baseline="plain") if asked else made.runs("plain")
+    found = {table.id: table for table in significance_tables(runs)}
+    twins = [("new-16", "plain-16"), ("new-32", "plain-32"), ("new-64", "plain-16")]
+    assert sorted(names(found["significance"])) == twins
+    assert sorted(names(found["seeds"])) == twins
+    against_one = read_runs([runs.runs[0].folder.parent], baseline="plain-32")
+    assert {other for _, other in names(significance_tables(against_one)[0])} == {"plain-32"}
+
+
 def test_single_runs_are_also_tested_by_randomization(made: Any, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(significance.testing, "approximate_randomization", approximate_randomization)
     made.add("one", wrong=0.3)
