@@ -240,6 +240,26 @@ def test_a_huge_segment_is_dropped_and_not_held(tmx):
     assert peak < 8 << 20
 
 
+@pytest.mark.parametrize(
+    ("begin", "middle", "says"),
+    [
+        ("<tmx><!-- ", "x", "a tag or comment of more than 1,048,576 bytes"),
+        ("<tmx><x a='", "x", "a tag or comment of more than 1,048,576 bytes"),
+        ("<tmx><body>", "<p>", "more than 200 elements in each other"),
+    ],
+)
+def test_a_bomb_is_not_unpacked(tmp_path, begin, middle, says):
+    """Of fifty million bytes; the parser itself would hold them."""
+    (tmp_path / "a.tmx.gz").write_bytes(gzip.compress((begin + middle * (50_000_000 // len(middle))).encode(), 1))
+    tracemalloc.start()
+    try:
+        refused(tmp_path / "a.tmx.gz", says)
+        _, peak = tracemalloc.get_traced_memory()
+    finally:
+        tracemalloc.stop()
+    assert peak < 8 << 20
+
+
 def test_a_unit_of_endless_variants(tmx):
     many = "".join(f'<tuv xml:lang="q{number}"><seg>x</seg></tuv>' for number in range(10_000))
     refused(tmx(f"<tu>{many}</tu>"), "has texts in 'q0', 'q1'")

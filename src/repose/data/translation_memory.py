@@ -22,6 +22,8 @@ _PAIRED, _ALONE = frozenset({"bpt", "ept"}), frozenset({"it", "ph", "ut"})
 """Codes around text, and those that stand for something in it, such as a line break or a number."""
 _MOST_LANGUAGES = 100
 """Of one unit, and in a message."""
+_MOST_DEPTH, _MOST_MARKUP = 200, 1 << 20
+"""Elements in each other, and bytes of one tag or comment, which the parser holds: what has more is an attack."""
 _LOOKED_AT = 1_000
 """Units by which the languages are found."""
 _BREAK = re.compile(r"[ \t]*[\r\n]+[ \t\r\n]*")
@@ -148,7 +150,7 @@ class _Parser:
         self._pieces: list[str] | None = None  # of a segment, where the parser is in one
         self._length = 0
         self._codes = 0  # of a document, one in the other
-        self._is_first = True
+        self._depth = self._fed = 0
         self._expat: expat.XMLParserType | None = None
 
     def feed(self, data: bytes, *, is_last: bool = False) -> None:
@@ -158,6 +160,9 @@ class _Parser:
             self._expat = self._made(data)
         try:
             self._expat.Parse(data, is_last)
+            self._fed += len(data)
+            if self._fed - self._expat.CurrentByteIndex > _MOST_MARKUP:
+                raise DataError(f"{self._path} has a tag or comment of more than {_MOST_MARKUP:,} bytes: remove it")
         except DataError:
             raise
         except (expat.ExpatError, UnicodeDecodeError, LookupError) as error:
@@ -185,11 +190,15 @@ class _Parser:
 
     def _start(self, written: str, attributes: dict[str, str]) -> None:
         name = _local(written)
-        if self._is_first and name != "tmx":
+        if not self._depth and name != "tmx":
             raise DataError(
                 f"{self._path} is no translation memory but an XML file of <{written[:40]}>: export it as TMX"
             )
-        self._is_first = False
+        self._depth += 1
+        if self._depth > _MOST_DEPTH:
+            raise DataError(
+                f"{self._path} has more than {_MOST_DEPTH} elements in each other: it is no translation memory"
+            )
         if name in ("header", "tuv"):
             values = {_local(key): value for key, value in attributes.items()}
         match name:
@@ -215,6 +224,7 @@ class _Parser:
 
     def _end(self, written: str) -> None:
         name = _local(written)
+        self._depth -= 1
         if name == "seg" and self._pieces is not None:
             if len(self._unit) < _MOST_LANGUAGES:
                 self._unit.setdefault(self._language, _whole("".join(self._pieces)))
