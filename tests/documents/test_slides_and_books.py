@@ -2,6 +2,8 @@
 
 import contextlib
 import io
+import itertools
+import re
 import zipfile
 from collections.abc import Callable
 from xml.etree import ElementTree
@@ -81,6 +83,25 @@ def test_paragraphs_of_slides(shouted_bytes: Shout, source: str, wanted: str) ->
     assert found == wanted
 
 
+LINK = '<a:rPr><a:hlinkClick r:id="rId2" xmlns:r="urn:r"/></a:rPr>'
+
+
+def test_a_link_of_most_of_a_paragraph_is_kept_wherever_its_words_go(shouted_bytes: Shout) -> None:
+    """Another look that covers all of them would be in its place."""
+    source = run("our project documentation", LINK) + run(" explains it")
+    content = packed({"ppt/slides/slide1.xml": slide(source)})
+    for order in itertools.permutations(range(5)):
+        found = member(shouted_bytes(read_pptx(content), lambda _, order=order: order), "ppt/slides/slide1.xml")
+        assert "hlinkClick" in found
+
+
+def test_tabs_of_slides_stay_between_their_words(shouted_bytes: Shout) -> None:
+    (segment,) = read_pptx(packed({"ppt/slides/slide1.xml": slide(run("name of it\ttotal", BOLD))})).segments
+    assert segment.text == "name of it total"
+    found = translated(shouted_bytes, run("name of it\ttotal", BOLD))
+    assert "".join(re.findall("<a:t>([^<]*)</a:t>", found)).split("\t") == ["NAME OF IT", "TOTAL"]
+
+
 def test_slides_notes_charts_and_diagrams_alone(shouted_bytes: Shout) -> None:
     names = ("slides/slide1", "slides/slide12", "notesSlides/notesSlide1", "charts/chart3", "diagrams/data1")
     others = ("slideMasters/slideMaster1", "slideLayouts/slideLayout2", "comments/comment1")
@@ -104,6 +125,44 @@ def test_other_opendocument_files(shouted_bytes: Shout) -> None:
     assert found == content.replace("one", "ONE")
 
 
+ODF = " ".join(
+    f'xmlns:{name}="urn:oasis:names:tc:opendocument:xmlns:{full}:1.0"'
+    for name, full in {"text": "text", "table": "table", "office": "office", "draw": "drawing"}.items()
+)
+PRESENTATION = 'xmlns:presentation="urn:oasis:names:tc:opendocument:xmlns:presentation:1.0"'
+
+
+@pytest.mark.parametrize(
+    ("source", "wanted"),
+    [
+        (
+            '<table:table-cell office:value-type="string" office:string-value="one">\n'
+            "<text:p>one</text:p></table:table-cell>",
+            '<table:table-cell office:value-type="string">\n<text:p>ONE</text:p></table:table-cell>',
+        ),
+        *(
+            (f"<table:table-cell {stays}><text:p>one</text:p></table:table-cell>",) * 2
+            for stays in (
+                'office:value-type="float" office:value="1"',
+                'office:value-type="date"',
+                'table:formula="of:=A1" office:value-type="string" office:string-value="one"',
+            )
+        ),
+        ("<table:tracked-changes><text:p>one</text:p></table:tracked-changes>",) * 2,
+        ('<draw:frame presentation:placeholder="true"><text:p>one</text:p></draw:frame>',) * 2,
+        (
+            '<presentation:footer-decl presentation:name="f">one</presentation:footer-decl>',
+            '<presentation:footer-decl presentation:name="f">ONE</presentation:footer-decl>',
+        ),
+    ],
+)
+def test_cells_and_slides_of_opendocument(shouted_bytes: Shout, source: str, wanted: str) -> None:
+    content = f"<office:body {ODF} {PRESENTATION}>{{}}<text:p>two</text:p></office:body>"
+    data = packed({"content.xml": content.format(source)})
+    found = member(shouted_bytes(read_opendocument(data)), "content.xml")
+    assert found == content.format(wanted).replace("two", "TWO")
+
+
 # Books
 
 PAGE = '<?xml version="1.0" encoding="utf-8"?>\n<html xmlns="http://www.w3.org/1999/xhtml"><body>{}</body></html>\n'
@@ -118,7 +177,14 @@ def book(*pages: str, **others: str) -> bytes:
     ("source", "wanted"),
     [
         ("<h1>one</h1><p>two <em>three</em>&#160;&amp; x</p>", "<h1>ONE</h1><p>TWO <em>THREE</em>\xa0&amp; X</p>"),
-        ('<p>one <a id="p1"/>two</p>', '<p>ONE <a id="p1"/>TWO</p>'),
+        ('<p>one <a id="p1"/>two</p>', '<p>ONE<a id="p1"/> TWO</p>'),  # which nobody sees
+        ('<p>an exam<span id="p12"/>ple of it</p>', '<p>AN EXAM<span id="p12"/>PLE OF IT</p>'),
+        (
+            '<p>let <m:math xmlns:m="urn:m"><m:mi>x</m:mi><m:mo>=</m:mo></m:math> be</p>',
+            '<p>LET <m:math xmlns:m="urn:m"><m:mi>x</m:mi><m:mo>=</m:mo></m:math> BE</p>',
+        ),
+        ("<p>x <?foo bar > baz?> y</p>", "<p>X<?foo bar > baz?> Y</p>"),
+        ("<p>hello <![CDATA[a < b]]> again</p>", "<p>HELLO A &lt; B AGAIN</p>"),
         ('<script src="a.js"/><p>one</p><script>two</script>', '<script src="a.js"/><p>ONE</p><script>two</script>'),
         ("<p/><div/><p>one<br/>two</p>", "<p/><div/><p>ONE<br/>TWO</p>"),
         ("<style/><title/><p>one</p>", "<style/><title/><p>ONE</p>"),
@@ -128,6 +194,58 @@ def test_pages_of_books(shouted_bytes: Shout, source: str, wanted: str) -> None:
     found = shouted_bytes(EpubDocument(book(source, "<p>last</p>")))
     assert member(found, "EPUB/c0.xhtml") == PAGE.format(wanted)
     assert member(found, "EPUB/c1.xhtml") == PAGE.format("<p>LAST</p>")
+
+
+@pytest.mark.parametrize(
+    ("says", "encoding", "meta"),
+    [
+        ("utf-8", "utf-8", "iso-8859-1"),
+        ("utf-8", "utf-8", "iso-8859-2"),
+        ("iso-8859-1", "iso-8859-1", "utf-8"),
+        ("", "utf-8", "iso-8859-1"),
+    ],
+)
+def test_a_page_of_a_book_is_in_the_encoding_of_its_declaration(
+    shouted_bytes: Shout, says: str, encoding: str, meta: str
+) -> None:
+    """XHTML's rules, not HTML's."""
+    head = f'<?xml version="1.0" encoding="{says}"?>' if says else ""
+    page = (
+        f'{head}<html><head><meta http-equiv="x" content="text/html; charset={meta}"/></head><body>{{}}</body></html>'
+    )
+    out = io.BytesIO()
+    with zipfile.ZipFile(out, "w") as file:
+        file.writestr("c.xhtml", page.format("<p>caf\xe9 &#233;</p>").encode(encoding))
+    with zipfile.ZipFile(io.BytesIO(shouted_bytes(EpubDocument(out.getvalue())))) as file:
+        assert file.read("c.xhtml").decode(encoding) == page.format("<p>CAF\xc9 \xc9</p>")
+
+
+CONTAINER = (
+    '<container xmlns="urn:c"><rootfiles><rootfile full-path="OPS/a.opf" media-type="x"/></rootfiles></container>'
+)
+PACKAGE = """<package xmlns="urn:p"><manifest>
+    <item href="one%20a.xml" media-type="application/xhtml+xml"/><item href="../two.html" media-type="text/html"/>
+    <item href="toc.ncx" media-type="x"/><item href="gone.xhtml" media-type="application/xhtml+xml"/>
+</manifest></package>"""
+
+
+def test_pages_are_those_that_the_book_names(shouted_bytes: Shout) -> None:
+    """Whatever they are called; not what lies beside them."""
+    page, loud = PAGE.format("<p>one</p>"), PAGE.format("<p>ONE</p>")
+    names = ("OPS/one a.xml", "two.html", "__MACOSX/._two.html", "stray.xhtml")
+    source = packed({"META-INF/container.xml": CONTAINER, "OPS/a.opf": PACKAGE, **dict.fromkeys(names, page)})
+    found = shouted_bytes(EpubDocument(source))
+    assert [member(found, name) == loud for name in names] == [True, True, False, False]
+    for container in ("<container/>", "<!DOCTYPE x><container/>", CONTAINER):  # without a package: by their names
+        found = shouted_bytes(EpubDocument(packed({"META-INF/container.xml": container, **dict.fromkeys(names, page)})))
+        assert [member(found, name) == loud for name in names] == [False, True, False, True]
+
+
+def test_encrypted_fonts_are_no_pages() -> None:
+    encrypted = "<x>" + "".join(f'<CipherReference URI="font{n * 7919}.otf"/>' for n in range(10_000)) + "</x>"
+    assert EpubDocument(book("<p>x</p>", **{"META-INF/encryption.xml": encrypted})).segments
+    with pytest.raises(DataError, match="the book is encrypted"):
+        EpubDocument(packed({"a b.xhtml": "\0", "META-INF/encryption.xml": '<x URI="a%20b.xhtml"/>'}))
 
 
 def test_what_is_no_page_stays_and_the_kind_comes_first(shouted_bytes: Shout) -> None:
@@ -144,6 +262,10 @@ def test_what_is_no_page_stays_and_the_kind_comes_first(shouted_bytes: Shout) ->
         (packed({"mimetype": "application/epub+zip"}), "this is no book"),
         (book("<p>x</p>", **{"META-INF/encryption.xml": '<x URI="EPUB/c0.xhtml"/>'}), "the book is encrypted"),
         (b"PK", "this is no document"),
+        (
+            packed({"c.xhtml": '<!DOCTYPE html [<!ENTITY co "x">]><html><p>&co;</p></html>'}),
+            "c.xhtml of the book: it declares entities",
+        ),
     ],
 )
 def test_what_is_no_book(data: bytes, says: str) -> None:
@@ -155,7 +277,7 @@ def test_a_page_in_another_encoding_is_refused() -> None:
     out = io.BytesIO(book("<p>x</p>"))
     with zipfile.ZipFile(out, "a") as file:
         file.writestr("EPUB/d.html", b"<p>\xff</p>")
-    with pytest.raises(DataError, match="not in UTF-8"):
+    with pytest.raises(DataError, match=r"EPUB/d\.html of the book: the file is not in UTF-8"):
         EpubDocument(out.getvalue())
 
 

@@ -4,12 +4,13 @@ import codecs
 import re
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
-from typing import Protocol
+from typing import Literal, Protocol
 
 from repose.documents.segment import Placed, Segment
 from repose.system.errors import DataError
 
 _CHARSET = re.compile(rb"""<meta[^>]{0,200}?charset\s*=\s*["']?\s*([\w.:-]{1,40})""", re.IGNORECASE)
+_XML_ENCODING = re.compile(rb"""\s*<\?xml[^>]{0,200}?\sencoding\s*=\s*["']([\w.:-]{1,40})""")
 _DECLARED = frozenset(
     (
         *("ascii", "utf-8", "cp866", "koi8-r", "koi8-u", "cp874", "tis-620", "mac-roman", "mac-cyrillic"),
@@ -82,24 +83,40 @@ class Encoded:
         return data.removeprefix(self.mark).decode(self.encoding)
 
 
-def read_text(data: bytes, make: Callable[[str], TextDocument], *, markup: bool = False) -> Encoded:
+def read_text(
+    data: bytes, make: Callable[[str], TextDocument], *, markup: Literal["html", "xhtml"] | None = None
+) -> Encoded:
     """A document of a file of text, in the encoding of its byte order mark, or with `markup` in the one that it
     declares, or else in UTF-8. Raises DataError for one in none of them."""
     if data.startswith(_UTF_32):
         raise DataError("the file is in UTF-32: save it in UTF-8 first")
     mark, encoding = next(((mark, name) for mark, name in _MARKS if data.startswith(mark)), (b"", ""))
-    label, declared = _declared(data) if markup else ("", "utf-8")
+    label, declared = {"html": _declared, "xhtml": _declared_in_xml}.get(markup or "", _says_nothing)(data)
     candidates = [encoding] if encoding else [declared, "utf-8"]
-    if declared == "cp1252":
+    if declared == "cp1252" and markup == "html":
         candidates.append("latin-1")  # has every byte, as browsers' has
     for name in candidates:
         try:
-            return Encoded(make(data[len(mark) :].decode(name)), name, mark, references=markup)
+            return Encoded(make(data[len(mark) :].decode(name)), name, mark, references=markup is not None)
         except UnicodeError:
             continue
     if declared != "utf-8" and not encoding:
         raise DataError(f"the file is neither in {label}, as it declares, nor in UTF-8: save it in UTF-8 first")
     raise DataError("the file is not in UTF-8: save it in UTF-8 first")
+
+
+def _says_nothing(_: bytes) -> tuple[str, str]:
+    return "", "utf-8"
+
+
+def _declared_in_xml(data: bytes) -> tuple[str, str]:
+    """Of XHTML, in which a page's own words for it count nothing."""
+    found = _XML_ENCODING.match(data)
+    label = found[1].decode().lower() if found else "utf-8"
+    try:
+        return label, codecs.lookup(label).name if codecs.lookup(label).name in _DECLARED else "utf-8"
+    except LookupError:
+        return label, "utf-8"
 
 
 def _declared(data: bytes) -> tuple[str, str]:

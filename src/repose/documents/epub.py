@@ -1,16 +1,22 @@
 """Books (.epub): an archive of pages in XHTML, each translated as a page of HTML is."""
 
-from collections.abc import Sequence
+import posixpath
+import re
+from collections.abc import Iterator, Mapping, Sequence
 from itertools import islice
+from urllib.parse import unquote
 
 from repose.documents.archive import LIMITS, Archive, Limits
 from repose.documents.encodings import Encoded, read_text
 from repose.documents.html import HtmlDocument
 from repose.documents.segment import Placed, Segment
+from repose.documents.xml_source import Element, Xml
 from repose.system.errors import DataError
 
-_PAGES = (".xhtml", ".html", ".htm")
-_ENCRYPTED = "META-INF/encryption.xml"
+_SUFFIXES = (".xhtml", ".html", ".htm")
+_KINDS = frozenset(["application/xhtml+xml", "text/html", "text/x-oeb1-document"])
+_CONTAINER, _ENCRYPTED = "META-INF/container.xml", "META-INF/encryption.xml"
+_URI = re.compile(rb"""\bURI\s*=\s*["']([^"']*)""")
 
 
 class EpubDocument:
@@ -21,8 +27,9 @@ class EpubDocument:
         """Raises DataError for what is no book, is damaged or encrypted, or unpacks to more than the limits."""
         self._archive = Archive(content, limits)
         members = self._archive.members
-        pages = {name: data for name, data in members.items() if name.lower().endswith(_PAGES)}
-        if any(name.encode() in members.get(_ENCRYPTED, b"") for name in pages):
+        pages = {name: members[name] for name in _pages(members)}
+        encrypted = {unquote(found.decode("utf-8", "replace")) for found in _URI.findall(members.get(_ENCRYPTED, b""))}
+        if encrypted & pages.keys():
             raise DataError("the book is encrypted: it can be translated only without that")
         if not pages:
             raise DataError("this is no book (.epub): it holds no pages")
@@ -31,9 +38,14 @@ class EpubDocument:
         self._pages: dict[str, Encoded] = {}
         self._num_nodes = 0
         for name, data in pages.items():
-            self._pages[name] = read_text(data, self._page, markup=True)
+            try:
+                self._pages[name] = read_text(data, self._page, markup="xhtml")
+            except DataError as error:
+                raise DataError(f"{name} of the book: {error}") from error
 
     def _page(self, source: str) -> HtmlDocument:
+        if re.search(r"<!DOCTYPE[^>\[]*\[", source[:4096]):
+            raise DataError("it declares entities or markup of its own, which are not read: save the book again")
         page = HtmlDocument(source, xhtml=True, others=self._num_nodes)
         self._num_nodes += page.num_nodes
         return page
@@ -48,3 +60,32 @@ class EpubDocument:
         left = iter(placed)
         changed = {name: page.assemble(list(islice(left, len(page.segments)))) for name, page in self._pages.items()}
         return self._archive.written(changed)
+
+
+def _pages(members: Mapping[str, bytes]) -> list[str]:
+    """Those that the book names as such, or where it cannot be asked, all that look like it."""
+    named = list(dict.fromkeys(name for name in _named_pages(members) if name in members))
+    return named or [name for name in members if name.lower().endswith(_SUFFIXES) and "__MACOSX" not in name]
+
+
+def _named_pages(members: Mapping[str, bytes]) -> Iterator[str]:
+    """Of each package file: META-INF/container.xml names it, and it names the pages."""
+    for rootfile in _elements(members, _CONTAINER, "rootfile"):
+        package = rootfile.attribute("full-path")
+        for item in _elements(members, package, "item"):
+            if item.attribute("media-type") in _KINDS:
+                yield posixpath.normpath(posixpath.join(posixpath.dirname(package), unquote(item.attribute("href"))))
+
+
+def _elements(members: Mapping[str, bytes], name: str, wanted: str) -> Iterator[Element]:
+    """The elements of one name in a member; none where there is none, or it cannot be read."""
+    try:
+        root = Xml(members.get(name, b""), {}, name, attributes=frozenset(["full-path", "media-type", "href"])).root
+    except DataError:
+        return
+    waiting = [root]
+    while waiting:
+        element = waiting.pop()
+        if element.name.rpartition(":")[2] == wanted:
+            yield element
+        waiting.extend(element.elements())

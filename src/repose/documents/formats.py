@@ -1,7 +1,7 @@
 """Files by their suffix: how each is read into segments."""
 
 from collections.abc import Callable
-from typing import NamedTuple
+from typing import Literal, NamedTuple
 
 from repose.documents.encodings import TextDocument, read_text
 from repose.documents.epub import EpubDocument
@@ -24,12 +24,12 @@ class Format(NamedTuple):
     """Whether it is an archive of XML, which costs more than its size says."""
 
 
-def _of_text(make: Callable[[str], TextDocument], *, markup: bool = False) -> Format:
+def _of_text(make: Callable[[str], TextDocument], markup: Literal["html"] | None = None) -> Format:
     return Format(lambda data: read_text(data, make, markup=markup), archive=False)
 
 
 _PARAGRAPHS = _of_text(lambda text: PlainDocument(text, paragraphs=True))
-_HTML = _of_text(HtmlDocument, markup=True)
+_HTML = _of_text(HtmlDocument, "html")
 FORMATS: dict[str, Format] = {
     ".txt": _of_text(PlainDocument),
     ".html": _HTML,

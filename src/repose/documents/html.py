@@ -69,6 +69,7 @@ _UNSEEN = frozenset(_NOT_SHOWN.split())
 _RAISED = frozenset(["sup", "sub"])
 """Elements whose numbers are part of the word before them."""
 
+_CDATA = "<![CDATA["
 _MARKUP = re.compile(r"<[a-zA-Z/!?]")
 
 _Kind: TypeAlias = Literal["text", "start", "end", "point"]
@@ -284,8 +285,16 @@ def _tokens(source: str, xhtml: bool, others: int) -> Iterator[_Token]:
     found = _Tokenizer(source, xhtml, others).found
     for token, after in pairwise([*found, _Token("point", len(source), len(source))]):
         piece = source[token.start : after.start]
-        text = html.unescape(piece) if token.kind == "text" else ""
+        text = ""
+        if token.kind == "text":
+            is_cdata = xhtml and piece.startswith(_CDATA)
+            text = piece[len(_CDATA) : -len("]]>")] if is_cdata else html.unescape(piece)
         yield token._replace(end=after.start, text=text)
+
+
+def _local(name: str) -> str:
+    """The name of an XML element without its prefix."""
+    return name.rpartition(":")[2]
 
 
 class _EndlessMarkupError(Exception):
@@ -327,6 +336,7 @@ class _Tokenizer(HTMLParser):
 
     def handle_starttag(self, tag: str, attrs: list[tuple[str, str | None]]) -> None:
         """A start tag."""
+        tag = _local(tag) if self._xhtml else tag
         if tag in VOID:
             self._add("point", tag)
             return
@@ -337,13 +347,18 @@ class _Tokenizer(HTMLParser):
 
     def handle_startendtag(self, tag: str, attrs: list[tuple[str, str | None]]) -> None:
         """A tag that ends in a slash: of an element without content, as svg and math may be; HTML's own may not."""
-        if (tag in BLOCKS or tag in OPAQUE) and tag not in _FOREIGN and not self._xhtml:
+        if self._xhtml:
+            name = _local(tag)
+            is_empty = not (name in VOID or name in BLOCKS or name in OPAQUE)  # an anchor, say, which nobody sees
+            self._add("point", "" if is_empty else name)
+        elif (tag in BLOCKS or tag in OPAQUE) and tag not in _FOREIGN:
             self.handle_starttag(tag, attrs)
         else:
             self._add("point", tag)
 
     def handle_endtag(self, tag: str) -> None:
         """An end tag."""
+        tag = _local(tag) if self._xhtml else tag
         self._add("point" if tag in VOID else "end", tag)
 
     def handle_data(self, data: str) -> None:
@@ -356,6 +371,15 @@ class _Tokenizer(HTMLParser):
     def handle_comment(self, data: str) -> None:
         """A comment."""
         self._add("point")
+
+    def parse_pi(self, i: int) -> int:
+        """To where XML ends it, in XHTML."""
+        if not self._xhtml:
+            return super().parse_pi(i)
+        if (place := self.rawdata.find("?>", i + 2)) < 0:
+            return -1
+        self.handle_pi(self.rawdata[i + 2 : place])
+        return place + 2
 
     def handle_pi(self, data: str) -> None:
         """A processing instruction."""
@@ -407,4 +431,4 @@ class _Tokenizer(HTMLParser):
 
     def unknown_decl(self, data: str) -> None:
         """A doctype, CDATA, a condition."""
-        self._add("point")
+        self._add("text" if self._xhtml and data.startswith(_CDATA) else "point")

@@ -5,7 +5,7 @@ the archive stays as it was.
 """
 
 import re
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from typing import NamedTuple, Protocol
 
 from repose.data.scripts import has_letters
@@ -28,10 +28,11 @@ class XmlFormat(Protocol):
     """Names, without prefixes, of those that are read."""
     paragraphs: frozenset[str]
     """Names of elements."""
-    skipped: frozenset[str]
-    """Names of elements whose paragraphs stay as they are."""
     collapse: bool
     """Whether white space is as in HTML."""
+
+    def skips(self, element: Element) -> bool:
+        """Whether the paragraphs in an element stay as they are."""
 
     def pieces(self, xml: Xml, paragraph: Element) -> list[Piece]:
         """Of a paragraph."""
@@ -50,8 +51,16 @@ class _Place(NamedTuple):
 class OfficeDocument:
     """A document in an archive."""
 
-    def __init__(self, content: bytes, xml_format: XmlFormat, limits: Limits = LIMITS) -> None:
-        """Raises DataError for what is no such document, is damaged, or unpacks to more than the limits."""
+    def __init__(
+        self,
+        content: bytes,
+        xml_format: XmlFormat,
+        limits: Limits = LIMITS,
+        *,
+        read: Callable[[bytes], bytes] = lambda member: member,
+    ) -> None:
+        """`read`: what a member is read as. Raises DataError for what is no such document, is damaged, or unpacks to
+        more than the limits."""
         self._archive, self._format, self._limits = Archive(content, limits), xml_format, limits
         self._xml: dict[str, Xml] = {}
         self._places: list[_Place] = []
@@ -61,7 +70,7 @@ class OfficeDocument:
             raise DataError(f"the document has more than {limits.member_bytes:,} bytes of text and markup: split it")
         for member, data in texts.items():
             others = sum(xml.num_nodes for xml in self._xml.values())
-            xml = Xml(data, xml_format.prefixes, member, attributes=xml_format.attributes, others=others)
+            xml = Xml(read(data), xml_format.prefixes, member, attributes=xml_format.attributes, others=others)
             self._xml[member] = xml
             for paragraph in _paragraphs(xml.root, xml_format):
                 self._add(member, paragraph, xml_format.pieces(xml, paragraph))
@@ -115,7 +124,7 @@ def _paragraphs(root: Element, xml_format: XmlFormat) -> Iterator[Element]:
     waiting = [root]
     while waiting:
         element = waiting.pop()
-        if element.name in xml_format.skipped:
+        if xml_format.skips(element):
             continue
         if element.name in xml_format.paragraphs:
             yield element

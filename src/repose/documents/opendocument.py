@@ -16,21 +16,34 @@ _UNSEEN = frozenset(["text:script", "text:ruby-text"])
 """Elements whose text does not stand in the line; all others with text of their own are fields."""
 _SEPARATING = frozenset(["text:tab", "text:line-break"])
 _LEFT_OUT = frozenset(["text:soft-page-break"])
+_CELLS = frozenset(["table:table-cell", "table:covered-table-cell"])
+_SKIPPED = frozenset(
+    ["text:tracked-changes", "table:tracked-changes", "text:ruby-text", "office:annotation", "style:presentation-page"]
+)
+_SHOWN_FIRST = re.compile(
+    rb"""(<[\w.-]+:table-cell\b[^>]*?)\s[\w.-]+:string-value\s*=\s*(?:"[^"]*"|'[^']*')([^>]*>\s*<)"""
+)
+"""A cell's text as an attribute, which is shown in the place of the one in it that is to be translated."""
 
 
 class _OpenDocument:
     what = "OpenDocument file (.odt, .odp, .ods)"
     members = re.compile(r"content\.xml|styles\.xml")
-    prefixes = {f"{_OASIS}{name}:1.0": name for name in ("text", "table", "office", "style")} | {
+    prefixes = {f"{_OASIS}{name}:1.0": name for name in ("text", "table", "office", "style", "presentation")} | {
         f"{_OASIS}drawing:1.0": "draw"
     }
-    attributes = frozenset(["name", "style-name", "text-position"])
-    paragraphs = frozenset(["text:p", "text:h"])
-    skipped = frozenset(["text:tracked-changes", "text:ruby-text", "office:annotation"])
+    attributes = frozenset(["name", "style-name", "text-position", "value-type", "formula", "placeholder"])
+    paragraphs = frozenset(["text:p", "text:h", "presentation:footer-decl", "presentation:header-decl"])
     collapse = True
 
     def __init__(self) -> None:
         self._raised: dict[Xml, frozenset[str]] = {}
+
+    def skips(self, element: Element) -> bool:
+        """What was deleted, comments, a sheet's numbers, dates and results, prompts of a slide's master."""
+        if element.name in _CELLS:
+            return element.attribute("value-type") not in ("", "string") or element.attribute("formula") != ""
+        return element.name in _SKIPPED or (element.name == "draw:frame" and element.attribute("placeholder") == "true")
 
     def pieces(self, xml: Xml, paragraph: Element) -> list[Piece]:
         """Of a paragraph."""
@@ -100,4 +113,13 @@ def _shows(element: Element) -> bool:
 
 def read_opendocument(data: bytes) -> OfficeDocument:
     """Raises DataError for what is no such document, is damaged or unpacks to more than the limits."""
-    return OfficeDocument(data, _OpenDocument())
+    return OfficeDocument(data, _OpenDocument(), read=_without_values)
+
+
+def _without_values(member: bytes) -> bytes:
+    """Without the texts of cells that their attributes hold once more, but those that are computed."""
+
+    def kept(found: re.Match[bytes]) -> bytes:
+        return found[0] if b":formula" in found[0] else found[1] + found[2]
+
+    return _SHOWN_FIRST.sub(kept, member) if b":string-value" in member else member

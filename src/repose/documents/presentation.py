@@ -6,7 +6,7 @@ from collections.abc import Iterator
 from repose.documents.office import OfficeDocument
 from repose.documents.runs import Run, RunLetters, Runs, marked, own_looks
 from repose.documents.segment import Piece, Placed, Point
-from repose.documents.xml_source import Element, Letters, Xml
+from repose.documents.xml_source import Element, Letters, Xml, escape
 
 _DRAWING = ("http://schemas.openxmlformats.org/drawingml/2006/main", "http://purl.oclc.org/ooxml/drawingml/main")
 _OF_TEXT = re.compile(r"""\s(?:lang|altLang|dirty|err|smtClean)\s*=\s*(?:"[^"]*"|'[^']*')""")
@@ -20,20 +20,22 @@ class _Presentation:
     prefixes = dict.fromkeys(_DRAWING, "a")
     attributes = frozenset(["baseline"])
     paragraphs = frozenset(["a:p"])
-    skipped = frozenset[str]()
     collapse = False
+
+    def skips(self, _: Element) -> bool:
+        """Nothing."""
+        return False
 
     def pieces(self, xml: Xml, paragraph: Element) -> list[Piece]:
         """Of a paragraph."""
-        atoms = list(_atoms(xml, paragraph))
-        return list(marked(iter(atoms), own_looks(atoms)))
+        return list(marked(_atoms(xml, paragraph), _own_looks(xml, paragraph)))
 
     def written(self, xml: Xml, paragraph: Element, placed: Placed, changed: dict[int, str]) -> Iterator[str]:
         """The translated paragraph, between its properties and those of its end."""
         tag = xml.tag(paragraph)
         yield tag
         yield from (xml.written(child, {}) for child in paragraph.elements() if child.name == "a:pPr")
-        yield from Runs(xml, tag, "", changed).written(placed, own_looks(_atoms(xml, paragraph)))
+        yield from Runs(xml, tag, "", changed).written(placed, _own_looks(xml, paragraph))
         yield from (xml.written(child, {}) for child in paragraph.elements() if child.name == "a:endParaRPr")
         yield xml.end_tag(paragraph)
 
@@ -46,10 +48,20 @@ def _atoms(xml: Xml, paragraph: Element) -> Iterator[RunLetters | Point]:
             is_raised = looks is not None and looks.attribute("baseline").strip("-0%") != ""
             for text in (one for one in child.elements() if one.name == "a:t"):
                 letters = "".join(node.text for node in text.children if isinstance(node, Letters))
-                letters = _SPACES.sub(" ", letters)
-                yield RunLetters(letters, properties, ((text, Run(properties)),), is_raised)
+                begin, end = xml.tag(text), xml.end_tag(text)
+                for number, piece in enumerate(_SPACES.sub(" ", letters).split("\t")):
+                    if number:
+                        yield Point(((f"{begin}\t{end}", Run(properties)),), shows=True, separates=True)
+                    raw = f"{begin}{escape(piece)}{end}"
+                    yield RunLetters(piece, properties, ((raw, Run(properties)),), is_raised)
         elif child.name not in ("a:pPr", "a:endParaRPr"):  # a line break, a field such as the slide's number, a formula
             yield Point(((child, None),), shows=True, separates=child.name == "a:br")
+
+
+def _own_looks(xml: Xml, paragraph: Element) -> str:
+    """Those of most letters; never a link, which would be lost where the others' marks cover its words."""
+    atoms = (atom for atom in _atoms(xml, paragraph) if isinstance(atom, RunLetters))
+    return own_looks(atom for atom in atoms if ":hlink" not in atom.properties)
 
 
 def _properties(xml: Xml, looks: Element) -> str:

@@ -27,6 +27,8 @@ _PROPERTIES = frozenset(["w:smartTagPr", "w:customXmlPr", "w:fldData"])
 """Elements that those begin with, before all runs."""
 _FORM = frozenset(["w:sdtPr", "w:sdtEndPr"])
 """What stands before the content of a form's field."""
+_SKIPPED = frozenset(["w:del", "w:moveFrom", "w:pPr", "w:rPr"]) | _PROPERTIES | _FORM
+"""Elements whose paragraphs stay as they are."""
 _LINE_BREAKS = re.compile(r"[\r\n]+")
 _LEFT_OUT = frozenset(["w:proofErr", "w:lastRenderedPageBreak", "w:softHyphen", "w:pPr", "w:rPr"])
 _SHOWN = frozenset(
@@ -65,8 +67,11 @@ class _WordProcessing:
     prefixes = dict.fromkeys(_MAIN, "w") | dict.fromkeys(_MATH, "m")
     attributes = frozenset(["fldCharType", "val"])
     paragraphs = frozenset(["w:p"])
-    skipped = frozenset(["w:del", "w:moveFrom", "w:pPr", "w:rPr"]) | _PROPERTIES | _FORM
     collapse = False
+
+    def skips(self, element: Element) -> bool:
+        """What was deleted, and properties."""
+        return element.name in _SKIPPED
 
     def pieces(self, xml: Xml, paragraph: Element) -> list[Piece]:
         """Of a paragraph."""
