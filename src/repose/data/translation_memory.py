@@ -67,7 +67,7 @@ def languages_of_memory(path: Path, fields: Sequence[str | None]) -> Pair:
 
     sources = names if tgt is None else others(tgt)
     src = src or next((name for name in sources if any(_is(own, name) for own in owns)), "")
-    src = src or (sources[0] if len(sources) < 3 and sources else "")
+    src = src or (sources[0] if len(sources) == (2 if tgt is None else 1) else "")
     targets = [tgt] if tgt is not None else others(src)
     if not src or len(targets) != 1:
         raise DataError(f"{path} has texts in {', '.join(map(repr, codes))}: {_NAME_BOTH}")
