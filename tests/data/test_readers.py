@@ -366,6 +366,37 @@ def test_tables_of_spreadsheets_that_say_more_or_less_than_needed(tmp_path):
     fails([tmp_path / "a.csv"], "a.csv is no table: its first lines do not have equally many cells")
 
 
+def test_empty_cells_of_the_first_row_are_none_where_others_fill_them(tmp_path):
+    for name, first in (("a.csv", "hello;ola;"), ("a.tsv", "hello\tola\t")):
+        rest = first[5] + "x"
+        (tmp_path / name).write_text(first + "\n" + f"h{first[5]}o{rest}\n" * 50, encoding="utf-8")
+        fails([tmp_path / name], "line 1: 3 columns instead of 2")
+    (tmp_path / "a.csv").write_bytes(b"a;b; \nc;d;\n")
+    assert read([tmp_path / "a.csv"])[0] == [("a", "b"), ("c", "d")]
+    (tmp_path / "a.tsv").write_bytes(b"a\tb\nc\td\t\n")  # in which a tab is a column
+    assert read([tmp_path / "a.tsv"])[0] == [("a", "b")]
+
+
+@pytest.mark.parametrize("first", ['sep="', "sep=\r", "sep=", "sep=;;"])
+def test_a_first_line_that_names_no_delimiter(tmp_path, first):
+    (tmp_path / "a.csv").write_bytes(f"{first}\r\n".encode() + b"a;b\r\n" * 9)
+    try:
+        assert read([tmp_path / "a.csv"])[0].count(("a", "b")) == 9
+    except DataError:
+        assert '"' in first
+
+
+def test_a_row_of_endless_lines_is_not_held(tmp_path):
+    (tmp_path / "a.csv.gz").write_bytes(gzip.compress(b'a,b\nc,d\n"x\n' + b'abc","\n' * 5_000_000, 1))
+    tracemalloc.start()
+    try:
+        fails([tmp_path / "a.csv.gz"], "longer than any pair of sentences")
+        _, peak = tracemalloc.get_traced_memory()
+    finally:
+        tracemalloc.stop()
+    assert peak < 32 << 20
+
+
 @pytest.mark.parametrize("delimiter", [";", "\t"])
 def test_a_comma_in_every_line_is_no_delimiter(tmp_path, delimiter):
     pairs = [(f"frase {number}", f"yes, number {number}") for number in range(200)]

@@ -261,6 +261,30 @@ def test_a_bomb_is_not_unpacked(tmp_path, begin, middle, says):
     assert peak < 8 << 20
 
 
+@pytest.mark.parametrize(
+    ("begin", "middle", "says"),
+    [("<tmx><body>", "<n{0}/>", "10,000 names"), ("<tmx><body>", "<x n{0}='1'/>", "10,000 names")],
+)
+def test_names_without_end_are_not_kept(tmp_path, begin, middle, says):
+    (tmp_path / "a.tmx").write_text(begin + "".join(middle.format(number) for number in range(100_000)))
+    refused(tmp_path / "a.tmx", says)
+
+
+def test_codes_of_languages_are_cut(tmx):
+    refused(tmx(unit({"a" * 500_000: "x", "b" * 500_000: "y"}), own="c" * 500_000), "x", src_field="x", tgt_field="y")
+    with pytest.raises(DataError) as caught:
+        read(tmx(unit({"a" * 500_000: "x", "b" * 500_000: "y", "c": "z"})))
+    assert len(str(caught.value)) < 1000
+
+
+def test_white_space_without_end_is_no_work(tmx):
+    """No part of a run of it is looked at again and again: these units would take minutes."""
+    runs = [space * 19_000 for space in (" ", chr(0x2003), chr(9))] * 9
+    found, _ = read(tmx(*(unit({"en": f"x{run}y", "pt": f"<ph/>{run}{chr(10)}{run[:9]}z"}) for run in runs), own="en"))
+    assert [src for src, _ in found] == [f"x{run}y" for run in runs]
+    assert {tgt.strip() for _, tgt in found} == {"z"}
+
+
 def test_a_unit_of_endless_variants(tmx):
     many = "".join(f'<tuv xml:lang="q{number}"><seg>x</seg></tuv>' for number in range(10_000))
     refused(tmx(f"<tu>{many}</tu>"), "has texts in 'q0', 'q1'")

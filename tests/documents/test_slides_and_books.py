@@ -10,11 +10,12 @@ from xml.etree import ElementTree
 
 import pytest
 
-from repose.documents import html
+from repose.documents import epub, html
 from repose.documents.archive import Limits
 from repose.documents.epub import EpubDocument
 from repose.documents.opendocument import read_opendocument
 from repose.documents.presentation import read_pptx
+from repose.documents.xml_source import Xml
 from repose.system.errors import DataError
 
 Shout = Callable[..., bytes]
@@ -140,6 +141,12 @@ PRESENTATION = 'xmlns:presentation="urn:oasis:names:tc:opendocument:xmlns:presen
             "<text:p>one</text:p></table:table-cell>",
             '<table:table-cell office:value-type="string">\n<text:p>ONE</text:p></table:table-cell>',
         ),
+        (
+            '<table:table-cell office:value-type="string" office:string-value="one"/><table:table-cell '
+            'office:string-value="one"><text:p>one</text:p></table:table-cell>',
+            '<table:table-cell office:value-type="string" office:string-value="one"/><table:table-cell>'
+            "<text:p>ONE</text:p></table:table-cell>",
+        ),
         *(
             (f"<table:table-cell {stays}><text:p>one</text:p></table:table-cell>",) * 2
             for stays in (
@@ -183,6 +190,11 @@ def book(*pages: str, **others: str) -> bytes:
             '<p>let <m:math xmlns:m="urn:m"><m:mi>x</m:mi><m:mo>=</m:mo></m:math> be</p>',
             '<p>LET <m:math xmlns:m="urn:m"><m:mi>x</m:mi><m:mo>=</m:mo></m:math> BE</p>',
         ),
+        (
+            "<svg:svg xmlns:svg='urn:s'><svg:title>x</svg:title></svg:svg><p>one <b>two</b></p><svg><title>z</title></svg>",
+            "<svg:svg xmlns:svg='urn:s'><svg:title>x</svg:title></svg:svg><p>ONE <b>TWO</b></p><svg><title>z</title></svg>",
+        ),
+        ("<title>x <i>y</i></title><p>one</p>", "<title>X <i>Y</i></title><p>ONE</p>"),
         ("<p>x <?foo bar > baz?> y</p>", "<p>X<?foo bar > baz?> Y</p>"),
         ("<p>hello <![CDATA[a < b]]> again</p>", "<p>HELLO A &lt; B AGAIN</p>"),
         ('<script src="a.js"/><p>one</p><script>two</script>', '<script src="a.js"/><p>ONE</p><script>two</script>'),
@@ -236,9 +248,28 @@ def test_pages_are_those_that_the_book_names(shouted_bytes: Shout) -> None:
     source = packed({"META-INF/container.xml": CONTAINER, "OPS/a.opf": PACKAGE, **dict.fromkeys(names, page)})
     found = shouted_bytes(EpubDocument(source))
     assert [member(found, name) == loud for name in names] == [True, True, False, False]
+    other = packed(
+        {
+            "META-INF/container.xml": CONTAINER,
+            "OPS/a.opf": PACKAGE,
+            "two.html": PAGE.format("<p>two</p>"),
+            "OPS/one a.xml": page,
+        }
+    )
+    assert [segment.text for segment in EpubDocument(other).segments] == ["one", "two"], "in the book's order"
     for container in ("<container/>", "<!DOCTYPE x><container/>", CONTAINER):  # without a package: by their names
         found = shouted_bytes(EpubDocument(packed({"META-INF/container.xml": container, **dict.fromkeys(names, page)})))
         assert [member(found, name) == loud for name in names] == [False, True, False, True]
+
+
+def test_a_package_that_is_named_again_and_again_is_read_once(monkeypatch: pytest.MonkeyPatch) -> None:
+    parsed = []
+    monkeypatch.setattr(epub, "Xml", lambda data, *rest, **more: parsed.append(rest[1]) or Xml(data, *rest, **more))
+    roots = "".join(f'<rootfile full-path="{name}"/>' for name in ["a"] * 500 + [f"b{n}" for n in range(500)])
+    assert EpubDocument(
+        packed({"META-INF/container.xml": f"<c>{roots}</c>", "a": "<p/>", "x.html": "<p>x</p>"})
+    ).segments
+    assert len(parsed) <= 5
 
 
 def test_encrypted_fonts_are_no_pages() -> None:

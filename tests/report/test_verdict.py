@@ -47,8 +47,13 @@ def test_no_test_is_promised_that_is_not_made(make_run: Any, tmp_path: Path) -> 
 def test_twins_are_tested_against_each_other_and_others_are_not(make_run: Any, tmp_path: Path) -> None:
     four(make_run, a=20.0, b=21.0, c=23.0, d=24.0)
     runs = read_runs([tmp_path])
-    for twins, tested in (({"c": "a", "d": "b"}, False), ({"a": "b", "c": "d"}, True), ({"a": "c", "b": "d"}, False)):
-        said = verdict(replace(runs, baseline=next(iter(twins.values())), twins=twins))
+    for twins, tested in (
+        ({"c": "a", "d": "b"}, False),
+        ({"a": "b", "c": "d"}, True),
+        ({"a": "c", "b": "d"}, False),  # both are what others are tested against
+        ({"d": "gone", "a": "c"}, True),  # against the baseline, then
+    ):
+        said = verdict(replace(runs, baseline=list(twins.values())[-1], twins=twins))
         assert ("is under Significance" in said) == tested
         assert ("under Significance, they are not tested against each other." in said) != tested
 

@@ -56,20 +56,20 @@ def tsv_pairs(path: Path, fields: tuple[str, str], counts: Counts) -> Iterator[R
     """The pairs of lines whose columns are separated by tabs, without quoting. Raises DataError."""
     reader = LineReader(path, 2 * MAX_BYTES + 1)
     records = (None if line is None else line.split("\t") if line else [] for line in reader)
-    yield from _pairs(records, "\t", fields, path, counts, "line")
+    yield from _pairs(records, "\t", fields, path, counts)
     note_lines(reader, counts)
 
 
 def csv_pairs(path: Path, fields: tuple[str, str], counts: Counts) -> Iterator[Row]:
     """The pairs of a spreadsheet's records, in whose quoted cells anything may stand. Raises DataError."""
     stated = _stated_delimiter(path)
-    delimiter = stated or _delimiter(path, fields)
+    delimiter, width = _delimiter(path, fields, [stated] if stated else list(_DELIMITERS))
     reader = LineReader(path, 2 * MAX_BYTES + 1)
     records = _records(reader, delimiter)
     if stated:
         next(records)
         counts.header_lines = 1
-    yield from _pairs(records, delimiter, fields, path, counts, "row")
+    yield from _pairs(records, delimiter, fields, path, counts, width)
     note_lines(reader, counts)
 
 
@@ -79,9 +79,10 @@ def _pairs(
     fields: tuple[str, str],
     path: Path,
     counts: Counts,
-    places: str,
+    usual: int | None = None,
 ) -> Iterator[Row]:
-    """`places`: what records are called."""
+    """`usual`: cells of most rows of a spreadsheet, which writes empty ones after them."""
+    places = "line" if usual is None else "row"
     src, tgt, width = TWO_COLUMNS
     first: dict[str, int] = {}
     begins = counts.header_lines + 1
@@ -90,13 +91,14 @@ def _pairs(
             yield TOO_LONG
             continue
         if number == begins:
-            (src, tgt, width), is_header = table_columns(_filled(columns), fields, path)
+            cells = columns if usual is None else columns[: max(len(_filled(columns)), usual)]
+            (src, tgt, width), is_header = table_columns(cells, fields, path)
             if is_header:
                 counts.header_lines += 1
                 continue
-        filled = columns[:width] if not any(columns[width:]) else columns  # spreadsheets write empty cells at the end
-        if len(filled) == width:
-            yield filled[src], filled[tgt]
+        own = columns if usual is None or any(map(str.strip, columns[width:])) else columns[:width]
+        if len(own) == width:
+            yield own[src], own[tgt]
         elif not any(columns):
             yield f"blank {places}"
         else:
@@ -111,15 +113,19 @@ def _filled(columns: Sequence[str]) -> Sequence[str]:
 
 
 def _records(reader: LineReader, delimiter: str, *, strict: bool = True) -> Iterator[list[str]]:
+    held = 0  # characters of the record that is being read
+
     def lines() -> Iterator[str]:
+        nonlocal held
         for line in reader:
-            if line is None:
-                raise csv.Error("the line is longer than any sentence")
+            held += len(line or "")
+            if line is None or held > 2 * MAX_BYTES:
+                raise csv.Error("what begins there is longer than any pair of sentences")
             yield line + "\n"
 
     records = csv.reader(lines(), delimiter=delimiter, strict=strict)
     while True:
-        begins = reader.num_lines + 1
+        begins, held = reader.num_lines + 1, 0
         try:
             record = next(records, None)
         except csv.Error as error:
@@ -135,32 +141,32 @@ def _records(reader: LineReader, delimiter: str, *, strict: bool = True) -> Iter
 def _stated_delimiter(path: Path) -> str:
     """What Excel's first line "sep=;" says, where there is one."""
     line = next(iter(LineReader(path, MAX_BYTES)), None)
-    found = None if line is None else re.fullmatch(r"sep=(.)", line, re.IGNORECASE)
+    found = None if line is None else re.fullmatch(r'sep=([^"\r])', line, re.IGNORECASE)
     return found[1] if found else ""
 
 
-def _delimiter(path: Path, fields: tuple[str, str]) -> str:
-    """By which the first line names both columns, or else most of the first lines have equally many cells. Raises
-    DataError where they have not."""
+def _delimiter(path: Path, fields: tuple[str, str], known: Sequence[str]) -> tuple[str, int]:
+    """By which the first line names both columns, or else most of the first lines have equally many cells; and how many
+    that are. Raises DataError where they have not."""
 
-    def fit(delimiter: str) -> tuple[bool, int, int]:
+    def fit(delimiter: str) -> tuple[bool, int, int, int]:
         rows: list[Sequence[str]] = []
         with suppress(DataError):  # which reading will raise
             for row in islice(_records(LineReader(path, 2 * MAX_BYTES + 1), delimiter, strict=False), _FIRST_ROWS):
                 rows.append(_filled(row))
         widths = Counter(len(row) for row in rows if row)
-        alike = max((number for width, number in widths.items() if width > 1), default=0)
-        return bool(rows) and not _absent(fields, rows[0]), alike, widths.total()
+        width, alike = max(((w, n) for w, n in widths.items() if w > 1), key=lambda found: found[1], default=(2, 0))
+        return bool(rows) and not _absent(fields, rows[0]), alike, widths.total(), width
 
-    found = {delimiter: fit(delimiter) for delimiter in _DELIMITERS}
+    found = {delimiter: fit(delimiter) for delimiter in known}
     best = max(found, key=lambda delimiter: found[delimiter][:2])
-    named, alike, number = found[best]
+    named, alike, number, width = found[best]
     if not named and 2 * alike < number:
         raise DataError(
             f"{path} is no table: its first lines do not have equally many cells between tabs, semicolons or commas: "
             "see what stands between them, and save it again"
         )
-    return best
+    return best, width
 
 
 def note_lines(reader: LineReader, counts: Counts) -> None:

@@ -22,11 +22,12 @@ _PAIRED, _ALONE = frozenset({"bpt", "ept"}), frozenset({"it", "ph", "ut"})
 """Codes around text, and those that stand for something in it, such as a line break or a number."""
 _MOST_LANGUAGES = 100
 """Of one unit, and in a message."""
-_MOST_DEPTH, _MOST_MARKUP = 200, 1 << 20
-"""Elements in each other, and bytes of one tag or comment, which the parser holds: what has more is an attack."""
+_MOST_DEPTH, _MOST_MARKUP, _MOST_NAMES = 200, 1 << 20, 10_000
+"""Elements in each other, bytes of one tag or comment, and names, all of which the parser holds."""
+_CODE_LENGTH = 40
 _LOOKED_AT = 1_000
 """Units by which the languages are found."""
-_BREAK = re.compile(r"[ \t]*[\r\n]+[ \t\r\n]*")
+_BREAK = re.compile(r"[\r\n]+")
 _CONTROL = re.compile(
     rb"[\x00-\x08\x0b\x0c\x0e-\x1f]|&#(?:x0*(?:[0-8bcef]|1[0-9a-f])|0*(?:[0-8]|1[124-9]|2\d|3[01]));", re.I
 )
@@ -34,7 +35,6 @@ _BEGUN = re.compile(rb"&#?\w{0,12}\Z")
 """A reference that the next block ends."""
 _HOLE = "\0"
 """In a segment, until it is whole: where a code stood alone."""
-_AROUND_HOLE = re.compile(rf"([^\S\0]*)(?:{_HOLE}([^\S\0]*))+")
 _NAME_BOTH = (
     'say which are source and target ("en" is "en-US", too) with --set corpus.src_field=... and corpus.tgt_field=..., '
     "or in `evaluate` with --src-field and --tgt-field"
@@ -163,6 +163,10 @@ class _Parser:
             self._fed += len(data)
             if self._fed - self._expat.CurrentByteIndex > _MOST_MARKUP:
                 raise DataError(f"{self._path} has a tag or comment of more than {_MOST_MARKUP:,} bytes: remove it")
+            if len(self._expat.intern) > _MOST_NAMES:
+                raise DataError(
+                    f"{self._path} has more than {_MOST_NAMES:,} names of elements: it is no translation memory"
+                )
         except DataError:
             raise
         except (expat.ExpatError, UnicodeDecodeError, LookupError) as error:
@@ -203,11 +207,11 @@ class _Parser:
             values = {_local(key): value for key, value in attributes.items()}
         match name:
             case "header":
-                self.own_language = values.get("srclang", "")
+                self.own_language = values.get("srclang", "")[:_CODE_LENGTH]
             case "tu":
                 self._unit = {}
             case "tuv":
-                self._language = values.get("lang") or "und"
+                self._language = values.get("lang", "")[:_CODE_LENGTH] or "und"
             case "seg":
                 self._pieces, self._length, self._codes = [], 0, 0
             case _ if name in _PAIRED or name in _ALONE:
@@ -227,7 +231,8 @@ class _Parser:
         self._depth -= 1
         if name == "seg" and self._pieces is not None:
             if len(self._unit) < _MOST_LANGUAGES:
-                self._unit.setdefault(self._language, _whole("".join(self._pieces)))
+                text = "".join(self._pieces)  # as it is where it is too long for a sentence
+                self._unit.setdefault(self._language, _whole(text) if self._length <= MAX_CHARACTERS else text)
             self._pieces = None
         elif name == "tu":
             self.units.append(self._unit)
@@ -247,13 +252,26 @@ def _local(name: str) -> str:
 
 def _whole(text: str) -> str:
     """A segment: its line breaks are how the file is laid out, and where a code stood alone, no words run together."""
-    return " ".join(filter(None, _BREAK.split(_AROUND_HOLE.sub(_closed, text))))
+    text = _closed(text.split(_HOLE)) if _HOLE in text else text
+    lines = _BREAK.split(text)
+    if len(lines) == 1:
+        return text
+    first, *others, last = lines
+    within = (line.strip(" \t") for line in others)
+    return " ".join(filter(None, (first.rstrip(" \t"), *within, last.lstrip(" \t"))))
 
 
-def _closed(hole: re.Match[str]) -> str:
-    text, (start, end) = hole.string, hole.span()
-    before, after = text[start - 1 : start], text[end : end + 1]
-    has_space = any(character.isspace() for character in hole[0])
-    if not before or not after or (has_space and after in ",.;:!?)"):
-        return ""
-    return " " if has_space or (before.isalnum() and after.isalnum()) else ""
+def _closed(parts: Sequence[str]) -> str:
+    """Text without what stood between its parts: one space where there was one, or where two words would be one."""
+    pieces, has_space = [parts[0].rstrip()], parts[0][-1:].isspace()
+    for part in parts[1:]:
+        text = part.strip()
+        has_space = has_space or part[:1].isspace()
+        if not text:
+            continue
+        before = pieces[-1][-1:]
+        if before and (text[0] not in ",.;:!?)" if has_space else before.isalnum() and text[0].isalnum()):
+            pieces.append(" ")
+        pieces.append(text)
+        has_space = part[-1:].isspace()
+    return "".join(pieces) + " " * (has_space and bool(parts[-1].strip()))

@@ -16,6 +16,8 @@ from repose.system.errors import DataError
 _SUFFIXES = (".xhtml", ".html", ".htm")
 _KINDS = frozenset(["application/xhtml+xml", "text/html", "text/x-oeb1-document"])
 _CONTAINER, _ENCRYPTED = "META-INF/container.xml", "META-INF/encryption.xml"
+_MOST_PACKAGES = 4
+"""Of one book, in as many renditions: each takes time to read."""
 _URI = re.compile(rb"""\bURI\s*=\s*["']([^"']*)""")
 
 
@@ -70,8 +72,8 @@ def _pages(members: Mapping[str, bytes]) -> list[str]:
 
 def _named_pages(members: Mapping[str, bytes]) -> Iterator[str]:
     """Of each package file: META-INF/container.xml names it, and it names the pages."""
-    for rootfile in _elements(members, _CONTAINER, "rootfile"):
-        package = rootfile.attribute("full-path")
+    named = dict.fromkeys(rootfile.attribute("full-path") for rootfile in _elements(members, _CONTAINER, "rootfile"))
+    for package in islice(named, _MOST_PACKAGES):
         for item in _elements(members, package, "item"):
             if item.attribute("media-type") in _KINDS:
                 yield posixpath.normpath(posixpath.join(posixpath.dirname(package), unquote(item.attribute("href"))))
@@ -88,4 +90,4 @@ def _elements(members: Mapping[str, bytes], name: str, wanted: str) -> Iterator[
         element = waiting.pop()
         if element.name.rpartition(":")[2] == wanted:
             yield element
-        waiting.extend(element.elements())
+        waiting.extend(reversed(list(element.elements())))

@@ -312,7 +312,7 @@ class _Tokenizer(HTMLParser):
         self._xhtml, self._others = xhtml, others
         self._is_closing = False
         self.found: list[_Token] = []
-        self._text_alone = set(_TEXT_ALONE)
+        self._text_alone = set() if xhtml else set(_TEXT_ALONE)
         self._source = source
         self._lines = [0, *(place + 1 for place, character in enumerate(source) if character == "\n")]
         with contextlib.suppress(_EndlessMarkupError):

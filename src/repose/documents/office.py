@@ -5,7 +5,7 @@ the archive stays as it was.
 """
 
 import re
-from collections.abc import Callable, Iterable, Iterator, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from typing import NamedTuple, Protocol
 
 from repose.data.scripts import has_letters
@@ -31,6 +31,9 @@ class XmlFormat(Protocol):
     collapse: bool
     """Whether white space is as in HTML."""
 
+    def prepare(self, xml: Xml) -> None:
+        """Changes start tags (`Xml.tags`) that would hide a translation."""
+
     def skips(self, element: Element) -> bool:
         """Whether the paragraphs in an element stay as they are."""
 
@@ -51,16 +54,8 @@ class _Place(NamedTuple):
 class OfficeDocument:
     """A document in an archive."""
 
-    def __init__(
-        self,
-        content: bytes,
-        xml_format: XmlFormat,
-        limits: Limits = LIMITS,
-        *,
-        read: Callable[[bytes], bytes] = lambda member: member,
-    ) -> None:
-        """`read`: what a member is read as. Raises DataError for what is no such document, is damaged, or unpacks to
-        more than the limits."""
+    def __init__(self, content: bytes, xml_format: XmlFormat, limits: Limits = LIMITS) -> None:
+        """Raises DataError for what is no such document, is damaged, or unpacks to more than the limits."""
         self._archive, self._format, self._limits = Archive(content, limits), xml_format, limits
         self._xml: dict[str, Xml] = {}
         self._places: list[_Place] = []
@@ -70,8 +65,9 @@ class OfficeDocument:
             raise DataError(f"the document has more than {limits.member_bytes:,} bytes of text and markup: split it")
         for member, data in texts.items():
             others = sum(xml.num_nodes for xml in self._xml.values())
-            xml = Xml(read(data), xml_format.prefixes, member, attributes=xml_format.attributes, others=others)
+            xml = Xml(data, xml_format.prefixes, member, attributes=xml_format.attributes, others=others)
             self._xml[member] = xml
+            xml_format.prepare(xml)
             for paragraph in _paragraphs(xml.root, xml_format):
                 self._add(member, paragraph, xml_format.pieces(xml, paragraph))
         if not self._xml:

@@ -20,10 +20,8 @@ _CELLS = frozenset(["table:table-cell", "table:covered-table-cell"])
 _SKIPPED = frozenset(
     ["text:tracked-changes", "table:tracked-changes", "text:ruby-text", "office:annotation", "style:presentation-page"]
 )
-_SHOWN_FIRST = re.compile(
-    rb"""(<[\w.-]+:table-cell\b[^>]*?)\s[\w.-]+:string-value\s*=\s*(?:"[^"]*"|'[^']*')([^>]*>\s*<)"""
-)
-"""A cell's text as an attribute, which is shown in the place of the one in it that is to be translated."""
+_VALUE = re.compile(r"""\s[\w.-]+:string-value\s*=\s*(?:"[^"]*"|'[^']*')""")
+"""A cell's text as an attribute, which is shown in the place of the paragraph in it."""
 
 
 class _OpenDocument:
@@ -38,6 +36,17 @@ class _OpenDocument:
 
     def __init__(self) -> None:
         self._raised: dict[Xml, frozenset[str]] = {}
+
+    def prepare(self, xml: Xml) -> None:
+        """Cells show their paragraphs, not what an attribute says once more."""
+        waiting = [xml.root]
+        while waiting:
+            element = waiting.pop()
+            if element.name in _CELLS and not self.skips(element) and any(map(_is_text, element.elements())):
+                tag = xml.slice(element.start, element.inner)
+                if ":string-value" in tag:
+                    xml.tags[element.start] = _VALUE.sub("", tag, count=1)
+            waiting.extend(element.elements())
 
     def skips(self, element: Element) -> bool:
         """What was deleted, comments, a sheet's numbers, dates and results, prompts of a slide's master."""
@@ -62,6 +71,10 @@ class _OpenDocument:
             else:
                 yield str(piece.source)
         yield xml.end_tag(paragraph)
+
+
+def _is_text(element: Element) -> bool:
+    return element.name == "text:p" and bool(element.children)
 
 
 def _raised_styles(root: Element) -> Iterator[str]:
@@ -113,13 +126,4 @@ def _shows(element: Element) -> bool:
 
 def read_opendocument(data: bytes) -> OfficeDocument:
     """Raises DataError for what is no such document, is damaged or unpacks to more than the limits."""
-    return OfficeDocument(data, _OpenDocument(), read=_without_values)
-
-
-def _without_values(member: bytes) -> bytes:
-    """Without the texts of cells that their attributes hold once more, but those that are computed."""
-
-    def kept(found: re.Match[bytes]) -> bytes:
-        return found[0] if b":formula" in found[0] else found[1] + found[2]
-
-    return _SHOWN_FIRST.sub(kept, member) if b":string-value" in member else member
+    return OfficeDocument(data, _OpenDocument())

@@ -22,6 +22,9 @@ class _Presentation:
     paragraphs = frozenset(["a:p"])
     collapse = False
 
+    def prepare(self, xml: Xml) -> None:
+        """Nothing hides a translation."""
+
     def skips(self, _: Element) -> bool:
         """Nothing."""
         return False

@@ -69,6 +69,9 @@ class _WordProcessing:
     paragraphs = frozenset(["w:p"])
     collapse = False
 
+    def prepare(self, xml: Xml) -> None:
+        """Nothing hides a translation."""
+
     def skips(self, element: Element) -> bool:
         """What was deleted, and properties."""
         return element.name in _SKIPPED

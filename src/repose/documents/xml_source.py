@@ -80,6 +80,8 @@ class Xml:
         except UnicodeDecodeError as error:
             raise DataError(f"{name} is not in UTF-8: save the document again") from error
         self.data = data
+        self.tags: dict[int, str] = {}
+        """Start tags that are to be written otherwise, by where they start."""
         built = _Builder(data, prefixes, name, attributes, others)
         self.root, self.num_nodes = built.root, built.number - others
 
@@ -97,7 +99,9 @@ class Xml:
         for child in node.elements():
             pieces += [self.slice(done, child.start), self.written(child, changed)]
             done = child.end
-        return self.slice(node.start, node.inner) + "".join(pieces) + self.slice(done, node.end)
+        return (
+            self.tags.get(node.start, self.slice(node.start, node.inner)) + "".join(pieces) + self.slice(done, node.end)
+        )
 
     def tag(self, element: Element) -> str:
         """The start tag, of an element without content too as if it had some."""

@@ -71,6 +71,10 @@ def _twins(bases: Sequence[str], runs: Sequence["ReportRun"]) -> dict[str, str]:
     """Of each group beside some, the one of those with the same labels but for the system; where those are several."""
     if len(bases) < 2:
         return {}
-    labels = {run.group: {axis: label for axis, label in run.labels.items() if axis not in _APART} for run in runs}
+    labels: dict[str, dict[str, str]] = {}
+    for run in runs:
+        labels[run.group] = {axis: label for axis, label in run.labels.items() if axis not in _APART}
+    if len({frozenset(labels[base].items()) for base in bases}) < len(bases):
+        return {}  # they differ in something else, such as their grid
     others = [group for group in labels if group not in bases]
     return {group: base for group in others for base in bases if labels[base] == labels[group]}

@@ -116,6 +116,13 @@ class RunSet:
         """The finished ones among them."""
         return tuple(run for run in self.of(group, corpus) if run.done)
 
+    def against(self, groups: Sequence[str]) -> dict[str, str]:
+        """What each of some groups is tested against: its twin, else the baseline, else the first; not those three."""
+        base = self.baseline if self.baseline is not None and self.baseline in groups else groups[0]
+        twins = {group: twin for group, twin in self.twins.items() if {group, twin} <= set(groups)}
+        bases = {base, *twins.values()}
+        return {group: twins.get(group, base) for group in groups if group not in bases}
+
     @cached_property
     def groups(self) -> tuple[str, ...]:
         """Systems."""

@@ -155,12 +155,10 @@ def pairs_of(systems: Sequence[System], runs: RunSet, remarks: list[str]) -> lis
         ordered = sorted(systems, key=lambda system: system is not base)  # the baseline is what others are held against
         return [Pair(system, other) for other, system in combinations(ordered, 2)]
     if base is None:
-        base = systems[0]
+        first = systems[0]
         reason = f"{baseline} cannot be tested" if baseline else "no baseline is named"
-        remarks.append(f"On {base.corpus}, {reason}: systems are tested against the first, {base.group}.")
-    twins = {group: by_group[twin] for group, twin in runs.twins.items() if twin in by_group}
-    bases = {id(base), *map(id, twins.values())}
-    return [Pair(system, twins.get(system.group, base)) for system in systems if id(system) not in bases]
+        remarks.append(f"On {first.corpus}, {reason}: systems are tested against the first, {first.group}.")
+    return [Pair(by_group[group], by_group[other]) for group, other in runs.against(list(by_group)).items()]
 
 
 def bootstrap_columns(unit: str) -> list[Column]:

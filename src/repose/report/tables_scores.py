@@ -113,9 +113,8 @@ def _unlike_baseline(rows: Sequence[Row], runs: RunSet) -> Callable[[Row], list[
 
     def about(row: Row) -> list[str]:
         here = [other for other in rows if other.corpus == row.corpus]
-        baseline = runs.twins.get(row.group, runs.baseline)
-        against = next((other for other in here if other.group == baseline), here[0])
-        unlike = confounded(row.runs, against.runs)
+        group = runs.against([other.group for other in here]).get(row.group, row.group)
+        unlike = confounded(row.runs, next(other.runs for other in here if other.group == group))
         return [unlike] if unlike else []
 
     return about

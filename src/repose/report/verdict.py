@@ -1,6 +1,6 @@
 """What a report says first: one sentence about each corpus, and the picture that shows most of it."""
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
 from math import isfinite
 
 from repose.report import figures
@@ -74,18 +74,13 @@ def _of_corpus(rows: Sequence[Row], runs: RunSet) -> str:
     apart = f"{number(abs(mean.mean - next_mean.mean), figure.digits)} {'above' if sign < 0 else 'below'}"
     said = f"On {corpus} {best.group} has {among}, {_shown(mean, figure)}, {apart} {second.group}{_inflated(found[:2])}"
     base = runs.baseline if runs.baseline in {row.group for row in comparable} else comparable[0].group
-    if len(comparable) < ALL_PAIRS_BELOW or _are_tested(best.group, second.group, base, runs.twins):
+    against = runs.against([row.group for row in comparable])
+    tested = against.get(best.group) == second.group or against.get(second.group) == best.group
+    if len(comparable) < ALL_PAIRS_BELOW or tested:
         return f"{said}{_CHANCE if mean.n > 1 and next_mean.n > 1 else _OF_ONE}"
     if runs.twins:
         return f"{said}; under Significance, they are not tested against each other."
     return f"{said}; under Significance, both are tested against {base}, and not against each other."
-
-
-def _are_tested(one: str, other: str, base: str, twins: Mapping[str, str]) -> bool:
-    """Against each other, where each is tested against its twin, or the base."""
-    if {one, other} <= set(twins.values()):
-        return False
-    return twins.get(one, base) == other or twins.get(other, base) == one
 
 
 def _judge(rows: Sequence[Row], metric: str = "bleu") -> Figure:

@@ -20,6 +20,7 @@ from repose.report.content import Table
 from repose.report.corpora import _digest
 from repose.report.significance import significance_tables
 from repose.report.translations import statistics_of, write_statistics
+from repose.system.errors import ConfigError
 
 
 @pytest.fixture(autouse=True)
@@ -160,6 +161,21 @@ def test_four_systems_are_tested_against_the_baseline(made: Any) -> None:
     unnamed = tables(made)["significance"]
     assert names(unnamed) == [("two", "one"), ("three", "one"), ("four", "one")]
     assert "no baseline is named: systems are tested against the first, one." in " ".join(unnamed.keys)
+
+
+def test_baselines_of_one_name_in_two_grids_are_no_twins(make_run: Any, make_grid: Any) -> None:
+    grids = []
+    for place, others, dropout in (("one", ("new", "other"), "0.1"), ("two", ("x", "y"), "0.2")):
+        cells = []
+        for width, system in enumerate(("plain", *others), start=16):
+            settings = [f"architecture.dropout={dropout}", f"architecture.d_ff={width}"]
+            make_run(f"{place}/{system}-s0", [2.0], settings=settings)
+            cells.append((f"{system}-s0", {"system": system}, None, "done", ""))
+        grids.append(make_grid(place, cells, report={"baseline": "plain"}))
+    runs = read_runs(grids)
+    assert (runs.baseline, runs.twins) == ("one/plain", {})
+    with pytest.raises(ConfigError, match="may be one/plain or two/plain"):
+        read_runs(grids, baseline="plain")
 
 
 @pytest.mark.parametrize("asked", [False, True])
