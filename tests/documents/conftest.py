@@ -4,6 +4,7 @@ import subprocess
 import sys
 from collections.abc import Callable, Sequence
 from itertools import accumulate
+from pathlib import Path
 
 import numpy as np
 import pytest
@@ -12,6 +13,8 @@ from repose.decoding.translator import Hypothesis, Translation
 from repose.documents.alignment import Spans, words_of
 from repose.documents.job import Job, Reader
 from repose.documents.segment import Document
+
+sys.path.insert(0, str(Path(__file__).parent))  # archives
 
 Order = Callable[[int], Sequence[int]]
 """Of the words of a sentence by their places, from how many there are."""

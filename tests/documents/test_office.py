@@ -12,6 +12,7 @@ from functools import partial
 from xml.etree import ElementTree
 
 import pytest
+from archives import member, packed
 
 from repose.documents import segment, wordprocessing, xml_source
 from repose.documents.archive import Archive, Limits
@@ -24,21 +25,6 @@ from repose.system.errors import DataError
 Shout = Callable[..., bytes]
 W = 'xmlns:w="http://schemas.openxmlformats.org/wordprocessingml/2006/main"'
 HEAD = '<?xml version="1.0" encoding="UTF-8" standalone="yes"?>\r\n'
-
-
-def packed(members: dict[str, str | bytes], compression: int = zipfile.ZIP_DEFLATED) -> bytes:
-    out = io.BytesIO()
-    with zipfile.ZipFile(out, "w", compression) as file:
-        for name, content in members.items():
-            file.writestr(name, content)
-    return out.getvalue()
-
-
-def member(data: bytes, name: str) -> str:
-    with zipfile.ZipFile(io.BytesIO(data)) as file:
-        text = file.read(name).decode()
-    ElementTree.fromstring(text)
-    return text
 
 
 def run(text: str, looks: str = "") -> str:

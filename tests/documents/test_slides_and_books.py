@@ -6,9 +6,9 @@ import itertools
 import re
 import zipfile
 from collections.abc import Callable
-from xml.etree import ElementTree
 
 import pytest
+from archives import member, packed
 
 from repose.documents import epub, html
 from repose.documents.archive import Limits
@@ -22,21 +22,6 @@ Shout = Callable[..., bytes]
 A = 'xmlns:a="http://schemas.openxmlformats.org/drawingml/2006/main"'
 BOLD, SMALL = '<a:rPr b="1"/>', '<a:rPr sz="900"><a:solidFill/></a:rPr>'
 RAISED = '<a:rPr baseline="30000"/>'
-
-
-def packed(members: dict[str, str]) -> bytes:
-    out = io.BytesIO()
-    with zipfile.ZipFile(out, "w", zipfile.ZIP_DEFLATED) as file:
-        for name, content in members.items():
-            file.writestr(name, content)
-    return out.getvalue()
-
-
-def member(data: bytes, name: str) -> str:
-    with zipfile.ZipFile(io.BytesIO(data)) as file:
-        text = file.read(name).decode()
-    ElementTree.fromstring(text)
-    return text
 
 
 def run(text: str, looks: str = "") -> str:
