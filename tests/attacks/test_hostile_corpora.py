@@ -52,7 +52,7 @@ SENTENCES: dict[str, tuple[dict[str, bytes], str]] = {
     "CSV of one column": ({"a.csv": b"um\nsim\n"}, "is no table"),
     "CSV with an open quote": ({"a.csv": b'um,one\n"sim,yes\n'}, "line 2: this is no CSV"),
     "a memory of nothing": ({"a.tmx": b"<tmx/>"}, "has no unit in two languages"),
-    "a memory that ends": ({"a.tmx": b"<tmx><body><tu>"}, "line 1: this is no XML (no element found"),
+    "a memory that ends": ({"a.tmx": b"<tmx><body><tu>"}, "line 1: this is no XML .no element found"),
     "no JSON": ({"a.jsonl": b'{"src": "um"\n'}, "line 1: not JSON"),
     "JSON but no object": ({"a.jsonl": b'["um", "one"]\n'}, "not a JSON object"),
     "deep JSON": ({"a.jsonl": b"[" * 200_000 + b"\n"}, "not JSON"),
