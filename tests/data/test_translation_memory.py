@@ -5,6 +5,7 @@ import tracemalloc
 
 import pytest
 
+from repose.data import lines
 from repose.data.advice import what_to_do, where
 from repose.data.check import check_corpus
 from repose.data.readers import MAX_CHARACTERS, PairReader, languages_of_files
@@ -135,6 +136,18 @@ def test_the_languages_that_were_read_are_told(tmx):
 )
 def test_where_a_code_stood_no_words_run_together(tmx, segment, text):
     assert read(tmx(unit({"en": segment, "pt": "x"}), own="en"))[0] == [(text, "x")]
+
+
+def test_a_reference_without_a_document_type(tmx):
+    assert read(tmx(unit({"en": "x&nbsp;y", "pt": "z"}), own="en"))[0] == [("x\xa0y", "z")]
+
+
+@pytest.mark.parametrize("size", [1, 2, 5, 7])
+def test_a_reference_that_two_pieces_of_the_file_share(tmx, monkeypatch, size):
+    monkeypatch.setattr(lines, "_PIECE", size)
+    found, counts = read(tmx(unit({"en": "a&#x1F;b&#2;c&amp;d", "pt": "z"}), own="en"))
+    assert found == [("a b c&d", "z")]
+    assert counts.notes == {"control character read as a space": 2}
 
 
 @pytest.mark.parametrize("encoding", ["utf-8", "utf-16", "utf-16-le"])

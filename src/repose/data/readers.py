@@ -47,7 +47,7 @@ class PairReader:
     its columns; without such a line it has two columns, source and target. Lines with more or fewer are left out; a
     first line with more is refused. TSV has no quoting; the cells of CSV stand between commas, semicolons or tabs, as
     the first lines show. In TMX, the fields are languages, such as "pt" and "en"; with their usual names, the languages
-    are `languages`, or where these are not stated, those of its first unit.
+    are `languages`, or where these are not stated, those of its first units.
 
     Raises `DataError` at once for files that are missing or of an unknown kind, and while reading, at the place, for
     what is wrong inside; that two files have different numbers of lines shows at their end. Raises `ConfigError` for

@@ -114,9 +114,10 @@ def _declared_in_xml(data: bytes) -> tuple[str, str]:
     found = _XML_ENCODING.match(data)
     label = found[1].decode().lower() if found else "utf-8"
     try:
-        return label, codecs.lookup(label).name if codecs.lookup(label).name in _DECLARED else "utf-8"
+        name = codecs.lookup(label).name
     except LookupError:
         return label, "utf-8"
+    return label, name if name in _DECLARED else "utf-8"
 
 
 def _declared(data: bytes) -> tuple[str, str]:

@@ -85,9 +85,4 @@ def _elements(members: Mapping[str, bytes], name: str, wanted: str) -> Iterator[
         root = Xml(members.get(name, b""), {}, name, attributes=frozenset(["full-path", "media-type", "href"])).root
     except DataError:
         return
-    waiting = [root]
-    while waiting:
-        element = waiting.pop()
-        if element.name.rpartition(":")[2] == wanted:
-            yield element
-        waiting.extend(reversed(list(element.elements())))
+    yield from (element for element in root.walk() if element.name.rpartition(":")[2] == wanted)

@@ -31,11 +31,14 @@ class XmlFormat(Protocol):
     collapse: bool
     """Whether white space is as in HTML."""
 
-    def prepare(self, xml: Xml) -> None:
-        """Changes start tags (`Xml.tags`) that would hide a translation."""
+    def tags(self, xml: Xml) -> dict[int, str]:  # noqa: ARG002
+        """Start tags that would hide a translation, as they are to be written (`Xml.tags`); none, unless a format has
+        such."""
+        return {}
 
-    def skips(self, element: Element) -> bool:
-        """Whether the paragraphs in an element stay as they are."""
+    def skips(self, element: Element) -> bool:  # noqa: ARG002
+        """Whether the paragraphs in an element stay as they are; those of none, unless a format has such."""
+        return False
 
     def pieces(self, xml: Xml, paragraph: Element) -> list[Piece]:
         """Of a paragraph."""
@@ -67,9 +70,10 @@ class OfficeDocument:
             others = sum(xml.num_nodes for xml in self._xml.values())
             xml = Xml(data, xml_format.prefixes, member, attributes=xml_format.attributes, others=others)
             self._xml[member] = xml
-            xml_format.prepare(xml)
-            for paragraph in _paragraphs(xml.root, xml_format):
-                self._add(member, paragraph, xml_format.pieces(xml, paragraph))
+            xml.tags = xml_format.tags(xml)
+            for element in xml.root.walk(xml_format.skips):
+                if element.name in xml_format.paragraphs:
+                    self._add(member, element, xml_format.pieces(xml, element))
         if not self._xml:
             raise DataError(f"this is no {xml_format.what}: it holds no text where one has it")
 
@@ -113,15 +117,3 @@ def _joined(pieces: Iterable[str], most: int) -> str:
             raise DataError("the translated document would be far larger than the document: simplify its formatting")
         kept.append(piece)
     return "".join(kept)
-
-
-def _paragraphs(root: Element, xml_format: XmlFormat) -> Iterator[Element]:
-    """In the order in which they begin, those in others too."""
-    waiting = [root]
-    while waiting:
-        element = waiting.pop()
-        if xml_format.skips(element):
-            continue
-        if element.name in xml_format.paragraphs:
-            yield element
-        waiting.extend(reversed(list(element.elements())))

@@ -3,7 +3,7 @@
 import re
 from collections.abc import Iterator
 
-from repose.documents.office import OfficeDocument
+from repose.documents.office import OfficeDocument, XmlFormat
 from repose.documents.segment import Close, Open, Piece, Placed, Point, Text, is_number, raised, text_of
 from repose.documents.xml_source import Element, Letters, Xml, escape
 
@@ -17,14 +17,12 @@ _UNSEEN = frozenset(["text:script", "text:ruby-text"])
 _SEPARATING = frozenset(["text:tab", "text:line-break"])
 _LEFT_OUT = frozenset(["text:soft-page-break"])
 _CELLS = frozenset(["table:table-cell", "table:covered-table-cell"])
-_SKIPPED = frozenset(
-    ["text:tracked-changes", "table:tracked-changes", "text:ruby-text", "office:annotation", "style:presentation-page"]
-)
+_SKIPPED = frozenset(["text:tracked-changes", "table:tracked-changes", "text:ruby-text", "office:annotation"])
 _VALUE = re.compile(r"""\s[\w.-]+:string-value\s*=\s*(?:"[^"]*"|'[^']*')""")
 """A cell's text as an attribute, which is shown in the place of the paragraph in it."""
 
 
-class _OpenDocument:
+class _OpenDocument(XmlFormat):
     what = "OpenDocument file (.odt, .odp, .ods)"
     members = re.compile(r"content\.xml|styles\.xml")
     prefixes = {f"{_OASIS}{name}:1.0": name for name in ("text", "table", "office", "style", "presentation")} | {
@@ -37,16 +35,15 @@ class _OpenDocument:
     def __init__(self) -> None:
         self._raised: dict[Xml, frozenset[str]] = {}
 
-    def prepare(self, xml: Xml) -> None:
-        """Cells show their paragraphs, not what an attribute says once more."""
-        waiting = [xml.root]
-        while waiting:
-            element = waiting.pop()
+    def tags(self, xml: Xml) -> dict[int, str]:
+        """Of cells, which are to show their paragraphs, not what an attribute says once more."""
+        found = {}
+        for element in xml.root.walk():
             if element.name in _CELLS and not self.skips(element) and any(map(_is_text, element.elements())):
                 tag = xml.slice(element.start, element.inner)
                 if ":string-value" in tag:
-                    xml.tags[element.start] = _VALUE.sub("", tag, count=1)
-            waiting.extend(element.elements())
+                    found[element.start] = _VALUE.sub("", tag, count=1)
+        return found
 
     def skips(self, element: Element) -> bool:
         """What was deleted, comments, a sheet's numbers, dates and results, prompts of a slide's master."""

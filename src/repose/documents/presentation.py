@@ -3,31 +3,23 @@
 import re
 from collections.abc import Iterator
 
-from repose.documents.office import OfficeDocument
-from repose.documents.runs import Run, RunLetters, Runs, marked, own_looks
+from repose.documents.office import OfficeDocument, XmlFormat
+from repose.documents.runs import Run, RunLetters, Runs, letters_of, marked, own_looks
 from repose.documents.segment import Piece, Placed, Point
-from repose.documents.xml_source import Element, Letters, Xml, escape
+from repose.documents.xml_source import Element, Xml, escape
 
 _DRAWING = ("http://schemas.openxmlformats.org/drawingml/2006/main", "http://purl.oclc.org/ooxml/drawingml/main")
 _OF_TEXT = re.compile(r"""\s(?:lang|altLang|dirty|err|smtClean)\s*=\s*(?:"[^"]*"|'[^']*')""")
 """Attributes of a run that are no looks: its language, and what the spelling checker found."""
-_SPACES = re.compile(r"[\r\n]+")
 
 
-class _Presentation:
+class _Presentation(XmlFormat):
     what = "presentation (.pptx)"
     members = re.compile(r"ppt/(?:slides/slide|notesSlides/notesSlide|charts/chart|diagrams/(?:data|drawing))\d*\.xml")
     prefixes = dict.fromkeys(_DRAWING, "a")
     attributes = frozenset(["baseline"])
     paragraphs = frozenset(["a:p"])
     collapse = False
-
-    def prepare(self, xml: Xml) -> None:
-        """Nothing hides a translation."""
-
-    def skips(self, _: Element) -> bool:
-        """Nothing."""
-        return False
 
     def pieces(self, xml: Xml, paragraph: Element) -> list[Piece]:
         """Of a paragraph."""
@@ -50,9 +42,8 @@ def _atoms(xml: Xml, paragraph: Element) -> Iterator[RunLetters | Point]:
             properties = "" if looks is None else _properties(xml, looks)
             is_raised = looks is not None and looks.attribute("baseline").strip("-0%") != ""
             for text in (one for one in child.elements() if one.name == "a:t"):
-                letters = "".join(node.text for node in text.children if isinstance(node, Letters))
                 begin, end = xml.tag(text), xml.end_tag(text)
-                for number, piece in enumerate(_SPACES.sub(" ", letters).split("\t")):
+                for number, piece in enumerate(letters_of(text).split("\t")):
                     if number:
                         yield Point(((f"{begin}\t{end}", Run(properties)),), shows=True, separates=True)
                     raw = f"{begin}{escape(piece)}{end}"

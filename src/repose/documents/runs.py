@@ -3,12 +3,15 @@ check, say. Runs of the same looks are one; the looks of most of a paragraph's l
 are marks in it.
 """
 
+import re
 from collections import Counter
 from collections.abc import Iterable, Iterator
 from typing import NamedTuple, TypeAlias
 
 from repose.documents.segment import Close, Open, Piece, Placed, Point, Text, is_number, raised
-from repose.documents.xml_source import Element, Xml, escape
+from repose.documents.xml_source import Element, Letters, Xml, escape
+
+_LINE_BREAKS = re.compile(r"[\r\n]+")
 
 
 class Run(NamedTuple):
@@ -36,6 +39,11 @@ class RunLetters(NamedTuple):
     raw: Raw
     is_raised: bool
     """Or lowered."""
+
+
+def letters_of(text: Element) -> str:
+    """The letters of a run's text, with line breaks as the programs show them."""
+    return _LINE_BREAKS.sub(" ", "".join(node.text for node in text.children if isinstance(node, Letters)))
 
 
 def own_looks(atoms: Iterable[object]) -> str:

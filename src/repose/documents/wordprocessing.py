@@ -8,10 +8,10 @@ from bisect import bisect_right
 from collections.abc import Iterator, Sequence
 from typing import NamedTuple, TypeAlias
 
-from repose.documents.office import OfficeDocument
-from repose.documents.runs import Raw, Run, RunLetters, Runs, marked, own_looks
+from repose.documents.office import OfficeDocument, XmlFormat
+from repose.documents.runs import Raw, Run, RunLetters, Runs, letters_of, marked, own_looks
 from repose.documents.segment import Close, Open, Piece, Placed, Point
-from repose.documents.xml_source import Element, Letters, Xml
+from repose.documents.xml_source import Element, Xml
 
 _MAIN = (
     "http://schemas.openxmlformats.org/wordprocessingml/2006/main",
@@ -29,7 +29,6 @@ _FORM = frozenset(["w:sdtPr", "w:sdtEndPr"])
 """What stands before the content of a form's field."""
 _SKIPPED = frozenset(["w:del", "w:moveFrom", "w:pPr", "w:rPr"]) | _PROPERTIES | _FORM
 """Elements whose paragraphs stay as they are."""
-_LINE_BREAKS = re.compile(r"[\r\n]+")
 _LEFT_OUT = frozenset(["w:proofErr", "w:lastRenderedPageBreak", "w:softHyphen", "w:pPr", "w:rPr"])
 _SHOWN = frozenset(
     [
@@ -61,16 +60,13 @@ class _Bound(NamedTuple):
 _Atom: TypeAlias = RunLetters | _Bound | Open | Close | Point
 
 
-class _WordProcessing:
+class _WordProcessing(XmlFormat):
     what = "Word document (.docx)"
     members = re.compile(r"word/(?:document|header|footer|footnotes|endnotes)\d*\.xml")
     prefixes = dict.fromkeys(_MAIN, "w") | dict.fromkeys(_MATH, "m")
     attributes = frozenset(["fldCharType", "val"])
     paragraphs = frozenset(["w:p"])
     collapse = False
-
-    def prepare(self, xml: Xml) -> None:
-        """Nothing hides a translation."""
 
     def skips(self, element: Element) -> bool:
         """What was deleted, and properties."""
@@ -128,9 +124,7 @@ def _of_run(xml: Xml, run: Element) -> Iterator[_Atom]:
     for child in run.elements():
         raw: Raw = ((child, around),)
         if child.name == "w:t":
-            text = "".join(node.text for node in child.children if isinstance(node, Letters))
-            text = _LINE_BREAKS.sub(" ", text)  # as Word shows them
-            yield RunLetters(text, properties, raw, is_raised)
+            yield RunLetters(letters_of(child), properties, raw, is_raised)
         elif child.name == "w:noBreakHyphen":
             yield RunLetters("\N{NON-BREAKING HYPHEN}", properties, raw, is_raised)
         elif child.name == "w:fldChar":

@@ -4,7 +4,7 @@ Safe against strangers' files: no document type (so no entities of their own), n
 fetches nothing.
 """
 
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from dataclasses import dataclass, field
 from typing import TypeAlias
 from xml.parsers import expat
@@ -55,6 +55,15 @@ class Element:
     def elements(self) -> Iterator["Element"]:
         """The children that are elements."""
         return (child for child in self.children if isinstance(child, Element))
+
+    def walk(self, skips: Callable[["Element"], bool] = lambda _: False) -> Iterator["Element"]:
+        """This element and all in it, in the order in which they begin; none that is skipped, nor what it holds."""
+        waiting = [self]
+        while waiting:
+            element = waiting.pop()
+            if not skips(element):
+                yield element
+                waiting.extend(reversed(list(element.elements())))
 
 
 Node: TypeAlias = Element | Letters | Aside
