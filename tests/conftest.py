@@ -10,9 +10,13 @@ import sys
 from collections.abc import Callable, Iterator
 from pathlib import Path
 
+import hypothesis
 import jaxtyping
 import pytest
 import torch
+
+hypothesis.settings.register_profile("repose", deadline=None)  # a test asserts behaviour, not time
+hypothesis.settings.load_profile("repose")
 
 jaxtyping.install_import_hook("repose.model", "beartype.beartype")
 SHAPES_CHECKED = ("model",)

@@ -193,7 +193,7 @@ def test_any_bytes_are_a_value_or_one_sentence(reader: str, tmp_path: Path) -> N
         pytest.importorskip("conllu")
     strategy, read = READERS[reader]
 
-    @settings(max_examples=60, deadline=None, derandomize=True, suppress_health_check=list(HealthCheck), database=None)
+    @settings(max_examples=60, derandomize=True, suppress_health_check=list(HealthCheck), database=None)
     @given(strategy)
     def any_bytes(content: bytes) -> None:
         error = ReposeError("")

@@ -79,7 +79,7 @@ LINES = st.lists(
 )
 
 
-@settings(deadline=None, max_examples=30)
+@settings(max_examples=30)
 @given(
     lines=LINES, end=st.booleans(), shard_lines=st.integers(1, 30), n=st.sampled_from([1, 1, 3]), scores=st.booleans()
 )
@@ -184,7 +184,7 @@ def test_records_keep_their_fields(tmp_path: Path, planned: Planned) -> None:
     assert [record["id"] for record in kept] == [7, 8]
     assert [len(record["hypotheses"]) for record in kept] == [2, 2]
     with pytest.raises(
-        DataError, match=r"no record of .* has a field 'body' \(present: 'id', 'more', 'other', 'text'\)"
+        DataError, match=r"no record of .* has a field 'body' \(present: 'id', 'more', 'more\.a', 'other', 'text'\)"
     ):
         planned([file], out="other", fields=("body",))
 
@@ -265,6 +265,24 @@ def test_parquet_files_are_merged_where_that_loses_nothing(tmp_path: Path, plann
     rows = pq.read_table(store.place("merged.parquet")).to_pylist()
     assert [list(row) for row in rows] == [["text", "id", "by", "translation", "failed"]] * 2
     assert [(row["text"], row["id"], row["by"]) for row in rows] == [("a", 1, None), ("b", 2, "x")]
+
+
+def test_text_of_records_inside_records(tmp_path: Path, planned: Planned) -> None:
+    pa, pq = pytest.importorskip("pyarrow"), pytest.importorskip("pyarrow.parquet")
+    rows = [{"pair": {"de": "a", "en": "b"}}, {"pair": None}, {"pair": {"de": "c", "en": "d"}}]
+    pq.write_table(pa.Table.from_pylist(rows), tmp_path / "in.parquet")
+    store, plan = planned([tmp_path / "in.parquet"], fields=("pair.de",), out="columns")
+    finish(store, plan)
+    made = pq.read_table(store.place("merged.parquet")).to_pylist()
+    assert [row["pair"] for row in made] == [row["pair"] for row in rows]
+    assert [row["translation"] is None for row in made] == [False, True, False]
+    lines = write(tmp_path / "in.jsonl", b"".join(json.dumps(row).encode() + b"\n" for row in rows))
+    store, plan = planned([lines], fields=("pair.de",), out="lines")
+    finish(store, plan)
+    written = [json.loads(line) for line in Path(store.place("merged.jsonl")).read_text().splitlines()]
+    assert written == [{name: value for name, value in row.items() if name != "failed" or value} for row in made]
+    with pytest.raises(DataError, match=r"no column 'de' \(present: 'pair\.de', 'pair\.en'\)"):
+        planned([tmp_path / "in.parquet"], fields=("de",), out="none")
 
 
 def test_columns_that_cannot_be_used_are_said_at_once(tmp_path: Path, planned: Planned) -> None:

@@ -820,6 +820,20 @@ def test_plain_options_are_settings(corpus: tuple[Path, Path], run: Run, tmp_pat
     assert f'train = ["{corpus[0]}", "{corpus[1]}"]' in out
 
 
+def test_several_files_of_pairs_follow_an_option(run: Run, tmp_path: Path) -> None:
+    for name in ("a", "b", "v", "w"):
+        (tmp_path / f"{name}.jsonl").write_text('{"src": "a", "tgt": "b"}\n')
+    place = ("--out", tmp_path / "run", "--print-config")
+    train, valid = ([tmp_path / f"{name}.jsonl" for name in names] for names in ("ab", "vw"))
+    code, out, err = run("train", *train, "--valid", *valid, *place)
+    assert code == 0, err
+    assert f'train = ["{train[0]}", "{train[1]}"]' in out
+    assert f'valid = ["{valid[0]}", "{valid[1]}"]' in out
+    (tmp_path / "c.tsv").touch()
+    code, _, err = run("train", *train, tmp_path / "c.tsv", *place)
+    assert (code, "one TSV or CSV file, or JSONL, Parquet or TMX files of one kind" in err) == (2, True)
+
+
 def test_held_out_sets_do_not_take_the_options_after_them_for_files(
     corpus: tuple[Path, Path], run: Run, tmp_path: Path
 ) -> None:
@@ -829,7 +843,7 @@ def test_held_out_sets_do_not_take_the_options_after_them_for_files(
     code, _, err = run("check", *corpus, "--valid", corpus[0], "--set", "corpus.split_seed=1")
     assert (code, f"{corpus[0]} alone cannot be a corpus: name two aligned text files" in err) == (1, True)
     code, _, err = run("train", *corpus, "--test", "--tensorboard", *place)
-    assert (code, "--test needs two aligned text files after it, or one file of pairs, such as TSV\n" in err) == (
+    assert (code, "--test needs two aligned text files after it, or a file of pairs, such as TSV\n" in err) == (
         2,
         True,
     )

@@ -27,7 +27,7 @@ def listed(batches: Batches, epoch: int, start: int = 0) -> list[list[int]]:
 
 
 @given(size=st.integers(0, 5000), key=st.text(max_size=8))
-@settings(max_examples=60, deadline=None)
+@settings(max_examples=60)
 def test_permutation_is_a_bijection(size, key):
     assert np.array_equal(np.sort(Permutation(size, key)(np.arange(size))), np.arange(size))
 
@@ -101,7 +101,7 @@ def test_the_order_is_the_same_on_every_machine():
     epoch=st.integers(0, 10**6),
     window=st.sampled_from([1, 7, 64, 1 << 16]),
 )
-@settings(max_examples=150, deadline=None)
+@settings(max_examples=150)
 def test_each_pair_exactly_once_an_epoch(size, policy, batch_size, seed, epoch, window):
     with pytest.MonkeyPatch.context() as patch:
         patch.setattr(batching, "WINDOW", window)
@@ -133,7 +133,7 @@ def test_sentences_are_cut_into_equal_batches_and_the_last_is_kept():
 
 
 @given(st.lists(st.integers(1, 60), min_size=1, max_size=300), st.integers(1, 100))
-@settings(max_examples=100, deadline=None)
+@settings(max_examples=100)
 def test_token_batches_keep_the_budget(lengths, budget):
     lengths = np.array(lengths)
     for batch in listed(Batches(lengths, "tokens", budget, 0), 0):
@@ -197,7 +197,7 @@ def all_shares(indices, lengths, world_size, num_parts):
 
 
 @given(st.lists(st.integers(1, 90), max_size=80), st.integers(1, 5), st.integers(1, 4), st.randoms())
-@settings(max_examples=150, deadline=None)
+@settings(max_examples=150)
 def test_shares_are_disjoint_complete_and_balanced(lengths, world_size, num_parts, random):
     indices = np.array(random.sample(range(1000), len(lengths)), dtype=np.int64)
     lengths = np.array(lengths, dtype=np.int32)

@@ -105,7 +105,7 @@ sentence = st.text("abcxyz", min_size=1, max_size=12)
     st.sampled_from([30, 1 << 16, (1 << 16) + 1]),
     st.data(),
 )
-@settings(max_examples=60, deadline=None)
+@settings(max_examples=60)
 def test_stored_is_what_the_tokenizers_say(
     tmp_path_factory, pairs, max_src_tokens, max_tgt_tokens, long_pairs, vocab_size, data
 ):

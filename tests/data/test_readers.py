@@ -101,6 +101,37 @@ def test_parquet(tmp_path):
     fails([tmp_path / "b.parquet"], "damaged or no Parquet file")
 
 
+def test_several_files_are_read_one_after_the_other(tmp_path):
+    for number, (src, tgt) in enumerate(PAIRS):
+        (tmp_path / f"{number}.jsonl").write_text(json.dumps({"src": src, "tgt": tgt}) + "\n\n", encoding="utf-8")
+        write_table(pa.table({"src": [src], "tgt": [tgt]}), tmp_path / f"{number}.parquet")
+    pairs, counts = read([tmp_path / f"{number}.jsonl" for number in range(3)])
+    assert (pairs, counts) == (PAIRS, Counts(kept=3, dropped={"blank line": 3}))
+    assert read([tmp_path / f"{number}.parquet" for number in (2, 0)])[0] == [PAIRS[2], PAIRS[0]]
+    (tmp_path / "3.jsonl").write_text("no\n")
+    fails([tmp_path / "0.jsonl", tmp_path / "3.jsonl"], "3.jsonl, line 1: not JSON")
+    fails([tmp_path / "0.jsonl", tmp_path / "4.jsonl"], "4.jsonl")
+
+
+@pytest.mark.parametrize("kind", ["jsonl", "parquet"])
+def test_records_inside_records(tmp_path, kind):
+    records = [{"id": n, "translation": {"de": src, "en": tgt}} for n, (src, tgt) in enumerate(PAIRS)]
+    file = tmp_path / f"a.{kind}"
+    if kind == "jsonl":
+        file.write_text("".join(json.dumps(record) + "\n" for record in records), encoding="utf-8")
+    else:
+        write_table(pa.Table.from_pylist([*records, {"id": 3, "translation": None}]), file)
+    pairs, counts = read([file], src_field="translation.de", tgt_field="translation.en")
+    assert (pairs, counts.dropped.total()) == (PAIRS, int(kind == "parquet"))
+    fails([file], "there is no field 'src' (present: ", "'translation.de', 'translation.en'")
+    fails([file], "'id' holds no text", src_field="id", tgt_field="translation.en")
+
+
+def test_a_name_with_a_dot_is_first_of_all_a_name():
+    record = {"a.b": "own", "a": {"b": "inner", "c": 1}, "d": None}
+    assert readers.flat(record) == {"a.b": "own", "a.c": 1, "d": None}
+
+
 def test_parquet_without_pyarrow_names_the_extra(tmp_path, monkeypatch):
     (tmp_path / "a.parquet").write_bytes(b"")
     real_import = builtins.__import__
@@ -128,10 +159,11 @@ def test_each_pass_reads_and_counts_anew(corpus):
         (["a.txt"], "alone cannot be a corpus"),
         ([""], "is a folder: name a file in it"),
         (["a.xlsx"], "save a spreadsheet as CSV in UTF-8"),
-        ([], "not 0"),
-        (["a.de", "a.en", "a.fr"], "not 3"),
+        ([], "0 files cannot be a corpus"),
+        (["a.de", "a.en", "a.fr"], "3 files cannot be a corpus"),
+        (["a.tsv", "b.tsv", "c.tsv"], "3 files cannot be a corpus: name two aligned text files, one TSV or CSV file"),
         (["a.jsonl", "a.en"], "cannot be aligned text files"),
-        (["a.tmx", "b.tmx"], "cannot be aligned text files"),
+        (["a.tmx", "b.jsonl"], "cannot be aligned text files: name JSONL, Parquet or TMX files of one kind"),
         (["a.parquet.gz"], "packed Parquet"),
         (["a.tsv.bz2"], "a.tsv.bz2 is a .bz2 file, which cannot be read: unpack it"),
         (["a.de.zst", "a.en.zst"], "is a .zst file, which cannot be read: unpack it"),
@@ -178,7 +210,7 @@ def test_spaces_are_kept(corpus):
 
 
 @given(st.lists(st.tuples(st.text(max_size=9), st.text(max_size=9)), max_size=12))
-@settings(max_examples=100, deadline=None)
+@settings(max_examples=100)
 def test_any_text_comes_back(tmp_path_factory, pairs):
     """Whatever is not blank, and holds no NUL or line feed, is read as it was written."""
     pairs = [*((src.replace("\n", ""), tgt.replace("\n", "")) for src, tgt in pairs), ("end", "end")]

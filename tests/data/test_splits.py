@@ -31,7 +31,7 @@ def sentences(pairs, number: int) -> set[str]:
     st.integers(0, 3),
     st.integers(0, 5),
 )
-@settings(max_examples=300, deadline=None)
+@settings(max_examples=300)
 def test_no_sentence_is_in_two_splits(pairs, num_valid, num_test, seed):
     try:
         splits = hold_out(pairs, num_valid=num_valid, num_test=num_test, seed=seed)

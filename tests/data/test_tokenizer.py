@@ -68,7 +68,7 @@ def test_hard_text_survives(trained: dict[Kind, Tokenizer], kind: Kind, text: st
     assert UNK not in ids
 
 
-@settings(max_examples=200, deadline=None)
+@settings(max_examples=200)
 @given(text=st.one_of(st.text(), st.lists(st.sampled_from(HARD[:-1] + HOSTILE)).map("".join)))
 def test_any_text_survives(trained: dict[Kind, Tokenizer], text: str) -> None:
     for kind in LOSSLESS:

@@ -55,6 +55,14 @@ def test_the_source_is_what_the_file_names_as_its_own(tmx):
     assert read(tmx(unit(BOTH), own="*all*"))[0] == both  # TMX's word for any
 
 
+def test_several_memories_are_read_in_the_direction_of_the_first(tmx):
+    first, other = tmx(unit(BOTH)), tmx(unit(BOTH), unit({"en-US": "Rain"}), name="b.tmx", own="pt-BR")
+    reader = PairReader([first, other])
+    assert list(reader) == [(BOTH["en-US"], BOTH["pt-BR"])] * 2
+    assert (reader.counts.dropped.total(), reader.counts.languages) == (1, ("en", "pt"))
+    assert languages_of_files([first, other], ("src", "tgt")) == ("en", "pt")
+
+
 @pytest.mark.parametrize("fields", [("pt", "en"), ("pt-BR", "EN"), ("PT_br", "en-us"), ("pt", "tgt"), ("src", "en")])
 def test_fields_are_languages(tmx, fields):
     src, tgt = fields

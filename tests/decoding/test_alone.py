@@ -60,7 +60,7 @@ def candidates(table: Table, limit: int, size: int, num_hypotheses: int, alpha: 
     return steps
 
 
-@settings(max_examples=150, deadline=None, derandomize=True)
+@settings(max_examples=150, derandomize=True)
 @given(
     seed=st.integers(0, 10_000),
     limit=st.integers(1, 6),

@@ -289,7 +289,7 @@ def test_wide_beam_finds_the_n_best_of_all_outputs(vocabulary: int, limit: int, 
         assert [h.normalised for h in found] == pytest.approx([key for key, _ in expected], rel=1e-12)
 
 
-@settings(deadline=None, max_examples=80)
+@settings(max_examples=80)
 @given(
     seed=st.integers(0, 10**6),
     vocabulary=st.integers(4, 9),
@@ -321,7 +321,7 @@ def test_early_stop_changes_nothing(
         assert run_beam(table, [limit], first_sentence=i, **options) == [found[i]]
 
 
-@settings(deadline=None, max_examples=60)
+@settings(max_examples=60)
 @given(
     seed=st.integers(0, 10**6),
     vocabulary=st.integers(4, 9),

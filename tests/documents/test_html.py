@@ -194,7 +194,7 @@ def test_an_element_that_no_word_came_from_takes_one_of_several_of_another(shout
     assert shout(HtmlDocument(page), lambda number: [0] * number) == "<p><a href=1>ONE</a> <a href=2>ONE</a></p>"
 
 
-@settings(deadline=None, max_examples=150)
+@settings(max_examples=150)
 @given(source=pages(), order=st.sampled_from(ORDERS))
 def test_no_tag_is_lost_and_all_stay_nested(shout: Shout, source: str, order: Callable[[int], Sequence[int]]) -> None:
     found = shout(HtmlDocument(source), order)
@@ -229,7 +229,7 @@ ODD = st.sampled_from(
 ANY = st.lists(st.one_of(st.text(max_size=5), WORDS, TAGS.map("<{}>".format), TAGS.map("</{}>".format), ODD))
 
 
-@settings(deadline=None, max_examples=150)
+@settings(max_examples=150)
 @given(source=ANY.map("".join))
 @example(source="<title><b></title>")
 def test_of_any_source_every_slice_is_kept_or_said(shout: Shout, source: str) -> None:

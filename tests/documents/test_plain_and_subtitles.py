@@ -4,7 +4,7 @@ import re
 from collections.abc import Callable
 
 import pytest
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 
 from repose.documents import plain, subtitles
@@ -42,7 +42,6 @@ def test_white_space_and_what_begins_a_line_of_a_list_stay(
     assert shout(PlainDocument(text, paragraphs=True)) == paragraphs
 
 
-@settings(deadline=None)
 @given(st.text(alphabet="aB. \n\r\t-1\u2028é猫", max_size=60))
 def test_lines_are_kept(shout: Shout, text: str) -> None:
     document = PlainDocument(text)
@@ -169,7 +168,6 @@ def test_a_translation_cannot_make_a_timing() -> None:
 CUES = st.text(alphabet="ab <i>/{}\\\n\r-0.", max_size=40).filter(lambda cue: "-->" not in cue)
 
 
-@settings(deadline=None)
 @given(st.lists(CUES, max_size=4), st.booleans())
 def test_timings_stay_in_order(shout: Shout, cues: list[str], webvtt: bool) -> None:
     timings = [f"00:00:{place:02},000 --> 00:00:{place:02},900" for place in range(len(cues))]

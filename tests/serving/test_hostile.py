@@ -57,13 +57,13 @@ def check(path: str, **how: Any) -> None:
     body(response)
 
 
-@settings(max_examples=150, deadline=None)
+@settings(max_examples=150)
 @given(PATHS, st.fixed_dictionaries({}, optional=PLAUSIBLE))
 def test_any_json(path: str, fields: dict[str, object]) -> None:
     check(path, content=json.dumps(fields).encode(), headers={"content-type": "application/json"})
 
 
-@settings(max_examples=100, deadline=None)
+@settings(max_examples=100)
 @given(
     PATHS,
     st.binary(max_size=300),
@@ -76,7 +76,7 @@ def test_any_bytes(path: str, content: bytes, kind: str) -> None:
     check(path, content=content, headers={"content-type": kind})
 
 
-@settings(max_examples=60, deadline=None)
+@settings(max_examples=60)
 @given(PATHS, st.binary(max_size=60), st.binary(max_size=120), st.text(max_size=8))
 def test_any_form(path: str, name: bytes, value: bytes, charset: str) -> None:
     safe = urllib.parse.quote(charset)

@@ -10,7 +10,7 @@ from collections.abc import Iterator, Sequence
 from typing import Any
 
 from repose.bulk.storage import open_input
-from repose.data.readers import first_line, is_text
+from repose.data.readers import first_line, flat_schema, is_text
 from repose.data.tables import present
 from repose.system.errors import ConfigError, DataError
 
@@ -47,12 +47,13 @@ def check_columns(names: Sequence[str], fields: Sequence[str], added: Sequence[s
     for name in names:
         with parquet(name) as file:
             schema = file.schema_arrow
-        if twice := [column for column, number in Counter(schema.names).items() if number > 1]:
+        flat = flat_schema(schema)
+        if twice := [column for column, number in Counter(flat.names).items() if number > 1]:
             raise DataError(f"{name} has two columns {twice[0]!r}: rename one")
         for field, option in zip(fields, OPTIONS[len(fields)], strict=True):
-            if field not in schema.names:
-                raise DataError(f"{name} has no column {field!r} (present: {present(schema.names)}): give {option}")
-            if not is_text(kind := schema.field(field).type):
+            if field not in flat.names:
+                raise DataError(f"{name} has no column {field!r} (present: {present(flat.names)}): give {option}")
+            if not is_text(kind := flat.field(field).type):
                 raise DataError(f"the column {field!r} of {name} holds no text but {kind}: give another {option}")
         if names_taken := [column for column in added if column in schema.names]:
             raise taken(name, names_taken[0], added)

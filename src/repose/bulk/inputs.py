@@ -24,7 +24,7 @@ import numpy as np
 from repose.bulk.columns import OPTIONS, parquet, taken
 from repose.bulk.storage import Store, blocks, open_input, reads_of_range, stamp
 from repose.data.lines import unpackable
-from repose.data.readers import first_line, kind_of, unpacked
+from repose.data.readers import first_line, flat, kind_of, unpacked, values_of
 from repose.data.tables import TWO_COLUMNS, present, table_columns
 from repose.decoding.stream import MAX_LINE_BYTES, WINDOW, DecodedLine, decoded, lines_of, without_mark
 from repose.system.errors import ConfigError, DataError
@@ -216,7 +216,7 @@ def _check_fields(place: str, name: str, fields: Sequence[str], added: Sequence[
             _of_json((), [line], fields).fields
             for line in islice(without_mark(lines_of(file.read, MAX_RECORD_BYTES)), _LOOKED_AT)
         ]
-    known = sorted({field for record in records if record is not None for field in record})
+    known = sorted({field for record in records if record is not None for field in (*record, *flat(record))})
     for field, option in zip(fields, OPTIONS[len(fields)], strict=True):
         if known and field not in known:
             raise DataError(f"no record of {name} has a field {field!r} (present: {present(known)}): give {option}")
@@ -350,7 +350,8 @@ def _of_json(added: Sequence[str], lines: Sequence[bytes], fields: Sequence[str]
         return Record(nothing, Failure.NO_TEXT, written=line)
     if any(field in record for field in added):
         return Record(nothing, Failure.TAKEN, written=line)
-    texts = [record.get(field) for field in fields]
+    found_in = record if all(field in record for field in fields) else flat(record)
+    texts = [found_in.get(field) for field in fields]
     if not all(isinstance(text, str) for text in texts):
         return Record(nothing, Failure.NO_TEXT, record, line)
     spelled = [_HALF_PAIR.sub("\ufffd", text) for text in map(str, texts)]
@@ -390,7 +391,7 @@ def _parquet_windows(one: ScannedInput, rows: tuple[int, int], fields: Sequence[
                 part = batch.slice(max(0, start - first), max(0, min(end - first, len(batch)) - max(0, start - first)))
                 first += len(batch)
                 if len(part):
-                    columns = [part.column(field).to_pylist() for field in fields]
+                    columns = [values_of(part, field) for field in fields]
                     yield Window([_of_row(texts) for texts in zip(*columns, strict=True)], part)
                 if first >= end:
                     return  # the rest of the row group is another shard's

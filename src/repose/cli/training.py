@@ -13,7 +13,7 @@ from typer import Argument, Option
 from typer.core import TyperCommand
 
 from repose.cli.options import TrainingDevice, change
-from repose.data.readers import holds_pairs
+from repose.data.readers import holds_pairs, may_follow
 from repose.system.errors import ConfigError
 from repose.system.files import write_file
 from repose.system.signals import Interrupted, interruptible
@@ -26,8 +26,8 @@ if TYPE_CHECKING:
 Files = Annotated[
     list[Path] | None,
     Argument(
-        help="Two aligned text files (source and target); one TSV, CSV, JSONL, Parquet or TMX file; or an experiment's "
-        "TOML file."
+        help="Two aligned text files (source and target); one TSV or CSV file; JSONL, Parquet or TMX files; or an "
+        "experiment's TOML file."
     ),
 ]
 Config = Annotated[
@@ -54,8 +54,8 @@ _EQUALS = ("--valid=", "--test=")
 
 
 class WithFiles(TyperCommand):
-    """A command whose `--valid` and `--test` take two aligned files after them, or one file that holds pairs; and whose
-    `--synthetic` takes two, without which an error says so."""
+    """A command whose `--valid` and `--test` take two aligned files after them, or all files that hold pairs together;
+    and whose `--synthetic` takes two, without which an error says so."""
 
     def parse_args(self, ctx: typer.Context, args: list[str]) -> list[str]:  # type: ignore[override]
         """Write `--valid A B` as the parser wants it: `--valid A --valid B`."""
@@ -68,8 +68,10 @@ class WithFiles(TyperCommand):
             if arg in ("--valid", "--test") and given:
                 written.append(first := given.pop(0))
                 if first.startswith("-"):
-                    raise ConfigError(f"{arg} needs two aligned text files after it, or one file of pairs, such as TSV")
+                    raise ConfigError(f"{arg} needs two aligned text files after it, or a file of pairs, such as TSV")
                 if not holds_pairs(Path(first)) and given and not given[0].startswith("-"):
+                    written += [arg, given.pop(0)]
+                while given and may_follow(Path(first), Path(given[0])):
                     written += [arg, given.pop(0)]
         return super().parse_args(ctx, written)
 

@@ -139,7 +139,7 @@ class FurtherCorpus:
     """Pairs that are trained on beside those of the corpus: of a related language, a domain, or another direction."""
 
     train: Files
-    """One TSV, CSV, JSONL, Parquet or TMX file, or two aligned text files (source, target)."""
+    """Two aligned text files (source, target), one TSV or CSV file, or JSONL, Parquet or TMX files."""
     tag: Tag
     """What the model reads before their sources; the target language where the directions differ."""
 
@@ -151,7 +151,7 @@ class CorpusConfig:
     name: str | None = None
     """A corpus that `repose` fetches or ships by name, such as "phrasebook"; instead of `train`."""
     train: Files = ()
-    """Training pairs: one TSV, CSV, JSONL, Parquet or TMX file, or two aligned text files (source, target)."""
+    """Training pairs: two aligned text files (source, target), one TSV or CSV file, or JSONL, Parquet or TMX files."""
     valid: Files = ()
     """Validation pairs, in the same form."""
     test: Files = ()
@@ -161,7 +161,8 @@ class CorpusConfig:
     tgt_lang: Language = "und"
     """Target language (a code such as "en"; "und": not stated)."""
     src_field: str = "src"
-    """Column or key of the source sentence in JSONL, Parquet, and TSV or CSV with a header; in TMX its language."""
+    """Column or key of the source sentence in JSONL, Parquet ("translation.pt" where they are nested), and TSV or CSV
+    with a header; in TMX its language."""
     tgt_field: str = "tgt"
     """Column or key of the target sentence, likewise."""
     splits: Literal["given", "merged"] = "given"

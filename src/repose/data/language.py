@@ -101,20 +101,23 @@ def _english_names() -> frozenset[str]:
 def languages_in_names(files: Sequence[PurePath], fields: tuple[str, str]) -> tuple[str, str]:
     """Source and target language as a corpus's files are named, or its two fields; "und" where that does not say it.
 
-    Two files "train.pt" and "train.en" (or .pt.gz), a file "news.pt-en.tsv", fields "pt" and "en" or
-    "translation.pt". Names of which only one is a code say nothing: they might mean something else.
+    Two files "train.pt" and "train.en" (or .pt.gz), a file "news.pt-en.tsv" or several such of one pair, fields "pt"
+    and "en" or "translation.pt". Names of which only one is a code say nothing: they might mean something else.
     """
     guesses: list[tuple[str, ...]] = []
     if len(files) == 2:
         guesses.append(tuple(_unpacked(path).rpartition(".")[2] for path in files))
-    elif len(files) == 1:
-        guesses.append(tuple(field.rpartition(".")[2] for field in fields))
-        stem = _unpacked(files[0]).rpartition(".")[0] or _unpacked(files[0])
-        guesses += [match.groups() for match in [_PAIR.search(stem)] if match]
+    guesses.append(tuple(field.rpartition(".")[2] for field in fields))
+    pairs = {match.groups() if (match := _PAIR.search(_stem(path))) else None for path in files}
+    guesses += [pair for pair in pairs if pair is not None and len(pairs) == 1]
     for src, tgt in guesses:
         if is_language(src) and is_language(tgt):
             return src, tgt
     return UNKNOWN, UNKNOWN
+
+
+def _stem(path: PurePath) -> str:
+    return _unpacked(path).rpartition(".")[0] or _unpacked(path)
 
 
 def _unpacked(path: PurePath) -> str:

@@ -1,13 +1,13 @@
-"""Sentence pairs from files: two aligned text files, or one TSV, CSV, JSONL, Parquet or TMX file.
+"""Sentence pairs from files: two aligned text files, one TSV or CSV file, or JSONL, Parquet or TMX files.
 
 Text is passed on as it is, untrimmed, in constant memory. What cannot be a sentence pair is dropped and counted by
 reason; what shows that a file is not what it should be (misaligned, damaged, another encoding) is a `DataError`.
 """
 
 import json
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from contextlib import ExitStack
-from itertools import zip_longest
+from itertools import chain, zip_longest
 from pathlib import Path, PurePath
 from typing import Any
 
@@ -40,14 +40,15 @@ _OTHERWISE_PACKED = (".bz2", ".zst", ".lz4", ".lzma", ".z", ".zip", ".7z", ".rar
 
 
 class PairReader:
-    """The pairs (source, target) of two aligned text files, or one TSV, CSV, JSONL, Parquet or TMX file, by extension.
+    """The pairs (source, target) of two aligned text files, of one TSV or CSV file, or of any number of JSONL, Parquet
+    or TMX files one after the other, by extension.
 
     Iterable any number of times; each pass reads the files anew, and sets `counts`. All but Parquet may be packed
-    (.gz, .xz). `src_field` and `tgt_field` are the names in JSONL, Parquet and a TSV or CSV file whose first line names
-    its columns; without such a line it has two columns, source and target. Lines with more or fewer are left out; a
-    first line with more is refused. TSV has no quoting; the cells of CSV stand between commas, semicolons or tabs, as
-    the first lines show. In TMX, the fields are languages, such as "pt" and "en"; with their usual names, the languages
-    are `languages`, or where these are not stated, those of its first units.
+    (.gz, .xz). `src_field` and `tgt_field` are the names in JSONL, Parquet (see `flat`) and a TSV or CSV file whose
+    first line names its columns; without such a line it has two columns, source and target. Lines with more or fewer
+    are left out; a first line with more is refused. TSV has no quoting; the cells of CSV stand between commas,
+    semicolons or tabs, as the first lines show. In TMX, the fields are languages, such as "pt" and "en"; with their
+    usual names, the languages are `languages`, or where these are not stated, those of the first file's first units.
 
     Raises `DataError` at once for files that are missing or of an unknown kind, and while reading, at the place, for
     what is wrong inside; that two files have different numbers of lines shows at their end. Raises `ConfigError` for
@@ -123,12 +124,12 @@ class PairReader:
             case "csv":
                 return csv_pairs(self.files[0], self._fields, self.counts)
             case "jsonl":
-                return _jsonl(self.files[0], self._fields, self.counts)
+                return chain.from_iterable(_jsonl(path, self._fields, self.counts) for path in self.files)
             case "tmx":
                 languages = languages_of_memory(self.files[0], _named_languages(self._fields, self._languages))
-                return memory_pairs(self.files[0], languages, self.counts)
+                return chain.from_iterable(memory_pairs(path, languages, self.counts) for path in self.files)
             case _:
-                return _parquet(self.files[0], self._fields)
+                return chain.from_iterable(_parquet(path, self._fields) for path in self.files)
 
 
 def holds_pairs(path: Path) -> bool:
@@ -139,6 +140,11 @@ def holds_pairs(path: Path) -> bool:
 def kind_of(path: PurePath) -> str:
     """Of one file, by its name: text, tsv, csv, jsonl, parquet or tmx."""
     return _SUFFIXES.get(unpacked(path).suffix.lower(), "text")
+
+
+def may_follow(first: PurePath, other: PurePath) -> bool:
+    """Whether a corpus that begins with one file of pairs may go on in another, by their names."""
+    return kind_of(first) == kind_of(other) and kind_of(first) in _ONE_AFTER_THE_OTHER
 
 
 def refuse_packed(files: Iterable[str | Path]) -> None:
@@ -158,12 +164,16 @@ def unpacked(path: PurePath) -> PurePath:
 
 
 _SHEETS = (".xlsx", ".xls", ".ods")
+_ONE_AFTER_THE_OTHER = ("jsonl", "parquet", "tmx")
+"""Kinds of which a corpus may have several files; two TSV or CSV files are taken for aligned ones."""
 
 
 def _format(files: Sequence[Path]) -> str:
     refuse_packed(files)
     match [kind_of(path) for path in files]:
         case [kind] if kind != "text":
+            return kind
+        case [kind, _, *_] if all(may_follow(files[0], path) for path in files[1:]):
             return kind
         case ["text"]:
             sheet = "; save a spreadsheet as CSV in UTF-8"
@@ -175,10 +185,13 @@ def _format(files: Sequence[Path]) -> str:
             return "text"
         case [_, _]:
             raise DataError(
-                f"{files[0]} and {files[1]} cannot be aligned text files: name one JSONL, Parquet or TMX file alone"
+                f"{files[0]} and {files[1]} cannot be aligned text files: name JSONL, Parquet or TMX files of one kind"
             )
         case _:
-            raise DataError(f"a corpus is one file or two aligned ones, not {len(files)}: name one or two")
+            raise DataError(
+                f"{len(files)} files cannot be a corpus: name two aligned text files, one TSV or CSV file, or JSONL, "
+                "Parquet or TMX files of one kind"
+            )
 
 
 def _usable(src: str, tgt: str) -> Row:
@@ -218,7 +231,7 @@ def languages_of_files(files: Sequence[Path], fields: Pair) -> Pair:
     """Source and target language as names say, of files or fields (`languages_in_names`), or else a TMX file itself;
     "und" where nothing does."""
     named = languages_in_names(files, fields)
-    if UNKNOWN not in named or len(files) != 1 or kind_of(files[0]) != "tmx":
+    if UNKNOWN not in named or not files or kind_of(files[0]) != "tmx":
         return named
     try:
         src, tgt = languages_of_memory(files[0], _named_languages(fields, named))
@@ -262,6 +275,7 @@ def _record(text: str, fields: tuple[str, str], place: str, is_first: bool) -> R
         raise DataError(f"{place}: not JSON ({error}): each line must be one JSON object") from error
     if not isinstance(record, dict):
         raise DataError(f"{place}: not a JSON object: each line must be like {{{fields[0]!r}: …, {fields[1]!r}: …}}")
+    record = record if all(name in record for name in fields) else flat(record)
     sides = []
     for name in fields:
         if name not in record:
@@ -278,13 +292,34 @@ def _record(text: str, fields: tuple[str, str], place: str, is_first: bool) -> R
     return sides[0], sides[1]
 
 
+def flat(record: Mapping[str, Any]) -> dict[str, Any]:
+    """The fields of a record, and those of records inside it by both names: "translation.pt"."""
+    inner = {
+        f"{outer}.{name}": value for outer, of in record.items() if isinstance(of, dict) for name, value in of.items()
+    }
+    return inner | {name: value for name, value in record.items() if not isinstance(value, dict)}
+
+
+def flat_schema(schema: Any) -> Any:
+    """The same of an Arrow schema."""
+    return schema.empty_table().flatten().schema
+
+
+def values_of(batch: Any, name: str) -> list[Any]:
+    """A field's values in the rows of an Arrow batch; None where it, or the record that it is in, is null."""
+    import pyarrow as pa
+
+    values: list[Any] = pa.Table.from_batches([batch]).flatten().column(name).to_pylist()
+    return values
+
+
 def _parquet(path: Path, fields: tuple[str, str]) -> Iterator[Row]:
     import pyarrow as pa
     from pyarrow.parquet import ParquetFile
 
     try:
         with ParquetFile(path) as file:
-            schema = file.schema_arrow
+            schema = flat_schema(file.schema_arrow)
             for name in fields:
                 if name not in schema.names:
                     raise DataError(f"{path}: {no_field(name, schema.names)}")
@@ -293,7 +328,7 @@ def _parquet(path: Path, fields: tuple[str, str]) -> Iterator[Row]:
                 if not is_text(kind := schema.field(name).type):
                     raise DataError(f"{path}: the field {name!r} holds no text but {kind}: name a text field")
             for batch in file.iter_batches(batch_size=_ROWS_PER_BATCH, columns=list(fields)):
-                columns = (batch.column(name).to_pylist() for name in fields)
+                columns = (values_of(batch, name) for name in fields)
                 for src, tgt in zip(*columns, strict=True):
                     yield src or "", tgt or ""
     except (pa.ArrowException, OSError, UnicodeDecodeError) as error:

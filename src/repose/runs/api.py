@@ -21,7 +21,7 @@ from repose.tasks.registry import task_of_model
 from repose.training.display import ProgressKind
 
 Files = str | Path | Sequence[str | Path]
-"""Two aligned text files (source, target), or one TSV, CSV, JSONL, Parquet or TMX file."""
+"""Two aligned text files (source, target), one TSV or CSV file, or JSONL, Parquet or TMX files."""
 
 
 def train(
@@ -43,7 +43,7 @@ def train(
 ) -> RunResult:
     """Trains a model on a parallel corpus and evaluates it, as `repose train` does; called again, it goes on.
 
-    `corpus`: two aligned files or one file of pairs; None with a `config` that names its own; or a whole experiment,
+    `corpus`: two aligned files or files of pairs; None with a `config` that names its own; or a whole experiment,
     beside which no setting is given. `settings`: by name, such as {"training.epochs": 5} (`repose init` writes a file
     with all of them). `start`: a trained model to go on from (`--from`). `workers`: processes, by default one per core
     or GPU. `progress="none"` and `say=lambda sentence: None` keep it quiet.
@@ -106,7 +106,7 @@ def evaluate(
 ) -> dict[str, Any]:
     """Translates a test set and scores the translations, as `repose evaluate` does.
 
-    `model`: a run or model directory, or an export to ONNX. `files`: source and reference, or one file of pairs;
+    `model`: a run or model directory, or an export to ONNX. `files`: source and reference, or files of pairs;
     without them, a set of the run's own corpus: `split` is test, valid, or another published one. For files, `split` is
     what they are called. `beam_sizes`: 1 is greedy search. `out`: a folder for scores and translations. `tokenize`:
     sacreBLEU's tokenizer, by default the one for the target language.

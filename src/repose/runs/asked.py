@@ -12,6 +12,7 @@ from repose.config.file import Loaded, load, shipped
 from repose.config.recipes import Recipe, most_pairs, recipe_for
 from repose.data.advice import too_few
 from repose.data.language import UNKNOWN
+from repose.data.readers import may_follow
 from repose.runs.fine_tuning import RECIPE, other_languages, settings_of
 from repose.runs.folder import RunFolder
 from repose.system.errors import CheckpointError, ConfigError, ReposeError
@@ -40,10 +41,10 @@ def loaded_experiment(
         if len(train) > 1 or config is not None:
             raise ConfigError("give one experiment file: either as the argument or with --config")
         config, train = str(train[0]), []
-    if len(train) > 2:
+    if len(train) > 2 and not all(may_follow(train[0], path) for path in train):
         raise ConfigError(
-            f"a corpus is two aligned text files, or one file of pairs, such as TSV, not {len(train)} files: so are "
-            "those after --valid and --test"
+            f"a corpus is two aligned text files, one TSV or CSV file, or JSONL, Parquet or TMX files of one kind, and "
+            f"so is what stands after --valid and --test: these are {len(train)} files"
         )
     if len(train) == 1 and not train[0].exists() and str(train[0]) in shipped():
         raise ConfigError(f"{train[0]} is an experiment that ships with repose: write --config {train[0]}")
