@@ -91,7 +91,7 @@ def test_a_whole_experiment(corpus: Path, tmp_path: Path) -> None:
     ("corpus_", "options", "error", "sentence"),
     [
         ("missing.tsv", {}, DataError, "there is no file"),
-        (["a", "b", "c"], {}, ConfigError, "not 3 files"),
+        (["a", "b", "c"], {}, ConfigError, "these are 3 files"),
         (None, {}, ConfigError, "there is no corpus"),
         ("pairs.tsv", {"settings": {"training.epoch": 1}}, ConfigError, "epoch"),
         ("pairs.tsv", {"config": "nosuch"}, ConfigError, "nosuch"),
