@@ -39,9 +39,17 @@ def test_what_training_never_wrote_becomes_what_it_wrote(lines: list[str], text:
     assert normalization_to(lines)(text) == wanted
 
 
-@pytest.mark.parametrize("lines", [TYPEWRITTEN, TYPESET])
+@pytest.mark.parametrize(
+    "lines",
+    [TYPEWRITTEN, TYPESET, ["Oui…"] * 10 + ["Non."] * 990, ["ខ្ញុំ​ស្រលាញ់"] * 10, ["א‏, ﬁn"] * 10],
+)
 def test_training_text_stays_as_it_is(lines: list[str]) -> None:
     assert normalization_to(lines)(lines[0]) == lines[0]
+
+
+@given(st.text(ALPHABET + "​‏⁠ﬁ—«", max_size=40))
+def test_what_is_in_every_line_stays(line: str) -> None:
+    assert normalization_to([line] * 3)(line) == line
 
 
 def test_a_line_in_a_thousand_is_noise() -> None:

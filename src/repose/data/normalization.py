@@ -39,6 +39,7 @@ _LONGER = {"\u2026": "...", "\ufb00": "ff", "\ufb01": "fi", "\ufb02": "fl", "\uf
 """Characters that stand for several, as PDF files have them."""
 _INVISIBLE = "\u00ad\u200b\u200e\u200f\u2060\ufeff"
 """Soft hyphen, zero-width space, marks of direction, word joiner, byte order mark; not the joiners, which spell."""
+_SPELLED = frozenset({*_LONGER, *_INVISIBLE})
 
 
 @dataclass(frozen=True)
@@ -133,7 +134,7 @@ def normalization_to(lines: Iterable[str]) -> Normalization:
         num_lines += 1
         characters.update(line)
         if not line.isascii():
-            having.update(set(line).intersection(_INVISIBLE, _LONGER))
+            having.update(_SPELLED.intersection(line))
             forms.update(form for form in ("NFC", "NFD") if not unicodedata.is_normalized(form, line))
     few = LEAST_SHARE * num_lines
     replace = {
