@@ -5,6 +5,7 @@ import os
 import random
 import re
 import signal
+import unicodedata
 from collections.abc import Callable
 from dataclasses import replace
 from pathlib import Path
@@ -394,6 +395,20 @@ def test_what_translations_are_held_against_is_in_the_run_id(
         experiment = load("enhanced-table1", overrides=[*settings, "training.long_pairs=drop"]).experiment
         digests.append(runs.digests_of(experiment, prepare_corpus(experiment)))
     assert (digests[0] != digests[1]) == differs
+
+
+def test_the_characters_that_translations_are_made_from_are_in_the_run_id(corpus: list[str], tmp_path: Path) -> None:
+    """The same sentences to validate on, which one model reads with accents of their own, and the other without."""
+    lines = [f"cafe\u0301 {word}\t{word.upper()}\n" for word in ("red", "big", "old", "new", "sad", "odd")]
+    (tmp_path / "valid.tsv").write_text("".join(lines), encoding="utf-8")
+    digests = []
+    for form in ("NFC", "NFD"):
+        path = tmp_path / f"{form}.tsv"
+        path.write_text(unicodedata.normalize(form, "".join(lines)), encoding="utf-8")
+        sets = [f'corpus.train=["{path}"]', f'corpus.valid=["{tmp_path / "valid.tsv"}"]', "training.best_by=chrf"]
+        experiment = load("enhanced-table1", overrides=[*SMALL, *corpus, *sets]).experiment
+        digests.append(runs.digests_of(experiment, prepare_corpus(experiment))["valid_text"])
+    assert digests[0] != digests[1]
 
 
 def test_how_to_search_is_chosen_on_the_validation_set(corpus: list[str], tmp_path: Path) -> None:

@@ -3,6 +3,7 @@ from typing import Any
 
 import pytest
 
+from repose.config.experiment import DecodingConfig
 from repose.tasks.choice import Choice, Trial, choose
 
 GREEDY = Trial(1, 0.0, 20.0)
@@ -40,7 +41,7 @@ def test_repeats_are_tried_unless_they_are_forbidden_already(usual: int) -> None
     class Repeating:
         """Says the reference, and in a beam with repeats the same again."""
 
-        no_repeat_ngram_size = usual
+        no_repeat_ngram_size = 5  # as an earlier choice left it
         tgt_tokenizer = SimpleNamespace(lowercase=False)
 
         def translate(self, _: object, *, beam_size: int, no_repeat_ngram_size: int, **__: float) -> list[Any]:
@@ -48,7 +49,7 @@ def test_repeats_are_tried_unless_they_are_forbidden_already(usual: int) -> None
             return [SimpleNamespace(text=REFERENCE if no_repeat_ngram_size == 5 else f"{REFERENCE} {REFERENCE}")]
 
     asked: list[tuple[int, int]] = []
-    choice = choose(Repeating(), [""], [REFERENCE], 4)  # type: ignore[arg-type]
+    choice = choose(Repeating(), [""], [REFERENCE], DecodingConfig(no_repeat_ngram_size=usual))  # type: ignore[arg-type]
     plain = [(1, usual), *[(4, usual)] * 4]
     assert asked == (plain if usual else [*plain, (1, 5), (4, 5)])
     assert choice.settings["no_repeat_ngram_size"] == (usual or 5)
@@ -67,6 +68,6 @@ def test_chinese_is_chosen_by_its_characters() -> None:
             cut = -1 if settings["length_penalty"] == 1.0 else 6
             return [SimpleNamespace(text=reference[:cut]) for reference in references]
 
-    choice = choose(Chinese(), ["", ""], references, 4)  # type: ignore[arg-type]
+    choice = choose(Chinese(), ["", ""], references, DecodingConfig())  # type: ignore[arg-type]
     assert choice.settings == {"beam_size": 4, "length_penalty": 1.0, "no_repeat_ngram_size": 0}
     assert choice.best.bleu > 50

@@ -144,10 +144,14 @@ def _forget_scores(run: RunFolder) -> None:
 
 def digests_of(experiment: Experiment, data: CorpusData) -> dict[str, str]:
     """What a run reads, by digest, as it enters `run_id`: data, tokenizers, initial weights, position table, and the
-    validation's text where translations of it decide which weights are kept."""
+    validation's text, in the characters that the model reads it in, where translations decide which weights are kept.
+    """
     digests = data.digests
     if experiment.training.best_by == "chrf":
         text = [side[: experiment.training.bleu_sentences] for side in data.text("valid")]
+        seen = get_task(experiment.training.task).seen(experiment, data)
+        if (normalization := model_dir.source_normalization(seen)) is not None:
+            text[0] = [normalization(source) for source in text[0]]
         digests["valid_text"] = hashlib.sha256(json.dumps(text).encode()).hexdigest()
     if experiment.training.init_from is not None:
         digests["init_from"] = model_dir.read_config(Path(experiment.training.init_from))["sha256"][model_dir.WEIGHTS]

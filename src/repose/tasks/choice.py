@@ -5,7 +5,7 @@ from dataclasses import asdict, dataclass
 from statistics import fmean
 from typing import Any
 
-from repose.config.experiment import LENGTH_PENALTY
+from repose.config.experiment import LENGTH_PENALTY, DecodingConfig
 from repose.decoding.translator import Translator
 from repose.evaluation.metrics import bleu
 
@@ -78,10 +78,11 @@ class Choice:
         return [asdict(trial) for trial in self.trials]
 
 
-def choose(translator: Translator, sources: Sequence[str], references: Sequence[str], beam_size: int) -> Choice:
-    """Try greedy search, and the beam with each of `LENGTH_PENALTIES`, on the first `SENTENCES` pairs; then, unless the
-    translator forbids repeats already, greedy search and the best beam with `NO_REPEAT`."""
-    usual, lowercase = translator.no_repeat_ngram_size, translator.tgt_tokenizer.lowercase
+def choose(translator: Translator, sources: Sequence[str], references: Sequence[str], asked: DecodingConfig) -> Choice:
+    """Try greedy search, and the beam with each of `LENGTH_PENALTIES`, on the first `SENTENCES` pairs; then, unless
+    `asked` forbids repeats already, greedy search and the best beam with `NO_REPEAT`. What the translator usually does
+    makes no difference: it may be what an earlier choice left."""
+    usual, lowercase = asked.no_repeat_ngram_size, translator.tgt_tokenizer.lowercase
 
     def tried(beam: int, penalty: float, no_repeat: int) -> Trial:
         how: dict[str, Any] = {"beam_size": beam, "length_penalty": penalty, "no_repeat_ngram_size": no_repeat}
@@ -89,7 +90,7 @@ def choose(translator: Translator, sources: Sequence[str], references: Sequence[
         return Trial(**how, bleu=bleu(texts, references[:SENTENCES], lowercase=lowercase).value)
 
     greedy = tried(1, 0.0, usual)
-    beams = [tried(beam_size, penalty, usual) for penalty in LENGTH_PENALTIES if beam_size > 1]
+    beams = [tried(asked.beam_size, penalty, usual) for penalty in LENGTH_PENALTIES if asked.beam_size > 1]
     trials = [greedy, *beams]
     if not usual:
         bests = [greedy, max(beams, key=lambda trial: trial.bleu)] if beams else [greedy]

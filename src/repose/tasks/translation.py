@@ -226,7 +226,7 @@ class TranslationTask(Task):
             (sources, references), start = data.text("valid"), experiment.training.init_from
             if start is None or len(sources) >= FEWEST:
                 with decoding_translator.load(folder, device, engine="torch") as translator, one_thread():
-                    choice = choose(translator, sources, references, beam_size)
+                    choice = choose(translator, sources, references, experiment.decoding)
                 settings, about["decoding_chosen"] = choice.settings, choice.to_json()
             else:  # too few to choose by: as the model that it began with
                 before = directory.read_config(Path(start)).get("decoding", {})

@@ -95,10 +95,11 @@ def train(
 
 
 def _done(run: RunFolder, state: State) -> Outcome:
-    """How a run ended whose state says that it has. Raises CheckpointError where its records are damaged, which nothing
-    else would show."""
+    """How a run ended whose state says that it has; what it needs no more is removed, since a kill may have come first.
+    Raises CheckpointError where its records are damaged, which nothing else would show."""
     assert state.done is not None
     read_whole(run, state.metrics_bytes, state.metrics_crc32)
+    checkpoint.prune(run, state.snapshot_updates)
     return Outcome(RunStatus.DONE, state.done, state.update, state.validation)
 
 
