@@ -58,8 +58,8 @@ def test_curves(run: Run, tmp_path: Path) -> None:
     assert (code, err) == (2, "repose: there is no metric 'tf_accurcy': did you mean 'tf_accuracy'?\n")
     code, _, err = run("curves", RESULTS / "demo", "--metric", "bleu")
     assert (code, "train with --set training.bleu_every_epochs=1" in err) == (2, True)
-    code, _, err = run("curves", RESULTS)
-    assert (code, err) == (1, f"repose: {RESULTS} is not a run directory: it has no metrics.jsonl\n")
+    code, _, err = run("curves", tmp_path)
+    assert (code, err) == (1, f"repose: {tmp_path} is not a run directory: it has no metrics.jsonl\n")
 
 
 def test_a_full_disk_is_one_sentence_and_leaves_the_picture_of_before(tmp_path: Path) -> None:

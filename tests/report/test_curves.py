@@ -39,9 +39,9 @@ def test_seeds_become_mean_deviation_and_number(seeds: list[Path]) -> None:
         values = [run[epoch - 1] for run in LOSSES.values() if len(run) >= epoch]
         mean = sum(values) / len(values)
         squares = sum((value - mean) ** 2 for value in values)
-        deviation = (squares / (len(values) - 1)) ** 0.5 if len(values) > 1 else 0.0
         assert (point.x, point.n) == (epoch, len(values))
-        assert (point.mean, point.deviation) == pytest.approx((mean, deviation))
+        assert point.mean == pytest.approx(mean)
+        assert point.deviation == (pytest.approx((squares / (len(values) - 1)) ** 0.5) if len(values) > 1 else None)
     assert [point.n for point in points] == [3, 3, 2, 1]
     training = aggregate([points_of(run, "epoch", "nll", "epoch") for run in runs.runs])
     assert [point.mean - 0.5 for point in training] == pytest.approx([point.mean for point in points])
@@ -58,7 +58,7 @@ def test_the_last_and_the_best_are_each_runs_own(seeds: list[Path], tmp_path: Pa
 def test_a_run_that_diverged_has_no_figure_from_there_on(make_run: Any) -> None:
     runs = read_curves([make_run(f"a-{n}", losses, seed=n) for n, losses in enumerate(([3.0, inf], [2.0, 1.0]))])
     points = aggregate([points_of(run, "valid", "tf_loss", "epoch") for run in runs.runs])
-    assert points[1] == Point(2, 1.0, 0.0, 1)
+    assert points[1] == Point(2, 1.0, None, 1)
 
 
 def test_by_update_and_by_epoch(make_run: Any) -> None:
@@ -247,3 +247,28 @@ def test_losses_of_different_tasks_have_no_more_than_nats_in_common(
     for folders in ([one], [one, other]):
         plot_curves(folders, tmp_path / "out.svg")
     assert units == ["tf_loss, nats per target token", "tf_loss, nats"]
+
+
+def test_systems_of_one_name_in_two_grids_are_no_seeds_of_each_other(make_run: Any, make_grid: Any) -> None:
+    folders = []
+    for place, rate in (("one", 0.1), ("two", 0.2)):
+        folders.append(make_run(f"{place}/mine-s0", [2.0], settings=[f"training.learning_rate={rate}"]))
+        make_grid(place, [("mine-s0", {"system": "mine"}, None, "done", "")])
+    assert read_curves(folders).groups == ("one/mine", "two/mine")
+
+
+def test_folders_of_runs_and_grids_are_looked_into(make_run: Any, make_grid: Any, tmp_path: Path) -> None:
+    make_run("all/grid/mine-s0", [2.0])
+    make_run("all/grid/mine-s1", [2.0], seed=1)
+    cells = [(f"mine-s{seed}", {"system": "mine"}, None, "done", "") for seed in range(3)]
+    make_grid("all/grid", cells)
+    (tmp_path / "all/grid/report").mkdir()
+    make_run("all/alone", [2.0], settings=OTHER)
+    (tmp_path / "all/empty").mkdir()
+    every = read_curves(sorted((tmp_path / "all").iterdir()))
+    assert sorted(run.name for run in every.runs) == ["alone", "mine-s0", "mine-s1"]
+    assert sorted(run.name for run in read_curves([tmp_path]).runs) == ["alone", "mine-s0", "mine-s1"]
+    inside = [*(tmp_path / "all/grid").iterdir()]
+    assert [run.name for run in read_curves(inside).runs] == ["mine-s0", "mine-s1"]
+    with pytest.raises(CheckpointError, match="is not a run directory"):
+        read_curves([tmp_path / "all/empty"])

@@ -7,9 +7,10 @@ from pathlib import Path
 from typing import Any
 
 from repose.report.build import build
-from repose.report.collect import read_runs
+from repose.report.collect import RunSet, read_runs
 from repose.report.content import Column, Picture, Table
 from repose.report.page import write_page
+from repose.report.significance import significance_tables
 from repose.report.verdict import main_picture, verdict
 from repose.report.write import write, write_markdown
 
@@ -34,18 +35,42 @@ def four(make_run: Any, **bleus: float) -> None:
         make_run(f"{name}-s0", [2.0], bleu=bleu, settings=[f"architecture.d_ff={width}"])
 
 
-def test_no_test_is_promised_that_is_not_made(make_run: Any, tmp_path: Path) -> None:
+def two_seeds(make_run: Any, **bleus: float) -> None:
+    for width, (name, bleu) in enumerate(bleus.items(), start=16):
+        for seed in range(2):
+            make_run(f"{name}-s{seed}", [2.0], seed=seed, bleu=bleu + seed, settings=[f"architecture.d_ff={width}"])
+
+
+def said_of(runs: RunSet) -> str:
+    return verdict(runs, significance_tables(runs))
+
+
+def test_what_the_tests_say_stands_beside_the_lead(make_run: Any, tmp_path: Path) -> None:
     """Of four systems, each is tested against the baseline, or against the first, alone."""
-    four(make_run, a=20.0, b=21.0, c=23.0, d=24.0)
+    two_seeds(make_run, a=20.0, b=21.0, c=23.0, d=29.0)
     runs = read_runs([tmp_path])
-    assert verdict(runs).endswith(
-        "1.0 above c; under Significance, both are tested against a, and not against each other."
+    assert said_of(runs).endswith("6.0 above c; no test compares the two.")
+    tables = {table.id: table for table in significance_tables(replace(runs, baseline="c"))}
+    (p,) = {p for pair, p in tables["seeds"].p_values.items() if "d" in pair}
+    end = f"6.0 above c; p = {p} over seeds, and not tested over the test set."
+    assert end in said_of(replace(runs, baseline="c"))
+    assert said_of(replace(runs, baseline="c")).endswith(
+        "Each p is corrected for the number of tests (see Significance)."
     )
-    assert verdict(replace(runs, baseline="c")).endswith("is under Significance, but one seed says nothing of others.")
+    over_set = replace(tables["significance"], p_values={(runs.corpora[0], "d", "c"): "<0.001"})
+    assert "6.0 above c; p < 0.001 over the test set, and seeds are not tested." in verdict(runs, [over_set])
+    both = verdict(runs, [over_set, tables["seeds"]])
+    assert f"6.0 above c; p < 0.001 over the test set and p = {p} over seeds." in both
+    assert "no test compares" in verdict(runs, [replace(over_set, id="significance-greedy")])
+
+
+def test_one_seed_and_no_translations_are_no_test(make_run: Any, tmp_path: Path) -> None:
+    four(make_run, a=20.0, b=21.0)
+    assert said_of(read_runs([tmp_path])).endswith("1.0 above a; no test compares the two.")
 
 
 def test_twins_are_tested_against_each_other_and_others_are_not(make_run: Any, tmp_path: Path) -> None:
-    four(make_run, a=20.0, b=21.0, c=23.0, d=24.0)
+    two_seeds(make_run, a=20.0, b=21.0, c=23.0, d=29.0)
     runs = read_runs([tmp_path])
     for twins, tested in (
         ({"c": "a", "d": "b"}, False),
@@ -53,16 +78,28 @@ def test_twins_are_tested_against_each_other_and_others_are_not(make_run: Any, t
         ({"a": "c", "b": "d"}, False),  # both are what others are tested against
         ({"d": "gone", "a": "c"}, True),  # against the baseline, then
     ):
-        said = verdict(replace(runs, baseline=list(twins.values())[-1], twins=twins))
-        assert ("is under Significance" in said) == tested
-        assert ("under Significance, they are not tested against each other." in said) != tested
+        said = said_of(replace(runs, baseline=list(twins.values())[-1], twins=twins))
+        assert (" over seeds" in said) == tested
+        assert ("no test compares the two" in said) != tested
 
 
-def test_what_no_test_can_be_made_against_is_not_named(make_run: Any, tmp_path: Path) -> None:
-    make_run("0-ahead-s0", [0.1], preset="reinforced-lookahead", bleu=60.0)
-    four(make_run, a=20.0, b=21.0, c=23.0, d=24.0)
-    said = verdict(replace(read_runs([tmp_path]), baseline="reinforced-lookahead"))
-    assert said.endswith("under Significance, both are tested against a, and not against each other.")
+def test_means_that_differ_by_less_than_is_shown(make_run: Any, tmp_path: Path) -> None:
+    four(make_run, a=37.449, b=37.451)
+    assert "b has the best BLEU (beam 4) of 2 systems, 38.5 (one seed), less than 0.1 above a;" in verdict(
+        read_runs([tmp_path])
+    )
+
+
+def test_the_beam_of_the_run_decides_and_not_the_widest(make_run: Any, tmp_path: Path) -> None:
+    """By it the tests compare, too."""
+    four(make_run, a=20.0, b=30.0)
+    for name, value in (("a", 50.0), ("b", 10.0)):
+        path = tmp_path / f"{name}-s0" / "scores.test.json"
+        scores = json.loads(path.read_text())
+        beam = scores["decoded"]["beam4"]
+        scores["decoded"]["beam8"] = beam | {"bleu": beam["bleu"] | {"value": value}}
+        path.write_text(json.dumps(scores))
+    assert "b has the best BLEU (beam 4) of 2 systems, 31.0 (one seed), 10.0 above a;" in verdict(read_runs([tmp_path]))
 
 
 def test_no_number_is_not_the_best(tmp_path: Path) -> None:
@@ -89,13 +126,13 @@ def test_what_holds_of_several_corpora_is_said_once(make_run: Any, tmp_path: Pat
     for corpus in ("de", "fr"):
         language = f"corpus.src_lang={corpus}"
         for width, (name, bleu) in enumerate((("a", 20.0), ("b", 21.0)), start=16):
-            make_run(f"{corpus}-{name}-s0", [2.0], bleu=bleu, settings=[f"architecture.d_ff={width}", language])
-    said = verdict(read_runs([tmp_path]))
-    assert said.count("1.0 above") == 2
+            settings = [f"architecture.d_ff={width}", language]
+            for seed in range(2):
+                make_run(f"{corpus}-{name}-s{seed}", [2.0], seed=seed, bleu=bleu + seed / 5, settings=settings)
+    said = said_of(read_runs([tmp_path]))
+    assert said.count("1.0 above") == said.count(" over seeds") == 2
     assert said.count("Significance") == 1
-    assert said.endswith(
-        ". Whether a lead is more than chance is under Significance, but one seed says nothing of others."
-    )
+    assert said.endswith(". Each p is corrected for the number of tests (see Significance).")
 
 
 def test_all_that_share_the_best_are_named(make_run: Any, tmp_path: Path) -> None:
@@ -124,10 +161,10 @@ def test_systems_without_a_beam_are_compared_by_greedy_search(make_run: Any, tmp
 
 def test_other_tasks_are_judged_by_what_they_are_tested_by() -> None:
     results = Path(__file__).parents[2] / "results"
-    said = verdict(read_runs([results / "parsing-small"]))
+    said = said_of(read_runs([results / "parsing-small"]))
     assert "ablation-concat-values has the best LAS of 7 systems, 67.57" in said
-    assert said.endswith("both are tested against ablation-none, and not against each other.")
-    said = verdict(read_runs([results / "language-modelling-small"]))
+    assert said.endswith("above reinforced; no test compares the two.")
+    said = said_of(read_runs([results / "language-modelling-small"]))
     assert "reinforced has the best bits per token of 5 systems, 6.035" in said, "but for the one that looks ahead"
 
 
@@ -159,7 +196,7 @@ def test_pages_begin_with_the_verdict_and_one_picture(make_run: Any, tmp_path: P
 def test_the_verdict_leads_to_what_it_names() -> None:
     results = Path(__file__).parents[2] / "results" / "techniques-converged"
     page = write_page(build(read_runs([results])))
-    assert 'under <a href="#section-significance">Significance</a>' in page
+    assert '(see <a href="#section-significance">Significance</a>)' in page
     assert 'id="section-significance"' in page
 
 

@@ -60,8 +60,8 @@ class Point:
 
     x: int
     mean: float
-    deviation: float
-    """Standard deviation over the runs, with n - 1; 0 for one run."""
+    deviation: float | None
+    """Standard deviation over the runs, with n - 1; None for one run."""
     n: int
     """Runs that got so far."""
 
@@ -87,14 +87,15 @@ class Mean:
 
     system: System
     mean: float
-    deviation: float
+    deviation: float | None
+    """Of the values, with n - 1; None for one."""
     values: tuple[float, ...]
     text: str
 
     @property
     def end(self) -> float:
         """The largest value that is drawn."""
-        return max(self.mean + self.deviation, *self.values)
+        return max(self.mean + (self.deviation or 0.0), *self.values)
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -179,7 +180,7 @@ def _curve(axes: Axes, series: Series) -> None:
     x, mean = [p.x for p in points], [p.mean for p in points]
     axes.plot(x, mean, **style, **marks)
     if any(p.n > 1 for p in points):
-        low, high = ([p.mean + sign * p.deviation for p in points] for sign in (-1, 1))
+        low, high = ([p.mean + sign * (p.deviation or 0.0) for p in points] for sign in (-1, 1))
         axes.fill_between(x, low, high, color=style["color"], alpha=0.18, linewidth=0)
 
 
@@ -244,7 +245,7 @@ def _bar(axes: Axes, bar: Mean, row: int) -> None:
     (patch,) = axes.barh(row, bar.mean, height=0.62, linewidth=0.7, edgecolor=PALETTE[0])
     patch.set(facecolor=PALETTE[0] if filled else "none", hatch=None if filled else "////", alpha=0.6)
     if len(bar.values) > 1:
-        axes.errorbar(bar.mean, row, xerr=bar.deviation, color=INK, linewidth=1, capsize=2.5)
+        axes.errorbar(bar.mean, row, xerr=bar.deviation or 0.0, color=INK, linewidth=1, capsize=2.5)
         axes.plot(bar.values, [row] * len(bar.values), "o", color=INK, markersize=2.5, alpha=0.7)
     offset: dict[str, Any] = {"xytext": (6, 0), "textcoords": "offset points", "va": "center", "annotation_clip": False}
     axes.annotate(bar.text, (bar.end, row), **offset)
@@ -259,7 +260,7 @@ def draw_spots(panels: Mapping[str, Sequence[Spot]], x: str, y: str, *, millions
     for panel, found in zip(axes, panels.values(), strict=True):
         for spot in found:
             _spot(panel, spot)
-        panel.set_xlim(0, max(spot.cost.mean + spot.cost.deviation for spot in found) * 1.12)
+        panel.set_xlim(0, max(spot.cost.mean + (spot.cost.deviation or 0.0) for spot in found) * 1.12)
         panel.margins(y=0.15)
         low, high = panel.get_ylim()
         if high - low < _LEAST:

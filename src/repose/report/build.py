@@ -4,7 +4,7 @@ import dataclasses
 from collections.abc import Callable, Sequence
 from pathlib import Path
 
-from repose.report.collect import ReportRun, RunSet
+from repose.report.collect import ReportRun, RunSet, unlike
 from repose.report.content import Picture, Report, Section, Table
 from repose.report.papers import published_tables
 from repose.report.sentences import chosen_sentences, side_by_side
@@ -25,6 +25,7 @@ Check = Callable[[Path], tuple[str, ...]]
 def build(runs: RunSet, *, pictures: Sequence[Picture] = ()) -> Report:
     """Everything that is said about these runs."""
     papers, unknown = published_tables(runs)
+    tests = significance_tables(runs)
     first = main_picture(pictures, runs)
     pictures = [picture for picture in pictures if picture is not first]
     sections = [
@@ -35,7 +36,7 @@ def build(runs: RunSet, *, pictures: Sequence[Picture] = ()) -> Report:
             paragraphs=(
                 "Differences, and whether they are more than chance: docs/significance.md says how they are tested.",
             ),
-            tables=significance_tables(runs),
+            tables=tests,
         ),
         Section(
             title="Costs",
@@ -57,7 +58,7 @@ def build(runs: RunSet, *, pictures: Sequence[Picture] = ()) -> Report:
         title=runs.title,
         subtitle=_subtitle(runs),
         warnings=_warnings(runs),
-        verdict=verdict(runs),
+        verdict=verdict(runs, tests),
         picture=first,
         sections=tuple(s for s in sections if s.tables or s.pictures or s.comparisons or s.warnings),
     )
@@ -100,7 +101,7 @@ def _warnings(runs: RunSet) -> tuple[str, ...]:
     failed = list(dict.fromkeys(run.group for run in runs.runs if run.failed_checks and not run.looks_ahead))
     systems = {(run.group, run.corpus) for run in runs.runs if run.done}
     single = [system for system in systems if len(runs.done(*system)) == 1]
-    found = []
+    found = unlike(runs.runs)
     if ahead:
         found.append(
             f"{', '.join(ahead)}: the decoder sees the tokens that it is to predict. Losses, perplexities and "

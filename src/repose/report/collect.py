@@ -232,7 +232,6 @@ def read_runs(paths: Sequence[Path], *, title: str | None = None, baseline: str 
     for run in runs:
         if run.trained and (warning := run.experiment.training.warmup_warning(run.records.training[-1]["update"])):
             problems.append(f"{run.name}: {warning}.")
-    problems += _unlike(runs)
     hints = [grid.report for _, grid in grids]
     before = NamesBefore([*own[of_first or slice(0)], *own], runs)
     found, twins = find_baseline(baseline, hints, runs, before, problems)
@@ -257,13 +256,20 @@ def _title(paths: Sequence[Path]) -> str:
 
 
 def read_curves(folders: Sequence[Path]) -> RunSet:
-    """The runs of these directories alone, finished or not; a cell of a grid beside it is the system that it is there,
-    in the grid's order. Files, which a shell's `*` names, too, are left out. Raises CheckpointError or ConfigError."""
-    folders = [folder for folder in dict.fromkeys(folders) if not folder.is_file()] or folders
+    """The runs of these directories and below them, finished or not; a cell of a grid beside it is the system that it
+    is there, in the grid's order. What else a shell's `*` names is left out. Raises CheckpointError or ConfigError."""
+    folders = list(dict.fromkeys(run for folder in folders for run in _runs_in(folder))) or folders
     cells = {place: cell for f in dict.fromkeys(f.parent for f in folders) for place, cell in _cells_in(f)}
     runs = {r.folder.resolve(): r for r in told_apart([read_run(f, cells.get(f.resolve())) for f in folders])}
     alone = _grouped([run for place, run in runs.items() if place not in cells])
-    return RunSet(title="", runs=tuple(_named_apart([*(runs[place] for place in cells if place in runs), *alone])))
+    of_grids = _grouped_apart(_written_alike([runs[place] for place in cells if place in runs]))
+    return RunSet(title="", runs=tuple(_named_apart([*of_grids, *alone])))
+
+
+def _runs_in(folder: Path) -> list[Path]:
+    """The directories of runs that have recorded something, in a folder, or in those below it."""
+    found = [place for f in (walk(folder) if folder.is_dir() else ()) for place in (f, *(p for p, _ in _cells_in(f)))]
+    return [place for place in found if _has_records(place)]
 
 
 def _cells_in(folder: Path) -> list[tuple[Path, Entry]]:
@@ -465,8 +471,8 @@ def _unfinished(run: ReportRun) -> str:
     return f"{run.name} is unfinished ({so_far}): it is in the learning curves, not in the final figures."
 
 
-def _unlike(runs: Sequence[ReportRun]) -> list[str]:
-    """Runs that stand for the same seed of the same system, but are not the same run."""
+def unlike(runs: Sequence[ReportRun]) -> list[str]:
+    """Runs of one system that are more than its seeds: of other settings, or several of one seed."""
     seen: dict[tuple[str, str, int], ReportRun] = {}
     problems = []
     for run in runs:

@@ -1,8 +1,8 @@
 """What a report is made of, apart from how it is written: tables, pictures, sentences and remarks."""
 
 import re
-from collections.abc import Sequence
-from dataclasses import dataclass
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field
 from functools import cached_property
 from string import ascii_lowercase
 
@@ -64,6 +64,8 @@ class Table:
     """What is counted, in which unit, over what."""
     remarks: Sequence[str] = ()
     """Sentences about the whole table."""
+    p_values: Mapping[tuple[str, str, str], str] = field(default_factory=dict)
+    """The corrected p of a test, by corpus, system and what this is tested against, as it stands in the table."""
 
     @cached_property
     def keys(self) -> dict[str, str]:

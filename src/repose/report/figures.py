@@ -73,13 +73,19 @@ def decodings(run: ReportRun) -> Mapping[str, Any]:
 
 
 def beam(run: ReportRun) -> str | None:
-    """The decoding with the widest beam, if any is wider than one."""
+    """The decoding with a beam: with the run's own, by which it is compared, or else the widest; None without any."""
     names = [name for name in decodings(run) if re.fullmatch(r"beam\d+", name)]
-    return max(names, key=lambda name: int(name[4:]), default=None)
+    own = run.experiment.decoding.beam_size
+    return max(names, key=lambda name: (int(name[4:]) == own, int(name[4:])), default=None)
+
+
+def is_by_beam(run: ReportRun) -> bool:
+    """Whether a run is compared by what a beam found: its own search is one, and some beam was scored."""
+    return run.experiment.decoding.beam_size > 1 and beam(run) is not None
 
 
 def score(run: ReportRun, decoding: str | None, metric: str) -> float | None:
-    """A free-running score, in percent; `decoding` None: of the widest beam."""
+    """A free-running score, in percent; `decoding` None: of the `beam`."""
     name = beam(run) if decoding is None else decoding
     value = number_of(decodings(run).get(name or "", {}).get(metric), "value")
     return value if value is not None and math.isfinite(value) else None

@@ -93,6 +93,10 @@ class Pair:
         """Whether both have one seed."""
         return len(self.system.runs) == len(self.other.runs) == 1
 
+    def has_scores(self, metric: Metric) -> bool:
+        """Whether all runs of both have this score."""
+        return all(len(side.scores(metric)) == len(side.runs) for side in (self.system, self.other))
+
 
 @dataclass
 class Remarks:
@@ -110,9 +114,15 @@ def usual_run(runs: RunSet, corpus: str, way: Callable[[ReportRun], object]) -> 
     for run in (run for run in runs.runs if run.done and run.corpus == corpus and run.comparable):
         with suppress(ReposeError):
             found.append((run, way(run)))
-    found = [one for one in found if one[0].group == runs.baseline] or found
-    ways = [one for _, one in found]
-    return found[ways.index(max(ways, key=ways.count))][0] if ways else None
+    usual = usual_of(found, runs.baseline)
+    return None if usual is None else usual[0]
+
+
+def usual_of(found: Sequence[tuple[ReportRun, object]], baseline: str | None) -> tuple[ReportRun, object] | None:
+    """The first run, of the baseline's if it has some, that is in the way in which most of them are, and that way."""
+    found = [one for one in found if one[0].group == baseline] or found
+    ways = [way for _, way in found]
+    return found[ways.index(max(ways, key=ways.count))] if ways else None
 
 
 def check_comparable(run: ReportRun) -> None:
@@ -231,7 +241,10 @@ def pair_table(name: str, columns: Sequence[Column], rows: Sequence[Sequence[Cel
     """A table whose rows begin with corpus, system and against; without the corpora where there is only one."""
     heads = [Column(name, numeric=False) for name in ("corpus", "system", "against")]
     first = 0 if len({row[0].text for row in rows}) > 1 else 1
-    return captioned(name, [*heads[first:], *columns], [row[first:] for row in rows], **words)
+    place = len(heads) + [column.name for column in columns].index("p (Holm)")
+    p_values = {(row[0].text, row[1].text, row[2].text): row[place].text for row in rows if row[place].text != NONE}
+    table = captioned(name, [*heads[first:], *columns], [row[first:] for row in rows], **words)
+    return replace(table, p_values=p_values)
 
 
 def holm_words(number: int) -> str:

@@ -305,7 +305,7 @@ _FREE = Figure(
     lambda run: figures.score(run, figures.beam(run) or "greedy", "bleu"),
     kind=lambda run: figures.kind_of_score(run, figures.beam(run) or "greedy", "bleu"),
 )
-"""Of the widest beam, or greedy where there is none, on the test set."""
+"""Of the beam, or greedy where there is none, on the test set."""
 _FORCED = Figure("tf BLEU", lambda run: figures.teacher_forced(run, "tf_bleu_sentence_mean"), kind=scored_on)
 """Mean of sentence BLEUs given the reference's prefix: presumably what the paper prints."""
 _HEADS = {"BLEU": "BLEU, free-running", "tf BLEU": "tf BLEU, mean of sentences"}

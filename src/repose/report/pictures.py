@@ -174,7 +174,7 @@ def aggregate(runs: Sequence[Mapping[int, float]]) -> tuple[Point, ...]:
     for x in sorted({x for run in runs for x in run}):
         found = tables.spread([run[x] for run in runs if x in run])
         assert found is not None
-        points.append(Point(x, found.mean, found.deviation or 0.0, found.n))
+        points.append(Point(x, found.mean, found.deviation, found.n))
     return tuple(points)
 
 
@@ -212,8 +212,8 @@ def _curve_numbers(
 
 
 def _point_cell(point: Point | None, most: int, digits: int) -> Cell:
-    deviation = point.deviation if point is not None and point.n > 1 else None
-    return tables.spread_cell(tables.Spread(point.mean, deviation, point.n) if point else None, digits, expected=most)
+    found = None if point is None else tables.Spread(point.mean, point.deviation, point.n)
+    return tables.spread_cell(found, digits, expected=most)
 
 
 # Costs
@@ -226,7 +226,7 @@ def _mean(row: tables.Row, system: System, figure: tables.Figure) -> Mean | None
     return Mean(
         system=system,
         mean=found.mean,
-        deviation=found.deviation or 0.0,
+        deviation=found.deviation,
         values=tuple(value for value in values if value is not None),
         text=tables.number(found.mean, figure.digits) if figure.exact else tables.shown(found, figure.digits),
     )
@@ -294,7 +294,7 @@ def _against(part: RunSet, name: str, cost: tables.Figure, x_label: str, *, mill
 
 
 def _score(part: RunSet) -> tuple[tables.Figure, str]:
-    """The widest beam's BLEU, or greedy where not all have a beam."""
+    """The beam's BLEU, or greedy where not all have a beam."""
     done = [run for run in part.runs if run.done]
     have_beams = all(figures.beam(run) for run in done)
     name = beam_name(done) if have_beams else "greedy"

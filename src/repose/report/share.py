@@ -57,7 +57,7 @@ def plot_share(folders: Sequence[Path], out: Path, *, font: Path | None = None) 
             str(p.x),
             *(f"{points[p.x].mean:.3f}" for points in at),
             f"{100 * p.mean:.0f} %",
-            f"{100 * p.deviation:.0f}" if p.n > 1 else NONE,
+            NONE if p.deviation is None else f"{100 * p.deviation:.0f}",
         ]
         for p in shares
     ]
@@ -78,4 +78,4 @@ def _shares(plain: dict[int, float], causal: dict[int, float], ahead: dict[int, 
 
 
 def _hundredfold(points: Sequence[Point]) -> tuple[Point, ...]:
-    return tuple(Point(p.x, 100 * p.mean, 100 * p.deviation, p.n) for p in points)
+    return tuple(Point(p.x, 100 * p.mean, p.deviation and 100 * p.deviation, p.n) for p in points)

@@ -6,8 +6,6 @@ What is tested and how: `repose.evaluation.significance` and docs/significance.m
 from collections.abc import Sequence
 from statistics import fmean
 
-import numpy as np
-
 from repose.config.experiment import TASK_SETTINGS
 from repose.evaluation import significance as testing
 from repose.evaluation.sentence_statistics import Metric, SentenceStatistics
@@ -36,6 +34,7 @@ from repose.report.pairs import (
     seed_cells,
     seed_columns,
     small_sets,
+    usual_of,
     usual_run,
 )
 from repose.report.significance_of_tasks import tables_of_task
@@ -50,38 +49,46 @@ _NEITHER = "Both systems score below 1 BLEU: neither translates, and no differen
 
 def systems_of(runs: RunSet, corpus: str, remarks: Remarks) -> list[System]:
     """The systems that can be tested on a corpus; what cannot is said in `remarks`."""
-    systems: dict[str, System] = {}
     usual = usual_run(runs, corpus, _way)
-    counted: tuple[ReportRun, SentenceStatistics] | None = None
+    found: list[tuple[ReportRun, SentenceStatistics | None]] = []
     unlike: dict[str, list[str]] = {}
     uncounted: dict[str, list[str]] = {}
-    for group in sorted(runs.groups, key=lambda group: group != runs.baseline):  # whose references are the others'
-        kept: list[ReportRun] = []
-        counts: list[SentenceStatistics | None] = []
-        for run in runs.done(group, corpus):
-            try:
-                _check_scores(run, usual)
-            except ReposeError as error:
-                unlike.setdefault(str(error), []).append(run.name)
-                continue
-            try:
-                found = statistics_of(run)
-                check_number(len(found), "sentences")
-            except ReposeError as error:
-                uncounted.setdefault(str(error), []).append(run.name)
-                counts.append(None)
-            else:
-                counted = counted or (run, found)
-                if not np.array_equal(found.bleu[:, 1], counted[1].bleu[:, 1]):  # tokens of each reference
-                    unlike.setdefault(f"its references are not those of {counted[0].name}", []).append(run.name)
-                    continue
-                counts.append(found)
-            kept.append(run)
-        if kept:
-            systems[group] = System(group, corpus, tuple(kept), tuple(counts))
+    for run in (run for group in runs.groups for run in runs.done(group, corpus)):
+        try:
+            _check_scores(run, usual)
+        except ReposeError as error:
+            unlike.setdefault(str(error), []).append(run.name)
+            continue
+        try:
+            found.append((run, _counts(run)))
+        except ReposeError as error:
+            uncounted.setdefault(str(error), []).append(run.name)
+            found.append((run, None))
+    likeness = usual_of([(run, _references(counts)) for run, counts in found if counts is not None], runs.baseline)
+    kept: dict[str, list[tuple[ReportRun, SentenceStatistics | None]]] = {}
+    for run, counts in found:
+        if counts is not None and likeness is not None and _references(counts) != likeness[1]:
+            unlike.setdefault(f"its references are not those of {likeness[0].name}", []).append(run.name)
+        else:
+            kept.setdefault(run.group, []).append((run, counts))
     remarks.of_scores += left_out(unlike)
     remarks.of_texts += left_out(uncounted)
-    return [systems[group] for group in runs.groups if group in systems]
+    return [
+        System(group, corpus, tuple(run for run, _ in of_group), tuple(counts for _, counts in of_group))
+        for group, of_group in kept.items()
+    ]
+
+
+def _counts(run: ReportRun) -> SentenceStatistics:
+    """Of enough translations to be resampled. Raises ReposeError."""
+    found = statistics_of(run)
+    check_number(len(found), "sentences")
+    return found
+
+
+def _references(counts: SentenceStatistics) -> object:
+    """What tells the references of two runs apart: the tokens of each."""
+    return counts.bleu[:, 1].tobytes()
 
 
 def _way(run: ReportRun) -> object:
@@ -140,10 +147,10 @@ def significance_tables(runs: RunSet) -> tuple[Table, ...]:
     tables = [_over_sentences(counted, "bleu", said)]
     if pairs:
         tables.append(_over_seeds(pairs, remarks.of_scores))
-    if counted:
-        tables.append(_over_sentences(counted, "chrf", []))
-    if any(of_seeds(_sides(counted, "chrf"))):
-        tables.append(_over_seeds(counted, [], "chrf"))
+    if by_chrf := [pair for pair in counted if pair.has_scores("chrf")]:
+        tables.append(_over_sentences(by_chrf, "chrf", []))
+    if any(of_seeds(_sides(by_chrf, "chrf"))):
+        tables.append(_over_seeds(by_chrf, [], "chrf"))
     if greedy := _greedy(counted):
         tables.append(_over_sentences(greedy, "bleu", [], name="significance-greedy"))
     scored = _paired([(pair.system.greedy_scores, pair.other.greedy_scores) for pair in pairs])

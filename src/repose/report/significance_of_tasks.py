@@ -2,9 +2,9 @@
 
 import math
 from collections.abc import Sequence
+from dataclasses import replace
+from pathlib import Path
 from typing import NamedTuple
-
-import numpy as np
 
 from repose.evaluation import significance as testing
 from repose.evaluation.ratio import RatioStatistics, read_ratio
@@ -29,6 +29,7 @@ from repose.report.pairs import (
     seed_cells,
     seed_columns,
     small_sets,
+    usual_of,
     usual_run,
 )
 from repose.report.tables import scored_on
@@ -66,8 +67,10 @@ def tables_of_task(part: RunSet) -> tuple[Table, ...]:
     if not pairs:
         return ()
     task = part.tasks[0]
-    over_units = _over_units(pairs, figure, task)
-    return (*([over_units] if over_units is not None else []), _over_seeds(pairs, figure, task, remarks))
+    counted, of_counts = _counted(pairs, part, figure)
+    if not counted:
+        return (_over_seeds(pairs, figure, task, [*remarks, *of_counts]),)
+    return _over_units(counted, figure, task, of_counts), _over_seeds(pairs, figure, task, remarks)
 
 
 def _over_seeds(pairs: Sequence[Pair], figure: TaskFigure, task: str, remarks: Sequence[str]) -> Table:
@@ -80,17 +83,22 @@ def _over_seeds(pairs: Sequence[Pair], figure: TaskFigure, task: str, remarks: S
     return pair_table(f"seeds-{task}", seed_columns(figure.unit), rows, like="seeds-of-task", remarks=remarks, **words)
 
 
-def _over_units(pairs: Sequence[Pair], figure: TaskFigure, task: str) -> Table | None:
-    """The paired bootstrap over sentences or documents; None where no pair can be resampled."""
-    counts, remarks = _counts_of(pairs, figure)
-    pairs = [pair for pair in pairs if id(pair.system) in counts and id(pair.other) in counts]
-    if not pairs:
-        return None
-    units = counts[id(pairs[0].system)][0].units
-    remarks += small_sets({pair.system.corpus: len(counts[id(pair.system)][0]) for pair in pairs}, units)
+_Counts = dict[Path, RatioStatistics]
+"""The sums of runs, by their folders."""
+
+
+def _over_units(found: tuple[Sequence[Pair], _Counts], figure: TaskFigure, task: str, remarks: Sequence[str]) -> Table:
+    """The paired bootstrap over sentences or documents."""
+    pairs, counts = found
+
+    def of(system: System) -> list[RatioStatistics]:
+        return [counts[run.folder] for run in system.runs]
+
+    units = of(pairs[0].system)[0].units
+    small = small_sets({pair.system.corpus: len(of(pair.system)[0]) for pair in pairs}, units)
     number = num_resamples(pairs)
-    used = {id(system) for pair in pairs for system in (pair.system, pair.other)}
-    sampled = {key: testing.resample_ratio(counts[key], num_resamples=number) for key in counts if key in used}
+    used = {id(system): system for pair in pairs for system in (pair.system, pair.other)}
+    sampled = {key: testing.resample_ratio(of(system), num_resamples=number) for key, system in used.items()}
     rows = bootstrap_rows(pairs, sampled, _sides(pairs, figure), 3)
     words = {
         "task": task.replace("_", " "),
@@ -102,31 +110,43 @@ def _over_units(pairs: Sequence[Pair], figure: TaskFigure, task: str) -> Table |
         "holm": holm_words(len(pairs)),
     }
     columns, like = bootstrap_columns(figure.unit), "significance-of-task"
-    return pair_table(f"significance-{task}", columns, rows, like=like, remarks=remarks, **words)
+    return pair_table(f"significance-{task}", columns, rows, like=like, remarks=[*remarks, *small], **words)
 
 
-def _counts_of(pairs: Sequence[Pair], figure: TaskFigure) -> tuple[dict[int, list[RatioStatistics]], list[str]]:
-    """The sums of each system's runs, by `id`, of systems all of whose runs have them; and why others do not. Without
-    any there is nothing to say."""
-    counts, missing = dict[int, list[RatioStatistics]](), dict[str, list[str]]()
-    usual: dict[str, tuple[ReportRun, RatioStatistics]] = {}
-    ordered = [system for pair in pairs for system in (pair.other, pair.system)]  # the baseline's are the others'
-    for system in {id(one): one for one in ordered}.values():
-        found = []
-        for run in system.runs:
-            try:
-                statistics = _statistics(run, figure)
-                check_number(len(statistics), statistics.units)
-                first, theirs = usual.setdefault(system.corpus, (run, statistics))
-                if not np.array_equal(statistics.sizes, theirs.sizes):
-                    raise DataError(f"its {statistics.units} are not those of {first.name}")
-            except DataError as error:
-                missing.setdefault(str(error), []).append(run.name)
+def _counted(
+    pairs: Sequence[Pair], part: RunSet, figure: TaskFigure
+) -> tuple[tuple[Sequence[Pair], _Counts] | None, list[str]]:
+    """The pairs with those runs alone that have sums, and these; None where no pair has. And why runs have none, but
+    where none has: there is nothing to say then."""
+    found: list[tuple[ReportRun, RatioStatistics]] = []
+    missing: dict[str, list[str]] = {}
+    runs = {run.folder: run for pair in pairs for system in (pair.other, pair.system) for run in system.runs}
+    for run in runs.values():
+        try:
+            statistics = _statistics(run, figure)
+            check_number(len(statistics), statistics.units)
+        except DataError as error:
+            missing.setdefault(str(error), []).append(run.name)
+        else:
+            found.append((run, statistics))
+    counts: _Counts = {}
+    for corpus in part.corpora:
+        here = [(run, statistics) for run, statistics in found if run.corpus == corpus]
+        likeness = usual_of([(run, statistics.sizes.tobytes()) for run, statistics in here], part.baseline)
+        for run, statistics in here:
+            if likeness is not None and statistics.sizes.tobytes() != likeness[1]:
+                missing.setdefault(f"its {statistics.units} are not those of {likeness[0].name}", []).append(run.name)
             else:
-                found.append(statistics)
-        if len(found) == len(system.runs):
-            counts[id(system)] = found
-    return counts, left_out(missing) if counts else []
+                counts[run.folder] = statistics
+    kept = {
+        id(system): replace(system, runs=with_counts, counts=(None,) * len(with_counts))
+        for pair in pairs
+        for system in (pair.system, pair.other)
+        if (with_counts := tuple(run for run in system.runs if run.folder in counts))
+    }
+    both = [pair for pair in pairs if id(pair.system) in kept and id(pair.other) in kept]
+    left = [Pair(kept[id(pair.system)], kept[id(pair.other)]) for pair in both]
+    return (left, counts) if left else None, left_out(missing) if counts else []
 
 
 def _statistics(run: ReportRun, figure: TaskFigure) -> RatioStatistics:

@@ -184,7 +184,8 @@ def captioned(
 ) -> Table:
     """A table with the title and caption that captions.toml has for its name, or for `like`; `words` go into them."""
     texts = {key: text.format(**words) for key, text in _captions()[like or name].items()}
-    return Table(id=name, columns=columns, rows=rows, remarks=remarks, **texts)
+    title, caption = texts["title"], texts.get("caption", "")
+    return Table(id=name, title=title, columns=columns, rows=rows, caption=caption, remarks=remarks)
 
 
 def figure_table(

@@ -38,7 +38,7 @@ def _kind(decoding: str | None) -> Kind:
 
 
 def _counts(run: ReportRun, decoding: str | None) -> dict[str, Any]:
-    """What was counted beside the scores of a decoding; `decoding` None: of the widest beam."""
+    """What was counted beside the scores of a decoding; `decoding` None: of the `beam`."""
     found = figures.decodings(run).get(decoding or figures.beam(run) or "", {})
     return dict(found) if "looping" in found else {}
 

@@ -43,7 +43,7 @@ def beam_name(runs: Sequence[ReportRun]) -> str:
 
 
 def free_running(decoding: str | None, metric: str) -> Of:
-    """A score of translations from START; `decoding` None: with the widest beam."""
+    """A score of translations from START; `decoding` None: with the `beam`."""
     return lambda run: figures.score(run, decoding, metric)
 
 

@@ -1,36 +1,34 @@
 """What a report says first: one sentence about each corpus, and the picture that shows most of it."""
 
 from collections.abc import Sequence
+from itertools import permutations
 from math import isfinite
 
 from repose.report import figures
 from repose.report.collect import RunSet
-from repose.report.content import Picture
-from repose.report.pairs import ALL_PAIRS_BELOW
+from repose.report.content import Picture, Table
 from repose.report.significance import DEAD
 from repose.report.significance_of_tasks import first_figure
 from repose.report.tables import Figure, Row, Spread, number, over_seeds, rows_of, shown, tokenizers
 from repose.report.tables_scores import beam_name, task_column, translation_score
 
+_GREEDY = "BLEU (greedy)"
 _MOST = 4
 """Corpora of which something is said; of one more, too, rather than that there is one."""
-_CHANCE = "; whether that is more than chance is under Significance."
-_OF_ONE = "; whether other sentences might change that is under Significance, but one seed says nothing of others."
+_HOW = "Each p is corrected for the number of tests (see Significance)."
 
 
-def verdict(runs: RunSet) -> str:
-    """How the systems stand on each corpus: the best and the next, or the figures of a single one."""
+def verdict(runs: RunSet, tests: Sequence[Table] = ()) -> str:
+    """How the systems stand on each corpus: the best and the next, or the figures of a single one; and which of the
+    `tests` (`significance_tables`) compare these."""
     rows = rows_of(runs)
     if not rows:
         return "No run is finished yet, so there is nothing to compare."
     corpora = list(dict.fromkeys(row.corpus for row in rows))
     most = _MOST if len(corpora) > _MOST + 1 else len(corpora)
-    sentences = [_of_corpus([row for row in rows if row.corpus == corpus], runs) for corpus in corpora[:most]]
-    ends = [end for sentence in sentences for end in (_CHANCE, _OF_ONE) if sentence.endswith(end)]
-    if len(ends) > 1:  # said once of all
-        sentences = [sentence.replace(_CHANCE, ".").replace(_OF_ONE, ".") for sentence in sentences]
-        but = ", but one seed says nothing of others" * (_OF_ONE in ends)
-        sentences.append(f"Whether a lead is more than chance is under Significance{but}.")
+    sentences = [_of_corpus([row for row in rows if row.corpus == corpus], tests) for corpus in corpora[:most]]
+    if any("; p " in sentence for sentence in sentences):
+        sentences.append(_HOW)
     if len(corpora) > most:
         sentences.append(f"{len(corpora) - most} more corpora: see the scores.")
     return " ".join(sentences)
@@ -43,7 +41,7 @@ def main_picture(pictures: Sequence[Picture], runs: RunSet) -> Picture | None:
     return next(iter([*against, *pictures]), None)
 
 
-def _of_corpus(rows: Sequence[Row], runs: RunSet) -> str:
+def _of_corpus(rows: Sequence[Row], tests: Sequence[Table]) -> str:
     corpus, comparable = rows[0].corpus, [row for row in rows if row.comparable]
     figure = _judge(comparable or rows)
     found = [(row, mean) for row in comparable if (mean := over_seeds(row.runs, figure)) and isfinite(mean.mean)]
@@ -71,25 +69,51 @@ def _of_corpus(rows: Sequence[Row], runs: RunSet) -> str:
     if len(level) > 1:
         score = f"{number(mean.mean, figure.digits)}{_inflated(found[: len(level)])}"
         return f"On {corpus} {_listed(level)} share {among}, {score}."
-    apart = f"{number(abs(mean.mean - next_mean.mean), figure.digits)} {'above' if sign < 0 else 'below'}"
-    said = f"On {corpus} {best.group} has {among}, {_shown(mean, figure)}, {apart} {second.group}{_inflated(found[:2])}"
-    base = runs.baseline if runs.baseline in {row.group for row in comparable} else comparable[0].group
-    against = runs.against([row.group for row in comparable])
-    tested = against.get(best.group) == second.group or against.get(second.group) == best.group
-    if len(comparable) < ALL_PAIRS_BELOW or tested:
-        return f"{said}{_CHANCE if mean.n > 1 and next_mean.n > 1 else _OF_ONE}"
-    if runs.twins:
-        return f"{said}; under Significance, they are not tested against each other."
-    return f"{said}; under Significance, both are tested against {base}, and not against each other."
+    apart = f"{_apart(abs(mean.mean - next_mean.mean), figure)} {'above' if sign < 0 else 'below'} {second.group}"
+    said = f"On {corpus} {best.group} has {among}, {_shown(mean, figure)}, {apart}{_inflated(found[:2])}"
+    return f"{said}; {_tested(figure, tests, best, second)}."
+
+
+def _apart(difference: float, figure: Figure) -> str:
+    """A difference of means that do not look alike when they are rounded."""
+    shown, none = (number(value, figure.digits) for value in (difference, 0.0))
+    return f"less than {number(10**-figure.digits, figure.digits)}" if shown == none else shown
+
+
+def _tested(figure: Figure, tests: Sequence[Table], one: Row, other: Row) -> str:
+    """What the tests by a figure say of two systems: p over the test set and over seeds, each corrected."""
+    if not one.runs[0].translates:
+        names = [f"{kind}-{one.runs[0].task}" for kind in ("significance", "seeds")]
+    elif figure.name == _GREEDY and any(map(figures.is_by_beam, (*one.runs, *other.runs))):
+        names = ["significance-greedy", "seeds-greedy"]
+    else:
+        names = ["significance", "seeds"]
+    over_set, over_seeds = (_p_value(tests, name, one, other) for name in names)
+    if over_set is None and over_seeds is None:
+        return "no test compares the two"
+    if over_set is None:
+        return f"{over_seeds} over seeds, and not tested over the test set"
+    return f"{over_set} over the test set" + (
+        ", and seeds are not tested" if over_seeds is None else f" and {over_seeds} over seeds"
+    )
+
+
+def _p_value(tests: Sequence[Table], name: str, one: Row, other: Row) -> str | None:
+    """ "p = 0.049", as it stands in a table of tests; None where they are not in it."""
+    for table in tests:
+        for system, against in permutations((one.group, other.group)):
+            if table.id == name and (shown := table.p_values.get((one.corpus, system, against))):
+                return f"p < {shown[1:]}" if shown.startswith("<") else f"p = {shown}"
+    return None
 
 
 def _judge(rows: Sequence[Row], metric: str = "bleu") -> Figure:
-    """BLEU of the widest beam, or of greedy search where not all have one; of other tasks what they are tested by."""
+    """BLEU of the runs' own beam, or of greedy search where not all have one; of other tasks, their first figure."""
     runs = [run for row in rows for run in row.runs]
     if not runs[0].translates:
         return task_column(*first_figure(runs[0]))
-    wide = all(figures.beam(run) is not None for run in runs)
-    name = f"BLEU ({beam_name(runs)})" if wide else "BLEU (greedy)"
+    wide = all(map(figures.is_by_beam, runs))
+    name = f"BLEU ({beam_name(runs)})" if wide else _GREEDY
     return translation_score(name, None if wide else "greedy", metric)
 
 

@@ -13,9 +13,10 @@ import numpy as np
 import pytest
 
 from repose.evaluation.ratio import RatioStatistics, write_ratio
+from repose.evaluation.sentence_statistics import SentenceStatistics
 from repose.evaluation.significance import approximate_randomization, compare, holm, resample, resample_ratio, welch
 from repose.report import significance
-from repose.report.collect import read_runs
+from repose.report.collect import ReportRun, read_runs
 from repose.report.content import Table
 from repose.report.corpora import _digest
 from repose.report.significance import significance_tables
@@ -298,6 +299,32 @@ def test_one_odd_run_leaves_out_itself(made: Any) -> None:
     assert names(tables(made, "odd")["significance"]) == [("even", "odd")]
 
 
+def test_a_run_with_other_references_leaves_out_itself(made: Any, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Though it is the first of the baseline's."""
+    for seed in range(3):
+        made.add("base", seed=seed)
+        made.add("good", seed=seed)
+
+    def swapped(run: ReportRun, decoding: str | None = None) -> SentenceStatistics:
+        found = statistics_of(run, decoding)
+        return replace(found, bleu=found.bleu[::-1]) if run.name == "tales-base-s0" else found
+
+    monkeypatch.setattr(significance, "statistics_of", swapped)
+    found = tables(made, "base")["significance"]
+    assert [row[place].text for row in found.rows for place in (2, 3)] == ["3", "2"], "seeds"
+    assert found.remarks == ["Left out of the tests: tales-base-s0; its references are not those of tales-base-s1."]
+
+
+def test_scores_without_chrf_are_tested_by_bleu_alone(made: Any) -> None:
+    for system in ("base", "good"):
+        folder = made.add(system)
+    scores = json.loads((folder / "scores.test.json").read_text())
+    for decoding in scores["decoded"].values():
+        del decoding["chrf"]
+    (folder / "scores.test.json").write_text(json.dumps(scores))
+    assert list(tables(made, "base")) == ["significance", "seeds", "significance-greedy", "approximate-randomization"]
+
+
 def test_a_remark_stands_once(made: Any) -> None:
     for system in ("a", "b", "c", "d"):
         made.add(system)
@@ -416,7 +443,23 @@ def test_other_tasks_are_tested_over_documents(models: Path) -> None:
     for reason, do in damage.items():
         add_statistics(models, "reinforced", 0)
         do(models / "reinforced-s0" / "statistics.test.npz")
-        assert [table.id for table in significance_tables(read_runs([models]))] == ["seeds-language_modelling"], reason
+        over_documents, over_seeds = significance_tables(read_runs([models]))
+        (row,) = over_documents.rows
+        assert [cell.text for cell in row[2:4]] == ["1", "2"], "seeds"
+        (remark,) = over_documents.remarks
+        assert remark.startswith("Left out of the tests: reinforced-s0; ")
+        assert reason in remark
+        assert not over_seeds.remarks
+        assert [cell.text for cell in over_seeds.rows[0]][:2] == ["reinforced", "ablation-none"]
+
+
+def test_a_baseline_without_sums_is_said(models: Path) -> None:
+    for seed in range(2):
+        add_statistics(models, "reinforced", seed)
+    (over_seeds,) = significance_tables(read_runs([models]))
+    assert over_seeds.id == "seeds-language_modelling"
+    (remark,) = over_seeds.remarks
+    assert "ablation-none-s0, ablation-none-s1; there is no statistics.test.npz" in remark
 
 
 def test_a_system_without_sums_is_left_out_of_the_test_over_documents(models: Path) -> None:
