@@ -165,7 +165,7 @@ def test_records_keep_their_fields(tmp_path: Path, planned: Planned) -> None:
     assert one["translation"] == Numbering().translate(["one"])[0].text
     assert "failed" not in one
     assert [record.get("failed") for record in made[2:]] == ["no text", "no text", "no text", "blank", "invalid UTF-8"]
-    assert made[2] == {"id": 9, "translation": None, "score": 0.0, "failed": "no text"}
+    assert made[2] == {"id": 9, "translation": None, "score": None, "failed": "no text"}
     assert [record.get("line") for record in made] == [None, None, None, "no json", "[1]", None, None]
     assert made[6]["translation"] == Numbering().translate(["half \ufffd"])[0].text
     assert made[6]["other"] == "\ud800"
@@ -215,7 +215,7 @@ def test_fields_that_the_output_adds_are_not_in_the_input(tmp_path: Path, planne
     odd = b'{"text": "a", "score": 1}'
     store, plan = planned([write(file, b'{"text": "a"}\n' * 100 + odd + b"\n")], scores=True)
     last = json.loads(finish(store, plan).decode().splitlines()[-1])
-    assert last == {"line": odd.decode(), "translation": None, "score": 0.0, "failed": "field taken"}
+    assert last == {"line": odd.decode(), "translation": None, "score": None, "failed": "field taken"}
     store, plan = planned([file], out="dropped", scores=True, failed="drop")
     assert len(finish(store, plan).splitlines()) == 100
 

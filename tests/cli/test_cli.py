@@ -307,11 +307,11 @@ def test_translate_gives_hypotheses_and_scores(trained: Path, run: Run, tmp_path
     _, out, _ = run("translate", trained, source, "--num-hypotheses", 2, "--beam-size", 3)
     rows = [line.split(" ||| ") for line in out.splitlines()]
     assert [row[0] for row in rows] == ["0", "0", "1", "1", "2"]
-    assert rows.pop() == ["2", "", "0.0000"], "a blank line keeps its place"
+    assert rows.pop() == ["2", "", "nan"], "a blank line keeps its place"
     _, scored, _ = run("translate", trained, source, "--scores", "--beam-size", 3)
     values, texts = zip(*(line.split("\t") for line in scored.splitlines()), strict=True)
     assert texts == (rows[0][1], rows[2][1], "")
-    assert values == (rows[0][2], rows[2][2], "0.0000")
+    assert values == (rows[0][2], rows[2][2], "nan")
 
 
 def test_score_is_what_translate_reports(trained: Path, run: Run, tmp_path: Path) -> None:

@@ -253,3 +253,33 @@ def test_a_job_of_problems_alone_fails(run_repose: Run, tmp_path: Path, model: P
         file.write('{"text": "ka"}\n')
     code, _, told = run_repose(*command, tmp_path / "other")
     assert code == 0, told
+
+
+def test_text_in_another_language_is_said_at_the_beginning(run_repose: Run, tmp_path: Path) -> None:
+    model = save_model(tmp_path / "model", 4, ("pt", "en"))
+    english = ["The weather was cold and the streets were empty."] * 5
+    portuguese = ["O tempo estava frio e as ruas estavam vazias hoje."] * 5
+    files = [tmp_path / "a.src", tmp_path / "a.tgt"]
+    for path, lines in zip(files, (english, portuguese), strict=True):
+        path.write_text("".join(f"{line}\n" for line in lines))
+    reads = "the text seems to be in 'en', but this model reads 'pt': expect nonsense\n"
+    code, _, told = run_repose("bulk", model, files[0], "--workers", 1, "--out", tmp_path / "1")
+    assert (code, told.count(reads)) == (0, 1)
+    code, _, told = run_repose("bulk", model, files[1], "--workers", 1, "--out", tmp_path / "2")
+    assert (code, "expect nonsense" in told) == (0, False)
+    command = ("score-corpus", model, *files, "--workers", 1, "--out")
+    code, _, told = run_repose(*command, tmp_path / "3", "--no-checks")
+    assert (code, told.count(reads), "the targets seem to be in 'pt'" in told) == (0, 1, True)
+    code, _, told = run_repose(*command, tmp_path / "4")
+    assert (code, "a problem (another language) in 5 of 5 lines" in told) == (1, True)
+
+
+def test_why_a_pair_is_none_comes_before_how_long_it_is(run_repose: Run, tmp_path: Path, model: Path) -> None:
+    files = [tmp_path / "a.src", tmp_path / "a.tgt"]
+    for path, last in zip(files, ("ka " * 40, "lo " * 40), strict=True):
+        path.write_text("mi nu " * 30 + f"\n{last}\n")
+    code, _, told = run_repose("score-corpus", model, *files, "--workers", 1, "--out", tmp_path / "out")
+    assert code == 1
+    reasons = [line.split("\t")[3] for line in (tmp_path / "out" / "scores.tsv").read_text().splitlines()]
+    assert reasons == ["copied", "too long"]
+    assert "too long is a source of more tokens than the longest that its model was trained on" in told

@@ -4,10 +4,12 @@ from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any, get_args
 
-from repose.bulk.inputs import Input, format_of
+from repose.bulk.inputs import Input, format_of, windows
 from repose.bulk.models import used
 from repose.bulk.parts import RESERVED
-from repose.bulk.plan import SHARD_LINES, Failed, Format, Job
+from repose.bulk.plan import SHARD_LINES, Failed, Format, Job, Plan
+from repose.bulk.storage import Store
+from repose.data.input_warning import InputWarning, warning_for, warnings_for_pairs
 from repose.data.language import UNKNOWN
 from repose.data.readers import refuse_packed
 from repose.data.tags import direction
@@ -106,6 +108,19 @@ def scoring_job(
     if backward is not None:
         _check_directions(*(direction(one.config, tag) for one, tag in zip(translators, used_tags, strict=True)))
     return job, [Input(tuple(files))], translators
+
+
+def input_warnings(store: Store, plan: Plan, models: Sequence[Translator]) -> list[InputWarning]:
+    """What is wrong with the first texts of a job for its first model. Raises what `windows` raises."""
+    if not plan.shards:
+        return []
+    job, shard, config = plan.job, plan.shards[0], models[0].config
+    window = next(windows(store, plan.inputs[shard.input], shard.ranges, job.format, job.fields), None)
+    texts = [record.texts for record in window.records if record.failure is None] if window is not None else []
+    if job.work == "score":
+        return warnings_for_pairs(config, [(src, tgt) for src, tgt in texts], job.tags[0])
+    found = warning_for(config, (text for text, *_ in texts), (job.search or {}).get("to"))
+    return [] if found is None else [found]
 
 
 def _check_directions(forward: tuple[str, str], backward: tuple[str, str]) -> None:

@@ -9,6 +9,7 @@ import json
 import os
 from collections.abc import Mapping, Sequence
 from dataclasses import asdict, dataclass, fields
+from functools import cached_property
 from typing import Any, Literal, Self
 
 from repose._version import __version__
@@ -128,7 +129,7 @@ class Plan:
         """Of all inputs."""
         return sum(one.lines for one in self.inputs)
 
-    @property
+    @cached_property
     def identity(self) -> str:
         """SHA-256 of all that the output depends on."""
         content = {"job": self.job.identified(), "inputs": [one.identified() for one in self.inputs]}

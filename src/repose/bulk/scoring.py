@@ -80,12 +80,13 @@ class Score:
         """Why this is no pair that could be scored, if it is none."""
         if record.failure is not None:
             return str(record.failure)
+        if self._checks and (found := self._check(*record.texts)) is not None:
+            return str(found)
         sides = zip(self._models, self._fits, record.texts, record.texts[::-1], strict=False)
         for model, fits, source, target in sides:
             if not fits(source) or len(model.tgt_tokenizer.encode(target)) > model.max_length + 1:
                 return str(Failure.TOO_LONG)
-        found = self._check(*record.texts) if self._checks else None
-        return None if found is None else str(found)
+        return None
 
     def _check(self, src: str, tgt: str) -> Check | None:
         if _is_copy(src, tgt):

@@ -53,7 +53,7 @@ class Translate:
             text = None if failure in (Failure.NO_TEXT, Failure.TAKEN) else translation.text
             fields: dict[str, Any] = {job.into: text}
             if job.scores:
-                fields["score"] = round(translation.score, 4)
+                fields["score"] = round(translation.score, 4) if translation.hypotheses else None
             if job.num_hypotheses > 1:
                 fields["hypotheses"] = [{"text": h.text, "score": round(h.score, 4)} for h in translation.hypotheses]
             fields["failed"] = None if failure is None else str(failure)

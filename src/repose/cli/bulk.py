@@ -183,6 +183,8 @@ def run_plan(
     merged: bool,
 ) -> None:
     """Work on a job's shards, and say how far it is; what was unpacked stays. Exits with 3 where it was stopped."""
+    from repose.bulk.inputs import Failure
+    from repose.bulk.jobs import input_warnings
     from repose.bulk.run import run_shards
     from repose.bulk.shards import merge as merge_parts
     from repose.bulk.status import status as status_of
@@ -191,6 +193,9 @@ def run_plan(
     for model in models:
         warn_of_model(model)
     before = status_of(store, plan)
+    if before.shards_done < len(plan.shards):
+        for warning in input_warnings(store, plan, models):
+            say(warning.sentence)
     shards = counted(len(plan.shards), "shard")
     if len(plan.shards) > 1:
         shards += f", {before.shards_done:,} of them done"
@@ -217,6 +222,10 @@ def run_plan(
     became = "have score 0" if plan.job.work == "score" else became
     for reason, number in sorted(after.failed.items()):
         say(f"a problem ({reason}) in {number:,} {lines}, which {became}")
+    if plan.job.work == "score" and Failure.TOO_LONG in after.failed:
+        say(
+            "too long is a source of more tokens than the longest that its model was trained on: it cannot judge those"
+        )
     if after.too_long:
         say(f"{after.too_long:,} {lines} {SPLIT}")
     print(store.place(merge_parts(store, plan)) if merged else store.where)
