@@ -373,6 +373,7 @@ def test_cells_of_another_process_are_said_to_be_so_once(
 STATES = {
     "on node2": CellState(status=CellStatus.RUNNING, host="node2"),
     "its machine was lost (node2): begins again, attempt 2": CellState(lost=Loss.MACHINE, host="node2", attempt=2),
+    "its machine was lost: begins again, attempt 2": CellState(lost=Loss.MACHINE, attempt=2),
     "lost 4 times, the last time because its machine ran out of memory (node2): the same command resumes it": CellState(
         status=CellStatus.FAILED, lost=Loss.MEMORY, host="node2", attempt=4
     ),

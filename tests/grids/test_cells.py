@@ -322,6 +322,7 @@ def test_shares_of_a_machine(monkeypatch: pytest.MonkeyPatch) -> None:
     assert found(30, jobs=2) == (2, 4)
     assert found(30, cores=4) == (2, 4)
     assert found(30, jobs=16) == (16, 1)
+    assert found(2, jobs=8) == (2, 4), "no core is left idle"
     assert found(30, devices=2) == (2, 4)
     assert share(30, jobs=None, cores=None, devices=2, gpus=0.5) == Share(4, 2)
 

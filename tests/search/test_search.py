@@ -480,7 +480,7 @@ def test_a_folder_holds_one_search(file: Callable[..., Path], tmp_path: Path) ->
     (tmp_path / "out").mkdir()
     Study(read_search(file()), tmp_path / "out")
     Study(read_search(file(), trials=3), tmp_path / "out")
-    with pytest.raises(CheckpointError, match=r"other settings \(settings\)"):
+    with pytest.raises(CheckpointError, match=r"other settings \(training\.batch_size\)"):
         Study(read_search(file(), overrides=["training.batch_size=400"]), tmp_path / "out")
     with pytest.raises(CheckpointError, match="objective"):
         Study(read_search(file(text=FILE.replace("trials = 4", "objective = 'bleu'"))), tmp_path / "out")

@@ -203,11 +203,12 @@ class UrlStore(Store):
 
     @contextlib.contextmanager
     def replacing(self, name: str) -> Iterator[Path]:
-        with tempfile.TemporaryDirectory(prefix="repose-") as folder, self._writing(name):
+        with tempfile.TemporaryDirectory(prefix="repose-") as folder:
             temporary = Path(folder) / "part"
-            yield temporary
-            self._fs.makedirs(self._path(name).rpartition("/")[0], exist_ok=True)
-            self._fs.put_file(str(temporary), self._path(name))
+            yield temporary  # errors of the block are its own
+            with self._writing(name):
+                self._fs.makedirs(self._path(name).rpartition("/")[0], exist_ok=True)
+                self._fs.put_file(str(temporary), self._path(name))
 
     def remove(self, name: str) -> None:
         with contextlib.suppress(FileNotFoundError):

@@ -223,9 +223,7 @@ def run_plan(
     for reason, number in sorted(after.failed.items()):
         say(f"a problem ({reason}) in {number:,} {lines}, which {became}")
     if plan.job.work == "score" and Failure.TOO_LONG in after.failed:
-        say(
-            "too long is a source of more tokens than the longest that its model was trained on: it cannot judge those"
-        )
+        say("too long is a source of more tokens than the longest that its model was trained on: it cannot judge those")
     if after.too_long:
         say(f"{after.too_long:,} {lines} {SPLIT}")
     print(store.place(merge_parts(store, plan)) if merged else store.where)

@@ -26,13 +26,13 @@ def search(
     from repose.grids.local import check_request, num_devices, share
     from repose.search import result
     from repose.search.file import read_search
-    from repose.search.run import Searcher, held, prepare, with_jobs
+    from repose.search.run import Searcher, held, prepare
     from repose.search.study import Study
 
     check_request(jobs=jobs, cores=cores_per_trial, device=device, here=True)
     found = read_search(file, overrides=overrides or [], trials=trials)
     devices = num_devices(device)
-    mine = with_jobs(share(found.trials, jobs=jobs, cores=cores_per_trial, devices=devices), found)
+    mine = share(found.trials, jobs=jobs, cores=cores_per_trial, devices=devices)
     folder = out / found.name
     with held(folder):
         study = Study(found, folder)

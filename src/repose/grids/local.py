@@ -67,11 +67,8 @@ def share(num_cells: int, *, jobs: int | None, cores: int | None, devices: int, 
     `gpus` per cell allow.
     """
     available = available_cores()
-    if jobs is None:
-        at_once = available // (cores or 1)
-        if devices:
-            at_once = int(devices / (gpus or 1.0))
-        jobs = max(1, min(at_once, num_cells))
+    at_once = int(devices / (gpus or 1.0)) if devices else available // (cores or 1)
+    jobs = max(1, min(at_once if jobs is None else jobs, num_cells))
     return Share(jobs, cores or max(1, available // jobs))
 
 

@@ -30,12 +30,13 @@ _ENDED = (CellStatus.DONE, CellStatus.FAILED)  # those that were stopped are sti
 
 def reason(state: CellState) -> str:
     """Why a cell stands as it does, as a sentence; empty where its status says it all."""
+    where = f" ({state.host})" if state.host else ""  # not known of one that was lost before it said so
     match state:
         case CellState(status=CellStatus.WAITING, lost=lost) if lost is not None:
-            return f"{lost} ({state.host}): begins again, attempt {state.attempt}"
+            return f"{lost}{where}: begins again, attempt {state.attempt}"
         case CellState(status=CellStatus.FAILED, lost=lost) if lost is not None:
             times = "once" if state.attempt == 1 else f"{state.attempt} times"
-            return f"lost {times}, the last time because {lost} ({state.host}): the same command resumes it"
+            return f"lost {times}, the last time because {lost}{where}: the same command resumes it"
         case CellState(status=CellStatus.FAILED, exit_code=code) if code is not None and code < 0:
             return f"its process was {killed_by(-code)}: the same command resumes it"
         case CellState(status=CellStatus.FAILED, exit_code=code) if code is not None:

@@ -300,7 +300,7 @@ def _of_grid(place: Path, grid: Manifest, problems: list[str]) -> list[ReportRun
         folder = place / cell.folder
         failed = cell.status == CellStatus.FAILED
         if failed:
-            problems.append(f"{cell.name} failed: {reason(cell.state) or 'no reason is recorded'}")
+            problems.append(f"{cell.name} failed: {reason(cell.state) or 'no reason is recorded'}.")
         if not (folder / "config.json").is_file() or not _has_records(folder):
             missing += [] if failed else [cell.name]
             continue

@@ -52,8 +52,8 @@ def train(
     so that Ctrl-C ends the caller's loop, too, as KeyboardInterrupt. `stop_after` so many updates returns instead, with
     `outcome.status` "stopped" and without scores.
 
-    Raises ConfigError for settings that cannot be used, DataError for files, CheckpointError where `out` holds another
-    run, and ConfigError where it holds something else.
+    Raises ConfigError for settings that cannot be used and where `out` holds something that is no run, DataError for
+    files, and CheckpointError where `out` holds another run.
     """
     folder = Path(out)
     refuse_other_files(folder)

@@ -5,7 +5,7 @@ import signal
 import threading
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
-from dataclasses import asdict, dataclass, replace
+from dataclasses import asdict, dataclass
 from pathlib import Path
 from types import FrameType
 from typing import Any
@@ -190,8 +190,3 @@ class Searcher:
             return
         self.study.failed(trial.number, message)
         self.say(f"trial {trial.number} failed: {message}")
-
-
-def with_jobs(share: Share, search: Search) -> Share:
-    """No more trials at once than there are."""
-    return replace(share, jobs=min(share.jobs, search.trials))

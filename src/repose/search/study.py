@@ -5,6 +5,7 @@ decide by asynchronous successive halving (Li et al. 2020, arXiv 1810.05934): a 
 `reduction`-th of those that have reached the rung so far, so that nobody waits for the slowest.
 """
 
+import json
 import math
 import random
 import sqlite3
@@ -98,7 +99,7 @@ class Study:
             raise CheckpointError(f"{path} cannot be used ({type(error).__name__}): {remedy}") from error
         what = _identity(search)
         before = study.user_attrs.get("search", what)
-        if differing := [name for name in what if before.get(name) != what[name]]:
+        if differing := _differing(before, what):
             raise CheckpointError(
                 f"{folder} holds a search with other settings ({', '.join(differing)}): choose another --out, or "
                 "those of that search"
@@ -231,6 +232,21 @@ def _identity(search: Search) -> dict[str, Any]:
     numbers = {name: getattr(search, name) for name in ("objective", "reduction", "seed")}
     rungs, settings = list(search.rungs), to_json(search.example())
     return {"lists": axes, "ranges": ranges, **numbers, "rungs": rungs, "settings": settings}
+
+
+def _differing(before: Mapping[str, Any], now: Mapping[str, Any]) -> list[str]:
+    """What is not alike in two of these, by name; of the settings that all trials share, which."""
+    found = [name for name in now if before.get(name) != now[name]]
+    if "settings" not in found:
+        return found
+    one, other = (json.loads(of.get("settings", "{}")) for of in (before, now))
+    names = {
+        f"{section}.{name}": None
+        for section in {**one, **other}
+        for name in {**one.get(section, {}), **other.get(section, {})}
+        if one.get(section, {}).get(name) != other.get(section, {}).get(name)
+    }
+    return [*(name for name in found if name != "settings"), *names]
 
 
 def _distributions(optuna: Any, search: Search) -> "dict[str, optuna.distributions.BaseDistribution]":

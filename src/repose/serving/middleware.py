@@ -78,7 +78,7 @@ class Outermost:
             await self._app(scope, receive, send)
             return
         state: dict[str, Any] = scope.setdefault("state", {})
-        state["request_id"] = identity = _identity(scope)
+        identity = _identity(scope)
         state["bodies"], state["facts"] = self.bodies, {}
         path = self._below_prefix(scope["path"])
         scope["root_path"] = self._prefix
