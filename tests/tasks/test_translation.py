@@ -89,3 +89,16 @@ def test_one_translation_has_no_deviation_and_none_no_mean() -> None:
     one = Records(({"kind": "valid", "epoch": 2, "bleu": 5.0},))
     assert over_validations(one, 100)["bleu"] == {"mean": 5.0, "sd": None}
     assert over_validations(Records(({"kind": "valid", "epoch": 1, "tf_loss": 3.0},)), 100) == {}
+
+
+@pytest.mark.parametrize(
+    ("config", "beams"),
+    [
+        ({}, (1, 4)),
+        ({"decoding": {"beam_size": 2}}, (1, 2)),
+        ({"decoding": {"beam_size": 1}, "decoding_asked": {"beam_size": 5}}, (1, 5)),  # a choice between both
+    ],
+)
+def test_a_model_is_measured_with_its_own_beam(config: dict[str, Any], beams: tuple[int, ...]) -> None:
+    assert Decoding().resolved(config).beam_sizes == beams
+    assert Decoding((3,)).resolved(config).beam_sizes == (3,)

@@ -186,7 +186,7 @@ def evaluate(
         ),
     ] = None,
     beam_size: Annotated[
-        list[int] | None, Option("--beam-size", "-b", help="Beam size. Can be repeated (default: 1 and 4).")
+        list[int] | None, Option("--beam-size", "-b", help="Beam size. Can be repeated (default: 1 and the model's).")
     ] = None,
     to: To = None,
     src_field: Annotated[str | None, Option(help=_FIELD.format("source"))] = None,
@@ -217,7 +217,7 @@ def evaluate(
         model,
         files or None,
         split=split,
-        beam_sizes=beam_size or (1, 4),
+        beam_sizes=beam_size or (),
         to=to,
         src_field=src_field,
         tgt_field=tgt_field,

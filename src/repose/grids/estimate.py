@@ -27,6 +27,7 @@ from repose.grids.run import Plan
 from repose.grids.view import once, reason
 from repose.system.errors import ReposeError
 from repose.system.helper import end_with
+from repose.system.signals import Interrupted, interruptible
 from repose.system.terminal import counted, duration, make_table
 
 if TYPE_CHECKING:
@@ -172,13 +173,15 @@ def main() -> int:
     order = json.load(sys.stdin)
     pinned = keep_on(order["affinity"], order["cores"])
     try:
-        with tempfile.TemporaryDirectory(prefix="repose-calibration-") as folder:
+        with interruptible(), tempfile.TemporaryDirectory(prefix="repose-calibration-") as folder:
             end_with(order["parent"], remove=Path(folder))
             experiment = from_json(order["experiment"], "the cell's experiment")
             workers = None if pinned else order["cores"]
             cost = measure(experiment, Path(folder), device=order["device"], workers=workers, began=order["began"])
     except ReposeError as error:
         print(f"repose: {error}", file=sys.stderr)
+        return 1
+    except Interrupted:  # as by `timeout`, which sends signals to all processes of a command
         return 1
     print(json.dumps(asdict(cost)))
     return 0

@@ -41,9 +41,10 @@ class Plan:
 
     @property
     def summary(self) -> str:
-        """How many of the chosen cells are done and are to be run."""
+        """How many of the chosen cells are done, are to be run, and can or shall not be."""
         done = sum(entry.status == CellStatus.DONE for entry in self.chosen)
-        return f"{done} of them done, {len(self.todo)} to run"
+        rest = len(self.chosen) - done - len(self.todo)
+        return f"{done} of them done, {len(self.todo)} to run" + f", {rest} that failed" * bool(rest)
 
     def cell(self, entry: Entry) -> Cell:
         return next(cell for cell in self.grid.cells if cell.name == entry.name)

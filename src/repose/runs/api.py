@@ -13,6 +13,7 @@ from repose.data.readers import unpacked
 from repose.runs.asked import Say, loaded_experiment, refuse_other_files
 from repose.runs.folder import OTHER_CODE, SCORED_SPLITS, RunFolder
 from repose.runs.run import RunResult, run
+from repose.saved_model.directory import read_config
 from repose.system.errors import ConfigError
 from repose.system.files import check_writable
 from repose.system.terminal import say
@@ -92,7 +93,7 @@ def evaluate(
     files: Files | None = None,
     *,
     split: str | None = None,
-    beam_sizes: Sequence[int] = (1, 4),
+    beam_sizes: Sequence[int] = (),
     to: str | None = None,
     src_field: str | None = None,
     tgt_field: str | None = None,
@@ -106,10 +107,10 @@ def evaluate(
 ) -> dict[str, Any]:
     """Translates a test set and scores the translations, as `repose evaluate` does.
 
-    `model`: a run or model directory, or an export to ONNX. `files`: source and reference, or files of pairs;
-    without them, a set of the run's own corpus: `split` is test, valid, or another published one. For files, `split` is
-    what they are called. `beam_sizes`: 1 is greedy search. `out`: a folder for scores and translations. `tokenize`:
-    sacreBLEU's tokenizer, by default the one for the target language.
+    `model`: a run or model directory, or an export to ONNX. `files`: source and reference, or files of pairs; without
+    them, a set of the run's own corpus: `split` is test, valid, or another published one. For files, `split` is what
+    they are called. `beam_sizes`: 1 is greedy search; without any, this and the model's own beam. `out`: a folder for
+    scores and translations. `tokenize`: sacreBLEU's tokenizer, by default the one for the target language.
 
     Returns what scores.test.json holds: ["decoded"]["beam4"]["bleu"]["value"] and "signature", likewise "chrf" and
     "greedy"; beside it teacher-forced figures, which are no translation quality. Raises ConfigError, DataError and
@@ -160,6 +161,7 @@ def _check_spares_run(out: Path, model: Path, split: str, decoding: Decoding, *,
     own, scores = run.best_scores() or ("", {})
     if own != split or run.is_under_way or "decoded" not in scores:
         return
+    decoding = decoding.resolved(read_config(model))
     theirs = ", ".join([*scores["decoded"], scores.get("decoding", {}).get("precision", "fp32")])
     asked = ", ".join([*decoding.names, decoding.precision or "fp32", *filter(None, [decoding.to])])
     if theirs != asked:

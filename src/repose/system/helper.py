@@ -72,6 +72,9 @@ def worker_error(error: Exception) -> ReposeError:
     return ReposeError(f"a translation worker failed: {type(error).__name__}: {first}")
 
 
+_TRIES = 5
+
+
 def end_with(parent: int, *, remove: Path | None = None) -> None:
     """From now on this process ends when that parent has ended: one that was killed cannot tell its helpers. It then
     removes a folder of temporary files, where it has one.
@@ -84,8 +87,8 @@ def end_with(parent: int, *, remove: Path | None = None) -> None:
     def watch() -> None:
         while os.getppid() == parent:
             time.sleep(1.0)
-        if remove is not None:
-            shutil.rmtree(remove, ignore_errors=True)
+        for _ in range(_TRIES if remove is not None else 0):  # the main thread may be writing into it
+            shutil.rmtree(str(remove), ignore_errors=True)
         os._exit(1)
 
     threading.Thread(target=watch, daemon=True).start()

@@ -16,7 +16,7 @@ from typing import Any, ClassVar, NamedTuple
 import torch
 from torch import Tensor, nn
 
-from repose.config.experiment import TASK_SETTINGS, Experiment
+from repose.config.experiment import TASK_SETTINGS, DecodingConfig, Experiment
 from repose.data.columns import NothingError
 from repose.data.dataset import PairDataset
 from repose.data.tokenizer import Tokenizer
@@ -56,7 +56,8 @@ class Card(NamedTuple):
 class Decoding(NamedTuple):
     """How a model that translates is measured; others have no use for it."""
 
-    beam_sizes: tuple[int, ...]
+    beam_sizes: tuple[int, ...] = ()
+    """None are greedy search and the beam that the model was trained to be measured with (`resolved`)."""
     tokenize: str | None = None
     """sacreBLEU's tokenizer; None is the one for the references."""
     workers: int | None = None
@@ -69,6 +70,12 @@ class Decoding(NamedTuple):
     """Of files that name their fields; None are the run's, or "src" and "tgt" without one."""
     to: str | None = None
     """The language to translate into, by the tag of a model of several; None is the one that its own corpus has."""
+
+    def resolved(self, config: Mapping[str, Any]) -> "Decoding":
+        """With the beams for the model of a config.json."""
+        stored = config.get("decoding_asked", config.get("decoding", {}))
+        own = stored.get("beam_size", DecodingConfig().beam_size)
+        return self if self.beam_sizes else self._replace(beam_sizes=(1, own))
 
     @property
     def names(self) -> list[str]:

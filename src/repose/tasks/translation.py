@@ -249,6 +249,7 @@ class TranslationTask(Task):
             raise ConfigError("name source and reference files: an export has no set of its own")
         engine = decoding.engine or ("onnx" if exported else "torch")
         translator = decoding_translator.load(folder, device, decoding.workers, decoding.precision, engine)
+        decoding = decoding.resolved(translator.config)
         if files:
             stored = translator.config
             languages = str(stored.get("src_lang", UNKNOWN)), str(stored.get("tgt_lang", UNKNOWN))
