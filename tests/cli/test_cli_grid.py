@@ -133,7 +133,7 @@ def test_from_the_first_call_to_the_last(trial: Path, run: Run) -> None:
     assert "the loss is no longer a finite number" in out
     assert "repose report runs/trial" in err
     (line,) = [line for line in run(trial, "--no-retry-failed")[2].splitlines() if "0 to run" in line]
-    assert line.endswith("0 to run")  # and nothing of how many at once
+    assert line.endswith("3 of them done, 0 to run, 1 that failed")  # and nothing of how many at once
     found = json.loads(Path("runs/trial/grid.json").read_text())
     assert [cell["status"] for cell in found["cells"]] == ["done", "done", "done", "failed"]
 

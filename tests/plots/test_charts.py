@@ -152,3 +152,26 @@ def test_a_single_epoch_is_a_whole_number() -> None:
         figure = draw_curves({"de-en": [series]}, "epoch", "loss")
         (axes,) = figure.axes
         assert list(axes.get_xticks()) == [1.0]
+
+
+@pytest.mark.parametrize("number", [2, 9])
+def test_a_curve_that_rises_beyond_all_sense_leaves_the_picture(number: int) -> None:
+    """Of a model that diverged; the others are seen."""
+    every = systems(number)
+    found = [Series(system=system, points=tuple(Point(x, 4.0 - x, None, 1) for x in (1, 2, 3))) for system in every]
+    found[1] = Series(system=every[1], points=tuple(Point(x, 30.0 * x, None, 1) for x in (1, 2, 3)))
+    with chart_canvas("epoch"):
+        cut = draw_curves({"de-en": found}, "epoch", "loss", most=15.0)
+        whole = draw_curves({"de-en": found}, "epoch", "loss")
+    assert all(axes.get_ylim()[1] < 4 for axes in cut.axes)
+    assert all(axes.get_ylim()[1] > 90 for axes in whole.axes)
+    if number == 2:
+        names = [text.get_text() for text in cut.axes[0].texts]
+        assert names == [every[0].label, f"{every[1].label} ↑"]
+
+
+def test_curves_that_are_all_beyond_it_stay() -> None:
+    series = Series(system=systems(1)[0], points=(Point(1, 20.0, None, 1), Point(2, 40.0, None, 1)))
+    with chart_canvas("epoch"):
+        (axes,) = draw_curves({"de-en": [series]}, "epoch", "loss", most=15.0).axes
+        assert axes.get_ylim()[1] > 40

@@ -185,7 +185,7 @@ def test_scores_that_lie_with_a_failed_cell_are_not_its_own(make_run: Any, make_
         ("x-s1", "failed", False),
     ]
     assert runs.problems == (
-        "x-s1 failed: it holds this training with other scores",
+        "x-s1 failed: it holds this training with other scores.",
         "x-s1 is trained, but its cell failed: it is in the learning curves, not in the final figures.",
     )
 
@@ -297,7 +297,7 @@ def test_what_is_unfinished_or_failed_is_said_and_the_rest_counts(
         ("x-s1", "stopped", False),
     ]
     assert runs.problems == (
-        "x-s4 failed: the loss is no longer a finite number",
+        "x-s4 failed: the loss is no longer a finite number.",
         "2 of 5 cells of grid have recorded nothing yet: x-s2, x-s3.",
         "x-s1 is unfinished (1 of 2 epochs): it is in the learning curves, not in the final figures.",
     )

@@ -242,7 +242,9 @@ def test_losses_of_different_tasks_have_no_more_than_nats_in_common(
 ) -> None:
     units: list[str] = []
     draw = pictures.draw_curves
-    monkeypatch.setattr(pictures, "draw_curves", lambda panels, x, y: units.append(y) or draw(panels, x, y))
+    monkeypatch.setattr(
+        pictures, "draw_curves", lambda panels, x, y, **rest: units.append(y) or draw(panels, x, y, **rest)
+    )
     one, other = RESULTS / "lookahead-share" / "reinforced-s0", RESULTS / "parsing-small" / "reinforced-s0"
     for folders in ([one], [one, other]):
         plot_curves(folders, tmp_path / "out.svg")

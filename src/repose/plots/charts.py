@@ -116,14 +116,17 @@ def chart_canvas(text: str, font: Path | None = None, *, any_font: bool = False)
         yield
 
 
-def draw_curves(panels: Mapping[str, Sequence[Series]], x: str, y: str, *, baseline: str | None = None) -> Figure:
+def draw_curves(
+    panels: Mapping[str, Sequence[Series]], x: str, y: str, *, baseline: str | None = None, most: float = inf
+) -> Figure:
     """Curves with bands of one standard deviation, a panel for each title; in a single panel, names at their ends.
 
     More systems of a single title than can be told apart have a panel each (`baseline`: one that is in all of them).
+    What rises above `most` leaves the picture, so that the other curves can be seen.
     """
     first, *more = panels.values()
     if not more and len(first) > FEW:
-        return _draw_each(first, x, y, baseline)
+        return _draw_each(first, x, y, baseline, most)
     systems = _systems(series.system for found in panels.values() for series in found)
     every = [series for found in panels.values() for series in found]
     kinds = _kinds(GREY) if any(series.training for series in every) else []
@@ -132,8 +135,9 @@ def draw_curves(panels: Mapping[str, Sequence[Series]], x: str, y: str, *, basel
     for panel, found in zip(axes, panels.values(), strict=True):
         for series in found:
             _curve(panel, series)
-        _tell_numbers(panel, found)
+        _tell_numbers(panel, [_seen(series, most) for series in found])
         _curve_scales(panel)
+        _cut(panel, found, most)
         if not more:
             _name_ends(panel, [(series.end.x, series.end.mean, series.system) for series in found])
             if kinds:
@@ -142,7 +146,21 @@ def draw_curves(panels: Mapping[str, Sequence[Series]], x: str, y: str, *, basel
     return figure
 
 
-def _draw_each(found: Sequence[Series], x: str, y: str, baseline: str | None) -> Figure:
+def _seen(series: Series, most: float) -> Series:
+    """What of it stays in the picture."""
+    return replace(series, points=tuple(point for point in series.points if point.mean <= most))
+
+
+def _cut(axes: Axes, found: Sequence[Series], most: float) -> None:
+    """Ends a panel above the highest value of curves that stay below `most`, where others do not."""
+    values = [[point.mean for point in (*series.points, *series.training)] for series in found]
+    inside = [value for of_one in values if max(of_one, default=inf) <= most for value in of_one]
+    if inside and any(value > most for of_one in values for value in of_one):
+        low, high = min(inside), max(inside)
+        axes.set_ylim(low - 0.05 * (high - low), high + 0.05 * (high - low or 1.0))
+
+
+def _draw_each(found: Sequence[Series], x: str, y: str, baseline: str | None, most: float) -> Figure:
     """A panel for each system, all others behind it in grey, and the baseline in black."""
     has_training = any(series.training for series in found)
     keys = _kinds(PALETTE[1]) if has_training else [(Line2D([], [], color=PALETTE[1]), "the system of the panel")]
@@ -155,8 +173,9 @@ def _draw_each(found: Sequence[Series], x: str, y: str, baseline: str | None) ->
         _behind(panel, [other for other in found if other.system.label == baseline], INK)
         own = replace(series, system=replace(series.system, number=1))
         _curve(panel, own)
-        _tell_numbers(panel, [own])
+        _tell_numbers(panel, [_seen(own, most)])
         _curve_scales(panel)
+        _cut(panel, found, most)
     low, high = min(a.get_ylim()[0] for a in axes), max(a.get_ylim()[1] for a in axes)
     for panel in axes:
         panel.set_ylim(low, high)
@@ -291,12 +310,13 @@ def _name_ends(axes: Axes, ends: Sequence[tuple[float, float, System]]) -> None:
     """Names beside the right edge, each at the height of what it names or near it, led to by a thread."""
     width, height = inches(axes)
     low, high = axes.get_ylim()
-    wanted = [(y - low) / (high - low) * height for _, y, _ in ends]
+    wanted = [(min(y, high) - low) / (high - low) * height for _, y, _ in ends]
     thread = {"arrowstyle": "-", "linewidth": 0.7, "linestyle": (0, (1, 1.5)), "shrinkA": 1, "shrinkB": 3}
     for (x, y, system), at in zip(ends, spread_out(wanted, _LINE, 0.05, height), strict=True):
         where: dict[str, Any] = {"xytext": (1 + 0.16 / width, at / height), "textcoords": "axes fraction"}
         arrow = {**thread, "color": system.style["color"], "relpos": (0, 0.5)}
-        axes.annotate(system.label, (x, y), **where, va="center", annotation_clip=False, arrowprops=arrow)
+        label = f"{system.label} \N{UPWARDS ARROW}" if y > high else system.label  # it has left the picture
+        axes.annotate(label, (x, min(y, high)), **where, va="center", annotation_clip=False, arrowprops=arrow)
 
 
 def spread_out(wanted: Sequence[float], gap: float, low: float, high: float) -> list[float]:

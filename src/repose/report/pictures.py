@@ -118,6 +118,15 @@ def _bleu_curves(part: RunSet, name: str) -> Picture | None:
     return _curves(part, "bleu", "BLEU, greedy", ("bleu-curves" + name, "Validation BLEU"), caption, training=False)
 
 
+_GUESSED = 15.0
+"""Nats for a token that cost more than a guess among three million."""
+
+
+def _most(metric: str) -> float:
+    """Above which a figure of a model that diverged says nothing, and would press all others to the ground."""
+    return _GUESSED if metric.endswith(("loss", "nll")) else math.inf
+
+
 def _curves(
     part: RunSet, metric: str, y_label: str, names: tuple[str, str], caption: str, *, training: bool
 ) -> Picture | None:
@@ -134,10 +143,12 @@ def _curves(
     if len(part.groups) > FEW and len(panels) == 1:
         others = f", {baseline} in black" if baseline else ""
         caption += f" Each panel shows one system in colour and the others in grey{others}."
+    if any(p.mean > _most(metric) for found in panels.values() for s in found for p in (*s.points, *s.training)):
+        caption += f" What is above {_GUESSED:.0f} nats, more than any guess costs, is left out of the picture."
     title = _title(part, f"{names[1]} by {by}")
     numbers = _curve_numbers(panels, names[0], title, caption, by, digits=1 if metric == "bleu" else 3)
     return _picture(
-        lambda: draw_curves(panels, by, y_label, baseline=baseline),
+        lambda: draw_curves(panels, by, y_label, baseline=baseline, most=_most(metric)),
         part,
         f"{title}, curves. {_ends(panels, by)}",
         numbers,
@@ -335,7 +346,7 @@ def plot_curves(
         raise ConfigError(unknown("metric", metric, sorted({name for r in records for name in r} - _NO_FIGURES)))
     with chart_canvas("".join([*runs.corpora, *runs.groups]), font):
         unit = figures.nats(runs.runs) if _UNITS.get(metric) == _NATS else _UNITS.get(metric)
-        figure = draw_curves(panels, axis, f"{metric}, {unit}" if unit else metric)
+        figure = draw_curves(panels, axis, f"{metric}, {unit}" if unit else metric, most=_most(metric))
         files = save(figure, out)
     content, rows = [], []
     for corpus, found in panels.items():
