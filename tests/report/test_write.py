@@ -200,3 +200,8 @@ def test_notes_of_a_whole_table_have_no_letter_and_an_empty_translation_is_said(
     assert ": (empty)" in text
     table = sample.sections[0].tables[0]
     assert r"\raggedright A note without a mark." in write_latex(table)
+
+
+def test_commands_in_captions_stay_commands() -> None:
+    table = Table(id="x", title="x", columns=[Column("a")], rows=[], caption="`repose check --all` says *what* to_do.")
+    assert "`repose check --all` says \\*what\\* to\\_do." in markdown_table(table)

@@ -199,7 +199,7 @@ def markdown_table(table: Table) -> str:
 
 def _table_parts(table: Table) -> list[str]:
     parts = [_grid(table)] if table.rows else ["(no rows)"]
-    parts += [_inline(table.caption)] if table.caption else []
+    parts += [_prose(table.caption)] if table.caption else []
     notes = [f"- {f'[{key}] ' * (key in table.marked)}{_inline(note)}" for note, key in table.keys.items()]
     return [*parts, "\n".join(notes)] if notes else parts
 
@@ -240,6 +240,15 @@ def _inline(text: str) -> str:
     for character in ("\\", "`", "*", "_", "<", "[", "~"):
         one_line = one_line.replace(character, f"\\{character}")
     return re.sub(r"&(?=#?\w+;)", r"\\&", one_line)  # an entity, which would be shown as what it stands for
+
+
+def _prose(text: str) -> str:
+    """The same of a sentence of our own, in which `commands` stand between backticks."""
+    pieces = re.split("(`[^`]+`)", " ".join(text.split()))
+    return "".join(
+        piece if place % 2 else re.sub(r"\S+", lambda word: _inline(word[0]), piece)
+        for place, piece in enumerate(pieces)
+    )
 
 
 def display_width(text: str) -> int:

@@ -197,10 +197,10 @@ def sentences(result: Result, folder: Path) -> list[str]:
 def markdown(result: Result, folder: Path) -> str:
     """The page."""
     head = [f"# Search {result.name}", *([result.about] if result.about else []), *sentences(result, folder)]
-    after = ", ".join(map(str, result.rungs[:-1]))
+    after = " and ".join(map(str, result.rungs[:-1]))
     rule = (
-        f"After {after} epochs a trial goes on if it is among the best of those that got there before it, one in "
-        f"{result.reduction} of them. "
+        f"After {after} epochs a trial is compared with those that got there before it, and goes on if it is among the "
+        f"best 1 in {result.reduction}. "
         if after
         else ""
     )
