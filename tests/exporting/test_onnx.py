@@ -71,7 +71,7 @@ def test_what_serves_it_leaves_room_for_a_tag_that_the_model_reads(
         "reinforced", {"src_lang": "pt", "tgt_lang": "en", "max_src_tokens": 12, "split_src_tokens": 9, **tag}
     )
     served = read_catalogue([model], []).models[0]
-    assert (served.max_src_tokens, served.split_src_tokens) == (longest, longest - 3)
+    assert (served.lengths.longest, served.lengths.usual) == (longest, longest - 3)
 
 
 def test_it_translates_as_the_model_does(saving: Saving, tmp_path: Path) -> None:

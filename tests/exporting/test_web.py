@@ -17,7 +17,8 @@ import repose
 from repose.data import phrasebook
 from repose.data.normalization import normalization_to
 from repose.data.tokenizer import Tokenizer
-from repose.decoding.parts import _pieces, _stripped, translate_texts, what_stays_whole
+from repose.decoding.lengths import lengths_of
+from repose.decoding.parts import _pieces, _stripped, translate_texts
 from repose.decoding.translator import MODEL_KIND, Translator
 from repose.exporting import npm, to_web
 from repose.model.presets import PRESETS, preset
@@ -318,7 +319,7 @@ def test_long_sentences_are_split_as_the_program_splits_them(page: Page, transla
     for to in (None, "pt"):  # a tag is a token of the source
         script = "([texts, to]) => texts.map((text) => [...repose.translator.parts(text, {to: to ?? undefined})])"
         found = page.tab.evaluate(script, [texts, to])
-        ours = [list(map(_stripped, _pieces(text, what_stays_whole(translator, to)))) for text in texts]
+        ours = [list(map(_stripped, _pieces(text, lengths_of(translator, to).stays_whole))) for text in texts]
         assert [[(p["before"], p["text"], p["after"]) for p in parts] for parts in found] == ours
         several.append([len(parts) > 1 for parts in ours])
     page.tab.evaluate("delete repose.translator.sentences")

@@ -15,6 +15,7 @@ import numpy as np
 import uvicorn
 from prometheus_client.parser import text_string_to_metric_families
 
+from repose.decoding.lengths import Lengths
 from repose.documents.alignment import Spans
 from repose.serving.app import Service, make_app
 from repose.serving.catalogue import Catalogue, ServedModel
@@ -76,10 +77,7 @@ def served(source: str, target: str, **about: Any) -> ServedModel:
         path=Path(f"{source}-{target}"),
         source=source,
         target=target,
-        num_tokens=lambda text: len(text.split()) + 2,
-        most_tokens=lambda text: len(text.encode()) + 2,
-        max_src_tokens=22,
-        split_src_tokens=22,
+        lengths=Lengths(lambda text: len(text.split()) + 2, lambda text: len(text.encode()) + 2, usual=22, longest=22),
         spans=Spans(lambda text: [(0, 0), *spans(text.split()), (len(text), len(text))], spans),
         **{**settings, **about},
     )

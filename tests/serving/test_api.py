@@ -181,7 +181,9 @@ def test_what_cannot_be_split_is_cut_with_a_warning() -> None:
     def letters(text: str) -> list[tuple[int, int]]:
         return [(0, 0), *((place, place + 1) for place in range(len(text))), (len(text), len(text))]
 
-    model = replace(served("pt", "en"), num_tokens=lambda text: len(text) + 2, spans=Spans(letters, spans))
+    model = served("pt", "en")
+    lengths = replace(model.lengths, num_tokens=lambda text: len(text) + 2)
+    model = replace(model, lengths=lengths, spans=Spans(letters, spans))
     app = make_app(service(model, dispatcher=shouting))
     word = "x" * 3000
     found = body(ask(app, "POST", "/translate", json=PT_EN | {"q": [word, "um"]}))

@@ -233,7 +233,7 @@ def test_sentences_that_are_cut_are_counted() -> None:
 
     async def test(dispatcher: Dispatcher) -> None:
         texts = ["word " * 30, "short", "word " * 40]
-        answers = await in_turn(dispatcher, model, HOW, texts, [model.size(text) for text in texts])
+        answers = await in_turn(dispatcher, model.lengths, HOW, texts, [model.size(text) for text in texts])
         assert [answer.truncated for answer in answers] == [True, False, True]
 
     with_dispatcher(test, metrics=metrics)

@@ -7,6 +7,7 @@ from hypothesis import strategies as st
 from stub_server import served
 
 from repose.data.input_warning import input_warning
+from repose.serving.catalogue import Direction
 from repose.serving.texts import _ONE_SENTENCE, split
 
 LETTERS = st.text("abcdeXYZáçñöß ,'-.!?", max_size=60)
@@ -21,7 +22,7 @@ def test_what_is_taken_for_one_sentence_is_one_to_the_splitter(language: str, te
 
 @given(text=LETTERS)
 def test_nothing_of_a_text_is_lost(text: str) -> None:
-    whole = split(served("pt", "en"), "pt", text)
+    whole = split(Direction("pt", "en", served("pt", "en"), 0, None), text)
     assert "".join(map("".join, whole.parts)) == text
     assert len(whole.sentences) == len(whole.num_tokens)
 

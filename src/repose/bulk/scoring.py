@@ -18,7 +18,7 @@ from repose.bulk.work import Result
 from repose.data import language
 from repose.data.scripts import unseen_script
 from repose.data.tags import direction
-from repose.decoding.parts import what_fits
+from repose.decoding.lengths import lengths_of
 from repose.decoding.translator import Translator
 
 UNEQUAL, UNEQUAL_CHARACTERS = 3.0, 30
@@ -54,7 +54,7 @@ class Score:
         self._tags = job.tags or (None,) * len(models)
         self._languages = direction(config, self._tags[0])
         self._scripts = [set(map(str, model.config.get("src_scripts") or ())) for model in models]
-        self._fits = [what_fits(model, tag) for model, tag in zip(models, self._tags, strict=True)]
+        self._lengths = [lengths_of(model, tag) for model, tag in zip(models, self._tags, strict=True)]
 
     def __call__(self, records: Sequence[Record], _number: int) -> list[Result]:
         reasons: list[str | None] = [self._problem(record) for record in records]
@@ -82,9 +82,9 @@ class Score:
             return str(record.failure)
         if self._checks and (found := self._check(*record.texts)) is not None:
             return str(found)
-        sides = zip(self._models, self._fits, record.texts, record.texts[::-1], strict=False)
-        for model, fits, source, target in sides:
-            if not fits(source) or len(model.tgt_tokenizer.encode(target)) > model.max_length + 1:
+        sides = zip(self._models, self._lengths, record.texts, record.texts[::-1], strict=False)
+        for model, lengths, source, target in sides:
+            if not lengths.fits(source) or len(model.tgt_tokenizer.encode(target)) > model.max_length + 1:
                 return str(Failure.TOO_LONG)
         return None
 

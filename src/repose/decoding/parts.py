@@ -6,7 +6,7 @@ that the model was trained on at clauses, or between words. The white space betw
 
 import re
 import unicodedata
-from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import dataclass, replace
 from itertools import chain
 from typing import TYPE_CHECKING, Any, NamedTuple
@@ -16,6 +16,7 @@ import sentencex
 from repose.data.language import UNKNOWN, base_code
 from repose.data.scripts import has_letters
 from repose.data.tags import direction
+from repose.decoding.lengths import lengths_of
 
 if TYPE_CHECKING:
     from repose.decoding.translator import Translation, Translator
@@ -143,15 +144,14 @@ def translate_texts(translator: "Translator", texts: Sequence[str], **how: Any) 
     model's max_length.
     """
     to = how.get("to")
-    language, stays_whole = language_of(translator, to), what_stays_whole(translator, to)
-    fits = what_fits(translator, to)
+    language, lengths = language_of(translator, to), lengths_of(translator, to)
     if how.get("num_hypotheses", 1) > 1:
         whole = [Parts((Part("", text, ""),), False) for text in texts]
         sentences = list(texts)
     else:
-        whole = [parts_of(text, language, stays_whole) for text in texts]
+        whole = [parts_of(text, language, lengths.stays_whole) for text in texts]
         texts_of_parts = [part.text for parts in whole for part in parts.parts]
-        sentences = [beginning(text, fits) if has_letters(text) else "" for text in texts_of_parts]
+        sentences = [lengths.beginning(text) if has_letters(text) else "" for text in texts_of_parts]
     every = zip(
         translator.translate(sentences, **how), sentences, chain.from_iterable(one.parts for one in whole), strict=True
     )
@@ -166,65 +166,10 @@ def _of_part(found: "Translation", read: str, part: Part) -> "Translation":
     return found if len(read) == len(part.text) else replace(found, truncated=True)
 
 
-def beginning(text: str, fits: Callable[[str], bool]) -> str:
-    """As much of a text as fits, for one without a place to split it."""
-    if fits(text):
-        return text
-    fitting, too_long = 0, len(text)
-    while too_long - fitting > 1:
-        middle = (fitting + too_long) // 2
-        fitting, too_long = (middle, too_long) if fits(text[:middle]) else (fitting, middle)
-    return text[:fitting]
-
-
 def language_of(translator: "Translator", to: str | None = None) -> str:
     """Of the source, by the name that the splitter knows; `to` is the tag that the model is told, if any."""
     language, _ = direction(translator.config, to)
     return "xx" if language == UNKNOWN else base_code(language)  # sentencex's name for any other
-
-
-def what_stays_whole(translator: "Translator", to: str | None = None) -> Callable[[str], bool]:
-    """Whether a sentence is no longer than nearly all that the model was trained on: longer ones are better translated
-    in parts. Its tag, or that of the target language `to`, counts."""
-    return _no_longer(translator, split_src_tokens(translator), to)
-
-
-def what_fits(translator: "Translator", to: str | None = None) -> Callable[[str], bool]:
-    """Whether a sentence is no longer than the longest that the model was trained on, or can read. Its tag, or that of
-    the target language `to`, counts."""
-    return _no_longer(translator, max_src_tokens(translator), to)
-
-
-def _no_longer(translator: "Translator", limit: int, to: str | None) -> Callable[[str], bool]:
-    tokenizer = translator.src_tokenizer
-    limit = without_tag(limit, tagged=translator.tag is not None or to is not None)
-    return lambda text: is_no_longer(text, limit, tokenizer.most_tokens, lambda one: len(tokenizer.encode(one)))
-
-
-def without_tag(limit: int, *, tagged: bool) -> int:
-    """A limit on source tokens without the tag that is read before them, if any: START, END and one more, at least."""
-    return max(3, limit - tagged)
-
-
-def is_no_longer(text: str, limit: int, most_tokens: Callable[[str], int], num_tokens: Callable[[str], int]) -> bool:
-    """Whether a sentence has at most so many tokens, which are counted only where there may be more."""
-    return most_tokens(text) <= limit or num_tokens(text) <= limit
-
-
-def max_src_tokens(translator: "Translator") -> int:
-    """The longest source that the model was trained on, where it says so, or that it can read."""
-    return src_tokens("max_src_tokens", translator.config, translator.max_length)
-
-
-def split_src_tokens(translator: "Translator") -> int:
-    """What nearly all sources that the model was trained on are no longer than, where it says so; or the longest."""
-    return src_tokens("split_src_tokens", translator.config, max_src_tokens(translator))
-
-
-def src_tokens(name: str, config: Mapping[str, Any], most: int) -> int:
-    """A length in config.json, at most `most`; that where it says none."""
-    said = config.get(name)
-    return min(most, said) if isinstance(said, int) and said > 2 else most
 
 
 def pieces_together(translations: Sequence[str], parts: Sequence[Part]) -> list[Part]:

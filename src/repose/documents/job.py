@@ -13,15 +13,8 @@ from itertools import islice
 from typing import TYPE_CHECKING, Any
 
 from repose.data.scripts import has_letters
-from repose.decoding.parts import (
-    Parts,
-    beginning,
-    language_of,
-    parts_of,
-    pieces_together,
-    what_fits,
-    what_stays_whole,
-)
+from repose.decoding.lengths import lengths_of
+from repose.decoding.parts import Parts, language_of, parts_of, pieces_together
 from repose.documents.alignment import Spans, Unit, for_placement, proportional_units, units_of, whole
 from repose.documents.placement import place
 from repose.documents.segment import Document, Placed, Segment, Text
@@ -48,7 +41,7 @@ class Reader:
     @classmethod
     def of(cls, translator: "Translator", to: str | None = None) -> "Reader":
         """A translator's; `to` is the target language that it is asked for by a tag, if any."""
-        return cls(language_of(translator, to), what_stays_whole(translator, to), Spans.of(translator))
+        return cls(language_of(translator, to), lengths_of(translator, to).stays_whole, Spans.of(translator))
 
 
 class Job:
@@ -110,13 +103,13 @@ def _on_one_line(translation: "Translation") -> "Translation":
 def translate_document(translator: "Translator", job: Job, **how: Any) -> tuple[bytes, int]:
     """The document of a job in the translator's language, and how many of its sentences were cut: longer than the model
     reads, with no place to split them. `how` as for `Translator.translate`, for one hypothesis."""
-    fits = what_fits(translator, how.get("to"))
+    lengths = lengths_of(translator, how.get("to"))
     translations: list["Translation"] = [None] * len(job.sentences)  # type: ignore[list-item]
     for attention in (False, True):
         places = [place for place, wanted in enumerate(job.with_attention) if wanted == attention]
         for start in range(0, len(places), _AT_ONCE):
             some = places[start : start + _AT_ONCE]
-            read = [beginning(job.sentences[place], fits) for place in some]
+            read = [lengths.beginning(job.sentences[place]) for place in some]
             made = translator.translate(read, attention=attention, **how)
             for place_, text, translation in zip(some, read, made, strict=True):
                 is_cut = translation.truncated or text != job.sentences[place_]

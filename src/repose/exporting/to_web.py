@@ -25,8 +25,8 @@ from typing import Any
 from repose.data.language import names_of_pair
 from repose.data.tags import direction
 from repose.decoding.graph_cache import compare
+from repose.decoding.lengths import Lengths
 from repose.decoding.onnx_engine import OnnxEngine
-from repose.decoding.parts import max_src_tokens, split_src_tokens
 from repose.decoding.translator import SETTINGS, Translator, load
 from repose.exporting import npm
 from repose.exporting.base import Exported, Options
@@ -101,10 +101,10 @@ def _settings(translator: Translator, facts: graphs.GraphFacts) -> dict[str, Any
     config = translator.config
     languages = _languages(config, None)
     decoding = {name: getattr(translator, name) for name in SETTINGS}
-    longest = min(max_src_tokens(translator), facts.max_length)
+    lengths = Lengths.of(translator.src_tokenizer, config, min(translator.max_length, facts.max_length), tagged=False)
     tags = [tag for tag in translator.src_tokenizer.tags if tag != config.get("synthetic_tag", _UNSAID_SYNTHETIC_TAG)]
-    about = {"run_id": config.get("run_id"), "tag": translator.tag, "tags": tags, "max_src_tokens": longest}
-    about["split_src_tokens"] = min(split_src_tokens(translator), longest)
+    about = {"run_id": config.get("run_id"), "tag": translator.tag, "tags": tags, "max_src_tokens": lengths.longest}
+    about["split_src_tokens"] = lengths.usual
     about["directions"] = {tag: _languages(config, tag) for tag in tags}
     return {**about, **languages, "graphs": dataclasses.asdict(facts), "decoding": decoding}
 

@@ -104,7 +104,7 @@ def make_plan(
     chosen = {cell.name for cell in choose(grid.cells, only, shard)}
     folder = out / grid.name
     known = manifest.known_entries(folder)
-    if (folder / "config.json").exists():
+    if RunFolder(folder).exists:
         raise CheckpointError(f"{folder} is a run directory: choose another --out for the grid {grid.name}")
     identities = identify(grid.cells, say=say)
     check_distinct(grid.cells, identities)

@@ -212,7 +212,7 @@ def read_runs(paths: Sequence[Path], *, title: str | None = None, baseline: str 
                 grid = None
             if grid is not None:
                 grids.append((folder, grid))
-            elif (folder / "config.json").is_file() and (folder / "metrics.jsonl").is_file():
+            elif RunFolder(folder).exists and RunFolder(folder).metrics_file.is_file():
                 loose.append(folder)
     of_first: slice | None = None
     for folder, grid in grids:
@@ -269,7 +269,7 @@ def read_curves(folders: Sequence[Path]) -> RunSet:
 def _runs_in(folder: Path) -> list[Path]:
     """The directories of runs that have recorded something, in a folder, or in those below it."""
     found = [place for f in (walk(folder) if folder.is_dir() else ()) for place in (f, *(p for p, _ in _cells_in(f)))]
-    return [place for place in found if _has_records(place)]
+    return [place for place in found if RunFolder(place).has_records]
 
 
 def _cells_in(folder: Path) -> list[tuple[Path, Entry]]:
@@ -301,7 +301,7 @@ def _of_grid(place: Path, grid: Manifest, problems: list[str]) -> list[ReportRun
         failed = cell.status == CellStatus.FAILED
         if failed:
             problems.append(f"{cell.name} failed: {reason(cell.state) or 'no reason is recorded'}.")
-        if not (folder / "config.json").is_file() or not _has_records(folder):
+        if not RunFolder(folder).exists or not RunFolder(folder).has_records:
             missing += [] if failed else [cell.name]
             continue
         try:
@@ -324,11 +324,6 @@ def _of_grid(place: Path, grid: Manifest, problems: list[str]) -> list[ReportRun
 def some(names: Sequence[str]) -> str:
     """The first three names, and how many more there are."""
     return ", ".join(names[:3]) + (f" and {len(names) - 3} more" if len(names) > 3 else "")
-
-
-def _has_records(folder: Path) -> bool:
-    path = folder / "metrics.jsonl"
-    return path.is_file() and path.stat().st_size > 0
 
 
 def _of_folders(folders: Iterable[Path], problems: list[str]) -> list[ReportRun]:

@@ -4,13 +4,16 @@ import re
 from collections.abc import Iterator
 from pathlib import Path
 
+from repose.grids import manifest
+from repose.runs.folder import RunFolder
+
 
 def walk(path: Path, above: frozenset[Path] = frozenset()) -> Iterator[Path]:
     """`path` and the folders below it, none below a run directory or grid; no link to what is `above` is followed."""
     if (real := path.resolve()) in above:
         return
     yield path
-    if any((path / name).is_file() for name in ("grid.json", "config.json")):
+    if RunFolder(path).exists or (path / manifest.NAME).is_file():
         return
     for below in sorted(path.iterdir(), key=lambda p: natural(p.name)):
         if below.is_dir() and not below.name.startswith("."):

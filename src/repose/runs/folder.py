@@ -129,6 +129,11 @@ class RunFolder:
         return self.config_file.is_file()
 
     @property
+    def has_records(self) -> bool:
+        """Whether its training has recorded something."""
+        return self.metrics_file.is_file() and self.metrics_file.stat().st_size > 0
+
+    @property
     def has_other_code(self) -> bool:
         """Whether this version's equations have changed since the run was begun, whose id does not say so: somebody is
         working on them. False for runs of other versions, for those that did not keep the digest, and for what is no

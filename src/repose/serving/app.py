@@ -166,13 +166,11 @@ class Service:
     ) -> list[TranslatedText]:
         if direction is None:
             return [TranslatedText(text) for text in texts]
-        model, beam_size = self.catalogue.models[direction.model], self.settings.beam_size
+        beam_size = self.settings.beam_size
         if is_html:
-            work = documents.translate_html(self.dispatcher, model, direction, texts, beam_size)
+            work = documents.translate_html(self.dispatcher, direction, texts, beam_size)
         else:
-            work = translate_texts(
-                self.dispatcher, model, direction, texts, beam_size=beam_size, alternatives=alternatives
-            )
+            work = translate_texts(self.dispatcher, direction, texts, beam_size=beam_size, alternatives=alternatives)
         with self.dispatcher.in_use():  # which may be another than at the beginning
             return await work
 
@@ -240,10 +238,9 @@ class Service:
                 direction = self.direction(source, target, self.detected(source, [documents.letters_of(document)]))
                 if direction is None:
                     return media_type, content, []
-                model, beam_size = self.catalogue.models[direction.model], self.settings.beam_size
                 with self.dispatcher.in_use():  # which may be another than at the beginning
                     return media_type, *await documents.translate_file(
-                        self.dispatcher, model, direction, document, beam_size
+                        self.dispatcher, direction, document, self.settings.beam_size
                     )
 
         media_type, translated, warnings = await self.answer(request, work(), limits.file_timeout)
@@ -290,13 +287,12 @@ class Service:
         about = {} if detected is None else {"detectedLanguage": detected.to_json()}
         if direction is None:
             return _json({"translatedText": text, "sentences": [], "alternatives": [], "model": None, **about})
-        model = self.catalogue.models[direction.model]
         beam_size = self.settings.beam_size
         work = explain.explain(
-            self.dispatcher, model, direction, text, beam_size=beam_size, alternatives=alternatives, heads=heads
+            self.dispatcher, direction, text, beam_size=beam_size, alternatives=alternatives, heads=heads
         )
         answer = await self.answer(request, work, limits.timeout)
-        return _json({**answer, "model": model.about, **about})
+        return _json({**answer, "model": direction.model.about, **about})
 
     async def health(self, _: Request) -> Response:
         return _json({"status": "ok"})

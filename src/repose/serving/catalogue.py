@@ -2,13 +2,13 @@
 
 import contextlib
 import hashlib
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, NamedTuple
 
 from repose.data.tokenizer import Tokenizer
-from repose.decoding.parts import beginning, is_no_longer, src_tokens, without_tag
+from repose.decoding.lengths import Lengths
 from repose.decoding.translator import DEFAULTS, MODEL_KIND
 from repose.documents.alignment import Spans
 from repose.graphs import folder as graphs
@@ -35,14 +35,8 @@ class ServedModel:
     """What it reads before a source by itself."""
     tags: frozenset[str]
     """What else it can be told to read."""
-    num_tokens: Callable[[str], int]
-    """Of a sentence, [START] and [END] included."""
-    most_tokens: Callable[[str], int]
-    """The same or more, without counting them."""
-    max_src_tokens: int
-    """Longest source that it was trained on, or can read, without a tag."""
-    split_src_tokens: int
-    """What nearly all sources that it was trained on are no longer than, without a tag."""
+    lengths: Lengths
+    """That sources may have."""
     scripts: frozenset[str] | None
     """That training saw; None where the model does not say."""
     spans: Spans
@@ -54,21 +48,10 @@ class ServedModel:
     stamp: str = ""
     """Of its files: see `stamp_of`."""
 
-    def stays_whole(self, text: str) -> bool:
-        """Whether a sentence is translated as one."""
-        return self._is_no_longer(text, self.split_src_tokens)
-
-    def _is_no_longer(self, text: str, limit: int) -> bool:
-        return is_no_longer(text, limit, self.most_tokens, self.num_tokens)
-
     def size(self, text: str) -> int:
         """Tokens of a sentence, about: counted only of one that may be longer than the model reads."""
-        short = self.most_tokens(text) <= self.max_src_tokens
-        return 2 + len(text.encode()) // _BYTES_OF_TOKEN if short else self.num_tokens(text)
-
-    def cut(self, sentence: str) -> str:
-        """As much of a sentence as the model reads, for one without a place to split it."""
-        return beginning(sentence, lambda text: self._is_no_longer(text, self.max_src_tokens))
+        short = self.lengths.most_tokens(text) <= self.lengths.longest
+        return 2 + len(text.encode()) // _BYTES_OF_TOKEN if short else self.lengths.num_tokens(text)
 
 
 class Direction(NamedTuple):
@@ -76,8 +59,9 @@ class Direction(NamedTuple):
 
     source: str
     target: str
-    model: int
-    """Place in the list of models."""
+    model: ServedModel
+    place: int
+    """Of the model in the list of all."""
     tag: str | None
     """To be read before each source; None: the model's own, if it has one."""
 
@@ -93,7 +77,7 @@ class Catalogue:
             for direction in _directions(place, model):
                 if (other := self._directions.get(direction[:2])) is not None:
                     raise ConfigError(
-                        f"{models[other.model].path} and {model.path} both translate from {direction.source} into "
+                        f"{other.model.path} and {model.path} both translate from {direction.source} into "
                         f"{direction.target}: serve one of them, or each on a port of its own"
                     )
                 self._directions[direction[:2]] = direction
@@ -130,8 +114,7 @@ class Catalogue:
     def models_json(self) -> list[dict[str, object]]:
         """/models."""
         return [
-            {"source": shown(d.source), "target": shown(d.target), **self.models[d.model].about}
-            for d in self._directions.values()
+            {"source": shown(d.source), "target": shown(d.target), **d.model.about} for d in self._directions.values()
         ]
 
 
@@ -158,18 +141,14 @@ def _read_model(path: Path, left: list[str]) -> ServedModel:
     if "und" in (source, target):
         source, target = _pair(left.pop(0))
     src, tgt = directory.source_tokenizer(tokenizers[0], config), tokenizers[1]
-    longest, scripts = src_tokens("max_src_tokens", config, limit), config.get("src_scripts")
-    usual, tagged = src_tokens("split_src_tokens", config, longest), config.get("tag") is not None
+    scripts = config.get("src_scripts")
     return ServedModel(
         path=place,
         source=canonical(source),
         target=canonical(target),
         tag=config.get("tag"),
         tags=frozenset(src.tags),
-        num_tokens=lambda text: len(src.encode(text)),
-        most_tokens=src.most_tokens,
-        max_src_tokens=without_tag(longest, tagged=tagged),
-        split_src_tokens=without_tag(usual, tagged=tagged),
+        lengths=Lengths.of(src, config, limit, tagged=config.get("tag") is not None),
         scripts=frozenset(map(str, scripts)) if isinstance(scripts, list) else None,
         spans=Spans(src.spans, lambda tokens: tgt.decoded_spans(tgt.ids(tokens))),
         about=_about(path, files),
@@ -221,10 +200,10 @@ def _pair(text: str) -> tuple[str, str]:
 
 def _directions(place: int, model: ServedModel) -> list[Direction]:
     """The model's own; and the opposite one of a model that was trained for both, each with its target as its tag."""
-    own = [Direction(model.source, model.target, place, None)]
+    own = [Direction(model.source, model.target, model, place, None)]
     both = model.tag is not None and canonical(model.tag) == model.target
     tag = next((tag for tag in sorted(model.tags) if canonical(tag) == model.source), None)
-    return [*own, Direction(model.target, model.source, place, tag)] if both and tag is not None else own
+    return [*own, Direction(model.target, model.source, model, place, tag)] if both and tag is not None else own
 
 
 def _about(path: Path, files: _Files) -> dict[str, Any]:

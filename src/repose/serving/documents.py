@@ -12,7 +12,7 @@ from repose.documents.formats import FORMATS, read_document
 from repose.documents.html import HtmlDocument
 from repose.documents.job import Job, Reader
 from repose.documents.segment import Document
-from repose.serving.catalogue import Direction, ServedModel
+from repose.serving.catalogue import Direction
 from repose.serving.messages import Answer, How
 from repose.serving.refusals import RequestError
 from repose.serving.texts import TranslatedText, Translates, in_turn, warnings_of
@@ -53,16 +53,16 @@ def media_type(suffix: str, document: Document) -> str:
 
 
 async def translate_html(
-    dispatcher: Translates, model: ServedModel, direction: Direction, texts: Sequence[str], beam_size: int | None
+    dispatcher: Translates, direction: Direction, texts: Sequence[str], beam_size: int | None
 ) -> list[TranslatedText]:
     """Each of the texts, all of its tags kept, in their places by attention."""
 
     def finished(page: HtmlDocument, job: Job, answers: Sequence[Answer]) -> TranslatedText:
         text = page.text(job.placed([answer.whole for answer in answers]))
-        return TranslatedText(text, warnings=tuple(_warnings(model, direction, job, answers)))
+        return TranslatedText(text, warnings=tuple(_warnings(direction, job, answers)))
 
     pages = [await _in_thread(HtmlDocument, text) for text in texts]  # so that no thread goes on long for nobody
-    jobs, answers = await _translate(dispatcher, model, direction, pages, beam_size)
+    jobs, answers = await _translate(dispatcher, direction, pages, beam_size)
     return [await _in_thread(finished, *each) for each in zip(pages, jobs, answers, strict=True)]
 
 
@@ -94,20 +94,20 @@ async def letters_of_html(texts: Sequence[str]) -> str:
 
 
 async def translate_file(
-    dispatcher: Translates, model: ServedModel, direction: Direction, document: Document, beam_size: int | None
+    dispatcher: Translates, direction: Direction, document: Document, beam_size: int | None
 ) -> tuple[bytes, list[str]]:
     """The file of a document, and warnings. Raises RequestError for one that would be far larger than the document."""
-    (job,), (answers,) = await _translate(dispatcher, model, direction, [document], beam_size)
+    (job,), (answers,) = await _translate(dispatcher, direction, [document], beam_size)
 
     def finished() -> tuple[bytes, list[str]]:
-        return job.finish([answer.whole for answer in answers]), _warnings(model, direction, job, answers)
+        return job.finish([answer.whole for answer in answers]), _warnings(direction, job, answers)
 
     return await _to_the_end(finished)
 
 
-def _warnings(model: ServedModel, direction: Direction, job: Job, answers: Sequence[Answer]) -> list[str]:
+def _warnings(direction: Direction, job: Job, answers: Sequence[Answer]) -> list[str]:
     text = "\n".join(job.sentences)
-    return warnings_of(model, direction.source, text, answers, too_long=job.too_long > 0)
+    return warnings_of(direction, text, answers, too_long=job.too_long > 0)
 
 
 def _submit(function: Callable[..., T], *arguments: Any) -> Future[T]:
@@ -142,23 +142,23 @@ async def _to_the_end(function: Callable[..., T], *arguments: Any) -> T:
 
 async def _translate(
     dispatcher: Translates,
-    model: ServedModel,
     direction: Direction,
     documents: Sequence[Document],
     beam_size: int | None,
 ) -> tuple[list[Job], list[list[Answer]]]:
     """The sentences of documents: those without markup, then those with attention to place it by. All of them are one
     request, so that the queue does not refuse the later ones for the earlier ones."""
-    reader = Reader(base_code(direction.source), model.stays_whole, model.spans)
+    model = direction.model
+    reader = Reader(base_code(direction.source), model.lengths.stays_whole, model.spans)
     jobs = [await _in_thread(Job, document, reader) for document in documents]
     all_sentences = [sentence for job in jobs for sentence in job.sentences]
     with_attention = [wanted for job in jobs for wanted in job.with_attention]
     answers: dict[int, Answer] = {}
     for attention in (False, True):
-        how = How(direction.model, direction.tag, beam_size, whole=True, attention=attention)
+        how = How(direction.place, direction.tag, beam_size, whole=True, attention=attention)
         places = [place for place, wanted in enumerate(with_attention) if wanted == attention]
         sentences = [all_sentences[place] for place in places]
         num_tokens: list[int] = await _in_thread(list, map(model.size, sentences))
-        answers |= zip(places, await in_turn(dispatcher, model, how, sentences, num_tokens), strict=True)
+        answers |= zip(places, await in_turn(dispatcher, model.lengths, how, sentences, num_tokens), strict=True)
     remaining = (answers[place] for place in range(len(all_sentences)))
     return jobs, [list(islice(remaining, len(job.sentences))) for job in jobs]

@@ -7,7 +7,7 @@ from typing import Any
 from repose.data.scripts import has_letters
 from repose.decoding.parts import put_together
 from repose.documents.alignment import Span
-from repose.serving.catalogue import Direction, ServedModel
+from repose.serving.catalogue import Direction
 from repose.serving.messages import DIGITS, Answer
 from repose.serving.texts import SplitText, Translates, further, how_to, in_turn, joined, split, texts_of, warnings_of
 
@@ -16,7 +16,6 @@ _CONTINUES = "·"
 
 async def explain(
     dispatcher: Translates,
-    model: ServedModel,
     direction: Direction,
     text: str,
     *,
@@ -26,14 +25,14 @@ async def explain(
 ) -> dict[str, Any]:
     """The answer of /explain: the translation, and of each sentence what the model read, wrote and looked at; further
     translations with their scores. `heads`: with the attention of every head, and not only with its mean."""
-    whole = split(model, direction.source, text)
-    how = replace(how_to(model, direction, beam_size, alternatives), explain=True)
-    answers = await in_turn(dispatcher, model, how, whole.sentences, whole.num_tokens)
+    whole = split(direction, text)
+    how = replace(how_to(direction, beam_size, alternatives), explain=True)
+    answers = await in_turn(dispatcher, direction.model.lengths, how, whole.sentences, whole.num_tokens)
     return {
         "translatedText": joined(whole, answers, 0),
         "sentences": _sentences(whole, answers, heads=heads),
         "alternatives": _alternatives(whole, answers, alternatives),
-        "warnings": warnings_of(model, direction.source, text, answers, too_long=whole.too_long),
+        "warnings": warnings_of(direction, text, answers, too_long=whole.too_long),
     }
 
 

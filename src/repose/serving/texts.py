@@ -9,8 +9,9 @@ from typing import Protocol, TypeVar
 from repose.data.input_warning import input_warning
 from repose.data.language import base_code
 from repose.data.scripts import has_letters
+from repose.decoding.lengths import Lengths
 from repose.decoding.parts import Part, parts_of, put_together
-from repose.serving.catalogue import Direction, ServedModel
+from repose.serving.catalogue import Direction
 from repose.serving.messages import Answer, How
 
 T = TypeVar("T")
@@ -60,30 +61,30 @@ class TranslatedText:
     """Sentences about input that the model was not made for."""
 
 
-def split(model: ServedModel, source: str, text: str) -> SplitText:
+def split(direction: Direction, text: str) -> SplitText:
     """Lines, then sentences, then, where one is longer than nearly all of the training's, clauses. Nothing is lost."""
-    if _ONE_SENTENCE.fullmatch(text) and model.stays_whole(text):
+    model, stays_whole = direction.model, direction.model.lengths.stays_whole
+    if _ONE_SENTENCE.fullmatch(text) and stays_whole(text):
         return SplitText((Part("", text, ""),), (model.size(text),) * has_letters(text), False)
     parts: list[Part] = []
     too_long = False
     for line in _LINE.findall(text):
         if line:
-            found = parts_of(line, base_code(source), model.stays_whole)
+            found = parts_of(line, base_code(direction.source), stays_whole)
             parts += found.parts
             too_long = too_long or found.too_long
     return SplitText(tuple(parts), tuple(model.size(part.text) for part in parts if has_letters(part.text)), too_long)
 
 
-def how_to(model: ServedModel, direction: Direction, beam_size: int | None, alternatives: int) -> How:
+def how_to(direction: Direction, beam_size: int | None, alternatives: int) -> How:
     """The search that finds so many alternatives: no narrower a beam than without them."""
     if alternatives:
-        beam_size = max(_LEAST_BEAM, alternatives + 1, beam_size or model.beam_size)
-    return How(direction.model, direction.tag, beam_size, alternatives + 1)
+        beam_size = max(_LEAST_BEAM, alternatives + 1, beam_size or direction.model.beam_size)
+    return How(direction.place, direction.tag, beam_size, alternatives + 1)
 
 
 async def translate_texts(
     dispatcher: Translates,
-    model: ServedModel,
     direction: Direction,
     texts: Sequence[str],
     *,
@@ -91,34 +92,36 @@ async def translate_texts(
     alternatives: int = 0,
 ) -> list[TranslatedText]:
     """Each of the texts. Raises what `Dispatcher.translate` raises."""
-    source, size = direction.source, sum(map(len, texts))
-    whole = await _done(size, lambda: [split(model, source, text) for text in texts])
-    how = how_to(model, direction, beam_size, alternatives)
+    size = sum(map(len, texts))
+    whole = await _done(size, lambda: [split(direction, text) for text in texts])
+    how = how_to(direction, beam_size, alternatives)
     sentences = [sentence for one in whole for sentence in one.sentences]
-    answers = iter(await in_turn(dispatcher, model, how, sentences, [n for one in whole for n in one.num_tokens]))
+    answers = iter(
+        await in_turn(dispatcher, direction.model.lengths, how, sentences, [n for one in whole for n in one.num_tokens])
+    )
     return await _done(
         size,
         lambda: [
-            _translated(model, source, text, one, [next(answers) for _ in one.sentences], alternatives)
+            _translated(direction, text, one, [next(answers) for _ in one.sentences], alternatives)
             for text, one in zip(texts, whole, strict=True)
         ],
     )
 
 
 async def in_turn(
-    dispatcher: Translates, model: ServedModel, how: How, sentences: Sequence[str], num_tokens: Sequence[int]
+    dispatcher: Translates, lengths: Lengths, how: How, sentences: Sequence[str], num_tokens: Sequence[int]
 ) -> list[Answer]:
     """The answers of any number of sentences, some of which are in the queue at once.
 
     A sentence that is still longer than what the model was trained on is cut: decoding takes long, and gives nonsense.
     """
-    limit, answers = model.max_src_tokens, list[Answer]()
+    limit, answers = lengths.longest, list[Answer]()
     if 0 < len(sentences) <= _SENTENCES_AT_ONCE and all(number <= limit for number in num_tokens):
         return await dispatcher.translate(how, sentences, num_tokens)
     for start in range(0, len(sentences), _SENTENCES_AT_ONCE):
         some = slice(start, start + _SENTENCES_AT_ONCE)
         is_cut = [number > limit for number in num_tokens[some]]
-        read = [model.cut(text) if cut else text for text, cut in zip(sentences[some], is_cut, strict=True)]
+        read = [lengths.beginning(text) if cut else text for text, cut in zip(sentences[some], is_cut, strict=True)]
         found = await dispatcher.translate(
             how, read, [min(number, limit) for number in num_tokens[some]], num_cut=sum(is_cut)
         )
@@ -134,16 +137,16 @@ async def _done(size: int, work: Callable[[], T]) -> T:
 
 
 def _translated(
-    model: ServedModel, source: str, text: str, whole: SplitText, answers: Sequence[Answer], alternatives: int
+    direction: Direction, text: str, whole: SplitText, answers: Sequence[Answer], alternatives: int
 ) -> TranslatedText:
     best = joined(whole, answers, 0)
-    warnings = warnings_of(model, source, text, answers, too_long=whole.too_long)
+    warnings = warnings_of(direction, text, answers, too_long=whole.too_long)
     return TranslatedText(best, tuple(further(whole, answers, alternatives)), tuple(warnings))
 
 
-def warnings_of(model: ServedModel, source: str, text: str, answers: Sequence[Answer], *, too_long: bool) -> list[str]:
+def warnings_of(direction: Direction, text: str, answers: Sequence[Answer], *, too_long: bool) -> list[str]:
     """Sentences about input in another script or language than the model's, or that it does not read as a whole."""
-    warning = input_warning([text], model.scripts or (), base_code(source))
+    warning = input_warning([text], direction.model.scripts or (), base_code(direction.source))
     warnings = [] if warning is None else [warning.sentence]
     if any(answer.truncated for answer in answers):
         warnings.append("a sentence is longer than the model reads and was cut")
