@@ -83,6 +83,7 @@ class Backend:
     kill_at: str = ""
     """The cell during which the process is asked to stop."""
     signal: int = signal.SIGTERM
+    kill: threading.Event = field(default_factory=threading.Event)
 
     def run(self, jobs: Sequence[CellJob], tell: Tell, stop: threading.Event) -> dict[str, CellState]:
         results = {}
@@ -194,21 +195,19 @@ def test_a_grid_that_was_stopped_is_to_be_gone_on_with_whatever_failed_before(tr
 
 
 def test_a_second_interrupt_kills(trial: Grid, tmp_path: Path) -> None:
-    kill = threading.Event()
-
     class Deaf:
+        kill = threading.Event()
+
         def run(self, _: Sequence[CellJob], __: Tell, stop: threading.Event) -> dict[str, CellState]:
             seen = []
             for _ in range(2):
                 os.kill(os.getpid(), signal.SIGINT)
-                seen.append((stop.is_set(), kill.is_set()))
+                seen.append((stop.is_set(), self.kill.is_set()))
             assert seen == [(True, False), (True, True)]
             return {}
 
     found = plan(trial, tmp_path)
-    assert (
-        run_plan(found, jobs_of(found, device="cpu", cores=1), Deaf(), watch=lambda *_: None, kill=kill).exit_code == 3
-    )
+    assert run_plan(found, jobs_of(found, device="cpu", cores=1), Deaf(), watch=lambda *_: None).exit_code == 3
 
 
 def test_cells_that_another_grid_has_finished_are_taken_from_there(trial: Grid, tmp_path: Path) -> None:

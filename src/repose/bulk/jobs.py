@@ -6,8 +6,7 @@ from typing import Any, get_args
 
 from repose.bulk.inputs import Input, format_of, windows
 from repose.bulk.models import used
-from repose.bulk.parts import RESERVED
-from repose.bulk.plan import SHARD_LINES, Failed, Format, Job, Plan
+from repose.bulk.plan import RESERVED, SHARD_LINES, Failed, Format, Job, Plan
 from repose.bulk.storage import Store
 from repose.data.input_warning import InputWarning, warning_for, warnings_for_pairs
 from repose.data.language import UNKNOWN

@@ -10,9 +10,6 @@ from repose.bulk.inputs import Record, Window
 from repose.bulk.plan import Job
 from repose.bulk.work import Result
 
-RESERVED = ("score", "hypotheses", "failed")
-"""Fields of the output, beside `Job.into`."""
-
 
 class PartWriter(Protocol):
     """A part under its temporary name."""
@@ -91,9 +88,6 @@ class _ParquetWriter:
 def _columns(job: Job) -> list[tuple[str, Any]]:
     import pyarrow as pa
 
-    columns: list[tuple[str, Any]] = [(job.into, pa.string())]
-    if job.scores:
-        columns.append(("score", pa.float64()))
-    if job.num_hypotheses > 1:
-        columns.append(("hypotheses", pa.list_(pa.struct([("text", pa.string()), ("score", pa.float64())]))))
-    return [*columns, ("failed", pa.string())]
+    hypotheses = pa.list_(pa.struct([("text", pa.string()), ("score", pa.float64())]))
+    kinds = {"score": pa.float64(), "hypotheses": hypotheses}
+    return [(name, kinds.get(name, pa.string())) for name in job.added]

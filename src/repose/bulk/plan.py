@@ -25,6 +25,8 @@ KEPT = ("kept.src", "kept.tgt")
 """The pairs of a scored corpus that are kept."""
 SHARD_LINES = 20_000
 """Lines of a shard unless told otherwise: minutes of work, and fifty thousand parts of 10^9 lines."""
+RESERVED = ("score", "hypotheses", "failed")
+"""Fields that the output can have, beside `Job.into`."""
 Format = Literal["text", "tsv", "jsonl", "parquet"]
 Failed = Literal["keep", "drop"]
 

@@ -1,10 +1,8 @@
 """`repose bulk`: a corpus of any size, in shards, on one machine or many; how far it is; and its parts put together."""
 
-import signal
 import threading
 import time
-from types import FrameType
-from typing import TYPE_CHECKING, Annotated
+from typing import TYPE_CHECKING, Annotated, NoReturn
 
 import typer
 from typer import Argument, Option
@@ -24,7 +22,7 @@ from repose.cli.options import (
     To,
 )
 from repose.system.errors import ConfigError, DataError, unknown
-from repose.system.signals import handled_by
+from repose.system.signals import stopping
 from repose.system.terminal import counted, duration, make_table, say, show
 
 if TYPE_CHECKING:
@@ -202,13 +200,7 @@ def run_plan(
     say(f"{store.where}: {counted(plan.lines, 'line')} in {shards}")
     mine = every_nth(plan.shards, shard)
     stop = threading.Event()
-
-    def ask(number: int, _frame: FrameType | None) -> None:
-        if stop.is_set() and number == signal.SIGINT:  # whoever presses Ctrl-C twice means now
-            raise KeyboardInterrupt
-        stop.set()
-
-    with handled_by(ask):
+    with stopping(stop, _interrupt):
         watch = _Speaker(before.lines_done, sum(one.lines for one in mine), plan.lines, shard is None)
         finished = run_shards(
             store, plan, mine, models, on=on, address=address, workers=workers, watch=watch, stop=stop
@@ -230,6 +222,10 @@ def run_plan(
     if after.lines_done and sum(after.failed.values()) == after.lines_done:
         done = "scored" if plan.job.work == "score" else "translated"
         raise DataError(f"nothing was {done}, all lines had a problem: check what files and fields were named")
+
+
+def _interrupt() -> NoReturn:
+    raise KeyboardInterrupt
 
 
 class _Speaker:

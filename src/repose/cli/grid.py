@@ -113,7 +113,7 @@ def _run(plan: "Plan", cells: "Sequence[CellJob]", backend: "LocalBackend | RayB
 
     say(f"{plan.folder}: {counted(len(plan.chosen), 'cell')}, {plan.summary}{at_once}")
     with make_view(plan) as view:
-        outcome = run_plan(plan, cells, backend, watch=view, kill=backend.kill)
+        outcome = run_plan(plan, cells, backend, watch=view)
     show(outcome_table(plan, outcome))
     if outcome.note:
         say(f"repose: {outcome.note}")

@@ -52,8 +52,7 @@ LOOKS_AHEAD = (
 
 @dataclass(frozen=True)
 class Hypothesis:
-    """One translation of a sentence: its `text`, its `tokens`, its `score` in nats, the score over the length penalty
-    (`normalised`), by which they are ranked, and whether it `finished` within the length limit."""
+    """One translation of a sentence."""
 
     text: str
     tokens: tuple[str, ...]
@@ -69,7 +68,7 @@ class Hypothesis:
 
 @dataclass(frozen=True)
 class Translation:
-    """The translation of one sentence: `text` and `score` of the best of its `hypotheses`, what the model read."""
+    """The translation of one sentence."""
 
     text: str
     """The best hypothesis. Empty for a blank sentence."""

@@ -104,6 +104,10 @@ Tell = Callable[[str, CellState], None]
 class Backend(Protocol):
     """Where cells run."""
 
+    @property
+    def kill(self) -> threading.Event:
+        """Ends at once what runs, where it is set."""
+
     def run(self, jobs: Sequence[CellJob], tell: Tell, stop: threading.Event) -> dict[str, CellState]:
         """Run the jobs, in about this order; returns when all have ended, or `stop` is set and the running ones have
         saved. How each cell ended is told, and returned by name; cells that did not begin are left out."""

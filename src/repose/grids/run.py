@@ -2,13 +2,11 @@
 
 import contextlib
 import fnmatch
-import signal
 import threading
 import time
-from collections.abc import Callable, Collection, Mapping, Sequence
+from collections.abc import Collection, Mapping, Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
-from types import FrameType
 from typing import Any
 
 from repose.config.file import to_json
@@ -20,10 +18,8 @@ from repose.grids.survey import Identity, check_distinct, identify, is_finished,
 from repose.runs.folder import OTHER_CODE, RunFolder
 from repose.system.array import every_nth
 from repose.system.errors import CheckpointError, ConfigError, ReposeError
-from repose.system.signals import handled_by
-from repose.system.terminal import counted
-
-Say = Callable[[str], None]
+from repose.system.signals import stopping
+from repose.system.terminal import Say, counted
 
 
 @dataclass(frozen=True)
@@ -194,18 +190,10 @@ class Book:
             self.note = str(error)
 
 
-def run_plan(
-    plan: Plan, jobs: Sequence[CellJob], backend: Backend, *, watch: Tell, kill: threading.Event | None = None
-) -> Outcome:
-    """Runs the cells. The first signal (`repose.system.signals`) asks them to save; a second SIGINT sets `kill`."""
+def run_plan(plan: Plan, jobs: Sequence[CellJob], backend: Backend, *, watch: Tell) -> Outcome:
+    """Runs the cells. The first signal (`repose.system.signals`) asks them to save; a second SIGINT ends them."""
     book, stop = Book(plan, watch), threading.Event()
-
-    def handle(number: int, _frame: FrameType | None) -> None:
-        if stop.is_set() and number == signal.SIGINT and kill is not None:
-            kill.set()
-        stop.set()
-
-    with handled_by(handle):
+    with stopping(stop, backend.kill.set):
         ended = backend.run(jobs, book.tell, stop) if jobs else {}
     book.look_again(plan)
     entries = tuple(book.entries[entry.name] for entry in plan.chosen)

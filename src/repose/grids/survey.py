@@ -2,7 +2,7 @@
 the way of one another. Nothing is believed but run directories."""
 
 import json
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import asdict, dataclass, replace
 from functools import partial
 from pathlib import Path
@@ -18,8 +18,8 @@ from repose.runs.records import RunStatus
 from repose.system.device import available_cores
 from repose.system.errors import CheckpointError, ConfigError, ReposeError
 from repose.system.files import lock_holder
+from repose.system.terminal import Say
 
-Say = Callable[[str], None]
 _READ = ("task", "max_src_tokens", "max_tgt_tokens", "long_pairs", "init_from")
 """Settings of a training that preparing its corpus may read."""
 

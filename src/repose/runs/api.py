@@ -10,13 +10,13 @@ import numpy as np
 from repose.config.experiment import Experiment
 from repose.config.file import to_toml
 from repose.data.readers import unpacked
-from repose.runs.asked import Say, loaded_experiment, refuse_other_files
+from repose.runs.asked import loaded_experiment, refuse_other_files
 from repose.runs.folder import OTHER_CODE, SCORED_SPLITS, RunFolder
 from repose.runs.run import RunResult, run
 from repose.saved_model.directory import read_config
 from repose.system.errors import ConfigError
 from repose.system.files import check_writable
-from repose.system.terminal import say
+from repose.system.terminal import Say, say
 from repose.tasks.base import Decoding
 from repose.tasks.registry import task_of_model
 from repose.training.display import ProgressKind

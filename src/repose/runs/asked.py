@@ -3,7 +3,7 @@
 Without a configuration, the number of pairs chooses the recipe (docs/little-data.md).
 """
 
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
 
@@ -16,10 +16,8 @@ from repose.data.readers import may_follow
 from repose.runs.fine_tuning import RECIPE, other_languages, settings_of
 from repose.runs.folder import RunFolder
 from repose.system.errors import CheckpointError, ConfigError, ReposeError
-from repose.system.terminal import counted, say
+from repose.system.terminal import Say, counted, say
 from repose.tasks.corpus_files import num_training_pairs
-
-Say = Callable[[str], None]
 
 
 def loaded_experiment(

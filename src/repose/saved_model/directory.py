@@ -153,7 +153,7 @@ def read_config(folder: Path) -> dict[str, Any]:
 def check(folder: Path) -> None:
     """Raise CheckpointError unless the files of a model directory are as they were written."""
     config = _read_config(folder)
-    for name in sorted(digests := _digests(folder / CONFIG, config)):
+    for name in sorted(digests := _digests(config, folder)):
         _read(folder, name, sys.maxsize, digests)
     _check_whole(folder, config)
 
@@ -165,7 +165,7 @@ def read_sizes(folder: Path) -> tuple[Architecture, tuple[int, int]]:
     sizes = config.get("src_vocab_size"), config.get("tgt_vocab_size")
     if task_of(config) != UNNAMED_TASK or not all(isinstance(size, int) and size > 0 for size in sizes):
         raise CheckpointError(f"{folder} holds no model that translates: only those and presets can be described")
-    return _architecture(place / CONFIG, config), sizes  # type: ignore[return-value]
+    return architecture_in(config, place), sizes  # type: ignore[return-value]
 
 
 def task_of(config: Mapping[str, Any]) -> str:
@@ -177,22 +177,17 @@ def tokenizer_paths(folder: Path) -> tuple[Path, Path]:
     """The tokenizer files (source, target) of a model directory, or of a run directory's model; one file twice where
     both are the same."""
     place = locate(folder)
-    digests = _digests(place / CONFIG, _read_config(place))
+    digests = _digests(_read_config(place), place)
     if SRC_TOKENIZER not in digests:
         return place / TOKENIZER, place / TOKENIZER
     is_one = digests[SRC_TOKENIZER] == digests.get(TGT_TOKENIZER)
     return place / SRC_TOKENIZER, place / (SRC_TOKENIZER if is_one else TGT_TOKENIZER)
 
 
-def architecture_in(config: Mapping[str, Any], folder: Path) -> Architecture:
-    """The architecture that the config.json of a folder names, which was read before. Raises CheckpointError."""
-    return _architecture(folder / CONFIG, config)
-
-
 def architecture_of(folder: Path) -> Architecture:
     """The architecture of a model directory, or of a run directory's model. Loads no torch. Raises CheckpointError."""
     place = locate(folder)
-    return _architecture(place / CONFIG, _read_config(place))
+    return architecture_in(_read_config(place), place)
 
 
 def locate(folder: Path) -> Path:
@@ -276,21 +271,21 @@ def _described(folder: Path, kind: ModelKind[M], config: Mapping[str, Any]) -> t
         raise CheckpointError(
             f"{folder} holds a model of {theirs!r}, where one of {ours!r} is needed: `repose evaluate` measures any"
         )
-    _check_sizes(folder / CONFIG, kind, config)
-    return _architecture(folder / CONFIG, config), _digests(folder / CONFIG, config)
+    _check_sizes(config, folder, kind)
+    return architecture_in(config, folder), _digests(config, folder)
 
 
-def _check_sizes(path: Path, kind: ModelKind[M], config: Mapping[str, Any]) -> None:
+def _check_sizes(config: Mapping[str, Any], folder: Path, kind: ModelKind[M]) -> None:
     for size in kind.tokenizers.values():
         if not isinstance(config.get(size), int) or isinstance(config[size], bool) or config[size] < 1:
-            raise CheckpointError(f"{path} has no usable {size}: save or copy the model again")
+            raise CheckpointError(f"{folder / CONFIG} has no usable {size}: save or copy the model again")
 
 
 def read_tokenizers(
     folder: Path, digests: Mapping[str, str], kind: ModelKind[M], config: Mapping[str, Any]
 ) -> tuple["Tokenizer", ...]:
     """The tokenizers of a folder, in the order of `kind`. Raises CheckpointError."""
-    _check_sizes(folder / CONFIG, kind, config)
+    _check_sizes(config, folder, kind)
     return tuple(_read_tokenizer(folder, digests, name, config[size]) for name, size in kind.tokenizers.items())
 
 
@@ -351,9 +346,9 @@ def _check_whole(folder: Path, config: Mapping[str, Any]) -> None:
         raise CheckpointError(f"{folder / CONFIG} has changed since it was written: save or copy the model again")
 
 
-def _architecture(path: Path, config: Mapping[str, Any]) -> Architecture:
-    """The architecture that a config.json names."""
-    fields = config.get("architecture")
+def architecture_in(config: Mapping[str, Any], folder: Path) -> Architecture:
+    """The architecture that the config.json of a folder names, which was read before. Raises CheckpointError."""
+    path, fields = folder / CONFIG, config.get("architecture")
     if not isinstance(fields, dict):
         raise CheckpointError(f"{path} has no section architecture: save or copy the model again")
     reason: object
@@ -373,11 +368,11 @@ def _architecture(path: Path, config: Mapping[str, Any]) -> Architecture:
     raise CheckpointError(f"{path} describes no model that can be built: {reason}")
 
 
-def _digests(path: Path, config: Mapping[str, Any]) -> Mapping[str, str]:
+def _digests(config: Mapping[str, Any], folder: Path) -> Mapping[str, str]:
     """SHA-256 of each of the other files, by name."""
     digests = config.get("sha256")
     if not isinstance(digests, dict):
-        raise CheckpointError(f"{path} has no section sha256: save or copy the model again")
+        raise CheckpointError(f"{folder / CONFIG} has no section sha256: save or copy the model again")
     return digests
 
 

@@ -1,13 +1,11 @@
 """Running a search: trials as processes, each trained from rung to rung in a run directory of its own."""
 
 import json
-import signal
 import threading
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
 from contextlib import contextmanager
 from dataclasses import asdict, dataclass
 from pathlib import Path
-from types import FrameType
 from typing import Any
 
 from repose.config.file import to_json
@@ -18,10 +16,10 @@ from repose.search.file import Search
 from repose.search.study import Known, Spent, Study
 from repose.system.errors import CheckpointError, ConfigError, ReposeError
 from repose.system.files import locked_or_busy, writing
-from repose.system.signals import handled_by
+from repose.system.signals import stopping
+from repose.system.terminal import Say
 
 LOCK = ".search.lock"
-Say = Callable[[str], None]
 
 
 @dataclass(frozen=True)
@@ -121,13 +119,7 @@ class Searcher:
 
     def run(self) -> bool:
         """Whether all trials came to their ends. Errors that are no trial's own are raised."""
-
-        def handle(number: int, _frame: FrameType | None) -> None:
-            if self.stop.is_set() and number == signal.SIGINT:
-                self.kill.set()
-            self.stop.set()
-
-        with handled_by(handle):
+        with stopping(self.stop, self.kill.set):
             in_places(self.share, self._work)
         if self.errors:
             raise self.errors[0]

@@ -33,6 +33,19 @@ def interruptible() -> Iterator[None]:
 
 
 @contextlib.contextmanager
+def stopping(stop: threading.Event, now: Callable[[], None]) -> Iterator[None]:
+    """Within, the first of these signals sets `stop`; a further SIGINT, as of Ctrl-C pressed twice, calls `now`."""
+
+    def ask(number: int, _frame: FrameType | None) -> None:
+        if stop.is_set() and number == signal.SIGINT:
+            now()
+        stop.set()
+
+    with handled_by(ask):
+        yield
+
+
+@contextlib.contextmanager
 def handled_by(handler: Handler) -> Iterator[None]:
     """Within, these signals call `handler`. A hangup that is ignored, as under nohup, stays ignored."""
     before = {}

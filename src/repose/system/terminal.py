@@ -6,7 +6,7 @@ File names, settings and reasons of errors are other people's text. Here, and no
 import contextlib
 import re
 import sys
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Literal
 
@@ -40,6 +40,10 @@ def counted(number: float, noun: str) -> str:
     """So many of these, "1 pair", "2,000 pairs" and "1.5 hours"."""
     shown = f"{number:,}" if isinstance(number, int) else f"{number:g}"
     return f"{shown} {noun}{'' if number == 1 else 's'}"
+
+
+Say = Callable[[str], None]
+"""What takes sentences for people: `say`, or another."""
 
 
 def say(sentence: str) -> None:

@@ -13,7 +13,7 @@ that shape the data. Runs of the same corpus and settings share it; a finished o
 import hashlib
 import json
 import re
-from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import asdict, dataclass, replace
 from itertools import chain
 from pathlib import Path
@@ -50,7 +50,7 @@ from repose.system.files import (
     using_lock,
     write_json,
 )
-from repose.system.terminal import counted
+from repose.system.terminal import Say, counted
 from repose.tasks import more_corpora
 from repose.tasks.corpus_files import (
     PHRASEBOOK,
@@ -64,7 +64,6 @@ from repose.tasks.corpus_files import (
 )
 from repose.tasks.registry import get_task
 
-Say = Callable[[str], None]
 CHECK, REPORT = "check.json", "report.json"
 HELD_OUT_SHARE, MOST_HELD_OUT = 0.05, 500  # of the pairs, where the corpus has no valid or test set of its own
 
