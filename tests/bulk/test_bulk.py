@@ -30,7 +30,7 @@ from repose.bulk.plan import Job, Plan, make_plan
 from repose.bulk.shards import Ended, merge, run_shard
 from repose.bulk.status import status
 from repose.bulk.storage import Store
-from repose.bulk.work import Translate
+from repose.bulk.work import LineTranslator
 from repose.decoding.stream import StreamCounts, printed, translate_lines
 from repose.system.errors import ConfigError, DataError, WriteError
 
@@ -48,7 +48,7 @@ def translated(data: bytes, **how: Any) -> bytes:
 
 
 def finish(store: Store, plan: Plan) -> bytes:
-    work = Translate(plan.job, Numbering())
+    work = LineTranslator(plan.job, Numbering())
     assert run_here(store, plan, plan.shards, work, watch=lambda _: None, stop=threading.Event())
     return Path(store.place(merge(store, plan))).read_bytes()
 
@@ -338,7 +338,7 @@ def test_a_shard_is_done_if_its_manifest_is_there_and_true(tmp_path: Path, plann
     with pytest.raises(DataError, match=r"shard 2 of .* is not done: run the job's command again"):
         merge(store, plan)
     begun: list[int] = []
-    work = Translate(plan.job, Numbering())
+    work = LineTranslator(plan.job, Numbering())
 
     def counted(records: Any, number: int) -> Any:
         begun.append(number)
@@ -416,7 +416,7 @@ def test_two_runners_share_the_work(tmp_path: Path, planned: Planned) -> None:
     data = b"".join(b"%d\n" % n for n in range(60))
     store, plan = planned([write(tmp_path / "in.txt", data)], shard_lines=2)
     begun: list[int] = []
-    work = Translate(plan.job, Numbering())
+    work = LineTranslator(plan.job, Numbering())
 
     def slowly(records: Any, number: int) -> Any:
         begun.append(number)
@@ -444,7 +444,7 @@ def test_a_stop_is_heeded_after_a_window(tmp_path: Path, planned: Planned) -> No
         store,
         plan,
         plan.shards[0],
-        Translate(plan.job, Numbering()),
+        LineTranslator(plan.job, Numbering()),
         tell=lambda lines, _tokens: windows.append(lines),
         stop=lambda: len(windows) == 2,
     )
@@ -459,11 +459,11 @@ from pathlib import Path
 from repose.bulk.local import run_here
 from repose.bulk.plan import read_plan
 from repose.bulk.storage import Store
-from repose.bulk.work import Translate
+from repose.bulk.work import LineTranslator
 from tests.bulk.conftest import Numbering
 store = Store.at(sys.argv[1])
 plan = read_plan(store)
-work = Translate(plan.job, Numbering())
+work = LineTranslator(plan.job, Numbering())
 print("begun", flush=True)
 def slowly(records, number):
     time.sleep(0.004)
@@ -520,7 +520,7 @@ def test_an_object_store(tmp_path: Path) -> None:
     job = job_of([tmp_path / "x.txt"], shard_lines=4)
     inputs = [Input(("memory://bulk-test/in.txt",)), Input(("memory://bulk-test/packed.txt.gz",))]
     plan = make_plan(store, job, inputs)
-    work = Translate(job, Numbering())
+    work = LineTranslator(job, Numbering())
     assert run_here(store, plan, plan.shards, work, watch=lambda _: None, stop=threading.Event())
     assert status(store, plan).shards_done == len(plan.shards) == 4
     assert make_plan(store, job, inputs) == plan

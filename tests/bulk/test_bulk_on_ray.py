@@ -12,7 +12,7 @@ from repose.bulk import on_ray
 from repose.bulk.plan import Plan
 from repose.bulk.shards import Ended, merge, run_shard
 from repose.bulk.storage import Store
-from repose.bulk.work import Translate
+from repose.bulk.work import LineTranslator
 from repose.system.errors import ReposeError
 
 from .conftest import Numbering
@@ -71,7 +71,7 @@ class FakeRay:
             raise outcome
         if isinstance(outcome, str):
             return outcome, 0, 0
-        work = Translate(self.plan.job, Numbering())
+        work = LineTranslator(self.plan.job, Numbering())
         return str(run_shard(self.store, self.plan, self.plan.shards[shard], work)), 1, 1
 
 
@@ -206,7 +206,7 @@ def test_a_cluster_that_loses_a_machine(tmp_path: Path, monkeypatch: pytest.Monk
     alone = Store.at(str(tmp_path / "alone"))
     wanted = make_plan(alone, job, [Input((str(text),))])
     for shard in wanted.shards:
-        run_shard(alone, wanted, shard, Translate(job, translator))
+        run_shard(alone, wanted, shard, LineTranslator(job, translator))
     store = Store.at(str(tmp_path / "out"))
     plan = make_plan(store, job, [Input((str(text),))])
     machine = {"num_cpus": 1, "object_store_memory": 80 << 20}

@@ -12,7 +12,7 @@ from repose.bulk.local import Tally, run_in_processes
 from repose.bulk.plan import Plan
 from repose.bulk.shards import Ended, Tell, merge, run_shard
 from repose.bulk.storage import Store
-from repose.bulk.work import Translate
+from repose.bulk.work import LineTranslator
 from repose.system.errors import ReposeError, WriteError
 
 from .conftest import Numbering
@@ -49,7 +49,7 @@ class FakeProcess:
         if outcome in ("busy", "stopped"):
             return Ended(outcome)
         return run_shard(
-            self.store, self.plan, self.plan.shards[shard], Translate(self.plan.job, Numbering()), tell=tell
+            self.store, self.plan, self.plan.shards[shard], LineTranslator(self.plan.job, Numbering()), tell=tell
         )
 
     def failure(self) -> ReposeError:

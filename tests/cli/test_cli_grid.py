@@ -31,7 +31,7 @@ from repose.grids.cells import CellState, CellStatus, Loss
 from repose.grids.estimate import Cost, estimate_table
 from repose.grids.grid import Cell, read_grid
 from repose.grids.local import Share
-from repose.grids.run import Outcome, make_plan
+from repose.grids.run import GridOutcome, make_plan
 from repose.grids.survey import Identity
 from repose.grids.view import Lines, Live, headline, outcome_table, progress, reason
 from repose.system.errors import ReposeError
@@ -345,7 +345,10 @@ def test_what_many_cells_failed_of_is_said_once(trial: Path, tmp_path: Path) -> 
     states = [CellState(status=CellStatus.FAILED, message="no corpus")] * 3 + [CellState(status=CellStatus.STOPPED)]
     entries = tuple(replace(entry, state=state) for entry, state in zip(plan.chosen, states, strict=True))
     plan = replace(plan, chosen=entries, todo=())
-    for table in (next(iter(estimate_table(plan, {}, Share(1, 1)))), outcome_table(plan, Outcome(entries, False, 0))):
+    for table in (
+        next(iter(estimate_table(plan, {}, Share(1, 1)))),
+        outcome_table(plan, GridOutcome(entries, False, 0)),
+    ):
         console = Console(file=io.StringIO(), width=140)
         console.print(table)
         text = console.file.getvalue()  # type: ignore[attr-defined]
@@ -364,7 +367,7 @@ def test_cells_of_another_process_are_said_to_be_so_once(
     assert capsys.readouterr().err == f"[0/0] {theirs.name}: running elsewhere, process 7 on node2\n"
     console = Console(file=io.StringIO(), width=140)
     console.print(next(iter(estimate_table(plan, {}, Share(1, 1)))))
-    console.print(outcome_table(plan, Outcome((theirs,), stopped=False, ran=0)))
+    console.print(outcome_table(plan, GridOutcome((theirs,), stopped=False, ran=0)))
     text = console.file.getvalue()  # type: ignore[attr-defined]
     assert "running elsewhere process 7 on node2" in text
     assert re.search(r"│ running elsewhere │ +│ process 7 on node2", text)

@@ -20,7 +20,7 @@ from repose.grids import run as grid_run
 from repose.grids.cells import LOCK, CellJob, CellState, CellStatus, Loss, Tell
 from repose.grids.grid import Cell, Grid, read_grid
 from repose.grids.manifest import DamagedManifestError, Entry
-from repose.grids.run import Outcome, Plan, choose, jobs_of, make_plan, run_plan
+from repose.grids.run import GridOutcome, GridPlan, choose, jobs_of, make_plan, run_plan
 from repose.grids.survey import Identity, identify
 from repose.grids.view import reason
 from repose.runs.folder import OTHER_CODE
@@ -109,11 +109,11 @@ def say(_: str) -> None:
     """Nothing."""
 
 
-def plan(grid: Grid, out: Path, only: Sequence[str] = (), shard: str | None = None, retry: bool = True) -> Plan:
+def plan(grid: Grid, out: Path, only: Sequence[str] = (), shard: str | None = None, retry: bool = True) -> GridPlan:
     return make_plan(grid, out, only=only, shard=shard, retry_failed=retry, say=say)
 
 
-def go(found: Plan, backend: Backend) -> Outcome:
+def go(found: GridPlan, backend: Backend) -> GridOutcome:
     return run_plan(found, jobs_of(found, device="cpu", cores=1), backend, watch=lambda *_: None)
 
 

@@ -9,7 +9,7 @@ from typing import Any
 import pytest
 
 from repose.config.file import load, to_json
-from repose.report.content import Cell, Column, Picture, Report, Section, Sentence, SideBySide, Table
+from repose.report.content import Cell, Column, Picture, Report, Section, Sentence, SentenceComparison, Table
 
 SIZES = [
     f"architecture.{name}={value}"
@@ -224,8 +224,8 @@ def sample() -> Report:
             Section(
                 title="Sentences",
                 comparisons=(
-                    SideBySide(id="a", systems=systems, src_lang="ja", tgt_lang="en", sentences=(japanese,)),
-                    SideBySide(id="a", systems=systems, src_lang="und", tgt_lang="zh", sentences=(chinese,)),
+                    SentenceComparison(id="a", systems=systems, src_lang="ja", tgt_lang="en", sentences=(japanese,)),
+                    SentenceComparison(id="a", systems=systems, src_lang="und", tgt_lang="zh", sentences=(chinese,)),
                 ),
             ),
         ),

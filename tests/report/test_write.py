@@ -12,7 +12,7 @@ import pytest
 
 from repose.report.build import build
 from repose.report.collect import read_runs
-from repose.report.content import Cell, Column, Picture, Report, Section, Sentence, SideBySide, Table, slug
+from repose.report.content import Cell, Column, Picture, Report, Section, Sentence, SentenceComparison, Table, slug
 from repose.report.page import write_page
 from repose.report.write import (
     FORMATS,
@@ -64,7 +64,7 @@ def test_a_report_in_markdown_has_everything() -> None:
     sentence = Sentence(
         number=7, src="Ein *Satz*.", reference="A sentence.", hypotheses=("A <b>.", "B."), scores=(40.0, 60.5)
     )
-    comparison = SideBySide(
+    comparison = SentenceComparison(
         id="s", systems=("x", "y"), src_lang="de", tgt_lang="en", sentences=(sentence,), caption="c"
     )
     section = Section(

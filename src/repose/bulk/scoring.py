@@ -29,7 +29,7 @@ CERTAIN, CERTAIN_CHARACTERS = 0.99, 25
 """A text at least so long is in another language if that is so probable: of shorter ones nobody can tell."""
 
 
-class Check(StrEnum):
+class PairProblem(StrEnum):
     """Why a pair is none, beside `Failure`."""
 
     COPIED = "copied"
@@ -45,7 +45,7 @@ def adequacy(forward: float, backward: float | None) -> float:
     return math.exp(-(abs(forward - backward) + (forward + backward) / 2))
 
 
-class Score:
+class PairScorer:
     """Pairs as models and checks see them; one line each: score, both cross-entropies, why not."""
 
     def __init__(self, job: Job, models: Sequence[Translator]) -> None:
@@ -88,19 +88,19 @@ class Score:
                 return str(Failure.TOO_LONG)
         return None
 
-    def _check(self, src: str, tgt: str) -> Check | None:
+    def _check(self, src: str, tgt: str) -> PairProblem | None:
         if _is_copy(src, tgt):
-            return Check.COPIED
+            return PairProblem.COPIED
         if max(len(src), len(tgt)) >= UNEQUAL_CHARACTERS:
             ratio = (len(src) + 5) / (len(tgt) + 5)
             if not 1 / UNEQUAL <= ratio <= UNEQUAL:
-                return Check.UNEQUAL
+                return PairProblem.UNEQUAL
         for text, seen in zip((src, tgt), self._scripts, strict=False):
             if seen and unseen_script(text, seen) is not None:
-                return Check.SCRIPT
+                return PairProblem.SCRIPT
         for text, code in zip((src, tgt), self._languages, strict=True):
             if _is_in_another(text, code):
-                return Check.LANGUAGE
+                return PairProblem.LANGUAGE
         return None
 
 

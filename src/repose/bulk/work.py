@@ -33,7 +33,7 @@ class Work(Protocol):
         """One result for each line; `number` is the first one's among all lines, from 0."""
 
 
-class Translate:
+class LineTranslator:
     """Lines as `repose translate` translates them."""
 
     def __init__(self, job: Job, translator: Translator) -> None:
@@ -72,7 +72,7 @@ def work_of(job: Job) -> Work:
 def work_with(job: Job, models: Sequence[Translator]) -> Work:
     """With models that are loaded."""
     if job.work == "translate":
-        return Translate(job, models[0])
-    from repose.bulk.scoring import Score
+        return LineTranslator(job, models[0])
+    from repose.bulk.scoring import PairScorer
 
-    return Score(job, models)
+    return PairScorer(job, models)

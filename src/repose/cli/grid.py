@@ -17,7 +17,7 @@ if TYPE_CHECKING:
     from repose.grids.cells import CellJob
     from repose.grids.local import LocalBackend
     from repose.grids.ray import RayBackend
-    from repose.grids.run import Plan
+    from repose.grids.run import GridPlan
 
 
 def grid(
@@ -106,7 +106,7 @@ def _refuse_others(on: str, **options: object) -> None:
         raise ConfigError(f"{' and '.join(given)} would have no effect: leave {them} out, or add --on {other}")
 
 
-def _run(plan: "Plan", cells: "Sequence[CellJob]", backend: "LocalBackend | RayBackend", at_once: str = "") -> None:
+def _run(plan: "GridPlan", cells: "Sequence[CellJob]", backend: "LocalBackend | RayBackend", at_once: str = "") -> None:
     from repose.grids.cells import CellStatus
     from repose.grids.run import run_plan
     from repose.grids.view import make_view, outcome_table

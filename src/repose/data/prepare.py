@@ -30,7 +30,7 @@ _CHUNK = 4096  # pairs tokenised together
 _NO_WORDS = 2  # tokens of a sentence of which nothing but START and END is left
 
 
-class Encoder(Protocol):
+class TextEncoder(Protocol):
     """What is needed of a tokenizer (`tokenizer.Tokenizer`); where workers are used it must be picklable, and its class
     importable."""
 
@@ -44,8 +44,8 @@ class Encoder(Protocol):
 
 def prepare(
     pairs: Iterable[Pair],
-    src_tokenizer: Encoder,
-    tgt_tokenizer: Encoder,
+    src_tokenizer: TextEncoder,
+    tgt_tokenizer: TextEncoder,
     folder: Path,
     *,
     max_src_tokens: int,
@@ -86,7 +86,7 @@ EncodedColumn = tuple[NDArray[np.unsignedinteger[Any]], NDArray[np.int64]]
 """One side of some pairs: the sentences' ids, one after the other, and the length of each in tokens."""
 
 
-class Encoded(NamedTuple):
+class EncodedPairs(NamedTuple):
     """What became of a chunk of pairs."""
 
     columns: tuple[EncodedColumn, EncodedColumn]
@@ -98,7 +98,11 @@ class Encoded(NamedTuple):
 
 
 def _build(
-    pairs: Iterable[Pair], tokenizers: tuple[Encoder, Encoder], writer: ColumnsWriter, settings: Settings, workers: int
+    pairs: Iterable[Pair],
+    tokenizers: tuple[TextEncoder, TextEncoder],
+    writer: ColumnsWriter,
+    settings: Settings,
+    workers: int,
 ) -> PreparedCounts:
     """Write all columns; what became of the pairs."""
     content = {side: (hashlib.sha256(), hashlib.sha256()) for side in SIDES}
@@ -142,7 +146,7 @@ def _build(
     return counts
 
 
-def encode(pairs: Sequence[Pair], tokenizers: tuple[Encoder, Encoder], settings: Settings) -> Encoded:
+def encode(pairs: Sequence[Pair], tokenizers: tuple[TextEncoder, TextEncoder], settings: Settings) -> EncodedPairs:
     """Tokenise pairs and apply the length rule of `settings`."""
     src_limit, tgt_limit = settings.max_src_tokens, settings.max_tgt_tokens + 1
     src_long, tgt_long = f"source longer than {src_limit} tokens", f"target longer than {tgt_limit - 1} tokens"
@@ -168,7 +172,7 @@ def encode(pairs: Sequence[Pair], tokenizers: tuple[Encoder, Encoder], settings:
             srcs.append(src[:src_limit])
             tgts.append(tgt[:tgt_limit])
     columns = (_column(srcs, tokenizers[0].vocab_size), _column(tgts, tokenizers[1].vocab_size))
-    return Encoded(columns, dropped, truncated)
+    return EncodedPairs(columns, dropped, truncated)
 
 
 def _column(sentences: list[list[int]], vocab_size: int) -> EncodedColumn:
@@ -178,8 +182,8 @@ def _column(sentences: list[list[int]], vocab_size: int) -> EncodedColumn:
 
 
 def encode_all(
-    chunks: Iterable[Sequence[Pair]], tokenizers: tuple[Encoder, Encoder], settings: Settings, workers: int
-) -> Iterator[Encoded]:
+    chunks: Iterable[Sequence[Pair]], tokenizers: tuple[TextEncoder, TextEncoder], settings: Settings, workers: int
+) -> Iterator[EncodedPairs]:
     """Each chunk encoded, in order, by `workers` processes (0: this one), which hold at most two chunks each."""
     iterator = iter(chunks)
     first = list(islice(iterator, 2))
@@ -189,9 +193,9 @@ def encode_all(
             yield encode(chunk, tokenizers, settings)
         return
     idle = queue.SimpleQueue[_Helper]()
-    pending: deque[Future[Encoded]] = deque()
+    pending: deque[Future[EncodedPairs]] = deque()
 
-    def by_one(chunk: Sequence[Pair]) -> Encoded:
+    def by_one(chunk: Sequence[Pair]) -> EncodedPairs:
         helper = idle.get()
         try:
             return helper(chunk)
@@ -215,7 +219,7 @@ def encode_all(
 class _Helper:
     """A process that tokenises chunks for this one (`repose.system.helper`), for one thread at a time."""
 
-    def __init__(self, tokenizers: tuple[Encoder, Encoder], settings: Settings) -> None:
+    def __init__(self, tokenizers: tuple[TextEncoder, TextEncoder], settings: Settings) -> None:
         """Raises DataError where the system starts no more processes."""
         self._first: tuple[object, ...] = ((tokenizers, settings),)
         try:
@@ -225,7 +229,7 @@ class _Helper:
                 f"a tokenising process could not be started ({error.strerror}): prepare the corpus with fewer workers"
             ) from error
 
-    def __call__(self, pairs: Sequence[Pair]) -> Encoded:
+    def __call__(self, pairs: Sequence[Pair]) -> EncodedPairs:
         """A chunk encoded. Raises DataError where the process has died, and what `encode` raises."""
         sink, source = self._process.stdin, self._process.stdout
         assert sink is not None
@@ -235,7 +239,7 @@ class _Helper:
                 pickle.dump(message, sink)
             sink.flush()
             self._first = ()
-            answer: Encoded | Exception = pickle.load(source)
+            answer: EncodedPairs | Exception = pickle.load(source)
         except (OSError, EOFError, ValueError, pickle.UnpicklingError) as error:
             raise DataError(
                 "a tokenising process died (out of memory?): prepare the corpus with fewer workers"
@@ -259,7 +263,7 @@ def main() -> None:
         while True:
             pairs = pickle.load(source)
             try:
-                answer: Encoded | Exception = encode(pairs, tokenizers, settings)
+                answer: EncodedPairs | Exception = encode(pairs, tokenizers, settings)
             except Exception as error:
                 answer = error
             pickle.dump(answer, sink)

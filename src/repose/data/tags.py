@@ -50,7 +50,7 @@ def is_tagged(text: str) -> bool:
 
 
 class TaggingEncoder:
-    """A source tokenizer that reads the tag before a text; an `Encoder` (`repose.data.prepare`)."""
+    """A source tokenizer that reads the tag before a text; a `TextEncoder` (`repose.data.prepare`)."""
 
     def __init__(self, tokenizer: Tokenizer) -> None:
         self._tokenizer = tokenizer

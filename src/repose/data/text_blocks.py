@@ -17,7 +17,7 @@ from numpy.typing import NDArray
 
 from repose.data.columns import Prepared, write_columns
 from repose.data.lines import LineReader, check_file
-from repose.data.prepare import Encoder
+from repose.data.prepare import TextEncoder
 from repose.data.tokenizer import START
 from repose.system.terminal import counted
 
@@ -89,7 +89,7 @@ class Documents:
                 yield line
 
 
-def write_blocks(documents: Iterable[str], tokenizer: Encoder, folder: Path, *, max_tokens: int) -> str:
+def write_blocks(documents: Iterable[str], tokenizer: TextEncoder, folder: Path, *, max_tokens: int) -> str:
     """Tokenise documents and cut them into blocks, in constant memory; a sentence that says what came of them."""
     counts = {"num_documents": 0, "num_tokens": 0, "num_bytes": 0}
 

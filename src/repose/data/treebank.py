@@ -16,7 +16,7 @@ from numpy.typing import NDArray
 
 from repose.data.columns import Prepared, write_columns
 from repose.data.lines import LineReader, check_file
-from repose.data.prepare import Encoder
+from repose.data.prepare import TextEncoder
 from repose.data.tokenizer import END, START, UNK
 from repose.system.errors import ConfigError, DataError
 from repose.system.terminal import counted
@@ -138,7 +138,7 @@ class Treebank(Prepared):
 
 
 def write_treebank(
-    trees: Iterable[Tree], tokenizer: Encoder, labels: Sequence[str], folder: Path, *, max_tokens: int | None
+    trees: Iterable[Tree], tokenizer: TextEncoder, labels: Sequence[str], folder: Path, *, max_tokens: int | None
 ) -> str:
     """Trees as numbers; a sentence that says what came of them. Longer sentences than `max_tokens` are left out."""
     info: dict[str, Any] = dict.fromkeys(("num_sentences", "num_words", "num_long", "num_new_labels"), 0)

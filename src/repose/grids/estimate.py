@@ -23,7 +23,7 @@ from repose.config.experiment import TASK_SETTINGS, Experiment
 from repose.config.file import from_json, to_json
 from repose.grids.cells import environment, keep_on, last_line
 from repose.grids.local import Share, claimed_cores
-from repose.grids.run import Plan
+from repose.grids.run import GridPlan
 from repose.grids.view import once, reason
 from repose.system.errors import ReposeError
 from repose.system.helper import end_with
@@ -81,7 +81,7 @@ def kind_of(experiment: Experiment) -> str:
 
 
 def calibrate(
-    plan: Plan, share: Share, *, device: str, devices: int, say: Callable[[str], None]
+    plan: GridPlan, share: Share, *, device: str, devices: int, say: Callable[[str], None]
 ) -> dict[str, Cost | ReposeError]:
     """The cost of each kind among the cells to be run, by `kind_of`; or why a kind cannot be measured."""
     kinds = {kind_of(plan.cell(entry).experiment): plan.cell(entry) for entry in plan.todo}
@@ -116,7 +116,7 @@ def _in_process(order: Mapping[str, Any]) -> Cost | ReposeError:
 
 
 def estimate_table(
-    plan: Plan, costs: Mapping[str, Cost | ReposeError], share: Share, *, on: str = "local"
+    plan: GridPlan, costs: Mapping[str, Cost | ReposeError], share: Share, *, on: str = "local"
 ) -> "Iterator[Table | str]":
     """Cells, parameters, updates, time and memory; then totals, and what they rest on."""
     seconds: list[float] = []
@@ -146,7 +146,7 @@ def estimate_table(
     yield from _totals(plan, seconds, memory, share, on)
 
 
-def _totals(plan: Plan, seconds: list[float], memory: int, share: Share, on: str) -> Iterator[str]:
+def _totals(plan: GridPlan, seconds: list[float], memory: int, share: Share, on: str) -> Iterator[str]:
     if plan.grid.budget:
         yield f"budget       {plan.grid.budget}"
     yield f"cells        {len(plan.chosen)}, {plan.summary}"

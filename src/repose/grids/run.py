@@ -23,7 +23,7 @@ from repose.system.terminal import Say, counted
 
 
 @dataclass(frozen=True)
-class Plan:
+class GridPlan:
     """A grid in its folder: how its cells stand, and which are to be run."""
 
     grid: Grid
@@ -47,7 +47,7 @@ class Plan:
 
 
 @dataclass(frozen=True)
-class Outcome:
+class GridOutcome:
     """How a call on a grid ended."""
 
     entries: tuple[Entry, ...]
@@ -92,7 +92,7 @@ def make_plan(
     retry_failed: bool = True,
     record: bool = True,
     say: Say,
-) -> Plan:
+) -> GridPlan:
     """Prepares the corpora and looks how each cell stands; writes the manifest, unless told not to.
 
     Raises ConfigError and CheckpointError.
@@ -112,7 +112,7 @@ def make_plan(
     _say_other_code(mine, folder, say)
     open_ = {CellStatus.WAITING, CellStatus.STOPPED, *([CellStatus.FAILED] if retry_failed else [])}
     todo = tuple(entry for entry in mine if entry.status in open_ and entry.name not in blocked)
-    return Plan(grid, folder, mine, todo, identities)
+    return GridPlan(grid, folder, mine, todo, identities)
 
 
 def _kept(entry: Entry, known: Mapping[str, Entry], folder: Path, blocked: Collection[str]) -> Entry:
@@ -141,7 +141,7 @@ def _say_other_code(entries: Sequence[Entry], folder: Path, say: Say) -> None:
         say(f"{counted(len(old), 'finished cell')}, such as {old[0]}: begun {OTHER_CODE}")
 
 
-def jobs_of(plan: Plan, *, device: str, cores: int, gpus: float = 0.0) -> list[CellJob]:
+def jobs_of(plan: GridPlan, *, device: str, cores: int, gpus: float = 0.0) -> list[CellJob]:
     needs: dict[str, Any] = {"cores": cores, "gpus": gpus, "device": device}
     folder, cells = plan.folder.absolute(), map(plan.cell, plan.todo)
     return [CellJob(name=c.name, folder=folder / c.name, experiment=to_json(c.experiment), **needs) for c in cells]
@@ -150,7 +150,7 @@ def jobs_of(plan: Plan, *, device: str, cores: int, gpus: float = 0.0) -> list[C
 class Book:
     """Enters what happens to cells into the manifest, and tells whoever watches. Called from any thread."""
 
-    def __init__(self, plan: Plan, watch: Tell) -> None:
+    def __init__(self, plan: GridPlan, watch: Tell) -> None:
         self._folder, self._watch = plan.folder, watch
         self._lock = threading.Lock()
         self._began: dict[str, float] = {}
@@ -173,7 +173,7 @@ class Book:
             with contextlib.suppress(OSError):  # nobody reads it any more; the work goes on
                 self._watch(name, state)
 
-    def look_again(self, plan: Plan) -> None:
+    def look_again(self, plan: GridPlan) -> None:
         """Enters how cells ended that other processes were at work on, or that finished as they were asked to stop."""
         unsure = (CellStatus.ELSEWHERE, CellStatus.STOPPED)
         theirs = [plan.cell(entry) for entry in self.entries.values() if entry.status in unsure]
@@ -190,11 +190,11 @@ class Book:
             self.note = str(error)
 
 
-def run_plan(plan: Plan, jobs: Sequence[CellJob], backend: Backend, *, watch: Tell) -> Outcome:
+def run_plan(plan: GridPlan, jobs: Sequence[CellJob], backend: Backend, *, watch: Tell) -> GridOutcome:
     """Runs the cells. The first signal (`repose.system.signals`) asks them to save; a second SIGINT ends them."""
     book, stop = Book(plan, watch), threading.Event()
     with stopping(stop, backend.kill.set):
         ended = backend.run(jobs, book.tell, stop) if jobs else {}
     book.look_again(plan)
     entries = tuple(book.entries[entry.name] for entry in plan.chosen)
-    return Outcome(entries, stop.is_set(), len(ended), book.note)
+    return GridOutcome(entries, stop.is_set(), len(ended), book.note)

@@ -15,7 +15,7 @@ from rich.table import Table
 
 from repose.config.experiment import Experiment
 from repose.grids.cells import CellState, CellStatus
-from repose.grids.run import Outcome, Plan
+from repose.grids.run import GridOutcome, GridPlan
 from repose.runs import records
 from repose.runs.folder import RunFolder
 from repose.runs.records import Record
@@ -124,7 +124,7 @@ class View(contextlib.AbstractContextManager["View"]):
 class Lines(View):
     """One line per event, on stderr."""
 
-    def __init__(self, plan: Plan) -> None:
+    def __init__(self, plan: GridPlan) -> None:
         self._plan, self._ended, self._began = plan, 0, dict[str, float]()
 
     def __call__(self, name: str, state: CellState) -> None:
@@ -141,7 +141,7 @@ class Lines(View):
 class Live(View):
     """A table that is drawn anew every second, on stderr."""
 
-    def __init__(self, plan: Plan) -> None:
+    def __init__(self, plan: GridPlan) -> None:
         self._plan = plan
         self._experiments = {cell.name: cell.experiment for cell in plan.grid.cells}
         self._states: dict[str, CellState] = {}
@@ -211,7 +211,7 @@ class Live(View):
         return f"{self._plan.grid.name}: {finished + ended} of {len(self._plan.chosen)} cells, {waiting} waiting{left}"
 
 
-def make_view(plan: Plan) -> View:
+def make_view(plan: GridPlan) -> View:
     """Live where stderr is a terminal, else lines."""
     return Live(plan) if sys.stderr.isatty() else Lines(plan)
 
@@ -229,7 +229,7 @@ def once() -> Callable[[str], str]:
     return told
 
 
-def outcome_table(plan: Plan, outcome: Outcome) -> Table:
+def outcome_table(plan: GridPlan, outcome: GridOutcome) -> Table:
     """The chosen cells as they stand: status, seconds, headline figure or reason."""
     rows, why = [], once()
     for entry in outcome.entries:

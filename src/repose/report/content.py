@@ -109,7 +109,7 @@ class Sentence:
 
 
 @dataclass(frozen=True, kw_only=True)
-class SideBySide:
+class SentenceComparison:
     """Sentences where two systems differ most."""
 
     id: str
@@ -130,7 +130,7 @@ class Section:
     """Shown so that nobody misses them."""
     tables: tuple[Table, ...] = ()
     pictures: tuple[Picture, ...] = ()
-    comparisons: tuple[SideBySide, ...] = ()
+    comparisons: tuple[SentenceComparison, ...] = ()
 
 
 @dataclass(frozen=True, kw_only=True)

@@ -7,7 +7,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from repose.report.collect import RunSet
-from repose.report.content import Cell, Column, Sentence, SideBySide, Table, slugs
+from repose.report.content import Cell, Column, Sentence, SentenceComparison, Table, slugs
 from repose.report.pairs import Remarks, System
 from repose.report.significance import systems_of
 from repose.report.translations import hypotheses_of, texts_of
@@ -56,7 +56,7 @@ def chosen_sentences(runs: RunSet) -> tuple[Table, ...]:
     return tuple(tables)
 
 
-def side_by_side(runs: RunSet, *, number: int = EACH_WAY) -> tuple[SideBySide, ...]:
+def side_by_side(runs: RunSet, *, number: int = EACH_WAY) -> tuple[SentenceComparison, ...]:
     """For each corpus, the sentences that tell two systems apart: up to `number` where one is better, then the other.
 
     The two are the baseline (without one, the first system) and the best other by BLEU. They differ by sentence-level
@@ -84,7 +84,7 @@ def _pair(systems: Sequence[System], baseline: str | None) -> tuple[System, Syst
     return first, max(others, key=lambda system: statistics.fmean(system.scores("bleu")))
 
 
-def _compared(pair: tuple[System, System], name: str, number: int) -> SideBySide:
+def _compared(pair: tuple[System, System], name: str, number: int) -> SentenceComparison:
     corpus = pair[0].runs[0].experiment.corpus
     seeds = [np.array([one.of_sentences("chrf") for one in system.statistics]) for system in pair]
     try:
@@ -107,7 +107,7 @@ def _compared(pair: tuple[System, System], name: str, number: int) -> SideBySide
             for i in _most_different(means[1] - means[0], list(zip(sources, references, strict=True)), number)
         )
         caption = _caption(pair, number) if sentences else f"No sentence's chrF tells {_names(pair)} apart."
-    return SideBySide(
+    return SentenceComparison(
         id=name,
         systems=(pair[0].group, pair[1].group),
         src_lang=corpus.src_lang,

@@ -12,7 +12,7 @@ from typing import Any, Literal
 
 from repose.report import figures
 from repose.report.collect import ReportRun, RunSet
-from repose.report.content import Cell, Column, Picture, Report, SideBySide, Table
+from repose.report.content import Cell, Column, Picture, Report, SentenceComparison, Table
 from repose.report.tables import NONE
 from repose.system.files import write_file, writing
 from repose.system.terminal import printable
@@ -179,7 +179,7 @@ def _warning(sentence: str) -> str:
     return f"> **Warning:** {_inline(sentence)}"
 
 
-def _comparison(comparison: SideBySide) -> list[str]:
+def _comparison(comparison: SentenceComparison) -> list[str]:
     one, other = comparison.systems
     languages = f"{comparison.src_lang} → {comparison.tgt_lang}"
     blocks = [f"### {_inline(one)} and {_inline(other)}, {_inline(languages)}", _inline(comparison.caption)]

@@ -22,7 +22,7 @@ _SHARES = (0.0, 0.1, 0.2, 0.3, 0.4, 0.5, 0.75, 1.0)
 _MODEL_LABELS = ("source", "target", "preset", "sha256", "precision")
 
 
-class Observed:
+class Histogram:
     """Values in buckets, each of which ends with one of the bounds."""
 
     def __init__(self, bounds: Sequence[float] = _SECONDS) -> None:
@@ -49,12 +49,12 @@ class Metrics:
     def __init__(self) -> None:
         self.requests: Counter[tuple[str, str]] = Counter()
         """Answered, by endpoint and code."""
-        self.seconds: defaultdict[str, Observed] = defaultdict(Observed)
+        self.seconds: defaultdict[str, Histogram] = defaultdict(Histogram)
         """From the head of a request to its answer, by endpoint."""
         self.in_flight = 0
         self.queue_tokens = 0
-        self.queue_seconds = Observed()
-        self.batch_rows, self.padded_share = Observed(_ROWS), Observed(_SHARES)
+        self.queue_seconds = Histogram()
+        self.batch_rows, self.padded_share = Histogram(_ROWS), Histogram(_SHARES)
         self.tokens: Counter[str] = Counter(source=0, target=0)
         self.workers = 0
         """Ready ones."""
