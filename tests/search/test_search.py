@@ -318,7 +318,7 @@ def test_a_killed_search_ends_as_one_that_nobody_disturbed(file: Callable[..., P
     assert searcher(found, tmp_path / "killed", dies).run()
     assert as_numbers(found, tmp_path / "killed") == as_numbers(found, tmp_path / "whole")
     complete = folder_of(tmp_path / "whole", 0)
-    assert reached(complete, "chrf").epochs == 2
+    assert reached(complete, "chrf").spent.epochs == 2
     assert not list(complete.glob("scores.*")), "the test set was looked at"
 
 

@@ -73,26 +73,21 @@ class TaskSettings:
         return architecture.looks_ahead and self.predicts_tokens
 
 
+_FOR_PAIRS = ("splits", "split_seed", "pretokenized", "src_field", "tgt_field")
+_FOR_TRANSLATION = (
+    *("corpus.tag", "corpus.also", "corpus.synthetic"),
+    *("training.r_drop", "training.corpus_temperature", "training.upsample"),
+    *("training.bpe_dropout", "training.word_dropout"),
+)
 _OF_PAIRS = {
     "corpus.name": "which names sentence pairs: set corpus.train and corpus.valid to files instead",
-    "corpus.splits": "which is for sentence pairs: leave it out",
     "corpus.held_out_valid": "which is for sentence pairs: set corpus.valid to a file instead",
     "corpus.held_out_test": "which is for sentence pairs: set corpus.test to a file instead",
-    "corpus.split_seed": "which is for sentence pairs: leave it out",
-    "corpus.pretokenized": "which is for sentence pairs: leave it out",
-    "corpus.src_field": "which is for sentence pairs: leave it out",
-    "corpus.tgt_field": "which is for sentence pairs: leave it out",
-    "corpus.tag": "which is for translation: leave it out",
-    "corpus.also": "which is for translation: leave it out",
-    "corpus.synthetic": "which is for translation: leave it out",
+    **{f"corpus.{name}": "which is for sentence pairs: leave it out" for name in _FOR_PAIRS},
     "tokenizer.sharing": "which is for two languages: leave it out",
     "training.bleu_every_epochs": "which needs translations: leave it out",
     "training.best_by": "which needs translations: leave it out",
-    "training.r_drop": "which is for translation: leave it out",
-    "training.corpus_temperature": "which is for translation: leave it out",
-    "training.upsample": "which is for translation: leave it out",
-    "training.bpe_dropout": "which is for translation: leave it out",
-    "training.word_dropout": "which is for translation: leave it out",
+    **dict.fromkeys(_FOR_TRANSLATION, "which is for translation: leave it out"),
 }
 TASK_SETTINGS: Mapping[str, TaskSettings] = {
     "translation": TaskSettings(limits=("max_src_tokens", "max_tgt_tokens"), translates=True),

@@ -126,7 +126,7 @@ def result_of(search: Search, study: Study, folder: Path) -> Result:
 
 def _trial(search: Search, known: Known, folder: Path) -> Trial:
     path = folder_of(folder, known.number)
-    now = reached(path, search.metric)
+    now = reached(path, search.metric).spent
     far = now if now.updates >= known.spent.updates else known.spent
     return Trial(
         number=known.number,

@@ -13,7 +13,7 @@ from repose.grids.cells import CellJob, CellState, CellStatus, run_cell
 from repose.grids.local import RunCell, Share, in_places
 from repose.runs.folder import RunFolder
 from repose.search.file import Search
-from repose.search.study import Known, Spent, Study
+from repose.search.study import NOTHING, Known, Spent, Study
 from repose.system.errors import CheckpointError, ConfigError, ReposeError
 from repose.system.files import locked_or_busy, writing
 from repose.system.signals import stopping
@@ -26,18 +26,14 @@ LOCK = ".search.lock"
 class Reached:
     """How far a trial's training is, by its run directory."""
 
-    epochs: int = 0
-    """Whole ones, validated."""
-    updates: int = 0
-    seconds: float = 0.0
-    """Wall-clock time of training."""
+    spent: Spent = NOTHING
     figures: tuple[tuple[int, float], ...] = ()
     """Epochs and the objective's figure there."""
 
     def best(self, epochs: int, *, highest: bool) -> float | None:
         """The best figure up to an epoch whose own was measured; None before that."""
         found = [figure for epoch, figure in self.figures if epoch <= epochs]
-        if self.epochs < epochs or not found or epochs not in dict(self.figures):
+        if self.spent.epochs < epochs or not found or epochs not in dict(self.figures):
             return None
         return max(found) if highest else min(found)
 
@@ -58,7 +54,8 @@ def reached(path: Path, metric: str) -> Reached:
     if not valid:
         return Reached()
     last = valid[-1]
-    return Reached(int(last["epoch"]), int(last["update"]), float(last.get("wall", {}).get("seconds", 0.0)), figures)
+    seconds = float(last.get("wall", {}).get("seconds", 0.0))
+    return Reached(Spent(epochs=int(last["epoch"]), updates=int(last["update"]), seconds=seconds), figures)
 
 
 @contextmanager
@@ -158,8 +155,7 @@ class Searcher:
                 if figure is None:
                     self._ended(trial, state)
                     return
-            far = reached(path, self.search.metric)
-            spent = Spent(epochs=far.epochs, updates=far.updates, seconds=far.seconds)
+            spent = reached(path, self.search.metric).spent
             goes_on = self.study.goes_on(trial.number, epochs, figure, spent)
             self.say(f"{name}: {self.search.objective} {figure:.4g} at epoch {epochs}{', goes on' * goes_on}")
             if not goes_on:

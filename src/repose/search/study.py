@@ -48,8 +48,13 @@ class Spent:
     """What a trial has cost; kept with it, since its folder may be deleted."""
 
     epochs: int = 0
+    """Whole ones, validated."""
     updates: int = 0
     seconds: float = 0.0
+    """Wall-clock time of training."""
+
+
+NOTHING = Spent()
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -65,7 +70,7 @@ class Known:
     verdict: Verdict | None
     message: str
     """Why it failed."""
-    spent: Spent = Spent()
+    spent: Spent = NOTHING
     """Up to its last rung; nothing in searches of earlier versions."""
 
 
