@@ -15,6 +15,7 @@ from repose.documents.archive import Limits
 from repose.documents.epub import EpubDocument
 from repose.documents.opendocument import read_opendocument
 from repose.documents.presentation import read_pptx
+from repose.documents.segment import Text
 from repose.documents.xml_source import Xml
 from repose.system.errors import DataError
 
@@ -245,6 +246,31 @@ def test_pages_are_those_that_the_book_names(shouted_bytes: Shout) -> None:
     for container in ("<container/>", "<!DOCTYPE x><container/>", CONTAINER):  # without a package: by their names
         found = shouted_bytes(EpubDocument(packed({"META-INF/container.xml": container, **dict.fromkeys(names, page)})))
         assert [member(found, name) == loud for name in names] == [False, True, False, True]
+
+
+NCX = """<?xml version="1.0" encoding="UTF-8"?>
+<!DOCTYPE ncx PUBLIC "-//NISO//DTD ncx 2005-1//EN" "http://www.daisy.org/z3986/2005/ncx-2005-1.dtd">
+<ncx xmlns="http://www.daisy.org/z3986/2005/ncx/"><docTitle><text>{}</text></docTitle>
+<docAuthor><text>ana</text></docAuthor><navMap><navPoint><navLabel><text>{}</text></navLabel><content src="a.xhtml"/>
+<navPoint><navLabel><text/></navLabel><navLabel><text>{}</text></navLabel></navPoint></navPoint></navMap></ncx>"""
+
+
+def test_titles_in_a_table_of_contents_of_epub_2(shouted_bytes: Shout) -> None:
+    package = PACKAGE.replace('"toc.ncx" media-type="x"', '"toc.ncx" media-type="application/x-dtbncx+xml"')
+    named = {"META-INF/container.xml": CONTAINER, "OPS/a.opf": package, "two.html": PAGE.format("<p>one</p>")}
+    titles = ("a book", "one\n &amp; \xe9l", "<![CDATA[<b>]]>")
+    source = EpubDocument(packed({**named, "OPS/toc.ncx": NCX.format(*titles)}))
+    assert [segment.text for segment in source.segments] == ["one", "a book", "one & \xe9l", "<b>"]
+    found = shouted_bytes(source)
+    assert member(found, "OPS/toc.ncx") == NCX.format("A BOOK", "ONE &amp; \xc9L", "&lt;B&gt;")
+    for damaged in ("<ncx><text>one", "<!DOCTYPE x [<!ENTITY a 'b'>]><ncx><text>&a;</text></ncx>", "\0"):
+        book_ = EpubDocument(packed({**named, "OPS/toc.ncx": damaged}))
+        assert [segment.text for segment in book_.segments] == ["one"], damaged
+        with zipfile.ZipFile(io.BytesIO(book_.assemble([[Text("ONE")]]))) as file:
+            assert file.read("OPS/toc.ncx").decode() == damaged
+    nested = "<ncx><text>one <text>two</text></text></ncx>"
+    found = shouted_bytes(EpubDocument(packed({**named, "OPS/toc.ncx": nested})))
+    assert member(found, "OPS/toc.ncx") == "<ncx><text>one <text>TWO</text></text></ncx>"
 
 
 def test_a_package_that_is_named_again_and_again_is_read_once(monkeypatch: pytest.MonkeyPatch) -> None:

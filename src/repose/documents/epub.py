@@ -3,18 +3,21 @@
 import posixpath
 import re
 from collections.abc import Iterator, Mapping, Sequence
+from contextlib import suppress
 from itertools import islice
 from urllib.parse import unquote
 
 from repose.documents.archive import LIMITS, Archive, Limits
-from repose.documents.encodings import Encoded, read_text
+from repose.documents.encodings import read_text
 from repose.documents.html import HtmlDocument
-from repose.documents.segment import Placed, Segment
-from repose.documents.xml_source import Element, Xml
+from repose.documents.segment import Document, Placed, Segment, Text
+from repose.documents.xml_source import Element, Letters, Xml, escape
 from repose.system.errors import DataError
 
 _SUFFIXES = (".xhtml", ".html", ".htm")
 _KINDS = frozenset(["application/xhtml+xml", "text/html", "text/x-oeb1-document"])
+_CONTENTS = frozenset(["application/x-dtbncx+xml"])
+_DOCTYPE = re.compile(rb"<!DOCTYPE[^>\[]*>")
 _CONTAINER, _ENCRYPTED = "META-INF/container.xml", "META-INF/encryption.xml"
 _MOST_PACKAGES = 4
 """Of one book, in as many renditions: each takes time to read."""
@@ -22,28 +25,32 @@ _URI = re.compile(rb"""\bURI\s*=\s*["']([^"']*)""")
 
 
 class EpubDocument:
-    """A book. Whatever is no page stays as it is: styles, pictures, what describes the book, tables of contents of
-    EPUB 2 (toc.ncx)."""
+    """A book. Whatever is no page or table of contents stays as it is: styles, pictures, what describes the book."""
 
     def __init__(self, content: bytes, limits: Limits = LIMITS) -> None:
         """Raises DataError for what is no book, is damaged or encrypted, or unpacks to more than the limits."""
         self._archive = Archive(content, limits)
         members = self._archive.members
-        pages = {name: members[name] for name in _pages(members)}
+        named = {name: kind for name, kind in _named(members) if name in members}
+        pages = {name: members[name] for name in _pages(members, named)}
+        contents = {name: members[name] for name, kind in named.items() if kind in _CONTENTS}
         encrypted = {unquote(found.decode("utf-8", "replace")) for found in _URI.findall(members.get(_ENCRYPTED, b""))}
-        if encrypted & pages.keys():
+        if encrypted & (pages.keys() | contents.keys()):
             raise DataError("the book is encrypted: it can be translated only without that")
         if not pages:
             raise DataError("this is no book (.epub): it holds no pages")
-        if sum(map(len, pages.values())) > limits.member_bytes:
+        if sum(map(len, [*pages.values(), *contents.values()])) > limits.member_bytes:
             raise DataError(f"the book has more than {limits.member_bytes:,} bytes of text and markup: split it")
-        self._pages: dict[str, Encoded] = {}
+        self._parts: dict[str, Document] = {}
         self._num_nodes = 0
         for name, data in pages.items():
             try:
-                self._pages[name] = read_text(data, self._page, markup="xhtml")
+                self._parts[name] = read_text(data, self._page, markup="xhtml")
             except DataError as error:
                 raise DataError(f"{name} of the book: {error}") from error
+        for name, data in contents.items():
+            with suppress(DataError):  # readers can do without them
+                self._parts[name] = _Contents(data, name, self._num_nodes)
 
     def _page(self, source: str) -> HtmlDocument:
         if re.search(r"<!DOCTYPE[^>\[]*\[", source[:4096]):
@@ -54,29 +61,61 @@ class EpubDocument:
 
     @property
     def segments(self) -> Sequence[Segment]:
-        """Those of all pages."""
-        return [segment for page in self._pages.values() for segment in page.segments]
+        """Those of all pages, then those of tables of contents."""
+        return [segment for part in self._parts.values() for segment in part.segments]
 
     def assemble(self, placed: Sequence[Placed]) -> bytes:
         """The book with these translations."""
         left = iter(placed)
-        changed = {name: page.assemble(list(islice(left, len(page.segments)))) for name, page in self._pages.items()}
+        changed = {name: part.assemble(list(islice(left, len(part.segments)))) for name, part in self._parts.items()}
         return self._archive.written(changed)
 
 
-def _pages(members: Mapping[str, bytes]) -> list[str]:
+class _Contents:
+    """A table of contents of EPUB 2 (toc.ncx): the titles in it."""
+
+    def __init__(self, data: bytes, name: str, others: int) -> None:
+        """`others`: nodes of the book's other files. Raises DataError."""
+        self._data = data
+        readable = _DOCTYPE.sub(lambda found: b" " * len(found[0]), data, count=1)  # of the same length
+        root = Xml(readable, {}, name, others=others).root
+        texts = [one for one in root.walk(lambda one: _local(one) == "docAuthor") if _local(one) == "text"]
+        found = [(one, _words_of(one)) for one in texts if not any(one.elements())]
+        self._titles = [one for one, words in found if words]
+        self.segments = [Segment(words) for _, words in found if words]
+
+    def assemble(self, placed: Sequence[Placed]) -> bytes:
+        """The file with these translations."""
+        pieces, done = [], 0
+        for title, translated in zip(self._titles, placed, strict=True):
+            text = "".join(piece.text for piece in translated if isinstance(piece, Text))
+            pieces += [self._data[done : title.inner], escape(text).encode()]
+            done = title.closes
+        return b"".join([*pieces, self._data[done:]])
+
+
+def _words_of(element: Element) -> str:
+    return " ".join("".join(child.text for child in element.children if isinstance(child, Letters)).split())
+
+
+def _local(element: Element) -> str:
+    return element.name.rpartition(":")[2]
+
+
+def _pages(members: Mapping[str, bytes], named: Mapping[str, str]) -> list[str]:
     """Those that the book names as such, or where it cannot be asked, all that look like it."""
-    named = list(dict.fromkeys(name for name in _named_pages(members) if name in members))
-    return named or [name for name in members if name.lower().endswith(_SUFFIXES) and "__MACOSX" not in name]
+    pages = [name for name, kind in named.items() if kind in _KINDS]
+    return pages or [name for name in members if name.lower().endswith(_SUFFIXES) and "__MACOSX" not in name]
 
 
-def _named_pages(members: Mapping[str, bytes]) -> Iterator[str]:
-    """Of each package file: META-INF/container.xml names it, and it names the pages."""
+def _named(members: Mapping[str, bytes]) -> Iterator[tuple[str, str]]:
+    """Pages and tables of contents, with their kinds: META-INF/container.xml names packages, and these name them."""
     named = dict.fromkeys(rootfile.attribute("full-path") for rootfile in _elements(members, _CONTAINER, "rootfile"))
     for package in islice(named, _MOST_PACKAGES):
         for item in _elements(members, package, "item"):
-            if item.attribute("media-type") in _KINDS:
-                yield posixpath.normpath(posixpath.join(posixpath.dirname(package), unquote(item.attribute("href"))))
+            if (kind := item.attribute("media-type")) in _KINDS | _CONTENTS:
+                name = posixpath.join(posixpath.dirname(package), unquote(item.attribute("href")))
+                yield posixpath.normpath(name), kind
 
 
 def _elements(members: Mapping[str, bytes], name: str, wanted: str) -> Iterator[Element]:
@@ -85,4 +124,4 @@ def _elements(members: Mapping[str, bytes], name: str, wanted: str) -> Iterator[
         root = Xml(members.get(name, b""), {}, name, attributes=frozenset(["full-path", "media-type", "href"])).root
     except DataError:
         return
-    yield from (element for element in root.walk() if element.name.rpartition(":")[2] == wanted)
+    yield from (element for element in root.walk() if _local(element) == wanted)
