@@ -303,6 +303,12 @@ def test_translate_reads_no_more_of_an_endless_line_than_it_can_use(trained: Pat
 
 def test_translate_gives_hypotheses_and_scores(trained: Path, run: Run, tmp_path: Path) -> None:
     source = tmp_path / "in.txt"
+    source.write_text("Ele lê. Ela canta.\n12.\nEle lê. 12.\nEle lê.\nEla canta.\n")
+    _, scored, _ = run("translate", trained, source, "--scores")
+    both, nothing, one_of_two, *parts = (float(line.split("\t")[0]) for line in scored.splitlines())
+    assert both == pytest.approx(sum(parts), abs=2e-4), "of several sentences, their sum"
+    assert math.isnan(nothing), "of which nothing was translated"
+    assert one_of_two == pytest.approx(parts[0], abs=1e-4)
     source.write_text("Ele lê.\nEla canta.\n\n")
     _, out, _ = run("translate", trained, source, "--num-hypotheses", 2, "--beam-size", 3)
     rows = [line.split(" ||| ") for line in out.splitlines()]
@@ -821,14 +827,19 @@ def test_plain_options_are_settings(corpus: tuple[Path, Path], run: Run, tmp_pat
 
 
 def test_several_files_of_pairs_follow_an_option(run: Run, tmp_path: Path) -> None:
-    for name in ("a", "b", "v", "w"):
+    for name in ("a", "b", "c", "v", "w"):
         (tmp_path / f"{name}.jsonl").write_text('{"src": "a", "tgt": "b"}\n')
     place = ("--out", tmp_path / "run", "--print-config")
-    train, valid = ([tmp_path / f"{name}.jsonl" for name in names] for names in ("ab", "vw"))
-    code, out, err = run("train", *train, "--valid", *valid, *place)
+    train, valid = ([tmp_path / f"{name}.jsonl" for name in names] for names in ("abc", "vw"))
+    code, out, err = run("train", *train, *(f"--valid={path}" for path in valid), *place)
     assert code == 0, err
-    assert f'train = ["{train[0]}", "{train[1]}"]' in out
+    assert f'train = ["{train[0]}", "{train[1]}", "{train[2]}"]' in out
     assert f'valid = ["{valid[0]}", "{valid[1]}"]' in out
+    code, out, err = run("train", f"--valid={valid[0]}", train[0], *place)
+    assert code == 0, err
+    assert (f'train = ["{train[0]}"]' in out, f'valid = ["{valid[0]}"]' in out) == (True, True)
+    code, _, err = run("train", "--valid", valid[0], train[0], *place)
+    assert (code, f"does {train[0]} belong to --valid? Write --valid={valid[0]}" in err) == (2, True)
     (tmp_path / "c.tsv").touch()
     code, _, err = run("train", *train, tmp_path / "c.tsv", *place)
     assert (code, "one TSV or CSV file, or JSONL, Parquet or TMX files of one kind" in err) == (2, True)

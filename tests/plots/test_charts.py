@@ -175,3 +175,15 @@ def test_curves_that_are_all_beyond_it_stay() -> None:
     with chart_canvas("epoch"):
         (axes,) = draw_curves({"de-en": [series]}, "epoch", "loss", most=15.0).axes
         assert axes.get_ylim()[1] > 40
+
+
+def test_a_curve_that_only_begins_beyond_it_ends_in_the_picture() -> None:
+    one, other = systems(2)
+    found = [
+        Series(system=one, points=(Point(1, 16.0, None, 1), Point(2, 4.0, None, 1), Point(3, 1.5, None, 1))),
+        Series(system=other, points=(Point(1, 5.0, None, 1), Point(2, 3.0, None, 1), Point(3, 2.0, None, 1))),
+    ]
+    with chart_canvas("epoch"):
+        (axes,) = draw_curves({"de-en": found}, "epoch", "loss", most=15.0).axes
+        assert axes.get_ylim()[0] < 1.5
+        assert 5 < axes.get_ylim()[1] < 6

@@ -213,9 +213,9 @@ def test_damaged_runs_are_one_sentence(name: str, content: str | None, sentence:
 
 def test_a_file_and_a_missing_folder_are_no_runs(tmp_path: Path) -> None:
     (tmp_path / "file").write_text("")
-    for folder in (tmp_path / "file", tmp_path / "missing"):
-        with pytest.raises(CheckpointError, match="not a run directory"):
-            read_curves([folder])
+    for folder, sentence in (("file", "not a run directory"), ("missing", "there is no folder")):
+        with pytest.raises(CheckpointError, match=sentence):
+            read_curves([tmp_path / folder])
 
 
 def test_cells_of_a_grid_are_called_as_its_report_calls_them(make_run: Any, tmp_path: Path) -> None:
@@ -274,3 +274,15 @@ def test_folders_of_runs_and_grids_are_looked_into(make_run: Any, make_grid: Any
     assert [run.name for run in read_curves(inside).runs] == ["mine-s0", "mine-s1"]
     with pytest.raises(CheckpointError, match="is not a run directory"):
         read_curves([tmp_path / "all/empty"])
+
+
+def test_a_folder_that_is_not_there_is_said(make_run: Any, tmp_path: Path) -> None:
+    with pytest.raises(CheckpointError, match=r"there is no folder .*gone"):
+        read_curves([make_run("a-s0", [2.0]), tmp_path / "gone"])
+
+
+def test_cells_that_lie_elsewhere_go_by_the_names_of_the_grid_that_was_named(make_run: Any, make_grid: Any) -> None:
+    make_run("own/a-s0", [2.0])
+    make_grid("own", [("a-s0", {"system": "a"}, None, "done", "")])
+    other = make_grid("other", [("b-s0", {"system": "b"}, "../own/a-s0", "done", "")])
+    assert read_curves([other]).groups == ("b",)

@@ -1,5 +1,6 @@
 """What is done to the lines of a window: they are translated, or as pairs scored."""
 
+import math
 from collections.abc import Sequence
 from dataclasses import dataclass, field
 from typing import Any, Protocol
@@ -53,7 +54,7 @@ class LineTranslator:
             text = None if failure in (Failure.NO_TEXT, Failure.TAKEN) else translation.text
             fields: dict[str, Any] = {job.into: text}
             if job.scores:
-                fields["score"] = round(translation.score, 4) if translation.hypotheses else None
+                fields["score"] = None if math.isnan(translation.score) else round(translation.score, 4)
             if job.num_hypotheses > 1:
                 fields["hypotheses"] = [{"text": h.text, "score": round(h.score, 4)} for h in translation.hypotheses]
             fields["failed"] = None if failure is None else str(failure)

@@ -54,13 +54,14 @@ _EQUALS = ("--valid=", "--test=")
 
 
 class WithFiles(TyperCommand):
-    """A command whose `--valid` and `--test` take two aligned files after them, or all files that hold pairs together;
-    and whose `--synthetic` takes two, without which an error says so."""
+    """A command whose `--valid` and `--test` take two aligned files after them, or one file that holds pairs; and whose
+    `--synthetic` takes two, without which an error says so."""
 
     def parse_args(self, ctx: typer.Context, args: list[str]) -> list[str]:  # type: ignore[override]
         """Write `--valid A B` as the parser wants it: `--valid A --valid B`."""
         written: list[str] = []
         given = [part for arg in args for part in (arg.split("=", 1) if arg.startswith(_EQUALS) else [arg])]
+        bound = [arg.split("=", 1)[1] for arg in args if arg.startswith(_EQUALS)]
         while given:
             written.append(arg := given.pop(0))
             if arg == "--synthetic" and (len(given) < 2 or any(part.startswith("-") for part in given[:2])):
@@ -71,8 +72,11 @@ class WithFiles(TyperCommand):
                     raise ConfigError(f"{arg} needs two aligned text files after it, or a file of pairs, such as TSV")
                 if not holds_pairs(Path(first)) and given and not given[0].startswith("-"):
                     written += [arg, given.pop(0)]
-                while given and may_follow(Path(first), Path(given[0])):
-                    written += [arg, given.pop(0)]
+                if given and may_follow(Path(first), Path(given[0])) and first not in bound:
+                    raise ConfigError(
+                        f"does {given[0]} belong to {arg}? Write {arg}={first} where it does not, and "
+                        f"{arg}={first} {arg}={given[0]} where it does"
+                    )
         return super().parse_args(ctx, written)
 
 

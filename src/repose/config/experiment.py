@@ -30,7 +30,7 @@ VocabSize = Annotated[int, Field(ge=5, le=1_000_000)]  # four reserved tokens an
 Seed = Annotated[int, Field(ge=0, le=2**64 - 1)]  # what torch's generators take
 Share = Annotated[float, Field(ge=0.0, le=1.0)]
 NotNegative = Annotated[float, Field(ge=0.0)]
-Files = Annotated[tuple[str, ...], Field(max_length=2)]
+Files = tuple[str, ...]
 
 
 def _pairs_or_share(value: Any, info: ValidationInfo) -> int | float:

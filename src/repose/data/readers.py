@@ -275,7 +275,8 @@ def _record(text: str, fields: tuple[str, str], place: str, is_first: bool) -> R
         raise DataError(f"{place}: not JSON ({error}): each line must be one JSON object") from error
     if not isinstance(record, dict):
         raise DataError(f"{place}: not a JSON object: each line must be like {{{fields[0]!r}: …, {fields[1]!r}: …}}")
-    record = record if all(name in record for name in fields) else flat(record)
+    nothing = {name: None for name in fields if record.get(name.partition(".")[0], "") is None}  # in a null record
+    record = record if all(name in record for name in fields) else nothing | flat(record)
     sides = []
     for name in fields:
         if name not in record:
@@ -293,7 +294,7 @@ def _record(text: str, fields: tuple[str, str], place: str, is_first: bool) -> R
 
 
 def flat(record: Mapping[str, Any]) -> dict[str, Any]:
-    """The fields of a record, and those of records inside it by both names: "translation.pt"."""
+    """The fields of a record, and those of the records in it, by both names: "translation.pt"."""
     inner = {
         f"{outer}.{name}": value for outer, of in record.items() if isinstance(of, dict) for name, value in of.items()
     }

@@ -9,6 +9,7 @@ import unicodedata
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import dataclass, replace
 from itertools import chain
+from math import isnan, nan
 from typing import TYPE_CHECKING, Any, NamedTuple
 
 import sentencex
@@ -140,8 +141,8 @@ def translate_texts(translator: "Translator", texts: Sequence[str], **how: Any) 
 
     Of a text in several parts: the text put together, the sum of the scores, no hypotheses and no attention. A sentence
     that is longer than those of the training, with no place to split it, is cut: it takes long, and becomes nonsense.
-    What has no letters stays as it is. Where several hypotheses are asked for nothing is split, left or cut, but at the
-    model's max_length.
+    What has no letters stays as it is; the score of a text of which nothing was translated is nan. Where several
+    hypotheses are asked for nothing is split, left or cut, but at the model's max_length.
     """
     to = how.get("to")
     language, lengths = language_of(translator, to), lengths_of(translator, to)
@@ -161,8 +162,8 @@ def translate_texts(translator: "Translator", texts: Sequence[str], **how: Any) 
 
 def _of_part(found: "Translation", read: str, part: Part) -> "Translation":
     """The translation of a part, of which so much was read."""
-    if not read:
-        return replace(found, text=part.text)
+    if not read.strip():
+        return replace(found, text=part.text, score=nan)
     return found if len(read) == len(part.text) else replace(found, truncated=True)
 
 
@@ -202,7 +203,7 @@ def _joined(translations: "Sequence[Translation]", parts: Sequence[Part]) -> "Tr
     return replace(
         translations[0],
         text=text,
-        score=sum(translation.score for translation in translations),
+        score=sum(scores) if (scores := [t.score for t in translations if not isnan(t.score)]) else nan,
         hypotheses=(),
         attention=None,
         src_tokens=tuple(chain.from_iterable(translation.src_tokens for translation in translations)),

@@ -121,13 +121,11 @@ def decoded(line: bytes) -> DecodedLine:
 
 
 def printed(translation: Translation, number: int, *, num_hypotheses: int = 1, scores: bool = False) -> list[str]:
-    """The lines that `repose translate` prints for the line of that number, from 0: one, or one for each hypothesis. A
-    blank line has no score, so "nan" stands there."""
+    """The lines that `repose translate` prints for the line of that number, from 0: one, or one for each hypothesis."""
     if num_hypotheses > 1:
         found = [(h.text, h.score) for h in translation.hypotheses] or [("", math.nan)]
         return [f"{number} ||| {_one_line(text)} ||| {score:.4f}" for text, score in found]
-    score = translation.score if translation.hypotheses else math.nan
-    return [f"{score:.4f}\t" * scores + _one_line(translation.text)]
+    return [f"{translation.score:.4f}\t" * scores + _one_line(translation.text)]
 
 
 def _one_line(text: str) -> str:

@@ -151,12 +151,19 @@ def _seen(series: Series, most: float) -> Series:
     return replace(series, points=tuple(point for point in series.points if point.mean <= most))
 
 
+def limits_of(found: Sequence[Series], most: float) -> tuple[float, float] | None:
+    """The lowest and the highest value, up to `most`, of curves that end below it; None where no value is above it, or
+    no curve ends below."""
+    values = [point.mean for series in found for point in (*series.points, *series.training)]
+    ends = [series for series in found if series.end.mean <= most]
+    inside = [point.mean for series in ends for point in (*series.points, *series.training) if point.mean <= most]
+    return (min(inside), max(inside)) if inside and max(values) > most else None
+
+
 def _cut(axes: Axes, found: Sequence[Series], most: float) -> None:
-    """Ends a panel above the highest value of curves that stay below `most`, where others do not."""
-    values = [[point.mean for point in (*series.points, *series.training)] for series in found]
-    inside = [value for of_one in values if max(of_one, default=inf) <= most for value in of_one]
-    if inside and any(value > most for of_one in values for value in of_one):
-        low, high = min(inside), max(inside)
+    """Has a panel end where these limits are."""
+    if (limits := limits_of(found, most)) is not None:
+        low, high = limits
         axes.set_ylim(low - 0.05 * (high - low), high + 0.05 * (high - low or 1.0))
 
 

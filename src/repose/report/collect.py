@@ -23,7 +23,7 @@ from repose.grids.view import reason
 from repose.model.presets import exact_preset_name
 from repose.report.baseline import NamesBefore, find_baseline
 from repose.report.corpora import corpus_name, told_apart
-from repose.report.folders import walk
+from repose.report.folders import cells_in, runs_in, walk
 from repose.runs.folder import SCORED_SPLITS, RunConfig, RunFolder
 from repose.runs.records import Record, Records, RunStatus
 from repose.system.errors import CheckpointError, ConfigError
@@ -190,6 +190,9 @@ def read_run(folder: Path, cell: Entry | None, grid: Path | None = None) -> Repo
     )
 
 
+_NO_FOLDER = "there is no folder {}: name run folders, or folders of runs"
+
+
 def read_runs(paths: Sequence[Path], *, title: str | None = None, baseline: str | None = None) -> RunSet:
     """The runs under `paths`: run directories, grid folders (grid.json), or folders that hold either, however deep.
 
@@ -203,7 +206,7 @@ def read_runs(paths: Sequence[Path], *, title: str | None = None, baseline: str 
     loose: list[Path] = []
     for path in paths:
         if not path.is_dir():
-            raise CheckpointError(f"there is no folder {path}: name run folders, or folders of runs")
+            raise CheckpointError(_NO_FOLDER.format(path))
         for folder in walk(path):
             try:
                 grid = manifest.read(folder)
@@ -258,27 +261,17 @@ def _title(paths: Sequence[Path]) -> str:
 def read_curves(folders: Sequence[Path]) -> RunSet:
     """The runs of these directories and below them, finished or not; a cell of a grid beside it is the system that it
     is there, in the grid's order. What else a shell's `*` names is left out. Raises CheckpointError or ConfigError."""
-    folders = list(dict.fromkeys(run for folder in folders for run in _runs_in(folder))) or folders
-    cells = {place: cell for f in dict.fromkeys(f.parent for f in folders) for place, cell in _cells_in(f)}
+    if missing := next((folder for folder in folders if not folder.exists()), None):
+        raise CheckpointError(_NO_FOLDER.format(missing))
+    named, folders = folders, list(dict.fromkeys(run for f in folders for run in runs_in(f))) or list(folders)
+    grids = dict.fromkeys([*named, *(folder.parent for folder in folders)])
+    cells: dict[Path, Entry] = {}
+    for place, cell in (found for folder in grids for found in cells_in(folder)):
+        cells.setdefault(place, cell)
     runs = {r.folder.resolve(): r for r in told_apart([read_run(f, cells.get(f.resolve())) for f in folders])}
     alone = _grouped([run for place, run in runs.items() if place not in cells])
     of_grids = _grouped_apart(_written_alike([runs[place] for place in cells if place in runs]))
     return RunSet(title="", runs=tuple(_named_apart([*of_grids, *alone])))
-
-
-def _runs_in(folder: Path) -> list[Path]:
-    """The directories of runs that have recorded something, in a folder, or in those below it."""
-    found = [place for f in (walk(folder) if folder.is_dir() else ()) for place in (f, *(p for p, _ in _cells_in(f)))]
-    return [place for place in found if RunFolder(place).has_records]
-
-
-def _cells_in(folder: Path) -> list[tuple[Path, Entry]]:
-    """The run directories of a grid and their cells; none where there is no grid that can be read."""
-    try:
-        grid = manifest.read(folder)
-    except CheckpointError:
-        return []
-    return [] if grid is None else [((folder / cell.folder).resolve(), cell) for cell in grid.entries]
 
 
 def _sentences(grids: Sequence[tuple[Path, Manifest]], runs: Sequence[ReportRun]) -> dict[str, tuple[int, ...]]:

@@ -10,7 +10,19 @@ from typing import Any, Literal, TypeAlias, get_args
 
 from repose.config.experiment import TASK_SETTINGS
 from repose.plots.canvas import Plotted, files_of, page_svg, save, save_numbers
-from repose.plots.charts import FEW, Mean, Point, Series, Spot, System, chart_canvas, draw_bars, draw_curves, draw_spots
+from repose.plots.charts import (
+    FEW,
+    Mean,
+    Point,
+    Series,
+    Spot,
+    System,
+    chart_canvas,
+    draw_bars,
+    draw_curves,
+    draw_spots,
+    limits_of,
+)
 from repose.report import figures, tables
 from repose.report.collect import ReportRun, RunSet, read_curves
 from repose.report.content import Cell, Column, Picture, Table
@@ -143,7 +155,7 @@ def _curves(
     if len(part.groups) > FEW and len(panels) == 1:
         others = f", {baseline} in black" if baseline else ""
         caption += f" Each panel shows one system in colour and the others in grey{others}."
-    if any(p.mean > _most(metric) for found in panels.values() for s in found for p in (*s.points, *s.training)):
+    if any(limits_of(found, _most(metric)) for found in panels.values()):
         caption += f" What is above {_GUESSED:.0f} nats, more than any guess costs, is left out of the picture."
     title = _title(part, f"{names[1]} by {by}")
     numbers = _curve_numbers(panels, names[0], title, caption, by, digits=1 if metric == "bleu" else 3)
