@@ -1,5 +1,6 @@
 """Texts of any length: nothing is lost where they are split, and white space stays."""
 
+import math
 from dataclasses import replace
 from types import SimpleNamespace
 from typing import Any, ClassVar
