@@ -346,7 +346,7 @@ def test_headers() -> None:
     wanted = {
         "access-control-allow-origin": "*",
         "access-control-allow-headers": "Authorization, Content-Type",
-        "access-control-expose-headers": "Authorization",
+        "access-control-expose-headers": "Authorization, Retry-After, X-Request-ID",
         "access-control-allow-methods": "GET, POST",
         "access-control-allow-credentials": "true",
         "access-control-max-age": "1728000",
@@ -780,7 +780,7 @@ def test_what_goes_wrong_inside_is_an_answer_without_the_text() -> None:
 
 def test_a_request_that_takes_too_long_is_given_up() -> None:
     class Slow(Shouting):
-        async def translate(self, *_: Any) -> list[Answer]:
+        async def translate(self, *_: Any, **__: Any) -> list[Answer]:
             await asyncio.sleep(60)
             return []
 
@@ -791,9 +791,31 @@ def test_a_request_that_takes_too_long_is_given_up() -> None:
 
 def test_a_busy_dispatcher_says_when_to_come_back() -> None:
     class Busy(Shouting):
-        async def translate(self, *_: Any) -> list[Answer]:
+        async def translate(self, *_: Any, **__: Any) -> list[Answer]:
             raise RequestError(503, "Server is busy", {"Retry-After": "7"})
 
     response = ask(make_app(service(dispatcher=Busy())), "POST", "/translate", json=PT_EN)
     assert (response.status_code, body(response)) == (503, {"error": "Server is busy"})
     assert response.headers["retry-after"] == "7"
+
+
+def test_keys_are_read_again(tmp_path: Any) -> None:
+    keys = tmp_path / "keys"
+    keys.write_text("one\n")
+    of = service(api_keys=keys, key_required=True)
+    app = make_app(of)
+
+    def statuses() -> list[int]:
+        return [
+            ask(app, "POST", "/translate", json=PT_EN | {"q": "a", "api_key": key}).status_code
+            for key in ("one", "two")
+        ]
+
+    assert statuses() == [200, 403]
+    keys.write_text("two\n")
+    of.access.read_keys()
+    assert statuses() == [403, 200]
+    keys.write_text("")
+    with pytest.raises(DataError):
+        of.access.read_keys()
+    assert statuses() == [403, 200]

@@ -4,6 +4,7 @@ import asyncio
 import os
 import signal
 import sys
+import time
 from collections.abc import Awaitable, Callable
 from pathlib import Path
 from typing import Any
@@ -11,12 +12,13 @@ from typing import Any
 import pytest
 from stub_server import samples, served
 
-from repose.serving.dispatcher import Dispatcher, TranslationError
+from repose.serving.dispatcher import ANSWERED_BY, Dispatcher, TranslationError
 from repose.serving.messages import How, ModelToLoad
 from repose.serving.metrics import Metrics
 from repose.serving.refusals import RequestError
 from repose.serving.settings import Batching
 from repose.serving.texts import in_turn
+from repose.serving.workers import Worker
 from repose.system.errors import ReposeError
 
 pytestmark = pytest.mark.skipif(sys.platform == "win32", reason="signals of POSIX")
@@ -257,3 +259,59 @@ def test_a_model_that_cannot_be_loaded_is_said_at_the_start() -> None:
 
     with pytest.raises(ReposeError, match="missing does not exist"):
         with_dispatcher(test, paths=("one", "missing"))
+
+
+def test_what_would_be_answered_too_late_is_refused_before_any_of_it_is_translated() -> None:
+    """Requests take turns: with one more, all of them would be too late."""
+
+    async def test(dispatcher: Dispatcher) -> None:
+        dispatcher._rate = 100.0  # tokens a second
+        ANSWERED_BY.set(time.monotonic() + 30.0)
+        with dispatcher.promised(10**9):  # alone it is tried, whatever it takes
+            with pytest.raises(RequestError) as caught, dispatcher.promised(10):
+                pass
+            assert (caught.value.status, caught.value.headers) == (503, {"Retry-After": str(10**7)})
+        with dispatcher.promised(1000) as translated:
+            with dispatcher.promised(1900):
+                pass
+            with pytest.raises(RequestError), dispatcher.promised(2100):
+                pass
+            translated(900)
+            with dispatcher.promised(2100):
+                pass
+        ANSWERED_BY.set(time.monotonic() + 600.0)
+        with dispatcher.promised(1000), dispatcher.promised(50_000):
+            pass
+        assert dispatcher._promised == 0
+
+    with_dispatcher(test)
+
+
+def test_without_a_worker_that_could_be_started_nobody_is_kept_waiting(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    told = []
+
+    async def no_worker(*_: Any) -> Worker:
+        raise ReposeError("model.safetensors is damaged")
+
+    async def test(dispatcher: Dispatcher) -> None:
+        dispatcher._say = lambda event, **facts: told.append((event, facts))
+        (tmp_path / "hold").touch()
+        waiting = [asyncio.create_task(say(dispatcher, word)) for word in ("slow", "a")]
+        while not (tmp_path / "held").exists():
+            await asyncio.sleep(0.005)
+        monkeypatch.setattr(Worker, "start", no_worker)
+        os.kill(dispatcher.pids[0], signal.SIGKILL)
+        for one in waiting:
+            with pytest.raises(RequestError) as caught:
+                await one
+            assert caught.value.status == 503
+        for again in (say(dispatcher, "b"), in_turn(dispatcher, served("a", "b").lengths, HOW, ["b"], [3])):
+            with pytest.raises(RequestError):
+                await again
+        assert samples(dispatcher._metrics)["repose_queue_tokens"] == 0
+        monkeypatch.undo()
+
+    with_dispatcher(test, paths=(str(tmp_path),))
+    assert ("worker_failed", {"kind": "ReposeError", "reason": "model.safetensors is damaged"}) in told

@@ -2,6 +2,7 @@
 
 import asyncio
 import contextlib
+import errno
 import http.client
 import io
 import json
@@ -120,6 +121,17 @@ def test_an_archive_that_unpacks_to_much_is_refused() -> None:
         response = ask(APP, "POST", "/translate_file", data={"source": "pt", "target": "en"}, files=file)
         assert response.status_code == 400
         assert body(response)["error"].startswith("Invalid request: ")
+
+
+def test_a_translated_file_that_no_disk_holds_is_a_refusal(monkeypatch: pytest.MonkeyPatch) -> None:
+    def full() -> Any:
+        raise OSError(errno.ENOSPC, "No space left on device")
+
+    downloads = Downloads(Limits())
+    monkeypatch.setattr("tempfile.TemporaryFile", full)
+    with pytest.raises(RequestError, match="The translated file cannot be kept: No space left on device") as caught:
+        downloads.put(".txt", b"x", "text/plain")
+    assert caught.value.status == 507
 
 
 @pytest.mark.parametrize("name", ["../../etc/passwd", "..", "", "\x00", "a.txt", "A" * 22 + ".txt", "%2e%2e"])
@@ -275,7 +287,7 @@ def test_a_client_that_goes_is_not_translated_for() -> None:
     cancelled: list[bool] = []
 
     class Slow(Shouting):
-        async def translate(self, *_: Any) -> list[Answer]:
+        async def translate(self, *_: Any, **__: Any) -> list[Answer]:
             try:
                 await asyncio.sleep(10)
             except asyncio.CancelledError:
@@ -475,7 +487,7 @@ def test_requests_that_come_before_answers_are_bounded(upgrade: bytes) -> None:
 
 def test_what_is_in_hand_when_the_time_to_end_is_over_is_told_to_come_back(caplog: pytest.LogCaptureFixture) -> None:
     class Slow(Shouting):
-        async def translate(self, *_: Any) -> list[Answer]:
+        async def translate(self, *_: Any, **__: Any) -> list[Answer]:
             await asyncio.sleep(1_000)
             return []
 

@@ -60,13 +60,19 @@ class Access:
     def __init__(self, settings: ServeSettings) -> None:
         """Raises DataError for a file of keys that cannot be read, ConfigError where keys are needed."""
         self._settings = settings
-        self._keys = _read_keys(settings.api_keys) if settings.api_keys is not None else []
-        if settings.key_required and not self._keys:
-            raise ConfigError("keys are required, but there are none: give a file with a key per line as --api-keys")
+        self.read_keys()
         self.wrong_keys = Windows("minute")
         limits = settings.limits
         by_unit = {"minute": limits.req_limit, "hour": limits.hourly_req_limit, "day": limits.daily_req_limit}
         self._requests = [(unit, limit, Windows(unit)) for unit, limit in by_unit.items() if limit != NO_LIMIT]
+
+    def read_keys(self) -> None:
+        """Those that the file has now; where it cannot be read, those of before stay. Raises as `Access` does."""
+        settings = self._settings
+        keys = _read_keys(settings.api_keys) if settings.api_keys is not None else []
+        if settings.key_required and not keys:
+            raise ConfigError("keys are required, but there are none: give a file with a key per line as --api-keys")
+        self._keys = keys
 
     @property
     def has_keys(self) -> bool:

@@ -7,6 +7,7 @@ import asyncio
 import hmac
 import json
 import re
+import time
 from collections.abc import Awaitable, Callable, Sequence
 from contextlib import nullcontext
 from functools import partial
@@ -24,7 +25,7 @@ from repose.documents.formats import FORMATS
 from repose.serving import documents, explain, files, page, parameters
 from repose.serving.access import Access, address_of
 from repose.serving.catalogue import Catalogue, Direction
-from repose.serving.dispatcher import Dispatcher, TranslationError
+from repose.serving.dispatcher import ANSWERED_BY, Dispatcher, TranslationError
 from repose.serving.languages import NOTHING, Detected, canonical, detect, name_of, shown
 from repose.serving.log import Log
 from repose.serving.metrics import CONTENT_TYPE, Metrics
@@ -124,6 +125,7 @@ class Service:
         if asked is not None and _SECONDS.fullmatch(asked):
             seconds = min(seconds, float(asked))
         within = self.deadlines.within(seconds)
+        ANSWERED_BY.set(time.monotonic() + seconds)  # for this request: each has a context of its own
         try:
             with self.dispatcher.in_use(), within as waiting, watched(request.scope, request.receive, waiting):
                 return await work

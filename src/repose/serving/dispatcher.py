@@ -11,6 +11,7 @@ import math
 import time
 from collections import deque
 from collections.abc import Callable, Iterator, Sequence
+from contextvars import ContextVar
 from dataclasses import dataclass, field
 
 from repose.serving.log import where
@@ -27,6 +28,10 @@ _LONGEST_PAUSE = 30.0  # seconds between attempts to start a worker
 _SHARE_WAITED = 0.5  # of a batch's own time, that is worth waiting for a fuller one
 _KEPT_OF_LATE = 0.95  # from batch to batch
 _FIRST_RATE = 2_000.0  # source tokens a second, until it is measured
+_FAILURES = 3  # workers that did not start, one after the other, beyond which nobody is kept waiting for one
+
+ANSWERED_BY: ContextVar[float] = ContextVar("ANSWERED_BY", default=math.inf)
+"""By when the request that is worked on has to be answered, by `time.monotonic`."""
 
 
 class TranslationError(ReposeError):
@@ -92,6 +97,8 @@ class Dispatcher:
         self._requests = 0
         self._in_work = 0  # sentences
         self._queue_tokens = 0
+        self._promised = 0  # tokens
+        self._failures = 0  # workers that did not start since the last that did
         self._rate = _FIRST_RATE
         self._is_woken = False
         self._of_late, self._wait_until = 0.0, 0.0
@@ -144,10 +151,14 @@ class Dispatcher:
             slot.cancel()
         await asyncio.gather(*self._slots, return_exceptions=True)
         await asyncio.gather(*(worker.end() for worker in self._ending))
+        self._fail_all(closing())
+        self._queues.clear()
+
+    def _fail_all(self, error: Exception) -> None:
+        """Whatever waits; each request takes its sentences out of the queue."""
         for queue in self._queues.values():
             for job in queue.jobs.values():
-                _fail(job, closing())
-        self._queues.clear()
+                _fail(job, error)
 
     # What requests ask
 
@@ -163,6 +174,7 @@ class Dispatcher:
             return []
         if self._closed:
             raise closing()
+        self._check_ready()
         limit = self._batching.queue_tokens(self._num_workers)
         if self._queue_tokens and self._queue_tokens + sum(num_tokens) > limit:
             raise busy(self.seconds_to_wait())
@@ -184,9 +196,42 @@ class Dispatcher:
             if dropped:
                 self._metrics.cancelled += dropped
 
+    @contextlib.contextmanager
+    def promised(self, tokens: int) -> Iterator[Callable[[int], None]]:
+        """Within, a request has so many tokens translated, in as many calls of `translate` as it likes; it tells of
+        those that are. Raises RequestError where those of earlier requests and these will not be translated in time:
+        requests take turns, so that otherwise all of them would be too late."""
+        self._check_ready()
+        if (
+            tokens
+            and self._promised
+            and time.monotonic() + self._seconds_for(self._promised + tokens) > ANSWERED_BY.get()
+        ):
+            raise busy(math.ceil(self._seconds_for(self._promised)))
+        left = tokens
+        self._promised += tokens
+
+        def translated(number: int) -> None:
+            nonlocal left
+            left -= number
+            self._promised -= number
+
+        try:
+            yield translated
+        finally:
+            self._promised -= left
+
+    def _check_ready(self) -> None:
+        """Raises RequestError where there is no worker, and will be none soon."""
+        if not self._workers and self._failures >= _FAILURES:
+            raise busy(math.ceil(_LONGEST_PAUSE))
+
     def seconds_to_wait(self) -> int:
         """In which the queue will have been translated, at the speed of late."""
-        return math.ceil(self._queue_tokens / (self._rate * max(1, len(self._workers))))
+        return math.ceil(self._seconds_for(self._queue_tokens))
+
+    def _seconds_for(self, tokens: int) -> float:
+        return tokens / (self._rate * max(1, len(self._workers)))
 
     # The queue
 
@@ -267,9 +312,12 @@ class Dispatcher:
             try:
                 worker = await Worker.start(self._models)
             except Exception as error:  # whatever it was, this place for a worker must not be lost
-                self._say("worker_failed", reason=type(error).__name__)
+                is_told = isinstance(error, ReposeError | WorkerLostError)
+                self._say("worker_failed", kind=type(error).__name__, reason=str(error) if is_told else None)
+                self._failures += 1
+                if not self._workers and self._failures >= _FAILURES:
+                    self._fail_all(busy(math.ceil(_LONGEST_PAUSE)))
                 if self._first is not None and not self._first.done():
-                    is_told = isinstance(error, ReposeError | WorkerLostError)
                     self._first.set_exception(ReposeError(str(error)) if is_told else error)
                 elif isinstance(error, ModelChangedError):
                     self._when_changed()
@@ -277,6 +325,7 @@ class Dispatcher:
                 pause = min(_LONGEST_PAUSE, 2 * pause)
                 continue
             self._workers.add(worker)
+            self._failures = 0
             self._metrics.workers += 1
             self._say("worker_ready", pid=worker.pid)
             if self._first is not None and not self._first.done():

@@ -31,9 +31,13 @@ class Downloads:
         """Delete all of them."""
 
     def put(self, suffix: str, content: bytes, media_type: str) -> str:
-        """Keep a file; the name under which it can be had."""
-        file = tempfile.TemporaryFile()  # noqa: SIM115
-        file.write(content)
+        """Keep a file; the name under which it can be had. Raises RequestError where there is no room for it."""
+        try:
+            file = tempfile.TemporaryFile()  # noqa: SIM115
+            file.write(content)
+            file.flush()
+        except OSError as error:
+            raise RequestError(507, f"The translated file cannot be kept: {error.strerror or error}") from error
         name = secrets.token_urlsafe(16) + suffix
         self._forget(self._limits.max_files - 1)
         self._files[name] = self._clock(), media_type, file

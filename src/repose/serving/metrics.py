@@ -59,7 +59,7 @@ class Metrics:
         self.workers = 0
         """Ready ones."""
         self.restarts = self.cancelled = self.truncated = 0
-        self.reloads: Counter[str] = Counter()
+        self.reloads = Counter(done=0, failed=0)
         self._models: list[list[str]] = []
         self._registry = CollectorRegistry()
         self._registry.register(self)

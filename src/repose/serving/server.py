@@ -223,9 +223,11 @@ class Server:
             await self._exchange()
 
     async def _exchange(self) -> None:
-        """The models of before go on answering until the new ones are there, and for good where they cannot be read."""
+        """The keys, then the models: those of before go on answering until the new ones are there, and for good where
+        they cannot be read."""
         try:
             settings = self._settings
+            self._service.access.read_keys()
             catalogue = await asyncio.to_thread(read_catalogue, settings.runs, settings.languages)
             dispatcher = self._dispatcher(catalogue)
             await dispatcher.start()

@@ -3,6 +3,7 @@
 import asyncio
 import re
 from collections.abc import Callable, Sequence
+from contextlib import AbstractContextManager
 from dataclasses import dataclass
 from typing import Protocol, TypeVar
 
@@ -32,6 +33,10 @@ class Translates(Protocol):
         self, how: How, sentences: Sequence[str], num_tokens: Sequence[int], *, num_cut: int = 0
     ) -> list[Answer]:
         """The answers, in order. `num_cut`: how many of the sentences were cut."""
+        ...
+
+    def promised(self, tokens: int) -> AbstractContextManager[Callable[[int], None]]:
+        """Within, so many tokens are to be translated; it gives what is to be told of those that are."""
         ...
 
 
@@ -115,19 +120,20 @@ async def in_turn(
 
     A sentence that is still longer than what the model was trained on is cut: decoding takes long, and gives nonsense.
     """
-    limit, answers = lengths.longest, list[Answer]()
-    if 0 < len(sentences) <= _SENTENCES_AT_ONCE and all(number <= limit for number in num_tokens):
-        return await dispatcher.translate(how, sentences, num_tokens)
-    for start in range(0, len(sentences), _SENTENCES_AT_ONCE):
-        some = slice(start, start + _SENTENCES_AT_ONCE)
-        is_cut = [number > limit for number in num_tokens[some]]
-        read = [lengths.beginning(text) if cut else text for text, cut in zip(sentences[some], is_cut, strict=True)]
-        found = await dispatcher.translate(
-            how, read, [min(number, limit) for number in num_tokens[some]], num_cut=sum(is_cut)
-        )
-        answers += [
-            answer._replace(truncated=True) if cut else answer for answer, cut in zip(found, is_cut, strict=True)
-        ]
+    if not sentences:
+        return []
+    answers: list[Answer] = []
+    read_tokens = [min(number, lengths.longest) for number in num_tokens]
+    with dispatcher.promised(sum(read_tokens)) as translated:
+        for start in range(0, len(sentences), _SENTENCES_AT_ONCE):
+            some = slice(start, start + _SENTENCES_AT_ONCE)
+            is_cut = [number > lengths.longest for number in num_tokens[some]]
+            read = [lengths.beginning(text) if cut else text for text, cut in zip(sentences[some], is_cut, strict=True)]
+            found = await dispatcher.translate(how, read, read_tokens[some], num_cut=sum(is_cut))
+            translated(sum(read_tokens[some]))
+            answers += [
+                answer._replace(truncated=True) if cut else answer for answer, cut in zip(found, is_cut, strict=True)
+            ]
     return answers
 
 
