@@ -294,7 +294,7 @@ def _record(text: str, fields: tuple[str, str], place: str, is_first: bool) -> R
 
 
 def flat(record: Mapping[str, Any]) -> dict[str, Any]:
-    """The fields of a record, and those of the records in it, by both names: "translation.pt"."""
+    """The fields of a record, and those of the records in it, by their names with a dot between: "translation.pt"."""
     inner = {
         f"{outer}.{name}": value for outer, of in record.items() if isinstance(of, dict) for name, value in of.items()
     }

@@ -87,8 +87,9 @@ def end_with(parent: int, *, remove: Path | None = None) -> None:
     def watch() -> None:
         while os.getppid() == parent:
             time.sleep(1.0)
-        for _ in range(_TRIES if remove is not None else 0):  # the main thread may be writing into it
-            shutil.rmtree(str(remove), ignore_errors=True)
+        if remove is not None:
+            for _ in range(_TRIES):  # the main thread may be writing into it
+                shutil.rmtree(remove, ignore_errors=True)
         os._exit(1)
 
     threading.Thread(target=watch, daemon=True).start()
