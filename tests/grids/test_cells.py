@@ -350,6 +350,24 @@ def test_what_no_cell_could_run_with_is_refused(monkeypatch: pytest.MonkeyPatch)
         check(device="cuda:1")
 
 
+@pytest.fixture
+def whole_machine(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Not in a container that grants less than all cores."""
+    monkeypatch.setattr("repose.system.device.granted_cores", lambda: None)
+
+
+@pytest.mark.skipif(not hasattr(os, "sched_getaffinity"), reason="no affinity here")
+def test_cells_are_kept_on_no_cores_where_a_container_grants_a_share_of_all(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Others would be kept on the first cores as well, while the rest of the machine is idle."""
+    monkeypatch.setattr(os, "sched_getaffinity", lambda _: set(range(64)))
+    monkeypatch.setattr("repose.system.device.granted_cores", lambda: 2)
+    assert share(4, jobs=None, cores=None, devices=0) == Share(2, 1)
+    with claimed_cores(2, 1) as given:
+        assert given == [(), ()]
+    assert not cells.keep_on((), 1)
+
+
+@pytest.mark.usefixtures("whole_machine")
 @pytest.mark.skipif(not hasattr(os, "sched_getaffinity"), reason="no affinity here")
 @pytest.mark.parametrize(
     ("jobs", "cores", "places"),
@@ -364,6 +382,7 @@ def test_cores_of_cells(
         assert given == places
 
 
+@pytest.mark.usefixtures("whole_machine")
 @pytest.mark.skipif(not hasattr(os, "sched_getaffinity"), reason="no affinity here")
 def test_a_second_grid_takes_other_cores(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(os, "sched_getaffinity", lambda _: {0, 1, 2})
@@ -377,6 +396,7 @@ def test_a_second_grid_takes_other_cores(tmp_path: Path, monkeypatch: pytest.Mon
         assert after == [(0,)]
 
 
+@pytest.mark.usefixtures("whole_machine")
 @pytest.mark.skipif(not hasattr(os, "sched_getaffinity"), reason="no affinity here")
 def test_nothing_is_claimed_in_a_folder_of_somebody_else(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(os, "sched_getaffinity", lambda _: {0, 1, 2})
@@ -392,6 +412,7 @@ def test_nothing_is_claimed_in_a_folder_of_somebody_else(tmp_path: Path, monkeyp
         assert place.stat().st_mode & 0o777 == 0o700
 
 
+@pytest.mark.usefixtures("whole_machine")
 @pytest.mark.skipif(not hasattr(os, "sched_getaffinity"), reason="no affinity here")
 def test_cores_without_a_place_for_claims(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(os, "sched_getaffinity", lambda _: {0, 1, 2})

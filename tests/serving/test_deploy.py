@@ -1,6 +1,7 @@
 """The container file and the systemd unit: what they promise, and that the command line has what they say."""
 
 import configparser
+import dataclasses
 import json
 import re
 import shlex
@@ -10,9 +11,13 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+import yaml
+
+from repose.serving.settings import ServeSettings
 
 ROOT = Path(__file__).parents[2]
 UNIT = ROOT / "deploy" / "repose-serve.service"
+DRAIN_SECONDS = next(field.default for field in dataclasses.fields(ServeSettings) if field.name == "drain_seconds")
 
 
 def instructions() -> list[tuple[str, str]]:
@@ -77,6 +82,58 @@ def test_the_unit() -> None:
     assert service["KillMode"] == "mixed", "workers are not to be stopped before their parent has drained"
     assert "-HUP" in service["ExecReload"]
     assert (service["NoNewPrivileges"], service["ProtectSystem"]) == ("yes", "strict")
+
+
+def compose() -> dict[str, Any]:
+    found = yaml.safe_load((ROOT / "deploy" / "compose.yaml").read_text(encoding="utf-8"))
+    return dict(found["services"]["translate"])
+
+
+def pod() -> dict[str, Any]:
+    documents = yaml.safe_load_all((ROOT / "deploy" / "kubernetes.yaml").read_text(encoding="utf-8"))
+    return dict(next(found for found in documents if found["kind"] == "Deployment")["spec"]["template"]["spec"])
+
+
+def test_options_and_variables_of_the_files_for_containers(run_repose: Any, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("COLUMNS", "250")
+    _, out, _ = run_repose("serve", "--help")
+    [container] = pod()["containers"]
+    known = set(re.findall(r"--[a-z-]+|LT_[A-Z_]+", out))
+    used = {argument for argument in (*compose()["command"], *container["args"]) if argument.startswith("-")}
+    assert used <= known
+    assert {*compose()["environment"], *(variable["name"] for variable in container["env"])} <= known
+
+
+def test_compose() -> None:
+    service, about = compose(), dict(instructions())
+    assert (ROOT / "deploy" / service["build"] / "Dockerfile").exists()
+    port = about["EXPOSE"]
+    assert service["ports"] == [f"127.0.0.1:{port}:{port}"]
+    [volume] = service["volumes"]
+    [place] = json.loads(about["VOLUME"])
+    assert volume.endswith(f":{place}:ro")
+    assert all(argument.startswith(place) for argument in service["command"])
+    assert (service["read_only"], service["tmpfs"]) == (True, [about["WORKDIR"]])
+    assert int(service["stop_grace_period"].removesuffix("s")) > DRAIN_SECONDS
+
+
+def test_kubernetes() -> None:
+    spec, about = pod(), dict(instructions())
+    [container] = spec["containers"]
+    [port] = container["ports"]
+    assert port["containerPort"] == int(about["EXPOSE"])
+    for probe in ("startupProbe", "readinessProbe", "livenessProbe"):
+        assert container[probe]["httpGet"]["port"] == port["name"]
+        assert container[probe]["httpGet"]["path"].startswith("/health/")
+    assert container["livenessProbe"]["httpGet"]["path"] == "/health/live", "a pod that loads or drains is alive"
+    asleep = int(container["lifecycle"]["preStop"]["exec"]["command"][1])
+    assert spec["terminationGracePeriodSeconds"] > asleep + DRAIN_SECONDS
+    user, group = about["USER"].split(":")
+    assert (spec["securityContext"]["runAsUser"], spec["securityContext"]["runAsGroup"]) == (int(user), int(group))
+    places = {mount["mountPath"]: mount["name"] for mount in container["volumeMounts"]}
+    assert set(places.values()) == {volume["name"] for volume in spec["volumes"]}
+    assert {*json.loads(about["VOLUME"]), about["WORKDIR"]} == set(places)
+    assert container["securityContext"]["readOnlyRootFilesystem"]
 
 
 @pytest.mark.skipif(shutil.which("systemd-analyze") is None, reason="needs systemd-analyze")

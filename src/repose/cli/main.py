@@ -31,6 +31,7 @@ from repose.cli import (
     training,
 )
 from repose.system.errors import told
+from repose.system.limits import limit_threads
 from repose.system.terminal import say
 
 app = typer.Typer(
@@ -45,6 +46,7 @@ def main() -> None:
     """Runs the command line; errors that a user can mend are one sentence."""
     # Threads that wait by spinning collapse as soon as anything else runs on the machine. Read when torch is loaded.
     os.environ.setdefault("OMP_WAIT_POLICY", "passive")
+    limit_threads()
     if isinstance(sys.stdout, io.TextIOWrapper) and not sys.stdout.isatty():
         sys.stdout.reconfigure(encoding="utf-8")  # as texts are read; a terminal has an encoding of its own
     try:

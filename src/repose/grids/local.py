@@ -75,7 +75,7 @@ def share(num_cells: int, *, jobs: int | None, cores: int | None, devices: int, 
 @contextlib.contextmanager
 def claimed_cores(jobs: int, cores: int) -> Iterator[list[tuple[int, ...]]]:
     """The cores of each of `jobs` cells at once, disjoint as far as they go round; no cores where cells cannot be kept
-    on some.
+    on some, or where a container grants a share of all cores, which others use as well.
 
     Cores that another grid or search of this user has claimed on this machine are taken last. The others are claimed
     until the context ends, or this process does.
@@ -84,6 +84,9 @@ def claimed_cores(jobs: int, cores: int) -> Iterator[list[tuple[int, ...]]]:
         yield [()] * jobs
         return
     allowed = sorted(os.sched_getaffinity(0))
+    if available_cores() < len(allowed):
+        yield [()] * jobs
+        return
     claimed: list[int] = []
     with contextlib.ExitStack() as claims:
         for core in allowed:

@@ -9,6 +9,7 @@ from contextlib import contextmanager, suppress
 from typing import TYPE_CHECKING
 
 from repose.system.errors import ConfigError, DeviceError, unknown
+from repose.system.limits import granted_bytes, granted_cores
 from repose.system.numbers import is_whole
 
 if TYPE_CHECKING:
@@ -54,16 +55,18 @@ def _devices(number: int) -> str:
 
 
 def available_cores() -> int:
-    """Cores that this process may use."""
-    return len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else os.cpu_count() or 1
+    """Cores that this process may use: those that it may run on, and no more than its container grants."""
+    cores = len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else os.cpu_count() or 1
+    return min(cores, granted_cores() or cores)
 
 
 def memory_bytes() -> int | None:
-    """The memory of this machine; None where that cannot be known."""
+    """The memory of this machine, or what its container grants of it; None where that cannot be known."""
     try:
-        return os.sysconf("SC_PAGE_SIZE") * os.sysconf("SC_PHYS_PAGES")
+        memory = os.sysconf("SC_PAGE_SIZE") * os.sysconf("SC_PHYS_PAGES")
     except (AttributeError, ValueError, OSError):
-        return None
+        return granted_bytes()
+    return min(memory, granted_bytes() or memory)
 
 
 def check_workers(number: int, least: int = 1) -> None:

@@ -1,0 +1,85 @@
+"""How much of this machine a container or a batch system grants: cores and memory, from its control groups.
+
+In a container with two of 64 cores, the operating system still says 64. See
+https://docs.kernel.org/admin-guide/cgroup-v2.html and https://docs.kernel.org/admin-guide/cgroup-v1/index.html.
+"""
+
+import math
+import os
+from collections.abc import Iterator
+from pathlib import Path, PurePosixPath
+
+_ROOT = Path("/")
+
+
+def granted_cores(root: Path = _ROOT) -> int | None:
+    """Cores' worth of time that this process may use, a part of one counted as one; None where there is no limit.
+
+    `root` is the folder that `proc` and `sys` lie in.
+    """
+    quotas = [_quota(group) for group in _groups(root, "cpu")]
+    return min((max(1, math.ceil(quota)) for quota in quotas if quota is not None), default=None)
+
+
+def granted_bytes(root: Path = _ROOT) -> int | None:
+    """Memory that this process may use; None where there is no limit. `root` as for `granted_cores`."""
+    limits = [
+        _number(group / name)
+        for group in _groups(root, "memory")
+        for name in ("memory.max", "memory.limit_in_bytes")  # of version 2, of version 1
+    ]
+    return min((limit for limit in limits if limit is not None and limit > 0), default=None)
+
+
+def limit_threads() -> None:
+    """Has libraries that are loaded later, and processes that are started, use no more threads than `granted_cores`.
+    Does nothing where there is no limit, or where somebody has said how many."""
+    cores = granted_cores()
+    if cores is not None:
+        for name in ("OMP_NUM_THREADS", "RAYON_NUM_THREADS"):  # torch; tokenizers
+            os.environ.setdefault(name, str(cores))
+
+
+def _groups(root: Path, controller: str) -> Iterator[Path]:
+    """The folders of the control groups that this process is in, and of those around them: each may set a limit.
+
+    In a container, the folder of the innermost one often is the root of what can be seen; the others are missing then.
+    """
+    for line in _text(root / "proc" / "self" / "cgroup").splitlines():
+        number, _, rest = line.partition(":")
+        controllers, _, path = rest.partition(":")
+        if number == "0" and not controllers:  # version 2
+            tops = ["", "unified"]
+        elif controller in controllers.split(","):
+            tops = [controllers, controller]
+        else:
+            continue
+        inner = PurePosixPath(path.lstrip("/"))
+        for top in dict.fromkeys(tops):
+            for group in (inner, *inner.parents):
+                yield root / "sys" / "fs" / "cgroup" / top / group
+
+
+def _quota(group: Path) -> float | None:
+    """Of one group, cores' worth of time."""
+    total, _, period = _text(group / "cpu.max").partition(" ")  # version 2: "max 100000" or "150000 100000"
+    if not period:
+        total, period = _text(group / "cpu.cfs_quota_us"), _text(group / "cpu.cfs_period_us")  # version 1: -1 or 150000
+    try:
+        return int(total) / int(period) if int(total) > 0 and int(period) > 0 else None
+    except ValueError:
+        return None
+
+
+def _number(path: Path) -> int | None:
+    try:
+        return int(_text(path))
+    except ValueError:  # "max", or no such file
+        return None
+
+
+def _text(path: Path) -> str:
+    try:
+        return path.read_text(encoding="ascii").strip()
+    except (OSError, ValueError):
+        return ""
