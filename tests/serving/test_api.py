@@ -784,9 +784,24 @@ def test_a_request_that_takes_too_long_is_given_up() -> None:
             await asyncio.sleep(60)
             return []
 
-    app = make_app(service(dispatcher=Slow(), limits={"timeout": 20.0}))
-    response = ask(app, "POST", "/translate", json=PT_EN, headers={"X-Request-Timeout": "0.05"})
+    made, stream = service(dispatcher=Slow(), limits={"timeout": 20.0}), io.StringIO()
+    made.log = Log(stream)
+    response = ask(make_app(made), "POST", "/translate", json=PT_EN, headers={"X-Request-Timeout": "0.05"})
     assert (response.status_code, body(response)) == (504, {"error": "Request was not answered within 0.05 seconds"})
+    line = json.loads(stream.getvalue())
+    assert (line["status"], line["texts"], line["characters"]) == (504, 1, len(PT_EN["q"]))
+
+
+def test_the_log_has_of_probes_those_that_went_wrong() -> None:
+    made, stream = service(metrics=True), io.StringIO()
+    made.log = Log(stream)
+    app = make_app(made)
+    for path in ("/health", "/health/live", "/health/ready", "/metrics"):
+        assert ask(app, "GET", path).status_code == 200
+    assert not stream.getvalue()
+    made.ready = False
+    assert ask(app, "GET", "/health/ready").status_code == 503
+    assert [json.loads(line)["endpoint"] for line in stream.getvalue().splitlines()] == ["/health/ready"]
 
 
 def test_a_busy_dispatcher_says_when_to_come_back() -> None:

@@ -443,6 +443,35 @@ def protocol_of(app: Any, wire: Wire, loop: Any, **limits: Any) -> Any:
     return made
 
 
+def test_what_is_refused_before_it_is_a_request_is_told() -> None:
+    """The application never hears of it."""
+    told: list[tuple[int, str]] = []
+
+    async def app(_: Any, receive: Any, send: Any) -> None:
+        raise AssertionError
+
+    async def scenario() -> None:
+        limits = Limits()
+        kind = guarded(limits, lambda status, text: told.append((status, text)))
+        for sent in (b"no request\r\n\r\n", b"GET / HTTP/1.1\r\nX: " + b"y" * limits.max_head):
+            config = uvicorn.Config(app, lifespan="off", ws="none", log_config=None)
+            protocol = kind(config, ServerState(), {}, asyncio.get_running_loop())
+            protocol.connection_made(Wire())
+            protocol.data_received(sent)
+
+    asyncio.run(scenario())
+    assert told == [(400, "Invalid HTTP request"), (431, "Invalid request: the head is too large")]
+
+
+def test_refusals_below_requests_are_counted_and_in_the_log() -> None:
+    made, stream = service(), io.StringIO()
+    made.log = Log(stream)
+    make_app(made).refused(431, "too large")
+    assert made.metrics.requests["other", "431"] == 1
+    line = json.loads(stream.getvalue())
+    assert (line["event"], line["status"], line["text"]) == ("refused", 431, "too large")
+
+
 async def turns() -> None:
     for _ in range(20):
         await asyncio.sleep(0)

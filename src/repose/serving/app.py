@@ -154,13 +154,11 @@ class Service:
             direction = self.direction(source, target, detected, found.get("format"))
             return detected, direction, await self._translate(direction, several, alternatives, is_html=is_html)
 
+        facts = request.scope["state"]["facts"]
+        facts |= {"texts": len(several), "characters": sum(map(len, several))}
         detected, direction, translated = await self.answer(request, work(), limits.timeout)
-        request.scope["state"]["facts"] |= {
-            "texts": len(several),
-            "characters": sum(map(len, several)),
-            "source": shown(direction.source) if direction else None,
-            "target": shown(direction.target) if direction else None,
-        }
+        facts["source"] = shown(direction.source) if direction else None
+        facts["target"] = shown(direction.target) if direction else None
         return _json(_answer(translated, isinstance(texts, list), detected, alternatives))
 
     async def _translate(
@@ -245,9 +243,9 @@ class Service:
                         self.dispatcher, direction, document, self.settings.beam_size
                     )
 
+        request.scope["state"]["facts"] |= {"bytes": len(content), "format": suffix}
         media_type, translated, warnings = await self.answer(request, work(), limits.file_timeout)
         name = self.downloads.put(suffix, translated, media_type)
-        request.scope["state"]["facts"] |= {"bytes": len(content), "format": suffix}
         answer = {"translatedFileUrl": f"{self._base_url(request)}download_file/{name}"}
         return _json(answer | ({"warnings": warnings} if warnings else {}))
 

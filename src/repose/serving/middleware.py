@@ -28,6 +28,8 @@ _CORS = [
 _REQUEST_ID = re.compile(rb"[A-Za-z0-9._-]{1,64}")
 _WITHOUT_CORS = ("/spec", "/docs")
 _UNKNOWN = "other"
+_WATCHED = ("/health", "/health/live", "/health/ready", "/metrics")
+"""Asked every few seconds: the log has only those that were not well."""
 
 
 class Bodies:
@@ -122,7 +124,13 @@ class Outermost:
             self._metrics.requests[endpoint, str(status)] += 1
             self._metrics.seconds[endpoint].observe(seconds)
             about = {"method": scope["method"], "endpoint": endpoint, "status": status}
-            self._log("request", id=identity.decode(), **about, ms=round(1000 * seconds, 1), **state["facts"])
+            if not (endpoint in _WATCHED and status == 200):
+                self._log("request", id=identity.decode(), **about, ms=round(1000 * seconds, 1), **state["facts"])
+
+    def refused(self, status: int, text: str) -> None:
+        """Counts and tells what was refused before it was a request."""
+        self._metrics.requests[_UNKNOWN, str(status)] += 1
+        self._log("refused", status=status, text=text)
 
     def _below_prefix(self, path: str) -> str | None:
         """The path as routes have it; None where it is not below the prefix. Health is told of anywhere: whoever asks

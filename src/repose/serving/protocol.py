@@ -6,6 +6,7 @@ Its refusals are JSON, as all others are.
 import json
 from asyncio import TimerHandle, Transport
 from collections import deque
+from collections.abc import Callable
 from typing import Any
 
 import httptools
@@ -39,15 +40,17 @@ class _Flow(FlowControl):
             super().resume_reading()
 
 
-def guarded(limits: Limits) -> type[HttpToolsProtocol]:
-    """The protocol with these limits."""
-    return type("GuardedProtocol", (_GuardedProtocol,), {"limits": limits})
+def guarded(limits: Limits, refused: Callable[[int, str], None] = lambda *_: None) -> type[HttpToolsProtocol]:
+    """The protocol with these limits. `refused` is called with the status and the sentence of each refusal: the
+    application never hears of these requests."""
+    return type("GuardedProtocol", (_GuardedProtocol,), {"limits": limits, "refused": staticmethod(refused)})
 
 
 class _GuardedProtocol(HttpToolsProtocol):
     """Of one connection."""
 
     limits: Limits
+    refused: Callable[[int, str], None]
     _head_bytes = 0
     _in_head = True
     _is_full = False
@@ -96,7 +99,6 @@ class _GuardedProtocol(HttpToolsProtocol):
                 data = self._head_without_upgrade() + data[upgrade.args[0] :]
             except httptools.HttpParserError:
                 if not self._is_full and not self.transport.is_closing():
-                    self.logger.warning("Invalid HTTP request received.")
                     self._refuse(400, "Invalid HTTP request")
                 return
 
@@ -182,6 +184,7 @@ class _GuardedProtocol(HttpToolsProtocol):
         head = b"".join(name + b": " + value + b"\r\n" for name, value in lines)
         self.transport.write(STATUS_LINE[status] + head + b"\r\n" + body)
         self._close()
+        self.refused(status, text)
 
     def _close(self) -> None:
         """Once the client has read what was written."""

@@ -122,7 +122,7 @@ class Server:
         self._http = _HttpServer(
             uvicorn.Config(
                 self._app,
-                http=guarded(settings.limits),
+                http=guarded(settings.limits, self._app.refused),
                 ws="none",
                 lifespan="off",
                 log_config=None,
