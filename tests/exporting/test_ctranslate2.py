@@ -134,25 +134,26 @@ def test_the_documentation_has_the_table() -> None:
 @pytest.mark.parametrize("precision", ["fp32", "int8"])
 def test_a_folder_says_how_it_is_loaded(precision: str, saving: Saving, tmp_path: Path) -> None:
     """Its own lines, executed, translate like the model; int8 up to what it moves."""
-    ctranslate2 = pytest.importorskip("ctranslate2")
-    import tokenizers
-
-    model = saving("original", {"src_lang": "pt", "decoding": {"length_penalty": 0.6}}, positions="rotary")
+    pytest.importorskip("ctranslate2")
+    decoding = {"length_penalty": 0.6, "beam_size": 1}
+    model = saving("original", {"src_lang": "pt", "decoding": decoding}, positions="rotary")
     made = repose.export(model, to="ctranslate2", out=tmp_path / "out", precision=precision)
     described = read_description(made.folder, "ctranslate2")
     assert made.largest_difference == described["comparison"]["largest_difference"]
     assert (made.largest_difference < 1e-4) == (precision == "fp32")
     assert (described["src_lang"], described["precision"], described["max_length"]) == ("pt", precision, 48)
     assert described["decoding"]["length_penalty"] == pytest.approx(0.45)
-    assert set(described["sha256"]) == set(made.files) - {"repose-ctranslate2.json"}
+    assert set(described["sha256"]) == set(made.files) - {"repose-ctranslate2.json", "README.md"}
 
-    lines = [line.replace("'tokenizer.", f"'{made.folder}/tokenizer.") for line in described["how_to_load"]]
-    names: dict[str, Any] = {"ctranslate2": ctranslate2, "tokenizers": tokenizers, "folder": str(made.folder)}
-    exec("\n".join(lines[:4]).replace("compute_type", "intra_threads=1, compute_type"), names)
+    lines = described["how_to_load"]
+    start = next(place for place, line in enumerate(lines) if line.startswith("tokens = "))
+    names: dict[str, Any] = {"FOLDER": str(made.folder)}
+    exec("\n".join(lines[:start]).replace("compute_type", "intra_threads=1, compute_type"), names)
     translated = []
     for text in TEXT:
         names["text"] = text
-        exec("\n".join(lines[4:-1]).replace("beam_size=4", "beam_size=1, max_decoding_length=8"), names)
+        short = "min_decoding_length=0, max_decoding_length=8"
+        exec("\n".join(lines[start:-1]).replace("min_decoding_length=0", short), names)
         translated.append(eval(lines[-1], names))
     translator = repose.load(model, workers=1)
     limited = [translator.tgt_tokenizer.decode(_first(translator, text, 8)) for text in TEXT]

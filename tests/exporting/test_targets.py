@@ -11,6 +11,7 @@ import pytest
 
 import repose
 from repose.exporting import base, targets
+from repose.exporting.card import card
 from repose.saved_model.description import read_description, write_description
 from repose.saved_model.directory import read_config
 from repose.system.errors import BusyError, CheckpointError, ConfigError, ReposeError, WriteError
@@ -31,7 +32,7 @@ def target(monkeypatch: pytest.MonkeyPatch) -> SimpleNamespace:
         (out / "options.json").write_text(json.dumps([options.precision, options.single_file]))
         if not module.words:
             raise CheckpointError("it computes something other than the model")
-        write_description(out, "words", read_config(model), {"words": len(module.words)})
+        write_description(out, "words", read_config(model), {"words": len(module.words), "how_to_load": ["load"]})
         return base.Exported("words", out, 0.25, parts={"words": 3}, notes=("a note",))
 
     module.export = export
@@ -72,6 +73,60 @@ def test_a_folder_that_describes_itself(model: Path, tmp_path: Path) -> None:
     )
     assert set(described["sha256"]) == set(made.files) - {"repose-words.json"}
     assert described["sha256"]["sub/a.txt"].startswith("ca978112ca1b")
+
+
+CARD = """---
+language: ["pt", "en"]
+library_name: "repose"
+tags: ["repose", "reinforced"]
+---
+# A model
+
+## How to load
+
+As a run.
+
+## Data
+
+Mine, with a line that I have added.
+
+## Files
+
+| file | bytes |
+"""
+
+
+@pytest.mark.parametrize(("target", "library"), [("onnx", "repose"), ("ctranslate2", "ctranslate2")])
+def test_a_card_says_how_the_export_is_loaded(target: str, library: str) -> None:
+    made = card(CARD, target, ["import it", "", "load(it)"])
+    head = f'library_name: "{library}"\ntags: ["repose", "reinforced", "{target}"]\n---\n# A model\n'
+    loading = "## How to load\n\n```python\nimport it\n\nload(it)\n```\n\n"
+    data = "## Data\n\nMine, with a line that I have added.\n\n"
+    assert made == f'---\nlanguage: ["pt", "en"]\n{head}\n{loading}{data}'
+    assert "## Data" in card("---\ntags: mine\n---\n\n## Data\n", target, [])
+
+
+def test_a_card_is_written_once(
+    target: SimpleNamespace, model: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(targets, "WITH_CARD", ("words",))
+    (model / "model" / "README.md").write_text(CARD)
+    out = tmp_path / "out"
+    assert "README.md" in repose.export(model, to="words", out=out).files
+    assert "## Files" not in (out / "README.md").read_text()
+    (out / "README.md").write_text("mine")
+    target.words = ["c"]
+    assert "README.md" not in repose.export(model, to="words", out=out).files
+    assert (out / "README.md").read_text() == "mine"
+    assert names(out) == {"sub/c.txt", "options.json", "repose-words.json", "README.md"}
+
+
+def test_an_export_of_a_training_that_goes_on_says_so(
+    model: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    assert repose.export(model, to="words", out=tmp_path / "out").notes == ("a note",)
+    monkeypatch.setattr(targets, "unfinished", lambda place: f"{place.name} is not over")
+    assert repose.export(model, to="words", out=tmp_path / "out").notes == ("a note", "model is not over")
 
 
 def test_what_fails_leaves_nothing(target: SimpleNamespace, model: Path, tmp_path: Path) -> None:

@@ -2,18 +2,20 @@
 
 import dataclasses
 import json
+import shutil
 import zlib
 from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
+import numpy as np
 import pytest
 from safetensors.numpy import save_file
 
 import repose
 from repose.config.experiment import Experiment, TrainingConfig
 from repose.report.collect import read_run
-from repose.runs.folder import RunConfig, RunFolder
+from repose.runs.folder import RunConfig, RunFolder, about_model, unfinished
 from repose.runs.records import DataRecord, EndReason, EndRecord, RunStatus, parse
 from repose.system.errors import CheckpointError, WriteError
 from repose.system.files import sealed, write_json
@@ -281,3 +283,30 @@ def test_settings_that_changed_are_damaged(run: RunFolder) -> None:
     run.config_file.write_text(text.replace('"seed": 0', '"seed": 1'))
     with pytest.raises(CheckpointError, match="damaged"):
         run.config()
+
+
+def with_state(run: RunFolder, **state: Any) -> None:
+    """A model, and a checkpoint of a training that is over or not."""
+    run.model.mkdir(exist_ok=True)
+    run.state.mkdir(exist_ok=True)
+    save_file({"weight": np.zeros((2, 3), np.float32)}, run.model / "model.safetensors")
+    save_file({"weight": np.zeros(1, np.float32)}, run.checkpoint, metadata={"state": json.dumps(state)})
+
+
+def test_what_is_known_of_a_model_by_its_run(run: RunFolder, tmp_path: Path) -> None:
+    with_state(run, done=None)
+    bleu = {"value": 21.5, "signature": "s"}
+    run.write_scores("test", {"num_sentences": 9, "decoded": {"greedy": {"bleu": bleu, "unfinished": 1}}}, {})
+    scores = {"split": "test", "num_sentences": 9, "decoded": {"greedy": {"bleu": bleu}}}
+    assert about_model(run.model) == {"parameters": 6, "finished": False, "scores": scores}
+    assert str(run.path) in str(unfinished(run.model))
+    with_state(run, done="epochs")
+    assert about_model(run.model)["finished"] is True
+    assert unfinished(run.model) is None
+    run.scores_file("test").write_text("{")
+    assert about_model(run.model)["scores"] is None
+
+    handed_on = tmp_path / "elsewhere"
+    shutil.copytree(run.model, handed_on)
+    assert about_model(handed_on) == {"parameters": 6, "finished": None, "scores": None}
+    assert unfinished(handed_on) is None

@@ -447,7 +447,7 @@ def test_what_is_refused_before_it_is_a_request_is_told() -> None:
     """The application never hears of it."""
     told: list[tuple[int, str]] = []
 
-    async def app(_: Any, receive: Any, send: Any) -> None:
+    async def app(_: Any, __: Any, ___: Any) -> None:
         raise AssertionError
 
     async def scenario() -> None:

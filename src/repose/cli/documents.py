@@ -114,9 +114,15 @@ def stdin() -> BinaryIO:
 
 
 def warn_of_model(translator: "Translator") -> None:
-    """Say that the model cannot translate, if it sees tokens that it is to predict; or why it is slower than others."""
+    """Say that the model cannot translate, if it sees tokens that it is to predict; that its training is not over; or
+    why it is slower than others."""
     from repose.decoding.translator import LOOKS_AHEAD
 
+    if translator.folder is not None and (translator.folder.parent / "state").is_dir():  # it may lie in a run
+        from repose.runs.folder import unfinished
+
+        if (early := unfinished(translator.folder)) is not None:
+            say(early)
     if translator.engine.looks_ahead:
         say(LOOKS_AHEAD)
     if translator.why_torch is not None:

@@ -157,11 +157,12 @@ def _show_samples(run: RunFolder, experiment: Experiment, split: str, decoding: 
     rows = [row for number, row in enumerate(some) if number % every == 0]
     example = next((source for source in sources if len(source) < 60 and "'" not in source), "A sentence.")
     languages = " --lang SOURCE:TARGET" if UNKNOWN in languages_of(experiment.corpus) else ""
-    exportable, path = not experiment.architecture.looks_ahead, quote(str(run.path))
-    show(
-        make_table(("held-out sentence", "translation", "reference"), rows, lines=True),
+    path = quote(str(run.path))
+    next_steps = (
         f"translate your own: echo '{example}' | repose translate {path}",
         f"measure it on other text: repose evaluate {path} SOURCES REFERENCES",
         f"use it over HTTP, with a page to try it: repose serve {path}{languages}",
-        *[f"use it without repose: repose export {path} --to onnx --out DIR"] * exportable,
+        f"use it without repose: repose export {path} --to onnx --out DIR",
     )
+    table = make_table(("held-out sentence", "translation", "reference"), rows, lines=True)
+    show(table, *([] if experiment.architecture.looks_ahead else next_steps))

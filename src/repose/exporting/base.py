@@ -3,7 +3,9 @@
 from collections.abc import Mapping
 from dataclasses import dataclass, field
 from pathlib import Path
+from typing import Any
 
+from repose.data.tokenizer import SPECIAL_TOKENS
 from repose.decoding.engine import Precision
 
 
@@ -32,3 +34,13 @@ class Exported:
     """Bytes by what they are for, before they are packed; where that is more than one thing."""
     notes: tuple[str, ...] = ()
     """Sentences about what whoever uses it should know."""
+
+
+def usage(decoding: Mapping[str, Any], *how_to_load: str) -> dict[str, Any]:
+    """What the description of every export says of its use: ids of the special tokens, how the model searches, and the
+    lines that load it."""
+    return {
+        "special_tokens": {token: i for i, token in enumerate(SPECIAL_TOKENS)},
+        "decoding": dict(decoding),
+        "how_to_load": list(how_to_load),
+    }

@@ -14,11 +14,13 @@ from typing import TypeAlias, get_args
 
 from repose.decoding.engine import Precision
 from repose.exporting.base import Exported, Options
+from repose.exporting.card import card
+from repose.runs.folder import unfinished
 from repose.saved_model.description import description_file, read_description, sizes_of
-from repose.saved_model.directory import UNNAMED_TASK, locate, read_config, task_of
+from repose.saved_model.directory import CARD, UNNAMED_TASK, locate, read_config, task_of
 from repose.system.device import own_defaults
 from repose.system.errors import CheckpointError, ConfigError, WriteError, unknown
-from repose.system.files import locked_or_busy, making_lock, replacing_folder
+from repose.system.files import locked_or_busy, making_lock, replacing_folder, write_file
 
 Target: TypeAlias = Callable[[Path, Path, Options], Exported]
 
@@ -30,6 +32,8 @@ TARGETS: dict[str, str] = {
 """Name of a target -> its module."""
 IN_ONE_FILE = ("web",)
 """Targets that know `single_file`."""
+WITH_CARD = ("onnx", "ctranslate2")
+"""Targets whose folders programs load, from a hub as well."""
 
 
 def get_target(name: str) -> Target:
@@ -74,9 +78,21 @@ def export(
         ours = _own_files(place, to, str(out))
         with own_defaults(), replacing_folder(place, keep_all_but=ours) as temporary:
             made = target(model, temporary, options)
+            if to in WITH_CARD and not (place / CARD).exists():
+                _write_card(model, temporary, to)
             files = sizes_of(temporary)
             ours |= {name.partition("/")[0] for name in files}
-    return replace(made, folder=place, files=files)
+    early = unfinished(model)
+    notes = made.notes if early is None else (*made.notes, early)
+    return replace(made, folder=place, files=files, notes=notes)
+
+
+def _write_card(model: Path, out: Path, target: str) -> None:
+    """Where the model has a card. One that lies in the folder already stays: somebody may have added to it."""
+    with contextlib.suppress(OSError, UnicodeDecodeError):
+        text = (model / CARD).read_text(encoding="utf-8")
+        lines = read_description(out, target, check_files=False)["how_to_load"]
+        write_file(out / CARD, card(text, target, lines))
 
 
 def _own_files(place: Path, target: str, said: str) -> set[str]:

@@ -14,7 +14,7 @@ import torch
 from repose.data.tokenizer import END, PAD, SPECIAL_TOKENS, START, UNK, Tokenizer
 from repose.decoding.engine import padded
 from repose.decoding.translator import SETTINGS, Translator, load
-from repose.exporting.base import Exported, Options
+from repose.exporting.base import Exported, Options, usage
 from repose.exporting.ctranslate2_spec import specification
 from repose.exporting.why_not import ctranslate2 as why_not
 from repose.model.transformer import Transformer
@@ -96,34 +96,38 @@ def _vocabulary(tokenizer: Tokenizer) -> list[str]:
 
 def _fields(translator: Translator, precision: str, compared: Comparison) -> dict[str, Any]:
     size = translator.no_repeat_ngram_size
-    search = "beam_size=4, min_decoding_length=0" + (f", no_repeat_ngram_size={size}" if size else "")
+    penalty = translator.length_penalty * _USUAL_LENGTH / (5 + _USUAL_LENGTH)
+    search = f"beam_size={translator.beam_size}, length_penalty={penalty:g}, min_decoding_length=0"
+    search += f", no_repeat_ngram_size={size}" if size else ""
+    decoding = {
+        "of_the_model": {name: getattr(translator, name) for name in SETTINGS},
+        "beam_size": translator.beam_size,
+        "no_repeat_ngram_size": size,
+        "length_penalty": penalty,
+        "length_penalty_note": "the model divides a score by ((5 + n) / 6) ** a, CTranslate2 by n ** b, n tokens "
+        f"with END: b is chosen to weigh one token more alike at n = {_USUAL_LENGTH}",
+        "scores_note": "log-probabilities are of a vocabulary without [PAD] and [START], which are never chosen",
+    }
+    how_to_load = (
+        "import ctranslate2, tokenizers",
+        "",
+        'source = tokenizers.Tokenizer.from_file(f"{FOLDER}/tokenizer.src.json")',
+        'source.encode_special_tokens = True  # "[END]" in a text is text',
+        'target = tokenizers.Tokenizer.from_file(f"{FOLDER}/tokenizer.tgt.json")',
+        f'translator = ctranslate2.Translator(FOLDER, compute_type="{_COMPUTE_TYPES[precision]}")',
+        "tokens = source.encode(text).tokens  # [START] ... [END]; the tag, if there is one, after [START]",
+        "# without min_decoding_length = 0, CTranslate2 never translates by nothing",
+        f"best = translator.translate_batch([tokens], {search})[0].hypotheses[0]",
+        "target.decode([target.token_to_id(token) for token in best])",
+    )
     return {
+        **usage(decoding, *how_to_load),
         "precision": precision,
         "compute_type": _COMPUTE_TYPES[precision],
-        "special_tokens": {token: i for i, token in enumerate(SPECIAL_TOKENS)},
         "tokenizers": {"source": SRC_TOKENIZER, "target": TGT_TOKENIZER},
         "tag": translator.tag,
         "max_length": translator.max_length,
-        "decoding": {
-            "of_the_model": {name: getattr(translator, name) for name in SETTINGS},
-            "beam_size": translator.beam_size,
-            "no_repeat_ngram_size": translator.no_repeat_ngram_size,
-            "length_penalty": translator.length_penalty * _USUAL_LENGTH / (5 + _USUAL_LENGTH),
-            "length_penalty_note": "the model divides a score by ((5 + n) / 6) ** a, CTranslate2 by n ** b, n tokens "
-            f"with END: b is chosen to weigh one token more alike at n = {_USUAL_LENGTH}",
-            "scores_note": "log-probabilities are of a vocabulary without [PAD] and [START], which are never chosen",
-        },
         "comparison": asdict(compared),
-        "how_to_load": [
-            "source = tokenizers.Tokenizer.from_file('tokenizer.src.json')",
-            "source.encode_special_tokens = True",
-            "target = tokenizers.Tokenizer.from_file('tokenizer.tgt.json')",
-            f"translator = ctranslate2.Translator(folder, compute_type='{_COMPUTE_TYPES[precision]}')",
-            "tokens = source.encode(text).tokens  # [START] ... [END]; the tag, if there is one, after [START]",
-            "# without min_decoding_length = 0, CTranslate2 never translates by nothing",
-            f"best = translator.translate_batch([tokens], {search})[0].hypotheses[0]",
-            "target.decode([target.token_to_id(token) for token in best])",
-        ],
     }
 
 

@@ -9,15 +9,22 @@ from pathlib import Path
 from repose.decoding.graph_cache import compare
 from repose.decoding.onnx_engine import OnnxEngine
 from repose.decoding.translator import MODEL_KIND
-from repose.exporting.base import Exported, Options
+from repose.exporting.base import Exported, Options, usage
 from repose.graphs import folder as graphs
 from repose.graphs.coverage import why_not
+from repose.runs.folder import about_model
 from repose.saved_model import directory
 from repose.saved_model.directory import SRC_TOKENIZER, TGT_TOKENIZER
 from repose.system.errors import ConfigError
 
 _OWN = ("sha256", "own_crc32")
 """Of config.json: about the files of the model directory."""
+_HOW = (
+    "import repose  # pip install 'repose-nmt[runtime]'",
+    "",
+    "translator = repose.load(FOLDER)  # or, in a shell: repose translate FOLDER",
+    "translator.translate([text])[0].text",
+)
 
 
 def export(model: Path, out: Path, options: Options) -> Exported:
@@ -30,7 +37,8 @@ def export(model: Path, out: Path, options: Options) -> Exported:
     directory.source_tokenizer(tokenizers[0], config).save(out / SRC_TOKENIZER)
     tokenizers[1].save(out / TGT_TOKENIZER)
     kept = {name: value for name, value in config.items() if name not in _OWN}
-    graphs.describe(out, config, facts, {"config": kept})
+    fields = {"about": about_model(model), **usage(config.get("decoding", {}), *_HOW), "config": kept}
+    graphs.describe(out, config, facts, fields)
     largest = compare(OnnxEngine(graphs.read(out)), loaded)
-    graphs.describe(out, config, facts, {"config": kept, "largest_difference": largest})
+    graphs.describe(out, config, facts, {**fields, "largest_difference": largest})
     return Exported("onnx", out, largest)

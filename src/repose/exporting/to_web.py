@@ -29,7 +29,7 @@ from repose.decoding.lengths import Lengths
 from repose.decoding.onnx_engine import OnnxEngine
 from repose.decoding.translator import SETTINGS, Translator, load
 from repose.exporting import npm
-from repose.exporting.base import Exported, Options
+from repose.exporting.base import Exported, Options, usage
 from repose.graphs import folder as graphs
 from repose.graphs.coverage import why_not
 from repose.model.transformer import Transformer
@@ -47,6 +47,7 @@ _NOT_LOADED = (
     "document.getElementById('status').textContent = 'page.js cannot be loaded. Browsers load nothing from a folder on "
     "this computer: open it through a web server, or export with --single-file.'"
 )
+_HOW = f"put the folder on any web server and open {PAGE} there; to look at it: python -m http.server"
 LONGEST = 512
 """Tokens of a sentence, at most: positions beyond take much of a page's size, and are hardly ever read."""
 
@@ -80,6 +81,7 @@ def export(model: Path, out: Path, options: Options) -> Exported:
         (out / name).write_bytes(data)
     parts = {what: sum(map(len, x.values())) for what, x in {"model": files, "runtime": runtime, "page": page}.items()}
     described = {"precision": options.precision, "single_file": options.single_file, "max_length": facts.max_length}
+    described |= usage(settings["decoding"], f"open {PAGE} in a browser" if options.single_file else _HOW)
     write_description(out, NAME, translator.config, {**described, "bytes": parts, "largest_difference": largest})
     return Exported(NAME, out, largest, parts=parts)
 

@@ -25,6 +25,10 @@ _MICROSOFT = "com.microsoft"
 _SCALED = 128
 """Numbers of a row of weights that share a scale in `rough_linear`, at most."""
 
+_MOST = 64
+"""What the integers of a row of weights go up to in `linear`. Processors without VNNI, such as AMD's before 2022 and
+many of laptops, add two products in 16 bits and cut what does not fit: 2 * 255 * 64 does, 2 * 255 * 127 would not."""
+
 Value: TypeAlias = str
 Array: TypeAlias = NDArray[Any]
 Dim: TypeAlias = "int | str"
@@ -259,7 +263,7 @@ class Graph:
         return str(self.op("MatMulNBits", x, *values, domain=_MICROSOFT, **sizes))
 
     def _int8_product(self, x: Value, weight: Array) -> Value:
-        scales = np.maximum(np.abs(weight).max(1), 1e-12) / 127
+        scales = np.maximum(np.abs(weight).max(1), 1e-12) / _MOST
         integers = np.rint(weight / scales[:, None]).astype(np.int8).T
         if x not in self._quantized:
             self._quantized[x] = self.op("DynamicQuantizeLinear", x, outputs=3)

@@ -12,6 +12,7 @@
 Whatever is missing or damaged is a CheckpointError of one sentence.
 """
 
+import contextlib
 import dataclasses
 import glob
 import hashlib
@@ -289,11 +290,7 @@ class RunFolder:
     def num_parameters(self) -> int | None:
         """Numbers in the weights of the run's model, tied ones once, by the head of their file (the format is that of
         https://github.com/huggingface/safetensors); None where there is none that can be read."""
-        try:
-            head = _head(self.model / model_dir.WEIGHTS)
-            return sum(math.prod(tensor["shape"]) for name, tensor in head.items() if name != "__metadata__")
-        except _NO_HEAD:
-            return None
+        return _num_parameters(self.model)
 
     @property
     def is_under_way(self) -> bool:
@@ -303,6 +300,58 @@ class RunFolder:
             return state.get("done") is None and state.get("status") != "done"  # as earlier versions called it
         except _NO_HEAD:
             return False
+
+
+def run_of(model: Path) -> RunFolder | None:
+    """The run whose model directory this is; None for one that lies elsewhere."""
+    place = model.resolve()
+    run = RunFolder(place.parent)
+    return run if run.exists and run.model == place else None
+
+
+def about_model(model: Path) -> dict[str, Any]:
+    """What is known of a model directory: its `parameters`; and, where it lies in a run, whether its training is
+    `finished` and the `scores` of what it translated itself. None each where it is not known."""
+    run = run_of(model)
+    found: tuple[str, dict[str, Any]] | None = None
+    if run is not None:
+        with contextlib.suppress(CheckpointError):  # figures that were changed are not shown
+            found = run.best_scores()
+    return {
+        "parameters": _num_parameters(model),
+        "finished": None if run is None else not run.is_under_way,
+        "scores": None if found is None else _free_running(*found),
+    }
+
+
+def unfinished(model: Path) -> str | None:
+    """A sentence about a model whose training is not over; None where it is, or nothing is known of it."""
+    run = run_of(model)
+    if run is None or not run.is_under_way:
+        return None
+    return f"the training of {run.path} is not over: this is its best model so far, and its search is not yet chosen"
+
+
+def _free_running(split: str, scores: Mapping[str, Any]) -> dict[str, Any]:
+    """Of each decoding, the figures that free-running translations got."""
+    decoded = scores.get("decoded")
+    return {
+        "split": split,
+        "num_sentences": scores.get("num_sentences"),
+        "decoded": {
+            decoding: {name: value for name, value in figures.items() if isinstance(value, dict) and "value" in value}
+            for decoding, figures in (decoded.items() if isinstance(decoded, dict) else ())
+            if isinstance(figures, dict)
+        },
+    }
+
+
+def _num_parameters(model: Path) -> int | None:
+    try:
+        head = _head(model / model_dir.WEIGHTS)
+        return sum(math.prod(tensor["shape"]) for name, tensor in head.items() if name != "__metadata__")
+    except _NO_HEAD:
+        return None
 
 
 _NO_HEAD = (OSError, ValueError, KeyError, TypeError, AttributeError, RecursionError, OverflowError, MemoryError)

@@ -27,11 +27,12 @@ def sizes_of(out: Path) -> dict[str, int]:
 
 
 def write_description(out: Path, target: str, config: Mapping[str, Any], fields: Mapping[str, Any]) -> None:
-    """Write it, the last file of an export: what the model is, `fields`, and SHA-256 of the other files.
+    """Write it, the last file of an export: what the model is, `fields`, and SHA-256 of the other files but the card.
 
     `config`: the config.json that was read with the model; the directory may hold another model by now.
     """
-    files = {name: _sha256(out / name) for name in sizes_of(out) if name != description_file(target)}
+    no_digest = (description_file(target), directory.CARD)  # a card is written later, and people add to it
+    files = {name: _sha256(out / name) for name in sizes_of(out) if name not in no_digest}
     content = {
         "format_version": FORMAT_VERSION,
         "target": target,

@@ -13,7 +13,7 @@ from repose.decoding.translator import DEFAULTS, MODEL_KIND
 from repose.documents.alignment import Spans
 from repose.graphs import folder as graphs
 from repose.model.presets import preset_name
-from repose.runs.folder import RunFolder
+from repose.runs.folder import about_model
 from repose.saved_model import directory, hub
 from repose.saved_model.description import description_file
 from repose.serving.languages import canonical, name_of, shown
@@ -209,41 +209,24 @@ def _directions(place: int, model: ServedModel) -> list[Direction]:
 def _about(path: Path, files: _Files) -> dict[str, Any]:
     """What there is to say of a model: never more than its files do."""
     place, config, exported = files.place, files.config, files.exported
-    found: tuple[str, dict[str, Any]] | None = None
-    parameters = preset = None
-    digests = config.get("sha256")
-    digest = digests.get(directory.WEIGHTS) if isinstance(digests, dict) else None
     if exported is not None:
-        digest = exported.description.get("weights_sha256")
+        digest, known = exported.description.get("weights_sha256"), exported.description.get("about")
     else:
-        architecture = directory.architecture_in(config, place)
-        preset = preset_name(architecture)
-        run = RunFolder(place)
-        if run.exists and directory.locate(place) != place:
-            parameters = run.num_parameters()
-            with contextlib.suppress(CheckpointError):  # figures that were changed are not shown
-                found = run.best_scores()
+        digests = config.get("sha256")
+        digest = digests.get(directory.WEIGHTS) if isinstance(digests, dict) else None
+        known = about_model(directory.locate(place))
+    known = known if isinstance(known, dict) else {}
+    preset = None
+    with contextlib.suppress(CheckpointError):  # an export may be of an architecture that is only known elsewhere
+        preset = preset_name(directory.architecture_in(config, place))
     return {
         "name": path.resolve().name,
         "run_id": config.get("run_id"),
         "sha256": digest,
         "preset": preset,
-        "parameters": parameters,
+        "parameters": known.get("parameters"),
         "precision": None if exported is None else exported.facts.precision,  # of another, what the server is asked for
         "looks_ahead": bool(config.get("looks_ahead")),
-        "scores": None if found is None else _figures(*found),
-    }
-
-
-def _figures(split: str, scores: dict[str, Any]) -> dict[str, Any]:
-    """Of each decoding, the figures that free-running translations got."""
-    decoded = scores.get("decoded")
-    return {
-        "split": split,
-        "num_sentences": scores.get("num_sentences"),
-        "decoded": {
-            decoding: {name: value for name, value in figures.items() if isinstance(value, dict) and "value" in value}
-            for decoding, figures in (decoded.items() if isinstance(decoded, dict) else ())
-            if isinstance(figures, dict)
-        },
+        "finished": known.get("finished"),
+        "scores": known.get("scores"),
     }

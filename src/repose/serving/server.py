@@ -191,6 +191,8 @@ class Server:
         for model in self._service.catalogue.models:
             if model.about["looks_ahead"]:
                 self._say(f"{model.about['name']}: {LOOKS_AHEAD}")
+            if model.about["finished"] is False:
+                self._say(f"{model.about['name']}: its training was not over when it was read")
         prefix = f"{self._settings.url_prefix}/" if self._settings.url_prefix else ""
         self._say(f"translates {pairs} at http://{f'[{host}]' if ':' in host else host}:{port}{prefix}")
 
