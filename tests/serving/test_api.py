@@ -271,6 +271,25 @@ def test_detection_chooses_among_the_served_languages() -> None:
     assert body(response) == {"error": "The language of the text could not be detected: name it as source"}
 
 
+GERMAN = "der Hund hat die Katze in der Küche gesehen, und danach sind beide in den Garten gelaufen"
+
+
+def test_a_text_that_no_model_reads_does_not_come_back_without_a_word() -> None:
+    """A server that reads Portuguese and English takes German for one of them; into English, nothing is done then."""
+    app = make_app(service(served("pt", "en"), served("en", "pt")))
+    auto, warning = {"source": "auto", "target": "en"}, "the text seems to be in 'de', and was not translated"
+    found = body(ask(app, "POST", "/translate", json=auto | {"q": [GERMAN, "ok"]}))
+    assert found["detectedLanguage"][0]["language"] == "en"
+    assert (found["translatedText"], found["warnings"]) == ([GERMAN, "ok"], [[warning], []])
+    page = f"<p class='with the words of this page'>{GERMAN}</p>"
+    assert body(ask(app, "POST", "/translate", json=auto | {"q": page, "format": "html"}))["warnings"] == [warning]
+    assert body(ask(app, "POST", "/explain", json=auto | {"q": GERMAN}))["warnings"] == [warning]
+    file = {"file": ("a.txt", GERMAN.encode(), "text/plain")}
+    assert body(ask(app, "POST", "/translate_file", data=auto, files=file))["warnings"] == [warning]
+    english = "the dog has seen the cat in the kitchen, and then both of them ran into the garden"
+    assert "warnings" not in body(ask(app, "POST", "/translate", json=auto | {"q": english}))
+
+
 def test_aliases_of_languages() -> None:
     app = make_app(service(served("pt-br", "zh-hans")))
     for source in ("pb", "pt-BR", "PT-br"):

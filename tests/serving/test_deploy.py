@@ -148,7 +148,8 @@ def test_systemd_reads_the_unit(tmp_path: Path) -> None:
 
 def test_variables_of_libretranslate_stand_for_options(run_repose: Any, monkeypatch: pytest.MonkeyPatch) -> None:
     page = (ROOT / "docs" / "serving.md").read_text(encoding="utf-8")
-    told = set(re.findall(r"`(LT_[A-Z_]+)`", page)) - {"LT_THREADS", "LT_API_KEYS"}
+    switches = {"LT_DISABLE_FILES_TRANSLATION", "LT_DISABLE_WEB_UI"}
+    told = set(re.findall(r"`(LT_[A-Z_]+)`", page)) - {"LT_THREADS", "LT_API_KEYS"} - switches
     monkeypatch.setenv("COLUMNS", "250")
     _, out, _ = run_repose("serve", "--help")
     assert told == set(re.findall(r"LT_[A-Z_]+", out))
@@ -158,3 +159,18 @@ def test_variables_of_libretranslate_stand_for_options(run_repose: Any, monkeypa
     assert "char_limit = -7" in err
     code, _, err = run_repose("serve", "nowhere", "--char-limit", "9")
     assert "char_limit" not in err
+    assert "not read" not in err
+
+
+def test_variables_of_libretranslate_that_switch_something_off(
+    run_repose: Any, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    given: list[ServeSettings] = []
+    monkeypatch.setattr("repose.serving.server.serve", lambda settings, *_: given.append(settings))
+    for value, on in (("true", False), ("1", False), ("false", True), ("", True)):
+        monkeypatch.setenv("LT_DISABLE_FILES_TRANSLATION", value)
+        monkeypatch.setenv("LT_DISABLE_WEB_UI", value)
+        assert run_repose("serve", "somewhere")[0] == 0
+        assert (given[-1].files, given[-1].page) == (on, on)
+    monkeypatch.setenv("LT_THREADS", "4")
+    assert "not read: LT_THREADS (docs" in run_repose("serve", "somewhere")[2]

@@ -7,13 +7,14 @@ from importlib.util import find_spec
 from pathlib import Path
 from typing import Annotated
 
-from typer import Argument, Option
+from typer import Argument, Context, Option
 
 from repose.system.errors import ConfigError
 from repose.system.terminal import say
 
 
 def serve(
+    context: Context,
     runs: Annotated[
         list[Path],
         Argument(help="Run directories, model directories, exports to ONNX, or hf://owner/name.", show_default=False),
@@ -80,6 +81,7 @@ def serve(
 
     from repose.serving.settings import Batching, Limits, ServeSettings, default_req_limit
 
+    _tell_of_variables(context)
     try:
         from repose.serving.log import Log
         from repose.serving.server import serve as serve_models
@@ -116,11 +118,28 @@ def serve(
         key_required=key_required,
         key_url=key_url,
         suggestions=suggestions,
-        files=files,
-        page=page,
+        files=files and not _is_set("LT_DISABLE_FILES_TRANSLATION"),
+        page=page and not _is_set("LT_DISABLE_WEB_UI"),
         metrics=metrics or metrics_token is not None,
         metrics_token=metrics_token,
         trust_forwarded_for=trust_forwarded_for,
         drain_seconds=drain_seconds,
     )
     serve_models(settings, say, Log(None if quiet else sys.stderr))
+
+
+_OFF = ("LT_DISABLE_FILES_TRANSLATION", "LT_DISABLE_WEB_UI")
+"""LibreTranslate's variables that turn something off which an option here turns on."""
+
+
+def _is_set(name: str) -> bool:
+    """Of a variable that switches, as LibreTranslate reads it."""
+    return os.environ.get(name, "").strip().lower() in ("true", "1", "yes", "on", "t", "y")
+
+
+def _tell_of_variables(context: Context) -> None:
+    """Which of LibreTranslate's variables are not read: whoever sets one expects something of it."""
+    every = (option.envvar for option in context.command.params)
+    read = {*_OFF, *(name for names in every for name in ([names] if isinstance(names, str) else names or ()))}
+    if unread := sorted(name for name in os.environ if name.startswith("LT_") and name not in read):
+        say(f"not read: {', '.join(unread)} (docs/serving.md has the variables that are)")

@@ -34,7 +34,7 @@ from repose.serving.parameters import Parameters, check_sizes
 from repose.serving.refusals import RequestError, too_late, too_long, too_slow
 from repose.serving.settings import NO_LIMIT, ServeSettings
 from repose.serving.spec import docs, spec
-from repose.serving.texts import TranslatedText, translate_texts
+from repose.serving.texts import TranslatedText, translate_texts, warnings_of_unchanged
 from repose.serving.waiting import Deadlines, GoneError, watched
 
 T = TypeVar("T")
@@ -152,7 +152,7 @@ class Service:
                 looked_at = [await documents.letters_of_html(several)]
             detected = self.detected(source, looked_at)
             direction = self.direction(source, target, detected, found.get("format"))
-            return detected, direction, await self._translate(direction, several, alternatives, is_html=is_html)
+            return detected, direction, await self._translate(direction, target, several, alternatives, is_html=is_html)
 
         facts = request.scope["state"]["facts"]
         facts |= {"texts": len(several), "characters": sum(map(len, several))}
@@ -162,10 +162,12 @@ class Service:
         return _json(_answer(translated, isinstance(texts, list), detected, alternatives))
 
     async def _translate(
-        self, direction: Direction | None, texts: list[str], alternatives: int, *, is_html: bool
+        self, direction: Direction | None, target: str, texts: list[str], alternatives: int, *, is_html: bool
     ) -> list[TranslatedText]:
         if direction is None:
-            return [TranslatedText(text) for text in texts]
+            letters = [await documents.letters_of_html([text]) if is_html else text for text in texts]
+            warnings = [tuple(warnings_of_unchanged(each, target)) for each in letters]
+            return [TranslatedText(text, warnings=about) for text, about in zip(texts, warnings, strict=True)]
         beam_size = self.settings.beam_size
         if is_html:
             work = documents.translate_html(self.dispatcher, direction, texts, beam_size)
@@ -235,9 +237,10 @@ class Service:
                 media_type = documents.media_type(suffix, document)
                 if FORMATS[suffix].archive:  # packed, it was small
                     self._charge_letters(request, sum(len(segment.text) for segment in document.segments))
-                direction = self.direction(source, target, self.detected(source, [documents.letters_of(document)]))
+                letters = documents.letters_of(document)
+                direction = self.direction(source, target, self.detected(source, [letters]))
                 if direction is None:
-                    return media_type, content, []
+                    return media_type, content, warnings_of_unchanged(letters, target)
                 with self.dispatcher.in_use():  # which may be another than at the beginning
                     return media_type, *await documents.translate_file(
                         self.dispatcher, direction, document, self.settings.beam_size
@@ -286,7 +289,8 @@ class Service:
         direction = self.direction(source, target, detected)
         about = {} if detected is None else {"detectedLanguage": detected.to_json()}
         if direction is None:
-            return _json({"translatedText": text, "sentences": [], "alternatives": [], "model": None, **about})
+            nothing = {"sentences": [], "alternatives": [], "warnings": warnings_of_unchanged(text, target)}
+            return _json({"translatedText": text, **nothing, "model": None, **about})
         beam_size = self.settings.beam_size
         work = explain.explain(
             self.dispatcher, direction, text, beam_size=beam_size, alternatives=alternatives, heads=heads

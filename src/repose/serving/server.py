@@ -194,7 +194,9 @@ class Server:
             if model.about["finished"] is False:
                 self._say(f"{model.about['name']}: its training was not over when it was read")
         prefix = f"{self._settings.url_prefix}/" if self._settings.url_prefix else ""
-        self._say(f"translates {pairs} at http://{f'[{host}]' if ':' in host else host}:{port}{prefix}")
+        address = f"http://{f'[{host}]' if ':' in host else host}:{port}{prefix}"
+        how = "open it in a browser; " if self._settings.page else ""
+        self._say(f"translates {pairs} at {address} ({how}Ctrl-C ends)")
 
     def _end(self) -> None:
         if self._ending is not None:  # the second time: now

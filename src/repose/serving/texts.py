@@ -13,6 +13,7 @@ from repose.data.scripts import has_letters
 from repose.decoding.lengths import Lengths
 from repose.decoding.parts import Part, parts_of, put_together
 from repose.serving.catalogue import Direction
+from repose.serving.languages import canonical
 from repose.serving.messages import Answer, How
 
 T = TypeVar("T")
@@ -148,6 +149,13 @@ def _translated(
     best = joined(whole, answers, 0)
     warnings = warnings_of(direction, text, answers, too_long=whole.too_long)
     return TranslatedText(best, tuple(further(whole, answers, alternatives)), tuple(warnings))
+
+
+def warnings_of_unchanged(text: str, language: str) -> list[str]:
+    """Sentences about a text that is handed back as it is, since it was taken for this language, into which it was to
+    be translated: where it is in another, which no model here reads."""
+    warning = input_warning([text], (), base_code(canonical(language)))
+    return [] if warning is None else [f"the text seems to be in {warning.found!r}, and was not translated"]
 
 
 def warnings_of(direction: Direction, text: str, answers: Sequence[Answer], *, too_long: bool) -> list[str]:
