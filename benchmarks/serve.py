@@ -100,7 +100,7 @@ class Contestant:
         assert self._process.stdout is not None
         self.port, said = 0, ""
         for line in self._process.stdout:
-            if found := re.search(r"^(\d+)$|at http://[\d.]+:(\d+)\b", line.strip()):
+            if found := re.search(r"^(\d+)$|at http://[\d.]+:(\d+)$", line.strip()):
                 self.port = int(found[1] or found[2])
                 break
             said = line

@@ -195,8 +195,8 @@ class Server:
                 self._say(f"{model.about['name']}: its training was not over when it was read")
         prefix = f"{self._settings.url_prefix}/" if self._settings.url_prefix else ""
         address = f"http://{f'[{host}]' if ':' in host else host}:{port}{prefix}"
-        how = "open it in a browser; " if self._settings.page else ""
-        self._say(f"translates {pairs} at {address} ({how}Ctrl-C ends)")
+        how = "in a browser and " if self._settings.page else ""
+        self._say(f"translates {pairs} until Ctrl-C, {how}over HTTP, at {address}")
 
     def _end(self) -> None:
         if self._ending is not None:  # the second time: now
