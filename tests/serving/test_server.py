@@ -417,7 +417,7 @@ def test_what_is_no_request_is_a_line_of_json(model: Path) -> None:
             assert connection.recv(65536).startswith(b"HTTP/1.1 400 ")
         assert server.end() == 0
     (said,) = (line for line in server.lines if "Invalid HTTP request" in line)
-    assert json.loads(said)["event"] == "http"
+    assert json.loads(said)["event"] == "refused"
 
 
 @pytest.mark.parametrize(("changes", "name"), [({"dropout": 0.3, "max_length": 24}, "reinforced"), (SIZES, None)])
