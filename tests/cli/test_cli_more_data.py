@@ -320,6 +320,8 @@ def test_back_translated_pairs_are_trained_on_beside_real_ones(trained: Path, ru
     run(*command, "--out", tmp_path / "other", "--seed", "1")
     assert (tmp_path / "other.src").read_bytes() != (tmp_path / "bt.src").read_bytes()
     assert run(*command, "--out", tmp_path / "bt")[0] == 2  # which is there already
+    assert run(*command, "--engine", "torch", "--precision", "int8", "--out", tmp_path / "int8")[0] == 0
+    assert "there is no engine 'pen'" in run(*command, "--engine", "pen", "--out", tmp_path / "pen")[2]
 
     real = write_pairs(tmp_path / "real.tsv", 0, 100)
     more = ("--synthetic", tmp_path / "bt.src", tmp_path / "bt.tgt", "--set", "training.upsample=2")

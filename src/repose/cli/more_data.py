@@ -6,7 +6,7 @@ from typing import Annotated
 import typer
 from typer import Argument, Option
 
-from repose.cli.options import Device, To, Workers
+from repose.cli.options import Device, Engine, Precision, To, Workers
 from repose.system.errors import ConfigError
 from repose.system.signals import Interrupted, interruptible
 from repose.system.terminal import counted, say
@@ -31,6 +31,8 @@ def backtranslate(
     to: To = None,
     device: Device = "cpu",
     workers: Workers = None,
+    precision: Precision = None,
+    engine: Engine = "auto",
 ) -> None:
     """Translate text back into the source language, as more pairs to train on (`repose train --synthetic`)."""
     if sampling is not None and beam_size is not None:
@@ -42,7 +44,7 @@ def backtranslate(
             from repose.tasks.back_translation import back_translate
 
             draw = None if sampling is None else Sampling(sampling, seed)
-            with load(model, device, workers) as translator:
+            with load(model, device, workers, precision, engine) as translator:
                 found = back_translate(translator, text, out, sampling=draw, beam_size=beam_size, to=to)
     except Interrupted as signal:
         say(f"stopped ({signal.name}): nothing was written")

@@ -7,7 +7,7 @@ from pathlib import Path
 from repose.report.collect import ReportRun, RunSet, unlike
 from repose.report.content import Picture, Report, Section, Table
 from repose.report.papers import published_tables
-from repose.report.sentences import chosen_sentences, side_by_side
+from repose.report.sentences import chosen_sentences, samples, side_by_side
 from repose.report.significance import significance_tables
 from repose.report.tables_costs import best_and_last_table, costs_table, equal_epochs_table, runs_table, unequal_epochs
 from repose.report.tables_lengths import length_tables
@@ -51,7 +51,7 @@ def build(runs: RunSet, *, pictures: Sequence[Picture] = ()) -> Report:
         ),
         Section(title="By length of the sentence", tables=length_tables(runs)),
         Section(title="Beside the papers", tables=papers),
-        Section(title="Sentences", tables=chosen_sentences(runs), comparisons=side_by_side(runs)),
+        Section(title="Sentences", tables=(*chosen_sentences(runs), *samples(runs)), comparisons=side_by_side(runs)),
         Section(title="Runs", paragraphs=(*runs.problems, *unknown), tables=(runs_table(runs),)),
     ]
     return Report(

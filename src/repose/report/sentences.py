@@ -13,7 +13,7 @@ from repose.report.significance import systems_of
 from repose.report.translations import hypotheses_of, texts_of
 from repose.system.errors import ReposeError
 
-EACH_WAY = 5
+EACH_WAY, SAMPLES = 5, 20
 
 
 def chosen_sentences(runs: RunSet) -> tuple[Table, ...]:
@@ -53,6 +53,31 @@ def chosen_sentences(runs: RunSet) -> tuple[Table, ...]:
                 remarks=remarks,
             )
         )
+    return tuple(tables)
+
+
+def samples(runs: RunSet, *, number: int = SAMPLES) -> tuple[Table, ...]:
+    """For each corpus with one system: sentences from all over the test set, their references, and what its first
+    finished run translated. None where the grid names lines, or texts or translations are missing."""
+    runs = runs.translations
+    tables = []
+    for corpus in runs.corpora:
+        done = [run for group in runs.groups for run in runs.done(group, corpus)]
+        if corpus in runs.sentences or len({run.group for run in done}) != 1:
+            continue
+        try:
+            texts = list(zip(*texts_of(done[0]), hypotheses_of(done[0]), strict=True))
+        except ReposeError:
+            continue
+        every = -(-len(texts) // number)
+        rows = [
+            [Cell(text=str(i + 1), value=i + 1), *(Cell(text=text) for text in texts[i])]
+            for i in range(0, len(texts), every)
+        ]
+        columns = (Column("line"), *(Column(name, numeric=False) for name in ("source", "reference", "translation")))
+        caption = "From all over the test set, whatever their scores."
+        name = f"samples-{slugs(runs.corpora)[corpus]}"
+        tables.append(Table(id=name, title=f"Translations of {corpus}", columns=columns, rows=rows, caption=caption))
     return tuple(tables)
 
 

@@ -7,7 +7,7 @@ import numpy as np
 import pytest
 
 from repose.evaluation.metrics import chrf
-from repose.report.sentences import chosen_sentences, side_by_side
+from repose.report.sentences import chosen_sentences, samples, side_by_side
 from repose.report.translations import hypotheses_of, write_statistics
 
 
@@ -36,6 +36,24 @@ def test_lines_that_the_grid_names_are_shown_as_every_system_translates_them(mad
     (table,) = chosen_sentences(made.runs(sentences=[4]))
     assert [row[1].text for row in table.rows] == ["source", "reference", "base"]
     assert "good" in table.remarks[0]
+
+
+def test_a_report_on_one_system_shows_what_it_translates(made: Any) -> None:
+    sources, references = lines_of(made)
+    lines = [f"mine: {line}" for line in references]
+    for seed, texts in ((0, lines), (1, references)):
+        made.add("mine", hypotheses=texts, seed=seed)
+    (table,) = samples(made.runs(), number=7)
+    assert 4 <= len(table.rows) <= 7
+    places = [int(row[0].text) - 1 for row in table.rows]
+    assert places[0] == 0
+    assert places[-1] >= len(lines) * 2 // 3
+    assert [[cell.text for cell in row[1:]] for row in table.rows] == [
+        [sources[i], references[i], lines[i]] for i in places
+    ]
+    assert not samples(made.runs(sentences=[4])), "the grid has chosen"
+    made.add("other", hypotheses=references)
+    assert not samples(made.runs()), "two systems are shown side by side"
 
 
 def test_the_largest_gains_and_losses_are_shown(made: Any) -> None:
