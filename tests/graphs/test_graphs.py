@@ -284,3 +284,27 @@ def test_the_weights_are_on_disk_once(tmp_path: Path) -> None:
     )
     for name in (GREEDY, BEAM):
         assert (tmp_path / name).stat().st_size < (tmp_path / STEP).stat().st_size / 2
+
+
+def test_other_programs_find_what_they_call_by_its_name(tmp_path: Path) -> None:
+    """docs/export.md has programs that do: a renamed input breaks those of others, too."""
+    onnx = pytest.importorskip("onnx")
+    model = make(dataclasses.replace(PRESETS["reinforced"].architecture, **SIZES, **WIDTHS[0]))
+    write_graphs(tmp_path, model)
+    layers = range(model.architecture.num_decoder_layers)
+    memory = [f"{what}_{layer}" for layer in layers for what in ("keys", "values")]
+    searched = ["limit", "src_bias", *memory]
+    beam = ["limit", "beam_size", "width", "num_hypotheses", "penalties", "src_bias", *memory]
+    attention = [f"attention_{layer}" for layer in layers]
+    wanted = {
+        ENCODER: (["src"], ["src_bias", *memory]),
+        STEP: (
+            ["tokens", "at", "src_bias", *memory, *(f"past_{name}" for name in memory)],
+            ["log_probs", *(f"new_{name}" for name in memory), *attention],
+        ),
+        GREEDY: (searched, ["tokens", "log_probs", "best"]),
+        BEAM: (beam, ["scores", "rows", "tokens", "sums"]),
+    }
+    for file, names in wanted.items():
+        graph = onnx.load(tmp_path / file, load_external_data=False).graph
+        assert ([value.name for value in graph.input], [value.name for value in graph.output]) == names
