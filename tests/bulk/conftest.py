@@ -8,7 +8,7 @@ from typing import Any, ClassVar
 
 import pytest
 
-from repose.bulk.inputs import Input, format_of
+from repose.bulk.inputs import format_of
 from repose.bulk.plan import Job, Plan, UsedModel, make_plan
 from repose.bulk.storage import Store
 from repose.decoding.translator import Hypothesis, Translation
@@ -47,7 +47,7 @@ def job_of(files: list[Path], **changes: Any) -> Job:
 
 def plan_of(out: Path, files: list[Path], **changes: Any) -> tuple[Store, Plan]:
     store = Store.at(str(out))
-    return store, make_plan(store, job_of(files, **changes), [Input((str(file),)) for file in files])
+    return store, make_plan(store, job_of(files, **changes), [(str(file),) for file in files])
 
 
 @pytest.fixture

@@ -24,7 +24,6 @@ from hypothesis import strategies as st
 
 from repose.bulk import shards as shard_module
 from repose.bulk.filtering import filter_pairs
-from repose.bulk.inputs import Input
 from repose.bulk.local import run_here
 from repose.bulk.plan import Job, Plan, make_plan
 from repose.bulk.shards import Ended, merge, run_shard
@@ -492,14 +491,13 @@ def test_kills_at_random_moments_change_nothing(tmp_path: Path, planned: Planned
 
 
 def test_empty_files_have_no_shards(tmp_path: Path) -> None:
-    from repose.bulk.inputs import Input
 
     from .conftest import job_of
 
     contents = [b"a\n", b"", b"b"]
     files = [write(tmp_path / f"{n}.txt", content) for n, content in enumerate(contents)]
     store = Store.at(str(tmp_path / "out"))
-    plan = make_plan(store, job_of(files), [Input((str(file),)) for file in files])
+    plan = make_plan(store, job_of(files), [(str(file),) for file in files])
     assert len(plan.shards) == 2
     assert finish(store, plan) == translated(b"a\nb")
     with pytest.raises(DataError, match=r"there is no line in .*1\.txt: check"):
@@ -513,12 +511,11 @@ def test_an_object_store(tmp_path: Path) -> None:
     memory.pipe_file("/bulk-test/in.txt", data)
     memory.pipe_file("/bulk-test/packed.txt.gz", gzip.compress(b"ten\neleven"))
     store = Store.at("memory://bulk-test/out")
-    from repose.bulk.inputs import Input
 
     from .conftest import job_of
 
     job = job_of([tmp_path / "x.txt"], shard_lines=4)
-    inputs = [Input(("memory://bulk-test/in.txt",)), Input(("memory://bulk-test/packed.txt.gz",))]
+    inputs = [("memory://bulk-test/in.txt",), ("memory://bulk-test/packed.txt.gz",)]
     plan = make_plan(store, job, inputs)
     work = LineTranslator(job, Numbering())
     assert run_here(store, plan, plan.shards, work, watch=lambda _: None, stop=threading.Event())
@@ -539,7 +536,7 @@ def test_small_scores_are_told_apart(tmp_path: Path) -> None:
     files = [write(tmp_path / name, b"".join(b"%s%d\n" % (name.encode(), n) for n in range(4))) for name in ("a", "b")]
     job = Job(work="score", models=(), format="text", search={})
     store = Store.at(str(tmp_path / "out"))
-    plan = make_plan(store, job, [Input((str(files[0]), str(files[1])))])
+    plan = make_plan(store, job, [(str(files[0]), str(files[1]))])
     store.write(job.merged, "".join(f"{score}\n" for score in scores).encode())
     for keep, kept in ((1, ["a2"]), (2, ["a0", "a2"]), (9, ["a0", "a2", "a3"])):
         found = filter_pairs(store, plan, keep=keep, threshold=None)
@@ -574,4 +571,4 @@ def test_names_that_are_not_utf_8(tmp_path: Path, planned: Planned) -> None:
         pytest.skip("this file system takes no such names")
     store, plan = planned([file])
     finish(store, plan)
-    assert make_plan(store, plan.job, [Input((str(file),))]) == plan
+    assert make_plan(store, plan.job, [(str(file),)]) == plan

@@ -187,7 +187,6 @@ def test_a_cluster_that_loses_a_machine(tmp_path: Path, monkeypatch: pytest.Monk
     ray, cluster_utils = pytest.importorskip("ray"), pytest.importorskip("ray.cluster_utils")
     from tests.cli.test_cli_bulk import corpus, save_model
 
-    from repose.bulk.inputs import Input
     from repose.bulk.jobs import translation_job
     from repose.bulk.plan import make_plan
 
@@ -204,11 +203,11 @@ def test_a_cluster_that_loses_a_machine(tmp_path: Path, monkeypatch: pytest.Monk
         output={"into": "translation", "failed": "keep", "num_hypotheses": 1, "pairs": False},
     )
     alone = Store.at(str(tmp_path / "alone"))
-    wanted = make_plan(alone, job, [Input((str(text),))])
+    wanted = make_plan(alone, job, [(str(text),)])
     for shard in wanted.shards:
         run_shard(alone, wanted, shard, LineTranslator(job, translator))
     store = Store.at(str(tmp_path / "out"))
-    plan = make_plan(store, job, [Input((str(text),))])
+    plan = make_plan(store, job, [(str(text),)])
     machine = {"num_cpus": 1, "object_store_memory": 80 << 20}
     cluster = cluster_utils.Cluster(initialize_head=True, head_node_args={**machine, "include_dashboard": False})
     try:

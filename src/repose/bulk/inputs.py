@@ -17,7 +17,7 @@ from enum import StrEnum
 from functools import partial
 from itertools import islice
 from pathlib import PurePosixPath
-from typing import Any, BinaryIO, Self
+from typing import Any, BinaryIO, Self, TypeAlias
 
 import numpy as np
 
@@ -42,6 +42,8 @@ _PACKED: Mapping[str, Callable[[BinaryIO], Any]] = {
     ".gz": lambda file: gzip.GzipFile(fileobj=file),
     ".xz": lzma.LZMAFile,
 }
+Files: TypeAlias = tuple[str, ...]
+"""Names of files that are read side by side: one, or the two sides of a parallel corpus."""
 Cut = tuple[int, tuple[tuple[int, int], ...]]
 """Lines of a shard, and its range in each file."""
 
@@ -60,17 +62,10 @@ class Failure(StrEnum):
 
 
 @dataclass(frozen=True)
-class Input:
-    """Files that are read side by side: one, or the two sides of a parallel corpus."""
-
-    files: tuple[str, ...]
-
-
-@dataclass(frozen=True)
 class ScannedInput:
     """An input that was read through."""
 
-    files: tuple[str, ...]
+    files: Files
     read: tuple[str, ...]
     """What shards read: a file itself, or the name in the job's folder of what is unpacked from it."""
     sizes: tuple[int, ...]
@@ -127,13 +122,13 @@ def format_of(files: Sequence[str]) -> str:
 
 
 def scan(
-    store: Store, one: Input, format: str, fields: Sequence[str], shard_lines: int, added: Sequence[str] = ()
+    store: Store, files: Files, format: str, fields: Sequence[str], shard_lines: int, added: Sequence[str] = ()
 ) -> tuple[ScannedInput, list[Cut]]:
     """Read an input through. `added`: fields that the output adds. Raises DataError for what cannot be
     read, and two sides of different lengths."""
     facts, cuts, counts = [], [], []
     columns = TWO_COLUMNS
-    for name in one.files:
+    for name in files:
         mark = stamp(name)
         read = place = name
         if format == "parquet":
@@ -161,13 +156,13 @@ def scan(
         counts.append(lines)
     if len(set(counts)) > 1:
         raise DataError(
-            f"{one.files[0]} has {counted(counts[0], 'line')} and {one.files[1]} has {counts[1]:,}: line n of one must "
+            f"{files[0]} has {counted(counts[0], 'line')} and {files[1]} has {counts[1]:,}: line n of one must "
             "be the translation of line n of the other"
         )
     reads, sizes, digests, marks = zip(*facts, strict=True)
     total = counts[0]
     shards = [(min(shard_lines, total - n * shard_lines), ranges) for n, ranges in enumerate(zip(*cuts, strict=True))]
-    return ScannedInput(one.files, reads, sizes, digests, marks, total, columns), shards
+    return ScannedInput(files, reads, sizes, digests, marks, total, columns), shards
 
 
 def digest(name: str) -> tuple[int, str]:

@@ -4,7 +4,7 @@ from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any, get_args
 
-from repose.bulk.inputs import Input, format_of, windows
+from repose.bulk.inputs import Files, format_of, windows
 from repose.bulk.models import used
 from repose.bulk.plan import RESERVED, SHARD_LINES, Failed, Format, Job, Plan
 from repose.bulk.storage import Store
@@ -28,7 +28,7 @@ def translation_job(
     search: Mapping[str, Any],
     shard_lines: int | None,
     output: Mapping[str, Any],
-) -> tuple[Job, list[Input], list[Translator]]:
+) -> tuple[Job, list[Files], list[Translator]]:
     """The job, its inputs, and its model, loaded. `load`: as for `models.used`; `search`: as for
     `Translator.translate`, None for what is the model's; `output`: as in `Job`.
 
@@ -59,7 +59,7 @@ def translation_job(
         **output,
     )
     _try(translator, job)
-    return job, [Input((name,)) for name in inputs], [translator]
+    return job, [(name,) for name in inputs], [translator]
 
 
 def scoring_job(
@@ -72,7 +72,7 @@ def scoring_job(
     tags: tuple[str | None, str | None] = (None, None),
     shard_lines: int | None,
     checks: bool,
-) -> tuple[Job, list[Input], list[Translator]]:
+) -> tuple[Job, list[Files], list[Translator]]:
     """The job that scores pairs, its input, and its models, loaded. `tags`: what the models read before a source, None
     for what is their own. Raises as `translation_job` does."""
     kind: Any
@@ -106,7 +106,7 @@ def scoring_job(
     )
     if backward is not None:
         _check_directions(*(direction(one.config, tag) for one, tag in zip(translators, used_tags, strict=True)))
-    return job, [Input(tuple(files))], translators
+    return job, [tuple(files)], translators
 
 
 def input_warnings(store: Store, plan: Plan, models: Sequence[Translator]) -> list[InputWarning]:

@@ -14,7 +14,7 @@ from typing import Any, Literal, Self
 
 from repose._version import __version__
 from repose.bulk.columns import check_columns
-from repose.bulk.inputs import Input, ScannedInput, scan
+from repose.bulk.inputs import Files, ScannedInput, scan
 from repose.bulk.storage import Store, is_url, normalised
 from repose.system.errors import ConfigError, DataError
 from repose.system.files import json_bytes
@@ -179,11 +179,11 @@ def read_plan(store: Store) -> Plan:
     return Plan.of_json(data, store.place(PLAN))
 
 
-def _check_not_overwritten(store: Store, job: Job, inputs: Sequence[Input]) -> None:
+def _check_not_overwritten(store: Store, job: Job, inputs: Sequence[Files]) -> None:
     """Raises ConfigError for an input that the job's output would take the place of."""
     outputs = {normalised(store.place(name)) for name in (job.merged, *(KEPT if job.work == "score" else ()))}
     outputs |= {os.path.realpath(name) for name in outputs if not is_url(name)}
-    for name in (name for one in inputs for name in one.files):
+    for name in (name for files in inputs for name in files):
         if name in outputs or os.path.realpath(name) in outputs:
             raise ConfigError(f"{name} is an input, and the job would write its result there: give another --out")
 
@@ -197,13 +197,13 @@ def _check_free(store: Store, job: Job) -> None:
         raise ConfigError(f"{store.where} holds {there[0]} and no job: choose another --out")
 
 
-def make_plan(store: Store, job: Job, inputs: Sequence[Input]) -> Plan:
+def make_plan(store: Store, job: Job, inputs: Sequence[Files]) -> Plan:
     """The plan of a job in its folder: read through the inputs, and written, or found there.
 
     Inputs that have not changed since by size and time are not read again. Raises DataError for inputs that cannot be
     read, ConfigError where the folder holds another job, WriteError.
     """
-    inputs = [Input(tuple(map(normalised, one.files))) for one in inputs]
+    inputs = [tuple(map(normalised, files)) for files in inputs]
     _check_not_overwritten(store, job, inputs)
     if store.read(PLAN) is None:
         _check_free(store, job)  # before a lock is left there
@@ -215,16 +215,16 @@ def make_plan(store: Store, job: Job, inputs: Sequence[Input]) -> Plan:
         if old is not None and (changes := _changes(old.job.identified(), job.identified())):
             raise ConfigError(_another(store, changes))
         if old is None and job.format == "parquet":
-            check_columns([name for one in inputs for name in one.files], job.fields, job.added)
+            check_columns([name for files in inputs for name in files], job.fields, job.added)
         known = {} if old is None else {one.files: one for one in old.inputs}
         scanned, offsets = [], []
-        for one in inputs:
-            found = known.get(one.files)
+        for files in inputs:
+            found = known.get(files)
             if found is not None and found.is_as_before() and old is not None:
                 scanned.append(found)
                 offsets.append([(s.lines, s.ranges) for s in old.shards if old.inputs[s.input] is found])
                 continue
-            facts, cuts = scan(store, one, job.format, job.fields, job.shard_lines, job.added)
+            facts, cuts = scan(store, files, job.format, job.fields, job.shard_lines, job.added)
             scanned.append(facts)
             offsets.append(cuts)
         shards: list[Shard] = []
@@ -237,7 +237,7 @@ def make_plan(store: Store, job: Job, inputs: Sequence[Input]) -> Plan:
         if old is not None and old.identity != plan.identity:
             raise ConfigError(_another(store, ["the inputs"]))
         if not plan.lines:
-            names = ", ".join(name for one in inputs for name in one.files)
+            names = ", ".join(name for files in inputs for name in files)
             raise DataError(f"there is no line in {names}: check that the right file was named")
         if data != (content := plan.to_json()):
             store.write(PLAN, content)
