@@ -24,7 +24,7 @@ class Shouting:
             time.sleep(1_000)
         config = Path(path) / "config.json"
         self.name = json.loads(config.read_text())["run_id"] if config.exists() else path
-        self.settings = settings
+        self.settings, self.engine = settings, SimpleNamespace(name="voice")
         self.hold, self.held = (Path(path) / name for name in ("hold", "held"))
 
     def translate(self, sentences: list[str], *, num_hypotheses: int = 1, **how: Any) -> list[Any]:

@@ -161,6 +161,8 @@ def test_a_model_from_the_command_line(tmp_path: Path) -> None:
         assert sum(sentence["attention"][0][0][0]) == pytest.approx(1, abs=1e-3)
         assert server.end() == 0
     assert not any(word in line for line in server.lines for word in (*texts, "ka lo"))
+    (ready,) = (json.loads(line) for line in server.lines if "worker_ready" in line)
+    assert ready["engines"] == [translator.engine.name]
 
 
 @pytest.mark.parametrize(

@@ -327,7 +327,7 @@ class Dispatcher:
             self._workers.add(worker)
             self._failures = 0
             self._metrics.workers += 1
-            self._say("worker_ready", pid=worker.pid)
+            self._say("worker_ready", pid=worker.pid, engines=worker.engines)
             if self._first is not None and not self._first.done():
                 self._first.set_result(None)
             began = time.monotonic()

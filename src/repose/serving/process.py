@@ -28,7 +28,8 @@ def main() -> None:
                 if isinstance(message, Batch):
                     answer: Any = answers(translators[message.how.model], message)
                 else:
-                    translators, answer = [_load(model) for model in message], None
+                    translators = [_load(model) for model in message]
+                    answer = [translator.engine.name for translator in translators]
             except Exception as error:
                 answer = worker_error(error)
             sink.write(packed(answer))

@@ -21,6 +21,8 @@ class Worker:
 
     def __init__(self, process: Process) -> None:
         self._process = process
+        self.engines: list[str] = []
+        """What each model is computed with."""
 
     @classmethod
     async def start(cls, models: Sequence[ModelToLoad]) -> "Worker":
@@ -41,7 +43,7 @@ class Worker:
             raise WorkerLostError(f"a translation worker could not be started: {error.strerror}") from error
         worker = cls(process)
         try:
-            await worker._ask(list(models))
+            worker.engines = await worker._ask(list(models))
         except BaseException:
             await worker.end()
             raise
