@@ -3,19 +3,20 @@
 import math
 from collections.abc import Callable
 from concurrent.futures import ThreadPoolExecutor
-from typing import Any
+from typing import Any, get_args
 
 import pytest
 import torch
 from torch import Tensor, nn
 from torch.nn import functional as F
 
-from repose.model.architecture import Architecture, Norm
+from repose.model.architecture import Architecture, Norm, SelfScore
 from repose.model.attention import Attention, fused, record
 from repose.model.kernels.blocks import Blocks
 from repose.model.kernels.linear import SideBySide
 from repose.model.kernels.packing import Packing
 from repose.model.positions import Positions
+from repose.model.scores import Reach, Scores
 from repose.model.sublayer import Sublayer
 
 
@@ -94,6 +95,38 @@ def test_a_query_without_keys_gets_zeros_never_nan(dropout: float) -> None:
     for z in (x, y):
         assert z.grad is not None
         assert z.grad.isfinite().all()
+
+
+@pytest.mark.parametrize("self_score", get_args(SelfScore))
+def test_dropout_falls_on_weights_whatever_is_done_to_scores(self_score: SelfScore) -> None:
+    a = architecture(self_score=self_score, attention_dropout=0.5)
+    attention, packing = Attention(a, Positions(a, causal=False)), Packing(torch.ones(1, 5, dtype=torch.bool))
+    x, blocks = torch.randn(5, 6), Blocks(packing, packing, num_heads=2)
+    for is_training in (True, False):
+        attention.train(is_training)
+        one, other = (attention(x, x, x, blocks) for _ in range(2))
+        assert torch.equal(one, other) != is_training
+
+
+def test_dropout_falls_on_weights_beside_queries_without_keys() -> None:
+    attention = small(dropout=0.5).train()
+    queries, keys = Packing(torch.ones(2, 4, dtype=torch.bool)), Packing(torch.tensor([[True] * 5, [False] * 5]))
+    blocks = Blocks(queries, keys, num_heads=2)
+    assert any(block.has_key is not None for block in blocks.blocks), "the two are in one block"
+    x, y = torch.randn(8, 6), torch.randn(32, 6)
+    one, other = (queries.real(attention(x, y, y, blocks)) for _ in range(2))
+    assert not torch.equal(one[:4], other[:4])
+    assert torch.equal(one[4:], other[4:])
+
+
+def test_each_layer_adds_the_scores_of_all_before_it() -> None:
+    scores, reach = Scores(architecture(score_residual="previous_layer"), of_self=True), Reach()
+    packing = Packing(torch.ones(1, 3, dtype=torch.bool))
+    reach.blocks = Blocks(packing, packing, num_heads=2).blocks
+    layers = [torch.randn(2, 3, 3) for _ in range(4)]
+    for number, layer in enumerate(layers, 1):
+        (weights,) = scores.weights([layer], reach)
+        torch.testing.assert_close(weights, torch.stack(layers[:number]).sum(0).softmax(-1))
 
 
 @pytest.mark.parametrize("dropout", [0.0, 0.5])
@@ -206,6 +239,12 @@ def test_residual_connection(norm: Norm, k: float) -> None:
 
     wanted = layer_norm(k * x + f(x)) if norm == "post" else x + f(layer_norm(x))
     torch.testing.assert_close(sublayer(x, f), wanted, atol=1e-5, rtol=0)
+
+
+@pytest.mark.parametrize("norm", get_args(Norm))
+def test_dropout_falls_on_what_a_sublayer_gives_and_not_on_its_residual(norm: Norm) -> None:
+    sublayer, x = Sublayer(architecture(norm=norm), 1.0), torch.randn(4, 6)
+    assert torch.equal(sublayer(x, nn.Linear(6, 6)), x if norm == "pre" else sublayer.norm(x))
 
 
 def test_a_weighted_residual_shrinks_the_sublayers_gradient() -> None:

@@ -138,6 +138,20 @@ def test_running_statistics_are_of_the_updates_before(x: Tensor, packing: Packin
     assert set(norm.state_dict()) == {"mean", "var"}
 
 
+@pytest.mark.parametrize("packs", [True, False], ids=["cpu", "accelerator"])
+def test_running_statistics_are_of_real_tokens_alone(packs: bool) -> None:
+    """Whatever stands in spare rows or, where rows are positions, at the padding."""
+    packing = Packing(torch.tensor([[True, True, True], [True, False, False]]))
+    packing.packs = packs
+    norm, x = TokenNorm("running", eps=EPS, width=2), torch.full((32 if packs else 6, 2), 1e3)
+    real = torch.tensor([[1.0, 5.0], [2.0, 6.0], [3.0, 7.0], [4.0, 8.0]])
+    x[:4] = real
+    norm(x, packing)
+    norm.fold(lambda sums: sums)
+    wanted = 0.1 * real.mean(0), 0.9 + 0.1 * real.var(0, correction=0)
+    torch.testing.assert_close((norm.mean, norm.var), wanted)
+
+
 def test_workers_that_share_an_update_come_to_the_same_running_statistics(x: Tensor) -> None:
     def fed(*rows: Tensor) -> TokenNorm:
         norm = TokenNorm("running", eps=EPS, width=4)

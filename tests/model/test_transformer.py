@@ -316,6 +316,25 @@ def test_a_source_without_tokens_is_decoded_as_whole_targets_are() -> None:
     assert len(state.cache.beams.sentences) == state.cache.beams.num_sentences == 2
 
 
+@pytest.mark.parametrize("head_dim", [4, 16])  # wide heads are absorbed
+@pytest.mark.parametrize("name", ["reinforced", "vaswani-base"])
+def test_sentences_that_go_on_keep_their_own_padding(name: str, head_dim: int) -> None:
+    """Whichever end before them; and a blank source stays one."""
+    model = make(dataclasses.replace(tiny(preset(name)), head_dim=head_dim)).eval().double()
+    for parameter in model.parameters():
+        parameter.data.add_(torch.randn_like(parameter) * 0.3)
+    src = torch.tensor([[2, 5, 6, 7, 3], [2, 5, 3, 0, 0], [2, 8, 9, 3, 0], [0, 0, 0, 0, 0]])
+    tgt = torch.tensor([2, 4, 5, 6])
+    for rows in ([3], [1], [2], [1, 3]):
+        with torch.no_grad():
+            state = model.start(model.encode(src))
+            model.step(tgt[0].expand(4), state)
+            state.select(torch.tensor(rows))
+            steps = [model.step(token.expand(len(rows)), state) for token in tgt[1:]]
+            wanted = model(src[rows], tgt.expand(len(rows), -1)).log_softmax(2)[:, 1:]
+        torch.testing.assert_close(torch.stack(steps, 1), wanted.to(steps[0]), atol=1e-6, rtol=0)
+
+
 def test_keras_initial_limits_are_the_tutorials() -> None:
     def limits(name: str) -> dict[str, float]:
         with torch.device("meta"):
@@ -335,15 +354,16 @@ def test_initial_values(scheme: Initialisation) -> None:
     a = dataclasses.replace(preset("baseline"), initialisation=scheme, num_encoder_layers=1, num_decoder_layers=1)
     model = build(a, src_vocab_size=500, tgt_vocab_size=500)
     table, inner = model.encoder.embedding.tokens.weight, model.encoder.layers[0].feed_forward.inner
-    query = model.encoder.layers[0].self_attention.query
+    attention = model.encoder.layers[0].self_attention
+    xavier, projection = math.sqrt(6 / (128 + 512) / 3), math.sqrt(6 / (128 + 1024) / 3)
     wanted = {  # standard deviations; a uniform's is its limit over sqrt(3)
-        "xavier": (128**-0.5, math.sqrt(6 / (128 + 512) / 3), math.sqrt(6 / (128 + 1024) / 3)),
-        "keras": (0.05 / math.sqrt(3), math.sqrt(6 / (128 + 512) / 3), 0.018566 / math.sqrt(3)),
-        "fairseq": (128**-0.5, math.sqrt(6 / (128 + 512) / 3), math.sqrt(6 / (128 + 1024) / 6)),
-        "kaiming": (math.sqrt(2 / 128), math.sqrt(2 / 128), math.sqrt(2 / 128)),
+        "xavier": (128**-0.5, xavier, projection, projection),
+        "keras": (0.05 / math.sqrt(3), xavier, 0.018566 / math.sqrt(3), 0.054127 / math.sqrt(3)),
+        "fairseq": (128**-0.5, xavier, projection / math.sqrt(2), projection),
+        "kaiming": (math.sqrt(2 / 128), math.sqrt(2 / 128), math.sqrt(2 / 128), math.sqrt(2 / 1024)),
     }[scheme]
-    found = (table.std().item(), inner.weight.std().item(), query.weight.std().item())
-    assert found == pytest.approx(wanted, rel=0.02)
+    weights = (table, inner.weight, attention.query.weight, attention.output.weight)
+    assert [weight.std().item() for weight in weights] == pytest.approx(wanted, rel=0.02)
     assert (inner.bias == 0).all() == (scheme != "kaiming")
     assert (model.encoder.layers[0].feed_forward_sublayer.norm.weight == 1).all()
 
@@ -377,6 +397,15 @@ def test_tied_tables_are_one_parameter() -> None:
 def test_longer_than_max_length_is_an_error() -> None:
     with pytest.raises(DataError, match="33 tokens"):
         make(tiny(preset("reinforced")))(torch.full((1, 33), 5), torch.tensor([[2]]))
+
+
+def test_decoding_beyond_max_length_is_an_error() -> None:
+    model = make(dataclasses.replace(tiny(preset("vaswani-base")), max_length=4)).eval()
+    state, token = model.start(model.encode(torch.tensor([[2, 5, 3]]))), torch.tensor([5])
+    for _ in range(4):
+        model.step(token, state)
+    with pytest.raises(DataError, match="a sequence of 5 tokens is longer"):
+        model.step(token, state)
 
 
 def test_attention_maps_are_distributions_over_what_may_be_seen() -> None:

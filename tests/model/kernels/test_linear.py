@@ -5,7 +5,7 @@ import torch
 import torch.nn.functional as F
 
 from repose.model.kernels import linear
-from repose.model.kernels.linear import Linear, matmul_nt, products_of_new_shapes, training_products
+from repose.model.kernels.linear import Affine, Linear, matmul_nt, products_of_new_shapes, quantize, training_products
 
 
 @pytest.fixture(params=[False, True], ids=["torch", "onednn"], autouse=True)
@@ -55,6 +55,18 @@ def test_linear_in_double_precision_and_under_autocast() -> None:
     assert layer.double()(x.double()).dtype == torch.float64
     with torch.autocast("cpu", torch.bfloat16):
         assert layer.float()(x).dtype == torch.bfloat16
+
+
+@pytest.mark.parametrize("bias", [True, False])
+def test_int8_is_close_to_fp32_and_has_its_bias(bias: bool) -> None:
+    layer, x = Linear(16, 8, bias=bias), torch.randn(5, 16)
+    if bias:
+        torch.nn.init.uniform_(layer.bias, 2.0, 3.0)
+    with torch.no_grad():
+        wanted = layer(x)
+        quantize(layer)
+        torch.testing.assert_close(layer(x), wanted, atol=0.1, rtol=0)
+        torch.testing.assert_close(Affine(layer.weight, layer.bias, layer)(x), wanted, atol=0.1, rtol=0)
 
 
 def test_products_of_transposed_views() -> None:
