@@ -11,6 +11,7 @@ from hypothesis import example, given
 from hypothesis import strategies as st
 
 from repose.data.tokenizer import END, START, Tokenizer
+from repose.decoding.lengths import Lengths
 from repose.decoding.parts import is_wide, language_of, parts_of, translate_texts
 from repose.decoding.translator import Hypothesis, Translation, Translator
 from repose.model.architecture import Architecture
@@ -101,6 +102,19 @@ def test_what_has_no_letters_stays_as_it_is() -> None:
     assert two.src_tokens == ("3", ",", "5"), "asked for several, the model says what it makes of it"
 
 
+def test_the_score_of_a_text_is_that_of_the_parts_that_were_translated() -> None:
+    shouting: Any = Shouting()
+    ((found, parts),) = translate_texts(shouting, ["A dog. 12! A cat."])
+    assert (len(parts.parts), found.score) == (3, -2.0)
+
+
+@pytest.mark.parametrize("text", ["A dog. " + "x" * 30, "x" * 30 + ". A dog."])
+def test_a_text_was_cut_where_any_of_its_parts_was(text: str) -> None:
+    shouting: Any = Shouting()
+    ((found, parts),) = translate_texts(shouting, [text])
+    assert (len(parts.parts), found.truncated) == (2, True)
+
+
 def test_a_clause_that_ends_a_short_text_is_no_place_to_split_it() -> None:
     found = parts_of("😀😀😀:", "en", lambda text: len(text.encode()) <= 10)
     assert [part.text for part in found.parts] == ["😀😀", "😀:"]
@@ -145,6 +159,21 @@ def test_a_tag_is_a_token_of_the_source() -> None:
     tagged: Any = Shouting()
     tagged.tag = "xx"
     assert len(translate_texts(tagged, [text[:20]])[0][1].parts) == 2
+
+
+@pytest.mark.parametrize(("tagged", "most"), [(False, 20), (True, 19)])
+def test_a_tag_takes_a_place_of_the_longest_source_and_of_the_usual_one(tagged: bool, most: int) -> None:
+    config, tokenizer = {"max_src_tokens": 22, "split_src_tokens": 12}, Shouting.src_tokenizer
+    lengths = Lengths.of(tokenizer, config, 64, tagged=tagged)  # type: ignore[arg-type]
+    assert len(lengths.beginning("x" * 30)) == most
+    assert [lengths.fits("x" * length) for length in (most, most + 1)] == [True, False]
+    assert [lengths.stays_whole("x" * length) for length in (most - 10, most - 9)] == [True, False]
+
+
+@pytest.mark.parametrize("config", [{}, {"max_src_tokens": 99, "split_src_tokens": 50}])
+def test_no_source_is_longer_than_the_model_reads(config: dict[str, int]) -> None:
+    lengths = Lengths.of(Shouting.src_tokenizer, config, 22, tagged=False)  # type: ignore[arg-type]
+    assert (lengths.usual, lengths.longest) == (22, 22)
 
 
 def test_attention_and_hypotheses_are_of_one_part() -> None:

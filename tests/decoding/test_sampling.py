@@ -69,6 +69,12 @@ def test_a_low_temperature_is_greedy_and_impossible_tokens_are_never_drawn() -> 
     assert drawn(sure, almost_one, 1.0)[1].item() == END
 
 
+def test_what_comes_before_all_that_is_possible_is_not_drawn_either() -> None:
+    """By a draw of 0, or of the very bound between two tokens."""
+    halves = log_probs([0.5, 0.0, 0.0, 0.0, 0.25, 0.25], 2)
+    assert drawn(halves, np.array([0.0, 0.5]), 1.0)[1].tolist() == [4, 5]
+
+
 @pytest.mark.parametrize("temperature", [0.0, -1.0, math.nan, True, "a", None])
 def test_temperatures_that_there_are_not(temperature: Any) -> None:
     with pytest.raises(ConfigError, match="temperature of sampling is"):

@@ -164,6 +164,12 @@ def test_length_penalty_flips_the_winner(alpha: float, tokens: Prefix, score: fl
     assert found.normalised == pytest.approx(normalised, abs=1e-6)
 
 
+def test_a_beam_of_one_has_the_length_penalty_that_is_asked_for() -> None:
+    [[found]] = run_beam(GARDEN_PATH, [4], beam_size=1, alpha=1.5)
+    assert found.tokens == (A, B)
+    assert found.normalised == pytest.approx(math.log(0.3) / (8 / 6) ** 1.5, abs=1e-6)
+
+
 @pytest.mark.parametrize(
     ("alpha", "num_hypotheses", "row_counts"),
     [

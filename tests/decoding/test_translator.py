@@ -132,6 +132,18 @@ def test_a_batch_translates_as_each_sentence_alone(reversing: Translator, beam_s
         assert alone.score == pytest.approx(translation.score, abs=1e-4)
 
 
+def test_a_setting_of_0_is_asked_for_too(tokenizer: Tokenizer) -> None:
+    """And is not taken for the translator's own."""
+    model, src = tiny("baseline"), sentences(3)
+    usual: dict[str, Any] = {"length_penalty": 2.0, "no_repeat_ngram_size": 1}
+    plain, strict = (Translator(model, tokenizer, tokenizer, **how, beam_size=2) for how in ({}, usual))
+    wanted = plain.translate(src, length_penalty=0)
+    assert all(h.normalised == h.score for one in wanted for h in one.hypotheses)
+    assert strict.translate(src, length_penalty=0, no_repeat_ngram_size=0) == wanted
+    for name in usual:
+        assert strict.translate(src, **{name: 0}) != wanted
+
+
 def test_numbers_may_be_numpys(reversing: Translator) -> None:
     src = sentences(3)
     wanted = {"beam_size": 4, "num_hypotheses": 2, "no_repeat_ngram_size": 1, "length_penalty": 0.5}
@@ -163,11 +175,25 @@ def test_blank_sentences_stay_blank(reversing: Translator) -> None:
     assert reversing.translate([]) == []
 
 
+@pytest.mark.parametrize("text", ["\u00ad", " \u00ad "])
+def test_what_normalization_leaves_nothing_of_is_blank(tokenizer: Tokenizer, text: str) -> None:
+    """A soft hyphen alone."""
+    config = {"src_normalization": {"form": "NFC", "replace": {"\u00ad": ""}}}
+    plain, normalising = (Translator(tiny("baseline"), tokenizer, tokenizer, config=given) for given in ({}, config))
+    (found,) = normalising.translate([text])
+    assert (found.text, found.hypotheses) == ("", ())
+    assert plain.translate([text])[0].hypotheses
+
+
 def test_over_long_sources_are_cut_and_say_so(reversing: Translator) -> None:
     long, short = reversing.translate(["ka " * 100, "ka"])
     assert (long.truncated, short.truncated) == (True, False)
     assert len(long.src_tokens) == 24
     assert long.src_tokens[-1] == "[END]"
+
+
+def test_an_over_long_source_of_a_given_target_says_so(reversing: Translator) -> None:
+    assert [one.truncated for one in reversing.force(["ka", "ka " * 100], [[2, 4, 3]] * 2)] == [False, True]
 
 
 def test_attention_says_where_the_model_looked(reversing: Translator) -> None:
