@@ -140,6 +140,10 @@ def test_token_batches_keep_the_budget(lengths, budget):
         assert lengths[batch].sum() <= budget or len(batch) == 1
 
 
+def test_a_token_batch_may_have_just_its_budget():
+    assert [len(batch) for batch in listed(Batches(np.full(6, 4), "tokens", 8, 0), 0)] == [2, 2, 2]
+
+
 def test_token_batches_are_full_and_of_like_length():
     lengths = lengths_like_text(20_000)
     src_lengths = lengths + np.random.default_rng(1).integers(0, 8, lengths.size)

@@ -108,6 +108,33 @@ def test_sentences_that_grow_too_long_are_read_as_stored(tokenizer: Tokenizer, p
     assert any(np.array_equal(a[a > 0], b[b > 0]) for a, b in zip(stored, ours, strict=True))
 
 
+@pytest.mark.parametrize("room", [0, 1])
+def test_only_what_is_longer_than_the_limits_is_read_as_stored(
+    tokenizer: Tokenizer, pairs: PairDataset, room: int
+) -> None:
+    """Those of targets are of labels: one fewer than tokens."""
+    longest = BpeDropout(pairs, (tokenizer, tokenizer), dropout=1.0, limits=(60, 60)).epoch(0, 0)
+    most_src, most_tgt = int(longest.src_lengths.max()), int(longest.tgt_lengths.max())
+    limits = (most_src - 1 + room, most_tgt - 1 + room)
+    drawn = BpeDropout(pairs, (tokenizer, tokenizer), dropout=1.0, limits=limits).epoch(0, 0)
+    for most, side in ((most_src, "src_lengths"), (most_tgt, "tgt_lengths")):
+        ours, theirs, stored = (getattr(data, side) for data in (drawn, longest, pairs))
+        assert (stored < most).all()
+        assert np.array_equal(ours, theirs if room else np.where(theirs == most, stored, theirs))
+
+
+def test_a_sentence_that_was_cut_is_read_as_stored(tokenizer: Tokenizer, tmp_path: Path) -> None:
+    """Its text does not give its tokens again."""
+    limits: dict[str, Any] = {"max_src_tokens": 3, "max_tgt_tokens": 2, "long_pairs": "truncate"}
+    prepare([(line, line) for line in LINES], tokenizer, tokenizer, tmp_path / "train", **limits, workers=1)
+    stored = PairDataset.open(tmp_path / "train")
+    assert [*stored.counts.truncated.values()] == [len(LINES)] * 2
+    drawn = BpeDropout(stored, (tokenizer, tokenizer), dropout=1.0, limits=(60, 60)).epoch(0, 0)
+    every = np.arange(len(stored))
+    for ours, theirs in zip(drawn.batch(every), stored.batch(every), strict=True):
+        assert np.array_equal(ours, theirs)
+
+
 def test_other_tokenizers_are_refused() -> None:
     with pytest.raises(ConfigError, match="needs a tokenizer of kind 'bpe', not 'unigram'"):
         Merges(Tokenizer.train(LINES, kind="unigram", vocab_size=330))
