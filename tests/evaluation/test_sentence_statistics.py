@@ -8,11 +8,13 @@ import pytest
 
 from repose.evaluation.metrics import bleu, chrf
 from repose.evaluation.sentence_statistics import (
+    Metric,
     References,
     SentenceStatistics,
     SourceLengths,
     StoredStatistics,
     read_stored,
+    scores_of,
     write_stored,
 )
 from repose.system.errors import ConfigError, DataError, WriteError
@@ -49,6 +51,17 @@ def test_a_part_and_a_sentence_score_as_metrics_does() -> None:
     assert found.of_sentences("chrf").tolist() == [
         chrf([h], [r]).value for h, r in zip(hypotheses, references, strict=True)
     ]
+
+
+@pytest.mark.parametrize("metric", ["bleu", "chrf"])
+def test_many_rows_are_scored_as_each_alone(metric: Metric) -> None:
+    """All at once, translations longer and shorter than their references among them."""
+    draw = random.Random(4)
+    references = ["a b c d e f g h i j"] * 150
+    hypotheses = [" ".join("abcdefghij"[: draw.randint(6, 10)]) + " k l m" * (i % 2) for i in range(150)]
+    counts = References(references).statistics(hypotheses).of(metric)
+    alone = [float(scores_of(metric, row[None])[0]) for row in counts]
+    assert scores_of(metric, counts) == pytest.approx(alone, abs=1e-9)
 
 
 def test_wrong_counts_and_tokenizers_are_one_sentence() -> None:
@@ -115,9 +128,10 @@ def test_damaged_files_are_one_sentence(tmp_path: Path) -> None:
     np.savez(path, **(arrays | {"format": np.array(2)}))
     with pytest.raises(DataError, match="has format 2"):
         read_stored(path)
-    np.savez(path, **(arrays | {"src_words": arrays["src_words"][1:]}))
-    with pytest.raises(DataError, match="do not fit"):
-        read_stored(path)
+    for name in ("src_words", "src_tokens", "greedy.bleu", "greedy.chrf"):
+        np.savez(path, **(arrays | {name: arrays[name][..., 1:]}))
+        with pytest.raises(DataError, match="do not fit"):
+            read_stored(path)
     np.savez(path, **{name: array for name, array in arrays.items() if name != "greedy.chrf"})
     with pytest.raises(DataError, match="is damaged"):
         read_stored(path)

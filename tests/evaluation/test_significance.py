@@ -188,6 +188,13 @@ def test_a_ratio_is_resampled_as_its_sums_are(tmp_path: Path) -> None:
             read_ratio(tmp_path / name)
 
 
+def test_a_ratio_to_nothing_is_damage(tmp_path: Path) -> None:
+    path = tmp_path / "statistics.npz"
+    write_ratio(path, RatioStatistics("las", "sentences", np.ones(3), np.zeros(3), 100.0))
+    with pytest.raises(DataError, match="is damaged"):
+        read_ratio(path)
+
+
 def test_what_cannot_be_resampled_or_compared() -> None:
     references, (base, other, _) = three_systems(20)
     found = References(references).statistics(base)
