@@ -102,6 +102,31 @@ def test_clipping(lab: Any) -> None:
         torch.testing.assert_close(gradients(clipped.model)[name], wanted, rtol=1e-3, atol=1e-8)
 
 
+def test_a_gradient_shorter_than_the_clip_stays_as_it_is(lab: Any) -> None:
+    free, unclipped = learner(lab), learner(lab, clip_norm=1e3)
+    for each in (free, unclipped):
+        each.backward(update(lab, [0, 1, 2]), 0)
+    assert float(free.norm) < 1e3
+    for name, gradient in gradients(free.model).items():
+        assert torch.equal(gradients(unclipped.model)[name], gradient), name
+
+
+def test_keras_figures_of_an_update_are_its_mean_times_its_sentences(lab: Any) -> None:
+    ours, batch = learner(lab, label_smoothing=0.1), update(lab, [0, 1], [2, 3, 4])
+    ours.backward(batch, 0)
+    loss, nll, _, keras_loss, keras_nll = ours.sums.tolist()
+    assert (keras_loss, keras_nll) == pytest.approx((5 * loss / batch.tokens, 5 * nll / batch.tokens))
+
+
+def test_each_part_of_an_update_has_its_own_dropout(lab: Any) -> None:
+    losses = []
+    for parts in (([0, 1, 2, 3], []), ([], [0, 1, 2, 3])):
+        dropping = learner(lab, architecture=lab.tiny)
+        dropping.backward(update(lab, *parts), 0)
+        losses.append(float(dropping.sums[0]))
+    assert losses[0] != losses[1]
+
+
 def test_dropout_depends_on_where_an_update_stands(lab: Any) -> None:
     """And on nothing that ran before it."""
 

@@ -22,6 +22,7 @@ from repose.data.prepare import prepare
 from repose.data.tokenizer import Tokenizer
 from repose.runs.folder import RunFolder
 from repose.saved_model import directory as model_dir
+from repose.system import files
 from repose.system.errors import BusyError, CheckpointError, ConfigError, DeviceError, ReposeError, WriteError
 from repose.tasks.translation import TASK
 from repose.training import checkpoint, loop
@@ -89,6 +90,22 @@ def test_windows_of_figures_do_not_depend_on_how_often_workers_meet(
     for ours, theirs in zip(lab.records(tmp_path, "train"), lab.records(whole, "train"), strict=True):
         assert ours.pop("kind") == theirs.pop("kind")
         assert ours == pytest.approx(theirs, rel=1e-12)  # added up in another order
+
+
+def test_figures_begin_anew_with_each_epoch_and_each_window(
+    lab: Any, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(loop, "RECORD_EVERY", 5)  # an epoch
+    lab.go(lab.job(epochs=2), tmp_path / "one")
+    windows, epochs = (lab.records(tmp_path / "one", kind) for kind in ("train", "epoch"))
+    for name in ("loss", "loss_keras", "nll", "tf_accuracy"):
+        assert [one[name] for one in windows] == [one[name] for one in epochs]
+    monkeypatch.setattr(loop, "RECORD_EVERY", 10)  # two of them, of as many tokens
+    lab.go(lab.job(epochs=2), tmp_path / "two")
+    (both,) = lab.records(tmp_path / "two", "train")
+    first, second = (one["loss"] for one in epochs)
+    assert first != second
+    assert both["loss"] == pytest.approx((first + second) / 2)
 
 
 def test_smoothing_reports_both_losses(lab: Any, tmp_path: Path) -> None:
@@ -270,6 +287,23 @@ def test_further_figures_of_the_validation_set(lab: Any, tmp_path: Path) -> None
     outcome = lab.go(lab.job(epochs=3, bleu_every_epochs=2), tmp_path, evaluate=bleu)
     assert ["bleu" in record for record in lab.records(tmp_path, "valid")] == [False, True, False]
     assert "bleu" not in outcome.metrics
+
+
+def test_what_is_looked_at_between_updates_does_not_change_the_training(lab: Any, tmp_path: Path) -> None:
+    """Dropout is on again after translations of the validation set, and after those that are shown."""
+
+    def evaluate(model: Any, _: Any) -> dict[str, float]:
+        assert not model.training
+        return {"bleu": 1.0}
+
+    job = lab.job(epochs=2, bleu_every_epochs=1)
+    lab.go(lab.job(epochs=2), tmp_path / "plain")
+    lab.go(job, tmp_path / "translated", evaluate=evaluate)
+    how: dict[str, Any] = {"device": "cpu", "workers": 1, "progress": "lines"}
+    train(lab.job(epochs=2), tmp_path / "shown", samples=lambda *_: [("a", "b", "c")], **how)
+    plain, *others = (lab.checkpoint(tmp_path / name) for name in ("plain", "translated", "shown"))
+    for other in others:
+        assert all(torch.equal(other[name], tensor) for name, tensor in plain.items())
 
 
 @pytest.mark.parametrize("stops", [[], [14, 7, 9], [10, 20]])
@@ -508,10 +542,28 @@ def test_the_recorded_validation_of_an_average_is_its_own(lab: Any, tmp_path: Pa
     assert recorded["tf_accuracy"] == figures["tf_accuracy"]
 
 
+@pytest.mark.parametrize("keep", ["best", "last"])
+def test_only_weights_that_the_average_needs_stay_on_disk(lab: Any, tmp_path: Path, keep: str) -> None:
+    lab.go(lab.job(epochs=5, keep=keep, average_checkpoints=2), tmp_path, stop_after=20)
+    kept = read_state(tmp_path / "state" / "last.safetensors", lab.job().run_id).snapshot_updates
+    assert len(kept) == 2
+    names = ["last.safetensors", *(f"weights-{update:08d}.safetensors" for update in sorted(kept))]
+    assert sorted(path.name for path in (tmp_path / "state").iterdir()) == names
+
+
 def test_averaging_does_not_disturb_the_training(lab: Any, whole: Path, tmp_path: Path) -> None:
     lab.go(lab.job(average_checkpoints=2), tmp_path)
     for name, tensor in lab.checkpoint(whole).items():
         assert torch.equal(lab.checkpoint(tmp_path)[name], tensor), name
+
+
+def test_a_checkpoint_is_on_disk_before_it_takes_its_name(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    place, flushed = tmp_path / "last.safetensors", []
+    monkeypatch.setattr(files, "_flush", lambda path: flushed.append((path, place.exists())))
+    save(place, {"x": torch.zeros(2)}, State("0123456789ab", workers=1, threads=1))
+    (temporary, was_there), (folder, is_there) = flushed
+    assert (temporary.suffix, was_there) == (".tmp", False)
+    assert (folder, is_there) == (tmp_path, True)
 
 
 def test_checkpoint_of_another_run(lab: Any, tmp_path: Path) -> None:

@@ -72,6 +72,15 @@ def test_plateau_waits_for_its_patience() -> None:
     assert plateau.best == 1.9
 
 
+def test_plateau_counts_validations_in_a_row() -> None:
+    plateau = Plateau()
+    seen = []
+    for loss in (2.0, 2.1, 1.9, 1.95, 1.8, 1.85, 1.86):
+        plateau = plateau.after(loss, patience=2)
+        seen.append((plateau.waiting, plateau.drops))
+    assert seen == [(0, 0), (1, 0), (0, 0), (1, 0), (0, 0), (1, 0), (0, 1)]
+
+
 def test_plateau_may_ask_for_more_than_a_little() -> None:
     """1 % here: 1.99 is no better than 2, and stays no mark to beat; 1.97 is."""
     plateau = Plateau()
