@@ -6,6 +6,7 @@ import gzip
 import io
 import json
 import lzma
+import math
 import os
 import random
 import re
@@ -24,8 +25,10 @@ from hypothesis import strategies as st
 
 from repose.bulk import shards as shard_module
 from repose.bulk.filtering import filter_pairs
+from repose.bulk.inputs import Record, Window
 from repose.bulk.local import run_here
-from repose.bulk.plan import Job, Plan, make_plan
+from repose.bulk.plan import Job, Plan, make_plan, read_plan
+from repose.bulk.scoring import PairScorer, adequacy
 from repose.bulk.shards import Ended, merge, run_shard
 from repose.bulk.status import status
 from repose.bulk.storage import Store
@@ -33,7 +36,7 @@ from repose.bulk.work import LineTranslator
 from repose.decoding.stream import StreamCounts, printed, translate_lines
 from repose.system.errors import ConfigError, DataError, WriteError
 
-from .conftest import Numbering, plan_of
+from .conftest import Numbering, job_of, plan_of
 
 Planned = Callable[..., tuple[Store, Plan]]
 
@@ -244,6 +247,19 @@ def test_columns_keep_their_neighbours(tmp_path: Path, planned: Planned, shard_l
     assert len(pq.read_table(store.place("merged.parquet"))) == 0
 
 
+def test_rows_of_a_part_that_was_changed_are_not_merged(tmp_path: Path, planned: Planned) -> None:
+    pa, pq = pytest.importorskip("pyarrow"), pytest.importorskip("pyarrow.parquet")
+    pq.write_table(pa.table({"text": ["a", "b"]}), tmp_path / "in.parquet")
+    store, plan = planned([tmp_path / "in.parquet"])
+    finish(store, plan)
+    part = store.place(plan.part(plan.shards[0]))
+    table = pq.read_table(part)
+    place = table.column_names.index("translation")
+    pq.write_table(table.set_column(place, "translation", pa.array(["x", "y"])), part)
+    with pytest.raises(DataError, match="is not what its manifest says"):
+        merge(store, plan)
+
+
 def parquet(path: Path, *columns: tuple[str, list[Any], Any]) -> Path:
     """A Parquet file of columns by name, values and type."""
     import pyarrow as pa
@@ -378,6 +394,15 @@ def test_another_job_is_refused(tmp_path: Path, planned: Planned) -> None:
         planned([file])
 
 
+def test_a_model_may_lie_elsewhere_when_a_job_goes_on(tmp_path: Path, planned: Planned) -> None:
+    file = write(tmp_path / "in.txt", b"a\nb\n")
+    _, plan = planned([file])
+    moved = dataclasses.replace(plan.job.models[0], folder="elsewhere/model")
+    store, again = planned([file], models=(moved,))
+    assert again.identity == plan.identity
+    assert read_plan(store).job.models == (moved,)
+
+
 def test_inputs_that_change_while_a_job_runs_are_refused(tmp_path: Path, planned: Planned) -> None:
     file = write(tmp_path / "in.txt", b"a\nb\nc\n")
     store, plan = planned([file], shard_lines=1)
@@ -389,6 +414,16 @@ def test_inputs_that_change_while_a_job_runs_are_refused(tmp_path: Path, planned
     plan_file.write_text(plan_file.read_text().replace('"lines": 3', '"lines": 2').replace("keep", "drop"))
     with pytest.raises(DataError, match="has changed since it was written"):
         make_plan(store, plan.job, [])
+
+
+def test_a_shard_with_fewer_lines_than_were_counted_is_not_done(
+    tmp_path: Path, planned: Planned, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    store, plan = planned([write(tmp_path / "in.txt", b"a\nb\nc\n")])
+    monkeypatch.setattr(shard_module, "windows", lambda *_: iter([Window([Record(("a",))] * 2)]))
+    with pytest.raises(DataError, match=r"in\.txt has changed since the job was begun"):
+        run_shard(store, plan, plan.shards[0], LineTranslator(plan.job, Numbering()))
+    assert store.names("parts") == []
 
 
 def test_a_full_disk_leaves_nothing_half(tmp_path: Path, planned: Planned, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -491,9 +526,6 @@ def test_kills_at_random_moments_change_nothing(tmp_path: Path, planned: Planned
 
 
 def test_empty_files_have_no_shards(tmp_path: Path) -> None:
-
-    from .conftest import job_of
-
     contents = [b"a\n", b"", b"b"]
     files = [write(tmp_path / f"{n}.txt", content) for n, content in enumerate(contents)]
     store = Store.at(str(tmp_path / "out"))
@@ -511,9 +543,6 @@ def test_an_object_store(tmp_path: Path) -> None:
     memory.pipe_file("/bulk-test/in.txt", data)
     memory.pipe_file("/bulk-test/packed.txt.gz", gzip.compress(b"ten\neleven"))
     store = Store.at("memory://bulk-test/out")
-
-    from .conftest import job_of
-
     job = job_of([tmp_path / "x.txt"], shard_lines=4)
     inputs = [("memory://bulk-test/in.txt",), ("memory://bulk-test/packed.txt.gz",)]
     plan = make_plan(store, job, inputs)
@@ -530,14 +559,20 @@ def test_an_object_store(tmp_path: Path) -> None:
         Store.at("nowhere://x")
 
 
+def scored(folder: Path, scores: list[str]) -> tuple[Store, Plan]:
+    """A corpus of pairs, "a0" and "b0", "a1" and "b1" and so on, with these scores."""
+    sides = {name: "".join(f"{name}{n}\n" for n in range(len(scores))).encode() for name in ("a", "b")}
+    files = tuple(str(write(folder / name, lines)) for name, lines in sides.items())
+    store, job = Store.at(str(folder / "out")), Job(work="score", models=(), format="text", search={})
+    plan = make_plan(store, job, [files])
+    store.write(job.merged, "".join(f"{score}\n" for score in scores).encode())
+    return store, plan
+
+
 def test_small_scores_are_told_apart(tmp_path: Path) -> None:
     """A pair without a reason may be kept, however small its score; one with a reason never is."""
     scores = ["3e-08\t17\tnan\t", "0\tnan\tnan\tcopied", "2e-07\t15\tnan\t", "0\t900\tnan\t"]
-    files = [write(tmp_path / name, b"".join(b"%s%d\n" % (name.encode(), n) for n in range(4))) for name in ("a", "b")]
-    job = Job(work="score", models=(), format="text", search={})
-    store = Store.at(str(tmp_path / "out"))
-    plan = make_plan(store, job, [(str(files[0]), str(files[1]))])
-    store.write(job.merged, "".join(f"{score}\n" for score in scores).encode())
+    store, plan = scored(tmp_path, scores)
     for keep, kept in ((1, ["a2"]), (2, ["a0", "a2"]), (9, ["a0", "a2", "a3"])):
         found = filter_pairs(store, plan, keep=keep, threshold=None)
         assert (tmp_path / "out" / "kept.src").read_text().split() == kept
@@ -547,11 +582,58 @@ def test_small_scores_are_told_apart(tmp_path: Path) -> None:
     theirs = "no pair is left, with reasons against 1 (copied: 1): give another --threshold, and look at the scores"
     with pytest.raises(DataError, match=f"^{re.escape(theirs)}$"):
         filter_pairs(store, plan, keep=None, threshold=0.5)
-    store.write(job.merged, b"0\tnan\tnan\tcopied\n" * 3 + b"0\tnan\tnan\ttoo long\n")
+    store.write(plan.job.merged, b"0\tnan\tnan\tcopied\n" * 3 + b"0\tnan\tnan\ttoo long\n")
     theirs = "no pair is left, since each has a reason against it (copied: 3, too long: 1): look at the corpus"
     for threshold in (None, 0.5):
         with pytest.raises(DataError, match=f"^{re.escape(theirs)}$"):
             filter_pairs(store, plan, keep=5, threshold=threshold)
+
+
+@pytest.mark.parametrize(
+    ("keep", "threshold", "kept"),
+    [
+        (2, None, ["a0", "a2"]),
+        (3, None, ["a0", "a2", "a3"]),
+        (None, 0.5, ["a0", "a2", "a3", "a4"]),
+        (3, 0.5, ["a0", "a2", "a3"]),
+    ],
+)
+def test_of_equal_scores_the_first_are_kept_and_one_of_just_the_threshold_is(
+    tmp_path: Path, keep: int | None, threshold: float | None, kept: list[str]
+) -> None:
+    scores = ("0.5", "0.25", "0.75", "0.5", "0.5", "0.125")
+    store, plan = scored(tmp_path, [f"{score}\t1\tnan\t" for score in scores])
+    found = filter_pairs(store, plan, keep=keep, threshold=threshold)
+    assert (tmp_path / "out" / "kept.src").read_text().split() == kept
+    assert (found.kept, found.lowest) == (len(kept), 0.5)
+
+
+def test_pairs_that_are_kept_are_one_line_each(tmp_path: Path) -> None:
+    records = [{"src": f"a{n}\nb\u2028c", "tgt": f"d{n}"} for n in range(2)]
+    file = write(tmp_path / "in.jsonl", "".join(json.dumps(record) + "\n" for record in records).encode())
+    store, job = Store.at(str(tmp_path / "out")), job_of([file], work="score", fields=("src", "tgt"))
+    plan = make_plan(store, job, [(str(file),)])
+    store.write(job.merged, b"0.5\t1\tnan\t\n" * 2)
+    filter_pairs(store, plan, keep=2, threshold=None)
+    assert (tmp_path / "out" / "kept.src").read_text() == "a0 b c\na1 b c\n"
+    assert (tmp_path / "out" / "kept.tgt").read_text() == "d0\nd1\n"
+
+
+@pytest.mark.parametrize("backward", [None, 1.0, math.inf])
+def test_a_pair_that_a_model_holds_for_impossible_scores_0(backward: float | None) -> None:
+    assert adequacy(math.inf, backward) == 0.0
+    assert backward is None or adequacy(backward, math.inf) == 0.0
+
+
+def test_targets_as_long_as_the_model_reads_are_scored() -> None:
+    """END is a label beside them, START is not."""
+
+    class Short(Numbering):
+        max_length = 8
+        tgt_tokenizer = Numbering.src_tokenizer
+
+    scorer = PairScorer(Job(work="score", models=(), format="text"), [Short()])  # type: ignore[list-item]
+    assert [scorer._problem(Record(("abc", "x" * length))) for length in (7, 8)] == [None, "too long"]
 
 
 @pytest.mark.parametrize("name", ["merged.txt", "link.txt"])

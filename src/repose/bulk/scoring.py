@@ -39,9 +39,11 @@ class PairProblem(StrEnum):
 
 
 def adequacy(forward: float, backward: float | None) -> float:
-    """The score of a pair, from its cross-entropies (module docstring)."""
+    """The score of a pair, from its cross-entropies (module docstring); 0 where one is infinite."""
     if backward is None:
         return math.exp(-forward)
+    if math.inf in (forward, backward):  # both: their difference is no number
+        return 0.0
     return math.exp(-(abs(forward - backward) + (forward + backward) / 2))
 
 
