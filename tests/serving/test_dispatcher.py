@@ -287,6 +287,24 @@ def test_what_would_be_answered_too_late_is_refused_before_any_of_it_is_translat
     with_dispatcher(test)
 
 
+def test_a_worker_that_does_not_start_is_tried_again_less_and_less_often(monkeypatch: pytest.MonkeyPatch) -> None:
+    pauses: list[float] = []
+
+    async def no_worker(*_: Any) -> Worker:
+        raise ReposeError("model.safetensors is damaged")
+
+    async def noted(seconds: float) -> None:
+        pauses.append(seconds)
+        if len(pauses) == 11:
+            raise asyncio.CancelledError
+
+    monkeypatch.setattr(Worker, "start", no_worker)
+    monkeypatch.setattr(asyncio, "sleep", noted)
+    with pytest.raises(asyncio.CancelledError):
+        asyncio.run(Dispatcher([], 1, Batching(), Metrics())._keep_worker())
+    assert pauses == [*(0.1 * 2**n for n in range(9)), 30.0, 30.0]
+
+
 def test_without_a_worker_that_could_be_started_nobody_is_kept_waiting(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
