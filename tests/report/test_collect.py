@@ -6,11 +6,14 @@ import statistics
 from pathlib import Path
 from typing import Any
 
+import numpy as np
 import pytest
+from safetensors.numpy import save_file
 
 from repose.report.build import build
 from repose.report.collect import read_runs
 from repose.report.figures import score
+from repose.runs.folder import RunFolder
 from repose.system.errors import CheckpointError, ConfigError
 
 RESULTS = Path(__file__).parents[2] / "results"
@@ -274,6 +277,17 @@ def test_scores_of_a_training_that_was_only_stopped_do_not_count(make_run: Any) 
         file.write(json.dumps(end) + "\n")
     runs = read_runs([folder])
     assert [(run.done, run.status) for run in runs.runs] == [(False, "unfinished")]
+
+
+@pytest.mark.parametrize("done", [None, "epochs"])
+def test_scores_of_a_training_whose_checkpoint_says_that_it_goes_on_do_not_count(
+    make_run: Any, done: str | None
+) -> None:
+    """Its records have no end, nor have those of earlier versions."""
+    run = RunFolder(make_run("x-s0", [2.0, 1.0], settings=["training.epochs=3"]))
+    run.state.mkdir()
+    save_file({"weight": np.zeros(1, np.float32)}, run.checkpoint, metadata={"state": json.dumps({"done": done})})
+    assert [one.done for one in read_runs([run.path]).runs] == [done is not None]
 
 
 def test_what_is_unfinished_or_failed_is_said_and_the_rest_counts(

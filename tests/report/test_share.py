@@ -6,7 +6,7 @@ from typing import Any
 
 import pytest
 
-from repose.report.share import plot_share
+from repose.report.share import _shares, plot_share
 from repose.system.errors import ConfigError
 
 NORM = {
@@ -44,6 +44,10 @@ def test_the_share_is_of_each_seed(runs: list[Path], tmp_path: Path) -> None:
 
 def test_one_seed_has_no_deviation(runs: list[Path], tmp_path: Path) -> None:
     assert {row[5] for row in plot_share(runs[::2], tmp_path / "share.svg").rows} == {"–"}
+
+
+def test_an_epoch_without_a_gain_has_no_share() -> None:
+    assert _shares({1: 2.0, 2: 3.0}, {1: 1.5, 2: 2.5}, {1: 2.0, 2: 1.0}) == {2: 0.75}
 
 
 def test_without_a_common_epoch_there_is_no_share(make_run: Any, tmp_path: Path) -> None:

@@ -14,11 +14,20 @@ import pytest
 
 from repose.evaluation.ratio import RatioStatistics, write_ratio
 from repose.evaluation.sentence_statistics import SentenceStatistics
-from repose.evaluation.significance import approximate_randomization, compare, holm, resample, resample_ratio, welch
+from repose.evaluation.significance import (
+    SeedInterval,
+    approximate_randomization,
+    compare,
+    holm,
+    resample,
+    resample_ratio,
+    welch,
+)
 from repose.report import significance
 from repose.report.collect import ReportRun, read_runs
 from repose.report.content import Table
 from repose.report.corpora import _digest
+from repose.report.pairs import OfSeeds, agree_cell
 from repose.report.significance import significance_tables
 from repose.report.translations import statistics_of, write_statistics
 from repose.system.errors import ConfigError
@@ -115,6 +124,12 @@ def test_rows_say_whether_other_seeds_agree(made: Any) -> None:
         assert p is not None
         assert corrected is not None
         assert (low > 0 or high < 0) == (p < 0.05) == (corrected < 0.05) == agrees
+
+
+@pytest.mark.parametrize(("p", "value", "wanted"), [(0.01, 0.5, "yes"), (0.06, 0.5, "no"), (0.01, -0.5, "no")])
+def test_seeds_agree_where_they_differ_in_the_same_direction(p: float, value: float, wanted: str) -> None:
+    found = OfSeeds(SeedInterval(1.0, 0.5, 1.5, 4.0, p), p)
+    assert agree_cell(found, value).text == wanted
 
 
 def test_what_seeds_say_is_corrected_for_the_number_of_rows(made: Any) -> None:
