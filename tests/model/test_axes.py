@@ -3,16 +3,19 @@
 import contextlib
 import dataclasses
 import random
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from itertools import islice
 from typing import Any
 
+import jaxtyping
 import pytest
 import torch
 from pydantic import ValidationError
 from tests.axes import AXES, NAMED, architecture
+from torch import nn
 
 from repose.model.architecture import Architecture
+from repose.model.language_model import build_language_model
 from repose.model.transformer import Transformer, build
 
 SIZES: dict[str, Any] = {"d_token": 8, "num_heads": 2, "head_dim": 4, "d_ff": 16, "max_length": 32}
@@ -38,6 +41,14 @@ def make(a: Architecture) -> Transformer:
     return build(a, src_vocab_size=20, tgt_vocab_size=20, position_table=table).eval()
 
 
+def make_language_model(a: Architecture) -> nn.Module:
+    return build_language_model(a, vocab_size=20).eval()
+
+
+def computed(model: nn.Module) -> torch.Tensor:
+    return model(IDS, IDS) if isinstance(model, Transformer) else model(IDS)
+
+
 def differ(one: Transformer, other: Transformer) -> bool:
     """In their weights as they begin, or in what they make of the same weights."""
     ours, theirs = one.state_dict(), other.state_dict()
@@ -59,6 +70,22 @@ def test_a_value_makes_another_model_than_the_default(axis: str, value: object) 
     assert any(differ(make(one), make(other)) for one, other in tried), (
         f"{axis} = {value!r} computes what the default does"
     )
+
+
+@pytest.mark.parametrize("axis", [axis for axis, values in NAMED.items() if values != (False, True)])
+@pytest.mark.parametrize("make", [make, make_language_model], ids=["translation", "language"])
+def test_a_value_that_nobody_computes_makes_no_model(
+    make: Callable[[Architecture], nn.Module], axis: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Where an axis is decided by if and else, it would be computed as another value, and trained under its own name:
+    decide it by `match`, with `assert_never` at the end."""
+    if make is make_language_model and axis.startswith(("encoder", "decoder")):
+        return  # one stack, which has one of the two
+    monkeypatch.setattr(jaxtyping.config, "jaxtyping_disable", True)  # what tests alone have would refuse some
+    a = Architecture(**SIZES)
+    object.__setattr__(a, axis, "new")  # as if it were in the axis's Literal
+    with pytest.raises(AssertionError, match="new"):
+        computed(make(a))
 
 
 @pytest.mark.parametrize("axis", NAMED)

@@ -5,7 +5,7 @@ of a group (G · I = H), K keys, c and e the widths of keys and values. `absorbe
 keys and values are the tokens; otherwise G = H.
 """
 
-from typing import NamedTuple
+from typing import NamedTuple, assert_never
 
 import numpy as np
 import torch
@@ -149,16 +149,21 @@ class GraphAttention:
     def _weights(self, scores: Value, own: Value | None) -> Value:
         """`model.scores.Scores`."""
         g, kind = self._graph, self.scores.self_score
-        if kind == "keep":
-            return g.softmax(scores)
-        assert own is not None
-        zero = g.constant(0.0)
-        if kind == "zero":
-            return g.softmax(g.where(own, zero, scores))
-        if kind == "exclude":
-            least = g.constant(np.finfo(np.float32).min)
-            return g.where(own, zero, g.softmax(g.where(own, least, scores)))
-        return g.where(own, zero, g.softmax(scores))
+        match kind:
+            case "keep":
+                return g.softmax(scores)
+            case "zero":
+                assert own is not None
+                return g.softmax(g.where(own, g.constant(0.0), scores))
+            case "exclude":
+                assert own is not None
+                least = g.constant(np.finfo(np.float32).min)
+                return g.where(own, g.constant(0.0), g.softmax(g.where(own, least, scores)))
+            case "zero_weights":
+                assert own is not None
+                return g.where(own, g.constant(0.0), g.softmax(scores))
+            case _:
+                assert_never(kind)
 
     def joined(self, heads: Value, *, of_step: bool, one_query: bool = False) -> Value:
         """(B, G, W I, e) -> (B, W, D); of a step, all rows: (B W, D). `one_query`: W is 1."""

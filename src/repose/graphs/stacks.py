@@ -11,7 +11,7 @@ What is constant after training is folded: embedding scale, vocabulary norm, lay
 scores, absorbed heads, positions' projections. Padding is computed on and masked.
 """
 
-from typing import Any, NamedTuple
+from typing import Any, Literal, NamedTuple, assert_never
 
 import numpy as np
 import torch
@@ -28,6 +28,9 @@ from repose.model.sublayer import Sublayer
 from repose.model.token_norm import TokenNorm, normalised_rows
 from repose.model.transformer import Transformer
 from repose.system.errors import ConfigError
+
+OfSentence = Literal["sentence", "prefix"]
+"""Token norms whose statistics are of the sentence that is read."""
 
 
 class Memory(NamedTuple):
@@ -84,15 +87,18 @@ class _StackGraph:
         g, e, site = self.g, self.stack.embedding, self.stack.embedding.site
         tokens = g.rows(g.constant(_token_table(e)), ids)
         positions = at.rows(g, g.constant(_position_table(e))) if e.positions.has_rows else None
-        if site == "after_concat":
-            assert positions is not None
-            hidden = self._combined(e, tokens, positions)
-            hidden = self.token_norm(hidden, e.token_norm, "embedding", self.a.d_model)
-            tokens = g.sliced(hidden, g.ints(0), g.ints(self.a.d_token), -1)
-        else:
-            if not e.token_norm.is_constant:
-                tokens = self.token_norm(tokens, e.token_norm, "embedding", self.a.d_token)
-            hidden = self._combined(e, tokens, positions)
+        match site:
+            case "after_concat":
+                assert positions is not None
+                hidden = self._combined(e, tokens, positions)
+                hidden = self.token_norm(hidden, e.token_norm, "embedding", self.a.d_model)
+                tokens = g.sliced(hidden, g.ints(0), g.ints(self.a.d_token), -1)
+            case "tokens" | "every_layer":
+                if not e.token_norm.is_constant:
+                    tokens = self.token_norm(tokens, e.token_norm, "embedding", self.a.d_token)
+                hidden = self._combined(e, tokens, positions)
+            case _:
+                assert_never(site)
         if "sum" in e.input_norms:
             hidden = g.norm(hidden, e.input_norms["sum"])
         return hidden, None if e.values == "hidden" else tokens
@@ -103,23 +109,33 @@ class _StackGraph:
             tokens = g.norm(tokens, e.input_norms["tokens"])
         if positions is None:
             return tokens
-        if e.combine == "add":
-            return g.add(tokens, positions)
-        shape = g.concatenated(g.op("Shape", tokens, end=-1), g.ints(self.a.d_token), axis=0)
-        return g.concatenated(tokens, g.op("Expand", positions, shape), axis=-1)
+        match e.combine:
+            case "add":
+                return g.add(tokens, positions)
+            case "concat":
+                shape = g.concatenated(g.op("Shape", tokens, end=-1), g.ints(self.a.d_token), axis=0)
+                return g.concatenated(tokens, g.op("Expand", positions, shape), axis=-1)
+            case _:
+                assert_never(e.combine)
 
     def token_norm(self, x: Value, norm: TokenNorm, name: str, width: int) -> Value:
         """`model.token_norm`, of statistics that the table of tokens does not have in it."""
         g = self.g
-        if norm.kind == "none":
-            return x
-        if norm.kind == "running":
-            root = (norm.var + norm.eps).sqrt()
-            return g.div(g.sub(x, g.constant(array(norm.mean))), g.constant(array(root)))
-        mean, var = self.statistics(x, norm.kind, name, width)
-        return g.div(g.sub(x, mean), g.op("Sqrt", g.add(var, g.constant(norm.eps))))
+        match norm.kind:
+            case "none":
+                return x
+            case "running":
+                root = (norm.var + norm.eps).sqrt()
+                return g.div(g.sub(x, g.constant(array(norm.mean))), g.constant(array(root)))
+            case "sentence" | "prefix":
+                mean, var = self.statistics(x, norm.kind, name, width)
+                return g.div(g.sub(x, mean), g.op("Sqrt", g.add(var, g.constant(norm.eps))))
+            case "vocabulary":
+                raise AssertionError("a norm over the vocabulary is in the table of tokens")
+            case _:
+                assert_never(norm.kind)
 
-    def statistics(self, x: Value, kind: str, name: str, width: int) -> tuple[Value, Value]:
+    def statistics(self, x: Value, kind: OfSentence, name: str, width: int) -> tuple[Value, Value]:
         """Mean and variance for each token."""
         raise NotImplementedError
 
@@ -134,16 +150,26 @@ class _StackGraph:
 
     def entered(self, sublayer: Sublayer, x: Value) -> Value:
         """What the branch of a sublayer reads."""
-        if sublayer.placement == "pre":
-            return self.g.norm(x, sublayer.norm)
-        return x if sublayer.norm_before is None else self.g.norm(x, sublayer.norm_before)
+        match sublayer.placement:
+            case "pre":
+                return self.g.norm(x, sublayer.norm)
+            case "post":
+                return x
+            case "both":
+                return self.g.norm(x, sublayer.norm_before)
+            case _:
+                assert_never(sublayer.placement)
 
     def left(self, sublayer: Sublayer, x: Value, branch: Value) -> Value:
         """What comes out of a sublayer."""
         g, k = self.g, sublayer.residual_weight
-        if sublayer.placement == "pre":
-            return g.add(x, branch)
-        return g.norm(g.add(x if k == 1.0 else g.mul(x, g.constant(k)), branch), sublayer.norm)
+        match sublayer.placement:
+            case "pre":
+                return g.add(x, branch)
+            case "post" | "both":
+                return g.norm(g.add(x if k == 1.0 else g.mul(x, g.constant(k)), branch), sublayer.norm)
+            case _:
+                assert_never(sublayer.placement)
 
     def fed_forward(self, layer: EncoderLayer | DecoderLayer, x: Value) -> Value:
         """Through the last sublayer of a layer."""
@@ -225,7 +251,7 @@ class _EncoderGraph(_StackGraph):
                 memory.append(Memory(name, shape))
         return memory
 
-    def statistics(self, x: Value, kind: str, name: str, width: int) -> tuple[Value, Value]:  # noqa: ARG002
+    def statistics(self, x: Value, kind: OfSentence, name: str, width: int) -> tuple[Value, Value]:  # noqa: ARG002
         """Over the sentence, or up to each token."""
         g, real = self.g, self.real
         assert real is not None
@@ -343,7 +369,7 @@ class StepGraph(_StackGraph):
         self.new.append(grown)
         return grown
 
-    def statistics(self, x: Value, kind: str, name: str, width: int) -> tuple[Value, Value]:
+    def statistics(self, x: Value, kind: OfSentence, name: str, width: int) -> tuple[Value, Value]:
         """Of the row's tokens so far."""
         assert kind == "prefix", "a sentence's are not known before its end"
         g = self.g

@@ -7,7 +7,7 @@ value stands where it is computed, in the file named after the axis.
 
 from collections.abc import Iterator, Mapping
 from dataclasses import fields
-from typing import Annotated, Any, Literal, get_args
+from typing import Annotated, Any, Literal, assert_never, get_args
 
 from pydantic import ConfigDict, Field
 from pydantic.dataclasses import dataclass
@@ -134,7 +134,13 @@ class Architecture:
     @property
     def d_model(self) -> int:
         """Width of the residual stream."""
-        return 2 * self.d_token if self.combine == "concat" else self.d_token
+        match self.combine:
+            case "add":
+                return self.d_token
+            case "concat":
+                return 2 * self.d_token
+            case _:
+                assert_never(self.combine)
 
     @property
     def d_value(self) -> int:
@@ -146,6 +152,8 @@ class Architecture:
                 return self.d_token
             case "both":
                 return self.d_model + self.d_token
+            case _:
+                assert_never(self.values)
 
     @property
     def looks_ahead(self) -> bool:

@@ -3,7 +3,7 @@
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from contextvars import ContextVar
-from typing import cast
+from typing import assert_never, cast
 
 import torch
 import torch.nn.functional as F
@@ -47,10 +47,13 @@ class Attention(nn.Module):
         self.query = Linear(a.d_model, width, bias=a.attention_bias)
         self.key = Linear(a.d_model, width, bias=a.attention_bias)
         self.value: Linear | SideBySide
-        if a.values == "both":
-            self.value = SideBySide(a.d_model, a.d_token, width, bias=a.attention_bias)
-        else:
-            self.value = Linear(a.d_value, width, bias=a.attention_bias)
+        match a.values:
+            case "both":
+                self.value = SideBySide(a.d_model, a.d_token, width, bias=a.attention_bias)
+            case "hidden" | "tokens":
+                self.value = Linear(a.d_value, width, bias=a.attention_bias)
+            case _:
+                assert_never(a.values)
         self.output = Linear(width, a.d_model, bias=a.attention_bias)
         turns = positions is not None and positions.turns
         self.may_absorb = self.scores.allow_absorption and not turns and isinstance(self.value, Linear)

@@ -1,7 +1,7 @@
 """From token ids to the first layer's input: the axes `combine` and `embedding_scale`, and where token norm enters."""
 
 import math
-from typing import NamedTuple
+from typing import NamedTuple, assert_never
 
 import torch
 from jaxtyping import Float, Int
@@ -34,6 +34,8 @@ def scale_factor(scale: EmbeddingScale, width: int) -> float:
             return 1 / math.sqrt(width)
         case "none":
             return 1.0
+        case _:
+            assert_never(scale)
 
 
 def values_from(kind: Values, hidden: Float[Tensor, "R D"], tokens: Float[Tensor, "R M"] | None) -> Tensor:
@@ -47,6 +49,8 @@ def values_from(kind: Values, hidden: Float[Tensor, "R D"], tokens: Float[Tensor
         case "both":
             assert tokens is not None
             return torch.cat([hidden, tokens], dim=1)
+        case _:
+            assert_never(kind)
 
 
 class _Table(nn.Embedding):
@@ -98,13 +102,16 @@ class Embedding(nn.Module):
             )
         tokens = self.tokens(packing.pack(ids)) * self.scale
         positions = self.positions.rows(packing.columns + offset)
-        if self.site == "after_concat":
-            assert positions is not None, "checked by Architecture"
-            hidden = self.token_norm(self._combine(tokens, positions), packing, cache=cache)
-            tokens = hidden[:, : tokens.shape[1]]
-        else:
-            tokens = self.token_norm(tokens, packing, table=self.tokens.weight, scale=self.scale, cache=cache)
-            hidden = self._combine(tokens, positions)
+        match self.site:
+            case "after_concat":
+                assert positions is not None, "checked by Architecture"
+                hidden = self.token_norm(self._combine(tokens, positions), packing, cache=cache)
+                tokens = hidden[:, : tokens.shape[1]]
+            case "tokens" | "every_layer":
+                tokens = self.token_norm(tokens, packing, table=self.tokens.weight, scale=self.scale, cache=cache)
+                hidden = self._combine(tokens, positions)
+            case _:
+                assert_never(self.site)
         hidden = self._normalised("sum", hidden)
         return Embedded(self.dropout(hidden), None if self.values == "hidden" else self.value_dropout(tokens))
 
@@ -118,6 +125,8 @@ class Embedding(nn.Module):
                 return tokens + positions
             case "concat":
                 return torch.cat([tokens, positions], dim=1)
+            case _:
+                assert_never(self.combine)
 
     def _normalised(self, what: str, x: Tensor) -> Tensor:
         return self.input_norms[what](x) if what in self.input_norms else x
@@ -132,3 +141,5 @@ def _input_norms(a: Architecture) -> dict[str, nn.Module]:
             return {name: nn.LayerNorm(a.d_token, eps=a.norm_eps) for name in ("tokens", "positions")}
         case "sum":
             return {"sum": nn.LayerNorm(a.d_model, eps=a.norm_eps)}
+        case _:
+            assert_never(a.input_norm)

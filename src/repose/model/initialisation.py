@@ -18,7 +18,7 @@ Norms start as the identity.
 
 import math
 from collections.abc import Callable
-from typing import TypeVar
+from typing import TypeVar, assert_never
 
 import torch
 from torch import Tensor, nn
@@ -105,6 +105,8 @@ def _linear(layer: nn.Linear, scheme: Initialisation) -> None:
             _zero(layer.bias)
         case "kaiming":
             nn.init.kaiming_uniform_(layer.weight)
+        case _:
+            assert_never(scheme)
 
 
 def _table(table: Tensor, scheme: Initialisation) -> None:
@@ -115,6 +117,8 @@ def _table(table: Tensor, scheme: Initialisation) -> None:
             nn.init.uniform_(table, -0.05, 0.05)
         case "kaiming":
             nn.init.kaiming_uniform_(table)
+        case _:
+            assert_never(scheme)
 
 
 def _zero(bias: Tensor | None) -> None:

@@ -1,6 +1,7 @@
 """A decoder without an encoder: each token of a text predicted from those before it."""
 
 from functools import partial
+from typing import assert_never
 
 import torch
 from jaxtyping import Float, Int
@@ -30,8 +31,13 @@ class LanguageModel(nn.Module):
         self.architecture, self.vocab_size = a, vocab_size
         self.decoder = Encoder(a, vocab_size, position_table, causal=True)
         self.output = Linear(a.d_model, vocab_size, bias=a.output_bias)
-        if a.tie_embeddings != "none":
-            self.output.weight = self.decoder.embedding.tokens.weight
+        match a.tie_embeddings:
+            case "all" | "output":
+                self.output.weight = self.decoder.embedding.tokens.weight
+            case "none":
+                pass
+            case _:
+                assert_never(a.tie_embeddings)
 
     def forward(self, ids: Int[Tensor, "B L"]) -> Float[Tensor, "B L V"]:
         """Logits of the token after each one, fp32; zeros at the padding. Raises DataError beyond `max_length`."""

@@ -4,12 +4,12 @@ Attention over whole sentences and attention of one more token both call `Scores
 """
 
 from collections.abc import Sequence
-from typing import Protocol, runtime_checkable
+from typing import Protocol, assert_never, runtime_checkable
 
 import torch
 from torch import Tensor
 
-from repose.model.architecture import Architecture
+from repose.model.architecture import Architecture, ScoreResidual, SelfScore
 
 
 @runtime_checkable
@@ -48,8 +48,8 @@ class Scores:
 
     def __init__(self, a: Architecture, *, of_self: bool) -> None:
         """`of_self`: for self-attention, where a query's own token is among the keys."""
-        self.self_score = a.self_score if of_self else "keep"
-        self.adds_layer_before = a.score_residual == "previous_layer"
+        self.self_score: SelfScore = a.self_score if of_self else "keep"
+        self.adds_layer_before = _adds_layer_before(a.score_residual)
 
     @property
     def is_softmax(self) -> bool:
@@ -85,4 +85,16 @@ class Scores:
             case "zero_weights":
                 assert own is not None
                 weights = scores.softmax(dim=-1).masked_fill(own, 0.0)
+            case _:
+                assert_never(self.self_score)
         return weights if block.has_key is None else weights * block.has_key
+
+
+def _adds_layer_before(kind: ScoreResidual) -> bool:
+    match kind:
+        case "none":
+            return False
+        case "previous_layer":
+            return True
+        case _:
+            assert_never(kind)

@@ -1,14 +1,14 @@
 """The stacks: embedding and layers, put together from an Architecture."""
 
 from collections.abc import Callable
-from typing import Any
+from typing import Any, assert_never
 
 import torch
 import torch.nn.functional as F
 from jaxtyping import Float, Int
 from torch import Tensor, nn
 
-from repose.model.architecture import Architecture
+from repose.model.architecture import Architecture, TokenNormKind
 from repose.model.cached_attention import MemoryReach, StepReach
 from repose.model.embedding import Embedding, values_from
 from repose.model.kernels.blocks import Blocks
@@ -46,11 +46,11 @@ class Stack(nn.Module):
             self.embedding.positions = positions
         self.causal, self.window, self.values = causal, a.attention_window, a.values
         self.d_token, self.num_heads = a.d_token, a.num_heads
-        later = token_norm if a.token_norm_site == "every_layer" else "none"
+        later = _later_token_norm(a, token_norm)
         self.layer_token_norms = nn.ModuleList(
             TokenNorm(later, eps=a.token_norm_eps, width=a.d_token) for _ in range(num_layers - 1)
         )
-        self.final_norm = nn.LayerNorm(a.d_model, eps=a.norm_eps) if a.norm == "pre" else nn.Identity()
+        self.final_norm = _final_norm(a)
         self.layers = nn.ModuleList(self.layer_class(a, positions) for _ in range(num_layers))
 
     @property
@@ -79,6 +79,28 @@ class Stack(nn.Module):
                 x = torch.cat([tokens, x[:, self.d_token :]], dim=1)
             x = run(layer, x)
         return self.final_norm(x)
+
+
+def _later_token_norm(a: Architecture, first: TokenNormKind) -> TokenNormKind:
+    """What normalises the token half between layers; `first`: what normalises the embeddings."""
+    match a.token_norm_site:
+        case "every_layer":
+            return first
+        case "tokens" | "after_concat":
+            return "none"
+        case _:
+            assert_never(a.token_norm_site)
+
+
+def _final_norm(a: Architecture) -> nn.Module:
+    """After the last layer."""
+    match a.norm:
+        case "pre":
+            return nn.LayerNorm(a.d_model, eps=a.norm_eps)
+        case "post" | "both":
+            return nn.Identity()
+        case _:
+            assert_never(a.norm)
 
 
 class Encoder(Stack):

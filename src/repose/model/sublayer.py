@@ -1,6 +1,7 @@
 """What stands around every sublayer: dropout, the residual and layer norm. The axes `norm` and `residual_weight`."""
 
 from collections.abc import Callable
+from typing import assert_never
 
 from jaxtyping import Float
 from torch import Tensor, nn
@@ -31,8 +32,12 @@ class Sublayer(nn.Module):
         self, x: Float[Tensor, "R D"], sublayer: Callable[[Float[Tensor, "R D"]], Float[Tensor, "R D"]]
     ) -> Float[Tensor, "R D"]:
         """Applies `sublayer` to x, inside the connection."""
-        if self.placement == "pre":
-            return x + self.dropout(sublayer(self.norm(x)))
-        residual = x if self.residual_weight == 1.0 else self.residual_weight * x
-        branch = x if self.norm_before is None else self.norm_before(x)
-        return self.norm(residual + self.dropout(sublayer(branch)))
+        match self.placement:
+            case "pre":
+                return x + self.dropout(sublayer(self.norm(x)))
+            case "post" | "both":
+                residual = x if self.residual_weight == 1.0 else self.residual_weight * x
+                branch = x if self.norm_before is None else self.norm_before(x)
+                return self.norm(residual + self.dropout(sublayer(branch)))
+            case _:
+                assert_never(self.placement)

@@ -7,7 +7,7 @@ an epsilon is added to the variance, and the axes `encoder_token_norm` and `deco
 
 from collections.abc import Callable
 from functools import partial
-from typing import Any
+from typing import Any, assert_never
 
 import torch
 from jaxtyping import Bool, Float
@@ -86,6 +86,8 @@ class TokenNorm(nn.Module):
             case "prefix":
                 padded = packing.pad(x)
                 mean, var = self._prefix_statistics(padded, packing.mask, cache)
+            case _:
+                assert_never(self.kind)
         return packing.pack((padded - mean) * (var + self.eps).rsqrt())
 
     @property
@@ -129,8 +131,10 @@ def normalised_rows(norm: TokenNorm, table: Float[Tensor, "V M"], scale: float) 
             mean, var = vocabulary_statistics(table.double(), scale)
         case "running":
             mean, var = norm.mean.double(), norm.var.double()
-        case _:
+        case "none" | "sentence" | "prefix":
             return rows
+        case _:
+            assert_never(norm.kind)
     return (rows - mean) * (var + norm.eps).rsqrt()
 
 

@@ -1,7 +1,7 @@
 """The skeleton: two stacks and an output projection, put together from an Architecture."""
 
 from functools import partial
-from typing import NamedTuple
+from typing import NamedTuple, assert_never
 
 import torch
 from jaxtyping import Float, Int
@@ -52,10 +52,16 @@ class Transformer(nn.Module):
         self.encoder = Encoder(a, src_vocab_size, position_table, causal=False)
         self.decoder = Decoder(a, tgt_vocab_size, position_table, causal=True)
         self.output = Linear(a.d_model, tgt_vocab_size, bias=a.output_bias)
-        if a.tie_embeddings in ("all", "output"):
-            self.output.weight = self.decoder.embedding.tokens.weight
-        if a.tie_embeddings == "all":
-            self.encoder.embedding.tokens.weight = self.decoder.embedding.tokens.weight
+        match a.tie_embeddings:
+            case "all":
+                self.output.weight = self.decoder.embedding.tokens.weight
+                self.encoder.embedding.tokens.weight = self.decoder.embedding.tokens.weight
+            case "output":
+                self.output.weight = self.decoder.embedding.tokens.weight
+            case "none":
+                pass
+            case _:
+                assert_never(a.tie_embeddings)
 
     def forward(self, src: Int[Tensor, "B S"], tgt: Int[Tensor, "B T"]) -> Float[Tensor, "B T V"]:
         """Logits of the token after each target token, fp32, given source and decoder input; zeros at padding.
