@@ -1,9 +1,13 @@
 """Parameters by part and FLOPs against hand counts."""
 
 import pytest
+import torch
+from torch import nn
 
-from repose.model.describe import describe
+from repose.model.architecture import Architecture
+from repose.model.describe import _parts, describe
 from repose.model.presets import preset
+from repose.model.transformer import Transformer
 
 
 def test_parts_add_up_to_the_published_total() -> None:
@@ -37,3 +41,13 @@ def test_positions_in_the_scores_are_a_part_where_there_are_any() -> None:
     assert d.parts["norms"] == (6 * 2 + 6 * 3) * 2 * 512
     plain = describe(preset("original"), src_vocab_size=100, tgt_vocab_size=100, length=4, batch_size=1)
     assert not [part for part in plain.parts if part.startswith("positions")]
+
+
+def test_weights_of_no_part_that_is_known_are_not_called_norms() -> None:
+    """Such as a weight of each sublayer, which a variant may add."""
+    model = Transformer(Architecture(d_token=8, num_heads=2, head_dim=4), src_vocab_size=5, tgt_vocab_size=5)
+    norms = _parts(model)["norms"]
+    assert "other" not in _parts(model)
+    model.encoder.layers[0].feed_forward_sublayer.alpha = nn.Parameter(torch.zeros(3))
+    model.decoder.gain = nn.Parameter(torch.zeros(4))
+    assert (_parts(model)["norms"], _parts(model)["other"]) == (norms, 7)

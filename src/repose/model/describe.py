@@ -82,9 +82,10 @@ def num_parameters(architecture: Architecture, vocab_size: int) -> int:
 
 
 def _parts(model: nn.Module) -> dict[str, int]:
-    counts = dict.fromkeys([*PARTS, "norms"], 0)
+    counts = dict.fromkeys([*PARTS, "norms", "other"], 0)
     for name, parameter in model.named_parameters():  # tied parameters come once
         generic = ".".join("*" if piece.isdigit() else piece for piece in name.split("."))
-        part = next((part for part, prefix in PARTS.items() if generic.startswith(prefix + ".")), "norms")
-        counts[part] += parameter.numel()
-    return {part: count for part, count in counts.items() if count or "position" not in part}
+        is_of_norm = any("norm" in piece for piece in generic.split("."))
+        part = next((part for part, prefix in PARTS.items() if generic.startswith(prefix + ".")), None)
+        counts[part or ("norms" if is_of_norm else "other")] += parameter.numel()
+    return {part: count for part, count in counts.items() if count or not ("position" in part or part == "other")}
