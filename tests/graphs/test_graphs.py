@@ -9,6 +9,7 @@ import numpy as np
 import pytest
 import tests.axes
 import torch
+from torch import nn
 
 from repose.decoding import onnx_engine
 from repose.decoding.onnx_engine import OnnxEngine
@@ -145,6 +146,18 @@ def test_a_value_without_graphs_has_none_even_if_it_is_listed(axis: str) -> None
     setattr(place, last, "new")
     with pytest.raises(AssertionError, match="got: 'new'"):
         graphs_of(model)
+
+
+NORMS = [None, nn.RMSNorm(4), nn.LayerNorm(4, elementwise_affine=False), nn.LayerNorm(4, bias=False), nn.Dropout()]
+
+
+@pytest.mark.parametrize("norm", NORMS, ids=str)
+def test_what_is_no_layer_norm_has_no_graph(norm: nn.Module | None) -> None:
+    """A norm that is missing in the model is not left out in silence."""
+    g = Graph("norm", int8=False)
+    assert g.norm("x", nn.Identity()) == "x"
+    with pytest.raises(TypeError, match="write its graph there"):
+        g.norm("x", norm)
 
 
 def test_a_new_axis_is_refused_unless_it_is_as_before() -> None:

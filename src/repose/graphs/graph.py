@@ -9,6 +9,7 @@ from typing import Any, TypeAlias
 
 import numpy as np
 from numpy.typing import NDArray
+from torch import nn
 
 from repose.system.errors import ConfigError
 
@@ -204,11 +205,12 @@ class Graph:
         return str(self.op("Softmax", a, axis=-1))
 
     def norm(self, x: Value, layer: Any) -> Value:
-        """A `torch.nn.LayerNorm`; x as it is for an `Identity`. Raises TypeError for another norm."""
-        if not hasattr(layer, "eps"):
+        """A `torch.nn.LayerNorm` with gain and bias; x as it is for an `Identity`. Raises TypeError for another norm,
+        and for None: where a variant has no norm, its caller says so."""
+        if isinstance(layer, nn.Identity):
             return x
-        if not hasattr(layer, "bias"):
-            raise TypeError(f"Graph.norm computes layer norms, not {layer}: write its graph there")
+        if not isinstance(layer, nn.LayerNorm) or layer.weight is None or layer.bias is None:
+            raise TypeError(f"Graph.norm computes layer norms with gain and bias, not {layer}: write its graph there")
         weights = (self.constant(array(w)) for w in (layer.weight, layer.bias))
         return str(self.op("LayerNormalization", x, *weights, axis=-1, epsilon=float(layer.eps)))
 
