@@ -1,7 +1,8 @@
 """The axes of `Architecture` and their values, for tests over all of them: what is added there is in these tests."""
 
 import random
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from dataclasses import fields
 from typing import Any, Literal, get_args, get_origin, get_type_hints
 
 from pydantic import ValidationError
@@ -16,6 +17,8 @@ NAMED: dict[str, tuple[Any, ...]] = {
 """Every axis with named values, or with two, by the name of its field."""
 AXES: dict[str, tuple[Any, ...]] = {**NAMED, "attention_window": (None, 4), "residual_weight": (1.0, 4.0)}
 """These, and the axes that are numbers, with two values of each."""
+DEFAULTS = {field.name: field.default for field in fields(Architecture)}
+"""Of all fields."""
 
 
 def architecture(rng: random.Random, axes: Mapping[str, Sequence[Any]], **fixed: Any) -> Architecture:
@@ -33,3 +36,13 @@ def one_for_each_value(axes: Mapping[str, Sequence[Any]], **sizes: Any) -> Itera
     for axis, values in axes.items():
         for value in values:
             yield architecture(rng, axes, **{axis: value}, **sizes)
+
+
+def ids(axes: Mapping[str, Sequence[Any]], architectures: Iterable[Architecture]) -> list[str]:
+    """For the tests of `one_for_each_value`, what to look at where one fails: the value, and which others were drawn
+    that are no defaults."""
+    named = []
+    for (axis, value), a in zip(((x, v) for x, values in axes.items() for v in values), architectures, strict=True):
+        others = [f"{name}={getattr(a, name)}" for name in axes if name != axis and getattr(a, name) != DEFAULTS[name]]
+        named.append(" ".join([f"{axis}={value}", *others]))
+    return named

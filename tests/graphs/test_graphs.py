@@ -104,7 +104,7 @@ def test_a_preset(name: str, tmp_path: Path) -> None:
     check(dataclasses.replace(PRESETS[name].architecture, **SIZES, **WIDTHS[0]), tmp_path)
 
 
-@pytest.mark.parametrize("architecture", DRAWN, ids=range(len(DRAWN)))
+@pytest.mark.parametrize("architecture", DRAWN, ids=tests.axes.ids(AXES, DRAWN))
 def test_every_value_among_drawn_ones(architecture: Architecture, tmp_path: Path) -> None:
     check(architecture, tmp_path)
 

@@ -11,7 +11,7 @@ import jaxtyping
 import pytest
 import torch
 from pydantic import ValidationError
-from tests.axes import AXES, NAMED, architecture
+from tests.axes import AXES, DEFAULTS, NAMED, architecture
 from torch import nn
 
 from repose.model.architecture import Architecture
@@ -21,7 +21,6 @@ from repose.model.transformer import Transformer, build
 SIZES: dict[str, Any] = {"d_token": 8, "num_heads": 2, "head_dim": 4, "d_ff": 16, "max_length": 32}
 SIZES |= {"num_encoder_layers": 2, "num_decoder_layers": 2}
 IDS = torch.tensor([[2, 8, 9, 4, 5, 6, 7, 3], [2, 6, 3, 0, 0, 0, 0, 0]])
-DEFAULTS = {field.name: field.default for field in dataclasses.fields(Architecture)}
 OTHERS = [(axis, value) for axis, values in AXES.items() for value in values if value != DEFAULTS[axis]]
 
 

@@ -53,7 +53,7 @@ def check(a: Architecture) -> None:
         assert parameter.grad is None or parameter.grad.isfinite().all(), name
 
 
-@pytest.mark.parametrize("architecture", DRAWN, ids=range(len(DRAWN)))
+@pytest.mark.parametrize("architecture", DRAWN, ids=tests.axes.ids(AXES, DRAWN))
 def test_sees_the_past_alone_but_for_the_printed_norm(architecture: Architecture) -> None:
     check(architecture)
 

@@ -5,7 +5,7 @@ from typing import Any
 
 import pytest
 import torch
-from tests.axes import AXES, one_for_each_value
+from tests.axes import AXES, ids, one_for_each_value
 
 from repose.model.architecture import DROPOUTS, Architecture
 from repose.model.token_norm import TokenNorm
@@ -14,6 +14,7 @@ from repose.training.loss import SPARE, cross_entropy
 
 SIZES: dict[str, Any] = {"d_token": 8, "num_heads": 2, "head_dim": 4, "d_ff": 16, "max_length": 32}
 SIZES |= {"num_encoder_layers": 2, "num_decoder_layers": 2, **dict.fromkeys(DROPOUTS, 0.0)}
+DRAWN = list(one_for_each_value(AXES, **SIZES))
 SRC = torch.tensor([[2, 8, 9, 4, 5, 6, 7, 3], [2, 6, 3, 0, 0, 0, 0, 0], [0] * 8])
 TGT = torch.tensor([[2, 8, 9, 4, 5], [2, 6, 3, 9, 0], [2, 7, 0, 0, 0]])
 LABELS = torch.tensor([8, 9, 4, 5, 3, 6, 3, 9, 3, 7, 3])
@@ -43,7 +44,7 @@ def results(model: Transformer, *cells: torch.Tensor, labels: torch.Tensor = LAB
     return [*sums, *(p.grad.clone() for p in model.parameters() if p.grad is not None), *statistics]
 
 
-@pytest.mark.parametrize("a", list(one_for_each_value(AXES, **SIZES)))
+@pytest.mark.parametrize("a", DRAWN, ids=ids(AXES, DRAWN))
 def test_every_axis(a: Architecture, on_an_accelerator: Callable[[], None]) -> None:
     torch.manual_seed(0)
     model = made(a)
