@@ -49,26 +49,47 @@ def computed(model: nn.Module) -> torch.Tensor:
 
 
 def differ(one: Transformer, other: Transformer) -> bool:
-    """In their weights as they begin, or in what they make of the same weights."""
-    ours, theirs = one.state_dict(), other.state_dict()
-    if {name: t.shape for name, t in ours.items()} != {name: t.shape for name, t in theirs.items()}:
-        return True
-    if not all(torch.equal(tensor, theirs[name]) for name, tensor in ours.items()):
-        return True
+    """In what they make of the same weights; and where the first has weights of its own, in what it makes of those."""
     generator = torch.Generator().manual_seed(1)
-    moved = {name: t + 0.1 * torch.rand(t.shape, generator=generator) for name, t in ours.items()}
-    for model in (one, other):
-        model.load_state_dict(moved)
+
+    def moved(state: dict[str, torch.Tensor]) -> dict[str, torch.Tensor]:
+        return {name: t + 0.1 * torch.rand(t.shape, generator=generator) for name, t in state.items()}
+
+    ours, theirs = moved(one.state_dict()), other.state_dict()
+    shared = {name: t for name, t in ours.items() if name in theirs and theirs[name].shape == t.shape}
+    one.load_state_dict(ours)
+    other.load_state_dict({**moved(theirs), **shared})
     with torch.no_grad():
-        return not torch.allclose(one(IDS, IDS), other(IDS, IDS), atol=1e-4)
+        before = one(IDS, IDS)
+        if own := {name: t for name, t in ours.items() if name not in shared}:
+            one.load_state_dict({**ours, **moved(own)})
+            return not torch.allclose(one(IDS, IDS), before, atol=1e-4)
+        return not torch.allclose(other(IDS, IDS), before, atol=1e-4)
+
+
+def begin_differently(one: nn.Module, other: nn.Module) -> bool:
+    """In the values of weights that have the same names."""
+    theirs = other.state_dict()
+    return any(not torch.equal(tensor, theirs[name]) for name, tensor in one.state_dict().items())
 
 
 @pytest.mark.parametrize(("axis", "value"), OTHERS, ids=[f"{axis}-{value}" for axis, value in OTHERS])
 def test_a_value_makes_another_model_than_the_default(axis: str, value: object) -> None:
-    tried = islice(pairs(axis, value), 10)
-    assert any(differ(make(one), make(other)) for one, other in tried), (
-        f"{axis} = {value!r} computes what the default does"
+    tried, how = islice(pairs(axis, value), 10), begin_differently if axis == "initialisation" else differ
+    assert any(how(make(one), make(other)) for one, other in tried), (
+        f"{axis} = {value!r} computes what the default does, whatever weights of its own it may have"
     )
+
+
+@pytest.mark.parametrize("is_read", [False, True])
+def test_weights_of_a_value_count_where_they_are_read_alone(is_read: bool) -> None:
+    """Such as a gate that somebody has made and forgotten."""
+    one, other = make(Architecture(**SIZES)), make(Architecture(**SIZES))
+    layer = one.encoder.layers[0].feed_forward
+    layer.gate = nn.Linear(8, 16)
+    if is_read:
+        layer.inner.register_forward_hook(lambda _, inputs, y: y * layer.gate(inputs[0]))
+    assert differ(one, other) == is_read
 
 
 @pytest.mark.parametrize("axis", [axis for axis, values in NAMED.items() if values != (False, True)])
