@@ -4,6 +4,7 @@ import dataclasses
 from typing import Any, get_args
 
 import pytest
+import tests.axes
 import torch
 from pydantic import ValidationError
 
@@ -134,24 +135,37 @@ def test_an_architecture_cannot_be_changed_in_place() -> None:
         preset("reinforced").d_token = 1  # type: ignore[misc]
 
 
+def held(a: Architecture, src: int, tgt: int) -> int:
+    """Numbers in a model, of which none is made."""
+    with torch.device("meta"):
+        model = Transformer(a, src_vocab_size=src, tgt_vocab_size=tgt)
+    return sum(tensor.numel() for tensor in (*model.parameters(), *model.buffers()))
+
+
+LAYERS_ALONE = list(tests.axes.one_for_each_value(tests.axes.AXES, max_length=8))
+
+
 @pytest.mark.parametrize("name", PRESETS)
 def test_the_number_of_weights_by_arithmetic(name: str) -> None:
     architecture = preset(name)
     sizes = (7765, 7765 if architecture.tie_embeddings == "all" else 7010)
-    with torch.device("meta"):
-        model = Transformer(architecture, src_vocab_size=sizes[0], tgt_vocab_size=sizes[1])
-    held = sum(tensor.numel() for tensor in (*model.parameters(), *model.buffers()))
-    assert architecture.num_weights(*sizes) == pytest.approx(held, rel=0.05)
+    assert architecture.num_weights(*sizes) == pytest.approx(held(architecture, *sizes), rel=0.05)
 
 
 @pytest.mark.parametrize("positions", get_args(PositionsKind))
 def test_the_number_of_weights_where_positions_are_most_of_them(positions: PositionsKind) -> None:
     sizes: dict[str, Any] = {"num_encoder_layers": 1, "num_decoder_layers": 1, "num_heads": 1, "d_ff": 1}
     architecture = Architecture(positions=positions, max_length=1 << 20, **sizes)
-    with torch.device("meta"):
-        model = Transformer(architecture, src_vocab_size=9, tgt_vocab_size=9)
-    held = sum(tensor.numel() for tensor in (*model.parameters(), *model.buffers()))
-    assert architecture.num_weights(9, 9) == pytest.approx(held, rel=0.05)
+    assert architecture.num_weights(9, 9) == pytest.approx(held(architecture, 9, 9), rel=0.05)
+
+
+@pytest.mark.parametrize("architecture", LAYERS_ALONE, ids=tests.axes.ids(tests.axes.AXES, LAYERS_ALONE))
+def test_the_number_of_weights_where_layers_are_most_of_them(architecture: Architecture) -> None:
+    counted, there = architecture.num_weights(9, 9), held(architecture, 9, 9)
+    assert counted == pytest.approx(there, rel=0.03), (
+        f"Architecture.num_weights says {counted:,} of a model that holds {there:,}, so that nothing keeps one from "
+        "starting that is larger than memory: count there what a setting adds"
+    )
 
 
 @pytest.mark.parametrize("field", ["d_token", "d_ff", "num_heads", "head_dim"])
