@@ -29,12 +29,13 @@ def tokenizers() -> tuple[Tokenizer, Tokenizer]:
 
 
 def shaken(model: Transformer, seed: int = 3) -> Transformer:
-    """With values everywhere: biases, gains and scores of distances that are not what they start as."""
+    """With every parameter moved, so that none is what it starts as: a gain of 1, a bias of 0, a matrix that leaves
+    things as they are."""
     generator = torch.Generator().manual_seed(seed)
     with torch.no_grad():
-        for name, parameter in model.named_parameters():
-            if parameter.dim() == 1 or "distances" in name:
-                parameter += 0.3 * torch.randn(parameter.shape, generator=generator)
+        for parameter in model.parameters():
+            size = 0.3 if parameter.dim() < 2 else 0.1
+            parameter += size * torch.randn(parameter.shape, generator=generator)
         for name, buffer in model.named_buffers():
             if name.endswith(("norm.mean", "norm.var")):
                 buffer.copy_(0.5 + torch.rand(buffer.shape, generator=generator))

@@ -4,7 +4,7 @@ Graphs are written apart from the model, so a value that is new on an axis has n
 listed in `COMPUTED`; until then torch alone decodes it.
 """
 
-from collections.abc import Iterator, Mapping
+from collections.abc import Collection, Iterator, Mapping
 from dataclasses import fields
 
 from repose.model.architecture import DROPOUTS, Architecture
@@ -29,26 +29,31 @@ COMPUTED: Mapping[str, tuple[object, ...]] = {
     "output_bias": (False, True),
 }
 """Axis to its values that `repose.graphs` computes."""
-_ANY_VALUE = frozenset(
+SIZES_AND_TRAINING = frozenset(
     [
-        *("residual_weight", "attention_window", "initialisation", "norm_eps", "token_norm_eps", "max_length"),
-        *("d_token", "num_heads", "head_dim", "d_ff", "num_encoder_layers", "num_decoder_layers", *DROPOUTS),
+        *("initialisation", "max_length", "d_token", "num_heads", "head_dim", "d_ff"),
+        *("num_encoder_layers", "num_decoder_layers", *DROPOUTS),
     ]
 )
-"""Fields of which graphs compute every value, and those that act in training alone."""
+"""Fields that change nothing of what is computed but its size, and those that act in training alone."""
+_ANY_VALUE = SIZES_AND_TRAINING | {"residual_weight", "attention_window", "norm_eps", "token_norm_eps"}
+"""Fields of which graphs compute every value."""
 
 
 def why_not(a: Architecture) -> str | None:
     """Why an architecture has no graphs; None where it has."""
     if a.looks_ahead:
         return "its decoder normalises over the whole target sentence, and so sees tokens that it is to predict"
-    unknown = [f"{setting} is not among what repose.graphs computes" for setting in not_computed(a)]
-    return "; ".join(unknown) or None
+    unlisted = not_listed(a, COMPUTED, _ANY_VALUE)
+    return "; ".join(f"{name} = {x!r} is not among what repose.graphs computes" for name, x in unlisted) or None
 
 
-def not_computed(a: Architecture) -> Iterator[str]:
-    """Settings that graphs do not know, such as "norm = 'both'": values that are not listed, and axes that are not."""
+def not_listed(
+    a: Architecture, listed: Mapping[str, tuple[object, ...]], any_value: Collection[str]
+) -> Iterator[tuple[str, object]]:
+    """Fields whose values a target does not know, such as ("norm", "both"): values that are not listed, and of axes
+    that are not listed, all but the default. `any_value`: fields of which it knows every value."""
     for field in fields(a):
-        value, known = getattr(a, field.name), COMPUTED.get(field.name, (field.default,))
-        if field.name not in _ANY_VALUE and value not in known:
-            yield f"{field.name} = {value!r}"
+        value, known = getattr(a, field.name), listed.get(field.name, (field.default,))
+        if field.name not in any_value and value not in known:
+            yield field.name, value
