@@ -217,6 +217,29 @@ def test_what_differs_at_a_distance_is_found(saving: Saving, tmp_path: Path, mon
         repose.export(model, to="ctranslate2", out=tmp_path / "out")
 
 
+def test_what_differs_names_the_settings_that_may_not_be_folded(
+    saving: Saving, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    pytest.importorskip("ctranslate2")
+    differs = to_ctranslate2.Comparison(sentences=24, largest_difference=1.0, equal_greedy=0, worst_choice=0.0)
+    monkeypatch.setattr(to_ctranslate2, "compare", lambda *_: differs)
+    message = (
+        r"or exporting/ctranslate2_spec\.py does not fold a setting of this model: norm = 'pre', tie_embeddings = 'n"
+    )
+    with pytest.raises(CheckpointError, match=message):
+        repose.export(saving("vaswani-base", norm="pre"), to="ctranslate2", out=tmp_path / "out")
+    assert not to_ctranslate2._or_not_folded(Architecture(d_token=8)), "sizes are none of them"
+
+
+@pytest.mark.parametrize("norm", [None, torch.nn.Identity(), torch.nn.RMSNorm(16), torch.nn.LayerNorm(16, bias=False)])
+def test_a_norm_that_is_none_of_ctranslate2_is_told(norm: torch.nn.Module | None, tmp_path: Path) -> None:
+    pytest.importorskip("ctranslate2")
+    model = build(Architecture(**TINY, max_length=24), src_vocab_size=30, tgt_vocab_size=30)
+    model.encoder.layers[0].feed_forward_sublayer.norm = norm  # type: ignore[assignment]
+    with pytest.raises(ConfigError, match=r"where this model has (nothing|.*Norm|Identity).*: fold it in"):
+        to_ctranslate2._write(model, [vocabulary(30)] * 2, tmp_path, None)
+
+
 @pytest.mark.parametrize("measure", ["largest_difference", "worst_choice"])
 def test_either_measure_alone_shows_what_differs(
     measure: str, saving: Saving, tmp_path: Path, monkeypatch: pytest.MonkeyPatch

@@ -27,6 +27,7 @@ from repose.model.positions import FARTHEST, T5Positions
 from repose.model.stacks import Stack
 from repose.model.token_norm import normalised_rows
 from repose.model.transformer import Transformer
+from repose.system.errors import ConfigError
 
 NEVER = -1e4
 """Bias of tokens that are never chosen: their probability is 0 in fp32."""
@@ -116,14 +117,24 @@ def _tables(embedding: Embedding, a: Architecture) -> tuple[Tensor, Tensor]:
     return tokens, positions
 
 
-def _normalised(rows: Tensor, norm: nn.Module) -> Tensor:
-    assert isinstance(norm, nn.LayerNorm)
+def _normalised(rows: Tensor, norm: nn.Module | None) -> Tensor:
+    norm = _layer_norm(norm)
     return F.layer_norm(rows, norm.normalized_shape, norm.weight.double(), norm.bias.double(), norm.eps)
 
 
-def _norm(spec: Any, norm: nn.Module) -> None:
-    assert isinstance(norm, nn.LayerNorm)
+def _norm(spec: Any, norm: nn.Module | None) -> None:
+    norm = _layer_norm(norm)
     spec.gamma, spec.beta = _array(norm.weight), _array(norm.bias)
+
+
+def _layer_norm(norm: nn.Module | None) -> nn.LayerNorm:
+    """Raises ConfigError for what is none, which a value listed in `why_not.EXPRESSED` before its time may have."""
+    if isinstance(norm, nn.LayerNorm) and norm.weight is not None and norm.bias is not None:
+        return norm
+    raise ConfigError(
+        f"CTranslate2 has a layer norm with gain and bias where this model has {norm or 'nothing'}: fold it in "
+        "exporting/ctranslate2_spec.py, or take its value out of EXPRESSED in exporting/why_not.py"
+    )
 
 
 def _linear(spec: Any, layers: Sequence[nn.Linear], k: float = 1.0) -> None:

@@ -17,6 +17,8 @@ from repose.decoding.translator import SETTINGS, Translator, load
 from repose.exporting.base import Exported, Options, usage
 from repose.exporting.ctranslate2_spec import specification
 from repose.exporting.why_not import ctranslate2 as why_not
+from repose.graphs.coverage import SIZES_AND_TRAINING, not_listed
+from repose.model.architecture import Architecture
 from repose.model.transformer import Transformer
 from repose.saved_model import directory
 from repose.saved_model.description import write_description
@@ -69,7 +71,7 @@ def export(model: Path, out: Path, options: Options) -> Exported:
     if not (worst := max(compared.largest_difference, compared.worst_choice)) <= TOLERANCE:
         raise CheckpointError(
             f"what CTranslate2 computes differs from the model's log-probabilities by {worst:.1e}, so nothing was "
-            f"exported: try another version of it than {ctranslate2.__version__}"
+            f"exported: try another version of it than {ctranslate2.__version__}{_or_not_folded(architecture)}"
         )
     if options.precision == "int8":
         _write(loaded, vocabularies, out, "int8")
@@ -79,6 +81,12 @@ def export(model: Path, out: Path, options: Options) -> Exported:
     fields = _fields(translator, options.precision, compared)
     write_description(out, NAME, translator.config, {"ctranslate2": ctranslate2.__version__, **fields})
     return Exported(NAME, out, compared.largest_difference, notes=_NOTES)
+
+
+def _or_not_folded(architecture: Architecture) -> str:
+    """What else than its version may be the reason for a difference."""
+    settings = ", ".join(f"{name} = {value!r}" for name, value in not_listed(architecture, {}, SIZES_AND_TRAINING))
+    return f", or exporting/ctranslate2_spec.py does not fold a setting of this model: {settings}" if settings else ""
 
 
 def _write(model: Transformer, vocabularies: Sequence[Sequence[str]], out: Path, quantization: str | None) -> None:
