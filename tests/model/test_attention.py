@@ -18,6 +18,7 @@ from repose.model.kernels.packing import Packing
 from repose.model.positions import Positions
 from repose.model.scores import Reach, Scores
 from repose.model.sublayer import Sublayer
+from repose.model.transformer import build
 
 
 def architecture(d_value: int = 6, **changes: Any) -> Architecture:
@@ -227,6 +228,39 @@ def test_what_other_threads_compute_meanwhile_is_not_recorded() -> None:
         assert mine[""] == []
         compute(1.0)
         assert len(mine[""]) == 1
+
+
+def test_what_happens_to_scores_may_have_weights_of_its_own() -> None:
+    attention = small()
+    attention.scores.mix = nn.Parameter(torch.eye(2))
+    assert "scores.mix" in dict(attention.named_parameters())
+
+
+def layouts(monkeypatch: pytest.MonkeyPatch, **changes: Any) -> tuple[set[int], set[torch.Size]]:
+    """Dimensions of scores in whole sentences, and shapes in a step of 3 rows of 2 sentences."""
+    weights, given = Scores.weights, []
+
+    def noted(self: Scores, scores: list[Tensor], reach: Any) -> list[Tensor]:
+        given.extend(x.shape for x in scores)
+        return weights(self, scores, reach)
+
+    monkeypatch.setattr(Scores, "weights", noted)
+    monkeypatch.setattr(Scores, "is_softmax", False)
+    a = Architecture(d_token=6, num_heads=2, d_ff=8, num_encoder_layers=1, num_decoder_layers=1, **changes)
+    model, ids = build(a, src_vocab_size=9, tgt_vocab_size=9).eval(), torch.tensor([[2, 5, 3], [2, 3, 0]])
+    with torch.no_grad():
+        model(ids, ids)
+        whole = {len(shape) for shape in given}
+        state = model.start(model.encode(ids))
+        state.select(torch.tensor([0, 0, 0, 1, 1, 1]))
+        given.clear()
+        model.step(torch.full((6,), 2), state)
+    return whole, set(given)
+
+
+def test_scores_lie_as_their_page_says(monkeypatch: pytest.MonkeyPatch) -> None:
+    assert layouts(monkeypatch, head_dim=2) == ({3}, {(6, 2, 1, 1, 1), (2, 2, 3, 1, 3)})
+    assert layouts(monkeypatch, head_dim=24) == ({3}, {(6, 1, 1, 2, 1), (2, 1, 3, 2, 3)})
 
 
 @pytest.mark.parametrize(("norm", "k"), [("post", 1.0), ("post", 4.0), ("pre", 1.0)])

@@ -14,6 +14,7 @@ from repose.model.kernels.cache import Cache
 from repose.model.kernels.linear import quantize
 from repose.model.kernels.local import LocalBlocks
 from repose.model.presets import preset
+from repose.model.scores import Scores
 from repose.model.transformer import Transformer, build
 from repose.system.errors import ConfigError
 
@@ -203,6 +204,27 @@ def test_a_cache_whose_rows_stay_where_they_were_is_found(monkeypatch: pytest.Mo
 
     monkeypatch.setattr(Cache, "select", leaves_histories)
     assert failed(model()) == {"cached = full"}
+
+
+@pytest.mark.parametrize("switch", ["is_softmax", "allow_absorption"])
+def test_a_variant_of_the_scores_that_is_passed_by_is_told_what_to_set(
+    switch: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Weights halved after softmax: kernels compute a plain softmax, and absorbed heads count on a sum of one."""
+    weights = Scores.weights
+    monkeypatch.setattr(Scores, "weights", lambda *given: [w / 2 for w in weights(*given)])
+    wide = {"head_dim": 16, "attention_bias": True}
+    if switch == "allow_absorption":
+        monkeypatch.setattr(Scores, "is_softmax", False)
+    report = audit(model(**wide))
+    (told,) = [check.tried for check in report.checks if not check.passed]
+    assert "is_softmax" in told
+    assert "allow_absorption" in told
+    for name in ("is_softmax", "allow_absorption"):
+        monkeypatch.setattr(Scores, name, False)
+    report = audit(model(**wide))
+    assert report.passed
+    assert not [check.tried for check in report.checks if "is_softmax" in check.tried]
 
 
 def test_a_leak_beyond_a_wide_window_is_found(monkeypatch: pytest.MonkeyPatch) -> None:

@@ -7,7 +7,7 @@ from collections.abc import Sequence
 from typing import Protocol, assert_never, runtime_checkable
 
 import torch
-from torch import Tensor
+from torch import Tensor, nn
 
 from repose.model.architecture import Architecture, ScoreResidual, SelfScore
 
@@ -35,8 +35,8 @@ class Reach:
     makes one `Reach` for each chain of layers."""
 
 
-class Scores:
-    """What happens between Q K^T and the mean of values.
+class Scores(nn.Module):
+    """What happens between Q K^T and the mean of values. A module, so that a variant may have weights here.
 
     In this order: products x scale, scores of positions and the mask (all three in what `weights` is given), the scores
     of the layer before, which hands all of these on; then the token's score of itself, and softmax.
@@ -44,26 +44,38 @@ class Scores:
         score_residual   S_l = Q K^T / sqrt(C) + S_(l-1), softmax(S_l) (RealFormer, He et al. 2021, arXiv 2012.11747)
         self_score       zero: S_ii = 0 (arXiv 2310.10930, 3.4: "zero masked self-attention", the attention score being
                          the dot product of its 2.4); exclude: -inf; zero_weights: 0 after softmax, no sum of 1
+
+    A value that changes anything here has to say so in `is_softmax`, and where weights no longer sum to one in
+    `allow_absorption`: attention takes another way by them, which does not ask `weights`.
     """
 
     def __init__(self, a: Architecture, *, of_self: bool) -> None:
         """`of_self`: for self-attention, where a query's own token is among the keys."""
+        super().__init__()
         self.self_score: SelfScore = a.self_score if of_self else "keep"
         self.adds_layer_before = _adds_layer_before(a.score_residual)
 
     @property
     def is_softmax(self) -> bool:
-        """Whether weights are the softmax of the given scores and nothing else."""
+        """Whether weights are the softmax of the given scores and nothing else. Then kernels compute it, and `weights`
+        is not asked in whole sentences, only in steps."""
         return self.self_score == "keep" and not self.adds_layer_before
 
     @property
     def allow_absorption(self) -> bool:
-        """Whether heads may be absorbed: their scores lack what is the same for all keys of a query, and their values'
-        biases count on weights that sum to one."""
+        """Whether heads may be absorbed: their scores lack what is the same for all keys of a query, which softmax does
+        not feel, and their values' biases count on weights that sum to one."""
         return self.self_score == "keep"
 
     def weights(self, scores: list[Tensor], reach: Reach) -> list[Tensor]:
-        """Attention weights of each block, (..., q, k) as its scores; zeros for a query without keys."""
+        """Attention weights of each block, as its scores; zeros for a query without keys.
+
+        Scores come in two layouts, masked already, with -inf (but for queries without keys, whose `has_key` is 0):
+
+            whole sentences    (B H, q, k), a sentence's heads one after the other, in each block
+            a step             (N, G, W, I, k): W rows of each of N sentences, head g I + i; G I = H, and where heads
+                               are absorbed G = 1, otherwise I = 1
+        """
         if self.adds_layer_before:
             if reach.scores is not None:
                 scores = [x + before for x, before in zip(scores, reach.scores, strict=True)]
