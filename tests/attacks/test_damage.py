@@ -180,3 +180,16 @@ def test_a_pipe_in_the_place_of_a_file_does_not_block(name: str, victim: Victim)
     os.mkfifo(path)
     said = run_cli(*COMMANDS[" ".join(PIPES[name])](victim))
     assert said.is_one_sentence, said
+
+
+@pytest.mark.parametrize("where", ["finished", "stopped"])
+def test_a_run_without_its_config_is_not_anothers(where: str, victim: Victim) -> None:
+    """Another training is refused before it writes a config.json, so that the run's own command still goes on."""
+    folder = getattr(victim, where)
+    (folder / "config.json").unlink()
+    again = COMMANDS["train" if where == "finished" else "resume"](victim)
+    said = run_cli(*again, "--set", "training.seed=9")
+    assert said.is_one_sentence, said
+    assert not (folder / "config.json").exists()
+    assert run_cli(*again).code == 0
+    assert (folder / "config.json").exists()

@@ -4,6 +4,7 @@ import json
 import os
 import random
 import re
+import shutil
 import signal
 import unicodedata
 from collections.abc import Callable
@@ -20,6 +21,7 @@ from repose.data.dataset import PairDataset
 from repose.evaluation.metrics import bleu
 from repose.positions_rl.table import default_table
 from repose.positions_rl.table import write as write_table
+from repose.report.collect import read_runs
 from repose.runs import run as runs
 from repose.runs.folder import RunConfig, RunFolder
 from repose.runs.run import RunResult, run
@@ -337,10 +339,40 @@ def test_what_else_a_run_read_is_said_to_differ(corpus: list[str], tmp_path: Pat
     run(small(corpus, "training.epochs=1"), tmp_path / "run", device="cpu", workers=1, progress="none", stop_after=1)
     folder = RunFolder(tmp_path / "run")
     config = folder.config()
+    shutil.rmtree(folder.state)  # which knows whose it is
     digests = {**config.digests, "src": "x", "init_from": "y"}
     rewrite(folder, replace(config, run_id="0123456789ab", digests=digests))
     with pytest.raises(CheckpointError, match=r"\(another tokenizer, other weights in training\.init_from\)"):
         run(small(corpus, "training.epochs=1"), tmp_path / "run", device="cpu", workers=1, progress="none")
+
+
+@pytest.mark.parametrize("kept", ["state", "model", "scores.valid.json"])
+def test_a_run_that_lost_its_config_is_not_taken_for_another(kept: str, corpus: list[str], tmp_path: Path) -> None:
+    """And the command that it was begun with makes it whole again, where its model is there."""
+    experiment, folder = small(corpus, "training.epochs=1"), RunFolder(tmp_path / "run")
+    whole = run(experiment, folder.path, device="cpu", workers=2 if kept == "model" else 1, progress="none")
+    folder.config_file.unlink()
+    for name in {"state", "model"} - {kept}:
+        shutil.rmtree(folder.path / name)
+    with pytest.raises(CheckpointError, match=f"has no config.json, but holds what run {whole.run_id} trained, and"):
+        run(small(corpus, "training.epochs=1", "training.seed=9"), folder.path, device="cpu", workers=1)
+    assert not folder.exists, "the wrong one would stay"
+    if kept == "model":
+        assert run(experiment, folder.path, device="cpu", progress="none").scores == whole.scores
+        assert folder.config().run_id == whole.run_id
+
+
+def test_the_config_of_another_run_is_noticed_by_who_reads_it(corpus: list[str], tmp_path: Path) -> None:
+    experiment, folder = small(corpus, "training.epochs=1"), RunFolder(tmp_path / "run")
+    run(experiment, folder.path, device="cpu", workers=1, progress="none")
+    rewrite(folder, replace(folder.config(), run_id="0123456789ab"))
+    sentence = "config.json is that of run 0123456789ab, but the model beside it is of run "
+    with pytest.raises(CheckpointError, match=sentence):
+        repose.evaluate(folder.path, split="valid")
+    with pytest.raises(CheckpointError, match=sentence):
+        read_runs([folder.path])
+    with pytest.raises(CheckpointError, match=sentence):
+        run(experiment, folder.path, device="cpu", workers=1)
 
 
 def test_the_same_data_in_another_place_of_the_cache_is_the_same(corpus: list[str], tmp_path: Path) -> None:

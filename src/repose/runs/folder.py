@@ -19,6 +19,7 @@ import hashlib
 import json
 import math
 import re
+import zlib
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
 from pathlib import Path
@@ -27,6 +28,7 @@ from typing import Any
 from repose._version import __version__
 from repose.config.experiment import Experiment
 from repose.config.file import from_json, to_json
+from repose.config.run_id import id_of_settings
 from repose.runs import records
 from repose.runs.records import Records
 from repose.saved_model import directory as model_dir
@@ -146,7 +148,8 @@ class RunFolder:
         return versions.get("repose") == __version__ and versions.get("code", model_code()) != model_code()
 
     def config(self) -> RunConfig:
-        """config.json. Raises CheckpointError where there is none, or one that this version cannot read."""
+        """config.json. Raises CheckpointError where there is none, one that this version cannot read, or one of another
+        run than the model beside it."""
         content = self._config()
         try:
             experiment = from_json(json.dumps(content["experiment"]), str(self.config_file))
@@ -155,6 +158,11 @@ class RunFolder:
         run_id, data = (str(content.get(name, "")) for name in ("run_id", "data"))
         digests, versions = (content.get(name, {}) for name in ("digests", "versions"))
         of_data, test = tuple(map(str, content.get("report", ()))), content.get("test")
+        if run_id and (held := self.other_run(run_id)) is not None:
+            raise CheckpointError(
+                f"{self.config_file} is that of run {run_id}, but the model beside it is of run {held}: restore it, or "
+                "delete it and run the training command of that run again"
+            )
         return RunConfig(
             run_id=run_id,
             experiment=experiment,
@@ -181,6 +189,19 @@ class RunFolder:
         if "experiment" not in content or not has_shapes:
             raise CheckpointError(f"{self.config_file} is damaged, or not the config of a run: {remedy}")
         return content
+
+    def other_run(self, run_id: str, *, by_scores: bool = False) -> str | None:
+        """The id of another run that the checkpoint or the model here is of; None where there is none, or it cannot be
+        read. `by_scores`: or that the scores beside the records of a training are of."""
+        held: list[object] = []
+        with contextlib.suppress(*_NO_HEAD):
+            held.append(_state(self.checkpoint).get("run_id"))
+        with contextlib.suppress(CheckpointError, OSError):
+            held.append(read_object(self.model / model_dir.CONFIG, "").get("run_id"))
+        with contextlib.suppress(CheckpointError):
+            held.append((self.best_scores() or ("", {}))[1].get("run_id") if by_scores and self.has_records else None)
+        others = (id_of_settings(shown) for shown in held if isinstance(shown, str) and shown)
+        return next((other for other in others if other != run_id), None)
 
     def write_new_config(self, config: RunConfig) -> bool:
         """Make the directory that of a run where it is no run's yet, and whether it was none. Raises WriteError where
@@ -296,7 +317,7 @@ class RunFolder:
     def is_under_way(self) -> bool:
         """Whether the checkpoint is of a training that is not over; not where there is none that can be read."""
         try:
-            state = json.loads(_head(self.checkpoint)["__metadata__"]["state"])
+            state = _state(self.checkpoint)
             return state.get("done") is None and state.get("status") != "done"  # as earlier versions called it
         except _NO_HEAD:
             return False
@@ -361,3 +382,12 @@ def _head(path: Path) -> dict[str, Any]:
     """What stands before the tensors of a file of them. Raises one of `_NO_HEAD` for any other file."""
     with path.open("rb") as file:
         return json.loads(file.read(int.from_bytes(file.read(8), "little")))
+
+
+def _state(checkpoint: Path) -> dict[str, Any]:
+    """Where a training stands, by the head of its checkpoint. Raises one of `_NO_HEAD` for any other file."""
+    metadata = _head(checkpoint)["__metadata__"]
+    text, crc32 = metadata["state"], metadata.get("state_crc32")  # which earlier versions did not write
+    if crc32 is not None and int(crc32, 16) != zlib.crc32(text.encode()):
+        raise ValueError(crc32)
+    return json.loads(text)

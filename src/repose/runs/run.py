@@ -210,6 +210,11 @@ def _claim(
                 f"{folder} holds this training with {name} = {was!r}, not {now!r}: choose another --out, or that value"
             )
         return
+    if (held := run.other_run(identity, by_scores=True)) is not None:
+        raise CheckpointError(
+            f"{folder} has no {run.config_file.name}, but holds what run {held} trained, and these settings and data "
+            f"make run {identity}: choose another --out, or the settings of that run"
+        )
     versions = {module.__name__: module.__version__ for module in (torch, tokenizers, numpy)}
     versions = {"repose": __version__, **versions, "python": platform.python_version(), "code": model_code()}
     config = RunConfig(
