@@ -173,6 +173,28 @@ def test_a_signal_before_the_run_begins_is_a_sentence(
     assert (code, err) == (3, f"stopped ({name}): the same command resumes the run\n")
 
 
+ENDED = {  # what a command calls that a signal then meets, and its arguments
+    "evaluate": ("repose.runs.api.evaluate", ["run"]),
+    "prepare": ("repose.tasks.corpus.prepare_corpus", []),
+    "translate": ("repose.decoding.translator.load", ["run"]),
+    "report": ("repose.report.collect.read_runs", ["run"]),
+    "describe": ("repose.model.describe.describe", ["vaswani-base"]),
+}
+
+
+@pytest.mark.parametrize("name", ["SIGTERM", "SIGHUP", "SIGUSR1", "SIGINT"])
+@pytest.mark.parametrize("verb", ENDED)
+def test_a_signal_ends_a_command_with_a_sentence(
+    verb: str, name: str, run: Run, monkeypatch: pytest.MonkeyPatch, corpus: tuple[Path, Path]
+) -> None:
+    place, arguments = ENDED[verb]
+    monkeypatch.setattr(place, lambda *_, **__: os.kill(os.getpid(), getattr(signal, name)))
+    code, _, err = run(verb, *arguments, *(corpus if verb == "prepare" else ()))
+    said = f"stopped ({name}): give the same command again\n"
+    assert code == (130 if name == "SIGINT" else 3)
+    assert err.endswith(said) == (name != "SIGINT")
+
+
 def test_a_folder_with_other_files_is_no_run_directory(run: Run, corpus: tuple[Path, Path], tmp_path: Path) -> None:
     (tmp_path / "thesis.txt").write_text("mine")
     code, _, err = run("train", *corpus, "--out", tmp_path, *SETTINGS)
@@ -253,7 +275,7 @@ def test_translate_writes_utf_8_whatever_the_locale_and_needs_an_input(trained: 
     assert closed.stderr.decode() == "repose: there is no standard input: name a file\n"
 
 
-@pytest.mark.parametrize(("how", "code"), [("Ctrl-C", 130), ("broken pipe", 1)])
+@pytest.mark.parametrize(("how", "code"), [("Ctrl-C", 130), ("SIGTERM", 3), ("broken pipe", 1)])
 def test_translate_answers_and_ends_at_once_while_its_input_stays_open(trained: Path, how: str, code: int) -> None:
     command = [sys.executable, "-m", "repose.cli", "translate", str(trained), "--beam-size", "1"]
     pipes = {"stdin": subprocess.PIPE, "stdout": subprocess.PIPE, "stderr": subprocess.PIPE}
@@ -261,12 +283,12 @@ def test_translate_answers_and_ends_at_once_while_its_input_stays_open(trained: 
         assert process.stdin is not None
         assert process.stdout is not None
         assert process.stderr is not None
-        for sentence in ("Ele lê.", "Ela canta.")[: 2 if how == "Ctrl-C" else 1]:
+        for sentence in ("Ele lê.", "Ela canta.")[: 1 if how == "broken pipe" else 2]:
             process.stdin.write(sentence + "\n")
             process.stdin.flush()
             assert process.stdout.readline().endswith("\n")  # would wait for ever if it were held back
-        if how == "Ctrl-C":
-            process.send_signal(signal.SIGINT)
+        if how != "broken pipe":
+            process.send_signal(signal.SIGINT if how == "Ctrl-C" else signal.SIGTERM)
         else:
             process.stdout.close()
             process.stdin.write("Ela canta.\n")
@@ -275,7 +297,7 @@ def test_translate_answers_and_ends_at_once_while_its_input_stays_open(trained: 
             assert process.wait(timeout=20) == code
         finally:
             process.kill()
-        assert process.stderr.read() == ""
+        assert process.stderr.read() == "stopped (SIGTERM): give the same command again\n" * (how == "SIGTERM")
 
 
 def test_an_error_ends_translate_while_its_input_stays_open(

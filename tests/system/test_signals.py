@@ -10,7 +10,7 @@ from pathlib import Path
 
 import pytest
 
-from repose.system.signals import Interrupted, StopSignals, held_back, interruptible
+from repose.system.signals import Interrupted, StopSignals, ending, held_back, interruptible
 
 NAMES = [name for name in ("SIGTERM", "SIGINT", "SIGHUP", "SIGUSR1") if hasattr(signal, name)]
 
@@ -54,6 +54,21 @@ def test_the_first_signal_counts_and_a_second_interrupt_ends_at_once() -> None:
         send("SIGINT")
         with pytest.raises(KeyboardInterrupt):
             send("SIGINT")
+
+
+@pytest.mark.parametrize("name", [name for name in NAMES if name != "SIGINT"])
+def test_a_further_signal_ends_what_the_first_one_asked_to_end(name: str) -> None:
+    code = f"import os, signal\nfrom repose.system.signals import ending\nme, one = os.getpid(), signal.{name}\n"
+    code += "with ending():\n try:\n  os.kill(me, one)\n finally:\n  print('tidies', flush=True)\n  os.kill(me, one)\n"
+    done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, timeout=60)
+    assert (done.returncode, done.stdout, done.stderr) == (-getattr(signal, name), "tidies\n", "")
+
+
+def test_ctrl_c_is_what_it_was_where_the_others_end_a_command() -> None:
+    with ending(), pytest.raises(KeyboardInterrupt):
+        send("SIGINT")
+    with pytest.raises(Interrupted, match="SIGTERM"), ending():
+        send("SIGTERM")
 
 
 @pytest.mark.skipif("SIGHUP" not in NAMES, reason="no SIGHUP")

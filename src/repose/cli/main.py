@@ -1,6 +1,6 @@
 """The command line: one verb per job. Each loads what it needs and calls one function; none computes anything itself.
 
-Exit codes: 0 done, 1 failed, 2 wrong usage or configuration, 3 stopped early and resumable.
+Exit codes: 0 done, 1 failed, 2 wrong usage or settings, 3 stopped early: the same command goes on or begins again.
 Results go to stdout, all else to stderr.
 """
 
@@ -32,6 +32,7 @@ from repose.cli import (
 )
 from repose.system.errors import told
 from repose.system.limits import limit_threads
+from repose.system.signals import Interrupted, ending
 from repose.system.terminal import say
 
 app = typer.Typer(
@@ -51,10 +52,14 @@ def main() -> None:
         sys.stdout.reconfigure(encoding="utf-8")  # as texts are read; a terminal has an encoding of its own
     try:
         try:
-            app()
+            with ending():  # where a verb does not handle signals itself
+                app()
         except SystemExit:  # as it always ends
             _flush()
             raise
+    except Interrupted as signal:
+        say(f"stopped ({signal.name}): give the same command again")
+        sys.exit(3)
     except BrokenPipeError:  # a reader such as `head` has enough
         sys.exit(1)
     except KeyboardInterrupt:

@@ -6,10 +6,11 @@ Outside the main thread Python allows no handlers; there, nothing is handled.
 import contextlib
 import signal
 import threading
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Sequence
 from types import FrameType
 
 _SIGNALS = tuple(getattr(signal, name) for name in ("SIGTERM", "SIGINT", "SIGHUP", "SIGUSR1") if hasattr(signal, name))
+_BUT_CTRL_C = tuple(number for number in _SIGNALS if number != signal.SIGINT)
 Handler = Callable[[int, FrameType | None], None]
 
 
@@ -33,6 +34,21 @@ def interruptible() -> Iterator[None]:
 
 
 @contextlib.contextmanager
+def ending() -> Iterator[None]:
+    """Within, the first of these signals but Ctrl-C, which Python knows, raises Interrupted; a further one ends the
+    process at once, as without this."""
+
+    def end(number: int, _frame: FrameType | None) -> None:
+        for other in _BUT_CTRL_C:
+            if signal.getsignal(other) is end:
+                signal.signal(other, signal.SIG_DFL)
+        raise Interrupted(signal.Signals(number).name)
+
+    with handled_by(end, _BUT_CTRL_C):
+        yield
+
+
+@contextlib.contextmanager
 def stopping(stop: threading.Event, now: Callable[[], None]) -> Iterator[None]:
     """Within, the first of these signals sets `stop`; a further SIGINT, as of Ctrl-C pressed twice, calls `now`."""
 
@@ -46,18 +62,18 @@ def stopping(stop: threading.Event, now: Callable[[], None]) -> Iterator[None]:
 
 
 @contextlib.contextmanager
-def handled_by(handler: Handler) -> Iterator[None]:
-    """Within, these signals call `handler`. A hangup that is ignored, as under nohup, stays ignored."""
+def handled_by(handler: Handler, numbers: Sequence[signal.Signals] = _SIGNALS) -> Iterator[None]:
+    """Within, these signals, or some of them, call `handler`. A hangup that is ignored, as under nohup, stays so."""
     before = {}
     if threading.current_thread() is threading.main_thread():
-        before = {number: signal.getsignal(number) for number in _SIGNALS}
+        before = {number: signal.getsignal(number) for number in numbers}
         if hasattr(signal, "SIGHUP") and before[signal.SIGHUP] == signal.SIG_IGN:
             del before[signal.SIGHUP]
         for number in before:
             signal.signal(number, handler)
     try:
         if before and hasattr(signal, "pthread_sigmask"):
-            signal.pthread_sigmask(signal.SIG_UNBLOCK, _SIGNALS)  # in a process begun in `held_back`
+            signal.pthread_sigmask(signal.SIG_UNBLOCK, numbers)  # in a process begun in `held_back`
         yield
     finally:
         for number, old in before.items():
