@@ -90,6 +90,7 @@ attacks = {
             ("length_penalty", 1e99),
         ]
     },
+    **{f"decoding = {value}": config(decoding=value) for value in (["beam_size"], "beam_size", 4, None)},
     "another task": config(task="evil"),
     "no digests": config(sha256={}),
     "digests of other files": config(sha256={"../../etc/passwd": "0"}),

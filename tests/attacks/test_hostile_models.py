@@ -21,5 +21,7 @@ def test_hostile_model_directories_are_one_sentence_each(whole: Victim, tmp_path
     outcomes = json.loads(done.stdout)
     wrong = {name: said for name, said in outcomes.items() if said == "loaded" or said.startswith("unexpected")}
     assert not wrong
+    of_decoding = [said for name, said in outcomes.items() if name.startswith("decoding = ")]
+    assert of_decoding == [f"{tmp_path}/model/config.json has no usable decoding: save or copy the model again"] * 4
     assert all(said.isprintable() and "root:" not in said for said in outcomes.values())
     assert not (tmp_path / "executed").exists()

@@ -391,8 +391,9 @@ def test_constants_are_derived_anew_after_a_write_that_torch_does_not_count(toke
         ({"batch_size": 0}, "batch_size of decoding cannot be 0"),
         ({"length_penalty": 1e300}, "length_penalty of decoding cannot be 1e\\+300"),
         ({"max_extra_tokens": None}, "max_extra_tokens of decoding cannot be None"),
-        ([], "cannot be used"),
-        ("x", "cannot be used"),
+        ([], "has no usable decoding: save or copy the model again"),
+        ("x", "has no usable decoding: save or copy the model again"),
+        (None, "has no usable decoding: save or copy the model again"),
     ],
 )
 def test_settings_of_a_model_directory_are_checked(

@@ -555,3 +555,17 @@ def test_the_program_of_the_documentation(saving: Saving, tmp_path: Path, text: 
     assert done.returncode == 0, done.stderr
     (expected,) = repose.load(tmp_path / "exported").translate([text], beam_size=1)
     assert done.stdout.rstrip("\n") == expected.text
+
+
+@pytest.mark.parametrize("decoding", [[["beam_size", 4]], None])
+def test_an_export_whose_settings_are_no_table_is_refused(decoding: object, saving: Saving, tmp_path: Path) -> None:
+    from repose.serving.catalogue import read_catalogue
+
+    repose.export(saving("baseline"), to="onnx", out=tmp_path / "out")
+    description = tmp_path / "out" / "repose-onnx.json"
+    content = json.loads(description.read_text(encoding="utf-8"))
+    content["config"]["decoding"] = decoding
+    description.write_text(json.dumps(content), encoding="utf-8")
+    for read in (repose.load, lambda folder: read_catalogue([folder], ["aa:bb"])):
+        with pytest.raises(CheckpointError, match="has no usable section config: export the model again"):
+            read(tmp_path / "out")

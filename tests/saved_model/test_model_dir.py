@@ -299,6 +299,8 @@ def test_a_pickle_is_not_executed(tmp_path: Path, tokenizer: Tokenizer) -> None:
         (lambda c: c.update(task="evil\x1b[31m"), "has no usable task"),
         (lambda c: c.update(run_id="\x1b]0;mine\x07"), "has no usable run_id"),
         (lambda c: c.update(run_id={"a": 1}), "has no usable run_id"),
+        (lambda c: c.update(decoding=[["beam_size", 4]]), "has no usable decoding"),
+        (lambda c: c.update(decoding_asked=None), "has no usable decoding_asked"),
         (lambda c: c.update(architecture="ab"), "has no section architecture"),
         (lambda c: c["architecture"].update(position_bias=[]), "config.json"),
         (lambda c: c.update(sha256={}), "its SHA-256 is not config.json's"),

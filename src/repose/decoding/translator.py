@@ -419,8 +419,8 @@ def _of_graphs(folder: Path, engine: str, device: str, precision: str | None, wo
     if precision not in (None, made.precision):
         raise ConfigError(f"{folder} was exported in {made.precision}: export the model with --precision {precision}")
     config = made.graphs.description.get("config")
-    if not isinstance(config, dict):
-        raise CheckpointError(f"{folder} has no section config: export the model again")
+    if not isinstance(config, dict) or not isinstance(config.get("decoding", {}), dict):
+        raise CheckpointError(f"{folder} has no usable section config: export the model again")
     tokenizers = directory.read_tokenizers(folder, made.graphs.description["sha256"], MODEL_KIND, config)
     return _translator(made, tokenizers, config, folder, workers)
 
@@ -435,10 +435,10 @@ def _translator(
     src_tokenizer, tgt_tokenizer = tokenizers
     if config.get("tag", "") not in ("", *src_tokenizer.tags):
         raise CheckpointError(f"config.json of {folder} names a tag that its tokenizer does not have: copy it again")
+    stored = config.get("decoding", {})
     try:
-        stored = config.get("decoding", {})
         decoding = asdict(_checked({name: value for name, value in stored.items() if name in SETTINGS}))
-    except (ConfigError, AttributeError) as error:
+    except ConfigError as error:
         raise CheckpointError(f"config.json of {folder} cannot be used: {error}") from error
     made = Translator(model, src_tokenizer, tgt_tokenizer, workers=workers, config=config, **decoding)
     made.folder = folder.absolute()

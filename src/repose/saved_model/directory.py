@@ -337,6 +337,9 @@ def _read_config(folder: Path) -> dict[str, Any]:
         value = config.get(name, "")
         if value is not None and not (isinstance(value, str) and value.isprintable() and len(value) < _MAX_NAME):
             raise CheckpointError(f"{folder / CONFIG} has no usable {name}: save or copy the model again")
+    for name in ("decoding", "decoding_asked"):  # whose settings are looked up by name
+        if not isinstance(config.get(name, {}), dict):
+            raise CheckpointError(f"{folder / CONFIG} has no usable {name}: save or copy the model again")
     return dict(config)
 
 

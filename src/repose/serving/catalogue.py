@@ -183,8 +183,10 @@ def _read_files(path: Path) -> _Files:
     if graphs.is_graph_folder(place):
         found = graphs.read(place)
         config, digests = found.description.get("config"), found.description.get("sha256")
-        if not isinstance(config, dict) or not isinstance(digests, dict):
-            raise CheckpointError(f"{path} has no section config: export the model again")
+        if not (
+            isinstance(config, dict) and isinstance(digests, dict) and isinstance(config.get("decoding", {}), dict)
+        ):
+            raise CheckpointError(f"{path} has no usable section config: export the model again")
         src, tgt = directory.read_tokenizers(place, digests, MODEL_KIND, config)
         return _Files(place, found.facts.max_length, (src, tgt), config, found)
     (src, tgt), config = directory.load_without_weights(place, MODEL_KIND)
