@@ -87,6 +87,8 @@ attacks = {
             ("beam_size", "x"),
             ("beam_size", [1]),
             ("batch_size", 0),
+            ("batch_size", 10**9),
+            ("max_extra_tokens", 10**9),
             ("length_penalty", 1e99),
         ]
     },

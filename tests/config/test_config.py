@@ -360,7 +360,8 @@ def test_ready_tokenizers_take_back_the_settings_of_lower_layers(tmp_path: Path)
         ("training.=1", "write section.field=value"),
         ("training.batch_size=many", "training.batch_size should be a whole number, not 'many'"),
         ("training.batch_size=0", "training.batch_size should be at least 1, not 0"),
-        (f"training.batch_size={10**400}", "training.batch_size should be at most 9007199254740992"),
+        (f"training.batch_size={10**400}", "training.batch_size should be at most 10000000, not 1000"),
+        ("training.batch_size=10000001", "training.batch_size should be at most 10000000, not 10000001"),
         ("training.accumulation=1000000000", "training.accumulation should be at most 1000, not 1000000000"),
         (f"training.schedule_width={10**400}", "training.schedule_width should be at most 9007199254740992"),
         ("training.batch_size=2.5", "training.batch_size should be a whole number, not 2.5"),
@@ -401,6 +402,8 @@ def test_ready_tokenizers_take_back_the_settings_of_lower_layers(tmp_path: Path)
         ("architecture.num_encoder_layers=1000000000", "architecture.num_encoder_layers should be at most 1000"),
         ("architecture.max_length=1000000000", "architecture.max_length should be at most 1048576"),
         ("decoding.beam_size=1000000000", "decoding.beam_size should be at most 1000"),
+        ("decoding.batch_size=1000000000", "decoding.batch_size should be at most 100000, not 1000000000"),
+        ("decoding.max_extra_tokens=1000000000", "decoding.max_extra_tokens should be at most 100000"),
         ("decoding.beam_size=0", "decoding.beam_size should be at least 1, not 0"),
     ],
 )

@@ -23,6 +23,12 @@ MAX_BEAM_SIZE = 1000
 """Rows of a decoding grow with it: a wider beam is a slip of the keyboard or an attempt to exhaust memory."""
 MAX_LENGTH_PENALTY = 10.0
 """Of GNMT's alpha, which is below 1 where it is of any use; far above 10 it overflows a float."""
+MAX_TRAINING_BATCH = 10**7
+"""Target tokens, or sentences, of an update, which are more than any training uses; beyond, it is such a slip, too."""
+MAX_DECODING_BATCH = 10**5
+"""Sentences, likewise."""
+MAX_EXTRA_TOKENS = 10**5
+"""Tokens, likewise."""
 LENGTH_PENALTY = 0.6
 """Wu et al. (2016), Vaswani et al. (2017)."""
 AtLeastZero = Annotated[int, Field(ge=0, le=1 << 53)]
@@ -247,7 +253,7 @@ class TrainingConfig:
     dependency tree of a sentence, with the encoder and a biaffine head (docs/tasks.md)."""
     batching: Literal["tokens", "sentences"] = "tokens"
     """Batches of similar lengths within a token budget, or of sentences drawn at random (the papers)."""
-    batch_size: Count = 4096
+    batch_size: Annotated[int, Field(ge=1, le=MAX_TRAINING_BATCH)] = 4096
     """Target tokens, or sentences, per update over all workers."""
     accumulation: Annotated[int, Field(ge=1, le=1000)] = 1
     """Parts in which a batch is computed one after the other, to save memory."""
@@ -371,9 +377,9 @@ class DecodingConfig:
     twice, where that is better there."""
     no_repeat_ngram_size: AtLeastZero = 0
     """So many tokens in a row are never said twice in a translation (Paulus et al. 2017; 0: they may be)."""
-    max_extra_tokens: AtLeastZero = 50
+    max_extra_tokens: Annotated[int, Field(ge=0, le=MAX_EXTRA_TOKENS)] = 50
     """A translation has at most this many tokens more than its source (Vaswani et al., section 6.1)."""
-    batch_size: Count = 64
+    batch_size: Annotated[int, Field(ge=1, le=MAX_DECODING_BATCH)] = 64
     """Sentences translated at a time; changes no translations, but a few in int8."""
 
 
