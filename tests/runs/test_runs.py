@@ -375,6 +375,26 @@ def test_the_config_of_another_run_is_noticed_by_who_reads_it(corpus: list[str],
         run(experiment, folder.path, device="cpu", workers=1)
 
 
+@pytest.mark.parametrize(("damage", "has_state"), [("missing", True), ("damaged", True), ("damaged", False)])
+def test_records_that_a_training_cannot_go_on_with_are_said_before_the_corpus_is_read(
+    damage: str, has_state: bool, corpus: list[str], tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """What to do then is for who trains; and the scores of the run that was there stay."""
+    experiment, folder = small(corpus, "training.epochs=1"), RunFolder(tmp_path / "run")
+    run(experiment, folder.path, device="cpu", workers=1, progress="none")
+    if not has_state:
+        shutil.rmtree(folder.state)
+    if damage == "missing":
+        folder.metrics_file.unlink()
+    else:
+        folder.metrics_file.write_text(folder.metrics_file.read_text().replace("epoch", "epooh"))
+    monkeypatch.setattr(runs, "prepare_corpus", lambda *_, **__: pytest.fail("the corpus is read"))
+    said = f"{folder.metrics_file} is {damage}: restore it, or train in a new run directory"
+    with pytest.raises(CheckpointError, match=f"^{re.escape(said)}$"):
+        run(experiment, folder.path, device="cpu", workers=1, progress="none")
+    assert folder.best_scores() is not None
+
+
 def test_the_same_data_in_another_place_of_the_cache_is_the_same(corpus: list[str], tmp_path: Path) -> None:
     """As when a later version names its folders in another way."""
     run(small(corpus, "training.epochs=1"), tmp_path / "run", device="cpu", workers=1, progress="none", stop_after=1)

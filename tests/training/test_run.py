@@ -642,8 +642,9 @@ def test_damaged_records_are_one_sentence_at_the_start(lab: Any, tmp_path: Path,
     metrics.unlink()
     if before is not None:
         metrics.write_bytes(before)
+    what = "missing" if before is None else "damaged"
     with pytest.raises(
-        CheckpointError, match=r"metrics\.jsonl is damaged: restore it, or train in a new run directory$"
+        CheckpointError, match=rf"metrics\.jsonl is {what}: restore it, or train in a new run directory$"
     ):
         lab.go(lab.job(), tmp_path)
     assert (metrics.read_bytes() if metrics.exists() else None) == before

@@ -44,6 +44,12 @@ OTHER_CODE = "before repose/model or repose/training was changed: another --out 
 """What to say of a run that has other code (`RunFolder.has_other_code`)."""
 
 
+LEAVE_OUT = "leave this run out"
+"""What to do about a run whose records cannot be used, for who reads several."""
+TRAIN_ANEW = "train in a new run directory"
+"""The same for who trains in it."""
+
+
 def model_code() -> str:
     """The digest of the code by which models compute and are trained."""
     return code_digest("model", "training")
@@ -208,23 +214,26 @@ class RunFolder:
         it cannot be written."""
         return write_new_json(self.config_file, sealed(config.to_json()))
 
-    def records(self, *, may_be_empty: bool = False) -> Records:
+    def records(self, *, may_be_empty: bool = False, remedy: str = LEAVE_OUT) -> Records:
         """metrics.jsonl, but for a last line that was not written to its end.
 
-        Raises CheckpointError where it is missing, damaged, or, unless it may, says nothing about the training yet.
+        Raises CheckpointError where it is missing, damaged, or, unless it may, says nothing about the training yet;
+        `remedy` says what to do then where it cannot be restored.
         """
         try:
             text = read_file(self.metrics_file).decode()
         except (FileNotFoundError, NotADirectoryError) as error:
             raise CheckpointError(f"{self.path} is not a run directory: it has no {self.metrics_file.name}") from error
         except (OSError, ValueError) as error:
-            raise self.damaged_metrics() from error
-        whole = self.parse_records(text[: text.rfind("\n") + 1])
+            raise self.damaged_metrics(remedy) from error
+        whole = self.parse_records(text[: text.rfind("\n") + 1], remedy)
         if not whole.training and not may_be_empty:
             raise CheckpointError(f"{self.path} has recorded nothing yet: let it train for an epoch first")
         has_no_end = whole.data is not None and whole.end is None and not may_be_empty
         if has_no_end and self.best_scores() is not None and not self.is_under_way:
-            raise self.damaged_metrics()  # before the end there are no scores but those of `repose evaluate --out`
+            raise self.damaged_metrics(
+                remedy
+            )  # before the end there are no scores but those of `repose evaluate --out`
         if whole.data is None:
             try:
                 model = read_object(self.model / model_dir.CONFIG, "")
@@ -233,16 +242,17 @@ class RunFolder:
             whole = records.completed(whole, self._config(), model, self.log_file)
         return whole
 
-    def parse_records(self, text: str) -> Records:
+    def parse_records(self, text: str, remedy: str = LEAVE_OUT) -> Records:
         """Whole lines of metrics.jsonl. Raises CheckpointError for other text."""
         try:
             return records.parse(text)
         except records.NOT_RECORDS as error:
-            raise self.damaged_metrics() from error
+            raise self.damaged_metrics(remedy) from error
 
-    def damaged_metrics(self, remedy: str = "leave this run out") -> CheckpointError:
+    def damaged_metrics(self, remedy: str) -> CheckpointError:
         """The sentence about a metrics.jsonl that cannot be used."""
-        return CheckpointError(f"{self.metrics_file} is damaged: restore it, or {remedy}")
+        what = "damaged" if self.metrics_file.exists() else "missing"
+        return CheckpointError(f"{self.metrics_file} is {what}: restore it, or {remedy}")
 
     def scores(self, split: str) -> dict[str, Any] | None:
         """Figures on a set; None where there are none. Raises CheckpointError where they were changed or damaged."""

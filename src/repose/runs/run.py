@@ -20,7 +20,7 @@ from repose.positions_rl.table import PositionTable, default_table
 from repose.positions_rl.table import read as read_table
 from repose.runs.card import card as card_text
 from repose.runs.card import waits_for_scores, write_card
-from repose.runs.folder import OTHER_CODE, SCORED_SPLITS, RunConfig, RunFolder, model_code
+from repose.runs.folder import OTHER_CODE, SCORED_SPLITS, TRAIN_ANEW, RunConfig, RunFolder, model_code
 from repose.runs.records import EndReason, RunStatus
 from repose.saved_model import directory as model_dir
 from repose.system.device import available_cores, check_workers
@@ -31,9 +31,11 @@ from repose.tasks.base import check_start
 from repose.tasks.corpus import CorpusData, prepare_corpus
 from repose.tasks.corpus_files import is_pretokenized, languages_of, with_languages
 from repose.tasks.registry import get_task
+from repose.training.checkpoint import read_state
 from repose.training.display import ProgressKind
 from repose.training.distributed import choose_device, outer_launcher
 from repose.training.job import Outcome, TrainingJob
+from repose.training.journal import read_whole
 from repose.training.run import check_stop_after, train
 
 MOST_DIFFERENCES = 5
@@ -77,25 +79,16 @@ def run(
         say(task.look_ahead_warning)
     if (warning := experiment.positions_warning) is not None:
         say(warning)
-    choose_device(device)  # what cannot be had is said before the corpus is read
-    if workers is not None:
-        check_workers(workers)
-    check_writable(folder)
-    if experiment.training.init_from is not None:
-        check_start(experiment.training.init_from, experiment.architecture)
+    _check_before_reading(experiment, folder, device, workers)
     outer = outer_launcher()
     is_first = outer is None or outer.rank == 0  # under torchrun or SLURM every process comes here
     say = say if is_first else lambda _: None
     identity, outcome, scores, signals = "", None, None, StopSignals()
     try:
         with interruptible():
-            data = prepare_corpus(experiment, workers=available_cores(), say=say)
-            task.check_sets(experiment, data)
-            digests, table = digests_of(experiment, data), _position_table(experiment)
-            identity = run_id(experiment, digests)
-            _claim(folder, experiment, identity, digests, data, table)
-            if RunFolder(folder).has_other_code:
-                say(f"{folder}: begun {OTHER_CODE}")
+            if is_first:
+                _check_files(RunFolder(folder))
+            data, table, identity = _begun(experiment, folder, say)
             was_done = is_first and _is_done(RunFolder(folder))
             if is_first and not was_done:
                 _forget_scores(RunFolder(folder))
@@ -125,6 +118,38 @@ def run(
     return RunResult(outcome, identity, scores)
 
 
+def _check_before_reading(experiment: Experiment, folder: Path, device: str, workers: int | None) -> None:
+    """What cannot be had is said before the corpus is read."""
+    choose_device(device)
+    if workers is not None:
+        check_workers(workers)
+    check_writable(folder)
+    if experiment.training.init_from is not None:
+        check_start(experiment.training.init_from, experiment.architecture)
+
+
+def _check_files(run: RunFolder) -> None:
+    """Likewise what a run that is to go on has lost. Raises CheckpointError."""
+    if run.exists:
+        state = read_state(run.checkpoint, run.config().run_id)
+        read_whole(run, state.metrics_bytes, state.metrics_crc32)
+        _is_done(run)
+
+
+def _begun(
+    experiment: Experiment, folder: Path, say: Callable[[str], None]
+) -> tuple[CorpusData, PositionTable | None, str]:
+    """What is trained on, in a directory that is now this run's: its data, its position table, and its id."""
+    data = prepare_corpus(experiment, workers=available_cores(), say=say)
+    get_task(experiment.training.task).check_sets(experiment, data)
+    digests, table = digests_of(experiment, data), _position_table(experiment)
+    identity = run_id(experiment, digests)
+    _claim(folder, experiment, identity, digests, data, table)
+    if RunFolder(folder).has_other_code:
+        say(f"{folder}: begun {OTHER_CODE}")
+    return data, table, identity
+
+
 def _config(folder: Path, experiment: Experiment) -> RunConfig:
     """What the run was begun with, but saved as often as is now asked for."""
     config = RunFolder(folder).config()
@@ -133,7 +158,8 @@ def _config(folder: Path, experiment: Experiment) -> RunConfig:
 
 
 def _is_done(run: RunFolder) -> bool:
-    return run.metrics_file.exists() and run.records(may_be_empty=True).status is RunStatus.DONE
+    records = run.records(may_be_empty=True, remedy=TRAIN_ANEW) if run.metrics_file.exists() else None
+    return records is not None and records.status is RunStatus.DONE
 
 
 def _forget_scores(run: RunFolder) -> None:

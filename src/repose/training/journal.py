@@ -7,7 +7,7 @@ import zlib
 from collections.abc import Iterator, Mapping, Sequence
 from typing import IO, Any
 
-from repose.runs.folder import RunFolder
+from repose.runs.folder import TRAIN_ANEW, RunFolder
 from repose.runs.records import DataRecord, EndRecord, Record, timestamp
 from repose.system.errors import ConfigError, WriteError
 from repose.system.files import writing
@@ -131,9 +131,9 @@ def read_whole(run: RunFolder, length: int, crc32: int | None) -> bytes:
     except OSError:
         content = b""
     if len(content) < length or crc32 not in (None, zlib.crc32(content)):
-        raise run.damaged_metrics("train in a new run directory")
+        raise run.damaged_metrics(TRAIN_ANEW)
     if crc32 is None:
-        run.parse_records(content.decode("utf-8", errors="replace"))
+        run.parse_records(content.decode("utf-8", errors="replace"), TRAIN_ANEW)
     return content
 
 

@@ -8,7 +8,7 @@ from pathlib import Path
 import numpy as np
 import torch
 
-from repose.runs.folder import RunFolder
+from repose.runs.folder import TRAIN_ANEW, RunFolder
 from repose.runs.records import RunStatus
 from repose.system.device import tuned
 from repose.system.errors import ConfigError, ReposeError
@@ -107,7 +107,7 @@ def _finished(run: RunFolder) -> Outcome | None:
     """How a run ended whose state was cleared away since (`repose cache`)."""
     if run.checkpoint.exists() or not run.metrics_file.exists():
         return None
-    records = run.records(may_be_empty=True)
+    records = run.records(may_be_empty=True, remedy=TRAIN_ANEW)
     if records.end is None or records.status is not RunStatus.DONE:
         return None
     last = next(iter(reversed(records.of_kind("model") or records.of_kind("valid"))), {})
