@@ -188,7 +188,7 @@ def _with_ready_tokenizers(experiment: Experiment) -> Experiment:
     try:
         return replace(experiment, tokenizer=TokenizerConfig(src_file=str(src), tgt_file=str(tgt)))
     except ValidationError as error:
-        sentence = error.errors(include_url=False)[0]["msg"].removeprefix("Value error, ")
+        sentence = error.errors(include_url=False)[0]["ctx"]["error"]
         raise ConfigError(f"training.init_from = {start!r} brings a tokenizer for each side: {sentence}") from None
 
 
