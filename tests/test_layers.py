@@ -120,6 +120,20 @@ def test_files_and_functions_can_be_seen_whole() -> None:
         if (lines := len(text.splitlines())) > 500:
             long[path.name] = lines
         for node in ast.walk(ast.parse(text)):
-            if isinstance(node, ast.FunctionDef) and (lines := (node.end_lineno or 0) - node.body[0].lineno + 1) > 60:
-                long[f"{path.name}: {node.name}"] = lines
+            long |= {f"{path.name}: {name}": lines for name, lines in long_function(node).items()}
     assert not long
+
+
+def long_function(node: ast.AST) -> dict[str, int]:
+    """The name and the lines of one that is too long."""
+    if not isinstance(node, ast.FunctionDef | ast.AsyncFunctionDef):
+        return {}
+    lines = (node.end_lineno or 0) - node.body[0].lineno + 1
+    return {node.name: lines} if lines > 60 else {}
+
+
+@pytest.mark.parametrize("begin", ["def", "async def"])
+def test_a_function_that_cannot_be_seen_whole_is_found(begin: str) -> None:
+    for number, found in ((60, {}), (61, {"f": 61})):
+        (node,) = ast.parse(f"{begin} f():\n" + "    pass\n" * number).body
+        assert long_function(node) == found
