@@ -184,9 +184,13 @@ def test_a_missing_line_is_found(missing: str, amount: int, tmp_path: Path) -> N
     assert found.count == pytest.approx(400, abs=8)
 
 
-def test_two_files_of_different_lengths_are_told_where_they_part(tmp_path: Path) -> None:
+@pytest.mark.parametrize("noise", [0, 3])
+def test_two_files_of_different_lengths_are_told_where_they_part(noise: int, tmp_path: Path) -> None:
+    """Also where the last lines fit as they stand, and worse when they are moved."""
     src, tgt = map(list, zip(*sentences(500), strict=True))
     del src[299]
+    for row in range(499 - noise, 499):
+        src[row], tgt[row] = f"number {row}", f"número {row}"
     (tmp_path / "c.src").write_text("\n".join(src) + "\n", encoding="utf-8")
     (tmp_path / "c.tgt").write_text("\n".join(tgt) + "\n", encoding="utf-8")
     with pytest.raises(
@@ -194,7 +198,7 @@ def test_two_files_of_different_lengths_are_told_where_they_part(tmp_path: Path)
     ):
         check_corpus({"train": PairReader([tmp_path / "c.src", tmp_path / "c.tgt"])})
     (tmp_path / "c.src").write_text("one\ntwo\n", encoding="utf-8")
-    with pytest.raises(DataError, match=r"line n of the other$"):
+    with pytest.raises(DataError, match=r"line n of the other; their lengths do not show where"):
         check_corpus({"train": PairReader([tmp_path / "c.src", tmp_path / "c.tgt"])})
 
 

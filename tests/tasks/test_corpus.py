@@ -57,6 +57,14 @@ def sources(data: CorpusData) -> dict[str, list[str]]:
     return {split: data.text(split)[0] for split in SIZES if data.has_text(split)}
 
 
+def test_two_files_of_different_lengths_are_left_to_the_check(tmp_path: Path) -> None:
+    names = [str(tmp_path / name) for name in ("my text.pt", "my text.en")]
+    for name, lines in zip(names, ("um\ndois\n", "one\n"), strict=True):
+        Path(name).write_text(lines, encoding="utf-8")
+    with pytest.raises(DataError, match=r"run `repose check '.*my text\.pt' '.*my text\.en'`$"):
+        prepared({"train": tuple(names)})
+
+
 def test_a_corpus_keeps_its_own_sets(files: dict[str, Any]) -> None:
     found = sources(prepared(files | {"held_out_valid": 5, "split_seed": 3}))
     assert {split: len(lines) for split, lines in found.items()} == SIZES

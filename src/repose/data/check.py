@@ -12,12 +12,12 @@ from itertools import islice
 import numpy as np
 from numpy.typing import NDArray
 
-from repose.data.alignment import Slip, find_slip
+from repose.data.alignment import FEWEST_PAIRS, Slip, find_slip
 from repose.data.findings import HELD_OUT, CorpusCheck, Finding, Kind
 from repose.data.language import UNKNOWN, base_code, names_language
 from repose.data.observed import NO_SCRIPT, Observed, script_name
 from repose.data.pairs import SIDES, Side
-from repose.data.readers import PairReader
+from repose.data.readers import PairReader, UnequalLinesError
 from repose.data.tables import plain_name
 from repose.system.errors import DataError
 
@@ -60,6 +60,10 @@ _SENTENCE = 10
 """Characters of a side's median line, at least, where lines are sentences and not words."""
 _ALIKE, _MAIN_SCRIPT = 0.9, 0.25
 """Share of lines with the first word of all, and of a side's lines in a script that is one of its own."""
+_BY_HALVES = (
+    "their lengths do not show where they diverge: compare the lines in the middle of both, and go on in the half that "
+    "does not match"
+)
 _MOST = 0.5
 """Share of a set's lines in a script that is not the training set's, beyond which its files are taken for others."""
 _CERTAIN, _FEWEST_SAMPLED = 0.9, 50
@@ -102,10 +106,10 @@ def _read(reader: PairReader) -> Observed:
     try:
         for row in islice(reader.rows(), MAX_PAIRS):
             seen.add(row)
-    except DataError as error:  # as two files of different numbers of lines have, which shows at their end
+    except UnequalLinesError as error:  # which shows at their end
         slip = _slip(seen)
-        if slip is None or slip.end < seen.rows - abs(slip.lines):
-            raise
+        if slip is None or seen.rows - slip.end > FEWEST_PAIRS:  # so few at the end may fit by chance
+            raise DataError(f"{error}; {_BY_HALVES}") from error
         raise DataError(f"{error}; they seem to diverge near line {slip.start + 1:,}") from error
     if seen.rows < MAX_PAIRS:
         reader.refuse_useless()

@@ -20,6 +20,11 @@ from repose.system.errors import ConfigError, DataError
 from repose.system.files import replacing_file
 from repose.system.terminal import counted
 
+
+class UnequalLinesError(DataError):
+    """Two aligned files that cannot be so, since one has more lines than the other."""
+
+
 _RECORD_BYTES = 1 << 22
 _ROWS_PER_BATCH = 4096
 
@@ -51,7 +56,7 @@ class PairReader:
     usual names, the languages are `languages`, or where these are not stated, those of the first file's first units.
 
     Raises `DataError` at once for files that are missing or of an unknown kind, and while reading, at the place, for
-    what is wrong inside; that two files have different numbers of lines shows at their end. Raises `ConfigError` for
+    what is wrong inside; that two files have different numbers of lines shows at their end (`UnequalLinesError`). Raises `ConfigError` for
     two fields of one name, and for Parquet without its extra.
     """
 
@@ -219,7 +224,7 @@ def _aligned(src_file: Path, tgt_file: Path, counts: Counts) -> Iterator[Row]:
             yield TOO_LONG if src is None or tgt is None else (src, tgt)
     src_lines, tgt_lines = (reader.num_lines for reader in readers)
     if src_lines != tgt_lines:
-        raise DataError(
+        raise UnequalLinesError(
             f"{src_file} has {counted(src_lines, 'line')} and {tgt_file} has {tgt_lines:,}: line n of one must be the "
             "translation of line n of the other"
         )

@@ -13,6 +13,7 @@ that shape the data. Runs of the same corpus and settings share it; a finished o
 import hashlib
 import json
 import re
+import shlex
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import asdict, dataclass, replace
 from itertools import chain
@@ -32,7 +33,7 @@ from repose.data import advice, columns, corpora, phrasebook
 from repose.data.findings import CorpusCheck
 from repose.data.lines import check_file
 from repose.data.prepare import prepare
-from repose.data.readers import PairReader, TextPairs, kind_of, write_pairs
+from repose.data.readers import PairReader, TextPairs, UnequalLinesError, kind_of, write_pairs
 from repose.data.splits import hold_out
 from repose.data.tags import TaggedPairs, TaggingEncoder
 from repose.data.tokenizer import Tokenizer
@@ -384,7 +385,11 @@ def _write_texts(corpus: CorpusConfig, files: Mapping[str, list[Path]], folder: 
         yield f"phrasebook: {', '.join(f'{len(pairs):,} {names[split]}' for split, pairs in shipped.items())} pairs"
     for split, paths in files.items():
         reader = reader_of(corpus, paths, split)
-        write_pairs(folder, split, reader)
+        try:
+            write_pairs(folder, split, reader)
+        except UnequalLinesError as error:
+            named = " ".join(shlex.quote(str(path)) for path in paths)
+            raise DataError(f"{error}; to see where they diverge, run `repose check {named}`") from error
         yield f"{split}: {reader.counts.describe()}"
     if corpus.splits == "merged":
         _merge(folder)
