@@ -511,18 +511,34 @@ def test_check_says_what_is_wrong_where_and_what_to_do(corpus: tuple[Path, Path]
     assert "Also in the training set" in out
 
 
-def test_check_of_a_clean_corpus_is_one_line(run: Run, tmp_path: Path) -> None:
-    """With one more where there are too few pairs, as `train` says it."""
+def test_check_of_a_clean_corpus_shows_it_in_short(run: Run, tmp_path: Path) -> None:
+    """With one line more where there are too few pairs, as `train` says it."""
     pairs = [f"{src}\t{tgt}\n" for src, tgt in phrasebook.read()["train"]]
     (tmp_path / "clean.tsv").write_text("".join(pairs[:600]), encoding="utf-8")
-    assert run("check", tmp_path / "clean.tsv") == (0, "600 training pairs: no problems found\n", "")
+    code, out, err = run("check", tmp_path / "clean.tsv")
+    src, tgt = phrasebook.read()["train"][300]
+    assert (code, f"line 301:\n    {src}\n    {tgt}\n" in out, err) == (0, True, "")
+    assert out.endswith("align them again.\n600 training pairs: no problems found\n")
     (tmp_path / "few.tsv").write_text("".join(pairs[:30]), encoding="utf-8")
     code, out, err = run("check", tmp_path / "few.tsv", "--valid", tmp_path / "clean.tsv")
     assert (code, err) == (0, "")
     few = "30 pairs: too few to learn from: the result will not be a translator\n"
-    assert out.startswith(few)
+    assert few in out
     code, out, _ = run("check", tmp_path / "few.tsv")
-    assert (code, out) == (0, f"{few}30 training pairs: no other problems found\n")
+    assert (code, out.endswith(f"{few}30 training pairs: no other problems found\n")) == (0, True)
+
+
+def test_check_shows_which_side_is_which_and_three_pairs(run: Run, tmp_path: Path) -> None:
+    pairs = phrasebook.read()["train"][:60]
+    shown = [("\x1b[2J", "um"), *pairs, ("x" * 300, "fim")]
+    rows = "".join(f"{tgt},{src}\n" for src, tgt in shown if "," not in src + tgt)
+    (tmp_path / "c.csv").write_text(f"tgt,src\n{rows}", encoding="utf-8")
+    _, out, _ = run("check", tmp_path / "c.csv", "--set", "corpus.src_lang=pt-BR", "--set", "corpus.tgt_lang=en")
+    lines = out.splitlines()
+    assert lines[:2] == ["source: column src of c.csv, Portuguese (pt-BR)", "target: column tgt of c.csv, English (en)"]
+    assert lines[2:5] == ["row 2:", "    \\x1b[2J", "    um"]
+    assert lines[9:11] == [f"    {'x' * 155}…", "    fim"]
+    assert "Are these translations of each other, the source first?" in lines[11]
 
 
 def test_check_refuses_what_train_refuses(run: Run, tmp_path: Path) -> None:
@@ -656,7 +672,9 @@ def test_the_direction_of_a_memory_is_told_or_asked_for(run: Run, trained: Path,
     variants = '<tuv xml:lang="gl"><seg>un {0}</seg></tuv><tuv xml:lang="en-US"><seg>one {0}</seg></tuv>'
     units = "".join(f"<tu>{variants.format(number)}</tu>" for number in range(9))
     (tmp_path / "a.tmx").write_text(f'<tmx><header srclang="en"/><body>{units}</body></tmx>', encoding="utf-8")
-    assert "9 training pairs, en → gl" in run("check", tmp_path / "a.tmx")[1]
+    assert run("check", tmp_path / "a.tmx")[1].startswith(
+        "source: a.tmx, English (en)\ntarget: a.tmx, Galician (gl)\nunit 1:\n    one 0\n    un 0\n"
+    )
     shutil.copytree(trained / "model", tmp_path / "model")
     change_config(tmp_path / "model", {"src_lang": "und", "tgt_lang": "und"})
     code, _, err = run("evaluate", tmp_path / "model", tmp_path / "a.tmx", "--beam-size", 1)

@@ -202,6 +202,18 @@ def test_two_files_of_different_lengths_are_told_where_they_part(noise: int, tmp
         check_corpus({"train": PairReader([tmp_path / "c.src", tmp_path / "c.tgt"])})
 
 
+@pytest.mark.parametrize("long", [2, 3])
+def test_a_side_without_a_name_is_in_the_language_of_its_few_long_lines(long: int, tmp_path: Path) -> None:
+    pairs = [("a long line. " * 9, "uma linha. " * 9)] * long + [("short", "curta")] * 9
+
+    def identify(text: str) -> tuple[str, float]:
+        return ("en" if "long" in text else "pt"), 1.0
+
+    check = checked(pairs, tmp_path, identify)
+    assert check.detected == (("en", "pt") if long == 3 else ("und", "und"))
+    assert CorpusCheck.from_json(check.to_json()) == check
+
+
 def test_the_script_of_a_text_in_two_is_the_same_in_every_process() -> None:
     """Sets of characters have another order in each, and scripts are numbered as they are met."""
     assert observed.script_name(observed._main_script("ᚁᚂ")) == "Ogham"

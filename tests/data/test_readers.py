@@ -589,3 +589,25 @@ def test_two_sides_of_one_name_are_refused(tmp_path):
     (tmp_path / "c.tsv").write_text("pt\ten\na\tb\n", encoding="utf-8")
     with pytest.raises(ConfigError, match="both sides are called 'en': name two fields"):
         PairReader([tmp_path / "c.tsv"], src_field="en", tgt_field="en")
+
+
+def test_sides_have_names_for_people(tmp_path):
+    (tmp_path / "other").mkdir()
+    texts = {
+        "a.pt": "um",
+        "b.en": "one",
+        "other/a.pt": "um",
+        "a.tsv": "um\tone",
+        "b.csv": "sep=,\nNo,tgt,src\n1,one,um",
+    }
+    for name, text in {**texts, "c.jsonl": '{"src": "um", "tgt": "one"}', "d.jsonl": ""}.items():
+        (tmp_path / name).write_text(f"{text}\n", encoding="utf-8")
+
+    def sides(*names):
+        return PairReader([tmp_path / name for name in names]).sides
+
+    assert sides("a.pt", "b.en") == ("a.pt", "b.en")
+    assert sides("a.pt", "other/a.pt") == (str(tmp_path / "a.pt"), str(tmp_path / "other" / "a.pt"))
+    assert sides("a.tsv") == ("column 1 of a.tsv", "column 2 of a.tsv")
+    assert sides("b.csv") == ("column src of b.csv", "column tgt of b.csv")
+    assert sides("c.jsonl", "d.jsonl") == ("field src of c.jsonl and 1 more", "field tgt of c.jsonl and 1 more")

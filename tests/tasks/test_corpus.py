@@ -466,6 +466,22 @@ def test_a_damaged_report_of_a_prepared_corpus_has_it_made_anew(damage: str, fil
     assert (first.folder / "report.json").read_text() != damage
 
 
+def test_it_is_said_which_way_a_model_will_translate(tmp_path: Path) -> None:
+    pairs = phrasebook.read()["train"][:200]
+    files = tuple(str(tmp_path / name) for name in ("c.pt", "c.en"))
+    for name, lines in zip(files, zip(*pairs, strict=True), strict=True):
+        Path(name).write_text("".join(f"{line}\n" for line in lines), encoding="utf-8")
+    (tmp_path / "c.csv").write_text("".join(f'"{tgt}";"{src}"\n' for src, tgt in pairs), encoding="utf-8")
+    said: list[str] = []
+    for train in (files, (str(tmp_path / "c.csv"),)):
+        experiment = Experiment(corpus=CorpusConfig(train=train), tokenizer=TokenizerConfig(kind="wordlevel"))
+        prepare_corpus(experiment, say=said.append)
+    assert [sentence for sentence in said if "learns to" in sentence] == [
+        "the model learns to translate pt (c.pt) to en (c.en)",
+        "the model learns to translate en (column 1 of c.csv, detected) to pt (column 2 of c.csv, detected)",
+    ]
+
+
 def test_what_is_wrong_is_said_before_the_training_and_kept_with_the_corpus(files: dict[str, Any]) -> None:
     """Each line twice: the run's record of its data has the finding."""
     path = Path(files["train"][0])
@@ -479,6 +495,7 @@ def test_what_is_wrong_is_said_before_the_training_and_kept_with_the_corpus(file
         assert not any("check" in sentence for sentence in data.report)
         (found,) = (one for one in get_task("translation").data_record(data).findings if one["kind"] == "repeated")
         assert found == {"kind": "repeated", "split": "train", "count": 40, "of": 80, "line": 41}
+    assert said[0] == "the model learns to translate column 1 of train.tsv to column 2 of train.tsv"
     (data.folder / "check.json").unlink()
     assert data.check.findings == ()  # a folder of an earlier version
 

@@ -1,10 +1,17 @@
 """The verb that looks at a corpus before it is trained on: `repose check`."""
 
+from collections.abc import Iterator
 from itertools import groupby
+from shutil import get_terminal_size
+from typing import TYPE_CHECKING
 
 from repose.cli.training import Config, Files, Overrides, Synthetic, Test, Valid, given_settings
 from repose.system.errors import ConfigError
-from repose.system.terminal import make_table, printable, show
+from repose.system.terminal import make_table, printable, shortened, show
+
+if TYPE_CHECKING:
+    from repose.config.experiment import CorpusConfig
+    from repose.data.findings import CorpusCheck
 
 
 def check(
@@ -22,7 +29,7 @@ def check(
     from repose.data import advice
     from repose.data.check import MAX_PAIRS
     from repose.runs.asked import loaded_experiment
-    from repose.tasks.corpus_files import check_files, is_pretokenized, with_languages
+    from repose.tasks.corpus_files import check_files, is_pretokenized
 
     sets = given_settings(corpus__valid=valid, corpus__test=test)
     given = [*sets, *(overrides or [])]
@@ -33,9 +40,8 @@ def check(
     if not found.looked_at:
         raise ConfigError(f"the corpus {experiment.corpus.name!r} ships with repose: there are no files to check")
     first = f" (of each set the first {MAX_PAIRS:,})" if MAX_PAIRS in found.looked_at.values() else ""
-    corpus = with_languages(experiment).corpus
-    direction = "" if corpus == experiment.corpus else f", {corpus.src_lang} → {corpus.tgt_lang}"
-    looked_at, few = f"{advice.sizes(found)}{first}{direction}", advice.too_few(found.trained_on)
+    looked_at, few = f"{advice.sizes(found)}{first}", advice.too_few(found.trained_on)
+    show(*_directions(experiment.corpus, found), *_examples(experiment.corpus, found))
     if few is not None:
         show(few)
     if not found.findings:
@@ -47,3 +53,27 @@ def check(
         places = Text("\n").join(Text(printable(advice.where(finding))) for finding in alike)
         rows.append((what, places, advice.what_to_do(alike[0], pretokenized=pretokenized)))
     show(make_table(("found", "where, and the first line", "what to do"), rows, lines=True), looked_at)
+
+
+def _directions(corpus: "CorpusConfig", found: "CorpusCheck") -> Iterator[str]:
+    """Where the source stands and where its translation, and in which language."""
+    from repose.data.language import UNKNOWN, language_name
+    from repose.tasks.corpus_files import sides_of
+
+    for name, side in zip(("source", "target"), sides_of(corpus, found.detected), strict=True):
+        language = f"{'it looks like ' * side.is_detected}{language_name(side.language)} ({side.language})"
+        yield f"{name}: {side.place}, {'language unknown' if side.language == UNKNOWN else language}"
+
+
+def _examples(corpus: "CorpusConfig", found: "CorpusCheck") -> Iterator[str]:
+    """Pairs for people to judge: no test sees that files are swapped, or that each pair is wrong."""
+    from repose.tasks.corpus_files import examples_of
+
+    width = get_terminal_size((160, 24)).columns
+    for example in examples_of(corpus, found.looked_at["train"]):
+        yield f"{example.place} {example.number:,}:"
+        yield from (shortened(f"    {text}", width) for text in example.pair)
+    yield (
+        "Are these translations of each other, the source first? If not, nothing can be learnt: swap the two sides, or "
+        "align them again."
+    )

@@ -68,6 +68,8 @@ _MOST = 0.5
 """Share of a set's lines in a script that is not the training set's, beyond which its files are taken for others."""
 _CERTAIN, _FEWEST_SAMPLED = 0.9, 50
 """How probable a language must be, and of how many long lines some are looked at."""
+_FEWEST_DETECTED = 3
+"""Long lines in one language by which a side is said to be in it."""
 
 
 def check_corpus(
@@ -82,7 +84,7 @@ def check_corpus(
 
     Raises DataError where a file cannot be read or has no pair that can be used, as its reader does.
     """
-    looked_at, findings, train, valid = {}, [], None, None
+    looked_at, findings, train, valid, detected = {}, [], None, None, (UNKNOWN, UNKNOWN)
     for split, reader in sets.items():
         seen = _read(reader)
         found = [*_of_lines(seen), *_of_pairs(seen), *_of_sides(seen)]
@@ -90,7 +92,11 @@ def check_corpus(
         found += [] if train is None else _in_other_scripts(train, seen)
         found += [] if valid is None or split != "test" else _validated_on(valid, seen)
         named = languages if split in _NAMED else (UNKNOWN, UNKNOWN)
-        found += [] if identify is None else _languages(seen, identify, named)
+        if identify is not None:
+            is_unnamed = split == "train" and UNKNOWN in languages
+            sure = _sure(seen, identify, fewest=1 if is_unnamed else _FEWEST_SAMPLED)
+            found += _languages(seen, sure, named)
+            detected = _detected(sure) if split == "train" else detected
         kinds = list(Kind)
         for finding in sorted(found, key=lambda finding: kinds.index(finding.kind)):
             line = finding.line + reader.counts.header_lines
@@ -98,7 +104,7 @@ def check_corpus(
         train = seen if split == "train" else train
         valid = seen if split == "valid" else valid
         looked_at[split] = seen.pairs
-    return CorpusCheck(looked_at, tuple(findings))
+    return CorpusCheck(looked_at, tuple(findings), detected)
 
 
 def _read(reader: PairReader) -> Observed:
@@ -235,13 +241,32 @@ def _long_enough(seen: Observed) -> NDArray[np.bool_]:
     return (lengths[0] > 0) & (lengths[0] + lengths[1] >= SHORT_PAIR)
 
 
-def _languages(seen: Observed, identify: Identify, named: tuple[str, str]) -> Iterator[Finding]:
-    """Languages of long lines: one of both sides, the other side's, or another than the side's."""
-    sure: dict[Side, list[tuple[int, str]]] = {}
+Sure = dict[Side, list[tuple[int, str]]]
+"""Of each side, rows of long lines and the languages that they are in with much probability."""
+
+
+def _sure(seen: Observed, identify: Identify, fewest: int) -> Sure:
+    """Languages of long lines, of sides that have some of them, `fewest` at least."""
+    sure: Sure = {}
     for side in SIDES:
-        sample = seen.sides[side].sample if len(seen.sides[side].sample) >= _FEWEST_SAMPLED else []
+        sample = seen.sides[side].sample if len(seen.sides[side].sample) >= fewest else []
         found = [(row, *identify(text)) for row, text in sample]
         sure[side] = [(row, language) for row, language, certainty in found if certainty >= _CERTAIN]
+    return sure
+
+
+def _detected(sure: Sure) -> tuple[str, str]:
+    """The language that most of a side's long lines are in, if there are some such lines."""
+    found = {}
+    for side, lines in sure.items():
+        language, count = next(iter(Counter(language for _, language in lines).most_common(1)), (UNKNOWN, 0))
+        found[side] = language if count >= _FEWEST_DETECTED and 2 * count > len(lines) else UNKNOWN
+    return found["src"], found["tgt"]
+
+
+def _languages(seen: Observed, sure: Sure, named: tuple[str, str]) -> Iterator[Finding]:
+    """Languages of long lines: one of both sides, the other side's, or another than the side's."""
+    sure = {side: lines * (len(seen.sides[side].sample) >= _FEWEST_SAMPLED) for side, lines in sure.items()}
     counts = {side: Counter(language for _, language in lines) for side, lines in sure.items()}
     usual = {side: next(iter(counts[side].most_common(1)), (UNKNOWN, 0)) for side in SIDES}
 

@@ -6,6 +6,8 @@ from contextlib import suppress
 from dataclasses import asdict, dataclass
 from typing import Any, Self
 
+from repose.data.language import UNKNOWN
+
 HELD_OUT = ("valid", "test")
 """The sets that are not trained on."""
 
@@ -115,6 +117,8 @@ class CorpusCheck:
     """Set to its pairs that were looked at."""
     findings: tuple[Finding, ...]
     """Of the training set first; of a set the worst first."""
+    detected: tuple[str, str] = (UNKNOWN, UNKNOWN)
+    """Languages that most long lines of the training set's two sides are in; "und" where that is not clear."""
 
     @property
     def trained_on(self) -> int:
@@ -123,9 +127,11 @@ class CorpusCheck:
 
     def to_json(self) -> dict[str, Any]:
         """For a file."""
-        return {"looked_at": dict(self.looked_at), "findings": [finding.to_json() for finding in self.findings]}
+        findings = [finding.to_json() for finding in self.findings]
+        return {"looked_at": dict(self.looked_at), "findings": findings, "detected": list(self.detected)}
 
     @classmethod
     def from_json(cls, content: Mapping[str, Any]) -> Self:
         """The inverse."""
-        return cls(dict(content["looked_at"]), tuple(known(content["findings"])))
+        src, tgt = content.get("detected", (UNKNOWN, UNKNOWN))  # earlier versions kept none
+        return cls(dict(content["looked_at"]), tuple(known(content["findings"])), (src, tgt))

@@ -30,6 +30,8 @@ class Counts:
     """How often something was seen that is worth knowing, though nothing was left out for it."""
     header_lines: int = field(default=0, compare=False)
     """Lines before the first pair: 1 where a table names its columns."""
+    columns: Pair | None = field(default=None, compare=False)
+    """Source and target, of a table: their names in its first line, or else their numbers, from 1."""
     languages: Pair | None = field(default=None, compare=False)
     """Source and target, of a TMX file, as it writes them."""
 

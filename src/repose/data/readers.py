@@ -56,8 +56,8 @@ class PairReader:
     usual names, the languages are `languages`, or where these are not stated, those of the first file's first units.
 
     Raises `DataError` at once for files that are missing or of an unknown kind, and while reading, at the place, for
-    what is wrong inside; that two files have different numbers of lines shows at their end (`UnequalLinesError`). Raises `ConfigError` for
-    two fields of one name, and for Parquet without its extra.
+    what is wrong inside, `UnequalLinesError` at the end of two files with different numbers of lines. Raises
+    `ConfigError` for two fields of one name, and for Parquet without its extra.
     """
 
     def __init__(
@@ -89,6 +89,25 @@ class PairReader:
     def places(self) -> str:
         """What pairs are called where they are no lines: "row" or "unit"; else ""."""
         return {"csv": "row", "parquet": "row", "tmx": "unit"}.get(self._format, "")
+
+    @property
+    def sides(self) -> Pair:
+        """Where source and target stand, for people: files, or columns or fields of one. Raises DataError."""
+        of, more = self.files[0].name, len(self.files) - 1
+        match self._format:
+            case "text":
+                src, tgt = (str(path) for path in self.files)
+                return (src, tgt) if self.files[0].name == self.files[1].name else (of, self.files[1].name)
+            case "tsv" | "csv":
+                counts, pairs_of = Counts(), {"tsv": tsv_pairs, "csv": csv_pairs}[self._format]
+                next(pairs_of(self.files[0], self._fields, counts), None)  # by which the first line is known
+                what, names = "column", counts.columns or self._fields
+            case "tmx":
+                return (of + f" and {more} more" * bool(more),) * 2
+            case _:
+                what, names = "field", self._fields
+        src, tgt = (f"{what} {name} of {of}" + f" and {more} more" * bool(more) for name in names)
+        return src, tgt
 
     def __iter__(self) -> Iterator[tuple[str, str]]:
         for row in self.rows():

@@ -93,6 +93,7 @@ def _pairs(
         if number == begins:
             cells = columns if usual is None else columns[: max(len(_filled(columns)), usual)]
             (src, tgt, width), is_header = table_columns(cells, fields, path)
+            counts.columns = (columns[src], columns[tgt]) if is_header else (str(src + 1), str(tgt + 1))
             if is_header:
                 counts.header_lines += 1
                 continue

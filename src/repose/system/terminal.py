@@ -29,6 +29,14 @@ def printable(text: str) -> str:
     return _UNSEEN.sub(lambda found: found[0].encode("unicode_escape").decode("ascii"), text)
 
 
+def shortened(text: str, width: int) -> str:
+    """Printable text in so many columns of a terminal, with an ellipsis where it is cut."""
+    from rich.cells import cell_len, set_cell_size
+
+    shown = printable(text)
+    return shown if cell_len(shown) <= width else f"{set_cell_size(shown, width - 1)}…"
+
+
 def duration(seconds: float) -> str:
     """A time in words, short."""
     if seconds < 90:

@@ -31,6 +31,7 @@ from repose.config.experiment import (
 )
 from repose.data import advice, columns, corpora, phrasebook
 from repose.data.findings import CorpusCheck
+from repose.data.language import UNKNOWN
 from repose.data.lines import check_file
 from repose.data.prepare import prepare
 from repose.data.readers import PairReader, TextPairs, UnequalLinesError, kind_of, write_pairs
@@ -61,6 +62,7 @@ from repose.tasks.corpus_files import (
     languages_of,
     parts_of,
     reader_of,
+    sides_of,
     takes_published_test,
 )
 from repose.tasks.registry import get_task
@@ -175,9 +177,21 @@ def prepare_corpus(
         data = replace(data, checked=_checked_anew(experiment.corpus, data))
         if folder is None:
             share_lock(using_lock(place), data)
-    for sentence in (*data.report, *advice.summary(data.check)):
+    for sentence in (*_direction(experiment, data.check), *data.report, *advice.summary(data.check)):
         say(sentence)
     return data
+
+
+def _direction(experiment: Experiment, check: CorpusCheck) -> Iterator[str]:
+    """Which way a model translates that learns from these files."""
+    corpus = experiment.corpus
+    if not TASK_SETTINGS[experiment.training.task].translates or not files_of(corpus):
+        return
+    src, tgt = (
+        side.place if side.language == UNKNOWN else f"{side.language} ({side.place}{', detected' * side.is_detected})"
+        for side in sides_of(corpus, check.detected)
+    )
+    yield f"the model learns to translate {src} to {tgt}"
 
 
 def _with_ready_tokenizers(experiment: Experiment) -> Experiment:

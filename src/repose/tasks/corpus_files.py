@@ -11,6 +11,7 @@ from repose.data import corpora
 from repose.data.check import check_corpus
 from repose.data.findings import CorpusCheck, Kind
 from repose.data.language import UNKNOWN, identify
+from repose.data.pairs import Pair
 from repose.data.readers import PairReader, kind_of, languages_of_files
 from repose.system.errors import ConfigError, DataError
 
@@ -116,6 +117,46 @@ def num_training_pairs(corpus: CorpusConfig, *, at_most: int) -> int | None:
     every = {"train": files_of(corpus)["train"], **{part.name: part.files for part in parts_of(corpus)}}
     pairs = chain.from_iterable(reader_of(corpus, paths, name) for name, paths in every.items())
     return sum(1 for _ in islice(pairs, at_most))
+
+
+class SideOfCorpus(NamedTuple):
+    """What is known of the sources, or of the targets, that a corpus is trained on."""
+
+    place: str
+    """A file, or a column or field of one."""
+    language: str
+    """Its code; "und" where nothing says."""
+    is_detected: bool
+    """Whether the lines say it, and neither a name nor a setting."""
+
+
+def sides_of(corpus: CorpusConfig, detected: Pair) -> tuple[SideOfCorpus, SideOfCorpus]:
+    """Source and target of a corpus with files. Raises DataError."""
+    places = reader_of(corpus, files_of(corpus)["train"], "train").sides
+    src, tgt = (
+        SideOfCorpus(place, found if named == UNKNOWN else named, named == UNKNOWN != found)
+        for place, named, found in zip(places, languages_of(corpus), detected, strict=True)
+    )
+    return src, tgt
+
+
+class Example(NamedTuple):
+    """A pair of a corpus, to look at."""
+
+    place: str
+    """ "line", "row" or "unit"."""
+    number: int
+    """From 1."""
+    pair: Pair
+
+
+def examples_of(corpus: CorpusConfig, num_pairs: int) -> list[Example]:
+    """Training pairs from the beginning, the middle and the end of the first so many. Raises DataError."""
+    reader = reader_of(corpus, files_of(corpus)["train"], "train")
+    pairs = ((number, row) for number, row in enumerate(reader.rows(), 1) if not isinstance(row, str))
+    chosen = (0, num_pairs // 2, num_pairs - 1)
+    found = [found for place, found in enumerate(islice(pairs, num_pairs)) if place in chosen]
+    return [Example(reader.places or "line", number + reader.counts.header_lines, pair) for number, pair in found]
 
 
 def check_files(corpus: CorpusConfig) -> CorpusCheck:
