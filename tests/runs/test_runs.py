@@ -281,6 +281,19 @@ def test_what_is_said_of_the_corpus_stays_when_it_goes_on(
         run(other, tmp_path / "run", device="cpu", workers=1, progress="none")
 
 
+def test_a_run_goes_on_in_its_languages_where_files_do_not_name_them(corpus: list[str], tmp_path: Path) -> None:
+    lines = [line.split("\t") for line in (tmp_path / "train.tsv").read_text(encoding="utf-8").splitlines()]
+    for side, language in enumerate(("pt", "en")):
+        (tmp_path / f"c.{language}").write_text("".join(f"{line[side]}\n" for line in lines), encoding="utf-8")
+    unnamed = ["training.epochs=1", "corpus.splits=given", "corpus.src_lang=und", "corpus.tgt_lang=und"]
+    named = f'corpus.train=["{tmp_path / "c.pt"}", "{tmp_path / "c.en"}"]'
+    out, how = tmp_path / "run", {"device": "cpu", "workers": 1, "progress": "none"}
+    run(small(corpus, *unnamed, named), out, **how, stop_after=1)
+    assert run(small(corpus, *unnamed), out, **how).scores is not None
+    told = json.loads((out / "model" / "config.json").read_text(encoding="utf-8"))
+    assert (told["src_lang"], told["tgt_lang"]) == ("pt", "en")
+
+
 def test_of_two_that_begin_in_one_folder_one_has_it(
     corpus: list[str], tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:

@@ -16,6 +16,7 @@ import torch
 from repose._version import __version__
 from repose.config.experiment import Experiment, TokenizerConfig
 from repose.config.run_id import MEASURING, differing, run_id, setting
+from repose.data.language import UNKNOWN
 from repose.positions_rl.table import PositionTable, default_table
 from repose.positions_rl.table import read as read_table
 from repose.runs.card import card as card_text
@@ -88,6 +89,7 @@ def run(
         with interruptible():
             if is_first:
                 _check_files(RunFolder(folder))
+            experiment = _in_languages_of(RunFolder(folder), experiment)
             data, table, identity = _begun(experiment, folder, say)
             was_done = is_first and _is_done(RunFolder(folder))
             if is_first and not was_done:
@@ -148,6 +150,17 @@ def _begun(
     if RunFolder(folder).has_other_code:
         say(f"{folder}: begun {OTHER_CODE}")
     return data, table, identity
+
+
+def _in_languages_of(run: RunFolder, experiment: Experiment) -> Experiment:
+    """With the languages that the run was begun with, where nothing says now which they are: the same pairs may be in a
+    table, or in files of other names."""
+    languages = languages_of(experiment.corpus)
+    if UNKNOWN not in languages or not run.exists or (theirs := run.config().experiment.corpus).name is not None:
+        return experiment
+    both = zip(languages, languages_of(theirs), strict=True)
+    src, tgt = (was if now == UNKNOWN else now for now, was in both)
+    return replace(experiment, corpus=replace(experiment.corpus, src_lang=src, tgt_lang=tgt))
 
 
 def _config(folder: Path, experiment: Experiment) -> RunConfig:
