@@ -8,11 +8,11 @@ from types import SimpleNamespace
 
 import pytest
 
-from repose.cli.tables import longer_training
 from repose.config.experiment import Experiment, TrainingConfig
 from repose.config.file import load
 from repose.data import phrasebook
 from repose.runs.folder import RunFolder
+from repose.runs.last_words import last_words
 from repose.runs.records import EndReason, EndRecord, Records, RunStatus
 from repose.training.schedule import make_schedule
 
@@ -109,13 +109,54 @@ def test_a_training_that_was_best_at_its_end_may_be_longer(
     config = SimpleNamespace(experiment=Experiment())
     monkeypatch.setattr(RunFolder, "records", lambda *_, **__: Records(tuple(training), end=end))
     monkeypatch.setattr(RunFolder, "config", lambda _: config)
-    assert (longer_training(tmp_path) is not None) == is_told
+    assert any(last_words(tmp_path, {})) == is_told
     # chrF, where that chooses the model: the higher the better; not of every validation
     training = [{**record, "chrf": -record["tf_loss"], "tf_loss": 1.0} for record in training]
     training += [{"kind": "valid", "update": 9, "epoch": 9, "tf_loss": 1.0}]
     chosen = Experiment(training=TrainingConfig(best_by="chrf", bleu_every_epochs=1))
     monkeypatch.setattr(RunFolder, "config", lambda _: SimpleNamespace(experiment=chosen))
-    assert (longer_training(tmp_path) is not None) == is_told
+    assert any(last_words(tmp_path, {})) == is_told
+
+
+@pytest.mark.parametrize(
+    ("total", "training", "said"),
+    [
+        (
+            100,
+            {"epochs": 25},
+            "ended the training in epoch 4 of 25: without this limit, it would go on for about 21 min; for",
+        ),
+        (100, {"updates": 100}, "after 16 of 100 updates: without this limit, it would go on for about 21 min;"),
+        (100, {"epochs": 25, "patience": 5}, "would go on for at most about 21 min;"),
+        (16, {"epochs": 4}, None),
+        (None, {}, None),
+    ],
+)
+def test_a_training_that_the_clock_cut_short_says_how_much_it_left_out(
+    total: int | None, training: dict[str, int], said: str | None, monkeypatch: pytest.MonkeyPatch, tmp_path: Path
+) -> None:
+    """And not that it may be longer, which is the same advice."""
+    valid = [{"kind": "valid", "update": 8 * n, "epoch": 2 * n, "tf_loss": 3.0 - n} for n in (1, 2)]
+    place = {"update": 16, "epoch": 4, "seconds": 240.0, "total": total}
+    end = EndRecord(status=RunStatus.DONE, reason=EndReason.HOURS, **place, at="")
+    config = SimpleNamespace(experiment=Experiment(training=TrainingConfig(max_hours=4 / 60, **training)))
+    monkeypatch.setattr(RunFolder, "records", lambda *_, **__: Records(tuple(valid), end=end))
+    monkeypatch.setattr(RunFolder, "config", lambda _: config)
+    (sentence,) = last_words(tmp_path, {"source_gain": 0.3})
+    assert sentence.startswith("--minutes 4 ended the training") == (said is not None)
+    assert (said or "may do better") in sentence
+
+
+@pytest.mark.parametrize("reason", ["epochs", "patience"])
+def test_a_model_that_ignores_its_source_is_the_last_word(
+    reason: str, monkeypatch: pytest.MonkeyPatch, tmp_path: Path
+) -> None:
+    end = EndRecord(status=RunStatus.DONE, reason=EndReason(reason), update=9, epoch=3, seconds=1.0, at="")
+    monkeypatch.setattr(RunFolder, "records", lambda *_, **__: Records((), end=end))
+    monkeypatch.setattr(RunFolder, "config", lambda _: SimpleNamespace(experiment=Experiment()))
+    *_, sentence = last_words(tmp_path, {"source_gain": 0.1})
+    assert sentence.startswith("WARNING: the model hardly reads its source (it predicts 0.10 nats")
+    assert ("train longer" in sentence) == (reason == "epochs")
 
 
 def test_two_files_are_asked_for(run: Run, tmp_path: Path) -> None:
@@ -136,7 +177,10 @@ def test_minutes_are_spoken_of_as_minutes(run: Run, corpus: tuple[Path, Path], t
     assert "--minutes should be more than 0, not -1\n" in run(*command, "--minutes", -1)[2]
     assert run(*command, "--minutes", 1)[0] == 0
     _, _, err = run(*command, "--minutes", 2)
-    assert "(training.max_hours was 0.01667 (--minutes 1), is 0.03333 (--minutes 2))" in err
+    assert "was begun with --minutes 1, not with --minutes 2: a limit of time is part of a training" in err
+    assert err.endswith(f"or train the weights further with another --out and --from {tmp_path / 'run'}\n")
+    _, _, err = run(*command, "--minutes", 2, "--set", "training.seed=1")
+    assert "training.max_hours was 0.01667 (--minutes 1), is 0.03333 (--minutes 2)" in err
 
 
 def test_the_recipe_says_what_it_sets_alone(run: Run, corpus: tuple[Path, Path], tmp_path: Path) -> None:

@@ -731,7 +731,7 @@ def test_the_first_record_is_about_the_data_and_the_last_about_the_end(lab: Any,
         assert lines[0] == job.data.to_json()
         assert lines[0].keys() == {"kind", "examples", "tokens", "vocabulary", "dropped", "truncated", "findings"}
         assert lines[-1] == {
-            **{"kind": "end", "status": status, "reason": reason, "update": update, "epoch": epoch},
+            **{"kind": "end", "status": status, "reason": reason, "update": update, "epoch": epoch, "total": 15},
             "wall": lines[-1]["wall"],
         }
         assert lines[-1]["wall"].keys() == {"seconds", "at", "crc32"}
@@ -788,6 +788,15 @@ def test_no_lower_rate_is_advised_while_it_still_rises(
     lab.go(lab.job(epochs=1, warmup_updates=1000), tmp_path)
     log = (tmp_path / "train.log").read_text()
     assert "train longer, try fewer tokens per update, or add pairs" in log
+
+
+def test_no_longer_training_is_advised_where_patience_ended_it(
+    lab: Any, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(loop, "validate", lambda *_, **__: {"tf_loss": 1.0, "source_gain": 0.1})
+    lab.go(lab.job(epochs=4, patience=1), tmp_path)
+    log = (tmp_path / "train.log").read_text()
+    assert "with another): try a learning rate below" in log
 
 
 @pytest.mark.parametrize(

@@ -7,7 +7,6 @@ from typing import TYPE_CHECKING, Any
 from repose.config.experiment import TASK_SETTINGS, Experiment
 from repose.data.input_warning import InputWarning
 from repose.runs.folder import RunFolder
-from repose.runs.records import EndReason
 from repose.saved_model.directory import UNNAMED_TASK, read_config
 from repose.system.terminal import counted, duration, make_table, show
 from repose.tasks.inflation import inflated
@@ -112,19 +111,6 @@ def run_table(folder: Path, result: "RunResult") -> None:
     else:
         show(f"measure it on another file: repose evaluate {quote(str(folder))} FILE")
     show(f"its page, with learning curves: repose report {quote(str(folder))}")
-
-
-def longer_training(folder: Path) -> str | None:
-    """Advice for a finished run whose training reached its limit and was never better than at its last validation."""
-    run = RunFolder(folder)
-    records, name = run.records(may_be_empty=True), run.config().experiment.training.best_by
-    figures = [record.get("chrf") if name == "chrf" else -record["tf_loss"] for record in records.of_kind("valid")]
-    *before, last = [figure for figure in figures if figure is not None] or [0.0]
-    if records.end is None or records.end.reason is EndReason.PATIENCE or not before or last <= max(before):
-        return None
-    return (
-        "its last validation was its best: a longer training (--epochs or --minutes, with another --out) may do better"
-    )
 
 
 def _how_it_searches(run: RunFolder) -> str:

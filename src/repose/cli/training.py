@@ -47,7 +47,7 @@ Synthetic = Annotated[
     Option(metavar="SRC TGT", help="More pairs to train on, whose sources `repose backtranslate` wrote."),
 ]
 Epochs = Annotated[int | None, Option(help="Passes over the corpus, at most (default: the recipe's).")]
-Minutes = Annotated[float | None, Option(help="Minutes of training, at most.")]
+Minutes = Annotated[float | None, Option(help="Minutes of training, at most. They cannot be changed later.")]
 
 
 _EQUALS = ("--valid=", "--test=")
@@ -137,11 +137,12 @@ def train(
         loaded.experiment, out, device=device, workers=workers, stop_after=stop_after, tensorboard=tensorboard
     )
     if result.scores is not None:
-        from repose.cli.tables import longer_training, run_table
+        from repose.cli.tables import run_table
+        from repose.runs.last_words import last_words
 
         run_table(out, result)
-        if (advice := longer_training(out)) is not None:
-            say(advice)
+        for sentence in last_words(out, result.outcome.metrics):
+            say(sentence)
 
 
 def _tell_of_tables(files: list[Path] | None, config: str | None) -> None:
@@ -167,6 +168,10 @@ def _run(experiment: "Experiment", out: Path, **options: Any) -> "RunResult":
         say(f"stopped ({signal.name}): the same command resumes the run")
         raise typer.Exit(3) from None
     if result.outcome.status == "stopped":
+        from repose.runs.folder import RunFolder
+
+        if result.outcome.update and RunFolder(out).records(may_be_empty=True).status == "stopped":
+            raise typer.Exit(3)  # the training has said so itself
         why = result.outcome.reason.describe(experiment.training)
         where = f" after {counted(result.outcome.update, 'update')}" if result.outcome.update else ""
         say(f"stopped{where} ({why}): the same command resumes the run")

@@ -116,11 +116,14 @@ class EndRecord:
     """Wall-clock time of the training, summed over resumes."""
     at: str
     """Local date and time, such as "2026-11-22 02:43:12"; "" where it is not known."""
+    total: int | None = None
+    """Updates after which it would have ended but for the clock and `patience`; None where nothing says."""
     crc32: int | None = None
     """Checksum of the file up to this record's checksum, by which damage is found; None in files of before."""
 
     def to_json(self) -> dict[str, Any]:
         place = {"status": self.status, "reason": self.reason, "update": self.update, "epoch": self.epoch}
+        place |= {} if self.total is None else {"total": self.total}
         wall = {"seconds": round(self.seconds, 3), "at": self.at}
         return {"kind": "end", **place, "wall": wall if self.crc32 is None else {**wall, "crc32": self.crc32}}
 

@@ -231,12 +231,7 @@ def _claim(
     if run.config_file.exists():
         theirs = run.config()
         if theirs.run_id != identity:
-            raise CheckpointError(
-                f"{folder} holds run {theirs.run_id}, these settings and data make run {identity} "
-                f"({_differences(theirs, experiment, digests)}): choose another --out, or the settings of that run"
-                + f"; to train its weights further, give --from {shlex.quote(str(folder))} and another --out"
-                * _is_only_longer(theirs, experiment, digests)
-            )
+            raise CheckpointError(_holds_another(folder, theirs, experiment, identity, digests))
         same_test = theirs.data == data.folder.name or (theirs.test is not None and theirs.test == data.test_digest)
         if theirs.experiment.decoding != experiment.decoding or not same_test:
             raise CheckpointError(
@@ -271,6 +266,28 @@ def _claim(
         _claim(folder, experiment, identity, digests, data, table)
 
 
+def _holds_another(
+    folder: Path, theirs: RunConfig, experiment: Experiment, identity: str, digests: Mapping[str, str]
+) -> str:
+    """The sentence about a folder that holds another run than the one that is asked for."""
+    settings, further = _differing_settings(theirs, experiment).keys(), f"--from {shlex.quote(str(folder))}"
+    same_data = not _differing_data(theirs, digests)
+    if same_data and settings == {"training.max_hours"}:
+        hours = (of.training.max_hours for of in (theirs.experiment, experiment))
+        was, now = ("without --minutes" if of is None else f"with --minutes {60 * of:.4g}" for of in hours)
+        return (
+            f"{folder} was begun {was}, not {now}: a limit of time is part of a training, since its learning rate "
+            "follows it, and cannot be changed later; begin anew with another --out, or train the weights further with "
+            f"another --out and {further}"
+        )
+    return (
+        f"{folder} holds run {theirs.run_id}, these settings and data make run {identity} "
+        f"({_differences(theirs, experiment, digests)}): choose another --out, or the settings of that run"
+    ) + f"; to train its weights further, give {further} and another --out" * (
+        same_data and bool(settings) and settings <= _LENGTH  # nothing makes another run of it but how long it trains
+    )
+
+
 def _measured_otherwise(theirs: Experiment, experiment: Experiment) -> Iterator[tuple[str, object, object]]:
     """Settings that are in no run's id, since they only decide how a training is measured and what its model says of
     itself, and that differ: their names, and both values."""
@@ -292,12 +309,6 @@ def _differences(theirs: RunConfig, experiment: Experiment, digests: Mapping[str
     if len(settings) > MOST_DIFFERENCES:
         settings[MOST_DIFFERENCES:] = [f"and {len(settings) - MOST_DIFFERENCES} more"]
     return ", ".join([*settings, *_differing_data(theirs, digests)]) or "another version of repose"
-
-
-def _is_only_longer(theirs: RunConfig, experiment: Experiment, digests: Mapping[str, str]) -> bool:
-    """Whether nothing makes another run of one but how long it trains."""
-    settings = _differing_settings(theirs, experiment).keys()
-    return bool(settings) and settings <= _LENGTH and not _differing_data(theirs, digests)
 
 
 def _differing_settings(theirs: RunConfig, experiment: Experiment) -> dict[str, str]:

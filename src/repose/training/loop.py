@@ -331,19 +331,22 @@ class Trainer:
                 "give it more time"
             )
 
-    def _warn_of_deafness(self) -> None:
-        """Say that the model ignores its source, if it does: it is then a fluent language model of the target."""
+    def _warn_of_deafness(self, ended: EndReason | None = None) -> None:
+        """Say that the model ignores its source, if it does: it is then a fluent language model of the target. `ended`:
+        why the training is over, if it is."""
         gain = self.state.validation.get("source_gain")
         if self.writer is None or gain is None or gain >= LITTLE_GAIN:
             return
-        a, settings, c = self.job.architecture, "", self.config
+        a, c = self.job.architecture, self.config
+        settings = [] if ended is EndReason.PATIENCE else ["train longer"]
         if a.norm == "post" and a.initialisation in ("xavier", "fairseq"):  # those that gained: docs/little-data.md
-            settings = ", set architecture.initialisation = 'keras' or architecture.norm = 'pre'"
+            settings += ["set architecture.initialisation = 'keras' or architecture.norm = 'pre'"]
         rises = self.state.update < self.schedule.warmup
         rate = "" if rises else f"a learning rate below {c.learning_rate:g} or "
+        settings.append(f"try {rate}fewer tokens per update")
         self.writer.journal.note(
             f"the model hardly reads its source (it predicts {gain:.2f} nats per token better with the right one than "
-            f"with another): train longer{settings}, try {rate}fewer tokens per update, or add pairs"
+            f"with another): {', '.join(settings)}, or add pairs"
         )
 
     def _translate(self) -> Mapping[str, float]:
@@ -374,7 +377,7 @@ class Trainer:
         self._synchronise_rest()
         if self.writer is not None:
             self.writer.save()  # before the last record, so that a resumed run writes over that
-        return self._ended(RunStatus.STOPPED, reason, ": the same command resumes from here")
+        return self._ended(RunStatus.STOPPED, reason, ": the same command resumes the run")
 
     def _done(self, reason: EndReason) -> Outcome:
         self.state.done = reason
@@ -388,9 +391,10 @@ class Trainer:
         state = self.state
         if self.writer is not None:
             place = {"update": state.update, "epoch": self._epoch()}
-            end = EndRecord(status=status, reason=reason, **place, seconds=self.writer.seconds, at=timestamp())
+            seconds, at = self.writer.seconds, timestamp()
+            end = EndRecord(status=status, reason=reason, **place, seconds=seconds, at=at, total=self.total)
             self.writer.journal.end(end)
             if status is RunStatus.DONE:
-                self._warn_of_deafness()
+                self._warn_of_deafness(reason)
             self.writer.journal.note(f"{status} at update {state.update:,} ({reason.describe(self.config)}){more}")
         return Outcome(status, reason, state.update, state.validation)

@@ -1,0 +1,58 @@
+"""What is said of a finished training at its end: what is wrong with its model, and what would make a better one."""
+
+from collections.abc import Iterator, Mapping
+from pathlib import Path
+from shlex import quote
+
+from repose.config.experiment import TrainingConfig
+from repose.runs.folder import RunFolder
+from repose.runs.records import EndReason, Records
+from repose.system.terminal import duration
+from repose.training.loop import LITTLE_GAIN
+
+
+def last_words(folder: Path, figures: Mapping[str, float]) -> Iterator[str]:
+    """Sentences about a finished run, whose model has these figures on its validation set."""
+    run = RunFolder(folder)
+    records, training = run.records(may_be_empty=True), run.config().experiment.training
+    cut = _cut_short(folder, records, training)
+    advice = _longer_training(records, training) if cut is None else cut
+    if advice is not None:
+        yield advice
+    gain = figures.get("source_gain")
+    if gain is not None and gain < LITTLE_GAIN:
+        may_go_on = records.end is not None and records.end.reason is not EndReason.PATIENCE
+        yield (
+            f"WARNING: the model hardly reads its source (it predicts {gain:.2f} nats per token better with the right "
+            "one than with another), so its translations may be fluent and have nothing to do with what they "
+            f"translate: see that the pairs are translations of each other, {'train longer, ' * may_go_on}or add pairs"
+        )
+
+
+def _longer_training(records: Records, training: TrainingConfig) -> str | None:
+    """Advice where a training reached its limit and was never better than at its last validation."""
+    by_chrf = training.best_by == "chrf"
+    figures = [record.get("chrf") if by_chrf else -record["tf_loss"] for record in records.of_kind("valid")]
+    *before, last = [figure for figure in figures if figure is not None] or [0.0]
+    if records.end is None or records.end.reason is EndReason.PATIENCE or not before or last <= max(before):
+        return None
+    return (
+        "its last validation was its best: a longer training (--epochs or --minutes, with another --out) may do better"
+    )
+
+
+def _cut_short(folder: Path, records: Records, training: TrainingConfig) -> str | None:
+    """How much of a training the clock left out, where other limits say how long it would be."""
+    end = records.end
+    if end is None or end.reason is not EndReason.HOURS or end.total is None or end.total <= end.update:
+        return None
+    reached = f"after {end.update:,} of {end.total:,} updates"
+    if training.epochs is not None and (training.updates is None or end.total < training.updates):
+        reached = f"in epoch {end.epoch} of {training.epochs}"
+    left = duration(end.seconds / end.update * (end.total - end.update))
+    most = "at most " * (training.patience is not None)
+    return (
+        f"--minutes {60 * (training.max_hours or 0.0):.4g} ended the training {reached}: without this limit, it would "
+        f"go on for {most}about {left}; for a better model, train with another --out and without --minutes, or train "
+        f"this one further with another --out and --from {quote(str(folder))}"
+    )
