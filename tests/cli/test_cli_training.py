@@ -159,6 +159,22 @@ def test_a_model_that_ignores_its_source_is_the_last_word(
     assert ("train longer" in sentence) == (reason == "epochs")
 
 
+def test_what_somebody_new_gets_wrong_is_told_with_what_to_do(
+    run: Run, corpus: tuple[Path, Path], tmp_path: Path
+) -> None:
+    (tmp_path / "four.tsv").write_text("1\tum\t2\tone\n", encoding="utf-8")
+    for command, sentence in (
+        (("train", *corpus), "say which new folder the run is kept in, as in --out runs/mine"),
+        (("train", "my", "text.pt", corpus[1], "--out", "x"), "these are 3 files; put quotes around names with spaces"),
+        (("train", *corpus, "--out", "x", "--set", "dropout=0.2"), "is no setting: write architecture.dropout=0.2"),
+        (("train", *corpus, "--out", "x", "--set", "nosuch=0.2"), "is no setting: write section.field=value"),
+        (("check", tmp_path / "four.tsv"), f"(columns 1 and 4: `cut -f1,4 {tmp_path / 'four.tsv'} > pairs.tsv`)"),
+    ):
+        code, _, err = run(*command)
+        assert (code > 0, sentence in err) == (True, True), err
+    assert run("train", *corpus, "--print-config")[0] == 0, "which writes no run"
+
+
 def test_two_files_are_asked_for(run: Run, tmp_path: Path) -> None:
     code, _, err = run("train", "a", "b", "--synthetic", "c", "--out", tmp_path / "run")
     assert (code, "--synthetic needs two aligned text files after it: sources and targets" in err) == (2, True)

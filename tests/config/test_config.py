@@ -356,7 +356,7 @@ def test_ready_tokenizers_take_back_the_settings_of_lower_layers(tmp_path: Path)
         ("training.dropout=0.1", "did you mean 'architecture.dropout'?"),
         ("architecture.preset=reinfroced", "there is no preset 'reinfroced': did you mean 'reinforced'?"),
         ("training", "write section.field=value"),
-        ("seed=1", "write section.field=value"),
+        ("seed=1", "write training.seed=1"),
         ("training.=1", "write section.field=value"),
         ("training.batch_size=many", "training.batch_size should be a whole number, not 'many'"),
         ("training.batch_size=0", "training.batch_size should be at least 1, not 0"),

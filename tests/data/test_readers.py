@@ -159,10 +159,12 @@ def test_each_pass_reads_and_counts_anew(corpus):
     [
         (["a.txt"], "alone cannot be a corpus"),
         ([""], "is a folder: name a file in it"),
-        (["a.xlsx"], "save a spreadsheet as CSV in UTF-8"),
+        (["a.xlsx"], "a spreadsheet as CSV in UTF-8"),
         ([], "0 files cannot be a corpus"),
         (["a.de", "a.en", "a.fr"], "3 files cannot be a corpus"),
         (["a.tsv", "b.tsv", "c.tsv"], "3 files cannot be a corpus: name two aligned text files, one TSV or CSV file"),
+        (["a.docx"], "save a document as plain text in UTF-8"),
+        (["a.tsv", "b.csv"], "are two tables: give one table at a time"),
         (["a.jsonl", "a.en"], "cannot be aligned text files"),
         (["a.tmx", "b.jsonl"], "cannot be aligned text files: name JSONL, Parquet or TMX files of one kind"),
         (["a.parquet.gz"], "packed Parquet"),
@@ -173,6 +175,22 @@ def test_each_pass_reads_and_counts_anew(corpus):
 def test_files_that_are_no_corpus_are_refused(tmp_path, names, sentence):
     with pytest.raises(DataError, match=sentence):
         PairReader([tmp_path / name for name in names])
+
+
+def test_a_table_by_another_name_is_to_be_renamed(tmp_path):
+    (tmp_path / "my.txt").write_text("um\tone\n", encoding="utf-8")
+    with pytest.raises(DataError, match=r"has a tab, so rename it to my\.tsv if it is a table$"):
+        PairReader([tmp_path / "my.txt"])
+
+
+@pytest.mark.parametrize("begin", [b"PK\x03\x04\x14\0", b"\xd0\xcf\x11\xe0\xa1\xb1\x1a\xe1"])
+def test_a_document_by_the_name_of_a_text_is_refused(corpus, begin):
+    fails(corpus(begin + b"\xff\n", b"one\n"), "a.src is a file of Word, Excel or another program: save")
+
+
+def test_line_ends_of_windows_are_no_problem(corpus):
+    _, counts = read(corpus(b"eins\r\nzwei\r\n", b"one\r\ntwo\r\n"))
+    assert counts.describe() == "2 of 2 pairs read, line ends of Windows, which do no harm"
 
 
 # --- lines
@@ -322,6 +340,7 @@ def test_everything_dropped(corpus):
 @pytest.mark.parametrize("bad", [b"caf\xe9", b"\xed\xa0\x80", b"\xff\xfea\0", b"\xc3", b"\xc0\x80"])
 def test_other_encodings(corpus, bad):
     fails(corpus(b"ok\nok\n" + bad + b"\n", b"1\n2\n3\n"), "a.src, line 3", "not UTF-8", "position")
+    fails(corpus(b"ok\n" + bad + b"\n", b"1\n2\n"), "iconv -f ENCODING -t utf-8 ", "/a.src > ", "/utf8.a.src`")
     fails(corpus(b"1\n2\n", b"ok\n" + bad), "a.tgt, line 2")
 
 

@@ -294,6 +294,18 @@ def test_a_run_goes_on_in_its_languages_where_files_do_not_name_them(corpus: lis
     assert (told["src_lang"], told["tgt_lang"]) == ("pt", "en")
 
 
+def test_files_that_were_edited_since_the_training_began_are_said_to_have_changed(
+    corpus: list[str], tmp_path: Path
+) -> None:
+    run(small(corpus, "training.epochs=1"), tmp_path / "run", device="cpu", workers=1, progress="none", stop_after=1)
+    with (tmp_path / "train.tsv").open("a", encoding="utf-8") as file:
+        file.write("\n".join(f"one moon {n}\tONE MOON {n}" for n in range(9)) + "\n")
+    with pytest.raises(
+        CheckpointError, match=r"the files of the corpus have changed since the training in .*run began"
+    ):
+        run(small(corpus, "training.epochs=1"), tmp_path / "run", device="cpu", workers=1, progress="none")
+
+
 def test_of_two_that_begin_in_one_folder_one_has_it(
     corpus: list[str], tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:

@@ -1,6 +1,7 @@
 """The verbs that work on a model or an architecture: `repose translate`, `score`, `evaluate`, `audit`, `presets`,
 `describe`."""
 
+import shlex
 import sys
 from contextlib import nullcontext
 from pathlib import Path
@@ -74,10 +75,9 @@ def translate(
     how = {**search, "num_hypotheses": num_hypotheses, "to": to}
     if file is not None and all(map(_exists, (file, model))) and file.is_dir() and model.is_file():
         raise ConfigError(f"{model} is a file and {file} a folder: the model comes first")
-    if file is not None and " " in str(file) and not _exists(file):
-        raise DataError(
-            f"there is no file {file}: to translate a sentence, echo it, as in echo '…' | repose translate {model}"
-        )
+    if file is not None and not _exists(file):
+        command = f"echo {shlex.quote(str(file))} | repose translate {shlex.quote(str(model))}"
+        raise DataError(f"there is no file {file}: check the path; to translate a sentence, echo it, as in {command}")
     if file is not None and holds_pairs(file):
         raise ConfigError(
             f"{file} is a {file.suffix} file, and each line here is one text: write the side to be translated into a "

@@ -88,7 +88,9 @@ def given_settings(**given: Any) -> list[str]:
 
 
 def train(
-    out: Annotated[Path, Option("--out", "-o", help="Run directory. The same command resumes the run in it.")],
+    out: Annotated[
+        Path | None, Option("--out", "-o", help="Run directory, required. The same command resumes the run in it.")
+    ] = None,
     files: Files = None,
     config: Config = None,
     preset: PresetName = None,
@@ -119,8 +121,10 @@ def train(
     """Train a model on a parallel corpus and evaluate it. Run the same command again to resume."""
     from repose.runs.asked import loaded_experiment, refuse_other_files
 
-    if not print_config:
+    if out is not None and not print_config:
         refuse_other_files(out)
+    if out is None and not print_config:
+        raise ConfigError("say which new folder the run is kept in, as in --out runs/mine")
     if minutes is not None and not minutes > 0:
         raise ConfigError(f"--minutes should be more than 0, not {minutes:g}")
     plain = given_settings(corpus__valid=valid, corpus__test=test, training__epochs=epochs)
@@ -132,6 +136,7 @@ def train(
 
         print(format_config(loaded))
         return
+    assert out is not None
     _tell_of_tables(files, config)
     result = _run(
         loaded.experiment, out, device=device, workers=workers, stop_after=stop_after, tensorboard=tensorboard

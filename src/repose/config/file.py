@@ -339,7 +339,9 @@ def parse_overrides(overrides: Sequence[str]) -> dict[str, dict[str, Any]]:
         if dot and section and field and not equals:
             raise ConfigError(f"{COMMAND_LINE.place}{override!r} has no value: write {override}=VALUE")
         if not (equals and dot and section and field):
-            raise ConfigError(f"{COMMAND_LINE.place}{override!r} is no setting: write section.field=value")
+            alike = [of for of in SECTIONS if equals and not dot and name.strip() in field_infos(of)]
+            hint = f"{alike[0]}.{override.strip()}" if len(alike) == 1 else "section.field=value"
+            raise ConfigError(f"{COMMAND_LINE.place}{override!r} is no setting: write {hint}")
         tables.setdefault(section, {})[field] = _parse_value(section, field, text.strip())
     return tables
 

@@ -4,6 +4,7 @@ import codecs
 import gzip
 import io
 import lzma
+import shlex
 import zlib
 from collections.abc import Iterator
 from contextlib import contextmanager
@@ -12,6 +13,9 @@ from typing import BinaryIO
 
 from repose.system.errors import DataError
 
+AS_TEXT = "save a document as plain text in UTF-8, one sentence per line, and a spreadsheet as CSV in UTF-8"
+_OFFICE = (b"PK\x03\x04", b"\xd0\xcf\x11\xe0\xa1\xb1\x1a\xe1")
+"""How zip files begin, as those of Word, Excel and LibreOffice are, and files of the programs before them."""
 _IN_EXCEL = ", in Excel by saving it as CSV UTF-8"
 _BLOCK, _PIECE = 1 << 20, 1 << 16
 
@@ -53,6 +57,8 @@ class LineReader:
                 too_long = len(line) > self._max_bytes
                 if too_long and not ended:
                     ended = _skip_line(file)
+                if self.num_lines == 1 and line.startswith(_OFFICE):
+                    raise DataError(f"{self.path} is a file of Word, Excel or another program: {AS_TEXT}")
                 if self.num_lines == 1 and (order := _order_of_utf_16(line)):
                     raise self._in_utf_16(order)
                 if self.num_lines == 1 and not ended and line.count(b"\r") > 1:
@@ -65,11 +71,18 @@ class LineReader:
                         raise self._in_utf_16() from error
                     raise DataError(
                         f"{self.path}, line {self.num_lines}: not UTF-8 (byte 0x{line[error.start]:02x} at position "
-                        f"{error.start + 1}): convert the file to UTF-8{_IN_EXCEL * (self.path.suffix == '.csv')}"
+                        f"{error.start + 1}): convert the file to UTF-8{_IN_EXCEL * (self.path.suffix == '.csv')}, or "
+                        f"with `{_iconv('ENCODING', self.path)}`, where ENCODING is cp1252, for instance"
                     ) from error
 
     def _in_utf_16(self, order: str = "") -> DataError:
-        return DataError(f"{self.path} is in UTF-16: save it in UTF-8, or use `iconv -f utf-16{order} -t utf-8`")
+        return DataError(f"{self.path} is in UTF-16: save it in UTF-8, or use `{_iconv(f'utf-16{order}', self.path)}`")
+
+
+def _iconv(encoding: str, path: Path) -> str:
+    """The command that writes a file anew in UTF-8, beside it."""
+    old, new = (shlex.quote(str(name)) for name in (path, path.with_name(f"utf8.{path.name}")))
+    return f"iconv -f {encoding} -t utf-8 {old} > {new}"
 
 
 def blocks(path: Path) -> Iterator[bytes]:

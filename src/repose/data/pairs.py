@@ -14,6 +14,7 @@ MAX_CHARACTERS = 20_000
 """Longer sentences are dropped: they are damage, and would hold up everything after."""
 MAX_BYTES = 4 * MAX_CHARACTERS
 """A character has up to four bytes in UTF-8."""
+CARRIAGE_RETURNS = "carriage return removed from a line end"
 TOO_LONG = f"longer than {MAX_CHARACTERS:,} characters"
 Row: TypeAlias = Pair | str
 """A pair, or the reason why there is none."""
@@ -44,6 +45,7 @@ class Counts:
         """One line of text."""
         parts = [f"{self.kept:,} of {counted(self.read, 'pair')} read"]
         parts += [f"{number:,} dropped ({reason})" for reason, number in self.dropped.items()]
-        parts += [f"{number:,} × {what}" for what, number in self.notes.items()]
+        parts += [f"{number:,} × {what}" for what, number in self.notes.items() if what != CARRIAGE_RETURNS]
+        parts += ["line ends of Windows, which do no harm"] * (CARRIAGE_RETURNS in self.notes)
         parts += [] if self.languages is None else [" → ".join(self.languages)]
         return ", ".join(parts)

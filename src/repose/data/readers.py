@@ -6,13 +6,13 @@ reason; what shows that a file is not what it should be (misaligned, damaged, an
 
 import json
 from collections.abc import Iterable, Iterator, Mapping, Sequence
-from contextlib import ExitStack
+from contextlib import ExitStack, suppress
 from itertools import chain, zip_longest
 from pathlib import Path, PurePath
 from typing import Any
 
 from repose.data.language import UNKNOWN, base_code, is_language, languages_in_names
-from repose.data.lines import LineReader, check_file
+from repose.data.lines import AS_TEXT, LineReader, check_file
 from repose.data.pairs import MAX_BYTES, MAX_CHARACTERS, TOO_LONG, Counts, Pair, Row
 from repose.data.tables import csv_pairs, no_field, note_lines, tsv_pairs
 from repose.data.translation_memory import languages_of_memory, memory_pairs
@@ -187,7 +187,7 @@ def unpacked(path: PurePath) -> PurePath:
     return path.with_suffix("") if path.suffix.lower() in _PACKED else path
 
 
-_SHEETS = (".xlsx", ".xls", ".ods")
+_OFFICE = (".xlsx", ".xls", ".ods", ".docx", ".doc", ".odt")
 _ONE_AFTER_THE_OTHER = ("jsonl", "parquet", "tmx")
 """Kinds of which a corpus may have several files; two TSV or CSV files are taken for aligned ones."""
 
@@ -200,10 +200,14 @@ def _format(files: Sequence[Path]) -> str:
         case [kind, _, *_] if all(may_follow(files[0], path) for path in files[1:]):
             return kind
         case ["text"]:
-            sheet = "; save a spreadsheet as CSV in UTF-8"
             raise DataError(
                 f"{files[0]} alone cannot be a corpus: name two aligned text files, or one that ends in .tsv, .csv, "
-                f".jsonl, .parquet or .tmx{sheet if files[0].suffix.lower() in _SHEETS else ''}"
+                f".jsonl, .parquet or .tmx{_other_name(files[0])}"
+            )
+        case [("tsv" | "csv"), ("tsv" | "csv")]:
+            raise DataError(
+                f"{files[0]} and {files[1]} are two tables: give one table at a time, with source and target in it, or "
+                "two aligned text files with other endings, such as .txt"
             )
         case [("text" | "tsv" | "csv"), ("text" | "tsv" | "csv")]:
             return "text"
@@ -216,6 +220,16 @@ def _format(files: Sequence[Path]) -> str:
                 f"{len(files)} files cannot be a corpus: name two aligned text files, one TSV or CSV file, or JSONL, "
                 "Parquet or TMX files of one kind"
             )
+
+
+def _other_name(path: Path) -> str:
+    """What to do about a file that is alone, where its name or its first line shows what it is."""
+    if path.suffix.lower() in _OFFICE:
+        return f"; {AS_TEXT}"
+    with suppress(DataError):  # as reading the file will say
+        if path.is_file() and "\t" in (next(iter(LineReader(path, MAX_BYTES)), "") or ""):
+            return f"; its first line has a tab, so rename it to {unpacked(path).stem}.tsv if it is a table"
+    return ""
 
 
 def _usable(src: str, tgt: str) -> Row:

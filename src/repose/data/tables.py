@@ -2,6 +2,7 @@
 
 import csv
 import re
+import shlex
 from collections import Counter
 from collections.abc import Iterable, Iterator, Sequence
 from contextlib import suppress
@@ -9,7 +10,7 @@ from itertools import islice
 from pathlib import Path
 
 from repose.data.lines import LineReader
-from repose.data.pairs import MAX_BYTES, TOO_LONG, Counts, Row
+from repose.data.pairs import CARRIAGE_RETURNS, MAX_BYTES, TOO_LONG, Counts, Row
 from repose.system.errors import DataError
 
 NAME_BOTH = (
@@ -17,6 +18,7 @@ NAME_BOTH = (
     "with --src-field and --tgt-field"
 )
 
+_BY_TABS = (".tsv", ".tab")
 _DELIMITERS = {"\t": "tab", ";": "semicolon", ",": "comma"}  # of two that fit alike, the one that prose has less
 _FIRST_ROWS = 100
 """By which the delimiter of a CSV file is found."""
@@ -35,8 +37,10 @@ def table_columns(first: Sequence[str], fields: Sequence[str], path: Path | str)
     if (absent := _absent(fields, first)) != [*fields]:
         raise DataError(f"{path}, line 1: {no_field(absent[0], first)}")
     if len(first) > 2:
+        cut = f" (columns 1 and {len(first)}: `cut -f1,{len(first)} {shlex.quote(str(path))} > pairs.tsv`)"
         raise DataError(
-            f"{path}, line 1: {len(first)} columns instead of 2: cut out source and target, or begin "
+            f"{path}, line 1: {len(first)} columns instead of 2: cut out source and target"
+            f"{cut * (Path(path).suffix.lower() in _BY_TABS)}, or begin "
             f"with a line that names the columns, {fields[0]!r} and {fields[1]!r} among them; where this line does so "
             f"by other names, {NAME_BOTH}"
         )
@@ -172,7 +176,7 @@ def _delimiter(path: Path, fields: tuple[str, str], known: Sequence[str]) -> tup
 
 def note_lines(reader: LineReader, counts: Counts) -> None:
     """Counts what was taken away of the lines of a file that was read."""
-    marks, returns = "byte-order mark removed from a file", "carriage return removed from a line end"
+    marks, returns = "byte-order mark removed from a file", CARRIAGE_RETURNS
     counts.notes += Counter({marks: int(reader.had_bom), returns: reader.num_carriage_returns})  # no zeros
 
 

@@ -43,6 +43,8 @@ def loaded_experiment(
         raise ConfigError(
             f"a corpus is two aligned text files, one TSV or CSV file, or JSONL, Parquet or TMX files of one kind, and "
             f"so is what stands after --valid and --test: these are {len(train)} files"
+            + "; put quotes around names with spaces"
+            * (not all(path.exists() for path in train))
         )
     if len(train) == 1 and not train[0].exists() and str(train[0]) in shipped():
         raise ConfigError(f"{train[0]} is an experiment that ships with repose: write --config {train[0]}")

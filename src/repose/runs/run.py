@@ -280,6 +280,11 @@ def _holds_another(
             "follows it, and cannot be changed later; begin anew with another --out, or train the weights further with "
             f"another --out and {further}"
         )
+    if not settings and _same_files(theirs.experiment, experiment) and _reads_other_pairs(theirs, digests):
+        return (
+            f"the files of the corpus have changed since the training in {folder} began: put them back as they were to "
+            "resume it, or begin anew with another --out"
+        )
     return (
         f"{folder} holds run {theirs.run_id}, these settings and data make run {identity} "
         f"({_differences(theirs, experiment, digests)}): choose another --out, or the settings of that run"
@@ -319,6 +324,17 @@ def _differing_settings(theirs: RunConfig, experiment: Experiment) -> dict[str, 
     names = [name for name in by_content if setting(both[0], name) != setting(both[1], name)]
     found = {name: [_written(name, setting(one, name)) for one in both] for name in (*names, *differing(*both))}
     return {name: f"{name} was {was}, is {now}" for name, (was, now) in found.items()}
+
+
+def _same_files(theirs: Experiment, experiment: Experiment) -> bool:
+    """Whether both name the same files, and split them alike."""
+    without = {"src_lang": UNKNOWN, "tgt_lang": UNKNOWN}
+    one, other = (replace(of.corpus, **without) for of in (theirs, experiment))
+    return one == other
+
+
+def _reads_other_pairs(theirs: RunConfig, digests: Mapping[str, str]) -> bool:
+    return any(theirs.digests.get(name) != digests.get(name) for name in ("train", "valid"))
 
 
 def _differing_data(theirs: RunConfig, digests: Mapping[str, str]) -> list[str]:
