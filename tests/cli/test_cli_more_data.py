@@ -98,6 +98,21 @@ def test_fine_tuning_takes_sizes_and_tokenizers_along(trained: Path, run: Run, t
     assert weights[0] != weights[1]
 
 
+def test_fine_tuning_says_what_it_starts_from_and_what_few_pairs_are_good_for(
+    trained: Path, run: Run, tmp_path: Path
+) -> None:
+    test = ("--test", write_pairs(tmp_path / "test.tsv", 0, 60))
+    few, tiny = "few to train a model further", "its scores will be of"
+    for number, more, said in ((50, (), [few, tiny]), (50, test, [few]), (250, (), [tiny]), (1000, (), [])):
+        files = write_pairs(tmp_path / "new.tsv", 0, number)
+        _, _, err = run("train", "--from", trained, files, *more, "--print-config")
+        assert f"starts from the model {trained}: its weights" in err
+        assert [sentence for sentence in (few, tiny) if sentence in err] == said
+    files = write_pairs(tmp_path / "new.tsv", 0, 50)
+    _, _, err = run("train", "--from", trained, files, "--print-config")
+    assert "its scores will be of 2 pairs, which say next to nothing" in err
+
+
 def test_fine_tuning_on_files_of_other_languages(trained: Path, run: Run, tmp_path: Path) -> None:
     """Of a related one, or of the opposite direction: card, splitting of sentences and server go by them."""
     pairs = phrasebook.read()["train"][1000:1060]

@@ -3,6 +3,7 @@
 Without a configuration, the number of pairs chooses the recipe (docs/little-data.md).
 """
 
+import math
 from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
@@ -17,7 +18,13 @@ from repose.runs.fine_tuning import RECIPE, other_languages, settings_of
 from repose.runs.folder import RunFolder
 from repose.system.errors import CheckpointError, ConfigError, ReposeError
 from repose.system.terminal import Say, counted, say
+from repose.tasks.corpus import HELD_OUT_SHARE
 from repose.tasks.corpus_files import num_training_pairs
+
+FEW_TO_TUNE = 200
+"""Pairs below which a model that is trained further learns little but these."""
+FEW_MEASURED = 50
+"""Sentences of which scores say next to nothing."""
 
 
 def loaded_experiment(
@@ -58,6 +65,7 @@ def loaded_experiment(
             _tell_of(recipe, loaded, say)
         return loaded
     loaded = load(config or RECIPE, preset=preset, model=settings_of(start), **given)
+    _tell_of_start(start, loaded.experiment, say)
     if (others := other_languages(loaded)) is None:
         return loaded
     theirs = loaded.experiment.corpus
@@ -104,6 +112,26 @@ def _tell_of(recipe: Recipe, loaded: Loaded, say: Say) -> None:
         own = [field for field in table if loaded.sources[f"{section}.{field}"].kind == "recipe"]
         if own:
             say(f"    {section:<13} {', '.join(f'{field} {table[field]}' for field in own)}")
+
+
+def _tell_of_start(start: Path, experiment: Experiment, say: Say) -> None:
+    """Say which model is trained further, and what so few pairs are good for."""
+    say(f"starts from the model {start}: its weights, sizes and tokenizers")
+    corpus = experiment.corpus
+    if not TASK_SETTINGS[experiment.training.task].translates or not corpus.train:
+        return
+    enough = math.ceil(FEW_MEASURED / HELD_OUT_SHARE)
+    try:
+        number = num_training_pairs(corpus, at_most=enough) or 0
+    except ReposeError:  # what is wrong with the files, whoever reads them for good says
+        return
+    if number < FEW_TO_TUNE:
+        say(f"{counted(number, 'pair')}: few to train a model further: it may learn these by heart, and forget others")
+    if number < enough and not (corpus.valid or corpus.test) and corpus.held_out_test is None:
+        held_out = counted(max(1, int(number * HELD_OUT_SHARE)), "pair")
+        say(
+            f"its scores will be of {held_out}, which say next to nothing: give others that it does not learn by --test"
+        )
 
 
 def refuse_other_files(out: Path) -> None:

@@ -328,8 +328,7 @@ def _differing_settings(theirs: RunConfig, experiment: Experiment) -> dict[str, 
 
 def _same_files(theirs: Experiment, experiment: Experiment) -> bool:
     """Whether both name the same files, and split them alike."""
-    without = {"src_lang": UNKNOWN, "tgt_lang": UNKNOWN}
-    one, other = (replace(of.corpus, **without) for of in (theirs, experiment))
+    one, other = (replace(of.corpus, src_lang=UNKNOWN, tgt_lang=UNKNOWN) for of in (theirs, experiment))
     return one == other
 
 
