@@ -982,10 +982,9 @@ def test_a_person_at_a_terminal_is_asked_for_a_sentence(
 
 def test_a_file_that_is_not_there_is_said_without_a_number(trained: Path, run: Run, tmp_path: Path) -> None:
     code, _, err = run("translate", trained, "nosuch.txt")
-    command = f"echo nosuch.txt | repose translate {trained}"
+    command = f"echo '…' | repose translate {trained}"
     sentence = f"check the path; to translate a sentence, echo it, as in {command}"
     assert (code, err) == (1, f"repose: there is no file nosuch.txt: {sentence}\n")
-    assert f"echo 'O gato' | repose translate {trained}\n" in run("translate", trained, "O gato")[2]
     (tmp_path / "page.html").write_text("<p>O gato vive.")
     code, _, err = run("translate", trained, tmp_path / "page.html")
     assert (code, "is a .html file: `repose translate-file` keeps" in err) == (2, True)

@@ -76,7 +76,7 @@ def translate(
     if file is not None and all(map(_exists, (file, model))) and file.is_dir() and model.is_file():
         raise ConfigError(f"{model} is a file and {file} a folder: the model comes first")
     if file is not None and not _exists(file):
-        command = f"echo {shlex.quote(str(file))} | repose translate {shlex.quote(str(model))}"
+        command = f"echo '…' | repose translate {shlex.quote(str(model))}"
         raise DataError(f"there is no file {file}: check the path; to translate a sentence, echo it, as in {command}")
     if file is not None and holds_pairs(file):
         raise ConfigError(
