@@ -8,7 +8,7 @@ from pathlib import Path
 
 import pytest
 
-from repose.system.terminal import make_table, say, show
+from repose.system.terminal import make_table, say, shortened, show
 
 NAMES = [f"ablation-norm-lookahead-{n}" for n in range(3)]
 Show = Callable[[int, list[str], list[tuple[str, ...]], Sequence[int]], list[str]]
@@ -17,6 +17,14 @@ Show = Callable[[int, list[str], list[tuple[str, ...]], Sequence[int]], list[str
 def test_names_of_pictures_in_a_text_stay(capsys: pytest.CaptureFixture[str]) -> None:
     show("a :heart: b [b]")
     assert capsys.readouterr().out == "a :heart: b [b]\n"
+
+
+def test_what_is_longer_than_the_terminal_is_wide_is_cut_by_columns() -> None:
+    """Letters of Chinese, Japanese and Korean take two."""
+    assert shortened("abcdef", 6) == "abcdef"
+    assert shortened("abcdefg", 6) == "abcde…"
+    assert shortened("가나다라", 6) == "가나 …"
+    assert shortened("a\x1bb", 6) == "a\\x1bb"
 
 
 @pytest.fixture
