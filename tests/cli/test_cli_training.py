@@ -127,7 +127,7 @@ def test_a_training_that_was_best_at_its_end_may_be_longer(
             "ended the training in epoch 4 of 25: without this limit, it would go on for about 21 min; for",
         ),
         (100, {"updates": 100}, "after 16 of 100 updates: without this limit, it would go on for about 21 min;"),
-        (100, {"epochs": 25, "patience": 5}, "would go on for at most about 21 min;"),
+        (100, {"epochs": 25, "patience": 5}, "would go on for at most 21 min;"),
         (16, {"epochs": 4}, None),
         (None, {}, None),
     ],
@@ -164,7 +164,7 @@ def test_what_somebody_new_gets_wrong_is_told_with_what_to_do(
 ) -> None:
     (tmp_path / "four.tsv").write_text("1\tum\t2\tone\n", encoding="utf-8")
     for command, sentence in (
-        (("train", *corpus), "say which new folder the run is kept in, as in --out runs/mine"),
+        (("train", *corpus), "name a new folder for the run, as in --out runs/mine"),
         (("train", "my", "text.pt", corpus[1], "--out", "x"), "these are 3 files; put quotes around names with spaces"),
         (("train", *corpus, "--out", "x", "--set", "dropout=0.2"), "is no setting: write architecture.dropout=0.2"),
         (("train", *corpus, "--out", "x", "--set", "nosuch=0.2"), "is no setting: write section.field=value"),

@@ -124,7 +124,7 @@ def train(
     if out is not None and not print_config:
         refuse_other_files(out)
     if out is None and not print_config:
-        raise ConfigError("say which new folder the run is kept in, as in --out runs/mine")
+        raise ConfigError("name a new folder for the run, as in --out runs/mine")
     if minutes is not None and not minutes > 0:
         raise ConfigError(f"--minutes should be more than 0, not {minutes:g}")
     plain = given_settings(corpus__valid=valid, corpus__test=test, training__epochs=epochs)

@@ -50,9 +50,9 @@ def _cut_short(folder: Path, records: Records, training: TrainingConfig) -> str 
     if training.epochs is not None and (training.updates is None or end.total < training.updates):
         reached = f"in epoch {end.epoch} of {training.epochs}"
     left = duration(end.seconds / end.update * (end.total - end.update))
-    most = "at most " * (training.patience is not None)
+    bound = "about" if training.patience is None else "at most"
     return (
         f"--minutes {60 * (training.max_hours or 0.0):.4g} ended the training {reached}: without this limit, it would "
-        f"go on for {most}about {left}; for a better model, train with another --out and without --minutes, or train "
+        f"go on for {bound} {left}; for a better model, train with another --out and without --minutes, or train "
         f"this one further with another --out and --from {quote(str(folder))}"
     )
