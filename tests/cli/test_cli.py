@@ -1032,6 +1032,16 @@ def test_the_next_step_has_a_place_for_languages_that_are_not_known(
         assert (code, "--lang SOURCE:TARGET" in said) == (0, place), err
 
 
+def test_a_model_whose_training_is_not_over_says_so_when_it_is_used(
+    run: Run, trained: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    assert "not over" not in run("translate", trained, stdin=b"O gato.\n")[2]
+    monkeypatch.setattr("repose.runs.folder.RunFolder.is_under_way", True)
+    for path in (trained, trained / "model"):
+        for verb in (["translate", path], ["translate", path, "--paragraphs"]):
+            assert f"the training of {trained} is not over" in run(*verb, stdin=b"O gato.\n")[2]
+
+
 def test_a_model_that_looks_ahead_says_so_when_it_is_used(
     run: Run, corpus: tuple[Path, Path], trained: Path, tmp_path: Path
 ) -> None:

@@ -110,7 +110,7 @@ def test_fine_tuning_says_what_it_starts_from_and_what_few_pairs_are_good_for(
         assert [sentence for sentence in (few, tiny) if sentence in err] == said
     files = write_pairs(tmp_path / "new.tsv", 0, 50)
     _, _, err = run("train", "--from", trained, files, "--print-config")
-    assert "its scores will be of 2 pairs, which say next to nothing" in err
+    assert "its scores will be of 2 pairs, too few to say anything" in err
 
 
 def test_fine_tuning_on_files_of_other_languages(trained: Path, run: Run, tmp_path: Path) -> None:

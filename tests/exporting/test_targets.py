@@ -103,10 +103,12 @@ def test_a_card_says_how_the_export_is_loaded(target: str, library: str) -> None
     loading = "## How to load\n\n```python\nimport it\n\nload(it)\n```\n\n"
     data = "## Data\n\nMine, with a line that I have added.\n\n"
     assert made == f'---\nlanguage: ["pt", "en"]\n{head}\n{loading}{data}'
-    assert "## Data" in card("---\ntags: mine\n---\n\n## Data\n", target, [])
+    for tags in ("mine", "null", "5", '"abc"', "[", "{}"):
+        text = f"---\ntags: {tags}\n---\n\n## Data\n"
+        assert card(text, target, []) == text
 
 
-def test_a_card_is_written_once(
+def test_a_card_is_replaced_unless_somebody_has_changed_it(
     target: SimpleNamespace, model: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(targets, "WITH_CARD", ("words",))
@@ -114,9 +116,14 @@ def test_a_card_is_written_once(
     out = tmp_path / "out"
     assert "README.md" in repose.export(model, to="words", out=out).files
     assert "## Files" not in (out / "README.md").read_text()
-    (out / "README.md").write_text("mine")
+    (model / "model" / "README.md").write_text(CARD.replace("# A model", "# Another model"))
     target.words = ["c"]
-    assert "README.md" not in repose.export(model, to="words", out=out).files
+    assert "README.md" in repose.export(model, to="words", out=out).files
+    assert "# Another model" in (out / "README.md").read_text(), "nobody has changed the first"
+    (out / "README.md").write_text("mine")
+    made = repose.export(model, to="words", out=out)
+    assert "README.md" not in made.files
+    assert "README.md is not as it was exported" in made.notes[-1]
     assert (out / "README.md").read_text() == "mine"
     assert names(out) == {"sub/c.txt", "options.json", "repose-words.json", "README.md"}
 

@@ -96,6 +96,29 @@ def test_half_written_scores_are_made_again_and_nothing_is_trained_twice(
     assert (short.folder / "metrics.jsonl").read_bytes() == metrics
 
 
+@pytest.mark.parametrize(("kept_on", "had", "given"), [(False, None, 4), (False, 1, 1), (True, 1, None)])
+def test_a_cell_that_is_kept_on_no_cores_goes_on_with_the_workers_that_it_had(
+    kept_on: bool,
+    had: int | None,
+    given: int | None,
+    job: Callable[..., CellJob],
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    """Others draw other dropout masks. Where it is kept on some, the training itself sees to that."""
+    seen: list[object] = []
+    monkeypatch.setattr("repose.runs.folder.RunFolder.workers", had)
+    monkeypatch.setattr(cells, "_save_when_alone", lambda _: None)
+    monkeypatch.setattr(cells, "keep_on", lambda *_: kept_on)
+    monkeypatch.setattr(cells, "_run", lambda *_, workers: seen.append(workers) or 0)
+    place = job().folder
+    place.mkdir(parents=True)
+    order = {"experiment": "", "cores": 4, "device": "cpu", "affinity": [], "parent": os.getppid()}
+    monkeypatch.setattr(sys, "argv", ["cells", str(place)])
+    monkeypatch.setattr(sys, "stdin", io.StringIO(json.dumps(order)))
+    assert cells.main() == 0
+    assert seen == [given]
+
+
 def test_memory_that_runs_out_is_one_sentence(
     job: Callable[..., CellJob], monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:

@@ -306,7 +306,16 @@ def test_what_is_known_of_a_model_by_its_run(run: RunFolder, tmp_path: Path) -> 
     run.scores_file("test").write_text("{")
     assert about_model(run.model)["scores"] is None
 
+    with_state(run, done=None, workers=3)
+    assert run.workers == 3
+    elsewhere = tmp_path / "large disk" / "model 17"
+    elsewhere.parent.mkdir()
+    run.model.rename(elsewhere)
+    run.model.symlink_to(elsewhere)
+    assert unfinished(run.model), "by a link, too"
     handed_on = tmp_path / "elsewhere"
     shutil.copytree(run.model, handed_on)
     assert about_model(handed_on) == {"parameters": 6, "finished": None, "scores": None}
     assert unfinished(handed_on) is None
+    run.checkpoint.unlink()
+    assert run.workers is None

@@ -391,7 +391,7 @@ def test_the_config_of_another_run_is_noticed_by_who_reads_it(corpus: list[str],
     experiment, folder = small(corpus, "training.epochs=1"), RunFolder(tmp_path / "run")
     run(experiment, folder.path, device="cpu", workers=1, progress="none")
     rewrite(folder, replace(folder.config(), run_id="0123456789ab"))
-    sentence = "config.json is that of run 0123456789ab, but the model beside it is of run "
+    sentence = "config.json is that of run 0123456789ab, but "
     with pytest.raises(CheckpointError, match=sentence):
         repose.evaluate(folder.path, split="valid")
     with pytest.raises(CheckpointError, match=sentence):

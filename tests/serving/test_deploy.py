@@ -172,5 +172,8 @@ def test_variables_of_libretranslate_that_switch_something_off(
         monkeypatch.setenv("LT_DISABLE_WEB_UI", value)
         assert run_repose("serve", "somewhere")[0] == 0
         assert (given[-1].files, given[-1].page) == (on, on)
+    monkeypatch.setenv("LT_DISABLE_WEB_UI", "true")
+    assert run_repose("serve", "somewhere", "--page")[0] == 0
+    assert given[-1].page, "the command line comes first"
     monkeypatch.setenv("LT_THREADS", "4")
     assert "not read: LT_THREADS (docs" in run_repose("serve", "somewhere")[2]

@@ -21,7 +21,7 @@ from repose.system.errors import ConfigError, DataError
 from repose.system.files import locked
 from repose.tasks import corpus as corpus_module
 from repose.tasks import corpus_files
-from repose.tasks.corpus import CorpusData, prepare_corpus, text_of
+from repose.tasks.corpus import CorpusData, direction_of, prepare_corpus, text_of
 from repose.tasks.corpus_files import files_of
 from repose.tasks.corpus_of_run import text_of_run
 from repose.tasks.registry import get_task
@@ -472,11 +472,11 @@ def test_it_is_said_which_way_a_model_will_translate(tmp_path: Path) -> None:
     for name, lines in zip(files, zip(*pairs, strict=True), strict=True):
         Path(name).write_text("".join(f"{line}\n" for line in lines), encoding="utf-8")
     (tmp_path / "c.csv").write_text("".join(f'"{tgt}";"{src}"\n' for src, tgt in pairs), encoding="utf-8")
-    said: list[str] = []
+    said = []
     for train in (files, (str(tmp_path / "c.csv"),)):
         experiment = Experiment(corpus=CorpusConfig(train=train), tokenizer=TokenizerConfig(kind="wordlevel"))
-        prepare_corpus(experiment, say=said.append)
-    assert [sentence for sentence in said if "learns to" in sentence] == [
+        said.append(direction_of(experiment, prepare_corpus(experiment).check))
+    assert said == [
         "the model learns to translate pt (c.pt) to en (c.en)",
         "the model learns to translate en (column 1 of c.csv, detected) to pt (column 2 of c.csv, detected)",
     ]
@@ -495,7 +495,8 @@ def test_what_is_wrong_is_said_before_the_training_and_kept_with_the_corpus(file
         assert not any("check" in sentence for sentence in data.report)
         (found,) = (one for one in get_task("translation").data_record(data).findings if one["kind"] == "repeated")
         assert found == {"kind": "repeated", "split": "train", "count": 40, "of": 80, "line": 41}
-    assert said[0] == "the model learns to translate column 1 of train.tsv to column 2 of train.tsv"
+    direction = direction_of(experiment, data.check)
+    assert direction == "the model learns to translate column 1 of train.tsv to column 2 of train.tsv"
     (data.folder / "check.json").unlink()
     assert data.check.findings == ()  # a folder of an earlier version
 

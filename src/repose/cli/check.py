@@ -74,6 +74,6 @@ def _examples(corpus: "CorpusConfig", found: "CorpusCheck") -> Iterator[str]:
         yield f"{example.place} {example.number:,}:"
         yield from (shortened(f"    {text}", width) for text in example.pair)
     yield (
-        "Are these translations of each other, the source first? If not, nothing can be learnt: swap the two sides, or "
-        "align them again."
+        "Are these translations of each other, the source first? If they are swapped, name the files the other way "
+        "round; if they do not match, align them again."
     )

@@ -2,13 +2,14 @@
 
 import sys
 from codecs import BOM_UTF16_BE, BOM_UTF16_LE
+from contextlib import suppress
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any, BinaryIO
 
 from typer import Argument, Option
 
 from repose.cli.options import BeamSize, Device, Engine, LengthPenalty, ModelDir, NoRepeat, Precision, To, Workers
-from repose.system.errors import ConfigError, DataError
+from repose.system.errors import ConfigError, DataError, ReposeError
 from repose.system.terminal import counted, say
 
 if TYPE_CHECKING:
@@ -117,12 +118,16 @@ def warn_of_model(translator: "Translator") -> None:
     """Say that the model cannot translate, if it sees tokens that it is to predict; that its training is not over; or
     why it is slower than others."""
     from repose.decoding.translator import LOOKS_AHEAD
+    from repose.saved_model.directory import locate
 
-    if translator.folder is not None and (translator.folder.parent / "state").is_dir():  # it may lie in a run
-        from repose.runs.folder import unfinished
+    if translator.folder is not None:
+        with suppress(ReposeError):  # as what is read is there no more
+            model = locate(translator.folder)
+            if (model.parent / "state").is_dir():  # it may lie in a run
+                from repose.runs.folder import unfinished
 
-        if (early := unfinished(translator.folder)) is not None:
-            say(early)
+                if (early := unfinished(model)) is not None:
+                    say(early)
     if translator.engine.looks_ahead:
         say(LOOKS_AHEAD)
     if translator.why_torch is not None:

@@ -118,8 +118,8 @@ def serve(
         key_required=key_required,
         key_url=key_url,
         suggestions=suggestions,
-        files=files and not _is_set("LT_DISABLE_FILES_TRANSLATION"),
-        page=page and not _is_set("LT_DISABLE_WEB_UI"),
+        files=files and not _is_off(context, "files"),
+        page=page and not _is_off(context, "page"),
         metrics=metrics or metrics_token is not None,
         metrics_token=metrics_token,
         trust_forwarded_for=trust_forwarded_for,
@@ -128,18 +128,20 @@ def serve(
     serve_models(settings, say, Log(None if quiet else sys.stderr))
 
 
-_OFF = ("LT_DISABLE_FILES_TRANSLATION", "LT_DISABLE_WEB_UI")
-"""LibreTranslate's variables that turn something off which an option here turns on."""
+_OFF = {"files": "LT_DISABLE_FILES_TRANSLATION", "page": "LT_DISABLE_WEB_UI"}
+"""Options that are on, and LibreTranslate's variables that turn the same off."""
 
 
-def _is_set(name: str) -> bool:
-    """Of a variable that switches, as LibreTranslate reads it."""
-    return os.environ.get(name, "").strip().lower() in ("true", "1", "yes", "on", "t", "y")
+def _is_off(context: Context, option: str) -> bool:
+    """Whether its variable turns an option off that the command line says nothing of."""
+    source = context.get_parameter_source(option)
+    is_given = source is not None and source.name == "COMMANDLINE"
+    return not is_given and os.environ.get(_OFF[option], "").strip().lower() in ("true", "1", "yes", "on", "t", "y")
 
 
 def _tell_of_variables(context: Context) -> None:
     """Which of LibreTranslate's variables are not read: whoever sets one expects something of it."""
     every = (option.envvar for option in context.command.params)
-    read = {*_OFF, *(name for names in every for name in ([names] if isinstance(names, str) else names or ()))}
+    read = {*_OFF.values(), *(name for names in every for name in ([names] if isinstance(names, str) else names or ()))}
     if unread := sorted(name for name in os.environ if name.startswith("LT_") and name not in read):
         say(f"not read: {', '.join(unread)} (docs/serving.md has the variables that are)")

@@ -61,8 +61,8 @@ _SENTENCE = 10
 _ALIKE, _MAIN_SCRIPT = 0.9, 0.25
 """Share of lines with the first word of all, and of a side's lines in a script that is one of its own."""
 _BY_HALVES = (
-    "their lengths do not show where they diverge: compare the lines in the middle of both, and go on in the half that "
-    "does not match"
+    "their lengths do not show where they diverge: look at the last lines of both, then compare those in the middle, "
+    "and go on in the half that does not match"
 )
 _MOST = 0.5
 """Share of a set's lines in a script that is not the training set's, beyond which its files are taken for others."""

@@ -14,6 +14,8 @@ from typing import BinaryIO
 from repose.system.errors import DataError
 
 AS_TEXT = "save a document as plain text in UTF-8, one sentence per line, and a spreadsheet as CSV in UTF-8"
+_PACKED = {".gz": gzip.GzipFile, ".xz": lzma.LZMAFile}
+"""How files are unpacked, by the endings of their names."""
 _OFFICE = (b"PK\x03\x04", b"\xd0\xcf\x11\xe0\xa1\xb1\x1a\xe1")
 """How zip files begin, as those of Word, Excel and LibreOffice are, and files of the programs before them."""
 _IN_EXCEL = ", in Excel by saving it as CSV UTF-8"
@@ -71,18 +73,19 @@ class LineReader:
                         raise self._in_utf_16() from error
                     raise DataError(
                         f"{self.path}, line {self.num_lines}: not UTF-8 (byte 0x{line[error.start]:02x} at position "
-                        f"{error.start + 1}): convert the file to UTF-8{_IN_EXCEL * (self.path.suffix == '.csv')}, or "
-                        f"with `{_iconv('ENCODING', self.path)}`, where ENCODING is cp1252, for instance"
+                        f"{error.start + 1}): convert the file to UTF-8{_IN_EXCEL * (self.path.suffix == '.csv')}"
+                        f"{self._by_iconv('ENCODING', ', where ENCODING is cp1252, for instance')}"
                     ) from error
 
     def _in_utf_16(self, order: str = "") -> DataError:
-        return DataError(f"{self.path} is in UTF-16: save it in UTF-8, or use `{_iconv(f'utf-16{order}', self.path)}`")
+        return DataError(f"{self.path} is in UTF-16: save it in UTF-8{self._by_iconv(f'utf-16{order}')}")
 
-
-def _iconv(encoding: str, path: Path) -> str:
-    """The command that writes a file anew in UTF-8, beside it."""
-    old, new = (shlex.quote(str(name)) for name in (path, path.with_name(f"utf8.{path.name}")))
-    return f"iconv -f {encoding} -t utf-8 {old} > {new}"
+    def _by_iconv(self, encoding: str, more: str = "") -> str:
+        """And by which command; nothing for a file that is packed."""
+        if self.path.suffix.lower() in _PACKED:
+            return ""
+        old, new = (shlex.quote(str(name)) for name in (self.path, self.path.with_name(f"utf8.{self.path.name}")))
+        return f", or with `iconv -f {encoding} -t utf-8 {old} > {new}`{more}"
 
 
 def blocks(path: Path) -> Iterator[bytes]:
@@ -118,7 +121,7 @@ def _skip_line(file: BinaryIO) -> bool:
 
 def opened(path: Path) -> BinaryIO:
     """A file of text, unpacked where its name ends in .gz or .xz."""
-    packed = {".gz": gzip.GzipFile, ".xz": lzma.LZMAFile}.get(path.suffix.lower())
+    packed = _PACKED.get(path.suffix.lower())
     # Their own readline() is written in Python and several times slower than BufferedReader's.
     return path.open("rb", buffering=_BLOCK) if packed is None else io.BufferedReader(packed(path), _BLOCK)
 

@@ -24,8 +24,8 @@ def _head(text: str, target: str) -> str:
     for place, line in enumerate(lines):
         name, _, value = line.partition(": ")
         with contextlib.suppress(ValueError):
-            if name == "tags":
-                lines[place] = f"tags: {json.dumps([*json.loads(value), target], ensure_ascii=False)}\n"
+            if name == "tags" and isinstance(tags := json.loads(value), list):
+                lines[place] = f"tags: {json.dumps([*tags, target], ensure_ascii=False)}\n"
             elif name == "library_name" and json.loads(value) == "repose":
                 lines[place] = f"library_name: {json.dumps(_LIBRARY.get(target, 'repose'))}\n"
     return "".join(lines)

@@ -6,6 +6,8 @@ computes.
 """
 
 import contextlib
+import hashlib
+import json
 from collections.abc import Callable
 from dataclasses import replace
 from importlib import import_module
@@ -78,21 +80,28 @@ def export(
         ours = _own_files(place, to, str(out))
         with own_defaults(), replacing_folder(place, keep_all_but=ours) as temporary:
             made = target(model, temporary, options)
-            if to in WITH_CARD and not (place / CARD).exists():
+            kept = (place / CARD).exists() and CARD not in ours
+            if to in WITH_CARD and not kept:
                 _write_card(model, temporary, to)
             files = sizes_of(temporary)
             ours |= {name.partition("/")[0] for name in files}
-    early = unfinished(model)
-    notes = made.notes if early is None else (*made.notes, early)
-    return replace(made, folder=place, files=files, notes=notes)
+    notes = [*made.notes, *filter(None, [unfinished(model)])]
+    if to in WITH_CARD and kept:
+        notes.append(f"{place / CARD} is not as it was exported: it stays, and may be of another model")
+    return replace(made, folder=place, files=files, notes=tuple(notes))
 
 
 def _write_card(model: Path, out: Path, target: str) -> None:
-    """Where the model has a card. One that lies in the folder already stays: somebody may have added to it."""
-    with contextlib.suppress(OSError, UnicodeDecodeError):
+    """Where the model has a card; and its digest into the description, by which it is known as ours."""
+    try:
         text = (model / CARD).read_text(encoding="utf-8")
-        lines = read_description(out, target, check_files=False)["how_to_load"]
-        write_file(out / CARD, card(text, target, lines))
+    except (OSError, UnicodeDecodeError):
+        return
+    described = read_description(out, target, check_files=False)
+    made = card(text, target, described["how_to_load"]).encode()
+    write_file(out / CARD, made)
+    described["card_sha256"] = hashlib.sha256(made).hexdigest()
+    write_file(out / description_file(target), json.dumps(described, indent=2, ensure_ascii=False) + "\n")
 
 
 def _own_files(place: Path, target: str, said: str) -> set[str]:
@@ -102,6 +111,15 @@ def _own_files(place: Path, target: str, said: str) -> set[str]:
     if not place.is_dir() or not any(place.iterdir()):
         return set()
     with contextlib.suppress(CheckpointError):
-        described = read_description(place, target, check_files=False)["sha256"]
-        return {description_file(target), *(str(name).partition("/")[0] for name in described)}
+        described = read_description(place, target, check_files=False)
+        own = {description_file(target), *(str(name).partition("/")[0] for name in described["sha256"])}
+        return own | ({CARD} if _is_our_card(place / CARD, described.get("card_sha256")) else set())
     raise CheckpointError(f"{said} holds something other than an export to {target}: choose a new or empty folder")
+
+
+def _is_our_card(card: Path, digest: object) -> bool:
+    """Whether a card is as an export wrote it: others have been added to."""
+    try:
+        return hashlib.sha256(card.read_bytes()).hexdigest() == digest
+    except OSError:
+        return False

@@ -189,10 +189,12 @@ def main() -> int:
     threading.Thread(target=_save_when_alone, args=(order["parent"],), daemon=True).start()
     pinned = keep_on(order["affinity"], order["cores"])
     try:
+        from repose.runs.folder import RunFolder
+
         with _held(folder):
             _forget_half_written(folder)
             is_alone = pinned or str(order["device"]).startswith("cuda")  # a training has a worker per GPU
-            return _run(folder, order, workers=None if is_alone else order["cores"])
+            return _run(folder, order, workers=None if is_alone else RunFolder(folder).workers or order["cores"])
     except BusyError as error:
         return _say(error, BUSY)
     except WriteError as error:

@@ -69,10 +69,10 @@ def samples(runs: RunSet, *, number: int = SAMPLES) -> tuple[Table, ...]:
             texts = list(zip(*texts_of(done[0]), hypotheses_of(done[0]), strict=True))
         except ReposeError:
             continue
-        every = -(-len(texts) // number)
         rows = [
             [Cell(text=str(i + 1), value=i + 1), *(Cell(text=text) for text in texts[i])]
-            for i in range(0, len(texts), every)
+            for i in sorted({place * len(texts) // number for place in range(number)})
+            if texts
         ]
         columns = (Column("line"), *(Column(name, numeric=False) for name in ("source", "reference", "translation")))
         caption = "From all over the test set, whatever their scores."

@@ -129,7 +129,7 @@ def _tell_of_start(start: Path, experiment: Experiment, say: Say) -> None:
         say(f"{counted(number, 'pair')}: few to train a model further: it may learn these by heart, and forget others")
     if number < enough and not (corpus.valid or corpus.test) and corpus.held_out_test is None:
         held_out = counted(max(1, int(number * HELD_OUT_SHARE)), "pair")
-        say(f"its scores will be of {held_out}, which say next to nothing: give a test set of your own (--test)")
+        say(f"its scores will be of {held_out}, too few to say anything: give a test set of your own (--test)")
 
 
 def refuse_other_files(out: Path) -> None:

@@ -166,8 +166,8 @@ class RunFolder:
         of_data, test = tuple(map(str, content.get("report", ()))), content.get("test")
         if run_id and (held := self.other_run(run_id)) is not None:
             raise CheckpointError(
-                f"{self.config_file} is that of run {run_id}, but the model beside it is of run {held}: restore it, or "
-                "delete it and run the training command of that run again"
+                f"{self.config_file} is that of run {run_id}, but {self.model} or {self.state} is of run {held}: put "
+                "back which of them is another's, or train in a new folder"
             )
         return RunConfig(
             run_id=run_id,
@@ -332,12 +332,22 @@ class RunFolder:
         except _NO_HEAD:
             return False
 
+    @property
+    def workers(self) -> int | None:
+        """Workers that the training had last; None where there is no checkpoint that can be read."""
+        try:
+            return int(_state(self.checkpoint)["workers"]) or None
+        except _NO_HEAD:
+            return None
+
 
 def run_of(model: Path) -> RunFolder | None:
-    """The run whose model directory this is; None for one that lies elsewhere."""
-    place = model.resolve()
-    run = RunFolder(place.parent)
-    return run if run.exists and run.model == place else None
+    """The run whose model directory this is, itself or by a link; None for one that lies elsewhere."""
+    for place in (model.parent.resolve() / model.name, model.resolve()):
+        run = RunFolder(place.parent)
+        if run.exists and run.model == place:
+            return run
+    return None
 
 
 def about_model(model: Path) -> dict[str, Any]:
@@ -360,7 +370,7 @@ def unfinished(model: Path) -> str | None:
     run = run_of(model)
     if run is None or not run.is_under_way:
         return None
-    return f"the training of {run.path} is not over: this is its best model so far, and its search is not yet chosen"
+    return f"the training of {run.path} is not over: its model may still change, and how it searches"
 
 
 def _free_running(split: str, scores: Mapping[str, Any]) -> dict[str, Any]:

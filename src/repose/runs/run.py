@@ -29,7 +29,7 @@ from repose.system.errors import CheckpointError, ConfigError
 from repose.system.files import check_writable
 from repose.system.signals import Interrupted, StopSignals, interruptible
 from repose.tasks.base import check_start
-from repose.tasks.corpus import CorpusData, prepare_corpus
+from repose.tasks.corpus import CorpusData, direction_of, prepare_corpus
 from repose.tasks.corpus_files import is_pretokenized, languages_of, with_languages
 from repose.tasks.registry import get_task
 from repose.training.checkpoint import read_state
@@ -147,6 +147,8 @@ def _begun(
     digests, table = digests_of(experiment, data), _position_table(experiment)
     identity = run_id(experiment, digests)
     _claim(folder, experiment, identity, digests, data, table)
+    if (direction := direction_of(experiment, data.check)) is not None:
+        say(direction)
     if RunFolder(folder).has_other_code:
         say(f"{folder}: begun {OTHER_CODE}")
     return data, table, identity
@@ -280,7 +282,9 @@ def _holds_another(
             "follows it, and cannot be changed later; begin anew with another --out, or train the weights further with "
             f"another --out and {further}"
         )
-    if not settings and _same_files(theirs.experiment, experiment) and _reads_other_pairs(theirs, digests):
+    same_version = theirs.versions.get("repose") == __version__  # another may prepare the same files otherwise
+    files = _same_files(theirs.experiment, experiment) and bool(experiment.corpus.train)
+    if not settings and files and same_version and _reads_other_pairs(theirs, digests):
         return (
             f"the files of the corpus have changed since the training in {folder} began: put them back as they were to "
             "resume it, or begin anew with another --out"

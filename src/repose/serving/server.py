@@ -147,7 +147,7 @@ class Server:
         events, logger = HttpEvents(self._log), logging.getLogger("uvicorn.error")
         logger.addHandler(events)
         with contextlib.suppress(NotImplementedError):  # as on Windows
-            for number in (signal.SIGTERM, signal.SIGINT):
+            for number in (signal.SIGTERM, signal.SIGINT, signal.SIGUSR1):
                 loop.add_signal_handler(number, self._end)
             loop.add_signal_handler(signal.SIGHUP, self._reload)
         serving = asyncio.create_task(self._http.serve(sockets=[self._listener]))

@@ -10,6 +10,8 @@ from collections.abc import Iterator
 from pathlib import Path, PurePosixPath
 
 _ROOT = Path("/")
+_NONE = 1 << 60
+"""Bytes: more is how version 1 says that there is no limit."""
 
 
 def granted_cores(root: Path = _ROOT) -> int | None:
@@ -28,7 +30,7 @@ def granted_bytes(root: Path = _ROOT) -> int | None:
         for group in _groups(root, "memory")
         for name in ("memory.max", "memory.limit_in_bytes")  # of version 2, of version 1
     ]
-    return min((limit for limit in limits if limit is not None and limit > 0), default=None)
+    return min((limit for limit in limits if limit is not None and 0 < limit < _NONE), default=None)
 
 
 def limit_threads() -> None:
@@ -36,6 +38,7 @@ def limit_threads() -> None:
     Does nothing where there is no limit, or where somebody has said how many."""
     cores = granted_cores()
     if cores is not None:
+        cores = min(cores, len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else cores)
         for name in ("OMP_NUM_THREADS", "RAYON_NUM_THREADS"):  # torch; tokenizers
             os.environ.setdefault(name, str(cores))
 

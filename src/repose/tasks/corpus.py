@@ -177,21 +177,21 @@ def prepare_corpus(
         data = replace(data, checked=_checked_anew(experiment.corpus, data))
         if folder is None:
             share_lock(using_lock(place), data)
-    for sentence in (*_direction(experiment, data.check), *data.report, *advice.summary(data.check)):
+    for sentence in (*data.report, *advice.summary(data.check)):
         say(sentence)
     return data
 
 
-def _direction(experiment: Experiment, check: CorpusCheck) -> Iterator[str]:
-    """Which way a model translates that learns from these files."""
+def direction_of(experiment: Experiment, check: CorpusCheck) -> str | None:
+    """Which way a model translates that learns from these files, as a sentence; None where there are none."""
     corpus = experiment.corpus
     if not TASK_SETTINGS[experiment.training.task].translates or not files_of(corpus):
-        return
+        return None
     src, tgt = (
         side.place if side.language == UNKNOWN else f"{side.language} ({side.place}{', detected' * side.is_detected})"
         for side in sides_of(corpus, check.detected)
     )
-    yield f"the model learns to translate {src} to {tgt}"
+    return f"the model learns to translate {src} to {tgt}"
 
 
 def _with_ready_tokenizers(experiment: Experiment) -> Experiment:

@@ -43,8 +43,10 @@ def test_a_report_on_one_system_shows_what_it_translates(made: Any) -> None:
     lines = [f"mine: {line}" for line in references]
     for seed, texts in ((0, lines), (1, references)):
         made.add("mine", hypotheses=texts, seed=seed)
-    (table,) = samples(made.runs(), number=7)
-    assert 4 <= len(table.rows) <= 7
+    (table,) = samples(made.runs(), number=len(lines) + 5)
+    assert len(table.rows) == len(lines)
+    (table,) = samples(made.runs(), number=len(lines) // 2 + 1)
+    assert len(table.rows) == len(lines) // 2 + 1
     places = [int(row[0].text) - 1 for row in table.rows]
     assert places[0] == 0
     assert places[-1] >= len(lines) * 2 // 3
