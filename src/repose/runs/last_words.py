@@ -8,7 +8,7 @@ from repose.config.experiment import TrainingConfig
 from repose.runs.folder import RunFolder
 from repose.runs.records import EndReason, Records
 from repose.system.terminal import duration
-from repose.training.loop import LITTLE_GAIN
+from repose.training.loop import LITTLE_GAIN, hardly_reads
 
 
 def last_words(folder: Path, figures: Mapping[str, float]) -> Iterator[str]:
@@ -23,8 +23,7 @@ def last_words(folder: Path, figures: Mapping[str, float]) -> Iterator[str]:
     if gain is not None and gain < LITTLE_GAIN:
         may_go_on = records.end is not None and records.end.reason is not EndReason.PATIENCE
         yield (
-            f"WARNING: the model hardly reads its source (it predicts {gain:.2f} nats per token better with the right "
-            "one than with another), so its translations may be fluent and have nothing to do with what they "
+            f"WARNING: {hardly_reads(gain)}, so its translations may be fluent and have nothing to do with what they "
             f"translate: see that the pairs are translations of each other, {'train longer, ' * may_go_on}or add pairs"
         )
 

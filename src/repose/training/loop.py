@@ -34,6 +34,12 @@ Samples = Callable[[Any, TrainingJob], Sequence[Sequence[str]]]
 """A few sentences to look at: source, what the model makes of it, and the reference. On the first worker alone."""
 
 
+def hardly_reads(gain: float) -> str:
+    """What is to be said of a model with so small a `source_gain`."""
+    measure = f"it predicts {gain:.2f} nats per token better with the right one than with another"
+    return f"the model hardly reads its source ({measure})"
+
+
 class DivergenceError(ReposeError):
     """The loss, in training or validation, or the gradient is no longer a finite number."""
 
@@ -344,10 +350,7 @@ class Trainer:
         rises = self.state.update < self.schedule.warmup
         rate = "" if rises else f"a learning rate below {c.learning_rate:g} or "
         settings.append(f"try {rate}fewer tokens per update")
-        self.writer.journal.note(
-            f"the model hardly reads its source (it predicts {gain:.2f} nats per token better with the right one than "
-            f"with another): {', '.join(settings)}, or add pairs"
-        )
+        self.writer.journal.note(f"{hardly_reads(gain)}: {', '.join(settings)}, or add pairs")
 
     def _translate(self) -> Mapping[str, float]:
         """Figures of translations of the validation set; the first worker has them, alone."""
