@@ -800,7 +800,7 @@ def test_an_error_of_the_system_is_said_with_its_file(run: Run, monkeypatch: pyt
     def full(*_: object, **__: object) -> None:
         raise OSError(28, "No space left on device", "/somewhere/file")
 
-    monkeypatch.setattr("repose.runs.asked.load", full)
+    monkeypatch.setattr("repose.runs.arguments.load", full)
     assert run("prepare") == (1, "", "repose: /somewhere/file: No space left on device\n")
 
 

@@ -6,7 +6,7 @@ import pytest
 
 from repose.config.file import Origin, format_config, load, to_json
 from repose.config.recipes import most_pairs, recipe_for, recipes
-from repose.runs.asked import loaded_experiment
+from repose.runs.arguments import loaded_experiment
 from repose.tasks.corpus_files import num_training_pairs
 
 

@@ -28,7 +28,7 @@ def check(
     from repose.config.experiment import TASK_SETTINGS
     from repose.data import advice
     from repose.data.check import MAX_PAIRS
-    from repose.runs.asked import loaded_experiment
+    from repose.runs.arguments import loaded_experiment
     from repose.tasks.corpus_files import check_files, is_pretokenized
 
     sets = given_settings(corpus__valid=valid, corpus__test=test)

@@ -119,7 +119,7 @@ def train(
     ] = False,
 ) -> None:
     """Train a model on a parallel corpus and evaluate it. Run the same command again to resume."""
-    from repose.runs.asked import loaded_experiment, refuse_other_files
+    from repose.runs.arguments import loaded_experiment, refuse_other_files
 
     if out is not None and not print_config:
         refuse_other_files(out)
@@ -194,7 +194,7 @@ def init(
     """Write a commented experiment file to start from."""
     from repose.config.file import commented_toml
     from repose.data.lines import check_file
-    from repose.runs.asked import loaded_experiment
+    from repose.runs.arguments import loaded_experiment
 
     loaded = loaded_experiment(files, config, preset, overrides)
     for path in loaded.experiment.corpus.train:  # by which the recipe is chosen
@@ -216,7 +216,7 @@ def prepare(
     workers: Annotated[int | None, Option(help="Number of tokenising processes (default: one per core).")] = None,
 ) -> None:
     """Read, split and tokenise a corpus, as `train` does first, and say what was dropped."""
-    from repose.runs.asked import loaded_experiment
+    from repose.runs.arguments import loaded_experiment
     from repose.system.device import available_cores
     from repose.tasks.corpus import prepare_corpus
 

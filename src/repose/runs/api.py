@@ -10,7 +10,7 @@ import numpy as np
 from repose.config.experiment import Experiment
 from repose.config.file import to_toml
 from repose.data.readers import unpacked
-from repose.runs.asked import loaded_experiment, refuse_other_files
+from repose.runs.arguments import loaded_experiment, refuse_other_files
 from repose.runs.folder import OTHER_CODE, SCORED_SPLITS, RunFolder
 from repose.runs.run import RunResult, run
 from repose.saved_model.directory import read_config

@@ -1,4 +1,4 @@
-"""Which experiment is asked for: by files, a configuration, a preset, settings, a model to start from.
+"""The experiment that a command's arguments describe: files, a configuration, a preset, settings, a model to start from.
 
 Without a configuration, the number of pairs chooses the recipe (docs/little-data.md).
 """
