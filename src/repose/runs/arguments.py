@@ -1,4 +1,4 @@
-"""The experiment that the arguments of a command describe: files, configuration, preset, settings, a model to begin with.
+"""The experiment that a command describes: by files, configuration, preset, settings, a model to begin with.
 
 Without a configuration, the number of pairs chooses the recipe (docs/little-data.md).
 """
