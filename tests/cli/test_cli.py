@@ -528,7 +528,10 @@ def test_check_of_a_clean_corpus_shows_it_in_short(run: Run, tmp_path: Path) -> 
     assert (code, out.endswith(f"{few}30 training pairs: no other problems found\n")) == (0, True)
 
 
-def test_check_shows_which_side_is_which_and_three_pairs(run: Run, tmp_path: Path) -> None:
+def test_check_shows_which_side_is_which_and_three_pairs(
+    run: Run, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("COLUMNS", "100")
     pairs = phrasebook.read()["train"][:60]
     shown = [("\x1b[2J", "um"), *pairs, ("x" * 300, "fim")]
     rows = "".join(f"{tgt},{src}\n" for src, tgt in shown if "," not in src + tgt)
@@ -537,7 +540,7 @@ def test_check_shows_which_side_is_which_and_three_pairs(run: Run, tmp_path: Pat
     lines = out.splitlines()
     assert lines[:2] == ["source: column src of c.csv, Portuguese (pt-BR)", "target: column tgt of c.csv, English (en)"]
     assert lines[2:5] == ["row 2:", "    \\x1b[2J", "    um"]
-    assert lines[9:11] == [f"    {'x' * 155}…", "    fim"]
+    assert lines[9:11] == [f"    {'x' * 95}…", "    fim"]
     assert "Are these translations of each other, the source first?" in lines[11]
 
 
