@@ -115,9 +115,9 @@ class Running:
         with urllib.request.urlopen(request, timeout=20) as response:
             return json.load(response)
 
-    def end(self) -> int:
-        """Its exit code after SIGTERM."""
-        self.process.send_signal(signal.SIGTERM)
+    def end(self, number: signal.Signals = signal.SIGTERM) -> int:
+        """Its exit code after a signal."""
+        self.process.send_signal(number)
         code = self.process.wait(20)
         self._reader.join(5)
         return code
@@ -402,6 +402,13 @@ def test_a_document_that_takes_long_does_not_keep_it_from_ending(model: Path) ->
     code = "import time\nfrom repose.serving import documents\ndocuments._submit(time.sleep, 300)\n" + STUB
     with started(code, HERE, model) as server:
         assert server.end() == 0
+
+
+def test_sigusr1_ends_it_as_sigterm_does(model: Path) -> None:
+    """As it ends a training."""
+    with started(STUB, HERE, model) as server:
+        assert server.end(signal.SIGUSR1) == 0
+    assert not any("Traceback" in line for line in server.lines)
 
 
 def test_sigterm_ends_it_while_models_are_loaded(tmp_path: Path) -> None:

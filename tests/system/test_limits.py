@@ -5,8 +5,9 @@ from pathlib import Path
 
 import pytest
 
-from repose.system import device, limits
-from repose.system.limits import granted_bytes, granted_cores, limit_threads
+from repose.system import device
+from repose.system.device import limit_threads
+from repose.system.limits import granted_bytes, granted_cores
 
 NO_LIMIT = "9223372036854771712\n"  # of version 1
 
@@ -86,11 +87,11 @@ def test_libraries_are_told_once(monkeypatch: pytest.MonkeyPatch) -> None:
     for name in ("OMP_NUM_THREADS", "RAYON_NUM_THREADS"):
         monkeypatch.setenv(name, "")  # so that it is put back
         monkeypatch.delenv(name)
-    monkeypatch.setattr(limits, "granted_cores", lambda: None)
+    monkeypatch.setattr(device, "granted_cores", lambda: None)
     limit_threads()
     assert "OMP_NUM_THREADS" not in os.environ
     monkeypatch.setenv("OMP_NUM_THREADS", "3")
-    monkeypatch.setattr(limits, "granted_cores", lambda: 8)
+    monkeypatch.setattr(device, "granted_cores", lambda: 8)
     monkeypatch.setattr(os, "sched_getaffinity", lambda _: {4, 5}, raising=False)
     limit_threads()
     assert (os.environ["OMP_NUM_THREADS"], os.environ["RAYON_NUM_THREADS"]) == ("3", "2"), "of 8, it may run on two"

@@ -30,8 +30,8 @@ from repose.cli import (
     serve,
     training,
 )
+from repose.system.device import limit_threads
 from repose.system.errors import told
-from repose.system.limits import limit_threads
 from repose.system.signals import Interrupted, ending
 from repose.system.terminal import say
 

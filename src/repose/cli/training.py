@@ -174,8 +174,9 @@ def _run(experiment: "Experiment", out: Path, **options: Any) -> "RunResult":
         raise typer.Exit(3) from None
     if result.outcome.status == "stopped":
         from repose.runs.folder import RunFolder
+        from repose.runs.records import RunStatus
 
-        if result.outcome.update and RunFolder(out).records(may_be_empty=True).status == "stopped":
+        if result.outcome.update and RunFolder(out).records(may_be_empty=True).status is RunStatus.STOPPED:
             raise typer.Exit(3)  # the training has said so itself
         why = result.outcome.reason.describe(experiment.training)
         where = f" after {counted(result.outcome.update, 'update')}" if result.outcome.update else ""

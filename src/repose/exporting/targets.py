@@ -7,7 +7,6 @@ computes.
 
 import contextlib
 import hashlib
-import json
 from collections.abc import Callable
 from dataclasses import replace
 from importlib import import_module
@@ -18,11 +17,11 @@ from repose.decoding.engine import Precision
 from repose.exporting.base import Exported, Options
 from repose.exporting.card import card
 from repose.runs.folder import unfinished
-from repose.saved_model.description import description_file, read_description, sizes_of
+from repose.saved_model.description import add_to_description, description_file, read_description, sizes_of
 from repose.saved_model.directory import CARD, UNNAMED_TASK, locate, read_config, task_of
 from repose.system.device import own_defaults
 from repose.system.errors import CheckpointError, ConfigError, WriteError, unknown
-from repose.system.files import locked_or_busy, making_lock, replacing_folder, write_file
+from repose.system.files import locked_or_busy, making_lock, replacing_folder
 
 Target: TypeAlias = Callable[[Path, Path, Options], Exported]
 
@@ -97,11 +96,9 @@ def _write_card(model: Path, out: Path, target: str) -> None:
         text = (model / CARD).read_text(encoding="utf-8")
     except (OSError, UnicodeDecodeError):
         return
-    described = read_description(out, target, check_files=False)
-    made = card(text, target, described["how_to_load"]).encode()
-    write_file(out / CARD, made)
-    described["card_sha256"] = hashlib.sha256(made).hexdigest()
-    write_file(out / description_file(target), json.dumps(described, indent=2, ensure_ascii=False) + "\n")
+    made = card(text, target, read_description(out, target, check_files=False)["how_to_load"]).encode()
+    (out / CARD).write_bytes(made)
+    add_to_description(out, target, card_sha256=hashlib.sha256(made).hexdigest())
 
 
 def _own_files(place: Path, target: str, said: str) -> set[str]:

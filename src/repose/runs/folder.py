@@ -231,9 +231,8 @@ class RunFolder:
             raise CheckpointError(f"{self.path} has recorded nothing yet: let it train for an epoch first")
         has_no_end = whole.data is not None and whole.end is None and not may_be_empty
         if has_no_end and self.best_scores() is not None and not self.is_under_way:
-            raise self.damaged_metrics(
-                remedy
-            )  # before the end there are no scores but those of `repose evaluate --out`
+            # Before the end there are no scores but those of `repose evaluate --out`.
+            raise self.damaged_metrics(remedy)
         if whole.data is None:
             try:
                 model = read_object(self.model / model_dir.CONFIG, "")

@@ -44,6 +44,15 @@ def write_description(out: Path, target: str, config: Mapping[str, Any], fields:
         **fields,
         "sha256": files,
     }
+    _write(out, target, content)
+
+
+def add_to_description(out: Path, target: str, **fields: Any) -> None:
+    """Fields that are known once it is written."""
+    _write(out, target, read_description(out, target, check_files=False) | fields)
+
+
+def _write(out: Path, target: str, content: Mapping[str, Any]) -> None:
     text = json.dumps(content, indent=2, ensure_ascii=False) + "\n"
     (out / description_file(target)).write_text(text, encoding="utf-8")
 

@@ -147,8 +147,9 @@ class Server:
         events, logger = HttpEvents(self._log), logging.getLogger("uvicorn.error")
         logger.addHandler(events)
         with contextlib.suppress(NotImplementedError):  # as on Windows
-            for number in (signal.SIGTERM, signal.SIGINT, signal.SIGUSR1):
+            for number in (signal.SIGTERM, signal.SIGINT):
                 loop.add_signal_handler(number, self._end)
+            loop.add_signal_handler(signal.SIGUSR1, self._end)  # which Windows does not even name
             loop.add_signal_handler(signal.SIGHUP, self._reload)
         serving = asyncio.create_task(self._http.serve(sockets=[self._listener]))
         self._starting = starting = asyncio.create_task(self._start())

@@ -60,6 +60,14 @@ def available_cores() -> int:
     return min(cores, granted_cores() or cores)
 
 
+def limit_threads() -> None:
+    """In a container that grants less than all cores, has libraries that are loaded later, and processes that are
+    started, use no more threads than `available_cores`, unless somebody has said how many."""
+    if granted_cores() is not None:
+        for name in ("OMP_NUM_THREADS", "RAYON_NUM_THREADS"):  # torch; tokenizers
+            os.environ.setdefault(name, str(available_cores()))
+
+
 def memory_bytes() -> int | None:
     """The memory of this machine, or what its container grants of it; None where that cannot be known."""
     try:

@@ -5,12 +5,11 @@ https://docs.kernel.org/admin-guide/cgroup-v2.html and https://docs.kernel.org/a
 """
 
 import math
-import os
 from collections.abc import Iterator
 from pathlib import Path, PurePosixPath
 
 _ROOT = Path("/")
-_NONE = 1 << 60
+_NO_LIMIT = 1 << 60
 """Bytes: more is how version 1 says that there is no limit."""
 
 
@@ -30,17 +29,7 @@ def granted_bytes(root: Path = _ROOT) -> int | None:
         for group in _groups(root, "memory")
         for name in ("memory.max", "memory.limit_in_bytes")  # of version 2, of version 1
     ]
-    return min((limit for limit in limits if limit is not None and 0 < limit < _NONE), default=None)
-
-
-def limit_threads() -> None:
-    """Has libraries that are loaded later, and processes that are started, use no more threads than `granted_cores`.
-    Does nothing where there is no limit, or where somebody has said how many."""
-    cores = granted_cores()
-    if cores is not None:
-        cores = min(cores, len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else cores)
-        for name in ("OMP_NUM_THREADS", "RAYON_NUM_THREADS"):  # torch; tokenizers
-            os.environ.setdefault(name, str(cores))
+    return min((limit for limit in limits if limit is not None and 0 < limit < _NO_LIMIT), default=None)
 
 
 def _groups(root: Path, controller: str) -> Iterator[Path]:
