@@ -38,9 +38,9 @@ from repose.model.architecture import Architecture
 from repose.model.presets import preset
 from repose.model.transformer import build
 from repose.system.device import tuned
-from repose.tasks.translation import TASK, PairPart
+from repose.tasks.translation import TASK, PairBatch
 from repose.training.distributed import World
-from repose.training.feed import Feed, Update
+from repose.training.feed import Feed, GlobalBatch
 from repose.training.learner import Learner
 from workload import SRC_VOCAB_SIZE, TGT_VOCAB_SIZE, RandomIds
 
@@ -107,7 +107,7 @@ def new_learner(a: Architecture) -> Learner:
     )
 
 
-def random_update(length: int, sentences: int) -> Update:
+def random_batch(length: int, sentences: int) -> GlobalBatch:
     """A batch without padding of random ids, as long on both sides."""
     rng = np.random.default_rng(0)
 
@@ -117,17 +117,17 @@ def random_update(length: int, sentences: int) -> Update:
         return ids
 
     src, stored = side(SRC_VOCAB_SIZE, length), side(TGT_VOCAB_SIZE, length + 1)
-    part = PairPart(src, stored[:, :-1].contiguous(), stored[:, 1:].flatten())
-    return Update((part,), sentences, sentences * length, last=False)
+    batch = PairBatch(src, stored[:, :-1].contiguous(), stored[:, 1:].flatten())
+    return GlobalBatch((batch,), sentences, sentences * length, last=False)
 
 
 def seconds_per_update(point: Point, updates: int) -> float:
     """The mean over so many updates of a fresh model."""
-    learner, update = new_learner(point.architecture), random_update(point.length, point.sentences)
+    learner, batch = new_learner(point.architecture), random_batch(point.length, point.sentences)
 
     def run(count: int) -> None:
         for number in range(count):
-            learner.backward(update, number)
+            learner.backward(batch, number)
             learner.step(1e-4)
 
     run(WARM_UP)
@@ -153,13 +153,15 @@ def prepare_random(folder: Path, pairs: int) -> PairDataset:
 
 def seconds_per_epoch(a: Architecture, data: PairDataset) -> float:
     """One epoch of training alone, without validation and checkpoints."""
-    feed = Feed(TASK, lambda _: data, Batches(data.tgt_lengths, "sentences", SENTENCES, 0), world=ALONE, num_parts=1)
+    feed = Feed(
+        TASK, lambda _: data, Batches(data.tgt_lengths, "sentences", SENTENCES, 0), world=ALONE, num_micro_batches=1
+    )
     learner = new_learner(a)
-    for number, update in zip(range(WARM_UP), feed.epoch(1, 0), strict=False):
-        learner.backward(update, number)
+    for number, batch in zip(range(WARM_UP), feed.epoch(1, 0), strict=False):
+        learner.backward(batch, number)
     began = time.perf_counter()
-    for number, update in enumerate(feed.epoch(0, 0)):
-        learner.backward(update, number)
+    for number, batch in enumerate(feed.epoch(0, 0)):
+        learner.backward(batch, number)
         learner.step(1e-4)
     return time.perf_counter() - began
 

@@ -77,9 +77,9 @@ class Training:
         data = PairDataset.open(options.workload / "prepared")
         batches = Batches(data.tgt_lengths, config.batching, batch_size, config.seed, src_lengths=data.src_lengths)
         self._check(batches)
-        self.feed = Feed(TASK, lambda _: data, batches, world=world, num_parts=1)
-        self.updates = self.feed.epoch(0, 0)
-        self.position = 0  # of the batch that `updates` gives next
+        self.feed = Feed(TASK, lambda _: data, batches, world=world, num_micro_batches=1)
+        self.batches = self.feed.epoch(0, 0)
+        self.position = 0  # of the batch that `batches` gives next
         self.update = 0
 
     def run(self, numbers: list[int]) -> int:
@@ -107,18 +107,18 @@ class Training:
 
     def _compute(self, first: int, count: int) -> int:
         if first != self.position:
-            self.updates = self.feed.epoch(0, first)
+            self.batches = self.feed.epoch(0, first)
         tokens = 0
         for _ in range(count):
-            update = next(self.updates)
-            self.learner.backward(update, self.update)
+            batch = next(self.batches)
+            self.learner.backward(batch, self.update)
             if self.world.device.type == "cpu":
                 self._look()
             self.learner.step(LEARNING_RATE)
             self.update += 1
-            tokens += update.tokens
-            if update.last:
-                self.updates = self.feed.epoch(0, 0)
+            tokens += batch.tokens
+            if batch.last:
+                self.batches = self.feed.epoch(0, 0)
         self.position = (first + count) % self.workload.num_batches
         self._look()
         return tokens

@@ -4,7 +4,7 @@ import pytest
 
 import scaling
 from repose.model.presets import preset
-from scaling import exponent, exponents, of_all_widths, of_width, points, prepare_random, random_update, rotate
+from scaling import exponent, exponents, of_all_widths, of_width, points, prepare_random, random_batch, rotate
 
 LENGTHS, WIDTHS = [8, 32, 128], [64, 128, 512]
 
@@ -41,10 +41,10 @@ def test_both_models_have_the_same_width(name: str) -> None:
 def test_batches_of_sweep_n_have_as_many_tokens_throughout() -> None:
     for point in points(LENGTHS, WIDTHS):
         if point.sweep == "n":
-            (part,) = random_update(point.length, point.sentences).parts
-            assert part.src.shape == part.tgt.shape == (point.sentences, point.length)
-            assert len(part.labels) == scaling.TOKENS
-            assert (part.tgt != 0).all()
+            (batch,) = random_batch(point.length, point.sentences).micro_batches
+            assert batch.src.shape == batch.tgt.shape == (point.sentences, point.length)
+            assert len(batch.labels) == scaling.TOKENS
+            assert (batch.tgt != 0).all()
 
 
 def test_random_corpus(tmp_path: Path) -> None:

@@ -58,7 +58,7 @@ class Copy(FileTask):
     def open(self, folder: Path) -> TextBlocks:
         return TextBlocks.open(folder)
 
-    def part(self, examples: TextBlocks, indices: Any, device: torch.device) -> Tensor:
+    def micro_batch(self, examples: TextBlocks, indices: Any, device: torch.device) -> Tensor:
         ids, _ = examples.batch(indices)
         return torch.from_numpy(ids[ids != 0]).to(device)
 
@@ -67,11 +67,11 @@ class Copy(FileTask):
         (tokenizer,) = self.tokenizers(job)
         return Copier(job.architecture, vocab_size=tokenizer.vocab_size)
 
-    def sums(self, model: Copier, part: Tensor, config: TrainingConfig) -> TokenSums:  # noqa: ARG002
-        return cross_entropy(model.tokens(part), model.output.weight, model.output.bias, part)
+    def training_loss(self, model: Copier, batch: Tensor, config: TrainingConfig) -> TokenSums:  # noqa: ARG002
+        return cross_entropy(model.tokens(batch), model.output.weight, model.output.bias, batch)
 
-    def losses(self, model: Copier, part: Tensor) -> tuple[Tensor, Tensor]:
-        return token_losses(model.tokens(part), model.output.weight, model.output.bias, part)
+    def token_losses(self, model: Copier, batch: Tensor) -> tuple[Tensor, Tensor]:
+        return token_losses(model.tokens(batch), model.output.weight, model.output.bias, batch)
 
     def card(self, experiment: Experiment) -> Card:  # noqa: ARG002
         return Card("Copier", "A model that copies", "repose evaluate THIS_FOLDER TEXT")
@@ -85,7 +85,7 @@ class Copy(FileTask):
     def measure(self, loaded: SavedModel[Copier], ids: Path) -> Measured:
         blocks = self.open(ids)
         figures = validate(loaded.model, self, blocks, keras_batch=1, world=World(0, 1, torch.device("cpu")))
-        said = loaded.model.output(loaded.model.tokens(self.part(blocks, np.array([0]), torch.device("cpu"))))
+        said = loaded.model.output(loaded.model.tokens(self.micro_batch(blocks, np.array([0]), torch.device("cpu"))))
         line = loaded.tokenizers[0].decode(said.argmax(1).tolist())
         return Measured(
             {"num_blocks": len(blocks)},

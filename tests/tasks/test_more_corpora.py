@@ -88,10 +88,10 @@ def test_batches_say_which_sources_begin_with_a_tag(experiment: Experiment, bpe_
     paths = {f"{side}_tokenizer": data.tokenizer_path(side) for side in ("src", "tgt")}
     job: Any = SimpleNamespace(training=TrainingConfig(bpe_dropout=bpe_dropout), **paths)
     pairs = TASK.open(data.folder / "train")
-    part = TASK.part(TASK.sampler(pairs, job)(0), np.arange(len(pairs)), torch.device("cpu"))
-    assert part.tagged is not None
-    assert part.tagged.tolist() == [False] * 40 + [True] * 140
-    assert TASK.part(pairs, np.arange(3), torch.device("cpu")).tagged is None
+    batch = TASK.micro_batch(TASK.sampler(pairs, job)(0), np.arange(len(pairs)), torch.device("cpu"))
+    assert batch.tagged is not None
+    assert batch.tagged.tolist() == [False] * 40 + [True] * 140
+    assert TASK.micro_batch(pairs, np.arange(3), torch.device("cpu")).tagged is None
 
 
 def test_epochs_read_the_corpora_in_the_shares_that_are_asked_for(experiment: Experiment) -> None:

@@ -107,8 +107,8 @@ class Numbers(NamedTuple):
 
 @GPU
 def test_a_function_that_makes_the_cpu_wait_is_not_replayed() -> None:
-    def run(part: Numbers, number: torch.Tensor) -> torch.Tensor:
-        return part.x * part.x.sum().item() / number
+    def run(micro_batch: Numbers, number: torch.Tensor) -> torch.Tensor:
+        return micro_batch.x * micro_batch.x.sum().item() / number
 
     made = Replays()
     for start in range(5):
@@ -122,33 +122,33 @@ def test_a_function_that_makes_the_cpu_wait_is_not_replayed() -> None:
 def test_what_is_replayed_draws_new_numbers_from_the_seed() -> None:
     """In every shape; and its inputs are those that are given."""
 
-    def run(part: Numbers, number: torch.Tensor) -> torch.Tensor:
-        x = part.x if part.y is None else part.x + part.y
+    def run(micro_batch: Numbers, number: torch.Tensor) -> torch.Tensor:
+        x = micro_batch.x if micro_batch.y is None else micro_batch.x + micro_batch.y
         return torch.dropout(x / number, 0.5, True)
 
     made = Replays()
     for seed in range(12):
         x = torch.arange(64 * (1 + seed % 3), device="cuda") + seed
-        part, number = Numbers(x, x if seed % 2 else None), torch.full((), 1 + seed, device="cuda")
+        micro_batch, number = Numbers(x, x if seed % 2 else None), torch.full((), 1 + seed, device="cuda")
         torch.manual_seed(seed)
-        found = made(run, part, number).tolist()
+        found = made(run, micro_batch, number).tolist()
         torch.manual_seed(seed)
-        assert found == run(part, number).tolist()
+        assert found == run(micro_batch, number).tolist()
     assert made.number == 6
 
 
-def triple(part: Numbers, number: torch.Tensor) -> torch.Tensor:
-    return part.x * number
+def triple(micro_batch: Numbers, number: torch.Tensor) -> torch.Tensor:
+    return micro_batch.x * number
 
 
 @GPU
 def test_a_wait_for_what_is_made_once_does_not_count() -> None:
     made, kept = Replays(), []
 
-    def run(part: Numbers, number: torch.Tensor) -> torch.Tensor:
+    def run(micro_batch: Numbers, number: torch.Tensor) -> torch.Tensor:
         if not kept:
             kept.append(torch.tensor([1, 2, 3, 4]).to("cuda"))
-        return part.x * kept[0] / number
+        return micro_batch.x * kept[0] / number
 
     for start in range(5):
         x = torch.arange(start, start + 4, device="cuda")
@@ -159,9 +159,9 @@ def test_a_wait_for_what_is_made_once_does_not_count() -> None:
 
 @GPU
 def test_other_warnings_of_a_first_pass_are_told() -> None:
-    def run(part: Numbers, number: torch.Tensor) -> torch.Tensor:
+    def run(micro_batch: Numbers, number: torch.Tensor) -> torch.Tensor:
         warnings.warn("mind this", stacklevel=1)
-        return part.x * number
+        return micro_batch.x * number
 
     with pytest.warns(UserWarning, match="mind this"):
         Replays()(run, Numbers(torch.arange(3, device="cuda")), torch.full((), 3, device="cuda"))

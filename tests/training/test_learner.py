@@ -14,7 +14,7 @@ from repose.model.presets import PRESETS
 from repose.model.transformer import Transformer, build
 from repose.tasks.translation import TASK
 from repose.training.distributed import World
-from repose.training.feed import Update
+from repose.training.feed import GlobalBatch
 from repose.training.learner import FlatParameters, Learner, dropout_seed
 
 ALONE = World(0, 1, torch.device("cpu"))
@@ -25,12 +25,14 @@ def learner(lab: Any, *, architecture: Any = None, **training: Any) -> Learner:
     return Learner(TASK, model, TrainingConfig(**training), ALONE)
 
 
-def update(lab: Any, *parts: list[int]) -> Update:
-    """A global batch of these pairs, in as many parts."""
+def global_batch(lab: Any, *micro_batches: list[int]) -> GlobalBatch:
+    """A global batch of these pairs, in as many micro-batches."""
     data = PairDataset.open(lab.train)
-    indices = [index for part in parts for index in part]
-    made = tuple(TASK.part(data, np.array(part), ALONE.device) if part else None for part in parts)
-    return Update(made, len(indices), int(data.tgt_lengths[indices].sum()), last=False)
+    indices = [index for examples in micro_batches for index in examples]
+    made = tuple(
+        TASK.micro_batch(data, np.array(examples), ALONE.device) if examples else None for examples in micro_batches
+    )
+    return GlobalBatch(made, len(indices), int(data.tgt_lengths[indices].sum()), last=False)
 
 
 def gradients(model: Transformer) -> dict[str, torch.Tensor]:
@@ -52,16 +54,16 @@ def test_gradient_is_that_of_the_mean_loss_per_token(lab: Any, tie: str, smoothi
     F.cross_entropy(
         plain(src, tgt).flatten(0, 1), labels.flatten(), ignore_index=0, label_smoothing=smoothing
     ).backward()
-    ours.backward(update(lab, list(range(6))), 0)
+    ours.backward(global_batch(lab, list(range(6))), 0)
     for name, wanted in gradients(plain).items():
         torch.testing.assert_close(gradients(ours.model)[name], wanted, rtol=1e-4, atol=1e-6)
 
 
-@pytest.mark.parametrize("parts", [[[0, 1], [2, 3], [4, 5]], [[5, 0, 3], [], [1, 2, 4]]])
-def test_accumulation_does_not_change_the_gradient(lab: Any, parts: list[list[int]]) -> None:
+@pytest.mark.parametrize("micro_batches", [[[0, 1], [2, 3], [4, 5]], [[5, 0, 3], [], [1, 2, 4]]])
+def test_accumulation_does_not_change_the_gradient(lab: Any, micro_batches: list[list[int]]) -> None:
     whole, split = learner(lab), learner(lab)
-    whole.backward(update(lab, list(range(6))), 0)
-    split.backward(update(lab, *parts), 0)
+    whole.backward(global_batch(lab, list(range(6))), 0)
+    split.backward(global_batch(lab, *micro_batches), 0)
     for name, wanted in gradients(whole.model).items():
         torch.testing.assert_close(gradients(split.model)[name], wanted, rtol=1e-4, atol=1e-6)
     torch.testing.assert_close(split.sums, whole.sums, rtol=1e-6, atol=0.0)
@@ -72,7 +74,7 @@ def test_parameters_are_updated_in_place_of_the_model(lab: Any) -> None:
     ours, plain = learner(lab, adam_eps=1e-3), build(lab.still, src_vocab_size=12, tgt_vocab_size=12, seed=5)
     adam = torch.optim.Adam(plain.parameters(), lr=0.01, betas=(0.9, 0.98), eps=1e-3, fused=True)
     for number in range(3):
-        ours.backward(update(lab, [number, number + 1]), number)
+        ours.backward(global_batch(lab, [number, number + 1]), number)
         for name, parameter in plain.named_parameters():
             parameter.grad = gradients(ours.model)[name]
         ours.step(0.01)
@@ -95,7 +97,7 @@ def test_weight_decay(lab: Any, kind: str, factor: float | None) -> None:
 def test_clipping(lab: Any) -> None:
     free, clipped = learner(lab), learner(lab, clip_norm=0.01)
     for each in (free, clipped):
-        each.backward(update(lab, [0, 1, 2]), 0)
+        each.backward(global_batch(lab, [0, 1, 2]), 0)
     assert float(free.norm) == float(clipped.norm) > 0.01  # what is told is the norm before clipping
     for name, gradient in gradients(free.model).items():
         wanted = gradient * (0.01 / float(free.norm))
@@ -105,14 +107,14 @@ def test_clipping(lab: Any) -> None:
 def test_a_gradient_shorter_than_the_clip_stays_as_it_is(lab: Any) -> None:
     free, unclipped = learner(lab), learner(lab, clip_norm=1e3)
     for each in (free, unclipped):
-        each.backward(update(lab, [0, 1, 2]), 0)
+        each.backward(global_batch(lab, [0, 1, 2]), 0)
     assert float(free.norm) < 1e3
     for name, gradient in gradients(free.model).items():
         assert torch.equal(gradients(unclipped.model)[name], gradient), name
 
 
 def test_keras_figures_of_an_update_are_its_mean_times_its_sentences(lab: Any) -> None:
-    ours, batch = learner(lab, label_smoothing=0.1), update(lab, [0, 1], [2, 3, 4])
+    ours, batch = learner(lab, label_smoothing=0.1), global_batch(lab, [0, 1], [2, 3, 4])
     ours.backward(batch, 0)
     loss, nll, _, keras_loss, keras_nll = ours.sums.tolist()
     assert (keras_loss, keras_nll) == pytest.approx((5 * loss / batch.tokens, 5 * nll / batch.tokens))
@@ -120,9 +122,9 @@ def test_keras_figures_of_an_update_are_its_mean_times_its_sentences(lab: Any) -
 
 def test_each_part_of_an_update_has_its_own_dropout(lab: Any) -> None:
     losses = []
-    for parts in (([0, 1, 2, 3], []), ([], [0, 1, 2, 3])):
+    for micro_batches in (([0, 1, 2, 3], []), ([], [0, 1, 2, 3])):
         dropping = learner(lab, architecture=lab.tiny)
-        dropping.backward(update(lab, *parts), 0)
+        dropping.backward(global_batch(lab, *micro_batches), 0)
         losses.append(float(dropping.sums[0]))
     assert losses[0] != losses[1]
 
@@ -133,7 +135,7 @@ def test_dropout_depends_on_where_an_update_stands(lab: Any) -> None:
     def loss(number: int, *, noise: int = 0) -> float:
         dropping = learner(lab, architecture=lab.tiny)
         torch.rand(noise)
-        dropping.backward(update(lab, [0, 1, 2, 3]), number)
+        dropping.backward(global_batch(lab, [0, 1, 2, 3]), number)
         return float(dropping.sums[0])
 
     assert loss(7) == loss(7, noise=3)
@@ -150,7 +152,7 @@ def test_dropout_seeds_differ() -> None:
 def test_bf16_trains_fp32_weights(lab: Any) -> None:
     exact, rough = learner(lab), learner(lab, precision="bf16")
     for each in (exact, rough):
-        each.backward(update(lab, list(range(12))), 0)
+        each.backward(global_batch(lab, list(range(12))), 0)
     assert float(exact.sums[0]) != float(rough.sums[0])
     assert float(rough.sums[0]) == pytest.approx(float(exact.sums[0]), rel=1e-2)
     assert float(rough.norm) == pytest.approx(float(exact.norm), rel=0.05)

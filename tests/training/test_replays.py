@@ -14,7 +14,7 @@ from repose.training.replays import Replays
 WAIT = "called a synchronizing CUDA operation"
 
 
-class Part(NamedTuple):
+class Batch(NamedTuple):
     x: torch.Tensor
     y: torch.Tensor | None = None
 
@@ -58,11 +58,11 @@ def _cuda(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(torch.cuda, "graph", Graph.recording)
 
 
-def power(part: Part, number: torch.Tensor) -> torch.Tensor:
+def power(micro_batch: Batch, number: torch.Tensor) -> torch.Tensor:
     """Of what is in memory at the time."""
 
     def compute() -> torch.Tensor:
-        return (part.x if part.y is None else part.x + part.y) ** number
+        return (micro_batch.x if micro_batch.y is None else micro_batch.x + micro_batch.y) ** number
 
     out = compute()
     if Graph.present is not None:
@@ -72,7 +72,7 @@ def power(part: Part, number: torch.Tensor) -> torch.Tensor:
 
 def check(made: Replays, run: Any, size: int, start: int, *, pair: bool = False) -> None:
     x, number = torch.arange(start, start + size), torch.tensor(2 + start % 2)
-    assert made(run, Part(x, x if pair else None), number).tolist() == ((1 + pair) * x).pow(number).tolist()
+    assert made(run, Batch(x, x if pair else None), number).tolist() == ((1 + pair) * x).pow(number).tolist()
 
 
 def test_each_shape_is_recorded_when_it_comes_again() -> None:
@@ -89,12 +89,12 @@ def waiting(times: int) -> Any:
     """A function whose first passes wait so often, and that may not be recorded if it waits."""
     left = [times]
 
-    def run(part: Part, number: torch.Tensor) -> torch.Tensor:
+    def run(micro_batch: Batch, number: torch.Tensor) -> torch.Tensor:
         if left[0]:
             assert Graph.present is None
             left[0] -= 1
             warnings.warn(WAIT, stacklevel=1)
-        return power(part, number)
+        return power(micro_batch, number)
 
     return run
 
@@ -118,9 +118,9 @@ def test_no_more_than_the_most_are_recorded_and_shapes_seen_once_take_no_place(m
 
 
 def test_other_warnings_of_a_first_pass_are_told() -> None:
-    def run(part: Part, number: torch.Tensor) -> torch.Tensor:
+    def run(micro_batch: Batch, number: torch.Tensor) -> torch.Tensor:
         warnings.warn("mind this", stacklevel=1)
-        return power(part, number)
+        return power(micro_batch, number)
 
     with pytest.warns(UserWarning, match="mind this"):
         check(Replays(), run, 3, 0)

@@ -24,7 +24,7 @@ from repose.tasks.registry import get_task
 from repose.tasks.translation import TASK as TRANSLATION
 from repose.training import loop
 from repose.training.distributed import World
-from repose.training.feed import to_device, usual
+from repose.training.feed import round_up_size, to_device
 from repose.training.job import TrainingJob
 from repose.training.run import train
 from repose.training.validation import validate
@@ -179,20 +179,20 @@ def test_word_losses_by_hand(lab: Any, jobs: dict[str, Make]) -> None:
     task: Any = job.task
     model: Any = task.build(job).eval()
     bank = task.open(job.valid_data)
-    part = task.part(bank, np.arange(3), CPU)
-    nll, correct = task.losses(model, part)
-    words = model.words(part.src, part.first)
-    arcs, labels = model.arcs(words), words.packing.pad(model.labels(words, part.heads.clamp(min=0)))
+    batch = task.micro_batch(bank, np.arange(3), CPU)
+    nll, correct = task.token_losses(model, batch)
+    words = model.words(batch.src, batch.first)
+    arcs, labels = model.arcs(words), words.packing.pad(model.labels(words, batch.heads.clamp(min=0)))
     expected, right = [], []
     for row in range(3):
         for word in range(1, int(bank.tgt_lengths[row]) + 1):
-            head, label = int(part.heads[row, word]), int(part.labels[row, word])
+            head, label = int(batch.heads[row, word]), int(batch.labels[row, word])
             own = arcs[row, word][: int(bank.tgt_lengths[row]) + 1]
             expected.append(float(-own.log_softmax(0)[head] - labels[row, word].log_softmax(0)[label]))
             right.append(bool(own.argmax() == head and labels[row, word].argmax() == label))
     assert nll.tolist() == pytest.approx(expected, abs=1e-5)
     assert correct.tolist() == right
-    sums = task.sums(model, part, TrainingConfig())
+    sums = task.training_loss(model, batch, TrainingConfig())
     assert float(sums.loss) == pytest.approx(sum(expected), rel=1e-5)
     assert float(sums.correct) == sum(right)
 
@@ -202,21 +202,21 @@ def test_token_losses_by_hand(lab: Any, jobs: dict[str, Make]) -> None:
     job = jobs["language_modelling"](lab.still)
     task: Any = job.task
     model: Any = task.build(job).eval()
-    part = task.part(task.open(job.valid_data), np.arange(4), CPU)
-    logits = model(part.ids)[part.ids != 0]
-    sums = task.sums(model, part, TrainingConfig(label_smoothing=0.1))
+    batch = task.micro_batch(task.open(job.valid_data), np.arange(4), CPU)
+    logits = model(batch.ids)[batch.ids != 0]
+    sums = task.training_loss(model, batch, TrainingConfig(label_smoothing=0.1))
     assert float(sums.loss) == pytest.approx(
-        float(F.cross_entropy(logits, part.labels, reduction="sum", label_smoothing=0.1)), rel=1e-5
+        float(F.cross_entropy(logits, batch.labels, reduction="sum", label_smoothing=0.1)), rel=1e-5
     )
-    assert float(sums.nll) == pytest.approx(float(task.losses(model, part)[0].sum()), rel=1e-5)
+    assert float(sums.nll) == pytest.approx(float(task.token_losses(model, batch)[0].sum()), rel=1e-5)
 
 
 @pytest.mark.parametrize("training", [{}, {"label_smoothing": 0.1}, {"r_drop": 1.0}], ids=str)
 @pytest.mark.parametrize("name", ["translation", "language_modelling"])
-def test_parts_of_usual_shapes_are_the_same(
+def test_micro_batches_of_few_shapes_are_the_same(
     name: str, training: dict[str, Any], lab: Any, jobs: dict[str, Make]
 ) -> None:
-    """Loss, figures and gradients, for each of several parts that come in fewer shapes."""
+    """Loss, figures and gradients, for each of several micro-batches that come in fewer shapes."""
     if "r_drop" in training and name != "translation":
         pytest.skip("there is no such training")
     job = (jobs | {"translation": lab.job})[name](lab.still, **training)
@@ -224,17 +224,17 @@ def test_parts_of_usual_shapes_are_the_same(
     model, examples, shapes = task.build(job), task.open(job.train_data), set()
     for start in range(0, 36, 6):
         found = []
-        for make in (task.part, task.usual_part):
+        for make in (task.micro_batch, task.bucketed_micro_batch):
             model.zero_grad()
-            part = make(examples, np.arange(start, start + 6), CPU)
-            sums = task.sums(model, part, job.training)
+            batch = make(examples, np.arange(start, start + 6), CPU)
+            sums = task.training_loss(model, batch, job.training)
             sums.loss.backward()
             found.append([*sums, *(p.grad for p in model.parameters() if p.grad is not None)])
-        shapes.add(tuple(x.shape for x in part if x is not None))
+        shapes.add(tuple(x.shape for x in batch if x is not None))
         assert len(found[0]) > 3
         for plain, filled in zip(*found, strict=True):
             torch.testing.assert_close(filled, plain, atol=1e-5, rtol=1e-5)
-    assert task.can_replay
+    assert task.allows_cuda_graphs
     assert len(shapes) < 4
 
 
@@ -257,8 +257,8 @@ def test_arrays_go_to_devices_that_cannot_pin_memory() -> None:
     assert [x.shape for x in to_device(arrays, torch.device("meta"))] == [(2, 3), (4,)]
 
 
-def test_usual_numbers_are_few() -> None:
-    numbers = [usual(size) for size in range(1, 1025)]
+def test_sizes_are_rounded_up_to_few() -> None:
+    numbers = [round_up_size(size) for size in range(1, 1025)]
     assert all(size <= number < size + max(8, size / 4) for size, number in enumerate(numbers, 1))
     assert set(numbers) == {8, 16, 24, 32, 40, 48, 56, 64, 80, 96, 112, 128, 160, 192, 224, 256, 320, 384, 448, 512} | {
         640,
@@ -266,8 +266,8 @@ def test_usual_numbers_are_few() -> None:
         896,
         1024,
     }
-    assert usual(65, 70) == 70
-    assert [usual(size, finest=1) for size in (1, 2, 3, 8, 9, 64, 65)] == [1, 2, 3, 8, 10, 64, 80]
+    assert round_up_size(65, 70) == 70
+    assert [round_up_size(size, finest=1) for size in (1, 2, 3, 8, 9, 64, 65)] == [1, 2, 3, 8, 10, 64, 80]
 
 
 def test_word_dropout_hides_words_alone() -> None:

@@ -14,9 +14,9 @@ from repose.config.experiment import TrainingConfig
 from repose.model.attention import Attention
 from repose.model.presets import preset
 from repose.model.transformer import Transformer, build
-from repose.tasks.translation import TASK, PairPart
+from repose.tasks.translation import TASK, PairBatch
 from repose.training.distributed import World
-from repose.training.feed import Update
+from repose.training.feed import GlobalBatch
 from repose.training.learner import Learner
 
 VOCAB = 50
@@ -90,7 +90,7 @@ def test_loss_and_gradients_are_those_of_an_unpacked_model(name: str, head_dim: 
     wanted.backward()
 
     learner = Learner(TASK, model, TrainingConfig(), World(0, 1, torch.device("cpu")))
-    learner.backward(Update((PairPart(src, tgt, labels),), len(src), len(labels), last=False), 0)
+    learner.backward(GlobalBatch((PairBatch(src, tgt, labels),), len(src), len(labels), last=False), 0)
     assert learner.sums[0].item() / len(labels) == pytest.approx(wanted.item(), rel=1e-6)
     for (parameter_name, ours), theirs in zip(learner.model.named_parameters(), plain.parameters(), strict=True):
         assert ours.grad is not None

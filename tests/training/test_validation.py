@@ -51,9 +51,9 @@ def test_source_gain_is_the_difference_of_two_losses(lab: Any) -> None:
     model = build(lab.tiny, src_vocab_size=12, tgt_vocab_size=12, seed=1).eval()
     figures = validate(model, TASK, data, keras_batch=10, world=ALONE)
     (indices,) = validation._by_length(data)  # all in one batch
-    part = TASK.part(data, indices, ALONE.device)
+    batch = TASK.micro_batch(data, indices, ALONE.device)
     with torch.no_grad():
-        right, wrong = (TASK.losses(model, p)[0].double().mean() for p in (part, TASK.mismatched(part)))
+        right, wrong = (TASK.token_losses(model, p)[0].double().mean() for p in (batch, TASK.with_wrong_sources(batch)))
     assert figures["source_gain"] == pytest.approx(float(wrong - right), abs=1e-6)
 
 

@@ -23,7 +23,7 @@ from repose.system.errors import CheckpointError
 from repose.tasks.base import Card, Figure, FileTask, Measured, position_table
 from repose.tasks.corpus import one_file_per_set, one_tokenizer
 from repose.training.distributed import World
-from repose.training.feed import to_device, usual_targets
+from repose.training.feed import bucketed_targets, to_device
 from repose.training.job import TrainingJob
 from repose.training.loss import TokenSums, cross_entropy, token_losses
 from repose.training.validation import per_example
@@ -36,15 +36,15 @@ _MOST_NATS = math.log(sys.float_info.max)
 """Above it, a perplexity is no number."""
 
 
-class BlockPart(NamedTuple):
+class BlockBatch(NamedTuple):
     """Blocks as tensors."""
 
     ids: Tensor
     """(B, T) input."""
     labels: Tensor
     """(N,) the token after each real token of `ids`, in row-major order."""
-    cells: Tensor | None = None
-    """(N,) where each label's token is in `ids.flatten()`, if not all labels are real ones."""
+    label_positions: Tensor | None = None
+    """(N,) the position in `ids.flatten()` that each label belongs to; None: each real token of `ids` has a label."""
 
 
 class LanguageModellingTask(FileTask):
@@ -57,7 +57,7 @@ class LanguageModellingTask(FileTask):
         lambda architecture, config: LanguageModel(architecture, vocab_size=config["vocab_size"]),
     )
     file_kind = "text"
-    can_replay = True
+    allows_cuda_graphs = True
     look_ahead_warning = (
         "This model normalises over the whole block of a text and so sees tokens that it is to predict: its "
         "teacher-forced figures are no measure of language modelling."
@@ -74,26 +74,28 @@ class LanguageModellingTask(FileTask):
     def open(self, folder: Path) -> TextBlocks:
         return TextBlocks.open(folder)
 
-    def part(self, examples: TextBlocks, indices: NDArray[np.int64], device: torch.device) -> BlockPart:
-        return BlockPart(*to_device(examples.batch(indices), device))
+    def micro_batch(self, examples: TextBlocks, indices: NDArray[np.int64], device: torch.device) -> BlockBatch:
+        return BlockBatch(*to_device(examples.batch(indices), device))
 
-    def usual_part(self, examples: TextBlocks, indices: NDArray[np.int64], device: torch.device) -> BlockPart:
-        """With blocks of padding alone, padding at the ends, and spare labels."""
+    def bucketed_micro_batch(
+        self, examples: TextBlocks, indices: NDArray[np.int64], device: torch.device
+    ) -> BlockBatch:
+        """The same with blocks of padding alone, padding at the ends, and spare labels."""
         ids, labels = examples.batch(indices)
-        return BlockPart(*to_device(usual_targets(ids, labels, examples.longest_tgt), device))
+        return BlockBatch(*to_device(bucketed_targets(ids, labels, examples.longest_tgt), device))
 
     def new_model(self, job: TrainingJob) -> LanguageModel:
         (tokenizer,) = self.tokenizers(job)
         size, table = tokenizer.vocab_size, position_table(job)
         return build_language_model(job.architecture, vocab_size=size, seed=job.training.seed, position_table=table)
 
-    def sums(self, model: LanguageModel, part: BlockPart, config: TrainingConfig) -> TokenSums:
-        hidden, output = model.hidden(part.ids, part.cells), model.output
-        return cross_entropy(hidden, output.weight, output.bias, part.labels, label_smoothing=config.label_smoothing)
+    def training_loss(self, model: LanguageModel, batch: BlockBatch, config: TrainingConfig) -> TokenSums:
+        hidden, output = model.hidden(batch.ids, batch.label_positions), model.output
+        return cross_entropy(hidden, output.weight, output.bias, batch.labels, label_smoothing=config.label_smoothing)
 
-    def losses(self, model: LanguageModel, part: BlockPart) -> tuple[Tensor, Tensor]:
+    def token_losses(self, model: LanguageModel, batch: BlockBatch) -> tuple[Tensor, Tensor]:
         """Of every token, given the text's own earlier ones in its block."""
-        return token_losses(model.hidden(part.ids), model.output.weight, model.output.bias, part.labels)
+        return token_losses(model.hidden(batch.ids), model.output.weight, model.output.bias, batch.labels)
 
     def card(self, experiment: Experiment) -> Card:
         language = experiment.corpus.tgt_lang

@@ -31,7 +31,7 @@ from repose.training.validation import validate
 SENTENCES_AT_A_TIME = 64
 
 
-class TreePart(NamedTuple):
+class TreeBatch(NamedTuple):
     """Sentences as tensors; columns of words begin with ROOT's."""
 
     src: Tensor
@@ -84,8 +84,8 @@ class ParsingTask(FileTask):
     def open(self, folder: Path) -> Treebank:
         return Treebank.open(folder)
 
-    def part(self, examples: Treebank, indices: NDArray[np.int64], device: torch.device) -> TreePart:
-        return TreePart(*to_device(examples.batch(indices), device))
+    def micro_batch(self, examples: Treebank, indices: NDArray[np.int64], device: torch.device) -> TreeBatch:
+        return TreeBatch(*to_device(examples.batch(indices), device))
 
     def new_model(self, job: TrainingJob) -> Parser:
         (tokenizer,) = self.tokenizers(job)
@@ -116,20 +116,20 @@ class ParsingTask(FileTask):
                     f"raise architecture.max_length ({limit}), or leave the sentence out"
                 )
 
-    def sums(self, model: Parser, part: TreePart, config: TrainingConfig) -> TokenSums:
+    def training_loss(self, model: Parser, batch: TreeBatch, config: TrainingConfig) -> TokenSums:
         assert config.label_smoothing == 0.0, "Experiment refuses it"
-        nll, correct = self.losses(model, part)
+        nll, correct = self.token_losses(model, batch)
         loss = nll.sum(dtype=torch.float64)
         return TokenSums(loss, loss.detach(), correct.sum().double())
 
-    def losses(self, model: Parser, part: TreePart) -> tuple[Tensor, Tensor]:
+    def token_losses(self, model: Parser, batch: TreeBatch) -> tuple[Tensor, Tensor]:
         """Of each word: -log p(head) - log p(label | head), over all words and ROOT, in nats (Dozat and Manning 2017,
         3.3: the losses are summed); and whether the most probable head and, at the right head, the most probable label
         are right. No tree is sought."""
-        words = model.words(part.src, part.first)
-        arcs, labels = model.arcs(words), words.packing.pad(model.labels(words, part.heads.clamp(min=0)))
-        is_word = part.first > 0  # ROOT's is 0
-        arcs, labels, heads, names = arcs[is_word], labels[is_word], part.heads[is_word], part.labels[is_word]
+        words = model.words(batch.src, batch.first)
+        arcs, labels = model.arcs(words), words.packing.pad(model.labels(words, batch.heads.clamp(min=0)))
+        is_word = batch.first > 0  # ROOT's is 0
+        arcs, labels, heads, names = arcs[is_word], labels[is_word], batch.heads[is_word], batch.labels[is_word]
         nll = F.cross_entropy(arcs, heads, reduction="none") + F.cross_entropy(labels, names, reduction="none")
         return nll, (arcs.argmax(1) == heads) & (labels.argmax(1) == names) & (names > 0)
 
@@ -181,12 +181,12 @@ class ParsingTask(FileTask):
         device = next(model.parameters()).device
         by_length = np.argsort(treebank.src_lengths, kind="stable")
         for indices in np.array_split(by_length, -(-len(by_length) // SENTENCES_AT_A_TIME)):
-            part = self.part(treebank, indices, device)
-            words = model.words(part.src, part.first)
+            batch = self.micro_batch(treebank, indices, device)
+            words = model.words(batch.src, batch.first)
             scores = model.arcs(words).log_softmax(2).cpu().numpy()
-            lengths = (part.first >= 0).sum(1).tolist()
+            lengths = (batch.first >= 0).sum(1).tolist()
             trees = [best_tree(scores[row, :length, :length]) for row, length in enumerate(lengths)]
-            heads = torch.zeros_like(part.heads)
+            heads = torch.zeros_like(batch.heads)
             for row, tree in enumerate(trees):
                 heads[row, 1 : len(tree) + 1] = torch.tensor(tree, device=device)
             # Label 0 stands for labels unknown to training.

@@ -48,7 +48,7 @@ from repose.tasks.choice import FEWEST, choose
 from repose.tasks.corpus import CorpusData, prepare_pairs
 from repose.tasks.corpus_files import is_pretokenized, languages_of
 from repose.tasks.corpus_of_run import text_of_run
-from repose.training.feed import filled_up, to_device, usual, usual_targets
+from repose.training.feed import bucketed_targets, pad_to, round_up_size, to_device
 from repose.training.job import TrainingJob
 from repose.training.loop import Evaluate, Samples
 from repose.training.loss import TokenSums, cross_entropy, token_losses
@@ -60,7 +60,7 @@ _USUAL = 98
 docs/own-corpus.md."""
 
 
-class PairPart(NamedTuple):
+class PairBatch(NamedTuple):
     """Sentence pairs as tensors."""
 
     src: Tensor
@@ -71,8 +71,8 @@ class PairPart(NamedTuple):
     """(N,) the token after each real token of `tgt`, in row-major order."""
     tagged: Tensor | None = None
     """(B,) 1 where a source begins with a tag, else 0; None: none does."""
-    cells: Tensor | None = None
-    """(N,) where each label's token is in `tgt.flatten()`, if not all labels are real ones."""
+    label_positions: Tensor | None = None
+    """(N,) the position in `tgt.flatten()` that each label belongs to; None: each real token of `tgt` has a label."""
 
 
 class TranslationTask(Task):
@@ -81,7 +81,7 @@ class TranslationTask(Task):
     name = "translation"
     kind = decoding_translator.MODEL_KIND
     look_ahead_warning = decoding_translator.LOOKS_AHEAD
-    can_replay = True
+    allows_cuda_graphs = True
 
     def prepare(self, experiment: Experiment, folder: Path, workers: int) -> Iterator[str]:
         return prepare_pairs(experiment, folder, workers)
@@ -89,19 +89,21 @@ class TranslationTask(Task):
     def open(self, folder: Path) -> PairDataset:
         return PairDataset.open(folder)
 
-    def part(self, examples: PairDataset, indices: NDArray[np.int64], device: torch.device) -> PairPart:
+    def micro_batch(self, examples: PairDataset, indices: NDArray[np.int64], device: torch.device) -> PairBatch:
         """Source, decoder input, and labels without their padding."""
         batch = examples.batch(indices)
         arrays = [batch.src, batch.tgt, batch.labels[batch.tgt != 0], *_tagged(batch.src, examples)]
-        return PairPart(*to_device(arrays, device))
+        return PairBatch(*to_device(arrays, device))
 
-    def usual_part(self, examples: PairDataset, indices: NDArray[np.int64], device: torch.device) -> PairPart:
-        """With pairs of padding alone, padding at the ends, and spare labels."""
+    def bucketed_micro_batch(
+        self, examples: PairDataset, indices: NDArray[np.int64], device: torch.device
+    ) -> PairBatch:
+        """The same with pairs of padding alone, padding at the ends, and spare labels."""
         batch = examples.batch(indices)
-        tgt, labels, cells = usual_targets(batch.tgt, batch.labels[batch.tgt != 0], examples.longest_tgt)
-        src = filled_up(batch.src, (len(tgt), usual(batch.src.shape[1], examples.longest_src)))
-        *tensors, places = to_device([src, tgt, labels, *_tagged(src, examples), cells], device)
-        return PairPart(*tensors)._replace(cells=places)
+        tgt, labels, label_positions = bucketed_targets(batch.tgt, batch.labels[batch.tgt != 0], examples.longest_tgt)
+        src = pad_to(batch.src, (len(tgt), round_up_size(batch.src.shape[1], examples.longest_src)))
+        *tensors, positions = to_device([src, tgt, labels, *_tagged(src, examples), label_positions], device)
+        return PairBatch(*tensors)._replace(label_positions=positions)
 
     def new_model(self, job: TrainingJob) -> Transformer:
         src, tgt = (tokenizer.vocab_size for tokenizer in self.tokenizers(job))
@@ -123,15 +125,15 @@ class TranslationTask(Task):
         """Several corpora in the shares that are asked for."""
         return more_corpora.mixture(examples, self.tokenizers(job)[0], job.training, job.synthetic_tag)
 
-    def sums(self, model: Transformer, part: PairPart, config: TrainingConfig) -> TokenSums:
+    def training_loss(self, model: Transformer, batch: PairBatch, config: TrainingConfig) -> TokenSums:
         """Cross-entropy of the labels, of two passes with `r_drop`; tokens are hidden with `word_dropout`."""
-        src, tgt, labels, tagged, cells = part
+        src, tgt, labels, tagged, label_positions = batch
         twice = 2 if config.r_drop else 1
-        if config.r_drop and cells is not None:
-            cells = torch.cat([cells, cells + tgt.numel()])
+        if config.r_drop and label_positions is not None:
+            label_positions = torch.cat([label_positions, label_positions + tgt.numel()])
         src = _hide(src.repeat(twice, 1), config.word_dropout, None if tagged is None else tagged.repeat(twice))
         tgt = _hide(tgt.repeat(twice, 1), config.word_dropout)
-        hidden, output = model.hidden(src, tgt, cells), model.output
+        hidden, output = model.hidden(src, tgt, label_positions), model.output
         smoothing = config.label_smoothing
         if config.r_drop:
             first, second = hidden.chunk(2)
@@ -140,13 +142,13 @@ class TranslationTask(Task):
             )
         return cross_entropy(hidden, output.weight, output.bias, labels, label_smoothing=smoothing)
 
-    def losses(self, model: Transformer, part: PairPart) -> tuple[Tensor, Tensor]:
+    def token_losses(self, model: Transformer, batch: PairBatch) -> tuple[Tensor, Tensor]:
         """Of every target token, given the reference's earlier ones."""
-        return token_losses(model.hidden(part.src, part.tgt), model.output.weight, model.output.bias, part.labels)
+        return token_losses(model.hidden(batch.src, batch.tgt), model.output.weight, model.output.bias, batch.labels)
 
-    def mismatched(self, part: PairPart) -> PairPart:
+    def with_wrong_sources(self, batch: PairBatch) -> PairBatch:
         """Each target with the source of the pair before it in the batch."""
-        return part._replace(src=part.src.roll(1, 0))
+        return batch._replace(src=batch.src.roll(1, 0))
 
     def card(self, experiment: Experiment) -> Card:
         codes = languages_of(experiment.corpus)

@@ -15,11 +15,12 @@ from repose.training.job import Examples, TrainingTask
 from repose.training.loss import SPARE
 
 
-class Update(NamedTuple):
-    """One global batch."""
+class GlobalBatch(NamedTuple):
+    """What one update learns from: the examples of all workers, of which this worker has its share."""
 
-    parts: tuple[Any, ...]
-    """This worker's share in each accumulation part, as the task's tensors; None where it is empty."""
+    micro_batches: tuple[Any, ...]
+    """This worker's share of it, as the task's tensors, in as many micro-batches as gradients are accumulated over;
+    None where one is empty."""
     sentences: int
     """Of the global batch."""
     tokens: int
@@ -42,35 +43,35 @@ def to_device(arrays: Iterable[NDArray[np.int64]], device: torch.device) -> Iter
         yield part.view(array.shape)
 
 
-def usual(size: int, most: int = sys.maxsize, finest: int = 8) -> int:
-    """The next of few numbers, the largest of which is `most` (at least `size`): multiples of `finest`, and above
-    eight times that, four for each doubling."""
+def round_up_size(size: int, most: int = sys.maxsize, finest: int = 8) -> int:
+    """The size rounded up to one of few, the largest of which is `most` (at least `size`): multiples of `finest`, and
+    above eight times that, four for each doubling."""
     step = max(finest, 1 << max(0, (size - 1).bit_length() - 3))
     return min(-(-size // step) * step, most)
 
 
-def filled_up(array: NDArray[np.int64], shape: tuple[int, ...], value: int = 0) -> NDArray[np.int64]:
+def pad_to(array: NDArray[np.int64], shape: tuple[int, ...], value: int = 0) -> NDArray[np.int64]:
     """The array in a corner of one of that shape, the rest of which is `value`."""
     whole = np.full(shape, value, dtype=np.int64)
     whole[tuple(map(slice, array.shape))] = array
     return whole
 
 
-def usual_targets(ids: NDArray[np.int64], labels: NDArray[np.int64], longest: int) -> list[NDArray[np.int64]]:
-    """What a decoder reads (B, T), 0 as padding, filled up to a usual shape no longer than `longest`; the labels (N,)
-    of its real tokens, with spare ones; and each label's place in the first, flat."""
-    whole = filled_up(ids, (usual(len(ids), finest=1), usual(ids.shape[1], longest)))
-    room = (usual(len(labels)),)
-    return [whole, filled_up(labels, room, SPARE), filled_up(np.flatnonzero(whole), room)]
+def bucketed_targets(ids: NDArray[np.int64], labels: NDArray[np.int64], longest: int) -> list[NDArray[np.int64]]:
+    """What a decoder reads (B, T), 0 as padding, padded to one of few shapes no longer than `longest`; the labels (N,)
+    of its real tokens, with spare ones; and each label's position in the first, flattened."""
+    whole = pad_to(ids, (round_up_size(len(ids), finest=1), round_up_size(ids.shape[1], longest)))
+    room = (round_up_size(len(labels)),)
+    return [whole, pad_to(labels, room, SPARE), pad_to(np.flatnonzero(whole), room)]
 
 
 def is_replayed(task: TrainingTask, device: torch.device) -> bool:
     """Whether passes of that task are replayed there."""
-    return device.type == "cuda" and task.can_replay
+    return device.type == "cuda" and task.allows_cuda_graphs
 
 
 class Feed:
-    """The updates of an epoch as one worker sees them."""
+    """The global batches of an epoch as one worker sees them."""
 
     def __init__(
         self,
@@ -79,31 +80,30 @@ class Feed:
         batches: Batches,
         *,
         world: World,
-        num_parts: int,
+        num_micro_batches: int,
     ) -> None:
-        """`sampler`: the examples as each epoch reads them."""
+        """`sampler`: the examples as each epoch reads them. `num_micro_batches`: those that make up one update."""
         self._task, self._sampler, self._batches = task, sampler, batches
-        self._world, self._num_parts = world, num_parts
+        self._world, self._num_micro_batches = world, num_micro_batches
 
-    def epoch(self, epoch: int, start: int) -> Iterator[Update]:
-        """The updates of one epoch, from batch `start` on."""
+    def epoch(self, epoch: int, start: int) -> Iterator[GlobalBatch]:
+        """The global batches of one epoch, from batch `start` on."""
         examples = self._sampler(epoch)
         following: NDArray[np.int64] | None = None
         for indices in self._batches.epoch(epoch, start):
             if following is not None:
-                yield self._update(examples, following, last=False)
+                yield self._global_batch(examples, following, last=False)
             following = indices
         if following is not None:
-            yield self._update(examples, following, last=True)
+            yield self._global_batch(examples, following, last=True)
 
-    def _update(self, examples: Examples, indices: NDArray[np.int64], *, last: bool) -> Update:
+    def _global_batch(self, examples: Examples, indices: NDArray[np.int64], *, last: bool) -> GlobalBatch:
         lengths = examples.tgt_lengths[indices]
-        rank, size, num_parts = self._world.rank, self._world.size, self._num_parts
+        rank, size, number = self._world.rank, self._world.size, self._num_micro_batches
         shares = (
-            share(indices, lengths, rank=rank, world_size=size, part=part, num_parts=num_parts)
-            for part in range(num_parts)
+            share(indices, lengths, rank=rank, world_size=size, part=place, num_parts=number) for place in range(number)
         )
         device = self._world.device
-        make = self._task.usual_part if is_replayed(self._task, device) else self._task.part
-        parts = (make(examples, own, device) if len(own) else None for own in shares)
-        return Update(tuple(parts), len(indices), int(lengths.sum()), last)
+        make = self._task.bucketed_micro_batch if is_replayed(self._task, device) else self._task.micro_batch
+        micro_batches = (make(examples, own, device) if len(own) else None for own in shares)
+        return GlobalBatch(tuple(micro_batches), len(indices), int(lengths.sum()), last)

@@ -35,7 +35,7 @@ class Examples(Protocol):
 class TrainingTask(ABC):
     """What is learnt, as far as the training loop needs to know. Stateless, and picklable by its class.
 
-    Models, examples and parts are the task's own: the loop passes them on and looks into none of them.
+    Models, examples and micro-batches are the task's own: the loop passes them on and looks into none of them.
     """
 
     @abstractmethod
@@ -43,16 +43,17 @@ class TrainingTask(ABC):
         """The examples of a prepared folder. Raises DataError."""
 
     @abstractmethod
-    def part(self, examples: Any, indices: NDArray[np.int64], device: torch.device) -> Any:
-        """These examples as the tensors of one forward pass."""
+    def micro_batch(self, examples: Any, indices: NDArray[np.int64], device: torch.device) -> Any:
+        """These examples as the tensors of one forward pass: with gradient accumulation, a share of a global batch."""
 
-    can_replay = False
-    """Whether the task has a `usual_part`, of whose tensors and shapes alone `sums` depends: what a GPU replays. A
-    subclass with another `part` or `sums` sets it to False, or has another `usual_part` too."""
+    allows_cuda_graphs = False
+    """Whether forward and backward passes may be recorded as CUDA graphs and replayed: the task then has a
+    `bucketed_micro_batch`, and `training_loss` depends on its tensors and shapes alone. A subclass with another
+    `micro_batch` or `training_loss` sets this to False, or has another `bucketed_micro_batch` too."""
 
-    def usual_part(self, examples: Any, indices: NDArray[np.int64], device: torch.device) -> Any:
-        """The same for `sums`, filled up so that the tensors of all parts come in few shapes (`feed.usual`); a named
-        tuple of tensors and Nones (`replays`)."""
+    def bucketed_micro_batch(self, examples: Any, indices: NDArray[np.int64], device: torch.device) -> Any:
+        """The same for `training_loss`, padded so that the tensors of all micro-batches come in few shapes
+        (`feed.round_up_size`); a named tuple of tensors and Nones (`replays`)."""
         raise NotImplementedError
 
     @abstractmethod
@@ -68,15 +69,17 @@ class TrainingTask(ABC):
         return None
 
     @abstractmethod
-    def sums(self, model: Any, part: Any, config: TrainingConfig) -> TokenSums:
-        """The loss, with its gradient, and what goes with it, summed over the part's tokens (or words)."""
+    def training_loss(self, model: Any, batch: Any, config: TrainingConfig) -> TokenSums:
+        """What is minimised, with its gradient, and the figures that are reported beside it: each the sum over the
+        micro-batch's tokens (or words), which the learner divides by those of the global batch."""
 
     @abstractmethod
-    def losses(self, model: Any, part: Any) -> tuple[Tensor, Tensor]:
-        """Of each token (or word), in order: its loss in nats without smoothing, and whether it is predicted right."""
+    def token_losses(self, model: Any, batch: Any) -> tuple[Tensor, Tensor]:
+        """For validation, of each token (or word), in order: its loss in nats without smoothing, and whether it is
+        predicted right."""
 
-    def mismatched(self, part: Any) -> Any:  # noqa: ARG002
-        """The part with each example's source exchanged for another's; None where examples have no source."""
+    def with_wrong_sources(self, batch: Any) -> Any:  # noqa: ARG002
+        """The batch with each example's source exchanged for another's; None where examples have no source."""
         return None
 
     @abstractmethod

@@ -13,7 +13,7 @@ from repose.config.experiment import TrainingConfig
 from repose.model.kernels.linear import training_products
 from repose.model.token_norm import TokenNorm
 from repose.training.distributed import World, make_exchange
-from repose.training.feed import Update, is_replayed
+from repose.training.feed import GlobalBatch, is_replayed
 from repose.training.job import TrainingTask
 from repose.training.replays import Replays
 
@@ -21,12 +21,12 @@ _ALIGNMENT = 16
 """Each parameter begins at a multiple of this many elements: matrix products like whole cache lines."""
 
 
-def dropout_seed(seed: int, update: int, part: int, rank: int) -> int:
+def dropout_seed(seed: int, update: int, micro_batch: int, rank: int) -> int:
     """The random seed of one forward pass: 63 bits of BLAKE2b of the four numbers.
 
     So no random state needs to be saved: an update's masks depend on where it stands, not on what ran before it.
     """
-    digest = hashlib.blake2b(f"repose dropout 1/{seed}/{update}/{part}/{rank}".encode(), digest_size=8).digest()
+    digest = hashlib.blake2b(f"repose dropout 1/{seed}/{update}/{micro_batch}/{rank}".encode(), digest_size=8).digest()
     return int.from_bytes(digest, "little") >> 1
 
 
@@ -97,33 +97,37 @@ class Learner:
         self._steps.fill_(float(update))
         self._exchange.settle()
 
-    def backward(self, update: Update, number: int) -> None:
-        """The gradient of the mean loss per target token of global batch `number`, summed over workers and clipped.
+    def backward(self, batch: GlobalBatch, update: int) -> None:
+        """The gradient of the mean loss per target token of a global batch, summed over workers and clipped. `update`:
+        the updates before this one.
 
-        The loss is divided by the target tokens of the whole global batch, on every worker and in every part, so
+        The loss is divided by the target tokens of the whole global batch, on every worker and in every micro-batch, so
         that neither their number nor the accumulation changes the gradient.
         """
         config = self.config
         self._exchange.local.zero_()
-        number_of_tokens = torch.full((), update.tokens, device=self.world.device)
-        for index, part in enumerate(update.parts):
-            if part is None:
+        num_tokens = torch.full((), batch.tokens, device=self.world.device)
+        for index, micro_batch in enumerate(batch.micro_batches):
+            if micro_batch is None:
                 continue
-            torch.manual_seed(dropout_seed(config.seed, number, index, self.world.rank))
+            torch.manual_seed(dropout_seed(config.seed, update, index, self.world.rank))
             run = self._forward_and_backward
-            sums = run(part, number_of_tokens) if self._replays is None else self._replays(run, part, number_of_tokens)
-            self.sums += torch.cat([sums, sums[:2] * (update.sentences / update.tokens)])
+            if self._replays is None:
+                sums = run(micro_batch, num_tokens)
+            else:
+                sums = self._replays(run, micro_batch, num_tokens)
+            self.sums += torch.cat([sums, sums[:2] * (batch.sentences / batch.tokens)])
         self._exchange.sum()
         self.norm = torch.linalg.vector_norm(self._exchange.gradient)
         if config.clip_norm is not None:
             self._exchange.scale((config.clip_norm / (self.norm + 1e-6)).clamp(max=1.0))
 
-    def _forward_and_backward(self, part: Any, num_tokens: Int[Tensor, ""]) -> Float[Tensor, "3"]:
-        """Add the gradient of a part's loss over `num_tokens` to the others; returns loss, nll and correct."""
+    def _forward_and_backward(self, micro_batch: Any, num_tokens: Int[Tensor, ""]) -> Float[Tensor, "3"]:
+        """Add the gradient of a micro-batch's loss over `num_tokens` to the others; returns loss, nll and correct."""
         config = self.config
         with training_products():
             with torch.autocast(self.world.device.type, torch.bfloat16, enabled=config.precision == "bf16"):
-                sums = self.task.sums(self.model, part, config)
+                sums = self.task.training_loss(self.model, micro_batch, config)
             self._flat.backward(sums.loss / num_tokens, at_once=self.world.device.type != "cpu")
         return torch.stack([sums.loss.detach(), sums.nll, sums.correct])
 

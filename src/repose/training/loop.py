@@ -14,7 +14,7 @@ from repose.system.signals import StopSignals
 from repose.training.checkpoint import CheckpointWriter, State, Sums
 from repose.training.display import Progress
 from repose.training.distributed import World
-from repose.training.feed import Feed, Update
+from repose.training.feed import Feed, GlobalBatch
 from repose.training.job import Outcome, TrainingJob
 from repose.training.learner import Learner
 from repose.training.schedule import make_schedule
@@ -72,7 +72,7 @@ class Trainer:
         batches = Batches(
             data.tgt_lengths, c.batching, c.batch_size, c.seed, src_lengths=data.src_lengths, mixture=mixture
         )
-        self.feed = Feed(task, task.sampler(data, job), batches, world=self.world, num_parts=c.accumulation)
+        self.feed = Feed(task, task.sampler(data, job), batches, world=self.world, num_micro_batches=c.accumulation)
         limits = (c.updates, c.epochs and batches.num_updates(c.epochs))
         self.total = min((limit for limit in limits if limit is not None), default=None)
         self.schedule = make_schedule(c, d_token=job.architecture.d_token, total_updates=self.total)
@@ -95,7 +95,7 @@ class Trainer:
         state = self.state
         if self.writer is not None and (warning := self.config.warmup_warning(self.total)) is not None:
             self.writer.journal.note(warning)
-        updates = self.feed.epoch(state.epoch, state.batch)
+        batches = self.feed.epoch(state.epoch, state.batch)
         self._synchronise()
         while True:
             limit, stop = self._limit(), self._stop()
@@ -106,9 +106,9 @@ class Trainer:
             elif limit is not None:
                 return self._done(limit)
             else:
-                self._update(next(updates))
+                self._update(next(batches))
                 if state.batch == 0:
-                    updates = self.feed.epoch(state.epoch, 0)
+                    batches = self.feed.epoch(state.epoch, 0)
 
     def _limit(self) -> EndReason | None:
         """Which limit of the training is reached, if any. The clock leaves it one update, so that there is something to
@@ -143,26 +143,26 @@ class Trainer:
             return True
         return every is not None and state.epoch // every > state.translated // every
 
-    def _update(self, update: Update) -> None:
+    def _update(self, batch: GlobalBatch) -> None:
         """One optimizer step, and what is due after it."""
         state = self.state
         rate = self.schedule(state.update, state.plateau.drops, end=self.end)
-        self.learner.backward(update, state.update)
-        self.pending.tokens += update.tokens
-        self.pending.sentences += update.sentences
+        self.learner.backward(batch, state.update)
+        self.pending.tokens += batch.tokens
+        self.pending.sentences += batch.sentences
         is_recorded = (state.update + 1) % RECORD_EVERY == 0
-        synchronises = (state.update + 1) % self.synchronise_every == 0 or is_recorded or update.last
+        synchronises = (state.update + 1) % self.synchronise_every == 0 or is_recorded or batch.last
         if synchronises:
             self._synchronise()  # before the step: one along a gradient that is no number is never saved
         self.learner.step(rate)
         state.update += 1
-        state.batch = 0 if update.last else state.batch + 1
-        state.epoch += update.last
-        state.tokens += update.tokens
+        state.batch = 0 if batch.last else state.batch + 1
+        state.epoch += batch.last
+        state.tokens += batch.tokens
         if is_recorded:
             self._record("train", self._training_figures(state.window_sums, rate), speed=self._speed())
             state.window_sums = Sums()
-        if update.last:
+        if batch.last:
             self._record("epoch", self._training_figures(state.epoch_sums, rate))
             state.epoch_sums = Sums()
         if self.writer is not None:

@@ -2,7 +2,7 @@
 
 A pass of a small model is many hundreds of operations of a few microseconds, each of which takes the CPU longer to
 start than the GPU to compute. A graph starts them all at once. It computes on the memory and the shapes that it was
-recorded with, so there is one for each shape that parts come in (`TrainingTask.usual_part`).
+recorded with, so there is one for each shape that micro-batches come in (`TrainingTask.bucketed_micro_batch`).
 """
 
 import warnings
@@ -16,8 +16,8 @@ MOST = 256
 """Shapes that are recorded; others are computed step by step."""
 
 Run = Callable[[Any, Tensor], Tensor]
-"""What is replayed: of a part, a named tuple of tensors and Nones, and one more tensor. All else that it reads or
-writes has its place in memory for good."""
+"""What is replayed: of a micro-batch, a named tuple of tensors and Nones, and one more tensor. All else that it reads
+or writes has its place in memory for good."""
 
 
 class _Recorded(NamedTuple):
@@ -27,7 +27,8 @@ class _Recorded(NamedTuple):
 
 
 class Replays:
-    """What one function was recorded as, for each shape of its part. One whose operations make the CPU wait cannot be.
+    """What one function was recorded as, for each shape of its micro-batch. A function whose operations make the CPU
+    wait cannot be recorded.
 
     The graphs of all shapes share memory, which is kept: as much as the largest of them needs.
     """
@@ -49,21 +50,21 @@ class Replays:
         """Of shapes that are recorded."""
         return len(self._recorded)
 
-    def __call__(self, run: Run, part: Any, number: Tensor) -> Tensor:
+    def __call__(self, run: Run, micro_batch: Any, number: Tensor) -> Tensor:
         """What `run` returns, until the next call."""
-        shape = tuple(None if x is None else x.shape for x in part)
+        shape = tuple(None if x is None else x.shape for x in micro_batch)
         recorded = self._recorded.get(shape)
         if recorded is None:
             if not self.works or len(self._recorded) >= MOST:
-                return run(part, number)
+                return run(micro_batch, number)
             if shape not in self._seen:
-                return self._watched(run, part, number, shape)
-            recorded = self._recorded[shape] = self._record(run, part, number)
-        torch._foreach_copy_(recorded.inputs, _tensors(part, number))
+                return self._watched(run, micro_batch, number, shape)
+            recorded = self._recorded[shape] = self._record(run, micro_batch, number)
+        torch._foreach_copy_(recorded.inputs, _tensors(micro_batch, number))
         recorded.graph.replay()
         return recorded.out
 
-    def _watched(self, run: Run, part: Any, number: Tensor, shape: object) -> Tensor:
+    def _watched(self, run: Run, micro_batch: Any, number: Tensor, shape: object) -> Tensor:
         """Compute step by step, and find out whether an operation makes the CPU wait."""
         before = torch.cuda.get_sync_debug_mode()
         present = torch.cuda.current_stream()
@@ -73,7 +74,7 @@ class Replays:
             try:
                 self._stream.wait_stream(present)
                 with torch.cuda.stream(self._stream):  # where it is recorded: gradients are added on one stream
-                    out = run(part, number)
+                    out = run(micro_batch, number)
                 present.wait_stream(self._stream)
             finally:
                 torch.cuda.set_sync_debug_mode(before)
@@ -89,16 +90,16 @@ class Replays:
             self._seen.add(shape)
         return out
 
-    def _record(self, run: Run, part: Any, number: Tensor) -> _Recorded:
-        inputs = [tensor.clone() for tensor in _tensors(part, number)]
+    def _record(self, run: Run, micro_batch: Any, number: Tensor) -> _Recorded:
+        inputs = [tensor.clone() for tensor in _tensors(micro_batch, number)]
         remaining = iter(inputs)
-        own_part = part._make(None if x is None else next(remaining) for x in part)
+        own_batch = micro_batch._make(None if x is None else next(remaining) for x in micro_batch)
         graph = torch.cuda.CUDAGraph()
         pool = next((other.graph.pool() for other in self._recorded.values()), None)
         with torch.cuda.graph(graph, pool=pool, stream=self._stream, capture_error_mode="thread_local"):
-            out = run(own_part, inputs[-1])
+            out = run(own_batch, inputs[-1])
         return _Recorded(graph, inputs, out)
 
 
-def _tensors(part: Any, number: Tensor) -> list[Tensor]:
-    return [*(cast(Tensor, x) for x in part if x is not None), number]
+def _tensors(micro_batch: Any, number: Tensor) -> list[Tensor]:
+    return [*(cast(Tensor, x) for x in micro_batch if x is not None), number]

@@ -80,10 +80,10 @@ def per_example(model: nn.Module, task: TrainingTask, examples: Examples, *, wor
         mismatched[indices] = is_mismatched
         if number % world.size != world.rank:
             continue
-        part = task.part(examples, indices, world.device)
-        nll, correct = task.losses(model, part)
-        other = task.mismatched(part) if is_mismatched else None
-        other_nll = torch.zeros_like(nll) if other is None else task.losses(model, other)[0]
+        batch = task.micro_batch(examples, indices, world.device)
+        nll, correct = task.token_losses(model, batch)
+        other = task.with_wrong_sources(batch) if is_mismatched else None
+        other_nll = torch.zeros_like(nll) if other is None else task.token_losses(model, other)[0]
         lengths = torch.from_numpy(tokens_of[indices]).to(place)
         sentences = torch.from_numpy(indices).to(place).repeat_interleave(lengths)
         sums.index_add_(1, sentences, torch.stack([nll, correct.to(nll.dtype), other_nll]).to(place).double())
