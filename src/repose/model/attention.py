@@ -34,6 +34,16 @@ class Attention(nn.Module):
     hidden states and token embeddings side by side, each for half of the heads. The scale is 1/sqrt(head_dim);
     eq. 12 prints 1/sqrt(m), the same number at the paper's sizes.
     Additive attention (Vaswani et al. 3.2.1) is left out: they found it slower and no better once scores are scaled.
+
+    Whole sentences go one of four ways, which differ in speed and rounding alone; read the last one first:
+
+        CPU                          `kernels.attend.attend`: all blocks of sentences as one function
+        CPU, wide heads              `_absorbed`: heads read the tokens themselves (`is_absorbed`), then `attend`
+        accelerator                  `fused`: torch's scaled_dot_product_attention, with the whole batch as one block
+        scores changed (`Scores`),   `_attend_plainly`: the formula above, one operation after the other, on every
+          or weights recorded        device; on a CPU wide heads are absorbed here, too, if `Scores` allows it
+
+    Decoding, a token at a time, has a way of its own: `cached_attention`.
     """
 
     def __init__(self, a: Architecture, positions: Positions | None) -> None:
@@ -77,7 +87,7 @@ class Attention(nn.Module):
             return self._absorbed(queries_from, keys_from, values_from, blocks)
         queries, keys = blocks.turn(self.query(queries_from)), blocks.turn(self.key(keys_from))
         values = self.value(values_from)
-        if self._is_plain and not packs(queries.device):
+        if self._may_fuse and not packs(queries.device):
             return self.output(fused(queries, keys, values, blocks, self.scale, self._dropout))
         of_queries, of_keys = blocks.queries, blocks.keys
         spread = of_queries.spread(queries), of_keys.spread(keys), of_keys.spread(values)
@@ -90,8 +100,8 @@ class Attention(nn.Module):
         return _RECORDED.get({}).get(self)
 
     @property
-    def _is_plain(self) -> bool:
-        """Whether weights are a softmax that nobody looks at."""
+    def _may_fuse(self) -> bool:
+        """Whether weights are a softmax that nobody looks at, so that a kernel may keep them to itself."""
         return self.scores.is_softmax and self.recorded is None
 
     @property
@@ -125,13 +135,13 @@ class Attention(nn.Module):
     ) -> tuple[Float[Tensor, "n E"], Float[Tensor, "n 1"] | None]:
         """Weighted means of values as they lie in the blocks, and the sums of weights; `sizes`: of the keys."""
         with torch.autocast(queries.device.type, enabled=False):  # small products, which bf16 makes no faster
-            queries, keys, values = (_wide(x) for x in (queries, keys, values))
-            if self._is_plain:
+            queries, keys, values = (_at_least_fp32(x) for x in (queries, keys, values))
+            if self._may_fuse:
                 plan, sums = Plan(blocks.blocks, blocks.queries.sizes, sizes), self.is_absorbed
                 return attend(queries, keys, values, plan, scale=scale, dropout=self._dropout, with_sums=sums)
-            return self._attend_stepwise(queries, keys, values, blocks, sizes, scale)
+            return self._attend_plainly(queries, keys, values, blocks, sizes, scale)
 
-    def _attend_stepwise(
+    def _attend_plainly(
         self,
         queries: Tensor,
         keys: Tensor,
@@ -159,7 +169,7 @@ class Attention(nn.Module):
             recorded.append(blocks.padded([x.detach() for x in weights]))
 
 
-def _wide(x: Tensor) -> Tensor:
+def _at_least_fp32(x: Tensor) -> Tensor:
     """In fp32, or as it is if it is wider."""
     return x.to(torch.promote_types(x.dtype, torch.float32))
 
