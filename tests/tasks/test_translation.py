@@ -13,7 +13,7 @@ from repose.decoding.engine import Forced
 from repose.evaluation.metrics import bleu
 from repose.runs.records import Records
 from repose.tasks.base import Decoding
-from repose.tasks.translation import _score, over_validations, teacher_forced
+from repose.tasks.translation_scores import EvaluationSet, over_validations, score_set, teacher_forced
 
 TOKENIZER = Tokenizer.train(["a b c d e f g h"], kind="wordlevel", vocab_size=20, lowercase=True)
 HALF = math.log(0.5)
@@ -64,7 +64,7 @@ def test_translations_that_did_not_end_and_that_loop_are_counted() -> None:
     translator.engine.name, translator.engine.looks_ahead = "torch", False
     translator.translate.return_value = translations
     translator.force.return_value = scripted(*([*ids(text), END] for text in references)).force()
-    scores = _score(translator, [""] * 3, references, "test", Decoding((1,)), False, {}, None)
+    scores = score_set(translator, EvaluationSet([""] * 3, references, "test"), Decoding((1,)), {}, None)
     assert {name: scores["decoded"]["greedy"][name] for name in ("unfinished", "looping")} == {
         "unfinished": 1,
         "looping": 1,

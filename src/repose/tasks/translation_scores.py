@@ -1,0 +1,305 @@
+"""How a model that translates is measured: BLEU and chrF of free-running decoding, with teacher-forced figures next to
+them; on a test set, and on the validation set during training."""
+
+import statistics
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any, NamedTuple
+
+import numpy as np
+
+from repose.config.experiment import CorpusConfig
+from repose.data.check import names_columns
+from repose.data.input_warning import warnings_for_pairs
+from repose.data.language import UNKNOWN, is_language
+from repose.data.readers import PairReader, kind_of
+from repose.data.tokenised_text import detokeniser, form_of
+from repose.data.tokenizer import END, PAD, START, UNK, Tokenizer
+from repose.decoding import translator as decoding_translator
+from repose.decoding.translator import Translator
+from repose.evaluation.looping import loops
+from repose.evaluation.metrics import (
+    Score,
+    bleu,
+    bleu_metric,
+    bleu_sentence_mean,
+    chrf,
+    corpus_scores,
+    decoding_name,
+)
+from repose.model.transformer import Transformer
+from repose.runs.folder import RunFolder
+from repose.runs.records import Records
+from repose.system.device import one_thread
+from repose.system.errors import CheckpointError, ConfigError
+from repose.tasks.base import Decoding
+from repose.tasks.corpus import CorpusData
+from repose.tasks.corpus_files import is_pretokenized
+from repose.tasks.corpus_of_run import text_of_run
+from repose.training.job import TrainingJob
+
+_SHOWN = 3  # sentences of the validation set
+
+
+@dataclass(frozen=True)
+class EvaluationSet:
+    """The sentences that a model is measured on."""
+
+    sources: Sequence[str]
+    references: Sequence[str]
+    """Raw text, as people wrote it or as its corpus has it."""
+    split: str
+    """What the set is called in the scores: "test", "valid"."""
+    pretokenized: bool = False
+    """Whether its corpus is tokenised already: BLEU without a tokenizer then stands beside the usual one."""
+
+
+def score_model(
+    folder: Path, files: Sequence[Path] | None, split: str, out: Path | None, device: str, decoding: Decoding
+) -> dict[str, Any]:
+    """The scores of a model on two aligned files, or on a set of its run's corpus, as `Task.score_model` has it."""
+    exported = decoding_translator.is_export(folder)
+    if exported and not files:
+        raise ConfigError("name source and reference files: an export has no set of its own")
+    engine = decoding.engine or ("onnx" if exported else "torch")
+    translator = decoding_translator.load(folder, device, decoding.workers, decoding.precision, engine)
+    decoding = decoding.resolved(translator.config)
+    about: dict[str, Any] = {}
+    if files:
+        measured, about = _read_files(files, split, translator, folder, decoding)
+    else:
+        run = RunFolder(folder)
+        measured = EvaluationSet(*text_of_run(run, split), split, is_pretokenized(run.config().experiment.corpus))
+    return score_set(translator, measured, decoding, about, out)
+
+
+def _read_files(
+    files: Sequence[Path], split: str, translator: Translator, folder: Path, decoding: Decoding
+) -> tuple[EvaluationSet, dict[str, Any]]:
+    """The pairs of two aligned files, and what the scores are to say about the files."""
+    stored = translator.config
+    languages = str(stored.get("src_lang", UNKNOWN)), str(stored.get("tgt_lang", UNKNOWN))
+    if UNKNOWN in languages and kind_of(files[0]) == "tmx" and None in (decoding.src_field, decoding.tgt_field):
+        raise ConfigError(
+            f"the model does not know its languages: say which {files[0]} is to be read in, with "
+            "--src-field and --tgt-field"
+        )
+    reader = PairReader(files, **_fields_of(folder, decoding), languages=languages)
+    pairs = list(reader)
+    about: dict[str, Any] = {"dropped": reader.counts.dropped} if reader.counts.dropped else {}
+    if names_columns(pairs[0]):
+        about["column_names"] = list(pairs[0])
+    if warnings := warnings_for_pairs(stored, pairs, decoding.to):
+        about["input_warnings"] = [warning.to_json() for warning in warnings]
+    return EvaluationSet([a for a, _ in pairs], [b for _, b in pairs], split), about
+
+
+def _fields_of(folder: Path, decoding: Decoding) -> dict[str, str]:
+    """What the sides are called in files with names: as asked for, or as a run says; a model directory does not."""
+    try:
+        corpus = RunFolder(folder).config().experiment.corpus
+    except CheckpointError:
+        corpus = CorpusConfig()
+    src, tgt = decoding.src_field or corpus.src_field, decoding.tgt_field or corpus.tgt_field
+    return {"src_field": src, "tgt_field": tgt}
+
+
+def score_set(
+    translator: Translator, measured: EvaluationSet, decoding: Decoding, about: Mapping[str, Any], out: Path | None
+) -> dict[str, Any]:
+    """All figures of one model on one set, `about` among them: translated once for each beam size, and teacher-forced.
+    Written to the run directory `out` with the hypotheses. Raises DataError where there is nothing to score."""
+    tokenizer = translator.tgt_tokenizer
+    if decoding.tokenize is not None:
+        bleu_metric(decoding.tokenize)  # refused here, not after all is translated
+    form = form_of(measured.references)
+    wanted = decoding.to if decoding.to is not None and is_language(decoding.to) else None
+    language = wanted or str(translator.config.get("tgt_lang", UNKNOWN))
+    detokenise = detokeniser(language) if form.inflates_bleu else None
+    with translator, one_thread():
+        decoded = {
+            decoding_name(beam_size): _decode(translator, measured, beam_size, decoding, detokenise)
+            for beam_size in dict.fromkeys(decoding.beam_sizes)
+        }
+        forced = teacher_forced(translator, measured.sources, measured.references, to=decoding.to)
+    truncated = next((found.truncated_sources for found in decoded.values()), 0)  # the same of all
+    references = tokenizer.encode_batch(list(measured.references))
+    too_long = sum(len(ids) - 1 > translator.max_length for ids in references)
+    result = {
+        "run_id": translator.config.get("run_id"),
+        "split": measured.split,
+        "looks_ahead": translator.engine.looks_ahead,
+        "decoding": _how(translator, decoding.to),
+        **about,
+        "num_sentences": len(measured.sources),
+        "truncated_sources": truncated,  # cut at the model's max_length
+        **({"truncated_references": too_long} if too_long else {}),  # in what is teacher-forced
+        "references": {"tokenised": form.tokenised, "entities": form.entities},  # lines of them that look so
+        "decoded": {name: found.scores for name, found in decoded.items()},
+        "teacher_forced": forced,
+    }
+    if out is not None:
+        hypotheses = {name: found.hypotheses for name, found in decoded.items()}
+        RunFolder(out).write_scores(measured.split, result, hypotheses)
+    return result
+
+
+class _Decoded(NamedTuple):
+    """What one way of decoding gives."""
+
+    hypotheses: list[str]
+    scores: dict[str, Any]
+    truncated_sources: int
+
+
+def _decode(
+    translator: Translator,
+    measured: EvaluationSet,
+    beam_size: int,
+    decoding: Decoding,
+    detokenise: Callable[[str], str] | None,
+) -> _Decoded:
+    """Translate the set with one beam size, and score the translations.
+
+    Beside the scores stand the translations that did not end (reached the length limit before END) and those that loop
+    (`repose.evaluation.looping`) where their references do not.
+    """
+    tokenizer = translator.tgt_tokenizer
+    translations = translator.translate(measured.sources, beam_size=beam_size, to=decoding.to)
+    hypotheses = [t.text for t in translations]
+    scores = corpus_scores(
+        hypotheses,
+        measured.references,
+        lowercase=tokenizer.lowercase,
+        pretokenized=measured.pretokenized,
+        round_trip=None if tokenizer.lossless else tokenizer.round_trip,
+        strip_accents=tokenizer.strip_accents,
+        tokenize=decoding.tokenize,
+        detokenise=detokenise,
+    )
+    pairs = zip(hypotheses, measured.references, strict=True)
+    counts = {
+        "unfinished": sum(not t.hypotheses[0].finished for t in translations if t.hypotheses),
+        "looping": sum(loops(hypothesis) and not loops(reference) for hypothesis, reference in pairs),
+    }
+    figures = {score.name: _score_json(score) for score in scores.values()}
+    return _Decoded(hypotheses, counts | figures, sum(t.truncated for t in translations))
+
+
+def _how(translator: Translator, to: str | None) -> dict[str, Any]:
+    """How a set was translated, beside the beams; what is usual is left out."""
+    others = {
+        "no_repeat_ngram_size": translator.no_repeat_ngram_size,
+        "to": to,
+        "engine": translator.engine.name if translator.engine.name != "torch" else None,
+        "precision": translator.precision if translator.precision != "fp32" else None,
+    }
+    usual = {name: getattr(translator, name) for name in ("length_penalty", "max_extra_tokens")}
+    return usual | {name: value for name, value in others.items() if value}
+
+
+def _score_json(score: Score) -> dict[str, Any]:
+    penalty = {} if score.brevity_penalty is None else {"brevity_penalty": score.brevity_penalty}
+    return {"value": score.value, "signature": score.signature, **penalty}
+
+
+def teacher_forced(
+    translator: Translator, sources: Sequence[str], references: Sequence[str], *, to: str | None = None
+) -> dict[str, float]:
+    """Figures of the most probable token at each place, given the reference's own earlier tokens. `to` as for
+    `Translator.translate`.
+
+    `tf_loss` (nats per target token), `tf_accuracy` (0 to 1), `tf_bleu` (corpus BLEU against the raw references, in
+    percent) and `tf_bleu_sentence_mean`: that of the words that encoding and decoding leave, [UNK] dropped from both
+    sides. The last is what hyunwoongko/transformer's `evaluate` prints, presumably the Enhanced paper's BLEU
+    (arXiv 2310.10930, Table 1).
+    Differs from the code: no predictions after the reference's END; the mean is over sentences, not over batches.
+    """
+    tokenizer, limit = translator.tgt_tokenizer, translator.max_length
+    targets = [ids[: limit + 1] for ids in tokenizer.encode_batch(list(references))]
+    forced = translator.force(sources, targets, to=to)
+    num_tokens = sum(len(f.predictions) for f in forced)
+    loss = -sum(float(f.log_probs.astype(np.float64).sum()) for f in forced) / num_tokens
+    right = sum(
+        p == t for f, ids in zip(forced, targets, strict=True) for p, t in zip(f.predictions, ids[1:], strict=True)
+    )
+    texts = [tokenizer.decode([p for p in f.predictions if p not in (PAD, START, END)]) for f in forced]
+    known = [[_known(tokenizer, ids) for ids in side] for side in ([f.predictions for f in forced], targets)]
+    return {
+        "tf_loss": loss,
+        "tf_accuracy": right / num_tokens,
+        "tf_bleu": bleu(texts, references, lowercase=tokenizer.lowercase).value,
+        "tf_bleu_sentence_mean": bleu_sentence_mean(*known).value,
+    }
+
+
+def _known(tokenizer: Tokenizer, ids: Sequence[int]) -> str:
+    return tokenizer.decode([i for i in ids if i not in (PAD, UNK, START, END)])
+
+
+def over_validations(records: Records, number: int) -> dict[str, Any]:
+    """Mean and standard deviation (n - 1; none of a single one) of BLEU over the last `number` translations.
+
+    Empty where the validation set was never translated during training.
+    """
+    last = [record for record in records.of_kind("valid") if "bleu" in record][-number:]
+    if not last:
+        return {}
+    series = {name: [record[name] for record in last] for name in last[0] if "bleu" in name}
+    return {
+        "num_validations": len(last),
+        "first_epoch": last[0]["epoch"],
+        "last_epoch": last[-1]["epoch"],
+        **{
+            name: {"mean": statistics.fmean(values), "sd": statistics.stdev(values) if len(values) > 1 else None}
+            for name, values in series.items()
+        },
+    }
+
+
+@dataclass(frozen=True)
+class ValidationBleu:
+    """Figures of translations of (the first sentences of) the validation set, for the training loop: `bleu` and `chrf`
+    of greedy ones, and with `bleu_every_epochs` the `tf_bleu*` that `teacher_forced` explains."""
+
+    data: CorpusData
+
+    def __call__(self, model: Transformer, job: TrainingJob) -> dict[str, float]:
+        src, references = (side[: job.training.bleu_sentences] for side in self.data.text("valid"))
+        training = model.training
+        translator = _in_training(model, job)
+        try:
+            hypotheses = [t.text for t in translator.translate(src, beam_size=1)]
+            forced = teacher_forced(translator, src, references) if job.training.bleu_every_epochs else {}
+        finally:
+            model.train(training)
+        lowercase = translator.tgt_tokenizer.lowercase
+        scores = [score(hypotheses, references, lowercase=lowercase) for score in (bleu, chrf)]
+        figures = {score.name: score.value for score in scores}
+        return figures | {name: value for name, value in forced.items() if name.startswith("tf_bleu")}
+
+
+@dataclass(frozen=True)
+class ValidationSamples:
+    """A few sentences of the validation set, spread over it, for whoever watches the training."""
+
+    data: CorpusData
+
+    def __call__(self, model: Transformer, job: TrainingJob) -> list[tuple[str, str, str]]:
+        sources, references = self.data.text("valid")
+        few = range(0, len(sources), -(-len(sources) // _SHOWN))
+        translations = _in_training(model, job).translate([sources[i] for i in few], beam_size=1)
+        return [(sources[i], t.text, references[i]) for i, t in zip(few, translations, strict=True)]
+
+
+def _in_training(model: Transformer, job: TrainingJob) -> Translator:
+    """A translator with the present weights; the other workers wait, and have the cores."""
+    return Translator(
+        model,
+        *(Tokenizer.load(path) for path in (job.src_tokenizer, job.tgt_tokenizer)),
+        max_extra_tokens=job.decoding.max_extra_tokens,
+        batch_size=job.decoding.batch_size,
+        workers=1,
+        config=dict(job.model_extra),
+    )
