@@ -27,8 +27,8 @@ from repose.runs.folder import RunConfig, RunFolder
 from repose.runs.run import RunResult, run
 from repose.system.errors import CheckpointError, ConfigError
 from repose.system.files import sealed, write_json
-from repose.tasks.choice import Choice
 from repose.tasks.corpus import CorpusData, prepare_corpus
+from repose.tasks.decoding_choice import DecodingChoice
 from repose.training.loop import Trainer
 
 WORDS = ("red", "blue", "one", "two", "sun", "moon", "tree", "fish")
@@ -498,7 +498,7 @@ def test_how_to_search_is_chosen_on_the_validation_set(corpus: list[str], tmp_pa
     assert tried[:-2] == [(1, 0.0, 0), (4, 0.2, 0), (4, 0.6, 0), (4, 1.0, 0), (4, 1.5, 0)]
     assert [(beam_size, no_repeat) for beam_size, _, no_repeat in tried[-2:]] == [(1, 5), (4, 5)]
     with repose.load(tmp_path / "run") as translator:
-        settings = Choice.from_json(trials).settings
+        settings = DecodingChoice.from_json(trials).settings
         assert {name: getattr(translator, name) for name in settings} == settings
     assert result.scores["decoding"]["length_penalty"] == translator.length_penalty
     again = run(experiment, tmp_path / "run", device="cpu", workers=1, progress="none")

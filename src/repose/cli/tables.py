@@ -123,11 +123,11 @@ def _how_it_searches(run: RunFolder) -> str:
 
 def _search_of(scores: dict[str, Any]) -> str:
     """The decoding that the model was left with: the one chosen on the validation set, or else the widest beam."""
-    from repose.tasks.choice import Choice
+    from repose.tasks.decoding_choice import DecodingChoice
 
     names = list(scores["decoded"])  # greedy first
     tried = scores.get("decoding_chosen")
-    return str(names[0] if tried and Choice.from_json(tried).best.beam_size == 1 else names[-1])
+    return str(names[0] if tried and DecodingChoice.from_json(tried).best.beam_size == 1 else names[-1])
 
 
 def _show_samples(run: RunFolder, experiment: Experiment, split: str, decoding: str) -> None:

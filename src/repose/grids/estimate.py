@@ -255,7 +255,7 @@ def _decode_seconds(experiment: Experiment, data: Any, folder: Path, device: str
     a hypothesis, and what is assumed is that hypotheses are as long as references."""
     from repose.decoding.translator import load
     from repose.system.device import one_thread
-    from repose.tasks import choice
+    from repose.tasks import decoding_choice
 
     c = experiment.training
     src, references = data.text(data.measured)
@@ -277,9 +277,9 @@ def _decode_seconds(experiment: Experiment, data: Any, folder: Path, device: str
         share = min(valid, c.bleu_sentences or valid) / len(references)
         seconds += epochs // c.bleu_every_epochs * share * per_token[1] * expected
     if experiment.decoding.length_penalty is None:  # the search is chosen on the validation set
-        share = min(len(data.text("valid")[0]), choice.SENTENCES) / len(references)
+        share = min(len(data.text("valid")[0]), decoding_choice.SENTENCES) / len(references)
         again = not experiment.decoding.no_repeat_ngram_size  # the best of greedy search and of the beam
-        beams = len(choice.LENGTH_PENALTIES) + again if experiment.decoding.beam_size > 1 else 0
+        beams = len(decoding_choice.LENGTH_PENALTIES) + again if experiment.decoding.beam_size > 1 else 0
         seconds += share * ((1 + again) * per_token[1] + beams * per_token[experiment.decoding.beam_size]) * expected
     return seconds
 

@@ -27,9 +27,9 @@ from repose.saved_model import directory
 from repose.system.device import one_thread
 from repose.tasks import more_corpora
 from repose.tasks.base import Card, Decoding, Task, position_table
-from repose.tasks.choice import FEWEST, choose
 from repose.tasks.corpus import CorpusData, prepare_pairs
 from repose.tasks.corpus_files import is_pretokenized, languages_of
+from repose.tasks.decoding_choice import FEWEST, choose_decoding
 from repose.tasks.translation_scores import (
     EvaluationSet,
     ValidationBleu,
@@ -217,7 +217,7 @@ class TranslationTask(Task):
             (sources, references), start = data.text("valid"), experiment.training.init_from
             if start is None or len(sources) >= FEWEST:
                 with decoding_translator.load(folder, device, engine="torch") as translator, one_thread():
-                    choice = choose(translator, sources, references, experiment.decoding)
+                    choice = choose_decoding(translator, sources, references, experiment.decoding)
                 settings, about["decoding_chosen"] = choice.settings, choice.to_json()
             else:  # too few to choose by: as the model that it began with
                 before = directory.read_config(Path(start)).get("decoding", {})

@@ -23,7 +23,7 @@ SENTENCES = 500
 
 
 @dataclass(frozen=True)
-class Trial:
+class DecodingTrial:
     """One way to search, and what it is worth."""
 
     beam_size: int
@@ -34,16 +34,16 @@ class Trial:
 
 
 @dataclass(frozen=True)
-class Choice:
+class DecodingChoice:
     """What was tried, and what to do."""
 
-    trials: tuple[Trial, ...]
+    trials: tuple[DecodingTrial, ...]
     """Greedy search first, and what may repeat itself before what may not."""
 
     @classmethod
-    def from_json(cls, trials: Iterable[Mapping[str, Any]]) -> "Choice":
+    def from_json(cls, trials: Iterable[Mapping[str, Any]]) -> "DecodingChoice":
         """The choice that `to_json` gave."""
-        return cls(tuple(Trial(**trial) for trial in trials))
+        return cls(tuple(DecodingTrial(**trial) for trial in trials))
 
     @property
     def no_repeat_ngram_size(self) -> int:
@@ -55,7 +55,7 @@ class Choice:
         return others[0].no_repeat_ngram_size if others and fmean(gains) >= GAIN else usual
 
     @property
-    def best(self) -> Trial:
+    def best(self) -> DecodingTrial:
         """That of the highest BLEU with this `no_repeat_ngram_size`; of equals the earlier, so that a beam is taken
         where it is better than greedy search and only there."""
         size = self.no_repeat_ngram_size
@@ -78,16 +78,18 @@ class Choice:
         return [asdict(trial) for trial in self.trials]
 
 
-def choose(translator: Translator, sources: Sequence[str], references: Sequence[str], asked: DecodingConfig) -> Choice:
+def choose_decoding(
+    translator: Translator, sources: Sequence[str], references: Sequence[str], asked: DecodingConfig
+) -> DecodingChoice:
     """Try greedy search, and the beam with each of `LENGTH_PENALTIES`, on the first `SENTENCES` pairs; then, unless
     `asked` forbids repeats already, greedy search and the best beam with `NO_REPEAT`. What the translator usually does
     makes no difference: it may be what an earlier choice left."""
     usual, lowercase = asked.no_repeat_ngram_size, translator.tgt_tokenizer.lowercase
 
-    def tried(beam: int, penalty: float, no_repeat: int) -> Trial:
+    def tried(beam: int, penalty: float, no_repeat: int) -> DecodingTrial:
         how: dict[str, Any] = {"beam_size": beam, "length_penalty": penalty, "no_repeat_ngram_size": no_repeat}
         texts = [t.text for t in translator.translate(sources[:SENTENCES], **how)]
-        return Trial(**how, bleu=bleu(texts, references[:SENTENCES], lowercase=lowercase).value)
+        return DecodingTrial(**how, bleu=bleu(texts, references[:SENTENCES], lowercase=lowercase).value)
 
     greedy = tried(1, 0.0, usual)
     beams = [tried(asked.beam_size, penalty, usual) for penalty in LENGTH_PENALTIES if asked.beam_size > 1]
@@ -95,4 +97,4 @@ def choose(translator: Translator, sources: Sequence[str], references: Sequence[
     if not usual:
         bests = [greedy, max(beams, key=lambda trial: trial.bleu)] if beams else [greedy]
         trials += [tried(trial.beam_size, trial.length_penalty, NO_REPEAT) for trial in bests]
-    return Choice(tuple(trials))
+    return DecodingChoice(tuple(trials))

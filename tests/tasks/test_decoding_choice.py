@@ -4,36 +4,42 @@ from typing import Any
 import pytest
 
 from repose.config.experiment import DecodingConfig
-from repose.tasks.choice import Choice, Trial, choose
+from repose.tasks.decoding_choice import DecodingChoice, DecodingTrial, choose_decoding
 
-GREEDY = Trial(1, 0.0, 20.0)
+GREEDY = DecodingTrial(1, 0.0, 20.0)
 REFERENCE = "The old cat sleeps on the warm stone by the river."
 
 
 def test_a_beam_is_taken_where_it_is_better_than_greedy_search() -> None:
-    choice = Choice((GREEDY, Trial(4, 0.6, 19.0), Trial(4, 1.0, 21.0), Trial(4, 1.5, 21.0)))
+    beams = [DecodingTrial(4, 0.6, 19.0), DecodingTrial(4, 1.0, 21.0), DecodingTrial(4, 1.5, 21.0)]
+    choice = DecodingChoice((GREEDY, *beams))
     assert choice.settings == {"beam_size": 4, "length_penalty": 1.0, "no_repeat_ngram_size": 0}
 
 
 def test_greedy_search_is_taken_where_no_beam_is_better() -> None:
-    choice = Choice((GREEDY, Trial(4, 0.6, 19.0), Trial(4, 1.0, 20.0)))
+    choice = DecodingChoice((GREEDY, DecodingTrial(4, 0.6, 19.0), DecodingTrial(4, 1.0, 20.0)))
     assert choice.settings == {"beam_size": 1, "length_penalty": 1.0, "no_repeat_ngram_size": 0}
 
 
-@pytest.mark.parametrize("beams", [(), (Trial(4, 0.2, 0.0), Trial(4, 1.5, 0.0))])
-def test_where_nothing_tells_penalties_apart_it_is_the_usual_one(beams: tuple[Trial, ...]) -> None:
-    greedy = Trial(1, 0.0, 0.0 if beams else 20.0)
-    assert Choice((greedy, *beams)).settings == {"beam_size": 1, "length_penalty": 0.6, "no_repeat_ngram_size": 0}
+@pytest.mark.parametrize("beams", [(), (DecodingTrial(4, 0.2, 0.0), DecodingTrial(4, 1.5, 0.0))])
+def test_where_nothing_tells_penalties_apart_it_is_the_usual_one(beams: tuple[DecodingTrial, ...]) -> None:
+    greedy = DecodingTrial(1, 0.0, 0.0 if beams else 20.0)
+    assert DecodingChoice((greedy, *beams)).settings == {
+        "beam_size": 1,
+        "length_penalty": 0.6,
+        "no_repeat_ngram_size": 0,
+    }
 
 
 @pytest.mark.parametrize(("gain", "forbids"), [(0.0, False), (0.15, False), (0.25, True)])
 def test_repeats_are_forbidden_where_that_gains_enough(gain: float, forbids: bool) -> None:
     """The mean of greedy search and of the best beam; the beam alone stays the best of all."""
-    beam, others = Trial(4, 1.0, 21.0), (Trial(1, 0.0, 20.0 + 2 * gain, 5), Trial(4, 1.0, 21.0, 5))
-    choice = Choice((GREEDY, Trial(4, 0.6, 19.0), beam, *others))
+    beam = DecodingTrial(4, 1.0, 21.0)
+    others = (DecodingTrial(1, 0.0, 20.0 + 2 * gain, 5), DecodingTrial(4, 1.0, 21.0, 5))
+    choice = DecodingChoice((GREEDY, DecodingTrial(4, 0.6, 19.0), beam, *others))
     assert choice.best is (others[1] if forbids else beam)
     assert choice.settings == {"beam_size": 4, "length_penalty": 1.0, "no_repeat_ngram_size": 5 * forbids}
-    assert Choice.from_json(choice.to_json()) == choice
+    assert DecodingChoice.from_json(choice.to_json()) == choice
 
 
 @pytest.mark.parametrize("usual", [0, 3])
@@ -49,7 +55,7 @@ def test_repeats_are_tried_unless_they_are_forbidden_already(usual: int) -> None
             return [SimpleNamespace(text=REFERENCE if no_repeat_ngram_size == 5 else f"{REFERENCE} {REFERENCE}")]
 
     asked: list[tuple[int, int]] = []
-    choice = choose(Repeating(), [""], [REFERENCE], DecodingConfig(no_repeat_ngram_size=usual))  # type: ignore[arg-type]
+    choice = choose_decoding(Repeating(), [""], [REFERENCE], DecodingConfig(no_repeat_ngram_size=usual))  # type: ignore[arg-type]
     plain = [(1, usual), *[(4, usual)] * 4]
     assert asked == (plain if usual else [*plain, (1, 5), (4, 5)])
     assert choice.settings["no_repeat_ngram_size"] == (usual or 5)
@@ -68,6 +74,6 @@ def test_chinese_is_chosen_by_its_characters() -> None:
             cut = -1 if settings["length_penalty"] == 1.0 else 6
             return [SimpleNamespace(text=reference[:cut]) for reference in references]
 
-    choice = choose(Chinese(), ["", ""], references, DecodingConfig())  # type: ignore[arg-type]
+    choice = choose_decoding(Chinese(), ["", ""], references, DecodingConfig())  # type: ignore[arg-type]
     assert choice.settings == {"beam_size": 4, "length_penalty": 1.0, "no_repeat_ngram_size": 0}
     assert choice.best.bleu > 50
