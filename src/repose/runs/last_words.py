@@ -8,7 +8,7 @@ from repose.config.experiment import TrainingConfig
 from repose.runs.folder import RunFolder
 from repose.runs.records import EndReason, Records
 from repose.system.terminal import duration
-from repose.training.loop import LITTLE_GAIN, hardly_reads
+from repose.training.advice import LITTLE_GAIN, hardly_reads
 
 
 def last_words(folder: Path, figures: Mapping[str, float]) -> Iterator[str]:

@@ -3,7 +3,7 @@
 import math
 import time
 from collections.abc import Callable, Mapping, Sequence
-from typing import Any
+from typing import Any, NamedTuple
 
 import torch
 
@@ -11,6 +11,7 @@ from repose.data.batching import Batches
 from repose.runs.records import EndReason, EndRecord, RunStatus, timestamp
 from repose.system.errors import ReposeError
 from repose.system.signals import StopSignals
+from repose.training import advice
 from repose.training.checkpoint import CheckpointWriter, State, Sums
 from repose.training.display import Progress
 from repose.training.distributed import World
@@ -23,8 +24,6 @@ from repose.training.validation import validate
 RECORD_EVERY = 50
 """Updates between lines about the training in metrics.jsonl."""
 _EARLY_EPOCHS = 5  # after which a model should have begun to read its source
-LITTLE_GAIN = 0.2
-"""`source_gain` below which a model as good as ignores its source, in nats per target token."""
 _CLOCK_KNOWN = 20  # updates after which it is known about how many the clock allows
 _KERAS_BATCH = 64  # sentences; what tf_loss_keras means where batches are not counted in sentences
 
@@ -34,14 +33,25 @@ Samples = Callable[[Any, TrainingJob], Sequence[Sequence[str]]]
 """A few sentences to look at: source, what the model makes of it, and the reference. On the first worker alone."""
 
 
-def hardly_reads(gain: float) -> str:
-    """What is to be said of a model with so small a `source_gain`."""
-    measure = f"it predicts {gain:.2f} nats per token better with the right one than with another"
-    return f"the model hardly reads its source ({measure})"
-
-
 class DivergenceError(ReposeError):
     """The loss, in training or validation, or the gradient is no longer a finite number."""
+
+
+class _Gathered(NamedTuple):
+    """Sums over all workers, of what each has seen since the last time and of what one of them alone knows."""
+
+    loss: float
+    """The first five are as `Sums.add` takes them, and as `Learner.sums` has them."""
+    nll: float
+    correct: float
+    weighted_loss: float
+    weighted_nll: float
+    stops: float
+    """Workers that were asked to stop."""
+    late: float
+    """1 where the first worker's clock has reached `max_hours`."""
+    updates_left: float
+    """The first worker's estimate."""
 
 
 class Trainer:
@@ -93,8 +103,7 @@ class Trainer:
     def run(self) -> Outcome:
         """Train until a limit is reached or a stop is asked for."""
         state = self.state
-        if self.writer is not None and (warning := self.config.warmup_warning(self.total)) is not None:
-            self.writer.journal.note(warning)
+        self._note(self.config.warmup_warning(self.total))
         batches = self.feed.epoch(state.epoch, state.batch)
         self._synchronise()
         while True:
@@ -167,32 +176,41 @@ class Trainer:
             state.epoch_sums = Sums()
         if self.writer is not None:
             if state.update == _CLOCK_KNOWN:
-                self._warn_of_clock()
+                self._note(
+                    advice.ends_in_warmup(self.config, total=self.total, end=self.end, warmup=self.schedule.warmup)
+                )
             self.writer.journal.advance(self._progress())
             if synchronises and self.writer.is_due:
                 self.writer.save()
 
     def _synchronise(self) -> None:
         """Add up all workers' figures since the last time, and learn of signals and of the clock."""
+        self._apply(self._gather())
+
+    def _gather(self) -> _Gathered:
+        """What all workers know together. The numbers go in one tensor, since each exchange takes its time."""
         hours = self.config.max_hours
-        late = self.writer is not None and hours is not None and self.writer.seconds >= 3600 * hours
-        more = [self.signals.received is not None, late, self._updates_left() if self.world.rank == 0 else 0.0]
+        is_late = self.writer is not None and hours is not None and self.writer.seconds >= 3600 * hours
+        more = [self.signals.received is not None, is_late, self._updates_left() if self.world.rank == 0 else 0.0]
         told = torch.tensor(more, dtype=self.learner.sums.dtype, device=self.world.device)
-        figures = self.world.add(torch.cat([self.learner.sums, told])).tolist()
+        gathered = _Gathered(*self.world.add(torch.cat([self.learner.sums, told])).tolist())
         self.learner.sums.zero_()
-        *added, stop, late, left = figures
-        self.end = self.state.update + left
-        if not (math.isfinite(added[0]) and math.isfinite(float(self.learner.norm))):
-            raise DivergenceError(self._divergence("gradient" if math.isfinite(added[0]) else "loss"))
+        return gathered
+
+    def _apply(self, g: _Gathered) -> None:
+        """Enter it into the state. Raises DivergenceError where the loss or the gradient is no finite number."""
+        self.end = self.state.update + g.updates_left
+        if not (math.isfinite(g.loss) and math.isfinite(float(self.learner.norm))):
+            raise self._diverged("gradient" if math.isfinite(g.loss) else "loss")
         for sums in (self.state.epoch_sums, self.state.window_sums):
-            sums.add(*added)
+            sums.add(g.loss, g.nll, g.correct, g.weighted_loss, g.weighted_nll)
             sums.tokens += self.pending.tokens
             sums.sentences += self.pending.sentences
         self.pending = Sums()
-        if stop:
+        if g.stops:
             received = self.signals.received
             self.stop_requested = EndReason.OTHER_WORKER if received is None else EndReason(received)
-        self.out_of_time = bool(late)
+        self.out_of_time = g.late > 0
 
     def _updates_left(self) -> float:
         """Updates until a limit ends the training, at its speed so far; infinite where nothing says."""
@@ -219,16 +237,21 @@ class Trainer:
         early = self.config.patience is not None
         return Progress(update, self.total, self._epoch(), left if math.isfinite(left) else None, early)
 
-    def _divergence(self, what: str) -> str:
-        c = self.config
-        clip = "set training.clip_norm" if c.clip_norm is None else f"lower training.clip_norm ({c.clip_norm:g})"
-        precision = ", or set training.precision = 'fp32'" if c.precision == "bf16" else ""
-        warmup = "warmup_updates" if c.warmup_share is None else "warmup_share"
-        kept = "; the model of earlier validations stays" if self.state.snapshots else ""
-        return (
-            f"the {what} is no longer a finite number after update {self.state.update}: lower training.learning_rate "
-            f"({c.learning_rate:g}), raise training.{warmup} ({getattr(c, warmup)}), or {clip}{precision}{kept}"
-        )
+    def _diverged(self, what: str) -> DivergenceError:
+        state = self.state
+        why = advice.divergence(what, self.config, update=state.update, has_model=bool(state.snapshots))
+        return DivergenceError(why)
+
+    def _ignored_source(self, ended: EndReason | None = None) -> str | None:
+        """What is to be said where the last validation found that the model ignores its source."""
+        state, in_warmup = self.state, self.state.update < self.schedule.warmup
+        gain = state.validation.get("source_gain")
+        return advice.ignores_source(gain, self.job.architecture, self.config, in_warmup=in_warmup, ended=ended)
+
+    def _note(self, sentence: str | None) -> None:
+        """Have the first worker say it, if there is anything to say."""
+        if self.writer is not None and sentence is not None:
+            self.writer.journal.note(sentence)
 
     def _record(self, kind: str, figures: Mapping[str, float], *, speed: float | None = None) -> None:
         """Write a record; what depends on the clock stands apart, so that the rest of two files can be compared."""
@@ -264,7 +287,7 @@ class Trainer:
         figures = self._figures(self.world)
         loss = figures["tf_loss"]
         if not math.isfinite(loss):
-            raise DivergenceError(self._divergence("validation loss"))
+            raise self._diverged("validation loss")
         state.validated = state.update
         if self._translation_is_due():
             state.translated = state.epoch
@@ -281,7 +304,7 @@ class Trainer:
             self._record("valid", figures)
             self._show_samples()
             if state.epoch == _EARLY_EPOCHS and state.batch == 0:
-                self._warn_of_deafness()
+                self._note(self._ignored_source())
             if is_of_model:
                 self.writer.save_snapshot()
                 self.writer.write_model(is_measured=len(state.snapshots) == 1)
@@ -321,36 +344,6 @@ class Trainer:
                 return figures, figures["tf_loss"]
             figures |= self._translate()
         return figures, -figures.get("chrf", 0.0)
-
-    def _warn_of_clock(self) -> None:
-        """Say that the clock ends the training while its rate still rises, if it does: where updates limit a linear
-        schedule, that is shortened, and where they end the training so early, it was said at the beginning."""
-        c = self.config
-        is_shortened = c.schedule == "linear" and self.total is not None
-        if self.writer is None or c.max_hours is None or is_shortened or not math.isfinite(self.end):
-            return
-        if c.warmup_warning(self.total) is None and 0 < self.end <= self.schedule.warmup / 2:
-            about = max(1, round(self.end))
-            self.writer.journal.note(
-                f"the clock ends the training after about {about:,} of the {self.schedule.warmup:,} updates over which "
-                f"its learning rate rises, and it learns little: set training.warmup_updates={max(1, about // 10)}, or "
-                "give it more time"
-            )
-
-    def _warn_of_deafness(self, ended: EndReason | None = None) -> None:
-        """Say that the model ignores its source, if it does: it is then a fluent language model of the target. `ended`:
-        why the training is over, if it is."""
-        gain = self.state.validation.get("source_gain")
-        if self.writer is None or gain is None or gain >= LITTLE_GAIN:
-            return
-        a, c = self.job.architecture, self.config
-        settings = [] if ended is EndReason.PATIENCE else ["train longer"]
-        if a.norm == "post" and a.initialisation in ("xavier", "fairseq"):  # those that gained: docs/little-data.md
-            settings += ["set architecture.initialisation = 'keras' or architecture.norm = 'pre'"]
-        rises = self.state.update < self.schedule.warmup
-        rate = "" if rises else f"a learning rate below {c.learning_rate:g} or "
-        settings.append(f"try {rate}fewer tokens per update")
-        self.writer.journal.note(f"{hardly_reads(gain)}: {', '.join(settings)}, or add pairs")
 
     def _translate(self) -> Mapping[str, float]:
         """Figures of translations of the validation set; the first worker has them, alone."""
@@ -398,6 +391,6 @@ class Trainer:
             end = EndRecord(status=status, reason=reason, **place, seconds=seconds, at=at, total=self.total)
             self.writer.journal.end(end)
             if status is RunStatus.DONE:
-                self._warn_of_deafness(reason)
-            self.writer.journal.note(f"{status} at update {state.update:,} ({reason.describe(self.config)}){more}")
+                self._note(self._ignored_source(reason))
+            self._note(f"{status} at update {state.update:,} ({reason.describe(self.config)}){more}")
         return Outcome(status, reason, state.update, state.validation)

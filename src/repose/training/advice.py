@@ -1,0 +1,63 @@
+"""What a training says when it goes wrong, or is about to: sentences that name the settings to change."""
+
+import math
+
+from repose.config.experiment import TrainingConfig
+from repose.model.architecture import Architecture
+from repose.runs.records import EndReason
+
+LITTLE_GAIN = 0.2
+"""`source_gain` below which a model as good as ignores its source, in nats per target token."""
+
+
+def hardly_reads(gain: float) -> str:
+    """What is to be said of a model with so small a `source_gain`."""
+    measure = f"it predicts {gain:.2f} nats per token better with the right one than with another"
+    return f"the model hardly reads its source ({measure})"
+
+
+def divergence(what: str, c: TrainingConfig, *, update: int, has_model: bool) -> str:
+    """That the loss or the gradient (`what`) is no longer a finite number. `has_model`: an earlier validation left a
+    model."""
+    clip = "set training.clip_norm" if c.clip_norm is None else f"lower training.clip_norm ({c.clip_norm:g})"
+    precision = ", or set training.precision = 'fp32'" if c.precision == "bf16" else ""
+    warmup = "warmup_updates" if c.warmup_share is None else "warmup_share"
+    fallback = "; the model of earlier validations stays" if has_model else ""
+    return (
+        f"the {what} is no longer a finite number after update {update}: lower training.learning_rate "
+        f"({c.learning_rate:g}), raise training.{warmup} ({getattr(c, warmup)}), or {clip}{precision}{fallback}"
+    )
+
+
+def ends_in_warmup(c: TrainingConfig, *, total: int | None, end: float, warmup: int) -> str | None:
+    """That the clock ends the training, after about `end` updates, while its rate still rises; None where it does not.
+
+    None, too, where updates limit a linear schedule (`total`), which is then shortened, and where they end the training
+    so early that it was said at its beginning.
+    """
+    is_shortened = c.schedule == "linear" and total is not None
+    if c.max_hours is None or is_shortened or not math.isfinite(end):
+        return None
+    if c.warmup_warning(total) is not None or not 0 < end <= warmup / 2:
+        return None
+    about = max(1, round(end))
+    return (
+        f"the clock ends the training after about {about:,} of the {warmup:,} updates over which its learning rate "
+        f"rises, and it learns little: set training.warmup_updates={max(1, about // 10)}, or give it more time"
+    )
+
+
+def ignores_source(
+    gain: float | None, a: Architecture, c: TrainingConfig, *, in_warmup: bool, ended: EndReason | None
+) -> str | None:
+    """That the model ignores its source and is a fluent language model of the target; None where it reads it, or no
+    `source_gain` was measured. `in_warmup`: the learning rate still rises. `ended`: why the training is over, if it is.
+    """
+    if gain is None or gain >= LITTLE_GAIN:
+        return None
+    settings = [] if ended is EndReason.PATIENCE else ["train longer"]
+    if a.norm == "post" and a.initialisation in ("xavier", "fairseq"):  # those that gained: docs/little-data.md
+        settings += ["set architecture.initialisation = 'keras' or architecture.norm = 'pre'"]
+    rate = "" if in_warmup else f"a learning rate below {c.learning_rate:g} or "
+    settings.append(f"try {rate}fewer tokens per update")
+    return f"{hardly_reads(gain)}: {', '.join(settings)}, or add pairs"
