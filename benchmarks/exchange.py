@@ -1,6 +1,6 @@
 """How long workers of one machine take to add their gradients up: shared memory, or gloo's all-reduce.
 
-Both are the project's own (`repose.training.distributed`), in turn on the same processes, for the two papers' models.
+Both are the project's own (`repose.training.exchange`), in turn on the same processes, for the two papers' models.
 
     python benchmarks/exchange.py --out exchange.json
 """
@@ -17,7 +17,8 @@ import torch.distributed as dist
 
 from interleave import machine, table, write
 from repose.training import distributed
-from repose.training.distributed import AllReduce, SharedMemory, World
+from repose.training.distributed import World
+from repose.training.exchange import AllReduce, SharedMemory
 
 SIZES = {"reinforced": 2_809_634, "baseline": 10_184_162}
 """Elements of a gradient: the models' parameters at the papers' vocabularies."""

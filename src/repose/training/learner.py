@@ -12,7 +12,8 @@ from torch.optim.adamw import adamw
 from repose.config.experiment import TrainingConfig
 from repose.model.kernels.linear import training_products
 from repose.model.token_norm import TokenNorm
-from repose.training.distributed import World, make_exchange
+from repose.training.distributed import World
+from repose.training.exchange import make_exchange
 from repose.training.feed import GlobalBatch, is_replayed
 from repose.training.job import TrainingTask
 from repose.training.replays import Replays
