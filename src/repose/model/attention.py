@@ -12,8 +12,8 @@ from torch import Tensor, nn
 
 from repose.model.architecture import Architecture
 from repose.model.kernels.absorption import absorb, cost
-from repose.model.kernels.attend import Plan, attend, product
-from repose.model.kernels.blocks import Blocks, OneBlock, join, split
+from repose.model.kernels.attend import BlockShapes, attend, product
+from repose.model.kernels.blocks import Blocks, SingleBlockLayout, join, split
 from repose.model.kernels.dropout import Dropout
 from repose.model.kernels.linear import Linear, SideBySide, linear
 from repose.model.kernels.local import LocalBlocks
@@ -137,8 +137,8 @@ class Attention(nn.Module):
         with torch.autocast(queries.device.type, enabled=False):  # small products, which bf16 makes no faster
             queries, keys, values = (_at_least_fp32(x) for x in (queries, keys, values))
             if self._may_fuse:
-                plan, sums = Plan(blocks.blocks, blocks.queries.sizes, sizes), self.is_absorbed
-                return attend(queries, keys, values, plan, scale=scale, dropout=self._dropout, with_sums=sums)
+                shapes, sums = BlockShapes(blocks.blocks, blocks.queries.sizes, sizes), self.is_absorbed
+                return attend(queries, keys, values, shapes, scale=scale, dropout=self._dropout, with_sums=sums)
             return self._attend_plainly(queries, keys, values, blocks, sizes, scale)
 
     def _attend_plainly(
@@ -195,7 +195,11 @@ def fused(
     dropout: float,
 ) -> Float[Tensor, "R HC"]:
     """Attention by torch's fused kernels, where one block holds the batch: on accelerators."""
-    of_queries, of_keys, (block,) = cast(OneBlock, blocks.queries), cast(OneBlock, blocks.keys), blocks.blocks
+    of_queries, of_keys, (block,) = (
+        cast(SingleBlockLayout, blocks.queries),
+        cast(SingleBlockLayout, blocks.keys),
+        blocks.blocks,
+    )
     q, k, v = of_queries.heads(queries), of_keys.heads(keys), of_keys.heads(values)
     bias = block.bias.to(q.dtype).unflatten(0, q.shape[:2])
     with _without_cudnn():

@@ -24,8 +24,8 @@ from repose.model.positions import Positions
 from repose.model.scores import Reach
 
 
-class Keys(NamedTuple):
-    """The keys of a step (`scores.Block`)."""
+class StepKeyMask(NamedTuple):
+    """What the weights of a step depend on (`scores.KeyMask`)."""
 
     has_key: Float[Tensor, "N 1 1 1 1"] | None
     own: Bool[Tensor, " K"] | None
@@ -42,7 +42,7 @@ class StepReach(Reach):
         keys_at = torch.arange(self.first, self.at + 1, device=cache.beams.sentences.device)
         self.bias = positions.scores(keys_at[-1:], keys_at, cache.once(positions, positions.derived))
         """Scores of positions, (H, 1, K)."""
-        self.blocks = [Keys(None, keys_at == self.at)]
+        self.blocks = [StepKeyMask(None, keys_at == self.at)]
 
     def turn(self, rows: Float[Tensor, "R HC"]) -> Float[Tensor, "R HC"]:
         """Queries or keys of the token being read as they enter the scores."""
@@ -54,7 +54,7 @@ class MemoryReach(Reach):
 
     def __init__(self, cache: Cache) -> None:
         self.bias = cache.src_bias
-        self.blocks = [Keys(cache.has_source, None)]
+        self.blocks = [StepKeyMask(cache.has_source, None)]
 
 
 class CachedAttention:

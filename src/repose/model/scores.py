@@ -13,7 +13,7 @@ from repose.model.architecture import Architecture, ScoreResidual, SelfScore
 
 
 @runtime_checkable
-class Block(Protocol):
+class KeyMask(Protocol):
     """What the weights of a block of queries and keys depend on besides their scores."""
 
     @property
@@ -28,7 +28,7 @@ class Block(Protocol):
 class Reach:
     """Which queries meet which keys, in the layers of one stack: `Blocks`, `LocalBlocks`, or one step of decoding."""
 
-    blocks: Sequence[Block]
+    blocks: Sequence[KeyMask]
     """Queries and keys in as many blocks as there are tensors of scores."""
     scores: list[Tensor] | None = None
     """Scores of the layer before, block by block, where attention adds them to its own (RealFormer): one forward pass
@@ -82,7 +82,7 @@ class Scores(nn.Module):
             reach.scores = scores
         return [self._of_block(x, block) for x, block in zip(scores, reach.blocks, strict=True)]
 
-    def _of_block(self, scores: Tensor, block: Block) -> Tensor:
+    def _of_block(self, scores: Tensor, block: KeyMask) -> Tensor:
         own = block.own
         match self.self_score:
             case "keep":

@@ -4,13 +4,13 @@ import pytest
 import torch
 from torch import Tensor
 
-from repose.model.kernels.attend import Plan, attend, product
+from repose.model.kernels.attend import BlockShapes, attend, product
 from repose.model.kernels.blocks import Block
 
 SCALE = 0.7
 
 
-def plan(*, shared: bool, has_key: bool) -> Plan:
+def shapes(*, shared: bool, has_key: bool) -> BlockShapes:
     """Two blocks of two heads: one sentence of 3 queries and 2 keys, two of 1 query and 4 keys."""
     sizes = ((1, 3, 2), (2, 1, 4))
     blocks = []
@@ -20,7 +20,7 @@ def plan(*, shared: bool, has_key: bool) -> Plan:
         bias = torch.randn(2 * b, q, k, dtype=torch.float64)
         blocks.append(Block(torch.arange(b), bias.requires_grad_(), some if has_key else None))
     heads = 1 if shared else 2
-    return Plan(blocks, [(2 * b, q) for b, q, _ in sizes], [(heads * b, k) for b, _, k in sizes])
+    return BlockShapes(blocks, [(2 * b, q) for b, q, _ in sizes], [(heads * b, k) for b, _, k in sizes])
 
 
 def inputs(shared: bool) -> list[Tensor]:
@@ -34,7 +34,7 @@ def inputs(shared: bool) -> list[Tensor]:
 @pytest.mark.parametrize("shared", [False, True])
 @pytest.mark.parametrize("has_key", [False, True])
 def test_it_is_what_its_formula_says(shared: bool, has_key: bool) -> None:
-    where, (queries, keys, values) = plan(shared=shared, has_key=has_key), inputs(shared)
+    where, (queries, keys, values) = shapes(shared=shared, has_key=has_key), inputs(shared)
     out, sums = attend(queries, keys, values, where, scale=SCALE, dropout=0.0, with_sums=True)
     q, k, v = (x.detach() for x in (queries, keys, values))
     wanted, at, of = [], 0, 0
@@ -53,7 +53,7 @@ def test_it_is_what_its_formula_says(shared: bool, has_key: bool) -> None:
 @pytest.mark.parametrize("shared", [False, True])
 @pytest.mark.parametrize("dropout", [0.0, 0.5])
 def test_gradients(shared: bool, dropout: float) -> None:
-    where, tensors = plan(shared=shared, has_key=True), inputs(shared)
+    where, tensors = shapes(shared=shared, has_key=True), inputs(shared)
 
     def run(q: Tensor, k: Tensor, v: Tensor, *biases: Tensor) -> tuple[Tensor, ...]:
         torch.manual_seed(3)  # the same weights are dropped each time

@@ -23,8 +23,8 @@ from repose.model.kernels.dropout import keep_factors
 from repose.model.kernels.linear import products_of_new_shapes
 
 
-class Plan(NamedTuple):
-    """How the blocks' queries and keys lie one after the other in two matrices."""
+class BlockShapes(NamedTuple):
+    """The blocks, and how their queries and keys lie one after the other in two matrices."""
 
     blocks: Sequence[Block]
     queries: Sequence[tuple[int, int]]
@@ -46,7 +46,7 @@ def attend(
     queries: Float[Tensor, "Q C"],
     keys: Float[Tensor, "K C"],
     values: Float[Tensor, "K E"],
-    plan: Plan,
+    shapes: BlockShapes,
     *,
     scale: float,
     dropout: float,
@@ -56,8 +56,8 @@ def attend(
 
     A query without keys gets zeros. Biases that need a gradient get one.
     """
-    biases = [block.bias for block in plan.blocks]
-    return _Attend.apply(queries, keys, values, plan, scale, dropout, with_sums, *biases)  # type: ignore[no-untyped-call]
+    biases = [block.bias for block in shapes.blocks]
+    return _Attend.apply(queries, keys, values, shapes, scale, dropout, with_sums, *biases)  # type: ignore[no-untyped-call]
 
 
 def product(
@@ -92,16 +92,16 @@ class _Attend(torch.autograd.Function):
         queries: Tensor,
         keys: Tensor,
         values: Tensor,
-        plan: Plan,
+        shapes: BlockShapes,
         scale: float,
         dropout: float,
         with_sums: bool,
         *biases: Tensor,
     ) -> tuple[Tensor, Tensor | None]:
         out, weights, sums = queries.new_empty(len(queries), values.shape[1]), [], []
-        factors = _factors(plan, dropout, queries)
+        factors = _factors(shapes, dropout, queries)
         with products_of_new_shapes():
-            parts = zip(*plan.parts(queries, keys, values), plan.of_queries(out), biases, factors, strict=True)
+            parts = zip(*shapes.parts(queries, keys, values), shapes.of_queries(out), biases, factors, strict=True)
             for q, k, v, o, bias, factor in parts:
                 scores = torch.baddbmm(bias.to(q.dtype).reshape(len(q), q.shape[1], -1), q, k.mT, alpha=scale)
                 p = scores.softmax(-1)
@@ -111,7 +111,7 @@ class _Attend(torch.autograd.Function):
                 if with_sums:
                     sums.append(w.sum(2).view(-1, 1))
         ctx.save_for_backward(queries, keys, values, *weights)
-        ctx.plan, ctx.scale, ctx.factors = plan, scale, factors
+        ctx.shapes, ctx.scale, ctx.factors = shapes, scale, factors
         ctx.set_materialize_grads(False)
         return out, torch.cat(sums) if with_sums else None
 
@@ -119,16 +119,16 @@ class _Attend(torch.autograd.Function):
     @once_differentiable
     def backward(ctx: Any, grad_out: Tensor | None, grad_sums: Tensor | None) -> tuple[Tensor | None, ...]:
         queries, keys, values, *weights = ctx.saved_tensors
-        plan, scale = ctx.plan, ctx.scale
+        shapes, scale = ctx.shapes, ctx.scale
         if grad_out is None:
             grad_out = queries.new_zeros(len(queries), values.shape[1])
         grads = [torch.empty_like(x) for x in (queries, keys, values)]
-        of_sums = [None] * len(weights) if grad_sums is None else plan.of_queries(grad_sums.contiguous())
+        of_sums = [None] * len(weights) if grad_sums is None else shapes.of_queries(grad_sums.contiguous())
         of_biases = []
         with products_of_new_shapes():
-            inputs, outputs = plan.parts(queries, keys, values), plan.parts(*grads)
+            inputs, outputs = shapes.parts(queries, keys, values), shapes.parts(*grads)
             parts = zip(
-                *inputs, *outputs, plan.of_queries(grad_out.contiguous()), of_sums, weights, ctx.factors, strict=True
+                *inputs, *outputs, shapes.of_queries(grad_out.contiguous()), of_sums, weights, ctx.factors, strict=True
             )
             for q, k, v, grad_q, grad_k, grad_v, grad_o, grad_sum, p, factor in parts:
                 w, grad_p = p, torch.bmm(grad_o, v.mT)
@@ -142,15 +142,15 @@ class _Attend(torch.autograd.Function):
                 torch.baddbmm(grad_q, grad_s, k, beta=0, alpha=scale, out=grad_q)
                 torch.baddbmm(grad_k, grad_s.mT, q, beta=0, alpha=scale, out=grad_k)
                 of_biases.append(grad_s)
-        shaped = zip(of_biases, plan.blocks, ctx.needs_input_grad[7:], strict=True)
+        shaped = zip(of_biases, shapes.blocks, ctx.needs_input_grad[7:], strict=True)
         for_biases = [g.view(b.bias.shape).to(b.bias.dtype) if needed else None for g, b, needed in shaped]
         return *grads, None, None, None, None, *for_biases
 
 
-def _factors(plan: Plan, dropout: float, like: Tensor) -> list[Tensor | None]:
+def _factors(shapes: BlockShapes, dropout: float, like: Tensor) -> list[Tensor | None]:
     """What each block's weights are multiplied by: dropout's 0 or 1 / (1 - p), and 0 for a query without keys."""
     found: list[Tensor | None] = []
-    for block, (b, _) in zip(plan.blocks, plan.keys, strict=True):
+    for block, (b, _) in zip(shapes.blocks, shapes.keys, strict=True):
         shape, factor = block.bias.shape, None
         if dropout:
             factor = keep_factors(shape.numel(), dropout, like.dtype).view(shape)

@@ -13,7 +13,7 @@ import torch
 from jaxtyping import Bool, Float, Int
 from torch import Tensor
 
-from repose.model.kernels.packing import Packing, Places, packs
+from repose.model.kernels.packing import Packing, RowMap, packs
 from repose.model.positions import Positions
 from repose.model.scores import Reach
 
@@ -50,18 +50,22 @@ class Blocks(Reach):
     ) -> None:
         """`causal`: position t attends to positions up to t. Nothing attends to padding. `positions`: those of the
         stack, for its self-attention."""
-        layout = _Layout if queries.packs else WholeBatch
+        layout = PackedLayout if queries.packs else PaddedLayout
         parts = _of_like_length(queries)
-        self._queries = layout(queries, parts, num_heads)
-        self._keys = self._queries if keys is queries else layout(keys, parts, num_heads)
+        of_queries = layout(queries, parts, num_heads)
+        of_keys = of_queries if keys is queries else layout(keys, parts, num_heads)
+        self.queries: Layout = of_queries
+        """Each block's queries: b*h matrices of q rows."""
+        self.keys: Layout = of_keys
+        """Each block's keys or values: b*h matrices of k rows."""
         self._packing, self._parts, self._positions = keys, parts, positions
         self.num_sentences, self.num_heads = len(queries.mask), num_heads
-        device, layouts = queries.mask.device, (self._queries, self._keys)
+        device, layouts = queries.mask.device, (of_queries, of_keys)
         longest = [max((mask.shape[1] for mask in x.masks), default=0) for x in layouts]
         places = [torch.arange(length, device=device) for length in longest]
         added = None if positions is None else positions.scores(*places)
         self.blocks = []
-        for sentences, real_queries, real_keys in zip(parts, self._queries.masks, self._keys.masks, strict=True):
+        for sentences, real_queries, real_keys in zip(parts, of_queries.masks, of_keys.masks, strict=True):
             own = torch.eye(real_queries.shape[1], dtype=torch.bool, device=device)
             allowed = real_keys[:, None, :].expand(-1, real_queries.shape[1], -1)
             if causal:
@@ -74,20 +78,10 @@ class Blocks(Reach):
         """Queries or keys as they enter the scores."""
         return rows if self._positions is None else self._positions.turn(rows, self._packing.columns)
 
-    @property
-    def queries(self) -> "Layout":
-        """Each block's queries: b*h matrices of q rows."""
-        return self._queries
-
-    @property
-    def keys(self) -> "Layout":
-        """Each block's keys or values: b*h matrices of k rows."""
-        return self._keys
-
     @cached_property
     def tokens(self) -> "Layout":
         """Each block's rows of the keys' side for all heads at once: b matrices of k rows."""
-        return (_Layout if self._packing.packs else WholeBatch)(self._packing, self._parts, 1)
+        return (PackedLayout if self._packing.packs else PaddedLayout)(self._packing, self._parts, 1)
 
     def padded(self, scores: Sequence[Tensor]) -> Float[Tensor, "B H Q K"]:
         """What is said of queries and keys in each block, (b*h, q, k), as one tensor; zeros at the padding."""
@@ -113,7 +107,7 @@ class Layout(Protocol):
         """The inverse of `spread`, for queries."""
 
 
-class OneBlock(Layout, Protocol):
+class SingleBlockLayout(Layout, Protocol):
     """Where one block holds the rows."""
 
     def heads(self, rows: Float[Tensor, "R HC"]) -> Float[Tensor, "b h l C"]:
@@ -134,7 +128,7 @@ def join(blocks: Sequence[Tensor]) -> Float[Tensor, "n C"]:
     return torch.cat([x.flatten(0, 1) for x in blocks]) if len(blocks) > 1 else blocks[0].flatten(0, 1)
 
 
-class _Layout:
+class PackedLayout:
     """The rows of a packing in blocks of sentences: each block (b, h, l)."""
 
     def __init__(self, packing: Packing, parts: Sequence[Tensor], num_heads: int) -> None:
@@ -155,8 +149,8 @@ class _Layout:
         spare = (packing.spare[:, None] * num_heads + heads).flatten()
         cell_of_row = torch.zeros(len(cells) + len(spare), dtype=torch.long, device=device)
         cell_of_row[row_of_cell[cells]] = cells
-        self._to_blocks = Places(row_of_cell, (~is_real).nonzero().squeeze(1))
-        self._to_rows = Places(cell_of_row, spare)
+        self._to_blocks = RowMap(row_of_cell, (~is_real).nonzero().squeeze(1))
+        self._to_rows = RowMap(cell_of_row, spare)
         self.sizes = [(len(mask) * num_heads, mask.shape[1]) for mask in self.masks]
 
     def spread(self, rows: Float[Tensor, "R HC"]) -> Float[Tensor, "n C"]:
@@ -167,7 +161,7 @@ class _Layout:
         return moved.view(len(moved) // self._num_heads, -1)
 
 
-class WholeBatch:
+class PaddedLayout:
     """The positions of a batch as one block (B, h, L), where packing leaves no padding out."""
 
     def __init__(self, packing: Packing, parts: Sequence[Tensor], num_heads: int) -> None:  # noqa: ARG002

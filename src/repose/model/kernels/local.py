@@ -53,18 +53,18 @@ class LocalBlocks(Reach):
         return rows if self._positions is None else self._positions.turn(rows, self._packing.columns)
 
     @property
-    def queries(self) -> "_Chunks":
+    def queries(self) -> "ChunkLayout":
         """All chunks' queries: B*n*h matrices of w rows."""
         sizes = [(self._num_chunks * self.num_sentences * self.num_heads, self._width)]
-        return _Chunks(sizes, self.num_heads, self._spread, self._gather)
+        return ChunkLayout(sizes, self.num_heads, self._spread, self._gather)
 
     @property
-    def keys(self) -> "_Chunks":
+    def keys(self) -> "ChunkLayout":
         """All neighbourhoods' keys or values: B*n*h matrices of 3w rows."""
         return self._neighbourhoods_of(self.num_heads)
 
     @property
-    def tokens(self) -> "_Chunks":
+    def tokens(self) -> "ChunkLayout":
         """The same for all heads at once: B*n matrices of 3w rows."""
         return self._neighbourhoods_of(1)
 
@@ -75,11 +75,11 @@ class LocalBlocks(Reach):
         grid = flat.view(self.num_sentences, self._num_chunks, self.num_heads, self._width, -1).transpose(2, 3)
         return self._packing.pack(grid.flatten(3).flatten(1, 2)[:, : self._length])
 
-    def _neighbourhoods_of(self, num_heads: int) -> "_Chunks":
+    def _neighbourhoods_of(self, num_heads: int) -> "ChunkLayout":
         length = self._width * (2 + self._chunks_after)
         spread = partial(self._spread_neighbourhoods, num_heads)
         sizes = [(self._num_chunks * self.num_sentences * num_heads, length)]
-        return _Chunks(sizes, num_heads, spread, self._gather)
+        return ChunkLayout(sizes, num_heads, spread, self._gather)
 
     def _spread_neighbourhoods(self, num_heads: int, rows: Tensor) -> Tensor:
         return _of_heads(self._neighbourhoods(self._chunks(self._packing.pad(rows))), num_heads)
@@ -105,8 +105,8 @@ class LocalBlocks(Reach):
         return torch.cat([beyond[:, i : i + self._num_chunks] for i in range(2 + after)], dim=2)
 
 
-class _Chunks(NamedTuple):
-    """A `OneBlock`."""
+class ChunkLayout(NamedTuple):
+    """The `SingleBlockLayout` of chunks or of their neighbourhoods."""
 
     sizes: Sequence[tuple[int, int]]
     num_heads: int

@@ -29,7 +29,7 @@ def packs(device: torch.device) -> bool:
     return device.type == "cpu"
 
 
-class Places(NamedTuple):
+class RowMap(NamedTuple):
     """Where each row of a new tensor comes from."""
 
     rows: Int[Tensor, " R"]
@@ -37,7 +37,7 @@ class Places(NamedTuple):
     holes: Int[Tensor, " E"]
     """Rows of the new one that are zero instead."""
 
-    def move(self, x: Tensor, back: "Places") -> Tensor:
+    def move(self, x: Tensor, back: "RowMap") -> Tensor:
         """(S, ...) -> (R, ...); `back` leads every row that is no hole to its origin, and so is the gradient."""
         return _Move.apply(x, self, back)  # type: ignore[no-untyped-call]
 
@@ -82,14 +82,14 @@ class Packing:
         return (self.mask.flatten().cumsum(0) - 1).clamp_(min=0).view_as(self.mask)
 
     @cached_property
-    def _pack(self) -> Places:
+    def _pack(self) -> RowMap:
         num_rows = self.num_tokens if self.is_full else max(ROWS, -(-self.num_tokens // ROWS) * ROWS)
         spare = torch.arange(self.num_tokens, num_rows, device=self.mask.device)
-        return Places(torch.cat([self._cells, torch.zeros_like(spare)]), spare)
+        return RowMap(torch.cat([self._cells, torch.zeros_like(spare)]), spare)
 
     @cached_property
-    def _pad(self) -> Places:
-        return Places(self.row_of_cell.flatten(), (~self.mask.flatten()).nonzero().squeeze(1))
+    def _pad(self) -> RowMap:
+        return RowMap(self.row_of_cell.flatten(), (~self.mask.flatten()).nonzero().squeeze(1))
 
     @property
     def columns(self) -> Int[Tensor, " R"]:
@@ -154,7 +154,7 @@ class _Move(torch.autograd.Function):
     never do, so the gradient is a copy too."""
 
     @staticmethod
-    def forward(ctx: Any, x: Tensor, there: Places, back: Places) -> Tensor:
+    def forward(ctx: Any, x: Tensor, there: RowMap, back: RowMap) -> Tensor:
         ctx.there, ctx.back = there, back
         moved = x.index_select(0, there.rows)
         return moved.index_fill_(0, there.holes, 0) if there.holes.numel() else moved
