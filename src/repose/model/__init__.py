@@ -3,13 +3,17 @@
 Shape letters, in every annotation of this package:
 
     B batch · S / T source / target length · L either · Q, q / K, k number of queries / keys
-    R packed rows: the N real tokens of a batch and a few spare ones · N sentences, too, while decoding
+    R packed rows: the N real tokens of a batch and a few spare ones (r: some of them) · N sentences, while decoding
+    Z rows that are zero, as spare ones are
     H heads · C width of a head (HC: of all side by side) · D d_model · M d_token · F d_ff · V vocabulary
     X any width · A, E widths of the parser's arc and label states · W words (parser) or rows (decoding) of a sentence
     G groups of heads with keys of their own · I heads of a group, H = G · I · c, e width of a group's keys, values
+    e width of a head's values, too, where they are not as wide as its keys · D_in, D_out widths of one linear layer
     b, n, w, l, s sizes of one block: sentences, chunks, a chunk's tokens, length, sentences (`kernels`)
-    *n, *N any leading dimensions
+    n rows of all blocks' matrices, too, one after the other · n d rows and width of a given table of positions
+    *n, *N, *A any leading dimensions
 
-Batch first everywhere. Masks: True = may attend (or: is a real token). Positions count from 0.
+Batch first everywhere. A cell is one of the B·L places of a padded batch. Masks: True = may attend (or: is a real
+token). Positions count from 0.
 Token ids: 0 padding, 1 unknown, 2 start, 3 end.
 """

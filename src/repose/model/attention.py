@@ -126,13 +126,13 @@ class Attention(nn.Module):
 
     def _attend(
         self,
-        queries: Float[Tensor, "n C"],
-        keys: Float[Tensor, "m C"],
-        values: Float[Tensor, "m E"],
+        queries: Float[Tensor, "Q C"],
+        keys: Float[Tensor, "K C"],
+        values: Float[Tensor, "K e"],
         blocks: Blocks | LocalBlocks,
         sizes: Sequence[tuple[int, int]],
         scale: float,
-    ) -> tuple[Float[Tensor, "n E"], Float[Tensor, "n 1"] | None]:
+    ) -> tuple[Float[Tensor, "Q e"], Float[Tensor, "Q 1"] | None]:
         """Weighted means of values as they lie in the blocks, and the sums of weights; `sizes`: of the keys."""
         with torch.autocast(queries.device.type, enabled=False):  # small products, which bf16 makes no faster
             queries, keys, values = (_at_least_fp32(x) for x in (queries, keys, values))

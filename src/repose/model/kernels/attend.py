@@ -45,13 +45,13 @@ class BlockShapes(NamedTuple):
 def attend(
     queries: Float[Tensor, "Q C"],
     keys: Float[Tensor, "K C"],
-    values: Float[Tensor, "K E"],
+    values: Float[Tensor, "K e"],
     shapes: BlockShapes,
     *,
     scale: float,
     dropout: float,
     with_sums: bool = False,
-) -> tuple[Float[Tensor, "Q E"], Float[Tensor, "Q 1"] | None]:
+) -> tuple[Float[Tensor, "Q e"], Float[Tensor, "Q 1"] | None]:
     """O, and `with_sums` the sum of each query's weights, which dropout keeps from being 1; for a CPU.
 
     A query without keys gets zeros. Biases that need a gradient get one.

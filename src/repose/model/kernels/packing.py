@@ -34,7 +34,7 @@ class RowMap(NamedTuple):
 
     rows: Int[Tensor, " R"]
     """Rows of the old tensor."""
-    holes: Int[Tensor, " E"]
+    holes: Int[Tensor, " Z"]
     """Rows of the new one that are zero instead."""
 
     def move(self, x: Tensor, back: "RowMap") -> Tensor:
@@ -99,7 +99,7 @@ class Packing:
         return self._pack.rows % self.mask.shape[1]
 
     @property
-    def spare(self) -> Int[Tensor, " E"]:
+    def spare(self) -> Int[Tensor, " Z"]:
         """The spare rows."""
         return self._pack.holes
 
