@@ -66,8 +66,8 @@ class FlatParameters:
         if not at_once:
             loss.backward()
             return
-        found = torch.autograd.grad(loss, list(self._parameters.values()), allow_unused=True)
-        added = [(to, x) for to, x in zip(self._gradients, found, strict=True) if x is not None]
+        gradients = torch.autograd.grad(loss, list(self._parameters.values()), allow_unused=True)
+        added = [(to, x) for to, x in zip(self._gradients, gradients, strict=True) if x is not None]
         for contiguous in (True, False):  # torch adds one by one where memory is laid out in another way
             if chosen := [(to, x) for to, x in added if x.is_contiguous() == contiguous]:
                 torch._foreach_add_(*map(list, zip(*chosen, strict=True)))

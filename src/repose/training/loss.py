@@ -100,8 +100,8 @@ def _chunks(
             losses.append(_to_error(wide, label[block].clamp(min=0), label_smoothing))
             without_spare(wide, label[block])
             grad_bias.append(wide.sum(0))
-        kept = without_spare(torch.cat(losses), label)[: rows.stop - start]
-        yield _Chunk(rows, part, logits, kept, torch.stack(grad_bias).sum(0))
+        real_losses = without_spare(torch.cat(losses), label)[: rows.stop - start]
+        yield _Chunk(rows, part, logits, real_losses, torch.stack(grad_bias).sum(0))
 
 
 def _to_error(logits: Float[Tensor, "R V"], label: Int[Tensor, "R 1"], label_smoothing: float) -> Float[Tensor, "R 3"]:

@@ -149,7 +149,7 @@ class _Attend(torch.autograd.Function):
 
 def _factors(shapes: BlockShapes, dropout: float, like: Tensor) -> list[Tensor | None]:
     """What each block's weights are multiplied by: dropout's 0 or 1 / (1 - p), and 0 for a query without keys."""
-    found: list[Tensor | None] = []
+    factors: list[Tensor | None] = []
     for block, (b, _) in zip(shapes.blocks, shapes.keys, strict=True):
         shape, factor = block.bias.shape, None
         if dropout:
@@ -157,5 +157,5 @@ def _factors(shapes: BlockShapes, dropout: float, like: Tensor) -> list[Tensor |
         if block.has_key is not None:
             has_key = block.has_key.to(like.dtype)
             factor = has_key.expand(shape) if factor is None else factor * has_key
-        found.append(None if factor is None else factor.reshape(b, -1, shape[2]))
-    return found
+        factors.append(None if factor is None else factor.reshape(b, -1, shape[2]))
+    return factors

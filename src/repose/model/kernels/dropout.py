@@ -30,5 +30,5 @@ def keep_factors(number: int, p: float, dtype: torch.dtype) -> Float[Tensor, " n
     dropped = round(p * LEVELS)
     if dropped == LEVELS:
         return torch.zeros(number, dtype=dtype, device="cpu")
-    kept = torch.from_numpy((bits >= dropped).view(np.uint8))
-    return kept.to(dtype).mul_(LEVELS / (LEVELS - dropped))
+    keep_mask = torch.from_numpy((bits >= dropped).view(np.uint8))
+    return keep_mask.to(dtype).mul_(LEVELS / (LEVELS - dropped))
