@@ -38,6 +38,7 @@ from repose.model.architecture import Architecture
 from repose.model.presets import preset
 from repose.model.transformer import build
 from repose.system.device import tuned
+from repose.system.token_ids import END, START
 from repose.tasks.translation import TASK, PairBatch
 from repose.training.distributed import World
 from repose.training.feed import Feed, GlobalBatch
@@ -51,7 +52,6 @@ LENGTH, SENTENCES = 16, 64
 """Of a batch in sweeps d and widths."""
 EPOCH_LENGTHS = (5, 15)
 """Shortest and longest sentence of sweep pairs, in tokens; the lengths between are equally frequent."""
-START, END = 2, 3
 WARM_UP = 2
 """Updates that are not timed, of each measurement."""
 RATES = "updates per second; with pairs, pairs per second"

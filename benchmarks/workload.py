@@ -31,7 +31,8 @@ from repose.data.dataset import PairDataset
 from repose.data.pairs import Pair
 from repose.data.prepare import TextEncoder, prepare
 from repose.data.readers import PairReader
-from repose.data.tokenizer import END, START, Tokenizer
+from repose.data.tokenizer import Tokenizer
+from repose.system.token_ids import END, START
 
 sys.path.append(str(Path(__file__).parents[1] / "tools"))
 from phrasebook.corpus import generate

@@ -6,8 +6,9 @@ from typing import Any
 import pytest
 
 from repose.data.tags import TaggedPairs, TaggingEncoder, with_tag
-from repose.data.tokenizer import END, START, Tokenizer
+from repose.data.tokenizer import Tokenizer
 from repose.system.errors import ConfigError
+from repose.system.token_ids import END, START
 
 LINES = ["the cat saw the dog", "a [pt] is no tag in a text [BT]", "o gato viu o cão"] * 3
 

@@ -10,8 +10,9 @@ import pytest
 from repose.data import text_blocks
 from repose.data.columns import Columns, write_columns
 from repose.data.text_blocks import Documents, TextBlocks, write_blocks
-from repose.data.tokenizer import END, START, Tokenizer
+from repose.data.tokenizer import Tokenizer
 from repose.system.errors import DataError
+from repose.system.token_ids import END, START
 
 LINES = ["the sun and the moon", "a fish", "é", "one two one two one two one two one"]
 

@@ -3,7 +3,8 @@
 import pytest
 
 from repose.data.token_labels import BYTE_OF, byte_labels, piece_labels, shown
-from repose.data.tokenizer import BYTES, END, START, UNK, Kind, Tokenizer
+from repose.data.tokenizer import BYTES, Kind, Tokenizer
+from repose.system.token_ids import END, START, UNK
 
 LINES = ["The old lighthouse keeper counts the ships, and the ships count on him.", "猫が犬を見た。"] * 3
 STAND_IN = {byte: char for char, byte in BYTE_OF.items()}

@@ -16,8 +16,9 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from tokenizers import models, normalizers, pre_tokenizers
 
-from repose.data.tokenizer import END, PAD, START, UNK, Kind, Tokenizer
+from repose.data.tokenizer import Kind, Tokenizer
 from repose.system.errors import ConfigError, DataError, WriteError
+from repose.system.token_ids import END, PAD, START, UNK
 
 KINDS: tuple[Kind, ...] = ("wordpiece", "wordlevel", "bpe", "unigram")
 LOSSLESS: tuple[Kind, ...] = ("bpe", "unigram")

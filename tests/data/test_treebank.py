@@ -6,9 +6,10 @@ from pathlib import Path
 import numpy as np
 import pytest
 
-from repose.data.tokenizer import END, START, UNK, Tokenizer
+from repose.data.tokenizer import Tokenizer
 from repose.data.treebank import Tree, Treebank, Trees, is_tree, label_inventory, write_treebank
 from repose.system.errors import ConfigError, DataError
+from repose.system.token_ids import END, START, UNK
 
 # "She'll swim [fish] far": a multiword token, and an empty node that an elision leaves.
 SAMPLE = """# sent_id = 1

@@ -9,9 +9,9 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from numpy.typing import NDArray
 
-from repose.data.tokenizer import END, PAD, START
 from repose.decoding.alone import Candidates, beam_hypotheses, greedy_hypothesis
 from repose.decoding.search import Ints, beam_search, greedy, length_penalty
+from repose.system.token_ids import END, PAD, START
 
 INF = math.inf
 Prefix = tuple[int, ...]

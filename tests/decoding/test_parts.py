@@ -10,12 +10,13 @@ import pytest
 from hypothesis import example, given
 from hypothesis import strategies as st
 
-from repose.data.tokenizer import END, START, Tokenizer
+from repose.data.tokenizer import Tokenizer
 from repose.decoding.lengths import Lengths
 from repose.decoding.parts import is_wide, language_of, parts_of, translate_texts
 from repose.decoding.translator import Hypothesis, Translation, Translator
 from repose.model.architecture import Architecture
 from repose.model.transformer import build
+from repose.system.token_ids import END, START
 
 
 def short(text: str) -> bool:

@@ -16,11 +16,11 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from numpy.typing import NDArray
 
-from repose.data.tokenizer import END, PAD, START
 from repose.decoding.best import best_token, best_tokens
 from repose.decoding.best_torch import in_order
 from repose.decoding.search import Found, Ints, beam_search, greedy, length_penalty
 from repose.system.errors import ConfigError, ReposeError
+from repose.system.token_ids import END, PAD, START
 
 A, B = 4, 5
 INF = math.inf

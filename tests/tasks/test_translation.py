@@ -8,10 +8,11 @@ from unittest.mock import MagicMock
 import numpy as np
 import pytest
 
-from repose.data.tokenizer import END, START, UNK, Tokenizer
+from repose.data.tokenizer import Tokenizer
 from repose.decoding.engine import Forced
 from repose.evaluation.metrics import bleu
 from repose.runs.records import Records
+from repose.system.token_ids import END, START, UNK
 from repose.tasks.base import Decoding
 from repose.tasks.translation_scores import EvaluationSet, over_validations, score_set, teacher_forced
 

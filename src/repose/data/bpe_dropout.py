@@ -21,8 +21,9 @@ from repose.data.batching import mix
 from repose.data.columns import Columns
 from repose.data.dataset import PairDataset
 from repose.data.pairs import SIDES, Side
-from repose.data.tokenizer import END, START, Tokenizer
+from repose.data.tokenizer import Tokenizer
 from repose.system.errors import ConfigError
+from repose.system.token_ids import END, START
 
 DRAWS = 16
 _WORDS_AT_A_TIME = 1 << 14

@@ -20,11 +20,11 @@ from repose.data.columns import ColumnsWriter, id_type, writing_columns
 from repose.data.dataset import PreparedCounts, Settings, content_digest
 from repose.data.pairs import SIDES, Pair
 from repose.data.tags import is_tagged
-from repose.data.tokenizer import UNK
 from repose.system.device import check_workers
 from repose.system.errors import DataError
 from repose.system.files import locked, making_lock
 from repose.system.helper import close_pipes, pipes, started
+from repose.system.token_ids import UNK
 
 _CHUNK = 4096  # pairs tokenised together
 _NO_WORDS = 2  # tokens of a sentence of which nothing but START and END is left

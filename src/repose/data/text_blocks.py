@@ -18,8 +18,8 @@ from numpy.typing import NDArray
 from repose.data.columns import Prepared, write_columns
 from repose.data.lines import LineReader, check_file
 from repose.data.prepare import TextEncoder
-from repose.data.tokenizer import START
 from repose.system.terminal import counted
+from repose.system.token_ids import START
 
 MAX_LINE_BYTES = 1 << 22
 """Longer lines are left out: they are damage."""

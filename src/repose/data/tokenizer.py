@@ -33,11 +33,11 @@ from repose.data.token_labels import byte_labels, piece_labels
 from repose.system.errors import ConfigError, DataError, unknown
 from repose.system.files import write_file
 from repose.system.numbers import is_whole
+from repose.system.token_ids import END, PAD, START, UNK
 
 os.environ.setdefault("TOKENIZERS_PARALLELISM", "false")
 
 Kind = Literal["wordpiece", "wordlevel", "bpe", "unigram"]
-PAD, UNK, START, END = 0, 1, 2, 3
 SPECIAL_TOKENS = ("[PAD]", "[UNK]", "[START]", "[END]")  # index = id
 BYTES = sorted(pre_tokenizers.ByteLevel.alphabet())  # the library's 256 printable stand-ins for the 256 bytes
 

@@ -17,9 +17,9 @@ from numpy.typing import NDArray
 from repose.data.columns import Prepared, write_columns
 from repose.data.lines import LineReader, check_file
 from repose.data.prepare import TextEncoder
-from repose.data.tokenizer import END, START, UNK
 from repose.system.errors import ConfigError, DataError
 from repose.system.terminal import counted
+from repose.system.token_ids import END, START, UNK
 
 UNKNOWN_LABEL = "_"
 """Label 0: one that the training trees do not have. It is never right."""

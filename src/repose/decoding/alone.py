@@ -4,8 +4,8 @@ import math
 from collections.abc import Sequence
 from typing import NamedTuple
 
-from repose.data.tokenizer import END
 from repose.decoding.search import Found, length_penalty
+from repose.system.token_ids import END
 
 
 class Candidates(NamedTuple):

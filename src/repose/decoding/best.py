@@ -10,8 +10,8 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from repose.data.tokenizer import PAD, START
 from repose.system.errors import ReposeError
+from repose.system.token_ids import PAD, START
 
 
 def best_token(log_probs: Any) -> tuple[NDArray[np.float64], NDArray[np.int64]]:

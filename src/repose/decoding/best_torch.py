@@ -7,8 +7,8 @@ import torch
 from numpy.typing import NDArray
 from torch import Tensor
 
-from repose.data.tokenizer import PAD, START
 from repose.decoding.best import refuse_nan
+from repose.system.token_ids import PAD, START
 
 
 @torch.no_grad()

@@ -13,8 +13,8 @@ from typing import Any, Literal, NamedTuple, TypeAlias
 import numpy as np
 from numpy.typing import NDArray
 
-from repose.data.tokenizer import PAD
 from repose.decoding.search import Found, Ints, State
+from repose.system.token_ids import PAD
 
 EngineName: TypeAlias = Literal["torch", "onnx"]
 Precision: TypeAlias = Literal["fp32", "int8"]

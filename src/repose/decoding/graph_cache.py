@@ -14,7 +14,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from repose.data.corpora import cache_home
-from repose.data.tokenizer import END, SPECIAL_TOKENS, START
+from repose.data.tokenizer import SPECIAL_TOKENS
 from repose.decoding.engine import Engine
 from repose.decoding.onnx_engine import OnnxEngine, runtime_version
 from repose.graphs import folder as graphs
@@ -23,6 +23,7 @@ from repose.system.code import code_digest
 from repose.system.device import own_defaults
 from repose.system.errors import CheckpointError
 from repose.system.files import locked, making_lock, replacing_folder, using_lock
+from repose.system.token_ids import END, START
 
 if TYPE_CHECKING:
     from repose.model.transformer import Transformer

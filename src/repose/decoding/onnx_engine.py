@@ -13,7 +13,6 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from repose.data.tokenizer import START
 from repose.decoding.alone import Candidates, beam_hypotheses, greedy_hypothesis
 from repose.decoding.best import refuse_nan
 from repose.decoding.engine import Engine, Forced, padded
@@ -23,6 +22,7 @@ from repose.saved_model.description import read_description
 from repose.system.device import keep_freed_memory
 from repose.system.errors import CheckpointError, ConfigError
 from repose.system.files import share_lock
+from repose.system.token_ids import START
 
 _LARGE = 1 << 26
 """Bytes of a step's graph: products with weights then take most of its time."""

@@ -14,11 +14,11 @@ from numpy.typing import NDArray
 
 from repose.config.experiment import LENGTH_PENALTY
 from repose.data.batching import mix
-from repose.data.tokenizer import PAD, START
 from repose.decoding.best import refuse_nan
 from repose.decoding.search import Floats, Found, Ints, S, Step, token_by_token
 from repose.system.errors import ConfigError
 from repose.system.numbers import is_real, is_whole
+from repose.system.token_ids import PAD, START
 
 
 class Sampling(NamedTuple):

@@ -34,10 +34,10 @@ import numpy as np
 from numpy.typing import NDArray
 
 from repose.config.experiment import LENGTH_PENALTY, MAX_BEAM_SIZE, MAX_LENGTH_PENALTY
-from repose.data.tokenizer import END, START
 from repose.decoding.best import best_token, best_tokens, forbid
 from repose.system.errors import ConfigError
 from repose.system.numbers import is_real, is_whole
+from repose.system.token_ids import END, START
 
 Ints: TypeAlias = NDArray[np.int64]
 Floats: TypeAlias = NDArray[np.float64]

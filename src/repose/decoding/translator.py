@@ -13,7 +13,7 @@ from pydantic import ValidationError
 
 from repose.config.experiment import LENGTH_PENALTY, DecodingConfig
 from repose.data.tags import with_tag
-from repose.data.tokenizer import END, START, Tokenizer
+from repose.data.tokenizer import Tokenizer
 from repose.decoding import graph_cache, search
 from repose.decoding.arguments import check_targets, sentences
 from repose.decoding.engine import Engine, EngineName, Forced, Precision
@@ -28,6 +28,7 @@ from repose.saved_model.directory import SRC_TOKENIZER, TGT_TOKENIZER, UNNAMED_T
 from repose.system.device import available_cores, check_workers, device_name
 from repose.system.errors import CheckpointError, ConfigError, WriteError, unknown
 from repose.system.numbers import is_real
+from repose.system.token_ids import END, START
 
 if TYPE_CHECKING:
     import torch

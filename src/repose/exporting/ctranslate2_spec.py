@@ -20,7 +20,7 @@ import torch.nn.functional as F
 from numpy.typing import NDArray
 from torch import Tensor, nn
 
-from repose.data.tokenizer import PAD, SPECIAL_TOKENS, START
+from repose.data.tokenizer import SPECIAL_TOKENS
 from repose.model.architecture import Architecture
 from repose.model.embedding import Embedding
 from repose.model.positions import FARTHEST, T5Positions
@@ -28,6 +28,7 @@ from repose.model.stacks import Stack
 from repose.model.token_norm import normalised_rows
 from repose.model.transformer import Transformer
 from repose.system.errors import ConfigError
+from repose.system.token_ids import PAD, START
 
 NEVER = -1e4
 """Bias of tokens that are never chosen: their probability is 0 in fp32."""

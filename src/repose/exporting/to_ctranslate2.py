@@ -11,7 +11,7 @@ from typing import Any
 
 import torch
 
-from repose.data.tokenizer import END, PAD, SPECIAL_TOKENS, START, UNK, Tokenizer
+from repose.data.tokenizer import SPECIAL_TOKENS, Tokenizer
 from repose.decoding.engine import padded
 from repose.decoding.translator import SETTINGS, Translator, load
 from repose.exporting.base import Exported, Options, usage
@@ -24,6 +24,7 @@ from repose.saved_model import directory
 from repose.saved_model.description import write_description
 from repose.saved_model.directory import SRC_TOKENIZER, TGT_TOKENIZER
 from repose.system.errors import CheckpointError, ConfigError
+from repose.system.token_ids import END, PAD, START, UNK
 
 NAME = "ctranslate2"
 TOLERANCE = 1e-3

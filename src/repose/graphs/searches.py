@@ -19,8 +19,8 @@ import numpy as np
 from repose.graphs.graph import Graph, Value, array
 from repose.graphs.stacks import Memory, StepGraph
 from repose.model.transformer import Transformer
+from repose.system.token_ids import END, PAD, START
 
-PAD, START, END = 0, 2, 3
 _LARGE, _BLOCK = 1024, 64  # tokens of a vocabulary, and of what is looked at together
 _NEAR = 4  # tokens with the largest rough logits, one of which is taken to have the largest exact one
 

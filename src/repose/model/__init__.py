@@ -15,5 +15,5 @@ Shape letters, in every annotation of this package:
 
 Batch first everywhere. A cell is one of the B·L places of a padded batch. Masks: True = may attend (or: is a real
 token). Positions count from 0.
-Token ids: 0 padding, 1 unknown, 2 start, 3 end.
+Token ids: 0 padding, 1 unknown, 2 start, 3 end (`system.token_ids`).
 """

@@ -17,6 +17,7 @@ from repose.model.transformer import Transformer
 from repose.system.device import own_defaults
 from repose.system.errors import ConfigError
 from repose.system.numbers import check_seed, is_whole
+from repose.system.token_ids import END, PAD, START, UNK
 
 TOLERANCE = 1e-9
 """Largest movement of a logit or gradient, in float64, that counts as rounding."""
@@ -124,13 +125,13 @@ def _checks(model: Transformer, seed: int, length: int) -> tuple[Check, ...]:
     generator = torch.Generator().manual_seed(seed)
 
     def random(batch: int, length: int, vocab_size: int) -> Tensor:
-        ids = torch.randint(4, max(vocab_size, 5), (batch, length), generator=generator)
+        ids = torch.randint(END + 1, max(vocab_size, END + 2), (batch, length), generator=generator)
         return ids.clamp(max=vocab_size - 1)
 
     def pairs(batch: int, length: int) -> tuple[Tensor, Tensor]:
         src = random(batch, min(length + 2, a.max_length), model.src_vocab_size)
         tgt = random(batch, length, model.tgt_vocab_size)
-        src[:, 0], tgt[:, 0] = 2, 2
+        src[:, 0], tgt[:, 0] = START, START
         return src, tgt
 
     src, tgt = pairs(3, length)
@@ -162,9 +163,9 @@ def _perturbation(model: Transformer, src: Tensor, tgt: Tensor, every: int, *, t
     alike before and after, the last token is changed, then all but the first, then all after the middle.
     """
     length = tgt.shape[1]
-    other = torch.where(tgt > 4, tgt - 1, tgt + 1).clamp(max=model.tgt_vocab_size - 1)
-    other = torch.where(other == tgt, 1, other)  # of a vocabulary of one word there is no other
-    other[1], other[2] = 1, 3
+    other = torch.where(tgt > END + 1, tgt - 1, tgt + 1).clamp(max=model.tgt_vocab_size - 1)
+    other = torch.where(other == tgt, UNK, other)  # of a vocabulary of one word there is no other
+    other[1], other[2] = UNK, END
     cuts = sorted({1, length // 2, length - 1}) if training else list(range(1, length, every))
     variants = []
     for s in cuts:
@@ -222,7 +223,7 @@ def _padding(model: Transformer, src: Tensor, tgt: Tensor) -> Check:
     """The first sentence shortened and padded, beside longer ones, against alone."""
     s, t = max(1, src.shape[1] // 2), max(1, tgt.shape[1] // 2)
     padded_src, padded_tgt = src.clone(), tgt.clone()
-    padded_src[0, s:], padded_tgt[0, t:] = 0, 0
+    padded_src[0, s:], padded_tgt[0, t:] = PAD, PAD
     beside = model(padded_src, padded_tgt)[:1, :t]
     alone = model(src[:1, :s], tgt[:1, :t])
     return _check("padding", "a sentence beside longer ones, against the same sentence alone", _distance(beside, alone))
@@ -232,7 +233,7 @@ def _padding(model: Transformer, src: Tensor, tgt: Tensor) -> Check:
 def _cache(model: Transformer, src: Tensor, tgt: Tensor) -> Check:
     """Three sentences, the first shorter than the others, whose rows are repeated and reordered as a beam's are."""
     src = src.clone()
-    src[0, max(1, src.shape[1] // 2) :] = 0
+    src[0, max(1, src.shape[1] // 2) :] = PAD
     full = model(src, tgt).log_softmax(dim=2)
     state, distances = model.start(model.encode(src)), []
     sentences = torch.arange(len(src), device=src.device)

@@ -18,8 +18,7 @@ from repose.model.kernels.packing import Memory, Packing
 from repose.model.layers import DecoderLayer, EncoderLayer
 from repose.model.positions import Positions, positions_of
 from repose.model.token_norm import TokenNorm
-
-PAD = 0
+from repose.system.token_ids import PAD
 
 
 def never_empty(ids: Int[Tensor, "B L"]) -> Int[Tensor, "B_1 L_1"]:

@@ -9,10 +9,10 @@ import torch
 from jaxtyping import Bool, Float
 from torch import Tensor
 
-from repose.data.tokenizer import END, START
 from repose.decoding.translator import Translator, load
 from repose.model.architecture import Architecture
 from repose.system.errors import ConfigError, DataError
+from repose.system.token_ids import END, START
 
 Kind: TypeAlias = Literal["encoder", "decoder", "cross"]
 KINDS: tuple[Kind, ...] = get_args(Kind)

@@ -10,11 +10,11 @@ import pickle
 from pathlib import Path
 from typing import Any, BinaryIO
 
-from repose.data.tokenizer import START
 from repose.documents.alignment import Spans, for_placement, token_spans
 from repose.serving.catalogue import stamp_of
 from repose.serving.messages import DIGITS, LENGTH, Answer, Batch, Explained, ModelChangedError, ModelToLoad, packed
 from repose.system.helper import pipes, worker_error
+from repose.system.token_ids import START
 
 
 def main() -> None:

@@ -19,12 +19,12 @@ from repose.data.mixture import Mixture
 from repose.data.normalization import normalization_to
 from repose.data.readers import TextPairs
 from repose.data.scripts import scripts_in
-from repose.data.tokenizer import END, UNK
 from repose.decoding import translator as decoding_translator
 from repose.model.transformer import Transformer, build
 from repose.runs.folder import RunFolder
 from repose.saved_model import directory
 from repose.system.device import one_thread
+from repose.system.token_ids import END, UNK
 from repose.tasks import more_corpora
 from repose.tasks.base import Card, Decoding, Task, position_table
 from repose.tasks.corpus import CorpusData, prepare_pairs

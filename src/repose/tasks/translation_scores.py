@@ -15,7 +15,7 @@ from repose.data.input_warning import warnings_for_pairs
 from repose.data.language import UNKNOWN, is_language
 from repose.data.readers import PairReader, kind_of
 from repose.data.tokenised_text import detokeniser, form_of
-from repose.data.tokenizer import END, PAD, START, UNK, Tokenizer
+from repose.data.tokenizer import Tokenizer
 from repose.decoding import translator as decoding_translator
 from repose.decoding.translator import Translator
 from repose.evaluation.looping import loops
@@ -33,6 +33,7 @@ from repose.runs.folder import RunFolder
 from repose.runs.records import Records
 from repose.system.device import one_thread
 from repose.system.errors import CheckpointError, ConfigError
+from repose.system.token_ids import END, PAD, START, UNK
 from repose.tasks.base import Decoding
 from repose.tasks.corpus import CorpusData
 from repose.tasks.corpus_files import is_pretokenized
