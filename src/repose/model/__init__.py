@@ -1,5 +1,23 @@
 """The Transformer, its parts, and the axes in which the papers differ: tensors and sizes only, no files.
 
+architecture.py         sizes and axes, and which of their values go together
+presets.py              each published architecture, from presets.toml
+transformer.py          the skeleton: two stacks and an output projection
+stacks.py               encoder and decoder: embedding, layers, a last norm
+embedding.py            from token ids to the first layer's input
+positions.py            how the order of tokens is known
+token_norm.py           token normalization
+layers.py, sublayer.py  the layers of the stacks; dropout, residual and norm around every part of a layer
+attention.py            multi-head attention over whole sentences
+scores.py               what happens between Q Kᵀ and the mean of values
+cached_attention.py     attention of one more token, for decoding
+kernels/                what makes it fast: packed rows, blocks, products, the cache
+initialisation.py       how initial values are drawn
+language_model.py       a decoder alone
+parser.py               an encoder with a biaffine head
+audit.py                whether a model is what it claims to be: causal, blind to padding, its cache right
+describe.py             what an architecture costs
+
 Shape letters, in every annotation of this package:
 
     B batch · S / T source / target length · L either · Q, q / K, k number of queries / keys
