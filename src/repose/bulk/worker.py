@@ -13,7 +13,7 @@ from typing import Any
 from repose.bulk.shards import Ended, Tell, run_shard
 from repose.bulk.storage import Store
 from repose.bulk.work import work_of
-from repose.system.errors import ConfigError, DataError, ReposeError, told
+from repose.system.errors import ConfigError, DataError, ReposeError, UserMessage, user_message
 from repose.system.helper import close_pipes, how_it_ended, pipes, started
 
 
@@ -102,8 +102,9 @@ def main() -> None:
         except BrokenPipeError:
             raise
         except Exception as error:
-            sentence = told(error) or (f"a process failed: {type(error).__name__}: {error}", 1)
-            answer({"error": sentence[0], "code": sentence[1]})
+            unforeseen = UserMessage(f"a process failed: {type(error).__name__}: {error}", 1)
+            message = user_message(error) or unforeseen
+            answer({"error": message.sentence, "code": message.exit_code})
 
 
 class Begun:

@@ -31,7 +31,7 @@ from repose.cli import (
     training,
 )
 from repose.system.device import limit_threads
-from repose.system.errors import told
+from repose.system.errors import user_message
 from repose.system.signals import Interrupted, ending
 from repose.system.terminal import say
 
@@ -65,10 +65,10 @@ def main() -> None:
     except KeyboardInterrupt:
         sys.exit(130)
     except Exception as error:
-        if (sentence := told(error)) is None:
+        if (message := user_message(error)) is None:
             raise
-        say(f"repose: {sentence[0]}")
-        sys.exit(sentence[1])
+        say(f"repose: {message.sentence}")
+        sys.exit(message.exit_code)
     finally:
         try:
             _flush()

@@ -14,7 +14,7 @@ import time
 from pathlib import Path
 from typing import BinaryIO
 
-from repose.system.errors import ReposeError, told
+from repose.system.errors import ReposeError, user_message
 from repose.system.signals import ignore_in_helper_process, killed_by
 
 
@@ -66,8 +66,8 @@ def worker_error(error: Exception) -> ReposeError:
     """What a helper that translates answers where it met an error: one sentence, and of a `ReposeError` itself."""
     if isinstance(error, ReposeError):
         return error
-    if (sentence := told(error)) is not None:
-        return ReposeError(sentence[0])
+    if (message := user_message(error)) is not None:
+        return ReposeError(message.sentence)
     first = (str(error).strip() or "no reason given").splitlines()[0]
     return ReposeError(f"a translation worker failed: {type(error).__name__}: {first}")
 
