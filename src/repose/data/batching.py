@@ -14,6 +14,8 @@ from typing import Any, Literal
 import numpy as np
 from numpy.typing import NDArray
 
+from repose.system.hashing import splitmix64
+
 IntArray = NDArray[np.integer[Any]]
 
 WINDOW = 1 << 16
@@ -23,16 +25,6 @@ COUNTED = 50
 
 _ROUNDS = 8
 _SMALL = 1 << 10  # fewer elements are sorted: quicker, and a Feistel network on few bits does not look random
-_MIX_1 = np.uint64(0xBF58476D1CE4E5B9)
-_MIX_2 = np.uint64(0x94D049BB133111EB)
-
-
-def mix(x: NDArray[np.uint64]) -> NDArray[np.uint64]:
-    """The finaliser of SplitMix64 (Steele, Lea and Flood 2014), a bijection: each input bit moves about half of the
-    output bits."""
-    x = (x ^ (x >> np.uint64(30))) * _MIX_1
-    x = (x ^ (x >> np.uint64(27))) * _MIX_2
-    return x ^ (x >> np.uint64(31))
 
 
 class Permutation:
@@ -54,7 +46,7 @@ class Permutation:
         self._keys = np.frombuffer(digest, dtype="<u8").astype(np.uint64)
         self._sorted: NDArray[np.int64] | None = None
         if size <= _SMALL:
-            hashes = mix(mix(np.arange(size, dtype=np.uint64) + self._keys[0]) ^ self._keys[1])
+            hashes = splitmix64(splitmix64(np.arange(size, dtype=np.uint64) + self._keys[0]) ^ self._keys[1])
             self._sorted = np.argsort(hashes, kind="stable").astype(np.int64)
 
     def __call__(self, positions: IntArray) -> NDArray[np.int64]:
@@ -76,9 +68,9 @@ class Permutation:
         for round_, key in enumerate(self._keys):
             # The top bits of the mixed word: its lowest bits are its weakest.
             if round_ % 2 == 0:
-                high = high ^ ((mix(low + key) >> np.uint64(20)) & high_mask)
+                high = high ^ ((splitmix64(low + key) >> np.uint64(20)) & high_mask)
             else:
-                low = low ^ ((mix(high + key) >> np.uint64(20)) & low_mask)
+                low = low ^ ((splitmix64(high + key) >> np.uint64(20)) & low_mask)
         return (high << low_bits) | low
 
 

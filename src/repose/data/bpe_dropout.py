@@ -17,12 +17,12 @@ from dataclasses import dataclass, replace
 import numpy as np
 from numpy.typing import NDArray
 
-from repose.data.batching import mix
 from repose.data.columns import Columns
 from repose.data.dataset import PairDataset
 from repose.data.pairs import SIDES, Side
 from repose.data.tokenizer import END, START, Tokenizer
 from repose.system.errors import ConfigError
+from repose.system.hashing import splitmix64, unit_interval
 
 DRAWS = 16
 _WORDS_AT_A_TIME = 1 << 14
@@ -44,9 +44,7 @@ class Draws:
         number = math.prod(shape)
         counter = np.arange(self._drawn, self._drawn + number, dtype=np.uint64)
         self._drawn += number
-        hashed = mix(mix(counter + self._keys[0]) ^ self._keys[1])
-        numbers: NDArray[np.float64] = (hashed >> np.uint64(11)).astype(np.float64) * 2.0**-53
-        return numbers.reshape(shape)
+        return unit_interval(splitmix64(splitmix64(counter + self._keys[0]) ^ self._keys[1])).reshape(shape)
 
 
 class Merges:
