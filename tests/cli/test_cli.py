@@ -30,6 +30,7 @@ from repose.runs.run import run as run_training
 from repose.saved_model.directory import change_config
 from repose.system.device import available_cores
 from repose.system.errors import ReposeError, WriteError
+from repose.system.terminal import Say
 
 TINY = [
     "architecture.d_token=16",
@@ -703,7 +704,7 @@ def test_prepare_has_the_workers_that_are_asked_for(
 ) -> None:
     asked: list[int] = []
 
-    def prepared(_experiment: object, *, workers: int, say: Callable[[str], None], **_: object) -> None:
+    def prepared(_experiment: object, *, workers: int, say: Say, **_: object) -> None:
         asked.append(workers)
         say("another process prepares this corpus")
         raise ReposeError("that is all")

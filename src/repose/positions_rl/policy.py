@@ -5,7 +5,7 @@ import importlib.metadata
 import importlib.util
 import json
 import math
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
 from dataclasses import asdict, dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -19,6 +19,7 @@ from repose.positions_rl.table import PositionTable
 from repose.system.device import one_thread
 from repose.system.errors import CheckpointError, ConfigError, DataError, unknown
 from repose.system.files import locked_or_busy, write_json
+from repose.system.terminal import Say
 
 if TYPE_CHECKING:
     from stable_baselines3 import SAC
@@ -85,7 +86,7 @@ def sac_settings(shape: tuple[int, int]) -> dict[str, Any]:
     }
 
 
-def learn(settings: Settings, out: Path, work: Path, say: Callable[[str], None]) -> PositionTable:
+def learn(settings: Settings, out: Path, work: Path, say: Say) -> PositionTable:
     """Learn a table, write it to `out` and return it.
 
     The table is the policy's deterministic action in the state where every number is 0, the mean of the start. What an
