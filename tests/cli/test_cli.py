@@ -48,17 +48,6 @@ SETTINGS = [part for setting in TINY for part in ("--set", setting)]
 Run = Callable[..., tuple[int, str, str]]
 
 
-@pytest.fixture
-def run(run_repose: Run) -> Run:
-    """See `tests/conftest.py`."""
-    return run_repose
-
-
-@pytest.fixture(autouse=True)
-def _home(monkeypatch: pytest.MonkeyPatch, tmp_path_factory: pytest.TempPathFactory) -> None:
-    monkeypatch.setenv("REPOSE_HOME", str(tmp_path_factory.getbasetemp() / "repose-home"))
-
-
 def _on_one_core() -> None:
     """One worker with one thread, however many tests run beside."""
     os.sched_setaffinity(0, {min(os.sched_getaffinity(0))})
@@ -76,12 +65,12 @@ def corpus(tmp_path_factory: pytest.TempPathFactory) -> tuple[Path, Path]:
 
 
 @pytest.fixture(scope="session")
-def trained(corpus: tuple[Path, Path], tmp_path_factory: pytest.TempPathFactory) -> Path:
+def trained(corpus: tuple[Path, Path], home: Path, tmp_path_factory: pytest.TempPathFactory) -> Path:
     """A run of the default recipe in the small."""
     out = tmp_path_factory.mktemp("runs") / "small"
     said, shown = io.StringIO(), io.StringIO()
     with pytest.MonkeyPatch.context() as patch, redirect_stderr(said), redirect_stdout(shown):
-        patch.setenv("REPOSE_HOME", str(tmp_path_factory.getbasetemp() / "repose-home"))
+        patch.setenv("REPOSE_HOME", str(home))
         command = ("repose", "train", *map(str, corpus), "--out", str(out), *SETTINGS, "--workers", "1")
         patch.setattr(sys, "argv", list(command))
         torch.set_num_threads(1)
