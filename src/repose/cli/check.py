@@ -5,7 +5,7 @@ from itertools import groupby
 from shutil import get_terminal_size
 from typing import TYPE_CHECKING
 
-from repose.cli.training import Config, Files, Overrides, Synthetic, Test, Valid, given_settings
+from repose.cli.corpus_options import Config, Files, Overrides, Synthetic, Test, Valid, given_settings
 from repose.system.errors import ConfigError
 from repose.system.terminal import make_table, printable, shortened, show
 

@@ -14,11 +14,14 @@ from typer import Option
 
 from repose._version import __version__
 from repose.cli import (
+    architectures,
     bulk,
     cache,
     check,
+    corpus_options,
     documents,
     export,
+    fetch,
     grid,
     models,
     more_data,
@@ -28,7 +31,7 @@ from repose.cli import (
     score_corpus,
     search,
     serve,
-    training,
+    train,
 )
 from repose.system.device import limit_threads
 from repose.system.errors import user_message
@@ -90,9 +93,9 @@ def _version(version: Annotated[bool, Option("--version", help="Show the version
 
 PANELS = {  # in the order in which a newcomer needs them
     "Train and translate": (
-        training.demo,
+        train.demo,
         check.check,
-        training.train,
+        train.train,
         models.translate,
         documents.translate_file,
         bulk.app,
@@ -104,8 +107,8 @@ PANELS = {  # in the order in which a newcomer needs them
         export.export,
     ),
     "Compare": (grid.grid, search.search, report.report, plot.app),
-    "Architectures of papers": (models.presets, models.describe, models.audit, positions.app),
-    "Corpora and files": (training.fetch, training.prepare, training.init, cache.cache),
+    "Architectures of papers": (architectures.presets, architectures.describe, architectures.audit, positions.app),
+    "Corpora and files": (fetch.fetch, train.prepare, train.init, cache.cache),
 }
 for panel, verbs in PANELS.items():
     for verb in verbs:
@@ -113,5 +116,5 @@ for panel, verbs in PANELS.items():
             app.add_typer(verb, rich_help_panel=panel)
         else:
             app.command(
-                rich_help_panel=panel, cls=training.WithFiles if verb in (check.check, training.train) else None
+                rich_help_panel=panel, cls=corpus_options.WithFiles if verb in (check.check, train.train) else None
             )(verb)
