@@ -15,6 +15,7 @@ from typer import Option
 from repose._version import __version__
 from repose.cli import (
     architectures,
+    backtranslate,
     bulk,
     cache,
     check,
@@ -24,7 +25,6 @@ from repose.cli import (
     fetch,
     grid,
     models,
-    more_data,
     plot,
     positions,
     report,
@@ -102,7 +102,7 @@ PANELS = {  # in the order in which a newcomer needs them
         serve.serve,
         models.evaluate,
         models.score,
-        more_data.backtranslate,
+        backtranslate.backtranslate,
         score_corpus.score_corpus,
         export.export,
     ),
