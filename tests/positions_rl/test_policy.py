@@ -28,7 +28,7 @@ TINY = Settings(shape=(3, 4), steps=320)
 def _short(monkeypatch: pytest.MonkeyPatch, request: pytest.FixtureRequest) -> None:
     """Checkpoints every 96 steps and an oracle that is cheap, except in trainings of full length."""
     if request.node.get_closest_marker("slow") is None:
-        monkeypatch.setattr(policy, "CHUNK", 96)
+        monkeypatch.setattr(policy, "CHECKPOINT_STEPS", 96)
         monkeypatch.setattr(policy, "RANDOM_STEPS", 64)
         monkeypatch.setattr(rewards, "ASCENT_STEPS", 20)
 

@@ -35,7 +35,7 @@ from repose.cli import (
 )
 from repose.system.device import limit_threads
 from repose.system.errors import user_message
-from repose.system.signals import Interrupted, ending
+from repose.system.signals import Interrupted, ended_by_signals
 from repose.system.terminal import say
 
 app = typer.Typer(
@@ -55,7 +55,7 @@ def main() -> None:
         sys.stdout.reconfigure(encoding="utf-8")  # as texts are read; a terminal has an encoding of its own
     try:
         try:
-            with ending():  # where a verb does not handle signals itself
+            with ended_by_signals():  # where a verb does not handle signals itself
                 app()
         except SystemExit:  # as it always ends
             _flush()

@@ -273,12 +273,12 @@ def _further_corpora(value: Any, layer: Layer) -> Any:
             f"{layer.source.place}corpus.also should be tables such as [{{train = ['a.pt', 'a.en'], tag = 'pt'}}], "
             f"not {value!r}"
         )
-    found = []
+    written = []
     for table in tables:
         if set(table) != {"train", "tag"}:
             raise ConfigError(f"{layer.source.place}each table of corpus.also has train and tag, not {to_toml(table)}")
-        found.append({"tag": table["tag"], "train": _as_written("corpus.train", table["train"], layer)})
-    return found
+        written.append({"tag": table["tag"], "train": _as_written("corpus.train", table["train"], layer)})
+    return written
 
 
 def _takes(name: str, kind: type) -> bool:

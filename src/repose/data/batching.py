@@ -20,7 +20,7 @@ IntArray = NDArray[np.integer[Any]]
 
 WINDOW = 1 << 16
 """Pairs that are sorted by length together by the `tokens` policy."""
-COUNTED = 50
+COUNTED_EPOCHS = 50
 """Epochs of a mixture whose batches are counted before a training, which takes up to a second for each."""
 
 _ROUNDS = 8
@@ -126,14 +126,14 @@ class Batches:
 
     def num_updates(self, epochs: int) -> int:
         """How many batches the first `epochs` have. Those of a mixture are of other pairs, so that each is counted, up
-        to `COUNTED`, whose mean stands for those after them.
+        to `COUNTED_EPOCHS`, whose mean stands for those after them.
 
         Otherwise the first stands for all: with `tokens` and more pairs than a window, others may have more or
         fewer, by about one batch in a thousand.
         """
         if self._mixture is None or self.policy == "sentences":
             return epochs * self.num_batches(0)
-        counted = min(epochs, COUNTED)
+        counted = min(epochs, COUNTED_EPOCHS)
         number = sum(map(self.num_batches, range(counted)))
         return number if counted == epochs else round(number * epochs / counted)
 

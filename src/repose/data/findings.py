@@ -102,7 +102,7 @@ class Finding:
         return cls(**{**content, "kind": Kind(content["kind"])})
 
 
-def known(findings: Iterable[Mapping[str, Any]]) -> Iterator[Finding]:
+def known_findings(findings: Iterable[Mapping[str, Any]]) -> Iterator[Finding]:
     """Those of some recorded findings that this version knows."""
     for content in findings:
         with suppress(KeyError, TypeError, ValueError):
@@ -134,4 +134,4 @@ class CorpusCheck:
     def from_json(cls, content: Mapping[str, Any]) -> Self:
         """The inverse."""
         src, tgt = content.get("detected", (UNKNOWN, UNKNOWN))  # earlier versions kept none
-        return cls(dict(content["looked_at"]), tuple(known(content["findings"])), (src, tgt))
+        return cls(dict(content["looked_at"]), tuple(known_findings(content["findings"])), (src, tgt))

@@ -37,8 +37,8 @@ class InputWarning:
 
     def to_json(self) -> dict[str, Any]:
         """For a file."""
-        found = {"unlike": self.unlike.value, "found": self.found, "expected": list(self.expected)}
-        return {**found, "is_target": True} if self.is_target else found
+        content = {"unlike": self.unlike.value, "found": self.found, "expected": list(self.expected)}
+        return {**content, "is_target": True} if self.is_target else content
 
     @classmethod
     def from_json(cls, content: Mapping[str, Any]) -> Self:
@@ -71,8 +71,8 @@ def warnings_for_pairs(
     """What is wrong with either side of some pairs, likewise; of targets the language alone is looked at."""
     some = list(islice(pairs, _MOST_PAIRS))
     targets = input_warning((tgt for _, tgt in some), (), direction(config, to)[1])
-    found = [warning_for(config, (src for src, _ in some), to), targets and replace(targets, is_target=True)]
-    return [warning for warning in found if warning is not None]
+    warnings = [warning_for(config, (src for src, _ in some), to), targets and replace(targets, is_target=True)]
+    return [warning for warning in warnings if warning is not None]
 
 
 def input_warning(texts: Iterable[str], scripts: Collection[str], language: str) -> InputWarning | None:

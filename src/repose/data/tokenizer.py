@@ -278,9 +278,9 @@ class Tokenizer:
     def spans(self, text: str) -> list[tuple[int, int]]:
         """Where in the text each token of `encode(text)` stands: its first character and the one after its last, white
         space around it left out. START and END stand nowhere: (0, 0) and (n, n) of n characters."""
-        found = self._with_all_steps.encode(text, add_special_tokens=False).offsets
-        starts = [*(start for start, _ in found), len(text)]
-        whole = ((start, _with_marks(text, end, starts[bisect_left(starts, end)])) for start, end in found)
+        offsets = self._with_all_steps.encode(text, add_special_tokens=False).offsets
+        starts = [*(start for start, _ in offsets), len(text)]
+        whole = ((start, _with_marks(text, end, starts[bisect_left(starts, end)])) for start, end in offsets)
         return [(0, 0), *(_without_space(text, start, end) for start, end in whole), (len(text), len(text))]
 
     @cached_property

@@ -236,7 +236,7 @@ def _say(sentence: object, code: int) -> int:
 def _save_when_alone(parent: int) -> None:
     """Asks this process to save and end when the one that started it has died, and ends it when it does not.
 
-    Not on Windows (see `repose.system.helper.end_with`).
+    Not on Windows (see `repose.system.helper.end_with_parent`).
     """
     if os.name == "nt":
         return

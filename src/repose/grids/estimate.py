@@ -26,7 +26,7 @@ from repose.grids.local import Share, claimed_cores
 from repose.grids.run import GridPlan
 from repose.grids.view import once, reason
 from repose.system.errors import ReposeError
-from repose.system.helper import end_with
+from repose.system.helper import end_with_parent
 from repose.system.signals import Interrupted, interruptible
 from repose.system.terminal import Say, counted, duration, make_table
 
@@ -172,7 +172,7 @@ def main() -> int:
     pinned = keep_on(order["affinity"], order["cores"])
     try:
         with interruptible(), tempfile.TemporaryDirectory(prefix="repose-calibration-") as folder:
-            end_with(order["parent"], remove=Path(folder))
+            end_with_parent(order["parent"], remove=Path(folder))
             experiment = from_json(order["experiment"], "the cell's experiment")
             workers = None if pinned else order["cores"]
             cost = measure(experiment, Path(folder), device=order["device"], workers=workers, began=order["began"])

@@ -15,7 +15,7 @@ import torch
 
 from repose._version import __version__
 from repose.config.experiment import Experiment, TokenizerConfig
-from repose.config.run_id import MEASURING, differing, run_id, setting
+from repose.config.run_id import MEASURING, differing_settings, run_id, setting
 from repose.data.language import UNKNOWN
 from repose.positions_rl.table import PositionTable, default_table
 from repose.positions_rl.table import read as read_table
@@ -325,7 +325,8 @@ def _differing_settings(theirs: RunConfig, experiment: Experiment) -> dict[str, 
     by_content += ["training.init_from", "training.position_table"]
     both = theirs.experiment, experiment
     names = [name for name in by_content if setting(both[0], name) != setting(both[1], name)]
-    found = {name: [_written(name, setting(one, name)) for one in both] for name in (*names, *differing(*both))}
+    names += differing_settings(*both)
+    found = {name: [_written(name, setting(one, name)) for one in both] for name in names}
     return {name: f"{name} was {was}, is {now}" for name, (was, now) in found.items()}
 
 

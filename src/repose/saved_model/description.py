@@ -20,7 +20,7 @@ def description_file(target: str) -> str:
     return f"repose-{target}.json"
 
 
-def sizes_of(out: Path) -> dict[str, int]:
+def file_sizes(out: Path) -> dict[str, int]:
     """Bytes of each file of a folder, by its path within."""
     files = (path for path in sorted(out.rglob("*")) if path.is_file())
     return {path.relative_to(out).as_posix(): path.stat().st_size for path in files}
@@ -32,7 +32,7 @@ def write_description(out: Path, target: str, config: Mapping[str, Any], fields:
     `config`: the config.json that was read with the model; the directory may hold another model by now.
     """
     no_digest = (description_file(target), directory.CARD)  # a card is written later, and people add to it
-    files = {name: _sha256(out / name) for name in sizes_of(out) if name not in no_digest}
+    files = {name: _sha256(out / name) for name in file_sizes(out) if name not in no_digest}
     content = {
         "format_version": FORMAT_VERSION,
         "target": target,

@@ -213,8 +213,8 @@ def locate(folder: Path) -> Path:
 
 def _models_in(folder: Path) -> list[str]:
     """Runs and model directories right under a folder, a few of them."""
-    found = (path for path in sorted(folder.glob("*")) if path.is_dir())  # none while a writer moves the folder
-    models = [str(path) for path in found if any((path / name).is_file() for name in (WEIGHTS, f"model/{WEIGHTS}"))]
+    folders = (path for path in sorted(folder.glob("*")) if path.is_dir())  # none while a writer moves the folder
+    models = [str(path) for path in folders if any((path / name).is_file() for name in (WEIGHTS, f"model/{WEIGHTS}"))]
     return models if len(models) <= _MOST_NAMED else [*models[:_MOST_NAMED], "…"]
 
 

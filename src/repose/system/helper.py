@@ -24,7 +24,7 @@ def helper_command(module: str) -> list[str]:
     return [sys.executable, "-c", code, str(os.getpid()), *sys.path]
 
 
-def started(module: str, **variables: str) -> "subprocess.Popen[bytes]":
+def start_helper(module: str, **variables: str) -> "subprocess.Popen[bytes]":
     """Such a helper, with pipes, and these variables in its environment. Raises OSError where the system starts no more
     processes."""
     return subprocess.Popen(
@@ -49,13 +49,13 @@ def how_it_ended(code: int) -> str:
     return f"was {killed_by(-code)}" if code < 0 else f"ended with exit code {code}"
 
 
-def pipes() -> tuple[BinaryIO, BinaryIO]:
+def open_pipes() -> tuple[BinaryIO, BinaryIO]:
     """Within a helper, first of all: where messages come from, and where answers go.
 
     Whatever a library prints goes to stderr from now on, signals are the parent's, and the helper ends with it.
     """
     ignore_in_helper_process()
-    end_with(int(sys.argv[1]))
+    end_with_parent(int(sys.argv[1]))
     source, sink = os.fdopen(os.dup(0), "rb"), os.fdopen(os.dup(1), "wb")
     with contextlib.suppress(OSError):  # there may be no stderr
         os.dup2(2, 1)
@@ -75,7 +75,7 @@ def worker_error(error: Exception) -> ReposeError:
 _TRIES = 5
 
 
-def end_with(parent: int, *, remove: Path | None = None) -> None:
+def end_with_parent(parent: int, *, remove: Path | None = None) -> None:
     """From now on this process ends when that parent has ended: one that was killed cannot tell its helpers. It then
     removes a folder of temporary files, where it has one.
 

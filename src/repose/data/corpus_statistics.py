@@ -56,7 +56,7 @@ class Tally:
         self.count += 1
 
 
-class ObservedSide:
+class SideStatistics:
     """The sentences of one side, as numbers; rows that are no pair have a place, too, of zeros."""
 
     def __init__(self) -> None:
@@ -141,7 +141,7 @@ class ObservedSide:
         return np.frombuffer(self._scripts, np.int16)
 
 
-class Observed:
+class CorpusStatistics:
     """What is kept of one set."""
 
     def __init__(self) -> None:
@@ -152,7 +152,7 @@ class Observed:
         """By kind, side, and the reason of rows that are no pair."""
         self.first: tuple[str, str] | None = None
         """The pair of the first row."""
-        self.sides = {side: ObservedSide() for side in SIDES}
+        self.sides = {side: SideStatistics() for side in SIDES}
 
     def add(self, row: Row) -> None:
         """Take in a pair, or the reason why there is none."""
