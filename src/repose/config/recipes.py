@@ -28,7 +28,7 @@ class Recipe:
 
 @cache
 def recipes() -> tuple[Recipe, ...]:
-    """Those that ship, the one for the smallest corpora first."""
+    """The recipes that ship with the package, the one for the smallest corpora first."""
     content = tomllib.loads(files("repose").joinpath("config", "recipes.toml").read_text(encoding="utf-8"))
     shipped = [Recipe(r["name"], r["pairs"], {s: t for s, t in r.items() if s in SECTIONS}) for r in content["recipe"]]
     return tuple(sorted(shipped, key=lambda recipe: recipe.pairs))

@@ -25,7 +25,7 @@ Identify = Callable[[str], tuple[str, float]]
 """The language of a text, as a code such as "en", and how probable it is, from 0 to 1."""
 
 MAX_PAIRS = 1_000_000
-"""The first of each set are looked at."""
+"""So many pairs of each set are looked at, from the first on."""
 UNEQUAL, UNEQUAL_CHARACTERS = 2.5, 30
 """A pair is unequal whose ratio of lengths is so many times the median one, or its inverse, unless both are shorter."""
 SHORT_PAIR = 40
@@ -51,8 +51,8 @@ _LEAST_SHARE: Mapping[Kind, float] = {
     Kind.LONG: 0.005,
     Kind.WORDLESS: 0.001,
 }
-"""What is rarer is not told: chosen so that of the corpora of results/corpus-check.json that is told which is seen when
-one reads them, and nothing of the clean ones."""
+"""What is rarer is not reported. The shares are chosen so that what people see when they read the corpora of
+results/corpus-check.json is reported, and nothing of the clean ones."""
 _LEAST_COUNT: Mapping[Kind, int] = {Kind.LANGUAGE: 3, Kind.SCRIPT: 2, Kind.QUOTED: 3, Kind.PREFIX: 10}
 _NAMED = (*HELD_OUT, "train", "synthetic")
 """The sets that are in the languages of the corpus; further corpora may be in others."""
@@ -242,7 +242,7 @@ def _long_enough(seen: CorpusStatistics) -> NDArray[np.bool_]:
 
 
 Sure = dict[Side, list[tuple[int, str]]]
-"""Of each side, rows of long lines and the languages that they are in with much probability."""
+"""Each side's long lines, as rows, with the languages that they are in with much probability."""
 
 
 def _sure(seen: CorpusStatistics, identify: Identify, fewest: int) -> Sure:

@@ -50,7 +50,7 @@ class Tally:
     """What was seen there."""
 
     def add(self, row: int, detail: str = "") -> None:
-        """Once more."""
+        """Counts one more; the first is remembered with its row."""
         if not self.count:
             self.row, self.detail = row, detail
         self.count += 1
@@ -103,7 +103,7 @@ class SideStatistics:
         return self.quoted.count > 0 and (self._otherwise_quoted <= some or self._doubled >= some)
 
     def skip(self) -> None:
-        """Take in a row that is no pair."""
+        """Take in a row that holds no pair."""
         self._append(0, 0, 0, NO_SCRIPT)
 
     def _append(self, key: int, length: int, numbers: int, script: int) -> None:
@@ -147,7 +147,7 @@ class CorpusStatistics:
     def __init__(self) -> None:
         self.pairs = 0
         self.rows = 0
-        """Pairs, and rows that are none."""
+        """Pairs, and rows that hold none."""
         self.tallies: dict[tuple[Kind, str, str], Tally] = {}
         """By kind, side, and the reason of rows that are no pair."""
         self.first: tuple[str, str] | None = None
@@ -214,7 +214,7 @@ _SCRIPTS: list[str] = []
 
 
 def script_name(number: int) -> str:
-    """As `repose.data.scripts` has it."""
+    """The name of a script by the number that `SideStatistics.scripts` has for it."""
     return _SCRIPTS[number]
 
 

@@ -28,7 +28,7 @@ TWO_COLUMNS = (0, 1, 2)
 
 
 def table_columns(first: Sequence[str], fields: Sequence[str], path: Path | str) -> tuple[tuple[int, int, int], bool]:
-    """Where source and target stand in a table, how many columns it has, and whether its first line names them.
+    """Finds where source and target stand in a table, how many columns it has, and whether its first line names them.
 
     Raises DataError where that names one of the fields alone, or there are more than two columns without names."""
     (src, tgt), names = map(plain_name, fields), [plain_name(name) for name in first]

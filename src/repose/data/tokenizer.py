@@ -60,7 +60,7 @@ class Tokenizer:
     """
 
     def __init__(self, text: str, *, name: str = "tokenizer.json") -> None:
-        """From the content of the file that errors call `name`; raises DataError as `load` does."""
+        """`text`: the content of the file that errors call `name`. Raises DataError as `load` does."""
         self.json = text
         self._backend = _backend(text, name)
         self._spec: dict[str, Any] = json.loads(self._backend.to_str())  # with the defaults that `text` may leave out
@@ -261,7 +261,7 @@ class Tokenizer:
         return [self._backend.id_to_token(i) or "[UNK]" for i in self._checked(ids)]
 
     def ids(self, tokens: Sequence[str]) -> list[int]:
-        """The inverse of `tokens`: [UNK]'s id for what is no vocabulary entry."""
+        """The inverse of `tokens`; a token that the vocabulary lacks gets the id of [UNK]."""
         return [UNK if (i := self._backend.token_to_id(token)) is None else int(i) for token in tokens]
 
     def labels(self, ids: Sequence[int]) -> list[str]:
@@ -289,7 +289,7 @@ class Tokenizer:
         return _backend(self.json, "tokenizer.json") if self._normalization != Normalization() else self._backend
 
     def most_tokens(self, text: str) -> int:
-        """Of `encode(text)`, or more, without encoding it: no token is less than a byte."""
+        """An upper bound of the tokens of `encode(text)`, without encoding it: no token is less than a byte."""
         grown = 1 if text.isascii() or self._backend.normalizer is None else 3  # lower case can be longer
         return 2 + grown * self._normalization.most_bytes(text)
 

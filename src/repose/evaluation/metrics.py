@@ -30,7 +30,7 @@ class Score:
     name: str
     """`bleu` or `chrf`, and what differs from scoring raw text (`bleu_tok_none`, `chrf_round_trip`)."""
     value: float
-    """In percent."""
+    """The score in percent."""
     signature: str
     """sacreBLEU's, such as `nrefs:1|case:mixed|eff:no|tok:13a|smooth:exp|version:2.6.0`."""
     brevity_penalty: float | None = None

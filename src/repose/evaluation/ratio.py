@@ -57,7 +57,7 @@ def write_ratio(path: Path, statistics: RatioStatistics) -> None:
 
 
 def read_ratio(path: Path) -> RatioStatistics:
-    """Reads what `write_ratio` wrote; raises DataError where there is nothing such."""
+    """Reads what `write_ratio` wrote; raises DataError where the file is missing or damaged."""
     again = "evaluate the run again, which makes it anew"
     try:
         with path.open("rb") as file, np.load(file, allow_pickle=False) as archive:  # np.load(path) leaves it open

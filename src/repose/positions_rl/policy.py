@@ -52,7 +52,7 @@ class Settings:
     shape: tuple[int, int] = (8, 16)
     """Positions, and numbers for each."""
     steps: int = 80_000
-    """Of the environment: tables tried."""
+    """Steps of the environment, which are tables that are tried."""
     seed: int = 0
 
     def __post_init__(self) -> None:
@@ -64,7 +64,7 @@ class Settings:
             raise ConfigError(f"--steps must be at least 1 and --seed from 0 to {(1 << 32) - 1}")
 
     def to_json(self) -> dict[str, Any]:
-        """As the file and the work folder keep them."""
+        """The settings as the table's file and the work folder keep them."""
         return {**asdict(self), "shape": list(self.shape), "sac": sac_settings(self.shape)}
 
 

@@ -26,7 +26,8 @@ def import_ray() -> Any:
 
 @contextlib.contextmanager
 def connected(ray: Any, address: str | None) -> Iterator[None]:
-    """This process as a driver of the cluster. Raises ConfigError where there is none, or one that does not match."""
+    """Within, this process is a driver of the cluster. Raises ConfigError where none is found, or one that does not
+    match."""
     if ray.is_initialized():
         yield
         return

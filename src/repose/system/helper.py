@@ -19,14 +19,14 @@ from repose.system.signals import ignore_in_helper_process, killed_by
 
 
 def helper_command(module: str) -> list[str]:
-    """What starts a helper that runs `main` of this module, with this process's path of imports."""
+    """The command line of a helper that runs `main` of this module, with this process's path of imports."""
     code = f"import sys; sys.path[:] = sys.argv[2:]; from {module} import main; main()"
     return [sys.executable, "-c", code, str(os.getpid()), *sys.path]
 
 
 def start_helper(module: str, **variables: str) -> "subprocess.Popen[bytes]":
-    """Such a helper, with pipes, and these variables in its environment. Raises OSError where the system starts no more
-    processes."""
+    """Start a helper with pipes to it and these variables in its environment. Raises OSError where the system starts no
+    more processes."""
     return subprocess.Popen(
         helper_command(module),
         stdin=subprocess.PIPE,
@@ -37,7 +37,7 @@ def start_helper(module: str, **variables: str) -> "subprocess.Popen[bytes]":
 
 
 def close_pipes(helper: "subprocess.Popen[bytes]") -> None:
-    """This process's ends of them, whatever could not be written any more."""
+    """Close this process's ends of a helper's pipes, even where something could not be written any more."""
     for pipe in (helper.stdin, helper.stdout):
         if pipe is not None:
             with contextlib.suppress(OSError):
@@ -45,12 +45,12 @@ def close_pipes(helper: "subprocess.Popen[bytes]") -> None:
 
 
 def how_it_ended(code: int) -> str:
-    """What a sentence says of a process with this exit code."""
+    """How a process with this exit code ended, as the end of a sentence about it."""
     return f"was {killed_by(-code)}" if code < 0 else f"ended with exit code {code}"
 
 
 def open_pipes() -> tuple[BinaryIO, BinaryIO]:
-    """Within a helper, first of all: where messages come from, and where answers go.
+    """A helper calls this first of all: the stream that messages come from, and the one that answers go to.
 
     Whatever a library prints goes to stderr from now on, signals are the parent's, and the helper ends with it.
     """

@@ -126,5 +126,5 @@ def ignore_in_helper_process() -> None:
 
 
 def killed_by(number: int) -> str:
-    """How a process ended that this signal ended: what kills it for its memory sends SIGKILL."""
+    """How a process ended that this signal ended. A system that runs out of memory sends SIGKILL."""
     return f"killed by signal {number}" + " (out of memory?)" * (number == getattr(signal, "SIGKILL", 9))
